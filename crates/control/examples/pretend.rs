@@ -1,5 +1,5 @@
-//! A running suimon that is made up: serves invented traffic at the socket that is named, so that
-//! `suimon status` and `suimon top` can be looked at without a network.
+//! A fake suimon: serves invented traffic on the given socket, to try `suimon status` and
+//! `suimon top` without a network.
 //!
 //! `cargo run -p control --example pretend -- POLICY SOCKET`
 
@@ -31,7 +31,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// Invents what was sent until now: waves of different lengths.
+    /// Invents the packets sent until now: the rate of each class is a sine of its own period.
     fn advance(&mut self, now: f64) {
         let link = self.policy.link().bandwidth.bits() as f64 / 8.0;
         let leaves = self
@@ -71,13 +71,13 @@ impl Handler for Pretend {
         let mut inner = self.inner.lock().map_err(|_| Refusal::new("broken"))?;
         inner.advance(now.as_secs_f64());
         let views = inner.classes.iter().enumerate().map(|(index, class)| {
-            let held = Count {
+            let backlog = Count {
                 packets: 3 * index as u64,
                 bytes: Bytes::new(4500 * index as u64),
             };
             let mut offered = class.sent;
-            offered.packets += held.packets;
-            offered.bytes += held.bytes;
+            offered.packets += backlog.packets;
+            offered.bytes += backlog.bytes;
             View {
                 class: Some(class.class),
                 kind: "fifo",

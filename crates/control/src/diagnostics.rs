@@ -1,8 +1,7 @@
-//! Diagnostics of a policy: each mistake or warning with file, line, column, expectation and
-//! advice.
+//! Diagnostics of a policy: each error or warning with file, line, column, expectation and advice.
 //!
-//! Rendered in the manner of rustc, which many people can already read. A policy is checked in one
-//! pass: whoever made three mistakes reads about three, not about the first.
+//! They are rendered in the style of rustc. One pass reports all mistakes of a policy, not only the
+//! first.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use engine::settings::{Problem, Span};
@@ -15,16 +14,16 @@ use std::fmt;
 pub enum Severity {
     /// The policy cannot be used.
     Mistake,
-    /// The policy can be used, and may not do what its author thinks.
+    /// The policy can be used, but may not do what its author intended.
     Warning,
 }
 
 /// One diagnostic.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// Where, what, and what to do.
+    /// Its position, message and advice.
     pub problem: Problem,
 }
 
@@ -36,10 +35,10 @@ pub struct Diagnostics {
     list: Vec<Diagnostic>,
 }
 
-/// A diagnostic as JSON has it.
+/// A diagnostic in JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct LocatedDiagnostic<'a> {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
     /// The policy's path.
     pub file: &'a str,
@@ -55,7 +54,7 @@ pub struct LocatedDiagnostic<'a> {
 }
 
 impl Diagnostics {
-    /// No diagnostics yet, of the text at this path.
+    /// An empty list for the text at this path.
     pub fn new(path: &str, text: &str) -> Self {
         Self {
             path: path.into(),
@@ -64,14 +63,14 @@ impl Diagnostics {
         }
     }
 
-    /// Adds problems of this severity.
+    /// Adds problems with this severity.
     pub fn fill(&mut self, severity: Severity, problems: Vec<Problem>) {
         self.list.extend(
             problems
                 .into_iter()
                 .map(|problem| Diagnostic { severity, problem }),
         );
-        // Two checks may find the same fault in the same words.
+        // Two checks may report the same mistake.
         let order = |f: &Diagnostic| (f.problem.at.start, f.problem.message.clone());
         self.list.sort_by_cached_key(order);
         self.list.dedup();
@@ -94,13 +93,13 @@ impl Diagnostics {
 
     /// The diagnostics with line and column, for JSON.
     pub fn places(&self) -> Vec<LocatedDiagnostic<'_>> {
-        let place = |diagnostic: &'_ Diagnostic| {
+        let position = |diagnostic: &'_ Diagnostic| {
             let Problem { at, .. } = diagnostic.problem;
             let (line, column) = self.line_and_column(at.start);
             (diagnostic.severity, line, column)
         };
         let all = self.list.iter().map(|diagnostic| {
-            let (severity, line, column) = place(diagnostic);
+            let (severity, line, column) = position(diagnostic);
             LocatedDiagnostic {
                 severity,
                 file: &self.path,
@@ -122,7 +121,7 @@ impl Diagnostics {
         )
     }
 
-    /// The nearest place at or before `offset` where a character starts.
+    /// The nearest character boundary at or before `offset`.
     fn boundary(&self, offset: usize) -> usize {
         (0..=offset.min(self.text.len()))
             .rev()
@@ -162,7 +161,7 @@ impl Diagnostics {
         out
     }
 
-    /// One line that says how many there are; nothing if there are none.
+    /// A line with the numbers of mistakes and warnings; empty if there are none.
     fn sum(&self) -> String {
         let mistakes = self.mistakes();
         let warnings = self.list.len() - mistakes;
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_points_at_line_and_column_in_characters() {
+    fn a_diagnostic_has_line_and_column_in_characters() {
         let diagnostics = diagnostics("a = 1\nü = 2\n", 11, 12);
         let place = &diagnostics.places()[0];
         assert_eq!((place.line, place.column), (2, 5));
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_beyond_the_text_or_within_a_character_is_shown_and_does_not_panic() {
+    fn a_position_beyond_the_text_or_within_a_character_does_not_panic() {
         for (start, end) in [(7, 7), (500, 600), (1, 1), (2, 0)] {
             assert!(diagnostics("ü = 1", start, end).render(false).contains("wrong"));
         }

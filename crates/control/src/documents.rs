@@ -1,5 +1,5 @@
-//! Which document a text is: a policy, the topology of a lab, or a scenario. Each is known by keys
-//! that only it has, so that one given in place of another is named as what it is.
+//! Which type of document a text is: a policy, a lab topology, or a scenario. Each type has keys of
+//! its own, so that a message can name the type of a file that was passed by mistake.
 
 use crate::sections::{self, Section};
 use engine::settings::{Problem, Span};
@@ -7,16 +7,16 @@ use engine::settings::{Problem, Span};
 /// The documents that this program reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Document {
-    /// What rules the packets that leave interfaces.
+    /// The disciplines, classes and filters of interfaces.
     Policy,
-    /// Hosts and links of a lab.
+    /// The hosts and links of a lab.
     Topology,
-    /// Hosts, links, flows and expectations of a simulation.
+    /// The hosts, links, flows and expectations of a simulation.
     Scenario,
 }
 
 impl Document {
-    /// What this text is; none if its syntax or its keys do not say.
+    /// The type of this text; `None` if its keys do not tell, or it is not TOML.
     pub fn of(text: &str) -> Option<Self> {
         let found = |root: Section<'_>, _: &mut Vec<Problem>| recognised(&root).map(|(document, _)| document);
         sections::parse(text, &mut Vec::new(), found)
@@ -30,7 +30,7 @@ impl Document {
         }
     }
 
-    /// What to do with this document where another was expected.
+    /// Advice for this document where another was expected.
     const fn help(self, expected: Self) -> &'static str {
         match (self, expected) {
             (Self::Policy, Self::Scenario) => {
@@ -47,11 +47,11 @@ impl Document {
         }
     }
 
-    /// The problem of another document in place of this one.
+    /// The problem, if the text is another type of document than this one.
     pub fn refuse_others(self, root: &Section<'_>) -> Option<Problem> {
         let (found, at) = recognised(root)?;
-        // With a section of its own, a text is the one that was expected, and its other keys are
-        // mistakes in it.
+        // A text with a section of the expected type is of that type; its foreign keys are
+        // mistakes.
         let own = match self {
             Self::Policy => root.get("interface").is_some(),
             Self::Topology => found == Self::Policy && root.get("hosts").is_some(),
@@ -65,7 +65,7 @@ impl Document {
     }
 }
 
-/// The document, and the key that shows it.
+/// The document, and the position of the key that identifies it.
 fn recognised(root: &Section<'_>) -> Option<(Document, Span)> {
     let keys = [
         ("interface", Document::Policy),

@@ -1,7 +1,7 @@
 //! The filters of an interface: which packets go into which class.
 //!
-//! Precedence is the classifier's: the higher `rule`, then the more specific filter, then the later
-//! one.
+//! Precedence is that of the classifier: first the higher `rule`, then the more specific filter,
+//! then the later one.
 
 use crate::sections::Section;
 use engine::choices;
@@ -23,7 +23,7 @@ choices! {
     }
 }
 
-/// Declares a field of a filter: a type that wraps the engine's, its expectation, and its reader.
+/// Declares a field of a filter: a wrapper of the engine's type, the expected format, and a parser.
 macro_rules! field {
     ($(#[$doc:meta])* $name:ident($type:ty), $unit:literal, $read:expr) => {
         $(#[$doc])*
@@ -62,9 +62,9 @@ field! {
     /// A port or a range of ports.
     PortRange(Ports), "a port such as 53, or a range such as \"5060-5070\"", |raw| match raw {
         Raw::Text(text) => text.parse().map_err(|e: engine::classify::FilterError| {
-            let turned = text.split_once('-').map(|(low, high)| format!("{}-{}", high.trim(), low.trim()));
-            let turned = turned.filter(|turned| turned.parse::<Ports>().is_ok());
-            Some(turned.map_or(e.0, |turned| format!("the range is reversed; did you mean \"{turned}\"?")))
+            let swapped = text.split_once('-').map(|(low, high)| format!("{}-{}", high.trim(), low.trim()));
+            let swapped = swapped.filter(|swapped| swapped.parse::<Ports>().is_ok());
+            Some(swapped.map_or(e.0, |swapped| format!("the range is reversed; did you mean \"{swapped}\"?")))
         }),
         Raw::Integer(n) => u16::try_from(*n).map(Ports::one).map_err(|_| None),
         _ => Err(None),
@@ -138,7 +138,7 @@ pub fn protocol_number(text: &str) -> Result<u8, String> {
     by_name(text, PROTOCOLS, "protocol").map_err(Option::unwrap_or_default)
 }
 
-/// Those of them that have ports.
+/// The protocols that have ports.
 pub const WITH_PORTS: &[u8] = &[6, 17, 33, 132, 136];
 
 /// Code points by name (RFC 2474, 2597, 3246, 5865, 8622).
@@ -181,7 +181,7 @@ fn by_name(text: &str, names: &[(&str, u8)], what: &str) -> Result<u8, Option<St
 }
 
 settings! {
-    /// What a filter can say. A field that is not given is not looked at.
+    /// The settings of a filter. A field that is not given matches any packet.
     pub struct FilterSettings {
         /// The class that takes the packets
         class: ClassName = required, "", "";
@@ -231,11 +231,11 @@ impl FilterSettings {
     }
 }
 
-/// The classes of a tree by name, and whether packets can be put into them.
+/// The classes of a tree by name, and whether each is a leaf.
 type Classes<'a> = HashMap<&'a str, bool>;
 
-/// Reads the filters of an interface. Names are looked up in the tree as asked for, so that a
-/// filter is checked also where the tree has faults; numbers come from the plan.
+/// Reads the filters of an interface. Class names are looked up in the spec, so that filters are
+/// checked even if the tree has mistakes; class numbers come from the plan.
 pub fn read_all(
     sections: &[Section<'_>],
     spec: &DisciplineSpec,
@@ -250,7 +250,7 @@ pub fn read_all(
     let mut named = HashSet::new();
     for section in sections {
         let Some(settings) = FilterSettings::read(&section.table(|_| true), &[], problems) else {
-            // Reported; but if its class can be read, that class does have a filter.
+            // Already reported; if its class can be read, that class does have a filter.
             named.extend(section.get("class").and_then(|pair| pair.value.value.as_str()));
             continue;
         };
@@ -305,15 +305,15 @@ fn leaf(class: &str, at: Span, classes: &Classes<'_>, problems: &mut Vec<Problem
     false
 }
 
-/// Reports a filter that says nothing, or that no packet can match.
+/// Reports a filter without conditions, or one that no packet can match.
 fn contradiction(filter: &Filter, section: &Section<'_>, problems: &mut Vec<Problem>) -> bool {
     let at = |key: &str| section.get(key).map_or(section.at, |pair| pair.value.at);
-    let nothing = Filter {
+    let unconditional = Filter {
         rule: filter.rule,
         ..Filter::new(filter.class)
     };
-    if *filter == nothing {
-        let problem = Problem::new(section.at, "this filter does not say which packets it takes");
+    if *filter == unconditional {
+        let problem = Problem::new(section.at, "this filter has no conditions");
         problems.push(problem.help("add a field such as `protocol`, or write `default = true` in the class"));
         return true;
     }
@@ -350,9 +350,9 @@ fn contradiction(filter: &Filter, section: &Section<'_>, problems: &mut Vec<Prob
     none
 }
 
-/// Warns of filters that look at the same as another one that goes first.
+/// Warns of filters with the same conditions as one that takes precedence.
 fn shadowed(filters: &[Filter], places: &[(String, Span)], warnings: &mut Vec<Problem>) {
-    // Of equal fields the higher rule goes first, then the later filter.
+    // Among equal filters the higher rule takes precedence, then the later filter.
     let mut order: Vec<usize> = (0..filters.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse((filters[i].rule, i)));
     let mut first: HashMap<String, usize> = HashMap::new();
@@ -365,16 +365,17 @@ fn shadowed(filters: &[Filter], places: &[(String, Span)], warnings: &mut Vec<Pr
         let winner = *first.entry(format!("{fields:?}")).or_insert(index);
         if winner != index {
             let message = format!(
-                "this filter never takes a packet: the same one for class `{}` goes first",
+                "this filter never matches: the same filter for class `{}` takes precedence",
                 places[winner].0
             );
-            let help = "of equal filters the one with the higher `rule` goes first, then the later one";
+            let help =
+                "among equal filters the one with the higher `rule` takes precedence, then the later one";
             warnings.push(Problem::new(places[index].1, message).help(help));
         }
     }
 }
 
-/// Warns of leaves into which no packet can come.
+/// Warns of leaves that no packet can reach.
 fn unreached(spec: &DisciplineSpec, from_above: bool, named: &HashSet<&str>, warnings: &mut Vec<Problem>) {
     if let Some(child) = &spec.child {
         unreached(child, from_above, named, warnings);
@@ -388,7 +389,7 @@ fn unreached(spec: &DisciplineSpec, from_above: bool, named: &HashSet<&str>, war
         let arrives = named.contains(class.name.as_str()) || class.default && from_above;
         if !arrives && !names_below(class, named) {
             let message = format!("class `{}` gets no packets: no filter names it", class.name);
-            let help = "write a filter for it, or `default = true` if it is to take the rest";
+            let help = "write a filter for it, or `default = true` if it is for unmatched packets";
             warnings.push(Problem::new(class.at, message).help(help));
         } else if let Some(inner) = &class.discipline {
             unreached(inner, arrives, named, warnings);
@@ -396,7 +397,7 @@ fn unreached(spec: &DisciplineSpec, from_above: bool, named: &HashSet<&str>, war
     }
 }
 
-/// Whether a filter names a class inside the discipline of this one.
+/// Whether a filter names a class inside the discipline of this class.
 fn names_below(class: &ClassSpec, named: &HashSet<&str>) -> bool {
     let mut inside = Classes::new();
     if let Some(inner) = &class.discipline {
@@ -405,7 +406,7 @@ fn names_below(class: &ClassSpec, named: &HashSet<&str>) -> bool {
     inside.keys().any(|name| named.contains(name))
 }
 
-/// A filter in words, its class left out: `udp, destination port 5060-5070`.
+/// A filter as text, without its class: `udp, destination port 5060-5070`.
 pub fn words(filter: &Filter) -> String {
     let named = |names: &[(&'static str, u8)], number: u8| {
         let found = names.iter().find(|(_, n)| *n == number);
@@ -438,7 +439,7 @@ pub fn words(filter: &Filter) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// The filters in the order in which they decide, each with its class.
+/// The filters in order of precedence.
 pub fn in_order(filters: &[Filter]) -> Vec<&Filter> {
     let mut order: Vec<(usize, &Filter)> = filters.iter().enumerate().collect();
     order.sort_by_key(|(index, filter)| std::cmp::Reverse((filter.rule, filter.fixed_bits(), *index)));

@@ -1,17 +1,17 @@
 //! Suimon's control plane. In reading order:
 //!
-//! - [`diagnostics`]: mistakes and warnings that point into a policy's text;
+//! - [`diagnostics`]: mistakes and warnings with their positions in a policy's text;
 //! - [`policy`]: TOML text → checked plan for every interface;
-//! - [`documents`]: which document a text is; [`sections`]: TOML with places, for other documents
-//!   as well;
+//! - [`documents`]: which type of document a text is; [`sections`]: TOML with positions, for other
+//!   documents as well;
 //! - [`port_config`], [`filters`], [`rsvp_config`], [`yields`]: a policy's parts with a syntax of
 //!   their own; [`rsvp_keys`]: the key file of RSVP;
-//! - [`snapshot`]: what every class got; [`readout`]: how its values are shown;
+//! - [`snapshot`]: the metrics of every class; [`readout`]: how its values are displayed;
 //! - [`protocol`], [`socket`]: how a running program is queried and changed; [`reservation`]: its
 //!   RSVP part; [`refusal`]: why it refuses.
 //!
-//! Absent on purpose: ports, packets and clocks. Whoever moves packets takes a [`policy::Policy`]
-//! and builds queues from it.
+//! This crate has no ports, packets or clocks. Packet loops take a [`policy::Policy`] and build
+//! queues from it.
 
 #![forbid(unsafe_code)]
 

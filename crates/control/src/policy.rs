@@ -1,4 +1,4 @@
-//! A policy: TOML text → a checked plan for every interface, or every mistake in it.
+//! A policy: TOML text → a checked plan for every interface, or all mistakes in it.
 //!
 //! ```toml
 //! version = 1
@@ -9,8 +9,8 @@
 //! discipline = "fifo"
 //! ```
 //!
-//! Quantities carry their unit in quotes; a key that is not known is a mistake and never ignored.
-//! What a discipline or a class may say is declared by its kind in the engine; nothing of it is
+//! Quantities are strings with a unit. An unknown key is a mistake; it is never ignored. The
+//! settings of a discipline and its classes are declared by its kind in the engine and are not
 //! repeated here.
 
 use crate::diagnostics::{Diagnostics, Severity};
@@ -33,80 +33,81 @@ use engine::units::{Bandwidth, Bytes, Rate};
 settings! {
     /// The settings of an interface.
     pub struct InterfaceSettings {
-        /// The rate of the link behind it: what leaves is held to this
+        /// The rate of the link behind it; the interface sends no faster
         bandwidth: Bandwidth = required,
-            "too large: the queue builds up elsewhere, where no policy rules; too small: the link idles",
+            "too large: the queue builds up elsewhere, beyond the policy's control; too small: the link idles",
             "measure the link; take a few per cent less";
-        /// What the link adds to each frame beyond what the interface shows
+        /// What the link adds to each frame as the interface reports it
         overhead: Bytes = default "0 B",
             "too small: small packets overload the link; too large: the link idles",
-            "0 B counts frames as the interface shows them, Ethernet header included";
+            "0 B counts frames as the interface reports them, Ethernet header included";
         /// The longest frame, without overhead
         max_frame: Bytes = default "1514 B",
-            "too small: limits may be less than a frame; too large: they are laxer than needed",
+            "too small: limits may be less than a frame; too large: limits are looser than necessary",
             "Ethernet's 1500 B and its header";
     }
 }
 
 settings! {
-    /// What the senders of a class promise: `sends = { rate = "2 Mbit/s", burst = "12 kB" }`.
+    /// The arrival curve of a class: `sends = { rate = "2 Mbit/s", burst = "12 kB" }`.
     pub struct SendsSettings {
-        /// What they send at most, in the long run
+        /// The token rate: what they send at most in the long run
         rate: Rate = required, "too small: the bound does not hold", "what the senders state";
-        /// What they send at most at once, beyond that
+        /// The bucket depth: what they send at most at once, beyond the rate
         burst: Bytes = required, "too small: the bound does not hold", "what the senders state";
     }
 }
 
-/// A policy that may be applied: everything in it has been checked.
+/// A policy that has been checked completely.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// How and where packets are moved; none in a policy for a lab or a simulation.
+    /// The port; `None` in a policy for a lab or a simulation.
     pub port: Option<PortConfig>,
-    /// Where RSVP is spoken, if it is.
+    /// The RSVP settings, if RSVP is enabled.
     pub rsvp: Option<RsvpConfig>,
-    /// One for each direction that is managed.
+    /// The managed interfaces, each for the packets that leave by it.
     pub interfaces: Vec<InterfacePolicy>,
-    /// What is legal and may surprise.
+    /// Warnings.
     pub warnings: Diagnostics,
 }
 
-/// The policy of what leaves by one interface.
+/// The policy of the packets that leave by one interface.
 #[derive(Clone, Debug)]
 pub struct InterfacePolicy {
     /// Its name.
     pub name: String,
-    /// The link's facts.
+    /// The settings of the link.
     pub settings: InterfaceSettings,
-    /// The tree as asked for, which a change at run time amends.
+    /// The tree as written; changes at run time amend it.
     pub spec: DisciplineSpec,
-    /// The tree as checked.
+    /// The checked tree.
     pub plan: TreePlan,
     /// Which packets go into which class.
     pub filters: Vec<engine::classify::Filter>,
-    /// What of it may be reserved, if anything.
+    /// What RSVP may reserve of it, if anything.
     pub reserve: Option<Reserve>,
     /// Classes whose downloads yield, in the policy's order.
     pub yields: Vec<Yields>,
 }
 
-/// What of an interface may be reserved.
+/// What RSVP may reserve of an interface.
 #[derive(Clone, Debug)]
 pub struct Reserve {
-    /// As the policy says.
+    /// The settings in the policy.
     pub settings: ReserveSettings,
-    /// Where it says so.
+    /// Their position in the policy.
     pub at: Span,
-    /// The tree with room for reservations.
+    /// The tree in which classes for reservations can be added.
     pub room: Reservable,
 }
 
 impl Policy {
-    /// Reads and checks a policy for a caller that can open these kinds of port; without any, a
-    /// simulation, `kind` of `[port]` and its own settings are not looked at.
+    /// Reads and checks a policy for a caller that can open these kinds of port. With no kinds, as
+    /// for a simulation, `kind` of `[port]` and the settings of kinds are not checked.
     ///
     /// # Errors
-    /// With every mistake in it.
+    ///
+    /// Returns all mistakes in the policy.
     pub fn read(
         path: &str,
         text: &str,
@@ -134,34 +135,34 @@ impl Policy {
         }
     }
 
-    /// The policy of what leaves by this interface.
+    /// The policy of the packets that leave by this interface.
     pub fn interface(&self, name: &str) -> Option<&InterfacePolicy> {
         self.interfaces.iter().find(|interface| interface.name == name)
     }
 }
 
 impl InterfacePolicy {
-    /// The link, in the basis in which packets are counted.
+    /// The link, in the basis in which this policy counts packets.
     pub fn link(&self) -> Link {
         self.plan.link
     }
 
-    /// The same interface behind a device that holds so many packets, checked as a whole.
+    /// The same interface with a transmit ring of `ring` packets; the whole tree is checked again.
     ///
     /// # Errors
-    /// Every promise that such a device would break.
+    ///
+    /// Returns every delay bound that this ring would violate.
     pub fn behind(&self, registry: &Registry, ring: u32) -> Result<Self, Vec<Problem>> {
         self.checked(registry, self.spec.clone(), self.link().with_ring(ring))
     }
 
-    /// The same interface with settings of one class changed, checked as a whole; nothing changes
-    /// if the new tree has a fault. The problems' places mean nothing, since the change stands in
-    /// no file.
+    /// The same interface with changed settings of one class; the whole tree is checked. The
+    /// positions of the problems have no meaning, since the change is not in a file.
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no such class, the new tree has a fault, or the reservations do
-    /// not fit it.
+    /// Returns an error if there is no such class, the new tree has a mistake, or the reservations
+    /// do not fit into it.
     pub fn with_class_settings(
         &self,
         registry: &Registry,
@@ -198,16 +199,16 @@ impl InterfacePolicy {
     }
 }
 
-/// Warns where a kind that guarantees delays stands below one that holds packets back or has others
-/// before them: it promises as if it were alone on the link.
-fn warn_of_promises_below(spec: &DisciplineSpec, registry: &Registry, warnings: &mut Vec<Problem>) {
+/// Warns where a kind that guarantees delays is below one that delays packets: its bounds assume
+/// that it has the link for itself.
+fn warn_of_nested_guarantees(spec: &DisciplineSpec, registry: &Registry, warnings: &mut Vec<Problem>) {
     let properties = |spec: &DisciplineSpec| registry.find(&spec.kind).map(|kind| kind.properties);
     let adds_no_delay = properties(spec).is_some_and(|outer| outer.adds_no_delay);
     let below = spec.classes.iter().filter_map(|class| class.discipline.as_ref());
     for inner in below.chain(spec.child.as_deref()) {
         if !adds_no_delay && properties(inner).is_some_and(|inner| inner.guarantees_delays) {
             let message = format!(
-                "`{}` stands below `{}`, and counts nothing of what that adds: its delays are not sure",
+                "`{}` is below `{}`, whose delay its bounds do not include: they are not guaranteed",
                 inner.kind, spec.kind
             );
             let help = format!(
@@ -216,7 +217,7 @@ fn warn_of_promises_below(spec: &DisciplineSpec, registry: &Registry, warnings: 
             );
             warnings.push(Problem::new(inner.at, message).help(help));
         }
-        warn_of_promises_below(inner, registry, warnings);
+        warn_of_nested_guarantees(inner, registry, warnings);
     }
 }
 
@@ -226,7 +227,7 @@ fn link(settings: &InterfaceSettings, ring: u32) -> Link {
         .with_ring(ring)
 }
 
-/// Packets that the device of a port holds; without a port the one on the wire alone.
+/// The transmit ring of a port in packets; without a port 1, the packet on the wire.
 fn ring(port: Option<&PortConfig>) -> u32 {
     port.map_or(1, |port| port.settings.transmit_ring)
 }
@@ -243,11 +244,10 @@ fn find_class<'a>(spec: &'a mut DisciplineSpec, name: &str) -> Option<&'a mut Cl
     inner.chain(below).find_map(|spec| find_class(spec, name))
 }
 
-/// What a policy is made of.
+/// The parts of a policy.
 type Whole = (Option<PortConfig>, Option<RsvpConfig>, Vec<InterfacePolicy>);
 
-/// Reads the parts of a policy, of a topology or of a scenario that they share, and gathers what is
-/// wrong with them.
+/// Reads the parts that policies, topologies and scenarios share, and collects their problems.
 #[derive(Debug)]
 pub struct PolicyReader<'a> {
     registry: &'a Registry,
@@ -255,7 +255,7 @@ pub struct PolicyReader<'a> {
     pub problems: Vec<Problem>,
     /// Warnings so far.
     pub warnings: Vec<Problem>,
-    /// Of the interface that is being read.
+    /// `yields` of the interface that is being read.
     yields: Vec<Yields>,
 }
 
@@ -265,7 +265,7 @@ const OF_DISCIPLINE: &[&str] = &["kind", "child", "class"];
 const OF_CLASS: &[&str] = &["name", "parent", "default", "discipline", "sends", "yields"];
 
 impl<'a> PolicyReader<'a> {
-    /// Reads with these kinds of disciplines.
+    /// A reader that knows these kinds of disciplines.
     pub fn new(registry: &'a Registry) -> Self {
         Self {
             registry,
@@ -317,12 +317,12 @@ impl<'a> PolicyReader<'a> {
         let port = port.map_or(Some(None), |port| port.map(Some))?;
         let rsvp = rsvp.map_or(Some(None), |rsvp| rsvp.map(Some))?;
         let at = root.get("rsvp").map_or(root.at, |pair| pair.key_at);
-        self.together(port.as_ref(), rsvp.as_ref().map(|rsvp| (rsvp, at)), &interfaces);
+        self.check_rsvp(port.as_ref(), rsvp.as_ref().map(|rsvp| (rsvp, at)), &interfaces);
         Some((port, rsvp, interfaces))
     }
 
-    /// RSVP, the port and what may be reserved fit each other.
-    fn together(
+    /// Checks that RSVP, the port and the reservable interfaces are consistent.
+    fn check_rsvp(
         &mut self,
         port: Option<&PortConfig>,
         rsvp: Option<(&RsvpConfig, Span)>,
@@ -334,9 +334,13 @@ impl<'a> PolicyReader<'a> {
         for (name, at) in reservable {
             match rsvp {
                 None => self.warnings.push(
-                    Problem::new(at, "nothing is reserved here: the policy has no [rsvp] section").help(
-                        format!("write one with `interfaces = [\"{name}\"]` and those that senders come by"),
-                    ),
+                    Problem::new(
+                        at,
+                        "nothing can be reserved here: the policy has no [rsvp] section",
+                    )
+                    .help(format!(
+                        "write one with `interfaces = [\"{name}\"]` and the interfaces towards the senders"
+                    )),
                 ),
                 Some((rsvp, _)) if !rsvp.interfaces.contains(name) => self.problems.push(
                     Problem::new(
@@ -360,7 +364,7 @@ impl<'a> PolicyReader<'a> {
         }
     }
 
-    /// Refuses another version than 1.
+    /// Refuses versions other than 1.
     pub fn version(&mut self, root: &Section<'_>) {
         let Some(pair) = root.get("version") else {
             let problem = Problem::new(root.at, "`version` is missing");
@@ -375,7 +379,7 @@ impl<'a> PolicyReader<'a> {
         }
     }
 
-    /// Refuses an interface by which the port cannot send.
+    /// Refuses an interface that is not one of the port's.
     fn of_the_port(&mut self, name: &str, at: Span, port: Option<&PortConfig>) {
         if let Some(why) = port_config::wrong_interface_name(name) {
             self.problems.push(Problem::new(at, why));
@@ -388,7 +392,9 @@ impl<'a> PolicyReader<'a> {
         }
     }
 
-    /// Warns where nothing yields, as nobody who could hold windows sees them.
+    /// Warns of `yields` without effect: the port does not see both directions of connections,
+    /// so
+    /// windows cannot be clamped.
     fn warn_of_idle(&mut self, interface: Option<&InterfacePolicy>, port: Option<&PortConfig>) {
         let idle = interface.zip(yields::idle(port));
         for (yields, why) in idle
@@ -400,7 +406,7 @@ impl<'a> PolicyReader<'a> {
         }
     }
 
-    /// One section of an interface, whose device holds so many packets.
+    /// Reads the section of an interface whose device has this transmit ring, in packets.
     pub fn interface(&mut self, name: &str, value: &TomlValue<'_>, ring: u32) -> Option<InterfacePolicy> {
         let Some(section) = value.section() else {
             let expected = format!("expected a section [interface.{name}]");
@@ -414,8 +420,8 @@ impl<'a> PolicyReader<'a> {
         let spec = self.outermost(name, &section);
         let filters = section.sections("filter", &format!("interface.{name}.filter"), &mut self.problems);
         let spec = spec?;
-        // A tree can be checked only for a link; for want of one, take a fast one that no sum
-        // exceeds.
+        // A tree is checked against a link. Without one, assume a fast link, so that no sum of
+        // rates exceeds it.
         let assumed = Link::new(Bandwidth::gbit(800), Bytes::new(1514));
         let link = settings.as_ref().map_or(assumed, |settings| link(settings, ring));
         let plan = match spec.check(self.registry, link) {
@@ -436,11 +442,11 @@ impl<'a> PolicyReader<'a> {
         if self.problems.len() > before {
             return None;
         }
-        // Only now: beside mistakes, most warnings are their consequences.
+        // Warn only without mistakes: otherwise most warnings would be consequences of those.
         self.warnings.append(&mut warnings);
         self.warnings
             .extend(plan.iter().flat_map(|plan| plan.notices.clone()));
-        warn_of_promises_below(&spec, self.registry, &mut self.warnings);
+        warn_of_nested_guarantees(&spec, self.registry, &mut self.warnings);
         Some(InterfacePolicy {
             name: name.into(),
             settings: settings?,
@@ -452,7 +458,9 @@ impl<'a> PolicyReader<'a> {
         })
     }
 
-    /// What of an interface may be reserved. A tree that is wrong anyhow is not asked for room.
+    /// Reads what RSVP may reserve of an interface. Space in the tree is checked only if the
+    /// tree is
+    /// `sound`.
     fn reserve(
         &mut self,
         section: &Section<'_>,
@@ -495,7 +503,7 @@ impl<'a> PolicyReader<'a> {
         (self.problems.len() == before).then_some(settings)
     }
 
-    /// The discipline of the interface with the interface's classes in it.
+    /// Reads the discipline of the interface, with the interface's classes.
     fn outermost(&mut self, name: &str, section: &Section<'_>) -> Option<DisciplineSpec> {
         let has_classes = section.get("class").is_some();
         let mut spec = match section.get("discipline") {
@@ -511,7 +519,7 @@ impl<'a> PolicyReader<'a> {
                 let problem = Problem::new(section.at, message);
                 self.problems
                     .push(problem.help(format!("write `discipline = \"{kind}\"`")));
-                // The classes are still checked, as that discipline would.
+                // Check the classes as that discipline would.
                 DisciplineSpec {
                     at: section.at,
                     ..DisciplineSpec::new(kind)
@@ -520,21 +528,21 @@ impl<'a> PolicyReader<'a> {
             None => DisciplineSpec::default_leaf(section.at),
         };
         if has_classes {
-            // Of a RED over CBQ the classes are CBQ's.
-            let mut holder = &mut spec;
+            // If a discipline such as RED has CBQ as its child, the classes are those of CBQ.
+            let mut parent = &mut spec;
             while self
-                .kind(holder)
+                .kind(parent)
                 .is_some_and(|kind| kind.children == Children::One)
             {
-                match holder.child {
-                    Some(ref mut child) => holder = child,
+                match parent.child {
+                    Some(ref mut child) => parent = child,
                     None => break,
                 }
             }
-            let kind = self.kind(holder);
+            let kind = self.kind(parent);
             let sections = section.sections("class", &format!("interface.{name}.class"), &mut self.problems);
             let classes = self.classes(&sections, kind);
-            holder.classes.extend(classes);
+            parent.classes.extend(classes);
         }
         Some(spec)
     }
@@ -543,7 +551,7 @@ impl<'a> PolicyReader<'a> {
         self.registry.find(&spec.kind)
     }
 
-    /// A discipline: its kind alone, or a table.
+    /// Reads a discipline: the name of its kind, or a table.
     fn discipline(&mut self, value: &TomlValue<'_>) -> Option<DisciplineSpec> {
         if let Some(kind) = value.value.as_str() {
             let settings = settings::Table {
@@ -597,9 +605,9 @@ impl<'a> PolicyReader<'a> {
         })
     }
 
-    /// The settings of a section without the generic keys; refuses what its kind does not declare.
-    /// What it declared in a `former` release goes through: the tree's check says what became of
-    /// it.
+    /// The settings of a section without the generic keys. Refuses settings that its kind does not
+    /// declare; `former` settings, declared by an earlier release, pass: the check of the tree
+    /// reports their replacement.
     fn known(
         &mut self,
         section: &Section<'_>,
@@ -622,7 +630,7 @@ impl<'a> PolicyReader<'a> {
         }
         let mut table = section.table(|key| !generic.contains(&key) && is_declared(key));
         table.at = at;
-        // The kind finds the same once the tree is whole; here also where it is not.
+        // The check of the tree reports the same, but runs only if the tree is complete.
         settings::refuse_wrong(&table, declared.unwrap_or_default(), &mut self.problems);
         table
     }
@@ -638,8 +646,7 @@ impl<'a> PolicyReader<'a> {
     fn class(&mut self, section: &Section<'_>, index: usize, kind: Option<&'static Kind>) -> ClassSpec {
         let (name, at) = self.class_name(section, index);
         let declared = kind.map(|kind| kind.class_settings);
-        // A class of a discipline without classes is refused as a whole, so not for its settings
-        // too.
+        // A class of a classless discipline is refused as a whole, not for its settings too.
         let declared =
             declared.filter(|_| kind.is_some_and(|k| matches!(k.children, Children::Classes { .. })));
         let settings = self.known(section, at, OF_CLASS, declared, &[]);
@@ -684,19 +691,19 @@ impl<'a> PolicyReader<'a> {
     }
 
     fn class_name(&mut self, section: &Section<'_>, index: usize) -> (String, Span) {
-        let stand_in = (format!("class number {}", index + 1), section.at);
+        let placeholder = (format!("class number {}", index + 1), section.at);
         let Some((name, at)) = section.text("name", &mut self.problems) else {
             if section.get("name").is_none() {
                 let problem = Problem::new(section.at, "`name` is missing: every class has one");
                 self.problems.push(problem.help("write `name = \"voice\"`"));
             }
-            return stand_in;
+            return placeholder;
         };
         if name.is_empty() || name.len() > 64 || name.contains(|c: char| c.is_whitespace() || c.is_control())
         {
-            let message = "the name of a class has 1 to 64 bytes and no blanks";
+            let message = "the name of a class has 1 to 64 bytes and no spaces";
             self.problems.push(Problem::new(at, message));
-            return stand_in;
+            return placeholder;
         }
         (name.into(), at)
     }

@@ -1,8 +1,8 @@
-//! The `[port]` section: which interfaces, and how frames are moved. It opens nothing.
+//! The `[port]` section: which interfaces, and how frames reach the program. It opens nothing.
 //!
-//! The kinds of port are declared where they are opened; the caller passes their declarations. A
-//! caller that opens no port (a simulation) passes none: then only what the port is attached to,
-//! and the settings of every port, are read.
+//! Each kind of port is declared in the crate that opens it; the caller passes these declarations.
+//! A caller that opens no port, such as a simulation, passes none; then only the attachment and the
+//! settings of all ports are read.
 
 use crate::sections::{Section, TomlValue};
 use engine::port_kind::{Attachment, Needs, PortKind};
@@ -11,9 +11,9 @@ use engine::units::Duration;
 use engine::{choices, settings};
 
 choices! {
-    /// When super-frames (GSO) are cut into segments before they are queued.
+    /// When GSO super-frames are segmented before they are queued.
     pub enum Split {
-        /// When one would occupy the link for longer than 1 ms at the rate of the interface.
+        /// When sending one at the interface's rate would take longer than 1 ms.
         Auto = "auto",
         /// Always.
         Always = "always",
@@ -23,80 +23,80 @@ choices! {
 }
 
 choices! {
-    /// What makes the times of a pacing discipline come true, where it does not ask for gap frames.
+    /// The realiser: what sends packets at the times of a pacing discipline without gap frames.
     pub enum Realise {
-        /// The packet loop waits for them.
+        /// The packet loop waits on a timer.
         Timer = "timer",
-        /// The device does (SO_TXTIME); refused where a trial shows that it does not.
+        /// The device does (SO_TXTIME); refused if a trial shows that it does not.
         Launch = "launch",
-        /// The device if a trial shows that it does, else the packet loop.
+        /// The device if a trial succeeds, otherwise the packet loop.
         Auto = "auto",
     }
 }
 
 choices! {
-    /// What goes onto the wire in a gap, where a pacing discipline asks for gap frames.
+    /// What is sent in a gap, where a pacing discipline uses gap frames.
     pub enum GapFrameSetting {
-        /// 802.3 PAUSE with time 0, which the neighbour drops.
+        /// 802.3 PAUSE frames with time 0, which the neighbour drops.
         Pause = "pause",
-        /// From the interface's address to itself, which switches do not forward.
+        /// Frames from the interface's address to itself, which switches do not forward.
         Void = "void",
     }
 }
 
 settings! {
-    /// The settings of a port, apart from where it is.
+    /// The settings of a port, apart from its attachment.
     pub struct PortSettings {
         /// How frames reach the program
         kind: String = derived "the first that fits what the port is attached to",
             "see the list of kinds", "measured: as much TCP as the kernel's own bridge";
-        /// Packets that the interface may hold on their way out
+        /// Packets that may wait in the interface's transmit queue
         transmit_ring: u32 = default "64",
-            "too small: the link idles between batches; too large: packets wait behind the scheduler, where no priority helps",
+            "too small: the link idles between batches; too large: packets wait behind the scheduler, where priorities have no effect",
             "Cho, \"Traffic management by alternate queueing\", 1999, section 4.2.8";
         /// Whether the packet loop runs in the real-time class, where that is permitted
         realtime: bool = default "true",
-            "false: on a busy machine packets wait for ticks of the scheduler; true: under full load other programs wait",
+            "false: on a busy machine packets wait for the CPU scheduler; true: under full load other programs wait",
             "measured under load: 99 of 100 packets within 65 us instead of 3700 us";
-        /// How long before the time of a packet the packet loop wakes, to spin for the rest
+        /// How long before the time of a packet the packet loop wakes; it spins until that time
         spin: Duration = default "60 us",
-            "too short: packets are late by what waking takes; too long: a processor is busy for nothing",
-            "measured: a sleep ends within 40 us of its time at the median, and 100 at most mostly";
-        /// What makes the times of `pacer` come true, where it does not ask for gap frames
+            "too short: packets are late by the wake-up latency; too long: wasted CPU time",
+            "measured: wake-up latency of 40 us at the median, and mostly below 100 us";
+        /// The realiser of `pacer` where it does not use gap frames
         realiser: Realise = default "timer",
             "launch: refused where the driver does not keep launch times; auto: tries with a frame that the neighbour drops",
-            "timers work by every port";
-        /// What goes onto the wire in a gap, where `pacer` asks for gap frames
+            "timers work on every port";
+        /// What is sent in a gap, where `pacer` uses gap frames
         gap_frame: GapFrameSetting = default "pause",
-            "void: for cards that drop flow-control frames of the host, and beside real flow control",
+            "void: for cards that drop flow-control frames of the host, and for links that use flow control",
             "the PSPacer paper, section 3.2";
-        /// When super-frames are cut into segments
+        /// When super-frames are segmented
         split: Split = default "auto",
-            "never: a super-frame of 64 KiB holds the others up for its whole length; always: more work per byte",
-            "1 ms is below what a voice call notices";
-        /// After how long without a sign of life traffic takes the kernel's own path
+            "never: packets wait while a super-frame of up to 64 KiB is sent; always: more work per byte",
+            "a voice call does not notice 1 ms";
+        /// After how long without a heartbeat traffic bypasses the program through the kernel
         fail_open_after: Duration = default "50 ms",
-            "too short: a busy machine falls into bypass; too long: a hang stops traffic for that time",
-            "half of the 100 ms within which traffic is to flow again";
+            "too short: a busy machine enters the bypass; too long: a hang stops traffic for that time",
+            "half of 100 ms, the longest interruption that is accepted";
     }
 }
 
 /// A checked `[port]` section.
 #[derive(Clone, Debug)]
 pub struct PortConfig {
-    /// The kind of port: as the policy says, or the first that fits; `None` if the reader was given
-    /// no kinds.
+    /// The kind of port: the policy's, or the first that fits; `None` if the caller passed no
+    /// kinds.
     pub kind: Option<&'static PortKind>,
     /// What it is attached to.
     pub attachment: Attachment,
-    /// The settings that every kind has.
+    /// The settings that all kinds have.
     pub settings: PortSettings,
-    /// The kind's own settings, each of them readable by its declaration.
+    /// The settings of this kind alone, as text that its declaration can read.
     pub own: Table,
 }
 
 impl PortConfig {
-    /// The interfaces by which packets can leave; none where the policy may choose the name.
+    /// The interfaces by which packets can leave; empty for files, where the policy chooses a name.
     pub fn interfaces(&self) -> Vec<&str> {
         match &self.attachment {
             Attachment::Between(a, b) => vec![a, b],
@@ -165,7 +165,7 @@ pub(crate) fn read(
         problems.push(Problem::new(at("transmit_ring"), message));
     }
     if settings.spin > Duration::from_millis(10) {
-        let message = "`spin` must be at most 10 ms: a processor would be busy all the time";
+        let message = "`spin` must be at most 10 ms: longer would keep a CPU busy all the time";
         problems.push(Problem::new(at("spin"), message));
     }
     if settings.fail_open_after < Duration::from_millis(10) {
@@ -180,25 +180,25 @@ pub(crate) fn read(
     })
 }
 
-/// Settings of other kinds, which do nothing for this one.
+/// Warns of settings of other kinds, which have no effect on this one.
 fn idle_settings(kind: &PortKind, ports: &[&'static PortKind], own: &Table) -> Vec<Problem> {
     let has = |kind: &PortKind, key: &str| kind.settings.iter().any(|setting| setting.name == key);
     let idle = own.entries.iter().filter(|entry| !has(kind, &entry.key));
     idle.map(|entry| {
         let others = ports.iter().filter(|other| has(other, &entry.key));
         let others: Vec<String> = others.map(|other| format!("`{}`", other.name)).collect();
-        let message = format!("`{}` does nothing for a port of kind `{}`", entry.key, kind.name);
+        let message = format!("`{}` has no effect on a port of kind `{}`", entry.key, kind.name);
         Problem::new(entry.key_at, message).help(format!("it is a setting of {}", others.join(", ")))
     })
     .collect()
 }
 
-/// Reads what the port is attached to, and where that stands.
+/// Reads what the port is attached to, with its position.
 fn attachment(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<(Attachment, Span)> {
-    let given: Vec<_> = ATTACHMENTS.iter().filter_map(|key| section.get(key)).collect();
-    let Some(first) = given.first() else {
+    let present: Vec<_> = ATTACHMENTS.iter().filter_map(|key| section.get(key)).collect();
+    let Some(first) = present.first() else {
         let help = format!(
-            "write {}, or {} for what this host itself sends",
+            "write {}, or {} for the packets that this host sends",
             Needs::TwoInterfaces.example(),
             Needs::OneInterface.example()
         );
@@ -206,7 +206,7 @@ fn attachment(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<(Att
         return None;
     };
     let files = |key: &str| key == "read" || key == "write";
-    if let Some(second) = given[1..]
+    if let Some(second) = present[1..]
         .iter()
         .find(|pair| !(files(pair.key) && files(first.key)))
     {
@@ -253,7 +253,7 @@ fn between(value: &TomlValue<'_>, problems: &mut Vec<Problem>) -> Option<Attachm
     };
     let (a, b) = (a.clone()?, b.clone()?);
     if a == b {
-        let message = format!("`{a}` twice: a port between an interface and itself goes nowhere");
+        let message = format!("`{a}` twice: a port cannot connect an interface to itself");
         problems.push(Problem::new(value.at, message).help("name two different interfaces"));
         return None;
     }
@@ -283,5 +283,5 @@ pub(crate) fn wrong_interface_name(name: &str) -> Option<String> {
         ));
     }
     name.contains(odd)
-        .then(|| format!("`{name}` cannot be an interface: names have no blanks, `/` or `:`"))
+        .then(|| format!("`{name}` cannot be an interface: names have no spaces, `/` or `:`"))
 }

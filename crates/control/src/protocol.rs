@@ -5,10 +5,10 @@
 //! ← {"reply":"status","version":1,"policy":"office","interfaces":[…]}      every second
 //! → {"request":"set","interface":"wan0","class":"voice","changes":{"rate":"3 Mbit/s"}}
 //! ← {"reply":"done","message":"wan0: voice: rate = 3 Mbit/s"}
-//! ← {"reply":"refused","message":"…","help":"…"}                           nothing has changed
+//! ← {"reply":"refused","message":"…","help":"…"}                           nothing was changed
 //! ```
 //!
-//! A request that is not understood is refused by name, with the connection kept.
+//! An unknown request is refused with a reason; the connection stays open.
 
 pub use crate::refusal::Refusal;
 use crate::reservation::{Notice, ReservationRequest, ReservationState, RsvpStatus};
@@ -18,40 +18,40 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The version of the protocol. It rises when an old client would misunderstand.
+/// The version of the protocol. It is incremented by incompatible changes.
 pub const VERSION: u32 = 1;
 
 /// The interval of a status request that names none.
 pub const INTERVAL_MS: u64 = 1000;
 
-/// What can be asked.
+/// A request of a client.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Request {
-    /// Who is there.
+    /// Asks for the versions of protocol and program.
     Version {},
-    /// The metrics over an interval, which begins now; 0 for counters alone, at once.
+    /// The metrics over an interval that begins now; with interval 0 the counters alone, at once.
     Status {
         /// The interval.
         #[serde(default = "default_interval")]
         interval_ms: u64,
-        /// Whether to go on, with a reply for every interval.
+        /// Whether to send a reply for every further interval.
         #[serde(default)]
         follow: bool,
     },
-    /// Let the policy rule; everywhere, if no interface is named.
+    /// Enable the policy; on all interfaces if none is named.
     Enable {
         /// The interface.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interface: Option<String>,
     },
-    /// Let packets pass unmanaged; nothing that is held is lost.
+    /// Bypass the policy. Queued packets are sent, not dropped.
     Disable {
         /// The interface.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interface: Option<String>,
     },
-    /// Leave the interface to the kernel; the program ends if none is left.
+    /// Hand the interface back to the kernel. The program ends with its last interface.
     Detach {
         /// The interface.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,30 +63,30 @@ pub enum Request {
         interface: String,
         /// The class.
         class: String,
-        /// Settings by name, as they would stand in a policy.
+        /// Settings by name, with values as in a policy.
         changes: BTreeMap<String, SettingChange>,
     },
-    /// Reserve bandwidth along the path, as long as the connection lasts; a reply for each change
-    /// in how it fares.
+    /// Reserve bandwidth along the path for as long as the connection lasts. Each change of the
+    /// reservation's state is a reply.
     Reserve {
-        /// What.
+        /// The reservation.
         wanted: ReservationRequest,
     },
-    /// Ask what the path offers.
+    /// Ask whether the path would admit a reservation, and what it offers.
     Trial {
-        /// What for.
+        /// The reservation.
         wanted: ReservationRequest,
     },
-    /// Change the rate of a reservation that a program on this node holds.
+    /// Change the rate of a reservation that a program on this node has requested.
     Change {
         /// Its number.
         number: u64,
         /// The new rate, in bit/s of IP datagrams.
         rate_bps: u64,
     },
-    /// What is known of reservations.
+    /// The RSVP state of the node.
     Reservations {},
-    /// A reply for everything that happens to reservations, from now on.
+    /// A reply for every RSVP event from now on.
     Watch {},
 }
 
@@ -107,7 +107,7 @@ pub enum SettingChange {
 }
 
 impl SettingChange {
-    /// As it stands on a command line: `20Mbit/s`, `7` or `true`.
+    /// Parses a value of the command line: `20Mbit/s`, `7` or `true`.
     pub fn from_word(word: &str) -> Self {
         match (word.parse(), word.parse()) {
             (Ok(n), _) => Self::Integer(n),
@@ -116,7 +116,7 @@ impl SettingChange {
         }
     }
 
-    /// As a policy's value.
+    /// The value as a policy has it.
     pub fn raw(&self) -> Raw {
         match self {
             Self::Boolean(b) => Raw::Boolean(*b),
@@ -136,26 +136,26 @@ impl fmt::Display for SettingChange {
     }
 }
 
-/// What is answered.
+/// A reply of the server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "lowercase")]
 pub enum Reply {
     /// The metrics.
     Status(Box<Snapshot>),
-    /// It is done.
+    /// The request was carried out.
     Done {
         /// What was done.
         message: String,
     },
-    /// It was not done, and nothing has changed.
+    /// The request was refused, and nothing was changed.
     Refused(Refusal),
-    /// How a reservation fares.
+    /// The state of a reservation.
     Reservation(ReservationState),
-    /// What is known of reservations.
+    /// The RSVP state of the node.
     Reservations(Box<RsvpStatus>),
-    /// Something happened to a reservation.
+    /// An RSVP event.
     Notice(Notice),
-    /// Who is there.
+    /// The versions of protocol and program.
     Version {
         /// [`VERSION`].
         protocol: u32,
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_read_as_documented() {
+    fn requests_are_parsed_as_documented() {
         let read = |text| serde_json::from_str::<Request>(text).map_err(|e| e.to_string());
         assert_eq!(
             read(r#"{"request":"status"}"#),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_on_the_command_line_becomes_what_a_policy_would_have() {
+    fn command_line_values_become_policy_values() {
         assert_eq!(
             SettingChange::from_word("20Mbit/s").raw(),
             Raw::Text("20Mbit/s".into())

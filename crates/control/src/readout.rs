@@ -1,5 +1,4 @@
-//! Values of a snapshot as they are shown: drops by reason, what was borrowed, gauges with their
-//! units.
+//! Text forms of a snapshot's values: drops by reason, borrowed bytes, gauges with their units.
 
 use crate::snapshot::{ClassView, Gauge, InterfaceView, Traffic};
 use measure::numbers;
@@ -11,19 +10,19 @@ pub fn drops(traffic: &Traffic) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// What a class has borrowed; empty if nothing, or if its discipline does not lend.
+/// The bytes that a class has borrowed; empty if none, or if its discipline does not lend.
 pub fn borrowed(class: &ClassView) -> String {
     let found = class.gauges.iter().find(|gauge| gauge.name == "borrowed");
     let found = found.filter(|gauge| gauge.value.as_u64() != Some(0));
     found.map(gauge).unwrap_or_default()
 }
 
-/// Whether a realiser makes the times of its discipline come true.
+/// Whether the interface is paced, by a realiser.
 pub fn is_paced(interface: &InterfaceView) -> bool {
     interface.gauges.iter().any(|gauge| gauge.name == "realiser")
 }
 
-/// A gauge's value as its unit asks for.
+/// A gauge's value, formatted by its unit.
 pub fn gauge(gauge: &Gauge) -> String {
     let value = &gauge.value;
     match (

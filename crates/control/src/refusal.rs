@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Why something was not done.
+/// Why a request was not carried out.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Refusal {
     /// The reason.
@@ -33,7 +33,7 @@ impl From<engine::settings::Problem> for Refusal {
 }
 
 impl From<Vec<engine::settings::Problem>> for Refusal {
-    /// All of them in one: the first one's advice stands for the rest.
+    /// Joins all messages; the advice is the first there is.
     fn from(problems: Vec<engine::settings::Problem>) -> Self {
         let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
         Self {

@@ -14,7 +14,7 @@ use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc::Sender;
 
-/// The minimum packet length where none is given.
+/// The default of the minimum policed unit.
 pub const USUAL_PACKET: u32 = 1000;
 
 /// A request for a reservation. Rates and lengths are of IP datagrams.
@@ -28,7 +28,7 @@ pub struct ReservationRequest {
     pub port: u16,
     /// The transport protocol.
     pub protocol: u8,
-    /// The source address; the route's if not given.
+    /// The source address; by default that of the route to the receiver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<IpAddr>,
     /// The source port; 0 matches any.
@@ -56,12 +56,12 @@ fn usual_packet() -> u32 {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum ReservationState {
-    /// Path messages go out.
+    /// Requested: Path messages are sent.
     Asked {
         /// The number of the reservation on this node, for `reserve change`.
         number: u64,
     },
-    /// Every hop up to the receiver has admitted it.
+    /// Every hop on the path to the receiver has admitted it.
     Reserved {
         /// Its number.
         number: u64,
@@ -70,12 +70,12 @@ pub enum ReservationState {
         /// Whether it is guaranteed service.
         guaranteed: bool,
     },
-    /// It is no longer in force; it comes back by itself with the path.
+    /// It is no longer installed; it is re-established without a new request when the path returns.
     Lost {
         /// Its number.
         number: u64,
     },
-    /// A node has refused it.
+    /// A node on the path has refused it.
     Refused(PathRefusal),
     /// What the path offers: the reply to a trial.
     Offer(PathOffer),
@@ -86,16 +86,16 @@ pub enum ReservationState {
 pub struct PathRefusal {
     /// The node that refused.
     pub node: IpAddr,
-    /// RSVP's error code and value.
+    /// The RSVP error code.
     pub code: u8,
-    /// See `code`.
+    /// The RSVP error value.
     pub value: u16,
     /// What code and value mean.
     pub reason: String,
     /// The requested rate, in bit/s of IP datagrams.
     pub asked_bps: u64,
-    /// What was left on the bottleneck link of the path, in bit/s of full-sized IP datagrams, if
-    /// known.
+    /// The unreserved rate on the bottleneck link of the path, in bit/s of full-sized IP datagrams,
+    /// if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_bps: Option<u64>,
 }
@@ -110,16 +110,16 @@ pub struct PathOffer {
     pub why: Option<String>,
     /// Hops with admission control (the IS hop count).
     pub hops: u32,
-    /// What is left on the bottleneck link, in bit/s of full-sized IP datagrams; none if no link
-    /// has a limit.
+    /// The unreserved rate on the bottleneck link, in bit/s of full-sized IP datagrams; `None` if
+    /// no link has a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_bps: Option<u64>,
     /// The path MTU.
     pub mtu_bytes: u32,
-    /// The rate that the requested delay takes, in bit/s.
+    /// The rate that the requested delay bound requires, in bit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_for_delay_bps: Option<u64>,
-    /// Whether some hop does not support RSVP.
+    /// The break bit: whether some hop does not support RSVP.
     pub gap: bool,
 }
 
@@ -161,7 +161,7 @@ pub struct RsvpStatus {
     pub refusals: Vec<RefusalView>,
     /// Messages received.
     pub heard: u64,
-    /// Messages that are no RSVP messages.
+    /// Malformed messages.
     pub malformed: u64,
     /// Messages beyond the rate limit of an interface.
     pub overflow: u64,
@@ -169,7 +169,7 @@ pub struct RsvpStatus {
     /// last.
     #[serde(default)]
     pub dropped: Vec<DroppedView>,
-    /// Refresh reduction; none where it is off.
+    /// Refresh reduction; `None` if it is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh_reduction: Option<RefreshReductionView>,
 }
@@ -195,9 +195,9 @@ pub struct DroppedView {
 /// How the messages of an interface are authenticated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KeysView {
-    /// Messages without INTEGRITY are dropped.
+    /// Whether messages without INTEGRITY are dropped.
     pub required: bool,
-    /// The lifetime of the sending key has ended, and there is no other key.
+    /// Whether the sending key has expired and there is no other key.
     pub stale: bool,
 }
 
@@ -206,7 +206,7 @@ pub struct KeysView {
 pub struct RefreshReductionView {
     /// Refreshes sent as a MESSAGE_ID in a summary refresh.
     pub summarised: u64,
-    /// Messages retransmitted for want of an acknowledgement.
+    /// Messages retransmitted because no acknowledgement came.
     pub retransmitted: u64,
     /// Messages that were never acknowledged.
     pub given_up: u64,
@@ -219,15 +219,16 @@ pub struct RefreshReductionView {
 pub struct RsvpInterfaceView {
     /// Its name.
     pub name: String,
-    /// Our addresses there.
+    /// This node's addresses on it.
     pub addresses: Vec<IpAddr>,
-    /// The sum of reservations, in bit/s as the link counts; none where this node does not queue.
+    /// The sum of reservations, in bit/s as the link counts; `None` if this node does not queue
+    /// there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_bps: Option<u64>,
-    /// What may be reserved in all, in the same unit.
+    /// The reservable rate in total, in the same unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservable_bps: Option<u64>,
-    /// How its messages are authenticated; none: messages of anybody on the link are accepted.
+    /// How its messages are authenticated; `None`: messages of any node on the link are accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<KeysView>,
     /// The error that keeps it from working, if there is one.
@@ -242,18 +243,20 @@ pub struct SenderView {
     pub flow: FlowView,
     /// The token rate of its Tspec, in bit/s of IP datagrams.
     pub sends_bps: u64,
-    /// The previous hop; none for a sender on this node.
+    /// The previous hop; `None` for a sender on this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<IpAddr>,
     /// The number of the reservation, if a program on this node has requested it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<u64>,
-    /// The seconds until its path state times out unless refreshed; none for a sender on this node.
+    /// The seconds until its path state times out if it is not refreshed; `None` for a sender
+    /// on
+    /// this node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forgotten_in_s: Option<f64>,
-    /// Whether this node has reserved as its receiver, or as the proxy of its receiver.
+    /// Whether this node has sent the Resv as its receiver, or as the receiver proxy.
     pub answered: bool,
-    /// What is reserved on the interfaces of this node.
+    /// Its reservations on the interfaces of this node.
     pub reservations: Vec<InstalledReservation>,
 }
 
@@ -262,12 +265,12 @@ pub struct SenderView {
 pub struct InstalledReservation {
     /// The interface.
     pub interface: String,
-    /// The class that enforces it; none where this node does not queue.
+    /// The class that enforces it; `None` if this node does not queue there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
     /// The reserved rate, in bit/s of IP datagrams.
     pub rate_bps: u64,
-    /// The rate that it takes of the interface, in bit/s as the link counts.
+    /// The rate that it uses on the interface, in bit/s as the link counts.
     pub link_rate_bps: u64,
     /// Whether it is guaranteed service.
     pub guaranteed: bool,
@@ -285,7 +288,7 @@ pub struct RefusalView {
     pub reason: String,
     /// The requested rate, in bit/s as the link counts.
     pub asked_bps: u64,
-    /// What was available.
+    /// The rate that was available, in the same unit.
     pub left_bps: u64,
     /// How many seconds ago.
     pub seconds_ago: f64,
@@ -304,40 +307,42 @@ pub struct Notice {
     pub message: String,
 }
 
-/// Whatever it was returned for ends when it is dropped.
+/// A guard: dropping it ends the reservation, trial or subscription for which it was returned.
 pub type Lease = Box<dyn Send>;
 
-/// A node that takes reservation requests, from several threads.
+/// An RSVP node that several threads may ask for reservations.
 pub trait Reservations: Send + Sync {
     /// Requests a reservation, until the lease is dropped. Its state goes to `tell`.
     ///
     /// # Errors
     ///
-    /// If the node refuses the request at once.
+    /// Returns an error if the node refuses the request at once.
     fn reserve(&self, wanted: &ReservationRequest, tell: Sender<ReservationState>) -> Result<Lease, Refusal>;
     /// Asks what the path offers, without reserving. [`ReservationState::Offer`] or a refusal goes
     /// to `tell`.
     ///
     /// # Errors
     ///
-    /// If the node refuses the request at once.
+    /// Returns an error if the node refuses the request at once.
     fn trial(&self, wanted: &ReservationRequest, tell: Sender<ReservationState>) -> Result<Lease, Refusal>;
     /// Changes the rate of the reservation of this number, in bit/s.
     ///
     /// # Errors
     ///
-    /// If there is no such reservation, or the path refuses; the old rate stays in force then.
+    /// Returns an error if there is no such reservation, or the path refuses; the old rate
+    /// stays in
+    /// force then.
     fn change(&self, number: u64, rate_bps: u64) -> Result<String, Refusal>;
     /// The RSVP state.
     ///
     /// # Errors
     ///
-    /// If the node has ended.
+    /// Returns an error if the node has ended.
     fn status(&self) -> Result<RsvpStatus, Refusal>;
-    /// Sends all events to `tell`, until the lease is dropped.
+    /// Sends all events to `tell` until the lease is dropped.
     ///
     /// # Errors
     ///
-    /// If the node has ended.
+    /// Returns an error if the node has ended.
     fn watch(&self, tell: Sender<Notice>) -> Result<Lease, Refusal>;
 }

@@ -1,5 +1,5 @@
-//! The `[rsvp]` section: the interfaces on which a node speaks RSVP, and the Paths that it answers
-//! as a receiver proxy. Neutral: it opens nothing. What may be reserved on an interface is
+//! The `[rsvp]` section: the interfaces on which a node speaks RSVP, and the Path messages that it
+//! answers as a receiver proxy. It opens nothing. What may be reserved on an interface is
 //! configured there (`reserve`).
 
 use crate::filters::{Addresses, PortRange, Protocol};
@@ -12,12 +12,12 @@ use engine::settings::{Problem, Span};
 use engine::units::{Bandwidth, Duration};
 
 choices! {
-    /// Whether messages must carry INTEGRITY on interfaces with keys. INTEGRITY that is there must
-    /// always verify.
+    /// Whether messages must carry INTEGRITY on interfaces with keys. An INTEGRITY object that is
+    /// present must always verify.
     pub enum Protection {
         /// Messages without it are dropped.
         Required = "required",
-        /// Messages without it pass: for the time in which neighbours are given keys.
+        /// Messages without it are accepted, while keys are being distributed to neighbours.
         Optional = "optional",
     }
 }
@@ -34,11 +34,11 @@ settings! {
             "too small: reservations of a busy network time out; too large: a flood of messages keeps the processor busy",
             "RFC 6398: Router Alert packets are rate-limited; about 75000 sessions at the default refresh";
         /// The key file: only messages of neighbours with these keys are accepted (RFC 2747)
-        keys: String = derived "none: messages of anybody on a link are accepted",
-            "only its owner may read it (mode 600)", "without keys, anybody on a link can reserve, and tear down reservations of others";
+        keys: String = derived "none: messages of any node on a link are accepted",
+            "only its owner may read it (mode 600)", "without keys, any node on a link can reserve, and tear down reservations of others";
         /// Whether messages without INTEGRITY are dropped on interfaces that have a key
         protection: Protection = default "required",
-            "`optional` accepts everybody; for the time in which neighbours are given keys", "RFC 2747, section 1";
+            "`optional` accepts any node; use it while keys are being distributed to neighbours", "RFC 2747, section 1";
         /// Refresh reduction with capable neighbours: summary refreshes, and reliable delivery of
         /// new state (RFC 2961)
         refresh_reduction: bool = default "true",
@@ -47,10 +47,10 @@ settings! {
 }
 
 settings! {
-    /// Which Paths are answered with a reservation.
+    /// Which Path messages are answered with a reservation.
     pub struct AcceptSettings {
-        /// The destinations: this node's own addresses, or hosts behind it for which it is the
-        /// proxy
+        /// The destinations: this node's own addresses, or hosts behind it, whose receiver proxy it
+        /// is
         to: Addresses = derived "this node's own addresses",
             "hosts in the prefix can no longer reserve for themselves", "RFC 5945, section 4.1";
         /// The senders
@@ -61,7 +61,7 @@ settings! {
         port: PortRange = derived "any", "", "";
         /// The greatest rate of one reservation, in bytes of IP datagrams
         up_to: Bandwidth = derived "what the links on the path admit",
-            "too small: senders are refused", "whoever owns the links has set `share` and `largest` there";
+            "too small: senders are refused", "the limits of a link are `share` and `largest` of its `reserve`";
     }
 }
 
@@ -78,7 +78,7 @@ pub struct RsvpConfig {
     pub accept: Vec<AcceptRule>,
 }
 
-/// A rule of the receiver proxy: which Paths are answered with a reservation.
+/// A rule of the receiver proxy: which Path messages are answered with a reservation.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct AcceptRule {
     /// The destinations; `None`: this node's own addresses.
@@ -93,7 +93,7 @@ pub struct AcceptRule {
     pub up_to: Option<Bandwidth>,
 }
 
-/// What the rules see of a Path.
+/// The fields of a Path message that rules match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IncomingPath {
     /// The destination of the session.
@@ -109,7 +109,7 @@ pub struct IncomingPath {
 }
 
 impl AcceptRule {
-    /// Whether the rule covers a Path.
+    /// Whether the rule matches a Path message.
     pub fn covers(&self, path: &IncomingPath) -> bool {
         self.to.map_or(path.own, |to| contains(to, path.to))
             && self.from.is_none_or(|from| contains(from, path.from))
@@ -119,7 +119,7 @@ impl AcceptRule {
                 .is_none_or(|port| (port.low()..=port.high()).contains(&path.port))
     }
 
-    /// Whether the node is the proxy for this address, which is not its own.
+    /// Whether the node is the receiver proxy for this address, which is not its own.
     pub fn answers_for(&self, address: IpAddr) -> bool {
         self.to.is_some_and(|to| contains(to, address))
     }

@@ -1,5 +1,5 @@
-//! The key file for RSVP message authentication (RFC 2747): a TOML file of its own, so that only it
-//! has to be kept secret. Neutral: it opens nothing.
+//! The key file for RSVP message authentication (RFC 2747): a separate TOML file, so that the
+//! policy need not be secret. It opens nothing.
 //!
 //! ```toml
 //! [[key]]
@@ -7,8 +7,8 @@
 //! secret = "hex:5b0c1d…"
 //! ```
 //!
-//! Mistakes are reported by line and column only: neither the line nor a value is repeated, since
-//! it may be the secret.
+//! Mistakes are reported by line and column only. Neither the line nor a value is quoted, since it
+//! may be the secret.
 
 use crate::sections::{self, Section};
 use core::fmt;
@@ -82,7 +82,7 @@ impl SettingValue for KeyId {
     }
 }
 
-/// Who sends with a key.
+/// Which nodes send with a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WhoseKey {
     /// All nodes on the link, including this one.
@@ -121,7 +121,7 @@ impl SettingValue for Time {
     }
 }
 
-/// Seconds since 1970 of a time that is whole, and not before that.
+/// Seconds since 1970, if date, time and zone are all given and the time is not before 1970.
 fn seconds(time: &toml::value::Datetime) -> Option<u64> {
     let (date, clock, offset) = (time.date?, time.time?, time.offset?);
     let minutes = match offset {
@@ -151,7 +151,7 @@ settings! {
         /// The digest algorithm
         algorithm: DigestAlgorithm = default "hmac-sha256",
             "`hmac-md5` is for neighbours that support nothing else", "RFC 2747 has only MD5, which is obsolete";
-        /// Who sends with it: all nodes on the link, this node only, or one neighbour only
+        /// The sender: all nodes on the link, this node only, or one neighbour only
         whose: WhoseKey = default "all",
             "with a key for each sender, a leaked key compromises only that sender", "RFC 2747, section 3: keys belong to a sender and an interface";
         /// The only interface that uses it
@@ -244,8 +244,8 @@ impl KeySettings {
         self.interface.as_deref().is_none_or(|only| only == interface)
     }
 
-    /// Whether the messages of two keys cannot be told apart. Keys to send with and keys to verify
-    /// with are separate.
+    /// Whether two keys are ambiguous in received or in sent messages. Keys for sending and keys
+    /// for verification are separate.
     fn clashes(&self, other: &Self) -> bool {
         let apart = |a: WhoseKey, b: WhoseKey| a == WhoseKey::Local && matches!(b, WhoseKey::Neighbour(_));
         let together = match (&self.interface, &other.interface) {

@@ -1,42 +1,43 @@
-//! From TOML to the engine's neutral tables: every key and value keeps the place where it stood.
+//! From TOML to the engine's format-neutral tables: every key and value keeps its position in the
+//! text.
 //!
-//! The reader recovers from an unquoted text (`rate = 20 Mbit/s`) and from a key that is given
-//! twice, so that the rest of the policy is still checked in the same go; after other faults of
-//! syntax it is not, since half of what it would report would be consequences.
+//! The reader recovers from an unquoted string (`rate = 20 Mbit/s`) and from a duplicate key, so
+//! that the rest of the policy is checked in the same pass. After other syntax errors it stops,
+//! since many of the further messages would be consequences.
 
 use engine::settings::{Entry, Problem, Raw, Span, Table};
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
-/// A value with its place.
+/// A value with its position.
 #[derive(Clone, Copy, Debug)]
 pub struct TomlValue<'a> {
-    /// As TOML has it.
+    /// The TOML value.
     pub value: &'a DeValue<'a>,
-    /// Where it stands.
+    /// Its position.
     pub at: Span,
 }
 
-/// A key, its place, and its value.
+/// A key, its position, and its value.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyValue<'a> {
     /// The key.
     pub key: &'a str,
-    /// Where the key stands.
+    /// The position of the key.
     pub key_at: Span,
     /// The value.
     pub value: TomlValue<'a>,
 }
 
-/// A table with its place: its header, or its braces.
+/// A table with its position.
 #[derive(Clone, Debug)]
 pub struct Section<'a> {
-    /// Its header, or its braces.
+    /// The position of its header, or of its braces.
     pub at: Span,
     pairs: Vec<KeyValue<'a>>,
 }
 
-/// A range of bytes as the engine has it.
+/// A range of bytes as the engine's [`Span`].
 pub fn span(range: Range<usize>) -> Span {
     Span {
         start: range.start,
@@ -44,7 +45,7 @@ pub fn span(range: Range<usize>) -> Span {
     }
 }
 
-/// Reads the text; `None` if its syntax is so wrong that nothing more can be said.
+/// Parses the text; `None` after a syntax error from which the reader cannot recover.
 pub fn parse<T>(
     text: &str,
     problems: &mut Vec<Problem>,
@@ -53,7 +54,7 @@ pub fn parse<T>(
     parse_amended(text, problems, |_, _| {}, read)
 }
 
-/// The same after `amend` has changed values; each keeps the place of what it replaces.
+/// Like [`parse`], after `amend` has changed values; each keeps the position of the old value.
 pub fn parse_amended<T>(
     text: &str,
     problems: &mut Vec<Problem>,
@@ -64,17 +65,20 @@ pub fn parse_amended<T>(
     let mut readable = true;
     for fault in faults {
         let at = fault.span().map_or_else(Span::default, span);
-        let there = text.get(at.start..at.end).unwrap_or_default();
+        let quoted = text.get(at.start..at.end).unwrap_or_default();
         let problem = match fault.message() {
-            "duplicate key" => Problem::new(at, format!("`{there}` is given a second time"))
-                .help("keep one of them, or put what they hold together"),
-            message if message.starts_with("string values must be quoted") && !there.is_empty() => {
-                Problem::new(at, "a text must be in quotes").help(format!("write \"{there}\""))
+            "duplicate key" => Problem::new(at, format!("`{quoted}` is given a second time"))
+                .help("keep one of them, or merge their contents"),
+            message if message.starts_with("string values must be quoted") && !quoted.is_empty() => {
+                Problem::new(at, "a text must be in quotes").help(format!("write \"{quoted}\""))
             }
             message if message.starts_with("invalid boolean") => {
                 readable = false;
-                Problem::new(at, "a text must be in quotes; only true and false stand without")
-                    .help(format!("write \"{there}\""))
+                Problem::new(
+                    at,
+                    "a text must be in quotes; only true and false are written without",
+                )
+                .help(format!("write \"{quoted}\""))
             }
             message => {
                 readable = false;
@@ -115,7 +119,7 @@ impl<'a> Section<'a> {
         self.iter().find(|pair| pair.key == key)
     }
 
-    /// The entries that `keep` keeps, as the engine takes them.
+    /// The entries whose keys `keep` accepts, as the engine's table.
     pub fn table(&self, keep: impl Fn(&str) -> bool) -> Table {
         let entries = self
             .iter()
@@ -130,7 +134,7 @@ impl<'a> Section<'a> {
         Table { entries, at: self.at }
     }
 
-    /// The text of this key; a problem if it is something else.
+    /// The string value of this key; reports a problem if the value has another type.
     pub fn text(&self, key: &str, problems: &mut Vec<Problem>) -> Option<(&'a str, Span)> {
         let pair = self.get(key)?;
         let text = pair.value.value.as_str().map(|text| (text, pair.value.at));
@@ -140,7 +144,7 @@ impl<'a> Section<'a> {
         text
     }
 
-    /// The table of this key; a problem if it is something else.
+    /// The table of this key; reports a problem if the value has another type.
     pub fn section(&self, key: &str, problems: &mut Vec<Problem>) -> Option<Section<'a>> {
         let pair = self.get(key)?;
         pair.value.section().or_else(|| {
@@ -152,7 +156,8 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// The tables of this key, none if it is absent; a problem for everything that is not a table.
+    /// The tables of this key, none if it is absent; reports a problem for each item that is no
+    /// table.
     pub fn sections(&self, key: &str, header: &str, problems: &mut Vec<Problem>) -> Vec<Section<'a>> {
         let Some(pair) = self.get(key) else {
             return Vec::new();
@@ -174,7 +179,7 @@ impl<'a> Section<'a> {
 }
 
 impl<'a> TomlValue<'a> {
-    /// As the engine takes it.
+    /// As the engine's neutral value.
     pub fn raw(&self) -> Raw {
         match self.value {
             DeValue::String(text) => Raw::Text(text.to_string()),
@@ -188,7 +193,7 @@ impl<'a> TomlValue<'a> {
         }
     }
 
-    /// As a table; none if it is something else.
+    /// As a table; `None` if it has another type.
     pub fn section(&self) -> Option<Section<'a>> {
         match self.value {
             DeValue::Table(table) => Some(Section::new(table, self.at)),
@@ -196,7 +201,7 @@ impl<'a> TomlValue<'a> {
         }
     }
 
-    /// The items of a list; none if it is something else.
+    /// The items of a list; `None` if it has another type.
     pub fn items(&self) -> Option<Vec<TomlValue<'a>>> {
         let DeValue::Array(items) = self.value else {
             return None;
@@ -208,7 +213,7 @@ impl<'a> TomlValue<'a> {
         Some(items.collect())
     }
 
-    /// The problem of a value of the wrong type.
+    /// A problem about a value of the wrong type.
     pub fn wrong(&self, expected: &str) -> Problem {
         Problem::new(
             self.at,

@@ -1,12 +1,12 @@
-//! The metrics model: what every class got, at an instant and over the interval before it.
+//! The metrics model: counters, rates, delays and backlog of every class.
 //!
-//! A packet mover gives a [`Reading`]: counters that only grow, as they stand. A [`Snapshot`] is
-//! what is shown and sent: names instead of numbers, and rates and delays over the time between two
-//! readings. Each reader takes its own interval; nothing is kept in the packet mover for it. ALTQ's
-//! cbqprobe did the same, and derived its rates from two looks.
+//! A packet loop returns a [`Reading`]: the current values of monotonic counters. A [`Snapshot`] is
+//! what clients display: names instead of class numbers, and rates and delays over the interval
+//! between two readings. Each client chooses its own interval; the packet loop stores nothing for
+//! it. ALTQ's cbqprobe worked the same way: it computed rates from two readings.
 //!
-//! Lengths and rates are counted in frames as the interface shows them plus the policy's overhead
-//! ([`BASIS`]). In JSON the unit of a number is part of its name.
+//! Lengths and rates count frames as the interface reports them, plus the policy's overhead
+//! ([`BASIS`]). In JSON the name of a number ends with its unit.
 
 use crate::policy::InterfacePolicy;
 use engine::discipline::Reason;
@@ -21,19 +21,19 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// The version of the model. It rises when a field changes its meaning or goes away.
+/// The version of the model. It is incremented when a field changes its meaning or is removed.
 pub const VERSION: u32 = 1;
 
-/// What lengths and rates count.
+/// What lengths and rates count: whole frames.
 pub const BASIS: &str = "frame";
 
-/// Whether the policy rules what leaves by an interface.
+/// Whether the policy is applied to the packets that leave by an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// The policy rules.
+    /// The policy is applied.
     Enabled,
-    /// Packets pass in order through this program, unmanaged, because somebody asked for it.
+    /// Bypass: packets pass through this program in order, without the policy, on request.
     Disabled,
 }
 
@@ -47,42 +47,42 @@ impl State {
     }
 }
 
-/// What left of one class since the start, and how long it had waited.
+/// The packets of one class that were sent since the start, and their queueing delays.
 #[derive(Clone, Debug)]
 pub struct ClassReading {
     /// The class.
     pub class: ClassId,
-    /// What left.
+    /// Packets and bytes sent.
     pub sent: Count,
-    /// How long packets waited.
+    /// Their queueing delays.
     pub delays: Delays,
 }
 
-/// One interface as its packet mover sees it.
+/// The counters of one interface, as its packet loop returns them.
 #[derive(Clone, Debug)]
 pub struct InterfaceReading {
     /// The policy in force.
     pub policy: Arc<InterfacePolicy>,
-    /// Whether it rules.
+    /// Whether it is applied.
     pub state: State,
-    /// Why the interface does not work, if it does not.
+    /// The error that keeps the interface from working, if there is one.
     pub error: Option<String>,
-    /// What went in, came out and was lost since the start.
+    /// Packets offered, sent and dropped since the start.
     pub totals: Stats,
-    /// The tree: as a whole, then class by class.
+    /// The state of the tree as a whole, then of each class.
     pub views: Vec<View>,
-    /// What left, class by class.
+    /// What was sent, class by class.
     pub classes: Vec<ClassReading>,
 }
 
-/// All that there is to see, as it stands.
+/// The counters of all interfaces at one instant.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    /// When.
+    /// When they were read.
     pub at: Instant,
     /// The policy's name.
     pub policy: String,
-    /// The interfaces that are managed.
+    /// The managed interfaces.
     pub interfaces: Vec<InterfaceReading>,
 }
 
@@ -93,14 +93,14 @@ pub struct Snapshot {
     pub version: u32,
     /// The policy's name.
     pub policy: String,
-    /// On the clock of the program, which starts with it.
+    /// When it was taken: the time since the program started.
     pub at_ns: u64,
-    /// The time over which rates and delays are taken; none if there was no earlier reading: then
-    /// there are no rates, and delays are since the start.
+    /// The interval of rates and delays. `None` without an earlier reading: there are no rates
+    /// then, and delays cover the time since the start.
     pub interval_ns: Option<u64>,
     /// What lengths and rates count: [`BASIS`].
     pub basis: String,
-    /// The interfaces that are managed.
+    /// The managed interfaces.
     pub interfaces: Vec<InterfaceView>,
 }
 
@@ -109,22 +109,22 @@ pub struct Snapshot {
 pub struct InterfaceView {
     /// Its name.
     pub name: String,
-    /// Whether the policy rules.
+    /// Whether the policy is applied.
     pub state: State,
-    /// Why it does not work, if it does not.
+    /// The error that keeps it from working, if there is one.
     pub error: Option<String>,
     /// The kind of its discipline.
     pub discipline: String,
-    /// The rate of the link.
+    /// The link rate.
     pub bandwidth_bps: u64,
-    /// Added to each frame.
+    /// The bytes that the link adds to each frame.
     pub overhead_bytes: u64,
-    /// What passed, all classes together.
+    /// The traffic of all classes together.
     #[serde(flatten)]
     pub traffic: Traffic,
     /// The discipline's own state.
     pub gauges: Vec<Gauge>,
-    /// Its classes, each parent before its children and followed by them.
+    /// Its classes, depth first: each parent is followed by its children.
     pub classes: Vec<ClassView>,
 }
 
@@ -133,60 +133,60 @@ pub struct InterfaceView {
 pub struct ClassView {
     /// Its name.
     pub name: String,
-    /// Its parent's name; none at the top.
+    /// Its parent's name; `None` at the top.
     pub parent: Option<String>,
-    /// How many classes are above it.
+    /// Its depth in the tree: 0 at the top.
     pub depth: usize,
-    /// Whether it holds packets itself.
+    /// Whether it is a leaf, which has a queue of its own.
     pub leaf: bool,
-    /// The kind of its discipline; empty if it has classes.
+    /// The kind of its discipline; empty for an interior class.
     pub discipline: String,
-    /// The rate that the policy gives it, if it gives rates.
+    /// The configured rate, if its discipline has rates.
     pub asked_bps: Option<u64>,
-    /// The same as a share of the link.
+    /// The configured rate as a share of the link rate.
     pub share: Option<f64>,
-    /// What passed; of an interior class: through all classes below it.
+    /// Its traffic; for an interior class that of all classes below it.
     #[serde(flatten)]
     pub traffic: Traffic,
     /// Its discipline's own state.
     pub gauges: Vec<Gauge>,
 }
 
-/// What passed through a place.
+/// The traffic of an interface or a class.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Traffic {
-    /// The rate at which it left, over the interval.
+    /// The measured rate over the interval.
     pub got_bps: Option<u64>,
-    /// Left since the start.
+    /// Packets sent since the start.
     pub sent_packets: u64,
-    /// Left since the start.
+    /// Bytes sent since the start.
     pub sent_bytes: u64,
-    /// Held now.
+    /// Packets in the queue.
     pub backlog_packets: u64,
-    /// Held now.
+    /// Bytes in the queue.
     pub backlog_bytes: u64,
-    /// How long packets waited; none if none left.
+    /// The queueing delay; `None` if no packet was sent.
     pub delay: Option<Delay>,
-    /// Lost since the start.
+    /// Packets dropped since the start.
     pub dropped_packets: u64,
-    /// Lost since the start.
+    /// Bytes dropped since the start.
     pub dropped_bytes: u64,
-    /// Packets lost, by reason; reasons that did not occur are absent.
+    /// Packets dropped, by reason; reasons that did not occur are absent.
     pub drops: BTreeMap<String, u64>,
     /// Packets marked (ECN) since the start.
     pub marked_packets: u64,
 }
 
-/// How long packets waited. Quantiles are at most a sixteenth too long.
+/// Queueing delay. Quantiles are at most 1/16 too high.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Delay {
     /// The mean.
     pub mean_ns: u64,
     /// The median.
     pub p50_ns: u64,
-    /// What 99 of 100 did not exceed.
+    /// The 99th percentile.
     pub p99_ns: u64,
-    /// The longest.
+    /// The maximum.
     pub max_ns: u64,
 }
 
@@ -202,7 +202,7 @@ pub struct Gauge {
 }
 
 impl Reading {
-    /// What is to be shown; with rates, if there is an earlier reading.
+    /// The snapshot of this reading; with rates if there is an earlier reading.
     pub fn snapshot(&self, earlier: Option<&Self>) -> Snapshot {
         let interval = earlier
             .map(|earlier| self.at.since(earlier.at))
@@ -226,16 +226,16 @@ impl Reading {
     }
 }
 
-/// What is known of a place, before it is put into words.
+/// The sums of an interface or a class, from which its [`Traffic`] is made.
 #[derive(Clone, Debug, Default)]
 struct Sum {
-    /// Of its queue, or of all queues below it.
+    /// The counters of its queue, or of all queues below it.
     stats: Stats,
-    /// What left since the start.
+    /// Sent since the start.
     sent: Count,
-    /// What left within the interval.
+    /// Sent within the interval.
     recent: Count,
-    /// How long that had waited.
+    /// The queueing delays of those.
     delays: Delays,
 }
 
@@ -252,7 +252,7 @@ impl Sum {
     }
 
     fn traffic(&self, interval: Option<Duration>) -> Traffic {
-        let held = self.stats.backlog();
+        let backlog = self.stats.backlog();
         let drops = Reason::ALL
             .iter()
             .map(|why| (why.name().to_owned(), self.stats.dropped_for(*why)));
@@ -260,8 +260,8 @@ impl Sum {
             got_bps: interval.map(|interval| Bandwidth::of(self.recent.bytes, interval).bits()),
             sent_packets: self.sent.packets,
             sent_bytes: self.sent.bytes.get(),
-            backlog_packets: held.packets,
-            backlog_bytes: held.bytes.get(),
+            backlog_packets: backlog.packets,
+            backlog_bytes: backlog.bytes.get(),
             delay: delay(&self.delays),
             dropped_packets: self.stats.dropped.packets,
             dropped_bytes: self.stats.dropped.bytes.get(),
@@ -280,7 +280,7 @@ fn delay(delays: &Delays) -> Option<Delay> {
     })
 }
 
-/// What was counted since; all of it, if the counters have begun anew.
+/// The increase of a counter; the whole counter if it was reset in between.
 fn since(now: Count, before: Count) -> Count {
     if now.packets < before.packets || now.bytes < before.bytes {
         return now;
@@ -295,7 +295,8 @@ impl InterfaceReading {
         let plan = &self.policy.plan;
         let order = depth_first(plan);
         let mut whole = Sum::default();
-        // Children come after their parents, so backwards each is complete when it is added.
+        // Parents precede their children, so in reverse order each sum is complete when it is
+        // added.
         for &(index, _) in order.iter().rev() {
             let sum = std::mem::take(&mut sums[index]);
             match plan.classes[index].parent.map(|parent| parent.0 as usize) {
@@ -315,8 +316,8 @@ impl InterfaceReading {
         whole.sent = self.totals.sent;
         whole.recent = since(self.totals.sent, before);
         let link = self.policy.link();
-        let mut asked = HashMap::new();
-        rates(&self.policy.spec, link.bandwidth, &mut asked);
+        let mut configured = HashMap::new();
+        rates(&self.policy.spec, link.bandwidth, &mut configured);
         let views: HashMap<ClassId, &View> = self
             .views
             .iter()
@@ -324,7 +325,7 @@ impl InterfaceReading {
             .collect();
         let classes = order.iter().map(|&(index, depth)| {
             let info = &plan.classes[index];
-            let asked = asked.get(info.name.as_str()).copied();
+            let rate = configured.get(info.name.as_str()).copied();
             let view = views.get(&id(index));
             ClassView {
                 name: info.name.clone(),
@@ -335,8 +336,8 @@ impl InterfaceReading {
                 depth,
                 leaf: info.leaf,
                 discipline: view.map_or("", |view| view.kind).into(),
-                asked_bps: asked.map(Bandwidth::bits),
-                share: asked.map(|asked| Probability::ratio(asked.bits(), link.bandwidth.bits()).as_f64()),
+                asked_bps: rate.map(Bandwidth::bits),
+                share: rate.map(|rate| Probability::ratio(rate.bits(), link.bandwidth.bits()).as_f64()),
                 traffic: sums[index].traffic(interval),
                 gauges: view.map(|view| gauges(view)).unwrap_or_default(),
             }
@@ -363,7 +364,7 @@ impl InterfaceReading {
                 sum.stats = view.stats;
             }
         }
-        // By name, since a class may have had another number.
+        // By name: the class may have had another number in the earlier tree.
         let before: HashMap<&str, &ClassReading> = earlier
             .into_iter()
             .flat_map(|earlier| earlier.classes.iter().map(move |class| (earlier, class)))
@@ -387,7 +388,7 @@ impl InterfaceReading {
 }
 
 impl ClassReading {
-    /// What it counted, and what of it since an earlier reading.
+    /// Its counts, in all and since an earlier reading.
     fn since(&self, earlier: Option<&Self>) -> Sum {
         Sum {
             stats: Stats::default(),
@@ -408,7 +409,7 @@ fn id(index: usize) -> ClassId {
     ClassId(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
-/// The classes with their depths, each parent followed by its children.
+/// The indices of the classes with their depths, each parent followed by its children.
 pub fn depth_first(plan: &engine::tree::TreePlan) -> Vec<(usize, usize)> {
     let mut children = vec![Vec::new(); plan.classes.len()];
     let mut stack = Vec::new();
@@ -427,7 +428,7 @@ pub fn depth_first(plan: &engine::tree::TreePlan) -> Vec<(usize, usize)> {
     order
 }
 
-/// The rates that a policy gives to classes.
+/// Collects the configured rates of classes by name.
 pub fn rates<'a>(spec: &'a DisciplineSpec, link: Bandwidth, out: &mut HashMap<&'a str, Bandwidth>) {
     for class in &spec.classes {
         if let Some(Ok(rate)) = class

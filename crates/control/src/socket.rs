@@ -1,12 +1,13 @@
-//! The control socket: a Unix socket that a running program serves and `status`, `top` and `set`
-//! ask.
+//! The control socket: a Unix socket that a running suimon serves, for `status`, `top`, `set` and
+//! other clients.
 //!
-//! A thread for each connection, a few at most, all bounded: lines have a length limit, a reader
-//! that does not read is dropped, and nobody waits for anybody. The packet loop is asked through
-//! the [`Handler`], which sends it a command and waits in the connection's own thread.
+//! Each connection has its own thread. All resources are bounded: the number of connections, the
+//! length of a line, and the time in which a client must read a reply; a client that does not read
+//! is disconnected. No connection blocks another. The [`Handler`] sends commands to the packet loop
+//! and waits for the reply in the connection's thread.
 //!
-//! Who may connect: the user that runs the program, and root. The socket's mode says so, and the
-//! peer's credentials are checked, since the mode of a socket is not heeded everywhere.
+//! The user that runs the program and root may connect. The mode of the socket enforces it, and the
+//! credentials of the peer are checked too, since some systems ignore the mode of a socket.
 
 use crate::protocol::{INTERVAL_MS, Refusal, Reply, Request, SettingChange, VERSION};
 use crate::reservation::{Lease, Reservations};
@@ -24,51 +25,50 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Connections served at a time; a reservation has one as long as it lasts.
+/// The maximum number of connections; each reservation occupies one while it lasts.
 pub const CONNECTIONS: usize = 256;
 
-/// Bytes of a request at most.
+/// The maximum length of a request in bytes.
 pub const LINE: usize = 64 * 1024;
 
 /// The shortest interval of status replies.
 pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long a reader may leave a reply unread, and an idle connection stays.
+/// How long a client may leave a reply unread, and how long an idle connection is kept.
 const PATIENCE: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_secs(300);
-/// How often a connection that only listens looks whether the server ends.
-const GLANCE: Duration = Duration::from_millis(200);
-/// How long a program may be silent before a client looks whether it is stopped, and how often it
-/// looks again.
+/// The interval at which a connection that only receives checks whether the server is stopping.
+const STOP_POLL: Duration = Duration::from_millis(200);
+/// How long a client waits for data before it checks whether the program is stopped (`SIGSTOP`),
+/// and the interval of further checks.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// What a running program does on request. Called from several threads; may wait for the packet
-/// loop, which must never wait for it.
+/// Carries out requests. It is called from several threads and may block on the packet loop; the
+/// packet loop must never block on it.
 pub trait Handler: Send + Sync + 'static {
     /// The program's version.
     fn version(&self) -> String;
-    /// All there is to see, as it stands.
+    /// Reads all counters.
     fn read(&self) -> Result<Reading, Refusal>;
-    /// Lets the policy rule, or packets pass unmanaged; everywhere if no interface is named. Says
-    /// what was done.
+    /// Enables the policy (`on`), or bypasses it: on one interface, or on all if none is named.
+    /// Returns a message for the user.
     fn switch(&self, interface: Option<&str>, on: bool) -> Result<String, Refusal>;
-    /// Leaves an interface, or all, to the kernel.
+    /// Hands an interface, or all, back to the kernel.
     fn detach(&self, interface: Option<&str>) -> Result<String, Refusal>;
-    /// Changes settings of a class; the whole tree is checked first, and nothing changes if it is
-    /// refused.
+    /// Changes settings of a class. The whole tree is checked first; a refusal leaves it unchanged.
     fn set_class(
         &self,
         interface: &str,
         class: &str,
         changes: &BTreeMap<String, SettingChange>,
     ) -> Result<String, Refusal>;
-    /// The node that bandwidth is reserved by, where the program has one.
+    /// The RSVP node, if the program has one.
     fn reservations(&self) -> Result<&dyn Reservations, Refusal> {
         Err(no_rsvp())
     }
 }
 
-/// What a program says that has no such node.
+/// The refusal of a program without an RSVP node.
 pub fn no_rsvp() -> Refusal {
     Refusal {
         message: "this suimon does not speak RSVP".into(),
@@ -76,16 +76,16 @@ pub fn no_rsvp() -> Refusal {
     }
 }
 
-// Where sockets are.
+// Paths of sockets.
 
-/// The directory of the sockets of root's programs.
-const OF_ROOT: &str = "/run/suimon";
+/// The directory of root's sockets.
+const ROOT_DIRECTORY: &str = "/run/suimon";
 
-/// The directory of the sockets of this user's programs.
+/// The directory of this user's sockets.
 pub fn directory() -> PathBuf {
     let user = rustix::process::geteuid();
     if user.is_root() {
-        return PathBuf::from(OF_ROOT);
+        return PathBuf::from(ROOT_DIRECTORY);
     }
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
         Some(path) => PathBuf::from(path).join("suimon"),
@@ -93,7 +93,7 @@ pub fn directory() -> PathBuf {
     }
 }
 
-/// The socket that is meant: a path has a `/`, a name is looked up in the [`directory`].
+/// The path of a socket: an argument with a `/` is a path, any other is a name in [`directory`].
 pub fn path_of(name: &str) -> PathBuf {
     if name.contains('/') {
         return PathBuf::from(name);
@@ -101,7 +101,7 @@ pub fn path_of(name: &str) -> PathBuf {
     directory().join(format!("{name}.sock"))
 }
 
-/// The socket to connect to: the one named, or the only one there is.
+/// The socket to connect to: the named one, or the only one that is served.
 ///
 /// # Errors
 ///
@@ -119,10 +119,10 @@ pub fn find(named: Option<&str>) -> Result<PathBuf, Refusal> {
     found.sort();
     match found.as_slice() {
         [] => Err(Refusal {
-            message: format!("no suimon is running that can be seen in {}", directory.display()),
+            message: format!("no running suimon in {}", directory.display()),
             help: Some(
-                if Path::new(OF_ROOT).exists() && directory != Path::new(OF_ROOT) {
-                    format!("root's are in {OF_ROOT}: ask again as root")
+                if Path::new(ROOT_DIRECTORY).exists() && directory != Path::new(ROOT_DIRECTORY) {
+                    format!("root's sockets are in {ROOT_DIRECTORY}: try again as root")
                 } else {
                     "start one with `suimon run POLICY`, or name its socket with --socket".into()
                 },
@@ -141,7 +141,7 @@ pub fn find(named: Option<&str>) -> Result<PathBuf, Refusal> {
 
 // The server.
 
-/// A socket that is served until this is dropped.
+/// Serves a socket until it is dropped.
 pub struct Server {
     path: PathBuf,
     stop: Arc<Stop>,
@@ -156,7 +156,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Tells connections to end, also those that sleep between two replies.
+/// The stop flag of the server; it also wakes connections that sleep between two replies.
 #[derive(Debug, Default)]
 struct Stop {
     stopped: AtomicBool,
@@ -176,7 +176,7 @@ impl Stop {
         self.changed.notify_all();
     }
 
-    /// Sleeps until this time; `false` if it was told to stop.
+    /// Sleeps until this time; returns `false` if the server stops earlier.
     fn sleep_until(&self, when: Instant) -> bool {
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         while !self.is_set() {
@@ -192,8 +192,8 @@ impl Stop {
 }
 
 impl Server {
-    /// Serves this path. A socket that a dead program has left there is replaced; a living one is
-    /// not.
+    /// Serves this path. It replaces a socket that a dead program left there, but not one that is
+    /// still served.
     ///
     /// # Errors
     ///
@@ -201,10 +201,10 @@ impl Server {
     pub fn start(path: &Path, handler: Arc<dyn Handler>) -> io::Result<Self> {
         let listener = bind(path)?;
         let stop = Arc::new(Stop::default());
-        let told = Arc::clone(&stop);
+        let stop_flag = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("control".into())
-            .spawn(move || accept(&listener, &handler, &told))?;
+            .spawn(move || accept(&listener, &handler, &stop_flag))?;
         Ok(Self {
             path: path.into(),
             stop,
@@ -212,7 +212,7 @@ impl Server {
         })
     }
 
-    /// Where it is.
+    /// The path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -221,8 +221,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.set();
-        // A connection wakes the thread that waits for one; if it cannot be made, the thread is not
-        // waited for.
+        // A connection wakes the thread from `accept`. If connecting fails, do not join the thread.
         let woken = UnixStream::connect(&self.path).is_ok();
         let _ = fs::remove_file(&self.path);
         if let Some(thread) = self.thread.take().filter(|_| woken) {
@@ -253,7 +252,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Makes the directory if need be. One in a place where others can write must be ours.
+/// Creates the directory if it is missing. The default directory must belong to this user.
 fn own_directory(path: &Path) -> io::Result<()> {
     if !path.exists() {
         return fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
@@ -273,7 +272,7 @@ fn accept(listener: &UnixListener, handler: &Arc<dyn Handler>, stop: &Arc<Stop>)
             return;
         }
         let Ok(stream) = stream else {
-            // Out of descriptors, most likely: wait for some to be closed rather than spin.
+            // Most likely out of file descriptors: wait until some are closed instead of spinning.
             if !stop.sleep_until(Instant::now() + Duration::from_millis(100)) {
                 return;
             }
@@ -288,7 +287,7 @@ fn accept(listener: &UnixListener, handler: &Arc<dyn Handler>, stop: &Arc<Stop>)
         }
         let (handler, stop, counter) = (Arc::clone(handler), Arc::clone(stop), Arc::clone(&open));
         let serve = move || {
-            // An error here is the peer's going away: there is nobody to tell.
+            // An error means that the peer has gone; nobody is left to receive a report.
             let _ = Connection {
                 stream: &stream,
                 handler: &*handler,
@@ -345,17 +344,21 @@ impl Connection<'_> {
             match serde_json::from_slice(&line) {
                 Ok(Request::Status { interval_ms, follow }) => self.status(interval_ms, follow)?,
                 Ok(Request::Reserve { wanted }) => {
-                    return self.hold(
+                    return self.follow_lease(
                         lines,
                         |node, tell| node.reserve(&wanted, tell),
                         Reply::Reservation,
                     );
                 }
                 Ok(Request::Trial { wanted }) => {
-                    return self.hold(lines, |node, tell| node.trial(&wanted, tell), Reply::Reservation);
+                    return self.follow_lease(
+                        lines,
+                        |node, tell| node.trial(&wanted, tell),
+                        Reply::Reservation,
+                    );
                 }
                 Ok(Request::Watch {}) => {
-                    return self.hold(lines, |node, tell| node.watch(tell), Reply::Notice);
+                    return self.follow_lease(lines, |node, tell| node.watch(tell), Reply::Notice);
                 }
                 Ok(request) => send(self.stream, &self.answer(request))?,
                 Err(error) => {
@@ -396,7 +399,7 @@ impl Connection<'_> {
                 .reservations()
                 .and_then(|node| node.status())
                 .map(|status| Reply::Reservations(Box::new(status))),
-            // They take over the connection, before this is asked.
+            // `serve` handles these: they take over the connection.
             Request::Reserve { .. } | Request::Trial { .. } | Request::Watch {} => {
                 Err(Refusal::new("this request has a connection of its own"))
             }
@@ -404,33 +407,33 @@ impl Connection<'_> {
         done.unwrap_or_else(Reply::Refused)
     }
 
-    /// Begins something that lasts as long as the connection, and passes on what it tells.
-    fn hold<T: Send>(
+    /// Begins a lease that lasts as long as the connection, and forwards its events to the client.
+    fn follow_lease<T: Send>(
         &self,
         mut lines: BufReader<&UnixStream>,
         begin: impl FnOnce(&dyn Reservations, Sender<T>) -> Result<Lease, Refusal>,
         reply: impl Fn(T) -> Reply + Sync,
     ) -> io::Result<()> {
-        let (tell, told) = channel();
-        let held = match self.handler.reservations().and_then(|node| begin(node, tell)) {
-            Ok(held) => held,
+        let (tell, events) = channel();
+        let lease = match self.handler.reservations().and_then(|node| begin(node, tell)) {
+            Ok(lease) => lease,
             Err(why) => return send(self.stream, &Reply::Refused(why)),
         };
-        self.stream.set_read_timeout(Some(GLANCE))?;
+        self.stream.set_read_timeout(Some(STOP_POLL))?;
         std::thread::scope(|scope| {
-            scope.spawn(|| pass_on(self.stream, told, &reply));
+            scope.spawn(|| forward(self.stream, events, &reply));
             let mut unread = [0; 256];
             while !self.stop.is_set() {
                 match lines.read(&mut unread) {
                     Ok(0) => break,
-                    // What is said now is not heeded: the connection is the reservation's.
+                    // Input is ignored: the connection belongs to the lease.
                     Ok(_) => {}
                     Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
                     Err(_) => break,
                 }
             }
-            // Nothing is told from here on, so that the other thread ends.
-            drop(held);
+            // Dropping the lease closes the channel, which ends the other thread.
+            drop(lease);
         });
         Ok(())
     }
@@ -447,7 +450,7 @@ impl Connection<'_> {
         let interval = interval.max(SHORTEST_INTERVAL);
         let mut due = Instant::now();
         loop {
-            // A reply that took long to be read does not make the next ones come in a heap.
+            // After a slow reply, skip the missed intervals instead of sending a burst.
             due = (due + interval).max(Instant::now());
             if !self.stop.sleep_until(due) {
                 return Ok(());
@@ -466,11 +469,11 @@ impl Connection<'_> {
     }
 }
 
-/// Sends what is told, until nobody tells any more. A peer that does not read is cut off, which the
-/// other thread sees.
-fn pass_on<T>(stream: &UnixStream, told: Receiver<T>, reply: &impl Fn(T) -> Reply) {
-    for one in told {
-        if send(stream, &reply(one)).is_err() {
+/// Sends events until the channel closes. It disconnects a peer that does not read; the reading
+/// thread sees that as the end of the connection.
+fn forward<T>(stream: &UnixStream, events: Receiver<T>, reply: &impl Fn(T) -> Reply) {
+    for event in events {
+        if send(stream, &reply(event)).is_err() {
             let _ = stream.shutdown(std::net::Shutdown::Both);
             return;
         }
@@ -488,21 +491,21 @@ fn done(result: Result<String, Refusal>) -> Result<Reply, Refusal> {
 pub struct Client {
     lines: BufReader<UnixStream>,
     path: PathBuf,
-    /// How long a reply may take; `None`: for ever.
+    /// The timeout of a reply; `None`: no timeout.
     patience: Option<Duration>,
 }
 
 impl Client {
-    /// Connects; `named` is a name or a path, and may be left out if only one program is running.
+    /// Connects. `named` is a name or a path; it may be `None` if only one program is running.
     ///
     /// # Errors
     ///
-    /// Returns an error if the socket cannot be found, or nobody answers there.
+    /// Returns an error if the socket cannot be found or nothing serves it.
     pub fn connect(named: Option<&str>) -> Result<Self, Refusal> {
         let path = find(named)?;
         let stream = UnixStream::connect(&path)
             .and_then(|stream| stream.set_read_timeout(Some(SILENCE)).map(|()| stream))
-            .map_err(|error| unanswered(&path, &error))?;
+            .map_err(|error| connection_refusal(&path, &error))?;
         Ok(Self {
             lines: BufReader::new(stream),
             path,
@@ -514,14 +517,13 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns an error if the request cannot be sent, or no reply comes in time that can be
-    /// understood.
+    /// Returns an error if the request cannot be sent, the reply times out, or it cannot be parsed.
     pub fn ask(&mut self, request: &Request) -> Result<Reply, Refusal> {
         let interval = match request {
             Request::Status { interval_ms, .. } => Duration::from_millis(*interval_ms),
             _ => Duration::from_millis(INTERVAL_MS),
         };
-        // The program may itself wait for its packet loop, and says so after five seconds.
+        // The program waits up to five seconds for its packet loop before it refuses.
         self.patience = Some(interval + Duration::from_secs(7));
         self.tell(request)?;
         self.next_reply()
@@ -538,20 +540,17 @@ impl Client {
         self.lines.get_mut().write_all(&line).map_err(|e| self.gone(&e))
     }
 
-    /// Waits for the next reply, after a status request that goes on.
+    /// Waits for the next reply, as after a status request with `follow`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the connection ends or fails, or the reply cannot be understood.
+    /// Returns an error if the connection ends or fails, or the reply cannot be parsed.
     pub fn next_reply(&mut self) -> Result<Reply, Refusal> {
         let mut line = Vec::new();
         match self.read_line(&mut line) {
             Ok(0) => Err(self.gone(&io::ErrorKind::UnexpectedEof.into())),
             Ok(_) => serde_json::from_slice(&line).map_err(|error| {
-                let message = format!(
-                    "{} answers what cannot be understood: {error}",
-                    self.path.display()
-                );
+                let message = format!("cannot parse the reply of {}: {error}", self.path.display());
                 Refusal {
                     message,
                     help: Some("it may be another version of suimon".into()),
@@ -561,19 +560,19 @@ impl Client {
         }
     }
 
-    /// Waits for a line as long as the patience lasts since the last that came of it, but not for a
-    /// program that is stopped.
+    /// Reads a line. The timeout counts from the last bytes that arrived; a stopped program fails
+    /// at once.
     fn read_line(&mut self, line: &mut Vec<u8>) -> io::Result<usize> {
-        let mut silent = Instant::now();
+        let mut last_data = Instant::now();
         loop {
-            let had = line.len();
+            let length = line.len();
             match self.lines.read_until(b'\n', line) {
                 Err(error) if is_silence(&error) => {
-                    if line.len() > had {
-                        silent = Instant::now();
+                    if line.len() > length {
+                        last_data = Instant::now();
                     }
                     if let Some(patience) = self.patience
-                        && (silent.elapsed() >= patience || self.stopped().is_some())
+                        && (last_data.elapsed() >= patience || self.stopped().is_some())
                     {
                         return Err(error);
                     }
@@ -583,7 +582,7 @@ impl Client {
         }
     }
 
-    /// The process that is asked, if it is stopped; nothing where it cannot be seen.
+    /// The process ID of the server if it is stopped; `None` also where `/proc` does not show it.
     fn stopped(&self) -> Option<i32> {
         let peer = rustix::net::sockopt::socket_peercred(self.lines.get_ref()).ok()?;
         let process = peer.pid.as_raw_pid();
@@ -592,7 +591,7 @@ impl Client {
         stopped.then_some(process)
     }
 
-    /// Ends the connection when it goes, whoever reads from it then.
+    /// A guard that closes the connection when it is dropped, even while another thread reads.
     ///
     /// # Errors
     ///
@@ -602,7 +601,7 @@ impl Client {
         stream.map(HangUp).map_err(|e| self.gone(&e))
     }
 
-    /// Waits for ever for each reply from now on.
+    /// Removes the timeout of replies.
     pub fn wait_for_ever(&mut self) {
         self.patience = None;
     }
@@ -611,8 +610,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns an error if the connection fails, or the program refuses or answers with something
-    /// else.
+    /// Returns an error if the connection fails, or the reply is a refusal or no status.
     pub fn status(&mut self, interval: Duration, follow: bool) -> Result<Snapshot, Refusal> {
         let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
         let reply = self.ask(&Request::Status { interval_ms, follow })?;
@@ -628,7 +626,7 @@ impl Client {
                 if let Some(process) = self.stopped() {
                     return Refusal {
                         message: format!("the suimon at {} is stopped", self.path.display()),
-                        help: Some(format!("`kill -CONT {process}` lets it go on")),
+                        help: Some(format!("`kill -CONT {process}` resumes it")),
                     };
                 }
                 format!("the suimon at {} does not answer", self.path.display())
@@ -639,33 +637,33 @@ impl Client {
     }
 }
 
-/// Whether nothing came for a while, and nothing else is wrong.
+/// Whether the error is only a timeout.
 fn is_silence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// Ends a connection when it goes.
+/// Closes a connection when it is dropped.
 #[derive(Debug)]
 pub struct HangUp(UnixStream);
 
 impl Drop for HangUp {
     fn drop(&mut self) {
-        // The peer may have been first.
+        // The peer may have closed it already.
         let _ = self.0.shutdown(std::net::Shutdown::Both);
     }
 }
 
-/// Why there is no connection, shortest for what happens most: the program has gone.
-fn unanswered(path: &Path, error: &io::Error) -> Refusal {
+/// Explains why connecting failed; most often the program has ended.
+fn connection_refusal(path: &Path, error: &io::Error) -> Refusal {
     let path = path.display();
     let (message, help) = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => (
             format!("no suimon answers at {path}"),
-            "see whether `suimon run` is still running",
+            "check whether `suimon run` is still running",
         ),
         io::ErrorKind::PermissionDenied => (
             format!("the suimon at {path} belongs to another user"),
-            "ask again as that user, or as root",
+            "try again as that user, or as root",
         ),
         _ => (
             format!("no suimon answers at {path}: {error}"),
@@ -682,7 +680,7 @@ fn unanswered(path: &Path, error: &io::Error) -> Refusal {
 ///
 /// # Errors
 ///
-/// Returns an error if the reply is a refusal or anything else but a status.
+/// Returns an error if the reply is a refusal or no status.
 pub fn snapshot(reply: Reply) -> Result<Snapshot, Refusal> {
     match reply {
         Reply::Status(snapshot) => Ok(*snapshot),

@@ -1,5 +1,5 @@
-//! `yields` of a class: its TCP downloads get what other traffic leaves of the link, by clamped
-//! windows.
+//! `yields` of a class: its TCP downloads use only the capacity that other traffic leaves, by
+//! clamping their receive windows.
 //!
 //! This file has the settings and their diagnostics. `suimon run` puts them into effect: the
 //! control law is in the crate `host`, the window clamp in the packet loop of `netio`.
@@ -14,20 +14,20 @@ use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Rate};
 
 settings! {
-    /// How a class yields: `yields = { weight = 2, floor = "1 Mbit/s" }`.
+    /// How a class yields to other traffic: `yields = { weight = 2, floor = "1 Mbit/s" }`.
     pub struct YieldsSettings {
-        /// Its share of what other traffic leaves, relative to the other classes that yield
+        /// Its share of the capacity that other traffic leaves, relative to other yielding classes
         weight: u32 = default "1", "1 to 1000", "";
-        /// Rate of all its TCP connections together at most
+        /// The greatest rate of all its TCP connections together
         cap: Rate = derived "the link's rate",
-            "below two segments a round trip, connections send in turns of half a second", "";
-        /// Rate below which they need not yield
+            "below two segments per round trip, connections take turns of half a second", "";
+        /// The rate up to which they need not yield
         floor: Rate = derived "nothing",
             "too large: other traffic is delayed; none: long downloads may almost stop", "";
     }
 }
 
-/// A class that yields.
+/// A yielding class.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Yields {
     /// Its name.
@@ -54,7 +54,7 @@ impl Yields {
         if plan.class(&self.class).is_some_and(inner) {
             wrong(
                 format!(
-                    "`{}` has classes below it and no connections of its own",
+                    "`{}` is an interior class, which has no connections of its own",
                     self.class
                 ),
                 "write `yields` into those of them that should yield",
@@ -81,13 +81,13 @@ impl Yields {
         let [cap, floor] = self.rates(link);
         if floor.is_some_and(|floor| floor >= link) {
             warn(
-                format!("`{}` never yields: its floor is the whole link", self.class),
+                format!("`{}` never yields: its floor is the link's rate", self.class),
                 "make `floor` smaller, or leave `yields` out",
             );
         }
         if cap.is_some_and(|cap| cap >= link) {
             warn(
-                format!("the cap of `{}` has no effect: it is the whole link", self.class),
+                format!("the cap of `{}` has no effect: it is the link's rate", self.class),
                 "leave it out",
             );
         }
@@ -107,7 +107,7 @@ impl Yields {
     }
 }
 
-/// Why nothing can yield on this port; none if it can.
+/// Why `yields` has no effect on this port; `None` if it has.
 pub(crate) fn idle(port: Option<&PortConfig>) -> Option<&'static str> {
     match port.map(|port| &port.attachment) {
         None => Some(

@@ -1,6 +1,6 @@
-//! Every message of a policy's check, as a person sees it: `policies/NAME.toml` beside `NAME.txt`.
+//! Every message of a policy's check, as users see it: `policies/NAME.toml` beside `NAME.txt`.
 //!
-//! Run with `BLESS=1` to write what is shown now, and read the difference before committing it.
+//! Run with `BLESS=1` to write the current messages; review the difference before committing it.
 
 use control::policy::Policy;
 use engine::port_kind::{Needs, PortKind};
@@ -9,7 +9,7 @@ use engine::tree::Registry;
 use std::path::{Path, PathBuf};
 
 settings! {
-    /// What one of the kinds below has for itself.
+    /// Settings of one of the kinds below.
     struct OwnSettings {
         /// Whether to spin for packets rather than sleep
         busy_poll: bool = default "false", "", "";

@@ -1,4 +1,4 @@
-//! A client and a server over a real socket, with a made-up packet mover behind it.
+//! A client and a server over a real socket, with a fake packet loop behind it.
 
 use control::policy::{InterfacePolicy, Policy};
 use control::protocol::{Refusal, Reply, Request, SettingChange};
@@ -37,7 +37,7 @@ fn interface() -> InterfacePolicy {
     policy.interfaces.remove(0)
 }
 
-/// After so many seconds, of which voice has sent 1 Mbit/s and bulk 4 Mbit/s.
+/// A reading after so many seconds in which voice sent 1 Mbit/s and bulk 4 Mbit/s.
 fn reading(policy: &Arc<InterfacePolicy>, seconds: u64, state: State) -> Reading {
     let count = |bytes: u64| Count {
         packets: bytes / 1000,
@@ -70,7 +70,7 @@ fn reading(policy: &Arc<InterfacePolicy>, seconds: u64, state: State) -> Reading
     };
     let (bulk, bulk_view) = class(1, 500_000 * seconds, 10);
     let (voice, voice_view) = class(2, 125_000 * seconds, 1);
-    // A discipline shows for an interior class what has passed under it.
+    // For an interior class a discipline reports the sum of the classes below it.
     let mut all_view = View {
         class: Some(ClassId(0)),
         stats: bulk_view.stats,
@@ -107,12 +107,12 @@ fn rates_and_delays_are_those_of_the_interval_and_parents_are_sums() {
     let wan0 = &snapshot.interfaces[0];
     let names: Vec<_> = wan0.classes.iter().map(|c| (c.name.as_str(), c.depth)).collect();
     assert_eq!(names, [("all", 0), ("bulk", 1), ("voice", 1)]);
-    let got: Vec<_> = wan0.classes.iter().map(|c| c.traffic.got_bps).collect();
-    assert_eq!(got, [Some(5_000_000), Some(4_000_000), Some(1_000_000)]);
+    let measured: Vec<_> = wan0.classes.iter().map(|c| c.traffic.got_bps).collect();
+    assert_eq!(measured, [Some(5_000_000), Some(4_000_000), Some(1_000_000)]);
     assert_eq!(wan0.traffic.got_bps, Some(5_000_000));
-    let asked: Vec<_> = wan0.classes.iter().filter_map(|c| c.asked_bps).collect();
+    let configured: Vec<_> = wan0.classes.iter().filter_map(|c| c.asked_bps).collect();
     // A percentage is of the link, rounded down to a bit per second.
-    assert_eq!(asked, [10_000_000, 8_000_000, 2_000_000]);
+    assert_eq!(configured, [10_000_000, 8_000_000, 2_000_000]);
     let voice = &wan0.classes[2].traffic;
     let delay = voice.delay.expect("packets were sent");
     assert!(
@@ -133,26 +133,26 @@ fn rates_and_delays_are_those_of_the_interval_and_parents_are_sums() {
 
 #[test]
 fn a_packet_counts_once_in_each_class_above_it() {
-    struct Lost;
-    impl Sink for Lost {
+    struct Discard;
+    impl Sink for Discard {
         fn drop(&mut self, _packet: Packet, _why: Reason) {}
     }
     let policy = Arc::new(interface());
     let mut queue = policy.plan.build(Seed(1));
     for class in [1, 1, 2, 2, 2, 2] {
         let packet = Packet::new(Bytes::new(1000), Instant::START, ClassId(class));
-        let _ = queue.enqueue(Instant::START, packet, &mut Lost);
+        let _ = queue.enqueue(Instant::START, packet, &mut Discard);
     }
     let mut reading = reading(&policy, 0, State::Enabled);
     queue.inspect(&mut Inspection::new(&mut reading.interfaces[0].views));
     let snapshot = reading.snapshot(None);
-    let held = |c: &ClassView| (c.traffic.backlog_packets, c.traffic.dropped_packets);
-    let held: Vec<_> = snapshot.interfaces[0].classes.iter().map(held).collect();
-    assert_eq!(held, [(5, 1), (2, 0), (3, 1)]);
+    let counts = |c: &ClassView| (c.traffic.backlog_packets, c.traffic.dropped_packets);
+    let counts: Vec<_> = snapshot.interfaces[0].classes.iter().map(counts).collect();
+    assert_eq!(counts, [(5, 1), (2, 0), (3, 1)]);
 }
 
 #[test]
-fn counters_that_begin_anew_give_no_absurd_rate() {
+fn reset_counters_give_no_absurd_rate() {
     let policy = Arc::new(interface());
     let (mut early, late) = (
         reading(&policy, 10, State::Enabled),
@@ -163,12 +163,12 @@ fn counters_that_begin_anew_give_no_absurd_rate() {
     assert_eq!(snapshot.interfaces[0].classes[2].traffic.got_bps, Some(1_000_000));
 }
 
-/// A packet mover whose clock advances a second with every look.
+/// A packet loop whose clock advances by a second with every reading.
 struct Fake {
-    looks: AtomicU64,
+    readings: AtomicU64,
     policy: Mutex<Arc<InterfacePolicy>>,
     state: Mutex<State>,
-    /// How long a look takes.
+    /// How long a reading takes.
     takes: std::time::Duration,
 }
 
@@ -180,7 +180,7 @@ impl Fake {
     fn taking(takes: std::time::Duration) -> Arc<Self> {
         Arc::new(Self {
             takes,
-            looks: AtomicU64::new(0),
+            readings: AtomicU64::new(0),
             policy: Mutex::new(Arc::new(interface())),
             state: Mutex::new(State::Enabled),
         })
@@ -194,7 +194,7 @@ impl Handler for Fake {
 
     fn read(&self) -> Result<Reading, Refusal> {
         std::thread::sleep(self.takes);
-        let seconds = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
+        let seconds = self.readings.fetch_add(1, Ordering::Relaxed) + 1;
         let policy = self.policy.lock().expect("not poisoned");
         let state = *self.state.lock().expect("not poisoned");
         Ok(reading(&policy, seconds, state))
@@ -226,10 +226,10 @@ impl Handler for Fake {
     }
 }
 
-/// A path of its own for each test, gone with it.
-struct Place(PathBuf);
+/// A socket path of its own for each test; its directory is removed when it is dropped.
+struct SocketPath(PathBuf);
 
-impl Place {
+impl SocketPath {
     fn new(name: &str) -> Self {
         let directory = std::env::temp_dir().join(format!("suimon-test-{}-{name}", std::process::id()));
         Self(directory.join("control.sock"))
@@ -240,15 +240,15 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SocketPath {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(self.0.parent().expect("a directory"));
     }
 }
 
 #[test]
-fn a_client_gets_what_the_server_has() {
-    let place = Place::new("served");
+fn a_client_gets_the_readings_of_the_server() {
+    let place = SocketPath::new("served");
     let server = Server::start(&place.0, Fake::new()).expect("a server");
     assert_eq!(
         std::fs::metadata(server.path()).expect("it").permissions().mode() & 0o777,
@@ -283,7 +283,7 @@ fn a_client_gets_what_the_server_has() {
 
 #[test]
 fn following_gives_a_reply_for_every_interval_until_the_server_ends() {
-    let place = Place::new("follow");
+    let place = SocketPath::new("follow");
     let server = Server::start(&place.0, Fake::new()).expect("a server");
     let mut client = Client::connect(Some(place.name())).expect("a connection");
     let first = client
@@ -299,8 +299,8 @@ fn following_gives_a_reply_for_every_interval_until_the_server_ends() {
 }
 
 #[test]
-fn what_is_not_a_request_is_refused_and_a_line_without_end_cut_off() {
-    let place = Place::new("garbage");
+fn an_unknown_request_is_refused_and_an_endless_line_cut_off() {
+    let place = SocketPath::new("garbage");
     let _server = Server::start(&place.0, Fake::new()).expect("a server");
     let mut stream = UnixStream::connect(&place.0).expect("a connection");
     stream
@@ -322,7 +322,7 @@ fn what_is_not_a_request_is_refused_and_a_line_without_end_cut_off() {
 
 #[test]
 fn a_reader_that_does_not_read_disturbs_nobody() {
-    let place = Place::new("slow");
+    let place = SocketPath::new("slow");
     let _server = Server::start(&place.0, Fake::new()).expect("a server");
     let mut slow = UnixStream::connect(&place.0).expect("a connection");
     slow.write_all(b"{\"request\":\"status\",\"interval_ms\":1,\"follow\":true}\n")
@@ -341,8 +341,8 @@ fn a_reader_that_does_not_read_disturbs_nobody() {
 }
 
 #[test]
-fn a_socket_left_by_the_dead_is_replaced_and_one_of_the_living_is_not() {
-    let place = Place::new("stale");
+fn a_stale_socket_is_replaced_and_a_served_one_is_not() {
+    let place = SocketPath::new("stale");
     let living = Server::start(&place.0, Fake::new()).expect("a server");
     let refused = Server::start(&place.0, Fake::new()).expect_err("it lives");
     assert!(refused.to_string().contains("another suimon"), "{refused}");
@@ -361,12 +361,12 @@ fn a_socket_left_by_the_dead_is_replaced_and_one_of_the_living_is_not() {
     );
 }
 
-/// A program that serves, of its own process, ended with this.
-struct Apart(Child);
+/// A server in a child process, which is killed when this is dropped.
+struct ServerProcess(Child);
 
-impl Apart {
-    /// This test again, in a process of its own that [`serve_if_asked`] ends in.
-    fn start(test: &str, place: &Place) -> Self {
+impl ServerProcess {
+    /// Runs this test again in a child process, where [`serve_if_asked`] serves.
+    fn start(test: &str, place: &SocketPath) -> Self {
         let mut program = Command::new(std::env::current_exe().expect("this program"));
         program.args(["--exact", test]).env(SERVE, &place.0);
         let child = program.stdout(Stdio::null()).spawn().expect("it starts");
@@ -385,21 +385,22 @@ impl Apart {
         assert!(kill.expect("kill runs").success());
     }
 
-    /// Stops it, and waits until each of its threads stands.
+    /// Sends `SIGSTOP`, and waits until all threads are stopped.
     fn stop(&self) {
         self.signal("STOP");
-        let stands = |thread: std::fs::DirEntry| {
+        let is_stopped = |thread: std::fs::DirEntry| {
             let status = std::fs::read_to_string(thread.path().join("status"));
             status.is_ok_and(|status| status.contains("State:\tT"))
         };
-        let threads = || std::fs::read_dir(format!("/proc/{}/task", self.0.id())).expect("it is there");
-        while !threads().flatten().all(stands) {
+        let threads =
+            || std::fs::read_dir(format!("/proc/{}/task", self.0.id())).expect("the process exists");
+        while !threads().flatten().all(is_stopped) {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
 }
 
-impl Drop for Apart {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -408,7 +409,7 @@ impl Drop for Apart {
 
 const SERVE: &str = "SUIMON_TEST_SERVE";
 
-/// Serves for a while, and says so, where a test has started itself for it.
+/// Serves for a while if a test started this process for it; returns whether it did.
 fn serve_if_asked() -> bool {
     let Some(path) = std::env::var_os(SERVE) else {
         return false;
@@ -423,8 +424,8 @@ fn a_stopped_program_is_not_waited_for_and_a_slow_one_is() {
     if serve_if_asked() {
         return;
     }
-    let place = Place::new("stopped");
-    let apart = Apart::start("a_stopped_program_is_not_waited_for_and_a_slow_one_is", &place);
+    let place = SocketPath::new("stopped");
+    let apart = ServerProcess::start("a_stopped_program_is_not_waited_for_and_a_slow_one_is", &place);
     let mut client = Client::connect(Some(place.name())).expect("a connection");
     apart.stop();
     let why = client.ask(&Request::Version {}).expect_err("it is stopped");
@@ -437,7 +438,7 @@ fn a_stopped_program_is_not_waited_for_and_a_slow_one_is() {
         client.ask(&Request::Version {}),
         Ok(Reply::Version { .. })
     ));
-    let slow = Place::new("slowly");
+    let slow = SocketPath::new("slowly");
     let _server = Server::start(&slow.0, Fake::taking(std::time::Duration::from_secs(3))).expect("a server");
     let mut client = Client::connect(Some(slow.name())).expect("a connection");
     client.status(std::time::Duration::ZERO, false).expect("a status");

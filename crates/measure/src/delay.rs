@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The longest delay that is told apart.
+    /// The longest delay with a bucket of its own.
     const LONGEST: u64 = (1 << 40) - 1;
 
     fn delays(values: &[u64]) -> Delays {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_counted_is_zero_everywhere() {
+    fn without_samples_everything_is_zero() {
         let none = Delays::default();
         assert_eq!(
             (none.quantile(500), none.mean(), none.count()),
@@ -111,7 +111,7 @@ mod tests {
         }
 
         #[test]
-        fn merging_is_counting_together(a in prop::collection::vec(0..u64::MAX, 0..50), b in prop::collection::vec(0..u64::MAX, 0..50)) {
+        fn merging_is_the_same_as_recording_together(a in prop::collection::vec(0..u64::MAX, 0..50), b in prop::collection::vec(0..u64::MAX, 0..50)) {
             let mut merged = delays(&a);
             merged.merge(&delays(&b));
             let together = delays(&[a, b].concat());

@@ -7,8 +7,8 @@
 /// Buckets in each power of two, as a power of two.
 const PARTS: u32 = 4;
 
-/// The greatest value that is told apart: 2⁴⁰, about 18 minutes of nanoseconds. Greater values
-/// count as this one.
+/// The greatest value with a bucket of its own: 2⁴⁰, about 18 minutes of nanoseconds. Greater
+/// values count as this one.
 const GREATEST: u64 = (1 << 40) - 1;
 
 /// The bucket of a value.
@@ -95,8 +95,8 @@ impl Histogram {
     /// without weight are left out.
     pub fn steps(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let mut seen = 0;
-        let held = self.weights.iter().enumerate().filter(|(_, weight)| **weight > 0);
-        held.map(move |(index, &weight)| {
+        let occupied = self.weights.iter().enumerate().filter(|(_, weight)| **weight > 0);
+        occupied.map(move |(index, &weight)| {
             seen += weight;
             (upper(index).min(self.greatest), seen)
         })
@@ -152,14 +152,14 @@ mod tests {
 
     #[test]
     fn values_count_by_their_weight_and_small_ones_are_exact() {
-        let mut held = Histogram::default();
+        let mut levels = Histogram::default();
         for (value, weight) in [(0, 50), (3, 30), (31, 19), (40, 1), (99, 0)] {
-            held.record(value, weight);
+            levels.record(value, weight);
         }
-        let quantiles = [500, 501, 800, 801, 990, 991].map(|per_mille| held.quantile(per_mille));
+        let quantiles = [500, 501, 800, 801, 990, 991].map(|per_mille| levels.quantile(per_mille));
         assert_eq!(quantiles, [0, 3, 3, 31, 31, 40]);
-        assert_eq!((held.mean(), held.greatest(), held.total()), (7, 40, 100));
-        let steps: Vec<_> = held.steps().collect();
+        assert_eq!((levels.mean(), levels.greatest(), levels.total()), (7, 40, 100));
+        let steps: Vec<_> = levels.steps().collect();
         assert_eq!(steps, [(0, 50), (3, 80), (31, 99), (40, 100)]);
     }
 }

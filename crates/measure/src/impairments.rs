@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_read_as_they_are_shown_and_nonsense_is_refused() {
+    fn losses_are_parsed_as_they_are_printed_and_nonsense_is_refused() {
         let percent = |n| Probability::ratio(n, 100);
         for (text, loss) in [
             ("nothing", Loss::None),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_is_even_up_to_its_bound_and_nobody_overtakes() {
+    fn jitter_is_uniform_up_to_its_bound_and_keeps_the_order() {
         let mut jitter = Jitter::new(Duration::from_micros(100), Seed(3));
         let (mut sum, mut last) = (0, Instant::START);
         for n in 0..100_000u64 {

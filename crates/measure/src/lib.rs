@@ -6,7 +6,7 @@
 //!   lab;
 //! - [`numbers`]: human-readable rates, lengths and times.
 //!
-//! Pure, as the engine is: no clock, file or thread. Randomness is an argument.
+//! Like the engine, this crate uses no clock, file or thread. Random seeds are arguments.
 
 #![forbid(unsafe_code)]
 

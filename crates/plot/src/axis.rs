@@ -1,8 +1,8 @@
 //! Axes: their range, their ticks, and how a value is written with its unit.
 //!
 //! Values are in base units (bits per second, seconds, bytes, per cent). The axis chooses the
-//! prefix that suits its greatest value, so each tick is a short number and the unit stands once.
-//! No single prefix suits a logarithmic axis, so there each tick has its own.
+//! prefix that suits its greatest value, so each tick is a short number and the unit appears once.
+//! On a logarithmic axis each tick has its own prefix.
 
 /// The unit of an axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -229,7 +229,7 @@ impl<'a> Panel<'a> {
                 let thinned = thin(&points, frame.most);
                 let width = if series.stroke == Stroke::Dashed { 1.2 } else { 1.8 };
                 svg.polyline(&thinned, paint, width, dash);
-                // A mark stands for a measured point. On a thinned line it would be false, and
+                // A mark means a measured point. On a thinned line marks would be misleading
                 // clutter.
                 marks += thinned.len();
                 if series.stroke == Stroke::Marked && marks <= 100 {

@@ -1,5 +1,6 @@
-//! Examples of every kind of chart, with made-up data. The tests check what a program can check. To
-//! look at the rest, `PICTURES=/tmp/pictures cargo test -p plot pictures` writes them there.
+//! Examples of every kind of chart, with invented data. The tests check what a program can check.
+//! To look at the charts, write them to a folder: `PICTURES=/tmp/pictures cargo test -p plot
+//! pictures`.
 
 use crate::bars::{Bar, Bars, Group};
 use crate::svg::PALETTE;
@@ -166,7 +167,7 @@ fn all() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn pictures_are_small_and_have_no_place_that_is_not_a_number() {
+fn pictures_are_small_and_every_position_is_a_number() {
     for (name, svg) in all() {
         assert!(svg.len() < 200_000, "{name} has {} bytes", svg.len());
         for wrong in ["NaN", "inf", "=\"-"] {

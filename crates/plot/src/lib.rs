@@ -193,7 +193,7 @@ const RISEN: f64 = 0.5;
 
 /// The cumulative distribution of delays, one line per class: seconds on a logarithmic axis, and
 /// per cent. [`cumulated`] makes the points. The axis begins where the first class begins to rise;
-/// the few shorter delays stand at its beginning.
+/// the few shorter delays are drawn at its beginning.
 pub fn delays(title: &str, classes: &[(&str, Vec<(f64, f64)>)]) -> Plot {
     let series = classes
         .iter()

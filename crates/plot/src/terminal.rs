@@ -40,7 +40,7 @@ pub struct Live {
     abilities: Abilities,
     length: Duration,
     drawn: usize,
-    said: u64,
+    printed: u64,
 }
 
 const ROWS: usize = 12;
@@ -59,7 +59,7 @@ impl Live {
             abilities,
             length,
             drawn: 0,
-            said: 0,
+            printed: 0,
         }
     }
 
@@ -70,7 +70,7 @@ impl Live {
     /// Returns an error if writing to `out` fails.
     pub fn show(&mut self, out: &mut dyn Write, trace: &Trace, note: &str) -> io::Result<()> {
         if !self.abilities.redraw {
-            return self.say(out, trace);
+            return self.print_seconds(out, trace);
         }
         let mut text = String::new();
         if self.drawn > 0 {
@@ -87,13 +87,13 @@ impl Live {
     }
 
     /// Writes one line for each second that has passed.
-    fn say(&mut self, out: &mut dyn Write, trace: &Trace) -> io::Result<()> {
+    fn print_seconds(&mut self, out: &mut dyn Write, trace: &Trace) -> io::Result<()> {
         let second = trace.end().nanos() / 1_000_000_000;
-        if second <= self.said {
+        if second <= self.printed {
             return Ok(());
         }
-        let (from, to) = (at(self.said as f64), at(second as f64));
-        self.said = second;
+        let (from, to) = (at(self.printed as f64), at(second as f64));
+        self.printed = second;
         write!(out, "{second:>4} s")?;
         for line in &trace.lines {
             if line.joined >= to {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_happened_yet_is_blank() {
+    fn the_future_is_blank() {
         let lines = graph(&trace(5), Duration::from_secs(10), PLAIN, RateSpan::Now);
         let bottom: Vec<char> = lines[ROWS - 1].chars().skip(SCALE + 2).take(44).collect();
         assert_eq!(bottom.iter().filter(|c| **c == '1').count(), 22, "{bottom:?}");

@@ -1,4 +1,4 @@
-//! Why a scenario could not be run, or its outcome not be reported.
+//! The errors of reading, running and reporting a scenario.
 
 use control::diagnostics::Diagnostics;
 use engine::settings::Problem;
@@ -10,15 +10,15 @@ use std::path::PathBuf;
 /// Why a scenario could not be run.
 #[derive(Debug)]
 pub enum Error {
-    /// The text is wrong.
+    /// The text has mistakes.
     Mistakes(Box<Diagnostics>),
-    /// A word that names no part of the scenario.
+    /// An argument that names no part of the scenario.
     Unknown(Problem),
     /// Two hosts of a flow are not connected.
     NoRoute(sim::simulation::NoRoute),
-    /// A change that cannot be made on a queue with packets.
+    /// A change that a queue with packets cannot adopt.
     NotWhileRunning {
-        /// When it was to be made.
+        /// When it was due.
         at: Instant,
         /// The direction of the link.
         link: String,
@@ -29,10 +29,10 @@ pub enum Error {
     Unwritten {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         why: io::Error,
     },
-    /// Outputs of shards that do not fit together.
+    /// Outputs of shards that cannot be merged.
     Shards(String),
     /// The output could not be written.
     Output(io::Error),
@@ -41,7 +41,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the command line or a text is wrong, and nothing was run.
+    /// Whether the command line or the text is wrong, so that nothing was run.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Mistakes(_) | Self::Unknown(_) | Self::Shards(_))
     }
@@ -59,7 +59,7 @@ impl fmt::Display for Error {
             Self::NotWhileRunning { at, link, change } => {
                 write!(
                     f,
-                    "the change at {at} on `{link}` ({change}) cannot be made while packets flow"
+                    "the change at {at} on `{link}` ({change}) cannot be made while packets are queued"
                 )
             }
             Self::Unwritten { file, why } => write!(f, "cannot write `{}`: {why}", file.display()),

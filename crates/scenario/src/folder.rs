@@ -1,4 +1,4 @@
-//! The files that a scenario names, looked for beside it.
+//! The files that a scenario names, with paths relative to its directory.
 
 use engine::units::{Bytes, Duration};
 use netio::ports::pcap::Reader;
@@ -7,25 +7,27 @@ use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Packets to be replayed: when each was sent since the first, and the length of its frame.
+/// Packets to be replayed: the time of each since the first, and the length of its frame.
 pub type Packets = Arc<[(Duration, Bytes)]>;
 
 /// Reads the files that a scenario names.
 pub trait Store: Sync {
-    /// A text.
+    /// Reads a text file.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    ///
+    /// Returns why the file cannot be read.
     fn text(&self, path: &str) -> Result<String, String>;
 
-    /// The packets of a capture.
+    /// Reads the packets of a capture.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    ///
+    /// Returns why the file cannot be read.
     fn capture(&self, path: &str) -> Result<Packets, String>;
 }
 
-/// Where a scenario's files are.
+/// Access to a scenario's files.
 pub type Files<'a> = &'a dyn Store;
 
 /// The directory of a scenario.
@@ -33,7 +35,7 @@ pub type Files<'a> = &'a dyn Store;
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// That of the scenario at this path; of standard input, where the program stands.
+    /// The directory of the scenario at this path; for standard input the current directory.
     pub fn of(path: &str) -> Self {
         Self(
             Path::new(path)
@@ -63,7 +65,8 @@ impl Store for Folder {
         let mut reader = Reader::new(BufReader::new(file)).map_err(|broken| broken.to_string())?;
         let (mut packets, mut bytes, mut first) = (Vec::new(), Vec::new(), None);
         while let Some(frame) = reader.next(&mut bytes).map_err(|broken| broken.to_string())? {
-            // Captures of several interfaces may step back by a little; a replay does not.
+            // Times in captures of several interfaces may decrease slightly; those of a replay do
+            // not.
             let at = frame.at.saturating_sub(*first.get_or_insert(frame.at));
             packets.push((Duration::from_nanos(at), Bytes::new(frame.original.into())));
         }

@@ -1,4 +1,4 @@
-//! A topology as namespaces, addresses, routes and emulated links of a lab.
+//! Builds a lab from a topology: namespaces, addresses, routes and emulated links.
 
 use crate::Error;
 use crate::topology::{LabLinkSettings, LinkConfig, Topology};
@@ -15,12 +15,12 @@ use std::io::{BufWriter, Write};
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
-/// A lab that stands, and what to tell of it.
+/// A running lab, and its interfaces.
 #[derive(Debug)]
 pub struct Built {
-    /// Hosts and links; they go when it does.
+    /// Hosts and links; dropping it removes them.
     pub lab: Lab,
-    /// For each host its interfaces, with addresses and what they lead to.
+    /// For each host its interfaces.
     pub interfaces: Vec<Vec<HostInterface>>,
 }
 
@@ -35,31 +35,31 @@ pub struct HostInterface {
     pub to: String,
 }
 
-/// A direction of a link: its number, and the end from which it leads.
-pub type Way = (usize, usize);
+/// A direction of a link: the number of the link, and its sending end (0 or 1).
+pub type LinkDirection = (usize, usize);
 
-/// What looks at links.
+/// Captures and recordings of links.
 #[derive(Debug, Default)]
 pub struct Instruments {
-    /// Files of pcapng for what arrives at the far end.
-    pub captures: Vec<(Way, PathBuf)>,
-    /// Files of CSV for what came and what was sent, bin by bin.
-    pub series: Vec<(Way, PathBuf, Record)>,
+    /// pcapng files for the packets that arrive at the far end.
+    pub captures: Vec<(LinkDirection, PathBuf)>,
+    /// CSV files for the packets offered and sent, bin by bin.
+    pub series: Vec<(LinkDirection, PathBuf, Record)>,
 }
 
 impl Instruments {
-    /// The direction with those of its instruments.
-    fn on(&self, way: Way, mut direction: EmulatedDirection) -> EmulatedDirection {
-        for (_, file) in self.captures.iter().filter(|(of, _)| *of == way) {
+    /// The emulated direction with the instruments of this direction.
+    fn on(&self, link: LinkDirection, mut direction: EmulatedDirection) -> EmulatedDirection {
+        for (_, file) in self.captures.iter().filter(|(of, _)| *of == link) {
             direction = direction.captured(file);
         }
-        for (_, _, record) in self.series.iter().filter(|(of, ..)| *of == way) {
+        for (_, _, record) in self.series.iter().filter(|(of, ..)| *of == link) {
             direction = direction.recorded(record);
         }
         direction
     }
 
-    /// Writes what is not written yet.
+    /// Writes the CSV files.
     ///
     /// # Errors
     ///
@@ -81,11 +81,11 @@ impl Instruments {
     }
 }
 
-/// Makes hosts and links, and gives them addresses and routes.
+/// Creates hosts and links, with addresses and routes.
 ///
 /// # Errors
 ///
-/// Returns an error if a host, a link, an address or a route cannot be made.
+/// Returns an error if a host, a link, an address or a route cannot be created.
 pub fn build(topology: &Topology, instruments: &Instruments, seed: Seed) -> lab::Result<Built> {
     let mut lab = Lab::new();
     let hosts: Vec<Host> = topology
@@ -151,7 +151,7 @@ fn join(
     lab.link(a, b, direction(0), direction(1)).map(drop)
 }
 
-/// One direction of a link, ruled by a policy where there is one.
+/// One direction of a link, with a policy if there is one.
 fn direction(
     rate: Bandwidth,
     settings: &LabLinkSettings,
@@ -169,8 +169,8 @@ fn direction(
     ruled(link, policy, seed)
 }
 
-/// One direction of a link that a policy rules: of the policy's bandwidth, which is at most the
-/// link's rate, so nothing would wait behind it.
+/// One direction of a link with a policy. It sends at the policy's bandwidth, which is at most the
+/// link's rate: no queue builds up behind the policy.
 pub fn ruled(mut link: EmulatedLink, policy: &InterfacePolicy, seed: Seed) -> EmulatedDirection {
     link.rate = policy.settings.bandwidth;
     let classifier = Classifier::new(policy.filters.iter().cloned(), seed);
@@ -181,7 +181,9 @@ pub fn ruled(mut link: EmulatedLink, policy: &InterfacePolicy, seed: Seed) -> Em
 }
 
 impl Built {
-    /// For the program: the first IPv4 address of each host, as SUIMON_ALICE.
+    /// Environment variables for the program in the lab: the first IPv4 address of each host,
+    /// such
+    /// as `SUIMON_ALICE`.
     pub fn variables(&self) -> Vec<(String, String)> {
         let named = self.lab.hosts().iter().zip(&self.interfaces);
         let addressed = named.filter_map(|(host, interfaces)| {
@@ -192,7 +194,7 @@ impl Built {
         addressed.collect()
     }
 
-    /// The command line that opens a shell in a host, from outside the lab.
+    /// The command line that opens a shell on a host from outside the lab.
     pub fn enter(&self, host: &Host) -> Vec<String> {
         let id = lab::isolation::id_outside();
         let mut command = vec!["nsenter".to_string()];

@@ -1,16 +1,16 @@
-//! A network described once: read, run in the simulator or built in a lab, judged, reported. In
-//! reading order:
+//! Networks described in TOML: parsed, simulated or built as a lab, checked against expectations,
+//! reported. In reading order:
 //!
-//! - [`language`]: TOML text → hosts, links, flows, changes and expectations, checked, or every
-//!   mistake; [`folder`] gives the files that a scenario names;
-//! - [`sources`]: what flows send, one file for each kind;
-//! - [`run`]: time passes in the simulator, readings are taken, and expectations judged; the result
-//!   is an [`outcome`](run::outcome), plain data;
-//! - [`report`]: outcomes as tables, JSON, CSV, pictures and pages;
-//! - [`topology`]: TOML text → hosts and links of a lab; [`lab`]: namespaces and emulated links
-//!   made from it.
+//! - [`language`]: TOML text → checked hosts, links, flows, changes and expectations, or all
+//!   mistakes; [`folder`] reads the files that a scenario names;
+//! - [`sources`]: the traffic sources of flows, one file for each kind;
+//! - [`run`]: simulates a scenario, takes readings and checks expectations; the result is an
+//!   [`outcome`](run::outcome), plain data;
+//! - [`report`]: outcomes as tables, JSON, CSV, charts and pages;
+//! - [`topology`]: TOML text → hosts and links of a lab; [`lab`]: builds namespaces and emulated
+//!   links from it.
 //!
-//! The engine, the policies and the disciplines' kinds are those of `suimon run`.
+//! Engine, policies and disciplines are the same as in `suimon run`.
 
 #![forbid(unsafe_code)]
 

@@ -1,21 +1,21 @@
-//! A topology: TOML text → hosts and links of a lab, checked, or every mistake in it.
+//! A topology: TOML text → the checked hosts and links of a lab, or all mistakes in it.
 //!
 //! ```toml
 //! version = 1
 //! hosts = ["alice", "router", "bob"]
 //! [[link]]
-//! between = ["alice", "router"]    # no rate: the kernel's own pair of interfaces
+//! between = ["alice", "router"]    # no rate: a plain veth pair
 //! [[link]]
 //! between = ["router", "bob"]
 //! rate = "20 Mbit/s"
 //! delay = "10 ms"
 //! buffer = "100 kB"
-//! [link.policy.router]             # what leaves router by this link: as [interface.…] of a policy
+//! [link.policy.router]             # for packets from router: as [interface.…] of a policy
 //! bandwidth = "20 Mbit/s"
 //! discipline = "fifo"
 //! ```
 //!
-//! Addresses, interface names and routes are not written: the lab gives them out and shows them.
+//! The lab assigns addresses, interface names and routes, and shows them.
 
 use control::diagnostics::{Diagnostics, Severity};
 use control::documents::Document;
@@ -30,55 +30,54 @@ use measure::impairments::Loss;
 settings! {
     /// The settings of a link, the same in both directions.
     pub struct LabLinkSettings {
-        /// How fast frames are sent
-        rate: Bandwidth = derived "no limit: the kernel's own pair of interfaces",
-            "what is to be tried out", "none: it is what the lab is about";
-        /// How long they travel, in each direction
+        /// The rate of the link
+        rate: Bandwidth = derived "no limit: a plain veth pair",
+            "the conditions to be tested", "none";
+        /// The propagation delay, in each direction
         delay: Duration = default "0 s",
-            "what is to be tried out", "none";
-        /// Bytes that may wait for the link, beside the frame that is being sent
+            "the conditions to be tested", "none";
+        /// The buffer of the link in bytes, besides the frame that is being sent
         buffer: Bytes = derived "100 ms at the rate",
-            "too small: bursts are lost and the link idles; too large: packets wait long for nothing",
-            "what many routers have";
-        /// What the wire loses by itself
+            "too small: bursts are dropped and the link idles; too large: needless queueing delay",
+            "common in routers";
+        /// The loss model of the wire
         loss: Loss = default "nothing",
-            "what is to be tried out", "none";
-        /// How much longer than `delay` packets travel at most, evenly distributed; they keep their
-        /// order
+            "the conditions to be tested", "none";
+        /// The greatest addition to `delay`, uniformly distributed; packets keep their order
         jitter: Duration = default "0 s",
-            "what is to be tried out", "none";
+            "the conditions to be tested", "none";
     }
 }
 
 /// A link between two hosts.
 #[derive(Clone, Debug)]
 pub struct LinkConfig {
-    /// The two hosts, by their place in the list.
+    /// The two hosts, by index.
     pub between: [usize; 2],
-    /// What it is like. Without a rate it is the kernel's own.
+    /// Its settings. Without a rate it is a plain veth pair.
     pub settings: LabLinkSettings,
-    /// What rules the packets that leave each of the two hosts by this link.
+    /// The policies of the packets that leave each of the two hosts by this link.
     pub policies: [Option<InterfacePolicy>; 2],
 }
 
-/// A topology that may be built: everything in it has been checked.
+/// A topology that has been checked completely.
 #[derive(Clone, Debug)]
 pub struct Topology {
     /// The names of the hosts.
     pub hosts: Vec<String>,
     /// The links.
     pub links: Vec<LinkConfig>,
-    /// What is legal and may surprise.
+    /// Warnings.
     pub warnings: Diagnostics,
 }
 
 const ROOT: &[&str] = &["version", "hosts", "link"];
 const OF_LINK: &[&str] = &["between", "policy"];
-/// Bounds of what one machine is asked to hold.
+/// The maximum number of hosts, and of links, on one machine.
 const MOST: usize = 250;
 
 impl Topology {
-    /// Reads and checks a topology. The error holds every mistake in it.
+    /// Reads and checks a topology. The error has all mistakes in it.
     ///
     /// # Errors
     ///
@@ -229,7 +228,7 @@ fn sensible(
             for key in ["delay", "buffer", "loss", "jitter", "policy"] {
                 if let Some(pair) = section.get(key) {
                     let message =
-                        format!("`{key}` needs a link with a `rate`: one without is the kernel's own");
+                        format!("`{key}` needs a link with a `rate`: one without is a plain veth pair");
                     problems.push(Problem::new(pair.key_at, message).help("write `rate = \"100 Mbit/s\"`"));
                 }
             }
@@ -294,7 +293,7 @@ fn too_fast(value: &sections::TomlValue<'_>, interface: &InterfacePolicy, rate: 
         "`bandwidth` is {}, more than the link's rate, {rate}",
         interface.settings.bandwidth
     );
-    Problem::new(at, message).help("what the policy lets go faster than the link would be lost behind it")
+    Problem::new(at, message).help("a policy faster than the link would let the link's buffer overflow")
 }
 
 #[cfg(test)]
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_known_as_one_and_nothing_else_is_said_of_it() {
+    fn a_policy_is_recognised_and_nothing_else_is_reported() {
         let report =
             read("version = 1\n[port]\nbetween = [\"a\", \"b\"]\n[interface.b]\n").expect_err("a policy");
         assert!(report.contains("t.toml:4:2"), "{report}");
@@ -346,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_reported_in_one_go_with_its_place() {
+    fn every_mistake_is_reported_in_one_pass_with_its_position() {
         let report = read(
             r#"version = 1
 hosts = ["alice", "bob", "bob", "a host"]

@@ -1,6 +1,5 @@
-//! The files under `examples/` are what people begin with: each can be used as it stands, without a
-//! warning, and has no class that nothing reaches. Those named `lab-…` are topologies, the others
-//! policies.
+//! Users start with the files under `examples/`: each is valid without changes and warnings, and
+//! every class in it can get packets. Those named `lab-…` are topologies, the others policies.
 
 use control::policy::{InterfacePolicy, Policy};
 use engine::packet::ClassId;
@@ -9,7 +8,7 @@ use scenario::topology::Topology;
 use std::fs;
 use std::path::Path;
 
-/// The leaves that neither a filter nor the default leads to.
+/// The leaves that no filter names and that are not the default class.
 fn unreached(interface: &InterfacePolicy) -> Vec<&str> {
     let plan = &interface.plan;
     let taken: Vec<ClassId> = interface.filters.iter().map(|filter| filter.class).collect();
@@ -25,7 +24,7 @@ fn unreached(interface: &InterfacePolicy) -> Vec<&str> {
 }
 
 #[test]
-fn every_example_is_good_without_a_warning_and_has_no_class_that_nothing_reaches() {
+fn every_example_is_valid_without_warnings_and_every_class_can_get_packets() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let registry = Registry::builtin();
     let (mut policies, mut topologies) = (0, 0);
@@ -58,7 +57,7 @@ fn every_example_is_good_without_a_warning_and_has_no_class_that_nothing_reaches
             let unreached = unreached(interface);
             assert!(
                 unreached.is_empty(),
-                "{name}: {}: nothing reaches {unreached:?}",
+                "{name}: {}: no packet reaches {unreached:?}",
                 interface.name
             );
         }

@@ -100,7 +100,7 @@ default = true
         let expected = [
             "at worst, from arrival to the last bit on the link, with 4 packets in the transmit ring:",
             "  voice  9.645 ms  7.212 kB backlog",
-            "no bound for rest: best effort: nothing is promised",
+            "no bound for rest: best effort: no guarantee",
         ];
         assert_eq!(shown(VOICE), expected);
         let priq = "discipline = \"priq\"
@@ -131,7 +131,7 @@ default = true
             value[0],
             json!({ "class": "voice", "delay_ns": 9_644_800, "backlog_bytes": 7_212, "none": null })
         );
-        assert_eq!(value[1]["none"], "best effort: nothing is promised");
+        assert_eq!(value[1]["none"], "best effort: no guarantee");
     }
 
     #[test]

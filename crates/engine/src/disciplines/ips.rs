@@ -1,30 +1,31 @@
-//! `ips`: classes that are promised a delay, policed on input, by priority and queue size.
+//! `ips`: classes with guaranteed delays, by admission control, policing and strict priority.
 //!
 //! Follows Kusaka and Sugano, "An evaluation of delay controlled communication service" (NTT Data;
-//! "interrupt packet scheduling"), section 2.2. A class states a rate ρ, a burst σ and the delay
-//! *D* that it needs. A token bucket on input makes the burst a fact; the required delays become
-//! priorities, the bursts become the limits of the queues; scheduling itself is strict priority
-//! (`priq`), or `cbq` as in the paper. Who is let in, and with which bound, is
-//! [`admission`](crate::admission)'s affair; the bounds are derived in [`bounds`](crate::bounds).
+//! "interrupt packet scheduling"), section 2.2. A class states its arrival curve, a rate ρ and a
+//! burst σ, and the delay *D* that it requires. A token bucket on input enforces the arrival curve.
+//! Shorter delays get higher priorities, and queue limits follow from the bursts. The scheduler is
+//! strict priority (`priq`), or `cbq` as in the paper. [`admission`](crate::admission) decides
+//! which classes are admitted; [`bounds`](crate::bounds) derives their delay bounds.
 //!
 //! Departures:
 //!
-//! - `rule = "sound"`, the default, counts the packet that is being sent, the device's ring, and
-//!   the new bursts of higher classes. The paper's rule counts none of them, and its delays are
-//!   exceeded (`docs/decisions/ips-rules.md`).
-//! - A queue is as long as its backlog can become by the same calculus, σ + ρ *T*, by the sound
-//!   rule; σ by the paper's.
-//! - Every departure of a promised class is held against the promise: when its last bit is out, on
-//!   a clock of the link's bandwidth. `late` counts those that were not in time, which is our fault
-//!   (or the port's: `ahead` shows what was handed over too early, `idle` how long the link was
-//!   kept waiting); `policed` those that their sender sent too early.
+//! - `rule = "sound"`, the default, includes the packet that is being sent, the device's ring, and
+//!   new bursts of higher classes. The paper's rule includes none of them, and packets exceed its
+//!   delays (`docs/decisions/ips-rules.md`).
+//! - The limit of a queue is its backlog bound: σ + ρ *T* by the sound rule, σ by the paper's.
+//! - Every departure of a guaranteed class is checked against its delay, at the time when its last
+//!   bit is sent by a clock of the link's bandwidth. `late` counts violations; they are caused by
+//!   this program or the port: `ahead` shows the backlog in the device, `idle` how long the link
+//!   was idle although a packet was queued. `policed` counts packets that violated the arrival
+//!   curve.
 //!
-//! **Over CBQ** each promised class gets its rate and a credit of its whole burst. Its packets left
-//! the policer within σ + ρ *t*, so it has credit of its own whenever it holds a packet (credit
-//! before a packet of length *l* is at least *l*), never borrows, and never waits to be
-//! unregulated; so the formal rule serves it at the lowest level, by priority, before all that is
-//! lent. The best-effort classes have what is left as their rates, at the lowest priority. There
-//! are 8 priorities, so more than 7 deadlines share some, and count for each other.
+//! **Over CBQ** each guaranteed class gets its rate and a credit of its whole burst. The policer
+//! lets its packets pass within σ + ρ *t*, so the class has credit whenever it has a packet (at
+//! least *l* before a packet of length *l*): it never borrows and is never regulated. The formal
+//! sharing guideline therefore serves it at the lowest level, by priority, before all borrowing
+//! classes. The best-effort classes share the rest of the bandwidth, at the lowest priority. CBQ
+//! has 8 priorities: with more than 7 different delays some classes share a priority, and each
+//! counts in the bounds of the others.
 
 use crate::admission::{Admission, AdmittedPlace, FlowRequest, Rule};
 use crate::bounds::{ArrivalCurve, Terms, WorstCase, shown};
@@ -46,7 +47,7 @@ use std::sync::Arc;
 /// The registration.
 pub static KIND: Kind = Kind {
     name: "ips",
-    summary: "Promised delays: classes with a rate, a burst and a delay, admitted by calculation and policed",
+    summary: "Guaranteed delays: classes with a rate, a burst and a delay bound, admission control and policing",
     reference: "Kusaka and Sugano, \"An evaluation of delay controlled communication service\", NTT Data",
     children: Children::Classes { nested: false },
     settings: Settings::SETTINGS,
@@ -60,7 +61,7 @@ pub static KIND: Kind = Kind {
 };
 
 choices! {
-    /// The scheduling inside.
+    /// The scheduler inside.
     pub enum Over {
         /// Strict priority.
         Priq = "priq",
@@ -70,11 +71,11 @@ choices! {
 }
 
 choices! {
-    /// What becomes of packets that are more than promised.
-    pub enum PromiseExcess {
-        /// They are lost.
+    /// What to do with packets that exceed the arrival curve.
+    pub enum ExcessAction {
+        /// Drop them.
         Drop = "drop",
-        /// They are sent when nothing else waits, so out of order.
+        /// Send them when nothing else is queued, so out of order.
         Last = "last",
     }
 }
@@ -82,21 +83,21 @@ choices! {
 settings! {
     /// Settings of `ips`.
     pub struct Settings {
-        /// By which rule delays are promised
+        /// The admission rule
         rule: Rule = default "sound",
             "paper: more is admitted, and delays are exceeded now and then",
             "docs/decisions/ips-rules.md";
-        /// The scheduling inside
+        /// The scheduler inside
         over: Over = default "priq",
-            "cbq: as in the paper; best-effort classes share by rate; 7 priorities for promised classes",
+            "cbq: as in the paper; best-effort classes share by rate; 7 priorities for guaranteed classes",
             "the simplest that has the bound";
-        /// What becomes of packets that are more than promised
-        excess: PromiseExcess = default "drop",
-            "last: nothing is lost while the link has room, but packets of a flow overtake each other",
+        /// What to do with packets that exceed the arrival curve
+        excess: ExcessAction = default "drop",
+            "last: nothing is dropped while the link has capacity, but packets of a flow are reordered",
             "Kusaka and Sugano, section 2.2: policing";
-        /// The longest packet of any class, also of best effort
-        longest: Bytes = derived "what the link carries in 1 ms (super-packets are cut to that), at least its longest packet",
-            "longer packets are lost as \"policed\": they would break promises. Larger: fewer flows are admitted",
+        /// The longest packet of any class, including best effort
+        longest: Bytes = derived "what the link carries in 1 ms (super-packets are segmented to that), at least its longest packet",
+            "longer packets are dropped as \"policed\": they would violate bounds. Larger: fewer flows are admitted",
             "the port's `split`";
     }
 }
@@ -104,44 +105,46 @@ settings! {
 settings! {
     /// Settings of a class of `ips`.
     pub struct ClassSettings {
-        /// What its senders send at most, in the long run; needs `delay`
+        /// The token rate: what its senders send at most in the long run; needs `delay`
         rate: Rate = derived "best effort",
             "too small: their packets are policed; too large: fewer other flows are admitted",
             "what the senders state";
-        /// What they send at most at once
+        /// The bucket depth: what they send at most at once
         burst: Bytes = derived "the link's longest packet",
             "as `rate`",
             "what the senders state";
-        /// The delay that it needs: from a packet's arrival to its last bit on the link; needs
+        /// The required delay bound: from a packet's arrival to its last bit on the link; needs
         /// `rate`
-        delay: Duration = derived "best effort: served when no promised class has packets",
-            "too small: it is refused, with what is possible",
-            "what the receivers need";
+        delay: Duration = derived "best effort: served when no guaranteed class has packets",
+            "too small: it is refused; the message has the smallest possible bound",
+            "the requirement of the receivers";
     }
 }
 
-/// Bursts are kept in nanobits in 63 bits.
+/// The token bucket counts nanobits in 63 bits.
 const LONGEST_BURST: Bytes = Bytes::new(1_000_000_000);
-/// Packets beyond the promise that wait to be sent last.
+/// The limit of the queue of packets that exceed the arrival curve, in packets.
 const EXCESS_LIMIT: usize = 100;
-/// What `cbq` and `priq` have.
+/// The numbers of priorities of `cbq` and `priq`.
 const CBQ_PRIORITIES: u32 = 8;
 const PRIQ_PRIORITIES: usize = 256;
 
-/// What a class is promised.
+/// The guarantee of a class.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Promised {
-    promise: ArrivalCurve,
-    /// What it asked for, and what it gets by the rule.
+struct Guarantee {
+    arrivals: ArrivalCurve,
+    /// The requested delay.
     delay: Duration,
+    /// The delay bound by the rule, at most the requested delay.
     bound: Duration,
+    /// The queue limit.
     queue: Bytes,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 struct ClassPlan {
     id: ClassId,
-    promised: Option<Promised>,
+    guarantee: Option<Guarantee>,
 }
 
 #[derive(Clone, Debug)]
@@ -169,18 +172,18 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let ahead = check.link.ahead(longest);
     let places = admit(check, &settings, ahead, &flows);
     (check.problems.len() == before).then_some(())?;
-    let promised = |(index, flow): (usize, &Option<FlowRequest>)| {
+    let guarantee = |(index, flow): (usize, &Option<FlowRequest>)| {
         let (Some(flow), Some(place)) = (flow, places[index]) else {
             return None;
         };
-        Some(Promised {
-            promise: flow.promise,
+        Some(Guarantee {
+            arrivals: flow.promise,
             delay: flow.delay,
             bound: place.delay,
             queue: place.queue,
         })
     };
-    let promised: Vec<Option<Promised>> = flows.iter().enumerate().map(promised).collect();
+    let guarantee: Vec<Option<Guarantee>> = flows.iter().enumerate().map(guarantee).collect();
     let mut routes = ClassRoutes::default();
     let mut classes = Vec::new();
     for (number, class) in check.classes.iter().enumerate() {
@@ -193,16 +196,16 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         }
         classes.push(ClassPlan {
             id: class.id,
-            promised: promised[number],
+            guarantee: guarantee[number],
         });
     }
-    // A port that fills its ring asks again when there is room; until then it must not seem late.
+    // A port that has filled its ring asks again when the ring has space; that is not lateness.
     let patience = check
         .link
         .bandwidth
         .time_to_send(ahead + longest)
         .max(Duration::from_millis(5));
-    let inner = inside(check, (settings.over, patience), &places, &promised)?;
+    let inner = inside(check, (settings.over, patience), &places, &guarantee)?;
     Some(Arc::new(IpsPlan {
         link: check.link.bandwidth,
         settings,
@@ -227,10 +230,7 @@ fn flow(check: &mut Check<'_>, index: usize) -> Option<Option<FlowRequest>> {
         (None, None) if settings.burst.is_none() => return Some(None),
         (_, None) => {
             let key = if settings.rate.is_some() { "rate" } else { "burst" };
-            let message = format!(
-                "class `{}` states a {key}, but no delay that it needs",
-                class.name
-            );
+            let message = format!("class `{}` has a {key}, but no required delay", class.name);
             wrong(
                 key,
                 message,
@@ -239,11 +239,11 @@ fn flow(check: &mut Check<'_>, index: usize) -> Option<Option<FlowRequest>> {
             return None;
         }
         (None, Some(_)) => {
-            let message = format!("class `{}` asks for a delay, but states no rate", class.name);
+            let message = format!("class `{}` requires a delay, but has no rate", class.name);
             wrong(
                 "delay",
                 message,
-                "add `rate` and `burst`: what its senders send at most",
+                "add `rate` and `burst`, the limits of what its senders send",
             );
             return None;
         }
@@ -254,12 +254,12 @@ fn flow(check: &mut Check<'_>, index: usize) -> Option<Option<FlowRequest>> {
             "`burst` must be from one full packet ({}) to {LONGEST_BURST}; found {before_burst}",
             link.mtu
         );
-        wrong("burst", message, "it is what the senders send at once");
+        wrong("burst", message, "it is the greatest burst of the senders");
     } else if rate == Bandwidth::ZERO {
         wrong(
             "rate",
-            "`rate` must be more than 0: nothing would be let in".into(),
-            "state what the senders send",
+            "`rate` must be more than 0: all packets would be policed".into(),
+            "write the rate of the senders",
         );
     }
     let plain = fifo::Settings::read(&Table::default(), &[], &mut Vec::new());
@@ -268,23 +268,23 @@ fn flow(check: &mut Check<'_>, index: usize) -> Option<Option<FlowRequest>> {
     if !in_order {
         let kind = class.queue.as_ref().map_or("", |queue| queue.kind.name);
         let message = format!(
-            "class `{}` is promised a delay, so its queue cannot be a `{kind}` of its own",
+            "class `{}` has a guaranteed delay, so its queue cannot be a `{kind}`",
             class.name
         );
         wrong(
             "",
             message,
-            "leave `discipline` out: it is a `fifo` as long as the promise needs",
+            "leave out `discipline`: it is a `fifo` whose limit follows from the guarantee",
         );
     }
-    let promise = ArrivalCurve {
+    let arrivals = ArrivalCurve {
         rate,
         burst: before_burst,
     };
     (fits && in_order).then(|| {
         Some(FlowRequest {
             name: class.name.into(),
-            promise,
+            promise: arrivals,
             delay,
         })
     })
@@ -306,8 +306,7 @@ fn longest(check: &mut Check<'_>, settings: &Settings) -> Option<Bytes> {
     Some(own.unwrap_or(link.longest()))
 }
 
-/// Lets the flows in, one by one as they are declared; each that cannot come in is a problem, with
-/// the numbers.
+/// Admits the flows in the order of their declaration; each refusal is a problem with the numbers.
 fn admit(
     check: &mut Check<'_>,
     settings: &Settings,
@@ -328,7 +327,7 @@ fn admit(
         if settings.rule == Rule::Sound && check.link.ring > 1 {
             let ring = check.link.bandwidth.time_to_send(ahead - check.link.mtu);
             advice += &format!(
-                "; {} of it are the {} packets that the device may hold: see `transmit_ring`",
+                "; {} of it is for the {} packets of the device's ring: see `transmit_ring`",
                 shown(ring),
                 check.link.ring
             );
@@ -353,7 +352,7 @@ fn admit(
         .collect()
 }
 
-/// Notes the delays that the paper's rule admits and that are not bounds.
+/// Adds notices about delays that the paper's rule admits although they can be exceeded.
 fn note_exceeded(check: &mut Check<'_>, ahead: Bytes, priorities: u32, flows: &[Option<FlowRequest>]) {
     let all: Vec<FlowRequest> = flows.iter().flatten().cloned().collect();
     let sound = Admission::sound(check.link.bandwidth, ahead, priorities, &all);
@@ -366,44 +365,44 @@ fn note_exceeded(check: &mut Check<'_>, ahead: Bytes, priorities: u32, flows: &[
         }
         let worst = delay.map_or("has no bound".into(), |delay| format!("can be {}", shown(delay)));
         let message = format!(
-            "`{}` asks for {}, which the paper's rule admits; its delay {worst}",
+            "`{}` requires {}, which the paper's rule admits; its delay {worst}",
             flow.name, flow.delay
         );
         let at = class.settings.get("delay").map_or(class.at, |entry| entry.at);
-        let help = "`rule = \"sound\"` admits only what holds";
+        let help = "`rule = \"sound\"` admits only delays that are guaranteed";
         check.notices.push(Problem::new(at, message).help(help));
     }
 }
 
-/// The scheduling inside: the classes with the priorities and queues that follow.
+/// The scheduler inside, whose classes have the resulting priorities and queue limits.
 fn inside(
     check: &mut Check<'_>,
     (over, patience): (Over, Duration),
     places: &[Option<AdmittedPlace>],
-    promised: &[Option<Promised>],
+    guarantee: &[Option<Guarantee>],
 ) -> Option<QueuePlan> {
     let rest = places.iter().filter(|place| place.is_none()).count() as u32;
-    let used: Bandwidth = promised
+    let used: Bandwidth = guarantee
         .iter()
         .flatten()
-        .map(|promised| promised.promise.rate)
+        .map(|guarantee| guarantee.arrivals.rate)
         .sum();
     let left = (check.link.bandwidth - used).bits() / u64::from(rest.max(1));
     let left = Bandwidth::bits_per_sec(left);
     let mut behind = rest;
     let tables: Vec<Table> = places
         .iter()
-        .zip(promised)
-        .map(|(place, promised)| match (over, place.zip(*promised)) {
+        .zip(guarantee)
+        .map(|(place, guarantee)| match (over, place.zip(*guarantee)) {
             (Over::Priq, Some((place, _))) => priority(rest + place.priority),
             (Over::Priq, None) => {
                 behind -= 1;
                 priority(behind)
             }
             // A credit of exactly the burst: two packets of that length, back to back.
-            (Over::Cbq, Some((place, promised))) => priority(place.priority + 1)
-                .with("rate", promised.promise.rate)
-                .with("packet_size", promised.promise.burst)
+            (Over::Cbq, Some((place, guarantee))) => priority(place.priority + 1)
+                .with("rate", guarantee.arrivals.rate)
+                .with("packet_size", guarantee.arrivals.burst)
                 .with("maxburst", Raw::Integer(2))
                 .with("minburst", Raw::Integer(1)),
             (Over::Cbq, None) => priority(0).with("rate", left),
@@ -413,8 +412,8 @@ fn inside(
         .classes
         .iter_mut()
         .zip(&tables)
-        .zip(promised)
-        .map(|((class, table), promised)| {
+        .zip(guarantee)
+        .map(|((class, table), guarantee)| {
             let own = class.queue.take();
             CheckedClass {
                 id: class.id,
@@ -423,7 +422,7 @@ fn inside(
                 parent: None,
                 default: class.default,
                 settings: table,
-                queue: promised.map(|promised| fifo_of(promised.queue)).or(own),
+                queue: guarantee.map(|guarantee| fifo_of(guarantee.queue)).or(own),
                 routes: class.routes.clone(),
             }
         });
@@ -454,7 +453,7 @@ fn priority(priority: u32) -> Table {
     Table::default().with("priority", priority)
 }
 
-/// A queue of so many bytes, in packets of any length.
+/// A FIFO with a limit in bytes and none in packets.
 fn fifo_of(bytes: Bytes) -> QueuePlan {
     let settings = fifo::Settings {
         limit: u32::MAX,
@@ -474,11 +473,11 @@ impl Plan for IpsPlan {
             members: self
                 .classes
                 .iter()
-                .map(|class| Member::new(class.promised))
+                .map(|class| Member::new(class.guarantee))
                 .collect(),
             wire: LinkClock::new(self.link, Duration::ZERO),
             excess: VecDeque::new(),
-            held: 0,
+            backlog: 0,
             since: Instant::START,
             ahead: Duration::ZERO,
             idle: Duration::ZERO,
@@ -493,10 +492,10 @@ impl Plan for IpsPlan {
             Over::Cbq => CBQ_PRIORITIES - 1,
         };
         let flow = |class: &ClassPlan| {
-            let Promised { promise, delay, .. } = class.promised?;
+            let Guarantee { arrivals, delay, .. } = class.guarantee?;
             Some(FlowRequest {
                 name: class.id.0.to_string(),
-                promise,
+                promise: arrivals,
                 delay,
             })
         };
@@ -504,13 +503,13 @@ impl Plan for IpsPlan {
         let found = Admission::sound(terms.link.bandwidth, ahead, over, &flows);
         let case = |class: &ClassPlan| {
             let name = class.id.0.to_string();
-            let bound = match class.promised {
-                None => Err("best effort: nothing is promised".into()),
+            let bound = match class.guarantee {
+                None => Err("best effort: no guarantee".into()),
                 Some(_) => found
                     .iter()
                     .find(|(other, _)| *other == name)
                     .and_then(|(_, bound)| *bound)
-                    .ok_or_else(|| "none: the classes above it are promised all of the link".to_string()),
+                    .ok_or_else(|| "none: the classes above it have all of the link guaranteed".to_string()),
             };
             WorstCase {
                 class: Some(class.id),
@@ -521,47 +520,47 @@ impl Plan for IpsPlan {
     }
 }
 
-/// A class at work.
+/// The state of a class.
 #[derive(Debug)]
 struct Member {
-    promised: Option<Promised>,
+    guarantee: Option<Guarantee>,
     /// The policer's bucket: full at the burst, in nanobits.
     tokens: Credit,
-    /// The longest that a packet took.
+    /// The greatest delay of a packet.
     worst: Duration,
-    /// Packets that took longer than promised.
+    /// Packets whose delay exceeded the guarantee.
     late: u64,
-    /// Packets that were more than their senders promised.
+    /// Packets that exceeded the arrival curve.
     policed: u64,
 }
 
 impl Member {
-    fn new(promised: Option<Promised>) -> Self {
+    fn new(guarantee: Option<Guarantee>) -> Self {
         let mut member = Self {
-            promised: None,
+            guarantee: None,
             tokens: Credit::default(),
             worst: Duration::ZERO,
             late: 0,
             policed: 0,
         };
-        member.adopt(promised, 0);
+        member.adopt(guarantee, 0);
         member.tokens.left = member.full();
         member
     }
 
     fn full(&self) -> i64 {
-        self.promised
-            .map_or(0, |promised| nanobits(promised.promise.burst.get()))
+        self.guarantee
+            .map_or(0, |guarantee| nanobits(guarantee.arrivals.burst.get()))
     }
 
-    /// Whether the packet is within what its senders promise; then it is charged.
+    /// Whether the packet conforms to the arrival curve; if so, it takes tokens.
     #[inline]
     fn conforms(&mut self, now: Instant, len: Bytes) -> bool {
-        let Some(promised) = self.promised else {
+        let Some(guarantee) = self.guarantee else {
             return true;
         };
         self.tokens
-            .accrue(now.nanos(), Some(nanobits(promised.promise.burst.get())));
+            .accrue(now.nanos(), Some(nanobits(guarantee.arrivals.burst.get())));
         let enough = self.tokens.left >= nanobits(len.get());
         if enough {
             self.tokens.left -= nanobits(len.get());
@@ -569,13 +568,13 @@ impl Member {
         enough
     }
 
-    /// Takes another promise over. What was gathered stays, up to the new burst.
-    fn adopt(&mut self, promised: Option<Promised>, now: u64) {
+    /// Adopts another guarantee. Tokens are kept, up to the new burst.
+    fn adopt(&mut self, guarantee: Option<Guarantee>, now: u64) {
         let full = self.full();
         self.tokens.accrue(now, Some(full));
-        let was_free = self.promised.is_none();
-        self.promised = promised;
-        self.tokens.rate = promised.map_or(0, |promised| promised.promise.rate.bits());
+        let was_free = self.guarantee.is_none();
+        self.guarantee = guarantee;
+        self.tokens.rate = guarantee.map_or(0, |guarantee| guarantee.arrivals.rate.bits());
         self.tokens.left = if was_free {
             self.full()
         } else {
@@ -587,26 +586,27 @@ impl Member {
 #[derive(Debug)]
 struct Ips {
     inner: Box<dyn Discipline>,
-    /// By class.
+    /// Indexed by class.
     members: Vec<Member>,
-    /// When what was handed out will be out.
+    /// When the dequeued packets will have been sent.
     wire: LinkClock,
-    /// Packets beyond their class's promise, which go last.
+    /// Packets that exceeded their class's arrival curve, which are sent last.
     excess: VecDeque<Packet>,
-    /// Packets held by promised classes, and since when there were any.
-    held: u64,
+    /// The backlog of guaranteed classes in packets.
+    backlog: u64,
+    /// Since when there has been such a backlog.
     since: Instant,
-    /// The most that stood in the device before a packet that was handed over.
+    /// The greatest backlog in the device when a packet was dequeued, as time to send it.
     ahead: Duration,
-    /// The longest that the link was kept waiting for a promised packet.
+    /// The longest time for which the link was idle with such a backlog.
     idle: Duration,
     plan: IpsPlan,
 }
 
 impl Ips {
-    /// What is more than promised: lost, or kept for the end.
+    /// Drops a packet that exceeds the arrival curve, or queues it to be sent last.
     fn police(&mut self, packet: Packet, sink: &mut dyn Sink) -> Verdict {
-        let kept = self.plan.settings.excess == PromiseExcess::Last && packet.len <= self.plan.longest;
+        let kept = self.plan.settings.excess == ExcessAction::Last && packet.len <= self.plan.longest;
         let why = match kept {
             true if self.excess.len() < EXCESS_LIMIT => {
                 self.excess.push_back(packet);
@@ -619,12 +619,12 @@ impl Ips {
         Verdict::Dropped(why)
     }
 
-    /// A packet leaves; if it is of a promised class, it is held against the promise.
-    fn leaves(&mut self, now: Instant, packet: &Packet, conforming: bool) {
+    /// Accounts for a dequeued packet; if its class has a guarantee, checks its delay.
+    fn departed(&mut self, now: Instant, packet: &Packet, conforming: bool) {
         let before = self.wire.free_at();
         self.wire.send(now, packet.len);
         self.ahead = self.ahead.max(before.since(now));
-        if self.held > 0 {
+        if self.backlog > 0 {
             self.idle = self.idle.max(now.since(before.max(self.since)));
         }
         let member = self
@@ -632,37 +632,37 @@ impl Ips {
             .routes
             .child(packet.class)
             .and_then(|member| self.members.get_mut(member));
-        let Some((member, promised)) =
-            member.and_then(|member| member.promised.map(|promised| (member, promised)))
+        let Some((member, guarantee)) =
+            member.and_then(|member| member.guarantee.map(|guarantee| (member, guarantee)))
         else {
             return;
         };
         if !conforming {
             return;
         }
-        self.held = self.held.saturating_sub(1);
+        self.backlog = self.backlog.saturating_sub(1);
         self.since = now;
         let took = self.wire.free_at().since(packet.arrived);
         member.worst = member.worst.max(took);
-        member.late += u64::from(took > promised.delay);
+        member.late += u64::from(took > guarantee.delay);
     }
 }
 
-/// Counts what the discipline inside loses.
-struct Losing<'a> {
+/// Counts the packets that the scheduler inside drops.
+struct CountingSink<'a> {
     outer: &'a mut dyn Sink,
     members: &'a [Member],
     routes: &'a ClassRoutes,
-    lost: u64,
+    dropped: u64,
 }
 
-impl Sink for Losing<'_> {
+impl Sink for CountingSink<'_> {
     fn drop(&mut self, packet: Packet, why: Reason) {
         let member = self
             .routes
             .child(packet.class)
             .and_then(|member| self.members.get(member));
-        self.lost += u64::from(member.is_some_and(|member| member.promised.is_some()));
+        self.dropped += u64::from(member.is_some_and(|member| member.guarantee.is_some()));
         self.outer.drop(packet, why);
     }
 
@@ -682,33 +682,33 @@ impl Discipline for Ips {
             member.policed += 1;
             return self.police(packet, sink);
         }
-        let counts = member.promised.is_some();
+        let counts = member.guarantee.is_some();
         let verdict = self.inner.enqueue(now, packet, sink);
         if counts && verdict == Verdict::Queued {
-            if self.held == 0 {
+            if self.backlog == 0 {
                 self.since = now;
             }
-            self.held += 1;
+            self.backlog += 1;
         }
         verdict
     }
 
     fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
-        let mut losing = Losing {
+        let mut counting = CountingSink {
             outer: sink,
             members: &self.members,
             routes: &self.plan.routes,
-            lost: 0,
+            dropped: 0,
         };
-        let next = self.inner.dequeue(now, &mut losing);
-        self.held = self.held.saturating_sub(losing.lost);
+        let next = self.inner.dequeue(now, &mut counting);
+        self.backlog = self.backlog.saturating_sub(counting.dropped);
         if let Next::Ready(packet) = next {
-            self.leaves(now, &packet, true);
+            self.departed(now, &packet, true);
             return Next::Ready(packet);
         }
         match self.excess.pop_front() {
             Some(packet) => {
-                self.leaves(now, &packet, false);
+                self.departed(now, &packet, false);
                 Next::Ready(packet)
             }
             None => next,
@@ -720,7 +720,7 @@ impl Discipline for Ips {
         self.excess
             .drain(..)
             .for_each(|packet| sink.drop(packet, Reason::Flushed));
-        self.held = 0;
+        self.backlog = 0;
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
@@ -733,9 +733,9 @@ impl Discipline for Ips {
             let Some(member) = number.and_then(|number| self.members.get(number)) else {
                 return;
             };
-            let Some(promised) = member.promised else { return };
-            out.gauge("promised", Value::Duration(promised.delay));
-            out.gauge("bound", Value::Duration(shown(promised.bound)));
+            let Some(guarantee) = member.guarantee else { return };
+            out.gauge("promised", Value::Duration(guarantee.delay));
+            out.gauge("bound", Value::Duration(shown(guarantee.bound)));
             out.gauge("worst", Value::Duration(member.worst));
             out.gauge("late", Value::Count(member.late));
             out.gauge("policed", Value::Count(member.policed));
@@ -750,7 +750,7 @@ impl Discipline for Ips {
         let shape = |plan: &IpsPlan| -> Vec<_> {
             plan.classes
                 .iter()
-                .map(|class| (class.id, class.promised.is_some()))
+                .map(|class| (class.id, class.guarantee.is_some()))
                 .collect()
         };
         if plan.settings.over != self.plan.settings.over || shape(plan) != shape(&self.plan) {
@@ -761,8 +761,8 @@ impl Discipline for Ips {
             self.wire = LinkClock::new(plan.link, Duration::ZERO);
         }
         for (member, class) in self.members.iter_mut().zip(&plan.classes) {
-            if member.promised != class.promised {
-                member.adopt(class.promised, now.nanos());
+            if member.guarantee != class.guarantee {
+                member.adopt(class.guarantee, now.nanos());
             }
         }
         self.plan = plan.clone();
@@ -783,9 +783,9 @@ mod tests {
     const LINK: Link = Link::new(Bandwidth::mbit(10), Bytes::new(FRAME));
 
     #[derive(Default)]
-    struct Lost(Vec<(u32, Reason)>);
+    struct DropLog(Vec<(u32, Reason)>);
 
-    impl Sink for Lost {
+    impl Sink for DropLog {
         fn drop(&mut self, packet: Packet, why: Reason) {
             self.0.push((packet.class.0, why));
         }
@@ -793,7 +793,7 @@ mod tests {
 
     /// A class: packets of its burst, kbit/s, milliseconds. The default class is best effort.
     fn spec(settings: Table, classes: &[(u64, u64, u64)]) -> DisciplineSpec {
-        let promised = |(number, (packets, kbit, millis)): (usize, &(u64, u64, u64))| ClassSpec {
+        let guarantee = |(number, (packets, kbit, millis)): (usize, &(u64, u64, u64))| ClassSpec {
             name: format!("flow {}", number + 1),
             settings: Table::default()
                 .text("rate", &format!("{kbit} kbit/s"))
@@ -806,7 +806,7 @@ mod tests {
             default: true,
             ..ClassSpec::default()
         };
-        let classes = classes.iter().enumerate().map(promised).chain([rest]).collect();
+        let classes = classes.iter().enumerate().map(guarantee).chain([rest]).collect();
         DisciplineSpec {
             classes,
             settings,
@@ -824,11 +824,11 @@ mod tests {
             .build(Seed(1))
     }
 
-    fn offer(queue: &mut Queue, now: Instant, class: u32, sink: &mut Lost) {
+    fn offer(queue: &mut Queue, now: Instant, class: u32, sink: &mut DropLog) {
         let _ = queue.enqueue(now, Packet::new(Bytes::new(FRAME), now, ClassId(class)), sink);
     }
 
-    fn order(queue: &mut Queue, sink: &mut Lost) -> Vec<u32> {
+    fn order(queue: &mut Queue, sink: &mut DropLog) -> Vec<u32> {
         let next = || match queue.dequeue(Instant::START, sink) {
             Next::Ready(packet) => Some(packet.class.0),
             _ => None,
@@ -853,57 +853,57 @@ mod tests {
     #[test]
     fn the_shorter_delay_goes_first_and_best_effort_last() {
         for over in ["priq", "cbq"] {
-            let (mut queue, mut lost) = (
+            let (mut queue, mut dropped) = (
                 queue(
                     Table::default().text("over", over),
                     &[(2, 1_000, 30), (2, 1_000, 5)],
                 ),
-                Lost::default(),
+                DropLog::default(),
             );
             for class in [2, 0, 1, 2, 0, 1] {
-                offer(&mut queue, Instant::START, class, &mut lost);
+                offer(&mut queue, Instant::START, class, &mut dropped);
             }
-            assert_eq!(order(&mut queue, &mut lost), [1, 1, 0, 0, 2, 2], "{over}");
-            assert!(lost.0.is_empty());
+            assert_eq!(order(&mut queue, &mut dropped), [1, 1, 0, 0, 2, 2], "{over}");
+            assert!(dropped.0.is_empty());
         }
     }
 
     #[test]
-    fn what_is_more_than_promised_is_lost_or_goes_last() {
-        let (mut drop, mut lost) = (queue(Table::default(), &[(2, 1_000, 30)]), Lost::default());
-        (0..3).for_each(|_| offer(&mut drop, Instant::START, 0, &mut lost));
-        assert_eq!(lost.0, [(0, Reason::Policed)]);
+    fn packets_beyond_the_arrival_curve_are_dropped_or_sent_last() {
+        let (mut drop, mut dropped) = (queue(Table::default(), &[(2, 1_000, 30)]), DropLog::default());
+        (0..3).for_each(|_| offer(&mut drop, Instant::START, 0, &mut dropped));
+        assert_eq!(dropped.0, [(0, Reason::Policed)]);
         assert_eq!(gauge(&drop, 0, "policed"), Value::Count(1));
-        let (mut last, mut lost) = (
+        let (mut last, mut dropped) = (
             queue(Table::default().text("excess", "last"), &[(2, 1_000, 30)]),
-            Lost::default(),
+            DropLog::default(),
         );
         for class in [0, 0, 0, 1] {
-            offer(&mut last, Instant::START, class, &mut lost);
+            offer(&mut last, Instant::START, class, &mut dropped);
         }
-        assert_eq!(order(&mut last, &mut lost), [0, 0, 1, 0]);
-        assert!(lost.0.is_empty());
+        assert_eq!(order(&mut last, &mut dropped), [0, 0, 1, 0]);
+        assert!(dropped.0.is_empty());
     }
 
     #[test]
     fn the_policer_is_exact() {
-        let (mut queue, mut lost) = (queue(Table::default(), &[(1, 1_000, 30)]), Lost::default());
+        let (mut queue, mut dropped) = (queue(Table::default(), &[(1, 1_000, 30)]), DropLog::default());
         // 1,518 bytes at 1 Mbit/s are 12.144 ms.
         for nanos in [0, 12_143_999, 12_144_000, 24_287_999, 24_288_000] {
-            offer(&mut queue, Instant::from_nanos(nanos), 0, &mut lost);
-            let _ = queue.dequeue(Instant::from_nanos(nanos), &mut lost);
+            offer(&mut queue, Instant::from_nanos(nanos), 0, &mut dropped);
+            let _ = queue.dequeue(Instant::from_nanos(nanos), &mut dropped);
         }
-        assert_eq!((lost.0.len(), queue.stats().sent.packets), (2, 3));
+        assert_eq!((dropped.0.len(), queue.stats().sent.packets), (2, 3));
     }
 
     #[test]
-    fn a_packet_that_leaves_too_late_is_counted_with_what_was_to_blame() {
-        let (mut queue, mut lost) = (queue(Table::default(), &[(2, 1_000, 5)]), Lost::default());
-        offer(&mut queue, Instant::START, 0, &mut lost);
-        let _ = queue.dequeue(Instant::START, &mut lost);
+    fn a_late_packet_is_counted_and_so_is_its_cause() {
+        let (mut queue, mut dropped) = (queue(Table::default(), &[(2, 1_000, 5)]), DropLog::default());
+        offer(&mut queue, Instant::START, 0, &mut dropped);
+        let _ = queue.dequeue(Instant::START, &mut dropped);
         assert_eq!(gauge(&queue, 0, "late"), Value::Count(0));
-        offer(&mut queue, Instant::from_nanos(20_000_000), 0, &mut lost);
-        let _ = queue.dequeue(Instant::from_nanos(24_000_000), &mut lost);
+        offer(&mut queue, Instant::from_nanos(20_000_000), 0, &mut dropped);
+        let _ = queue.dequeue(Instant::from_nanos(24_000_000), &mut dropped);
         assert_eq!(gauge(&queue, 0, "late"), Value::Count(1));
         assert_eq!(
             gauge(&queue, 0, "worst"),
@@ -921,7 +921,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_that_cannot_be_kept_is_refused_with_the_numbers() {
+    fn a_delay_that_cannot_be_guaranteed_is_refused_with_the_numbers() {
         let problems = plan(&spec(Table::default(), &[(8, 1_910, 10)])).expect_err("11 ms");
         assert_eq!(
             problems[0].message,
@@ -940,15 +940,15 @@ mod tests {
     }
 
     #[test]
-    fn half_a_promise_is_refused() {
+    fn an_incomplete_guarantee_is_refused() {
         let cases = [
             (
                 Table::default().text("rate", "1 Mbit/s"),
-                "states a rate, but no delay",
+                "has a rate, but no required delay",
             ),
             (
                 Table::default().text("delay", "10 ms"),
-                "asks for a delay, but states no rate",
+                "requires a delay, but has no rate",
             ),
             (
                 Table::default()
@@ -961,29 +961,29 @@ mod tests {
         for (settings, message) in cases {
             let mut spec = spec(Table::default(), &[(1, 1, 50)]);
             spec.classes[0].settings = settings;
-            let problems = plan(&spec).expect_err("half a promise");
+            let problems = plan(&spec).expect_err("an incomplete guarantee");
             assert!(problems[0].message.contains(message), "{problems:?}");
         }
         let mut spec = spec(Table::default(), &[(1, 1, 50)]);
         spec.classes[0].discipline = Some(DisciplineSpec::new("codel"));
         let problems = plan(&spec).expect_err("out of order");
         assert!(
-            problems[0].message.contains("cannot be a `codel` of its own"),
+            problems[0].message.contains("cannot be a `codel`"),
             "{problems:?}"
         );
     }
 
     #[test]
-    fn a_promise_changes_while_packets_flow() {
-        let (mut queue, mut lost) = (
+    fn a_guarantee_changes_while_packets_are_queued() {
+        let (mut queue, mut dropped) = (
             queue(Table::default(), &[(2, 1_000, 30), (2, 1_000, 5)]),
-            Lost::default(),
+            DropLog::default(),
         );
-        offer(&mut queue, Instant::START, 0, &mut lost);
-        offer(&mut queue, Instant::START, 1, &mut lost);
+        offer(&mut queue, Instant::START, 0, &mut dropped);
+        offer(&mut queue, Instant::START, 1, &mut dropped);
         let other = plan(&spec(Table::default(), &[(2, 1_000, 4), (2, 1_000, 40)])).expect("a good plan");
         assert!(queue.retune(Instant::START, other.root.plan.as_ref()));
-        assert_eq!(order(&mut queue, &mut lost), [0, 1]);
+        assert_eq!(order(&mut queue, &mut dropped), [0, 1]);
         assert_eq!(
             gauge(&queue, 0, "promised"),
             Value::Duration(Duration::from_millis(4))

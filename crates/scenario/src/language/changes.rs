@@ -1,4 +1,4 @@
-//! Changes of a class's settings while a scenario runs, as `suimon set` makes them.
+//! Changes of class settings during a scenario, as with `suimon set`.
 
 use super::Named;
 use control::policy::InterfacePolicy;
@@ -10,31 +10,31 @@ use engine::units::{Duration, Instant};
 use std::collections::HashMap;
 
 settings! {
-    /// What a change says beside the new settings.
+    /// The settings of a change, besides the new settings of the class.
     pub struct ChangeSettings {
-        /// When
+        /// The time of the change
         at: Duration = required, "", "";
         /// The class
         class: String = required, "", "";
-        /// The link, such as "server > home", where several have such a class
-        link: String = derived "the one that has such a class", "", "";
+        /// The link, such as "server > home", if several have a class of this name
+        link: String = derived "the only one with such a class", "", "";
     }
 }
 
-/// A change that has been checked.
+/// A checked change.
 #[derive(Clone, Debug)]
 pub struct ScheduledChange {
-    /// When.
+    /// Its time.
     pub at: Instant,
-    /// Where, by place in the list of directions.
+    /// The index of the direction whose policy it changes.
     pub direction: usize,
-    /// The whole tree as it is from then on.
+    /// The whole tree after the change.
     pub plan: TreePlan,
-    /// In words.
+    /// Its description.
     pub what: String,
 }
 
-/// Reads all changes, each on top of those before it in time.
+/// Reads all changes in the order of time; each is applied to the result of the previous ones.
 pub(super) fn read_all(
     sections: &[Section<'_>],
     named: &Named<'_>,
@@ -49,7 +49,10 @@ pub(super) fn read_all(
         };
         if settings.at >= named.duration {
             let at = section.get("at").map_or(section.at, |pair| pair.value.at);
-            let message = format!("this never happens: the scenario ends at {}", named.duration);
+            let message = format!(
+                "this change never happens: the scenario ends at {}",
+                named.duration
+            );
             problems.push(Problem::new(at, message));
         }
         read.push((settings.at, section, settings));
@@ -62,7 +65,7 @@ pub(super) fn read_all(
         let Some((direction, _)) = named.class(&settings.class, place, section, problems) else {
             continue;
         };
-        let Some(now) = amended
+        let Some(current) = amended
             .get(&direction)
             .or(named.directions[direction].policy.as_ref())
         else {
@@ -79,7 +82,7 @@ pub(super) fn read_all(
             .iter()
             .map(|entry| (entry.key.as_str(), entry.value.clone()))
             .collect();
-        match now.with_class_settings(registry, &settings.class, &new) {
+        match current.with_class_settings(registry, &settings.class, &new) {
             Ok(interface) => {
                 let words = |(key, value): &(&str, Raw)| format!("{key} = {value}");
                 let words: Vec<String> = new.iter().map(words).collect();
@@ -91,7 +94,7 @@ pub(super) fn read_all(
                 });
                 amended.insert(direction, interface);
             }
-            // Their places are those of the policy; here the change itself is at fault.
+            // The positions are those of the policy, but the mistake is in the change.
             Err(wrong) => problems.extend(wrong.into_iter().map(|problem| {
                 let only = table.entries.first().filter(|_| table.entries.len() == 1);
                 let named = table

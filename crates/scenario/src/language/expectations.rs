@@ -1,5 +1,5 @@
-//! What is expected of a scenario: a subject, a metric, a window and bounds. One that can never be
-//! measured is a mistake.
+//! The expectations of a scenario: subject, metric, time window and bounds. An expectation that can
+//! never be measured is a mistake.
 
 use super::Named;
 use crate::sources::Transport;
@@ -12,20 +12,20 @@ use engine::{choices, settings};
 choices! {
     /// What is measured.
     pub enum Metric {
-        /// Bytes over time.
+        /// The rate.
         Rate = "rate",
-        /// Of what passed the link, the part of this class; of what all flows got, the part of this
-        /// flow.
+        /// The share of this class in the link's traffic, or of this flow in what all flows
+        /// received.
         Share = "share",
-        /// Of the link's rate, the part that frames took.
+        /// The utilization of the link.
         Load = "load",
         /// The mean delay.
         DelayMean = "delay-mean",
-        /// The delay that half of the packets did not exceed.
+        /// The median delay.
         DelayP50 = "delay-p50",
-        /// The delay that 99 per cent of the packets did not exceed.
+        /// The 99th percentile of the delay.
         DelayP99 = "delay-p99",
-        /// The longest delay.
+        /// The maximum delay.
         DelayMax = "delay-max",
         /// Packets sent, or received.
         Packets = "packets",
@@ -33,33 +33,35 @@ choices! {
         Drops = "drops",
         /// Packets marked.
         Marks = "marks",
-        /// The most bytes that waited.
+        /// The maximum backlog in bytes.
         BacklogMax = "backlog-max",
-        /// What 99 per cent of the time did not exceed.
+        /// The 99th percentile of the backlog over time.
         BacklogP99 = "backlog-p99",
-        /// Segments of TCP that were sent again.
+        /// TCP segments that were retransmitted.
         Retransmissions = "retransmissions",
-        /// Time-outs of TCP.
+        /// TCP retransmission timeouts.
         Timeouts = "timeouts",
         /// Bytes that a class borrowed.
         Borrowed = "borrowed",
-        /// Jain's index over the copies of a flow, or over all flows: 100 % if all got the same.
+                /// Jain's fairness index of the copies of a flow, or of all flows: 100 % if all
+                /// received the
+        /// same.
         Jain = "jain",
     }
 }
 
-/// The unit of a metric: numbers are kept in the smallest.
+/// The unit of a metric; values are integers in its smallest unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// Bits per second.
     Rate,
     /// Nanoseconds.
     Time,
-    /// Packets or other things.
+    /// A number of packets, segments or events.
     Count,
     /// Bytes.
     Bytes,
-    /// Parts of 2³².
+    /// A fraction, in units of 2⁻³².
     Share,
 }
 
@@ -75,7 +77,7 @@ impl Unit {
         }
     }
 
-    /// What a value in this unit looks like.
+    /// An example of a value in this unit, for messages.
     const fn example(self) -> &'static str {
         match self {
             Self::Rate => "a rate such as \"18 Mbit/s\"",
@@ -110,7 +112,7 @@ impl Unit {
 }
 
 impl Metric {
-    /// Its unit.
+    /// The unit of the metric.
     pub const fn unit(self) -> Unit {
         match self {
             Self::Rate => Unit::Rate,
@@ -121,7 +123,7 @@ impl Metric {
         }
     }
 
-    /// Whether it can be measured of such a subject.
+    /// Whether it can be measured for this type of subject.
     fn of(self, subject: &Subject) -> bool {
         use Metric as M;
         let delay = matches!(self, M::DelayMean | M::DelayP50 | M::DelayP99 | M::DelayMax);
@@ -141,7 +143,7 @@ impl Metric {
     }
 }
 
-/// A bound as it stands in the scenario; what it may be follows from the metric.
+/// A bound as written in the scenario; the metric determines its unit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ExpectedRange(Raw);
 
@@ -153,67 +155,67 @@ impl SettingValue for ExpectedRange {
 }
 
 settings! {
-    /// What an expectation can say.
+    /// The settings of an expectation.
     pub struct ExpectSettings {
         /// The class that is measured
         class: String = derived "", "", "";
         /// The flow that is measured
         flow: String = derived "", "", "";
-        /// The link that is measured, such as "server > home"; beside `class`, where several have
-        /// such a class
+        /// The link that is measured, such as "server > home"; with `class`, the link of the class,
+        /// if several have a class of this name
         link: String = derived "", "", "";
-        /// What is measured
+        /// The metric
         metric: Metric = required, "", "";
-        /// From when on
+        /// The start of the time window
         from: Duration = default "0 s", "", "";
-        /// Until when
+        /// The end of the time window
         to: Duration = derived "the end of the scenario", "", "";
-        /// The least that is expected
+        /// The lower bound
         at_least: ExpectedRange = derived "", "", "";
-        /// The most that is expected
+        /// The upper bound
         at_most: ExpectedRange = derived "", "", "";
     }
 }
 
-/// What is measured.
+/// The subject of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
     /// A class of the policy at one end of a link.
     Class {
-        /// The direction, by its place in the list.
+        /// The index of the direction.
         direction: usize,
         /// The class.
         class: ClassId,
     },
-    /// A link in one direction, by its place in the list.
+    /// A link in one direction, by its index.
     Link(usize),
-    /// A flow with all its copies, by its place in the list.
+    /// A flow with all its copies, by its index.
     Flow(usize),
     /// All flows.
     All,
 }
 
-/// An expectation that can be measured.
+/// A checked expectation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expectation {
-    /// In words.
+    /// Its description.
     pub what: String,
-    /// Of what.
+    /// The subject.
     pub subject: Subject,
-    /// What.
+    /// The metric.
     pub metric: Metric,
-    /// From when on.
+    /// The start of the time window.
     pub from: Instant,
-    /// Until when.
+    /// The end of the time window.
     pub to: Instant,
-    /// The least, in the metric's smallest unit.
+    /// The lower bound, in the metric's smallest unit.
     pub at_least: Option<u64>,
-    /// The most.
+    /// The upper bound, in the same unit.
     pub at_most: Option<u64>,
 }
 
 impl Expectation {
-    /// The bounds in words.
+    /// The bounds as text.
     pub fn bounds(&self) -> String {
         let words = |value| self.metric.unit().words(value);
         match (self.at_least, self.at_most) {
@@ -270,7 +272,7 @@ pub(super) fn read(
             }
         }
     } else if settings.at_least.is_none() && settings.at_most.is_none() {
-        let problem = Problem::new(section.at, "nothing is expected here: a bound is missing");
+        let problem = Problem::new(section.at, "a bound is missing: this expectation is always met");
         problems.push(problem.help("write `at_least`, `at_most`, or `within` with two bounds"));
     }
     if at_least.zip(at_most).is_some_and(|(least, most)| least > most) {
@@ -282,7 +284,7 @@ pub(super) fn read(
         let at = section.get(key).map_or(section.at, |pair| pair.value.at);
         problems.push(Problem::new(
             at,
-            "nothing can be at least the one bound and at most the other: they are in the wrong order",
+            "the bounds are in the wrong order: the first must not be greater than the second",
         ));
     }
     let ((subject, words), (from, to)) = (subject?, window?);
@@ -334,7 +336,7 @@ fn window(
     Some((Instant::START + settings.from, Instant::START + to))
 }
 
-/// Refuses what this subject does not have.
+/// Refuses a metric that this subject does not have.
 fn measurable(
     metric: Metric,
     subject: &Subject,
@@ -375,13 +377,13 @@ fn measurable(
             if metric.unit() == Unit::Time && !named.flows[*flow].source.measures_delays() =>
         {
             (
-                "of TCP the receiver does not measure it",
-                "name a class or a link, where packets wait",
+                "TCP receivers do not measure it",
+                "name a class or a link, where packets are queued",
             )
         }
         (Metric::Jain, Subject::Flow(flow)) if named.flows[*flow].settings.count < 2 => (
             "it is one flow",
-            "give the flow a `count`, or leave `flow` out: then all flows are meant",
+            "give the flow a `count`, or leave out `flow` to mean all flows",
         ),
         (Metric::Jain, Subject::All)
             if named.flows.iter().map(|flow| flow.settings.count).sum::<u32>() < 2 =>
@@ -395,7 +397,7 @@ fn measurable(
 }
 
 impl Named<'_> {
-    /// The subject that a section names, and what it is called.
+    /// The subject that a section names, and its description.
     fn subject(&self, section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<(Subject, String)> {
         let before = problems.len();
         let class = section.text("class", problems);
@@ -424,7 +426,7 @@ impl Named<'_> {
             if let Some((_, at)) = link {
                 problems.push(Problem::new(
                     at,
-                    "`flow` and `link` exclude each other: a flow is measured where it arrives",
+                    "`flow` and `link` exclude each other: a flow is measured at its receiver",
                 ));
                 return None;
             }

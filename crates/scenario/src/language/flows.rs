@@ -1,4 +1,4 @@
-//! The flows of a scenario: from where, to where, when, and what kind of source.
+//! The flows of a scenario: sender, receiver, times, and the kind of source.
 
 use super::HostConfig;
 use crate::folder::Files;
@@ -61,24 +61,24 @@ impl SettingValue for Spans {
 }
 
 settings! {
-    /// What flows of every kind can say.
+    /// The settings that flows of every kind have.
     pub struct FlowSettings {
         /// Its name
         name: String = derived "`flow 1`, by its number", "", "";
-        /// What it sends
+        /// The kind of its source
         kind: &'static SourceKind = required, "", "";
-        /// So many flows like this, each with a port of its own
+        /// The number of copies of this flow, each with a source port of its own
         count: u32 = default "1", "", "one";
         /// When it starts
         start: Duration = default "0 s", "", "at once";
-        /// How much later each further copy starts
+        /// The time between the starts of successive copies
         spacing: Duration = default "0 s",
-            "0 s: copies start in step, and may stay in step", "all at once";
+            "0 s: copies start together, and may stay synchronised", "all at once";
         /// When it stops
         stop: Duration = derived "the end of the scenario", "", "";
-        /// When it sends
+        /// The time spans in which it sends
         active: Spans = derived "always", "", "";
-        /// When it does not send
+        /// The time spans in which it does not send
         pauses: Spans = derived "never", "", "";
         /// The protocol that filters see
         protocol: Protocol = derived "that of its kind", "", "";
@@ -97,33 +97,34 @@ settings! {
     }
 }
 
-/// A flow, or several alike.
+/// A flow with its copies.
 #[derive(Clone, Debug)]
 pub struct FlowConfig {
     /// Its name.
     pub name: String,
-    /// From the one host to the other, by their places in the list.
+    /// The sending and the receiving host, by index.
     pub between: [usize; 2],
-    /// What flows of every kind say.
+    /// The settings that flows of every kind have.
     pub settings: FlowSettings,
-    /// What it sends.
+    /// Its source.
     pub source: Arc<dyn FlowSource>,
     /// The spans in which it sends.
     pub active: Vec<(Instant, Instant)>,
-    /// What filters see of the first copy; each further has the next source port.
+    /// The header fields of the first copy, for filters; each further copy has the next source
+    /// port.
     pub key: FlowKey,
-    /// The longest IP packet on its way.
+    /// The path MTU.
     pub mtu: Bytes,
 }
 
 impl FlowConfig {
-    /// When copy `n` starts.
+    /// The start of copy `n`.
     pub fn start(&self, n: u32) -> Instant {
         let first = self.active.first().map_or(Instant::NEVER, |span| span.0);
         first + self.settings.spacing.times(n.into())
     }
 
-    /// What filters see of copy `n`.
+    /// The header fields of copy `n`, for filters.
     pub fn key(&self, n: u32) -> FlowKey {
         let port = |port: u16| port.wrapping_add(n as u16).max(1);
         FlowKey {
@@ -133,32 +134,32 @@ impl FlowConfig {
     }
 }
 
-/// What a flow is read with.
-pub(super) struct Around<'a> {
+/// The parts of the scenario that a flow refers to.
+pub(super) struct ScenarioContext<'a> {
     pub(super) files: Files<'a>,
     pub(super) hosts: &'a [HostConfig],
     pub(super) names: &'a [String],
     pub(super) duration: Duration,
-    /// The longest IP packet between two hosts; none: no links lead there.
+    /// The path MTU between two hosts; `None` without a route.
     pub(super) mtu: &'a dyn Fn(usize, usize) -> Option<Bytes>,
-    /// How many flows were before it.
+    /// The number of flows before it, with all copies.
     pub(super) before: u32,
 }
 
-/// Flows are as many as a simulation can hold.
+/// The maximum number of copies of a flow.
 const MOST: u32 = 1_000_000;
 
 /// Reads a flow.
 pub(super) fn read(
     section: &Section<'_>,
     number: usize,
-    around: &Around<'_>,
+    context: &ScenarioContext<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<FlowConfig> {
     let generic = |key: &str| FlowSettings::SETTINGS.iter().any(|setting| setting.name == key);
     let before = problems.len();
     let settings = FlowSettings::read(&section.table(generic), &[], problems);
-    let between = super::ends(section, around.names, problems);
+    let between = super::ends(section, context.names, problems);
     let kind = section
         .table(|key| key == "kind")
         .entries
@@ -166,17 +167,18 @@ pub(super) fn read(
         .and_then(|entry| <&SourceKind>::from_raw(&entry.value).ok());
     let names = FlowSettings::SETTINGS.iter().map(|setting| setting.name);
     let also: Vec<&str> = names.chain(["between"]).collect();
-    let source = kind.and_then(|kind| kind.read_source(section, around.files, &also, problems));
+    let source = kind.and_then(|kind| kind.read_source(section, context.files, &also, problems));
     let (settings, [from, to]) = (settings?, between?);
-    let active = active(&settings, section, around.duration, problems);
-    let mtu = (around.mtu)(from, to);
+    let active = active(&settings, section, context.duration, problems);
+    let mtu = (context.mtu)(from, to);
     if mtu.is_none() {
         let at = section.get("between").map_or(section.at, |pair| pair.value.at);
         let message = format!(
-            "no links lead from `{}` to `{}`",
-            around.names[from], around.names[to]
+            "no route from `{}` to `{}`",
+            context.names[from], context.names[to]
         );
-        problems.push(Problem::new(at, message).help("add one, or a host between them"));
+        problems
+            .push(Problem::new(at, message).help("add a link between them, or links to a host between them"));
     }
     if settings.count == 0 || settings.count > MOST {
         let at = section.get("count").map_or(section.at, |pair| pair.value.at);
@@ -185,7 +187,7 @@ pub(super) fn read(
     let source = source?;
     let mtu = mtu?;
     fits(source.as_ref(), mtu, section, problems);
-    let key = key(&settings, section, [from, to], around, problems);
+    let key = key(&settings, section, [from, to], context, problems);
     let name = settings.name.clone().unwrap_or_else(|| format!("flow {number}"));
     (problems.len() == before).then_some(FlowConfig {
         name,
@@ -198,7 +200,7 @@ pub(super) fn read(
     })
 }
 
-/// Refuses frames that do not fit the way.
+/// Refuses frames longer than the path MTU, and ones that are too short for their headers.
 fn fits(source: &dyn FlowSource, mtu: Bytes, section: &Section<'_>, problems: &mut Vec<Problem>) {
     let Some([least, most]) = source.frames() else {
         return;
@@ -217,14 +219,14 @@ fn fits(source: &dyn FlowSource, mtu: Bytes, section: &Section<'_>, problems: &m
     };
     let at = section.get(key).map_or(section.at, |pair| pair.value.at);
     let message = format!(
-        "frames must have from 42 B to {} B, the longest that the links on the way carry; here is one of {} B",
+        "frames must have from 42 B to {} B, the longest on this path; here is one of {} B",
         longest.get(),
         wrong.get()
     );
     problems.push(Problem::new(at, message));
 }
 
-/// When a flow sends: from its start to its stop, within what `active` or `pauses` leave.
+/// The spans in which a flow sends: from `start` to `stop`, limited by `active` or `pauses`.
 fn active(
     settings: &FlowSettings,
     section: &Section<'_>,
@@ -271,7 +273,7 @@ fn active(
         };
         problems.push(Problem::new(
             at(which),
-            "nothing is left of the time in which this flow sends",
+            "this flow never sends: no span is between its `start` and its `stop`",
         ));
     }
     spans
@@ -281,7 +283,7 @@ fn key(
     settings: &FlowSettings,
     section: &Section<'_>,
     [from, to]: [usize; 2],
-    around: &Around<'_>,
+    context: &ScenarioContext<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<FlowKey> {
     const TCP: u8 = 6;
@@ -289,10 +291,10 @@ fn key(
     let addresses = [
         settings
             .source
-            .map_or(around.hosts[from].address, |address| address.0),
+            .map_or(context.hosts[from].address, |address| address.0),
         settings
             .destination
-            .map_or(around.hosts[to].address, |address| address.0),
+            .map_or(context.hosts[to].address, |address| address.0),
     ];
     let [(family, of_source), (family_of_destination, of_destination)] = addresses.map(bits);
     if family != family_of_destination {
@@ -315,7 +317,7 @@ fn key(
         }
         found
     };
-    let usual = 40_001 + around.before % 20_000;
+    let usual = 40_001 + context.before % 20_000;
     let source_port = port("source_port", settings.source_port, usual)?;
     let of_protocol = if protocol == TCP { 443 } else { 9000 };
     let destination_port = port("destination_port", settings.destination_port, of_protocol)?;

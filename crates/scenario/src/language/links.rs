@@ -1,4 +1,4 @@
-//! The links of a scenario, and what rules each end of them.
+//! The links of a scenario, and the policy at each of their ends.
 
 use crate::folder::Files;
 use control::diagnostics::Diagnostics;
@@ -12,66 +12,65 @@ use measure::impairments::Loss;
 use sim::link::{Completion, Framing};
 
 settings! {
-    /// The settings of a link; those of the way back are the same unless [link.back] says
-    /// otherwise.
+    /// The settings of a link in both directions; `[link.back]` overrides those of the reverse
+    /// direction.
     pub struct LinkSettings {
-        /// How fast the wire is, framing included
+        /// The rate of the wire, framing included
         rate: Bandwidth = required,
-            "what is to be tried out", "none";
-        /// How long packets travel, in each direction
+            "the conditions to be tested", "none";
+        /// The propagation delay, in each direction
         delay: Duration = default "0 s",
-            "what is to be tried out", "none";
-        /// Bytes that may wait where no policy rules, beside the frame that is being sent
+            "the conditions to be tested", "none";
+        /// The buffer of an end without a policy, in bytes, besides the frame that is being sent
         buffer: Bytes = derived "100 ms at the rate, at least 10 full frames",
-            "too small: bursts are lost and the link idles; too large: packets wait long for nothing",
-            "what many routers have";
-        /// What the wire adds to each frame
+            "too small: bursts are dropped and the link idles; too large: needless queueing delay",
+            "common in routers";
+        /// The bytes that the wire adds to each frame
         framing: Framing = default "none",
             "too little: small packets cost less than on the real link", "frames count as policies count them";
-        /// What the wire loses by itself
+        /// The loss model of the wire
         loss: Loss = default "nothing",
-            "what is to be tried out", "none";
-        /// How much longer than `delay` packets travel at most, evenly distributed; they keep their
-        /// order
+            "the conditions to be tested", "none";
+        /// The greatest addition to `delay`, uniformly distributed; packets keep their order
         jitter: Duration = default "0 s",
-            "what is to be tried out", "none";
+            "the conditions to be tested", "none";
         /// The longest IP packet
         mtu: Bytes = default "1500 B",
             "smaller: more packets for the same bytes", "Ethernet";
-        /// Packets that the device holds, the one on the wire included
+        /// The transmit ring in packets, including the packet on the wire
         transmit_ring: u32 = default "1",
-            "too large: packets wait behind the policy, where no priority helps",
-            "the least; `suimon run` has 64";
+            "too large: packets wait behind the policy, where priorities have no effect",
+            "the minimum; `suimon run` has 64";
         /// Whether the driver fills gaps with gap frames, where the policy asks for them (`pacer`
         /// with `gap = "frames"`)
         gap_frames: bool = default "false",
             "true: the wire is never idle while paced packets wait, and its bytes are the clock", "none";
         /// The granularity of the driver's timers
         timer_tick: Duration = derived "exact",
-            "10 ms is BSD's of 1998: classes are held up to the next tick but one", "Cho 1999, section 4.2.7";
-        /// How the driver knows that the wire is free
+            "10 ms is that of BSD in 1998: classes are delayed by up to two ticks", "Cho 1999, section 4.2.7";
+        /// How the driver learns that the wire is free
         completion: Completion = default "exact",
             "estimated: a policy faster than its link fills the device's ring", "Cho 1999, section 4.2.5";
     }
 }
 
-/// What leaves one end of a link, and how it is carried to the other.
+/// One direction of a link.
 #[derive(Clone, Debug)]
 pub struct DirectionConfig {
-    /// From this host, by its place in the list.
+    /// The sending host, by index.
     pub from: usize,
-    /// To this host.
+    /// The receiving host, by index.
     pub to: usize,
     /// `from > to`, by name.
     pub name: String,
-    /// What the wire is like.
+    /// The settings of the wire.
     pub settings: LinkSettings,
-    /// What rules here; none: a plain buffer.
+    /// The policy; `None`: a plain buffer.
     pub policy: Option<InterfacePolicy>,
 }
 
 impl DirectionConfig {
-    /// The buffer where no policy rules.
+    /// The buffer of an end without a policy.
     pub fn buffer(&self) -> Bytes {
         let full = (self.settings.mtu + Bytes::new(14)).times(10);
         let usual = self.settings.rate.bytes_in(Duration::from_millis(100)).max(full);
@@ -81,7 +80,7 @@ impl DirectionConfig {
 
 const OF_LINK: &[&str] = &["between", "policy", "back"];
 
-/// The names of the hosts in the order in which links name them.
+/// The names of the hosts, in the order of the links.
 pub(super) fn hosts_of(sections: &[Section<'_>]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let ends = sections
@@ -97,7 +96,7 @@ pub(super) fn hosts_of(sections: &[Section<'_>]) -> Vec<String> {
     names
 }
 
-/// Reads a link in both its directions.
+/// Reads a link, in both directions.
 pub(super) fn read(
     reader: &mut PolicyReader<'_>,
     registry: &Registry,
@@ -122,7 +121,7 @@ pub(super) fn read(
     let both = [settings, back];
     let policies = policies(reader, registry, files, section, hosts, between, &both);
     let [a, b] = between?;
-    let [there, back] = both;
+    let [forward, back] = both;
     let [of_a, of_b] = policies;
     let direction = |from: usize, to: usize, settings, policy| DirectionConfig {
         from,
@@ -131,7 +130,7 @@ pub(super) fn read(
         settings,
         policy,
     };
-    Some([direction(a, b, there?, of_a), direction(b, a, back?, of_b)])
+    Some([direction(a, b, forward?, of_a), direction(b, a, back?, of_b)])
 }
 
 fn sensible(
@@ -231,8 +230,8 @@ fn policies(
     policies
 }
 
-/// Refuses a policy whose frames are shorter than the link's, and warns of one that is faster than
-/// the link.
+/// Refuses a policy whose `max_frame` is below the link's, and warns of one that is faster than the
+/// link.
 fn fits(
     reader: &mut PolicyReader<'_>,
     value: &TomlValue<'_>,
@@ -251,17 +250,17 @@ fn fits(
             interface.settings.bandwidth, link.rate
         );
         let help =
-            "the link is slower than the policy believes: all its classes get less than they are promised";
+            "the queue builds up in the link's buffer, and classes get less than their guaranteed rates";
         reader
             .warnings
             .push(Problem::new(at("bandwidth"), message).help(help));
     }
     let longest = link.mtu + Bytes::new(14);
-    let policys = interface.settings.max_frame;
-    if policys < longest {
-        let [longest, policys] = [longest, policys].map(Bytes::get);
+    let max_frame = interface.settings.max_frame;
+    if max_frame < longest {
+        let [longest, max_frame] = [longest, max_frame].map(Bytes::get);
         let message =
-            format!("the policy's `max_frame` is {policys} B, and the link carries frames of {longest} B");
+            format!("the policy's `max_frame` is {max_frame} B, and the link carries frames of {longest} B");
         let help =
             format!("write `max_frame = \"{longest} B\"` in the policy, or give the link a smaller `mtu`");
         reader
@@ -270,9 +269,8 @@ fn fits(
     }
 }
 
-/// What a policy file says of an interface: `home-router.toml`, or `home-router.toml: wan0` if it
-/// has several. Here its device has the ring of the scenario's link, whatever the file's own port
-/// has.
+/// Reads an interface from a policy file: `home-router.toml`, or `home-router.toml: wan0` if it has
+/// several. Its transmit ring is that of the scenario's link, not that of the file's port.
 fn from_file(
     reader: &mut PolicyReader<'_>,
     registry: &Registry,
@@ -288,7 +286,7 @@ fn from_file(
         Ok(text) => text,
         Err(why) => {
             let message = format!("cannot read the policy `{path}`: {why}");
-            let help = "a path is relative to the place of the scenario";
+            let help = "a path is relative to the directory of the scenario";
             reader.problems.push(Problem::new(at, message).help(help));
             return None;
         }
@@ -309,7 +307,7 @@ fn from_file(
         (None, _) => {
             let names: Vec<&str> = names().collect();
             let message = format!("the policy `{path}` has several interfaces: {}", names.join(", "));
-            let help = format!("say which: \"{path}: {}\"", names.first().unwrap_or(&"wan0"));
+            let help = format!("choose one: \"{path}: {}\"", names.first().unwrap_or(&"wan0"));
             Err(Problem::new(at, message).help(help))
         }
     };
@@ -320,7 +318,7 @@ fn from_file(
                 "the policy `{path}` cannot be used on this link: {}",
                 words.join("; ")
             );
-            Problem::new(at, message).help("the link's `transmit_ring` is what the device holds here")
+            Problem::new(at, message).help("the transmit ring here is the link's `transmit_ring`")
         })
     };
     found
@@ -330,8 +328,8 @@ fn from_file(
 }
 
 fn not_good(path: &str, diagnostics: &Diagnostics, at: Span) -> Problem {
-    let places = diagnostics.places();
-    let words = places
+    let located = diagnostics.places();
+    let words = located
         .iter()
         .take(3)
         .map(|place| format!("{path}:{}:{}: {}", place.line, place.column, place.message));

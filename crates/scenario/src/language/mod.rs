@@ -1,21 +1,21 @@
-//! A scenario: TOML text → hosts, links, flows, changes and expectations of a simulation, checked,
-//! or every mistake.
+//! A scenario: TOML text → the checked hosts, links, flows, changes and expectations of a
+//! simulation, or all mistakes in it.
 //!
 //! ```toml
 //! version = 1
 //! duration = "30 s"
 //! [[link]]
-//! between = ["server", "home"]         # hosts are those that links name
+//! between = ["server", "home"]         # links define the hosts
 //! rate = "20 Mbit/s"
-//! policy.server = "home-router.toml"   # what leaves server by this link: the very file of `suimon run`
+//! policy.server = "home-router.toml"   # for packets from server: the same file as for `suimon run`
 //! [[flow]]
 //! between = ["server", "home"]
 //! kind = "constant"
 //! rate = "10 Mbit/s"
 //! ```
 //!
-//! With a section `[sweep]` a text is many scenarios, one for each point; all are checked before
-//! any is run.
+//! With a section `[sweep]` a text describes many scenarios, one for each point. All are checked
+//! before the first is run.
 
 mod changes;
 mod expectations;
@@ -45,17 +45,17 @@ use std::collections::{HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
 choices! {
-    /// A picture that tells what a scenario is about.
+    /// The chart that shows a scenario's purpose.
     pub enum Picture {
-        /// What left by each link that a policy rules, class by class.
+        /// The rate of each class, on each link with a policy.
         Bandwidth = "bandwidth",
-        /// How long packets waited at those links.
+        /// Queueing delays at those links.
         Delays = "delays",
-        /// How long packets of flows were on their way.
+        /// One-way delays of flows.
         FlowDelays = "flow-delays",
-        /// What waited at those links, over time.
+        /// The backlog at those links over time.
         Backlog = "backlog",
-        /// What flows got.
+        /// The rates that flows received.
         Flows = "flows",
     }
 }
@@ -63,16 +63,16 @@ choices! {
 settings! {
     /// The settings of a scenario as a whole.
     pub struct ScenarioSettings {
-        /// How long is simulated
-        duration: Duration = required, "too short: what starts up is not over yet", "none";
-        /// The seed of everything random: the same seed gives the same results
-        seed: u32 = default "1", "", "any will do";
-        /// The length of a bin of the series over time
+        /// The simulated time
+        duration: Duration = required, "too short: the start-up phase is not over yet", "none";
+        /// The seed of all random numbers: the same seed gives the same results
+        seed: u32 = default "1", "", "any value works";
+        /// The bin width of time series
         bin: Duration = derived "about 1/500 of the duration",
-            "too small: large files, noisy curves; too large: what is short is not seen", "the width of a picture";
-        /// What `--picture` draws: bandwidth of classes, how long packets waited at links or took
-        /// from end to end, what waited over time, or what flows got
-        picture: Picture = default "bandwidth", "", "what classes are about";
+            "too small: large files, noisy curves; too large: short events are invisible", "the width of a chart";
+        /// The chart that `--picture` draws: rates of classes, queueing delays at links, one-way
+        /// delays of flows, backlog over time, or rates of flows
+        picture: Picture = default "bandwidth", "", "rates are the purpose of classes";
     }
 }
 
@@ -80,7 +80,7 @@ settings! {
     /// The settings of a host.
     pub struct HostSettings {
         /// Its address
-        address: EndAddress = derived "10.0.0.1, and so on, in the order in which links name the hosts", "", "";
+        address: EndAddress = derived "10.0.0.1 and following, in the order in which links name the hosts", "", "";
     }
 }
 
@@ -89,11 +89,11 @@ settings! {
 pub struct HostConfig {
     /// Its name.
     pub name: String,
-    /// What filters see of it.
+    /// Its address, for filters.
     pub address: IpAddr,
 }
 
-/// A scenario that may be run: everything in it has been checked.
+/// A scenario that has been checked completely.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// The scenario's settings.
@@ -106,18 +106,17 @@ pub struct Scenario {
     pub flows: Vec<FlowConfig>,
     /// Changes, in the order of time.
     pub changes: Vec<ScheduledChange>,
-    /// What is expected.
+    /// The expectations.
     pub expectations: Vec<Expectation>,
 }
 
 impl Scenario {
-    /// The directions that packets pass from the one host to the other, by their places in the
-    /// list.
-    pub fn way(&self, between: [usize; 2]) -> Vec<usize> {
-        way(self.hosts.len(), &self.directions, between).unwrap_or_default()
+    /// The path from one host to another: the indices of its directions.
+    pub fn path(&self, between: [usize; 2]) -> Vec<usize> {
+        path(self.hosts.len(), &self.directions, between).unwrap_or_default()
     }
 
-    /// The length of a bin.
+    /// The bin width.
     pub fn bin(&self) -> Duration {
         self.settings
             .bin
@@ -148,15 +147,15 @@ pub struct Scenarios {
     path: String,
     text: String,
     registry: Registry,
-    /// The lists.
+    /// The lists of the sweep.
     pub sweep: Sweep,
-    /// What is legal and may surprise.
+    /// Warnings.
     pub warnings: Diagnostics,
 }
 
 impl Scenarios {
-    /// Reads and checks a text with all its points. The error holds every mistake in the first
-    /// point that has any.
+    /// Reads and checks a text with all its points. The error has all mistakes in the first point
+    /// that has any.
     ///
     /// # Errors
     ///
@@ -179,7 +178,7 @@ impl Scenarios {
                 let values = all.sweep.values(number);
                 let values = values.iter().map(|(name, value)| format!("{name} = {value}"));
                 let place = format!(" (at point {number}: {})", values.collect::<Vec<_>>().join(", "));
-                // What is wrong at the first point is mostly wrong at all.
+                // A mistake at the first point is usually one at all points.
                 if number > 1 {
                     wrong.iter_mut().for_each(|problem| problem.message += &place);
                 }
@@ -192,7 +191,7 @@ impl Scenarios {
         Ok(all)
     }
 
-    /// One point, numbered from 1. It has been checked; an error means that a policy file has
+    /// One point, numbered from 1. It has been checked, so an error means that a policy file has
     /// changed since.
     ///
     /// # Errors
@@ -238,7 +237,7 @@ impl Scenarios {
         });
         let unused = unused.into_iter().filter(|(name, _)| !used.contains(name));
         reader.warnings.extend(unused.map(|(name, at)| {
-            let problem = Problem::new(at, format!("nothing uses `{name}`: its points differ in nothing"));
+            let problem = Problem::new(at, format!("nothing uses `{name}`: its points are identical"));
             problem.help(format!("write \"{{{name}}}\" where its value belongs"))
         }));
         (read, reader.warnings)
@@ -271,10 +270,10 @@ fn scenario(
         .iter()
         .map(|section| links::read(reader, registry, files, section, &names));
     let read: Vec<_> = read.collect();
-    // Beside a faulty link, what else is said of routes and classes would be its consequences.
-    let whole = read.iter().all(Option::is_some);
+    // After a mistake in a link, messages about routes and classes would be consequences.
+    let complete = read.iter().all(Option::is_some);
     let directions: Vec<DirectionConfig> = read.into_iter().flatten().flatten().collect();
-    refuse_twins(&links, &directions, whole, &mut reader.problems);
+    refuse_parallel_links(&links, &directions, complete, &mut reader.problems);
     let duration = settings
         .as_ref()
         .map_or(Duration::from_secs(u64::MAX / 2_000_000_000), |settings| {
@@ -287,9 +286,9 @@ fn scenario(
         &hosts,
         &names,
         duration,
-        whole.then_some(directions.as_slice()),
+        complete.then_some(directions.as_slice()),
     );
-    let whole = whole && flows.is_some();
+    let complete = complete && flows.is_some();
     let flows = flows.unwrap_or_default();
     let expects = root.sections("expect", "expect", &mut reader.problems);
     let changes = root.sections("change", "change", &mut reader.problems);
@@ -298,7 +297,7 @@ fn scenario(
         flows: &flows,
         duration,
     };
-    let (changes, expectations) = if whole {
+    let (changes, expectations) = if complete {
         let changes = changes::read_all(&changes, &named, registry, &mut reader.problems);
         let expects = expects
             .iter()
@@ -347,7 +346,7 @@ fn sensible(
     (problems.len() == before).then_some(settings)
 }
 
-/// The names of the hosts: as listed, or as the links have them.
+/// The names of the hosts: those listed in `hosts`, or those that the links name.
 fn names(root: &Section<'_>, links: &[Section<'_>], problems: &mut Vec<Problem>) -> Vec<String> {
     const EXPECTED: &str = "`hosts`: expected a list of names such as [\"alice\", \"bob\"]";
     let Some(pair) = root.get("hosts") else {
@@ -373,7 +372,7 @@ fn names(root: &Section<'_>, links: &[Section<'_>], problems: &mut Vec<Problem>)
     names
 }
 
-/// Gives each host its address.
+/// Assigns each host its address.
 fn hosts(root: &Section<'_>, names: &[String], problems: &mut Vec<Problem>) -> Vec<HostConfig> {
     let first = Ipv4Addr::new(10, 0, 0, 1).to_bits();
     let usual = |index: usize| Ipv4Addr::from_bits(first + index as u32).into();
@@ -444,26 +443,25 @@ fn ends(section: &Section<'_>, hosts: &[String], problems: &mut Vec<Problem>) ->
     Some([a, b])
 }
 
-/// Links are known by their ends, so there is one between two hosts.
-fn refuse_twins(
+/// Refuses a second link between the same hosts: links are identified by their ends.
+fn refuse_parallel_links(
     sections: &[Section<'_>],
     directions: &[DirectionConfig],
-    whole: bool,
+    complete: bool,
     problems: &mut Vec<Problem>,
 ) {
     let mut seen = HashSet::new();
-    for (link, section) in directions.chunks(2).zip(sections).filter(|_| whole) {
+    for (link, section) in directions.chunks(2).zip(sections).filter(|_| complete) {
         let [from, to] = [link[0].from, link[0].to];
         if !seen.insert([from.min(to), from.max(to)]) {
             let at = section.get("between").map_or(section.at, |pair| pair.value.at);
-            let message = "a second link between these hosts: nothing would take it";
-            problems
-                .push(Problem::new(at, message).help("put a host in between, or make one link of the two"));
+            let message = "a second link between these hosts: no packet would take it";
+            problems.push(Problem::new(at, message).help("put a host in between, or merge the two links"));
         }
     }
 }
 
-/// All flows; `None` if one is faulty.
+/// Reads all flows; `None` if one has a mistake.
 fn read_flows(
     reader: &mut PolicyReader<'_>,
     root: &Section<'_>,
@@ -475,22 +473,22 @@ fn read_flows(
 ) -> Option<Vec<FlowConfig>> {
     let sections = root.sections("flow", "flow", &mut reader.problems);
     if sections.is_empty() {
-        let problem = Problem::new(root.at, "nothing flows");
+        let problem = Problem::new(root.at, "a scenario needs at least one flow");
         reader
             .problems
             .push(problem.help("write a section [[flow]] with `between` and `kind`"));
     }
     let mtu = |from, to| match directions {
         Some(all) => {
-            let way = way(hosts.len(), all, [from, to])?;
-            way.into_iter().map(|index| all[index].settings.mtu).min()
+            let path = path(hosts.len(), all, [from, to])?;
+            path.into_iter().map(|index| all[index].settings.mtu).min()
         }
         None => Some(Bytes::new(65_535)),
     };
     let mut flows: Vec<FlowConfig> = Vec::new();
     let mut before = 0;
     for (index, section) in sections.iter().enumerate() {
-        let around = flows::Around {
+        let context = flows::ScenarioContext {
             files,
             hosts,
             names,
@@ -498,7 +496,7 @@ fn read_flows(
             mtu: &mtu,
             before,
         };
-        let Some(flow) = flows::read(section, index + 1, &around, &mut reader.problems) else {
+        let Some(flow) = flows::read(section, index + 1, &context, &mut reader.problems) else {
             continue;
         };
         before += flow.settings.count;
@@ -514,10 +512,10 @@ fn read_flows(
     (flows.len() == sections.len()).then_some(flows)
 }
 
-/// The directions from one host to another that the simulator takes: the fewest, the first declared
-/// among equals.
-fn way(hosts: usize, directions: &[DirectionConfig], [from, to]: [usize; 2]) -> Option<Vec<usize>> {
-    let mut came: Vec<Option<usize>> = vec![None; hosts];
+/// The path that the simulator takes from one host to another: the fewest hops, and among equals
+/// the links that are declared first.
+fn path(hosts: usize, directions: &[DirectionConfig], [from, to]: [usize; 2]) -> Option<Vec<usize>> {
+    let mut reached_by: Vec<Option<usize>> = vec![None; hosts];
     let mut next = VecDeque::from([from]);
     while let Some(host) = next.pop_front() {
         let leave = directions
@@ -525,15 +523,15 @@ fn way(hosts: usize, directions: &[DirectionConfig], [from, to]: [usize; 2]) -> 
             .enumerate()
             .filter(|(_, direction)| direction.from == host);
         for (index, direction) in leave {
-            if direction.to != from && came[direction.to].is_none() {
-                came[direction.to] = Some(index);
+            if direction.to != from && reached_by[direction.to].is_none() {
+                reached_by[direction.to] = Some(index);
                 next.push_back(direction.to);
             }
         }
     }
     let (mut path, mut host) = (Vec::new(), to);
     while host != from {
-        let index = came[host]?;
+        let index = reached_by[host]?;
         path.push(index);
         host = directions[index].from;
     }
@@ -541,7 +539,7 @@ fn way(hosts: usize, directions: &[DirectionConfig], [from, to]: [usize; 2]) -> 
     Some(path)
 }
 
-/// What changes and expectations can name.
+/// The parts of a scenario that changes and expectations can name.
 struct Named<'a> {
     directions: &'a [DirectionConfig],
     flows: &'a [FlowConfig],
@@ -549,7 +547,7 @@ struct Named<'a> {
 }
 
 impl Named<'_> {
-    /// The directions whose policy has such a class.
+    /// The directions whose policy has a class of this name.
     fn directions_with(&self, class: &str) -> Vec<usize> {
         let has = |direction: &DirectionConfig| {
             direction
@@ -583,7 +581,7 @@ impl Named<'_> {
         found
     }
 
-    /// The class of this name: of the link that the section names, or of the only one that has it.
+    /// The class of this name, on the link that the section names or the only link that has it.
     fn class(
         &self,
         name: &str,
@@ -608,7 +606,7 @@ impl Named<'_> {
                     .collect();
                 let message = format!("several links have a class `{name}`: {}", names.join(", "));
                 problems
-                    .push(Problem::new(at, message).help(format!("say which: `link = \"{}\"`", names[0])));
+                    .push(Problem::new(at, message).help(format!("choose one: `link = \"{}\"`", names[0])));
                 return None;
             }
         };
@@ -632,7 +630,7 @@ impl Named<'_> {
         let mut problem = unknown("class", name, at, known.iter().copied());
         if known.is_empty() {
             problem =
-                problem.help("no policy with classes rules there: a link says `policy.HOST = \"FILE\"`");
+                problem.help("there is no policy with classes: set `policy.HOST = \"FILE\"` in the link");
         }
         problems.push(problem);
         None

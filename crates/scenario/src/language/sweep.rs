@@ -1,4 +1,4 @@
-//! Sweeps: named lists of values, and every combination of them.
+//! Sweeps: named lists of values, and all their combinations.
 //!
 //! ```toml
 //! [sweep]
@@ -6,9 +6,9 @@
 //! flows = [1, 2, 4]
 //! ```
 //!
-//! `"{rate}"` stands for the value itself, whatever its type; within a longer text for the value's
-//! text. Points are numbered from 1 in the order of the lists, the last list fastest, so that a
-//! number means the same wherever it runs.
+//! `"{rate}"` is replaced by the value itself, of whatever type; within a longer string, by the
+//! value's text. Points are numbered from 1 in the order of the lists, with the last list varying
+//! fastest, so that a number means the same point on every machine.
 
 use control::sections::{Section, span};
 use engine::settings::{Problem, Span, unknown};
@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// More points than this are a mistake of the author's.
+/// The maximum number of points.
 const MOST: usize = 1_000_000;
 
 /// The lists of a sweep.
@@ -26,7 +26,7 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// How many points there are; one without lists.
+    /// The number of points; 1 without lists.
     pub fn points(&self) -> usize {
         self.lists.iter().map(|(_, values)| values.len()).product()
     }
@@ -36,7 +36,7 @@ impl Sweep {
         self.lists.is_empty()
     }
 
-    /// The name and the value of each list at a point, which is numbered from 1.
+    /// The name and the value of each list at a point, numbered from 1.
     pub fn values(&self, number: usize) -> Vec<(String, String)> {
         let indices = self.indices(number);
         let pairs = self.lists.iter().zip(indices);
@@ -57,7 +57,7 @@ impl Sweep {
     }
 }
 
-/// How a value looks inside a text; `None` for what cannot stand there.
+/// A value as part of a string; `None` for types that cannot be part of one.
 fn text(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
@@ -68,7 +68,7 @@ fn text(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-/// Reads the lists; whatever is wrong with them is reported.
+/// Reads the lists, and reports mistakes in them.
 pub(super) fn read(root: &Section<'_>, problems: &mut Vec<Problem>) -> Sweep {
     const EXPECTED: &str = "expected a list of values such as [\"10 Mbit/s\", \"100 Mbit/s\"]";
     let mut sweep = Sweep::default();
@@ -101,7 +101,7 @@ pub(super) fn read(root: &Section<'_>, problems: &mut Vec<Problem>) -> Sweep {
     sweep
 }
 
-/// Puts the values of one point in place of their names, and reports names that there are none of.
+/// Replaces the names of lists by their values at one point, and reports unknown names.
 pub(super) fn substitute(
     root: &mut DeTable<'_>,
     sweep: &Sweep,
@@ -162,7 +162,7 @@ impl<'i> Walk<'_, 'i> {
                 let problem = match known.is_empty() {
                     true => Problem::new(
                         at,
-                        format!("`{{{name}}}` stands for a value of [sweep], and there is none"),
+                        format!("`{{{name}}}` is a value of [sweep], and there is none"),
                     )
                     .help(format!("write a section [sweep] with `{name} = [\"…\", \"…\"]`")),
                     false => unknown("list of the sweep", name, at, known),
@@ -183,7 +183,7 @@ impl<'i> Walk<'_, 'i> {
     }
 }
 
-/// What is before the first `{name}`, the name, and what is after it.
+/// The text before the first `{name}`, the name, and the text after it.
 fn next_name(text: &str) -> Option<(&str, &str, &str)> {
     let (before, rest) = text.split_once('{')?;
     let (name, after) = rest.split_once('}')?;

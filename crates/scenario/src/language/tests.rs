@@ -1,12 +1,12 @@
-//! Scenarios that are good, and a table of mistakes.
+//! Valid scenarios, and a table of mistakes.
 
 use super::*;
 use crate::folder::{Packets, Store};
 use engine::units::Bandwidth;
 
-struct Beside;
+struct TestFiles;
 
-impl Store for Beside {
+impl Store for TestFiles {
     fn text(&self, path: &str) -> Result<String, String> {
         match path {
             "home.toml" => Ok(
@@ -24,13 +24,13 @@ impl Store for Beside {
 }
 
 fn read(text: &str) -> Result<Scenarios, String> {
-    Scenarios::read("s.toml", text, &Registry::builtin(), &Beside)
+    Scenarios::read("s.toml", text, &Registry::builtin(), &TestFiles)
         .map_err(|diagnostics| diagnostics.to_string())
 }
 
 fn point(text: &str, number: usize) -> Scenario {
     let all = read(text).unwrap_or_else(|report| panic!("{report}"));
-    all.point(number, &Beside).expect("it was checked")
+    all.point(number, &TestFiles).expect("it was checked")
 }
 
 const GOOD: &str = r#"version = 1
@@ -111,7 +111,7 @@ fn a_good_scenario_is_read_with_its_changes_and_expectations() {
 }
 
 #[test]
-fn the_way_back_may_differ_and_a_flow_keeps_to_its_spans() {
+fn the_reverse_direction_may_differ_and_a_flow_keeps_to_its_spans() {
     let scenario = point(
         r#"
         version = 1
@@ -184,7 +184,7 @@ fn a_list_that_nothing_uses_is_warned_of() {
     );
 }
 
-/// What is put in place of what in the good scenario, and what is said of it, with line and column.
+/// Replacements in the valid scenario: old text, new text, expected message, line and column.
 const MISTAKES: &[(&str, &str, &str, &str)] = &[
     (
         "duration = \"30 s\"",
@@ -297,7 +297,7 @@ const MISTAKES: &[(&str, &str, &str, &str)] = &[
     (
         "at = \"10 s\"",
         "at = \"30 s\"",
-        "this never happens: the scenario ends at 30 s",
+        "this change never happens: the scenario ends at 30 s",
         "22:6",
     ),
     (
@@ -377,13 +377,13 @@ const MISTAKES: &[(&str, &str, &str, &str)] = &[
     (
         "at_most = \"1 ms\"",
         "at_most = \"{limit}\"",
-        "stands for a value of [sweep], and there is none",
+        "is a value of [sweep], and there is none",
         "30:11",
     ),
 ];
 
 #[test]
-fn every_mistake_is_told_with_its_place_and_what_was_expected() {
+fn every_mistake_is_reported_with_its_position_and_the_expectation() {
     assert!(read(GOOD).is_ok());
     let mut wrong = String::new();
     for (good, bad, expected, place) in MISTAKES {
@@ -397,7 +397,7 @@ fn every_mistake_is_told_with_its_place_and_what_was_expected() {
 }
 
 #[test]
-fn all_mistakes_are_told_in_one_go() {
+fn all_mistakes_are_reported_in_one_pass() {
     let mut text = GOOD.to_owned();
     for bad in ["duration = \"30 s\"", "kind = \"constant\"", "at = \"10 s\""] {
         text = text.replacen(bad, &format!("{bad}\nfoo = 1"), 1);
@@ -431,7 +431,7 @@ fn a_policy_file_with_a_mistake_is_pointed_into() {
 }
 
 #[test]
-fn a_scenario_given_for_a_policy_or_a_topology_is_known_as_one() {
+fn a_scenario_passed_as_a_policy_or_a_topology_is_recognised() {
     let registry = Registry::builtin();
     let policy = control::policy::Policy::read("s.toml", GOOD, &registry, &[]).expect_err("a scenario");
     let topology = crate::topology::Topology::read("s.toml", GOOD, &registry).expect_err("a scenario");

@@ -1,8 +1,7 @@
-//! One picture that stands alone, for a page of documentation: what `--picture` draws.
+//! The single chart that `--picture` draws, for a page of documentation.
 //!
-//! It shows the links that policies rule, and no others: those are what a scenario is about. Links
-//! whose disciplines differ are named by these, so that the same traffic through two of them can be
-//! compared.
+//! It shows only links with policies, which are the subject of a scenario. If the disciplines of
+//! the links differ, links are named by discipline, to compare the same traffic through several.
 
 use super::pictures::{self, Part};
 use crate::language::Picture;
@@ -11,7 +10,7 @@ use engine::units::{Bytes, Instant};
 use plot::{Axis, AxisUnit, Plot, PlotStyle, Series, delays, picture as drawn, rates_over_time};
 use std::collections::HashSet;
 
-/// The picture that the scenario names.
+/// The chart that the scenario selects.
 pub fn picture(outcome: &Outcome) -> String {
     let plots = match outcome.picture {
         Picture::Flows => ruled(outcome)
@@ -20,14 +19,14 @@ pub fn picture(outcome: &Outcome) -> String {
         Picture::Bandwidth => ruled(outcome)
             .map(|(name, link)| pictures::bandwidth(outcome, link, &pictures::parts(link), &name))
             .collect(),
-        Picture::Delays => vec![waits(outcome)],
-        Picture::FlowDelays => vec![travels(outcome)],
+        Picture::Delays => vec![queueing_delays(outcome)],
+        Picture::FlowDelays => vec![one_way_delays(outcome)],
         Picture::Backlog => vec![backlog(outcome)],
     };
     drawn(&outcome.scenario, &plots)
 }
 
-/// The links that policies rule and something passed, by what tells them apart.
+/// The links with policies and traffic, each with a name that distinguishes it.
 fn ruled(outcome: &Outcome) -> impl Iterator<Item = (String, &LinkOutcome)> {
     let links: Vec<_> = outcome
         .links
@@ -43,7 +42,7 @@ fn ruled(outcome: &Outcome) -> impl Iterator<Item = (String, &LinkOutcome)> {
     })
 }
 
-/// What the flows got that begin where a link does, on top of each other.
+/// The rates, stacked, of the flows that begin at the sending host of a link.
 fn flows(outcome: &Outcome, link: &LinkOutcome, name: &str) -> Plot {
     let begin = |flow: &&FlowOutcome| {
         let rest = link.name.strip_prefix(flow.from.as_str());
@@ -60,26 +59,26 @@ fn flows(outcome: &Outcome, link: &LinkOutcome, name: &str) -> Plot {
     plot
 }
 
-/// How long packets waited: a line for each class of each link.
-fn waits(outcome: &Outcome) -> Plot {
+/// The distribution of queueing delays: a line for each class of each link.
+fn queueing_delays(outcome: &Outcome) -> Plot {
     let several = ruled(outcome).count() > 1;
     let mut lines = Vec::new();
     for (name, link) in ruled(outcome) {
         let parts = pictures::parts(link);
         let one = parts.len() == 1;
-        let called = |part: &Part| match (several, one) {
+        let label = |part: &Part| match (several, one) {
             (true, true) => name.clone(),
             (true, false) => format!("{name}: {}", part.name),
             (false, _) => part.name.clone(),
         };
         let waited = parts.iter().filter(|part| part.waited.count() > 0);
-        lines.extend(waited.map(|part| (called(part), pictures::distribution(&part.waited))));
+        lines.extend(waited.map(|part| (label(part), pictures::distribution(&part.waited))));
     }
     distributions("How long packets waited", &lines)
 }
 
-/// How long packets took from end to end: a line for each flow that can tell.
-fn travels(outcome: &Outcome) -> Plot {
+/// The distribution of one-way delays: a line for each flow that measures them.
+fn one_way_delays(outcome: &Outcome) -> Plot {
     let lines: Vec<_> = outcome
         .flows
         .iter()
@@ -98,15 +97,15 @@ fn distributions(title: &str, lines: &[(String, Vec<(f64, f64)>)]) -> Plot {
     delays(title, &lines)
 }
 
-/// What waited, as the time in which the link sends it: a line for each link.
+/// The backlog over time, as the time to send it: a line for each link.
 fn backlog(outcome: &Outcome) -> Plot {
     let series = ruled(outcome).map(|(name, link)| {
         let rate = link.rate.bits().max(1) as f64;
-        let point = |(at, held): &(Instant, Bytes)| {
+        let point = |(at, backlog): &(Instant, Bytes)| {
             let at = at.since(Instant::START).as_secs_f64();
-            (at, held.get() as f64 * 8.0 / rate)
+            (at, backlog.get() as f64 * 8.0 / rate)
         };
-        Series::new(&name, link.held.iter().map(point).collect())
+        Series::new(&name, link.backlog_samples.iter().map(point).collect())
     });
     Plot {
         title: "What waits, as the time to send it".into(),

@@ -1,12 +1,11 @@
-//! A sweep as a table for other programs: RFC 4180, a line for each point, units in the names of
-//! the columns.
+//! A sweep as CSV (RFC 4180): a line for each point, with units in the names of the columns.
 
 use crate::run::outcome::{Outcome, Passed};
 use measure::delay::Delays;
 use std::collections::BTreeMap;
 
-/// A field as section 2 has it: in quotes if it has a comma, a quote or the end of a line, and
-/// quotes twice.
+/// A field by section 2: quoted if it contains a comma, a quote or a line break; quotes are
+/// doubled.
 pub fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -15,20 +14,20 @@ pub fn field(text: &str) -> String {
     }
 }
 
-/// A line, with the end that section 2 asks for.
+/// A line, with the line break of section 2.
 pub fn line(fields: &[String]) -> String {
     let fields: Vec<String> = fields.iter().map(|text| field(text)).collect();
     fields.join(",") + "\r\n"
 }
 
-/// The table of these points: what was swept, what passed each link and class, what each flow got,
-/// what was expected. Points in which a class or flow is missing have empty fields there.
+/// The table of these points: swept values, traffic of each link and class, rates of flows, and
+/// expectations. A class or flow that a point does not have leaves its fields empty.
 pub fn points(outcomes: &[Outcome]) -> String {
     let rows: Vec<Vec<(String, String)>> = outcomes.iter().map(point).collect();
     let mut head: Vec<String> = Vec::new();
-    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut columns: BTreeMap<&str, usize> = BTreeMap::new();
     for (name, _) in rows.iter().flatten() {
-        places.entry(name).or_insert_with(|| {
+        columns.entry(name).or_insert_with(|| {
             head.push(name.clone());
             head.len() - 1
         });
@@ -37,7 +36,7 @@ pub fn points(outcomes: &[Outcome]) -> String {
     for row in &rows {
         let mut fields = vec![String::new(); head.len()];
         for (name, value) in row {
-            fields[places[name.as_str()]].clone_from(value);
+            fields[columns[name.as_str()]].clone_from(value);
         }
         text.push_str(&line(&fields));
     }
@@ -61,7 +60,7 @@ fn point(outcome: &Outcome) -> Vec<(String, String)> {
     for flow in &outcome.flows {
         row.push((format!("{} rate_bps", flow.name), flow.rate.bits().to_string()));
         if let Some(delays) = &flow.delays {
-            waits(&mut row, &flow.name, delays);
+            delay_columns(&mut row, &flow.name, delays);
         }
     }
     for judgement in &outcome.expectations {
@@ -78,10 +77,10 @@ fn passed(row: &mut Vec<(String, String)>, name: &str, passed: &Passed) {
     row.push((format!("{name} rate_bps"), passed.rate.bits().to_string()));
     row.push((format!("{name} dropped_packets"), passed.drops().to_string()));
     row.push((format!("{name} marked_packets"), passed.marked.to_string()));
-    waits(row, name, &passed.waited);
+    delay_columns(row, name, &passed.waited);
 }
 
-fn waits(row: &mut Vec<(String, String)>, name: &str, delays: &Delays) {
+fn delay_columns(row: &mut Vec<(String, String)>, name: &str, delays: &Delays) {
     for (what, delay) in [
         ("p50", delays.quantile(500)),
         ("p99", delays.quantile(990)),

@@ -1,4 +1,4 @@
-//! Pages of made-up outcomes: the tests read them, and one looks at them as `plot::examples` says.
+//! Pages of invented outcomes, for tests. To look at them, see `plot::examples`.
 
 use super::csv;
 use super::page::page;
@@ -11,8 +11,7 @@ use sim::meter::BacklogLevels;
 
 const BINS: u64 = 300;
 
-/// What passed at about so many Mbit/s in bins of 100 ms, with waits around this.
-/// From 0 to 1, always the same.
+/// A pseudo-random number from 0 to 1.
 fn next(noise: &mut Rng) -> f64 {
     (noise.bits() >> 11) as f64 / (1u64 << 53) as f64
 }
@@ -64,7 +63,7 @@ fn outcome(number: usize, of: usize, values: &[(&str, &str)], mbit: f64) -> Outc
             class(&mut noise, "voice", Some(0), true, 2.0),
             class(&mut noise, "web", None, true, 4.0),
         ],
-        held: Vec::new(),
+        backlog_samples: Vec::new(),
     };
     let up = LinkOutcome {
         name: "home > server".into(),
@@ -163,7 +162,7 @@ fn pictures_of_a_point_are_on_its_page_with_everything_that_was_measured() {
     )];
     let text = page(&[outcome(1, 1, &[], 12.0)], &texts);
     write("point.html", &text);
-    for said in [
+    for expected in [
         "All 2 expectations were met.",
         "server &gt; home · 20 Mbit/s · cbq",
         "\u{2003}download &lt;all&gt;",
@@ -173,7 +172,7 @@ fn pictures_of_a_point_are_on_its_page_with_everything_that_was_measured() {
         "how long packets waited",
         "# &lt;so&gt;",
     ] {
-        assert!(text.contains(said), "{said}");
+        assert!(text.contains(expected), "{expected}");
     }
     assert!(!text.contains("NaN") && !text.contains("<all>"));
     assert!(text.len() < 400_000, "{}", text.len());
@@ -183,14 +182,14 @@ fn pictures_of_a_point_are_on_its_page_with_everything_that_was_measured() {
 fn pictures_of_a_sweep_have_a_line_for_each_other_list_and_points_that_missed_are_shown() {
     let text = page(&sweep(), &[]);
     write("sweep.html", &text);
-    for said in [
+    for expected in [
         "expectations were missed",
         ">cubic<",
         ">reno<",
         "500 kB",
         "Point 1: control reno",
     ] {
-        assert!(text.contains(said), "{said}");
+        assert!(text.contains(expected), "{expected}");
     }
     assert!(text.len() < 1_500_000, "{}", text.len());
 }
@@ -220,7 +219,7 @@ fn the_table_of_a_sweep_has_a_line_for_each_point_and_as_many_fields_in_each() {
         "{}",
         lines[0]
     );
-    // That name's comma, and those of the expectation's window, which stands twice.
+    // The commas of that name, and of the expectation's window, which appears twice.
     let commas = |line: &str| line.matches(',').count();
     assert!(lines[1..].iter().all(|line| commas(line) == commas(lines[0]) - 3));
     assert!(lines[1].starts_with("1,reno,10 kB,"), "{}", lines[1]);

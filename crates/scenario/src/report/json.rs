@@ -5,7 +5,7 @@ use crate::run::outcome::{ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Out
 use measure::delay::Delays;
 use serde_json::{Map, Value, json};
 
-/// The version of the format. It rises when a field changes its meaning or goes away.
+/// The version of the format. It is incremented when a field changes its meaning or is removed.
 pub const VERSION: u32 = 1;
 
 /// One point.

@@ -1,19 +1,19 @@
-//! The outputs of shards, put together again byte for byte as one run would have printed them.
+//! Merges the outputs of shards; the result is byte for byte that of a single run.
 
 use crate::Error;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Puts lines of points together, all of them, each once, in their order. `outputs` are names and
-/// texts of files. Says whether all expectations were met.
+/// Merges the lines of points: each point once, in order. `outputs` are names and texts of files.
+/// Returns whether all expectations were met.
 ///
 /// # Errors
 ///
-/// Returns an error if a line is not of a point, points are missing or contradict each other, or
-/// `out` cannot be written to.
+/// Returns an error if a line is no point, points are missing or contradict each other, or `out`
+/// cannot be written to.
 pub fn merge(outputs: &[(String, String)], out: &mut dyn Write) -> Result<bool, Error> {
-    let mut scenarios: Vec<Gathered> = Vec::new();
+    let mut scenarios: Vec<CollectedPoints> = Vec::new();
     for (path, text) in outputs {
         for (index, line) in text
             .lines()
@@ -31,7 +31,7 @@ pub fn merge(outputs: &[(String, String)], out: &mut dyn Write) -> Result<bool, 
             };
             let place = scenarios.iter().position(|gathered| gathered.name == name);
             let place = place.unwrap_or_else(|| {
-                scenarios.push(Gathered {
+                scenarios.push(CollectedPoints {
                     name: name.into(),
                     of,
                     lines: BTreeMap::new(),
@@ -52,7 +52,7 @@ pub fn merge(outputs: &[(String, String)], out: &mut dyn Write) -> Result<bool, 
                 && other != line
             {
                 return Err(wrong(&format!(
-                    "point {point} of `{name}` is there a second time, and is different"
+                    "point {point} of `{name}` is there twice, with different results"
                 )));
             }
         }
@@ -63,7 +63,7 @@ pub fn merge(outputs: &[(String, String)], out: &mut dyn Write) -> Result<bool, 
             .collect();
         if let Some(first) = missing.first() {
             let message = format!(
-                "`{}` lacks {} of {} points; the first is point {first}",
+                "`{}`: {} of {} points are missing; the first is point {first}",
                 gathered.name,
                 missing.len(),
                 gathered.of
@@ -77,8 +77,8 @@ pub fn merge(outputs: &[(String, String)], out: &mut dyn Write) -> Result<bool, 
     Ok(scenarios.iter().all(|gathered| gathered.met))
 }
 
-/// The points of one scenario, gathered from files.
-struct Gathered {
+/// The points of one scenario, collected from files.
+struct CollectedPoints {
     name: String,
     of: usize,
     lines: BTreeMap<usize, String>,

@@ -1,8 +1,7 @@
-//! Outcomes shown: [`table`] for the terminal, [`json`] and [`csv`] and [`series`] for programs,
-//! [`page`] and [`alone`] as pictures.
+//! Reports of outcomes: [`table`] for the terminal, [`json`], [`csv`] and [`series`] for programs,
+//! [`page`] and [`alone`] with charts.
 //!
-//! [`merge`] puts the outputs of shards together; [`preview`] says what a scenario means without
-//! running it.
+//! [`merge`] merges the outputs of shards; [`preview`] describes a scenario without running it.
 
 pub mod alone;
 pub mod csv;

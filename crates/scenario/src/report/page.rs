@@ -1,8 +1,8 @@
-//! The page of a simulation: what was expected, what passed each link, what each flow got, and the
-//! scenario itself.
+//! The HTML page of a simulation: expectations, traffic of links, rates of flows, and the scenario
+//! itself.
 //!
-//! A sweep has a table of its points and a curve for each thing that was measured; of its points
-//! those are shown in full that missed what was expected, and the first. [`super::pictures`] draws,
+//! A sweep has a table of its points and a curve for each measured value. Of its points, those that
+//! missed an expectation, and the first, are shown in full. [`super::pictures`] draws,
 //! `super::sweep` compares points.
 
 use super::{pictures, sweep};
@@ -11,10 +11,10 @@ use measure::delay::Delays;
 use measure::numbers;
 use plot::html::{Cell, Page};
 
-/// How many points of a sweep are shown in full.
+/// The maximum number of points of a sweep that are shown in full.
 const SHOWN: usize = 4;
-/// The page of these points of a scenario. `texts` are what was run: names, and what stands in the
-/// files.
+/// The page of these points of a scenario. `texts` are the names and contents of the files that
+/// were run.
 pub fn page(outcomes: &[Outcome], texts: &[(String, String)]) -> String {
     let Some(first) = outcomes.first() else {
         return Page::new("Nothing was simulated").finish();
@@ -35,10 +35,10 @@ pub fn page(outcomes: &[Outcome], texts: &[(String, String)]) -> String {
     let mut facts = vec![
         ("simulated", first.duration.to_string()),
         ("events", numbers::count(events)),
-        ("a bin of the pictures", numbers::time(first.bin.nanos())),
+        ("bin width of the charts", numbers::time(first.bin.nanos())),
         (
             "basis",
-            "links and classes count frames, Ethernet header included; flows what the receiving program got"
+            "links and classes count frames, Ethernet header included; flows count what the receiving program got"
                 .into(),
         ),
     ];
@@ -62,7 +62,7 @@ pub(super) fn missed(outcome: &Outcome) -> usize {
         .count()
 }
 
-/// The points that are shown in full: those that missed something before the others.
+/// The points that are shown in full: first those that missed an expectation.
 fn chosen(outcomes: &[Outcome]) -> Vec<&Outcome> {
     let (bad, good): (Vec<_>, Vec<_>) = outcomes.iter().partition(|outcome| missed(outcome) > 0);
     let mut chosen: Vec<&Outcome> = bad.into_iter().chain(good).take(SHOWN).collect();
@@ -80,10 +80,10 @@ fn verdict(page: &mut Page, outcomes: &[Outcome]) {
     let all: usize = outcomes.iter().map(|outcome| outcome.expectations.len()).sum();
     let missed: usize = outcomes.iter().map(missed).sum();
     if all == 0 {
-        return page.paragraph("The scenario expects nothing: there is nothing to judge.");
+        return page.paragraph("The scenario has no expectations.");
     }
     let text = match missed {
-        0 if all == 1 => "What was expected was met.".into(),
+        0 if all == 1 => "The expectation was met.".into(),
         0 => format!("All {all} expectations were met."),
         _ => format!("{missed} of {all} expectations were missed."),
     };
@@ -103,8 +103,7 @@ fn point(page: &mut Page, outcome: &Outcome) {
         page.folded("Pictures", pictures::is_busy(link), |page| {
             page.picture(
                 &pictures::link(outcome, link),
-                "What left by the link, one class on top of the other, and how long packets waited before their \
-                 first bit was sent.",
+                "The rates of the classes, stacked, and how long packets waited before their first bit was sent.",
             );
         });
     }
@@ -113,8 +112,8 @@ fn point(page: &mut Page, outcome: &Outcome) {
         page.table(&FLOW_COLUMNS, &flows(outcome));
         page.picture(
             &pictures::flows(outcome),
-            "What the receiving program of each flow got. Of TCP a retransmission fills a hole, and the program gets all \
-             that waited behind it at once: the spikes.",
+            "The rate at which the receiving program of each flow got data. When a TCP retransmission fills a gap, the \
+             program gets all data behind the gap at once: the spikes.",
         );
     }
 }
@@ -129,20 +128,20 @@ fn expectations(page: &mut Page, outcome: &Outcome) {
         ]
     });
     page.table(
-        &["measured", "expected", "got", "missed by"],
+        &["metric", "expected", "measured", "missed by"],
         &rows.collect::<Vec<_>>(),
     );
 }
 
 const COLUMNS: [&str; 11] = [
     "class",
-    "asked",
-    "got",
+    "configured",
+    "measured",
     "share",
     "delay p50",
     "p99",
-    "longest",
-    "most waiting",
+    "max",
+    "max backlog",
     "dropped",
     "marked",
     "borrowed",
@@ -157,7 +156,7 @@ fn classes(link: &LinkOutcome) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// The classes below this one, each before those below it, set in by their depth.
+/// The rows of the classes below this one, depth first, indented by depth.
 fn below(link: &LinkOutcome, parent: Option<usize>, depth: usize, rows: &mut Vec<Vec<Cell>>) {
     for (index, class) in link.classes.iter().enumerate() {
         if class.parent == parent {
@@ -169,7 +168,7 @@ fn below(link: &LinkOutcome, parent: Option<usize>, depth: usize, rows: &mut Vec
 }
 
 fn row(name: String, class: Option<&ClassOutcome>, passed: &Passed, link: &LinkOutcome) -> Vec<Cell> {
-    let asked = class.and_then(|class| class.target);
+    let configured = class.and_then(|class| class.target);
     let borrowed = class.and_then(|class| class.borrowed).map_or(0, |b| b.get());
     let share = passed.bytes as f64 / link.total.bytes.max(1) as f64;
     let reasons = passed.dropped.iter().filter(|(_, n)| *n > 0);
@@ -180,7 +179,7 @@ fn row(name: String, class: Option<&ClassOutcome>, passed: &Passed, link: &LinkO
     let [p50, p99, longest] = delays(&passed.waited);
     let cells = [
         name,
-        asked.map_or_else(String::new, |asked| numbers::rate(asked.bits())),
+        configured.map_or_else(String::new, |configured| numbers::rate(configured.bits())),
         numbers::rate(passed.rate.bits()),
         numbers::share(share),
         p50,
@@ -208,7 +207,7 @@ const FLOW_COLUMNS: [&str; 8] = [
     "received",
     "delay p50",
     "p99",
-    "longest",
+    "max",
     "counted",
 ];
 

@@ -1,4 +1,4 @@
-//! Pictures of one point: bandwidth of classes, waiting, flows.
+//! Charts of one point: rates of classes, queueing delays, rates of flows.
 
 use crate::run::outcome::{LinkOutcome, Outcome, Passed};
 use engine::units::{Bytes, Duration, Instant};
@@ -8,28 +8,27 @@ use plot::svg::PALETTE;
 use plot::trace::Trace;
 use plot::{Level, Plot, PlotStyle, Series, cumulated, delays, picture, rates_over_time};
 
-/// More than these are told apart by nobody; the smallest are put together.
+/// The maximum number of series in a chart; the smallest are summed up as one.
 const MOST: usize = 10;
-/// With at most so many bins each is drawn as the step that it is.
+/// Up to this number of bins, series are drawn as steps.
 const STEPS: usize = 150;
-/// The terminal has some hundred columns.
+/// The number of readings in a chart for the terminal, which has about a hundred columns.
 const READINGS: usize = 240;
 
-/// A link that carries a smaller part of its rate than this, in per cent, is not worth a picture in
-/// passing.
+/// The utilization in per cent below which the charts of a link are folded.
 const BUSY: u64 = 5;
 
-/// Whether enough passed a link for its pictures to be looked at first.
+/// Whether a link has enough traffic for its charts to be shown unfolded.
 pub fn is_busy(link: &LinkOutcome) -> bool {
     link.total.packets > 0 && link.total.rate.bits() >= link.rate.bits() / 100 * BUSY
 }
 
-/// The links by which most passed, not more than fit on a screen.
+/// The links with the most traffic, as many as fit on a screen.
 pub fn busy(outcome: &Outcome) -> impl Iterator<Item = &LinkOutcome> {
     outcome.links.iter().filter(|link| is_busy(link)).take(2)
 }
 
-/// A link: its classes on top of each other, and how long packets waited.
+/// The charts of a link: the rates of its classes, stacked, and queueing delays.
 pub fn link(outcome: &Outcome, link: &LinkOutcome) -> String {
     let parts = parts(link);
     let bands = bandwidth(outcome, link, &parts, &link.name);
@@ -52,7 +51,7 @@ pub fn link(outcome: &Outcome, link: &LinkOutcome) -> String {
     picture(&link.name, &panels)
 }
 
-/// A link's classes on top of each other.
+/// The rates of a link's classes, stacked.
 pub(super) fn bandwidth(outcome: &Outcome, link: &LinkOutcome, parts: &[Part], name: &str) -> Plot {
     let series = parts.iter().map(|part| {
         let series = over_time(outcome, &part.name, &part.series);
@@ -77,7 +76,7 @@ pub(super) fn bandwidth(outcome: &Outcome, link: &LinkOutcome, parts: &[Part], n
     bands
 }
 
-/// What each flow got.
+/// The rate of each flow.
 pub fn flows(outcome: &Outcome) -> String {
     let mut flows: Vec<_> = outcome.flows.iter().collect();
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
@@ -118,7 +117,7 @@ pub fn trace(outcome: &Outcome, link: &LinkOutcome) -> Trace {
     trace
 }
 
-/// A part of what passed a link: a class, or the smallest of them together.
+/// A part of a link's traffic: a class, or the smallest classes together.
 pub(super) struct Part {
     pub(super) name: String,
     series: Vec<u64>,
@@ -139,8 +138,8 @@ impl Part {
     }
 }
 
-/// The classes by which packets left, in the policy's order; of many the smallest together, at the
-/// end.
+/// The classes with traffic, in the policy's order. If there are many, the smallest are one part at
+/// the end.
 pub(super) fn parts(link: &LinkOutcome) -> Vec<Part> {
     let leaves = link.classes.iter().filter(|class| class.leaf);
     let mut parts: Vec<Part> = leaves.map(|class| Part::of(&class.name, &class.passed)).collect();
@@ -176,25 +175,25 @@ pub(super) fn parts(link: &LinkOutcome) -> Vec<Part> {
     kept.into_iter().chain([rest]).collect()
 }
 
-/// How many bins the duration has.
+/// The number of bins of the duration.
 fn bins(outcome: &Outcome) -> usize {
     outcome.duration.nanos().div_ceil(outcome.bin.nanos().max(1)) as usize
 }
 
-/// A series ends with its last byte; a picture with the last bin.
+/// Pads a series, which ends with its last byte, to the last bin.
 fn padded(series: &[u64], bins: usize) -> Vec<u64> {
     let mut series = series.to_vec();
     series.resize(bins, 0);
     series
 }
 
-/// A series ends with its last byte; a picture with the last bin.
+/// The rates of a series over time, up to the last bin.
 pub(super) fn over_time(outcome: &Outcome, name: &str, series: &[u64]) -> Series {
     let mut series = series.to_vec();
     series.resize(bins(outcome), 0);
     let bin = outcome.bin.as_secs_f64();
     let end = outcome.duration.as_secs_f64();
-    // The last bin may be cut short by the end.
+    // The end of the simulation may cut the last bin short.
     let edge = |index: usize| (index as f64 * bin).min(end);
     let rate = |index: usize, bytes: u64| bytes as f64 * 8.0 / (edge(index + 1) - edge(index)).max(1e-9);
     let rates = series

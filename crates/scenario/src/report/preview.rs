@@ -1,5 +1,5 @@
-//! What a scenario means, without running it: hosts with their addresses, links, and which class
-//! each flow comes into.
+//! Describes a scenario without running it: hosts with their addresses, links, and the class of
+//! each flow.
 
 use crate::folder::Folder;
 use crate::language::{DirectionConfig, FlowConfig};
@@ -14,8 +14,8 @@ use plot::text::{self, Align};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Checks the scenario at this path, shows what it means or what is wrong, and says whether it is
-/// accepted.
+/// Checks the scenario at this path, prints its description or its mistakes, and returns whether it
+/// is accepted.
 ///
 /// # Errors
 ///
@@ -131,10 +131,10 @@ fn section(out: &mut dyn Write, rows: &[Vec<String>], align: &[Align]) -> io::Re
         .try_for_each(|line| writeln!(out, "{line}"))
 }
 
-/// The links with policies from where a flow begins, and the class into which it comes there.
+/// The links with policies on the path of a flow, and its class there.
 fn classes<'a>(scenario: &'a Scenario, flow: &FlowConfig) -> Vec<(&'a str, &'a str)> {
-    let way = scenario.way(flow.between);
-    let ruled = way.into_iter().filter_map(|index| {
+    let path = scenario.path(flow.between);
+    let ruled = path.into_iter().filter_map(|index| {
         let direction = &scenario.directions[index];
         let policy = direction.policy.as_ref()?;
         let classifier = Classifier::new(policy.filters.iter().copied(), Seed(0));

@@ -1,14 +1,14 @@
-//! Series over time as CSV: a line for each bin of each class, link and flow.
+//! Time series as CSV: a line for each bin of each class, link and flow.
 
 use crate::report::csv::field;
 use crate::run::outcome::Outcome;
 use engine::units::{Bandwidth, Bytes};
 use std::io::{self, Write};
 
-/// The first line.
+/// The header line.
 pub const HEADER: &str = "point,what,link,name,from_ns,rate_bps\n";
 
-/// The lines of one point.
+/// Writes the lines of one point.
 ///
 /// # Errors
 ///

@@ -1,8 +1,7 @@
-//! A sweep: its points beside each other in a table, and what was measured over the values that
-//! were swept.
+//! A sweep: a table of its points, and charts of measured values over swept values.
 //!
-//! The list of numbers that has the most values is the x axis; each combination of the other lists
-//! is a line. Where no list is one of numbers, each point is a bar.
+//! The numeric list with the most values is the x axis; each combination of the other lists is a
+//! line. Without a numeric list, each point is a bar.
 
 use super::page::missed;
 use crate::run::outcome::Outcome;
@@ -12,10 +11,10 @@ use plot::bars::{Bar, Bars, Group};
 use plot::html::{Cell, Page};
 use plot::{Axis, AxisUnit, Plot, Series, picture};
 
-/// How many things are drawn.
+/// The maximum number of charts.
 const DRAWN: usize = 8;
 
-/// Shows the points of a sweep.
+/// Adds the points of a sweep to the page.
 pub fn show(page: &mut Page, outcomes: &[Outcome]) {
     let Some(first) = outcomes.first() else {
         return;
@@ -33,14 +32,14 @@ pub fn show(page: &mut Page, outcomes: &[Outcome]) {
             0 => Cell::new(outcome.point.number.to_string()),
             _ => Cell::judged(format!("{} missed", outcome.point.number), false),
         };
-        let got = |m: &Measured| m.cell(outcome);
+        let cell = |m: &MeasuredValue| m.cell(outcome);
         std::iter::once(number)
             .chain(values)
-            .chain(measured.iter().map(got))
+            .chain(measured.iter().map(cell))
             .collect()
     };
     page.table(&head, &outcomes.iter().map(row).collect::<Vec<_>>());
-    let along = along(outcomes);
+    let along = swept_axis(outcomes);
     for measured in measured.iter().take(DRAWN) {
         let svg = match &along {
             Some(along) => curve(outcomes, measured, along),
@@ -50,41 +49,41 @@ pub fn show(page: &mut Page, outcomes: &[Outcome]) {
     }
 }
 
-/// Something that every point has measured.
-struct Measured {
+/// A value that every point has measured.
+struct MeasuredValue {
     name: String,
     unit: AxisUnit,
-    from: From,
+    from: ValueSource,
 }
 
-/// Where it stands in an outcome.
+/// Its position in an outcome.
 #[derive(Clone, Copy)]
-enum From {
+enum ValueSource {
     Expectation(usize),
     Flow(usize),
 }
 
-/// What is compared: what was expected, or else what each flow got.
-fn measured(first: &Outcome) -> Vec<Measured> {
+/// The values to compare: those of expectations, or without any, the rates of flows.
+fn measured(first: &Outcome) -> Vec<MeasuredValue> {
     if first.expectations.is_empty() {
-        let flow = |(index, flow): (usize, &crate::run::outcome::FlowOutcome)| Measured {
+        let flow = |(index, flow): (usize, &crate::run::outcome::FlowOutcome)| MeasuredValue {
             name: flow.name.clone(),
             unit: AxisUnit::Rate,
-            from: From::Flow(index),
+            from: ValueSource::Flow(index),
         };
         return first.flows.iter().enumerate().map(flow).collect();
     }
     let judgements = first.expectations.iter().enumerate();
     judgements
-        .map(|(index, judgement)| Measured {
+        .map(|(index, judgement)| MeasuredValue {
             name: judgement.what.clone(),
             unit: scale(judgement.unit).0,
-            from: From::Expectation(index),
+            from: ValueSource::Expectation(index),
         })
         .collect()
 }
 
-/// The unit that a plot has for this smallest unit, and how much of it that is.
+/// The chart's unit for this smallest unit, and the conversion factor.
 fn scale(name: &str) -> (AxisUnit, f64) {
     match name {
         "bit/s" => (AxisUnit::Rate, 1.0),
@@ -95,24 +94,24 @@ fn scale(name: &str) -> (AxisUnit, f64) {
     }
 }
 
-impl Measured {
+impl MeasuredValue {
     fn value(&self, outcome: &Outcome) -> Option<f64> {
         match self.from {
-            From::Expectation(index) => {
+            ValueSource::Expectation(index) => {
                 let judgement = outcome.expectations.get(index)?;
                 Some(judgement.value as f64 * scale(judgement.unit).1)
             }
-            From::Flow(index) => Some(outcome.flows.get(index)?.rate.bits() as f64),
+            ValueSource::Flow(index) => Some(outcome.flows.get(index)?.rate.bits() as f64),
         }
     }
 
     fn cell(&self, outcome: &Outcome) -> Cell {
         match self.from {
-            From::Expectation(index) => match outcome.expectations.get(index) {
+            ValueSource::Expectation(index) => match outcome.expectations.get(index) {
                 Some(judgement) => Cell::judged(&judgement.got, judgement.met),
                 None => Cell::new(""),
             },
-            From::Flow(index) => {
+            ValueSource::Flow(index) => {
                 let flow = outcome.flows.get(index);
                 Cell::new(flow.map_or_else(String::new, |flow| numbers::rate(flow.rate.bits())))
             }
@@ -120,20 +119,20 @@ impl Measured {
     }
 }
 
-/// The list along which curves are drawn.
+/// The swept list on the x axis.
 #[derive(PartialEq, Debug)]
-struct Along {
+struct SweptAxis {
     list: usize,
     name: String,
     unit: AxisUnit,
-    /// Its values are of different magnitudes.
+    /// Whether its values have different orders of magnitude.
     logarithmic: bool,
 }
 
-/// The list of numbers with the most values, if there are at least two.
-fn along(outcomes: &[Outcome]) -> Option<Along> {
+/// The numeric list with the most values, if it has at least two.
+fn swept_axis(outcomes: &[Outcome]) -> Option<SweptAxis> {
     let lists = &outcomes.first()?.point.values;
-    let mut best: Option<(usize, Along)> = None;
+    let mut best: Option<(usize, SweptAxis)> = None;
     for (list, (name, _)) in lists.iter().enumerate() {
         let texts = outcomes
             .iter()
@@ -149,7 +148,7 @@ fn along(outcomes: &[Outcome]) -> Option<Along> {
         values.sort_by(f64::total_cmp);
         values.dedup();
         let (least, most) = (values[0], values[values.len() - 1]);
-        let candidate = Along {
+        let candidate = SweptAxis {
             list,
             name: name.clone(),
             unit,
@@ -179,7 +178,7 @@ fn number(text: &str) -> Option<(f64, AxisUnit)> {
         .or_else(|| text.parse().ok().map(bytes))
 }
 
-fn curve(outcomes: &[Outcome], measured: &Measured, along: &Along) -> String {
+fn curve(outcomes: &[Outcome], measured: &MeasuredValue, along: &SweptAxis) -> String {
     let mut series: Vec<Series> = Vec::new();
     for outcome in outcomes {
         let (Some(y), Some((x, _))) = (
@@ -222,7 +221,7 @@ fn others(outcome: &Outcome, but: usize) -> String {
     others.collect::<Vec<_>>().join(", ")
 }
 
-fn bars(outcomes: &[Outcome], measured: &Measured) -> String {
+fn bars(outcomes: &[Outcome], measured: &MeasuredValue) -> String {
     let bar = |outcome: &Outcome| {
         Some(Bar {
             name: others(outcome, usize::MAX),

@@ -1,4 +1,4 @@
-//! Outcomes as tables for the terminal: each point in full, or a sweep with a line for each point.
+//! Outcomes as tables for the terminal: one point in full, or a sweep with a line for each point.
 
 use crate::run::outcome::{ClassOutcome, Judgement, LinkOutcome, Outcome, Passed};
 use measure::delay::Delays;
@@ -6,7 +6,7 @@ use measure::numbers;
 use plot::text::{self, Align};
 use std::io::{self, Write};
 
-/// One point in full.
+/// Prints one point in full.
 ///
 /// # Errors
 ///
@@ -37,8 +37,8 @@ pub fn point(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
 
 const COLUMNS: [(&str, Align); 11] = [
     ("class", Align::Left),
-    ("asked", Align::Right),
-    ("got", Align::Right),
+    ("configured", Align::Right),
+    ("measured", Align::Right),
     ("share", Align::Right),
     ("p50", Align::Right),
     ("p99", Align::Right),
@@ -50,7 +50,7 @@ const COLUMNS: [(&str, Align); 11] = [
 ];
 
 fn write_table(out: &mut dyn Write, rows: &mut [Vec<String>], align: &[Align]) -> io::Result<()> {
-    // The title of a column in which nothing stands goes, and the column with it.
+    // Omit empty columns with their titles.
     for column in 0..align.len() {
         if rows.iter().skip(1).all(|row| row[column].is_empty()) {
             rows[0][column].clear();
@@ -75,14 +75,14 @@ fn show_link(out: &mut dyn Write, link: &LinkOutcome) -> io::Result<()> {
     let depths: Vec<usize> = order.iter().map(|(_, depth)| *depth).collect();
     for ((index, _), branch) in order.iter().zip(text::branches(&depths)) {
         let class = &link.classes[*index];
-        let asked = class
+        let configured = class
             .target
             .map_or_else(String::new, |target| numbers::rate(target.bits()));
         let borrowed = class.borrowed.filter(|bytes| bytes.get() > 0);
         let borrowed = borrowed.map_or_else(String::new, |bytes| numbers::bytes(bytes.get()));
         rows.push(row(
             format!("{branch}{}", class.name),
-            asked,
+            configured,
             &class.passed,
             link,
             borrowed,
@@ -92,7 +92,7 @@ fn show_link(out: &mut dyn Write, link: &LinkOutcome) -> io::Result<()> {
     write_table(out, &mut rows, &COLUMNS.map(|(_, align)| align))
 }
 
-/// The classes from the top down, each with its depth.
+/// The classes with their depths, depth first.
 fn down(classes: &[ClassOutcome], parent: Option<usize>, depth: usize, order: &mut Vec<(usize, usize)>) {
     for (index, _) in classes
         .iter()
@@ -104,7 +104,13 @@ fn down(classes: &[ClassOutcome], parent: Option<usize>, depth: usize, order: &m
     }
 }
 
-fn row(name: String, asked: String, passed: &Passed, link: &LinkOutcome, borrowed: String) -> Vec<String> {
+fn row(
+    name: String,
+    configured: String,
+    passed: &Passed,
+    link: &LinkOutcome,
+    borrowed: String,
+) -> Vec<String> {
     let some = |n: u64| if n > 0 { numbers::count(n) } else { String::new() };
     let share = passed.bytes as f64 / link.total.bytes.max(1) as f64;
     let [p50, p99, max] = delay_cells(&passed.waited);
@@ -117,7 +123,7 @@ fn row(name: String, asked: String, passed: &Passed, link: &LinkOutcome, borrowe
     };
     vec![
         name,
-        asked,
+        configured,
         rate,
         numbers::share(share),
         p50,
@@ -189,13 +195,17 @@ fn show_judgement(out: &mut dyn Write, judgement: &Judgement) -> io::Result<()> 
         ..
     } = judgement;
     if *met {
-        writeln!(out, "met     {what}: expected {expected}, got {got}")
+        writeln!(out, "met     {what}: expected {expected}, measured {got}")
     } else {
-        writeln!(out, "MISSED  {what}: expected {expected}, got {got}: {missed_by}")
+        writeln!(
+            out,
+            "MISSED  {what}: expected {expected}, measured {got}: {missed_by}"
+        )
     }
 }
 
-/// A sweep: a line for each point, with what was expected, or else with what each flow got.
+/// Prints a sweep: a line for each point with the values of its expectations, or without any, the
+/// rates of its flows.
 ///
 /// # Errors
 ///

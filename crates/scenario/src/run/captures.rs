@@ -1,5 +1,5 @@
-//! Links captured into files of pcapng while a course runs. Packets have their headers and their
-//! length, and no data.
+//! Captures links into pcapng files during a simulation. Packets have their headers and length, but
+//! no data.
 
 use super::network::Network;
 use crate::Error;
@@ -12,7 +12,7 @@ use std::io::BufWriter;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A link and the file into which what goes onto its wire is written: `server > home=down.pcapng`.
+/// A link and the file for the packets on its wire: `server > home=down.pcapng`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CaptureRequest {
     link: String,
@@ -44,7 +44,7 @@ impl CaptureRequest {
     }
 }
 
-/// A link that is captured.
+/// A link that is being captured.
 #[derive(Debug)]
 pub struct Capturing {
     link: LinkId,
@@ -52,18 +52,19 @@ pub struct Capturing {
     writer: Writer<BufWriter<File>>,
 }
 
-/// Begins with all of them.
+/// Starts all captures.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no link of a wanted name, or a file cannot be created or written.
+/// Returns an error if there is no link of a requested name, or a file cannot be created or
+/// written.
 pub fn begin(
     network: &mut Network,
     scenario: &Scenario,
-    wanted: &[CaptureRequest],
+    requests: &[CaptureRequest],
 ) -> Result<Vec<Capturing>, Error> {
-    let mut all = Vec::with_capacity(wanted.len());
-    for CaptureRequest { link, file } in wanted {
+    let mut all = Vec::with_capacity(requests.len());
+    for CaptureRequest { link, file } in requests {
         let found = scenario
             .directions
             .iter()
@@ -90,7 +91,7 @@ pub fn begin(
 }
 
 impl Capturing {
-    /// Writes what was captured so far, and forgets it.
+    /// Writes the packets captured so far, and discards them from memory.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Expectations held against what was measured.
+//! Compares expectations with measured values.
 
 use super::outcome::Judgement;
 use super::readings::{Counted, MeterReading, Meters, between};
@@ -8,7 +8,7 @@ use measure::delay::Delays;
 use measure::numbers;
 use sim::meter::jain;
 
-/// What was read at the beginning and at the end of a window.
+/// The readings at the beginning and at the end of a window.
 #[derive(Debug, Default)]
 pub struct Window {
     /// At its beginning.
@@ -17,7 +17,7 @@ pub struct Window {
     pub to: MeterReading,
 }
 
-/// What became of an expectation.
+/// Judges an expectation.
 pub fn judge(expectation: &Expectation, window: &Window, meters: &Meters<'_>) -> Judgement {
     let value = measure(expectation, window, meters);
     let unit = expectation.metric.unit();
@@ -44,7 +44,7 @@ pub fn judge(expectation: &Expectation, window: &Window, meters: &Meters<'_>) ->
     }
 }
 
-/// A value, human-readable and rounded.
+/// A value as rounded, human-readable text.
 fn words(unit: Unit, value: u64) -> String {
     match unit {
         Unit::Rate => numbers::rate(value),
@@ -87,7 +87,7 @@ fn measure(expectation: &Expectation, window: &Window, meters: &Meters<'_>) -> u
     }
 }
 
-/// Of a link, or of a class there.
+/// The metric of a link, or of a class there.
 fn of_link(
     expectation: &Expectation,
     counted: &Counted,
@@ -131,7 +131,7 @@ fn ratio(part: u64, whole: u64) -> u64 {
     Probability::ratio(part, whole).parts()
 }
 
-/// Jain's index over the copies of a flow, or of all flows; all, if nobody got anything.
+/// Jain's fairness index of the copies of a flow, or of all flows; 100 % if none received anything.
 fn fairness(meters: &Meters<'_>, flow: Option<usize>, from: Instant, to: Instant) -> u64 {
     let bin = meters.scenario.bin().nanos();
     let flows = &meters.network.flows;

@@ -1,8 +1,9 @@
-//! One run of a point: time passes, changes are made, windows are read, and all is summed up.
+//! Runs one point of a scenario: simulates, applies changes, takes readings at the edges of
+//! windows, and collects the outcome.
 //!
-//! `network` makes the simulator's hosts, links and flows; [`captures`] writes packets into files;
-//! `readings` are what has been counted, `judge` holds them against what was expected; [`outcome`]
-//! is the result. [`points`] runs the points of a sweep.
+//! `network` creates the simulator's hosts, links and flows; [`captures`] writes packets into
+//! files; `readings` are counters, and `judge` compares them with the expectations; [`outcome`] is
+//! the result. [`points`] runs the points of a sweep.
 
 pub mod captures;
 mod judge;
@@ -24,11 +25,11 @@ use engine::packet::ClassId;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use sim::simulation::End;
 
-/// How often a course says how far it is.
+/// The number of progress reports of a run.
 const STEPS: u64 = 400;
 
-/// Runs a scenario. `said` is told now and then how much time has passed and how many events there
-/// were.
+/// Runs a scenario. `progress` is called at intervals with the simulated time and the number of
+/// events.
 ///
 /// # Errors
 ///
@@ -38,19 +39,19 @@ pub fn run(
     name: &str,
     scenario: &Scenario,
     point: Point,
-    wanted: &[CaptureRequest],
-    said: &mut dyn FnMut(Duration, u64),
+    requests: &[CaptureRequest],
+    progress: &mut dyn FnMut(Duration, u64),
 ) -> Result<Outcome, Error> {
     let mut network = Network::new(scenario).map_err(Error::NoRoute)?;
-    let mut captures = captures::begin(&mut network, scenario, wanted)?;
+    let mut captures = captures::begin(&mut network, scenario, requests)?;
     let end = Instant::START + scenario.settings.duration;
     let mut windows: Vec<Window> = scenario.expectations.iter().map(|_| Window::default()).collect();
-    let mut held: Vec<Vec<(Instant, Bytes)>> = vec![Vec::new(); network.links.len()];
+    let mut backlog_samples: Vec<Vec<(Instant, Bytes)>> = vec![Vec::new(); network.links.len()];
     for at in stops(scenario, end) {
         network.sim.run_until(at);
-        for (link, held) in network.links.iter().zip(&mut held) {
+        for (link, samples) in network.links.iter().zip(&mut backlog_samples) {
             let queue = network.sim.queue(*link);
-            held.extend(queue.map(|(queue, _)| (at, queue.backlog().bytes)));
+            samples.extend(queue.map(|(queue, _)| (at, queue.backlog().bytes)));
         }
         read(&network, scenario, at, &mut windows);
         captures
@@ -67,7 +68,7 @@ pub fn run(
                 });
             }
         }
-        said(at.since(Instant::START), network.sim.events());
+        progress(at.since(Instant::START), network.sim.events());
     }
     let meters = Meters {
         network: &network,
@@ -85,8 +86,8 @@ pub fn run(
             .map(|(expectation, window)| judge::judge(expectation, window, &meters))
             .collect(),
         links: (0..scenario.directions.len())
-            .zip(held)
-            .map(|(index, held)| link(&meters, index, held))
+            .zip(backlog_samples)
+            .map(|(index, backlog_samples)| link(&meters, index, backlog_samples))
             .collect(),
         flows: (0..scenario.flows.len())
             .map(|index| flow(&meters, index))
@@ -94,7 +95,8 @@ pub fn run(
     })
 }
 
-/// The instants at which something is done, in order, the last is the end.
+/// The instants at which the run stops for changes, windows or progress, in order; the last is the
+/// end.
 fn stops(scenario: &Scenario, end: Instant) -> Vec<Instant> {
     let step = Duration::from_nanos((scenario.settings.duration.nanos() / STEPS).max(1));
     let steps = (1..STEPS).map(|n| Instant::START + step.times(n));
@@ -114,7 +116,7 @@ fn stops(scenario: &Scenario, end: Instant) -> Vec<Instant> {
     stops
 }
 
-/// Reads what begins or ends now.
+/// Takes the readings of windows that begin or end now.
 fn read(network: &Network, scenario: &Scenario, now: Instant, windows: &mut [Window]) {
     let meters = Meters { network, scenario };
     for (expectation, window) in scenario.expectations.iter().zip(windows) {
@@ -144,7 +146,7 @@ fn passed(meters: &Meters<'_>, direction: usize, class: Option<ClassId>) -> Pass
     }
 }
 
-fn link(meters: &Meters<'_>, index: usize, held: Vec<(Instant, Bytes)>) -> LinkOutcome {
+fn link(meters: &Meters<'_>, index: usize, backlog_samples: Vec<(Instant, Bytes)>) -> LinkOutcome {
     let direction = &meters.scenario.directions[index];
     let classes = meters
         .network
@@ -170,7 +172,7 @@ fn link(meters: &Meters<'_>, index: usize, held: Vec<(Instant, Bytes)>) -> LinkO
         discipline: direction.policy.as_ref().map(|policy| policy.plan.root.kind.name),
         total: passed(meters, index, None),
         classes,
-        held,
+        backlog_samples,
     }
 }
 

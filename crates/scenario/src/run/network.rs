@@ -1,4 +1,4 @@
-//! A checked scenario as the simulator's hosts, links and flows.
+//! Builds the simulator's hosts, links and flows from a checked scenario.
 
 use crate::language::{DirectionConfig, Expectation, Scenario, Subject};
 use crate::sources::FlowContext;
@@ -7,12 +7,12 @@ use sim::link::{Driver, LinkQueue, LinkSpec, PolicyQueue};
 use sim::meter::MeterSettings;
 use sim::simulation::{End, FlowId, LinkId, NoRoute, NodeId, Simulation};
 
-/// The simulation of a scenario, and where its parts are in it.
+/// The simulation of a scenario, with the identifiers of its links and flows.
 #[derive(Debug)]
 pub struct Network {
     /// The simulation.
     pub sim: Simulation,
-    /// Each direction of each link, as in the scenario.
+    /// The directions of links, indexed as in the scenario.
     pub links: Vec<LinkId>,
     /// The copies of each flow.
     pub flows: Vec<Vec<FlowId>>,
@@ -22,14 +22,15 @@ impl Network {
     /// Builds it, with a meter on every link and at the end of every flow.
     ///
     /// # Errors
-    /// The links do not lead from an end of a flow to the other and back.
+    ///
+    /// Returns an error if there is no route between the ends of a flow, in either direction.
     pub fn new(scenario: &Scenario) -> Result<Self, NoRoute> {
         let mut sim = Simulation::new(Seed(scenario.settings.seed.into()));
         let nodes: Vec<NodeId> = scenario.hosts.iter().map(|host| sim.node(&host.name)).collect();
         let mut links = Vec::with_capacity(scenario.directions.len());
         for (index, direction) in scenario.directions.iter().enumerate() {
             let link = sim.link(nodes[direction.from], nodes[direction.to], spec(direction));
-            sim.watch(link, watch(scenario, index));
+            sim.watch(link, meter_settings(scenario, index));
             links.push(link);
         }
         let mut flows = Vec::with_capacity(scenario.flows.len());
@@ -77,8 +78,8 @@ fn spec(direction: &DirectionConfig) -> LinkSpec {
         .framing(settings.framing)
 }
 
-/// The settings of a link's meter: it tallies the windows of expectations apart.
-fn watch(scenario: &Scenario, direction: usize) -> MeterSettings {
+/// The settings of a link's meter: it counts each window of expectations separately.
+fn meter_settings(scenario: &Scenario, direction: usize) -> MeterSettings {
     let here = |expectation: &&Expectation| match expectation.subject {
         Subject::Class { direction: of, .. } | Subject::Link(of) => of == direction,
         Subject::Flow(_) | Subject::All => false,
@@ -108,7 +109,7 @@ mod tests {
     use sim::tcp::TcpSender;
 
     #[test]
-    fn hystart_in_a_scenario_avoids_losses_of_slow_start() {
+    fn hystart_in_a_scenario_avoids_drops_in_slow_start() {
         let retransmissions = ["false", "true"].map(|hystart| {
             let text = format!(
                 "version = 1\nduration = \"3 s\"\n\

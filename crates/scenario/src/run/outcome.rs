@@ -1,8 +1,8 @@
-//! What a simulated scenario gave: plain data for tables, JSON, files of series, plots and
+//! The outcome of a simulated scenario: plain data for tables, JSON, time series, charts and
 //! expectations.
 //!
-//! Rates and bytes of classes and links are those of frames (Ethernet header included), put where
-//! their bits were on the wire; those of flows are what the receiver's program got. Series begin at
+//! Rates and bytes of classes and links count frames (Ethernet header included), at the time when
+//! their bits are on the wire; those of flows count what the receiving program got. Series begin at
 //! time zero.
 
 use crate::language::Picture;
@@ -10,75 +10,75 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 use sim::meter::BacklogLevels;
 
-/// What one point of a scenario gave; a scenario without a sweep has one point.
+/// The outcome of one point; a scenario without a sweep has one point.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The scenario's name.
     pub scenario: String,
-    /// Which point of the sweep.
+    /// The point of the sweep.
     pub point: Point,
-    /// How long was simulated.
+    /// The simulated time.
     pub duration: Duration,
-    /// The length of a bin of all series.
+    /// The bin width of all series.
     pub bin: Duration,
-    /// The picture that tells what it is about.
+    /// The chart that the scenario selects.
     pub picture: Picture,
-    /// Events that the simulator dealt with.
+    /// The number of simulated events.
     pub events: u64,
     /// Every link, in each direction.
     pub links: Vec<LinkOutcome>,
     /// Every flow; copies of one description are one flow here.
     pub flows: Vec<FlowOutcome>,
-    /// What was expected, and what was got.
+    /// The expectations and the measured values.
     pub expectations: Vec<Judgement>,
 }
 
 /// A point of a sweep.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Point {
-    /// From 1.
+    /// Its number, from 1.
     pub number: usize,
-    /// How many there are.
+    /// The number of points.
     pub of: usize,
     /// The name and value of each list.
     pub values: Vec<(String, String)>,
 }
 
-/// What passed a link in one direction.
+/// The traffic of a link in one direction.
 #[derive(Clone, Debug)]
 pub struct LinkOutcome {
     /// Its name: `server > home`.
     pub name: String,
     /// The rate of its wire.
     pub rate: Bandwidth,
-    /// The discipline in front of it; none: a plain buffer.
+    /// The discipline of its policy; `None`: a plain buffer.
     pub discipline: Option<&'static str>,
-    /// All that passed it.
+    /// The traffic of all classes together.
     pub total: Passed,
-    /// The classes of its policy, as numbered there.
+    /// The classes of its policy, indexed by class number.
     pub classes: Vec<ClassOutcome>,
-    /// What its discipline held, looked at now and then.
-    pub held: Vec<(Instant, Bytes)>,
+    /// Samples of its backlog.
+    pub backlog_samples: Vec<(Instant, Bytes)>,
 }
 
-/// What passed of one class.
+/// The traffic of one class.
 #[derive(Clone, Debug)]
 pub struct ClassOutcome {
     /// Its name.
     pub name: String,
-    /// Its parent, by place in the list.
+    /// Its parent, by index.
     pub parent: Option<usize>,
-    /// Whether packets are put into it. What passed of others is the sum of the classes below them.
+    /// Whether it is a leaf. The traffic of an interior class is the sum of the classes below it.
     pub leaf: bool,
-    /// The rate that its discipline guarantees, if it does.
+    /// The rate that its discipline guarantees, if any.
     pub target: Option<Bandwidth>,
-    /// What passed.
+    /// Its traffic.
     pub passed: Passed,
-    /// What it borrowed, if its discipline lends.
+    /// The bytes that it borrowed, if its discipline lends.
     pub borrowed: Option<Bytes>,
 }
 
-/// What passed somewhere.
+/// The traffic of a link or a class.
 #[derive(Clone, Debug, Default)]
 pub struct Passed {
     /// Packets.
@@ -89,60 +89,60 @@ pub struct Passed {
     pub rate: Bandwidth,
     /// Bytes in each bin.
     pub series: Vec<u64>,
-    /// How long packets waited before their first bit was sent.
+    /// Queueing delays: from arrival to the first bit on the wire.
     pub waited: Delays,
-    /// Packets dropped, by reason; reasons that did not occur are left out.
+    /// Packets dropped, by reason; reasons that did not occur are absent.
     pub dropped: Vec<(&'static str, u64)>,
     /// Packets marked.
     pub marked: u64,
-    /// What waited over time.
+    /// The distribution of the backlog over time.
     pub backlog: BacklogLevels,
 }
 
 impl Passed {
-    /// All that was dropped.
+    /// The number of packets dropped.
     pub fn drops(&self) -> u64 {
         self.dropped.iter().map(|(_, n)| n).sum()
     }
 }
 
-/// What a flow's receivers got.
+/// What the receivers of a flow got.
 #[derive(Clone, Debug)]
 pub struct FlowOutcome {
     /// Its name.
     pub name: String,
     /// Its kind, and for TCP the congestion control.
     pub kind: String,
-    /// From where.
+    /// The sending host.
     pub from: String,
-    /// To where.
+    /// The receiving host.
     pub to: String,
     /// When the first copy started.
     pub start: Instant,
-    /// What each copy's receiver got over the duration.
+    /// The bytes that the receiver of each copy got.
     pub copies: Vec<u64>,
-    /// What all got.
+    /// The bytes that all receivers got.
     pub bytes: u64,
     /// The mean rate over the duration.
     pub rate: Bandwidth,
     /// Bytes in each bin.
     pub series: Vec<u64>,
-    /// From being sent until having arrived, for kinds that measure it.
+    /// One-way delays or response times, for kinds that measure them.
     pub delays: Option<Delays>,
     /// Other counts of its kind, by name.
     pub counts: Vec<(&'static str, u64)>,
 }
 
-/// An expectation and what became of it.
+/// An expectation and its result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Judgement {
-    /// What was measured: `class download: rate, 5 s to 30 s`.
+    /// The measurement: `class download: rate, 5 s to 30 s`.
     pub what: String,
-    /// What was expected: `at least 18 Mbit/s`.
+    /// The bounds: `at least 18 Mbit/s`.
     pub expected: String,
-    /// What was got: `17.2 Mbit/s`.
+    /// The measured value: `17.2 Mbit/s`.
     pub got: String,
-    /// The measured number, in the metric's smallest unit.
+    /// The measured value, in the metric's smallest unit.
     pub value: u64,
     /// That unit.
     pub unit: &'static str,

@@ -1,9 +1,9 @@
-//! The points of a sweep, side by side: which are to be run, on how many threads, and in which
-//! order they are told.
+//! Runs the points of a sweep in parallel: which points, on how many threads, and the order of
+//! results.
 //!
-//! A point's result depends on its number alone, and results are told in the order of their
-//! numbers. So a sweep that is split over machines and put together again has the same bytes as one
-//! that is not.
+//! The result of a point depends on its number alone, and results are reported in the order of
+//! their numbers. A sweep that is split over machines and merged again therefore gives the same
+//! bytes as one that is not.
 
 use super::captures::CaptureRequest;
 use super::outcome::{Outcome, Point};
@@ -16,7 +16,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 
-/// Which part of the points: every n-th, from the i-th on.
+/// A part of the points: every n-th, starting with the i-th.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shard {
     number: usize,
@@ -40,20 +40,20 @@ impl FromStr for Shard {
 }
 
 impl Shard {
-    /// Everything.
+    /// All points.
     pub const WHOLE: Self = Self { number: 1, of: 1 };
 
-    /// The numbers of its points: shares differ by one point at most, and neighbours are in
-    /// different shards.
+    /// The numbers of its points. The sizes of shards differ by at most one point, and neighbouring
+    /// points are in different shards.
     pub fn points(self, of: usize) -> Vec<usize> {
         (self.number..=of).step_by(self.of).collect()
     }
 }
 
-/// How far all points are, for who watches.
+/// The progress of all points.
 #[derive(Debug, Default)]
 pub struct Done {
-    /// Simulated nanoseconds.
+    /// Simulated time in nanoseconds.
     pub simulated: AtomicU64,
     /// Events.
     pub events: AtomicU64,
@@ -61,25 +61,25 @@ pub struct Done {
     pub points: AtomicUsize,
 }
 
-/// What is run.
+/// The points to run, and how.
 pub struct Job<'a> {
     /// The scenario's name.
     pub name: &'a str,
     /// The scenarios.
     pub scenarios: &'a Scenarios,
-    /// Where policies are.
+    /// Access to the scenario's files.
     pub files: Files<'a>,
     /// The numbers of the points.
     pub points: &'a [usize],
-    /// Threads.
+    /// The number of threads.
     pub jobs: usize,
-    /// Links to be captured.
+    /// The links to capture.
     pub captures: &'a [CaptureRequest],
 }
 
 impl Job<'_> {
-    /// Runs the points, and tells each outcome in the order of the points. `watch` is called now
-    /// and then.
+    /// Runs the points, and passes their outcomes to `tell` in the order of the points. `watch` is
+    /// called at intervals with the progress.
     ///
     /// # Errors
     ///
@@ -110,9 +110,9 @@ impl Job<'_> {
                 });
             }
             drop(send);
-            let told = self.tell(&results, &done, watch, tell);
+            let result = self.tell(&results, &done, watch, tell);
             stop.store(true, Ordering::Relaxed);
-            told
+            result
         })
     }
 
@@ -124,8 +124,8 @@ impl Job<'_> {
         tell: &mut dyn FnMut(Outcome) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut early = BTreeMap::new();
-        let mut told = 0;
-        while told < self.points.len() {
+        let mut reported = 0;
+        while reported < self.points.len() {
             match results.recv_timeout(std::time::Duration::from_millis(100)) {
                 Ok((index, outcome)) => {
                     early.insert(index, outcome?);
@@ -135,9 +135,9 @@ impl Job<'_> {
                     return Err(Error::ThreadEnded.into());
                 }
             }
-            while let Some(outcome) = early.remove(&told) {
+            while let Some(outcome) = early.remove(&reported) {
                 tell(outcome)?;
-                told += 1;
+                reported += 1;
             }
         }
         Ok(())
@@ -152,13 +152,13 @@ impl Job<'_> {
             values: sweep.values(number),
         };
         let mut before = (0, 0);
-        let mut said = |simulated: Duration, events: u64| {
+        let mut progress = |simulated: Duration, events: u64| {
             done.simulated
                 .fetch_add(simulated.nanos() - before.0, Ordering::Relaxed);
             done.events.fetch_add(events - before.1, Ordering::Relaxed);
             before = (simulated.nanos(), events);
         };
-        super::run(self.name, &scenario, point, self.captures, &mut said)
+        super::run(self.name, &scenario, point, self.captures, &mut progress)
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_is_one_of_some() {
+    fn a_shard_has_a_number_and_a_count() {
         assert_eq!("2/8".parse(), Ok(Shard { number: 2, of: 8 }));
         for wrong in ["", "2", "0/8", "9/8", "a/b", "1/0", "-1/2"] {
             assert!(wrong.parse::<Shard>().is_err(), "{wrong} was accepted");

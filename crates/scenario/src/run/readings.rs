@@ -1,4 +1,4 @@
-//! What has been counted at an instant, of whatever an expectation can be about.
+//! Counters at an instant, for every subject that an expectation can have.
 
 use super::network::Network;
 use crate::Scenario;
@@ -15,39 +15,39 @@ use sim::simulation::{End, FlowId, Simulation};
 use sim::sources::Listener;
 use sim::tcp;
 
-/// Counts that only grow, of what no meter keeps by windows.
+/// Monotonic counters of values that no meter counts by windows.
 #[derive(Clone, Debug, Default)]
 pub struct MeterReading {
     /// Packets that a flow's receivers got.
     pub packets: u64,
-    /// How long they took; of requests, how long answers took.
+    /// Their one-way delays; for requests, response times.
     pub delays: Delays,
-    /// Requests that were answered.
+    /// Completed responses.
     pub answers: u64,
-    /// Segments that were sent again.
+    /// Retransmitted segments.
     pub retransmissions: u64,
-    /// Time-outs.
+    /// Retransmission timeouts.
     pub timeouts: u64,
     /// Bytes that a class borrowed.
     pub borrowed: Bytes,
 }
 
-/// What passed a link, or a class there, within some time.
+/// The traffic of a link, or of a class there, in some interval.
 #[derive(Clone, Debug, Default)]
 pub struct Counted {
     /// Packets.
     pub packets: u64,
-    /// Their bytes, by the time of their bits.
+    /// Their bytes, at the times of their bits on the wire.
     pub bytes: u64,
-    /// How long packets waited.
+    /// Queueing delays.
     pub waited: Delays,
     /// Packets dropped.
     pub dropped: [u64; Reason::ALL.len()],
     /// Packets marked.
     pub marked: u64,
-    /// What waited.
+    /// The backlog.
     pub queue: BacklogLevels,
-    /// Bytes in each bin; of a window, one.
+    /// Bytes in each bin; for a window there is one bin.
     pub series: Vec<u64>,
 }
 
@@ -62,13 +62,13 @@ impl Counted {
         add(&mut self.series, tally.series.bytes());
     }
 
-    /// All that was dropped.
+    /// The number of packets dropped.
     pub fn drops(&self) -> u64 {
         self.dropped.iter().sum()
     }
 }
 
-/// Readings and series of a network, by the scenario's numbers.
+/// Readings and series of a network, indexed as in the scenario.
 #[derive(Debug)]
 pub struct Meters<'a> {
     /// The network.
@@ -82,8 +82,8 @@ impl Meters<'_> {
         &self.network.sim
     }
 
-    /// What passed a link, or a class there: within a window, which the meter was told of, or at
-    /// all.
+    /// The traffic of a link, or of a class there: within a window that the meter was set up with,
+    /// or in the whole run.
     pub fn counted(
         &self,
         direction: usize,
@@ -122,7 +122,7 @@ impl Meters<'_> {
         counted
     }
 
-    /// What no meter keeps by windows, of a subject by now.
+    /// The current counters of a subject that no meter counts by windows.
     pub fn reading(&self, subject: Subject) -> MeterReading {
         let mut reading = MeterReading::default();
         match subject {
@@ -154,7 +154,7 @@ impl Meters<'_> {
         reading
     }
 
-    /// What a flow, or all flows, got in each bin.
+    /// The bytes that a flow, or all flows, received in each bin.
     pub fn received(&self, flow: Option<usize>) -> Vec<u64> {
         let mut sum = Vec::new();
         let flows = &self.network.flows;
@@ -166,13 +166,13 @@ impl Meters<'_> {
         sum
     }
 
-    /// What one copy of a flow got in each bin.
+    /// The bytes that one copy of a flow received in each bin.
     pub fn copy_series(&self, copy: FlowId) -> &[u64] {
         let received = self.sim().delivered(copy, End::Responder);
         received.series.as_ref().map_or(&[], |series| series.bytes())
     }
 
-    /// The other end of a source that does not wait for answers.
+    /// The receiver of a datagram source.
     pub fn listener(&self, copy: FlowId) -> Option<&Listener> {
         self.sim().agent(copy, End::Responder)
     }
@@ -183,12 +183,12 @@ impl Meters<'_> {
             .map(|(queue, _)| queue)
     }
 
-    /// What a class has borrowed, if its discipline lends.
+    /// The bytes that a class has borrowed, if its discipline lends.
     pub fn borrowed(&self, direction: usize, class: ClassId) -> Option<Bytes> {
         meter::borrowed(self.queue(direction)?, class)
     }
 
-    /// The rate that a class's discipline guarantees, if it does.
+    /// The rate that a class's discipline guarantees, if any.
     pub fn target(&self, direction: usize, class: ClassId) -> Option<Bandwidth> {
         match meter::gauge(self.queue(direction)?, class, "rate")? {
             Value::Bandwidth(rate) => Some(rate),
@@ -197,7 +197,7 @@ impl Meters<'_> {
     }
 }
 
-/// Whether a class is another, or below it.
+/// Whether a class is `above` itself, or below it.
 fn is_below(plan: &TreePlan, class: ClassId, above: ClassId) -> bool {
     let mut at = Some(class);
     while let Some(here) = at {
@@ -216,7 +216,7 @@ fn add(sum: &mut Vec<u64>, bytes: &[u64]) {
     sum.iter_mut().zip(bytes).for_each(|(sum, bytes)| *sum += bytes);
 }
 
-/// The bytes of a series from one instant to another; of bins that are cut, the part in proportion.
+/// The bytes of a series between two instants; partial bins count in proportion.
 pub fn between(series: &[u64], bin: u64, from: Instant, to: Instant) -> u64 {
     let (from, to) = (from.nanos(), to.nanos());
     let (first, last) = (

@@ -1,4 +1,4 @@
-//! What the kinds share that send datagrams: the settings of packets of one length, and the agents.
+//! Settings and agents that the kinds of datagram sources share.
 
 use super::kind::{FlowContext, SettingGroup, SourceReader};
 use engine::packet::Ecn;
@@ -13,11 +13,11 @@ settings! {
         /// The length of each frame: Ethernet header and all above
         frame: Bytes = default "1514 B", "smaller: more packets for the same rate", "a full frame";
         /// Whether its packets are ECN-capable: ECT(0), or ECT(1) for L4S
-        ecn: Ecn = default "false", "true: marked where others are dropped", "most do not";
+        ecn: Ecn = default "false", "true: packets are marked where others are dropped", "most are not";
     }
 }
 
-/// The settings of packets of one length, for the kinds that send such.
+/// The group of these settings.
 pub(super) static PACKETS: SettingGroup = SettingGroup(PacketSettings::SETTINGS);
 
 /// Reads the settings of packets of one length.
@@ -37,12 +37,12 @@ impl PacketSettings {
         [self.frame; 2]
     }
 
-    /// The datagrams of a copy of a flow.
+    /// The datagrams of one copy of a flow.
     pub(super) fn datagrams(&self, context: &FlowContext<'_>) -> Datagrams {
         datagrams(context, self.frame, self.ecn)
     }
 
-    /// The agents of a copy of a flow that sends its packets at the times of a timing.
+    /// The agents of one copy of a flow that sends packets with this timing.
     pub(super) fn agents(&self, context: &FlowContext<'_>, timing: impl Timing) -> [Box<dyn Agent>; 2] {
         listened(DatagramSource::new(self.datagrams(context), timing))
     }

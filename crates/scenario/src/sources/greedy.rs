@@ -1,4 +1,4 @@
-//! `greedy`: as many packets as the first link takes.
+//! `greedy`: as many packets as the first link sends; always backlogged.
 
 use super::datagrams::{PACKETS, PacketSettings, listened, read_packets};
 use super::kind::{FlowContext, FlowSource, SettingGroup, SourceKind, SourceReader, Transport};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// The kind, for the list.
 pub static KIND: SourceKind = SourceKind {
     name: "greedy",
-    summary: "as much as its first link takes",
+    summary: "as many packets as its first link sends",
     transport: Transport::Udp,
     settings: &[&PACKETS, &OWN],
     read,
@@ -20,8 +20,8 @@ pub static KIND: SourceKind = SourceKind {
 settings! {
     /// Settings of `greedy` alone.
     pub struct GreedySettings {
-        /// The number of packets that it keeps in front of its first link
-        window: u32 = default "8", "1: a class may be empty between two packets; more than its queue's limit: drops", "a few";
+        /// The number of packets that it keeps queued at its first link
+        window: u32 = default "8", "1: the queue may be empty between two packets; more than the queue's limit: drops", "a few";
     }
 }
 

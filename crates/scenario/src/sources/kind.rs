@@ -1,4 +1,4 @@
-//! A kind of source: what its file declares, and what it makes of a section [[flow]].
+//! A kind of traffic source: what its file declares, and how it reads a section `[[flow]]`.
 
 use crate::folder::Files;
 use control::sections::Section;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub struct SourceKind {
     /// The name in scenarios.
     pub name: &'static str,
-    /// One sentence for lists.
+    /// A phrase for lists.
     pub summary: &'static str,
     /// The transport protocol of its packets.
     pub transport: Transport,
@@ -56,7 +56,7 @@ pub struct SettingGroup(pub &'static [Setting]);
 
 /// The checked source of a flow.
 pub trait FlowSource: fmt::Debug + Send + Sync {
-    /// What reports call it: its kind, mostly.
+    /// Its label in reports: usually the name of its kind.
     fn label(&self) -> String;
 
     /// The shortest and the longest frame, where the settings determine them.
@@ -73,12 +73,12 @@ pub trait FlowSource: fmt::Debug + Send + Sync {
     fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2];
 }
 
-/// What a source's agents need to know of their flow.
+/// The properties of a flow that the agents of its source need.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowContext<'a> {
     /// The spans in which it sends.
     pub active: &'a [(Instant, Instant)],
-    /// The longest IP packet on its path.
+    /// The path MTU.
     pub mtu: Bytes,
     /// The seed of its random numbers.
     pub seed: Seed,
@@ -125,7 +125,7 @@ impl SourceKind {
 impl SourceReader<'_> {
     /// Reads a group of settings; `None` if it reported a problem.
     pub fn group<T>(&mut self, settings: &[Setting], read: Read<T>) -> Option<T> {
-        // What no group knows has been refused.
+        // Keys that are in no group have been refused.
         let own = |key: &str| settings.iter().any(|setting| setting.name == key);
         let entries = self.table.entries.iter().filter(|entry| own(&entry.key));
         let table = Table {

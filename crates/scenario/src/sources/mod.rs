@@ -1,8 +1,8 @@
-//! What flows send: the kinds of sources, one file each, and the one list of them.
+//! The kinds of traffic sources, one file each, and the list of them.
 //!
-//! A file declares its kind's settings, checks them, and makes the simulator's agents. To add a
-//! kind: copy `poisson.rs`, write its `KIND`, and name the file here twice: its `mod` line, which
-//! rustfmt follows, and its place in the list. Messages and the documentation follow the list.
+//! A file declares the settings of its kind, checks them, and creates the simulator's agents. To
+//! add a kind, copy `poisson.rs`, write its `KIND`, and add the file here twice: as a `mod` line,
+//! which rustfmt needs, and in the list. Messages and the documentation use the list.
 
 mod burst;
 mod constant;
@@ -36,7 +36,7 @@ pub static KINDS: &[&SourceKind] = &[
 
 engine::choices_of!(SourceKind in KINDS);
 
-/// The groups of settings with the names of the kinds that have them, for the documentation.
+/// The groups of settings, each with the names of its kinds, for the documentation.
 pub fn setting_groups() -> Vec<(String, &'static [Setting])> {
     let mut groups: Vec<(&'static SettingGroup, Vec<&str>)> = Vec::new();
     for kind in KINDS {
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(names.len(), KINDS.len() - 2 + shared.len());
     }
 
-    /// So a new kind costs its file and its place in the list.
+    /// Adding a kind takes only its file and its entry in the list.
     #[test]
     fn every_file_of_a_kind_is_in_the_list() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sources");

@@ -1,4 +1,4 @@
-//! What `trace` and `pcap` share: a file of packets that is replayed.
+//! Replays the packets of a file, for `trace` and `pcap`.
 
 use super::datagrams::{datagrams, listened};
 use super::kind::{FlowContext, FlowSource, SettingGroup, SourceReader};
@@ -18,7 +18,7 @@ settings! {
         /// its time in seconds and the length of its frame; for `pcap`, a capture
         file: String = required, "", "";
         /// Whether its packets are ECN-capable: ECT(0), or ECT(1) for L4S
-        ecn: Ecn = default "false", "true: marked where others are dropped", "most do not";
+        ecn: Ecn = default "false", "true: packets are marked where others are dropped", "most are not";
     }
 }
 
@@ -64,7 +64,7 @@ impl FlowSource for Recording {
     }
 
     fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2] {
-        // The replay has its own lengths.
+        // The replay sets the lengths.
         let datagrams = datagrams(context, Bytes::ZERO, self.settings.ecn);
         listened(DatagramSource::new(datagrams, Replay::new(self.packets.clone())))
     }

@@ -1,4 +1,4 @@
-//! `request`: a TCP connection that answers requests.
+//! `request`: a TCP server that answers requests on one connection.
 
 use super::kind::{FlowContext, FlowSource, SettingGroup, SourceKind, SourceReader, Transport};
 use super::tcp::{self, TcpSettings};
@@ -12,14 +12,14 @@ use std::sync::Arc;
 /// The kind, for the list.
 pub static KIND: SourceKind = SourceKind {
     name: "request",
-    summary: "TCP that answers requests",
+    summary: "TCP with responses to requests",
     transport: Transport::Tcp,
     settings: &[&tcp::GROUP, &OWN],
     read,
 };
 
 settings! {
-    /// Settings of `request` alone. Requests themselves take no time.
+    /// Settings of `request` alone. Sending a request takes no time.
     pub struct RequestSettings {
         /// The bytes of each response
         size: Bytes = required, "", "";

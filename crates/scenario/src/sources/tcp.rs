@@ -23,22 +23,22 @@ settings! {
         /// The congestion control
         control: &'static ControlKind = default "cubic", "", "what most hosts have: RFC 9438";
         /// Whether ECN is negotiated
-        ecn: bool = default "false", "true: marked where others are dropped", "most servers accept it, few clients ask";
+        ecn: bool = default "false", "true: packets are marked where others are dropped", "most servers accept it, few clients ask";
         /// The initial congestion window, in full segments
         initial_window: u32 = default "10", "too small: short transfers take long; too large: bursts", "RFC 6928";
-        /// The receive buffer, and so the largest window
+        /// The receive buffer, which limits the advertised window
         receive_window: Bytes = default "6 MiB",
             "less than rate times round-trip time: the connection cannot fill the link", "Linux";
-        /// Whether every second segment is acknowledged, not each
-        delayed_ack: bool = default "true", "false: the window grows faster", "RFC 5681, section 4.2";
-        /// Whether the window grows by the bytes that ACKs acknowledge, not by the number of ACKs
-        byte_counting: bool = default "true", "false: the window grows half as fast with delayed ACKs", "RFC 3465; Linux";
+        /// Whether only every second segment is acknowledged
+        delayed_ack: bool = default "true", "false: cwnd grows faster", "RFC 5681, section 4.2";
+        /// Whether cwnd grows by the bytes that ACKs acknowledge, not by the number of ACKs
+        byte_counting: bool = default "true", "false: cwnd grows half as fast with delayed ACKs", "RFC 3465; Linux";
         /// Whether slow start ends when the round-trip time rises (HyStart++), in controls with
         /// Reno's slow start
-        hystart: bool = default "false", "true: fewer losses at the end of slow start", "RFC 9406 has it on";
+        hystart: bool = default "false", "true: fewer drops at the end of slow start", "RFC 9406 has it on";
         /// The least retransmission timeout
         min_rto: Duration = default "200 ms", "too small: spurious timeouts; too large: long silence", "Linux";
-        /// Whether segments are paced even if the congestion control does not ask for it
+        /// Whether segments are paced even if the congestion control does not require it
         pacing: bool = default "false", "true: no bursts", "RFC 5681 has none";
     }
 }

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trace_begins_with_its_first_packet_and_its_times_do_not_fall() {
+    fn a_trace_begins_with_its_first_packet_and_its_times_do_not_decrease() {
         let packets = packets("# recorded\n5.5 100\n5.500001, 1514\n\n6 60 # the last\n").expect("a trace");
         let expected = [(0, 100), (1_000, 1514), (500_000_000, 60)];
         assert_eq!(

@@ -14,7 +14,7 @@ use engine::tree::Registry;
 use engine::units::Duration;
 use lab::Record;
 use plot::colour;
-use scenario::lab::{Built, HostInterface, Instruments, Way, build};
+use scenario::lab::{Built, HostInterface, Instruments, LinkDirection, build};
 use scenario::run::captures::CaptureRequest;
 use scenario::topology::Topology;
 use serde_json::{Value, json};
@@ -111,7 +111,7 @@ impl Lab {
         if self.bin == Duration::ZERO {
             return Err(Failure::usage("--bin 0: a bin has a length, such as 100us"));
         }
-        let find = |wanted: &CaptureRequest| -> Result<Way, Failure> {
+        let find = |wanted: &CaptureRequest| -> Result<LinkDirection, Failure> {
             let mut names = Vec::new();
             for (number, link) in topology.links.iter().enumerate() {
                 for side in [0, 1] {
