@@ -171,7 +171,7 @@ fn a_missed_expectation_exits_with_4_and_reports_expected_and_measured_value() {
     let out = text(&run.stdout);
     assert!(
         out.contains(
-            "MISSED  flow x: rate: expected at least 5 Mbit/s, got 4 Mbit/s: 1 Mbit/s too little (20 %)"
+            "MISSED  flow x: rate: expected at least 5 Mbit/s, measured 4 Mbit/s: 1 Mbit/s too little (20 %)"
         ),
         "{out}"
     );
@@ -246,7 +246,7 @@ fn a_merge_of_incomplete_or_different_sweeps_is_refused() {
     let lacks = suimon(&["sim", "--merge", &part]);
     assert_eq!(lacks.status.code(), Some(2));
     assert!(
-        text(&lacks.stderr).contains("`s` lacks 8 of 12 points; the first is point 2"),
+        text(&lacks.stderr).contains("`s`: 8 of 12 points are missing; the first is point 2"),
         "{}",
         text(&lacks.stderr)
     );
