@@ -8,7 +8,7 @@
 //!   their own; [`rsvp_keys`]: the key file of RSVP;
 //! - [`snapshot`]: the metrics of every class; [`readout`]: how its values are displayed;
 //! - [`protocol`], [`socket`]: how a running program is queried and changed; [`reservation`]: its
-//!   RSVP part; [`refusal`]: why it refuses.
+//!   RSVP part; [`refusal`]: why it refuses; [`run_directory`]: where sockets and claims are.
 //!
 //! This crate has no ports, packets or clocks. Packet loops take a [`policy::Policy`] and build
 //! queues from it.
@@ -26,6 +26,7 @@ pub mod refusal;
 pub mod reservation;
 pub mod rsvp_config;
 pub mod rsvp_keys;
+pub mod run_directory;
 pub mod sections;
 pub mod snapshot;
 pub mod socket;

@@ -164,6 +164,19 @@ pub enum Reply {
     },
 }
 
+/// A text that can be shown on a terminal: a control character, by which a name could move the
+/// cursor or set the title, is shown as its code. Line breaks and tabs stay.
+pub fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if c.is_control() && !matches!(c, '\n' | '\t') => out.extend(c.escape_default()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

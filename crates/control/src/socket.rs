@@ -9,14 +9,15 @@
 //! The user that runs the program and root may connect. The mode of the socket enforces it, and the
 //! credentials of the peer are checked too, since some systems ignore the mode of a socket.
 
-use crate::protocol::{INTERVAL_MS, Refusal, Reply, Request, SettingChange, VERSION};
+use crate::protocol::{INTERVAL_MS, Refusal, Reply, Request, SettingChange, VERSION, printable};
 use crate::reservation::{Lease, Reservations};
+use crate::run_directory::{OF_ROOT, connect, directory, prepare};
 use crate::snapshot::{Reading, Snapshot};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,8 +26,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The maximum number of connections; each reservation occupies one while it lasts.
+/// The maximum number of connections. One more is root's.
 pub const CONNECTIONS: usize = 256;
+
+/// The maximum number of connections that a request keeps for itself, such as a reservation or
+/// `top`. The others are left for short requests.
+pub const LASTING: usize = CONNECTIONS - 16;
 
 /// The maximum length of a request in bytes.
 pub const LINE: usize = 64 * 1024;
@@ -78,22 +83,8 @@ pub fn no_rsvp() -> Refusal {
 
 // Paths of sockets.
 
-/// The directory of root's sockets.
-const ROOT_DIRECTORY: &str = "/run/suimon";
-
-/// The directory of this user's sockets.
-pub fn directory() -> PathBuf {
-    let user = rustix::process::geteuid();
-    if user.is_root() {
-        return PathBuf::from(ROOT_DIRECTORY);
-    }
-    match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
-        Some(path) => PathBuf::from(path).join("suimon"),
-        None => std::env::temp_dir().join(format!("suimon-{}", user.as_raw())),
-    }
-}
-
-/// The path of a socket: an argument with a `/` is a path, any other is a name in [`directory`].
+/// The path of a socket: an argument with a `/` is a path, any other is a name in the [run
+/// directory](crate::run_directory).
 pub fn path_of(name: &str) -> PathBuf {
     if name.contains('/') {
         return PathBuf::from(name);
@@ -114,15 +105,15 @@ pub fn find(named: Option<&str>) -> Result<PathBuf, Refusal> {
     let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries
         .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|e| e == "sock") && UnixStream::connect(path).is_ok())
+        .filter(|path| path.extension().is_some_and(|e| e == "sock") && connect(path).is_ok())
         .collect();
     found.sort();
     match found.as_slice() {
         [] => Err(Refusal {
             message: format!("no running suimon in {}", directory.display()),
             help: Some(
-                if Path::new(ROOT_DIRECTORY).exists() && directory != Path::new(ROOT_DIRECTORY) {
-                    format!("root's sockets are in {ROOT_DIRECTORY}: try again as root")
+                if Path::new(OF_ROOT).exists() && directory != Path::new(OF_ROOT) {
+                    format!("root's sockets are in {OF_ROOT}: try again as root")
                 } else {
                     "start one with `suimon run POLICY`, or name its socket with --socket".into()
                 },
@@ -232,7 +223,10 @@ impl Drop for Server {
 
 fn bind(path: &Path) -> io::Result<UnixListener> {
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        own_directory(parent)?;
+        // A directory that was chosen by path may be shared; the socket's mode protects it.
+        if parent == directory() || !parent.exists() {
+            prepare(parent)?;
+        }
     }
     let explain = |what: String| io::Error::new(io::ErrorKind::AddrInUse, what);
     if let Ok(found) = fs::symlink_metadata(path) {
@@ -252,21 +246,9 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Creates the directory if it is missing. The default directory must belong to this user.
-fn own_directory(path: &Path) -> io::Result<()> {
-    if !path.exists() {
-        return fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    }
-    let metadata = fs::symlink_metadata(path)?;
-    if path == directory() && metadata.uid() != rustix::process::geteuid().as_raw() {
-        let message = format!("{} belongs to another user", path.display());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
-    }
-    Ok(())
-}
-
 fn accept(listener: &UnixListener, handler: &Arc<dyn Handler>, stop: &Arc<Stop>) {
     let open = Arc::new(AtomicUsize::new(0));
+    let lasting = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming() {
         if stop.is_set() {
             return;
@@ -278,20 +260,22 @@ fn accept(listener: &UnixListener, handler: &Arc<dyn Handler>, stop: &Arc<Stop>)
             }
             continue;
         };
-        if open.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS {
-            let full = Refusal::new(format!("all {CONNECTIONS} connections are taken"));
+        let taken = open.fetch_add(1, Ordering::AcqRel);
+        if let Err(why) = admit(&stream, taken) {
             let _ = stream.set_write_timeout(Some(Duration::from_millis(10)));
-            let _ = send(&stream, &Reply::Refused(full));
+            let _ = send(&stream, &Reply::Refused(why));
             open.fetch_sub(1, Ordering::AcqRel);
             continue;
         }
         let (handler, stop, counter) = (Arc::clone(handler), Arc::clone(stop), Arc::clone(&open));
+        let lasting = Arc::clone(&lasting);
         let serve = move || {
             // An error means that the peer has gone; nobody is left to receive a report.
             let _ = Connection {
                 stream: &stream,
                 handler: &*handler,
                 stop: &stop,
+                lasting: &lasting,
             }
             .serve();
             counter.fetch_sub(1, Ordering::AcqRel);
@@ -306,6 +290,28 @@ fn accept(listener: &UnixListener, handler: &Arc<dyn Handler>, stop: &Arc<Stop>)
     }
 }
 
+/// Whether this peer is served, while so many are.
+fn admit(stream: &UnixStream, taken: usize) -> Result<(), Refusal> {
+    let peer = rustix::net::sockopt::socket_peercred(stream);
+    let peer = peer
+        .map_err(|e| Refusal::new(format!("cannot tell who asks: {e}")))?
+        .uid;
+    if !peer.is_root() && peer != rustix::process::geteuid() {
+        return Err(Refusal::new("this suimon belongs to another user"));
+    }
+    match taken < CONNECTIONS + usize::from(peer.is_root()) {
+        true => Ok(()),
+        false => Err(all_taken(CONNECTIONS)),
+    }
+}
+
+fn all_taken(places: usize) -> Refusal {
+    Refusal {
+        message: format!("all {places} connections of this suimon are taken"),
+        help: Some("end a `top` or a `reserve` that is no longer needed".into()),
+    }
+}
+
 fn send(mut stream: &UnixStream, reply: &Reply) -> io::Result<()> {
     let mut line = serde_json::to_vec(reply)?;
     line.push(b'\n');
@@ -316,19 +322,13 @@ struct Connection<'a> {
     stream: &'a UnixStream,
     handler: &'a dyn Handler,
     stop: &'a Stop,
+    lasting: &'a AtomicUsize,
 }
 
 impl Connection<'_> {
     fn serve(&self) -> io::Result<()> {
         self.stream.set_write_timeout(Some(PATIENCE))?;
         self.stream.set_read_timeout(Some(IDLE))?;
-        let peer = rustix::net::sockopt::socket_peercred(self.stream)?.uid;
-        if !peer.is_root() && peer != rustix::process::geteuid() {
-            return send(
-                self.stream,
-                &Reply::Refused(Refusal::new("this suimon belongs to another user")),
-            );
-        }
         let mut lines = BufReader::new(self.stream);
         let mut line = Vec::new();
         while !self.stop.is_set() {
@@ -342,7 +342,11 @@ impl Connection<'_> {
                 return send(self.stream, &Reply::Refused(why));
             }
             match serde_json::from_slice(&line) {
-                Ok(Request::Status { interval_ms, follow }) => self.status(interval_ms, follow)?,
+                Ok(Request::Status {
+                    interval_ms,
+                    follow: true,
+                }) => self.keep(|| self.status(interval_ms, true))?,
+                Ok(Request::Status { interval_ms, .. }) => self.status(interval_ms, false)?,
                 Ok(Request::Reserve { wanted }) => {
                     return self.follow_lease(
                         lines,
@@ -368,6 +372,16 @@ impl Connection<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Serves a request that keeps the connection, if there is room for one more.
+    fn keep(&self, serve: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let served = match self.lasting.fetch_add(1, Ordering::AcqRel) < LASTING {
+            true => serve(),
+            false => send(self.stream, &Reply::Refused(all_taken(LASTING))),
+        };
+        self.lasting.fetch_sub(1, Ordering::AcqRel);
+        served
     }
 
     fn answer(&self, request: Request) -> Reply {
@@ -409,6 +423,15 @@ impl Connection<'_> {
 
     /// Begins a lease that lasts as long as the connection, and forwards its events to the client.
     fn follow_lease<T: Send>(
+        &self,
+        lines: BufReader<&UnixStream>,
+        begin: impl FnOnce(&dyn Reservations, Sender<T>) -> Result<Lease, Refusal>,
+        reply: impl Fn(T) -> Reply + Sync,
+    ) -> io::Result<()> {
+        self.keep(|| self.lend(lines, begin, reply))
+    }
+
+    fn lend<T: Send>(
         &self,
         mut lines: BufReader<&UnixStream>,
         begin: impl FnOnce(&dyn Reservations, Sender<T>) -> Result<Lease, Refusal>,
@@ -503,7 +526,7 @@ impl Client {
     /// Returns an error if the socket cannot be found or nothing serves it.
     pub fn connect(named: Option<&str>) -> Result<Self, Refusal> {
         let path = find(named)?;
-        let stream = UnixStream::connect(&path)
+        let stream = connect(&path)
             .and_then(|stream| stream.set_read_timeout(Some(SILENCE)).map(|()| stream))
             .map_err(|error| connection_refusal(&path, &error))?;
         Ok(Self {
@@ -525,8 +548,11 @@ impl Client {
         };
         // The program waits up to five seconds for its packet loop before it refuses.
         self.patience = Some(interval + Duration::from_secs(7));
-        self.tell(request)?;
-        self.next_reply()
+        match self.tell(request) {
+            // A program that closes at once may have said why.
+            Err(gone) => self.next_reply().map_err(|_| gone),
+            Ok(()) => self.next_reply(),
+        }
     }
 
     /// Sends a request.
@@ -549,7 +575,7 @@ impl Client {
         let mut line = Vec::new();
         match self.read_line(&mut line) {
             Ok(0) => Err(self.gone(&io::ErrorKind::UnexpectedEof.into())),
-            Ok(_) => serde_json::from_slice(&line).map_err(|error| {
+            Ok(_) => printable_reply(&line).map_err(|error| {
                 let message = format!("cannot parse the reply of {}: {error}", self.path.display());
                 Refusal {
                     message,
@@ -637,6 +663,33 @@ impl Client {
     }
 }
 
+/// A reply whose texts are all [`printable`].
+fn printable_reply(line: &[u8]) -> serde_json::Result<Reply> {
+    // In JSON, C0 is escaped as \u00..; DEL and C1 may stand as they are.
+    let suspicious = |pair: &[u8]| pair == b"\\u" || pair[1] == 0x7f || pair[0] == 0xc2;
+    if !line.windows(2).any(suspicious) {
+        return serde_json::from_slice(line);
+    }
+    let mut value = serde_json::from_slice(line)?;
+    escape_controls(&mut value);
+    serde_json::from_value(value)
+}
+
+fn escape_controls(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(text) => *text = printable(text),
+        serde_json::Value::Array(list) => list.iter_mut().for_each(escape_controls),
+        serde_json::Value::Object(map) => {
+            let escape = |(key, mut value): (String, serde_json::Value)| {
+                escape_controls(&mut value);
+                (printable(&key), value)
+            };
+            *map = std::mem::take(map).into_iter().map(escape).collect();
+        }
+        _ => {}
+    }
+}
+
 /// Whether the error is only a timeout.
 fn is_silence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
@@ -660,6 +713,10 @@ fn connection_refusal(path: &Path, error: &io::Error) -> Refusal {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => (
             format!("no suimon answers at {path}"),
             "check whether `suimon run` is still running",
+        ),
+        io::ErrorKind::PermissionDenied if error.get_ref().is_some() => (
+            error.to_string(),
+            "ask as the user that runs the program, or as root",
         ),
         io::ErrorKind::PermissionDenied => (
             format!("the suimon at {path} belongs to another user"),

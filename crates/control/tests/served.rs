@@ -337,7 +337,7 @@ fn a_reader_that_does_not_read_disturbs_nobody() {
     let mut last = String::new();
     let full = open.last().expect("one").as_ref().expect("a connection");
     BufReader::new(full).read_line(&mut last).expect("an answer");
-    assert!(last.contains("connections are taken"), "{last}");
+    assert!(last.contains("connections of this suimon are taken"), "{last}");
 }
 
 #[test]
@@ -442,4 +442,101 @@ fn a_stopped_program_is_not_waited_for_and_a_slow_one_is() {
     let _server = Server::start(&slow.0, Fake::taking(std::time::Duration::from_secs(3))).expect("a server");
     let mut client = Client::connect(Some(slow.name())).expect("a connection");
     client.status(std::time::Duration::ZERO, false).expect("a status");
+}
+
+#[test]
+fn with_all_connections_taken_a_client_is_told_so() {
+    let place = Place::new("full");
+    let _server = Server::start(&place.0, Fake::new()).expect("a server");
+    let open: Vec<_> = (0..=socket::CONNECTIONS)
+        .map(|_| UnixStream::connect(&place.0).expect("a connection"))
+        .collect();
+    let client = Client::connect(Some(place.name()));
+    let reply = client.and_then(|mut client| client.ask(&Request::Version {}));
+    let Ok(Reply::Refused(why)) = reply else {
+        panic!("{reply:?}")
+    };
+    assert!(
+        why.message.contains("connections of this suimon are taken"),
+        "{why}"
+    );
+    drop(open);
+}
+
+#[test]
+fn requests_that_keep_their_connection_leave_some_for_short_ones() {
+    let place = Place::new("lasting");
+    let _server = Server::start(&place.0, Fake::new()).expect("a server");
+    let minute = std::time::Duration::from_secs(60);
+    let follow = Request::Status {
+        interval_ms: u64::try_from(minute.as_millis()).expect("fits"),
+        follow: true,
+    };
+    let clients: Vec<Client> = (0..socket::LASTING)
+        .map(|_| {
+            let mut client = Client::connect(Some(place.name())).expect("a connection");
+            client.tell(&follow).expect("sent");
+            client
+        })
+        .collect();
+    // The requests are read by a thread each; until the last is, one more may be let in.
+    let until = std::time::Instant::now() + minute;
+    let refused = loop {
+        let mut one_more = Client::connect(Some(place.name())).expect("a connection");
+        one_more.tell(&follow).expect("sent");
+        // A refusal comes at once, a status after its interval.
+        if let Ok(Reply::Refused(why)) = one_more.next_reply() {
+            break why;
+        }
+        assert!(std::time::Instant::now() < until, "nobody is refused");
+    };
+    assert!(refused.message.contains("are taken"), "{refused}");
+    let mut short = Client::connect(Some(place.name())).expect("a connection");
+    short.status(std::time::Duration::ZERO, false).expect("a status");
+    drop(clients);
+}
+
+#[test]
+fn control_characters_in_a_reply_do_not_reach_the_terminal() {
+    let place = Place::new("controls");
+    std::fs::create_dir(place.0.parent().expect("a directory")).expect("made");
+    let listener = std::os::unix::net::UnixListener::bind(&place.0).expect("a socket");
+    let serve = std::thread::spawn(move || {
+        let mut stream = listener.accept().expect("a client").0;
+        let line = b"{\"reply\":\"done\",\"message\":\"a\\u001b]0;owned\\u0007b\\tc\xc2\x9b2Jd\x7f\"}\n";
+        stream.write_all(line).expect("sent");
+        let mut request = String::new();
+        BufReader::new(&stream)
+            .read_line(&mut request)
+            .expect("a request");
+    });
+    let mut client = Client::connect(Some(place.name())).expect("a connection");
+    let reply = client.ask(&Request::Version {}).expect("a reply");
+    serve.join().expect("served");
+    let Reply::Done { message } = reply else {
+        panic!("{reply:?}")
+    };
+    assert_eq!(message, "a\\u{1b}]0;owned\\u{7}b\tc\\u{9b}2Jd\\u{7f}");
+}
+
+#[test]
+fn a_socket_that_another_user_could_have_made_is_not_trusted() {
+    let place = Place::new("trust");
+    let _server = Server::start(&place.0, Fake::new()).expect("a server");
+    let directory = place.0.parent().expect("a directory");
+    let mode = |mode| std::fs::set_permissions(directory, std::fs::Permissions::from_mode(mode));
+    mode(0o777).expect("ours");
+    let why = Client::connect(Some(place.name())).expect_err("anyone may have put it there");
+    assert!(why.message.contains("another user may write in"), "{why}");
+    mode(0o1777).expect("ours");
+    assert!(Client::connect(Some(place.name())).is_ok(), "as in /tmp");
+    mode(0o700).expect("ours");
+    let alias = directory.join("alias.sock");
+    std::os::unix::fs::symlink(&place.0, &alias).expect("a link");
+    let why = Client::connect(alias.to_str()).expect_err("a link");
+    assert!(why.message.contains("is not a socket"), "{why}");
+    if std::os::unix::fs::chown(&place.0, Some(65534), None).is_ok() {
+        let why = Client::connect(Some(place.name())).expect_err("not its owner serves it");
+        assert!(why.message.contains("served by another user"), "{why}");
+    }
 }

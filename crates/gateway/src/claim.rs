@@ -1,17 +1,12 @@
-//! Claims interfaces, so that two programs do not both forward the same frames.
-//!
-//! A claim is an abstract Unix socket for each interface: its name belongs to the network
-//! namespace, as the interface does, and the kernel removes it when the process ends, however
-//! that happens.
+//! Claims interfaces, so that two programs do not both forward the same frames: a
+//! [lock](NamespaceLock) for each, in a directory where no other user can write.
 
-use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use control::run_directory::NamespaceLock;
 
 /// Released when this is dropped.
 #[derive(Debug)]
 pub struct Claim {
-    _sockets: Vec<UnixListener>,
+    _locks: Vec<NamespaceLock>,
 }
 
 impl Claim {
@@ -19,28 +14,26 @@ impl Claim {
     ///
     /// # Errors
     ///
-    /// Returns an error if another program has claimed one of the interfaces, or a claim's socket
-    /// cannot be bound.
+    /// Returns an error if another program has claimed one of the interfaces, or the run directory
+    /// cannot be used.
     pub fn on(interfaces: &[&str]) -> Result<Self, String> {
-        let claim = |name: &&str| {
-            let address = SocketAddr::from_abstract_name(format!("suimon:{name}"));
-            address
-                .and_then(|address| UnixListener::bind_addr(&address))
-                .map_err(|e| match e.kind() {
-                    io::ErrorKind::AddrInUse => {
-                        format!("another suimon manages {name}; end it with `suimon detach` or SIGTERM")
-                    }
-                    _ => format!("cannot claim {name}: {e}"),
-                })
+        let claim = |name: &&str| match NamespaceLock::take(name, "") {
+            Ok(Some(lock)) => Ok(lock),
+            Ok(None) => Err(format!(
+                "another suimon manages {name}; end it with `suimon detach` or SIGTERM"
+            )),
+            Err(e) => Err(format!("cannot claim {name}: {e}")),
         };
-        let sockets = interfaces.iter().map(claim).collect::<Result<_, _>>()?;
-        Ok(Self { _sockets: sockets })
+        let locks = interfaces.iter().map(claim).collect::<Result<_, _>>()?;
+        Ok(Self { _locks: locks })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
 
     #[test]
     fn an_interface_is_claimed_once_at_a_time() {
@@ -49,6 +42,16 @@ mod tests {
         let second = Claim::on(&[&name]).expect_err("taken");
         assert!(second.contains("another suimon manages"), "{second}");
         drop(claim);
+        assert!(Claim::on(&[&name]).is_ok());
+    }
+
+    /// Abstract names belong to whoever comes first, so a claim by such a name could be forestalled
+    /// by any user.
+    #[test]
+    fn an_abstract_socket_of_another_user_does_not_keep_us_from_starting() {
+        let name = format!("taken{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(format!("suimon:{name}")).expect("a name");
+        let _squatter = UnixListener::bind_addr(&address).expect("free");
         assert!(Claim::on(&[&name]).is_ok());
     }
 }

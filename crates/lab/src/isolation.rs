@@ -5,6 +5,7 @@
 //! namespaces end with the programs.
 
 use crate::error::{Error, Result};
+use crate::published::{self, Published};
 use crate::sys::isolate::{Failure, isolate, isolate_before_exec, parent, pid_outside};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,19 +67,20 @@ fn explain(failure: Failure) -> Error {
 /// # Panics
 /// If the body panics, or the box cannot be made.
 pub fn isolated<F: FnOnce()>(body: F) {
-    run_test(body, None);
+    run_test(body, None, &[]);
 }
 
 /// As [`isolated`], but with this user and group ID if the test runs as root. Shows what works
-/// without root.
+/// without root. The body reaches `files` by [`published`](crate::published::published), wherever
+/// the checkout is.
 ///
 /// # Panics
 /// If the body panics, or the box cannot be made.
-pub fn isolated_as<F: FnOnce()>(user: u32, body: F) {
-    run_test(body, Some(user));
+pub fn isolated_as<F: FnOnce()>(user: u32, files: &[&str], body: F) {
+    run_test(body, Some(user), files);
 }
 
-fn run_test<F: FnOnce()>(body: F, user: Option<u32>) {
+fn run_test<F: FnOnce()>(body: F, user: Option<u32>, files: &[&str]) {
     if is_inside() {
         return body();
     }
@@ -88,7 +90,14 @@ fn run_test<F: FnOnce()>(body: F, user: Option<u32>) {
     let mut command = Command::new("/proc/self/exe");
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
     command.env(MARK, "1");
-    isolate_before_exec(&mut command, user.filter(|_| root));
+    let user = user.filter(|_| root);
+    let published = user.map(|_| Published::new(files));
+    if let Some(published) = &published {
+        // The working directory may be closed to the user, too.
+        command.env(published::DIRECTORY, published.directory());
+        command.current_dir(published.directory());
+    }
+    isolate_before_exec(&mut command, user);
     let output = match command.output() {
         Ok(output) => output,
         Err(source) => {

@@ -60,7 +60,7 @@ fn two_hosts_meet_through_a_router_in_both_families() {
 
 #[test]
 fn an_ordinary_user_needs_no_root() {
-    lab::isolated_as(NOBODY, || {
+    lab::isolated_as(NOBODY, &[], || {
         let map = std::fs::read_to_string("/proc/self/uid_map").expect("a proc file system");
         let outside = map.split_whitespace().nth(1).expect("a map of one line");
         assert_ne!(outside, "0", "the box is root's: {map}");

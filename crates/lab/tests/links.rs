@@ -87,7 +87,9 @@ fn tcp_has_the_rate_and_the_delay_of_the_link() {
 
 #[test]
 fn tcp_has_the_rate_and_the_delay_of_the_link_for_an_ordinary_user() {
-    lab::isolated_as(NOBODY, || tcp_has_rate_and_delay(Lab::new()).expect("a link"));
+    lab::isolated_as(NOBODY, &[], || {
+        tcp_has_rate_and_delay(Lab::new()).expect("a link")
+    });
 }
 
 #[test]

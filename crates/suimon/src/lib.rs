@@ -10,6 +10,7 @@
 mod commands;
 mod exit;
 mod monitor;
+mod screen;
 mod source;
 mod worst_cases;
 

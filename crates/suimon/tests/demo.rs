@@ -4,22 +4,21 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 const NOBODY: u32 = 65534;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A directory that every user can write, with a copy of the program that every user can start:
-/// the build directory may be closed to others.
-fn place() -> (PathBuf, PathBuf) {
+const SUIMON: &str = env!("CARGO_BIN_EXE_suimon");
+
+/// A directory in which every user can write.
+fn place() -> PathBuf {
     let place = std::env::temp_dir().join(format!("suimon-demo-{}", std::process::id()));
     fs::create_dir_all(&place).expect("a directory");
     fs::set_permissions(&place, fs::Permissions::from_mode(0o777)).expect("set");
-    let program = place.join("suimon");
-    fs::copy(env!("CARGO_BIN_EXE_suimon"), &program).expect("a copy");
-    (place, program)
+    place
 }
 
 fn is_root() -> bool {
@@ -28,11 +27,12 @@ fn is_root() -> bool {
 
 #[test]
 fn an_ordinary_user_sees_each_class_get_its_rate_but_not_with_plain_fifo() {
-    let (place, program) = place();
-    let mut command = Command::new(&program);
+    let (place, published) = (place(), lab::published::Published::new(&[SUIMON]));
+    let mut command = Command::new(published.path(SUIMON));
     command
         .args(["demo", "--json", "--out"])
         .arg(place.join("report"))
+        .current_dir(&place)
         .stdin(Stdio::null());
     if is_root() {
         command.uid(NOBODY).gid(NOBODY);
@@ -65,13 +65,13 @@ fn an_ordinary_user_sees_each_class_get_its_rate_but_not_with_plain_fifo() {
         let text = fs::read_to_string(place.join("report").join(file)).expect("a report");
         assert!(text.contains("class-40"), "{file}");
     }
-    clean(&place);
+    let _ = fs::remove_dir_all(&place);
 }
 
 #[test]
 fn check_accepts_the_policy_that_it_prints() {
     let run = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_suimon"));
+        let mut command = Command::new(SUIMON);
         command.args(arguments).output().expect("the program starts")
     };
     let shown = run(&["demo", "--show-policy"]);
@@ -85,15 +85,11 @@ fn check_accepts_the_policy_that_it_prints() {
 
 #[test]
 fn a_report_that_cannot_be_written_fails_before_anything_runs() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_suimon"));
+    let mut command = Command::new(SUIMON);
     let output = command.args(["demo", "--out", "/dev/null"]).output();
     let output = output.expect("the program starts");
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("/dev/null") && error.contains("--out"), "{error}");
     assert!(output.stdout.is_empty(), "{output:?}");
-}
-
-fn clean(place: &Path) {
-    let _ = fs::remove_dir_all(place);
 }

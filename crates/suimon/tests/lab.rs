@@ -1,20 +1,23 @@
 //! `suimon lab` from the command line: the example, mistakes, a program's end, and what remains
 //! after a kill.
 
+use lab::published::Published;
 use netio::ports::pcap::Reader;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const NOBODY: u32 = 65534;
+const SUIMON: &str = env!("CARGO_BIN_EXE_suimon");
 
 fn example() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/lab-dumbbell.toml")
 }
 
 fn suimon(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_suimon"));
+    let mut command = Command::new(SUIMON);
     command.arg("lab").args(arguments).stdin(Stdio::null());
     command.output().expect("the program starts")
 }
@@ -118,18 +121,14 @@ fn without_user_namespaces_one_line_shows_what_to_do() {
     // Root without capabilities, where no more user namespaces can be created.
     let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all \"$@\"";
     let example = example();
+    let files = [SUIMON, example.to_str().expect("a path in UTF-8")];
+    let published = Published::new(&files);
     let mut command = Command::new("unshare");
-    command.args([
-        "--map-root-user",
-        "sh",
-        "-c",
-        script,
-        "sh",
-        env!("CARGO_BIN_EXE_suimon"),
-        "lab",
-    ]);
+    command.args(["--map-root-user", "sh", "-c", script, "sh"]);
     let output = command
-        .arg(example)
+        .arg(published.path(files[0]))
+        .arg("lab")
+        .arg(published.path(files[1]))
         .args(["--", "true"])
         .output()
         .expect("unshare(1) starts");
@@ -158,23 +157,13 @@ fn processes_with(text: &str) -> Vec<u32> {
 
 /// Starts the example with a program that leaves a child and a grandchild running, each with `mark`
 /// in its command line, and waits until they run.
-fn start_with_family(mark: &str, user: Option<u32>) -> Child {
+fn start_with_family(mark: &str, user: Option<u32>, files: &Published) -> Child {
     let script = format!("sleep {mark} & setsid sh -c 'sleep {mark} & wait' & echo ready; wait");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_suimon"));
+    let mut command = Command::new(files.path(SUIMON));
     if let Some(user) = user {
-        // This user may be unable to read the build directory: the program and the file are
-        // passed as open descriptors.
-        use std::os::fd::AsRawFd;
-        use std::os::unix::process::CommandExt;
-        let file = std::fs::File::open(env!("CARGO_BIN_EXE_suimon")).expect("the program");
-        let topology = std::fs::File::open(example()).expect("the example");
-        command = Command::new(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        command.uid(user).gid(user).stdin(topology);
-        let child = family(command, "/dev/stdin", &script);
-        drop(file);
-        return child;
+        command.uid(user).gid(user).current_dir("/");
     }
-    let example = example();
+    let example = files.path(example().to_str().expect("a path in UTF-8"));
     family(command, example.to_str().expect("a path in UTF-8"), &script)
 }
 
@@ -197,7 +186,8 @@ fn family(mut command: Command, file: &str, script: &str) -> Child {
 }
 
 fn killed_without_remains(mark: &str, user: Option<u32>, victim: impl Fn(&Child) -> u32) {
-    let mut child = start_with_family(mark, user);
+    let files = Published::new(&[SUIMON, example().to_str().expect("a path in UTF-8")]);
+    let mut child = start_with_family(mark, user, &files);
     // suimon in three processes, the shell, its child, the other shell, and the grandchild.
     let until = Instant::now() + Duration::from_secs(10);
     while processes_with(mark).len() < 7 && Instant::now() < until {

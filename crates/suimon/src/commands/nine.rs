@@ -5,7 +5,7 @@
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
-use control::socket;
+use control::run_directory;
 use engine::units::Bandwidth;
 use host::coordinate::Rendezvous;
 use host::coordinate::message::MemberProfile;
@@ -13,7 +13,7 @@ use host::interface;
 use host::supervise::{self, SupervisionPlan, SupervisionTarget, UdpPolicer};
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The directory of root's bottlenet settings, for all users.
@@ -156,7 +156,7 @@ impl Nine {
 pub fn directory() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
         Some(path) => PathBuf::from(path).join("suimon"),
-        None => socket::directory(),
+        None => run_directory::directory(),
     }
 }
 
@@ -191,22 +191,12 @@ pub fn make_directory(path: &Path) -> Result<PathBuf, Failure> {
     } else {
         0o700
     };
-    let cannot = |e: std::io::Error| {
+    run_directory::prepare_with_mode(path, mode).map_err(|e| {
         Failure::at_run_time(format!(
             "cannot use {}: {e}; set XDG_RUNTIME_DIR to a directory of your own",
             path.display()
         ))
-    };
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(mode)
-        .create(path)
-        .map_err(cannot)?;
-    let owner = fs::metadata(path).map_err(cannot)?.uid();
-    let own = fs::metadata("/proc/self").map_err(cannot)?.uid();
-    if owner != own {
-        return Err(cannot(std::io::Error::other("it belongs to another user")));
-    }
+    })?;
     Ok(path.to_path_buf())
 }
 

@@ -2,10 +2,12 @@
 //!
 //! On a terminal it polls the leading nine; otherwise it prints the status once.
 
-use super::nine::{directory, setting_directories};
+use super::nine::{directory, make_directory, setting_directories};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
+use crate::screen;
 use clap::Args;
+use control::protocol::printable;
 use host::coordinate::Rendezvous;
 use host::coordinate::message::{ConnectionStatus, InterfaceStatus, MemberStatus, NineStatus};
 use measure::numbers;
@@ -41,6 +43,10 @@ impl NineTop {
     /// If the leading nine does not respond, or the terminal fails.
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let out = &mut *cx.out;
+        if directory().exists() {
+            // In one of another user, that user's program would answer.
+            make_directory(&directory())?;
+        }
         let rendezvous = Rendezvous::new(&directory(), setting_directories());
         let query = || {
             let answer = rendezvous.status();
@@ -58,7 +64,7 @@ impl NineTop {
             }
             return Ok(Exit::Done);
         }
-        let mut terminal = ratatui::try_init()?;
+        let mut terminal = screen::take_over()?;
         let watched = watch(&mut terminal, &query);
         ratatui::try_restore()?;
         watched
@@ -117,7 +123,11 @@ struct StyledLine {
 
 /// The status as lines.
 fn lines(status: &NineStatus) -> Vec<StyledLine> {
-    let line = |kind, text| StyledLine { kind, text };
+    // Commands are named as their users please.
+    let line = |kind, text: String| StyledLine {
+        kind,
+        text: printable(&text),
+    };
     if status.members.is_empty() {
         return vec![line(
             Kind::Plain,

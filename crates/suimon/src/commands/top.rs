@@ -7,6 +7,7 @@ use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use crate::monitor::history::History;
 use crate::monitor::screen::{ScreenView, draw};
+use crate::screen;
 use clap::Args;
 use control::protocol::{Reply, Request};
 use control::snapshot::Snapshot;
@@ -58,7 +59,7 @@ impl Top {
         let (sender, events) = channel();
         let followed = path.clone();
         std::thread::spawn(move || follow(client, &followed, interval, &sender));
-        let mut terminal = ratatui::try_init()?;
+        let mut terminal = screen::take_over()?;
         let mut screen = Screen {
             history: History::default(),
             view: ScreenView {

@@ -13,6 +13,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 const NOBODY: u32 = 65534;
+const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/nine/client.c");
+const GO_CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/nine/client.go");
+/// What the unprivileged user runs and compiles.
+const FILES: &[&str] = &[rig::SUIMON, CLIENT, GO_CLIENT];
 /// The timeout for what takes a second on a quiet machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 /// The length of the competing download, unless it is ended.
@@ -33,7 +37,7 @@ fn is_installed(program: &str) -> bool {
 
 /// Builds the C client, static where the C library allows.
 fn client(rig: &Rig) -> String {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/nine/client.c");
+    let source = &lab::published(CLIENT);
     let program = rig.files.join("client");
     let build = |more: &[&str]| {
         let mut cc = Command::new("cc");
@@ -115,7 +119,7 @@ fn kill(signal: &str, pid: u32) {
 
 #[test]
 fn programs_of_all_kinds_are_limited_while_there_is_other_traffic() {
-    lab::isolated_as(NOBODY, || {
+    lab::isolated_as(NOBODY, FILES, || {
         let rig = Rig::new(10, 64 << 10);
         rig.suimon(&["bottlenet", "10Mbit/s", "--interface", "eth0"]);
         let client = client(&rig);
@@ -183,7 +187,7 @@ fn reasons(top: &Value) -> Vec<String> {
 
 #[test]
 fn caps_floors_and_the_papers_window_limit_a_command() {
-    lab::isolated_as(NOBODY, || {
+    lab::isolated_as(NOBODY, FILES, || {
         let rig = Rig::new(10, 64 << 10);
         rig.suimon(&["bottlenet", "10Mbit/s", "--interface", "eth0"]);
         let low = |words: &[&str], name: &str| {
@@ -223,7 +227,7 @@ fn caps_floors_and_the_papers_window_limit_a_command() {
 
 #[test]
 fn uploads_are_paced_by_weight_and_yield() {
-    lab::isolated_as(NOBODY, || {
+    lab::isolated_as(NOBODY, FILES, || {
         let rig = Rig::new(10, 64 << 10);
         rig.suimon(&["bottlenet", "10Mbit/s", "--interface", "eth0"]);
         let script = format!("exec 3<>/dev/tcp/10.0.0.2/{SINK}; exec cat </dev/zero >&3");
@@ -279,7 +283,7 @@ fn go_client(rig: &Rig) -> Option<String> {
         skips::skipped("go is not installed");
         return None;
     };
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/nine/client.go");
+    let source = &lab::published(GO_CLIENT);
     let program = rig.files.join("go-client");
     let cache = rig.files.join("go");
     let built = Command::new(go)
@@ -303,7 +307,7 @@ fn go_client(rig: &Rig) -> Option<String> {
 
 #[test]
 fn a_fin_is_sent_when_the_program_closes() {
-    lab::isolated_as(NOBODY, || {
+    lab::isolated_as(NOBODY, FILES, || {
         let rig = Rig::new(10, 64 << 10);
         let client = client(&rig);
         let mut delays = Vec::new();
@@ -397,17 +401,17 @@ fn survives(which: fn(u32) -> u32) {
 
 #[test]
 fn a_killed_supervisor_leaves_no_clamp_and_a_program_that_can_connect() {
-    lab::isolated_as(NOBODY, || survives(supervisor_of));
+    lab::isolated_as(NOBODY, FILES, || survives(supervisor_of));
 }
 
 #[test]
 fn a_killed_guard_leaves_no_clamp_and_a_program_that_can_connect() {
-    lab::isolated_as(NOBODY, || survives(|guard| guard));
+    lab::isolated_as(NOBODY, FILES, || survives(|guard| guard));
 }
 
 #[test]
 fn nines_act_as_one_and_survive_their_leader() {
-    lab::isolated_as(NOBODY, || {
+    lab::isolated_as(NOBODY, FILES, || {
         let rig = Rig::new(10, 64 << 10);
         let start = |name: &str, weight: &str| {
             rig.nine(&[
@@ -439,7 +443,7 @@ fn nines_act_as_one_and_survive_their_leader() {
 
 #[test]
 fn the_command_keeps_its_exit_status_and_signals() {
-    lab::isolated_as(NOBODY, || {
+    lab::isolated_as(NOBODY, FILES, || {
         let rig = Rig::new(10, 64 << 10);
         let end = |words: &[&str]| rig.nine(words).wait().expect("it ends");
         let output = end(&["--", "sh", "-c", "echo said; exit 7"]);
@@ -465,7 +469,7 @@ fn the_command_keeps_its_exit_status_and_signals() {
 
 #[test]
 fn a_running_program_is_limited_by_its_pid_and_udp_is_reported() {
-    lab::isolated_as(NOBODY, || {
+    lab::isolated_as(NOBODY, FILES, || {
         let rig = Rig::new(10, 64 << 10);
         rig.suimon(&["bottlenet", "10Mbit/s", "--interface", "eth0"]);
         let program = rig.unprivileged("bash").args([

@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+pub const SUIMON: &str = env!("CARGO_BIN_EXE_suimon");
+
 /// The server's ports: it sends with CUBIC, or with BBR; or it receives, and records when the
 /// client closes.
 pub const CUBIC: u16 = 8000;
@@ -101,9 +103,11 @@ impl Rig {
     /// `--rewrite` and `--udp`, which need them.
     pub fn nine(&self, words: &[&str]) -> Running {
         let privileged = words.iter().any(|word| ["--rewrite", "--udp"].contains(word));
+        let suimon = lab::published(SUIMON);
+        let suimon = suimon.to_str().expect("a path in UTF-8");
         let program = match privileged {
-            true => self.home.program(env!("CARGO_BIN_EXE_suimon")),
-            false => self.unprivileged(env!("CARGO_BIN_EXE_suimon")),
+            true => self.home.program(suimon),
+            false => self.unprivileged(suimon),
         };
         let program = program.arg("nine").args(words);
         let program = program.env("XDG_RUNTIME_DIR", &self.files);
@@ -115,7 +119,9 @@ impl Rig {
 
     /// Runs `suimon` with these arguments in `home` and returns its output.
     pub fn suimon(&self, words: &[&str]) -> String {
-        let program = self.home.program(env!("CARGO_BIN_EXE_suimon")).args(words);
+        let suimon = lab::published(SUIMON);
+        let program = self.home.program(suimon.to_str().expect("a path in UTF-8"));
+        let program = program.args(words);
         let output = program
             .env("XDG_RUNTIME_DIR", &self.files)
             .output()
