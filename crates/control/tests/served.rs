@@ -446,7 +446,7 @@ fn a_stopped_program_is_not_waited_for_and_a_slow_one_is() {
 
 #[test]
 fn with_all_connections_taken_a_client_is_told_so() {
-    let place = Place::new("full");
+    let place = SocketPath::new("full");
     let _server = Server::start(&place.0, Fake::new()).expect("a server");
     let open: Vec<_> = (0..=socket::CONNECTIONS)
         .map(|_| UnixStream::connect(&place.0).expect("a connection"))
@@ -465,7 +465,7 @@ fn with_all_connections_taken_a_client_is_told_so() {
 
 #[test]
 fn requests_that_keep_their_connection_leave_some_for_short_ones() {
-    let place = Place::new("lasting");
+    let place = SocketPath::new("lasting");
     let _server = Server::start(&place.0, Fake::new()).expect("a server");
     let minute = std::time::Duration::from_secs(60);
     let follow = Request::Status {
@@ -498,7 +498,7 @@ fn requests_that_keep_their_connection_leave_some_for_short_ones() {
 
 #[test]
 fn control_characters_in_a_reply_do_not_reach_the_terminal() {
-    let place = Place::new("controls");
+    let place = SocketPath::new("controls");
     std::fs::create_dir(place.0.parent().expect("a directory")).expect("made");
     let listener = std::os::unix::net::UnixListener::bind(&place.0).expect("a socket");
     let serve = std::thread::spawn(move || {
@@ -521,7 +521,7 @@ fn control_characters_in_a_reply_do_not_reach_the_terminal() {
 
 #[test]
 fn a_socket_that_another_user_could_have_made_is_not_trusted() {
-    let place = Place::new("trust");
+    let place = SocketPath::new("trust");
     let _server = Server::start(&place.0, Fake::new()).expect("a server");
     let directory = place.0.parent().expect("a directory");
     let mode = |mode| std::fs::set_permissions(directory, std::fs::Permissions::from_mode(mode));
