@@ -38,7 +38,15 @@ const LINTS: &[&str] = &["clippy", "--workspace", "--all-targets", "--", "-D", "
 const DOCUMENTATION: &[&str] = &["doc", "--workspace", "--no-deps"];
 const BINARY: &[&str] = &["build", "--release", "--package", "suimon"];
 const TESTS: &[&str] = &["test", "--workspace"];
-const RELEASE_TESTS: &[&str] = &["test", "--release", "--package", "engine", "--package", "sim"];
+const RELEASE_TESTS: &[&str] = &[
+    "test",
+    "--profile",
+    "release-tests",
+    "--package",
+    "engine",
+    "--package",
+    "sim",
+];
 
 /// Runs every step in order.
 ///
