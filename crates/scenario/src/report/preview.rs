@@ -61,7 +61,7 @@ fn show(out: &mut dyn Write, path: &str, scenario: &Scenario, all: &Scenarios) -
     let duration = scenario.settings.duration;
     writeln!(
         out,
-        "{path}: good: a scenario of {duration} with {}",
+        "{path}: valid: a scenario of {duration} with {}",
         parts.join(", ")
     )?;
     if !all.sweep.is_empty() {
