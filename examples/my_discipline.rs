@@ -22,9 +22,9 @@
 
 #![forbid(unsafe_code)]
 
-use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use engine::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use engine::inspect::{Inspection, Value};
-use engine::kind::{Build, Check, Children, Kind, Plan, Properties};
+use engine::kind::{Check, Children, Kind, Properties};
 use engine::packet::Packet;
 use engine::settings;
 use engine::settings::Problem;

@@ -286,7 +286,7 @@ fn gather<'a>(spec: &'a DisciplineSpec, classes: &mut Classes<'a>) {
 
 fn parents(spec: &DisciplineSpec) -> HashSet<&str> {
     let parents = spec.classes.iter().filter_map(|class| class.parent.as_ref());
-    parents.map(|(name, _)| name.as_str()).collect()
+    parents.map(|parent| parent.name.as_str()).collect()
 }
 
 fn leaf(class: &str, at: Span, classes: &Classes<'_>, problems: &mut Vec<Problem>) -> bool {

@@ -27,7 +27,7 @@ use engine::port_kind::{Attachment, PortKind};
 use engine::reserved::{Reservable, ReserveSettings};
 use engine::settings;
 use engine::settings::{Problem, Raw, Span, unknown};
-use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
+use engine::tree::{ArrivalCurveSpec, ClassSpec, DisciplineSpec, ParentSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Rate};
 
 settings! {
@@ -652,7 +652,10 @@ impl<'a> PolicyReader<'a> {
         let settings = self.known(section, at, OF_CLASS, declared, &[]);
         let parent = section
             .text("parent", &mut self.problems)
-            .map(|(name, at)| (name.to_owned(), at));
+            .map(|(name, at)| ParentSpec {
+                name: name.to_owned(),
+                at,
+            });
         let default = section.get("default").is_some_and(|pair| {
             let value = pair.value.value.as_bool();
             if value.is_none() {
@@ -686,7 +689,10 @@ impl<'a> PolicyReader<'a> {
             default,
             settings,
             discipline,
-            sends: sends.map(|sends| (sends.rate, sends.burst)),
+            sends: sends.map(|sends| ArrivalCurveSpec {
+                rate: sends.rate,
+                burst: sends.burst,
+            }),
         }
     }
 

@@ -22,7 +22,7 @@
 //! Where there are fewer priorities than flows, neighbours in the order share one, and count in
 //! full for each other.
 
-use crate::bounds::{ArrivalCurve, Bound, RateLatency, shown, strict_priority};
+use crate::bounds::{ArrivalCurve, Bound, PriorityClass, RateLatency, shown, strict_priority};
 use crate::choices;
 use crate::units::{Bandwidth, Bytes, Duration};
 use std::fmt;
@@ -303,11 +303,14 @@ impl Admission {
 
     /// The places of these flows with these priorities; none where there is no bound.
     fn placed(&self, flows: &[FlowRequest], levels: &[u32]) -> Vec<Option<AdmittedPlace>> {
-        let promises = flows.iter().map(|flow| flow.promise);
-        let classes: Vec<(u32, ArrivalCurve)> = levels.iter().copied().zip(promises).collect();
+        let class = |(flow, &priority): (&FlowRequest, &u32)| PriorityClass {
+            priority,
+            arrivals: flow.promise,
+        };
+        let classes: Vec<PriorityClass> = flows.iter().zip(levels).map(class).collect();
         let services = strict_priority(self.link, self.ahead, &classes);
-        let place = |(service, (priority, promise)): (&RateLatency, &(u32, ArrivalCurve))| {
-            let sound = service.bound(*promise);
+        let place = |(service, class): (&RateLatency, &PriorityClass)| {
+            let sound = service.bound(class.arrivals);
             let (delay, queue) = match self.rule {
                 Rule::Sound => sound.map(|bound| (bound.delay, bound.backlog))?,
                 // The bursts of its own and of higher flows, at the speed of the link; the burst is
@@ -316,14 +319,14 @@ impl Admission {
                     let before = service.before - u128::from(self.ahead.get());
                     let alone = ArrivalCurve {
                         rate: Bandwidth::ZERO,
-                        burst: promise.burst,
+                        burst: class.arrivals.burst,
                     };
                     let bound = RateLatency::after(before, self.link).bound(alone)?;
-                    (bound.delay, promise.burst)
+                    (bound.delay, class.arrivals.burst)
                 }
             };
             Some(AdmittedPlace {
-                priority: *priority,
+                priority: class.priority,
                 delay,
                 queue,
             })

@@ -22,7 +22,6 @@
 //!
 //! Everything is rounded so that a bound is never too small.
 
-use crate::kind::Kind;
 use crate::link::Link;
 use crate::packet::ClassId;
 use crate::units::{Bandwidth, Bytes, Duration};
@@ -98,47 +97,58 @@ impl RateLatency {
 
     /// The bounds of a class with this service; none if its senders may exceed the service, or a
     /// bound does not fit.
-    pub fn bound(&self, promise: ArrivalCurve) -> Option<Bound> {
+    pub fn bound(&self, arrivals: ArrivalCurve) -> Option<Bound> {
         let (part, whole, link) = (
             u128::from(self.part),
             u128::from(self.whole),
             u128::from(self.link.bits()),
         );
-        let rate = u128::from(promise.rate.bits());
+        let rate = u128::from(arrivals.rate.bits());
         if link == 0 || part == 0 || rate.checked_mul(whole)? > link.checked_mul(part)? {
             return None;
         }
-        let own = u128::from(promise.burst.get()).checked_mul(whole)?.div_ceil(part);
+        let own = u128::from(arrivals.burst.get())
+            .checked_mul(whole)?
+            .div_ceil(part);
         let nanos = self
             .before
             .checked_add(own)?
             .checked_mul(NANOBITS)?
             .div_ceil(link);
         let meanwhile = rate.checked_mul(self.before)?.div_ceil(link);
-        let held = u128::from(promise.burst.get())
+        let queued = u128::from(arrivals.burst.get())
             .checked_add(meanwhile)?
             .checked_add(self.grain.get().into())?;
         Some(Bound {
             delay: Duration::from_nanos(u64::try_from(nanos).ok()?),
-            backlog: Bytes::new(u64::try_from(held).ok()?),
+            backlog: Bytes::new(u64::try_from(queued).ok()?),
         })
     }
 }
 
-/// The service of each of these classes under strict priority: `(priority, promise)`, the larger
-/// priority first. `ahead` is what may have been handed to the device before.
-pub fn strict_priority(link: Bandwidth, ahead: Bytes, classes: &[(u32, ArrivalCurve)]) -> Vec<RateLatency> {
+/// A class under strict priority.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PriorityClass {
+    /// The larger is served first.
+    pub priority: u32,
+    /// The arrival curve of its senders.
+    pub arrivals: ArrivalCurve,
+}
+
+/// The service of each of these classes under strict priority. `ahead` is what may have been handed
+/// to the device before.
+pub fn strict_priority(link: Bandwidth, ahead: Bytes, classes: &[PriorityClass]) -> Vec<RateLatency> {
     let mut order: Vec<usize> = (0..classes.len()).collect();
-    order.sort_by_key(|&index| std::cmp::Reverse(classes[index].0));
+    order.sort_by_key(|&index| std::cmp::Reverse(classes[index].priority));
     let mut services = vec![RateLatency::after(0, Bandwidth::ZERO); classes.len()];
     let (mut burst, mut rate) = (0u128, 0u128);
-    for alike in order.chunk_by(|&a, &b| classes[a].0 == classes[b].0) {
+    for alike in order.chunk_by(|&a, &b| classes[a].priority == classes[b].priority) {
         for &index in alike {
-            burst += u128::from(classes[index].1.burst.get());
-            rate += u128::from(classes[index].1.rate.bits());
+            burst += u128::from(classes[index].arrivals.burst.get());
+            rate += u128::from(classes[index].arrivals.rate.bits());
         }
         for &index in alike {
-            let own = classes[index].1;
+            let own = classes[index].arrivals;
             let others = rate - u128::from(own.rate.bits());
             let left = u128::from(link.bits()).saturating_sub(others) as u64;
             let before = burst - u128::from(own.burst.get()) + u128::from(ahead.get());
@@ -156,7 +166,7 @@ pub struct Terms<'a> {
     /// The longest packet.
     pub longest: Bytes,
     /// The arrival curve of each class's senders, by its number.
-    pub promises: &'a [Option<ArrivalCurve>],
+    pub arrivals: &'a [Option<ArrivalCurve>],
     /// Bytes that a discipline above may have dequeued already and not sent, beside what is in the
     /// device.
     pub taken: Bytes,
@@ -172,34 +182,9 @@ impl Terms<'_> {
     ///
     /// # Errors
     /// If none is stated: why there is no bound.
-    pub fn promise(&self, class: ClassId) -> Result<ArrivalCurve, String> {
-        let promise = self.promises.get(class.0 as usize).copied().flatten();
-        promise.ok_or_else(|| "none promised: `sends` states no rate and burst".into())
-    }
-
-    /// The arrival curve of a class with a queue of this kind, if that keeps packets in order.
-    ///
-    /// # Errors
-    /// Why there is no bound.
-    pub fn in_order(&self, class: ClassId, queue: &Kind) -> Result<ArrivalCurve, String> {
-        let promise = self.promise(class)?;
-        match queue.properties.keeps_order {
-            true => Ok(promise),
-            false => Err(format!(
-                "its queue is a `{}`, which may let packets overtake others",
-                queue.name
-            )),
-        }
-    }
-
-    /// The bound of a class with this queue and this service.
-    ///
-    /// # Errors
-    /// Why there is no bound.
-    pub fn worst(&self, class: ClassId, queue: &Kind, service: RateLatency) -> Result<Bound, String> {
-        let promise = self.in_order(class, queue)?;
-        let more = || format!("it is promised {}, more than it is guaranteed", promise.rate);
-        service.bound(promise).ok_or_else(more)
+    pub fn arrivals(&self, class: ClassId) -> Result<ArrivalCurve, String> {
+        let arrivals = self.arrivals.get(class.0 as usize).copied().flatten();
+        arrivals.ok_or_else(|| "none promised: `sends` states no rate and burst".into())
     }
 }
 
@@ -216,21 +201,24 @@ pub struct WorstCase {
 mod tests {
     use super::*;
 
-    fn flow(packets: u64, kbit: u64) -> ArrivalCurve {
-        ArrivalCurve {
-            rate: Bandwidth::kbit(kbit),
-            burst: Bytes::new(1_518).times(packets),
+    fn flow(priority: u32, packets: u64, kbit: u64) -> PriorityClass {
+        PriorityClass {
+            priority,
+            arrivals: ArrivalCurve {
+                rate: Bandwidth::kbit(kbit),
+                burst: Bytes::new(1_518).times(packets),
+            },
         }
     }
 
     #[test]
     fn the_papers_cases_by_the_sound_rule() {
         // Flows 1, 2 and 3 of the IPS paper; their rates as frames of 1,518 bytes.
-        let all = [(1, flow(8, 1_934)), (2, flow(8, 3_136)), (3, flow(16, 1_984))];
-        let delay = |ring: u64, flows: &[(u32, ArrivalCurve)]| {
+        let all = [flow(1, 8, 1_934), flow(2, 8, 3_136), flow(3, 16, 1_984)];
+        let delay = |ring: u64, flows: &[PriorityClass]| {
             let services = strict_priority(Bandwidth::mbit(10), Bytes::new(1_518).times(ring), flows);
             services[0]
-                .bound(flows[0].1)
+                .bound(flows[0].arrivals)
                 .map(|bound| bound.delay.nanos() / 10_000)
         };
         assert_eq!(delay(1, &all[..1]), Some(1_092));
@@ -242,11 +230,11 @@ mod tests {
     #[test]
     fn a_class_that_gets_less_than_it_is_promised_has_no_bound() {
         let link = Bandwidth::mbit(10);
-        let all = [(1, flow(1, 6_000)), (2, flow(1, 4_000)), (0, flow(1, 1))];
+        let all = [flow(1, 1, 6_000), flow(2, 1, 4_000), flow(0, 1, 1)];
         let bounds: Vec<bool> = strict_priority(link, Bytes::ZERO, &all)
             .iter()
             .zip(&all)
-            .map(|(service, (_, promise))| service.bound(*promise).is_some())
+            .map(|(service, class)| service.bound(class.arrivals).is_some())
             .collect();
         assert_eq!(bounds, [true, true, false]);
     }
@@ -280,7 +268,7 @@ mod tests {
 
     #[test]
     fn classes_of_one_priority_count_for_each_other() {
-        let pair = [(1, flow(2, 1_000)), (1, flow(3, 2_000))];
+        let pair = [flow(1, 2, 1_000), flow(1, 3, 2_000)];
         let services = strict_priority(Bandwidth::mbit(10), Bytes::new(1_518), &pair);
         assert_eq!(services[0], RateLatency::after(1_518 * 4, Bandwidth::kbit(8_000)));
         assert_eq!(services[1], RateLatency::after(1_518 * 3, Bandwidth::kbit(9_000)));

@@ -15,13 +15,14 @@
 //! The others have defaults that fit all but the few that pace in bytes of a wire or serve very
 //! many queues.
 
+use crate::bounds::{Terms, WorstCase};
 use crate::carry_over::CarryOver;
 use crate::inspect::Inspection;
-use crate::kind::Plan;
 use crate::packet::Packet;
 use crate::prefetch::Prefetched;
+use crate::random::{Rng, Seed};
 pub use crate::sink::{Reason, Sink};
-use crate::units::{Bytes, Instant};
+use crate::units::{Bandwidth, Bytes, Instant};
 use std::any::Any;
 use std::fmt;
 
@@ -91,5 +92,58 @@ pub trait Discipline: fmt::Debug + Send + Any {
     /// The default: reads nothing.
     fn prefetch(&self) -> Prefetched {
         Prefetched::NOTHING
+    }
+}
+
+/// A checked configuration of a discipline.
+pub trait Plan: Any + fmt::Debug + Send + Sync {
+    /// Makes the discipline. Cannot fail.
+    fn build(&self, cx: &Build) -> Box<dyn Discipline>;
+
+    /// The worst case of each of its classes, or of itself if it has none. The default: none is
+    /// known.
+    fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
+        Vec::new()
+    }
+
+    /// What it needs of its host, if it determines when packets start and not only their order. The
+    /// default: nothing.
+    fn pacing(&self) -> Option<Pacing> {
+        None
+    }
+}
+
+/// What a pacing discipline needs of its host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pacing {
+    /// The speed of the wire that its computations assume.
+    pub wire: Bandwidth,
+    /// Whether gap frames are to keep that busy.
+    pub frames: bool,
+}
+
+/// What `build` may use: randomness of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Build {
+    seed: Seed,
+}
+
+impl Build {
+    /// For the root of a tree.
+    pub fn new(seed: Seed) -> Self {
+        Self { seed }
+    }
+
+    /// For a part with this name; its randomness depends on the path of names alone.
+    #[must_use]
+    pub fn part(&self, name: &str) -> Self {
+        Self {
+            seed: self.seed.fork(name),
+        }
+    }
+
+    /// The part's stream.
+    pub fn rng(&self) -> Rng {
+        self.seed.stream()
     }
 }

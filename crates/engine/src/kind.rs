@@ -8,8 +8,8 @@
 //! A kind outside this crate, in whole:
 //!
 //! ```
-//! use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
-//! use engine::kind::{Build, Check, Children, Kind, Plan, Properties};
+//! use engine::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
+//! use engine::kind::{Check, Children, Kind, Properties};
 //! use engine::link::Link;
 //! use engine::packet::Packet;
 //! use engine::tree::{DisciplineSpec, Registry};
@@ -74,16 +74,13 @@
 //! assert!(DisciplineSpec::new("lifo").check(&registry, link).is_ok());
 //! ```
 
-use crate::bounds::{Terms, WorstCase};
-use crate::discipline::Discipline;
+use crate::bounds::{ArrivalCurve, Bound, RateLatency, Terms};
+use crate::discipline::Plan;
 use crate::link::{Fact, Link};
 use crate::packet::ClassId;
-use crate::random::{Rng, Seed};
-use crate::reserved::Reserves;
+use crate::reservation::Reserves;
 use crate::settings::{Problem, Setting, Span, Table};
-use crate::units::Bandwidth;
-use std::any::Any;
-use std::fmt;
+use crate::spec::DisciplineSpec;
 use std::sync::Arc;
 
 /// Whether a kind has children, and which.
@@ -121,6 +118,45 @@ pub struct Kind {
     pub check: fn(&mut Check<'_>) -> Option<Arc<dyn Plan>>,
 }
 
+impl Kind {
+    /// The arrival curve of a class whose queue is of this kind, if that keeps packets in order.
+    ///
+    /// # Errors
+    /// Why the class has no bound.
+    pub fn arrivals_in_order(&self, class: ClassId, terms: &Terms<'_>) -> Result<ArrivalCurve, String> {
+        let arrivals = terms.arrivals(class)?;
+        match self.properties.keeps_order {
+            true => Ok(arrivals),
+            false => Err(format!(
+                "its queue is a `{}`, which may let packets overtake others",
+                self.name
+            )),
+        }
+    }
+
+    /// The bound of a class whose queue is of this kind and has this service.
+    ///
+    /// # Errors
+    /// Why the class has no bound.
+    pub fn worst(&self, class: ClassId, terms: &Terms<'_>, service: RateLatency) -> Result<Bound, String> {
+        let arrivals = self.arrivals_in_order(class, terms)?;
+        let more = || {
+            format!(
+                "its senders may send {}, more than it is guaranteed",
+                arrivals.rate
+            )
+        };
+        service.bound(arrivals).ok_or_else(more)
+    }
+}
+
+impl DisciplineSpec {
+    /// A discipline of this registered kind with no settings.
+    pub fn of(kind: &Kind) -> Self {
+        Self::new(kind.name)
+    }
+}
+
 /// What others may rely on of a kind. Code that needs to know asks for a property, never for a
 /// kind's name.
 #[derive(Clone, Copy, Debug)]
@@ -154,33 +190,6 @@ impl Properties {
         reserves: None,
         former: &[],
     };
-}
-
-/// A checked configuration of a discipline.
-pub trait Plan: Any + fmt::Debug + Send + Sync {
-    /// Makes the discipline. Cannot fail.
-    fn build(&self, cx: &Build) -> Box<dyn Discipline>;
-
-    /// The worst case of each of its classes, or of itself if it has none. The default: none is
-    /// known.
-    fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
-        Vec::new()
-    }
-
-    /// What it needs of its host, if it determines when packets start and not only their order. The
-    /// default: nothing.
-    fn pacing(&self) -> Option<Pacing> {
-        None
-    }
-}
-
-/// What a pacing discipline needs of its host.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pacing {
-    /// The speed of the wire that its computations assume.
-    pub wire: Bandwidth,
-    /// Whether gap frames are to keep that busy.
-    pub frames: bool,
 }
 
 /// A plan with its kind: what becomes a [`Queue`](crate::queue::Queue).
@@ -239,32 +248,6 @@ pub struct Check<'a> {
     pub problems: &'a mut Vec<Problem>,
     /// Where notices go: what is legal and may surprise.
     pub notices: &'a mut Vec<Problem>,
-}
-
-/// What `build` may use: randomness of its own.
-#[derive(Clone, Copy, Debug)]
-pub struct Build {
-    seed: Seed,
-}
-
-impl Build {
-    /// For the root of a tree.
-    pub fn new(seed: Seed) -> Self {
-        Self { seed }
-    }
-
-    /// For a part with this name; its randomness depends on the path of names alone.
-    #[must_use]
-    pub fn part(&self, name: &str) -> Self {
-        Self {
-            seed: self.seed.fork(name),
-        }
-    }
-
-    /// The part's stream.
-    pub fn rng(&self) -> Rng {
-        self.seed.stream()
-    }
 }
 
 /// Which child of a classful discipline takes which class's packets. Lookup is one array access.

@@ -11,7 +11,7 @@
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
 //! - [`bounds`], [`admission`]: how long packets can wait at most, and whom a link can promise a
 //!   delay;
-//! - [`reserved`]: classes that come and go beside those of a policy;
+//! - [`reservation`], [`reserved`]: how a kind gives classes to reservations, and the tree with them;
 //! - [`port_kind`]: what a port declares about itself, for those who read policies;
 //! - [`link`]: the facts of the link behind a tree, each of them once;
 //! - [`link_clock`]: a link's bandwidth as a clock, for ports and for the simulator's wires;
@@ -42,12 +42,14 @@ pub mod port_kind;
 pub mod prefetch;
 pub mod queue;
 pub mod random;
+pub mod reservation;
 pub mod reserved;
 pub mod settings;
 mod sharing;
 pub mod sink;
 #[cfg(test)]
 mod sinks;
+mod spec;
 pub mod stats;
 pub mod structures;
 pub mod tree;

@@ -40,10 +40,10 @@
 //! assert_eq!(queue.stats().sent.bytes, Bytes::new(1000));
 //! ```
 
-use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::disciplines::fifo::Fifo;
 use crate::inspect::Inspection;
-use crate::kind::{Build, Plan, QueuePlan};
+use crate::kind::QueuePlan;
 use crate::packet::{ClassId, Packet};
 use crate::prefetch::Prefetched;
 pub use crate::stats::{Count, Stats};

@@ -1,37 +1,39 @@
-//! Classes that come and go while packets flow: reservations beside the classes of a policy.
+//! A policy's tree with reservations in it: classes that come and go while packets flow.
 //!
-//! Follows ALTQ's tie-in of RSVP (Cho 1999, section 3.4: a class for each reservation, under a
-//! parent of their own) and the router of Maeshima, Ito, Ishikura and Asami, "RSVP bandwidth
-//! guarantee by WRR on high-speed networks" (a queue for each reservation, one for all else, and a
-//! turn that is divided between them). A policy's tree and a list of reservations give one tree,
-//! made anew for every list, so that what is in force never depends on the way there.
+//! Follows ALTQ's use under RSVP (Cho 1999, section 3.4: a class for each reservation, under a
+//! parent class of all) and the router of Maeshima, Ito, Ishikura and Asami, "RSVP bandwidth
+//! guarantee by WRR on high-speed networks" (a queue for each reservation, one for best effort, and
+//! a cycle that is divided among them). A policy's tree and a list of reservations give one tree,
+//! computed anew for every list: what is in force does not depend on the order of requests.
 //!
-//! What a reservation of rate *r* gets on a link of bandwidth *C*, all lengths counted as the tree
-//! counts them:
+//! A reservation of rate *r* on a link of bandwidth *C*, lengths counted as the tree counts them,
+//! becomes
 //!
-//! - `wrr`: ⌈*N r / C*⌉ of the *N* packets of a cycle. The paper rounds to the nearest; less than
-//!   was asked for is no promise. It is right only where packets are alike, so no delay is
-//!   promised.
-//! - `drr`: a quantum *k r*, with one *k* for all classes, so large that the least class has a full
-//!   packet. The policy's classes get what is left of *k C*, by their weights.
-//! - `cbq`: a class of rate *r* below a class `reserved`, which holds the reservable part of the
-//!   link.
+//! - under `wrr` ⌈*N r / C*⌉ of the *N* packets of a cycle. The paper rounds to the nearest, which
+//!   may give less than was reserved. Rates hold only for packets of one length, so no delay is
+//!   guaranteed;
+//! - under `drr` a quantum *k r*, with one *k* for all classes, so large that the smallest quantum
+//!   is a full packet. The policy's classes divide the rest of *k C* by their weights;
+//! - under `cbq` a class of rate *r*, child of the class `reserved` that has the reservable part of
+//!   the link.
 //!
-//! The signalling has a class of its own ([`SIGNALLING`]), lest reservations end because a full
-//! link loses the messages that refresh them. With `wrr` and `drr` it takes turns, byte for byte,
-//! with what else the default class holds, and so takes nothing from any promise; with `cbq` it is
-//! guaranteed a hundredth of the reservable part.
+//! The signalling has a class of its own ([`SIGNALLING`]); otherwise a full link would drop the
+//! refreshes, and reservations would time out. Under `wrr` and `drr` it shares the default class
+//! with the other traffic there, in equal parts, and takes nothing from a guarantee; under `cbq` it
+//! is guaranteed a hundredth of the reservable part.
 
 use crate::classify::Filter;
-use crate::disciplines::{drr, fifo};
 use crate::kind::Kind;
 use crate::link::Link;
 use crate::packet::ClassId;
+use crate::reservation::{
+    PARENT, PREFIX, RequestedShare, ReservableTree, ReservedClass, Reserves, SIGNALLING,
+};
 use crate::settings;
-use crate::settings::{Problem, Raw, Span, Table};
-use crate::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
-use crate::units::{Bandwidth, Bytes, Duration, Rate};
-use std::fmt;
+use crate::settings::{Problem, Span};
+use crate::spec::DisciplineSpec;
+use crate::tree::{Registry, TreePlan};
+use crate::units::{Bandwidth, Duration, Rate};
 
 settings! {
     /// What of an interface may be reserved: `reserve = { share = "75 %" }`.
@@ -56,98 +58,22 @@ settings! {
     }
 }
 
-/// The class of the signalling's own messages, by the name of its protocol.
-pub const SIGNALLING: &str = "rsvp";
 /// RSVP's protocol number.
 const RSVP: u8 = 46;
-/// With `cbq`: the class above all reservations.
-pub const PARENT: &str = "reserved";
-/// With which the names of reservations' classes begin.
-const PREFIX: &str = "resv-";
-/// A reservation that is to have a class.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Reserved {
-    /// Its number, which becomes its class's name: see [`Reserved::class`].
-    pub number: u64,
-    /// Its guaranteed rate, as [`Reservable::counts`] gave it.
-    pub rate: Bandwidth,
-    /// The token bucket of its senders.
-    pub sends: (Bandwidth, Bytes),
-    /// Packets its queue takes at most.
-    pub limit: u32,
-    /// Its priority under `cbq`, from 0 to 6; 7 is the signalling's.
-    pub priority: u32,
-    /// What it takes; the class that they name is ignored.
-    pub filters: Vec<Filter>,
-}
 
-impl Reserved {
-    /// The name of its class.
-    pub fn class(&self) -> String {
-        class_name(self.number)
-    }
-}
-
-/// The name of the class of the reservation of this number.
-pub fn class_name(number: u64) -> String {
-    format!("{PREFIX}{number}")
-}
-
-/// How a kind of discipline gives classes to reservations. A kind states it in its
-/// [`properties`](crate::kind::Properties::reserves).
-pub trait Reserves: fmt::Debug + Sync {
-    /// Whether bytes are counted, so that a delay can be guaranteed.
-    fn is_exact(&self) -> bool;
-
-    /// What may be reserved in all of a tree that has room for it, as it [counts](Self::counts);
-    /// says what stands against it.
-    fn capacity(&self, wanted: &WantedRoom<'_>, problems: &mut Vec<Problem>) -> Bandwidth;
-
-    /// What a reservation of this rate takes of the capacity: never less than the rate, to a bit
-    /// per second.
-    fn counts(&self, room: &Reservable, rate: Bandwidth) -> Bandwidth;
-
-    /// Puts the classes of these reservations into a copy of the policy's tree.
-    fn add(&self, room: &Reservable, spec: &mut DisciplineSpec, reservations: &[Reserved]);
-
-    /// What a packet alone can wait at most, however many reservations come. The default: nothing
-    /// is known.
-    fn worst_delay(&self, _room: &Reservable) -> Option<Duration> {
-        None
-    }
-}
-
-/// What a policy asks of a tree: room for reservations.
-#[derive(Clone, Copy, Debug)]
-pub struct WantedRoom<'a> {
-    /// The tree.
-    pub spec: &'a DisciplineSpec,
-    /// The link.
-    pub link: Link,
-    /// How much of it.
-    pub share: Bandwidth,
-    /// Where that is asked.
-    pub at: Span,
-}
-
-/// A policy's tree that has room for reservations.
+/// A policy's tree that takes reservations.
 #[derive(Clone, Debug)]
 pub struct Reservable {
-    spec: DisciplineSpec,
-    link: Link,
+    tree: ReservableTree,
     kind: &'static Kind,
     reserves: &'static dyn Reserves,
     registry: Registry,
-    /// What may be reserved in all, as it counts.
-    capacity: Bandwidth,
-    smallest: Bandwidth,
-    largest: Bandwidth,
 }
 
 /// A tree with reservations in it, checked.
 #[derive(Clone, Debug)]
 pub struct ReservedLayout {
-    /// As asked for.
+    /// As specified.
     pub spec: DisciplineSpec,
     /// As checked.
     pub plan: TreePlan,
@@ -156,11 +82,10 @@ pub struct ReservedLayout {
 }
 
 impl Reservable {
-    /// Whether this tree can hold reservations on this link, and how; `at` is where that was asked
-    /// for.
+    /// The policy's tree on this link; `at` is where the policy sets a part aside.
     ///
     /// # Errors
-    /// Everything that stands against it.
+    /// Every reason why the tree cannot take reservations.
     pub fn new(
         registry: &Registry,
         spec: &DisciplineSpec,
@@ -185,63 +110,64 @@ impl Reservable {
         let kind = registry.find(&spec.kind);
         let Some((kind, reserves)) = kind.and_then(|kind| Some((kind, kind.properties.reserves?))) else {
             let message = format!("`{}` has no room for reservations", spec.kind);
-            problems.push(Problem::new(at, message).help(format!("use {}", kinds_with_room(registry))));
+            problems.push(Problem::new(at, message).help(format!("use {}", kinds_that_reserve(registry))));
             return Err(problems);
         };
         if settings.delay.is_some() && !reserves.is_exact() {
-            let message = format!("`delay`: `{}` counts packets, and promises no delay", kind.name);
+            let message = format!("`delay`: `{}` counts packets, and guarantees no delay", kind.name);
             let help = format!("use {}, or leave it out", exact_kinds(registry));
             problems.push(Problem::new(at, message).help(help));
         }
-        let wanted = WantedRoom {
+        let requested = RequestedShare {
             spec,
             link,
             share,
             at,
         };
-        let capacity = reserves.capacity(&wanted, &mut problems);
+        let capacity = reserves.capacity(&requested, &mut problems);
         let this = Self {
-            spec: spec.clone(),
-            link,
+            tree: ReservableTree {
+                spec: spec.clone(),
+                link,
+                capacity,
+                smallest,
+                largest: largest.min(capacity),
+            },
             kind,
             reserves,
             registry: registry.clone(),
-            capacity,
-            smallest,
-            largest: largest.min(capacity),
         };
         if problems.is_empty() {
-            // Where the tree itself is wrong, that was said when it was checked without
-            // reservations.
+            // A problem of the policy's own was reported when it was checked without reservations.
             this.spec_with(&[]).check(registry, link).map(|_| this)
         } else {
             Err(problems)
         }
     }
 
-    /// What may be reserved in all.
+    /// The sum of all reservations at most.
     pub fn capacity(&self) -> Bandwidth {
-        self.capacity
+        self.tree.capacity
     }
 
-    /// The least that one reservation counts as.
+    /// What a reservation counts as at least.
     pub fn smallest(&self) -> Bandwidth {
-        self.smallest
+        self.tree.smallest
     }
 
-    /// The most that one reservation may be.
+    /// The largest reservation.
     pub fn largest(&self) -> Bandwidth {
-        self.largest
+        self.tree.largest
     }
 
     /// The link.
     pub fn link(&self) -> Link {
-        self.link
+        self.tree.link
     }
 
     /// The policy's tree.
     pub fn spec(&self) -> &DisciplineSpec {
-        &self.spec
+        &self.tree.spec
     }
 
     /// The kind of the tree.
@@ -249,20 +175,21 @@ impl Reservable {
         self.kind
     }
 
-    /// Whether bytes are counted, so that a delay can be promised.
+    /// Whether bytes are counted, so that a delay can be guaranteed.
     pub fn is_exact(&self) -> bool {
         self.reserves.is_exact()
     }
 
-    /// What a packet alone can wait at most, however many reservations come, if that is known.
+    /// The worst delay of a packet that finds its own class empty, whatever other reservations are
+    /// admitted; none if it is not known.
     pub fn worst_delay(&self) -> Option<Duration> {
-        self.reserves.worst_delay(self)
+        self.reserves.worst_delay(&self.tree)
     }
 
     /// What a reservation of this rate takes of [`Reservable::capacity`]: never less than the rate,
     /// to a bit per second.
     pub fn counts(&self, rate: Bandwidth) -> Bandwidth {
-        self.reserves.counts(self, rate)
+        self.reserves.counts(&self.tree, rate)
     }
 
     /// The tree with these reservations, whose rates add up to at most the capacity; and the
@@ -274,10 +201,10 @@ impl Reservable {
         &self,
         plan: &TreePlan,
         filters: &[Filter],
-        reservations: &[Reserved],
+        reservations: &[ReservedClass],
     ) -> Result<ReservedLayout, Vec<Problem>> {
         let spec = self.spec_with(reservations);
-        let new = spec.check(&self.registry, self.link)?;
+        let new = spec.check(&self.registry, self.tree.link)?;
         let by_name: std::collections::BTreeMap<&str, ClassId> = new
             .classes
             .iter()
@@ -290,7 +217,7 @@ impl Reservable {
         });
         let mut all: Vec<Filter> = moved.collect();
         for reserved in reservations {
-            if let Some(&class) = by_name.get(reserved.class().as_str()) {
+            if let Some(&class) = by_name.get(reserved.name().as_str()) {
                 all.extend(reserved.filters.iter().map(|filter| Filter { class, ..*filter }));
             }
         }
@@ -309,15 +236,15 @@ impl Reservable {
     }
 
     /// The tree with these reservations, unchecked.
-    fn spec_with(&self, reservations: &[Reserved]) -> DisciplineSpec {
-        let mut spec = self.spec.clone();
-        self.reserves.add(self, &mut spec, reservations);
+    fn spec_with(&self, reservations: &[ReservedClass]) -> DisciplineSpec {
+        let mut spec = self.tree.spec.clone();
+        self.reserves.add(&self.tree, &mut spec, reservations);
         spec
     }
 }
 
-/// The kinds with room for reservations; those that count packets say so.
-fn kinds_with_room(registry: &Registry) -> String {
+/// The kinds that take reservations; those that count packets say so.
+fn kinds_that_reserve(registry: &Registry) -> String {
     let words = |kind: &'static Kind| {
         let exact = kind.properties.reserves?.is_exact();
         Some(match exact {
@@ -347,30 +274,7 @@ fn exact_kinds(registry: &Registry) -> String {
     names.join(" or ")
 }
 
-/// A class of this name at the top, with an own discipline where none is named.
-pub fn class(name: &str, settings: Table) -> ClassSpec {
-    ClassSpec {
-        name: name.into(),
-        settings,
-        ..ClassSpec::default()
-    }
-}
-
-/// The class of a reservation, with these settings of its kind.
-pub fn leaf(reserved: &Reserved, settings: Table) -> ClassSpec {
-    let limit = Table::default().with("limit", Raw::Integer(reserved.limit.into()));
-    let (rate, burst) = reserved.sends;
-    ClassSpec {
-        discipline: Some(DisciplineSpec {
-            settings: limit,
-            ..DisciplineSpec::of(&fifo::KIND)
-        }),
-        sends: Some((Rate::Absolute(rate), burst)),
-        ..class(&reserved.class(), settings)
-    }
-}
-
-/// Names that reservations need.
+/// Refuses the names that reservations' classes have.
 fn refuse_names(spec: &DisciplineSpec, problems: &mut Vec<Problem>) {
     for class in &spec.classes {
         let name = class.name.as_str();
@@ -381,74 +285,16 @@ fn refuse_names(spec: &DisciplineSpec, problems: &mut Vec<Problem>) {
     }
 }
 
-/// What a class says beside its weight about how much it gets: reservations leave room for weights
-/// alone.
-pub fn refuse_absolute(spec: &DisciplineSpec, word: &str, problems: &mut Vec<Problem>) {
-    for class in &spec.classes {
-        if let Some(entry) = class.settings.get(word) {
-            let message =
-                format!("`{word}` says how much a class gets, and beside reservations that changes");
-            problems.push(
-                Problem::new(entry.key_at, message).help("use `weight`: its part of what reservations leave"),
-            );
-        }
-    }
-}
-
-/// The default class keeps its packets and the signalling's apart, byte for byte in turns.
-pub fn make_room_for_signalling(spec: &mut DisciplineSpec) {
-    let Some(default) = spec.classes.iter_mut().find(|class| class.default) else {
-        return;
-    };
-    let other = ClassSpec {
-        name: format!("{}-other", default.name),
-        at: default.at,
-        default: true,
-        discipline: default.discipline.take(),
-        ..ClassSpec::default()
-    };
-    default.discipline = Some(DisciplineSpec {
-        at: default.at,
-        classes: vec![class(SIGNALLING, Table::default()), other],
-        ..DisciplineSpec::of(&drr::KIND)
-    });
-}
-
-/// The policy's classes' weights; 1 where none is given. Wrong ones are reported when the tree is
-/// checked.
-pub fn weights(spec: &DisciplineSpec) -> Vec<u64> {
-    let weight = |class: &ClassSpec| match class.settings.get("weight").map(|entry| &entry.value) {
-        Some(Raw::Integer(n)) => u64::try_from(*n).unwrap_or(1).max(1),
-        _ => 1,
-    };
-    spec.classes.iter().map(weight).collect()
-}
-
-/// The policy's classes share a number by their weights, without a rest where there is enough for
-/// all of them.
-pub fn divide(weights: &[u64], left: u128) -> Vec<u128> {
-    let all: u128 = weights
-        .iter()
-        .map(|&weight| u128::from(weight))
-        .sum::<u128>()
-        .max(1);
-    let part = |&weight: &u64| left * u128::from(weight) / all;
-    let mut parts: Vec<u128> = weights.iter().map(part).collect();
-    let mut order: Vec<usize> = (0..weights.len()).collect();
-    order.sort_by_key(|&index| std::cmp::Reverse(left * u128::from(weights[index]) % all));
-    let rest = left - parts.iter().sum::<u128>();
-    order
-        .iter()
-        .take(rest as usize)
-        .for_each(|&index| parts[index] += 1);
-    parts.into_iter().map(|part| part.max(1)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::bounds::ArrivalCurve;
+    use crate::disciplines::drr;
     use crate::random::Seed;
+    use crate::settings::{Raw, Table};
+    use crate::sharing::reserved_classes::class;
+    use crate::spec::ClassSpec;
+    use crate::units::Bytes;
     use proptest::prelude::*;
 
     const C: Bandwidth = Bandwidth::mbit(100);
@@ -483,15 +329,18 @@ mod tests {
         spec
     }
 
-    fn reserved(number: u64, rate: Bandwidth) -> Reserved {
+    fn reserved(number: u64, rate: Bandwidth) -> ReservedClass {
         let filters = vec![Filter {
             protocol: Some(17),
             ..Filter::new(ClassId(0))
         }];
-        Reserved {
+        ReservedClass {
             number,
             rate,
-            sends: (rate, Bytes::new(3000)),
+            sends: ArrivalCurve {
+                rate,
+                burst: Bytes::new(3000),
+            },
             limit: 50,
             priority: 5,
             filters,
@@ -518,7 +367,7 @@ mod tests {
         struct Never;
         impl Sink for Never {
             fn drop(&mut self, _: Packet, why: crate::discipline::Reason) {
-                panic!("lost: {why:?}");
+                panic!("dropped: {why:?}");
             }
             fn mark(&mut self, _: &Packet, _: crate::discipline::Reason) {}
         }
@@ -760,13 +609,12 @@ mod tests {
                 };
                 let whole: u128 = layout.spec.classes.iter().map(|class| u128::from(part(class))).sum();
                 for reserved in list.iter().filter(|_| kind != "cbq") {
-                    let own = layout.spec.classes.iter().find(|class| class.name == reserved.class()).map_or(0, part);
+                    let own = layout.spec.classes.iter().find(|class| class.name == reserved.name()).map_or(0, part);
                     // A bit per second is less than what `counts` may round.
-                    let asked = u128::from(reserved.rate.bits()) * whole;
-                    prop_assert!(u128::from(own) * u128::from(C.bits()) >= asked, "{} {} of {}", kind, own, whole);
-                    let promise = ArrivalCurve { rate: reserved.sends.0, burst: reserved.sends.1 };
-                    let info = layout.plan.class(&reserved.class()).and_then(|id| layout.plan.info(id).cloned());
-                    prop_assert_eq!(info.and_then(|info| info.promise), Some(promise));
+                    let requested = u128::from(reserved.rate.bits()) * whole;
+                    prop_assert!(u128::from(own) * u128::from(C.bits()) >= requested, "{} {} of {}", kind, own, whole);
+                    let info = layout.plan.class(&reserved.name()).and_then(|id| layout.plan.info(id).cloned());
+                    prop_assert_eq!(info.and_then(|info| info.arrivals), Some(reserved.sends));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The tree of disciplines and classes: what a policy asks for, and the checked plan of it.
+//! The tree of disciplines and classes: from a specification to a checked plan.
 //!
 //! Everything is checked before anything is built: a wrong tree reports all its problems and
 //! changes nothing. A [`TreePlan`] can be built any number of times, in the simulator, the lab, or
@@ -33,14 +33,16 @@
 //! ```
 
 use crate::bounds::{ArrivalCurve, Terms, WorstCase};
+use crate::discipline::{Build, Plan};
 use crate::disciplines::{DEFAULT_LEAF, fifo};
-use crate::kind::{Build, Check, CheckedClass, Children, Kind, Plan, QueuePlan};
+use crate::kind::{Check, CheckedClass, Children, Kind, QueuePlan};
 use crate::link::Link;
 use crate::packet::ClassId;
 use crate::queue::Queue;
 use crate::random::Seed;
 use crate::settings::{Problem, Span, Table, unknown};
-use crate::units::{Bytes, Rate};
+pub use crate::spec::{ArrivalCurveSpec, ClassSpec, DisciplineSpec, ParentSpec};
+use crate::units::Bytes;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -76,40 +78,6 @@ impl Registry {
     }
 }
 
-/// A discipline as configured, unchecked.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct DisciplineSpec {
-    /// The kind's name.
-    pub kind: String,
-    /// Where the kind is named.
-    pub at: Span,
-    /// Its settings.
-    pub settings: Table,
-    /// The discipline below, for kinds with one child; FIFO if not given.
-    pub child: Option<Box<DisciplineSpec>>,
-    /// Its classes, for kinds with classes, in any order.
-    pub classes: Vec<ClassSpec>,
-}
-
-/// A class as configured, unchecked.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct ClassSpec {
-    /// Its name, unique in the tree.
-    pub name: String,
-    /// Where it is named.
-    pub at: Span,
-    /// The parent's name, and where it stands; none at the top.
-    pub parent: Option<(String, Span)>,
-    /// Whether it takes what no filter takes.
-    pub default: bool,
-    /// The settings that its discipline's kind declares for classes.
-    pub settings: Table,
-    /// The discipline of its queue; FIFO if not given.
-    pub discipline: Option<DisciplineSpec>,
-    /// The arrival curve of its senders, if stated: a rate and a burst.
-    pub sends: Option<(Rate, Bytes)>,
-}
-
 /// A class of a checked tree.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ClassInfo {
@@ -120,7 +88,7 @@ pub struct ClassInfo {
     /// Whether packets can be put into it.
     pub leaf: bool,
     /// The arrival curve of its senders, if stated.
-    pub promise: Option<ArrivalCurve>,
+    pub arrivals: Option<ArrivalCurve>,
 }
 
 /// A checked tree.
@@ -147,11 +115,11 @@ impl TreePlan {
     /// The worst case of every class that takes packets, or of the whole where there are no
     /// classes; behind the link's device.
     pub fn bounds(&self) -> Vec<WorstCase> {
-        let promises: Vec<_> = self.classes.iter().map(|class| class.promise).collect();
+        let arrivals: Vec<_> = self.classes.iter().map(|class| class.arrivals).collect();
         let terms = Terms {
             link: self.link,
             longest: self.link.longest(),
-            promises: &promises,
+            arrivals: &arrivals,
             taken: Bytes::ZERO,
         };
         let mut found = self.root.plan.bounds(&terms);
@@ -234,19 +202,6 @@ fn class_id(index: usize) -> ClassId {
 }
 
 impl DisciplineSpec {
-    /// A discipline of this kind with no settings.
-    pub fn new(kind: &str) -> Self {
-        Self {
-            kind: kind.into(),
-            ..Self::default()
-        }
-    }
-
-    /// A discipline of this registered kind with no settings.
-    pub fn of(kind: &Kind) -> Self {
-        Self::new(kind.name)
-    }
-
     /// What a leaf has for which no discipline is named, at this place of the policy.
     pub fn default_leaf(at: Span) -> Self {
         Self {
@@ -458,14 +413,14 @@ impl Checker<'_> {
             let message = format!("discipline `{}` needs at least one class", kind.name);
             self.problems.push(Problem::new(spec.at, message));
         }
-        for (_, at) in spec
+        for parent in spec
             .classes
             .iter()
             .filter(|_| !nested)
             .filter_map(|c| c.parent.as_ref())
         {
             self.problems.push(Problem::new(
-                *at,
+                parent.at,
                 format!("classes of `{}` cannot have parents", kind.name),
             ));
         }
@@ -485,7 +440,7 @@ impl Checker<'_> {
         for (i, spec) in specs.iter().enumerate() {
             match &spec.parent {
                 None => order.push((i, None)),
-                Some((name, at)) => match by_name.get(name.as_str()) {
+                Some(ParentSpec { name, at }) => match by_name.get(name.as_str()) {
                     Some(&parent) => children[parent].push(i),
                     None => {
                         let names = specs.iter().map(|s| s.name.as_str()).filter(|n| *n != spec.name);
@@ -505,7 +460,7 @@ impl Checker<'_> {
             let mut placed = vec![false; specs.len()];
             order.iter().for_each(|&(i, _)| placed[i] = true);
             for (spec, _) in specs.iter().zip(&placed).filter(|(_, placed)| !**placed) {
-                let at = spec.parent.as_ref().map_or(spec.at, |(_, at)| *at);
+                let at = spec.parent.as_ref().map_or(spec.at, |parent| parent.at);
                 self.problems.push(Problem::new(
                     at,
                     format!("class `{}` is its own ancestor", spec.name),
@@ -527,7 +482,7 @@ impl Checker<'_> {
         order.iter().filter_map(|o| o.1).for_each(|p| parents[p] = true);
         let first = self.classes.len();
         if let Some(kind) = kind.filter(|kind| kind.properties.guarantees_delays) {
-            self.refuse_second_promises(kind, &spec.classes);
+            self.refuse_second_arrival_curves(kind, &spec.classes);
         }
         // Numbered in the order of declaration, so that lists read as the policy does.
         for class in &spec.classes {
@@ -578,7 +533,7 @@ impl Checker<'_> {
 
     /// Where classes state their senders' arrival curves by settings of their own, `sends` would
     /// repeat them.
-    fn refuse_second_promises(&mut self, kind: &Kind, classes: &[ClassSpec]) {
+    fn refuse_second_arrival_curves(&mut self, kind: &Kind, classes: &[ClassSpec]) {
         for class in classes.iter().filter(|class| class.sends.is_some()) {
             let message = format!(
                 "class `{}` of `{}` has `sends`, which nothing reads there",
@@ -600,10 +555,7 @@ impl Checker<'_> {
             name: class.name.clone(),
             parent: owner,
             leaf: true,
-            promise: class.sends.map(|(rate, burst)| ArrivalCurve {
-                rate: rate.on(self.link.bandwidth),
-                burst,
-            }),
+            arrivals: class.sends.map(|sends| sends.on(self.link.bandwidth)),
         });
     }
 

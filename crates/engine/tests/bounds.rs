@@ -16,7 +16,7 @@ use engine::queue::Queue;
 use engine::random::{Rng, Seed};
 use engine::settings::{Raw, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
-use engine::units::{Bandwidth, Bytes, Rate};
+use engine::units::{Bandwidth, Bytes};
 use rig::{Arrival, Sender, run};
 use std::hash::{BuildHasher, RandomState};
 
@@ -81,7 +81,7 @@ impl World {
             name: number.to_string(),
             settings: class(number, *promise),
             // `ips` has settings for it.
-            sends: (spec.kind != "ips").then_some((Rate::Absolute(promise.rate), promise.burst)),
+            sends: (spec.kind != "ips").then_some((*promise).into()),
             ..ClassSpec::default()
         };
         let rest = ClassSpec {

@@ -35,7 +35,7 @@ fn check(rate: u64, classes: &[Class<'_>]) -> Result<Queue, Vec<Problem>> {
     let first_leaf = (0..classes.len()).find(|&index| !is_parent(index));
     let class = |(index, (parent, curves)): (usize, &Class<'_>)| ClassSpec {
         name: index.to_string(),
-        parent: parent.map(|parent| (parent.to_string(), Default::default())),
+        parent: parent.map(|parent| parent.to_string().as_str().into()),
         default: first_leaf == Some(index),
         settings: curves
             .iter()

@@ -4,8 +4,8 @@
 use crate::Error;
 use control::policy::InterfacePolicy;
 use control::port_config::{GapFrameSetting as Frame, PortConfig, PortSettings, Realise};
+use engine::discipline::Pacing;
 use engine::inspect::Value;
-use engine::kind::Pacing;
 use netio::handle::Realised;
 use netio::pool::{Pool, Slots};
 use netio::port::{Port, PortError};

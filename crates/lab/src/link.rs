@@ -17,10 +17,9 @@
 //! bytes offered and sent, in time bins.
 
 use crate::record::Record;
-use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use engine::discipline::{Discipline, Next, Plan, Reason, Sink, Verdict};
 use engine::disciplines::fifo;
 use engine::inspect::{Inspection, Value};
-use engine::kind;
 use engine::link;
 use engine::packet::Packet;
 use engine::queue::Queue;
@@ -247,7 +246,7 @@ impl Discipline for Wire {
         self.queue.inspect(out);
     }
 
-    fn retune(&mut self, now: Instant, plan: &dyn kind::Plan) -> bool {
+    fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         self.called_at = self.called_at.max(now);
         self.queue.retune(now, plan)
     }

@@ -19,9 +19,11 @@ use crate::traffic_control::{
     AdmissionFailure, Advertised, ErrorTerms, Granted, InterfaceId, RHandle, TcRequest, TrafficControl,
 };
 use crate::wire::{ErrorCode, Flowspec, Real, SenderTemplate, Session, code, value};
+use engine::bounds::ArrivalCurve;
 use engine::classify::{Filter, Ports, Prefix};
 use engine::packet::ClassId;
-use engine::reserved::{self, Reservable, Reserved, ReservedLayout};
+use engine::reservation::{ReservedClass, class_name};
+use engine::reserved::{Reservable, ReservedLayout};
 use engine::settings::Problem;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration};
@@ -154,7 +156,7 @@ impl AdmissionState {
         let Some(InterfaceBudget::Managed(managed)) = self.budgets.get(&interface) else {
             return None;
         };
-        let list: Vec<Reserved> = self
+        let list: Vec<ReservedClass> = self
             .on(interface)
             .map(|(rhandle, reservation)| managed.reserved(rhandle, reservation))
             .collect();
@@ -227,7 +229,7 @@ impl AdmissionState {
             let mut reserved = managed.reserved(*rhandle, reservation);
             // The delay of a single packet is the latency of its class; a burst adds its own, by
             // the rate.
-            reserved.sends.1 = Bytes::ZERO;
+            reserved.sends.burst = Bytes::ZERO;
             reserved
         });
         let Ok(layout) = managed.lay_out(&list.collect::<Vec<_>>()) else {
@@ -235,7 +237,7 @@ impl AdmissionState {
         };
         let cases = layout.plan.bounds();
         let holds = |rhandle: RHandle| {
-            let class = layout.plan.class(&reserved::class_name(rhandle.0));
+            let class = layout.plan.class(&class_name(rhandle.0));
             let case = cases.iter().find(|case| case.class == class);
             case.and_then(|case| case.bound.as_ref().ok())
                 .is_some_and(|bound| bound.delay <= delay)
@@ -256,7 +258,7 @@ fn failure(code: u8, value: u16) -> AdmissionFailure {
 }
 
 impl ManagedInterface {
-    fn lay_out(&self, list: &[Reserved]) -> Result<ReservedLayout, Vec<Problem>> {
+    fn lay_out(&self, list: &[ReservedClass]) -> Result<ReservedLayout, Vec<Problem>> {
         self.room.lay_out(&self.plan, &self.filters, list)
     }
 
@@ -282,7 +284,7 @@ impl ManagedInterface {
     }
 
     /// The class of a reservation.
-    fn reserved(&self, rhandle: RHandle, reservation: &Reservation) -> Reserved {
+    fn reserved(&self, rhandle: RHandle, reservation: &Reservation) -> ReservedClass {
         let (rate, burst) = self.on_link(&reservation.request);
         let least =
             u64::from(reservation.request.flowspec.bucket().minimum.max(SHORTEST)) + self.headers.get();
@@ -292,10 +294,10 @@ impl ManagedInterface {
             Flowspec::Guaranteed { .. } => GUARANTEED,
             Flowspec::ControlledLoad(_) => CONTROLLED_LOAD,
         };
-        Reserved {
+        ReservedClass {
             number: rhandle.0,
             rate: reservation.link_rate,
-            sends: (rate, burst),
+            sends: ArrivalCurve { rate, burst },
             limit,
             priority,
             filters: reservation

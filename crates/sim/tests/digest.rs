@@ -10,7 +10,7 @@ use engine::header::{Family, FlowKey};
 use engine::link::Link;
 use engine::packet::{ClassId, Ecn};
 use engine::random::Seed;
-use engine::settings::{Raw, Span, Table};
+use engine::settings::{Raw, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant, Probability};
 use sim::agent::Agent;
@@ -65,7 +65,7 @@ fn ms(n: u64) -> Instant {
 fn ruled() -> LinkQueue {
     let leaf = |name: &str, parent: Option<&str>, rate: &str| ClassSpec {
         name: name.into(),
-        parent: parent.map(|name| (name.into(), Span::default())),
+        parent: parent.map(Into::into),
         default: name == "rest",
         settings: Table::default().text("rate", rate),
         ..ClassSpec::default()

@@ -5,7 +5,7 @@ use engine::header::{Family, FlowKey};
 use engine::link::Link;
 use engine::packet::ClassId;
 use engine::random::Seed;
-use engine::settings::{Raw, Span, Table};
+use engine::settings::{Raw, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use sim::agent::Agent;
@@ -218,7 +218,7 @@ fn the_backlog_of_a_class_counts_in_its_ancestors() {
     let rate = |text: &str| Table::default().text("rate", text);
     let class = |name: &str, parent: Option<&str>, text: &str| ClassSpec {
         name: name.into(),
-        parent: parent.map(|name| (name.into(), Span::default())),
+        parent: parent.map(Into::into),
         default: name == "a",
         settings: rate(text),
         ..ClassSpec::default()

@@ -365,8 +365,7 @@ impl Served {
             ClassSpec {
                 name: i.to_string(),
                 default: i == 0,
-                parent: (self == Self::Tree)
-                    .then(|| (format!("organisation {}", i % 10), Default::default())),
+                parent: (self == Self::Tree).then(|| format!("organisation {}", i % 10).as_str().into()),
                 settings: match self {
                     Self::RealTime => table.text("realtime", &rate),
                     Self::Limits => table.text("upperlimit", &rate),

@@ -20,9 +20,9 @@
 //! Departures: the paper lowers *p_m* once when the link becomes idle and does not say what a long
 //! idle time does; nothing is dropped without a backlog, which would only punish a sparse sender.
 
-use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
+use crate::kind::{Check, Children, Kind, Properties};
 use crate::packet::Packet;
 use crate::random::Rng;
 use crate::settings;

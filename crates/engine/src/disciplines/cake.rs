@@ -35,10 +35,10 @@
 
 use super::codel::Law;
 use crate::bounds::{Terms, WorstCase};
-use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::flows::host_fair::{Fair, Flows};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
+use crate::kind::{Check, Children, Kind, Properties};
 use crate::link::Link;
 use crate::link_clock::LinkClock;
 use crate::packet::{Dscp, Packet};

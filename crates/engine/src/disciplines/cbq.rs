@@ -49,21 +49,22 @@
 //! cutoff.
 
 use crate::bounds::{Terms, WorstCase};
-use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
-use crate::disciplines::DEFAULT_LEAF;
+use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
+use crate::disciplines::fifo;
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, ClassRoutes, Kind, Plan, Properties, QueuePlan};
+use crate::kind::{Check, Children, ClassRoutes, Kind, Properties, QueuePlan};
 use crate::link_clock::CreditClock;
 use crate::packet::{ClassId, Packet};
 use crate::queue::{Queue, Stats};
-use crate::reserved::{self, Reservable, Reserved, Reserves, WantedRoom};
-use crate::settings::{Problem, Raw, SettingValue, Span, Table};
+use crate::reservation::{PARENT, RequestedShare, ReservableTree, ReservedClass, Reserves, SIGNALLING};
+use crate::settings::{Problem, Raw, SettingValue, Table};
 use crate::sharing::class_rates;
 use crate::sharing::credit::{Credit, NANOBITS, nanobits};
 use crate::sharing::credit_bound::{self, Credited};
+use crate::sharing::reserved_classes;
+use crate::spec::{ClassSpec, DisciplineSpec, ParentSpec};
 use crate::structures::rings::{self, NONE, Neighbours, PRIORITIES, Rows, Turn};
 use crate::structures::timer_wheel::TimerWheel;
-use crate::tree::{ClassSpec, DisciplineSpec};
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
 use crate::{choices, settings};
 use std::any::Any;
@@ -402,7 +403,7 @@ impl ClassPlan {
 impl Plan for CbqPlan {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         // Every leaf has a queue: `check` made it so.
-        let queue = |class: &ClassPlan| class.queue.as_ref().map_or(DEFAULT_LEAF, |queue| queue.kind);
+        let queue = |class: &ClassPlan| class.queue.as_ref().map_or(&fifo::KIND, |queue| queue.kind);
         let leaf = |c: &ClassPlan| Credited {
             id: c.id,
             queue: queue(c),
@@ -1406,13 +1407,13 @@ impl Reserves for ByRates {
         true
     }
 
-    fn capacity(&self, wanted: &WantedRoom<'_>, problems: &mut Vec<Problem>) -> Bandwidth {
-        let WantedRoom {
+    fn capacity(&self, requested: &RequestedShare<'_>, problems: &mut Vec<Problem>) -> Bandwidth {
+        let RequestedShare {
             spec,
             link,
             share,
             at,
-        } = *wanted;
+        } = *requested;
         let rate = |class: &ClassSpec| {
             let rate = class
                 .settings
@@ -1439,32 +1440,31 @@ impl Reserves for ByRates {
         share - Bandwidth::bits_per_sec(share.bits() / SIGNALLING_PART)
     }
 
-    fn counts(&self, _room: &Reservable, rate: Bandwidth) -> Bandwidth {
+    fn counts(&self, _tree: &ReservableTree, rate: Bandwidth) -> Bandwidth {
         rate
     }
 
-    fn add(&self, room: &Reservable, spec: &mut DisciplineSpec, reservations: &[Reserved]) {
+    fn add(&self, tree: &ReservableTree, spec: &mut DisciplineSpec, reservations: &[ReservedClass]) {
         let rated = |rate: Bandwidth| Table::default().with("rate", rate);
         // The capacity is what the share leaves after it.
-        let signalling = Bandwidth::bits_per_sec(room.capacity().bits() / (SIGNALLING_PART - 1));
-        let parent = Some((reserved::PARENT.to_owned(), Span::default()));
-        let whole = rated(room.capacity() + signalling);
-        spec.classes.push(reserved::class(reserved::PARENT, whole));
+        let signalling = Bandwidth::bits_per_sec(tree.capacity.bits() / (SIGNALLING_PART - 1));
+        let parent = Some(ParentSpec::from(PARENT));
+        let whole = rated(tree.capacity + signalling);
+        spec.classes.push(reserved_classes::class(PARENT, whole));
         spec.classes.push(ClassSpec {
             parent: parent.clone(),
-            ..reserved::class(reserved::SIGNALLING, rated(signalling).with("priority", FIRST))
+            ..reserved_classes::class(SIGNALLING, rated(signalling).with("priority", FIRST))
         });
-        let packet = room.link().mtu.get().max(1);
+        let packet = tree.link.mtu.get().max(1);
         for reserved in reservations {
-            let (_, burst) = reserved.sends;
-            // One packet more than the burst: the last of it may make a debt.
-            let burst = (burst.get().min(LONGEST_BURST / 2).div_ceil(packet) + 1).max(2);
+            // One packet more than the burst: the last of it may overdraw the credit.
+            let burst = (reserved.sends.burst.get().min(LONGEST_BURST / 2).div_ceil(packet) + 1).max(2);
             let settings = rated(reserved.rate)
                 .with("priority", reserved.priority)
                 .with("maxburst", Raw::Integer(burst.cast_signed()));
             spec.classes.push(ClassSpec {
                 parent: parent.clone(),
-                ..reserved::leaf(reserved, settings)
+                ..reserved_classes::leaf(reserved, settings)
             });
         }
     }

@@ -29,9 +29,9 @@
 //! raised on a link that takes longer than 3 ms to send a full packet; there is a limit in packets,
 //! as every queue here has.
 
-use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
+use crate::kind::{Check, Children, Kind, Properties};
 use crate::link::Link;
 use crate::packet::Packet;
 use crate::settings;

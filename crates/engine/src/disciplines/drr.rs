@@ -26,15 +26,16 @@
 //! packet is final.
 
 use crate::bounds::{RateLatency, Terms, WorstCase};
-use crate::discipline::{Discipline, Next, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Plan, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
+use crate::kind::{Check, Children, Kind, Properties};
 use crate::packet::{ClassId, Packet};
-use crate::reserved::{self, Reservable, Reserved, Reserves, WantedRoom};
+use crate::reservation::{RequestedShare, ReservableTree, ReservedClass, Reserves, SIGNALLING};
 use crate::settings;
 use crate::settings::{Problem, SettingValue, Table};
 use crate::sharing::leaves::{Leaves, LeavesPlan};
-use crate::tree::DisciplineSpec;
+use crate::sharing::reserved_classes::{class, divide, leaf, refuse_absolute, weights};
+use crate::spec::{ClassSpec, DisciplineSpec};
 use crate::units::{Bandwidth, Bytes, Duration, Instant};
 use std::any::Any;
 use std::sync::Arc;
@@ -168,7 +169,7 @@ impl Plan for DrrPlan {
             };
             WorstCase {
                 class: Some(class),
-                bound: terms.worst(class, queue, service),
+                bound: queue.worst(class, terms, service),
             }
         };
         self.leaves.each().zip(&self.quanta).map(case).collect()
@@ -328,10 +329,10 @@ struct ByBytes;
 
 impl ByBytes {
     /// The least quantum.
-    fn unit(room: &Reservable) -> u64 {
-        let given = room.spec().settings.get("quantum");
+    fn unit(tree: &ReservableTree) -> u64 {
+        let given = tree.spec.settings.get("quantum");
         let given = given.and_then(|entry| Bytes::from_raw(&entry.value).ok());
-        let mtu = room.link().mtu;
+        let mtu = tree.link.mtu;
         given.unwrap_or(mtu).max(mtu).get()
     }
 }
@@ -341,22 +342,22 @@ impl Reserves for ByBytes {
         true
     }
 
-    fn capacity(&self, wanted: &WantedRoom<'_>, problems: &mut Vec<Problem>) -> Bandwidth {
-        reserved::refuse_absolute(wanted.spec, "quantum", problems);
-        wanted.share
+    fn capacity(&self, requested: &RequestedShare<'_>, problems: &mut Vec<Problem>) -> Bandwidth {
+        refuse_absolute(requested.spec, "quantum", problems);
+        requested.share
     }
 
-    fn counts(&self, room: &Reservable, rate: Bandwidth) -> Bandwidth {
-        rate.max(room.smallest())
+    fn counts(&self, tree: &ReservableTree, rate: Bandwidth) -> Bandwidth {
+        rate.max(tree.smallest)
     }
 
-    fn add(&self, room: &Reservable, spec: &mut DisciplineSpec, reservations: &[Reserved]) {
-        reserved::make_room_for_signalling(spec);
-        let (unit, link) = (Self::unit(room), room.link().bandwidth);
+    fn add(&self, tree: &ReservableTree, spec: &mut DisciplineSpec, reservations: &[ReservedClass]) {
+        keep_signalling_apart(spec);
+        let (unit, link) = (Self::unit(tree), tree.link.bandwidth);
         let bits = |rate: Bandwidth| u128::from(rate.bits());
-        let weights = reserved::weights(spec);
+        let weights = weights(spec);
         let taken: u128 = reservations.iter().map(|reserved| bits(reserved.rate)).sum();
-        let left = reserved::divide(&weights, bits(link).saturating_sub(taken));
+        let left = divide(&weights, bits(link).saturating_sub(taken));
         let least = reservations
             .iter()
             .map(|reserved| bits(reserved.rate))
@@ -368,33 +369,33 @@ impl Reserves for ByBytes {
         let unit = u128::from(unit) + reservations.len() as u128 + weights.len() as u128;
         let quantum = |rate: u128| (unit * rate).div_ceil(least);
         let length = |bytes: u128| Bytes::new(u64::try_from(bytes).unwrap_or(u64::MAX));
-        let sure: u128 = reservations
+        let guaranteed: u128 = reservations
             .iter()
             .map(|reserved| quantum(bits(reserved.rate)))
             .sum();
-        let left = reserved::divide(&weights, (unit * bits(link) / least).saturating_sub(sure));
+        let left = divide(&weights, (unit * bits(link) / least).saturating_sub(guaranteed));
         for (class, part) in spec.classes.iter_mut().zip(left) {
             class.settings.entries.retain(|entry| entry.key != "weight");
             class.settings = std::mem::take(&mut class.settings).with("quantum", length(part));
         }
         for reserved in reservations {
             let own = Table::default().with("quantum", length(quantum(bits(reserved.rate))));
-            spec.classes.push(reserved::leaf(reserved, own));
+            spec.classes.push(leaf(reserved, own));
         }
     }
 
     /// The longest turn, which follows from the least class that there can be, a packet of each
     /// class beyond it, and what is in the device.
-    fn worst_delay(&self, room: &Reservable) -> Option<Duration> {
-        let link = room.link();
-        let weights = reserved::weights(room.spec());
-        let rest = link.bandwidth - room.capacity();
-        let least = reserved::divide(&weights, rest.bits().into())
+    fn worst_delay(&self, tree: &ReservableTree) -> Option<Duration> {
+        let link = tree.link;
+        let weights = weights(&tree.spec);
+        let rest = link.bandwidth - tree.capacity;
+        let least = divide(&weights, rest.bits().into())
             .into_iter()
             .min()
             .unwrap_or(1);
-        let least = Bandwidth::bits_per_sec(least as u64).min(room.smallest());
-        let classes = room.capacity().bits() / room.smallest().bits().max(1) + weights.len() as u64;
+        let least = Bandwidth::bits_per_sec(least as u64).min(tree.smallest);
+        let classes = tree.capacity.bits() / tree.smallest.bits().max(1) + weights.len() as u64;
         let longest = link.longest();
         // Rounded up class by class.
         let turn = u128::from(link.mtu.get() + classes + 1) * u128::from(link.bandwidth.bits())
@@ -403,6 +404,25 @@ impl Reserves for ByBytes {
         let all = turn + longest.times(classes) + link.ahead(longest);
         Some(link.bandwidth.time_to_send(all))
     }
+}
+
+/// Divides the default class by DRR with equal quanta: its packets, and the signalling's.
+pub(super) fn keep_signalling_apart(spec: &mut DisciplineSpec) {
+    let Some(default) = spec.classes.iter_mut().find(|class| class.default) else {
+        return;
+    };
+    let other = ClassSpec {
+        name: format!("{}-other", default.name),
+        at: default.at,
+        default: true,
+        discipline: default.discipline.take(),
+        ..ClassSpec::default()
+    };
+    default.discipline = Some(DisciplineSpec {
+        at: default.at,
+        classes: vec![class(SIGNALLING, Table::default()), other],
+        ..DisciplineSpec::of(&KIND)
+    });
 }
 
 #[cfg(test)]

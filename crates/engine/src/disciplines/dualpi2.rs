@@ -33,9 +33,9 @@
 //! the controller too; C drops and marks nothing while no more than two full packets are queued,
 //! for slow links, and the last packet is not dropped; the limit is in packets.
 
-use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
+use crate::kind::{Check, Children, Kind, Properties};
 use crate::link::Link;
 use crate::packet::{Ecn, Packet};
 use crate::random::Rng;

@@ -10,9 +10,9 @@
 //! oldest packet itself, and can be prefetched in two steps.
 
 use crate::bounds::{ArrivalCurve, RateLatency, Terms, WorstCase};
-use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
+use crate::kind::{Check, Children, Kind, Properties};
 use crate::packet::Packet;
 use crate::prefetch::Prefetched;
 use crate::settings::Problem;

@@ -31,9 +31,9 @@
 
 use super::codel::{Controller, Law};
 use crate::bounds::{Terms, WorstCase};
-use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
+use crate::kind::{Check, Children, Kind, Properties};
 use crate::packet::Packet;
 use crate::random::mix;
 use crate::settings;

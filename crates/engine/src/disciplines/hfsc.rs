@@ -42,9 +42,9 @@
 //! 5. Times are rounded up to whole nanoseconds from exact sums, not at each packet.
 
 use crate::bounds::{ArrivalCurve, Bound, Terms, WorstCase};
-use crate::discipline::{Discipline, Next, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Plan, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
+use crate::kind::{Check, Children, Kind, Properties};
 use crate::packet::{ClassId, Packet};
 use crate::queue::Stats;
 use crate::settings;
@@ -285,19 +285,19 @@ fn check_sums(check: &mut Check<'_>, curves: &[Curves]) {
 /// at most S⁻¹(σ), where a burst begins; no deadline is missed by more than what is in the device,
 /// the packet on the wire at least. A convex curve that restarts may have to give up some of what
 /// it had, so none is stated.
-fn worst(real: Option<Slopes>, promise: ArrivalCurve, terms: &Terms<'_>) -> Result<Bound, String> {
+fn worst(real: Option<Slopes>, arrivals: ArrivalCurve, terms: &Terms<'_>) -> Result<Bound, String> {
     let real = real.ok_or("it has no real-time curve, so nothing is guaranteed")?;
     if real.m1 < real.m2 && real.d > 0 {
         return Err("its real-time curve is convex, and one that starts again may have to give up some of what it had; a \
                     concave curve or a line has a bound".into());
     }
-    if promise.rate.bits() > real.m2 || real.m2 == 0 {
+    if arrivals.rate.bits() > real.m2 || real.m2 == 0 {
         return Err(format!(
             "its senders may send {}, more than its real-time curve guarantees",
-            promise.rate
+            arrivals.rate
         ));
     }
-    let burst = u128::from(promise.burst.get()) * 8_000_000_000;
+    let burst = u128::from(arrivals.burst.get()) * 8_000_000_000;
     let first = u128::from(real.m1) * u128::from(real.d);
     let wait = match burst.checked_sub(first) {
         None => burst.div_ceil(real.m1.into()),
@@ -306,19 +306,19 @@ fn worst(real: Option<Slopes>, promise: ArrivalCurve, terms: &Terms<'_>) -> Resu
     // Deadlines and sums of curves are rounded to a nanosecond each.
     let device = terms.link.bandwidth.time_to_send(terms.ahead()) + Duration::from_nanos(2);
     let wait = Duration::from_nanos(u64::try_from(wait).map_err(|_| "the time does not fit")?);
-    let meanwhile = promise.rate.bytes_in(device) + Bytes::new(1);
+    let meanwhile = arrivals.rate.bytes_in(device) + Bytes::new(1);
     Ok(Bound {
         delay: wait + device,
-        backlog: promise.burst + meanwhile + terms.longest,
+        backlog: arrivals.burst + meanwhile + terms.longest,
     })
 }
 
 impl Plan for HfscPlan {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         let case = |((class, _, queue), plan): ((ClassId, &str, &'static Kind), &ClassPlan)| {
-            let bound = terms
-                .in_order(class, queue)
-                .and_then(|promise| worst(plan.curves.real, promise, terms));
+            let bound = queue
+                .arrivals_in_order(class, terms)
+                .and_then(|arrivals| worst(plan.curves.real, arrivals, terms));
             WorstCase {
                 class: Some(class),
                 bound,

@@ -29,10 +29,10 @@
 
 use crate::admission::{Admission, AdmittedPlace, FlowRequest, Rule};
 use crate::bounds::{ArrivalCurve, Terms, WorstCase, shown};
-use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::disciplines::{cbq, fifo, priq};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, CheckedClass, Children, ClassRoutes, Kind, Plan, Properties, QueuePlan};
+use crate::kind::{Check, CheckedClass, Children, ClassRoutes, Kind, Properties, QueuePlan};
 use crate::link::Fact;
 use crate::link_clock::LinkClock;
 use crate::packet::{ClassId, Packet};

@@ -46,9 +46,9 @@
 
 use crate::byte_clock::{Basis, BytePace, SHORTEST_SLOT, WireSlots, WireTime, gap_slot};
 use crate::carry_over::{CarryOver, Deficit};
-use crate::discipline::{Discipline, Next, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Pacing, Plan, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Pacing, Plan, Properties};
+use crate::kind::{Check, Children, Kind, Properties};
 use crate::link::{Fact, Link};
 use crate::packet::{ClassId, Packet};
 use crate::prefetch::Prefetched;

@@ -29,9 +29,9 @@
 //! Departures: α grows with *T*, so that the integral does not depend on it; a burst is allowed
 //! anew at an update, not between two; all packets are alike, whatever their length.
 
-use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
+use crate::kind::{Check, Children, Kind, Properties};
 use crate::link::Link;
 use crate::packet::Packet;
 use crate::random::Rng;

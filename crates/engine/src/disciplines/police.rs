@@ -23,9 +23,9 @@
 //! Departures: lengths are those of frames as everywhere in the engine, where the RFCs count IP
 //! packets.
 
-use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, Properties, QueuePlan};
+use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
 use crate::packet::Packet;
 use crate::queue::Queue;
 use crate::settings::{Problem, Raw, SettingValue, describe};

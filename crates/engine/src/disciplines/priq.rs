@@ -10,10 +10,10 @@
 //! one packet that is being sent. Not guaranteed: anything to a lower class while higher classes
 //! have enough to send.
 
-use crate::bounds::{ArrivalCurve, RateLatency, Terms, WorstCase, strict_priority};
-use crate::discipline::{Discipline, Next, Sink, Verdict};
+use crate::bounds::{PriorityClass, RateLatency, Terms, WorstCase, strict_priority};
+use crate::discipline::{Build, Discipline, Next, Plan, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
+use crate::kind::{Check, Children, Kind, Properties};
 use crate::packet::{ClassId, Packet};
 use crate::settings;
 use crate::settings::{Problem, refuse_unknown};
@@ -92,44 +92,44 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     })
 }
 
-/// What classes promise, each with its priority.
-type Promises = Vec<(u32, ArrivalCurve)>;
-
 impl PriqPlan {
-    /// The classes that can be told apart from what is below them: all from the highest to the
-    /// first that promises nothing, or that can gather packets before it sends them; and that one.
-    fn promising(&self, terms: &Terms<'_>) -> (Promises, Option<(u8, &str)>) {
+    /// The classes whose arrivals are bounded, from the highest priority down to the first whose
+    /// senders state none or whose queue may accumulate packets; and that one.
+    fn bounded(&self, terms: &Terms<'_>) -> (Vec<PriorityClass>, Option<(u8, &str)>) {
         let mut order: Vec<_> = self.leaves.each().zip(&self.priorities).collect();
         order.sort_by_key(|(_, priority)| std::cmp::Reverse(**priority));
-        let mut promising = Vec::new();
+        let mut bounded = Vec::new();
         for ((class, name, queue), &priority) in order {
-            let promise = terms
-                .promise(class)
+            let arrivals = terms
+                .arrivals(class)
                 .ok()
                 .filter(|_| queue.properties.conserves_work);
-            let Some(promise) = promise else {
-                return (promising, Some((priority, name)));
+            let Some(arrivals) = arrivals else {
+                return (bounded, Some((priority, name)));
             };
-            promising.push((u32::from(priority), promise));
+            bounded.push(PriorityClass {
+                priority: priority.into(),
+                arrivals,
+            });
         }
-        (promising, None)
+        (bounded, None)
     }
 }
 
 impl Plan for PriqPlan {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
-        let (promising, first) = self.promising(terms);
-        let services = strict_priority(terms.link.bandwidth, terms.ahead(), &promising);
+        let (bounded, first) = self.bounded(terms);
+        let services = strict_priority(terms.link.bandwidth, terms.ahead(), &bounded);
         let case = |((class, _, queue), &priority): ((ClassId, &str, &'static Kind), &u8)| {
-            let place = promising
+            let place = bounded
                 .iter()
-                .position(|(other, _)| *other == u32::from(priority));
+                .position(|other| other.priority == u32::from(priority));
             let bound = match (place, first) {
-                (Some(place), _) => terms.worst(class, queue, services[place]),
+                (Some(place), _) => queue.worst(class, terms, services[place]),
                 (None, Some((higher, name))) if higher > priority => Err(format!(
                     "`{name}` goes before it, and nothing bounds what that sends"
                 )),
-                _ => terms.worst(class, queue, RateLatency::after(0, Bandwidth::ZERO)),
+                _ => queue.worst(class, terms, RateLatency::after(0, Bandwidth::ZERO)),
             };
             WorstCase {
                 class: Some(class),

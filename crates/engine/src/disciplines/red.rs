@@ -29,9 +29,9 @@
 //! thresholds go up to 2³⁶ bytes or packets; *p_b* is right to 2⁻²⁷ of itself or 2⁻³², whichever is
 //! more.
 
-use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, Properties, QueuePlan};
+use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
 use crate::packet::Packet;
 use crate::queue::Queue;
 use crate::random::Rng;

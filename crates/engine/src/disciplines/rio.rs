@@ -21,9 +21,9 @@
 //! nothing is dropped while fewer than two packets are queued.
 
 use super::red::{self, FRACTION, Measure, Parameters, Threshold, Weight};
-use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
+use crate::kind::{Check, Children, Kind, Properties};
 use crate::packet::Packet;
 use crate::random::Rng;
 use crate::settings;

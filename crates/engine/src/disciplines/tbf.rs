@@ -17,9 +17,9 @@
 //! length. A packet without tokens yet has been peeked at and pinned; later ones wait behind it.
 
 use crate::bounds::{Terms, WorstCase};
-use crate::discipline::{Discipline, Next, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Plan, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, Properties, QueuePlan};
+use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
 use crate::link::Link;
 use crate::packet::Packet;
 use crate::queue::Queue;

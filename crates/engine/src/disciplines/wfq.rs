@@ -25,9 +25,9 @@
 //!   (`structures/lengths.rs`).
 
 use crate::bounds::{Terms, WorstCase};
-use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
+use crate::kind::{Check, Children, Kind, Properties};
 use crate::packet::{FlowHashes, Packet};
 use crate::random::{Rng, mix};
 use crate::settings::{Problem, Raw, SettingValue, describe};

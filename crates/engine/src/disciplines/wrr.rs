@@ -24,15 +24,17 @@
 //! which counts bytes.
 
 use crate::bounds::{Terms, WorstCase};
-use crate::discipline::{Discipline, Next, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Plan, Sink, Verdict};
+use crate::disciplines::drr;
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Build, Check, Children, Kind, Plan, Properties};
+use crate::kind::{Check, Children, Kind, Properties};
 use crate::packet::Packet;
-use crate::reserved::{self, Reservable, Reserved, Reserves, WantedRoom};
+use crate::reservation::{RequestedShare, ReservableTree, ReservedClass, Reserves};
 use crate::settings::{Problem, Raw, Table};
 use crate::sharing::leaves::{Leaves, LeavesPlan};
+use crate::sharing::reserved_classes::{self, divide, leaf, refuse_absolute};
+use crate::spec::DisciplineSpec;
 use crate::structures::heaps::Heaps;
-use crate::tree::DisciplineSpec;
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
 use crate::{choices, settings};
 use std::any::Any;
@@ -563,14 +565,14 @@ impl Reserves for ByPackets {
         false
     }
 
-    fn capacity(&self, wanted: &WantedRoom<'_>, problems: &mut Vec<Problem>) -> Bandwidth {
-        let WantedRoom {
+    fn capacity(&self, requested: &RequestedShare<'_>, problems: &mut Vec<Problem>) -> Bandwidth {
+        let RequestedShare {
             spec,
             link,
             share,
             at,
-        } = *wanted;
-        reserved::refuse_absolute(spec, "rate", problems);
+        } = *requested;
+        refuse_absolute(spec, "rate", problems);
         let cycle = Self::cycle(spec);
         let whole = u128::from(cycle) * u128::from(share.bits()) / u128::from(link.bandwidth.bits().max(1));
         let whole = (whole as u64).min(cycle);
@@ -589,28 +591,31 @@ impl Reserves for ByPackets {
         Bandwidth::bits_per_sec(bits as u64)
     }
 
-    fn counts(&self, room: &Reservable, rate: Bandwidth) -> Bandwidth {
+    fn counts(&self, tree: &ReservableTree, rate: Bandwidth) -> Bandwidth {
         let (cycle, link) = (
-            u128::from(Self::cycle(room.spec())),
-            u128::from(room.link().bandwidth.bits()),
+            u128::from(Self::cycle(&tree.spec)),
+            u128::from(tree.link.bandwidth.bits()),
         );
         let packets = (cycle * u128::from(rate.bits())).div_ceil(link.max(1)).max(1);
         Bandwidth::bits_per_sec((packets * link / cycle) as u64)
     }
 
-    fn add(&self, room: &Reservable, spec: &mut DisciplineSpec, reservations: &[Reserved]) {
-        let cycle = Self::cycle(room.spec());
-        let packets = |reserved: &Reserved| Self::packets(reserved.rate, cycle, room.link().bandwidth);
+    fn add(&self, tree: &ReservableTree, spec: &mut DisciplineSpec, reservations: &[ReservedClass]) {
+        let cycle = Self::cycle(&tree.spec);
+        let packets = |reserved: &ReservedClass| Self::packets(reserved.rate, cycle, tree.link.bandwidth);
         let weight = |packets: u64| Raw::Integer(packets.cast_signed());
-        reserved::make_room_for_signalling(spec);
+        drr::keep_signalling_apart(spec);
         let taken: u64 = reservations.iter().map(packets).sum();
-        let parts = reserved::divide(&reserved::weights(spec), cycle.saturating_sub(taken).into());
+        let parts = divide(
+            &reserved_classes::weights(spec),
+            cycle.saturating_sub(taken).into(),
+        );
         for (class, part) in spec.classes.iter_mut().zip(parts) {
             class.settings = std::mem::take(&mut class.settings).with("weight", weight(part as u64));
         }
         for reserved in reservations {
             let own = Table::default().with("weight", weight(packets(reserved)));
-            spec.classes.push(reserved::leaf(reserved, own));
+            spec.classes.push(leaf(reserved, own));
         }
     }
 }

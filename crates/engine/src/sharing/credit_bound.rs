@@ -47,8 +47,8 @@ pub(crate) fn all(
         () => Ok(()),
     };
     let case = |(number, leaf): (usize, &Credited)| {
-        let promise = terms.promise(leaf.id).map(|_| ());
-        let bound = promise
+        let stated = terms.arrivals(leaf.id).map(|_| ());
+        let bound = stated
             .and(known.clone())
             .and_then(|()| worst(&leaves, number, terms));
         WorstCase {
@@ -61,9 +61,9 @@ pub(crate) fn all(
 
 fn worst(leaves: &[Credited], number: usize, terms: &Terms<'_>) -> Result<Bound, String> {
     let own = &leaves[number];
-    let promise = terms.in_order(own.id, own.queue)?;
+    let arrivals = own.queue.arrivals_in_order(own.id, terms)?;
     let covers = Bytes::new(own.credit.covers());
-    if promise.rate.bits() > own.credit.rate || promise.burst > covers {
+    if arrivals.rate.bits() > own.credit.rate || arrivals.burst > covers {
         return Err(format!(
             "its senders may use up its credit, which covers {covers} and its rate"
         ));
@@ -82,5 +82,5 @@ fn worst(leaves: &[Credited], number: usize, terms: &Terms<'_>) -> Result<Bound,
         .sum();
     let before = full + 2 * u128::from(terms.ahead().get());
     let service = RateLatency::after(before, terms.link.bandwidth - used);
-    terms.worst(own.id, own.queue, service)
+    own.queue.worst(own.id, terms, service)
 }

@@ -6,9 +6,9 @@
 //! and [`Leaves::wake`] report a leaf that became ready, [`Leaves::peek`] and [`Leaves::dequeue`]
 //! one that no longer is. A ready leaf can turn out to be empty, as a queue may drop its backlog.
 
-use crate::discipline::{Next, Reason, Sink, Verdict};
+use crate::discipline::{Build, Next, Reason, Sink, Verdict};
 use crate::inspect::Inspection;
-use crate::kind::{Build, Check, ClassRoutes, Kind, QueuePlan};
+use crate::kind::{Check, ClassRoutes, Kind, QueuePlan};
 use crate::packet::{ClassId, Packet};
 use crate::prefetch::Prefetched;
 use crate::queue::{Queue, Stats};

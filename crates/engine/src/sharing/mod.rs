@@ -6,10 +6,12 @@
 //! | [`class_rates`] | admission to a tree of rates: no parent is oversubscribed | `cbq` |
 //! | [`credit`] | what a class may still send, in nanobits | `cbq`, `tbf`, `ips`, `hfsc` |
 //! | [`credit_bound`] | the worst-case delay of a leaf that is served by credit and priority | `cbq` |
+//! | [`reserved_classes`] | specifications of reservations' classes | `cbq`, `drr`, `wrr` |
 //! | [`service_curve`] | service curves of two pieces | `hfsc` |
 
 pub(crate) mod class_rates;
 pub(crate) mod credit;
 pub(crate) mod credit_bound;
 pub(crate) mod leaves;
+pub(crate) mod reserved_classes;
 pub(crate) mod service_curve;

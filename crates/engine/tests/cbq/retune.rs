@@ -1,9 +1,9 @@
 //! With children of any kind, while settings change with a backlog, and under inspection.
 
 use crate::rig::{MTU, Rig, With, check, check_with, class, near};
-use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use engine::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use engine::inspect::Value;
-use engine::kind::{Build, Check, Children, Kind, Plan, Properties};
+use engine::kind::{Check, Children, Kind, Properties};
 use engine::packet::Packet;
 use engine::random::{Rng, Seed};
 use engine::settings::{Raw, Table};

@@ -17,7 +17,7 @@ pub const MTU: u64 = 1_500;
 pub fn class(name: &str, parent: &str, rate: &str) -> ClassSpec {
     ClassSpec {
         name: name.into(),
-        parent: (!parent.is_empty()).then(|| (parent.into(), Default::default())),
+        parent: (!parent.is_empty()).then(|| parent.into()),
         settings: Table::default().text("rate", rate),
         ..ClassSpec::default()
     }
@@ -53,7 +53,10 @@ pub fn check_with(
     classes: &[ClassSpec],
 ) -> Result<TreePlan, Vec<Problem>> {
     let mut classes = classes.to_vec();
-    let parents: Vec<String> = classes.iter().filter_map(|c| Some(c.parent.clone()?.0)).collect();
+    let parents: Vec<String> = classes
+        .iter()
+        .filter_map(|c| Some(c.parent.clone()?.name))
+        .collect();
     if let Some(last) = classes.iter_mut().rfind(|c| !parents.contains(&c.name)) {
         last.default = true;
     }

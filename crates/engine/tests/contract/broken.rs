@@ -4,9 +4,9 @@
 //! Each is two lists, for even and for odd flows, served in turn: a sound discipline but for its
 //! fault.
 
-use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use engine::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use engine::inspect::Inspection;
-use engine::kind::{Build, Check, Children, Kind, Plan, Properties};
+use engine::kind::{Check, Children, Kind, Properties};
 use engine::packet::{Buffer, Ecn, Packet};
 use engine::units::{Bytes, Duration, Instant};
 use std::any::Any;

@@ -1,9 +1,9 @@
 //! The exam: random operations on a queue, each checked against the contract, then a drain.
 
 use crate::ledger::{Event, Ledger};
-use engine::discipline::{Discipline, Next, Verdict};
+use engine::discipline::{Build, Discipline, Next, Plan, Verdict};
 use engine::inspect::{Inspection, View};
-use engine::kind::{Build, Plan, QueuePlan};
+use engine::kind::QueuePlan;
 use engine::packet::{ClassId, Dscp, Ecn, FlowHashes};
 use engine::queue::Queue;
 use engine::random::{Rng, Seed};

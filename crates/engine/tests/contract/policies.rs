@@ -380,7 +380,7 @@ impl Drawing<'_> {
             let wanted = self.rng.below(4) > 0;
             spec.classes.push(ClassSpec {
                 name: name.clone(),
-                parent: parent.map(|parent| (parent.into(), Default::default())),
+                parent: parent.map(Into::into),
                 default: !interior,
                 settings: table(kind, kind.class_settings, self.rng, Place { depth }),
                 discipline: match interior || !wanted {
@@ -413,7 +413,7 @@ fn changed(registry: &Registry, spec: &DisciplineSpec, rng: &mut Rng, depth: usi
     }
     let mut depths = HashMap::new();
     for class in &mut spec.classes {
-        let parent = class.parent.as_ref().map(|(parent, _)| depths[parent] + 1);
+        let parent = class.parent.as_ref().map(|parent| depths[&parent.name] + 1);
         let depth = parent.unwrap_or(depth);
         depths.insert(class.name.clone(), depth);
         change(&mut class.settings, kind.class_settings, rng, depth);

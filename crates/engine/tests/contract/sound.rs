@@ -2,9 +2,9 @@
 //! work-conserving), and nested classes of which all heads are peeked at. So deadlines, pins and
 //! nesting meet every kind.
 
-use engine::discipline::{Discipline, Next, Sink, Verdict};
+use engine::discipline::{Build, Discipline, Next, Plan, Sink, Verdict};
 use engine::inspect::Inspection;
-use engine::kind::{Build, Check, Children, ClassRoutes, Kind, Plan, Properties, QueuePlan};
+use engine::kind::{Check, Children, ClassRoutes, Kind, Properties, QueuePlan};
 use engine::packet::{ClassId, Packet};
 use engine::queue::Queue;
 use engine::settings;

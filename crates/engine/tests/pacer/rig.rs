@@ -26,7 +26,7 @@ pub fn class(name: &str, parent: &str, rate: &str, packet: u64) -> ClassSpec {
     let settings = Table::default().text("packet", &format!("{packet} B"));
     ClassSpec {
         name: name.into(),
-        parent: (!parent.is_empty()).then(|| (parent.into(), Default::default())),
+        parent: (!parent.is_empty()).then(|| parent.into()),
         settings: if rate.is_empty() {
             settings
         } else {
@@ -55,7 +55,10 @@ pub fn check(
     classes: &[ClassSpec],
 ) -> Result<TreePlan, Vec<Problem>> {
     let mut classes = classes.to_vec();
-    let parents: Vec<String> = classes.iter().filter_map(|c| Some(c.parent.clone()?.0)).collect();
+    let parents: Vec<String> = classes
+        .iter()
+        .filter_map(|c| Some(c.parent.clone()?.name))
+        .collect();
     for class in classes.iter_mut().filter(|c| parents.contains(&c.name)) {
         class.discipline = None;
     }

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use control::policy::Policy;
 use control::socket::Client;
 use engine::byte_clock::Basis;
-use engine::kind::Pacing;
+use engine::discipline::Pacing;
 use engine::queue::Count;
 use engine::settings::{Raw, SettingValue};
 use engine::tree::Registry;

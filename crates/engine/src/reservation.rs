@@ -1,0 +1,100 @@
+//! How a kind of discipline gives classes to reservations.
+//!
+//! The contract, and the types that it is about; [`reserved`](crate::reserved) lays out a policy's
+//! tree with it.
+
+use crate::bounds::ArrivalCurve;
+use crate::classify::Filter;
+use crate::link::Link;
+use crate::settings::{Problem, Span};
+use crate::spec::DisciplineSpec;
+use crate::units::{Bandwidth, Duration};
+use std::fmt;
+
+/// The class of the signalling's own messages, by the name of its protocol.
+pub const SIGNALLING: &str = "rsvp";
+/// With `cbq`: the parent class of all reservations.
+pub const PARENT: &str = "reserved";
+/// The names of reservations' classes begin with it.
+pub const PREFIX: &str = "resv-";
+
+/// The class of a reservation.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ReservedClass {
+    /// The reservation's number, which becomes the class's name: see [`ReservedClass::name`].
+    pub number: u64,
+    /// Its guaranteed rate, as the kind [counts](Reserves::counts) it.
+    pub rate: Bandwidth,
+    /// The arrival curve of its senders.
+    pub sends: ArrivalCurve,
+    /// Limit of its queue, in packets.
+    pub limit: u32,
+    /// Its priority under `cbq`, from 0 to 6; 7 is the signalling's.
+    pub priority: u32,
+    /// Its filters; the class that they name is ignored.
+    pub filters: Vec<Filter>,
+}
+
+impl ReservedClass {
+    /// Its name.
+    pub fn name(&self) -> String {
+        class_name(self.number)
+    }
+}
+
+/// The name of the class of the reservation of this number.
+pub fn class_name(number: u64) -> String {
+    format!("{PREFIX}{number}")
+}
+
+/// How a kind of discipline gives classes to reservations. A kind states it in its
+/// [`properties`](crate::kind::Properties::reserves).
+pub trait Reserves: fmt::Debug + Sync {
+    /// Whether bytes are counted, so that a delay can be guaranteed.
+    fn is_exact(&self) -> bool;
+
+    /// The sum of all reservations that the tree admits, as it [counts](Self::counts) them; reports
+    /// what the tree cannot give.
+    fn capacity(&self, requested: &RequestedShare<'_>, problems: &mut Vec<Problem>) -> Bandwidth;
+
+    /// What a reservation of this rate takes of the capacity: never less than the rate, to a bit
+    /// per second.
+    fn counts(&self, tree: &ReservableTree, rate: Bandwidth) -> Bandwidth;
+
+    /// Adds the classes of these reservations to a copy of the policy's tree.
+    fn add(&self, tree: &ReservableTree, spec: &mut DisciplineSpec, reservations: &[ReservedClass]);
+
+    /// The worst delay of a packet that finds its own class empty, whatever other reservations are
+    /// admitted. The default: none is known.
+    fn worst_delay(&self, _tree: &ReservableTree) -> Option<Duration> {
+        None
+    }
+}
+
+/// The part of a link that a policy sets aside for reservations.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestedShare<'a> {
+    /// The policy's tree.
+    pub spec: &'a DisciplineSpec,
+    /// The link.
+    pub link: Link,
+    /// The part.
+    pub share: Bandwidth,
+    /// Where the policy states it.
+    pub at: Span,
+}
+
+/// A policy's tree, and what of its link can be reserved.
+#[derive(Clone, Debug)]
+pub struct ReservableTree {
+    /// The policy's tree.
+    pub spec: DisciplineSpec,
+    /// The link.
+    pub link: Link,
+    /// The sum of all reservations at most, as the kind counts them.
+    pub capacity: Bandwidth,
+    /// What a reservation counts as at least.
+    pub smallest: Bandwidth,
+    /// The largest reservation.
+    pub largest: Bandwidth,
+}
