@@ -2,7 +2,6 @@
 
 use crate::error::{Doing, Error, Result};
 use crate::netlink::LabNetlink;
-use crate::program::Program;
 use crate::sys::{namespace, socket};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -168,11 +167,6 @@ impl Host {
             .name(name.into())
             .spawn(move || host.enter().map(|()| work()))
             .doing(|| format!("start a thread for `{name}`"))
-    }
-
-    /// A program to run in this host.
-    pub fn program(&self, name: &str) -> Program {
-        Program::new(self, name)
     }
 
     /// Gives an interface an address, such as "10.0.0.1/24".

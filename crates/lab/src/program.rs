@@ -46,8 +46,15 @@ pub struct Running {
     ended: bool,
 }
 
+impl Host {
+    /// A program to run in this host.
+    pub fn program(&self, name: &str) -> Program {
+        Program::new(self, name)
+    }
+}
+
 impl Program {
-    pub(crate) fn new(host: &Host, name: &str) -> Self {
+    fn new(host: &Host, name: &str) -> Self {
         let mut command = Command::new(name);
         process::enter_before_exec(&mut command, host.namespace_owned());
         Self {

@@ -4,10 +4,9 @@ use super::interfaces::SignallingInterface;
 use super::local_senders::{Flow, LocalSenders, bits, plain, reserved_rate};
 use super::reasons::reason;
 use super::receiver_proxy::ReceiverProxy;
-use super::speaker::rate;
 use control::reservation::{self, InstalledReservation, KeysView, Notice, SenderView};
-use engine::reserved::class_name;
-use engine::units::Instant;
+use engine::reservation::class_name;
+use engine::units::{Bandwidth, Instant};
 use rsvp::admission::{AdmissionState, InterfaceBudget};
 use rsvp::node::{Event, Node, PsbStatus, SessionStatus};
 use rsvp::traffic_control::{InterfaceId, Routing};
@@ -26,6 +25,11 @@ pub fn flow_view(session: &Session, sender: &SenderTemplate) -> reservation::Flo
         port: session.port,
         protocol: session.protocol,
     }
+}
+
+/// A rate, human-readable.
+pub fn rate(bps: u64) -> String {
+    Bandwidth::bits_per_sec(bps).to_string()
 }
 
 /// The name of an interface.

@@ -19,7 +19,7 @@ use super::trees::Trees;
 use control::reservation::{Notice, RefusalView, RsvpStatus};
 use control::rsvp_config::{RsvpConfig, RsvpSettings};
 use engine::random::Seed;
-use engine::units::{Bandwidth, Duration, Instant};
+use engine::units::{Duration, Instant};
 use netio::clock;
 use netio::routes::{Changes, Leads, Routes};
 use netio::signalling::Envelope;
@@ -618,9 +618,4 @@ fn mtus(interfaces: &[SignallingInterface]) -> impl Fn(u32) -> u32 {
         let interface = interfaces.iter().find(|interface| interface.index == Some(index));
         interface.map_or(1500, |interface| interface.mtu)
     }
-}
-
-/// A rate, human-readable.
-pub fn rate(bps: u64) -> String {
-    Bandwidth::bits_per_sec(bps).to_string()
 }

@@ -7,7 +7,7 @@ use control::protocol::{Reply, Request};
 use control::reservation::{PathOffer, PathRefusal, ReservationRequest, ReservationState};
 use control::socket::{Client, HangUp};
 use gateway::signalling::client::{FoundNode, TemporaryNode};
-use gateway::signalling::speaker;
+use gateway::signalling::overview;
 use gateway::supervise::handle_signals;
 use serde_json::json;
 use std::io::{self, Write};
@@ -121,7 +121,7 @@ impl Hold {
                 rate_bps, guaranteed, ..
             } => {
                 let what = if *guaranteed { " with a delay" } else { "" };
-                format!("reserved {}{what}", speaker::rate(*rate_bps))
+                format!("reserved {}{what}", overview::rate(*rate_bps))
             }
             ReservationState::Lost { .. } => {
                 "the reservation is lost; it will be restored with the path".into()
@@ -214,14 +214,14 @@ fn refusal_text(refusal: &PathRefusal) -> String {
     let left = refusal.left_bps.map_or_else(String::new, |left| {
         format!(
             "; {} available on the bottleneck link of the path",
-            speaker::rate(left)
+            overview::rate(left)
         )
     });
     format!(
         "refused by {}: {}; requested {}{left}",
         refusal.node,
         refusal.reason,
-        speaker::rate(refusal.asked_bps)
+        overview::rate(refusal.asked_bps)
     )
 }
 
@@ -318,12 +318,12 @@ fn show_offer(
     }
     let left = offer.left_bps.map_or_else(
         || "no link has a limit".into(),
-        |left| format!("{} available on the bottleneck link", speaker::rate(left)),
+        |left| format!("{} available on the bottleneck link", overview::rate(left)),
     );
     let rate = offer.rate_for_delay_bps.map_or_else(String::new, |rate| {
-        format!(", which takes {}", speaker::rate(rate))
+        format!(", which takes {}", overview::rate(rate))
     });
-    let requested = speaker::rate(wanted.rate_bps);
+    let requested = overview::rate(wanted.rate_bps);
     match &offer.why {
         None => writeln!(
             out,

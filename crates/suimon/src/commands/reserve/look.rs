@@ -7,7 +7,7 @@ use control::reservation::{RsvpInterfaceView, RsvpStatus, SenderView};
 use control::socket::Client;
 use engine::units::Bandwidth;
 use gateway::signalling::client;
-use gateway::signalling::speaker;
+use gateway::signalling::overview;
 use serde_json::json;
 use std::io::{self, Write};
 
@@ -117,8 +117,8 @@ impl Query {
                 refusal.seconds_ago,
                 refusal.interface,
                 refusal.reason,
-                speaker::rate(refusal.asked_bps),
-                speaker::rate(refusal.left_bps)
+                overview::rate(refusal.asked_bps),
+                overview::rate(refusal.left_bps)
             )?;
         }
         for dropped in &status.dropped {
@@ -137,8 +137,8 @@ impl Query {
                     out,
                     "{}: {} left of {}",
                     link.name,
-                    speaker::rate(whole.saturating_sub(used)),
-                    speaker::rate(whole)
+                    overview::rate(whole.saturating_sub(used)),
+                    overview::rate(whole)
                 )?;
             }
         }
@@ -167,8 +167,8 @@ fn show_link(out: &mut dyn Write, link: &RsvpInterfaceView, keys: bool) -> io::R
     let room = match (link.reserved_bps, link.reservable_bps) {
         (Some(used), Some(whole)) => format!(
             "{} of {} reserved, as the link counts",
-            speaker::rate(used),
-            speaker::rate(whole)
+            overview::rate(used),
+            overview::rate(whole)
         ),
         _ => "not managed: no admission control, and no enforcement".into(),
     };
@@ -201,7 +201,7 @@ fn show_sender(out: &mut dyn Write, sender: &SenderView) -> io::Result<()> {
         out,
         "{}: sends {}{number}{answered}{previous}",
         sender.flow,
-        speaker::rate(sender.sends_bps)
+        overview::rate(sender.sends_bps)
     )?;
     for reservation in &sender.reservations {
         let service = if reservation.guaranteed {
@@ -212,14 +212,14 @@ fn show_sender(out: &mut dyn Write, sender: &SenderView) -> io::Result<()> {
         let class = reservation.class.as_ref().map_or_else(String::new, |class| {
             format!(
                 ", class {class}, which takes {}",
-                speaker::rate(reservation.link_rate_bps)
+                overview::rate(reservation.link_rate_bps)
             )
         });
         writeln!(
             out,
             "  {}: {} {service}{class}",
             reservation.interface,
-            speaker::rate(reservation.rate_bps)
+            overview::rate(reservation.rate_bps)
         )?;
     }
     Ok(())
