@@ -10,6 +10,7 @@
 //! 10,000 packets of flow 1.
 
 use crate::Error;
+use crate::delay_tables::{BurstFlow, FLOWS, FRAME_TIME, MEASUREMENTS, Measurement, SHOWN, WITHIN, rounded};
 use crate::testbed::{behind, interface};
 use crate::{
     ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue, delay_guarantees_lab, points,
@@ -64,137 +65,6 @@ measurement!(
     "The same flow with a guaranteed rate (CBQ) and no guaranteed delay"
 );
 measurement!(I5, 4, "The same flow in one FIFO with all others");
-
-/// A measurement of Table 3.
-pub struct Measurement {
-    number: u32,
-    /// Flow and guaranteed milliseconds, or the discipline without guarantees.
-    pub flow_delays: &'static [(usize, u64)],
-    plain: &'static str,
-    /// Per cent of the packets within 10, 9.7, 20, 19.4, 40 and 38.8 ms, and lost.
-    pub paper: [Option<f64>; 6],
-    pub loss: f64,
-    /// Which of these six must be 100 without a ring.
-    pub guaranteed: &'static [usize],
-}
-
-const MEASUREMENTS: [Measurement; 5] = [
-    Measurement {
-        number: 1,
-        flow_delays: &[(1, 10)],
-        plain: "",
-        paper: [
-            Some(84.1),
-            Some(75.6),
-            Some(94.1),
-            Some(93.6),
-            Some(100.0),
-            Some(100.0),
-        ],
-        loss: 8.1,
-        guaranteed: &[0, 1, 2, 3, 4, 5],
-    },
-    Measurement {
-        number: 2,
-        flow_delays: &[(2, 10), (1, 20)],
-        plain: "",
-        paper: [
-            Some(61.5),
-            Some(54.9),
-            Some(94.4),
-            Some(93.9),
-            Some(99.7),
-            Some(99.7),
-        ],
-        loss: 8.3,
-        guaranteed: &[2, 3, 4, 5],
-    },
-    Measurement {
-        number: 3,
-        flow_delays: &[(2, 10), (3, 30), (1, 40)],
-        plain: "",
-        paper: [
-            Some(52.0),
-            Some(47.2),
-            Some(81.1),
-            Some(79.6),
-            Some(98.6),
-            Some(98.4),
-        ],
-        loss: 8.9,
-        guaranteed: &[],
-    },
-    Measurement {
-        number: 4,
-        flow_delays: &[],
-        plain: "cbq",
-        paper: [
-            Some(38.5),
-            Some(35.5),
-            Some(64.5),
-            Some(62.7),
-            Some(90.2),
-            Some(89.5),
-        ],
-        loss: 9.9,
-        guaranteed: &[],
-    },
-    Measurement {
-        number: 5,
-        flow_delays: &[],
-        plain: "fifo",
-        paper: [None; 6],
-        loss: 8.8,
-        guaranteed: &[],
-    },
-];
-
-/// The thresholds, in µs.
-pub const WITHIN: [u64; 6] = [10_000, 9_700, 20_000, 19_400, 40_000, 38_800];
-
-/// A flow of Table 2: frames of a burst, the intervals between bursts and between frames in ns, the
-/// paper's rate of IP packets in Mbit/s, and its class's rate in kbit/s of frames.
-pub struct BurstFlow {
-    pub frames: u64,
-    pub period: u64,
-    pub gap: u64,
-    pub paper: f64,
-    rate: u64,
-}
-
-/// The transmission time of a frame at 100 Mbit/s.
-pub const FRAME_TIME: u64 = 121_440;
-
-pub const FLOWS: [BurstFlow; 4] = [
-    BurstFlow {
-        frames: 8,
-        period: 48_000_000 + 8 * FRAME_TIME + 7 * 180_000,
-        gap: 180_000,
-        paper: 1.91,
-        rate: 1_935,
-    },
-    BurstFlow {
-        frames: 8,
-        period: 30_000_000 + 8 * FRAME_TIME,
-        gap: 200_000,
-        paper: 3.10,
-        rate: 3_137,
-    },
-    BurstFlow {
-        frames: 16,
-        period: 96_000_000 + 16 * FRAME_TIME,
-        gap: 300_000,
-        paper: 1.96,
-        rate: 1_984,
-    },
-    BurstFlow {
-        frames: 32,
-        period: 92_000_000 + 32 * FRAME_TIME + 31 * 1_110_000,
-        gap: 1_110_000,
-        paper: 2.95,
-        rate: 2_944,
-    },
-];
 
 /// The length without FCS.
 const FRAME: Bytes = Bytes::new(1_514);
@@ -396,10 +266,6 @@ fn percent(result: &SimDelays, micros: u64) -> f64 {
     in_time as f64 * 100.0 / result.delays.len().max(1) as f64
 }
 
-pub fn rounded(value: f64) -> f64 {
-    (value * 100.0).round() / 100.0
-}
-
 fn ring_name(ring: u32) -> String {
     match ring {
         1 => "no ring".into(),
@@ -411,7 +277,6 @@ const KEPT: &str = "Required: every packet. The paper's rule ignores the packet 
     gaps compensate for it.";
 const NEAR: &str =
     "Required: less than 100 %, and within 5 points of the paper's value: its ring alone explains it.";
-pub const SHOWN: &str = "For comparison; no requirement.";
 
 /// A row for each threshold.
 fn within(measurement: &Measurement, ring: u32, result: &SimDelays) -> Vec<Row> {

@@ -5,7 +5,7 @@
 //! when it wakes up. Rows of their own report how late it was, how late the senders were, and what
 //! the lab adds to a packet on an idle link. Every delay includes all of that, as measured.
 
-use super::delay_guarantees::{BurstFlow, FLOWS, FRAME_TIME, Measurement, SHOWN, WITHIN, rounded};
+use super::delay_tables::{BurstFlow, FLOWS, FRAME_TIME, Measurement, SHOWN, WITHIN, rounded};
 use super::{Options, Progress, Row, RowValue};
 use crate::Error;
 use control::policy::InterfacePolicy;

@@ -1,8 +1,8 @@
 //! P3 in the lab: the kernel's TCP over the paper's network ([`long_pipe_lab`]), paced by timers or
 //! unpaced, with the paper's buffers.
 
+use super::long_pipe::possible;
 use super::long_pipe_lab::{self, COUNTED, Trial, TrialResult};
-use super::tail_drop::possible;
 use super::{ChartFile, ExperimentOutcome, Options, Progress, Row, RowValue};
 use crate::Error;
 use measure::numbers;

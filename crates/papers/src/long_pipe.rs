@@ -140,3 +140,8 @@ impl LongPipe {
             .map_or(0, |meter| meter.whole().total().dropped.packets)
     }
 }
+
+/// TCP's maximum goodput over the bottleneck, in MB/s.
+pub fn possible() -> f64 {
+    NARROW.bits() as f64 / 8e6 * DATA / FRAME
+}

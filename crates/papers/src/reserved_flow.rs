@@ -13,6 +13,7 @@
 //! bytes of data they would be 38.0 and 10.0. Both are run.
 
 use super::reserved_sockets::{self, LabCurves};
+use super::reserved_streams::{HEADERS, LINK, LinkService, MOST, ON_WIRE, PORT, PacketStream};
 use super::testbed::interface;
 use super::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue, points};
 use crate::Error;
@@ -34,61 +35,14 @@ pub const K1: Experiment = Experiment {
     run,
 };
 
-/// The link between the routers.
-pub const LINK: Bandwidth = Bandwidth::mbit(100);
 /// The hosts' Ethernets here. At the link's own speed C's packets would arrive one by one, in step
 /// with departures: each would find a free slot in the full queue, and only A's would be dropped.
 /// Clocks and interrupts of real machines blur that.
 const FASTER: Bandwidth = Bandwidth::gbit(1);
-/// C's own Ethernet carries no more disturbers.
-pub const MOST: u64 = 9;
-/// Headers of UDP, IP and Ethernet, without FCS.
-pub const HEADERS: u64 = 8 + 20 + 14;
-/// What the wire adds: FCS, preamble and gap.
-pub const ON_WIRE: u64 = 24;
-/// The measured flow's destination port.
-pub const PORT: u16 = 5_001;
 const SETTLE: u64 = 1;
 const SPAN: u64 = 10;
 
-/// A stream: bytes of data in each packet, and the interval in µs.
-#[derive(Clone, Copy, Debug)]
-pub struct PacketStream {
-    pub data: u64,
-    pub interval: Duration,
-}
-
 impl PacketStream {
-    pub const fn new(data: u64, micros: u64) -> Self {
-        Self {
-            data,
-            interval: Duration::from_micros(micros),
-        }
-    }
-
-    /// A stream of this rate of data, in Mbit/s.
-    pub const fn of_rate(data: u64, tenths: u64) -> Self {
-        Self {
-            data,
-            interval: Duration::from_nanos(data * 8 * 10_000 / tenths),
-        }
-    }
-
-    /// The rate of data, in Mbit/s.
-    pub fn offer(&self) -> f64 {
-        self.data as f64 * 8e3 / self.interval.nanos() as f64
-    }
-
-    /// The rate on the wire, in Mbit/s.
-    pub fn on_wire(&self) -> f64 {
-        self.offer() * (self.data + HEADERS + ON_WIRE) as f64 / self.data as f64
-    }
-
-    /// The rate of this many streams in bit/s, Ethernet header included as on the paper's axis.
-    pub fn on_ethernet(&self, times: u64) -> f64 {
-        (self.data + HEADERS) as f64 * 8e9 / self.interval.nanos() as f64 * times as f64
-    }
-
     /// The sending times of a program on a host of the paper's time: at each multiple of the
     /// interval, up to an interval late. Streams in step would meet a full queue always or never.
     fn timing(&self, seed: Seed) -> Replay {
@@ -114,31 +68,9 @@ struct Trial {
     hosts: Bandwidth,
 }
 
-/// R1's discipline at the link to R2.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LinkService {
-    /// No reservation.
-    Fifo,
-    /// WRR by packets, 4 of 10, dequeued whenever the link has room.
-    Wrr,
-    /// The same, polled at intervals as in the paper's router.
-    Polled,
-    /// DRR, by bytes.
-    Drr,
-}
-
 use LinkService::{Drr, Fifo, Polled, Wrr};
 
 impl LinkService {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Fifo => "not reserved (FIFO)",
-            Wrr => "WRR",
-            Polled => "WRR, polled",
-            Drr => "DRR",
-        }
-    }
-
     fn policy(self) -> String {
         let kind = match self {
             Fifo => "{ kind = \"fifo\", limit = 50 }",

@@ -8,7 +8,7 @@
 //!   c ───────────┘                                    └─ d
 //! ```
 
-use super::reserved_flow::{HEADERS, LINK, LinkService, MOST, ON_WIRE, PORT, PacketStream};
+use super::reserved_streams::{HEADERS, LINK, LinkService, MOST, ON_WIRE, PORT, PacketStream};
 use super::{Options, Progress, Row, RowValue};
 use crate::Error;
 use control::protocol::{Reply, Request};

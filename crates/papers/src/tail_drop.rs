@@ -5,7 +5,7 @@
 
 use crate::Error;
 use crate::kernel_pipe as kernel;
-use crate::long_pipe::{DATA, FRAME, LongPipe, NARROW, connection};
+use crate::long_pipe::{LongPipe, NARROW, connection, possible};
 use crate::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue, points};
 use engine::units::{Bytes, Duration, Instant};
 use plot::{Level, PlotStyle, Series, picture, rates_over_time};
@@ -138,11 +138,6 @@ fn run(table: &Table, buffer: u64, ends: &[u64]) -> Result<Run, Error> {
         readings,
         rates: rates.unwrap_or_default(),
     })
-}
-
-/// TCP's maximum goodput over the bottleneck, in MB/s.
-pub(super) fn possible() -> f64 {
-    NARROW.bits() as f64 / 8e6 * DATA / FRAME
 }
 
 fn table(table: &Table, options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {

@@ -3,8 +3,7 @@
 //! Most are below a token bucket of 10 Mbit/s, since the kernel's disciplines have no link of
 //! their own here; then ours are too.
 
-use super::inside::PORT;
-use super::traffic::{Flow, Source};
+use super::traffic::{Flow, PORT, Source};
 
 /// One comparison.
 pub struct Case {

@@ -7,7 +7,7 @@
 
 use super::cases::Case;
 use super::measured::{FlowFigures, Side, quantile};
-use super::traffic::{Flow, HEADERS, Source};
+use super::traffic::{Flow, HEADERS, PORT, Source};
 use rustix::net::sockopt;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::collections::BTreeSet;
@@ -21,8 +21,6 @@ use std::time::{Duration, Instant};
 
 /// The prefix of the result line.
 pub const RESULT: &str = "COMPARED ";
-/// The first destination port; each flow has the next.
-pub const PORT: u16 = 9_000;
 /// The time for which receivers listen after the last packet.
 pub const DRAIN: Duration = Duration::from_secs(3);
 

@@ -1,9 +1,9 @@
 //! The same case as a scenario of `suimon sim`.
 
 use super::cases::Case;
-use super::inside::{DRAIN, PORT};
+use super::inside::DRAIN;
 use super::measured::{FlowFigures, Side};
-use super::traffic::{Flow, Source};
+use super::traffic::{Flow, PORT, Source};
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;

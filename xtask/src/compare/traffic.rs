@@ -17,6 +17,9 @@ pub enum Source {
     Tcp,
 }
 
+/// The first destination port; each flow has the next.
+pub const PORT: u16 = 9_000;
+
 /// One flow of a case.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {

@@ -25,7 +25,7 @@ pub fn page(outcomes: &[Outcome], texts: &[(String, String)]) -> String {
         sweep::show(&mut page, outcomes);
         for outcome in chosen(outcomes) {
             let summary = format!("Point {}: {}", outcome.point.number, values(outcome));
-            page.folded(&summary, missed(outcome) > 0, |page| point(page, outcome));
+            page.folded(&summary, outcome.missed() > 0, |page| point(page, outcome));
         }
     } else {
         point(&mut page, first);
@@ -54,17 +54,9 @@ pub fn page(outcomes: &[Outcome], texts: &[(String, String)]) -> String {
     page.finish()
 }
 
-pub(super) fn missed(outcome: &Outcome) -> usize {
-    outcome
-        .expectations
-        .iter()
-        .filter(|judgement| !judgement.met)
-        .count()
-}
-
 /// The points that are shown in full: first those that missed an expectation.
 fn chosen(outcomes: &[Outcome]) -> Vec<&Outcome> {
-    let (bad, good): (Vec<_>, Vec<_>) = outcomes.iter().partition(|outcome| missed(outcome) > 0);
+    let (bad, good): (Vec<_>, Vec<_>) = outcomes.iter().partition(|outcome| outcome.missed() > 0);
     let mut chosen: Vec<&Outcome> = bad.into_iter().chain(good).take(SHOWN).collect();
     chosen.sort_by_key(|outcome| outcome.point.number);
     chosen
@@ -78,7 +70,7 @@ fn values(outcome: &Outcome) -> String {
 
 fn verdict(page: &mut Page, outcomes: &[Outcome]) {
     let all: usize = outcomes.iter().map(|outcome| outcome.expectations.len()).sum();
-    let missed: usize = outcomes.iter().map(missed).sum();
+    let missed: usize = outcomes.iter().map(Outcome::missed).sum();
     if all == 0 {
         return page.paragraph("The scenario has no expectations.");
     }

@@ -3,7 +3,6 @@
 //! The numeric list with the most values is the x axis; each combination of the other lists is a
 //! line. Without a numeric list, each point is a bar.
 
-use super::page::missed;
 use crate::run::outcome::Outcome;
 use engine::units::{Bandwidth, Bytes, Duration, Probability};
 use measure::numbers;
@@ -28,7 +27,7 @@ pub fn show(page: &mut Page, outcomes: &[Outcome]) {
         .collect();
     let row = |outcome: &Outcome| {
         let values = outcome.point.values.iter().map(|(_, value)| Cell::new(value));
-        let number = match missed(outcome) {
+        let number = match outcome.missed() {
             0 => Cell::new(outcome.point.number.to_string()),
             _ => Cell::judged(format!("{} missed", outcome.point.number), false),
         };

@@ -33,6 +33,16 @@ pub struct Outcome {
     pub expectations: Vec<Judgement>,
 }
 
+impl Outcome {
+    /// How many expectations were missed.
+    pub fn missed(&self) -> usize {
+        self.expectations
+            .iter()
+            .filter(|judgement| !judgement.met)
+            .count()
+    }
+}
+
 /// A point of a sweep.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Point {
