@@ -3,6 +3,7 @@
 //! Each rule is a function from the tree's files to complaints, so each is tested on a small
 //! example tree. A complaint has the file, the line, what is wrong and what to do.
 
+mod circles;
 mod crates;
 mod errors;
 mod files;
@@ -27,6 +28,7 @@ struct Rule {
 
 const RULES: &[Rule] = &[
     rule("arrows", crates::arrows, 0),
+    rule("circles", circles::circles, 5),
     rule("purity", crates::purity, 0),
     rule("unsafe places", crates::unsafe_places, 0),
     rule("one file each", lists::one_file_each, 0),
