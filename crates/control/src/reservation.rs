@@ -98,6 +98,10 @@ pub struct PathRefusal {
     /// if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_bps: Option<u64>,
+    /// If a delay was requested: the shortest that the path could guarantee with what is left, in
+    /// microseconds, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub possible_delay_us: Option<u64>,
 }
 
 /// What a path offers.
@@ -119,6 +123,10 @@ pub struct PathOffer {
     /// The rate that the requested delay bound requires, in bit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_for_delay_bps: Option<u64>,
+    /// If a delay was requested: the shortest that the path could guarantee with what is left, in
+    /// microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub possible_delay_us: Option<u64>,
     /// The break bit: whether some hop does not support RSVP.
     pub gap: bool,
 }
@@ -169,6 +177,9 @@ pub struct RsvpStatus {
     /// last.
     #[serde(default)]
     pub dropped: Vec<DroppedView>,
+    /// Limits of state that were reached, the latest last.
+    #[serde(default)]
+    pub limits: Vec<LimitView>,
     /// Refresh reduction; `None` if it is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh_reduction: Option<RefreshReductionView>,
@@ -189,6 +200,25 @@ pub struct DroppedView {
     /// How many.
     pub count: u64,
     /// How many seconds ago the last of them arrived.
+    pub seconds_ago: f64,
+}
+
+/// A limit of state that was reached.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct LimitView {
+    /// Which state: `senders`, `reservations` or `neighbours`.
+    pub what: String,
+    /// The interface, where the limit is its share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// The last neighbour that reached it, as its message stated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<IpAddr>,
+    /// What happened.
+    pub message: String,
+    /// How often.
+    pub count: u64,
+    /// How many seconds ago the last time was.
     pub seconds_ago: f64,
 }
 
@@ -290,6 +320,10 @@ pub struct RefusalView {
     pub asked_bps: u64,
     /// The rate that was available, in the same unit.
     pub left_bps: u64,
+    /// The delay that the interface could guarantee with the reservation, where a delay was the
+    /// reason, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub possible_delay_us: Option<u64>,
     /// How many seconds ago.
     pub seconds_ago: f64,
 }

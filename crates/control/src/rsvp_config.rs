@@ -22,6 +22,18 @@ choices! {
     }
 }
 
+choices! {
+    /// How the reservations for the senders of one session share the path (RFC 2205, section 1.3).
+    pub enum AcceptStyle {
+        /// FF: a reservation for each sender.
+        Fixed = "ff",
+        /// SE: one reservation that the senders share; those that the rule covers.
+        SharedExplicit = "se",
+        /// WF: one reservation that all senders of the session share.
+        Wildcard = "wf",
+    }
+}
+
 settings! {
     /// The settings of a node that speaks RSVP.
     pub struct RsvpSettings {
@@ -33,6 +45,14 @@ settings! {
         most_messages: u32 = default "5000",
             "too small: reservations of a busy network time out; too large: a flood of messages keeps the processor busy",
             "RFC 6398: Router Alert packets are rate-limited; about 75000 sessions at the default refresh";
+        /// The longest refresh period that is accepted of a neighbour: its state lives 5.25 times as long
+        longest_refresh: Duration = derived "5 min, or `refresh` if that is longer",
+            "too short: state of neighbours with a longer one times out between their refreshes; too long: state that one message has left stays for hours",
+            "RFC 2205, section 3.7, has no limit: TIME_VALUES has room for 49 days";
+        /// The most senders of neighbours with path state, and the most reservation requests: half of them for an interface, a quarter for a neighbour
+        most_senders: u32 = default "100000",
+            "too small: senders and requests are refused; too large: a flood takes memory, about 1.5 kB each",
+            "about 150 MB";
         /// The key file: only messages of neighbours with these keys are accepted (RFC 2747)
         keys: String = derived "none: messages of any node on a link are accepted",
             "only its owner may read it (mode 600)", "without keys, any node on a link can reserve, and tear down reservations of others";
@@ -59,6 +79,10 @@ settings! {
         protocol: Protocol = derived "any", "", "";
         /// The destination ports
         port: PortRange = derived "any", "", "";
+        /// The style: a reservation for each sender (`ff`), or one of the greatest rate that they share
+        style: AcceptStyle = default "ff",
+            "`se` and `wf`: senders that transmit at the same time share the rate of one; `wf` also admits senders that no rule covers",
+            "RFC 2205, section 1.3";
         /// The greatest rate of one reservation, in bytes of IP datagrams
         up_to: Bandwidth = derived "what the links on the path admit",
             "too small: senders are refused", "the limits of a link are `share` and `largest` of its `reserve`";
@@ -79,7 +103,7 @@ pub struct RsvpConfig {
 }
 
 /// A rule of the receiver proxy: which Path messages are answered with a reservation.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct AcceptRule {
     /// The destinations; `None`: this node's own addresses.
     pub to: Option<Prefix>,
@@ -89,6 +113,8 @@ pub struct AcceptRule {
     pub protocol: Option<u8>,
     /// The destination ports.
     pub port: Option<engine::classify::Ports>,
+    /// The style of the reservations.
+    pub style: AcceptStyle,
     /// The greatest rate of one reservation.
     pub up_to: Option<Bandwidth>,
 }
@@ -108,6 +134,14 @@ pub struct IncomingPath {
     pub port: u16,
 }
 
+impl RsvpSettings {
+    /// The longest refresh period that is accepted of a neighbour.
+    pub fn longest_accepted(&self) -> Duration {
+        const USUAL: Duration = Duration::from_secs(300);
+        self.longest_refresh.unwrap_or(USUAL.max(self.refresh))
+    }
+}
+
 impl AcceptRule {
     /// Whether the rule matches a Path message.
     pub fn covers(&self, path: &IncomingPath) -> bool {
@@ -125,6 +159,19 @@ impl AcceptRule {
     }
 }
 
+impl Default for AcceptRule {
+    fn default() -> Self {
+        Self {
+            to: None,
+            from: None,
+            protocol: None,
+            port: None,
+            style: AcceptStyle::Fixed,
+            up_to: None,
+        }
+    }
+}
+
 impl From<AcceptSettings> for AcceptRule {
     fn from(read: AcceptSettings) -> Self {
         Self {
@@ -132,6 +179,7 @@ impl From<AcceptSettings> for AcceptRule {
             from: read.from.map(|addresses| addresses.0),
             protocol: read.protocol.map(|protocol| protocol.0),
             port: read.port.map(|port| port.0),
+            style: read.style,
             up_to: read.up_to,
         }
     }
@@ -207,6 +255,21 @@ fn refuse_absurd(settings: &RsvpSettings, at: impl Fn(&str) -> Span, problems: &
             format!("`refresh` must be from {shortest} to {longest}"),
         ));
     }
+    if settings
+        .longest_refresh
+        .is_some_and(|most| most < settings.refresh)
+    {
+        problems.push(Problem::new(
+            at("longest_refresh"),
+            "`longest_refresh` must not be below `refresh`: state of the neighbours would time out",
+        ));
+    }
+    if settings.most_senders < 8 {
+        problems.push(Problem::new(
+            at("most_senders"),
+            "`most_senders` must be at least 8: a neighbour gets a quarter of it",
+        ));
+    }
     if settings.most_messages == 0 {
         problems.push(Problem::new(
             at("most_messages"),
@@ -261,7 +324,7 @@ mod tests {
             from: prefix("10.0.0.0/16"),
             protocol: Some(17),
             port: "5000-5010".parse().ok(),
-            up_to: None,
+            ..AcceptRule::default()
         };
         assert!(
             narrow.covers(&IncomingPath { own: false, ..path }),

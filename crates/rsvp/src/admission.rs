@@ -197,6 +197,7 @@ impl AdmissionState {
             error: ErrorCode::new(code::ADMISSION, value),
             requested,
             available,
+            possible_delay: None,
         };
         let old = replaces.and_then(|rhandle| self.reservations.get(&rhandle));
         // A request for less than is in force is never refused.
@@ -209,21 +210,31 @@ impl AdmissionState {
             link_rate: requested,
             flows: BTreeSet::new(),
         };
-        if !self.delays_hold(managed, &new, replaces) {
-            return Err(refuse(value::DELAY));
-        }
+        self.check_delays(managed, &new, replaces)
+            .map_err(|possible_delay| AdmissionFailure {
+                possible_delay,
+                ..refuse(value::DELAY)
+            })?;
         Ok(requested)
     }
 
-    /// Whether every guaranteed delay holds in the tree with this reservation in it.
-    fn delays_hold(&self, managed: &ManagedInterface, new: &Reservation, replaces: Option<RHandle>) -> bool {
-        let Some(delay) = managed.delay else { return true };
+    /// Checks that every guaranteed delay holds in the tree with this reservation in it. If not, the
+    /// error is the delay that would hold; none if there is none.
+    fn check_delays(
+        &self,
+        managed: &ManagedInterface,
+        new: &Reservation,
+        replaces: Option<RHandle>,
+    ) -> Result<(), Option<Duration>> {
+        let Some(delay) = managed.delay else {
+            return Ok(());
+        };
         let rhandle = replaces.unwrap_or(RHandle(self.last + 1));
         let others = self.on(new.interface).filter(|(other, _)| *other != rhandle);
         let all: Vec<(RHandle, &Reservation)> = others.chain([(rhandle, new)]).collect();
         let is_guaranteed = |one: &Reservation| matches!(one.request.flowspec, Flowspec::Guaranteed { .. });
         if !all.iter().any(|(_, one)| is_guaranteed(one)) {
-            return true;
+            return Ok(());
         }
         let list = all.iter().map(|(rhandle, reservation)| {
             let mut reserved = managed.reserved(*rhandle, reservation);
@@ -233,18 +244,22 @@ impl AdmissionState {
             reserved
         });
         let Ok(layout) = managed.lay_out(&list.collect::<Vec<_>>()) else {
-            return false;
+            return Err(None);
         };
         let cases = layout.plan.bounds();
-        let holds = |rhandle: RHandle| {
+        let bound = |rhandle: RHandle| {
             let class = layout.plan.class(&class_name(rhandle.0));
             let case = cases.iter().find(|case| case.class == class);
             case.and_then(|case| case.bound.as_ref().ok())
-                .is_some_and(|bound| bound.delay <= delay)
+                .map(|bound| bound.delay)
         };
-        all.iter()
-            .filter(|(_, one)| is_guaranteed(one))
-            .all(|(rhandle, _)| holds(*rhandle))
+        let guaranteed = all.iter().filter(|(_, one)| is_guaranteed(one));
+        let bounds: Option<Vec<Duration>> = guaranteed.map(|(rhandle, _)| bound(*rhandle)).collect();
+        let longest = bounds.and_then(|bounds| bounds.into_iter().max());
+        match longest.is_some_and(|longest| longest <= delay) {
+            true => Ok(()),
+            false => Err(longest),
+        }
     }
 }
 
@@ -254,6 +269,7 @@ fn failure(code: u8, value: u16) -> AdmissionFailure {
         error: ErrorCode::new(code, value),
         requested: Bandwidth::ZERO,
         available: Bandwidth::ZERO,
+        possible_delay: None,
     }
 }
 

@@ -23,6 +23,7 @@
 //! other is valid, as the RFC asks (section 5.2); [`IntegrityShim::expired_keys`] lets the host
 //! warn.
 
+mod associations;
 mod key;
 mod replay_window;
 
@@ -32,6 +33,7 @@ use crate::node::Transmit;
 use crate::traffic_control::InterfaceId;
 use crate::wire::protected::{self, Protected};
 use crate::wire::{Challenge, Frame, Integrity, Message, TooLong};
+use associations::{Association, Associations, SequenceState};
 use core::net::IpAddr;
 use engine::random::Seed;
 use engine::units::{Duration, Instant};
@@ -50,7 +52,8 @@ pub struct Settings {
     pub answer_challenges: bool,
     /// Challenge neighbours with the handshake flag whose sequence number is unknown.
     pub send_challenges: bool,
-    /// The most pairs of neighbour and key that are remembered.
+    /// The most pairs of neighbour and key that are remembered. When there are more, those make room
+    /// that can prove themselves again.
     pub max_neighbours: usize,
     /// Different at each start, so that no challenge repeats.
     pub seed: Seed,
@@ -141,19 +144,6 @@ pub enum IntegrityVerdict {
     Drop(IntegrityFailure),
 }
 
-/// A receiving security association: a neighbour, and a key that it sends with.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Association {
-    neighbour: IpAddr,
-    key: u64,
-}
-
-/// What is known of the sequence numbers of an association.
-enum SequenceState {
-    Synchronised(ReplayWindow),
-    Challenged { cookie: Vec<u8>, at: Instant },
-}
-
 /// The least time between two challenges to a neighbour.
 const CHALLENGE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -169,7 +159,7 @@ pub struct IntegrityShim {
     interfaces: BTreeMap<InterfaceId, InterfaceKeys>,
     sequence: u64,
     challenges_sent: u64,
-    associations: BTreeMap<Association, SequenceState>,
+    associations: Associations,
     /// When the last response left an interface.
     last_response: BTreeMap<InterfaceId, Instant>,
     transmits: VecDeque<Transmit>,
@@ -184,10 +174,10 @@ impl IntegrityShim {
     pub fn new(settings: Settings) -> Self {
         Self {
             sequence: settings.sequence,
+            associations: Associations::new(settings.max_neighbours),
             settings,
             interfaces: BTreeMap::new(),
             challenges_sent: 0,
-            associations: BTreeMap::new(),
             last_response: BTreeMap::new(),
             transmits: VecDeque::new(),
             drop_counts: BTreeMap::new(),
@@ -353,7 +343,7 @@ impl IntegrityShim {
         };
         match protected::message_type(message) {
             Some(CHALLENGE) => self.respond(now, interface, source, message),
-            Some(RESPONSE) => self.synchronise(interface, from, &found.integrity, message),
+            Some(RESPONSE) => self.synchronise(now, interface, from, &found.integrity, message),
             _ => self.check_sequence(now, interface, from, &found.integrity),
         }
     }
@@ -366,36 +356,33 @@ impl IntegrityShim {
         from: Association,
         integrity: &Integrity,
     ) -> IntegrityVerdict {
-        let full = self.associations.len() >= self.settings.max_neighbours;
-        match self.associations.get_mut(&from) {
-            Some(SequenceState::Synchronised(window)) => {
-                if window.accept(integrity.sequence) {
-                    IntegrityVerdict::Pass
-                } else {
-                    IntegrityVerdict::Drop(IntegrityFailure::Replayed)
-                }
-            }
-            Some(SequenceState::Challenged { at, .. }) if now < *at + CHALLENGE_INTERVAL => {
-                IntegrityVerdict::Drop(IntegrityFailure::Unsynchronised)
-            }
-            Some(SequenceState::Challenged { cookie, .. }) => {
+        match self.associations.accept(now, from, integrity.sequence) {
+            Some(true) => return IntegrityVerdict::Pass,
+            Some(false) => return IntegrityVerdict::Drop(IntegrityFailure::Replayed),
+            None => {}
+        }
+        let unsynchronised = IntegrityVerdict::Drop(IntegrityFailure::Unsynchronised);
+        if let Some(SequenceState::Challenged { cookie, at }) = self.associations.get(from) {
+            if now >= *at + CHALLENGE_INTERVAL {
                 let cookie = cookie.clone();
                 self.challenge(now, interface, from, cookie);
-                IntegrityVerdict::Drop(IntegrityFailure::Unsynchronised)
             }
-            None if full => IntegrityVerdict::Drop(IntegrityFailure::Full),
-            None if integrity.handshake && self.settings.send_challenges => {
-                let cookie = self.cookie(interface, from);
-                self.challenge(now, interface, from, cookie);
-                IntegrityVerdict::Drop(IntegrityFailure::Unsynchronised)
-            }
-            None => {
-                let window = ReplayWindow::after(integrity.sequence, self.settings.window);
-                self.associations
-                    .insert(from, SequenceState::Synchronised(window));
-                IntegrityVerdict::Pass
-            }
+            return unsynchronised;
         }
+        if !self.associations.make_room(from) {
+            return IntegrityVerdict::Drop(IntegrityFailure::Full);
+        }
+        if integrity.handshake && self.settings.send_challenges {
+            let cookie = self.cookie(interface, from);
+            self.challenge(now, interface, from, cookie);
+            return unsynchronised;
+        }
+        let state = SequenceState::Synchronised {
+            window: ReplayWindow::after(integrity.sequence, self.settings.window),
+            handshake: false,
+        };
+        self.associations.record(now, from, state);
+        IntegrityVerdict::Pass
     }
 
     /// A challenge that nobody can predict and that never repeats: a digest, with the key, of our
@@ -416,7 +403,7 @@ impl IntegrityShim {
             cookie: cookie.clone(),
             at: now,
         };
-        self.associations.insert(from, state);
+        self.associations.record(now, from, state);
         let challenge = Challenge {
             key: from.key,
             cookie,
@@ -473,18 +460,21 @@ impl IntegrityShim {
     /// A response to our challenge: the neighbour's sequence starts with it.
     fn synchronise(
         &mut self,
+        now: Instant,
         interface: InterfaceId,
         from: Association,
         integrity: &Integrity,
         message: &[u8],
     ) -> IntegrityVerdict {
-        match (self.associations.get(&from), challenge_in(message)) {
+        match (self.associations.get(from), challenge_in(message)) {
             (Some(SequenceState::Challenged { cookie, .. }), Some(response))
                 if response.key == from.key && response.cookie == *cookie =>
             {
-                let window = ReplayWindow::after(integrity.sequence, self.settings.window);
-                self.associations
-                    .insert(from, SequenceState::Synchronised(window));
+                let state = SequenceState::Synchronised {
+                    window: ReplayWindow::after(integrity.sequence, self.settings.window),
+                    handshake: true,
+                };
+                self.associations.record(now, from, state);
                 self.drop_sources.remove(&DropSource {
                     interface,
                     neighbour: from.neighbour,

@@ -13,6 +13,7 @@ pub mod flowspec;
 pub mod guaranteed;
 pub mod integrity;
 pub mod node;
+pub mod places;
 pub mod reduction;
 pub mod traffic_control;
 pub mod wire;

@@ -22,6 +22,7 @@ mod confirm;
 mod errors;
 mod event;
 mod flow_descriptor;
+mod limits;
 mod merge;
 mod neighbour;
 mod path;
@@ -36,10 +37,12 @@ mod traffic_control;
 mod transmit;
 
 use crate::traffic_control::{InterfaceId, Routing, TrafficControl};
-use crate::wire::{DecodeError, Frame, Malformed, Message};
+use crate::wire::{DecodeError, Frame, Malformed, Message, SenderTemplate, Session};
 use engine::random::Rng;
 use engine::units::{Duration, Instant};
 pub use event::{CallError, Event, ReceiverId, Transmit};
+use limits::NodeOccupancy;
+pub use limits::{LimitOutcome, LimitedState};
 pub use neighbour::{NextHop, PreviousHop};
 use path::Arrival;
 pub use settings::{RsvpInterface, Settings};
@@ -48,19 +51,11 @@ pub use status::{BsbStatus, PsbStatus, RsbStatus, SentResvStatus, SessionStatus,
 use std::collections::VecDeque;
 use timers::{Timer, TimerQueue};
 
-/// K of RFC 2205, section 3.7: state survives K - 1 lost refreshes in a row.
-const K: u64 = 3;
-
 /// W of RFC 2205, section 3.6: how long a changed route may settle before local repair.
 const REPAIR_WAIT: Duration = Duration::from_secs(2);
 
 /// The IP TTL of messages that originate here.
 const TTL: u8 = 64;
-
-/// The lifetime L of state with this refresh period R: (K + 1/2) × 1.5 × R (RFC 2205, section 3.7).
-const fn lifetime(period: Duration) -> Duration {
-    Duration::from_nanos(period.times((2 * K + 1) * 3).nanos() / 4)
-}
 
 /// An RSVP node.
 pub struct Node<T, R> {
@@ -72,8 +67,13 @@ pub struct Node<T, R> {
     timers: TimerQueue,
     /// PSBs in all sessions.
     senders: usize,
+    /// Those of senders on this host.
+    local_senders: usize,
     /// RSB entries, by next hop and filter spec, in all sessions.
     reservations: usize,
+    /// Those of receivers on this host.
+    local_reservations: usize,
+    occupancy: NodeOccupancy,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
 }
@@ -89,7 +89,10 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             sessions: Sessions::default(),
             timers: TimerQueue::default(),
             senders: 0,
+            local_senders: 0,
             reservations: 0,
+            local_reservations: 0,
+            occupancy: NodeOccupancy::default(),
             transmits: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -213,6 +216,12 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
     /// The routes, to change them; call [`Node::routes_changed`] afterwards.
     pub const fn routing_mut(&mut self) -> &mut R {
         &mut self.routing
+    }
+
+    /// Whether this sender has path state.
+    pub fn has_path(&self, session: &Session, sender: &SenderTemplate) -> bool {
+        let state = self.state(SessionKey::from(session));
+        state.is_some_and(|state| state.psbs.contains_key(sender))
     }
 
     /// How many senders have path state, over all sessions.

@@ -22,15 +22,18 @@
 //! addresses are processed like those without. A summary refresh is late by up to
 //! [`Settings::summary_delay`].
 
+mod neighbours;
 mod received;
 mod state_key;
 
 use crate::node::Transmit;
+use crate::places::{Neighbour, Places};
 use crate::traffic_control::InterfaceId;
-use crate::wire::{Frame, Message, MessageId, MessageIdAck, MessageIdList, MessageIds};
+use crate::wire::{Frame, Message, MessageId, MessageIdAck, MessageIdList, MessageIds, Refresh};
 use core::net::IpAddr;
 use engine::units::{Duration, Instant};
-use received::{Freshness, ReceivedMessages};
+use neighbours::{Appearance, NeighbourState, Neighbours, Waiting};
+use received::{Freshness, WholeMessage};
 use state_key::{StateKey, state_key, torn_state};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -51,8 +54,16 @@ pub struct Settings {
     pub summary_delay: Duration,
     /// Whether a neighbour that has sent nothing yet counts as capable: for networks where all are.
     pub assume_capable: bool,
-    /// The most messages stored for each neighbour.
-    pub max_stored: usize,
+    /// The most neighbours that are remembered; the share of one neighbour has no meaning here.
+    pub max_neighbours: Places,
+    /// The most messages of neighbours that are stored. Others are processed, and are refreshed
+    /// whole.
+    pub max_stored: Places,
+    /// The most messages that install no state and wait for an acknowledgement. Others go out
+    /// once.
+    pub max_unacknowledged: usize,
+    /// The longest R that is accepted.
+    pub longest_refresh: Refresh,
 }
 
 impl Settings {
@@ -66,7 +77,10 @@ impl Settings {
             ack_delay: Duration::from_millis(50),
             summary_delay: Duration::from_millis(500),
             assume_capable: false,
-            max_stored: 100_000,
+            max_neighbours: Places::of(2048),
+            max_stored: Places::of(100_000),
+            max_unacknowledged: 4096,
+            longest_refresh: Refresh::LONGEST_ACCEPTED,
         }
     }
 }
@@ -82,10 +96,11 @@ pub struct ReductionCounts {
     pub given_up: u64,
     /// MESSAGE_IDs of neighbours that were unknown here.
     pub unknown_ids: u64,
+    /// Neighbours that were forgotten to make room for others.
+    pub evicted_neighbours: u64,
+    /// Messages of neighbours for which there was no room: they got plain RSVP.
+    pub without_place: u64,
 }
-
-/// A neighbour: our interface and its address.
-type Neighbour = (InterfaceId, IpAddr);
 
 /// A message of ours that has a MESSAGE_ID.
 struct TrackedMessage {
@@ -98,23 +113,6 @@ struct TrackedMessage {
     at: Instant,
 }
 
-/// What is known of a neighbour, and what waits to be sent to it.
-#[derive(Default)]
-struct NeighbourState {
-    capable: bool,
-    received: ReceivedMessages,
-    acks: Vec<MessageIdAck>,
-    acks_at: Option<Instant>,
-    summary: BTreeSet<u32>,
-    summary_at: Option<Instant>,
-}
-
-impl NeighbourState {
-    fn due(&self) -> impl Iterator<Item = Instant> {
-        self.acks_at.into_iter().chain(self.summary_at)
-    }
-}
-
 /// The refresh-reduction shim of one node.
 pub struct ReductionShim {
     settings: Settings,
@@ -122,7 +120,9 @@ pub struct ReductionShim {
     tracked: BTreeMap<u32, TrackedMessage>,
     current: BTreeMap<(InterfaceId, StateKey), u32>,
     timers: BTreeSet<(Instant, u32)>,
-    neighbours: BTreeMap<Neighbour, NeighbourState>,
+    neighbours: Neighbours,
+    /// Tracked messages that install no state.
+    unacknowledged: usize,
     transmits: VecDeque<Transmit>,
     counts: ReductionCounts,
 }
@@ -136,34 +136,35 @@ const ACKS_PER_MESSAGE: usize = 100;
 /// The IP TTL of the shim's own messages.
 const TTL: u8 = 64;
 
-/// The lifetime of state with this refresh period: (K + 1/2) × 1.5 × R with K = 3.
-const fn lifetime(period: Duration) -> Duration {
-    Duration::from_nanos(period.times(21).nanos() / 4)
-}
-
 impl ReductionShim {
     /// A shim without neighbours.
-    pub const fn new(settings: Settings) -> Self {
+    pub fn new(settings: Settings) -> Self {
         Self {
+            neighbours: Neighbours::new(settings.max_neighbours, settings.max_stored),
+            unacknowledged: 0,
             settings,
             next_id: 1,
             tracked: BTreeMap::new(),
             current: BTreeMap::new(),
             timers: BTreeSet::new(),
-            neighbours: BTreeMap::new(),
             transmits: VecDeque::new(),
-            counts: ReductionCounts {
-                summarised: 0,
-                retransmitted: 0,
-                given_up: 0,
-                unknown_ids: 0,
-            },
+            counts: ReductionCounts::default(),
         }
     }
 
     /// Its statistics.
-    pub const fn counts(&self) -> ReductionCounts {
-        self.counts
+    pub fn counts(&self) -> ReductionCounts {
+        let limits = self.neighbours.counts();
+        ReductionCounts {
+            evicted_neighbours: limits.evicted,
+            without_place: limits.refused,
+            ..self.counts
+        }
+    }
+
+    /// How many neighbours are remembered.
+    pub fn neighbours(&self) -> usize {
+        self.neighbours.len()
     }
 
     /// Replaces the node's addresses on an interface; the next unused identifier adds an interface.
@@ -201,11 +202,7 @@ impl ReductionShim {
     /// When to call [`ReductionShim::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
         let timer = self.timers.first().map(|(at, _)| *at);
-        self.neighbours
-            .values()
-            .flat_map(NeighbourState::due)
-            .chain(timer)
-            .min()
+        self.neighbours.poll_timeout().into_iter().chain(timer).min()
     }
 
     /// Processes a message that arrived on this interface with this IP source and TTL and is no
@@ -219,35 +216,67 @@ impl ReductionShim {
         mut frame: Frame,
     ) -> Vec<(u8, Frame)> {
         // The IP source of a Path is the sender of the data; RSVP_HOP names the neighbour.
-        let from = (interface, hop(&frame.message).unwrap_or(source));
+        let from = Neighbour {
+            interface,
+            address: hop(&frame.message).unwrap_or(source),
+        };
         let acknowledgements = core::mem::take(&mut frame.acknowledgements);
-        let max_stored = self.settings.max_stored;
-        let neighbour = self.neighbours.entry(from).or_default();
-        neighbour.capable = frame.refresh_reduction && ttl == frame.send_ttl;
+        let proven = acknowledgements
+            .iter()
+            .any(|ack| self.acknowledges_ours(from, ack));
+        // An acknowledgement of nothing that we sent leaves no trace of its sender.
+        if frame.message == Message::Ack && !proven && !self.neighbours.contains(from) {
+            return Vec::new();
+        }
+        let lifetime = self.lifetime(&frame.message);
+        let seen = Appearance {
+            capable: frame.refresh_reduction && ttl == frame.send_ttl,
+            proven,
+            lifetime,
+        };
+        let has_place = self.neighbours.appear(now, from, seen);
         let id = frame.message_id.take();
-        if let Some(id) = id.filter(|id| id.ack_desired) {
-            neighbour.acks.push(MessageIdAck {
+        if let Some(id) = id.filter(|id| id.ack_desired && seen.capable) {
+            let ack = MessageIdAck {
                 known: true,
                 epoch: id.epoch,
                 id: id.id,
-            });
-            neighbour.acks_at.get_or_insert(now + self.settings.ack_delay);
+            };
+            let at = now + self.settings.ack_delay;
+            self.neighbours.update(from, |state| state.acknowledge(ack, at));
         }
-        let frames = match frame.message {
+        let frames = match &frame.message {
             Message::Srefresh(lists) => lists
                 .iter()
                 .flat_map(|list| self.summary_arrives(now, from, list))
                 .collect(),
             Message::Ack => Vec::new(),
-            _ => match neighbour.received.judge(now, id, &frame, ttl, max_stored) {
-                Freshness::New => vec![(ttl, frame)],
-                Freshness::Stale => Vec::new(),
-            },
+            _ => {
+                let whole = WholeMessage {
+                    id: id.filter(|_| has_place),
+                    frame: &frame,
+                    ttl,
+                    lifetime,
+                };
+                let judged = self
+                    .neighbours
+                    .update_received(from, |received, left| received.judge(now, whole, left));
+                match judged.unwrap_or(Freshness::New) {
+                    Freshness::New => vec![(ttl, frame)],
+                    Freshness::Stale => Vec::new(),
+                }
+            }
         };
         for acknowledgement in acknowledgements {
             self.ack_arrives(now, from, &acknowledgement);
         }
         frames
+    }
+
+    /// The lifetime of the state that a message of a neighbour installs; zero if it installs none.
+    fn lifetime(&self, message: &Message) -> Duration {
+        let refresh = refresh(message).map(|refresh| refresh.min(self.settings.longest_refresh));
+        refresh.map_or(Duration::ZERO, Refresh::lifetime)
     }
 
     /// A neighbour refreshes state by MESSAGE_IDs.
@@ -259,23 +288,40 @@ impl ReductionShim {
             MessageIds::GroupV4(list) => list.iter().map(|entry| entry.0).collect(),
             MessageIds::GroupV6(list) => list.iter().map(|entry| entry.0).collect(),
         };
-        let neighbour = self.neighbours.entry(from).or_default();
         let mut frames = Vec::new();
-        for id in ids {
-            if let Some(refreshed) = neighbour.received.refresh(now, list.epoch, id) {
-                frames.push(refreshed);
-            } else {
-                self.counts.unknown_ids += 1;
-                neighbour.acks.push(MessageIdAck {
+        let mut unknown = Vec::new();
+        self.neighbours.update_received(from, |received, _| {
+            for id in ids {
+                match received.refresh(now, list.epoch, id) {
+                    Some(refreshed) => frames.push(refreshed),
+                    None => unknown.push(id),
+                }
+            }
+        });
+        self.counts.unknown_ids += unknown.len() as u64;
+        self.neighbours.update(from, |state| {
+            for id in unknown {
+                let nack = MessageIdAck {
                     known: false,
                     epoch: list.epoch,
                     id,
-                });
+                };
                 // A NACK is not delayed: the neighbour refreshes state that we do not have.
-                neighbour.acks_at = Some(now);
+                state.acknowledge(nack, now);
             }
+        });
+        let lifetimes = frames.iter().map(|(_, frame)| self.lifetime(&frame.message));
+        if let Some(lifetime) = lifetimes.max() {
+            self.neighbours.update(from, |state| state.prolong(now, lifetime));
         }
         frames
+    }
+
+    /// Whether this acknowledges a message that we have sent through the neighbour's interface.
+    fn acknowledges_ours(&self, from: Neighbour, ack: &MessageIdAck) -> bool {
+        let ours = ack.known && ack.epoch == self.settings.epoch;
+        let message = self.tracked.get(&ack.id).filter(|_| ours);
+        message.is_some_and(|message| message.transmit.interface == from.interface)
     }
 
     /// A neighbour acknowledges a message of ours, or does not know its MESSAGE_ID.
@@ -284,7 +330,7 @@ impl ReductionShim {
         let Some(message) = ours.and_then(|id| self.tracked.get_mut(&id)) else {
             return;
         };
-        if message.transmit.interface != from.0 {
+        if message.transmit.interface != from.interface {
             return;
         }
         if !ack.known {
@@ -292,8 +338,8 @@ impl ReductionShim {
             message.transmissions = 0;
             self.transmit(now, ack.id);
         } else if message.key.is_some() {
-            message.acknowledged_by = Some(from.1);
-            let at = now + lifetime(period(&message.frame.message));
+            message.acknowledged_by = Some(from.address);
+            let at = now + own_lifetime(&message.frame.message);
             self.reschedule(ack.id, at);
         } else {
             self.forget(ack.id);
@@ -303,15 +349,14 @@ impl ReductionShim {
     fn forget(&mut self, id: u32) {
         if let Some(message) = self.tracked.remove(&id) {
             self.timers.remove(&(message.at, id));
+            let is_stateless = message.key.is_none();
             if let Some(key) = message.key {
                 let key = (message.transmit.interface, key);
                 if self.current.get(&key) == Some(&id) {
                     self.current.remove(&key);
                 }
             }
-            for neighbour in self.neighbours.values_mut() {
-                neighbour.summary.remove(&id);
-            }
+            self.unacknowledged -= usize::from(is_stateless);
         }
     }
 
@@ -345,14 +390,20 @@ impl ReductionShim {
     /// Sends a message, with the acknowledgements that wait for its receiver.
     fn emit(&mut self, mut frame: Frame, mut transmit: Transmit) {
         frame.refresh_reduction = true;
-        let to = (transmit.interface, transmit.destination);
-        if let Some(neighbour) = self.neighbours.get_mut(&to).filter(|neighbour| neighbour.capable) {
+        let to = Neighbour {
+            interface: transmit.interface,
+            address: transmit.destination,
+        };
+        let acks = self.neighbours.update(to, |neighbour| {
             let some = neighbour.acks.len().min(ACKS_PER_MESSAGE);
-            frame.acknowledgements.extend(neighbour.acks.drain(..some));
+            let some = if neighbour.capable { some } else { 0 };
+            let acks: Vec<MessageIdAck> = neighbour.acks.drain(..some).collect();
             if neighbour.acks.is_empty() {
                 neighbour.acks_at = None;
             }
-        }
+            acks
+        });
+        frame.acknowledgements.extend(acks.unwrap_or_default());
         // What the node has encoded fits with a few words more; a message of 64 KiB goes out as it
         // is.
         if let Ok(bytes) = frame.encode() {
@@ -363,18 +414,16 @@ impl ReductionShim {
 
     /// Whether the receiver of a message supports refresh reduction.
     fn capable(&self, transmit: &Transmit) -> bool {
-        if !transmit.router_alert {
-            let to = (transmit.interface, transmit.destination);
-            let neighbour = self.neighbours.get(&to);
-            return neighbour.map_or(self.settings.assume_capable, |neighbour| neighbour.capable);
-        }
-        let on_interface =
-            |((interface, _), _): &(&Neighbour, &NeighbourState)| *interface == transmit.interface;
-        let mut neighbours = self.neighbours.iter().filter(on_interface).peekable();
-        match neighbours.peek() {
-            None => self.settings.assume_capable,
-            Some(_) => neighbours.all(|(_, neighbour)| neighbour.capable),
-        }
+        let capable = if transmit.router_alert {
+            self.neighbours.all_capable(transmit.interface)
+        } else {
+            let to = Neighbour {
+                interface: transmit.interface,
+                address: transmit.destination,
+            };
+            self.neighbours.get(to).map(|neighbour| neighbour.capable)
+        };
+        capable.unwrap_or(self.settings.assume_capable)
     }
 
     /// Processes a message of the node.
@@ -397,7 +446,8 @@ impl ReductionShim {
         }
         let at = key.clone().map(|key| (transmit.interface, key));
         let current = at.as_ref().and_then(|at| self.current.get(at)).copied();
-        if multicast || !self.capable(&transmit) {
+        let unreliable = key.is_none() && self.unacknowledged >= self.settings.max_unacknowledged;
+        if multicast || unreliable || !self.capable(&transmit) {
             current.into_iter().for_each(|id| self.forget(id));
             self.emit(frame, transmit);
             return;
@@ -408,10 +458,15 @@ impl ReductionShim {
                 message.frame == frame && same_ip_fields(&message.transmit, &transmit)
             };
             if let Some(message) = message.filter(unchanged) {
-                if let Some(neighbour) = message.acknowledged_by {
-                    let period = period(&frame.message);
-                    self.summarise(now, (transmit.interface, neighbour), id, period);
+                let neighbour = message.acknowledged_by.map(|address| Neighbour {
+                    interface: transmit.interface,
+                    address,
+                });
+                // A neighbour that has been forgotten gets the whole message.
+                if let Some(neighbour) = neighbour.filter(|known| self.neighbours.contains(*known)) {
+                    self.summarise(now, neighbour, id, &frame.message);
                 } else {
+                    message.acknowledged_by = None;
                     message.transmissions = 0;
                     self.transmit(now, id);
                 }
@@ -424,6 +479,7 @@ impl ReductionShim {
         if let Some(at) = at {
             self.current.insert(at, id);
         }
+        self.unacknowledged += usize::from(key.is_none());
         let message = TrackedMessage {
             transmit,
             frame,
@@ -437,16 +493,20 @@ impl ReductionShim {
     }
 
     /// Adds a MESSAGE_ID to the next summary refresh of a neighbour.
-    fn summarise(&mut self, now: Instant, neighbour: Neighbour, id: u32, period: Duration) {
+    fn summarise(&mut self, now: Instant, neighbour: Neighbour, id: u32, message: &Message) {
+        let period = refresh(message).map_or(Duration::ZERO, Refresh::period);
         let eighth = Duration::from_nanos(period.nanos() / 8);
-        let wait = self.settings.summary_delay.min(eighth);
-        let state = self.neighbours.entry(neighbour).or_default();
-        state.summary.insert(id);
-        state.summary_at = Some(state.summary_at.unwrap_or(Instant::NEVER).min(now + wait));
-        if state.summary.len() >= IDS_PER_SREFRESH {
-            state.summary_at = Some(now);
-        }
-        self.reschedule(id, now + lifetime(period));
+        let at = now + self.settings.summary_delay.min(eighth);
+        self.neighbours.update(neighbour, |state| {
+            state.summary.insert(id);
+            let at = if state.summary.len() >= IDS_PER_SREFRESH {
+                now
+            } else {
+                at
+            };
+            state.summary_at = Some(state.summary_at.unwrap_or(Instant::NEVER).min(at));
+        });
+        self.reschedule(id, now + own_lifetime(message));
     }
 
     /// Sends summaries and acknowledgements that are due, and retransmits what was not
@@ -466,7 +526,7 @@ impl ReductionShim {
             } else if message.key.is_some() && message.transmissions == self.settings.max_transmissions {
                 // The node's refreshes go out whole until one is acknowledged.
                 self.counts.given_up += 1;
-                let at = now + lifetime(period(&message.frame.message));
+                let at = now + own_lifetime(&message.frame.message);
                 if let Some(message) = self.tracked.get_mut(&id) {
                     message.transmissions += 1;
                 }
@@ -476,21 +536,26 @@ impl ReductionShim {
                 self.forget(id);
             }
         }
-        let due = |(_, state): &(&Neighbour, &NeighbourState)| state.due().any(|at| at <= now);
-        let due: Vec<Neighbour> = self.neighbours.iter().filter(due).map(|(at, _)| *at).collect();
-        due.into_iter().for_each(|neighbour| self.flush(neighbour));
+        while let Some(neighbour) = self.neighbours.pop_due(now) {
+            self.flush(neighbour);
+        }
     }
 
     /// Sends a neighbour the MESSAGE_IDs and acknowledgements that wait for it.
     fn flush(&mut self, neighbour: Neighbour) {
-        let (interface, destination) = neighbour;
-        let Some(state) = self.neighbours.get_mut(&neighbour) else {
+        let waiting = self.neighbours.update(neighbour, NeighbourState::take_waiting);
+        let Some(Waiting { mut ids, acks }) = waiting else {
             return;
         };
-        state.summary_at = None;
-        state.acks_at = None;
-        let ids: Vec<u32> = core::mem::take(&mut state.summary).into_iter().collect();
-        let acks = state.acks.len();
+        let Neighbour {
+            interface,
+            address: destination,
+        } = neighbour;
+        // State that was torn down, and what another neighbour has acknowledged since.
+        ids.retain(|id| {
+            let message = self.tracked.get(id);
+            message.is_some_and(|message| message.acknowledged_by == Some(destination))
+        });
         let addresses = self.settings.addresses.get(interface as usize);
         let alike = |address: &&IpAddr| address.is_ipv4() == destination.is_ipv4();
         let Some(&source) = addresses.into_iter().flatten().find(alike) else {
@@ -545,11 +610,16 @@ const fn hop(message: &Message) -> Option<IpAddr> {
     })
 }
 
-/// The refresh period of a message; zero if it is not refreshed.
-const fn period(message: &Message) -> Duration {
+/// The R of a message that is refreshed.
+const fn refresh(message: &Message) -> Option<Refresh> {
     match message {
-        Message::Path(path) => path.refresh.period(),
-        Message::Resv(resv) => resv.refresh.period(),
-        _ => Duration::ZERO,
+        Message::Path(path) => Some(path.refresh),
+        Message::Resv(resv) => Some(resv.refresh),
+        _ => None,
     }
+}
+
+/// The lifetime of the state that a message of ours installs.
+fn own_lifetime(message: &Message) -> Duration {
+    refresh(message).map_or(Duration::ZERO, Refresh::lifetime)
 }

@@ -7,7 +7,7 @@
 
 use crate::wire::{ErrorCode, Flowspec, Real, SenderTemplate, Session, TokenBucket};
 use core::net::IpAddr;
-use engine::units::Bandwidth;
+use engine::units::{Bandwidth, Duration};
 
 /// An interface of the node, counted from 0. Also the logical interface handle (LIH) in our
 /// RSVP_HOP.
@@ -66,6 +66,9 @@ pub struct AdmissionFailure {
     pub requested: Bandwidth,
     /// The rate that was available to this request.
     pub available: Bandwidth,
+    /// The delay that the interface could guarantee with this reservation on it, where the delay
+    /// that it does guarantee is the reason of the refusal.
+    pub possible_delay: Option<Duration>,
 }
 
 /// The error terms of guaranteed service on an interface: its delay exceeds that of the fluid model

@@ -78,10 +78,9 @@ impl SignallingInterface {
 
     /// The node's view of it.
     pub fn as_interface(&self, refresh: Duration) -> node::RsvpInterface {
-        let millis = refresh.nanos() / 1_000_000;
         node::RsvpInterface {
             addresses: self.addresses.clone(),
-            refresh: Refresh::millis(u32::try_from(millis).unwrap_or(u32::MAX)),
+            refresh: as_refresh(refresh),
         }
     }
 
@@ -94,6 +93,12 @@ impl SignallingInterface {
         self.second.1 = self.second.1.saturating_add(1);
         self.second.1 <= limit
     }
+}
+
+/// A refresh period as TIME_VALUES carries it.
+pub fn as_refresh(period: Duration) -> Refresh {
+    let millis = period.nanos() / 1_000_000;
+    Refresh::millis(u32::try_from(millis).unwrap_or(u32::MAX))
 }
 
 #[cfg(test)]

@@ -182,6 +182,8 @@ mod tests {
         RsvpConfig {
             interfaces: Vec::new(),
             settings: RsvpSettings {
+                longest_refresh: None,
+                most_senders: 1000,
                 refresh: Duration::from_secs(30),
                 most_messages: 5000,
                 keys: Some(path.display().to_string()),

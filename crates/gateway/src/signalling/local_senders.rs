@@ -289,6 +289,7 @@ impl LocalSenders {
                 left_bps: None,
                 mtu_bytes: flowspec.bucket().maximum,
                 rate_for_delay_bps: None,
+                possible_delay_us: None,
                 gap: false,
             };
             let _ = local.updates.send(ReservationState::Offer(offer));
@@ -351,7 +352,10 @@ impl LocalSenders {
             let left = refusal.left_bps.map_or_else(String::new, |left| {
                 format!("; {} left", Bandwidth::bits_per_sec(left))
             });
-            let message = format!("{} refuses: {}{left}", refusal.node, refusal.reason);
+            let delay = refusal.possible_delay_us.map_or_else(String::new, |delay| {
+                format!("; a delay of {} is possible", Duration::from_micros(delay))
+            });
+            let message = format!("{} refuses: {}{left}{delay}", refusal.node, refusal.reason);
             let _ = done.send(Err(Refusal {
                 message,
                 help: Some("the previous reservation is still in force".into()),
@@ -371,7 +375,25 @@ fn path_refusal(local: &LocalSender, error: &ErrorSpec, adspec: Option<&Adspec>)
         reason: reason(error.code, error.value),
         asked_bps: local.wanted.rate_bps,
         left_bps: adspec.and_then(left),
+        possible_delay_us: adspec.and_then(|adspec| possible_delay(&local.wanted, adspec)),
     }
+}
+
+/// The shortest delay, in microseconds, that a path can guarantee to a request for a delay: that at
+/// all of the rate which is left.
+fn possible_delay(wanted: &ReservationRequest, adspec: &Adspec) -> Option<u64> {
+    wanted.delay_us?;
+    let bucket = bucket(wanted, adspec.mtu().unwrap_or(u32::MAX).min(1500));
+    let most = adspec.bandwidth().unwrap_or(Real::INFINITE);
+    let delay = guaranteed::delay(&bucket, most, guaranteed::exported(adspec)?)?;
+    Some(in_micros(delay))
+}
+
+/// In whole microseconds that `--delay` accepts, rounded up.
+pub fn in_micros(delay: Duration) -> u64 {
+    /// Coarse enough that the rate for the delay is not above the one that it follows from.
+    const STEP: u64 = 100;
+    delay.nanos().div_ceil(1000 * STEP) * STEP
 }
 
 /// The bandwidth available on the bottleneck link.
@@ -412,6 +434,7 @@ fn offer(wanted: &ReservationRequest, adspec: &Adspec) -> PathOffer {
         left_bps: left,
         mtu_bytes: mtu,
         rate_for_delay_bps: wanted.delay_us.and_then(|_| rate.ok()),
+        possible_delay_us: possible_delay(wanted, adspec),
         gap,
     }
 }

@@ -11,7 +11,8 @@
 //!   texts of error codes;
 //! - [`standalone`]: a node without a data plane, on a host;
 //! - [`client`], [`beacon`]: how a verb finds a node;
-//! - [`trees`], [`budgets`]: how a reservation becomes a class; [`overview`]: status and events.
+//! - [`trees`], [`budgets`]: how a reservation becomes a class; [`overview`]: status and events;
+//!   [`limits`]: which limits of state were reached.
 
 pub mod beacon;
 pub mod budgets;
@@ -19,6 +20,7 @@ pub mod client;
 pub mod handle;
 pub mod interfaces;
 pub mod key_file;
+pub mod limits;
 pub mod local_senders;
 pub mod overview;
 pub mod reasons;

@@ -156,6 +156,11 @@ pub fn notice(event: &Event, interfaces: &[SignallingInterface]) -> Notice {
             error,
             ..
         } => ("failed", first(session, failed), failure(error)),
+        Event::Limited { neighbour, .. } => (
+            "limit",
+            None,
+            format!("a limit of state was reached by {}", neighbour.address),
+        ),
         Event::Confirmed {
             session, confirmed, ..
         } => ("confirmed", first(session, confirmed), "confirmed".into()),

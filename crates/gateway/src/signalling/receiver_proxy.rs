@@ -7,14 +7,14 @@
 
 use super::local_senders::{Flow, KernelNode, plain};
 use super::service_hint::ServiceHint;
-use control::rsvp_config::{AcceptRule, IncomingPath};
+use control::rsvp_config::{AcceptRule, AcceptStyle, IncomingPath};
 use engine::units::{Bandwidth, Duration, Instant};
 use rsvp::guaranteed;
-use rsvp::node::ReceiverId;
+use rsvp::node::{CallError, ReceiverId};
 use rsvp::traffic_control::InterfaceId;
 use rsvp::wire::{
-    Adspec, Descriptors, ErrorCode, ErrorSpec, Flowspec, Frame, Hop, Message, Path, PathErr, Session,
-    TokenBucket, code, value,
+    Adspec, Descriptors, ErrorCode, ErrorSpec, Flowspec, Frame, Hop, Message, Path, PathErr, SenderTemplate,
+    Session, TokenBucket, code, value,
 };
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -27,13 +27,31 @@ struct ReceivedPath {
     hint: ServiceHint,
 }
 
-/// The reservation for a sender.
-#[derive(Clone, Copy, Debug)]
+/// What a reservation is for: a session, and in style FF one of its senders.
+type Reserved = (Session, Option<SenderTemplate>);
+
+/// A reservation for one sender, or for several that share it.
+#[derive(Clone, Debug)]
 struct ProxyReservation {
     receiver: ReceiverId,
-    requested: Flowspec,
-    /// The confirmed flowspec.
-    in_force: Option<Flowspec>,
+    style: AcceptStyle,
+    /// The flowspec for each of its senders. The request is the merged one.
+    requested: BTreeMap<SenderTemplate, Flowspec>,
+    /// The same as confirmed; empty before.
+    in_force: BTreeMap<SenderTemplate, Flowspec>,
+}
+
+impl ProxyReservation {
+    /// The request; none if the senders ask for different services.
+    fn descriptors(&self) -> Option<Descriptors<Flowspec>> {
+        let merged = Flowspec::merged(self.requested.values()).ok()??;
+        let senders = self.requested.keys().copied();
+        Some(match self.style {
+            AcceptStyle::Fixed => Descriptors::Fixed(senders.map(|sender| (merged, sender)).collect()),
+            AcceptStyle::SharedExplicit => Descriptors::SharedExplicit(merged, senders.collect()),
+            AcceptStyle::Wildcard => Descriptors::Wildcard(merged),
+        })
+    }
 }
 
 /// The rules, the Paths towards us, and the reservations made.
@@ -41,7 +59,9 @@ struct ProxyReservation {
 pub struct ReceiverProxy {
     rules: Vec<AcceptRule>,
     received: BTreeMap<Flow, ReceivedPath>,
-    reservations: BTreeMap<Flow, ProxyReservation>,
+    reservations: BTreeMap<Reserved, ProxyReservation>,
+    /// What each reservation is for.
+    receivers: BTreeMap<ReceiverId, Reserved>,
     last: u64,
     /// Our addresses, by interface.
     addresses: Vec<Vec<IpAddr>>,
@@ -85,9 +105,23 @@ impl ReceiverProxy {
         }
     }
 
+    /// Forgets a Path that the node has not accepted.
+    pub fn path_refused(&mut self, flow: &Flow) {
+        self.received.remove(flow);
+    }
+
     /// Whether a rule has reserved for this flow.
     pub fn answered(&self, flow: &Flow) -> bool {
-        self.reservations.contains_key(flow)
+        self.reserved_for(flow).is_some()
+    }
+
+    /// The reservation that a flow has or shares.
+    fn reserved_for(&self, flow: &Flow) -> Option<Reserved> {
+        let (session, sender) = *flow;
+        [(session, Some(sender)), (session, None)].into_iter().find(|at| {
+            let one = self.reservations.get(at);
+            one.is_some_and(|one| one.requested.contains_key(&sender))
+        })
     }
 
     /// A sender towards us is new or has changed: reserves for it, or returns a PathErr.
@@ -121,86 +155,133 @@ impl ReceiverProxy {
             Ok(flowspec) => flowspec,
             Err(error) => return self.refuse(&flow, error),
         };
-        let known = self.reservations.get(&flow).copied();
-        if known.is_some_and(|one| one.requested == flowspec) {
+        let style = rule.style;
+        let at = (session, (style == AcceptStyle::Fixed).then_some(sender));
+        let known = self.reservations.get(&at).cloned();
+        if known
+            .as_ref()
+            .is_some_and(|one| one.requested.get(&sender) == Some(&flowspec))
+        {
             return None;
         }
         self.last += u64::from(known.is_none());
-        let receiver = known.map_or(ReceiverId(self.last), |one| one.receiver);
-        let reservation = ProxyReservation {
-            receiver,
-            requested: flowspec,
-            in_force: known.and_then(|one| one.in_force),
+        let mut reservation = known.clone().unwrap_or_else(|| ProxyReservation {
+            receiver: ReceiverId(self.last),
+            style,
+            requested: BTreeMap::new(),
+            in_force: BTreeMap::new(),
+        });
+        reservation.requested.insert(sender, flowspec);
+        let Some(wanted) = reservation.descriptors() else {
+            return self.refuse(
+                &flow,
+                ErrorCode::new(code::TRAFFIC_CONTROL, value::SERVICE_CONFLICT),
+            );
         };
-        self.reservations.insert(flow, reservation);
-        let wanted = Descriptors::Fixed(vec![(flowspec, sender)]);
-        match node.reserve(now, receiver, &session, wanted) {
-            Ok(()) => None,
-            Err(_) => {
-                self.reservations.remove(&flow);
-                self.refuse(&flow, ErrorCode::new(code::SYSTEM, 0))
+        let receiver = reservation.receiver;
+        self.reservations.insert(at, reservation);
+        self.receivers.insert(receiver, at);
+        let error = match node.reserve(now, receiver, &session, wanted) {
+            Ok(()) => return None,
+            Err(CallError::Style(style)) => {
+                let [.., high, low] = style.options().to_be_bytes();
+                ErrorCode::new(code::CONFLICTING_STYLE, u16::from_be_bytes([high, low]))
             }
+            Err(CallError::Service) => ErrorCode::new(code::TRAFFIC_CONTROL, value::SERVICE_CONFLICT),
+            Err(_) => ErrorCode::new(code::SYSTEM, 0),
+        };
+        match known {
+            Some(known) => drop(self.reservations.insert(at, known)),
+            None => drop(self.forget(&at)),
         }
+        self.refuse(&flow, error)
     }
 
     /// A sender has ended.
     pub fn ended(&mut self, node: &mut KernelNode, now: Instant, flow: &Flow) {
         self.received.remove(flow);
-        if let Some(reservation) = self.reservations.remove(flow) {
-            node.release(now, reservation.receiver, &flow.0);
+        let Some(at) = self.reserved_for(flow) else {
+            return;
+        };
+        let Some(reservation) = self.reservations.get_mut(&at) else {
+            return;
+        };
+        reservation.requested.remove(&flow.1);
+        reservation.in_force.remove(&flow.1);
+        let receiver = reservation.receiver;
+        match reservation.descriptors() {
+            // The others share what they need themselves.
+            Some(wanted) => drop(node.reserve(now, receiver, &flow.0, wanted)),
+            None => {
+                self.forget(&at);
+                node.release(now, receiver, &flow.0);
+            }
         }
     }
 
-    fn flow_of(&self, receiver: ReceiverId, session: &Session) -> Option<Flow> {
-        let same =
-            |(flow, one): &(&Flow, &ProxyReservation)| flow.0 == plain(session) && one.receiver == receiver;
-        self.reservations.iter().find(same).map(|(flow, _)| *flow)
+    fn forget(&mut self, at: &Reserved) -> Option<ProxyReservation> {
+        let reservation = self.reservations.remove(at)?;
+        self.receivers.remove(&reservation.receiver);
+        Some(reservation)
+    }
+
+    fn of(&self, receiver: ReceiverId, session: &Session) -> Option<Reserved> {
+        let at = self.receivers.get(&receiver).copied();
+        at.filter(|(known, _)| *known == plain(session))
     }
 
     /// A reservation was confirmed.
-    pub fn confirmed(&mut self, receiver: ReceiverId, session: &Session) -> Option<Flow> {
-        let flow = self.flow_of(receiver, session)?;
-        let reservation = self.reservations.get_mut(&flow)?;
-        reservation.in_force = Some(reservation.requested);
-        Some(flow)
+    pub fn confirmed(&mut self, receiver: ReceiverId, session: &Session) {
+        let at = self.of(receiver, session);
+        if let Some(one) = at.and_then(|at| self.reservations.get_mut(&at)) {
+            one.in_force.clone_from(&one.requested);
+        }
     }
 
-    /// A reservation has failed upstream. The request returns to what is in force, and the sender
-    /// gets a PathErr. A request that was confirmed before stays: a router has lost its state, or
-    /// the path has changed.
+    /// A reservation has failed upstream. The request returns to what is in force, and the senders
+    /// that it has failed get a PathErr. A request that was confirmed before stays: a router has
+    /// lost its state, or the path has changed.
     pub fn failed(
         &mut self,
         node: &mut KernelNode,
         now: Instant,
         (receiver, session): (ReceiverId, &Session),
         error: &ErrorSpec,
-    ) -> Option<OwnMessage> {
+    ) -> Vec<OwnMessage> {
         // A router that has just started has no path state yet; the next Path is on its way.
         if matches!(error.code, code::NO_PATH | code::NO_SENDER) {
-            return None;
+            return Vec::new();
         }
-        let flow = self.flow_of(receiver, session)?;
-        let reservation = self.reservations.get_mut(&flow)?;
-        match reservation.in_force {
-            Some(old) if old == reservation.requested => {}
-            Some(old) => {
-                reservation.requested = old;
-                let wanted = Descriptors::Fixed(vec![(old, flow.1)]);
-                let _ = node.reserve(now, receiver, &flow.0, wanted);
-            }
-            None => {
-                self.reservations.remove(&flow);
-                node.release(now, receiver, &flow.0);
+        let Some(at) = self.of(receiver, session) else {
+            return Vec::new();
+        };
+        let Some(reservation) = self.reservations.get_mut(&at) else {
+            return Vec::new();
+        };
+        let (requested, in_force) = (&reservation.requested, &reservation.in_force);
+        let lasts = requested == in_force;
+        let failed = requested
+            .iter()
+            .filter(|(sender, flowspec)| lasts || in_force.get(*sender) != Some(*flowspec));
+        let failed: Vec<SenderTemplate> = failed.map(|(sender, _)| *sender).collect();
+        if reservation.in_force.is_empty() {
+            self.forget(&at);
+            node.release(now, receiver, &at.0);
+        } else if !lasts {
+            reservation.requested.clone_from(&reservation.in_force);
+            if let Some(wanted) = reservation.descriptors() {
+                let _ = node.reserve(now, receiver, &at.0, wanted);
             }
         }
-        self.path_err(
-            &flow,
-            ErrorSpec {
-                in_place: false,
-                not_guilty: false,
-                ..*error
-            },
-        )
+        let error = ErrorSpec {
+            in_place: false,
+            not_guilty: false,
+            ..*error
+        };
+        failed
+            .into_iter()
+            .filter_map(|sender| self.path_err(&(at.0, sender), error))
+            .collect()
     }
 
     /// A PathErr for a refusal by this host.
@@ -323,6 +404,246 @@ mod tests {
         assert_eq!(
             error,
             ErrorCode::new(code::TRAFFIC_CONTROL, value::SERVICE_UNSUPPORTED)
+        );
+    }
+
+    /// A node with one interface, and this proxy of its own addresses.
+    struct Receiver {
+        node: KernelNode,
+        proxy: ReceiverProxy,
+        sent: Vec<Message>,
+    }
+
+    const US: [u8; 4] = [10, 0, 0, 1];
+    const THEM: [u8; 4] = [10, 0, 0, 2];
+    const SESSION: Session = Session {
+        destination: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+        protocol: 17,
+        port: 5000,
+        police: false,
+    };
+
+    fn sender(port: u16) -> SenderTemplate {
+        SenderTemplate::Port {
+            address: THEM.into(),
+            port,
+        }
+    }
+
+    impl Receiver {
+        fn new(style: AcceptStyle) -> Self {
+            let rule = AcceptRule {
+                style,
+                ..AcceptRule::default()
+            };
+            let routes = netio::routes::Routes::open().expect("netlink");
+            let interface = rsvp::node::RsvpInterface {
+                addresses: vec![US.into()],
+                refresh: rsvp::wire::Refresh::millis(30_000),
+            };
+            let settings = rsvp::node::Settings::new(vec![interface], engine::random::Seed(1));
+            let routing = super::super::routing::KernelRoutes::new(routes, vec![rule.clone()]);
+            let mut proxy = ReceiverProxy::new(vec![rule]);
+            proxy.set_addresses(vec![vec![US.into()]]);
+            Self {
+                node: KernelNode::new(settings, rsvp::admission::AdmissionState::new(), routing),
+                proxy,
+                sent: Vec::new(),
+            }
+        }
+
+        /// A Path of this sender, at this rate in byte/s.
+        fn hear(&mut self, from: SenderTemplate, rate: u64) {
+            let now = Instant::START;
+            let path = Path {
+                session: SESSION,
+                hop: Hop {
+                    address: THEM.into(),
+                    lih: 3,
+                },
+                refresh: rsvp::wire::Refresh::millis(30_000),
+                policy: Vec::new(),
+                sender: rsvp::wire::SenderDescriptor {
+                    template: from,
+                    tspec: rsvp::wire::Content::Known(TokenBucket {
+                        rate: Real::nearest(rate),
+                        ..bucket(Real::INFINITE)
+                    }),
+                    adspec: None,
+                },
+            };
+            let frame = Frame::plain(64, Message::Path(path));
+            self.proxy.path_arrives(0, &frame);
+            self.node.handle_frame(now, 0, 64, frame);
+            self.settle(now);
+        }
+
+        /// The neighbour upstream answers our request with this error.
+        fn refuse(&mut self, error: u8, value: u16) {
+            let now = Instant::START;
+            let request = self.sent.iter().rev().find_map(|message| match message {
+                Message::Resv(resv) => Some(resv.descriptors.clone()),
+                _ => None,
+            });
+            let error = ErrorSpec::new(THEM.into(), ErrorCode::new(error, value));
+            let message = Message::ResvErr(rsvp::wire::ResvErr {
+                session: SESSION,
+                hop: Hop {
+                    address: THEM.into(),
+                    lih: 3,
+                },
+                error: ErrorSpec {
+                    in_place: true,
+                    ..error
+                },
+                scope: None,
+                policy: Vec::new(),
+                descriptors: request.expect("there was a request"),
+            });
+            self.node.handle_frame(now, 0, 64, Frame::plain(64, message));
+            self.settle(now);
+        }
+
+        fn settle(&mut self, now: Instant) {
+            use rsvp::node::Event;
+            while let Some(event) = self.node.poll_event() {
+                let own = match event {
+                    Event::Path {
+                        session,
+                        sender,
+                        tspec,
+                        adspec,
+                    } => {
+                        let offer = (&tspec, adspec.as_ref());
+                        let flow = ((plain(&session), sender), true);
+                        self.proxy
+                            .path(&mut self.node, now, flow, offer)
+                            .into_iter()
+                            .collect()
+                    }
+                    Event::PathEnded { session, sender } => {
+                        self.proxy.ended(&mut self.node, now, &(plain(&session), sender));
+                        Vec::new()
+                    }
+                    Event::ReservationFailed {
+                        session,
+                        receiver,
+                        error,
+                        ..
+                    } => self
+                        .proxy
+                        .failed(&mut self.node, now, (receiver, &session), &error),
+                    _ => Vec::new(),
+                };
+                self.sent.extend(own.into_iter().map(|own| own.frame.message));
+            }
+            while let Some(sent) = self.node.poll_transmit() {
+                self.sent
+                    .push(Frame::decode(&sent.bytes).expect("a message of ours").message);
+            }
+        }
+
+        /// The style, rate and senders of the last Resv.
+        fn request(&self) -> (rsvp::wire::Style, u64, Vec<SenderTemplate>) {
+            let resvs = self.sent.iter().rev().find_map(|message| match message {
+                Message::Resv(resv) => Some(&resv.descriptors),
+                _ => None,
+            });
+            let descriptors = resvs.expect("a Resv");
+            let rate = |flowspec: &rsvp::wire::Content<Flowspec>| {
+                flowspec
+                    .known()
+                    .map_or(0, |flowspec| flowspec.bucket().rate.ceil())
+            };
+            let (rate, senders) = match descriptors {
+                Descriptors::Wildcard(flowspec) => (rate(flowspec), Vec::new()),
+                Descriptors::SharedExplicit(flowspec, senders) => (rate(flowspec), senders.clone()),
+                Descriptors::Fixed(list) => (rate(&list[0].0), list.iter().map(|one| one.1).collect()),
+                Descriptors::Unknown(..) => panic!("{descriptors:?}"),
+            };
+            (descriptors.style(), rate, senders)
+        }
+    }
+
+    #[test]
+    fn accept_reserves_once_for_all_senders_in_the_shared_styles() {
+        use rsvp::wire::Style;
+        for (accept, style, all) in [
+            (AcceptStyle::Fixed, Style::Fixed, vec![sender(2)]),
+            (
+                AcceptStyle::SharedExplicit,
+                Style::SharedExplicit,
+                vec![sender(1), sender(2)],
+            ),
+            (AcceptStyle::Wildcard, Style::Wildcard, vec![]),
+        ] {
+            let mut receiver = Receiver::new(accept);
+            receiver.hear(sender(1), 100_000);
+            receiver.hear(sender(2), 400_000);
+            assert_eq!(receiver.request(), (style, 400_000, all));
+            let count = receiver.proxy.reservations.len();
+            assert_eq!(count, if accept == AcceptStyle::Fixed { 2 } else { 1 });
+            assert!(
+                [1, 2]
+                    .iter()
+                    .all(|port| receiver.proxy.answered(&(SESSION, sender(*port))))
+            );
+        }
+    }
+
+    #[test]
+    fn the_last_sender_ends_a_shared_reservation_and_the_others_share_what_they_need() {
+        let mut receiver = Receiver::new(AcceptStyle::SharedExplicit);
+        receiver.hear(sender(1), 100_000);
+        receiver.hear(sender(2), 400_000);
+        let tear = |port| {
+            Message::PathTear(rsvp::wire::PathTear {
+                session: SESSION,
+                hop: Hop {
+                    address: THEM.into(),
+                    lih: 3,
+                },
+                sender: sender(port),
+            })
+        };
+        let end = |receiver: &mut Receiver, port| {
+            receiver
+                .node
+                .handle_frame(Instant::START, 0, 64, Frame::plain(64, tear(port)));
+            receiver.settle(Instant::START);
+        };
+        end(&mut receiver, 2);
+        assert_eq!(
+            receiver.request(),
+            (rsvp::wire::Style::SharedExplicit, 100_000, vec![sender(1)])
+        );
+        end(&mut receiver, 1);
+        assert_eq!(
+            (receiver.proxy.reservations.len(), receiver.proxy.receivers.len()),
+            (0, 0)
+        );
+        assert_eq!(receiver.node.reservations(), 0);
+    }
+
+    #[test]
+    fn a_sender_that_does_not_fit_a_shared_reservation_is_told_and_the_others_keep_theirs() {
+        let mut receiver = Receiver::new(AcceptStyle::SharedExplicit);
+        receiver.hear(sender(1), 100_000);
+        receiver.proxy.confirmed(ReceiverId(1), &SESSION);
+        receiver.hear(sender(2), 400_000);
+        receiver.refuse(code::ADMISSION, value::BANDWIDTH);
+        let told: Vec<SenderTemplate> = receiver
+            .sent
+            .iter()
+            .filter_map(|message| match message {
+                Message::PathErr(error) => Some(error.sender.template),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(told, [sender(2)]);
+        assert_eq!(
+            receiver.request(),
+            (rsvp::wire::Style::SharedExplicit, 100_000, vec![sender(1)])
         );
     }
 }

@@ -5,15 +5,17 @@
 //! a sent message passes them in the opposite order. Key lifetimes count from 1970, by the clock as
 //! it was at the start; setting the clock later does not move them.
 
-use super::interfaces::SignallingInterface;
+use super::interfaces::{SignallingInterface, as_refresh};
 use super::key_file::KeyFile;
 use control::reservation::{DroppedView, KeysView, RefreshReductionView};
+use control::rsvp_config::RsvpSettings;
 use engine::random::Seed;
 use engine::units::{Duration, Instant};
 use netio::signalling::Arrival;
 use rsvp::integrity::{self, DropCount, DropSource, IntegrityFailure, IntegrityShim, IntegrityVerdict};
 use rsvp::node::Transmit;
-use rsvp::reduction::{self, ReductionShim};
+use rsvp::places::Places;
+use rsvp::reduction::{self, ReductionCounts, ReductionShim};
 use rsvp::traffic_control::InterfaceId;
 use rsvp::wire::{DecodeError, ErrorCode, Frame, Message};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -65,7 +67,7 @@ pub struct Shim {
 
 impl Shim {
     /// Without keys no message carries INTEGRITY; without reduction none carries a MESSAGE_ID.
-    pub fn new(now: Instant, keys: Option<KeyFile>, reduction: bool, refresh: Duration, seed: Seed) -> Self {
+    pub fn new(now: Instant, keys: Option<KeyFile>, settings: &RsvpSettings, seed: Seed) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let since = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
         let integrity = IntegrityShim::new(integrity::Settings {
@@ -77,16 +79,24 @@ impl Shim {
             seed: seed.fork("challenges"),
         });
         let epoch = seed.fork("epoch").0 as u32;
+        let reduction = settings.refresh_reduction.then(|| {
+            ReductionShim::new(reduction::Settings {
+                max_stored: Places::of(settings.most_senders as usize),
+                longest_refresh: as_refresh(settings.longest_accepted()),
+                ..reduction::Settings::new(Vec::new(), epoch)
+            })
+        });
         Self {
             integrity,
             keys,
             next_key_check: now + KEY_CHECK_INTERVAL,
             unprotected: BTreeSet::new(),
-            reduction: reduction.then(|| ReductionShim::new(reduction::Settings::new(Vec::new(), epoch))),
+            reduction,
             plain: VecDeque::new(),
             since_1970: Instant::from_nanos(since).since(now),
             resynchronisations: BTreeMap::new(),
-            resynchronise_interval: RESYNCHRONISE_INTERVAL.min(Duration::from_nanos(refresh.nanos() / 10)),
+            resynchronise_interval: RESYNCHRONISE_INTERVAL
+                .min(Duration::from_nanos(settings.refresh.nanos() / 10)),
         }
     }
 
@@ -309,8 +319,14 @@ impl Shim {
         all.into_iter().map(one).collect()
     }
 
-    /// The statistics of refresh reduction; none if it is off.
-    pub fn reduction_counts(&self) -> Option<RefreshReductionView> {
+    /// The statistics of refresh reduction; zero if it is off.
+    pub fn reduction_counts(&self) -> ReductionCounts {
+        let reduction = self.reduction.as_ref();
+        reduction.map_or(ReductionCounts::default(), ReductionShim::counts)
+    }
+
+    /// The statistics of refresh reduction for clients; none if it is off.
+    pub fn reduction_view(&self) -> Option<RefreshReductionView> {
         let counts = self.reduction.as_ref()?.counts();
         Some(RefreshReductionView {
             summarised: counts.summarised,

@@ -7,9 +7,10 @@
 use super::budgets::Budgets;
 use super::handle::Command;
 pub use super::handle::SpeakerHandle;
-use super::interfaces::SignallingInterface;
+use super::interfaces::{self, SignallingInterface};
 use super::key_file::KeyFile;
-use super::local_senders::{Flow, KernelNode, LocalSenders, NewSender, plain};
+use super::limits::Limits;
+use super::local_senders::{Flow, KernelNode, LocalSenders, NewSender, in_micros, plain};
 use super::overview;
 use super::reasons::reason;
 use super::receiver_proxy::{OwnMessage, ReceiverProxy};
@@ -26,6 +27,7 @@ use netio::signalling::Envelope;
 use netio::wake::Sleeper;
 use rsvp::admission::AdmissionState;
 use rsvp::node::{Event, Node, Settings, Transmit};
+use rsvp::places::Places;
 use rsvp::traffic_control::{AdmissionFailure, InterfaceId, Routing};
 use rsvp::wire::{Adspec, Frame, Message};
 use std::collections::{BTreeMap, VecDeque};
@@ -89,6 +91,7 @@ struct Speaker {
     /// The ADSPEC of the last PathErr of each flow.
     adspecs: BTreeMap<Flow, Adspec>,
     counts: Counts,
+    limits: Limits,
     log: LogSink,
 }
 
@@ -119,18 +122,17 @@ pub fn start(setup: Setup) -> io::Result<(SpeakerHandle, JoinHandle<()>)> {
     let settings = setup.config.settings;
     let mut speaker = Speaker {
         node: Node::new(
-            Settings::new(Vec::new(), setup.seed),
+            Settings {
+                max_senders: Places::of(settings.most_senders as usize),
+                max_reservations: Places::of(settings.most_senders as usize),
+                longest_refresh: interfaces::as_refresh(settings.longest_accepted()),
+                ..Settings::new(Vec::new(), setup.seed)
+            },
             AdmissionState::new(),
             routing,
         ),
         budgets: Budgets::new(setup.trees, names),
-        shim: Shim::new(
-            clock::now(),
-            setup.keys,
-            settings.refresh_reduction,
-            settings.refresh,
-            setup.seed,
-        ),
+        shim: Shim::new(clock::now(), setup.keys, &settings, setup.seed),
         interfaces,
         settings,
         everywhere: setup.everywhere,
@@ -143,6 +145,7 @@ pub fn start(setup: Setup) -> io::Result<(SpeakerHandle, JoinHandle<()>)> {
         refusals: VecDeque::new(),
         adspecs: BTreeMap::new(),
         counts: Counts::default(),
+        limits: Limits::default(),
         log: setup.log,
     };
     speaker.update_interfaces();
@@ -369,9 +372,11 @@ impl Speaker {
                 return;
             }
         };
+        let mut ours = None;
         match &frame.message {
             Message::Path(path) if self.ends_here(path.session.destination) => {
-                self.proxy.path_arrives(interface, &frame)
+                self.proxy.path_arrives(interface, &frame);
+                ours = Some((plain(&path.session), path.sender.template));
             }
             Message::PathErr(error) => {
                 let flow = (plain(&error.session), error.sender.template);
@@ -383,6 +388,9 @@ impl Speaker {
             _ => {}
         }
         self.node.handle_frame(now, interface, ttl, frame);
+        if let Some(flow) = ours.filter(|(session, sender)| !self.node.has_path(session, sender)) {
+            self.proxy.path_refused(&flow);
+        }
     }
 
     fn ends_here(&self, destination: IpAddr) -> bool {
@@ -420,9 +428,13 @@ impl Speaker {
                     receiver,
                     error,
                     ..
-                } => self
-                    .proxy
-                    .failed(&mut self.node, now, (receiver, &session), &error),
+                } => {
+                    let failed = self
+                        .proxy
+                        .failed(&mut self.node, now, (receiver, &session), &error);
+                    failed.into_iter().for_each(|message| self.send_own(now, message));
+                    None
+                }
                 Event::Reserved {
                     session,
                     sender,
@@ -460,6 +472,17 @@ impl Speaker {
                     self.record_refusal(now, interface, flow, &failure);
                     None
                 }
+                Event::Limited {
+                    state,
+                    neighbour,
+                    outcome,
+                } => {
+                    let line = self
+                        .limits
+                        .state(now, state, neighbour, outcome, &self.interfaces);
+                    line.into_iter().for_each(|line| (self.log)(&line));
+                    None
+                }
             };
             if let Some(message) = message {
                 self.send_own(now, message);
@@ -482,14 +505,18 @@ impl Speaker {
             reason: reason(failure.error.code, failure.error.value),
             asked_bps: failure.requested.bits(),
             left_bps: failure.available.bits(),
+            possible_delay_us: failure.possible_delay.map(in_micros),
             seconds_ago: 0.0,
         };
         let whom = view
             .flow
             .as_ref()
             .map_or_else(String::new, |flow| format!(" {flow}:"));
+        let delay = failure.possible_delay.map_or_else(String::new, |delay| {
+            format!("; it could guarantee a delay of {delay}")
+        });
         (self.log)(&format!(
-            "{}:{whom} refused: {}; requested {}, available {}",
+            "{}:{whom} refused: {}; requested {}, available {}{delay}",
             view.interface, view.reason, failure.requested, failure.available
         ));
         if self.refusals.len() == REMEMBERED {
@@ -522,6 +549,10 @@ impl Speaker {
             self.shim.send(now, transmit);
         }
         self.shim.handle_timeout(now);
+        let counts = self.shim.reduction_counts();
+        for line in self.limits.reduction(now, counts, &self.interfaces) {
+            (self.log)(&line);
+        }
         while let Some(transmit) = self.shim.poll_transmit(now) {
             let envelope = Envelope {
                 source: transmit.source,
@@ -607,7 +638,8 @@ impl Speaker {
             dropped: self
                 .shim
                 .dropped(now, |interface| overview::name(&self.interfaces, interface)),
-            refresh_reduction: self.shim.reduction_counts(),
+            limits: self.limits.views(now, &self.interfaces),
+            refresh_reduction: self.shim.reduction_view(),
         }
     }
 }

@@ -27,6 +27,8 @@ const fn local_psb(tspec: TokenBucket, adspec: Adspec) -> Psb {
         reroute_at: Instant::NEVER,
         expires: Instant::NEVER,
         reported: None,
+        ticket: 0,
+        refreshed: false,
         armed: Instant::NEVER,
     }
 }
@@ -70,7 +72,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             return Err(CallError::NoRoute);
         }
         let known = self.state(key).and_then(|state| state.psbs.get(&sender));
-        if known.is_none() && self.senders >= self.settings.max_senders {
+        if known.is_none() && self.local_senders >= self.settings.max_senders.total {
             return Err(CallError::Full);
         }
         let psb = local_psb(tspec, Adspec::at_sender(Real::INFINITE, 0, u32::MAX));
@@ -140,7 +142,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             return Err(CallError::Service);
         }
         let had = self.requested_filters(key, nhop);
-        if self.reservations + kept.len() > self.settings.max_reservations + had.len() {
+        let full = self.settings.max_reservations.total + had.len();
+        if self.local_reservations + kept.len() > full {
             return Err(CallError::Full);
         }
         for filter in had.iter().filter(|filter| !kept.contains(filter)) {

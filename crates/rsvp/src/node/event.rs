@@ -1,6 +1,8 @@
 //! What a node hands out: messages to transmit, and upcalls to applications (RFC 2205, section
 //! 3.11.1).
 
+use super::limits::{LimitOutcome, LimitedState};
+use crate::places::Neighbour;
 use crate::traffic_control::{AdmissionFailure, InterfaceId};
 use crate::wire::{
     Adspec, Content, Descriptors, ErrorSpec, Flowspec, SenderTemplate, Session, Style, TokenBucket,
@@ -95,6 +97,15 @@ pub enum Event {
         receiver: ReceiverId,
         /// The reservation in force.
         confirmed: Descriptors<Content<Flowspec>>,
+    },
+    /// State of a neighbour has reached a limit of the settings.
+    Limited {
+        /// Which state.
+        state: LimitedState,
+        /// Whose state was refused or torn down.
+        neighbour: Neighbour,
+        /// What happened.
+        outcome: LimitOutcome,
     },
     /// Traffic control of this node refused a reservation.
     AdmissionFailed {

@@ -1,6 +1,7 @@
 //! One flow descriptor of a reservation request: checked for conflicts, installed in the RSB,
 //! admitted by traffic control; or rejected, with the state as it was.
 
+use super::limits::rsb_places;
 use super::neighbour::NextHop;
 use super::reconcile::{Affected, ConfirmTo, ResvOptions};
 use super::resv_refresh::flow_descriptors;
@@ -34,6 +35,12 @@ impl FlowDescriptor<'_> {
             .map(|filter| (*filter, self.flowspec))
             .collect();
         flow_descriptors(self.style, &list)
+    }
+
+    /// The places of an RSB with this many entries and the objects of this one.
+    fn places(&self, entries: usize) -> usize {
+        let scope = self.scope.as_ref().map_or(0, Vec::len);
+        rsb_places(entries, scope, &[self.policy, self.forwarded])
     }
 
     fn known(&self) -> Descriptors<Flowspec> {
@@ -106,10 +113,17 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             self.restart_lifetimes(key, descriptor);
             return Err(reject(conflict));
         }
-        if self.reservations + more > self.settings.max_reservations {
+        let before = rsb.map_or(0, |rsb| rsb.places());
+        let entries = rsb.map_or(0, |rsb| rsb.entries.len());
+        let after = descriptor.places(entries + more);
+        if self.exceeds_session(key, descriptor)
+            || !self.admit_rsb(descriptor.nhop, after.saturating_sub(before))
+        {
             self.restart_lifetimes(key, descriptor);
             return Err(reject(ErrorCode::new(code::SYSTEM, 0)));
         }
+        let rsb = self.state(key).and_then(|state| state.rsbs.get(&descriptor.nhop));
+        let rsb = rsb.filter(|rsb| rsb.style == descriptor.style);
         let force =
             rsb.is_some_and(|rsb| rsb.policy != descriptor.policy || rsb.forwarded != descriptor.forwarded);
         let saved = self.install(key, descriptor);
@@ -128,6 +142,17 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             self.confirm_here(key, descriptor);
         }
         Ok(())
+    }
+
+    /// Whether a session has too many next hops for one more, or too many senders for a shared
+    /// reservation.
+    fn exceeds_session(&self, key: SessionKey, descriptor: &FlowDescriptor<'_>) -> bool {
+        self.state(key).is_some_and(|state| {
+            let is_new = !state.rsbs.contains_key(&descriptor.nhop);
+            let is_shared = descriptor.style != Style::Fixed;
+            (is_new && state.rsbs.len() >= self.settings.max_next_hops)
+                || (is_new && is_shared && state.psbs.len() > self.settings.max_shared_senders)
+        })
     }
 
     /// Whether a flow descriptor only refreshes what the RSB holds.
@@ -168,6 +193,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
     fn install(&mut self, key: SessionKey, descriptor: &FlowDescriptor<'_>) -> Option<Box<Rsb>> {
         let state = self.sessions.0.entry(key).or_default();
         let saved = state.rsbs.get(&descriptor.nhop).cloned();
+        let before = saved.as_ref().map_or(0, |saved| saved.places());
         let rsb = state
             .rsbs
             .entry(descriptor.nhop)
@@ -190,7 +216,12 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         if descriptor.confirm == Some(ConfirmTo::Local) {
             rsb.unconfirmed.extend(descriptor.filters.iter().copied());
         }
-        self.reservations += rsb.entries.len() - count;
+        let more = rsb.entries.len() - count;
+        self.occupancy.rsb_changed(descriptor.nhop, before, rsb.places());
+        self.reservations += more;
+        if matches!(descriptor.nhop, NextHop::Local(_)) {
+            self.local_reservations += more;
+        }
         let due = rsb.due();
         self.timers
             .arm(key, Timer::Rsb(descriptor.nhop), &mut rsb.armed, due);
@@ -205,7 +236,11 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         let Some(failed) = state.rsbs.remove(&descriptor.nhop) else {
             return;
         };
+        // Only the request of a neighbour can fail admission.
         self.reservations -= failed.entries.len();
+        let places = saved.as_ref().map_or(0, |saved| saved.places());
+        self.occupancy
+            .rsb_changed(descriptor.nhop, failed.places(), places);
         let timer = Timer::Rsb(descriptor.nhop);
         self.timers.disarm(key, timer, failed.armed);
         if let Some(saved) = saved {
@@ -253,9 +288,15 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         let Some(rsb) = state.rsbs.get_mut(&nhop) else {
             return false;
         };
+        let before = rsb.places();
         let removed = rsb.entries.remove(&filter).is_some();
         rsb.unconfirmed.remove(&filter);
         self.reservations -= usize::from(removed);
+        if matches!(nhop, NextHop::Local(_)) {
+            self.local_reservations -= usize::from(removed);
+        }
+        let after = if rsb.entries.is_empty() { 0 } else { rsb.places() };
+        self.occupancy.rsb_changed(nhop, before, after);
         if rsb.entries.is_empty() {
             self.timers.disarm(key, Timer::Rsb(nhop), rsb.armed);
             state.rsbs.remove(&nhop);

@@ -9,11 +9,11 @@ use super::reconcile::{Affected, ResvOptions};
 use super::state::{Psb, RefreshTimer, SessionKey, SessionState};
 use super::timers::Timer;
 use super::transmit::IpFields;
-use super::{Event, Node, REPAIR_WAIT, lifetime};
+use super::{Event, Node, REPAIR_WAIT};
 use crate::traffic_control::{InterfaceId, Route, Routing, TrafficControl};
 use crate::wire::{
     Adspec, Content, ErrorCode, ErrorSpec, Hop, Message, Opaque, Path, PathErr, PathTear, SenderDescriptor,
-    SenderTemplate, Session, TokenBucket, code,
+    SenderTemplate, Session, Style, TokenBucket, code,
 };
 use engine::units::Instant;
 
@@ -67,7 +67,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         &mut self,
         now: Instant,
         arrival: Arrival,
-        path: Path,
+        mut path: Path,
         forwarded: Vec<Opaque>,
     ) {
         let (key, sender) = (SessionKey::from(&path.session), path.sender.template);
@@ -105,17 +105,27 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             police: path.session.police,
             tspec,
             adspec,
-            policy: path.policy,
+            policy: core::mem::take(&mut path.policy),
             forwarded,
             ttl: arrival.ttl,
             non_rsvp_hop: arrival.non_rsvp_hop,
             local: false,
             outgoing: Vec::new(),
             reroute_at: Instant::NEVER,
-            expires: now + lifetime(path.refresh.period()),
+            expires: now + self.settings.lifetime(path.refresh),
             reported: None,
+            ticket: 0,
+            refreshed: false,
             armed: Instant::NEVER,
         };
+        if !self.admit_psb(now, key, sender, &psb) {
+            let path = Path {
+                policy: psb.policy,
+                ..path
+            };
+            self.send_path_err(arrival.interface, path, ErrorCode::new(code::SYSTEM, 0));
+            return;
+        }
         let route = not_back(route, Some(arrival.interface));
         self.update_psb(now, (key, sender), psb, route);
     }
@@ -136,20 +146,28 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             let moved = psb.phop != new.phop;
             traffic_changed = moved || psb.tspec != new.tspec || psb.police != new.police;
             let old = moved.then_some(psb.phop).flatten();
+            self.occupancy.psb_removed(psb);
+            self.local_senders -= usize::from(psb.phop.is_none());
+            self.local_senders += usize::from(new.phop.is_none());
             **psb = Psb {
                 local: psb.local,
                 outgoing: core::mem::take(&mut psb.outgoing),
                 reroute_at: psb.reroute_at,
                 reported: psb.reported,
+                refreshed: true,
                 armed: psb.armed,
                 ..new
             };
+            self.occupancy.psb_added(key, sender, psb);
             if let Some(old) = old {
                 self.forget_sent_resv(key, old, &sender);
             }
         } else {
-            state.psbs.insert(sender, Box::new(new));
+            let mut psb = Box::new(new);
+            self.occupancy.psb_added(key, sender, &mut psb);
             self.senders += 1;
+            self.local_senders += usize::from(psb.phop.is_none());
+            state.psbs.insert(sender, psb);
         }
         let rerouted = self.apply_route(now, key, sender, route, changed);
         if changed && let Some(event) = self.path_event(key, sender) {
@@ -227,16 +245,24 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
 
     /// The error with which a Path is rejected, if it is.
     fn path_error(&self, key: SessionKey, sender: &SenderTemplate) -> Option<ErrorCode> {
-        let known = self.state(key).and_then(|state| state.psbs.get(sender));
         if self.sessions.ports_conflict(key) {
             Some(ErrorCode::new(code::CONFLICTING_DESTINATION_PORTS, 0))
         } else if !self.ports_agree(key, sender) {
             Some(ErrorCode::new(code::CONFLICTING_SENDER_PORTS, 0))
-        } else if known.is_none() && self.senders >= self.settings.max_senders {
+        } else if self.exceeds_shared_senders(key, sender) {
             Some(ErrorCode::new(code::SYSTEM, 0))
         } else {
             None
         }
+    }
+
+    /// Whether one more sender is too many for the shared reservation of its session.
+    fn exceeds_shared_senders(&self, key: SessionKey, sender: &SenderTemplate) -> bool {
+        self.state(key).is_some_and(|state| {
+            let shared = state.style().is_some_and(|style| style != Style::Fixed);
+            let full = state.psbs.len() >= self.settings.max_shared_senders;
+            shared && full && !state.psbs.contains_key(sender)
+        })
     }
 
     /// Whether destination and source port agree (RFC 2205, section 3.2): without a destination
@@ -348,6 +374,8 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             return;
         };
         self.senders -= 1;
+        self.local_senders -= usize::from(psb.phop.is_none());
+        self.occupancy.psb_removed(&psb);
         self.timers.disarm(key, Timer::Psb(sender), psb.armed);
         let session = key.session();
         if psb.local {

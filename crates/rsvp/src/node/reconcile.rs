@@ -38,6 +38,12 @@ pub(super) struct ResvOptions {
 }
 
 impl SessionState {
+    /// Whether there is nothing to merge, install or request.
+    fn is_path_state_alone(&self) -> bool {
+        let requested = !self.rsbs.is_empty() || !self.sent_resvs.is_empty();
+        !requested && self.tcsbs.is_empty() && self.bsbs.is_empty()
+    }
+
     /// The only sender that a change can affect, if there is one.
     fn only_sender(&self, affected: Affected) -> Option<SenderTemplate> {
         match affected {
@@ -61,16 +67,28 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         let Some(state) = self.state(key) else {
             return false;
         };
-        let only = state.only_sender(affected);
+        let only = match affected {
+            // Path state alone: nothing but the sender itself can be concerned.
+            Affected::Sender(sender) if state.is_path_state_alone() => {
+                self.notify_senders(key, Some(sender));
+                self.forget_if_empty(key);
+                return false;
+            }
+            _ => state.only_sender(affected),
+        };
         self.prune(key, only);
         self.update_all_traffic_control(key, only);
         let resv_sent = self.reconcile_resvs(now, key, only, options);
         self.notify_senders(key, only);
+        self.forget_if_empty(key);
+        resv_sent
+    }
+
+    fn forget_if_empty(&mut self, key: SessionKey) {
         let empty = |state: &SessionState| state.psbs.is_empty() && state.rsbs.is_empty();
         if self.state(key).is_some_and(empty) {
             self.sessions.0.remove(&key);
         }
-        resv_sent
     }
 
     /// Deletes RSB entries of neighbours for senders that have ended, or whose data no longer goes

@@ -1,13 +1,13 @@
 //! Reservation requests of next hops: RESV MESSAGE ARRIVES and RTEAR MESSAGE ARRIVES (RFC 2205,
 //! sections 3.1.4 and 3.1.6; RFC 2209, section 2).
 
+use super::Node;
 use super::flow_descriptor::{FlowDescriptor, Rejected};
 use super::neighbour::NextHop;
 use super::reconcile::{Affected, ConfirmTo, ResvOptions};
 use super::resv_refresh::flow_descriptors;
 use super::state::{FilterSpec, SessionKey};
 use super::timers::Timer;
-use super::{Node, lifetime};
 use crate::traffic_control::{Routing, TrafficControl};
 use crate::wire::{
     Content, Descriptors, ErrorCode, Flowspec, Opaque, Resv, ResvTear, Scope, SenderTemplate, code,
@@ -92,7 +92,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             scope: resv.scope.as_ref().map(addresses),
             policy: &resv.policy,
             forwarded,
-            expires: now + lifetime(resv.refresh.period()),
+            expires: now + self.settings.lifetime(resv.refresh),
             confirm: resv.confirm.map(ConfirmTo::Receiver),
         };
         if let Err(Rejected { error, in_place }) = self.process_flow_descriptor(now, key, &descriptor) {

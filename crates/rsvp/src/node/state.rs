@@ -85,6 +85,10 @@ pub(super) struct Psb {
     pub expires: Instant,
     /// The reservation last reported to the application of a sender on this host.
     pub reported: Option<(Style, Flowspec)>,
+    /// Its place in the order of eviction, unless it is a sender on this host.
+    pub ticket: u64,
+    /// A refresh has arrived since it was last considered for eviction.
+    pub refreshed: bool,
     pub armed: Instant,
 }
 
@@ -225,6 +229,12 @@ impl SessionState {
         }
     }
 
+    /// Whether a next hop requests a reservation for this sender.
+    pub fn is_reserved(&self, sender: &SenderTemplate) -> bool {
+        let mut rsbs = self.rsbs.iter();
+        rsbs.any(|(nhop, rsb)| rsb.entry(sender).is_some() && self.reaches(sender, nhop))
+    }
+
     /// The senders that an RSB covers and whose data goes to its next hop.
     pub fn served<'a>(&'a self, nhop: &'a NextHop, rsb: &'a Rsb) -> impl Iterator<Item = &'a SenderTemplate> {
         self.psbs
@@ -245,10 +255,12 @@ impl SessionState {
 
     /// The previous hops to which a next hop's request for this filter spec goes.
     pub fn phops(&self, nhop: &NextHop, filter: &FilterSpec) -> BTreeSet<PreviousHop> {
-        self.psbs
-            .iter()
-            .filter(|(sender, psb)| psb.reaches(nhop) && filter.is_none_or(|filter| filter == **sender))
-            .filter_map(|(_, psb)| psb.phop)
+        let one = filter.and_then(|sender| self.psbs.get(&sender));
+        let all = self.psbs.values().filter(|_| filter.is_none());
+        one.into_iter()
+            .chain(all)
+            .filter(|psb| psb.reaches(nhop))
+            .filter_map(|psb| psb.phop)
             .collect()
     }
 

@@ -2,11 +2,11 @@
 //! them.
 
 use super::state_key::{StateKey, state_key, torn_state};
-use super::{lifetime, period};
-use crate::wire::{Frame, MessageId};
+use crate::places::places_of;
+use crate::wire::{Descriptors, Frame, Message, MessageId};
 use core::net::{IpAddr, Ipv4Addr};
-use engine::units::Instant;
-use std::collections::{BTreeMap, VecDeque};
+use engine::units::{Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Whether a message is to be processed.
 #[derive(PartialEq, Eq)]
@@ -21,15 +21,39 @@ struct StoredMessage {
     key: StateKey,
     frame: Frame,
     ttl: u8,
+    places: usize,
+    lifetime: Duration,
     expires: Instant,
+    /// The time of its entry in the timer queue.
+    armed: Instant,
+}
+
+/// The places that a stored message takes.
+fn places(frame: &Frame) -> usize {
+    /// A flowspec and a filter spec, decoded.
+    const DESCRIPTOR: usize = 96;
+    let (policy, listed): (&[_], usize) = match &frame.message {
+        Message::Path(path) => (&path.policy, 0),
+        Message::Resv(resv) => match &resv.descriptors {
+            Descriptors::Fixed(list) => (&resv.policy, list.len()),
+            Descriptors::SharedExplicit(_, list) => (&resv.policy, list.len()),
+            Descriptors::Wildcard(_) | Descriptors::Unknown(..) => (&resv.policy, 0),
+        },
+        _ => (&[], 0),
+    };
+    places_of(&[policy, &frame.forwarded], listed * DESCRIPTOR)
 }
 
 /// The messages of one neighbour.
 #[derive(Default)]
 pub(super) struct ReceivedMessages {
     epoch: u32,
-    stored: BTreeMap<u32, StoredMessage>,
+    // Boxed, since the smallest node of a B-tree has room for eleven.
+    stored: BTreeMap<u32, Box<StoredMessage>>,
     current: BTreeMap<StateKey, u32>,
+    /// When each ends, or before.
+    timers: BTreeSet<(Instant, u32)>,
+    places: usize,
     /// The last MESSAGE_IDs of messages that install no state.
     passed: VecDeque<u32>,
 }
@@ -44,16 +68,45 @@ const fn is_older(id: u32, other: u32) -> bool {
     other.wrapping_sub(id).wrapping_sub(1) < u32::MAX / 2
 }
 
+/// A message that arrived whole, with or without a MESSAGE_ID.
+#[derive(Clone, Copy)]
+pub(super) struct WholeMessage<'a> {
+    pub id: Option<MessageId>,
+    pub frame: &'a Frame,
+    pub ttl: u8,
+    /// The lifetime of the state that it installs.
+    pub lifetime: Duration,
+}
+
 impl ReceivedMessages {
-    /// Judges a message that arrived whole, with or without a MESSAGE_ID, and stores it.
-    pub fn judge(
-        &mut self,
-        now: Instant,
-        id: Option<MessageId>,
-        frame: &Frame,
-        ttl: u8,
-        max_stored: usize,
-    ) -> Freshness {
+    /// The places that the stored messages take.
+    pub fn places(&self) -> usize {
+        self.places
+    }
+
+    /// When the first stored message ends; sometimes a little early.
+    pub fn due(&self) -> Option<Instant> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Forgets messages whose lifetime has ended.
+    pub fn forget_expired(&mut self, now: Instant) {
+        while let Some((_, id)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
+            self.timers.pop_first();
+            match self.stored.get_mut(&id) {
+                Some(stored) if stored.expires > now => {
+                    stored.armed = stored.expires;
+                    self.timers.insert((stored.armed, id));
+                }
+                _ => self.forget(id),
+            }
+        }
+    }
+
+    /// Judges a message that arrived whole, and stores it if it fits `left` more places.
+    pub fn judge(&mut self, now: Instant, message: WholeMessage<'_>, left: usize) -> Freshness {
+        let WholeMessage { id, frame, .. } = message;
+        let budget = self.places + left;
         if let Some(id) = id.filter(|id| id.epoch != self.epoch) {
             *self = Self {
                 epoch: id.epoch,
@@ -61,7 +114,7 @@ impl ReceivedMessages {
             };
         }
         if let Some(key) = state_key(&frame.message, US) {
-            self.judge_state(now, key, id, frame, ttl, max_stored)
+            self.judge_state(now, key, message, budget)
         } else if let Some(id) = id {
             if self.passed.contains(&id.id) {
                 return Freshness::Stale;
@@ -80,13 +133,11 @@ impl ReceivedMessages {
         &mut self,
         now: Instant,
         key: StateKey,
-        id: Option<MessageId>,
-        frame: &Frame,
-        ttl: u8,
-        max_stored: usize,
+        message: WholeMessage<'_>,
+        budget: usize,
     ) -> Freshness {
         let known = self.current.get(&key).copied();
-        let Some(MessageId { id, .. }) = id else {
+        let Some(MessageId { id, .. }) = message.id else {
             known.into_iter().for_each(|id| self.forget(id));
             return Freshness::New;
         };
@@ -94,18 +145,24 @@ impl ReceivedMessages {
             return Freshness::Stale;
         }
         known.into_iter().for_each(|known| self.forget(known));
-        if self.stored.len() >= max_stored {
-            self.purge(now);
-        }
-        if self.stored.len() < max_stored {
+        // One neighbour uses an identifier for one message.
+        self.forget(id);
+        let places = places(message.frame);
+        if self.places + places <= budget {
+            let expires = now + message.lifetime;
             self.current.insert(key.clone(), id);
-            let message = StoredMessage {
+            self.timers.insert((expires, id));
+            self.places += places;
+            let stored = StoredMessage {
                 key,
-                frame: frame.clone(),
-                ttl,
-                expires: now + lifetime(period(&frame.message)),
+                frame: message.frame.clone(),
+                ttl: message.ttl,
+                places,
+                lifetime: message.lifetime,
+                expires,
+                armed: expires,
             };
-            self.stored.insert(id, message);
+            self.stored.insert(id, Box::new(stored));
         }
         Freshness::New
     }
@@ -135,19 +192,15 @@ impl ReceivedMessages {
             self.forget(id);
             return None;
         }
-        stored.expires = now + lifetime(period(&stored.frame.message));
+        stored.expires = now + stored.lifetime;
         Some((stored.ttl, stored.frame.clone()))
     }
 
     fn forget(&mut self, id: u32) {
         if let Some(stored) = self.stored.remove(&id) {
             self.current.remove(&stored.key);
+            self.timers.remove(&(stored.armed, id));
+            self.places -= stored.places;
         }
-    }
-
-    fn purge(&mut self, now: Instant) {
-        let expired = self.stored.iter().filter(|(_, stored)| stored.expires <= now);
-        let expired: Vec<u32> = expired.map(|(id, _)| *id).collect();
-        expired.into_iter().for_each(|id| self.forget(id));
     }
 }

@@ -37,7 +37,14 @@ impl Object for Hop {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Refresh(u32);
 
+/// K of RFC 2205, section 3.7: state survives K - 1 lost refreshes in a row.
+const K: u64 = 3;
+
 impl Refresh {
+    /// The longest R that is accepted of a neighbour unless a host configures another. TIME_VALUES
+    /// has room for 49 days, with which one message would leave state for most of a year.
+    pub const LONGEST_ACCEPTED: Self = Self(300_000);
+
     /// A period in milliseconds, at least one.
     pub const fn millis(ms: u32) -> Self {
         Self(if ms == 0 { 1 } else { ms })
@@ -51,6 +58,11 @@ impl Refresh {
     /// The period.
     pub const fn period(self) -> Duration {
         Duration::from_millis(self.0 as u64)
+    }
+
+    /// The lifetime L of state with this R: (K + 1/2) × 1.5 × R (RFC 2205, section 3.7).
+    pub const fn lifetime(self) -> Duration {
+        Duration::from_nanos(self.period().times((2 * K + 1) * 3).nanos() / 4)
     }
 }
 

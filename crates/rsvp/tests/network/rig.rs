@@ -5,6 +5,7 @@ use core::net::IpAddr;
 use engine::random::{Rng, Seed};
 use engine::units::{Bandwidth, Duration, Instant, Probability};
 use rsvp::node::{Event, Node, ReceiverId, RsvpInterface, Settings, Transmit};
+use rsvp::places::Places;
 use rsvp::traffic_control::{
     AdmissionFailure, Advertised, Granted, InterfaceId, RHandle, Route, Routing, TcRequest, TrafficControl,
 };
@@ -82,6 +83,7 @@ impl TestAdmission {
             error: ErrorCode::new(code::ADMISSION, value::BANDWIDTH),
             requested,
             available,
+            possible_delay: None,
         })
     }
 }
@@ -186,8 +188,8 @@ fn make(topology: &Topology, tables: &Rc<Tables>, at: usize, capacity: Bandwidth
         refresh: Refresh::millis(1000),
     };
     let settings = Settings {
-        max_senders: 100,
-        max_reservations: 50,
+        max_senders: Places::unshared(100),
+        max_reservations: Places::unshared(50),
         ..Settings::new(
             topology.addresses(at).into_iter().map(interface).collect(),
             seed.fork(&at.to_string()),

@@ -5,6 +5,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use engine::units::{Duration, Instant};
 use proptest::prelude::*;
 use rsvp::node::Transmit;
+use rsvp::places::Places;
 use rsvp::reduction::{ReductionShim, Settings};
 use rsvp::wire::Frame;
 
@@ -20,7 +21,8 @@ proptest! {
     ) {
         let mut settings = Settings::new(vec![vec![US]], 5);
         settings.assume_capable = true;
-        settings.max_stored = 3;
+        settings.max_stored = Places::unshared(3);
+        settings.max_neighbours = Places::unshared(1);
         let mut shim = ReductionShim::new(settings);
         let mut now = Instant::START;
         for (frame, ours, router_alert, wait) in messages {

@@ -5,7 +5,7 @@ use super::rsvp_options::{NodeArgs, protocol, rate};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
-use control::rsvp_config::AcceptRule;
+use control::rsvp_config::{AcceptRule, AcceptStyle};
 use control::socket::path_of;
 use engine::classify::{Ports, Prefix};
 use engine::units::Bandwidth;
@@ -33,6 +33,10 @@ pub struct Accept {
     /// Only for this transport protocol: udp, tcp, gre, esp, or a number
     #[arg(long, value_parser = protocol)]
     protocol: Option<u8>,
+    /// The style: a reservation for each sender (ff), or one that they share (se: those that are
+    /// covered here; wf: all of the session)
+    #[arg(long, default_value = "ff", value_parser = style)]
+    style: AcceptStyle,
     /// The maximum rate of one reservation, in IP datagrams
     #[arg(long, value_name = "RATE", value_parser = rate)]
     up_to: Option<Bandwidth>,
@@ -45,6 +49,15 @@ pub struct Accept {
 
 fn prefix(text: &str) -> Result<Prefix, String> {
     text.parse().map_err(|e: engine::classify::FilterError| e.0)
+}
+
+fn style(text: &str) -> Result<AcceptStyle, String> {
+    match text {
+        "ff" => Ok(AcceptStyle::Fixed),
+        "se" => Ok(AcceptStyle::SharedExplicit),
+        "wf" => Ok(AcceptStyle::Wildcard),
+        _ => Err("expected ff, se or wf".into()),
+    }
 }
 
 fn ports(text: &str) -> Result<Ports, String> {
@@ -60,6 +73,7 @@ impl Accept {
             from: self.from,
             protocol: self.protocol,
             port: self.port,
+            style: self.style,
             up_to: self.up_to,
         };
         let end = Arc::new(AtomicBool::new(false));

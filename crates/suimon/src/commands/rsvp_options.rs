@@ -43,11 +43,14 @@ impl NodeArgs {
     /// The configuration of a node with these rules.
     pub fn config(&self, accept: Vec<AcceptRule>) -> RsvpConfig {
         const USUAL: u32 = 5000;
+        const SENDERS: u32 = 100_000;
         RsvpConfig {
             interfaces: self.interface.clone(),
             settings: RsvpSettings {
                 refresh: self.refresh,
                 most_messages: USUAL,
+                longest_refresh: None,
+                most_senders: SENDERS,
                 keys: self.keys.clone(),
                 protection: Protection::Required,
                 refresh_reduction: !self.no_refresh_reduction,

@@ -6,6 +6,7 @@ use clap::Args;
 use control::protocol::{Reply, Request};
 use control::reservation::{PathOffer, PathRefusal, ReservationRequest, ReservationState};
 use control::socket::{Client, HangUp};
+use engine::units::Duration;
 use gateway::signalling::client::{FoundNode, TemporaryNode};
 use gateway::signalling::overview;
 use gateway::supervise::handle_signals;
@@ -218,11 +219,22 @@ fn refusal_text(refusal: &PathRefusal) -> String {
         )
     });
     format!(
-        "refused by {}: {}; requested {}{left}",
+        "refused by {}: {}; requested {}{left}{}",
         refusal.node,
         refusal.reason,
-        overview::rate(refusal.asked_bps)
+        overview::rate(refusal.asked_bps),
+        possible_delay(refusal.possible_delay_us)
     )
+}
+
+/// The delay that a path could guarantee, human-readable.
+fn possible_delay(micros: Option<u64>) -> String {
+    micros.map_or_else(String::new, |micros| {
+        format!(
+            "; the shortest delay that it can guarantee now is {}",
+            Duration::from_micros(micros)
+        )
+    })
 }
 
 /// A connection that keeps a reservation, and the replies on it.
@@ -330,6 +342,10 @@ fn show_offer(
             "{requested} would fit{rate}: {left}; {} hops, datagrams of up to {} bytes",
             offer.hops, offer.mtu_bytes
         ),
-        Some(why) => writeln!(out, "{requested} would not fit{rate}: {why}; {left}"),
+        Some(why) => writeln!(
+            out,
+            "{requested} would not fit{rate}: {why}; {left}{}",
+            possible_delay(offer.possible_delay_us)
+        ),
     }
 }

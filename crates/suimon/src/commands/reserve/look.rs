@@ -5,7 +5,7 @@ use clap::Args;
 use control::protocol::{Reply, Request};
 use control::reservation::{RsvpInterfaceView, RsvpStatus, SenderView};
 use control::socket::Client;
-use engine::units::Bandwidth;
+use engine::units::{Bandwidth, Duration};
 use gateway::signalling::client;
 use gateway::signalling::overview;
 use serde_json::json;
@@ -101,6 +101,7 @@ impl Query {
                 json!({
                     "refusals": status.refusals,
                     "dropped": status.dropped,
+                    "limits": status.limits,
                     "interfaces": status.interfaces,
                 })
             )?;
@@ -111,9 +112,12 @@ impl Query {
                 .flow
                 .as_ref()
                 .map_or_else(|| "several senders".into(), ToString::to_string);
+            let delay = refusal.possible_delay_us.map_or_else(String::new, |delay| {
+                format!("; it could guarantee a delay of {}", Duration::from_micros(delay))
+            });
             writeln!(
                 out,
-                "{:.0} s ago, {whom}: refused on {}: {}; requested {}, available {}, as the link counts",
+                "{:.0} s ago, {whom}: refused on {}: {}; requested {}, available {}, as the link counts{delay}",
                 refusal.seconds_ago,
                 refusal.interface,
                 refusal.reason,
@@ -126,6 +130,16 @@ impl Query {
                 out,
                 "{:.0} s ago, {}: {} messages from {} were dropped: {}",
                 dropped.seconds_ago, dropped.interface, dropped.count, dropped.from, dropped.message
+            )?;
+        }
+        for limit in &status.limits {
+            let from = limit
+                .from
+                .map_or_else(String::new, |from| format!(", last of {from}"));
+            writeln!(
+                out,
+                "{:.0} s ago, {}: {} times{from}",
+                limit.seconds_ago, limit.message, limit.count
             )?;
         }
         if status.refusals.is_empty() {
