@@ -90,6 +90,19 @@ pub enum Request {
     Watch {},
 }
 
+impl Request {
+    /// The interface that it names, if it names one.
+    pub fn interface(&self) -> Option<&str> {
+        match self {
+            Self::Set { interface, .. } => Some(interface),
+            Self::Enable { interface } | Self::Disable { interface } | Self::Detach { interface } => {
+                interface.as_deref()
+            }
+            _ => None,
+        }
+    }
+}
+
 fn default_interval() -> u64 {
     INTERVAL_MS
 }

@@ -101,14 +101,67 @@ pub fn find(named: Option<&str>) -> Result<PathBuf, Refusal> {
     if let Some(name) = named {
         return Ok(path_of(name));
     }
-    let directory = directory();
-    let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+    only(&served())
+}
+
+/// The socket of the program that manages this interface, unless one is named.
+///
+/// # Errors
+///
+/// Returns an error if no socket is named, and no running program manages the interface.
+pub fn find_managing(named: Option<&str>, interface: &str) -> Result<PathBuf, Refusal> {
+    if let Some(name) = named {
+        return Ok(path_of(name));
+    }
+    managing(&served(), interface, |path| {
+        let path = path.to_string_lossy();
+        let snapshot =
+            Client::connect(Some(&path)).and_then(|mut client| client.status(Duration::ZERO, false));
+        // A program without a data plane, such as `suimon accept`, manages nothing.
+        let interfaces = snapshot.map(|snapshot| snapshot.interfaces).unwrap_or_default();
+        interfaces.into_iter().map(|interface| interface.name).collect()
+    })
+}
+
+/// The one of these sockets whose program manages an interface.
+fn managing(
+    found: &[PathBuf],
+    interface: &str,
+    interfaces: impl Fn(&Path) -> Vec<String>,
+) -> Result<PathBuf, Refusal> {
+    if found.len() < 2 {
+        return only(found);
+    }
+    let all: Vec<(&PathBuf, Vec<String>)> = found.iter().map(|path| (path, interfaces(path))).collect();
+    let manages = |names: &[String]| names.iter().any(|name| name == interface);
+    match all.iter().find(|(_, names)| manages(names)) {
+        Some((path, _)) => Ok((*path).clone()),
+        None => {
+            let names = all.into_iter().flat_map(|(_, names)| names);
+            let names = names.collect::<Vec<_>>().join(", ");
+            Err(Refusal {
+                message: format!("no running suimon manages {interface}"),
+                help: Some(format!("those that run manage {names}")),
+            })
+        }
+    }
+}
+
+/// The sockets in the directory of this user that are served.
+fn served() -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory()).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|e| e == "sock") && connect(path).is_ok())
         .collect();
     found.sort();
-    match found.as_slice() {
+    found
+}
+
+/// The only one of these sockets.
+fn only(found: &[PathBuf]) -> Result<PathBuf, Refusal> {
+    let directory = directory();
+    match found {
         [] => Err(Refusal {
             message: format!("no running suimon in {}", directory.display()),
             help: Some(
@@ -743,5 +796,31 @@ pub fn snapshot(reply: Reply) -> Result<Snapshot, Refusal> {
         Reply::Status(snapshot) => Ok(*snapshot),
         Reply::Refused(why) => Err(why),
         other => Err(Refusal::new(format!("expected a status, got {other:?}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn set_finds_the_program_that_manages_the_interface() {
+        let found: Vec<PathBuf> = ["accept", "lan", "wan"].map(PathBuf::from).to_vec();
+        let interfaces = |path: &Path| match path.to_str() {
+            Some("lan") => vec!["lan0".into(), "lan1".into()],
+            Some("wan") => vec!["pe".into()],
+            _ => Vec::new(),
+        };
+        assert_eq!(managing(&found, "pe", interfaces), Ok(PathBuf::from("wan")));
+        assert_eq!(managing(&found, "lan1", interfaces), Ok(PathBuf::from("lan")));
+        let nobody = managing(&found, "eth9", interfaces).expect_err("nobody manages it");
+        assert!(nobody.message.contains("eth9"), "{nobody}");
+        assert!(nobody.help.is_some_and(|help| help.ends_with("lan0, lan1, pe")));
+        // The only one is asked, and says itself what it manages.
+        assert_eq!(
+            managing(&found[..1], "pe", interfaces),
+            Ok(PathBuf::from("accept"))
+        );
+        assert!(only(&found).is_err());
     }
 }

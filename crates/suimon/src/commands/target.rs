@@ -3,14 +3,15 @@
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::protocol::{Reply, Request};
-use control::socket::Client;
+use control::socket::{self, Client};
 use serde_json::json;
 use std::io::Write;
 
 /// Which running suimon gets the request, and the format of its reply.
 #[derive(Debug, Args)]
 pub struct Target {
-    /// The running suimon, by name or by the path of its socket; not needed if there is only one
+    /// The running suimon, by name or by the path of its socket; by default the only one, or the
+    /// one that manages the named interface
     #[arg(long, value_name = "NAME|PATH")]
     pub socket: Option<String>,
     /// Print JSON
@@ -21,7 +22,12 @@ pub struct Target {
 impl Target {
     /// Sends the request, and shows the reply.
     pub(super) fn request(&self, request: &Request, out: &mut dyn Write) -> Result<Exit, Failure> {
-        let reply = Client::connect(self.socket.as_deref())?.ask(request)?;
+        let named = self.socket.as_deref();
+        let path = match request.interface() {
+            Some(interface) => socket::find_managing(named, interface)?,
+            None => socket::find(named)?,
+        };
+        let reply = Client::connect(Some(&path.to_string_lossy()))?.ask(request)?;
         match &reply {
             Reply::Refused(why) if !self.json => {
                 return Err(Failure::usage(why.to_string()));
