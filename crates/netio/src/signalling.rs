@@ -12,19 +12,24 @@
 //! packets of every network namespace on the machine.
 //!
 //! All sockets are bound to the interface. Messages are sent with IP headers made here, as a
-//! forwarded message keeps its original source address. These datagrams are not fragmented: one
-//! longer than the MTU is an error.
+//! forwarded message keeps its original source address. The
+//! kernel does not fragment these datagrams; one longer than the MTU goes out in fragments that are
+//! made here.
 
 #![expect(
     unsafe_code,
     reason = "raw sockets take addresses and control messages by pointer"
 )]
 
+mod fragments;
+
+use crate::interface::Interface;
 use std::io;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// RSVP's protocol number.
 const RSVP: u8 = 46;
@@ -80,6 +85,8 @@ enum Received {
 #[derive(Debug)]
 pub struct Signalling {
     index: u32,
+    /// The identification of the last datagram that was fragmented.
+    fragmented: AtomicU32,
     v4: OwnedFd,
     v6: Option<V6>,
     buffer: Vec<u8>,
@@ -111,6 +118,7 @@ impl Signalling {
         };
         Ok(Self {
             index,
+            fragmented: AtomicU32::new(std::process::id()),
             v4,
             v6,
             buffer: vec![0; LONGEST],
@@ -185,7 +193,16 @@ impl Signalling {
                 let mut to: libc::sockaddr_in = unsafe { mem::zeroed() };
                 to.sin_family = libc::AF_INET as u16;
                 to.sin_addr.s_addr = u32::from_ne_bytes(destination.octets());
-                send(self.v4.as_fd(), &datagram, &to)
+                match send(self.v4.as_fd(), &datagram, &to) {
+                    Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {
+                        // Its low half is the identification.
+                        let pieces = fragments::v4(&datagram, self.mtu()?, self.identify() as u16)?;
+                        pieces
+                            .iter()
+                            .try_for_each(|piece| send(self.v4.as_fd(), piece, &to))
+                    }
+                    other => other,
+                }
             }
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
                 let Some(v6) = &self.v6 else {
@@ -199,13 +216,30 @@ impl Signalling {
                 if destination.is_unicast_link_local() {
                     to.sin6_scope_id = self.index;
                 }
-                send(v6.intercepted.as_fd(), &datagram, &to)
+                match send(v6.intercepted.as_fd(), &datagram, &to) {
+                    Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {
+                        let pieces = fragments::v6(&datagram, self.mtu()?, self.identify())?;
+                        pieces
+                            .iter()
+                            .try_for_each(|piece| send(v6.intercepted.as_fd(), piece, &to))
+                    }
+                    other => other,
+                }
             }
             _ => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "addresses of two families",
             )),
         }
+    }
+
+    fn mtu(&self) -> io::Result<usize> {
+        Interface::numbered(self.index).map(|interface| interface.mtu)
+    }
+
+    /// The identification of the next datagram that is fragmented.
+    fn identify(&self) -> u32 {
+        self.fragmented.fetch_add(1, Ordering::Relaxed)
     }
 }
 

@@ -5,8 +5,8 @@ use engine::random::Seed;
 use netio::interface::Interface;
 use netio::signalling::{Envelope, Signalling};
 use rsvp::wire::{
-    Adspec, Content, Frame, Hop, Message, Path, Real, Refresh, SenderDescriptor, SenderTemplate, Session,
-    TokenBucket, code,
+    Adspec, Content, Frame, Hop, Message, Opaque, Path, Real, Refresh, SenderDescriptor, SenderTemplate,
+    Session, TokenBucket, code,
 };
 use rustix::net::{AddressFamily, Protocol, SendFlags, SocketType, sendto, socket};
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
@@ -71,6 +71,7 @@ fn unharmed(rig: Rig) {
     truncated(&rig);
     altered(&rig);
     fragmented(&rig);
+    longer_than_the_mtu(&rig);
     unknown_class(&rig);
     assert_eq!(["r1", "r2"].map(|router| rig.classes(router)), classes);
     assert_eq!(rig.reserved("r1", 5000).len(), 1);
@@ -118,6 +119,29 @@ fn altered(rig: &Rig) {
     until("all are received", LONG, || {
         rig.status("r1").heard >= before + 100
     });
+}
+
+/// A Path above the MTU of the links goes on, in fragments (RFC 791, section 3.2).
+fn longer_than_the_mtu(rig: &Rig) {
+    let bytes = path(6004);
+    let mut frame = Frame::decode(&bytes).expect("a Path");
+    frame.forwarded = vec![Opaque {
+        class: 200,
+        c_type: 1,
+        data: vec![7; 3300],
+    }];
+    let bytes = frame.encode().expect("it fits");
+    send(&rig.hosts[Rig::at("a")], "eth0", TO_B, &bytes);
+    let known = |router: &str| {
+        let senders = rig.status(router).senders;
+        senders.iter().any(|sender| sender.flow.port == 6004)
+    };
+    until("it is sent on", LONG, || known("r1") && known("r2"));
+    let errors = |router: &str| {
+        let interfaces = rig.status(router).interfaces;
+        interfaces.into_iter().find_map(|interface| interface.error)
+    };
+    assert_eq!(errors("r1"), None);
 }
 
 /// A Path in fragments is one Path.
