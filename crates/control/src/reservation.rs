@@ -332,7 +332,7 @@ pub struct RefusalView {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Notice {
     /// The kind of event, machine-readable: `path`, `path-ended`, `reserved`, `unreserved`,
-    /// `refused`, `failed`, `confirmed`, `dropped`.
+    /// `refused`, `failed`, `offer`, `confirmed`, `dropped`, `limit`.
     pub what: String,
     /// The flow that it concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -45,11 +45,13 @@ settings! {
         most_messages: u32 = default "5000",
             "too small: reservations of a busy network time out; too large: a flood of messages keeps the processor busy",
             "RFC 6398: Router Alert packets are rate-limited; about 75000 sessions at the default refresh";
-        /// The longest refresh period that is accepted of a neighbour: its state lives 5.25 times as long
+        /// The longest refresh period that is accepted of a neighbour: its state lives 5.25 times
+        /// as long
         longest_refresh: Duration = derived "5 min, or `refresh` if that is longer",
             "too short: state of neighbours with a longer one times out between their refreshes; too long: state that one message has left stays for hours",
             "RFC 2205, section 3.7, has no limit: TIME_VALUES has room for 49 days";
-        /// The most senders of neighbours with path state, and the most reservation requests: half of them for an interface, a quarter for a neighbour
+        /// The most senders of neighbours with path state, and the most reservation requests: half
+        /// of them for an interface, a quarter for a neighbour
         most_senders: u32 = default "100000",
             "too small: senders and requests are refused; too large: a flood takes memory, about 1.5 kB each",
             "about 150 MB";
@@ -79,7 +81,8 @@ settings! {
         protocol: Protocol = derived "any", "", "";
         /// The destination ports
         port: PortRange = derived "any", "", "";
-        /// The style: a reservation for each sender (`ff`), or one of the greatest rate that they share
+        /// The style: a reservation for each sender (`ff`), or one of the greatest rate that they
+        /// share
         style: AcceptStyle = default "ff",
             "`se` and `wf`: senders that transmit at the same time share the rate of one; `wf` also admits senders that no rule covers",
             "RFC 2205, section 1.3";

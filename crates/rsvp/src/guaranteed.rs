@@ -37,7 +37,8 @@ fn burst(bucket: &TokenBucket, rate: f64) -> f64 {
 }
 
 /// The bound on the queueing delay over a path with these error terms at this reserved rate,
-/// rounded up; at the greatest rate that can be had, the shortest delay that can. None where there is no bound: the rate is zero, or below r.
+/// rounded up; at the greatest rate that can be had, the shortest delay that can. None where there
+/// is no bound: the rate is zero, or below r.
 pub fn delay(bucket: &TokenBucket, rate: Real, path: ErrorTerms) -> Option<Duration> {
     if !bucket.is_sound() || rate < bucket.rate || rate == Real::ZERO {
         return None;

@@ -128,6 +128,10 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
                 self.report_error(interface, error, *frame);
                 Ok(())
             }
+            Err(DecodeError::Unreadable(unreadable)) => {
+                self.answer_unreadable(interface, &unreadable);
+                Ok(())
+            }
             Err(DecodeError::Malformed(malformed)) => Err(malformed),
         }
     }

@@ -8,7 +8,9 @@
 //! [`Malformed`], and a malformed message is not answered. What RFC 2205 wants answered (an unknown
 //! class or C-Type, IntServ contents out of range, an unknown style) is
 //! [`DecodeError::Reportable`]; the rest of the message comes with it, so that an error message can
-//! be made from it. All allocation is bounded by the 64 KiB of a message.
+//! be made from it. Where an object that the message needs has an unknown C-Type, it is
+//! [`DecodeError::Unreadable`], with the objects as they came. All allocation is bounded by the
+//! 64 KiB of a message.
 //!
 //! Departures: objects may come in any order, except that INTEGRITY is first and that STYLE and the
 //! flow descriptors are last. A Path must have a SENDER_TEMPLATE. A duplicate object, or one that
@@ -30,6 +32,7 @@ mod reader;
 mod reduction;
 mod session;
 mod style;
+mod unreadable;
 
 pub use adspec::{Adspec, AdspecFragment, Parameter};
 pub use decode::{DecodeError, Malformed};
@@ -45,3 +48,4 @@ pub use object::Opaque;
 pub use reduction::{MessageId, MessageIdAck, MessageIdList, MessageIds};
 pub use session::{SenderTemplate, Session};
 pub use style::{Descriptors, Style};
+pub use unreadable::UnreadableMessage;

@@ -13,7 +13,9 @@ use netio::routes::Leads;
 use rsvp::admission::AdmissionState;
 use rsvp::guaranteed;
 use rsvp::node::{CallError, Node};
-use rsvp::wire::{Adspec, ErrorSpec, Flowspec, Real, SenderTemplate, Session, TokenBucket, code, value};
+use rsvp::wire::{
+    Adspec, ErrorSpec, Flowspec, PathErr, Real, SenderTemplate, Session, TokenBucket, code, value,
+};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::mpsc;
@@ -31,6 +33,8 @@ struct LocalSender {
     wanted: ReservationRequest,
     flow: Flow,
     trial: bool,
+    /// What its Path carries.
+    tspec: TokenBucket,
     updates: mpsc::Sender<ReservationState>,
     reserved: bool,
     /// A pending change: the old request, and the receiver of the outcome.
@@ -167,15 +171,16 @@ impl LocalSenders {
                 help: Some("`suimon reserve change` changes it; another source port is another flow".into()),
             });
         }
+        let bucket = bucket(&wanted, mtu(out));
         let local = LocalSender {
             flow,
             trial,
+            tspec: bucket,
             updates,
             reserved: false,
             change: None,
             wanted,
         };
-        let bucket = bucket(&local.wanted, mtu(out));
         // Stored before its Path leaves, which carries its hint.
         let to = local.wanted.to;
         if !trial {
@@ -242,7 +247,7 @@ impl LocalSenders {
     }
 
     fn update_sender(&mut self, node: &mut KernelNode, now: Instant, number: u64, mtu: impl Fn(u32) -> u32) {
-        let Some(local) = self.senders.get(&number) else {
+        let Some(local) = self.senders.get_mut(&number) else {
             return;
         };
         let out = match node.routing().leads(local.wanted.to) {
@@ -250,7 +255,8 @@ impl LocalSenders {
             _ => mtu(0),
         };
         // Without a route the state stays: the path returns with the route.
-        let _ = node.add_sender(now, local.flow.0, local.flow.1, bucket(&local.wanted, out));
+        local.tspec = bucket(&local.wanted, out);
+        let _ = node.add_sender(now, local.flow.0, local.flow.1, local.tspec);
     }
 
     /// The hint that the Path of a sender on this host carries.
@@ -269,6 +275,20 @@ impl LocalSenders {
     /// The number of the sender of this flow.
     pub fn number(&self, flow: &Flow) -> Option<u64> {
         self.by_flow.get(flow).copied()
+    }
+
+    /// Whether a PathErr is not about the Path that a sender on this host sends now: it is the reply
+    /// to a trial, or refuses another Tspec. Refresh reduction retransmits it (RFC 2961, section 6)
+    /// when the sender that it was for has ended, and another of the same flow has begun.
+    pub fn is_stale(&self, error: &PathErr) -> bool {
+        let flow = (plain(&error.session), error.sender.template);
+        let number = self.by_flow.get(&flow);
+        let local = number.and_then(|number| self.senders.get(number));
+        local.is_some_and(|local| {
+            let reply = error.error.code == code::CONFIRMATION;
+            let tspec = error.sender.tspec.known();
+            (reply && !local.trial) || tspec.is_some_and(|tspec| *tspec != local.tspec)
+        })
     }
 
     /// RESV_EVENT: every hop up to the receiver has admitted the reservation.

@@ -10,7 +10,7 @@ use engine::units::{Bandwidth, Instant};
 use rsvp::admission::{AdmissionState, InterfaceBudget};
 use rsvp::node::{Event, Node, PsbStatus, SessionStatus};
 use rsvp::traffic_control::{InterfaceId, Routing};
-use rsvp::wire::{Descriptors, ErrorSpec, SenderTemplate, Session};
+use rsvp::wire::{Descriptors, ErrorSpec, SenderTemplate, Session, code};
 
 /// The view of a flow for clients.
 pub fn flow_view(session: &Session, sender: &SenderTemplate) -> reservation::FlowView {
@@ -117,7 +117,10 @@ fn reservations(
 
 /// A human-readable notice of an event.
 pub fn notice(event: &Event, interfaces: &[SignallingInterface]) -> Notice {
-    let failure = |error: &ErrorSpec| format!("{} refuses: {}", error.node, reason(error.code, error.value));
+    let failure = |error: &ErrorSpec| match error.code {
+        code::CONFIRMATION => format!("{} replies to a trial", error.node),
+        _ => format!("{} refuses: {}", error.node, reason(error.code, error.value)),
+    };
     let (what, flow, message) = match event {
         Event::Path {
             session,
@@ -134,7 +137,14 @@ pub fn notice(event: &Event, interfaces: &[SignallingInterface]) -> Notice {
             session,
             sender,
             error,
-        } => ("failed", Some((session, *sender)), failure(error)),
+        } => {
+            let what = if error.code == code::CONFIRMATION {
+                "offer"
+            } else {
+                "failed"
+            };
+            (what, Some((session, *sender)), failure(error))
+        }
         Event::Reserved {
             session,
             sender,

@@ -8,7 +8,7 @@ use rsvp::wire::{code, value};
 pub fn reason(code: u8, value: u16) -> String {
     let known = match (code, value) {
         (code::CONFIRMATION, _) => "no error",
-        (code::ADMISSION, value::DELAY) => "the delay is shorter than the path can guarantee",
+        (code::ADMISSION, value::DELAY) => "the delay cannot be guaranteed on this path",
         (code::ADMISSION, value::BANDWIDTH) => "the bandwidth is not available",
         (code::ADMISSION, value::MTU) => "the longest packet exceeds the MTU of the link",
         (code::ADMISSION, _) => "admission control refused",

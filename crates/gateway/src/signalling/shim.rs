@@ -17,7 +17,7 @@ use rsvp::node::Transmit;
 use rsvp::places::Places;
 use rsvp::reduction::{self, ReductionCounts, ReductionShim};
 use rsvp::traffic_control::InterfaceId;
-use rsvp::wire::{DecodeError, ErrorCode, Frame, Message};
+use rsvp::wire::{DecodeError, ErrorCode, Frame, Message, UnreadableMessage};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -38,6 +38,8 @@ pub enum Received {
     Message(u8, Frame),
     /// To be rejected with an error message.
     Reportable(ErrorCode, Frame),
+    /// To be answered with an error message of its own objects.
+    Unreadable(UnreadableMessage),
     /// Not an RSVP message.
     Malformed,
 }
@@ -209,6 +211,7 @@ impl Shim {
                 None => received.push(Received::Message(arrival.ttl, frame)),
             },
             Err(DecodeError::Reportable(error, frame)) => received.push(Received::Reportable(error, *frame)),
+            Err(DecodeError::Unreadable(unreadable)) => received.push(Received::Unreadable(*unreadable)),
             Err(DecodeError::Malformed(_)) => received.push(Received::Malformed),
         }
     }

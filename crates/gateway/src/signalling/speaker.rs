@@ -367,6 +367,10 @@ impl Speaker {
                 self.node.report_error(interface, error, frame);
                 return;
             }
+            Received::Unreadable(unreadable) => {
+                self.node.answer_unreadable(interface, &unreadable);
+                return;
+            }
             Received::Malformed => {
                 self.counts.malformed += 1;
                 return;
@@ -378,6 +382,8 @@ impl Speaker {
                 self.proxy.path_arrives(interface, &frame);
                 ours = Some((plain(&path.session), path.sender.template));
             }
+            // Retransmitted for a sender of the same flow that has ended.
+            Message::PathErr(error) if self.senders.is_stale(error) => return,
             Message::PathErr(error) => {
                 let flow = (plain(&error.session), error.sender.template);
                 let adspec = error.sender.adspec.as_ref().and_then(|adspec| adspec.known());

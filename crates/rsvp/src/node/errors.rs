@@ -7,11 +7,11 @@ use super::reconcile::{Affected, ResvOptions};
 use super::resv::addresses;
 use super::resv_refresh::{flow_descriptors, scope_of};
 use super::state::{FilterSpec, SessionKey, SessionState};
-use super::{Event, Node};
+use super::{Event, Node, TTL, Transmit};
 use crate::traffic_control::{InterfaceId, Routing, TrafficControl};
 use crate::wire::{
     Content, Descriptors, ErrorCode, ErrorSpec, Flowspec, Frame, Hop, Message, Opaque, PathErr, Resv,
-    ResvErr, Scope, SenderTemplate, Style, code,
+    ResvErr, Scope, SenderTemplate, Style, UnreadableMessage, code,
 };
 use core::net::IpAddr;
 use engine::units::Instant;
@@ -47,6 +47,29 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             }
             // Errors and tears are never answered.
             _ => {}
+        }
+    }
+
+    /// Answers a message that cannot be decoded because of an unknown C-Type.
+    pub fn answer_unreadable(&mut self, interface: InterfaceId, unreadable: &UnreadableMessage) {
+        let interface = unreadable.lih().unwrap_or(interface);
+        let hop = unreadable.hop.address;
+        let Some(node) = self.settings.address(interface, hop) else {
+            return;
+        };
+        // Our own message, looped back.
+        if self.settings.is_own(hop) {
+            return;
+        }
+        if let Ok(bytes) = unreadable.answer(node, TTL) {
+            self.transmits.push_back(Transmit {
+                interface,
+                source: node,
+                destination: hop,
+                router_alert: false,
+                ttl: TTL,
+                bytes,
+            });
         }
     }
 

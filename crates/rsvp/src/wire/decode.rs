@@ -13,6 +13,7 @@ use super::reader::{Misread, Reader};
 use super::reduction::{MessageIdAck, MessageIdList};
 use super::session::SenderTemplate;
 use super::style::{Descriptors, Style};
+use super::unreadable::UnreadableMessage;
 use super::{checksum, reduction::MessageId};
 
 /// Why bytes are not an RSVP message. Counted and shown, never answered.
@@ -47,6 +48,8 @@ pub enum DecodeError {
     Malformed(Malformed),
     /// RFC 2205 has its sender told, in an error message made from the rest of it, which is here.
     Reportable(ErrorCode, Box<Frame>),
+    /// An object that the message needs has an unknown C-Type. RFC 2205 has its sender told.
+    Unreadable(Box<UnreadableMessage>),
 }
 
 impl From<Malformed> for DecodeError {
@@ -370,6 +373,20 @@ impl<'a> Objects<'a> {
         Ok(lists)
     }
 
+    /// Why a message could not be made of the objects. A missing one may be there with an unknown
+    /// C-Type.
+    fn unreadable(&self, kind: u8, body: Reader<'_>, malformed: Malformed) -> DecodeError {
+        let c_type = self.error.filter(|error| error.code == code::UNKNOWN_C_TYPE);
+        let is_missing = matches!(malformed, Malformed::Missing(_));
+        match c_type.filter(|_| is_missing) {
+            Some(error) => match UnreadableMessage::read(kind, body, error) {
+                Some(unreadable) => DecodeError::Unreadable(Box::new(unreadable)),
+                None => DecodeError::Malformed(malformed),
+            },
+            None => DecodeError::Malformed(malformed),
+        }
+    }
+
     /// Checks that no object is left which does not belong to the message type.
     fn finish(&self) -> Result<(), Malformed> {
         let single = self.single.iter().flatten().map(|raw| raw.class);
@@ -450,7 +467,10 @@ impl Frame {
         }
         let mut objects = Objects::sort(kind, body)?;
         frame.integrity = objects.maybe::<Integrity>(class::INTEGRITY)?;
-        frame.message = objects.message(kind)?;
+        frame.message = match objects.message(kind) {
+            Ok(message) => message,
+            Err(malformed) => return Err(objects.unreadable(kind, body, malformed)),
+        };
         for raw in core::mem::take(&mut objects.acknowledgements) {
             frame.acknowledgements.extend(objects.read::<MessageIdAck>(&raw)?);
         }

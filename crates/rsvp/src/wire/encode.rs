@@ -22,14 +22,14 @@ impl fmt::Display for TooLong {
 impl core::error::Error for TooLong {}
 
 /// A message being encoded.
-struct Writer {
+pub(super) struct Writer {
     out: Vec<u8>,
     too_long: bool,
 }
 
 impl Writer {
     /// Appends an object, padded to a whole word.
-    fn put<T: Object>(&mut self, class: u8, object: &T) {
+    pub fn put<T: Object>(&mut self, class: u8, object: &T) {
         self.piece(class, object.c_type(), |out| object.write(out));
     }
 
@@ -45,13 +45,15 @@ impl Writer {
         }
     }
 
-    fn maybe<T: Object>(&mut self, class: u8, object: Option<&T>) {
+    /// Appends an object, if there is one.
+    pub fn maybe<T: Object>(&mut self, class: u8, object: Option<&T>) {
         if let Some(object) = object {
             self.put(class, object);
         }
     }
 
-    fn opaque(&mut self, objects: &[Opaque]) {
+    /// Appends objects as they came.
+    pub fn opaque(&mut self, objects: &[Opaque]) {
         for object in objects {
             self.piece(object.class, object.c_type, |out| out.extend(&object.data));
         }
@@ -209,6 +211,25 @@ impl<'a, F> End<'a, F> {
     }
 }
 
+/// A message of this type, with its length and checksum, from what `write` appends to the header.
+pub(super) fn assemble(kind: u8, send_ttl: u8, write: impl FnOnce(&mut Writer)) -> Result<Vec<u8>, TooLong> {
+    const VERSION: u8 = 0x10;
+    let mut writer = Writer {
+        out: vec![VERSION, kind, 0, 0, send_ttl, 0, 0, 0],
+        too_long: false,
+    };
+    write(&mut writer);
+    let Writer { mut out, too_long } = writer;
+    let length = u16::try_from(out.len()).map_err(|_| TooLong)?;
+    if too_long {
+        return Err(TooLong);
+    }
+    out[6..8].copy_from_slice(&length.to_be_bytes());
+    let checksum = checksum::of(&out);
+    out[2..4].copy_from_slice(&checksum.to_be_bytes());
+    Ok(out)
+}
+
 impl Frame {
     /// Encodes the message, with its length and checksum.
     ///
@@ -216,25 +237,14 @@ impl Frame {
     ///
     /// If it exceeds 64 KiB.
     pub fn encode(&self) -> Result<Vec<u8>, TooLong> {
-        let first = 0x10 | u8::from(self.refresh_reduction);
-        let mut writer = Writer {
-            out: vec![first, self.message.kind(), 0, 0, self.send_ttl, 0, 0, 0],
-            too_long: false,
-        };
-        writer.maybe(class::INTEGRITY, self.integrity.as_ref());
-        for acknowledgement in &self.acknowledgements {
-            writer.put(class::MESSAGE_ID_ACK, acknowledgement);
-        }
-        writer.maybe(class::MESSAGE_ID, self.message_id.as_ref());
-        writer.message(&self.message, &self.forwarded);
-        let Writer { mut out, too_long } = writer;
-        let length = u16::try_from(out.len()).map_err(|_| TooLong)?;
-        if too_long {
-            return Err(TooLong);
-        }
-        out[6..8].copy_from_slice(&length.to_be_bytes());
-        let checksum = checksum::of(&out);
-        out[2..4].copy_from_slice(&checksum.to_be_bytes());
-        Ok(out)
+        assemble(self.message.kind(), self.send_ttl, |writer| {
+            writer.out[0] |= u8::from(self.refresh_reduction);
+            writer.maybe(class::INTEGRITY, self.integrity.as_ref());
+            for acknowledgement in &self.acknowledgements {
+                writer.put(class::MESSAGE_ID_ACK, acknowledgement);
+            }
+            writer.maybe(class::MESSAGE_ID, self.message_id.as_ref());
+            writer.message(&self.message, &self.forwarded);
+        })
     }
 }

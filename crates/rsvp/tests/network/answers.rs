@@ -74,6 +74,7 @@ fn answer(node: &mut TestNode, interface: u32, bytes: &[u8]) -> Option<(IpAddr, 
         Ok(frame) => frame.message,
         // An error about an unknown object contains the unknown object.
         Err(DecodeError::Reportable(_, frame)) => frame.message,
+        Err(DecodeError::Unreadable(unreadable)) => panic!("not decoded: {unreadable:?}"),
         Err(DecodeError::Malformed(flaw)) => panic!("our own message is malformed: {flaw:?}"),
     };
     Some((transmit.destination, message))
@@ -217,6 +218,88 @@ fn rfc_2205_3_10_unknown_objects_are_stored_with_the_state_and_forwarded_once_ea
     let bytes = with(&plain, vec![opaque(4)]);
     assert_eq!(sent(1, &bytes), Some(vec![opaque(4)]));
     assert_eq!(sent(1, &bytes), None);
+}
+
+/// The same message with another C-Type of its object of this class, and without a checksum.
+fn with_c_type(mut bytes: Vec<u8>, class: u8, c_type: u8) -> Vec<u8> {
+    bytes[2..4].fill(0);
+    let mut at = 8;
+    while at < bytes.len() {
+        if bytes[at + 2] == class {
+            bytes[at + 3] = c_type;
+        }
+        at += usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]));
+    }
+    bytes
+}
+
+/// The objects of a message: class, C-Type and contents.
+fn objects(bytes: &[u8]) -> Vec<(u8, u8, Vec<u8>)> {
+    let mut objects = Vec::new();
+    let mut rest = &bytes[8..];
+    while let [high, low, class, c_type, ..] = *rest {
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        objects.push((class, c_type, rest[4..length].to_vec()));
+        rest = &rest[length..];
+    }
+    objects
+}
+
+#[test]
+fn rfc_2205_3_10_an_unknown_c_type_of_a_needed_object_is_answered_with_error_14() {
+    const SESSION: u8 = 1;
+    const TIME_VALUES: u8 = 5;
+    const ERROR_SPEC: u8 = 6;
+    const FILTER_SPEC: u8 = 10;
+    const SENDER_TEMPLATE: u8 = 11;
+    /// That of RSVP-TE's SESSION and SENDER_TEMPLATE (RFC 3209).
+    const LSP_TUNNEL_IPV4: u8 = 7;
+    let fixed = resv(Descriptors::Fixed(vec![(flowspec(), sender(1))]));
+    let path = path(session(), sender(1));
+    for (bytes, class, kind, interface, to) in [
+        (&path, SESSION, 3, 0, HOST_A),
+        (&path, SENDER_TEMPLATE, 3, 0, HOST_A),
+        (&path, TIME_VALUES, 3, 0, HOST_A),
+        (&fixed, SESSION, 4, 1, HOST_B),
+        (&fixed, FILTER_SPEC, 4, 1, HOST_B),
+    ] {
+        let mut node = router();
+        let strange = with_c_type(bytes.clone(), class, LSP_TUNNEL_IPV4);
+        let read = node.handle_packet(Instant::START, interface, 63, &strange);
+        assert_eq!(read, Ok(()), "class {class}");
+        let sent = node.poll_transmit().expect("an error message");
+        assert_eq!(
+            (sent.destination, sent.interface, sent.bytes[1]),
+            (to, interface, kind)
+        );
+        let found = objects(&sent.bytes);
+        let error = found
+            .iter()
+            .find(|object| object.0 == ERROR_SPEC)
+            .expect("ERROR_SPEC");
+        assert_eq!(
+            error.2[5..],
+            [code::UNKNOWN_C_TYPE, class, LSP_TUNNEL_IPV4],
+            "class {class}"
+        );
+        // The sender recognises its message by the objects as they came.
+        let told = objects(&strange);
+        for told in told
+            .into_iter()
+            .filter(|told| [SESSION, FILTER_SPEC, SENDER_TEMPLATE].contains(&told.0))
+        {
+            assert!(found.contains(&told), "{told:?} in {found:?}");
+        }
+        assert_eq!(node.poll_transmit(), None);
+        assert_eq!(node.senders(), 0);
+    }
+    // An error is never answered.
+    let mut node = router();
+    let strange = with_c_type(path.clone(), SESSION, LSP_TUNNEL_IPV4);
+    let mut error = strange.clone();
+    error[1] = 5;
+    assert!(node.handle_packet(Instant::START, 0, 63, &error).is_err());
+    assert_eq!(node.poll_transmit(), None);
 }
 
 #[test]

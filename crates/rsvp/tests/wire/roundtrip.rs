@@ -4,11 +4,12 @@ use crate::arbitrary::single;
 use proptest::prelude::*;
 use rsvp::wire::{DecodeError, Frame, Malformed, Message};
 
-/// The message in these bytes, even if it has objections.
+/// The message in these bytes, even if it has objections; none if an object is unreadable.
 fn decoded(bytes: &[u8]) -> Result<Frame, Malformed> {
     match Frame::decode(bytes) {
         Ok(frame) => Ok(frame),
         Err(DecodeError::Reportable(_, frame)) => Ok(*frame),
+        Err(DecodeError::Unreadable(_)) => Err(Malformed::Truncated),
         Err(DecodeError::Malformed(flaw)) => Err(flaw),
     }
 }

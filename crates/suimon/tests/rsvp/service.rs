@@ -62,9 +62,14 @@ fn reserved(rig: Rig) {
     );
     assert_eq!(too_short.status.code(), Some(6), "{too_short:?}");
     assert!(
-        too_short.err.contains("the delay cannot be guaranteed"),
+        too_short.err.contains("the delay cannot be guaranteed")
+            && too_short
+                .err
+                .contains("the shortest delay that it can guarantee now is "),
         "{too_short:?}"
     );
+    a_refused_delay_names_one_that_is_possible(&rig);
+    a_reservation_after_a_trial_of_the_same_flow_reports_no_refusal(&rig);
 
     // A busy machine may delay the measuring programs: the best of a few runs counts.
     let mut longest = Duration::MAX;
@@ -87,6 +92,40 @@ fn reserved(rig: Rig) {
         }
     }
     panic!("{longest:?}");
+}
+
+/// The delay that a refusal names is granted.
+fn a_refused_delay_names_one_that_is_possible(rig: &Rig) {
+    let check = |delay: &str| {
+        let arguments = [
+            "reserve",
+            "check",
+            "--to",
+            "10.0.3.2:5001",
+            "--rate",
+            "1M",
+            "--json",
+        ];
+        let output = rig.output("a", &[&arguments[..], &["--delay", delay]].concat());
+        let offer: serde_json::Value = serde_json::from_str(&output.out).expect("JSON");
+        (output.status.code(), offer)
+    };
+    let (exit, offer) = check("150ms");
+    assert_eq!(exit, Some(6), "{offer}");
+    let possible = offer["possible_delay_us"].as_u64().expect("a delay");
+    assert!(possible > 150_000, "{offer}");
+    let (exit, offer) = check(&format!("{possible}us"));
+    assert_eq!(exit, Some(0), "{offer}");
+}
+
+/// The reply to the trial is retransmitted while nobody is there to acknowledge it.
+fn a_reservation_after_a_trial_of_the_same_flow_reports_no_refusal(rig: &Rig) {
+    let flow = ["--to", "10.0.3.2:5002", "--rate", "1M"];
+    let trial = rig.output("a", &[&["reserve", "check"], &flow[..]].concat());
+    assert_eq!(trial.status.code(), Some(0), "{trial:?}");
+    let output = rig.output("a", &[&["reserve"], &flow[..], &["--", "sleep", "2"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(!output.err.contains("refused"), "{output:?}");
 }
 
 #[test]
