@@ -43,7 +43,7 @@ pub struct FlowRequest {
     /// Its name, for messages, and for leaving.
     pub name: String,
     /// The arrival curve of its senders.
-    pub promise: ArrivalCurve,
+    pub arrivals: ArrivalCurve,
     /// The delay that it needs, from its arrival to its last bit on the link.
     pub delay: Duration,
 }
@@ -81,7 +81,7 @@ pub enum Why {
         /// Which.
         name: String,
         /// Its guaranteed delay.
-        promised: Duration,
+        guaranteed: Duration,
         /// What it would get; none if there were no bound.
         would: Option<Duration>,
     },
@@ -91,7 +91,7 @@ pub enum Why {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AdmissionRefusal {
     /// What was requested.
-    pub asked: FlowRequest,
+    pub request: FlowRequest,
     /// What stands against it.
     pub why: Why,
     /// The shortest delay with which it could come in as it is.
@@ -102,14 +102,18 @@ pub struct AdmissionRefusal {
 
 impl fmt::Display for AdmissionRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FlowRequest { name, promise, delay } = &self.asked;
+        let FlowRequest {
+            name,
+            arrivals,
+            delay,
+        } = &self.request;
         let worst = |time: &Option<Duration>| time.map_or("no bound".into(), |time| shown(time).to_string());
         match &self.why {
-            Why::Known => write!(f, "`{name}` has been promised a delay already"),
+            Why::Known => write!(f, "`{name}` has a guaranteed delay already"),
             Why::Rate { left } => write!(
                 f,
                 "`{name}` asks for {}, and {left} of the link is left",
-                promise.rate
+                arrivals.rate
             ),
             Why::Own { possible, above } => {
                 write!(
@@ -122,11 +126,11 @@ impl fmt::Display for AdmissionRefusal {
             }
             Why::Other {
                 name: other,
-                promised,
+                guaranteed,
                 would,
             } => write!(
                 f,
-                "`{name}` in {delay} is in the way of `{other}`, which is promised {promised} and would have {}",
+                "`{name}` with a delay of {delay} would raise `{other}` from its guaranteed {guaranteed} to {}",
                 worst(would)
             ),
         }
@@ -193,7 +197,7 @@ impl Admission {
     pub fn admit(&mut self, flow: FlowRequest) -> Result<AdmittedPlace, Box<AdmissionRefusal>> {
         if self.flows.iter().any(|other| other.name == flow.name) {
             return Err(Box::new(AdmissionRefusal {
-                asked: flow,
+                request: flow,
                 why: Why::Known,
                 fits_delay: None,
                 fits_burst: None,
@@ -251,9 +255,9 @@ impl Admission {
 
     /// The flows with this one among them, and where; or what stands against it.
     fn with(&self, flow: &FlowRequest) -> Result<(Vec<FlowRequest>, usize), Why> {
-        let used: Bandwidth = self.flows.iter().map(|flow| flow.promise.rate).sum();
+        let used: Bandwidth = self.flows.iter().map(|flow| flow.arrivals.rate).sum();
         let left = self.link - used;
-        if flow.promise.rate > left {
+        if flow.arrivals.rate > left {
             return Err(Why::Rate { left });
         }
         let index = self.flows.partition_point(|other| other.delay <= flow.delay);
@@ -263,7 +267,7 @@ impl Admission {
         let kept = |at: usize| places[at].is_some_and(|place| place.delay <= flows[at].delay);
         let delay = |at: usize| places[at].map(|place| place.delay);
         if !kept(index) {
-            let above = flows[..index].iter().max_by_key(|other| other.promise.burst);
+            let above = flows[..index].iter().max_by_key(|other| other.arrivals.burst);
             return Err(Why::Own {
                 possible: delay(index),
                 above: above.map(|above| above.name.clone()),
@@ -273,7 +277,7 @@ impl Admission {
             None => Ok((flows, index)),
             Some(at) => Err(Why::Other {
                 name: flows[at].name.clone(),
-                promised: flows[at].delay,
+                guaranteed: flows[at].delay,
                 would: delay(at),
             }),
         }
@@ -305,7 +309,7 @@ impl Admission {
     fn placed(&self, flows: &[FlowRequest], levels: &[u32]) -> Vec<Option<AdmittedPlace>> {
         let class = |(flow, &priority): (&FlowRequest, &u32)| PriorityClass {
             priority,
-            arrivals: flow.promise,
+            arrivals: flow.arrivals,
         };
         let classes: Vec<PriorityClass> = flows.iter().zip(levels).map(class).collect();
         let services = strict_priority(self.link, self.ahead, &classes);
@@ -344,32 +348,32 @@ impl Admission {
             .collect()
     }
 
-    fn refusal(&self, asked: FlowRequest, why: Why) -> Box<AdmissionRefusal> {
-        let fits_delay = self.fitting_delay(&asked);
+    fn refusal(&self, request: FlowRequest, why: Why) -> Box<AdmissionRefusal> {
+        let fits_delay = self.fitting_delay(&request);
         let fits_burst = match why {
             Why::Rate { .. } | Why::Known => None,
-            _ => self.fitting_burst(&asked),
+            _ => self.fitting_burst(&request),
         };
         Box::new(AdmissionRefusal {
-            asked,
+            request,
             why,
             fits_delay,
             fits_burst,
         })
     }
 
-    /// The shortest delay, not shorter than asked for, with which a flow fits: tried behind every
+    /// The shortest delay, not shorter than requested, with which a flow fits: tried behind every
     /// other.
-    fn fitting_delay(&self, asked: &FlowRequest) -> Option<Duration> {
+    fn fitting_delay(&self, request: &FlowRequest) -> Option<Duration> {
         let later = self
             .flows
             .iter()
             .map(|flow| flow.delay)
-            .filter(|delay| *delay > asked.delay);
-        std::iter::once(asked.delay).chain(later).find_map(|delay| {
+            .filter(|delay| *delay > request.delay);
+        std::iter::once(request.delay).chain(later).find_map(|delay| {
             match self.with(&FlowRequest {
                 delay,
-                ..asked.clone()
+                ..request.clone()
             }) {
                 Ok(_) => Some(delay),
                 // With its place it could have that, if it keeps the place by it.
@@ -380,7 +384,7 @@ impl Admission {
                     let possible = shown(possible);
                     self.with(&FlowRequest {
                         delay: possible,
-                        ..asked.clone()
+                        ..request.clone()
                     })
                     .is_ok()
                     .then_some(possible)
@@ -391,22 +395,22 @@ impl Admission {
     }
 
     /// The largest burst with which a flow fits; none if not even without one.
-    fn fitting_burst(&self, asked: &FlowRequest) -> Option<Bytes> {
+    fn fitting_burst(&self, request: &FlowRequest) -> Option<Bytes> {
         let fits = |burst: u64| {
-            let promise = ArrivalCurve {
+            let arrivals = ArrivalCurve {
                 burst: Bytes::new(burst),
-                ..asked.promise
+                ..request.arrivals
             };
             self.with(&FlowRequest {
-                promise,
-                ..asked.clone()
+                arrivals,
+                ..request.clone()
             })
             .is_ok()
         };
         if !fits(0) {
             return None;
         }
-        let (mut fitting, mut too_large) = (0, asked.promise.burst.get());
+        let (mut fitting, mut too_large) = (0, request.arrivals.burst.get());
         while too_large - fitting > 1 {
             let middle = fitting + (too_large - fitting) / 2;
             *(if fits(middle) {
@@ -428,13 +432,13 @@ mod tests {
     const FRAME: Bytes = Bytes::new(1_518);
 
     fn flow(name: &str, packets: u64, kbit: u64, millis: u64) -> FlowRequest {
-        let promise = ArrivalCurve {
+        let arrivals = ArrivalCurve {
             rate: Bandwidth::kbit(kbit),
             burst: FRAME.times(packets),
         };
         FlowRequest {
             name: name.into(),
-            promise,
+            arrivals,
             delay: Duration::from_millis(millis),
         }
     }
@@ -463,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_rule_promises_less_than_what_can_happen() {
+    fn the_papers_rule_guarantees_less_than_what_can_happen() {
         let mut ips = link(Rule::Sound);
         let refusal = ips
             .admit(flow("1", 8, 1_910, 10))
@@ -496,7 +500,7 @@ mod tests {
             refusal.why,
             Why::Other {
                 name: "voice".into(),
-                promised: Duration::from_millis(5),
+                guaranteed: Duration::from_millis(5),
                 would
             }
         );
@@ -519,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_breaks_a_promise_changes_nothing() {
+    fn a_change_that_breaks_a_guarantee_changes_nothing() {
         let mut ips = link(Rule::Sound);
         ips.admit(flow("a", 2, 1_000, 5)).expect("it fits");
         ips.admit(flow("b", 2, 1_000, 9)).expect("it fits");
@@ -531,19 +535,19 @@ mod tests {
 
     fn any(rng: &mut Rng, number: u64) -> FlowRequest {
         let delay = Duration::from_micros(1_000 + rng.below(200_000));
-        let promise = ArrivalCurve {
+        let arrivals = ArrivalCurve {
             rate: Bandwidth::kbit(1 + rng.below(1_500)),
             burst: Bytes::new(64 + rng.below(20_000)),
         };
         FlowRequest {
             name: number.to_string(),
-            promise,
+            arrivals,
             delay,
         }
     }
 
     #[test]
-    fn admission_never_weakens_a_promise_however_flows_come_and_go() {
+    fn admission_never_weakens_a_guarantee_however_flows_come_and_go() {
         for (rule, priorities) in [
             (Rule::Sound, u32::MAX),
             (Rule::Sound, 7),
@@ -572,7 +576,7 @@ mod tests {
                         "{flow:?} {place:?}"
                     );
                 }
-                let rates: Bandwidth = ips.flows().iter().map(|flow| flow.promise.rate).sum();
+                let rates: Bandwidth = ips.flows().iter().map(|flow| flow.arrivals.rate).sum();
                 assert!(rates <= LINK);
             }
             assert!(
@@ -588,8 +592,8 @@ mod tests {
         let mut ips = link(Rule::Sound);
         let (mut delays, mut bursts) = (0, 0);
         for number in 0..300 {
-            let asked = any(&mut rng, number);
-            let Err(refusal) = ips.admit(asked.clone()) else {
+            let request = any(&mut rng, number);
+            let Err(refusal) = ips.admit(request.clone()) else {
                 continue;
             };
             if let Some(delay) = refusal.fits_delay {
@@ -597,7 +601,7 @@ mod tests {
                     ips.clone()
                         .admit(FlowRequest {
                             delay,
-                            ..asked.clone()
+                            ..request.clone()
                         })
                         .is_ok(),
                     "{refusal:?}"
@@ -605,12 +609,12 @@ mod tests {
                 delays += 1;
             }
             if let Some(burst) = refusal.fits_burst {
-                let promise = ArrivalCurve {
+                let arrivals = ArrivalCurve {
                     burst,
-                    ..asked.promise
+                    ..request.arrivals
                 };
                 assert!(
-                    ips.clone().admit(FlowRequest { promise, ..asked }).is_ok(),
+                    ips.clone().admit(FlowRequest { arrivals, ..request }).is_ok(),
                     "{refusal:?}"
                 );
                 bursts += 1;

@@ -184,7 +184,7 @@ impl Terms<'_> {
     /// If none is stated: why there is no bound.
     pub fn arrivals(&self, class: ClassId) -> Result<ArrivalCurve, String> {
         let arrivals = self.arrivals.get(class.0 as usize).copied().flatten();
-        arrivals.ok_or_else(|| "none promised: `sends` states no rate and burst".into())
+        arrivals.ok_or_else(|| "none guaranteed: `sends` states no rate and burst".into())
     }
 }
 

@@ -9,8 +9,8 @@
 //! - [`disciplines`]: one file each; what several share stands in [`structures`] (data structures),
 //!   `sharing` (classes that share a link) and `flows` (queues for each flow);
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
-//! - [`bounds`], [`admission`]: how long packets can wait at most, and whom a link can promise a
-//!   delay;
+//! - [`bounds`], [`admission`]: the worst-case delay of packets, and which flows a link can
+//!   guarantee a delay;
 //! - [`reservation`], [`reserved`]: how a kind gives classes to reservations, and the tree with them;
 //! - [`port_kind`]: what a port declares about itself, for those who read policies;
 //! - [`link`]: the facts of the link behind a tree, each of them once;

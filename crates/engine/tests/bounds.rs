@@ -442,7 +442,7 @@ fn a_class_without_a_promise_has_no_bound_and_says_why() {
         found[last]
             .bound
             .as_ref()
-            .is_err_and(|why| why.starts_with("none promised")),
+            .is_err_and(|why| why.starts_with("none guaranteed")),
         "{found:?}"
     );
     assert!(

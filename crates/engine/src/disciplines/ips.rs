@@ -177,7 +177,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
             return None;
         };
         Some(Guarantee {
-            arrivals: flow.promise,
+            arrivals: flow.arrivals,
             delay: flow.delay,
             bound: place.delay,
             queue: place.queue,
@@ -284,7 +284,7 @@ fn flow(check: &mut Check<'_>, index: usize) -> Option<Option<FlowRequest>> {
     (fits && in_order).then(|| {
         Some(FlowRequest {
             name: class.name.into(),
-            promise: arrivals,
+            arrivals,
             delay,
         })
     })
@@ -495,7 +495,7 @@ impl Plan for IpsPlan {
             let Guarantee { arrivals, delay, .. } = class.guarantee?;
             Some(FlowRequest {
                 name: class.id.0.to_string(),
-                promise: arrivals,
+                arrivals,
                 delay,
             })
         };
@@ -734,7 +734,7 @@ impl Discipline for Ips {
                 return;
             };
             let Some(guarantee) = member.guarantee else { return };
-            out.gauge("promised", Value::Duration(guarantee.delay));
+            out.gauge("guaranteed", Value::Duration(guarantee.delay));
             out.gauge("bound", Value::Duration(shown(guarantee.bound)));
             out.gauge("worst", Value::Duration(member.worst));
             out.gauge("late", Value::Count(member.late));
@@ -985,7 +985,7 @@ mod tests {
         assert!(queue.retune(Instant::START, other.root.plan.as_ref()));
         assert_eq!(order(&mut queue, &mut dropped), [0, 1]);
         assert_eq!(
-            gauge(&queue, 0, "promised"),
+            gauge(&queue, 0, "guaranteed"),
             Value::Duration(Duration::from_millis(4))
         );
     }

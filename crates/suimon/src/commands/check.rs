@@ -318,7 +318,7 @@ wan0  20 Mbit/s  cbq sharing=formal
 │  ├─ voice   2 Mbit/s  10 %  priority=7  fifo
 │  └─ work   14 Mbit/s  70 %              red ecn=true over fifo
 └─ rest       4 Mbit/s  20 %              fifo                    default
-no bound on delays: none promised: `sends` states no rate and burst
+no bound on delays: none guaranteed: `sends` states no rate and burst
 filters, the first that matches decides:
   ipv4, from 10.1.0.0/16           → work   rule 10
   udp, destination port 5060-5070  → voice
