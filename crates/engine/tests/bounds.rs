@@ -377,6 +377,70 @@ fn cbq_keeps_its_bound() {
     );
 }
 
+/// Voice of priority 7, which sends 214 bytes at 100 kbit/s, beside eight classes of priority 1, on
+/// a link of 10 Mbit/s.
+fn voice_beside_eight(settings: Table) -> TreePlan {
+    let class = |number: u64| ClassSpec {
+        name: format!("bulk-{number}"),
+        default: number == 0,
+        settings: Table::default().text("rate", "1 Mbit/s"),
+        ..ClassSpec::default()
+    };
+    let voice = ArrivalCurve {
+        rate: Bandwidth::kbit(100),
+        burst: Bytes::new(214),
+    };
+    let voice = ClassSpec {
+        name: "voice".into(),
+        settings: Table::default()
+            .text("rate", "100 kbit/s")
+            .with("priority", Raw::Integer(7)),
+        sends: Some(voice.into()),
+        ..ClassSpec::default()
+    };
+    let spec = DisciplineSpec {
+        classes: std::iter::once(voice).chain((0..8).map(class)).collect(),
+        settings,
+        ..DisciplineSpec::new("cbq")
+    };
+    let link = Link::new(Bandwidth::mbit(10), Bytes::new(1_514));
+    spec.check(&Registry::builtin(), link).expect("a plan")
+}
+
+#[test]
+fn cbq_bound_of_the_first_priority_counts_lower_ones_as_one_packet() {
+    let plan = voice_beside_eight(Table::default());
+    let voice = plan.class("voice").expect("it is there");
+    let cases = plan.bounds();
+    let case = cases
+        .iter()
+        .find(|case| case.class == Some(voice))
+        .expect("a case");
+    let bound = case.bound.clone().expect("a bound").delay.nanos();
+    // Bulk keeps the link busy; each packet of voice comes just after one of bulk has begun.
+    let bulk = (0..8 * 100).map(|number| Arrival {
+        at: 0,
+        class: 1 + number % 8,
+        len: 1_514,
+    });
+    let sender = Sender::new(ArrivalCurve {
+        rate: Bandwidth::kbit(100),
+        burst: Bytes::new(214),
+    });
+    let calls = sender.greedy(voice.0, 40, 214).into_iter().map(|call| Arrival {
+        // To the nanosecond after the begin of the next packet on a busy link.
+        at: (call.at / 1_211_200 + 1) * 1_211_200 + 1,
+        ..call
+    });
+    let (fates, _) = run(&plan, 1, bulk.chain(calls).collect());
+    let worst = fates[voice.0 as usize].worst;
+    assert!(worst <= bound, "{worst} ns of {bound} ns");
+    assert!(
+        bound <= worst + worst / 100,
+        "a bound of {bound} ns, and {worst} ns is the worst"
+    );
+}
+
 /// Flow 1: 8 packets at 6 Mbit/s in 10 ms; flow 2: 8 packets at 1 Mbit/s in 20 ms. The link has 10
 /// Mbit/s.
 fn two_flows(rule: &str) -> Option<TreePlan> {

@@ -696,13 +696,14 @@ mod tests {
             handle(usual.add_flowspec(0, &load(1)));
         }
 
-        // A shorter D holds because requests that would break it are refused.
-        for (kind, delay) in [("drr", "15 ms"), ("cbq", "30 ms")] {
-            let settings = Table::default().text("delay", delay);
+        // A shorter D holds because requests that would break it are refused. Under `cbq` those of
+        // controlled load have a lower priority, and break none.
+        for (kind, further) in [("drr", load(1)), ("cbq", guaranteed(1))] {
+            let settings = Table::default().text("delay", "15 ms");
             let mut state = state(kind, settings);
             let first = handle(state.add_flowspec(0, &guaranteed(20)));
             let refused = (0..60)
-                .find_map(|_| state.add_flowspec(0, &load(1)).err())
+                .find_map(|_| state.add_flowspec(0, &further).err())
                 .expect("too many reservations");
             assert_eq!(
                 (refused.error.code, refused.error.value),

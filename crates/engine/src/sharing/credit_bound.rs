@@ -1,19 +1,32 @@
 //! The worst-case delay of a leaf that is served by credit and priority, under formal link sharing.
 //!
-//! A leaf whose senders keep within its rate and its full credit σᵢ has credit whenever it has
-//! packets, as credit accrues no slower than packets come. By the formal rule only leaves with
-//! credit and no smaller priority go before it. How much those may send: the link is busy as long
-//! as the leaf is backlogged, so the sum of all credits, which grows with the rates and shrinks
-//! with the link, has not grown since no leaf was backlogged; then each had at most a full one. An
-//! overdraft is less than a packet, and so is what a last packet exceeds its credit by. So at most
-//! Σ (full credit + 2 *Max*) + twice what is in the device, and the rates of those leaves from then
-//! on.
+//! A leaf *i* whose senders keep within its rate and its full credit has credit whenever it has a
+//! packet: credit accrues no slower than packets arrive. So it is always in the lowest level, and
+//! only leaves that also spend credit of their own, of the same or a higher priority, are served
+//! before it. Call them *H*. Lower priorities, and whoever borrows, are served only when no leaf of
+//! *H* and not *i* itself may send; all that they can do is to be in the device already.
+//!
+//! Let *s* be the last time before the packet's arrival at which none of these leaves, *i* included,
+//! could send. From *s* on the link sends what was in the device, and then nothing but packets of
+//! *i* and *H* until the packet's last bit. At *s* a leaf *j* of *H* was idle, or regulated: its
+//! credit counts as at most a full one, σⱼ, since an idle leaf's is cut there, and one that is
+//! regulated ends that with `minburst`, which is no more. Credit that a leaf accumulates beyond σⱼ
+//! while it waits for its turn accrues after *s*, by its rate *rⱼ*, and the last packet may overdraw
+//! it by less than a packet, *Max*. So in a time *d* from *s* it sends at most σⱼ + *rⱼ d* + *Max*,
+//! whatever its senders do. With *B* in the device, the service of *i* is that of strict priority
+//! over leaves with these arrival curves (see [`bounds`](crate::bounds)): after *B* + Σ (σⱼ + *Max*)
+//! bytes the speed *C* − Σ *rⱼ*.
+//!
+//! The clocks of the discipline and of the link start a packet in whole nanoseconds: two more.
 
 use crate::bounds::{Bound, RateLatency, Terms, WorstCase};
 use crate::kind::Kind;
 use crate::packet::ClassId;
 use crate::sharing::credit::Credit;
 use crate::units::{Bandwidth, Bytes, Duration};
+
+/// By how much the clocks of a discipline and of its link may be apart.
+const ROUNDING: Duration = Duration::from_nanos(2);
 
 /// A leaf as checked.
 pub(crate) struct Credited {
@@ -68,19 +81,24 @@ fn worst(leaves: &[Credited], number: usize, terms: &Terms<'_>) -> Result<Bound,
             "its senders may use up its credit, which covers {covers} and its rate"
         ));
     }
+    // A leaf without a rate has no credit: it only borrows.
+    let before_it = || {
+        let others = leaves.iter().enumerate().filter(|(other, _)| *other != number);
+        let leaves = others.map(|(_, leaf)| leaf);
+        leaves.filter(|leaf| leaf.priority >= own.priority && leaf.credit.rate > 0)
+    };
     let longest = u128::from(terms.longest.get());
-    let full: u128 = leaves
-        .iter()
-        .map(|leaf| u128::from(leaf.credit.covers()) + 2 * longest)
+    let bursts: u128 = before_it()
+        .map(|leaf| u128::from(leaf.credit.covers()) + longest)
         .sum();
-    let higher = leaves
-        .iter()
-        .enumerate()
-        .filter(|(other, leaf)| *other != number && leaf.priority >= own.priority);
-    let used: Bandwidth = higher
-        .map(|(_, leaf)| Bandwidth::bits_per_sec(leaf.credit.rate))
+    let rates: Bandwidth = before_it()
+        .map(|leaf| Bandwidth::bits_per_sec(leaf.credit.rate))
         .sum();
-    let before = full + 2 * u128::from(terms.ahead().get());
-    let service = RateLatency::after(before, terms.link.bandwidth - used);
-    own.queue.worst(own.id, terms, service)
+    let before = u128::from(terms.ahead().get()) + bursts;
+    let service = RateLatency::after(before, terms.link.bandwidth - rates);
+    let bound = own.queue.worst(own.id, terms, service)?;
+    Ok(Bound {
+        delay: bound.delay + ROUNDING,
+        ..bound
+    })
 }
