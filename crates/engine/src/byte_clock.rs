@@ -186,19 +186,43 @@ impl BytePace {
         u64::try_from((span * u128::from(self.rate)).div_ceil(u128::from(link.max(1)))).unwrap_or(u64::MAX)
     }
 
-    /// Takes another rate at `now`. The deficit of the last packet is paid at the new rate from now
-    /// on, rounded up, so that the output never exceeds what the rates of the time allow.
-    pub fn change(&mut self, rate: u64, now: u64) {
+    /// The bytes by which it is late at `now`, rounded down, and at most `most`.
+    pub fn lateness(&self, now: u64, link: u64, most: u64) -> u64 {
+        let span = u128::from(now.saturating_sub(self.eligible()));
+        let bytes = span * u128::from(self.rate) / u128::from(link.max(1));
+        u64::try_from(bytes).unwrap_or(u64::MAX).min(most)
+    }
+
+    /// Becomes eligible this many bytes before `now`, rounded down.
+    pub fn be_late(&mut self, bytes: u64, now: u64, link: u64) {
+        let span = u128::from(bytes) * u128::from(link) / u128::from(self.rate);
+        let span = u64::try_from(span).unwrap_or(u64::MAX);
+        (self.whole, self.remainder) = (now.saturating_sub(span), 0);
+    }
+
+    /// Takes another rate at a time between these two byte-times. A deficit and a lateness both
+    /// remain what they are in bytes, rounded to the later side, and the lateness is at most `most`
+    /// bytes: so the output never exceeds what the rates of the time allow. A lateness kept as time
+    /// would be spent at the new rate, in a burst.
+    pub fn change(&mut self, rate: u64, [low, high]: [u64; 2], link: u64, most: u64) {
         let rate = rate.max(1);
         if rate == self.rate {
             return;
         }
-        let owed = self.eligible().saturating_sub(now);
-        if owed > 0 {
-            let longer = (u128::from(owed) * u128::from(self.rate)).div_ceil(u128::from(rate));
-            self.whole = now.saturating_add(u64::try_from(longer).unwrap_or(u64::MAX));
-        }
-        (self.remainder, self.rate) = (0, rate);
+        let eligible = self.eligible();
+        let (old, new) = (u128::from(self.rate), u128::from(rate));
+        let at = |now: u64| {
+            if eligible > now {
+                let longer = (u128::from(eligible - now) * old).div_ceil(new);
+                now.saturating_add(u64::try_from(longer).unwrap_or(u64::MAX))
+            } else {
+                let late = u128::from(now - eligible) * old;
+                let longer = late.min(u128::from(most) * u128::from(link)) / new;
+                now.saturating_sub(u64::try_from(longer).unwrap_or(u64::MAX))
+            }
+        };
+        (self.whole, self.remainder) = (at(low).max(at(high)), 0);
+        self.rate = rate;
     }
 }
 
@@ -354,12 +378,34 @@ mod tests {
         pace.send(1_000, 1_000);
         assert_eq!(pace.eligible(), 8_000);
         // 3,000 are over, 5,000 at 125 are 625 bytes: 2,500 byte-times at 250.
-        pace.change(250, 3_000);
+        pace.change(250, [3_000; 2], 1_000, 1_000);
         assert_eq!(pace.eligible(), 5_500);
-        pace.change(125, 5_000);
+        pace.change(125, [5_000; 2], 1_000, 1_000);
         assert_eq!(pace.eligible(), 6_000);
-        pace.change(1, 7_000);
-        assert_eq!(pace.eligible(), 6_000);
+    }
+
+    #[test]
+    fn a_lateness_stays_the_same_in_bytes_and_is_at_most_what_is_given() {
+        let late = || {
+            let mut pace = BytePace::new(125);
+            pace.send(1_000, 1_000);
+            assert_eq!(pace.lateness(16_000, 1_000, u64::MAX), 1_000);
+            pace
+        };
+        // 8,000 late at 125 are 1,000 bytes: 4,000 byte-times at 250, and 2,000,000 at 1/2000.
+        for (rate, most, eligible) in [
+            (250, 1_000, 12_000),
+            (250, 500, 14_000),
+            (1_000, 1_000, 15_000),
+            (1, 10, 6_000),
+        ] {
+            let mut pace = late();
+            pace.change(rate, [16_000; 2], 1_000, most);
+            assert_eq!(pace.eligible(), eligible, "{rate}, {most}");
+            let mut successor = BytePace::new(rate);
+            successor.be_late(late().lateness(16_000, 1_000, most), 16_000, 1_000);
+            assert_eq!(successor, pace);
+        }
     }
 
     proptest! {

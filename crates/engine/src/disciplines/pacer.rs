@@ -36,8 +36,10 @@
 //! Departures from the paper: per packet and not per MTU; padding, tags and the gap frames' own
 //! bytes count; the remainder of each division is carried; nothing is built for one speed of link.
 //!
-//! When classes are added or removed, a new tree replaces the old one, and its classes start with
-//! the [deficits](crate::carry_over) of their predecessors: none sends early because of it.
+//! **Changes.** When a rate changes, a class keeps in bytes what it has sent ahead of *E* or is late
+//! by, the latter up to one longest packet: what it sends is never ahead of the integral of its
+//! rates. When classes are added or removed, a new tree replaces the old one, and its classes start
+//! with the [deficits](crate::carry_over) and the lateness of their predecessors.
 //!
 //! Classes that wait for *E* are in a [`calendar`](crate::structures::calendar), exact to the byte;
 //! eligible ones are ordered by deadline, few while the wire keeps up. With very many classes a
@@ -289,6 +291,14 @@ fn rules(check: &mut Check<'_>, settings: &Settings) -> Option<Rules> {
     })
 }
 
+impl Rules {
+    /// The bytes of the longest packet that a rate counts.
+    fn longest(&self) -> u64 {
+        let longest = Bytes::new(self.slots.longest + self.slots.overhead);
+        self.slots.counted(longest, self.basis)
+    }
+}
+
 /// No bottleneck is oversubscribed, and the wire carries all of it: counted bytes and framing.
 fn admit(check: &mut Check<'_>, rules: Rules, nodes: &[NodePlan], packets: &[Bytes]) {
     let mb = |bits: u128| format!("{:.2} MB/s", bits as f64 / 8e6);
@@ -348,15 +358,13 @@ fn admit(check: &mut Check<'_>, rules: Rules, nodes: &[NodePlan], packets: &[Byt
 impl PacerPlan {
     /// The spacing of most classes' packets, in byte-times: of all but an eighth at most.
     fn span(&self) -> u64 {
-        let longest = Bytes::new(self.rules.slots.longest + self.rules.slots.overhead);
-        let counted = self.rules.slots.counted(longest, self.rules.basis);
         let mut rates: Vec<u64> = self.nodes.iter().filter_map(|node| node.rate).collect();
         let eighth = rates.len() / 8;
         if rates.is_empty() {
             return 1;
         }
         let (_, &mut rate, _) = rates.select_nth_unstable(eighth);
-        BytePace::new(rate).deadline(counted, self.rules.wire)
+        BytePace::new(rate).deadline(self.rules.longest(), self.rules.wire)
     }
 }
 
@@ -386,10 +394,19 @@ const TOP: usize = 0;
 enum State {
     /// It has nothing to send, or none of its children is eligible.
     Idle,
+    /// Idle in a new tree, with the lateness of its predecessor: it keeps it if its backlog arrives
+    /// at once.
+    Late,
     /// In the calendar until its time.
     Waiting,
     /// Among the eligible of the class above it.
     Eligible,
+}
+
+impl State {
+    fn is_idle(self) -> bool {
+        matches!(self, Self::Idle | Self::Late)
+    }
 }
 
 /// A class, in one cache line. With its entries in the calendar, among the eligible and among the
@@ -441,6 +458,8 @@ struct Pacer {
     rounded: u64,
     /// Bytes of gap frames.
     gaps: u64,
+    /// The byte-time of the last change of rates, rounded up.
+    changed: u64,
     plan: PacerPlan,
 }
 
@@ -486,6 +505,7 @@ impl Pacer {
             filled: 0,
             rounded: 0,
             gaps: 0,
+            changed: 0,
             plan,
         }
     }
@@ -542,12 +562,14 @@ impl Pacer {
     }
 
     /// An idle node waits for its time, which has passed if it had nothing to send then: unused
-    /// time before `since` is gone.
+    /// time before `since` is gone, and so is time before a change, which was not of this rate.
     #[inline]
     fn wait(&mut self, index: u32, at: Position, since: u64) {
         let node = &mut self.nodes[index as usize];
         let eligible = node.pace.eligible();
-        node.pace.not_before(since);
+        if node.state != State::Late || since > self.changed {
+            node.pace.not_before(since.max(self.changed));
+        }
         node.state = State::Waiting;
         self.waiting.note(index, eligible.max(at.low));
     }
@@ -564,16 +586,13 @@ impl Pacer {
             };
             rules.slots.counted(len, rules.basis)
         } else {
-            rules.slots.counted(
-                Bytes::new(rules.slots.longest + rules.slots.overhead),
-                rules.basis,
-            )
+            rules.longest()
         };
         node.state = State::Eligible;
         let (deadline, since) = (node.pace.deadline(bytes, rules.wire), node.pace.eligible());
         let (above, parent) = (node.above as usize, node.parent);
         self.eligible[above].push(index, deadline.into());
-        if parent != NONE && self.nodes[parent as usize].state == State::Idle {
+        if parent != NONE && self.nodes[parent as usize].state.is_idle() {
             self.wait(parent, at, since.min(at.high));
         }
     }
@@ -773,15 +792,28 @@ impl Discipline for Pacer {
         let at = self.position(now);
         let mut rates = self.nodes.iter().zip(&plan.nodes);
         if rates.any(|(node, new)| new.rate.is_some_and(|rate| rate != node.pace.rate())) {
-            // All times can change: those that wait are scheduled anew.
+            // All times can change: those that wait are scheduled anew, and those that are eligible
+            // get the deadlines of their new rates.
+            let rules = self.plan.rules;
             self.waiting.clear();
+            self.changed = at.high;
+            let mut former = Vec::with_capacity(self.nodes.len());
             for (index, (node, new)) in self.nodes.iter_mut().zip(&plan.nodes).enumerate() {
-                new.rate
-                    .into_iter()
-                    .for_each(|rate| node.pace.change(rate, at.high));
+                former.push(node.pace);
+                if let Some(rate) = new.rate {
+                    node.pace
+                        .change(rate, [at.low, at.high], rules.wire, rules.longest());
+                }
                 if node.state == State::Waiting {
                     self.waiting.note(index as u32, node.pace.eligible().max(at.low));
                 }
+            }
+            for eligible in &mut self.eligible {
+                eligible.rekey(|index, deadline| {
+                    let (old, new) = (&former[index as usize], &self.nodes[index as usize].pace);
+                    let ahead = deadline.saturating_sub(old.eligible().into()) * u128::from(old.rate());
+                    u128::from(new.eligible()) + ahead.div_ceil(new.rate().into())
+                });
             }
         }
         self.plan = plan.clone();
@@ -791,18 +823,29 @@ impl Discipline for Pacer {
 
 impl CarryOver for Pacer {
     fn deficits(&mut self, now: Instant) -> Vec<Deficit> {
-        let (at, wire) = (self.position(now), self.plan.rules.wire);
+        let (at, rules) = (self.position(now), self.plan.rules);
         let nodes = self.nodes.iter().zip(&self.plan.nodes);
         let paced = nodes.filter(|(node, _)| node.paced);
         let deficit = |(node, plan): (&Node, &NodePlan)| Deficit {
             class: plan.id,
-            bytes: node.pace.deficit(at.low, wire),
+            bytes: node.pace.deficit(at.low, rules.wire),
+            late: if node.state.is_idle() {
+                0
+            } else {
+                node.pace.lateness(at.low, rules.wire, rules.longest())
+            },
         };
-        paced.map(deficit).filter(|deficit| deficit.bytes > 0).collect()
+        let some = |deficit: &Deficit| deficit.bytes > 0 || deficit.late > 0;
+        paced.map(deficit).filter(some).collect()
     }
 
     fn start_with(&mut self, now: Instant, deficits: &[Deficit]) {
-        let (at, wire) = (self.position(now), self.plan.rules.wire);
+        let (at, wire, longest) = (
+            self.position(now),
+            self.plan.rules.wire,
+            self.plan.rules.longest(),
+        );
+        self.changed = at.high;
         let nodes = self.plan.nodes.iter().enumerate();
         let node_of: BTreeMap<_, _> = nodes.map(|(index, plan)| (plan.id, index)).collect();
         for deficit in deficits {
@@ -813,8 +856,13 @@ impl CarryOver for Pacer {
             else {
                 continue;
             };
-            node.pace.not_before(at.high);
-            node.pace.send(deficit.bytes, wire);
+            if deficit.bytes > 0 {
+                node.pace.not_before(at.high);
+                node.pace.send(deficit.bytes, wire);
+            } else {
+                node.pace.be_late(deficit.late.min(longest), at.high, wire);
+                node.state = State::Late;
+            }
         }
     }
 }

@@ -201,6 +201,16 @@ impl PriorityQueue {
         self.front.reverse();
     }
 
+    /// Gives each element the key that this returns for the element and its present key.
+    pub(crate) fn rekey(&mut self, key: impl Fn(u32, u128) -> u128) {
+        let all = (self.front.iter().copied()).chain(std::iter::from_fn(|| self.heap.pop()));
+        let all: Vec<_> = all.filter_map(key_and_element).collect();
+        self.clear();
+        for (old, element) in all {
+            self.push(element, key(element, old));
+        }
+    }
+
     /// Removes all.
     pub(crate) fn clear(&mut self) {
         self.front.clear();

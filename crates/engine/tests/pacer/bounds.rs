@@ -262,4 +262,101 @@ proptest! {
             }
         }
     }
+
+    #[test]
+    fn many_classes_that_change_their_rates_are_never_ahead_of_the_integral_of_their_rates(
+        first in prop::collection::vec((1u64..50, 3usize..4), 12..40),
+        changes in prop::collection::vec((12u32..20, any::<u64>(), 0usize..40, 1u64..10_000, any::<bool>()), 1..40),
+        filled: bool,
+    ) {
+        // Together they take 999 thousandths of the wire. At each change one gets a new part of it,
+        // of a hundred-thousandth to nearly all, and the others what remains.
+        let settings = || if filled { frames() } else { timer() };
+        let mut weights = first;
+        let plan = |weights: &[(u64, usize)]| -> (Vec<_>, Vec<u64>) {
+            let rates: Vec<u64> = shares(weights, 999_000).iter().map(|share| share.0.max(1)).collect();
+            let each = rates.iter().enumerate();
+            (each.map(|(i, rate)| class(&i.to_string(), "", &format!("{rate} bit/s"), 1_514)).collect(), rates)
+        };
+        let (classes, rates) = plan(&weights);
+        let mut rig = Rig::new(settings(), GBE, &classes);
+        (0..classes.len()).for_each(|class| rig.start(class as u32, 1_514));
+        let (mut periods, mut end) = (vec![(0, rates)], 0);
+        for (bits, span, which, weight, replaced) in changes.into_iter().chain([(20, u64::MAX, 0, 1, false)]) {
+            end = rig.at.max(end + (span & ((1 << bits) - 1)));
+            rig.run(end);
+            rig.at = rig.at.max(end);
+            let which = which % weights.len();
+            weights[which].0 = weight;
+            let (classes, rates) = plan(&weights);
+            if replaced {
+                let greedy = rig.greedy.clone();
+                rig.replace(settings(), GBE, &classes);
+                rig.greedy = greedy;
+            } else {
+                let plan = check(settings(), GBE, &classes).expect("a good plan");
+                prop_assert!(rig.queue.retune(rig.now(), plan.root.plan.as_ref()));
+            }
+            periods.push((rig.at, rates));
+        }
+        // The settling in of the last change.
+        rig.run(end + 20_000_000);
+        const PACKET: i128 = 1_518 * BITS as i128;
+        for one in 0..weights.len() {
+            // In bits × byte-times: what the rates allow up to a start, and what has left before.
+            let (mut passed, mut allowed, mut sent, mut level) = (0, 0, 0i128, 0i128);
+            let mut at = periods[0].0;
+            for start in rig.starts(one as u32) {
+                let before = allowed;
+                while at < start {
+                    let until = periods.get(passed + 1).map_or(u64::MAX, |period| period.0).min(start);
+                    allowed += i128::from(until - at) * i128::from(periods[passed].1[one]);
+                    at = until;
+                    passed += usize::from(at < start);
+                }
+                prop_assert!(sent <= allowed, "{one} is {} B ahead at {start}", (sent - allowed) / i128::from(BITS));
+                level = (level - (allowed - before)).max(0) + PACKET;
+                prop_assert!(level <= 3 * PACKET, "{one}: {} B at once at {start}", level / i128::from(BITS));
+                sent += PACKET;
+            }
+        }
+    }
+}
+
+/// Gigabit Ethernet is used up to 999 thousandths by a fast class and 60 of 1 Mbit/s. Then one of
+/// the slow gets 400 Mbit/s, in a packet interval of which it has its place for 12 ms.
+#[test]
+fn a_late_class_that_gets_a_faster_rate_does_not_spend_its_lateness_at_that_rate() {
+    let plan = |fast: &str, last: &str| -> Vec<_> {
+        let slow = (0..60).map(|i| {
+            class(
+                &format!("s{i}"),
+                "",
+                if i == 59 { last } else { "1 Mbit/s" },
+                1_514,
+            )
+        });
+        [class("fast", "", fast, 1_514)].into_iter().chain(slow).collect()
+    };
+    let mut rig = Rig::new(timer(), GBE, &plan("925 Mbit/s", "1 Mbit/s"));
+    (0..61).for_each(|class| rig.start(class, 1_514));
+    let change = 11_500_000 / 8;
+    rig.run(change);
+    rig.at = rig.at.max(change);
+    let new = check(timer(), GBE, &plan("1 Mbit/s", "400 Mbit/s")).expect("a good plan");
+    assert!(rig.queue.retune(rig.now(), new.root.plan.as_ref()));
+    rig.run(change + 5_000_000);
+    let starts: Vec<u64> = rig.starts(60).into_iter().filter(|at| *at >= change).collect();
+    let mut runs: Vec<usize> = vec![1];
+    for pair in starts.windows(2) {
+        match runs.last_mut() {
+            Some(run) if pair[1] - pair[0] == SLOT => *run += 1,
+            _ => runs.push(1),
+        }
+    }
+    let longest = runs.iter().max().copied().unwrap_or(0);
+    assert!(longest <= 3, "{longest} packets back to back");
+    let sent = starts.len() as u64 * 1_518 * 8;
+    let allowed = 400 * 5_000_000 * 8 / 1_000 + 2 * 1_518 * 8;
+    assert!(sent <= allowed, "{sent} bits, {allowed} allowed");
 }
