@@ -143,6 +143,37 @@ impl NamespaceLock {
     }
 }
 
+impl NamespaceLock {
+    /// The locks in this network namespace whose names begin so: what is behind that, and their
+    /// texts.
+    pub fn texts(prefix: &str) -> Vec<LockText> {
+        let suffix = path_of("").ok();
+        let suffix = suffix.as_ref().and_then(|path| path.file_name()?.to_str());
+        let entries = fs::read_dir(directory()).into_iter().flatten().flatten();
+        let mut texts: Vec<LockText> = entries
+            .filter_map(|entry| {
+                let name = entry.file_name();
+                let name = name.to_str()?.strip_suffix(suffix?)?;
+                Some(LockText {
+                    text: Self::text(name)?,
+                    rest: name.strip_prefix(prefix)?.into(),
+                })
+            })
+            .collect();
+        texts.sort();
+        texts
+    }
+}
+
+/// A lock that a living process has.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LockText {
+    /// Its text.
+    pub text: String,
+    /// Its name, without the prefix that was asked for.
+    pub rest: String,
+}
+
 impl Drop for NamespaceLock {
     fn drop(&mut self) {
         // While it is still locked, so that nobody else's is removed.

@@ -49,7 +49,7 @@ pub fn enforce(
     let beacon = policy
         .rsvp
         .as_ref()
-        .map(|_| Beacon::announce(&socket))
+        .map(|rsvp| Beacon::announce(&socket, &rsvp.interfaces))
         .transpose();
     let _beacon = beacon.map_err(Error::Beacon)?;
     let end = Arc::new(AtomicBool::new(false));

@@ -4,11 +4,14 @@
 //! A temporary node is a process in a process group of its own that notices the end of this one
 //! through a pipe, so that reservations are torn down even if this process is killed.
 
-use super::beacon;
+use super::beacon::{self, AnnouncedNode};
 use crate::Error;
 use control::protocol::{Refusal, Reply, Request};
 use control::socket::Client;
+use netio::interface::Interface;
+use netio::routes::{Leads, Routes};
 use std::io::{BufRead, BufReader};
+use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -57,20 +60,43 @@ pub fn running(named: Option<&str>) -> Result<FoundNode, Refusal> {
             temporary: None,
         });
     }
-    match beacon::find() {
-        Some(path) => {
-            let socket = path.to_string_lossy().into_owned();
-            await_ready(&socket);
-            Ok(FoundNode {
-                socket,
-                temporary: None,
-            })
-        }
-        None => Err(Refusal {
+    match beacon::nodes().as_slice() {
+        [only] => Ok(announced(only)),
+        [] => Err(Refusal {
             message: "no suimon speaks RSVP on this host".into(),
             help: Some("start `suimon accept`, or `suimon run` with an [rsvp] section".into()),
         }),
+        several => Err(Refusal {
+            message: format!("several suimon speak RSVP on this host: {}", listed(several)),
+            help: Some("choose one with --socket PATH".into()),
+        }),
     }
+}
+
+fn announced(node: &AnnouncedNode) -> FoundNode {
+    let socket = node.socket.to_string_lossy().into_owned();
+    await_ready(&socket);
+    FoundNode {
+        socket,
+        temporary: None,
+    }
+}
+
+/// Nodes with their interfaces, human-readable.
+fn listed(nodes: &[AnnouncedNode]) -> String {
+    let one = |node: &AnnouncedNode| format!("{} on {}", node.socket.display(), node.interfaces.join(", "));
+    nodes.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+/// Of several nodes, the one that speaks RSVP on the interface of the route to this host.
+fn towards(to: IpAddr) -> Option<FoundNode> {
+    let nodes = beacon::nodes();
+    let Leads::By { interface, .. } = Routes::open().ok()?.to(to).ok()? else {
+        return None;
+    };
+    let name = Interface::numbered(interface).ok()?.name;
+    let on = |node: &&AnnouncedNode| node.interfaces.contains(&name);
+    nodes.iter().find(on).map(announced)
 }
 
 fn speaks(socket: &str) -> Result<(), Refusal> {
@@ -88,15 +114,16 @@ fn await_ready(socket: &str) {
     }
 }
 
-/// A running node, or a temporary one.
+/// A running node, or a temporary one. Of several that run, the one on the route to this host.
 ///
 /// # Errors
 ///
 /// If the named node does not reply, or no temporary node can be started.
-pub fn running_or_own(named: Option<&str>, options: &[String]) -> Result<FoundNode, Error> {
+pub fn running_or_own(named: Option<&str>, to: IpAddr, options: &[String]) -> Result<FoundNode, Error> {
     match running(named) {
         Ok(found) => Ok(found),
         Err(why) if named.is_some() => Err(why.into()),
+        Err(why) if !beacon::nodes().is_empty() => towards(to).ok_or_else(|| why.into()),
         // Another verb may have started one at the same moment, which keeps ours from starting.
         Err(_) => own(options).or_else(|failure| running(None).map_err(|_| failure)),
     }

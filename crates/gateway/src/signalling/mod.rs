@@ -10,7 +10,7 @@
 //! - [`service_hint`]: the service that a sender wants, in an object of its own; [`reasons`]:
 //!   texts of error codes;
 //! - [`standalone`]: a node without a data plane, on a host;
-//! - [`client`], [`beacon`]: how a verb finds a node;
+//! - [`client`], [`beacon`]: how a verb finds a node, and an interface has only one;
 //! - [`trees`], [`budgets`]: how a reservation becomes a class; [`overview`]: status and events;
 //!   [`limits`]: which limits of state were reached.
 

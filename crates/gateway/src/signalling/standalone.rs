@@ -43,7 +43,7 @@ impl StandaloneNode {
     /// opened.
     pub fn start(config: RsvpConfig, socket: &Path, end: &Arc<AtomicBool>) -> Result<Self, Error> {
         let keys = KeyFile::of(&config).map_err(Error::Keys)?;
-        let beacon = Beacon::announce(socket).map_err(Error::Beacon)?;
+        let beacon = Beacon::announce(socket, &config.interfaces).map_err(Error::Beacon)?;
         let setup = Setup {
             everywhere: config.interfaces.is_empty(),
             config,

@@ -72,6 +72,7 @@ fn unharmed(rig: Rig) {
     altered(&rig);
     fragmented(&rig);
     longer_than_the_mtu(&rig);
+    a_second_node_on_other_interfaces(&rig);
     unknown_class(&rig);
     assert_eq!(["r1", "r2"].map(|router| rig.classes(router)), classes);
     assert_eq!(rig.reserved("r1", 5000).len(), 1);
@@ -119,6 +120,42 @@ fn altered(rig: &Rig) {
     until("all are received", LONG, || {
         rig.status("r1").heard >= before + 100
     });
+}
+
+/// An interface has one node, and a host may have several.
+fn a_second_node_on_other_interfaces(rig: &Rig) {
+    let socket = |name: &str| rig.files.join(name).display().to_string();
+    let (one, other) = (socket("second.sock"), socket("third.sock"));
+    let taken = [
+        "accept",
+        "--interface",
+        "lo",
+        "--interface",
+        "wan0",
+        "--socket",
+        &other,
+    ];
+    let refused = rig.output("r1", &taken);
+    assert!(
+        refused.err.contains("another suimon speaks RSVP on wan0"),
+        "{refused:?}"
+    );
+    let second = rig
+        .suimon("r1", &["accept", "--interface", "lo", "--socket", &one])
+        .limit(Duration::from_secs(60))
+        .start()
+        .expect("it starts");
+    let status = || rig.output("r1", &["reserve", "status", "--socket", &one]);
+    until("a second node replies", LONG, || status().status.success());
+    let both = rig.output("r1", &["reserve", "status"]);
+    assert!(both.err.contains("several suimon speak RSVP"), "{both:?}");
+    assert!(
+        rig.status("r1")
+            .senders
+            .iter()
+            .any(|sender| sender.flow.port == 5000)
+    );
+    drop(second);
 }
 
 /// A Path above the MTU of the links goes on, in fragments (RFC 791, section 3.2).

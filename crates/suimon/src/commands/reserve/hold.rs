@@ -62,7 +62,7 @@ impl Hold {
         let wanted = self.flow.wanted()?;
         let end = Arc::new(AtomicBool::new(false));
         handle_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot handle signals: {e}")))?;
-        let found = self.flow.found()?;
+        let found = self.flow.found(wanted.to)?;
         let connection = ask(
             found,
             &Request::Reserve {
@@ -287,7 +287,7 @@ impl Check {
     /// Runs the verb.
     pub(super) fn run(self, out: &mut dyn Write) -> Result<Exit, Failure> {
         let wanted = self.flow.wanted()?;
-        let found = self.flow.found()?;
+        let found = self.flow.found(wanted.to)?;
         let connection = ask(
             found,
             &Request::Trial {

@@ -186,9 +186,11 @@ impl Flow {
         })
     }
 
-    fn found(&self) -> Result<FoundNode, Failure> {
+    /// The node that a request for this destination goes to.
+    fn found(&self, to: IpAddr) -> Result<FoundNode, Failure> {
         Ok(client::running_or_own(
             self.node.socket.as_deref(),
+            to,
             &self.node.options(),
         )?)
     }
