@@ -140,6 +140,8 @@ struct Drops {
     dropped: Count,
     marked: u64,
     reasons: [u64; Reason::ALL.len()],
+    /// Flushed into a sink that hands packets over.
+    handed_over: Count,
 }
 
 /// Passes drops and marks on, and counts them.
@@ -154,9 +156,17 @@ struct CountingSink<'a> {
 impl Sink for CountingSink<'_> {
     fn drop(&mut self, packet: Packet, why: Reason) {
         self.backlog.leave(&packet, self.kind);
-        self.drops.dropped += packet.len;
-        self.drops.reasons[why as usize] += 1;
+        if why == Reason::Flushed && self.outer.hands_over() {
+            self.drops.handed_over += packet.len;
+        } else {
+            self.drops.dropped += packet.len;
+            self.drops.reasons[why as usize] += 1;
+        }
         self.outer.drop(packet, why);
+    }
+
+    fn hands_over(&self) -> bool {
+        self.outer.hands_over()
     }
 
     fn mark(&mut self, packet: &Packet, why: Reason) {
@@ -330,7 +340,8 @@ impl Queue {
         }
     }
 
-    /// Drops the whole backlog, each packet with [`Reason::Flushed`].
+    /// Empties the whole backlog into the sink, each packet with [`Reason::Flushed`]: dropped, or
+    /// handed over if the sink says so.
     ///
     /// # Panics
     /// If the discipline keeps a packet.
@@ -382,15 +393,20 @@ impl Queue {
             dropped,
             marked,
             reasons,
+            handed_over,
         } = self.drops;
         let backlog = self.backlog();
+        let sent = Count {
+            packets: self.sent.packets + handed_over.packets,
+            bytes: self.sent.bytes + handed_over.bytes,
+        };
         let offered = Count {
-            packets: self.sent.packets + dropped.packets + backlog.packets,
-            bytes: self.sent.bytes + dropped.bytes + backlog.bytes,
+            packets: sent.packets + dropped.packets + backlog.packets,
+            bytes: sent.bytes + dropped.bytes + backlog.bytes,
         };
         Stats {
             offered,
-            sent: self.sent,
+            sent,
             dropped,
             marked,
             reasons,

@@ -33,11 +33,13 @@ pub enum Reason {
     Policed,
     /// The wire lost it (an emulated link).
     Wire,
+    /// The memory for frames was short, and its class occupied its part of it.
+    Memory,
 }
 
 impl Reason {
     /// Every reason, in the order of its number.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Full,
         Self::Head,
         Self::Longest,
@@ -51,6 +53,7 @@ impl Reason {
         Self::Delay,
         Self::Policed,
         Self::Wire,
+        Self::Memory,
     ];
 
     /// The name under which it is counted and shown.
@@ -69,6 +72,7 @@ impl Reason {
             Self::Delay => "delay",
             Self::Policed => "policed",
             Self::Wire => "wire",
+            Self::Memory => "memory",
         }
     }
 }
@@ -85,4 +89,8 @@ pub trait Sink {
     fn drop(&mut self, packet: Packet, why: Reason);
     /// The packet was marked (ECN) and stays queued.
     fn mark(&mut self, _packet: &Packet, _why: Reason) {}
+    /// Whether what is flushed into it goes on from here, and so counts as sent and not as dropped.
+    fn hands_over(&self) -> bool {
+        false
+    }
 }

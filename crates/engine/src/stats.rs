@@ -36,7 +36,7 @@ impl Sub for Count {
 pub struct Stats {
     /// Packets that were offered.
     pub offered: Count,
-    /// Packets that left by `dequeue`.
+    /// Packets that left by `dequeue`, or were handed over.
     pub sent: Count,
     /// Packets that left by the sink.
     pub dropped: Count,

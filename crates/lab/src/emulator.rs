@@ -155,6 +155,7 @@ impl Emulator {
                 mark: 0,
                 overhead: direction.overhead,
                 realiser: None,
+                guarantees: Vec::new(),
             });
         }
         let thread = Builder::new()
@@ -183,7 +184,7 @@ impl Emulator {
 
 impl Drop for Emulator {
     fn drop(&mut self) {
-        self.handle.stop();
+        self.handle.abort();
         // A panic of the thread has been printed already.
         let _ = self.thread.take().map(JoinHandle::join);
     }

@@ -205,6 +205,16 @@ impl LabNetlink {
         self.change(name, "set the MTU", 0, |m| m.number(libc::IFLA_MTU, mtu))
     }
 
+    /// Gives an interface another name.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such interface, the name is taken, or the interface is up
+    /// and the kernel refuses to rename it therefore.
+    pub fn rename(&mut self, name: &str, to: &str) -> Result<()> {
+        self.change(name, "rename it", 0, |m| m.text(libc::IFLA_IFNAME, to))
+    }
+
     /// Limits the segments in one super-frame; 1 switches super-frames off.
     ///
     /// # Errors

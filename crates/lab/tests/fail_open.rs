@@ -23,6 +23,8 @@ use netio::classify::Everything;
 use netio::fail_open::{self, Capture, LIMIT, Switch};
 use netio::handle::Handle;
 use netio::interface::Interface;
+use netio::pool::{Offload, Pool, Slots};
+use netio::port::Port;
 use netio::ports::af_packet::{self, AfPacket};
 use netio::ports::af_xdp::{self, AfXdp, XdpMode};
 use netio::ports::egress::Egress;
@@ -92,7 +94,7 @@ fn is_egress(kind: &str) -> bool {
 }
 
 type Case = fn(&str, &str) -> Outcome;
-const CASES: [(&str, Case); 11] = [
+const CASES: [(&str, Case); 15] = [
     ("lets_the_bridge_keep_its_own_address", reachable),
     ("killed", killed),
     ("started_again_after_a_kill", started_again),
@@ -101,6 +103,10 @@ const CASES: [(&str, Case); 11] = [
     ("stopped_while_nothing_arrives", stopped_idle),
     ("switched_off_and_on", switched),
     ("interface_comes_back", comes_back),
+    ("renamed_interface_leaves_traffic_to_the_bridge", renamed),
+    ("refused_attachment_leaves_traffic_to_the_bridge", no_descriptors),
+    ("lets_the_bridge_rule_on_spanning_tree", spanning_tree),
+    ("sends_nothing_twice_when_it_takes_over", never_twice),
     ("long_frames", long_frames),
     ("several_queues", several_queues),
     ("speed", speed),
@@ -174,6 +180,7 @@ fn path(name: &str, from: netio::worker::PortId, to: netio::worker::PortId) -> O
         bandwidth: None,
         overhead: Bytes::ZERO,
         realiser: None,
+        guarantees: Vec::new(),
         mark: 0,
     })
 }
@@ -189,8 +196,8 @@ fn report(worker: Worker, handle: &Handle, switch: &Switch, status: &Path) -> Ou
         switch.set(!status.with_extension("off").exists());
         let received: u64 = snapshot.ports.iter().map(|port| port.counters.received).sum();
         let next = status.with_extension("next");
-        std::fs::write(&next, format!("{received}"))?;
-        std::fs::rename(&next, status)?;
+        // Without descriptors the last status stays.
+        let _ = std::fs::write(&next, format!("{received}")).and_then(|()| std::fs::rename(&next, status));
         if status.with_extension("quit").exists() {
             handle.stop();
         }
@@ -573,6 +580,133 @@ fn comes_back(kind: &str, name: &str) -> Outcome {
         taken,
     )?;
     expect(report.duplicates == 0, "programs are missing", &report, taken)
+}
+
+/// What crosses within 300 ms, after so long a time for what happened before to be noticed.
+fn crossing(wire: &Wire) -> Outcome<(StreamReport, u64)> {
+    std::thread::sleep(Duration::from_millis(300));
+    wire.send(1000, 64, Duration::from_millis(300))
+}
+
+/// An interface has another name, and is still a port of the bridge: the bridge forwards until it
+/// has its name again.
+fn renamed(kind: &str, name: &str) -> Outcome {
+    if is_egress(kind) {
+        // Renaming takes the routes of A away, with or without a process.
+        return Ok(());
+    }
+    let wire = wire_or_return!(kind, name, PLAIN);
+    let rename = |from: &'static str, to: &'static str| {
+        wire.r.netlink(|n| {
+            n.down(from)?;
+            n.rename(from, to)?;
+            n.up(to)
+        })
+    };
+    rename("wan0", "other0")?;
+    let (report, taken) = crossing(&wire)?;
+    summary(name, &report);
+    expect(report.arrivals.len() >= 250, "renamed", &report, taken)?;
+    rename("other0", "wan0")?;
+    let (report, taken) = crossing(&wire)?;
+    let back = taken >= 150 && report.arrivals.len() >= 250;
+    expect(back, "it does not take traffic back", &report, taken)
+}
+
+/// The process has no descriptors left when a link flaps, so programs cannot be attached again: the
+/// bridge forwards until there are descriptors.
+fn no_descriptors(kind: &str, name: &str) -> Outcome {
+    if is_egress(kind) {
+        // A's routes go with its link.
+        return Ok(());
+    }
+    let wire = wire_or_return!(kind, name, PLAIN);
+    let limit = |descriptors: u32| -> Outcome {
+        let id = wire.forwarder.as_ref().ok_or("it does not run")?.id();
+        let done = std::process::Command::new("prlimit")
+            .args([format!("--pid={id}"), format!("--nofile={descriptors}:1024")])
+            .status()?;
+        if done.success() {
+            Ok(())
+        } else {
+            Err("prlimit failed".into())
+        }
+    };
+    limit(4)?;
+    wire.r.netlink(|n| {
+        n.down("wan0")?;
+        n.up("wan0")
+    })?;
+    let (report, taken) = crossing(&wire)?;
+    summary(name, &report);
+    expect(report.arrivals.len() >= 250, "no descriptors", &report, taken)?;
+    limit(1024)?;
+    let (report, taken) = crossing(&wire)?;
+    let back = taken >= 150 && report.arrivals.len() >= 250;
+    expect(back, "it does not take traffic back", &report, taken)
+}
+
+/// To the bridges' group address, as spanning tree sends it.
+const BRIDGE_GROUP: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0];
+
+/// A bridge that does not speak spanning tree forwards its frames; with a process beside it too,
+/// and once.
+fn spanning_tree(kind: &str, name: &str) -> Outcome {
+    const SENT: usize = 20;
+    if is_egress(kind) {
+        return Ok(());
+    }
+    let wire = wire_or_return!(kind, name, PLAIN);
+    let open = || AfPacket::open(af_packet::Settings::new("eth0"));
+    let mut pool = Pool::new(Slots { small: 256, big: 256 })?;
+    for (from, to) in [(&wire.a, &wire.b), (&wire.b, &wire.a)] {
+        let (mut from, mut to) = (from.call(open)??, to.call(open)??);
+        let mut frame = vec![0; 60];
+        frame[..6].copy_from_slice(&BRIDGE_GROUP);
+        frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 7]);
+        // LLC of spanning tree: 802.3 length, SAPs 0x42, unnumbered information.
+        frame[12..17].copy_from_slice(&[0, 38, 0x42, 0x42, 3]);
+        for _ in 0..SENT {
+            let slot = pool.put(&frame, Offload::default()).ok_or("no slot")?;
+            from.transmit(&mut pool, slot);
+        }
+        from.kick(&mut pool)?;
+        std::thread::sleep(Duration::from_millis(200));
+        let mut got = Vec::new();
+        for _ in 0..10 {
+            to.receive(&mut pool, &mut got)?;
+        }
+        let group = got
+            .iter()
+            .filter(|frame| pool.bytes(**frame).starts_with(&BRIDGE_GROUP));
+        let heard = group.count();
+        got.into_iter().for_each(|frame| pool.free(frame));
+        println!("{name}: of {SENT} frames of spanning tree {heard} crossed");
+        if heard != SENT {
+            return Err(format!("of {SENT} frames of spanning tree {heard} crossed").into());
+        }
+    }
+    Ok(())
+}
+
+/// While it lapses and takes over again and again, a frame goes by the bridge or by the process.
+fn never_twice(kind: &str, name: &str) -> Outcome {
+    let wire = wire_or_return!(kind, name, PLAIN);
+    let run = stream(PROBES, 64, Duration::from_millis(3000))?.start(&wire.a, &wire.b)?;
+    std::thread::sleep(Duration::from_millis(200));
+    for _ in 0..20 {
+        wire.signal("STOP")?;
+        std::thread::sleep(Duration::from_millis(60));
+        wire.signal("CONT")?;
+        std::thread::sleep(Duration::from_millis(60));
+    }
+    let report = run.finish()?;
+    summary(name, &report);
+    // The programs look at the clock about a microsecond after the socket does.
+    if report.duplicates > 1 {
+        return Err(format!("{} frames came twice", report.duplicates).into());
+    }
+    Ok(())
 }
 
 /// Datagrams of 8000 bytes at an MTU of 9000.

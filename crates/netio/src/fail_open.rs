@@ -5,7 +5,9 @@
 //! shows that a worker is alive.
 //!
 //! Order: sockets are opened first and programs attached last, with the heartbeat cells still
-//! lapsed, so that nothing is taken before the worker's first turn. At the end the cells are
+//! lapsed, so that nothing is taken before the worker's first turn. A packet socket hears frames
+//! before that too, which the bridge forwards: program and socket tell each by the same arrival
+//! timestamp, so that none goes both ways. At the end the cells are
 //! silenced, and links are closed before sockets. When the process is killed, the kernel closes
 //! everything in an order of its own and not at once, and filters (before Linux 6.6) stay; then the
 //! cells lapse. That is why an outage lasts as long as the limit, and no longer.
@@ -13,6 +15,7 @@
 use crate::bpf::programs::{ECHO, TAKE};
 use crate::bpf::syscall::{self, Hook};
 use crate::bpf::{Attached, Heartbeat, Means};
+use crate::clock;
 use crate::interface::Interface;
 use crate::pool::Pool;
 use crate::port::{Capabilities, Counters, PacedPort, Port, PortError, Wake};
@@ -21,6 +24,7 @@ use crate::worker::Gate;
 use engine::packet::Buffer;
 use engine::units::{Duration, Instant};
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -42,6 +46,15 @@ pub trait Capture: Port {
     /// # Errors
     /// If the kernel refuses a program.
     fn attach(&self, own: &Heartbeat, to: &mut Attached) -> io::Result<()>;
+
+    /// From now on copies of frames with other arrival timestamps (of `CLOCK_REALTIME`) are
+    /// discarded: the kernel forwards these. Only where there are copies.
+    ///
+    /// # Errors
+    /// If the kernel refuses timestamps.
+    fn take_only(&mut self, _arrived: Range<u64>) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Capture for AfPacket {
@@ -50,6 +63,10 @@ impl Capture for AfPacket {
     fn attach(&self, own: &Heartbeat, to: &mut Attached) -> io::Result<()> {
         let program = syscall::load("suimon_take", Hook::Ingress, false, &TAKE, own.map(), None)?;
         to.add(&program)
+    }
+
+    fn take_only(&mut self, arrived: Range<u64>) -> io::Result<()> {
+        AfPacket::take_only(self, arrived)
     }
 }
 
@@ -76,7 +93,10 @@ impl<P: Capture> Guarded<P> {
             other,
             kept: [[0; 6]; 2],
         };
-        guarded.attach().map_err(|e| guarded.error(e))?;
+        let stamped = guarded.port.take_only(0..0);
+        stamped
+            .and_then(|()| guarded.attach())
+            .map_err(|e| guarded.error(e))?;
         Ok(guarded)
     }
 
@@ -111,8 +131,9 @@ impl<P: Capture> Guarded<P> {
     }
 }
 
-/// Whether frames to this address stay on the link, so that no bridge forwards them (IEEE 802.1Q,
-/// table 8-1: spanning tree, pause, link discovery).
+/// Whether frames to this address are the bridge's business alone (IEEE 802.1Q, table 8-1: spanning
+/// tree, pause, link discovery). Whether it forwards them is its own setting (`stp_state`,
+/// `group_fwd_mask`); [`ECHO`] lets them pass.
 fn stays_on_link(to: &[u8]) -> bool {
     to.starts_with(&[0x01, 0x80, 0xc2, 0, 0]) && to.get(5).is_some_and(|last| *last < 0x10)
 }
@@ -128,6 +149,9 @@ impl<P: Capture> Port for Guarded<P> {
 
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Buffer>) -> Result<(), PortError> {
         let from = into.len();
+        self.port
+            .take_only(self.own.taken(clock::now()))
+            .map_err(|e| PortError::new(self.port.name(), "enabling arrival timestamps", e))?;
         let result = self.port.receive(pool, into);
         if P::COPIES {
             let mut at = from;
@@ -146,6 +170,10 @@ impl<P: Capture> Port for Guarded<P> {
 
     fn room(&self) -> usize {
         self.port.room()
+    }
+
+    fn unsent(&self) -> usize {
+        self.port.unsent()
     }
 
     fn transmit(&mut self, pool: &mut Pool, frame: Buffer) {
@@ -236,7 +264,18 @@ impl Gate for Pulse {
     }
 
     fn beat(&mut self, now: Instant) {
-        self.state = match (self.on.is_on(), self.state) {
+        let on = self.on.is_on();
+        self.advance(on, now);
+    }
+
+    fn stand_aside(&mut self, now: Instant) {
+        self.advance(false, now);
+    }
+}
+
+impl Pulse {
+    fn advance(&mut self, on: bool, now: Instant) {
+        self.state = match (on, self.state) {
             (true, State::On) => State::On,
             // Beats from the next turn on, when what was forwarded meanwhile has been discarded.
             (true, _) => return self.state = State::On,

@@ -11,8 +11,9 @@ use crate::realiser::Achieved;
 use crate::sys::Bell;
 use crate::tcp::{Ends, Limit};
 use crate::window_clamp::ClampSnapshot;
-use crate::worker::PathId;
+use crate::worker::{PathId, PortId};
 use engine::inspect::View;
+use engine::packet::ClassId;
 use engine::queue::{Count, Stats};
 use engine::random::Seed;
 use engine::tree::TreePlan;
@@ -38,6 +39,8 @@ pub struct Retune {
     /// What leaves is shaped to this rate, and super-frames are split by it; `None` keeps the
     /// present rate.
     pub bandwidth: Option<Bandwidth>,
+    /// The rates that classes of the plan are guaranteed: memory is reserved for them accordingly.
+    pub guarantees: Vec<(ClassId, Bandwidth)>,
 }
 
 impl fmt::Debug for Retune {
@@ -84,6 +87,7 @@ pub(crate) enum Command {
         done: Sender<bool>,
     },
     Stop,
+    Abort,
 }
 
 /// Why a command was not carried out.
@@ -192,10 +196,22 @@ impl Handle {
         }
     }
 
-    /// Ends the worker after the present batch.
+    /// Ends the worker cleanly: its disciplines are switched off, what is queued is sent, for half
+    /// a second at most, and what is left then is dropped and counted ([`Reason::Flushed`]).
+    ///
+    /// [`Reason::Flushed`]: engine::discipline::Reason::Flushed
     pub fn stop(&self) {
+        self.end(Command::Stop);
+    }
+
+    /// Ends the worker after the present batch; what is queued is gone.
+    pub fn abort(&self) {
+        self.end(Command::Abort);
+    }
+
+    fn end(&self, command: Command) {
         // If the command cannot be sent, the worker has ended already.
-        let _ = self.commands.send(Command::Stop);
+        let _ = self.commands.send(command);
         self.bell.ring();
     }
 }
@@ -213,6 +229,26 @@ pub struct WorkerSnapshot {
     pub pool: [PoolUsage; 2],
     /// The loop's own numbers.
     pub turns: Turns,
+    /// Why the kernel forwards in place of the worker, if it does because something is broken here.
+    pub aside: Option<Aside>,
+}
+
+/// Why a worker leaves traffic to the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Aside {
+    /// A port does not work.
+    Port,
+    /// There has been no free slot for frames for some time.
+    Memory,
+}
+
+impl fmt::Display for Aside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Port => "a port does not work",
+            Self::Memory => "no memory for frames is free",
+        })
+    }
 }
 
 /// A path at an instant.
@@ -220,6 +256,10 @@ pub struct WorkerSnapshot {
 pub struct PathView {
     /// Its name.
     pub name: String,
+    /// The port that packets come from.
+    pub from: PortId,
+    /// The port that they go to.
+    pub to: PortId,
     /// Whether its discipline is on.
     pub enabled: bool,
     /// The kind of its discipline.
@@ -263,6 +303,8 @@ pub struct PortView {
     pub error: Option<String>,
     /// How often it failed.
     pub failures: u64,
+    /// Frames that it has taken and could not send yet.
+    pub unsent: usize,
 }
 
 /// The loop's own numbers.

@@ -15,6 +15,7 @@
 //! once.
 
 pub mod bpf;
+mod budget;
 pub mod checksum;
 pub mod classify;
 pub mod clock;

@@ -47,6 +47,7 @@ impl Recent {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meter {
     sent: Count,
+    short: Count,
     delays: Delays,
     recent: Recent,
 }
@@ -58,6 +59,10 @@ pub struct ClassMeter {
     pub class: ClassId,
     /// Packets and bytes sent since the path was made.
     pub sent: Count,
+    /// What was dropped before it was queued, since memory was short ([`Reason::Memory`]).
+    ///
+    /// [`Reason::Memory`]: engine::discipline::Reason::Memory
+    pub short: Count,
     /// The rate over the last full second.
     pub rate: Bandwidth,
     /// Queueing delays since the path was made.
@@ -69,28 +74,38 @@ pub struct ClassMeter {
 pub(crate) struct Meters(Vec<Meter>);
 
 impl Meters {
-    /// Counts a departure. Allocates only at the first one of a class.
-    pub(crate) fn depart(&mut self, now: Instant, class: ClassId, len: Bytes, delay: Duration) {
+    fn meter(&mut self, class: ClassId) -> &mut Meter {
         let index = class.0 as usize;
         if index >= self.0.len() {
             self.0.resize_with(index + 1, Meter::default);
         }
-        let meter = &mut self.0[index];
+        &mut self.0[index]
+    }
+
+    /// Counts a packet that is dropped since memory is short.
+    pub(crate) fn short(&mut self, class: ClassId, len: Bytes) {
+        self.meter(class).short += len;
+    }
+
+    /// Counts a departure. Allocates only at the first one of a class.
+    pub(crate) fn depart(&mut self, now: Instant, class: ClassId, len: Bytes, delay: Duration) {
+        let meter = self.meter(class);
         meter.sent += len;
         meter.delays.record(delay);
         meter.recent.add(now, len);
     }
 
-    /// The meters of classes that have sent anything.
+    /// The meters of classes of which anything was sent or dropped.
     pub(crate) fn show(&mut self, now: Instant) -> Vec<ClassMeter> {
         let used = self
             .0
             .iter_mut()
             .enumerate()
-            .filter(|(_, meter)| meter.sent.packets > 0);
+            .filter(|(_, meter)| meter.sent.packets + meter.short.packets > 0);
         used.map(|(index, meter)| ClassMeter {
             class: ClassId(index as u32),
             sent: meter.sent,
+            short: meter.short,
             rate: meter.recent.rate(now),
             delays: meter.delays.clone(),
         })

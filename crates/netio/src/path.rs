@@ -1,5 +1,6 @@
 //! One way through a worker: from a port, by a classifier, into a queue, out of another port.
 
+use crate::budget::{Admission, Claim, Owner};
 use crate::checksum;
 use crate::classify::Classify;
 use crate::handle::{Adopted, PathView, Realised, Retune};
@@ -35,6 +36,9 @@ fn clock(bandwidth: Bandwidth) -> LinkClock {
 /// A path in a worker.
 pub(crate) struct Path {
     name: String,
+    /// Its number in the worker.
+    id: u32,
+    from: PortId,
     pub(crate) to: PortId,
     mark: u32,
     classify: Box<dyn Classify>,
@@ -81,12 +85,16 @@ impl Sink for DropSink<'_> {
     }
 }
 
-/// The sink that collects packets to be queued elsewhere.
+/// The sink that collects packets to be queued or sent elsewhere.
 struct Collected(VecDeque<Packet>);
 
 impl Sink for Collected {
     fn drop(&mut self, packet: Packet, _why: Reason) {
         self.0.push_back(packet);
+    }
+
+    fn hands_over(&self) -> bool {
+        true
     }
 }
 
@@ -116,9 +124,14 @@ pub(crate) enum Waiting {
 }
 
 impl Path {
-    pub(crate) fn new(spec: PathSpec) -> Self {
+    /// The path with this number in its worker. From now on its classes may occupy their parts of
+    /// the pool.
+    pub(crate) fn new(spec: PathSpec, id: usize, pool: &mut Pool) -> Self {
+        pool.claim(id, Claim::of(spec.plan.as_ref(), &spec.guarantees));
         Self {
             name: spec.name,
+            id: u32::try_from(id).unwrap_or(u32::MAX),
+            from: spec.from,
             to: spec.to,
             mark: spec.mark,
             classify: spec.classify,
@@ -277,13 +290,26 @@ impl Path {
             self.bypass.push_back(packet);
             return;
         }
+        self.enqueue(packet.arrived, pool, packet);
+    }
+
+    /// Gives a packet to the discipline, if its class may occupy one more slot.
+    fn enqueue(&mut self, now: Instant, pool: &mut Pool, packet: Packet) {
+        let owner = Owner {
+            path: self.id,
+            class: packet.class,
+        };
+        if pool.charge(packet.buffer, owner) == Admission::Short {
+            self.meters.short(packet.class, packet.len);
+            return self.drop_frame(pool, packet.buffer, packet.len, Reason::Memory);
+        }
         let mut sink = DropSink {
             pool,
             totals: &mut self.totals,
             flushed: Reason::Flushed,
         };
         // The sink has counted a refusal.
-        let _ = self.queue.enqueue(packet.arrived, packet, &mut sink);
+        let _ = self.queue.enqueue(now, packet, &mut sink);
     }
 
     /// Sends what may leave, while the port has room.
@@ -352,6 +378,7 @@ impl Path {
         if let Some(link) = self.link.as_mut().filter(|_| self.enabled) {
             link.send(now, packet.len);
         }
+        pool.discharge(packet.buffer);
         self.totals.sent += packet.len;
         self.meters
             .depart(now, packet.class, packet.len, now.since(packet.arrived));
@@ -399,26 +426,28 @@ impl Path {
         self.queue.is_empty() && self.bypass.is_empty()
     }
 
-    /// Drops the whole backlog, since its port has failed.
-    pub(crate) fn abandon(&mut self, pool: &mut Pool) {
+    /// Drops the whole backlog, for this reason: its port has failed, or there is no time to send
+    /// it.
+    pub(crate) fn abandon(&mut self, pool: &mut Pool, why: Reason) {
         let mut sink = DropSink {
             pool,
             totals: &mut self.totals,
-            flushed: Reason::Port,
+            flushed: why,
         };
         self.queue.flush(&mut sink);
-        self.bypass
-            .drain(..)
-            .for_each(|packet| sink.drop(packet, Reason::Port));
+        self.bypass.drain(..).for_each(|packet| sink.drop(packet, why));
         self.due = None;
     }
 
     /// Switches the discipline on or off. Off: its backlog is sent first, and nothing is dropped.
-    pub(crate) fn switch(&mut self, on: bool) {
+    pub(crate) fn switch(&mut self, pool: &mut Pool, on: bool) {
         if self.enabled && !on {
             let mut collected = Collected(std::mem::take(&mut self.bypass));
             self.queue.flush(&mut collected);
             self.bypass = collected.0;
+            self.bypass
+                .iter()
+                .for_each(|packet| pool.discharge(packet.buffer));
             self.due = None;
         }
         self.enabled = on;
@@ -432,7 +461,9 @@ impl Path {
             seed,
             classify,
             bandwidth,
+            guarantees,
         } = retune;
+        let claim = Claim::of(Some(&plan), &guarantees);
         if let Some(classify) = classify {
             self.classify = classify;
         }
@@ -449,10 +480,11 @@ impl Path {
         self.due = None;
         if same && self.queue.retune(now, plan.root.plan.as_ref()) {
             self.plan = Some(plan);
+            pool.claim(self.id as usize, claim);
             return Adopted::InPlace;
         }
         let queue = plan.build(seed);
-        let adopted = self.replace(now, pool, queue, &plan);
+        let adopted = self.replace(now, pool, queue, &plan, claim);
         self.plan = Some(plan);
         self.find_yields();
         adopted
@@ -461,7 +493,14 @@ impl Path {
     /// Replaces the tree. Its backlog moves, each packet into the class that it would get if it
     /// arrived now. Its old class does not decide: the old tree may have had none, and later
     /// packets of the same flow must not overtake.
-    fn replace(&mut self, now: Instant, pool: &mut Pool, queue: Queue, plan: &TreePlan) -> Adopted {
+    fn replace(
+        &mut self,
+        now: Instant,
+        pool: &mut Pool,
+        queue: Queue,
+        plan: &TreePlan,
+        claim: Claim,
+    ) -> Adopted {
         let mut collected = Collected(VecDeque::new());
         let mut former = std::mem::replace(&mut self.queue, queue);
         let old = self.plan.take();
@@ -471,17 +510,17 @@ impl Path {
         };
         self.queue.carry_over(now, &mut former, renumber);
         former.flush(&mut collected);
+        // Its classes have other numbers now.
+        collected
+            .0
+            .iter()
+            .for_each(|packet| pool.discharge(packet.buffer));
+        pool.claim(self.id as usize, claim);
         let before = self.totals.dropped.packets;
         for mut packet in collected.0 {
             let headers = Headers::parse(pool.bytes(packet.buffer), self.mark);
             self.classify.classify(&headers, &mut packet);
-            let mut sink = DropSink {
-                pool: &mut *pool,
-                totals: &mut self.totals,
-                flushed: Reason::Flushed,
-            };
-            // The sink has counted a refusal.
-            let _ = self.queue.enqueue(now, packet, &mut sink);
+            self.enqueue(now, pool, packet);
         }
         self.meters.renumber(renumber);
         Adopted::Rebuilt {
@@ -497,6 +536,8 @@ impl Path {
         self.bypass.iter().for_each(|packet| bypass += packet.len);
         PathView {
             name: self.name.clone(),
+            from: self.from,
+            to: self.to,
             enabled: self.enabled,
             kind: self.queue.kind(),
             totals: self.totals,

@@ -4,16 +4,18 @@
 //! (GSO) and jumbo frames. A port that cannot know the length beforehand receives into big slots
 //! and [moves](Pool::shrink) small frames out of them. Taking and freeing a slot is O(1); memory
 //! that was never used is never touched; the slot freed last is taken first. An exhausted pool
-//! counts that: then frames wait in the kernel's buffers, or are dropped and counted.
+//! counts that: then frames wait in the kernel's buffers, or are dropped and counted. Who may
+//! occupy how many slots while they are queued is the [budget's](crate::budget) business.
 //!
 //! Each frame starts with [`HEADROOM`] bytes of free room before it, for the virtio-net header of a
 //! port that passes offloads on, and for VLAN tags that the kernel took out of the frame. Inside
 //! Suimon a tag is always in the bytes; a port whose kernel interface keeps it elsewhere puts it
 //! back.
 
+use crate::budget::{self, Admission, Budget, Claim, Owner};
 use crate::sys::Region;
 use engine::packet::Buffer;
-use engine::units::Instant;
+use engine::units::{Bytes, Instant};
 use std::io;
 
 /// Free bytes before a frame as it is received.
@@ -80,6 +82,26 @@ impl Default for Slots {
     }
 }
 
+impl Slots {
+    /// The slots that queued frames may occupy; the others are for frames in ports, and for what
+    /// arrives.
+    #[must_use]
+    pub fn for_queues(self) -> Self {
+        let [small, big] = budget::for_queues([self.small, self.big]);
+        Self { small, big }
+    }
+
+    /// Slots for this much memory at most, a third of it in small ones, and at least one of each.
+    pub fn within(memory: Bytes) -> Self {
+        let of = |part: u64, slot: usize| u32::try_from((part / slot as u64).max(1)).unwrap_or(u32::MAX / 4);
+        let small = memory.get() / 3;
+        Self {
+            small: of(small, SMALL),
+            big: of(memory.get() - small, BIG),
+        }
+    }
+}
+
 /// How full a pool is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PoolUsage {
@@ -100,6 +122,8 @@ struct Frame {
     launch: Option<Instant>,
     /// When it arrived, where its port reports that.
     arrived: Option<Instant>,
+    /// Who it is charged to, while it is queued.
+    owner: Option<Owner>,
     taken: bool,
 }
 
@@ -138,6 +162,7 @@ impl Shelf {
             offload: Offload::default(),
             launch: None,
             arrived: None,
+            owner: None,
             taken: true,
         };
         if let Some(index) = self.free.pop() {
@@ -168,6 +193,7 @@ pub struct Pool {
     region: Region,
     small: Shelf,
     big: Shelf,
+    budget: Budget,
 }
 
 impl Pool {
@@ -183,6 +209,7 @@ impl Pool {
             region,
             small: Shelf::new(0, SMALL, slots.small),
             big: Shelf::new(small, BIG, slots.big),
+            budget: Budget::default(),
         })
     }
 
@@ -228,6 +255,12 @@ impl Pool {
         self.big.take().map(|index| Buffer(self.small.total + index))
     }
 
+    /// A slot to receive a frame of unknown length into: a big one, else a small one. Receiving
+    /// goes on while there is either; a frame that does not fit a small one is refused.
+    pub fn take_any(&mut self) -> Option<Buffer> {
+        self.take_big().or_else(|| self.small.take().map(Buffer))
+    }
+
     /// A slot with these bytes in it.
     pub fn put(&mut self, bytes: &[u8], offload: Offload) -> Option<Buffer> {
         let buffer = self.take(bytes.len())?;
@@ -242,11 +275,53 @@ impl Pool {
     /// # Panics
     /// If it had been given back already.
     pub fn free(&mut self, buffer: Buffer) {
+        self.discharge(buffer);
         self.frame_mut(buffer).taken = false;
         match buffer.0.checked_sub(self.small.total) {
             None => self.small.free.push(buffer.0),
             Some(index) => self.big.free.push(index),
         }
+    }
+
+    /// The size of a buffer's slot, as the budget counts them.
+    fn size(&self, buffer: Buffer) -> usize {
+        usize::from(buffer.0 >= self.small.total)
+    }
+
+    /// From now on this path has this claim to slots. What it has queued must have been discharged
+    /// if its classes have other numbers now.
+    pub(crate) fn claim(&mut self, path: usize, claim: Claim) {
+        let slots = [self.small.total, self.big.total];
+        self.budget.claim(path, claim, slots);
+    }
+
+    /// Charges a frame that is to be queued to its class, until it is discharged or freed.
+    pub(crate) fn charge(&mut self, buffer: Buffer, owner: Owner) -> Admission {
+        self.discharge(buffer);
+        let admission = self.budget.charge(owner, self.size(buffer));
+        if admission == Admission::Charged {
+            self.frame_mut(buffer).owner = Some(owner);
+        }
+        admission
+    }
+
+    /// The frame is queued no longer.
+    pub(crate) fn discharge(&mut self, buffer: Buffer) {
+        if let Some(owner) = self.frame_mut(buffer).owner.take() {
+            let size = self.size(buffer);
+            self.budget.discharge(owner, size);
+        }
+    }
+
+    /// Whether the buffer is a big slot.
+    pub fn is_big(&self, buffer: Buffer) -> bool {
+        self.size(buffer) == 1
+    }
+
+    /// Whether not one slot is free.
+    pub fn is_exhausted(&self) -> bool {
+        let full = |shelf: &Shelf| shelf.usage().used >= shelf.total;
+        full(&self.small) && full(&self.big)
     }
 
     /// The frame's bytes, from the Ethernet header on.

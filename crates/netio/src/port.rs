@@ -63,7 +63,8 @@ pub struct Counters {
     pub dropped: u64,
     /// Frames that the kernel dropped before they could be received, where it counts them.
     pub missed: u64,
-    /// Frames that could not be received: no slot was free, or their header was not understood.
+    /// Frames that could not be received: no slot was free or long enough, or their header was not
+    /// understood.
     pub refused: u64,
 }
 
@@ -108,6 +109,11 @@ pub trait Port: Send + fmt::Debug {
     /// # Errors
     /// If the interface fails; then what was taken is dropped and counted.
     fn kick(&mut self, pool: &mut Pool) -> Result<(), PortError>;
+
+    /// Frames that it has taken and could not send yet: they would go with the port.
+    fn unsent(&self) -> usize {
+        0
+    }
 
     /// What to wait for: arrivals, and room if `room` is set. `None` if the port never wakes
     /// anybody.

@@ -8,20 +8,25 @@
 //! is dropped and counted (`Reason::Port`), and it is tried again every tenth of a second.
 //!
 //! Where a kernel program takes over while the process hangs, a [`Gate`] reports it: the kernel has
-//! already forwarded what was received before the loop came back, so that is dropped as stale.
+//! already forwarded what was received before the loop came back, so that is dropped as stale. The
+//! worker also leaves traffic to the kernel by itself while it cannot carry it: while one of its
+//! ports is broken, and when the pool has been exhausted for [`SHORT`].
+//!
+//! A clean end switches the disciplines off and sends what is queued, for [`DRAIN`] at most; then
+//! the kernel takes over, what arrived before that is sent too, and the rest is counted as flushed.
 
 use crate::classify::Classify;
 use crate::clock;
-use crate::handle::{Command, Handle, PortView, Turns, WorkerSnapshot};
+use crate::handle::{Aside, Command, Handle, PortView, Turns, WorkerSnapshot};
 use crate::path::{Intake, Path, Waiting};
 use crate::pause::{Pause, Waited};
-use crate::pool::{Pool, Slots};
+use crate::pool::{Pool, PoolUsage, Slots};
 use crate::port::{Capabilities, Fault, Port, PortError};
 use crate::realiser::Realiser;
 use crate::sys::Bell;
 use crate::window_clamp::WindowClamp;
 use engine::discipline::Reason;
-use engine::packet::Buffer;
+use engine::packet::{Buffer, ClassId};
 use engine::queue::Queue;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
@@ -36,6 +41,19 @@ const RETRY: Duration = Duration::from_millis(100);
 
 /// The longest sleep when nothing is due.
 const NAP: Duration = Duration::from_millis(100);
+
+/// The longest time that a clean end takes for what is queued. Below that an operator notices
+/// nothing; it is what 600 kB take at 10 Mbit/s.
+pub const DRAIN: Duration = Duration::from_millis(500);
+
+/// The longest sleep while a clean end is under way.
+const DRAIN_NAP: Duration = Duration::from_millis(1);
+
+/// For how long the pool may be exhausted before traffic is left to the kernel.
+pub const SHORT: Duration = Duration::from_millis(10);
+
+/// One part in so many of the slots must be free again before traffic is taken back.
+const FREE_AGAIN: u32 = 16;
 
 /// Batches received (or, after a lapse, discarded) in one go at most, so that a flood cannot keep
 /// the loop there.
@@ -83,8 +101,10 @@ pub trait Gate: Send {
     /// Whether the kernel has taken over since the last beat (or there has been no beat): then what
     /// was received since must not be sent again.
     fn lapsed(&mut self, now: Instant) -> bool;
-    /// Records that the worker is alive.
+    /// Records that the worker is alive and whole: it takes traffic.
     fn beat(&mut self, now: Instant);
+    /// Leaves traffic to the kernel until the next beat: something is broken here.
+    fn stand_aside(&mut self, now: Instant);
 }
 
 /// The specification of a path.
@@ -112,6 +132,8 @@ pub struct PathSpec {
     /// Makes the departure times of a pacing discipline come true, attached to the port; `None`:
     /// the worker waits, and catches up with whatever it missed.
     pub realiser: Option<Box<dyn Realiser>>,
+    /// The rates that classes of the plan are guaranteed: memory is reserved for them accordingly.
+    pub guarantees: Vec<(ClassId, Bandwidth)>,
 }
 
 /// A port in a worker.
@@ -166,6 +188,14 @@ pub struct Worker {
     batch: Vec<Buffer>,
     turns: Turns,
     first_path: usize,
+    /// Traffic has been taken since the last lapse.
+    taking: bool,
+    /// Since when the pool has been exhausted.
+    short_since: Option<Instant>,
+    /// Why traffic is left to the kernel.
+    aside: Option<Aside>,
+    /// A clean end is under way, and ends by then.
+    ending: Option<Instant>,
 }
 
 impl fmt::Debug for Worker {
@@ -208,6 +238,10 @@ impl Worker {
             batch: Vec::new(),
             turns: Turns::default(),
             first_path: 0,
+            taking: false,
+            short_since: None,
+            aside: None,
+            ending: None,
         };
         Ok((worker, handle))
     }
@@ -235,8 +269,9 @@ impl Worker {
         assert!(path.to.0 < self.slots.len(), "no such port");
         let taken = self.slots[path.from.0].feeds.replace(self.paths.len());
         assert!(taken.is_none(), "the port feeds a path already");
-        self.paths.push(Path::new(path));
-        PathId(self.paths.len() - 1)
+        let id = self.paths.len();
+        self.paths.push(Path::new(path, id, &mut self.pool));
+        PathId(id)
     }
 
     /// From now on the TCP connections of these classes of `data` can be [watched](Handle::watch)
@@ -291,6 +326,12 @@ impl Worker {
         let received = self.receive();
         let now = clock::now();
         let (sent, until) = self.send(now);
+        if let Some(latest) = self.ending
+            && (self.is_drained() || clock::now() >= latest)
+        {
+            self.close(latest);
+            return Turn::Done;
+        }
         if received || sent {
             return Turn::Busy;
         }
@@ -305,14 +346,15 @@ impl Worker {
         while let Ok(command) = self.inbox.try_recv() {
             // Whoever asked may have given up waiting; then nobody receives the answer.
             match command {
-                Command::Stop => return ControlFlow::Break(()),
+                Command::Stop => self.begin_end(),
+                Command::Abort => return ControlFlow::Break(()),
                 Command::Inspect(reply) => {
                     let _ = reply.send(self.show(clock::now()));
                 }
                 Command::Switch { path, on, done } => {
-                    let path = self.paths.get_mut(path.0);
+                    let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
                     let known = path.is_some();
-                    path.into_iter().for_each(|path| path.switch(on));
+                    path.into_iter().for_each(|path| path.switch(pool, on));
                     let _ = done.send(known);
                 }
                 Command::Retune { path, retune, done } => {
@@ -359,7 +401,12 @@ impl Worker {
     /// came.
     fn receive(&mut self) -> bool {
         let mut any = false;
-        for index in 0..self.slots.len() {
+        // At the end, an input that no kernel program takes over would go on for ever.
+        let inputs = match (self.ending, &self.gate) {
+            (Some(_), None) => 0,
+            _ => self.slots.len(),
+        };
+        for index in 0..inputs {
             let Some(path) = self.slots[index].feeds else {
                 continue;
             };
@@ -386,10 +433,95 @@ impl Worker {
         // lapse until the next beat: the beat must not wait for an arrival.
         if self.gate.as_mut().is_some_and(|gate| gate.lapsed(now)) {
             self.discard_stale(None);
-        } else if let Some(gate) = &mut self.gate {
-            gate.beat(now);
+        } else {
+            self.taking = true;
+            self.pulse(now);
         }
         any
+    }
+
+    /// Beats; or leaves traffic to the kernel, if this worker cannot carry it now.
+    fn pulse(&mut self, now: Instant) {
+        self.aside = self.trouble(now);
+        let Some(gate) = &mut self.gate else { return };
+        match self.aside {
+            None => gate.beat(now),
+            Some(_) => {
+                self.taking = false;
+                gate.stand_aside(now);
+            }
+        }
+    }
+
+    /// Why traffic is to be left to the kernel, if there is one that can take it.
+    fn trouble(&mut self, now: Instant) -> Option<Aside> {
+        self.gate.as_ref()?;
+        let enough = || {
+            let free = |usage: PoolUsage| usage.total - usage.used;
+            self.pool
+                .usage()
+                .into_iter()
+                .any(|usage| free(usage) > usage.total / FREE_AGAIN)
+        };
+        let short = match self.aside {
+            Some(Aside::Memory) => !enough(),
+            _ => self.pool.is_exhausted(),
+        };
+        self.short_since = short.then(|| self.short_since.unwrap_or(now));
+        if self.slots.iter().any(Slot::broken) {
+            return Some(Aside::Port);
+        }
+        self.short_since
+            .filter(|since| now.since(*since) >= SHORT)
+            .map(|_| Aside::Memory)
+    }
+
+    /// Begins a clean end: everything queued is sent as fast as the ports take it.
+    fn begin_end(&mut self) {
+        let latest = clock::now() + DRAIN;
+        self.ending.get_or_insert(latest);
+        let Self { paths, pool, .. } = self;
+        paths.iter_mut().for_each(|path| path.switch(pool, false));
+    }
+
+    /// Whether nothing is queued, and the ports have sent all that they have taken.
+    fn is_drained(&self) -> bool {
+        let sent = |slot: &Slot| slot.broken() || slot.port.unsent() == 0;
+        self.paths.iter().all(Path::is_empty) && self.slots.iter().all(sent)
+    }
+
+    /// The end of a clean end: from now on the kernel forwards; what arrived before is sent, and
+    /// what cannot be is dropped.
+    fn close(&mut self, latest: Instant) {
+        if let Some(mut gate) = self.gate.take() {
+            gate.stand_aside(clock::now());
+            for index in 0..self.slots.len() {
+                let Some(path) = self.slots[index].feeds else {
+                    continue;
+                };
+                for _ in 0..BATCHES {
+                    if self.slots[index].error.is_some() {
+                        break;
+                    }
+                    self.receive_from(index);
+                    let _ = self.accept(index, path, clock::now());
+                    if !self.slots[index].ready {
+                        break;
+                    }
+                }
+            }
+            loop {
+                let _ = self.send(clock::now());
+                if self.is_drained() || clock::now() >= latest {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_micros(100));
+            }
+        }
+        let Self { paths, pool, .. } = self;
+        paths
+            .iter_mut()
+            .for_each(|path| path.abandon(pool, Reason::Flushed));
     }
 
     /// Gives the batch to its path. Returns whether there may be more frames that arrived before
@@ -440,8 +572,9 @@ impl Worker {
     /// Discards what waits in every port, since the kernel has forwarded it by itself, and takes
     /// over again. The batch that was just received belongs to `path`, if there is one.
     fn discard_stale(&mut self, path: Option<usize>) {
-        // The first turn takes over from the kernel: that is no lapse.
-        self.turns.lapses += u64::from(self.turns.turns > 1);
+        // The first turn takes over from the kernel, and after trouble too: that is no lapse.
+        self.turns.lapses += u64::from(self.taking);
+        self.taking = false;
         if let Some(path) = path {
             let Self {
                 paths, pool, batch, ..
@@ -470,9 +603,7 @@ impl Worker {
                 }
             }
         }
-        if let Some(gate) = &mut self.gate {
-            gate.beat(clock::now());
-        }
+        self.pulse(clock::now());
     }
 
     /// Sends from each path. Returns whether more can be sent at once, and until when nothing else
@@ -519,8 +650,10 @@ impl Worker {
         slot.retry_at = clock::now() + RETRY;
         slot.failures += 1;
         for path in self.paths.iter_mut().filter(|path| path.to.0 == index) {
-            path.abandon(&mut self.pool);
+            path.abandon(&mut self.pool, Reason::Port);
         }
+        // At once: every frame until then would be taken and dropped.
+        self.pulse(clock::now());
     }
 
     /// Whether every input has ended and everything is sent.
@@ -532,10 +665,10 @@ impl Worker {
 
     /// Waits for arrivals, room, a command, or this time.
     fn sleep(&mut self, until: Instant) {
-        let longest = if self.gate.is_some() {
-            self.settings.heartbeat.min(NAP)
-        } else {
-            NAP
+        let longest = match (&self.gate, self.ending) {
+            (_, Some(_)) => DRAIN_NAP,
+            (Some(_), None) => self.settings.heartbeat.min(NAP),
+            (None, None) => NAP,
         };
         let ports = self.slots.iter().map(|slot| {
             let of_use = !slot.broken() && (slot.wants_room || !slot.ended());
@@ -563,10 +696,12 @@ impl Worker {
                     counters: slot.port.counters(),
                     error: slot.error.as_ref().map(ToString::to_string),
                     failures: slot.failures,
+                    unsent: slot.port.unsent(),
                 })
                 .collect(),
             pool: self.pool.usage(),
             turns: self.turns,
+            aside: self.aside,
         }
     }
 }

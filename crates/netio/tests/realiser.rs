@@ -62,6 +62,7 @@ fn out(from: PortId, to: PortId, gap: &str, realiser: Box<dyn Realiser>) -> Path
         bandwidth: Some(WIRE),
         overhead: Bytes::ZERO,
         realiser: Some(realiser),
+        guarantees: Vec::new(),
     }
 }
 

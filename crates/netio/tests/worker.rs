@@ -10,7 +10,7 @@ use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use netio::classify::Everything;
 use netio::clock::now;
-use netio::handle::{Adopted, Handle, Retune, WorkerSnapshot};
+use netio::handle::{Adopted, Aside, Handle, Retune, WorkerSnapshot};
 use netio::pool::{Gso, Offload, Slots};
 use netio::port::Capabilities;
 use netio::ports::memory::{LinkState, Memory};
@@ -46,6 +46,7 @@ fn path(from: PortId, to: PortId, queue: Queue) -> PathSpec {
         bandwidth: None,
         overhead: Bytes::ZERO,
         realiser: None,
+        guarantees: Vec::new(),
     }
 }
 
@@ -279,6 +280,7 @@ fn a_new_plan_takes_effect_under_traffic_and_packets_stay() {
         seed: Seed(2),
         classify: None,
         bandwidth: None,
+        guarantees: Vec::new(),
     };
     assert_eq!(rig.handle.retune(id, new(fifo(40))), Ok(Adopted::InPlace));
     let red = checked(&DisciplineSpec::new("red"));
@@ -319,6 +321,7 @@ fn the_backlog_moves_into_the_classes_of_a_new_tree_by_its_filters() {
         seed: Seed(2),
         classify: Some(Box::new(Everything(ClassId(1)))),
         bandwidth: None,
+        guarantees: Vec::new(),
     };
     assert_eq!(rig.handle.retune(id, new), Ok(Adopted::Rebuilt { dropped: 0 }));
     let view = rig.handle.inspect().expect("an answer");
@@ -421,6 +424,8 @@ impl Gate for Lapsed {
     fn beat(&mut self, _now: Instant) {
         self.0.store(false, Ordering::Relaxed);
     }
+
+    fn stand_aside(&mut self, _now: Instant) {}
 }
 
 #[test]
@@ -533,4 +538,118 @@ fn a_path_is_shaped_while_on_and_has_no_deficit_from_the_time_while_off() {
     send(&rig.left, 20..22);
     rig.settle();
     assert_eq!(arrived(&rig.right), [20], "the second has to wait for its link");
+}
+
+#[test]
+fn a_clean_end_sends_the_backlog_and_counts_what_it_gives_up() {
+    let mut rig = usual();
+    rig.worker.add_path(path(rig.from, rig.to, blocked_for_an_hour()));
+    send(&rig.left, 0..60);
+    rig.settle();
+    assert_eq!(arrived(&rig.right), []);
+    let thread = run(rig.worker);
+    rig.handle.stop();
+    let view = thread.join().expect("an orderly end");
+    assert_eq!(arrived(&rig.right), (0..60).collect::<Vec<u32>>());
+    let totals = view.paths[0].totals;
+    assert_eq!((totals.sent.packets, totals.dropped.packets), (60, 0));
+}
+
+#[test]
+fn a_clean_end_is_bounded_and_counts_what_it_gives_up() {
+    let mut rig = rig(Slots { small: 256, big: 1 }, Capabilities::plain(1500, 3));
+    rig.worker.add_path(path(rig.from, rig.to, blocked_for_an_hour()));
+    send(&rig.left, 0..60);
+    rig.settle();
+    let (thread, since) = (run(rig.worker), std::time::Instant::now());
+    rig.handle.stop();
+    // The far end takes nothing.
+    let view = thread.join().expect("an orderly end");
+    assert!(since.elapsed() < std::time::Duration::from_secs(5));
+    let totals = view.paths[0].totals;
+    assert_eq!((totals.sent.packets, totals.dropped.packets), (3, 57));
+    assert_eq!(totals.dropped_for(Reason::Flushed), 57);
+}
+
+#[test]
+fn switching_off_counts_no_delivered_packet_as_dropped() {
+    let mut rig = usual();
+    let id = rig.worker.add_path(path(rig.from, rig.to, blocked_for_an_hour()));
+    send(&rig.left, 0..20);
+    rig.settle();
+    let thread = run(rig.worker);
+    rig.handle.switch(id, false).expect("an answer");
+    assert_eq!(await_frames(&rig.right, 20).len(), 20);
+    rig.handle.stop();
+    let view = thread.join().expect("an orderly end");
+    let dropped: u64 = view.paths[0]
+        .views
+        .iter()
+        .map(|view| view.stats.dropped.packets)
+        .sum();
+    assert_eq!(dropped, 0);
+}
+
+/// Whether the kernel forwards, as it was told last.
+#[derive(Clone)]
+struct GateProbe(Arc<AtomicBool>);
+
+impl Gate for GateProbe {
+    fn lapsed(&mut self, _now: Instant) -> bool {
+        false
+    }
+
+    fn beat(&mut self, _now: Instant) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+
+    fn stand_aside(&mut self, _now: Instant) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_broken_port_leaves_traffic_to_the_kernel_until_it_works_again() {
+    let mut rig = usual();
+    rig.worker.add_path(planned(rig.from, rig.to, fifo(50)));
+    let probe = GateProbe(Arc::new(AtomicBool::new(false)));
+    let aside = || probe.0.load(Ordering::Relaxed);
+    rig.worker.set_gate(Box::new(probe.clone()));
+    rig.settle();
+    assert!(!aside());
+    rig.right.set_link(LinkState::Gone);
+    send(&rig.left, 0..1);
+    let _ = rig.worker.turn();
+    assert!(aside(), "it keeps frames that it cannot send");
+    assert_eq!(rig.show().aside, Some(Aside::Port));
+    rig.right.set_link(LinkState::Up);
+    let thread = run(rig.worker);
+    assert!(eventually(|| !aside()), "it does not take traffic back");
+    rig.handle.stop();
+    assert_eq!(thread.join().expect("an orderly end").aside, None);
+}
+
+#[test]
+fn a_pool_that_stays_exhausted_leaves_traffic_to_the_kernel_until_slots_are_free() {
+    let mut rig = rig(Slots { small: 4, big: 1 }, plain());
+    let id = rig.worker.add_path(path(rig.from, rig.to, blocked_for_an_hour()));
+    let probe = GateProbe(Arc::new(AtomicBool::new(false)));
+    let aside = || probe.0.load(Ordering::Relaxed);
+    rig.worker.set_gate(Box::new(probe.clone()));
+    send(&rig.left, 0..9);
+    rig.settle();
+    assert!(!aside(), "at once: any burst would");
+    let thread = run(rig.worker);
+    assert!(
+        eventually(aside),
+        "nothing can be received, and nothing else forwards"
+    );
+    assert_eq!(
+        rig.handle.inspect().expect("an answer").aside,
+        Some(Aside::Memory)
+    );
+    rig.handle.switch(id, false).expect("an answer");
+    assert!(eventually(|| !aside()), "it does not take traffic back");
+    rig.handle.stop();
+    thread.join().expect("an orderly end");
 }

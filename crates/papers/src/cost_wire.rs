@@ -142,6 +142,7 @@ impl LabWire {
             seed: SEED,
             classify: Some(treatment.classify()),
             bandwidth: None,
+            guarantees: Vec::new(),
         };
         self.handle.retune(MANAGED, retune).map_err(unanswered)?;
         self.handle.switch(MANAGED, true).map_err(unanswered)

@@ -6,10 +6,14 @@
 //! hanging one and a disabled one are the same case.
 
 use super::syscall;
+use crate::clock;
 use crate::mapping::Mapping;
+use crate::sys;
 use engine::units::{Duration, Instant};
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The words of a cell: the heartbeat, and the constants that a port's programs need.
@@ -24,6 +28,9 @@ pub enum Word {
     /// An interface index. For [`super::programs::ECHO`]: where group frames came from. For
     /// [`super::programs::TO_TAP`]: where to redirect to.
     Interface,
+    /// For [`super::programs::TAKE`]: frames with an earlier arrival timestamp (of
+    /// `CLOCK_REALTIME`) pass; zero: none do.
+    Since,
 }
 
 impl Word {
@@ -33,7 +40,7 @@ impl Word {
     }
 }
 
-const WORDS: usize = 4;
+const WORDS: usize = 5;
 
 /// The cell of one port.
 #[derive(Debug)]
@@ -41,7 +48,17 @@ pub struct Heartbeat {
     map: OwnedFd,
     cell: Mapping,
     limit: Duration,
+    /// When it was silenced last, of `CLOCK_REALTIME`.
+    silenced: AtomicU64,
+    /// Until when arrival timestamps are compared after a lapse.
+    settled_at: AtomicU64,
 }
+
+/// How far ahead of the first beat frames are taken from. Long enough for the beat itself.
+const AHEAD: Duration = Duration::from_millis(1);
+
+/// How long after a lapse frames may still come out of a socket that arrived before its end.
+const SETTLED: Duration = Duration::from_millis(500);
 
 impl Heartbeat {
     /// A cell that counts as alive for `limit` after each beat. It starts lapsed: the programs take
@@ -54,7 +71,13 @@ impl Heartbeat {
     pub fn new(limit: Duration) -> io::Result<Self> {
         let map = syscall::new_cell(WORDS * 8)?;
         let cell = Mapping::of(map.as_fd(), WORDS * 8, 0)?;
-        Ok(Self { map, cell, limit })
+        Ok(Self {
+            map,
+            cell,
+            limit,
+            silenced: AtomicU64::new(0),
+            settled_at: AtomicU64::new(0),
+        })
     }
 
     /// How long the port counts as alive after a beat. The loop must beat several times within it.
@@ -80,16 +103,45 @@ impl Heartbeat {
     /// Whether the kernel has taken over. It may then have forwarded frames that were read from the
     /// port before.
     pub fn lapsed(&self, now: Instant) -> bool {
-        now.nanos() >= self.cell.words()[Word::AliveUntil as usize].load(Relaxed)
+        now.nanos() >= self.alive_until()
+    }
+
+    fn alive_until(&self) -> u64 {
+        self.cell.words()[Word::AliveUntil as usize].load(Relaxed)
+    }
+
+    /// Arrival timestamps (of `CLOCK_REALTIME`) of the frames that the programs take at this time:
+    /// of others, a copy in a socket is to be discarded, since the kernel forwards the original.
+    pub fn taken(&self, now: Instant) -> Range<u64> {
+        let since = self.cell.words()[Word::Since as usize].load(Relaxed);
+        let until = match self.alive_until() {
+            0 => self.silenced.load(Relaxed),
+            until if until <= now.nanos() => sys::realtime().saturating_sub(now.nanos() - until),
+            _ => u64::MAX,
+        };
+        since..until
     }
 
     /// Beats: the loop is alive at this time of [`crate::clock`].
     pub fn beat(&self, now: Instant) {
+        let now_ns = now.nanos();
+        if self.lapsed(now) {
+            // Before the time of life: a frame goes by one of both, whenever it comes.
+            self.set(Word::Since, sys::realtime() + AHEAD.nanos());
+            self.settled_at.store(now_ns + SETTLED.nanos(), Relaxed);
+        } else if now_ns >= self.settled_at.load(Relaxed) {
+            // From here on the clock may be set without any effect.
+            self.set(Word::Since, 0);
+        }
         self.set(Word::AliveUntil, (now + self.limit).nanos());
     }
 
     /// From the next frame on, frames take the kernel's own path until the next beat.
     pub fn silence(&self) {
+        if self.alive_until() > 0 {
+            let end = self.taken(clock::now()).end.min(sys::realtime());
+            self.silenced.store(end, Relaxed);
+        }
         self.set(Word::AliveUntil, 0);
     }
 

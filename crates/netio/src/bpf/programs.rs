@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | to the address of the bridge or of the port | the kernel | the kernel |
 //! | to a group (broadcast, ARP requests, multicast) | both: the kernel for itself, we for the other side; [`ECHO`] drops the bridge's copy at egress | the kernel, unshaped: XDP cannot both redirect and pass a frame |
+//! | to 01-80-C2-00-00-0x (spanning tree, link discovery) | the kernel | the kernel |
 //! | to any other host | we; [`TAKE`] drops the original after the packet socket had its copy | we, by [`TO_SOCKET`] |
 //!
 //! A router that is also the bridge therefore keeps its own addresses reachable, the bridge keeps
@@ -21,8 +22,9 @@ use super::heartbeat::Word;
 use super::instruction::Register::{R0, R1, R2, R3, R4, R5, R6, R7};
 use super::instruction::Width::{Byte, Double, Half, Word as Long};
 use super::instruction::{
-    Instruction, Reference, add, call, copy, exit, load, or, pass, pass_if_above, pass_if_any,
+    Instruction, Reference, add, and, call, copy, exit, load, or, pass, pass_if, pass_if_above, pass_if_any,
     pass_if_at_least, pass_if_equal, pass_if_not_equal, program, refer, set, shift_left, skip_if_any,
+    skip_if_equal, skip_if_not_equal,
 };
 
 const KTIME_GET_NS: i32 = 5;
@@ -38,8 +40,14 @@ const XDP_PASS: i32 = 2;
 const SKB: (i16, i16) = (76, 80);
 const XDP: (i16, i16) = (0, 4);
 const SKB_ARRIVED_AT: i16 = 36;
+const SKB_ARRIVED: i16 = 152;
 const XDP_QUEUE: i16 = 16;
 const ETHERNET: i32 = 14;
+
+/// Two bytes of a frame as they are loaded.
+const fn half(bytes: [u8; 2]) -> i32 {
+    u16::from_ne_bytes(bytes) as i32
+}
 
 /// Context to `R6`, cell to `R7`; passes if the cell has expired.
 pub(super) const ALIVE: [Instruction; 6] = {
@@ -82,15 +90,27 @@ const FOR_OTHERS: [Instruction; 9] = [
 ];
 
 /// Ingress: drops frames for other hosts, which the packet socket has already received.
-pub const TAKE: [Instruction; 25] = program(&[
+pub const TAKE: [Instruction; 29] = program(&[
     &ALIVE,
     &ethernet(SKB),
     &FOR_OTHERS,
-    &[set(R0, TCX_DROP), exit(), set(R0, TCX_NEXT), exit()],
+    &[
+        // The socket decides by the same timestamp. Zero: there is none.
+        load(Double, R1, R6, SKB_ARRIVED),
+        skip_if_equal(R1, 0, 2),
+        load(Double, R2, R7, Word::Since.offset()),
+        pass_if_above(R2, R1),
+        set(R0, TCX_DROP),
+        exit(),
+        set(R0, TCX_NEXT),
+        exit(),
+    ],
 ]);
 
 /// Egress of one side: drops the bridge's copies of group frames that arrived on the other side.
-pub const ECHO: [Instruction; 21] = program(&[
+/// Frames to 01-80-C2-00-00-0x pass: whether they are forwarded is for the bridge to decide
+/// (`stp_state`, `group_fwd_mask`), and we do not forward them.
+pub const ECHO: [Instruction; 30] = program(&[
     &ALIVE,
     &[
         load(Long, R2, R6, SKB_ARRIVED_AT),
@@ -101,6 +121,15 @@ pub const ECHO: [Instruction; 21] = program(&[
     &[
         skip_if_any(R4, 1),
         pass(),
+        load(Half, R4, R2, 0),
+        skip_if_not_equal(R4, half([0x01, 0x80]), 7),
+        load(Half, R4, R2, 2),
+        skip_if_not_equal(R4, half([0xc2, 0x00]), 5),
+        load(Byte, R4, R2, 4),
+        skip_if_not_equal(R4, 0, 3),
+        load(Byte, R4, R2, 5),
+        and(R4, 0xf0),
+        pass_if(R4, 0),
         set(R0, TCX_DROP),
         exit(),
         set(R0, TCX_NEXT),

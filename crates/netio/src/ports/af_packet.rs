@@ -29,6 +29,7 @@ use engine::units::{Duration, Instant};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Packet sockets.
@@ -118,6 +119,8 @@ pub struct AfPacket {
     launch: Option<ClockOffset>,
     /// The clock of arrival timestamps, if enabled.
     arrivals: Option<ClockOffset>,
+    /// The arrival timestamps of frames that are not to be discarded, if others are.
+    taken: Option<Range<u64>>,
     /// Frames in the kernel when it was last read.
     outstanding: Cell<usize>,
     /// The driver's ring is full.
@@ -224,6 +227,7 @@ impl AfPacket {
             gap: Box::default(),
             launch: None,
             arrivals: settings.arrival_times.then(|| ClockOffset::new(sys::realtime)),
+            taken: None,
             outstanding: Cell::new(0),
             congested: false,
             counters: Counters::default(),
@@ -231,6 +235,24 @@ impl AfPacket {
             settings,
             socket,
         })
+    }
+
+    /// From now on frames with other arrival timestamps (of `CLOCK_REALTIME`) are discarded.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses the socket option.
+    pub fn take_only(&mut self, arrived: Range<u64>) -> io::Result<()> {
+        if self.taken.replace(arrived).is_none() {
+            sys::set_arrival_times(self.socket.as_fd())?;
+        }
+        Ok(())
+    }
+
+    /// Whether a frame with this arrival timestamp is to be discarded.
+    fn is_foreign(&self, arrived: Option<u64>) -> bool {
+        let taken = self.taken.as_ref().zip(arrived);
+        taken.is_some_and(|(taken, arrived)| !taken.contains(&arrived))
     }
 
     /// The error, with the fault according to the interface's current state.
@@ -286,6 +308,49 @@ impl AfPacket {
         self.counters.received += 1;
         self.counters.received_bytes += pool.len(slot) as u64;
         Some(pool.shrink(slot))
+    }
+
+    /// Receives into the spare slots.
+    fn receive_batch(&mut self, pool: &mut Pool, into: &mut Vec<Buffer>) -> Result<(), PortError> {
+        self.arrivals.iter_mut().for_each(ClockOffset::refresh);
+        for _ in 0..BAD_FRAMES {
+            match self.messages.receive(
+                self.socket.as_fd(),
+                pool,
+                &self.spare[..self.batch.min(self.spare.len())],
+                vnet::LEN,
+            ) {
+                Ok(count) => {
+                    let before = self.counters.received_bytes;
+                    for index in 0..count {
+                        let (slot, message) = (self.spare[index], self.messages.message(index));
+                        if self.is_foreign(message.arrived) {
+                            pool.free(slot);
+                            continue;
+                        }
+                        match self.finish(pool, slot, message) {
+                            Some(frame) => into.push(frame),
+                            None => {
+                                self.counters.refused += 1;
+                                pool.free(slot);
+                            }
+                        }
+                    }
+                    self.spare.drain(..count);
+                    let mean = (self.counters.received_bytes - before) as usize / count.max(1);
+                    self.batch = (BATCH_BYTES / mean.max(1)).clamp(1, BATCH);
+                    return Ok(());
+                }
+                Err(e) => match e.raw_os_error() {
+                    Some(libc::EAGAIN | libc::EINTR) => return Ok(()),
+                    // A super-frame that the header cannot describe. It is gone; the next may be
+                    // good.
+                    Some(libc::EINVAL) => self.counters.refused += 1,
+                    _ => return Err(self.error("receiving", e)),
+                },
+            }
+        }
+        Ok(())
     }
 
     /// Drops all staged frames.
@@ -354,45 +419,24 @@ impl Port for AfPacket {
         let fresh = std::iter::from_fn(|| pool.take_big()).take(missing);
         self.spare.splice(0..0, fresh);
         if self.spare.is_empty() {
-            // Frames queue in the kernel until slots are free, and are missed if that takes too
-            // long.
+            // Small frames go on, and a long one is refused. Where there are no small slots either,
+            // frames queue in the kernel, and are missed if that takes too long.
+            self.spare
+                .extend(std::iter::from_fn(|| pool.take_any()).take(self.batch));
+        }
+        if self.spare.is_empty() {
             return Ok(());
         }
-        self.arrivals.iter_mut().for_each(ClockOffset::refresh);
-        for _ in 0..BAD_FRAMES {
-            match self.messages.receive(
-                self.socket.as_fd(),
-                pool,
-                &self.spare[..self.batch.min(self.spare.len())],
-                vnet::LEN,
-            ) {
-                Ok(count) => {
-                    let before = self.counters.received_bytes;
-                    for index in 0..count {
-                        let slot = self.spare[index];
-                        match self.finish(pool, slot, self.messages.message(index)) {
-                            Some(frame) => into.push(frame),
-                            None => {
-                                self.counters.refused += 1;
-                                pool.free(slot);
-                            }
-                        }
-                    }
-                    self.spare.drain(..count);
-                    let mean = (self.counters.received_bytes - before) as usize / count.max(1);
-                    self.batch = (BATCH_BYTES / mean.max(1)).clamp(1, BATCH);
-                    return Ok(());
-                }
-                Err(e) => match e.raw_os_error() {
-                    Some(libc::EAGAIN | libc::EINTR) => return Ok(()),
-                    // A super-frame that the header cannot describe. It is gone; the next may be
-                    // good.
-                    Some(libc::EINVAL) => self.counters.refused += 1,
-                    _ => return Err(self.error("receiving", e)),
-                },
+        let result = self.receive_batch(pool, into);
+        // What is kept for the next batch is big.
+        self.spare.retain(|&slot| {
+            let big = pool.is_big(slot);
+            if !big {
+                pool.free(slot);
             }
-        }
-        Ok(())
+            big
+        });
+        result
     }
 
     fn room(&self) -> usize {
@@ -405,6 +449,10 @@ impl Port for AfPacket {
         } else {
             ring.saturating_sub(self.outstanding.get() + self.staged_frames)
         }
+    }
+
+    fn unsent(&self) -> usize {
+        self.staged.len()
     }
 
     fn transmit(&mut self, pool: &mut Pool, frame: Buffer) {
@@ -483,6 +531,10 @@ impl Port for AfPacket {
                 let old = std::mem::replace(self, fresh);
                 old.spare.into_iter().for_each(|slot| pool.free(slot));
                 (self.counters, self.missed, self.gap) = (old.counters, old.missed, old.gap);
+                if let Some(taken) = old.taken {
+                    self.take_only(taken)
+                        .map_err(|e| self.error("enabling arrival timestamps", e))?;
+                }
                 if old.launch.is_some() {
                     // It worked on the former interface, so it works on this one.
                     let _ = self.enable_launch_times();

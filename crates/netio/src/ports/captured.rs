@@ -102,6 +102,10 @@ impl Port for Captured {
         self.port.room()
     }
 
+    fn unsent(&self) -> usize {
+        self.port.unsent()
+    }
+
     fn transmit(&mut self, pool: &mut Pool, frame: Buffer) {
         if self.writer.is_some() {
             let bytes = pool.bytes(frame);

@@ -154,6 +154,10 @@ impl Port for Egress {
         self.wire.room()
     }
 
+    fn unsent(&self) -> usize {
+        self.wire.unsent()
+    }
+
     fn transmit(&mut self, pool: &mut Pool, frame: Buffer) {
         self.wire.transmit(pool, frame);
     }

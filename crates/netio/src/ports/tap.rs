@@ -122,9 +122,18 @@ impl Tap {
         error
     }
 
+    /// Keeps a slot for the next frame, if it is long enough for any.
+    fn keep(&mut self, pool: &mut Pool, slot: Buffer) {
+        if pool.is_big(slot) {
+            self.spare = Some(slot);
+        } else {
+            pool.free(slot);
+        }
+    }
+
     /// Reads one frame; `None` if there is none now.
     fn read(&mut self, pool: &mut Pool) -> io::Result<Option<Buffer>> {
-        let Some(slot) = self.spare.take().or_else(|| pool.take_big()) else {
+        let Some(slot) = self.spare.take().or_else(|| pool.take_any()) else {
             return Ok(None);
         };
         pool.set_len(slot, pool.capacity(slot));
@@ -134,15 +143,17 @@ impl Tap {
         let len = match read {
             Ok(len) => len.saturating_sub(vnet::LEN),
             Err(e) => {
-                self.spare = Some(slot);
+                self.keep(pool, slot);
                 return match e.raw_os_error() {
                     Some(libc::EAGAIN | libc::EINTR) => Ok(None),
                     _ => Err(e),
                 };
             }
         };
+        // A frame that fills a small slot was longer.
+        let truncated = len >= pool.capacity(slot) && !pool.is_big(slot);
         pool.set_len(slot, len);
-        match vnet::decode(pool.front(slot)) {
+        match vnet::decode(pool.front(slot)).filter(|_| !truncated) {
             Some(offload) => {
                 pool.set_offload(slot, offload);
                 self.counters.received += 1;
@@ -151,7 +162,7 @@ impl Tap {
             }
             None => {
                 self.counters.refused += 1;
-                self.spare = Some(slot);
+                self.keep(pool, slot);
                 Ok(None)
             }
         }
@@ -180,6 +191,10 @@ impl Port for Tap {
 
     fn room(&self) -> usize {
         self.capabilities.transmit_ring.saturating_sub(self.staged.len())
+    }
+
+    fn unsent(&self) -> usize {
+        self.staged.len()
     }
 
     fn transmit(&mut self, pool: &mut Pool, frame: Buffer) {

@@ -309,7 +309,7 @@ impl Network {
 
     /// Stops the worker and returns its last snapshot.
     fn end(mut self) -> Result<WorkerSnapshot, Error> {
-        self.handle.stop();
+        self.handle.abort();
         let Some(worker) = self.worker.take() else {
             return Err(Error::new("the worker has ended"));
         };
@@ -321,6 +321,6 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        self.handle.stop();
+        self.handle.abort();
     }
 }

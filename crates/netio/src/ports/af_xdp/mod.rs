@@ -355,6 +355,11 @@ impl Port for AfXdp {
         pool.free(frame);
     }
 
+    fn unsent(&self) -> usize {
+        let pending = self.open.sockets.first().map_or(0, Socket::pending);
+        pending as usize / self.open.pieces
+    }
+
     fn kick(&mut self, _pool: &mut Pool) -> Result<(), PortError> {
         let Some(socket) = self.open.sockets.first_mut() else {
             return Ok(());

@@ -1,0 +1,310 @@
+//! The budget of the frame pool: how many slots the frames of each class may occupy.
+//!
+//! Memory is reserved as bandwidth is. Seven eighths of the slots of each size are for queues; the
+//! rest is for frames in ports and in bypass, and for what arrives. Of these seven eighths, half is
+//! reserved: for each interface with a policy alike (for one without, an eighth of that), and
+//! within an interface for each class that takes packets, one half in equal parts and the other in
+//! proportion to the rates that the policy guarantees. A class is always given its reserve.
+//!
+//! The other half is shared by dynamic thresholds (Choudhury and Hahne, "Dynamic queue length
+//! thresholds for shared-memory packet switches", IEEE/ACM Transactions on Networking 6(2), 1998):
+//! beyond its reserve a class may occupy up to [`ALPHA`] times what is free. So when memory is
+//! short the longest queues are the first that get no more. Receiving never stops: what arrives has
+//! the eighth that is in no budget. It departs from pushing packets out of the longest queue (as
+//! CAKE does for its own limit) in that nothing queued is dropped; the longest queue drops what
+//! arrives for it instead.
+//!
+//! A worker of whose paths none has a policy has no budget: an emulated link counts all that is in
+//! flight on it, and its pool is sized for that.
+
+use engine::packet::ClassId;
+use engine::tree::TreePlan;
+use engine::units::Bandwidth;
+
+/// Slot sizes.
+const SIZES: usize = 2;
+
+/// How often what is free a class may occupy beyond its reserve: one alone two thirds of what is
+/// shared.
+const ALPHA: u64 = 2;
+
+/// One part in so many of the slots is in no budget.
+const IN_FLIGHT: u32 = 8;
+
+/// Nor are so many of the big ones, half at most: each port keeps a batch of them to receive into.
+const RECEIVING: u32 = 192;
+
+/// A path without a policy counts as so much less than one with a policy.
+const UNMANAGED: u64 = 8;
+
+/// How many of these slots, the small and the big ones, queued frames may occupy.
+pub(crate) fn for_queues([small, big]: [u32; SIZES]) -> [u32; SIZES] {
+    let receiving = RECEIVING.min(big / 2);
+    [small - small / IN_FLIGHT, big - (big / IN_FLIGHT).max(receiving)]
+}
+
+/// Who occupies a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Owner {
+    pub(crate) path: u32,
+    pub(crate) class: ClassId,
+}
+
+/// Whether a frame may occupy its slot until it leaves.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Admission {
+    /// It may, and is charged.
+    Charged,
+    /// Its class has had its part, and what is shared is short.
+    Short,
+}
+
+/// What one path needs of the pool.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Claim {
+    /// It has no policy: one short queue.
+    Unmanaged,
+    /// Of each class by number: whether it takes packets, and the rate in bit/s that it is
+    /// guaranteed.
+    Managed(Vec<Option<u64>>),
+}
+
+impl Claim {
+    /// The claim of a path with this plan, of whose classes these are guaranteed rates.
+    pub(crate) fn of(plan: Option<&TreePlan>, guarantees: &[(ClassId, Bandwidth)]) -> Self {
+        let Some(plan) = plan else { return Self::Unmanaged };
+        let leaf = |leaf: bool| leaf.then_some(0);
+        let mut classes: Vec<_> = plan.classes.iter().map(|info| leaf(info.leaf)).collect();
+        if classes.is_empty() {
+            classes.push(leaf(true));
+        }
+        for (class, rate) in guarantees {
+            if let Some(Some(guaranteed)) = classes.get_mut(class.0 as usize) {
+                *guaranteed = rate.bits();
+            }
+        }
+        Self::Managed(classes)
+    }
+
+    fn weight(&self) -> u64 {
+        match self {
+            Self::Unmanaged => 1,
+            Self::Managed(_) => UNMANAGED,
+        }
+    }
+
+    fn classes(&self) -> &[Option<u64>] {
+        match self {
+            Self::Unmanaged => &[Some(0)],
+            Self::Managed(classes) => classes,
+        }
+    }
+}
+
+/// The slots of one class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Account {
+    used: [u32; SIZES],
+    reserve: [u32; SIZES],
+}
+
+impl Account {
+    /// What it occupies beyond its reserve.
+    fn beyond(&self, size: usize) -> u32 {
+        self.used[size].saturating_sub(self.reserve[size])
+    }
+}
+
+/// The part of the slots of one size that no class has alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Shared {
+    total: u32,
+    used: u32,
+}
+
+/// The budget of a pool.
+#[derive(Debug, Default)]
+pub(crate) struct Budget {
+    claims: Vec<Claim>,
+    accounts: Vec<Vec<Account>>,
+    shared: [Shared; SIZES],
+    /// Some path has a policy.
+    in_force: bool,
+}
+
+impl Budget {
+    /// From now on this path has this claim. No frame of it may be charged to a class that has
+    /// another number under the new claim.
+    pub(crate) fn claim(&mut self, path: usize, claim: Claim, slots: [u32; SIZES]) {
+        if self.claims.len() <= path {
+            self.claims.resize(path + 1, Claim::Unmanaged);
+            self.accounts.resize_with(path + 1, Vec::new);
+        }
+        self.claims[path] = claim;
+        self.divide(slots);
+    }
+
+    fn divide(&mut self, slots: [u32; SIZES]) {
+        self.in_force = self.claims.iter().any(|claim| *claim != Claim::Unmanaged);
+        for (claim, accounts) in self.claims.iter().zip(&mut self.accounts) {
+            accounts.resize(claim.classes().len(), Account::default());
+        }
+        let weights: u64 = self.claims.iter().map(Claim::weight).sum();
+        for (size, queues) in for_queues(slots).into_iter().enumerate() {
+            let reserved = u64::from(queues / 2);
+            for (claim, accounts) in self.claims.iter().zip(&mut self.accounts) {
+                reserve(
+                    claim.classes(),
+                    reserved * claim.weight() / weights,
+                    size,
+                    accounts,
+                );
+            }
+            let accounts = || self.accounts.iter().flatten();
+            let given: u32 = accounts().map(|account| account.reserve[size]).sum();
+            self.shared[size] = Shared {
+                total: queues - given,
+                used: accounts().map(|account| account.beyond(size)).sum(),
+            };
+        }
+    }
+
+    fn account(&mut self, owner: Owner) -> Option<&mut Account> {
+        let accounts = self.accounts.get_mut(owner.path as usize)?;
+        // What has no class of its own is counted with the first.
+        let class = Some(owner.class.0 as usize).filter(|class| *class < accounts.len());
+        accounts.get_mut(class.unwrap_or(0))
+    }
+
+    /// Charges a slot of this size, if the owner may have one more.
+    pub(crate) fn charge(&mut self, owner: Owner, size: usize) -> Admission {
+        if !self.in_force {
+            return Admission::Charged;
+        }
+        let shared = self.shared[size];
+        let alone = self.accounts.len() == 1 && self.accounts[0].len() == 1;
+        let Some(account) = self.account(owner) else {
+            return Admission::Charged;
+        };
+        if account.used[size] < account.reserve[size] {
+            account.used[size] += 1;
+            return Admission::Charged;
+        }
+        let free = shared.total.saturating_sub(shared.used);
+        let beyond = u64::from(account.beyond(size));
+        if free == 0 || (!alone && beyond >= ALPHA * u64::from(free)) {
+            return Admission::Short;
+        }
+        account.used[size] += 1;
+        self.shared[size].used += 1;
+        Admission::Charged
+    }
+
+    /// Gives back what was charged.
+    pub(crate) fn discharge(&mut self, owner: Owner, size: usize) {
+        if !self.in_force {
+            return;
+        }
+        let Some(account) = self.account(owner) else {
+            return;
+        };
+        let beyond = account.beyond(size) > 0;
+        debug_assert!(
+            account.used[size] > 0,
+            "{owner:?} gives back what it does not have"
+        );
+        account.used[size] = account.used[size].saturating_sub(1);
+        if beyond {
+            self.shared[size].used -= 1;
+        }
+    }
+}
+
+/// Divides what is reserved for a path among its classes.
+fn reserve(classes: &[Option<u64>], slots: u64, size: usize, accounts: &mut [Account]) {
+    let leaves = classes.iter().flatten().count().max(1) as u64;
+    let rates: u128 = classes.iter().flatten().map(|rate| u128::from(*rate)).sum();
+    let (by_number, by_rate) = match rates {
+        0 => (slots, 0),
+        _ => (slots / 2, slots - slots / 2),
+    };
+    for (class, account) in classes.iter().zip(accounts) {
+        let part = class.map_or(0, |rate| {
+            let by_rate = u128::from(by_rate) * u128::from(rate) / rates.max(1);
+            by_number / leaves + u64::try_from(by_rate).unwrap_or(0)
+        });
+        account.reserve[size] = u32::try_from(part).unwrap_or(u32::MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SLOTS: [u32; SIZES] = [32_768, 2_048];
+
+    fn owner(class: u32) -> Owner {
+        Owner {
+            path: 0,
+            class: ClassId(class),
+        }
+    }
+
+    fn take_all(budget: &mut Budget, class: u32) -> u32 {
+        let takes = || budget.charge(owner(class), 0) == Admission::Charged;
+        std::iter::repeat_with(takes).take_while(|took| *took).count() as u32
+    }
+
+    #[test]
+    fn whoever_takes_all_that_he_can_leaves_the_others_their_reserve_and_a_third_of_what_is_shared() {
+        let mut budget = Budget::default();
+        let mut classes = vec![Some(10_000); 401];
+        classes[400] = Some(20_000_000);
+        budget.claim(0, Claim::Managed(classes), SLOTS);
+        take_all(&mut budget, 0);
+        let Shared { total, used } = budget.shared[0];
+        assert!((total - used).abs_diff(total / 3) <= 1, "{used} of {total}");
+        let others: u32 = (1..400).map(|class| take_all(&mut budget, class)).sum();
+        assert!(others > total / 4, "{others}");
+        // A quarter of what is reserved by number, and almost all that is reserved by rate.
+        let voice = take_all(&mut budget, 400);
+        assert!(voice > 5_000, "{voice}");
+    }
+
+    #[test]
+    fn what_was_taken_and_given_back_is_as_if_it_had_not_been_taken() {
+        let mut budget = Budget::default();
+        budget.claim(0, Claim::Managed(vec![None, Some(0), Some(7)]), SLOTS);
+        let before = (budget.shared, budget.accounts.clone());
+        for class in [1, 2, 1] {
+            let took = take_all(&mut budget, class);
+            (0..took).for_each(|_| budget.discharge(owner(class), 0));
+        }
+        assert_eq!((budget.shared, budget.accounts.clone()), before);
+    }
+
+    #[test]
+    fn a_new_claim_counts_what_is_occupied() {
+        let mut budget = Budget::default();
+        budget.claim(0, Claim::Managed(vec![Some(1), Some(1)]), SLOTS);
+        let took = take_all(&mut budget, 0);
+        budget.claim(0, Claim::Managed(vec![Some(1), Some(9)]), SLOTS);
+        assert_eq!(budget.accounts[0][0].used[0], took);
+        (0..took).for_each(|_| budget.discharge(owner(0), 0));
+        assert_eq!(budget.shared[0].used, 0);
+    }
+
+    #[test]
+    fn one_class_alone_may_have_all_and_a_worker_without_policy_has_no_budget() {
+        let mut budget = Budget::default();
+        budget.claim(0, Claim::Unmanaged, SLOTS);
+        assert_eq!(
+            (0..100_000).find(|_| budget.charge(owner(0), 0) == Admission::Short),
+            None
+        );
+        budget.claim(0, Claim::Managed(vec![Some(0)]), SLOTS);
+        assert_eq!(take_all(&mut budget, 0), SLOTS[0] - SLOTS[0] / IN_FLIGHT);
+        assert_eq!([for_queues([64, 338]), for_queues([64, 1])], [[56, 169], [56, 1]]);
+    }
+}
