@@ -5,7 +5,7 @@
 
 use control::policy::{InterfacePolicy, Policy};
 use control::protocol::{Refusal, SettingChange};
-use control::snapshot::{ClassReading, InterfaceReading, Reading, State};
+use control::snapshot::{ClassReading, FrameCounts, InterfaceReading, Reading, State};
 use control::socket::{Handler, Server};
 use engine::inspect::{Value, View};
 use engine::packet::ClassId;
@@ -107,6 +107,7 @@ impl Handler for Pretend {
             },
             views: views.collect(),
             classes: inner.classes.clone(),
+            frames: FrameCounts::default(),
         };
         Ok(Reading {
             at: Instant::from_nanos(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)),
@@ -154,6 +155,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let classes = (0..interface.plan.classes.len()).map(|index| ClassReading {
         class: ClassId(u32::try_from(index).unwrap_or(0)),
         sent: Count::default(),
+        short: Count::default(),
         delays: Delays::default(),
     });
     let inner = Inner {

@@ -23,12 +23,15 @@ use crate::yields::{self, Yields, YieldsSettings};
 use engine::disciplines::DEFAULT_LEAF;
 use engine::kind::{Children, Kind};
 use engine::link::Link;
+use engine::packet::ClassId;
 use engine::port_kind::{Attachment, PortKind};
 use engine::reserved::{Reservable, ReserveSettings};
 use engine::settings;
+use engine::settings::SettingValue;
 use engine::settings::{Problem, Raw, Span, unknown};
-use engine::tree::{ArrivalCurveSpec, ClassSpec, DisciplineSpec, ParentSpec, Registry, TreePlan};
+use engine::tree::{ArrivalCurveSpec, ClassInfo, ClassSpec, DisciplineSpec, ParentSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Rate};
+use std::collections::HashMap;
 
 settings! {
     /// The settings of an interface.
@@ -147,6 +150,16 @@ impl InterfacePolicy {
         self.plan.link
     }
 
+    /// The rates that the policy guarantees to classes: what their settings `rate`, or `realtime`
+    /// as a plain rate, say.
+    pub fn guarantees(&self) -> Vec<(ClassId, Bandwidth)> {
+        let mut rates = HashMap::new();
+        guaranteed(&self.spec, self.settings.bandwidth, &mut rates);
+        let classes = self.plan.classes.iter().zip(0..);
+        let of = |(info, id): (&ClassInfo, u32)| Some((ClassId(id), *rates.get(info.name.as_str())?));
+        classes.filter_map(of).collect()
+    }
+
     /// The same interface with a transmit ring of `ring` packets; the whole tree is checked again.
     ///
     /// # Errors
@@ -225,6 +238,22 @@ fn link(settings: &InterfaceSettings, ring: u32) -> Link {
     Link::new(settings.bandwidth, settings.max_frame + settings.overhead)
         .with_overhead(settings.overhead)
         .with_ring(ring)
+}
+
+fn guaranteed<'a>(spec: &'a DisciplineSpec, link: Bandwidth, out: &mut HashMap<&'a str, Bandwidth>) {
+    for class in &spec.classes {
+        let mut given = ["rate", "realtime"]
+            .iter()
+            .filter_map(|key| class.settings.get(key));
+        if let Some(Ok(rate)) = given.next().map(|entry| Rate::from_raw(&entry.value)) {
+            out.insert(&class.name, rate.on(link));
+        }
+        class
+            .discipline
+            .iter()
+            .for_each(|inner| guaranteed(inner, link, out));
+    }
+    spec.child.iter().for_each(|child| guaranteed(child, link, out));
 }
 
 /// The transmit ring of a port in packets; without a port 1, the packet on the wire.

@@ -7,7 +7,7 @@
 use crate::sections::{Section, TomlValue};
 use engine::port_kind::{Attachment, Needs, PortKind};
 use engine::settings::{Problem, Setting, Span, Table, refuse_wrong, unknown};
-use engine::units::Duration;
+use engine::units::{Bytes, Duration};
 use engine::{choices, settings};
 
 choices! {
@@ -74,6 +74,10 @@ settings! {
         split: Split = default "auto",
             "never: packets wait while a super-frame of up to 64 KiB is sent; always: more work per byte",
             "a voice call does not notice 1 ms";
+        /// Memory for frames of all interfaces of the port together; it is used as it is needed
+        memory: Bytes = default "192 MiB",
+            "too small: classes drop before their queues' limits; too large: memory that others could use",
+            "28,672 queued frames of an ordinary MTU, and 1,778 super-frames";
         /// After how long without a heartbeat traffic bypasses the program through the kernel
         fail_open_after: Duration = default "50 ms",
             "too short: a busy machine enters the bypass; too long: a hang stops traffic for that time",
@@ -167,6 +171,10 @@ pub(crate) fn read(
     if settings.spin > Duration::from_millis(10) {
         let message = "`spin` must be at most 10 ms: longer would keep a CPU busy all the time";
         problems.push(Problem::new(at("spin"), message));
+    }
+    if settings.memory < Bytes::new(32 << 20) || settings.memory > Bytes::new(64 << 30) {
+        let message = "`memory` must be from 32 MiB to 64 GiB";
+        problems.push(Problem::new(at("memory"), message));
     }
     if settings.fail_open_after < Duration::from_millis(10) {
         let message = "`fail_open_after` must be at least 10 ms: below that every pause looks like a hang";

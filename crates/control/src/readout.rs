@@ -1,6 +1,6 @@
 //! Text forms of a snapshot's values: drops by reason, borrowed bytes, gauges with their units.
 
-use crate::snapshot::{ClassView, Gauge, InterfaceView, Traffic};
+use crate::snapshot::{ClassView, FrameCounts, Gauge, InterfaceView, Traffic};
 use measure::numbers;
 
 /// Why packets were dropped, such as `12 full, 3 early`; empty if none were.
@@ -8,6 +8,27 @@ pub fn drops(traffic: &Traffic) -> String {
     let each = traffic.drops.iter();
     let each = each.map(|(why, n)| format!("{} {why}", numbers::count(*n)));
     each.collect::<Vec<_>>().join(", ")
+}
+
+/// What became of frames outside the queues, such as `missed 12, memory exhausted 5 times`; empty
+/// if every frame reached a queue.
+pub fn frames(frames: &FrameCounts) -> String {
+    let counts = [
+        ("missed", frames.missed),
+        ("refused", frames.refused),
+        ("unsent", frames.unsent),
+    ];
+    let counts = counts.iter().filter(|(_, n)| *n > 0);
+    let mut all: Vec<String> = counts
+        .map(|(what, n)| format!("{what} {}", numbers::count(*n)))
+        .collect();
+    if frames.exhausted > 0 {
+        all.push(format!(
+            "memory exhausted {} times",
+            numbers::count(frames.exhausted)
+        ));
+    }
+    all.join(", ")
 }
 
 /// The bytes that a class has borrowed; empty if none, or if its discipline does not lend.

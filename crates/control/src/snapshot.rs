@@ -54,6 +54,8 @@ pub struct ClassReading {
     pub class: ClassId,
     /// Packets and bytes sent.
     pub sent: Count,
+    /// What was dropped before it was queued, since memory was short.
+    pub short: Count,
     /// Their queueing delays.
     pub delays: Delays,
 }
@@ -73,6 +75,25 @@ pub struct InterfaceReading {
     pub views: Vec<View>,
     /// What was sent, class by class.
     pub classes: Vec<ClassReading>,
+    /// Frames that reached no queue, and the memory for frames.
+    pub frames: FrameCounts,
+}
+
+/// What became of frames outside the queues, since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct FrameCounts {
+    /// The kernel dropped them before they could be received, at the port that packets come from.
+    pub missed: u64,
+    /// They could not be received: no memory was free, or their header was not understood.
+    pub refused: u64,
+    /// They were given to the interface, which could not send them.
+    pub unsent: u64,
+    /// How often no memory for a frame was free, at any port.
+    pub exhausted: u64,
+    /// Slots for frames in use now, by all interfaces.
+    pub used_slots: u64,
+    /// All slots.
+    pub slots: u64,
 }
 
 /// The counters of all interfaces at one instant.
@@ -126,6 +147,9 @@ pub struct InterfaceView {
     pub gauges: Vec<Gauge>,
     /// Its classes, depth first: each parent is followed by its children.
     pub classes: Vec<ClassView>,
+    /// Frames that reached no queue, and the memory for frames.
+    #[serde(default)]
+    pub frames: FrameCounts,
 }
 
 /// One class.
@@ -237,6 +261,8 @@ struct Sum {
     recent: Count,
     /// The queueing delays of those.
     delays: Delays,
+    /// What was dropped before it reached its queue.
+    short: Count,
 }
 
 fn add(mine: &mut Count, theirs: Count) {
@@ -248,14 +274,22 @@ impl Sum {
     fn add_sent(&mut self, other: &Self) {
         add(&mut self.sent, other.sent);
         add(&mut self.recent, other.recent);
+        add(&mut self.short, other.short);
         self.delays.merge(&other.delays);
     }
 
     fn traffic(&self, interval: Option<Duration>) -> Traffic {
         let backlog = self.stats.backlog();
+        let short = |why| {
+            if why == Reason::Memory {
+                self.short.packets
+            } else {
+                0
+            }
+        };
         let drops = Reason::ALL
             .iter()
-            .map(|why| (why.name().to_owned(), self.stats.dropped_for(*why)));
+            .map(|why| (why.name().to_owned(), self.stats.dropped_for(*why) + short(*why)));
         Traffic {
             got_bps: interval.map(|interval| Bandwidth::of(self.recent.bytes, interval).bits()),
             sent_packets: self.sent.packets,
@@ -263,8 +297,8 @@ impl Sum {
             backlog_packets: backlog.packets,
             backlog_bytes: backlog.bytes.get(),
             delay: delay(&self.delays),
-            dropped_packets: self.stats.dropped.packets,
-            dropped_bytes: self.stats.dropped.bytes.get(),
+            dropped_packets: self.stats.dropped.packets + self.short.packets,
+            dropped_bytes: (self.stats.dropped.bytes + self.short.bytes).get(),
             drops: drops.filter(|(_, n)| *n > 0).collect(),
             marked_packets: self.stats.marked,
         }
@@ -312,7 +346,8 @@ impl InterfaceReading {
             }
         }
         let before = earlier.map_or_else(Count::default, |(earlier, _)| earlier.totals.sent);
-        whole.stats = self.totals;
+        // These have all that was dropped.
+        (whole.stats, whole.short) = (self.totals, Count::default());
         whole.sent = self.totals.sent;
         whole.recent = since(self.totals.sent, before);
         let link = self.policy.link();
@@ -353,6 +388,7 @@ impl InterfaceReading {
             classes: classes.collect(),
             traffic: whole.traffic(interval),
             gauges: whole_view.map(gauges).unwrap_or_default(),
+            frames: self.frames,
         }
     }
 
@@ -401,6 +437,7 @@ impl ClassReading {
                 Some(earlier) => self.delays.since(&earlier.delays),
                 None => self.delays.clone(),
             },
+            short: self.short,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use control::policy::{InterfacePolicy, Policy};
 use control::protocol::{Refusal, Reply, Request, SettingChange};
-use control::snapshot::{ClassReading, ClassView, InterfaceReading, Reading, State};
+use control::snapshot::{ClassReading, ClassView, FrameCounts, InterfaceReading, Reading, State};
 use control::socket::{self, Client, Handler, Server};
 use engine::discipline::{Reason, Sink};
 use engine::inspect::{Inspection, Value, View};
@@ -50,6 +50,7 @@ fn reading(policy: &Arc<InterfacePolicy>, seconds: u64, state: State) -> Reading
         let reading = ClassReading {
             class,
             sent: count(bytes),
+            short: Count::default(),
             delays,
         };
         let mut stats = Stats {
@@ -88,6 +89,7 @@ fn reading(policy: &Arc<InterfacePolicy>, seconds: u64, state: State) -> Reading
         },
         views: vec![View::default(), all_view, bulk_view, voice_view],
         classes: vec![bulk, voice],
+        frames: FrameCounts::default(),
     };
     Reading {
         at: Instant::START + Duration::from_secs(seconds),
@@ -539,4 +541,21 @@ fn a_socket_that_another_user_could_have_made_is_not_trusted() {
         let why = Client::connect(Some(place.name())).expect_err("not its owner serves it");
         assert!(why.message.contains("served by another user"), "{why}");
     }
+}
+
+#[test]
+fn packets_that_found_no_memory_are_counted_with_their_class_and_frames_that_reached_no_queue_too() {
+    let mut reading = reading(&Arc::new(interface()), 1, State::Enabled);
+    let wan0 = &mut reading.interfaces[0];
+    wan0.classes[0].short = Count {
+        packets: 3,
+        bytes: Bytes::new(300),
+    };
+    wan0.frames.missed = 7;
+    let snapshot = reading.snapshot(None);
+    for class in &snapshot.interfaces[0].classes[..2] {
+        assert_eq!(class.traffic.drops.get("memory"), Some(&3), "{}", class.name);
+    }
+    let json = serde_json::to_value(&snapshot).expect("json");
+    assert_eq!(json["interfaces"][0]["frames"]["missed"], 7);
 }

@@ -10,6 +10,7 @@ use control::policy::Policy;
 use control::port_config::{PortConfig, Split};
 use engine::units::Duration;
 use netio::handle::Handle;
+use netio::pool::Slots;
 use netio::ports::{self, Lane, Opened, Opening};
 use netio::worker::{PathId, Settings, Worker};
 
@@ -63,6 +64,7 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Error>
         });
     }
     let settings = Settings {
+        slots: Slots::within(config.settings.memory),
         guard: config.settings.spin,
         realtime: config.settings.realtime,
         heartbeat: heartbeat(config.settings.fail_open_after),

@@ -6,6 +6,7 @@ use crate::claim::Claim;
 use crate::direction::secret_seed;
 use crate::facts::{self, Facts};
 use crate::in_force::InForce;
+use crate::memory;
 use crate::selfcheck::{self, ManagedDirection};
 use crate::service::ControlService;
 use crate::signalling::beacon::Beacon;
@@ -16,6 +17,7 @@ use crate::yielding;
 use control::policy::{InterfacePolicy, Policy};
 use control::port_config::PortConfig;
 use control::socket::{Server, path_of};
+use engine::discipline::Reason;
 use engine::port_kind::Attachment;
 use engine::tree::Registry;
 use engine::units::Bytes;
@@ -41,7 +43,9 @@ pub fn enforce(
     watch: &mut dyn FnMut(&WorkerSnapshot, &mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Error> {
     let config = policy.port.as_ref().ok_or(Error::NoPort)?;
-    let warnings = check_interfaces(policy, config)?;
+    let mut warnings = check_interfaces(policy, config)?;
+    let memory = memory::warnings(policy, registry);
+    warnings.extend(memory.into_iter().map(|problem| problem.message));
     let keys = policy.rsvp.as_ref().map(KeyFile::of).transpose();
     let keys = keys.map_err(Error::Keys)?.flatten();
     let _claim = Claim::on(&config.interfaces()).map_err(Error::Claimed)?;
@@ -216,10 +220,21 @@ fn farewell(out: &mut dyn Write, last: &WorkerSnapshot) -> io::Result<()> {
     for path in &last.paths {
         let totals = &path.totals;
         let (sent, dropped) = (totals.sent.packets, totals.dropped.packets);
+        let given_up = match totals.dropped_for(Reason::Flushed) {
+            0 => String::new(),
+            n => format!(", {n} of them at the end"),
+        };
         writeln!(
             out,
-            "{}: detached; sent {sent} packets, dropped {dropped}",
+            "{}: detached; sent {sent} packets, dropped {dropped}{given_up}",
             path.name
+        )?;
+    }
+    let unsent: usize = last.ports.iter().map(|port| port.unsent).sum();
+    if unsent > 0 {
+        writeln!(
+            out,
+            "{unsent} of these packets were still with an interface, and are dropped"
         )?;
     }
     if last.turns.lapses > 0 {

@@ -88,6 +88,7 @@ impl InForce {
                 || managed.whole.filters != whole.filters)
                 .then(|| by_filters(&whole)),
             bandwidth: None,
+            guarantees: whole.guarantees(),
         };
         let adopted = self.handle.retune(managed.path, retune).map_err(refused)?;
         (managed.policy, managed.whole) = (policy, Arc::new(whole));

@@ -3,6 +3,7 @@
 //!
 //! - [`facts`], [`selfcheck`], [`claim`]: what the interfaces are, whether the policy will work,
 //!   and that no other suimon manages them; before anything is changed;
+//! - [`memory`]: whether the queues' limits fit the memory for frames;
 //! - [`direction`], [`realise`], [`assemble`]: ports, paths, realisers, and the
 //!   worker;
 //! - [`in_force`]: what is in force on each interface, and how it changes while packets flow;
@@ -20,6 +21,7 @@ pub mod enforce;
 mod error;
 pub mod facts;
 pub mod in_force;
+pub mod memory;
 pub mod realise;
 pub mod selfcheck;
 pub mod service;

@@ -9,11 +9,13 @@ use crate::realise;
 use crate::signalling::speaker;
 use control::protocol::{Refusal, SettingChange};
 use control::reservation::Reservations;
-use control::snapshot::{ClassReading, InterfaceReading, Reading, State};
+use control::snapshot::{ClassReading, FrameCounts, InterfaceReading, Reading, State};
 use control::socket::{Handler, no_rsvp};
 use engine::settings::Raw;
 use engine::units::Instant;
-use netio::handle::{Adopted, Handle, WorkerSnapshot};
+use netio::handle::{Adopted, Handle, PathView, WorkerSnapshot};
+use netio::pool::PoolUsage;
+use netio::worker::PortId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -181,9 +183,12 @@ fn reading(
             .filter(|port| (port.name == managed.policy.name) == own);
         ports.find_map(|port| port.error.clone())
     };
+    let shortage = || snapshot.aside.map(|why| why.to_string());
+    let error = troubled(true).or_else(|| troubled(false)).or_else(shortage);
     let classes = path.classes.iter().map(|meter| ClassReading {
         class: meter.class,
         sent: meter.sent,
+        short: meter.short,
         delays: meter.delays.clone(),
     });
     let mut views = path.views.clone();
@@ -202,9 +207,31 @@ fn reading(
         } else {
             State::Disabled
         },
-        error: troubled(true).or_else(|| troubled(false)),
+        error: error.map(|error| match snapshot.aside {
+            Some(_) => format!("{error}; meanwhile the kernel forwards"),
+            None => error,
+        }),
         totals: path.totals,
         views,
         classes: classes.collect(),
+        frames: frames(path, snapshot),
     })
+}
+
+/// What became of frames outside the queues of this path.
+fn frames(path: &PathView, snapshot: &WorkerSnapshot) -> FrameCounts {
+    let port = |id: PortId| snapshot.ports.get(id.0).map(|port| port.counters);
+    let (from, to) = (
+        port(path.from).unwrap_or_default(),
+        port(path.to).unwrap_or_default(),
+    );
+    let slots = |count: fn(&PoolUsage) -> u64| snapshot.pool.iter().map(count).sum();
+    FrameCounts {
+        missed: from.missed,
+        refused: from.refused,
+        unsent: to.dropped,
+        exhausted: slots(|usage| usage.exhausted),
+        used_slots: slots(|usage| usage.used.into()),
+        slots: slots(|usage| usage.total.into()),
+    }
 }

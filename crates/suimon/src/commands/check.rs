@@ -6,7 +6,7 @@ use crate::exit::{Exit, Failure};
 use crate::source;
 use crate::worst_cases;
 use clap::Args;
-use control::diagnostics::Diagnostics;
+use control::diagnostics::{Diagnostics, Severity};
 use control::documents::Document;
 use control::filters;
 use control::policy::{InterfacePolicy, Policy};
@@ -47,7 +47,11 @@ impl Check {
             return Ok(if accepted { Exit::Done } else { Exit::Usage });
         }
         let colour = colour::wanted(&io::stdout());
-        let read = Policy::read(&self.policy, &text, registry, &netio::ports::declared());
+        let mut read = Policy::read(&self.policy, &text, registry, &netio::ports::declared());
+        if let Ok(policy) = &mut read {
+            let memory = gateway::memory::warnings(policy, registry);
+            policy.warnings.fill(Severity::Warning, memory);
+        }
         match &read {
             _ if self.json => writeln!(out, "{:#}", to_json(&self.policy, &read))?,
             Ok(policy) => {

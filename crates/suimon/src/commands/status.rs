@@ -121,6 +121,10 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
     for line in text::table(&rows, &COLUMNS.map(|(_, align)| align)) {
         writeln!(out, "{line}")?;
     }
+    let frames = readout::frames(&interface.frames);
+    if !frames.is_empty() {
+        writeln!(out, "  frames: {frames}")?;
+    }
     // For a paced link, the precision of the departures matters most.
     if verbose || readout::is_paced(interface) {
         show_gauges(out, &interface.discipline, &interface.gauges)?;
@@ -223,6 +227,7 @@ mod tests {
             "75 %",
             "9.5 ms",
             "work: average 12.5, borrowed 4.5 MB",
+            "  frames: missed 12, memory exhausted 5 times",
         ] {
             assert!(shown.contains(word), "{word} is missing in\n{shown}");
         }

@@ -1,7 +1,9 @@
 //! An example snapshot for tests: a link of 20 Mbit/s with the classes `office` (`voice`, `work`)
 //! and `rest`.
 
-use control::snapshot::{BASIS, ClassView, Delay, Gauge, InterfaceView, Snapshot, State, Traffic, VERSION};
+use control::snapshot::{
+    BASIS, ClassView, Delay, FrameCounts, Gauge, InterfaceView, Snapshot, State, Traffic, VERSION,
+};
 
 /// The snapshot.
 pub fn snapshot() -> Snapshot {
@@ -20,6 +22,13 @@ pub fn snapshot() -> Snapshot {
             overhead_bytes: 0,
             traffic: traffic(19_000_000),
             gauges: Vec::new(),
+            frames: FrameCounts {
+                missed: 12,
+                exhausted: 5,
+                used_slots: 42,
+                slots: 34_800,
+                ..FrameCounts::default()
+            },
             classes: vec![
                 class("office", None, 16_000_000, 15_000_000),
                 class("voice", Some("office"), 2_000_000, 1_000_000),

@@ -111,6 +111,10 @@ fn draw_head(
     if let Some(error) = &interface.error {
         spans.push(Span::styled(format!("  {error}"), state));
     }
+    let frames = readout::frames(&interface.frames);
+    if !frames.is_empty() {
+        spans.push(Span::styled(format!("  {frames}"), Modifier::BOLD));
+    }
     if view.paused {
         spans.push(Span::styled("  paused", Modifier::REVERSED));
     }
