@@ -78,13 +78,15 @@ pub fn key(port: u16) -> FlowKey {
     }
 }
 
-/// A connection as in the paper's time: an initial window of 2 packets, a receive buffer of this
-/// size.
+/// A connection as in the paper's time: an initial window of 2 packets, losses by DupThresh,
+/// neither RACK nor probes, a receive buffer of this size.
 pub fn connection(control: &'static ControlKind, window: Bytes) -> tcp::Settings {
     tcp::Settings {
         control,
         initial_window: 2,
         receive_window: window,
+        rack: false,
+        tlp: false,
         ..tcp::Settings::default()
     }
 }

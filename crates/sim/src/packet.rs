@@ -60,12 +60,23 @@ pub struct Segment {
     pub ack: u64,
     /// The receive window: the bytes beyond `ack` that its sender accepts.
     pub window: u64,
-    /// SACK blocks, the latest first (RFC 2018); an empty range is none.
+    /// SACK blocks, the latest first (RFC 2018), a duplicate before them (RFC 2883); an empty range
+    /// is none.
     pub sack: [ByteRange; 3],
     /// Control bits.
     pub flags: Flags,
     /// The echoed timestamp: when the acknowledged segment was sent (RFC 7323's TSecr).
     pub echo: Option<Instant>,
+}
+
+impl Segment {
+    /// The duplicate that the ACK reports, if it does: the first block, below the acknowledgment
+    /// number or within the second block (DSACK, RFC 2883, section 4).
+    pub fn duplicate(&self) -> Option<ByteRange> {
+        let [first, second, _] = self.sack;
+        let within = second.start <= first.start && first.end <= second.end;
+        (!first.is_empty() && (first.end <= self.ack || within)).then_some(first)
+    }
 }
 
 /// A segment's control bits.

@@ -1,8 +1,8 @@
 //! `red`: Random Early Detection, over any queue below it.
 //!
 //! Floyd and Jacobson, "Random early detection gateways for congestion avoidance", ToN 1(4), 1993,
-//! as ALTQ has it (Cho 1999, section 4.1.2), with ECN (RFC 3168) and the *gentle* slope (Floyd
-//! 1999). On each arrival, with *q* the queue below before it, *w* the weight and *m* the packets
+//! with ECN (RFC 3168) and the *gentle* slope (Floyd 1999); the place over another queue and the
+//! defaults are ALTQ's (Cho 1999, section 4.1.2). On each arrival, with *q* the queue below before it, *w* the weight and *m* the packets
 //! the link could have sent while idle:
 //!
 //! ```text
@@ -10,12 +10,21 @@
 //! avg ← avg + w (q − avg)
 //! p_b = max_p (avg − min) / (max − min)                          min ≤ avg < max
 //! p_b = max_p + (1 − max_p) (avg − max) / max                    max ≤ avg < 2 max, gentle
-//! drop or mark with probability  p_a = p_b s / (1 − p_b · count)   s = 1, or the packet's length / packet_size
+//! drop or mark with probability  p_a                              s = 1, or the packet's length / packet_size
 //! ```
 //!
 //! where *count* is the sum of *s* over packets let through since the last drop or mark, or since
-//! `avg` rose above *min*. So gaps between drops are uniform on 1 … 1/p_b, exactly; the papers'
-//! pseudo-code and ALTQ count one packet more. An ECN-capable packet is marked instead of dropped
+//! `avg` rose above *min*, and `spacing` says how p_a spaces drops:
+//!
+//! ```text
+//! uniform   p_a = p_b s / (1 − p_b · count)                           gaps uniform on 1 … 1/p_b           mean 0.5 / p_b
+//! altq      p_a = p_b s / (2 − p_b · count)                           gaps uniform on 1 … 2/p_b           mean 1 / p_b
+//! wait      p_a = 0 while p_b · count < 1, then as altq               gaps uniform on 1/p_b + 1 … 2/p_b   mean 1.5 / p_b
+//! ```
+//!
+//! `uniform` is Floyd and Jacobson's second method and Linux's, `altq` ALTQ's, `wait` ns-2's with
+//! its default `wait_`. The distributions are exact: the papers' pseudo-code and ALTQ count one
+//! packet more. An ECN-capable packet is marked instead of dropped
 //! while `avg` < *max*. Above 2 *max* (*max* if not gentle) every arriving packet is dropped,
 //! ECN-capable or not. Nothing is dropped while the queue has fewer than two packets. It is always
 //! the arriving packet that is dropped or marked, and if the queue below refuses it (its own
@@ -63,6 +72,18 @@ choices! {
         Packets = "packets",
         /// In bytes; the probability is proportional to the packet's length.
         Bytes = "bytes",
+    }
+}
+
+choices! {
+    /// How drops are spaced at a constant average.
+    pub enum Spacing {
+        /// Floyd and Jacobson's uniform method: every 0.5/p packets on average.
+        Uniform = "uniform",
+        /// ALTQ's: every 1/p packets.
+        Altq = "altq",
+        /// ns-2's `wait_`: every 1.5/p packets, and none before 1/p.
+        Wait = "wait",
     }
 }
 
@@ -125,6 +146,11 @@ settings! {
         max_p: Probability = default "10 %",
             "too small: the average runs above max; too large: senders are driven off a free link",
             "Floyd's advice of 1997, and ALTQ's code; the paper of 1993 had 2 %";
+        /// How drops are spaced at a probability p: uniformly on 1 to 1/p packets, on 1 to 2/p
+        /// (altq), or on 1/p to 2/p (wait, as ns-2)
+        spacing: Spacing = default "uniform",
+            "altq and wait signal half and a third as often: the average stands higher above min",
+            "Floyd and Jacobson's second method, and Linux";
         /// Whether the probability rises slowly from max_p to 1 between max and twice max, instead
         /// of at once
         gentle: bool = default "true",
@@ -169,6 +195,7 @@ const ONE: u64 = Probability::ONE.parts();
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Parameters {
     measure: Measure,
+    spacing: Spacing,
     ecn: bool,
     /// Thresholds with [`FRACTION`] bits; `certain` is where every packet is dropped.
     pub(super) min: u64,
@@ -219,6 +246,7 @@ impl Parameters {
             measure,
             packet_size,
             max_p,
+            spacing,
             gentle,
             ecn,
             ..
@@ -268,6 +296,7 @@ impl Parameters {
             .map_or_else(|| default_shift(bandwidth, packet_size), |w| w.shift);
         Ok(Self {
             measure,
+            spacing,
             ecn,
             min: scaled(min),
             max: scaled(max),
@@ -312,6 +341,26 @@ impl Parameters {
             ((u128::from(a) * u128::from(self.powers[k])) >> POWER) as u64
         })
     }
+
+    /// Draws: `true` with probability p_a, for a packet of this size in the measure. Updates
+    /// `count`.
+    pub(super) fn draw(&self, rng: &mut Rng, count: &mut u64, p_b: u64, size: u64) -> bool {
+        let wide = u128::from;
+        // In units of `unit` · 2³².
+        let numerator = wide(p_b) * wide(size);
+        let one = wide(self.unit) << 32;
+        let passed = wide(p_b) * wide(*count);
+        let denominator = match self.spacing {
+            Spacing::Uniform => one.saturating_sub(passed),
+            Spacing::Altq | Spacing::Wait => (2 * one).saturating_sub(passed),
+        };
+        let waits = self.spacing == Spacing::Wait && passed < one;
+        let drop = !waits && wide(rng.bits() >> 32) * denominator < numerator << 32;
+        if !drop {
+            *count = count.saturating_add(size);
+        }
+        drop
+    }
 }
 
 fn threshold(
@@ -354,20 +403,6 @@ fn powers(shift: u32) -> [u64; POWERS] {
         power = square(this);
         this
     })
-}
-
-/// Draws: `true` with probability p_a = p_b s / (1 − p_b · count), which spaces drops evenly.
-/// Updates `count`.
-pub(super) fn draw(rng: &mut Rng, count: &mut u64, chance: u64, size: u64, unit: u64) -> bool {
-    let wide = u128::from;
-    // In units of `unit` · 2³².
-    let numerator = wide(chance) * wide(size);
-    let denominator = (wide(unit) << 32).saturating_sub(wide(chance) * wide(*count));
-    let drop = wide(rng.bits() >> 32) * denominator < numerator << 32;
-    if !drop {
-        *count = count.saturating_add(size);
-    }
-    drop
 }
 
 impl Plan for RedPlan {
@@ -451,7 +486,7 @@ impl Red {
         } else {
             1
         };
-        draw(&mut self.rng, &mut self.count, p_b, size, self.parameters.unit)
+        self.parameters.draw(&mut self.rng, &mut self.count, p_b, size)
     }
 
     fn note_idle(&mut self, now: Instant) {
@@ -602,27 +637,56 @@ mod tests {
         Table::default().text("weight", "1/65536")
     }
 
-    #[test]
-    fn gaps_between_drops_are_uniform_on_one_to_one_over_p() {
-        let mut red = red(Table::default());
-        let (mut counts, mut gap) = ([0u32; 20], 0);
-        let rounds = 40_000;
-        for _ in 0..rounds {
-            while !red.should_drop(ONE / 20, Bytes::new(1)) {
+    /// The gaps between drops at p = 1/16: how many packets came up to each, the dropped one
+    /// included, of this many drops.
+    fn gaps(spacing: &str, drops: u32) -> [u32; 33] {
+        let mut red = red(Table::default().text("spacing", spacing));
+        let mut counts = [0; 33];
+        for _ in 0..drops {
+            let mut gap = 1;
+            while !red.should_drop(ONE / 16, Bytes::new(1)) {
                 gap += 1;
             }
             counts[gap] += 1;
-            (gap, red.count) = (0, 0);
+            red.count = 0;
         }
-        let expected = f64::from(rounds) / 20.0;
-        let chi: f64 = counts
-            .iter()
-            .map(|&n| (f64::from(n) - expected).powi(2) / expected)
-            .sum();
-        assert!(
-            chi < 43.8,
-            "chi-squared {chi} with 19 degrees of freedom, 0.1 %: {counts:?}"
-        );
+        counts
+    }
+
+    #[test]
+    fn gaps_between_drops_are_uniform_and_as_wide_as_each_method_has_them() {
+        for (spacing, from, to, bound) in [
+            // Chi-squared with 15 and 31 degrees of freedom, 0.1 %.
+            ("uniform", 1, 16, 37.7),
+            ("altq", 1, 32, 61.1),
+            ("wait", 17, 32, 37.7),
+        ] {
+            let rounds = 40_000;
+            let counts = gaps(spacing, rounds);
+            let expected = f64::from(rounds) / (to - from + 1) as f64;
+            let chi: f64 = counts[from..=to]
+                .iter()
+                .map(|&n| (f64::from(n) - expected).powi(2) / expected)
+                .sum();
+            assert!(chi < bound, "{spacing}: chi-squared {chi}: {counts:?}");
+            let outside: u32 = counts[..from].iter().chain(&counts[to + 1..]).sum();
+            assert_eq!(outside, 0, "{spacing}: {counts:?}");
+        }
+    }
+
+    #[test]
+    fn altqs_spacing_drops_half_as_many_as_floyds_and_ns_2s_a_third() {
+        let drops = ["uniform", "altq", "wait"].map(|spacing| {
+            let table = standing().text("spacing", spacing);
+            offer(&mut red(table), 14.0, Ecn::NotEct, 20_000).dropped.len() as f64
+        });
+        // p_b is 0.09: a gap is at most 12, at most 23, and 13 to 23 packets.
+        for (drops, gap) in drops.into_iter().zip([6.06, 11.6, 17.6]) {
+            assert!(
+                (20_000.0 / drops / gap - 1.0).abs() < 0.03,
+                "{drops} drops, a gap of {gap}"
+            );
+        }
     }
 
     #[test]

@@ -18,9 +18,10 @@
 //! Departures: In and Out are three levels; the thresholds are ALTQ's, so levels are not *gentle*
 //! unless configured: the max of one lies below the min of the next better, and that is what spares
 //! the better one; an ECN-capable packet is marked instead of dropped below its level's max;
-//! nothing is dropped while fewer than two packets are queued.
+//! nothing is dropped while fewer than two packets are queued; drops are spaced as by `red`, twice
+//! as dense as ALTQ's unless `spacing` says so.
 
-use super::red::{self, FRACTION, Measure, Parameters, Threshold, Weight};
+use super::red::{self, FRACTION, Measure, Parameters, Spacing, Threshold, Weight};
 use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties};
@@ -76,6 +77,11 @@ settings! {
         max_p: Probability = default "10 %",
             "too small: the average runs above max; too large: senders are driven off a free link",
             "ALTQ";
+        /// How drops are spaced at a probability p: uniformly on 1 to 1/p packets, on 1 to 2/p
+        /// (altq), or on 1/p to 2/p (wait, as ns-2)
+        spacing: Spacing = default "uniform",
+            "altq and wait signal half and a third as often: the averages stand higher above each min",
+            "as red; ALTQ has altq";
         /// Whether the probability rises slowly from max_p to 1 between max and twice max
         gentle: bool = default "false",
             "true: red fills the queue to twice red_max, so the mins above must be higher than that",
@@ -127,6 +133,7 @@ impl RioPlan {
                 min: Threshold::Packets(min),
                 max: Some(Threshold::Packets(max)),
                 max_p: settings.max_p,
+                spacing: settings.spacing,
                 gentle: settings.gentle,
                 ecn: settings.ecn,
                 weight: settings.weight,
@@ -254,7 +261,9 @@ impl Rio {
             return Some(Reason::Forced);
         }
         let p_b = parameters.p_b(one.average);
-        red::draw(&mut self.rng, &mut one.count, p_b, 1, 1).then_some(Reason::Early)
+        parameters
+            .draw(&mut self.rng, &mut one.count, p_b, 1)
+            .then_some(Reason::Early)
     }
 
     /// Whether the arrival is dropped, and why. May mark it.

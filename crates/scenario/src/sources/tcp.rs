@@ -5,7 +5,7 @@ use engine::settings;
 use engine::units::{Bytes, Duration};
 use sim::agent::Agent;
 use sim::tcp;
-use sim::tcp::ControlKind;
+use sim::tcp::{ControlKind, RtoRule};
 use std::sync::Arc;
 
 /// The kind, for the list.
@@ -36,8 +36,16 @@ settings! {
         /// Whether slow start ends when the round-trip time rises (HyStart++), in controls with
         /// Reno's slow start
         hystart: bool = default "false", "true: fewer drops at the end of slow start", "RFC 9406 has it on";
-        /// The least retransmission timeout
-        min_rto: Duration = default "200 ms", "too small: spurious timeouts; too large: long silence", "Linux";
+        /// The rule of the retransmission timeout: Linux's, or RFC 6298's
+        rto: RtoRule = default "linux",
+            "rfc6298: where the round-trip time exceeds min_rto, a growing queue expires the timer", "Linux";
+        /// The least of that rule: of the variance term (linux), or of the timeout (rfc6298)
+        min_rto: Duration = derived "200 ms; 1 s with rto = \"rfc6298\"",
+            "too small: spurious timeouts; too large: long silence", "Linux's TCP_RTO_MIN; RFC 6298, 2.4";
+        /// Whether losses are detected by time (RACK), not by three SACKed segments
+        rack: bool = default "true", "false: RFC 6675, as before Linux 4.18", "RFC 8985; Linux";
+        /// Whether a tail loss probe precedes the retransmission timeout
+        tlp: bool = default "true", "false: losses at the end of a transfer end in a timeout", "RFC 8985; Linux";
         /// Whether segments are paced even if the congestion control does not require it
         pacing: bool = default "false", "true: no bursts", "RFC 5681 has none";
     }
@@ -99,7 +107,10 @@ impl TcpSettings {
             delayed_ack: self.delayed_ack,
             byte_counting: self.byte_counting,
             hystart: self.hystart,
+            rto: self.rto,
             min_rto: self.min_rto,
+            rack: self.rack,
+            tlp: self.tlp,
             pacing: self.pacing,
             ..tcp::Settings::default()
         }
@@ -139,7 +150,10 @@ mod tests {
             .with("delayed_ack", Raw::Boolean(false))
             .with("byte_counting", Raw::Boolean(false))
             .with("hystart", Raw::Boolean(true))
-            .text("min_rto", "1 s")
+            .text("rto", "rfc6298")
+            .text("min_rto", "300 ms")
+            .with("rack", Raw::Boolean(false))
+            .with("tlp", Raw::Boolean(false))
             .with("pacing", Raw::Boolean(true));
         assert_eq!(table.entries.len(), TcpSettings::SETTINGS.len());
         let settings = TcpSettings::read(&table, &[], &mut Vec::new()).expect("settings");
@@ -152,7 +166,10 @@ mod tests {
             delayed_ack: false,
             byte_counting: false,
             hystart: true,
-            min_rto: Duration::from_secs(1),
+            rto: RtoRule::Rfc6298,
+            min_rto: Some(Duration::from_millis(300)),
+            rack: false,
+            tlp: false,
             pacing: true,
             ..tcp::Settings::default()
         };

@@ -2,7 +2,7 @@
 //!
 //! A control is told of ACKs, losses, marks and timeouts, and answers with cwnd and perhaps a
 //! pacing rate. The sender does the rest. It decides which segments are lost and counts a loss
-//! once per window (RFC 6582); it spreads a reduction over the recovery (RFC 6937), unless the
+//! once per window (RFC 6582); it spreads a reduction over the recovery (RFC 9937), unless the
 //! control does so itself; and it reports with each ACK whether cwnd limited the sender.
 //!
 //! Controls count cwnd in segments, with fractions; the sender gets bytes. Where the result of
@@ -91,7 +91,8 @@ pub struct CongestionEvent {
     pub now: Instant,
     /// Bytes sent and not cumulatively acknowledged (RFC 5681's FlightSize).
     pub flight_size: u64,
-    /// The estimate of bytes in the network (RFC 6675's `pipe`).
+    /// The estimate of bytes in the network (RFC 6675's `pipe`); at a timeout, of what is not
+    /// deemed lost by it.
     pub pipe: u64,
     /// A repeated timeout: nothing was acknowledged since the last one, which stood for the same
     /// window's congestion (RFC 5681, section 3.1).

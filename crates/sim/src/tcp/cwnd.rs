@@ -90,13 +90,13 @@ impl Cwnd {
         self.segments = self.ssthresh;
     }
 
-    /// Restarts from one segment after a timeout. ssthresh is set too, unless the timeout repeats
-    /// that of the same segment (RFC 5681, section 3.1).
+    /// Restarts after a timeout: one segment, beside what RACK does not deem lost. ssthresh is set
+    /// too, unless the timeout repeats that of the same segment (RFC 5681, section 3.1).
     pub fn on_rto(&mut self, event: &CongestionEvent, ssthresh: f64) {
         if !event.repeated {
             self.ssthresh = ssthresh.max(2.0);
         }
-        self.segments = 1.0;
+        self.segments = self.in_segments(event.pipe) + 1.0;
     }
 
     /// Halves an unused cwnd for each retransmission timeout of idle time, down to the initial

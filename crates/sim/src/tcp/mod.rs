@@ -2,8 +2,8 @@
 //!
 //! - [`Settings`] and [`pair`]: a connection from outside;
 //! - [`application`]: what writes into it;
-//! - [`sender`]: handshake, timers, recovery; with `scoreboard` (SACK), `ranges`, [`rtt`] and
-//!   [`delivery`];
+//! - [`sender`]: handshake, timers, recovery; with `scoreboard` (SACK), `ranges`, `rack`,
+//!   `loss_timer`, [`rtt`] and [`delivery`];
 //! - [`receiver`]: reassembly, ACKs, the receive window;
 //! - [`control`]: the interface of congestion controls; [`congestion`]: one file each, and their
 //!   list.
@@ -22,6 +22,8 @@ pub mod cwnd;
 pub mod delivery;
 mod frames;
 mod hystart;
+mod loss_timer;
+mod rack;
 mod ranges;
 pub mod receiver;
 pub mod rtt;
@@ -31,6 +33,7 @@ mod settings;
 
 pub use control::ControlKind;
 pub use receiver::TcpReceiver;
+pub use rtt::RtoRule;
 pub use sender::TcpSender;
 pub use settings::Settings;
 

@@ -29,11 +29,6 @@ impl RangeSet {
         self.ring.iter().rev().copied()
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.ring.clear();
-        self.bytes = 0;
-    }
-
     /// The index of the first range that ends at or after this byte.
     fn first_ending_from(&self, byte: u64) -> usize {
         match (self.ring.front(), self.ring.back()) {

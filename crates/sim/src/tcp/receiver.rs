@@ -3,7 +3,8 @@
 //! - **Delayed ACKs**: every second full segment is acknowledged at once, a lone one after at most
 //!   [`DELAYED_ACK`] (RFC 9293, section 3.8.6.3; RFC 5681, section 4.2). A segment that is out of
 //!   order, fills a hole, ends the stream or carries the first mark is acknowledged at once.
-//! - **SACK**: blocks that arrived out of order are reported, the latest first (RFC 2018).
+//! - **SACK**: blocks that arrived out of order are reported, the latest first (RFC 2018). A
+//!   duplicate is reported before them, once (DSACK, RFC 2883).
 //! - **Timestamps**: an ACK echoes the earliest segment not yet acknowledged (RFC 7323), or the
 //!   segment that fills a hole or lies beyond one; so the sender learns when that was sent.
 //! - **ECN**: ECE is set from the first mark until the sender sends CWR (RFC 3168, section 6.1.3).
@@ -54,6 +55,8 @@ pub struct TcpReceiver {
     fin: Option<u64>,
     out_of_order: RangeSet,
     sack_blocks: [ByteRange; 3],
+    /// A duplicate that is not reported yet.
+    duplicate: Option<ByteRange>,
     /// Bytes in order that are not read yet, as of `read_at`.
     unread: u64,
     read_at: Instant,
@@ -86,6 +89,7 @@ impl TcpReceiver {
             fin: None,
             out_of_order: RangeSet::default(),
             sack_blocks: [ByteRange::default(); 3],
+            duplicate: None,
             unread: 0,
             read_at: Instant::START,
             window_edge: 0,
@@ -144,7 +148,10 @@ impl TcpReceiver {
 
     fn send_ack(&mut self, cx: &mut Context<'_>) {
         self.read(cx.now());
-        let sack = self.sack_blocks;
+        let sack = match self.duplicate.take() {
+            Some(duplicate) => [duplicate, self.sack_blocks[0], self.sack_blocks[1]],
+            None => self.sack_blocks,
+        };
         let blocks = sack.iter().filter(|block| !block.is_empty()).count();
         self.window_edge = self.next_edge();
         let segment = Segment {
@@ -192,6 +199,7 @@ impl TcpReceiver {
         self.segments += u64::from(segment.len > 0);
         if range.end <= self.rcv_nxt || self.out_of_order.covers(range) {
             self.duplicate_bytes += u64::from(segment.len);
+            self.duplicate = Some(range);
             return AckTiming::Now;
         }
         if range.start > self.rcv_nxt {

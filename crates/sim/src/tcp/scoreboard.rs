@@ -1,19 +1,47 @@
-//! The SACK scoreboard of RFC 6675: which sent bytes are acknowledged, SACKed, lost, retransmitted.
+//! The SACK scoreboard: which sent bytes are acknowledged, SACKed, lost, retransmitted, and when
+//! they were sent.
 //!
-//! It keeps ranges in place of RFC 6675's rules for each octet. A byte is lost once more than two
-//! segments of bytes above it, or three separate SACK blocks above it, have arrived. SACKed data
-//! is never reneged on here, so all holes below one limit are lost, and the limit only rises. So
-//! `pipe`, the estimate of bytes in the network, is a sum of a few counters and costs the same for
-//! 10 segments and for 80,000.
+//! It keeps ranges in place of RFC 6675's rules for each octet. SACKed data is never reneged on
+//! here, and what is sent first has the lower numbers, so all holes below one limit are lost, and
+//! the limit only rises. So `pipe`, the estimate of bytes in the network, is a sum of a few
+//! counters and costs the same for 10 segments and for 80,000. Two rules raise the limit:
 //!
-//! RFC 6675 leaves a lost retransmission to the timer. This scoreboard also detects it by time, as
-//! RFC 8985 does, for retransmissions only: a retransmission is lost when a segment that was sent
-//! later, by more than a quarter of the least RTT, has arrived.
+//! - RFC 6675: more than two segments of bytes, or three separate SACK blocks, have arrived above.
+//! - RACK (RFC 8985): a segment that was sent later has arrived, and the time is up.
+//!
+//! RFC 6675 leaves a lost retransmission to the timer. Here it is always detected by time, as RFC
+//! 8985 does (Linux did so before RACK, too). Times of first transmissions are kept in runs: what
+//! was sent at one instant is one entry.
 
+use super::rack::Transmitted;
 use super::ranges::RangeSet;
 use crate::packet::ByteRange;
-use engine::units::{Duration, Instant};
+use engine::units::Instant;
 use std::collections::VecDeque;
+
+/// The rule by which a first transmission is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LossRule {
+    /// RFC 6675's DupThresh.
+    DupThresh,
+    /// RACK's time.
+    Time,
+}
+
+/// Segments are lost that were sent before this one, and not after this time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Overdue {
+    pub(crate) before: Transmitted,
+    pub(crate) by: Instant,
+}
+
+impl Overdue {
+    /// Whether a transmission precedes the one that arrived; at one instant, lower numbers go
+    /// first.
+    fn overtaken(self, sent: Instant, end: u64) -> bool {
+        Transmitted { sent, end } < self.before
+    }
+}
 
 /// What an ACK changed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,21 +53,28 @@ pub(crate) struct AckSummary {
     /// Ends of two segments among those, 0 if none: of the first that was cumulatively acknowledged
     /// (without holes, of the last), and of the highest new SACK block.
     pub(crate) ends: [u64; 2],
+    /// When the last of the cumulatively acknowledged bytes was first sent.
+    pub(crate) first_sent: Option<Instant>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Retransmission {
     range: ByteRange,
     sent: Instant,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Scoreboard {
+    rule: LossRule,
     mss: u64,
     /// The first unacknowledged byte.
     snd_una: u64,
     /// The next byte to be sent for the first time.
     snd_nxt: u64,
+    /// The first byte of the last new segment.
+    tail: u64,
+    /// First transmissions that are not cumulatively acknowledged, up to which byte and when.
+    first_sent: VecDeque<Transmitted>,
     /// Arrived out of order.
     sacked: RangeSet,
     /// Bytes below this that have not arrived are lost.
@@ -48,6 +83,8 @@ pub(crate) struct Scoreboard {
     lost: u64,
     /// Of those, the bytes whose retransmission is in the network.
     retransmitted: RangeSet,
+    /// Something was deemed lost since this was last asked.
+    newly_lost: bool,
     /// All lost bytes below this have been retransmitted.
     cursor: u64,
     /// Bytes whose retransmission is lost.
@@ -57,10 +94,22 @@ pub(crate) struct Scoreboard {
 }
 
 impl Scoreboard {
-    pub(crate) fn new(mss: u64) -> Self {
+    pub(crate) fn new(mss: u64, rule: LossRule) -> Self {
         Self {
+            rule,
             mss,
-            ..Self::default()
+            snd_una: 0,
+            snd_nxt: 0,
+            tail: 0,
+            first_sent: VecDeque::new(),
+            sacked: RangeSet::default(),
+            lost_below: 0,
+            lost: 0,
+            retransmitted: RangeSet::default(),
+            newly_lost: false,
+            cursor: 0,
+            lost_retransmissions: VecDeque::new(),
+            retransmissions: VecDeque::new(),
         }
     }
 
@@ -87,9 +136,58 @@ impl Scoreboard {
         self.lost > 0
     }
 
-    /// Bytes are sent for the first time.
-    pub(crate) fn on_send(&mut self, bytes: u64) {
+    /// Whether nothing arrived out of order.
+    pub(crate) fn in_order(&self) -> bool {
+        self.sacked.is_empty()
+    }
+
+    /// Whether RFC 6675's DupThresh is reached: more than two segments of bytes, or three blocks.
+    pub(crate) fn dup_thresh(&self) -> bool {
+        self.sacked.bytes() > 2 * self.mss || self.sacked.backwards().nth(2).is_some()
+    }
+
+    /// A segment is sent for the first time.
+    pub(crate) fn on_send(&mut self, bytes: u64, now: Instant) {
+        self.tail = self.snd_nxt;
         self.snd_nxt += bytes;
+        match self.first_sent.back_mut() {
+            Some(run) if run.sent == now => run.end = self.snd_nxt,
+            _ => self.first_sent.push_back(Transmitted {
+                sent: now,
+                end: self.snd_nxt,
+            }),
+        }
+    }
+
+    /// The last segment is sent again as a probe, though nothing is lost. Returns its bytes.
+    pub(crate) fn on_probe(&mut self, now: Instant) -> ByteRange {
+        let tail = self.tail.max(self.snd_una);
+        // The run of that segment may have others before it.
+        if let Some(run) = self.first_sent.pop_back() {
+            let before = self.first_sent.back().map_or(self.snd_una, |earlier| earlier.end);
+            if before < tail {
+                self.first_sent.push_back(Transmitted { end: tail, ..run });
+            }
+        }
+        let end = self.snd_nxt;
+        self.first_sent.push_back(Transmitted { sent: now, end });
+        ByteRange::new(tail, end)
+    }
+
+    /// When the first unacknowledged segment was sent last; unknown while its retransmission is
+    /// due.
+    pub(crate) fn head_sent(&self) -> Option<Instant> {
+        if self.snd_una >= self.lost_below {
+            return self.first_sent.front().map(|run| run.sent);
+        }
+        let head = self
+            .retransmissions
+            .iter()
+            .find(|sent| sent.range.start <= self.snd_una && self.snd_una < sent.range.end)?;
+        self.retransmitted
+            .at_or_after(self.snd_una)
+            .filter(|out| out.start <= self.snd_una)?;
+        Some(head.sent)
     }
 
     /// An ACK arrived.
@@ -101,6 +199,22 @@ impl Scoreboard {
             summary.acked = ack - self.snd_una;
             summary.ends[0] = if known == 0 { ack } else { self.snd_una + 1 };
             self.snd_una = ack;
+            while let Some(&run) = self.first_sent.front() {
+                summary.first_sent = Some(run.sent);
+                if run.end <= ack {
+                    self.first_sent.pop_front();
+                }
+                if run.end >= ack {
+                    break;
+                }
+            }
+            while self
+                .retransmissions
+                .front()
+                .is_some_and(|sent| sent.range.end <= ack)
+            {
+                self.retransmissions.pop_front();
+            }
             self.sacked.trim(ack);
             self.retransmitted.trim(ack);
             summary.delivered = summary.acked - (known - self.sacked.bytes());
@@ -118,7 +232,7 @@ impl Scoreboard {
             summary.ends[1] = summary.ends[1].max(block.end);
             changed = true;
         }
-        if changed {
+        if changed && self.rule == LossRule::DupThresh {
             self.raise_lost_below();
         }
         if changed || self.lost > 0 {
@@ -130,13 +244,23 @@ impl Scoreboard {
     /// Raises the limit below which all that has not arrived is lost.
     fn raise_lost_below(&mut self) {
         let mut above = 0;
-        for (blocks, block) in self.sacked.backwards().enumerate() {
+        let limit = self.sacked.backwards().enumerate().find_map(|(blocks, block)| {
             above += block.len();
-            if above > 2 * self.mss || blocks == 2 {
-                self.lost_below = self.lost_below.max(block.start);
-                return;
-            }
+            (above > 2 * self.mss || blocks == 2).then_some(block.start)
+        });
+        if let Some(limit) = limit {
+            self.raise_to(limit);
         }
+    }
+
+    fn raise_to(&mut self, limit: u64) {
+        self.newly_lost |= limit > self.lost_below;
+        self.lost_below = self.lost_below.max(limit);
+    }
+
+    /// Whether anything was deemed lost since this was last asked.
+    pub(crate) fn take_newly_lost(&mut self) -> bool {
+        std::mem::take(&mut self.newly_lost)
     }
 
     fn count_lost(&mut self) {
@@ -150,22 +274,72 @@ impl Scoreboard {
         self.lost = limit.saturating_sub(self.snd_una + (self.sacked.bytes() - above));
     }
 
-    /// A segment sent at `sent` has arrived: retransmissions sent earlier by more than `slack` are
-    /// lost.
-    pub(crate) fn detect_lost_retransmissions(&mut self, sent: Instant, slack: Duration) {
+    /// Declares lost what is overdue. Returns when the last of what was sent earlier than the
+    /// segment that arrived was sent, if it is not overdue yet.
+    pub(crate) fn detect_lost(&mut self, overdue: Overdue) -> Option<Instant> {
+        let again = self.detect_lost_retransmissions(overdue);
+        if self.rule == LossRule::DupThresh {
+            return None;
+        }
+        again.max(self.detect_lost_first_transmissions(overdue))
+    }
+
+    fn detect_lost_retransmissions(&mut self, overdue: Overdue) -> Option<Instant> {
         while let Some(oldest) = self.retransmissions.front()
-            && oldest.sent + slack < sent
+            && overdue.overtaken(oldest.sent, oldest.range.end)
         {
-            let range = oldest.range;
+            let Retransmission { range, sent } = *oldest;
+            let out = |board: &Self| {
+                board
+                    .retransmitted
+                    .at_or_after(range.start)
+                    .filter(|out| out.start < range.end)
+            };
+            if out(self).is_some() && sent > overdue.by {
+                // Later ones may have arrived, so this waits rather too long than too short.
+                let earlier = |other: &Retransmission| other.sent <= overdue.before.sent;
+                let waiting = self.retransmissions.partition_point(earlier);
+                return self.retransmissions.get(waiting - 1).map(|last| last.sent);
+            }
             self.retransmissions.pop_front();
-            while let Some(out) = self.retransmitted.at_or_after(range.start)
-                && out.start < range.end
-            {
+            while let Some(out) = out(self) {
                 let lost = out.intersection(range);
                 self.retransmitted.remove(lost);
                 self.lost_retransmissions.push_back(lost);
+                self.newly_lost = true;
             }
         }
+        None
+    }
+
+    fn detect_lost_first_transmissions(&mut self, overdue: Overdue) -> Option<Instant> {
+        let (first_sent, Transmitted { sent, end }) = (&self.first_sent, overdue.before);
+        // The bytes that were sent before those that arrived: up to here.
+        let at = first_sent.partition_point(|run| run.sent < sent);
+        let mut limit = at
+            .checked_sub(1)
+            .map_or(self.snd_una, |last| first_sent[last].end);
+        if let Some(same) = first_sent.get(at).filter(|run| run.sent == sent) {
+            limit = limit.max(end.min(same.end));
+        }
+        let at = first_sent.partition_point(|run| run.sent <= overdue.by);
+        let late = at
+            .checked_sub(1)
+            .map_or(self.snd_una, |last| first_sent[last].end);
+        if late.min(limit) > self.lost_below {
+            self.raise_to(late.min(limit));
+            self.count_lost();
+        }
+        // The last of the others that has not arrived.
+        let arrived = limit
+            .checked_sub(1)
+            .and_then(|last| self.sacked.at_or_after(last));
+        let last = arrived.map_or(limit, |block| block.start.min(limit));
+        if last <= self.lost_below.max(self.snd_una) {
+            return None;
+        }
+        let at = self.first_sent.partition_point(|run| run.end < last);
+        self.first_sent.get(at).map(|run| run.sent)
     }
 
     /// The next lost bytes to retransmit, at most a segment.
@@ -223,13 +397,24 @@ impl Scoreboard {
             .push_back(Retransmission { range, sent: now });
     }
 
-    /// The retransmission timer expired: all that was not SACKed is lost.
-    pub(crate) fn on_rto(&mut self) {
-        self.lost_below = self.snd_nxt;
+    /// The retransmission timer expired: the first segment is lost, and all that was sent by then
+    /// and not SACKed.
+    pub(crate) fn on_rto(&mut self, by: Instant) {
+        let at = self.first_sent.partition_point(|run| run.sent <= by);
+        let late = at.checked_sub(1).map_or(0, |last| self.first_sent[last].end);
+        let head = self.snd_nxt.min(self.snd_una + self.mss);
+        self.lost_below = self.lost_below.max(head).max(late);
         self.cursor = self.snd_una;
-        self.retransmitted.clear();
+        self.retransmitted.trim(head);
+        let in_network = &mut self.retransmitted;
+        self.retransmissions.retain(|Retransmission { range, sent }| {
+            let late = *sent <= by || range.start < head;
+            if late {
+                in_network.remove(*range);
+            }
+            !late
+        });
         self.lost_retransmissions.clear();
-        self.retransmissions.clear();
         self.count_lost();
     }
 }

@@ -1,11 +1,16 @@
 //! The sending end: handshake, cwnd, timers and recovery, until the FIN is acknowledged.
 //!
+//! - **Losses** are what RACK finds (RFC 8985), or RFC 6675's DupThresh. The tail loss probe shows
+//!   losses at the end of a flight. Both can be switched off.
 //! - **Recovery** (RFC 6675, RFC 6582) begins with the first loss in a window and ends when all
 //!   that was outstanding then is acknowledged. Lost segments go first. Meanwhile cwnd follows
-//!   proportional rate reduction (RFC 6937), unless the control governs it. Limited transmit (RFC
+//!   proportional rate reduction (RFC 9937), unless the control governs it. Limited transmit (RFC
 //!   3042) needs no rule of its own: SACKed data has left the network, so as much may follow.
-//! - **Timeouts** (RFC 6298) retransmit from the oldest byte and back off exponentially. All that
-//!   was not SACKed is lost.
+//! - **The retransmission timer** starts anew with each ACK of new data and each retransmission of
+//!   the first segment; by Linux's rule also when data is SACKed that was sent before that
+//!   retransmission, as its own ACK cannot have come yet. When it expires the first segment is
+//!   lost; with RACK, of the others those that were sent longer than a round trip ago, otherwise
+//!   all that was not SACKed. It backs off exponentially (RFC 6298).
 //! - **Growth** needs a sender that was limited by cwnd since the acknowledged data was sent. In
 //!   slow start half of cwnd in flight is enough (as in Linux: cwnd hardly ever stops a paced
 //!   sender).
@@ -23,8 +28,10 @@ use super::application::{Application, StreamProgress, Written};
 use super::control::{Ack, CongestionControl, CongestionEvent, ConnectionStart, ControlKind};
 use super::delivery::RateSampler;
 use super::frames::{ack_frame, data_frame, syn_frame};
-use super::rtt::RttEstimator;
-use super::scoreboard::{AckSummary, Scoreboard};
+use super::loss_timer::{LossProbe, LossTimer, ProbeOutcome, TimerKind};
+use super::rack::{Rack, Transmitted};
+use super::rtt::{RtoRule, RttEstimator, RttSample};
+use super::scoreboard::{AckSummary, LossRule, Overdue, Scoreboard};
 use super::settings::Settings;
 use crate::agent::{Agent, Context};
 use crate::packet::{ByteRange, Flags, Payload, Segment, SimPacket};
@@ -46,6 +53,8 @@ pub struct SenderStatistics {
     pub marks: u64,
     /// Probes of a zero window.
     pub probes: u64,
+    /// Tail loss probes.
+    pub loss_probes: u64,
 }
 
 /// cwnd at a time.
@@ -74,7 +83,9 @@ enum Phase {
     RtoRecovery,
 }
 
-/// Proportional rate reduction (RFC 6937, with the slow-start reduction bound).
+/// Proportional rate reduction (RFC 9937, as in Linux). Below ssthresh as much is sent as is
+/// delivered, and a segment more per ACK while recovery makes progress. Where retransmissions are
+/// dropped too, packet conservation lets the sender slow down further.
 #[derive(Clone, Copy, Debug, Default)]
 struct RateReduction {
     /// prr_delivered.
@@ -88,14 +99,15 @@ struct RateReduction {
 }
 
 impl RateReduction {
-    fn on_ack(&mut self, delivered: u64, pipe: u64, ssthresh: u64, mss: u64) {
+    /// An ACK; `safe` if it acknowledged new data and nothing more was deemed lost.
+    fn on_ack(&mut self, delivered: u64, pipe: u64, ssthresh: u64, mss: u64, safe: bool) {
         self.delivered += delivered;
         let may_send = if pipe > ssthresh {
             let due = u128::from(self.delivered) * u128::from(ssthresh);
             (due.div_ceil(u128::from(self.recover_fs.max(1))) as u64).saturating_sub(self.sent)
         } else {
-            let bound = self.delivered.saturating_sub(self.sent).max(delivered) + mss;
-            bound.min(ssthresh - pipe)
+            let conserved = self.delivered.saturating_sub(self.sent).max(delivered);
+            (conserved + if safe { mss } else { 0 }).min(ssthresh - pipe)
         };
         // The first retransmission goes at once.
         self.cwnd = pipe
@@ -111,7 +123,10 @@ impl RateReduction {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Transmission {
     First,
+    /// Of a lost segment.
     Again,
+    /// Of the last segment, as a tail loss probe: nothing is deemed lost.
+    Probe,
 }
 
 /// The sending end of a connection.
@@ -137,6 +152,13 @@ pub struct TcpSender {
     board: Scoreboard,
     delivery: Option<RateSampler>,
     rtt: RttEstimator,
+    rto_rule: RtoRule,
+    /// RACK's state; it decides on first transmissions if `rack` is on.
+    rack: Rack,
+    rack_on: bool,
+    tlp: bool,
+    /// The tail loss probe that is not accounted for yet.
+    probe: Option<LossProbe>,
     phase: Phase,
     /// The phase ends when all before this byte is acknowledged (RFC 6675's RecoveryPoint).
     recovery_point: u64,
@@ -150,8 +172,7 @@ pub struct TcpSender {
     /// The next segment carries CWR.
     send_cwr: bool,
     last_sent: Instant,
-    /// When the retransmission timer expires.
-    rto_at: Instant,
+    timer: LossTimer,
     /// When pacing lets the next segment go.
     pace_at: Instant,
     waits_for_pace: bool,
@@ -188,9 +209,21 @@ impl TcpSender {
                 ask_again: Instant::START,
             },
             control: (settings.control.build)(&start),
-            board: Scoreboard::new(mss),
+            board: Scoreboard::new(
+                mss,
+                if settings.rack {
+                    LossRule::Time
+                } else {
+                    LossRule::DupThresh
+                },
+            ),
             delivery: None,
-            rtt: RttEstimator::new(settings.min_rto),
+            rtt: RttEstimator::new(settings.rto, settings.min_rto),
+            rto_rule: settings.rto,
+            rack: Rack::default(),
+            rack_on: settings.rack,
+            tlp: settings.tlp,
+            probe: None,
             phase: Phase::SynSent,
             recovery_point: 0,
             reduction: RateReduction::default(),
@@ -199,7 +232,7 @@ impl TcpSender {
             cwnd_limited_at: 0,
             send_cwr: false,
             last_sent: Instant::START,
-            rto_at: Instant::NEVER,
+            timer: LossTimer::OFF,
             pace_at: Instant::START,
             waits_for_pace: false,
         }
@@ -249,8 +282,8 @@ impl TcpSender {
             ..Segment::default()
         };
         cx.send(SimPacket::new(syn_frame(), Payload::Tcp(segment)));
-        self.rto_at = cx.now() + self.rtt.rto();
-        cx.wake_at(self.rto_at);
+        self.timer = LossTimer::rto(cx.now(), &self.rtt);
+        cx.wake_at(self.timer.at);
     }
 
     fn on_syn_ack(&mut self, cx: &mut Context<'_>, segment: &Segment) {
@@ -260,7 +293,7 @@ impl TcpSender {
         self.ecn &= segment.flags.ece;
         self.window_edge = segment.window;
         if let Some(echo) = segment.echo {
-            self.rtt.sample(cx.now(), cx.now().since(echo), 1);
+            self.sample_rtt(cx.now(), cx.now().since(echo), 1);
         }
         // A lost SYN or SYN-ACK is a sign of congestion (RFC 5681, section 3.1).
         let initial_window = if self.statistics.timeouts > 0 {
@@ -277,7 +310,7 @@ impl TcpSender {
         });
         self.delivery = self.control.wants_rate_samples().then(RateSampler::default);
         self.phase = Phase::Open;
-        self.rto_at = Instant::NEVER;
+        self.timer = LossTimer::OFF;
         self.last_sent = cx.now();
         self.transmit(cx);
         if self.statistics.segments == 0 {
@@ -323,6 +356,7 @@ impl TcpSender {
         let now = cx.now();
         self.restart_after_idle(now);
         let rate = self.pacing_rate();
+        let before = self.board.snd_nxt();
         self.waits_for_pace = false;
         loop {
             let lost = self.board.next_lost();
@@ -348,7 +382,45 @@ impl TcpSender {
             };
             self.send(cx, range, transmission, rate);
         }
+        if self.board.snd_nxt() > before && self.may_probe() {
+            let rto = LossTimer::rto(self.board.head_sent().unwrap_or(now), &self.rtt);
+            self.timer = LossTimer::probe(now, self.is_alone(), rto.at, &self.rtt);
+        }
         self.set_timer(cx);
+    }
+
+    /// Whether one segment at most is in flight.
+    fn is_alone(&self) -> bool {
+        self.board.flight_size() <= self.mss
+    }
+
+    /// Whether the timer stands for a tail loss probe: everything is in order as far as is known
+    /// (RFC 8985, section 7.2).
+    fn may_probe(&self) -> bool {
+        let undisturbed = matches!(self.phase, Phase::Open | Phase::Cwr) && self.board.in_order();
+        self.tlp && undisturbed && self.board.flight_size() > 0
+    }
+
+    /// Starts the timer anew after an ACK.
+    fn restart_timer(&mut self, now: Instant) {
+        self.timer = if self.board.flight_size() == 0 {
+            LossTimer::OFF
+        } else if self.may_probe() {
+            let rto = LossTimer::rto(now, &self.rtt);
+            LossTimer::probe(now, self.is_alone(), rto.at, &self.rtt)
+        } else {
+            self.timer.back_to_rto(now, self.board.head_sent(), &self.rtt)
+        };
+    }
+
+    fn sample_rtt(&mut self, now: Instant, rtt: Duration, per_round_trip: u64) {
+        self.rtt.sample(RttSample {
+            now,
+            rtt,
+            snd_una: self.board.snd_una(),
+            snd_nxt: self.board.snd_nxt(),
+            per_round_trip,
+        });
     }
 
     /// The rate at which segments are paced, if they are.
@@ -394,8 +466,10 @@ impl TcpSender {
             ..Segment::default()
         };
         match transmission {
-            Transmission::Again => {
-                self.board.on_retransmit(range, now);
+            Transmission::Again | Transmission::Probe => {
+                if transmission == Transmission::Again {
+                    self.board.on_retransmit(range, now);
+                }
                 self.statistics.retransmissions += 1;
                 if self.fin_sent && range.end == next {
                     segment.flags.fin = true;
@@ -405,7 +479,7 @@ impl TcpSender {
             Transmission::First => {
                 segment.flags.fin = self.written.closed && range.end == self.written.bytes.max(next);
                 self.fin_sent = segment.flags.fin;
-                self.board.on_send(range.len() + u64::from(self.fin_sent));
+                self.board.on_send(range.len() + u64::from(self.fin_sent), now);
                 segment.flags.cwr = std::mem::take(&mut self.send_cwr);
             }
         }
@@ -420,8 +494,9 @@ impl TcpSender {
         if let Some(rate) = rate {
             self.pace_at = self.pace_at.max(now) + rate.time_to_send(Bytes::new(range.len()));
         }
-        if self.rto_at == Instant::NEVER {
-            self.rto_at = now + self.rtt.rto();
+        let head_again = transmission == Transmission::Again && range.start == self.board.snd_una();
+        if self.timer.is_off() || (head_again && self.timer.kind != TimerKind::Reordering) {
+            self.timer = LossTimer::rto(now, &self.rtt);
         }
         self.last_sent = now;
         cx.send(packet);
@@ -432,11 +507,11 @@ impl TcpSender {
         let outstanding = self.board.flight_size() > 0;
         let zero_window = !outstanding && self.window_edge <= next && self.written.bytes > next;
         if outstanding || zero_window {
-            if self.rto_at == Instant::NEVER {
-                self.rto_at = cx.now() + self.rtt.rto();
+            if self.timer.is_off() {
+                self.timer = LossTimer::rto(cx.now(), &self.rtt);
             }
         } else {
-            self.rto_at = Instant::NEVER;
+            self.timer = LossTimer::OFF;
         }
         let pace = if self.waits_for_pace {
             self.pace_at
@@ -446,7 +521,7 @@ impl TcpSender {
         // Where it is due already, the application is asked as soon as more may be sent.
         let ask_again = Some(self.written.ask_again).filter(|at| !self.fin_sent && *at > cx.now());
         let ask_again = ask_again.unwrap_or(Instant::NEVER);
-        match self.rto_at.min(pace).min(ask_again) {
+        match self.timer.at.min(pace).min(ask_again) {
             Instant::NEVER => cx.sleep(),
             at => cx.wake_at(at),
         }
@@ -456,7 +531,7 @@ impl TcpSender {
     fn on_rto(&mut self, cx: &mut Context<'_>) {
         let repeated = self.rtt.is_backed_off();
         self.rtt.back_off();
-        self.rto_at = Instant::NEVER;
+        self.timer = LossTimer::OFF;
         if self.phase == Phase::SynSent {
             self.statistics.timeouts += 1;
             self.send_syn(cx);
@@ -467,16 +542,95 @@ impl TcpSender {
             return;
         }
         self.statistics.timeouts += 1;
+        let age = if self.rack_on {
+            self.rack.rtt()
+        } else {
+            Duration::ZERO
+        };
+        self.board.on_rto(cx.now() - age);
         let event = CongestionEvent {
             repeated,
             ..self.congestion_event(cx.now())
         };
         self.control.on_rto(&event);
-        self.board.on_rto();
+        self.probe = None;
         self.phase = Phase::RtoRecovery;
         self.recovery_point = self.board.snd_nxt();
         self.pace_at = cx.now();
+        // The first segment goes at once, whatever is in the network (RFC 6298, 5.4).
+        if let Some(range) = self.board.next_lost() {
+            let rate = self.pacing_rate();
+            self.send(cx, range, Transmission::Again, rate);
+        }
         self.transmit(cx);
+    }
+
+    /// The tail loss probe is due.
+    fn on_loss_probe(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now();
+        if self.probe.is_some() || self.board.has_lost() {
+            self.timer = self.timer.back_to_rto(now, self.board.head_sent(), &self.rtt);
+            return self.set_timer(cx);
+        }
+        let (range, transmission) = match self.next_new(now) {
+            Some(range) => (range, Transmission::First),
+            None => (self.board.on_probe(now), Transmission::Probe),
+        };
+        let rate = self.pacing_rate();
+        self.send(cx, range, transmission, rate);
+        self.statistics.loss_probes += 1;
+        self.probe = Some(LossProbe {
+            end: self.board.snd_nxt(),
+            again: transmission == Transmission::Probe,
+        });
+        self.timer = LossTimer::rto(now, &self.rtt);
+        self.set_timer(cx);
+    }
+
+    /// An ACK may account for the probe. A loss that the probe alone repaired is congestion, too.
+    fn process_probe_ack(&mut self, now: Instant, ack: u64, duplicate: bool, pure: bool) {
+        let Some(probe) = self.probe else {
+            return;
+        };
+        let outcome = probe.outcome(ack, duplicate, pure);
+        if outcome != ProbeOutcome::Unknown {
+            self.probe = None;
+        }
+        if outcome == ProbeOutcome::Repaired && self.phase == Phase::Open {
+            let event = self.congestion_event(now);
+            self.control.on_loss(&event);
+            self.control.on_recovered(now);
+        }
+    }
+
+    /// The reordering window is over: what it spared is lost.
+    fn on_reordering_timeout(&mut self, cx: &mut Context<'_>) {
+        let now = cx.now();
+        self.detect_lost(now);
+        if self.board.has_lost() && matches!(self.phase, Phase::Open | Phase::Cwr) {
+            let event = self.congestion_event(now);
+            self.enter_recovery(&event);
+            let (pipe, ssthresh) = (self.board.pipe(), self.control.cwnd());
+            self.reduction.on_ack(0, pipe, ssthresh, self.mss, false);
+        }
+        self.timer = self.timer.back_to_rto(now, self.board.head_sent(), &self.rtt);
+        self.transmit(cx);
+    }
+
+    /// Finds what is lost by time. Returns when the reordering window ends of what is not yet.
+    fn detect_lost(&mut self, now: Instant) -> Option<Instant> {
+        let before = self.rack.newest()?;
+        let in_recovery = matches!(self.phase, Phase::Recovery | Phase::RtoRecovery);
+        // Without RACK, retransmissions alone are judged by time, always with the window.
+        let eager = self.rack_on && (in_recovery || self.board.dup_thresh());
+        let srtt = self.rtt.srtt().unwrap_or(Duration::ZERO);
+        let window = self.rack.window(eager, self.rtt.min_rtt(), srtt);
+        let age = self.rack.rtt() + window;
+        let waiting = self.board.detect_lost(Overdue {
+            before,
+            by: now - age,
+        })?;
+        Some(waiting + age)
     }
 
     fn probe_zero_window(&mut self, cx: &mut Context<'_>) {
@@ -507,7 +661,15 @@ impl TcpSender {
             flight_size,
             ..self.congestion_event(now)
         };
-        if self.phase != Phase::Open && self.board.snd_una() >= self.recovery_point {
+        // The ACK of the last byte before CWR still has the ECE of the mark that was answered.
+        let over = match self.phase {
+            Phase::Cwr => self.board.snd_una() > self.recovery_point,
+            _ => self.board.snd_una() >= self.recovery_point,
+        };
+        if self.phase != Phase::Open && over {
+            if self.phase == Phase::Recovery {
+                self.rack.on_recovered();
+            }
             self.phase = Phase::Open;
             self.control.on_recovered(now);
         }
@@ -519,54 +681,94 @@ impl TcpSender {
             may_grow = false;
         }
         if self.board.has_lost() && matches!(self.phase, Phase::Open | Phase::Cwr) {
-            // A loss in a window that was reduced for a mark reduces no further (RFC 3168,
-            // section 6.1.2).
-            if self.phase == Phase::Open {
-                self.control.on_loss(&event);
-                self.send_cwr = self.ecn;
-            }
-            self.statistics.recoveries += 1;
-            (self.phase, self.recovery_point) = (Phase::Recovery, self.board.snd_nxt());
-            self.reduction = RateReduction {
-                recover_fs: flight_size,
-                ..RateReduction::default()
-            };
-            self.rto_at = now + self.rtt.rto();
+            self.enter_recovery(&event);
             may_grow = false;
         }
         may_grow
+    }
+
+    fn enter_recovery(&mut self, event: &CongestionEvent) {
+        // A loss in a window that was reduced for a mark reduces no further (RFC 3168,
+        // section 6.1.2).
+        if self.phase == Phase::Open {
+            self.control.on_loss(event);
+            self.send_cwr = self.ecn;
+        }
+        self.statistics.recoveries += 1;
+        self.probe = None;
+        (self.phase, self.recovery_point) = (Phase::Recovery, self.board.snd_nxt());
+        self.reduction = RateReduction {
+            recover_fs: event.flight_size,
+            ..RateReduction::default()
+        };
+    }
+
+    /// Learns from an ACK when the segment was sent that arrived last, and finds what is lost.
+    /// Returns when the reordering window ends, if something waits for it.
+    fn update_rack(&mut self, now: Instant, segment: &Segment, summary: &AckSummary) -> Option<Instant> {
+        let echo = segment.echo?;
+        if summary.delivered == 0 {
+            return None;
+        }
+        // An ACK of several segments echoes the first. A probe's time is not that of its original.
+        let first_sent = summary.first_sent.filter(|_| self.probe.is_none());
+        self.rack.on_delivered(
+            now,
+            Transmitted {
+                sent: first_sent.map_or(echo, |sent| sent.max(echo)),
+                end: summary.ends[1].max(self.board.snd_una()),
+            },
+        );
+        self.detect_lost(now)
     }
 
     fn on_ack(&mut self, cx: &mut Context<'_>, segment: &Segment) {
         let now = cx.now();
         let (flight_size, pipe_before) = (self.board.flight_size(), self.board.pipe());
         let una_before = self.board.snd_una();
-        self.window_edge = self.window_edge.max(segment.ack + segment.window);
+        let edge_before = self.window_edge;
+        self.window_edge = edge_before.max(segment.ack + segment.window);
+        let head_sent = self.board.head_sent();
+        let summary = self.board.on_ack(segment.ack, &segment.sack);
         let AckSummary {
             acked,
             delivered,
             ends,
-        } = self.board.on_ack(segment.ack, &segment.sack);
+            ..
+        } = summary;
         let rtt = segment.echo.map(|echo| now.since(echo));
         if let (Some(rtt), true) = (rtt, delivered > 0) {
-            self.rtt.sample(now, rtt, flight_size / self.mss / 2);
+            self.sample_rtt(now, rtt, flight_size / self.mss / 2);
         }
-        if let Some(echo) = segment.echo {
-            let slack = Duration::from_nanos(self.rtt.min_rtt().nanos() / 4);
-            self.board.detect_lost_retransmissions(echo, slack);
+        let mut restarts = acked > 0;
+        if self.rto_rule == RtoRule::Linux && delivered > 0 {
+            restarts |= matches!((head_sent, segment.echo), (Some(head), Some(echo)) if echo < head);
         }
         if acked > 0 {
             self.rtt.end_backoff();
-            self.rto_at = if self.board.flight_size() > 0 {
-                now + self.rtt.rto()
-            } else {
-                Instant::NEVER
-            };
+        }
+        let duplicate = segment.duplicate();
+        if self.probe.is_some() {
+            let probed =
+                duplicate.is_some_and(|range| self.probe.is_some_and(|probe| probe.end == range.end));
+            let pure = delivered == 0 && self.window_edge == edge_before;
+            self.process_probe_ack(now, segment.ack, probed, pure);
+        } else if duplicate.is_some() {
+            self.rack.on_dsack(self.board.snd_una(), self.board.snd_nxt());
+        }
+        if let Some(at) = self.update_rack(now, segment, &summary) {
+            let rto = LossTimer::rto(now, &self.rtt);
+            self.timer = LossTimer::reordering(at, rto.at);
+            restarts = false;
         }
         let cwnd_limited = una_before < self.cwnd_limited_at
             || (self.control.in_slow_start() && 2 * flight_size > self.control.cwnd());
         // Duplicate ACKs let nothing grow (RFC 5681, section 3.2).
         let may_grow = self.update_phase(now, segment, flight_size) && cwnd_limited && acked > 0;
+        let newly_lost = self.board.take_newly_lost();
+        if restarts {
+            self.restart_timer(now);
+        }
         let snd_una = self.board.snd_una();
         let delivery = self.delivery.as_mut();
         let rate = delivery.and_then(|delivery| delivery.on_ack(now, delivered, ends, snd_una));
@@ -589,8 +791,9 @@ impl TcpSender {
         });
         if self.phase == Phase::Recovery {
             let ssthresh = self.control.cwnd();
+            let safe = acked > 0 && !newly_lost;
             self.reduction
-                .on_ack(delivered, self.board.pipe(), ssthresh, self.mss);
+                .on_ack(delivered, self.board.pipe(), ssthresh, self.mss, safe);
         }
         self.sample_cwnd(now);
         self.transmit(cx);
@@ -615,12 +818,16 @@ impl TcpSender {
 
 impl Agent for TcpSender {
     fn wake(&mut self, cx: &mut Context<'_>) {
-        if self.phase == Phase::SynSent && self.rto_at == Instant::NEVER {
+        if self.phase == Phase::SynSent && self.timer.is_off() {
             self.send_syn(cx);
-        } else if cx.now() >= self.rto_at {
-            self.on_rto(cx);
-        } else {
+        } else if cx.now() < self.timer.at {
             self.transmit(cx);
+        } else {
+            match self.timer.kind {
+                TimerKind::Rto => self.on_rto(cx),
+                TimerKind::LossProbe => self.on_loss_probe(cx),
+                TimerKind::Reordering => self.on_reordering_timeout(cx),
+            }
         }
     }
 

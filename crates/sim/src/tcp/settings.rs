@@ -3,6 +3,7 @@
 use super::congestion::CONTROLS;
 use super::control::ControlKind;
 use super::frames;
+use super::rtt::RtoRule;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 
 /// The settings of a connection.
@@ -27,8 +28,15 @@ pub struct Settings {
     /// Slow start ends when the round-trip time rises (`HyStart++`, RFC 9406), in controls whose
     /// slow start is Reno's.
     pub hystart: bool,
-    /// The least retransmission timeout: 200 ms, as in Linux (RFC 6298 asks for 1 s).
-    pub min_rto: Duration,
+    /// How the retransmission timeout follows the round-trip time: as in Linux, or RFC 6298.
+    pub rto: RtoRule,
+    /// The least of that rule, its own if not given: Linux's 200 ms of the variance term, RFC
+    /// 6298's 1 s of the whole.
+    pub min_rto: Option<Duration>,
+    /// Losses are detected by time (RACK, RFC 8985), not by RFC 6675's DupThresh.
+    pub rack: bool,
+    /// A tail loss probe precedes the retransmission timeout (RFC 8985, section 7).
+    pub tlp: bool,
     /// The bytes that the application writes before it closes; without end, if not given.
     pub total: Option<Bytes>,
     /// Spans of time in which the application writes; empty: always.
@@ -51,7 +59,10 @@ impl Default for Settings {
             delayed_ack: true,
             byte_counting: true,
             hystart: false,
-            min_rto: Duration::from_millis(200),
+            rto: RtoRule::Linux,
+            min_rto: None,
+            rack: true,
+            tlp: true,
             total: None,
             active: Vec::new(),
             pacing: false,

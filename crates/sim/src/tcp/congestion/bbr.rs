@@ -299,7 +299,7 @@ impl CongestionControl for Bbr {
         self.packet_conservation = false;
         self.full_bw = 0;
         self.full_bw_rounds = 0;
-        self.cwnd = self.mss;
+        self.cwnd = event.pipe + self.mss;
     }
 
     /// Version 1 ignores marks.

@@ -9,20 +9,27 @@ fn any_settings() -> impl Strategy<Value = Settings> {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let sizes = (1u64..400_000, 1u32..50, 1_000u64..200_000, 500u64..9_000);
     let reads = proptest::option::weighted(0.3, 1u64..50);
-    (0..CONTROLS.len(), flags, sizes, reads).prop_map(|(control, flags, sizes, reads)| Settings {
-        control: CONTROLS[control],
-        ecn: flags.0,
-        delayed_ack: flags.1,
-        byte_counting: flags.2,
-        pacing: flags.3,
-        hystart: flags.0 != flags.1,
-        total: Some(Bytes::new(sizes.0)),
-        initial_window: sizes.1,
-        receive_window: Bytes::new(sizes.2),
-        mtu: Bytes::new(sizes.3),
-        read_rate: reads.map(Bandwidth::mbit),
-        ..Settings::default()
-    })
+    let losses = (any::<bool>(), any::<bool>(), any::<bool>());
+    let rule = |linux| if linux { RtoRule::Linux } else { RtoRule::Rfc6298 };
+    (0..CONTROLS.len(), flags, sizes, reads, losses).prop_map(
+        move |(control, flags, sizes, reads, losses)| Settings {
+            control: CONTROLS[control],
+            ecn: flags.0,
+            delayed_ack: flags.1,
+            byte_counting: flags.2,
+            pacing: flags.3,
+            hystart: flags.0 != flags.1,
+            rack: losses.0,
+            tlp: losses.1,
+            rto: rule(losses.2),
+            total: Some(Bytes::new(sizes.0)),
+            initial_window: sizes.1,
+            receive_window: Bytes::new(sizes.2),
+            mtu: Bytes::new(sizes.3),
+            read_rate: reads.map(Bandwidth::mbit),
+            ..Settings::default()
+        },
+    )
 }
 
 proptest! {
@@ -48,8 +55,8 @@ proptest! {
         simulation.link(a, b, link.clone().loss(loss));
         simulation.link(b, a, link.loss(back));
         let flow = simulation.flow([a, b], FlowKey::default(), Instant::START, pair(&settings)).expect("links");
-        // Timeouts back off to a minute each, so a bad path needs hours.
-        simulation.run_until(at(Duration::from_secs(40_000)));
+        // Timeouts back off to two minutes each, so a bad path needs hours.
+        simulation.run_until(at(Duration::from_secs(80_000)));
         let (sender, receiver) = (sender(&simulation, flow), receiver(&simulation, flow));
         let total = settings.total.map_or(0, Bytes::get);
         prop_assert_eq!(simulation.delivered(flow, End::Responder).bytes.get(), total);

@@ -85,13 +85,17 @@ fn reno_under_random_loss_has_padhyes_throughput_with_its_timeouts() {
         (100, true, 2.0),
         (300, false, 1.0),
     ] {
+        // Padhye's sender has neither RACK nor probes. Its first timeout is two round trips.
         let settings = Settings {
             delayed_ack,
             byte_counting: false,
+            rto: RtoRule::Rfc6298,
+            min_rto: Some(ms(200)),
+            rack: false,
+            tlp: false,
             ..settings(&reno::CONTROL)
         };
         let window = mean_window(&settings, Loss::Random(Probability::ratio(1, n)), 100, 10_000);
-        // The first timeout is min_rto, two round trips.
         let p = 1.0 / n as f64;
         let timeouts = (3.0 * (3.0 * b * p / 8.0_f64).sqrt()).min(1.0) * p * (1.0 + 32.0 * p * p);
         near(

@@ -1,6 +1,8 @@
 //! The mechanisms of the endpoints, one per test. Some tests play the other end by hand.
 
 use super::*;
+use std::collections::BTreeMap;
+
 use crate::agent::{Context, Timer};
 use crate::event_queue::EventQueue;
 use crate::link::LinkQueue;
@@ -15,6 +17,8 @@ struct Bench<A> {
     events: EventQueue,
     timer: Timer,
     delivered: Delivered,
+    /// When each segment with data was sent last.
+    sent: BTreeMap<u64, Instant>,
 }
 
 impl<A: Agent> Bench<A> {
@@ -25,6 +29,7 @@ impl<A: Agent> Bench<A> {
             events: EventQueue::default(),
             timer: Timer::OFF,
             delivered: Delivered::default(),
+            sent: BTreeMap::new(),
         }
     }
 
@@ -48,7 +53,10 @@ impl<A: Agent> Bench<A> {
                 Payload::Datagram(_) => panic!("not TCP"),
             }
         });
-        segments.collect()
+        let segments: Vec<(Segment, Ecn)> = segments.collect();
+        let sent = segments.iter().map(|(segment, _)| (segment.seq / MSS, self.now));
+        self.sent.extend(sent);
+        segments
     }
 
     /// Its timer expires.
@@ -87,7 +95,8 @@ impl Bench<TcpSender> {
         (bench, first)
     }
 
-    /// An ACK up to this segment, with one SACK block of segments.
+    /// An ACK up to this segment, with one SACK block of segments; the last of these is the one that
+    /// has just arrived.
     fn acknowledge(
         &mut self,
         after: Duration,
@@ -107,7 +116,7 @@ impl Bench<TcpSender> {
                 ece,
                 ..Flags::default()
             },
-            echo: Some(self.now + after - ms(100)),
+            echo: self.sent.range(..block.1.max(ack)).next_back().map(|(_, at)| *at),
             ..Segment::default()
         };
         self.receive(after, Ecn::NotEct, segment)
@@ -160,7 +169,11 @@ fn slow_start_doubles_cwnd_every_round_trip_also_with_delayed_acks() {
 
 #[test]
 fn timeouts_back_off_and_restart_with_one_segment() {
-    let (mut bench, first) = Bench::established(&Settings::default());
+    let settings = Settings {
+        tlp: false,
+        ..Settings::default()
+    };
+    let (mut bench, first) = Bench::established(&settings);
     assert_eq!(first.len(), 10);
     let sent = bench.now;
     let mut times = Vec::new();
@@ -170,7 +183,7 @@ fn timeouts_back_off_and_restart_with_one_segment() {
         assert_eq!(again[0].0.seq, 0);
         times.push(bench.now.since(sent).nanos() / 1_000_000);
     }
-    // RFC 6298: SRTT 100 ms, RTTVAR 50 ms, so 300 ms, then twice, four times …
+    // SRTT 100 ms, RTTVAR 50 ms, so 300 ms by both rules, then twice, four times …
     assert_eq!(times, [300, 900, 2_100, 4_500, 9_300]);
     assert_eq!(bench.agent.statistics.timeouts, 5);
     assert_eq!(bench.agent.cwnd(), MSS);
@@ -178,6 +191,163 @@ fn timeouts_back_off_and_restart_with_one_segment() {
     let more = bench.acknowledge(ms(100), 1, (0, 0), false);
     assert_eq!(more.iter().map(|(s, _)| s.seq / MSS).collect::<Vec<_>>(), [1, 2]);
     assert!(bench.timer.due < bench.now + ms(400));
+}
+
+/// Slow start overflows a buffer of 4 MiB on a path of 500 Mbit/s and 200 ms, behind a host's link of
+/// 1 Gbit/s. The RTT was 200 ms until then. Timeouts, and needless retransmissions in segments.
+fn overflow(settings: &Settings) -> [u64; 2] {
+    let settings = Settings {
+        initial_window: 2,
+        receive_window: Bytes::new(32 << 20),
+        ..settings.clone()
+    };
+    let mut simulation = Simulation::new(Seed(1));
+    let [host, router, far] = ["host", "router", "far"].map(|name| simulation.node(name));
+    simulation.link(host, router, LinkSpec::new(Bandwidth::gbit(1), Duration::ZERO));
+    let narrow = LinkSpec::new(Bandwidth::mbit(500), ms(100));
+    simulation.link(
+        router,
+        far,
+        narrow.queue(LinkQueue::TailDrop(Bytes::new(4 << 20))),
+    );
+    simulation.link(far, host, LinkSpec::new(Bandwidth::gbit(1), ms(100)));
+    let flow = simulation
+        .flow([host, far], FlowKey::default(), Instant::START, pair(&settings))
+        .expect("links");
+    simulation.run_until(at(ms(20_000)));
+    let counts = sender(&simulation, flow).statistics;
+    assert!(counts.retransmissions > 1_000, "{counts:?}");
+    [counts.timeouts, receiver(&simulation, flow).duplicate_bytes / MSS]
+}
+
+#[test]
+fn an_overflow_on_a_200_ms_path_does_not_time_out_spuriously() {
+    assert_eq!(overflow(&Settings::default()), [0, 0]);
+    let without_rack = Settings {
+        rack: false,
+        tlp: false,
+        ..Settings::default()
+    };
+    assert_eq!(overflow(&without_rack), [0, 0], "the timer alone");
+}
+
+#[test]
+fn rfc_6298s_timeout_with_a_least_of_200_ms_expires_there() {
+    let settings = Settings {
+        rto: RtoRule::Rfc6298,
+        min_rto: Some(ms(200)),
+        rack: false,
+        tlp: false,
+        ..Settings::default()
+    };
+    // Retransmissions are dropped, too; the ACKs that would show it come after the timeout.
+    assert!(overflow(&settings)[0] > 0);
+}
+
+#[test]
+fn the_last_segments_of_a_transfer_are_repaired_by_a_probe_without_a_timeout() {
+    let settings = Settings {
+        total: Some(Bytes::new(10 * MSS)),
+        ..Settings::default()
+    };
+    for (tlp, timeouts) in [(true, 0), (false, 1)] {
+        let (mut bench, first) = Bench::established(&Settings {
+            tlp,
+            ..settings.clone()
+        });
+        assert_eq!(first.len(), 10);
+        // Segments 8 and 9 are lost, with the FIN; nothing comes after them.
+        bench.acknowledge(ms(100), 8, (0, 0), false);
+        let sent = bench.now;
+        let again = bench.expire_timer();
+        assert_eq!(
+            again[0].0.seq / MSS,
+            if tlp { 9 } else { 8 },
+            "the last, or the first lost"
+        );
+        let waited = bench.now.since(sent);
+        // Two round trips and two jiffies; or SRTT 100 ms and 200 ms.
+        assert_eq!(waited, if tlp { ms(202) } else { ms(300) });
+        if tlp {
+            assert!(again[0].0.flags.fin);
+            let repair = bench.acknowledge(ms(100), 8, (9, 11), false);
+            assert_eq!(repair[0].0.seq, 8 * MSS, "its SACK shows the other loss");
+        }
+        let end = bench.acknowledge(ms(100), 11, (0, 0), false);
+        assert!(end.is_empty() && bench.agent.finished.is_some());
+        let counts = bench.agent.statistics;
+        assert_eq!((counts.timeouts, counts.loss_probes), (timeouts, u64::from(tlp)));
+        assert_eq!(counts.recoveries, u64::from(tlp));
+    }
+}
+
+#[test]
+fn a_probe_that_was_needless_costs_nothing_and_one_that_repaired_a_loss_counts_as_congestion() {
+    for duplicate in [true, false] {
+        let settings = Settings {
+            active: vec![(at(ms(0)), at(ms(150))), (at(ms(420)), at(ms(9_000)))],
+            ..Settings::default()
+        };
+        let (mut bench, first) = Bench::established(&settings);
+        assert_eq!(first.len(), 10);
+        bench.now = at(ms(160));
+        bench.act(|sender, cx| sender.wake(cx));
+        let probe = bench.expire_timer();
+        assert_eq!((probe.len(), probe[0].0.seq / MSS), (1, 9));
+        bench.acknowledge(ms(50), 10, (0, 0), false);
+        if duplicate {
+            bench.acknowledge(ms(50), 10, (9, 10), false);
+        }
+        let before = bench.agent.cwnd();
+        bench.now = at(ms(420));
+        let more = bench.act(|sender, cx| sender.wake(cx));
+        assert!(!more.is_empty());
+        bench.acknowledge(ms(100), 11, (0, 0), false);
+        let (now, halved) = (bench.agent.cwnd(), before / 2 + MSS);
+        assert_eq!(now < halved, !duplicate, "{now} of {before}");
+    }
+}
+
+#[test]
+fn one_sacked_segment_is_a_loss_after_a_quarter_of_the_least_rtt() {
+    for rack in [true, false] {
+        let settings = Settings {
+            rack,
+            tlp: false,
+            ..Settings::default()
+        };
+        let (mut bench, _) = Bench::established(&settings);
+        bench.acknowledge(ms(100), 0, (1, 2), false);
+        assert_eq!(
+            bench.agent.statistics.recoveries, 0,
+            "not at once: it may be reordering"
+        );
+        let sent = bench.now;
+        let again = bench.expire_timer();
+        assert_eq!(again[0].0.seq, 0);
+        // 25 ms and two jiffies; else the timeout, which begins with the flight.
+        let waited = bench.now.since(sent);
+        assert_eq!(waited, if rack { ms(27) } else { ms(200) });
+        let counts = bench.agent.statistics;
+        assert_eq!(
+            (counts.recoveries, counts.timeouts),
+            if rack { (1, 0) } else { (0, 1) }
+        );
+    }
+}
+
+#[test]
+fn a_duplicate_is_reported_once_before_what_is_out_of_order() {
+    let mut bench = Bench::new(TcpReceiver::new(&Settings::default()));
+    bench.receive(ms(1), Ecn::NotEct, data(0));
+    bench.receive(ms(1), Ecn::NotEct, data(1));
+    bench.receive(ms(1), Ecn::NotEct, data(4));
+    let answer = bench.receive(ms(1), Ecn::NotEct, data(1))[0].0;
+    assert_eq!(answer.duplicate(), Some(ByteRange::new(MSS, 2 * MSS)));
+    assert_eq!(answer.sack[1], ByteRange::new(4 * MSS, 5 * MSS));
+    let within = bench.receive(ms(1), Ecn::NotEct, data(4))[0].0;
+    assert_eq!(within.duplicate(), Some(ByteRange::new(4 * MSS, 5 * MSS)));
+    assert_eq!(bench.receive(ms(1), Ecn::NotEct, data(6))[0].0.duplicate(), None);
 }
 
 #[test]
@@ -216,6 +386,23 @@ fn marks_halve_cwnd_once_per_window_and_retransmit_nothing() {
     assert_eq!(bench.agent.cwnd(), 5 * MSS / 2);
     assert_eq!(bench.agent.statistics.marks, 2);
     assert_eq!(bench.agent.statistics.retransmissions, 0);
+}
+
+#[test]
+fn the_ack_of_the_last_byte_before_cwr_does_not_reduce_cwnd_again() {
+    let settings = Settings {
+        ecn: true,
+        ..Settings::default()
+    };
+    let (mut bench, _) = Bench::established(&settings);
+    bench.acknowledge(ms(100), 10, (0, 0), true);
+    assert_eq!(bench.agent.cwnd(), 5 * MSS);
+    // CWR is under way with segment 10, so the receiver still says ECE.
+    bench.acknowledge(ms(100), 10, (0, 0), true);
+    assert_eq!(bench.agent.cwnd(), 5 * MSS);
+    bench.acknowledge(ms(1), 12, (0, 0), false);
+    assert!(bench.agent.cwnd() >= 5 * MSS);
+    assert_eq!(bench.agent.statistics.marks, 1);
 }
 
 #[test]
