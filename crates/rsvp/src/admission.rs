@@ -218,8 +218,11 @@ impl AdmissionState {
         Ok(requested)
     }
 
-    /// Checks that every guaranteed delay holds in the tree with this reservation in it. If not, the
-    /// error is the delay that would hold; none if there is none.
+    /// Checks that every guaranteed delay holds in the tree with this reservation in it.
+    ///
+    /// # Errors
+    ///
+    /// The delay that would hold; none if there is none.
     fn check_delays(
         &self,
         managed: &ManagedInterface,

@@ -52,8 +52,8 @@ pub struct Settings {
     pub answer_challenges: bool,
     /// Challenge neighbours with the handshake flag whose sequence number is unknown.
     pub send_challenges: bool,
-    /// The most pairs of neighbour and key that are remembered. When there are more, those make room
-    /// that can prove themselves again.
+    /// The most pairs of neighbour and key that are remembered. When there are more, those make
+    /// room that can prove themselves again.
     pub max_neighbours: usize,
     /// Different at each start, so that no challenge repeats.
     pub seed: Seed,

@@ -85,6 +85,10 @@ pub(crate) struct Occupancy {
 
 impl Occupancy {
     /// Whether this neighbour may take this many more places.
+    ///
+    /// # Errors
+    ///
+    /// The limit that it would exceed.
     pub fn room(&self, limits: &Places, of: Neighbour, more: usize) -> Result<(), Shortage> {
         let neighbour = self.neighbours.get(&of).copied().unwrap_or(0);
         let interface = self.interfaces.get(&of.interface).copied().unwrap_or(0);

@@ -1,5 +1,5 @@
-//! A datagram in fragments, for a link whose MTU is shorter (RFC 791, section 3.2; RFC 8200, section
-//! 4.5).
+//! A datagram in fragments, for a link whose MTU is shorter (RFC 791, section 3.2; RFC 8200,
+//! section 4.5).
 //!
 //! The kernel fragments nothing that comes with its own IP header, so this is done here. Router
 //! Alert is on every fragment: in IPv4 the option has the copied flag (RFC 2113), in IPv6 the
