@@ -108,7 +108,8 @@ fn expand(declared: &str) -> Vec<Path> {
     let items = inner.split(|c| {
         match c {
             '{' => depth += 1,
-            '}' => depth -= 1,
+            // A text that begins a line with the word is not a declaration.
+            '}' => depth = depth.saturating_sub(1),
             _ => {}
         }
         c == ',' && depth == 0
