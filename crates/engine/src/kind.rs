@@ -212,14 +212,13 @@ pub struct CheckedClass<'a> {
     pub at: Span,
     /// Its parent class, by index in the same list, which comes earlier; `None` at the top.
     pub parent: Option<usize>,
-    /// Whether it takes what no filter takes.
-    pub default: bool,
     /// Its settings, the generic ones left out.
     pub settings: &'a Table,
     /// Its queue; `None` if and only if it has child classes.
     pub queue: Option<QueuePlan>,
-    /// Classes whose packets go to this queue: itself, and those of a classful discipline in it.
-    /// Empty if it has child classes.
+    /// Classes whose packets go to this queue: itself, those of a classful discipline in it, and,
+    /// if it is the default class, the outer classes whose queue the discipline is. Empty if it
+    /// has child classes.
     pub routes: Vec<ClassId>,
 }
 
@@ -254,7 +253,6 @@ pub struct Check<'a> {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClassRoutes {
     child_of: Vec<u32>,
-    default: Option<u32>,
     /// Classes from this one on, and how many, that map to the children 0, 1, 2 and so on: no table
     /// has to be read for them.
     straight: (u32, u32),
@@ -281,12 +279,8 @@ impl ClassRoutes {
         }
     }
 
-    /// Sends everything else to `child`.
-    pub fn set_default(&mut self, child: u32) {
-        self.default = Some(child);
-    }
-
-    /// The child for packets of this class.
+    /// The child for packets of this class; none for a class of another tree. The tree has
+    /// resolved the default class: a discipline does not.
     #[inline]
     pub fn child(&self, class: ClassId) -> Option<usize> {
         let nth = class.0.wrapping_sub(self.straight.0);
@@ -295,7 +289,7 @@ impl ClassRoutes {
         }
         match self.child_of.get(class.0 as usize) {
             Some(&child) if child != NOWHERE => Some(child as usize),
-            _ => self.default.map(|child| child as usize),
+            _ => None,
         }
     }
 }

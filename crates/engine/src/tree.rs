@@ -98,7 +98,8 @@ pub struct TreePlan {
     pub root: QueuePlan,
     /// The classes; a [`ClassId`] is an index into it.
     pub classes: Vec<ClassInfo>,
-    /// The class of packets that no filter takes; none if the tree has no classes.
+    /// The class of packets that no filter takes, below whatever wrappers; none if the tree has no
+    /// classes. Whoever classifies packets asks [`TreePlan::class_of`].
     pub default: Option<ClassId>,
     /// The link that it was checked for.
     pub link: Link,
@@ -110,6 +111,14 @@ impl TreePlan {
     /// Makes the queue. Its randomness follows from the seed and the names in the tree.
     pub fn build(&self, seed: Seed) -> Queue {
         self.root.build(&Build::new(seed))
+    }
+
+    /// The class of a packet, of the filter that takes it, if one does. The only place that decides
+    /// where the others go: into the default class; in a tree without classes all have one number,
+    /// which nothing reads.
+    #[inline]
+    pub fn class_of(&self, filter: Option<ClassId>) -> ClassId {
+        filter.or(self.default).unwrap_or(ClassId(0))
     }
 
     /// The worst case of every class that takes packets, or of the whole where there are no
@@ -224,7 +233,7 @@ impl DisciplineSpec {
             classes: Vec::new(),
             names: Default::default(),
         };
-        let root = checker.discipline(self, None);
+        let root = checker.discipline(self, &[]);
         match root {
             Some((root, default)) if checker.problems.is_empty() => Ok(TreePlan {
                 root,
@@ -248,11 +257,12 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// A plan of the discipline, and the class of its packets that no filter takes.
+    /// A plan of the discipline, and the class of its packets that no filter takes. `above`: the
+    /// class whose queue it is, and those whose packets come to it by default.
     fn discipline(
         &mut self,
         spec: &DisciplineSpec,
-        owner: Option<ClassId>,
+        above: &[ClassId],
     ) -> Option<(QueuePlan, Option<ClassId>)> {
         let Some(kind) = self.registry.find(&spec.kind) else {
             let names = self.registry.kinds().map(|k| k.name);
@@ -260,9 +270,9 @@ impl Checker<'_> {
                 .push(unknown("discipline", &spec.kind, spec.at, names));
             // What is inside it is checked all the same.
             let order = self.in_order(&spec.classes);
-            let _ = self.classes(None, spec, &order, owner);
+            let _ = self.classes(None, spec, &order, above);
             if let Some(child) = &spec.child {
-                let _ = self.discipline(child, owner);
+                let _ = self.discipline(child, above);
             }
             return None;
         };
@@ -272,17 +282,17 @@ impl Checker<'_> {
             at: spec.at,
             ..DisciplineSpec::of(&fifo::KIND)
         };
-        let child = match kind.children {
-            Children::One => self
-                .discipline(spec.child.as_deref().unwrap_or(&plain), owner)
-                .map(|(plan, _)| plan),
+        let below = match kind.children {
+            Children::One => self.discipline(spec.child.as_deref().unwrap_or(&plain), above),
             _ => None,
         };
+        // A wrapper has no classes of its own: the default is that of what it wraps.
+        let (child, wrapped) = below.map_or((None, None), |(plan, default)| (Some(plan), default));
         let before = self.problems.len();
         let order = self.in_order(&spec.classes);
         let (classes, default) = match kind.children {
-            Children::Classes { .. } => self.classes(Some(kind), spec, &order, owner)?,
-            _ => (Vec::new(), None),
+            Children::Classes { .. } => self.classes(Some(kind), spec, &order, above)?,
+            Children::None | Children::One => (Vec::new(), wrapped),
         };
         let settings = self.without_former(kind, &spec.settings);
         let unusable = kind.children == Children::One && child.is_none();
@@ -470,13 +480,14 @@ impl Checker<'_> {
         order
     }
 
-    /// Checks the classes of one discipline and what is in them, parents first.
+    /// Checks the classes of one discipline and what is in them, parents first. A packet of a class
+    /// in `above` has none of these; it goes to the default class.
     fn classes<'s>(
         &mut self,
         kind: Option<&Kind>,
         spec: &'s DisciplineSpec,
         order: &[(usize, Option<usize>)],
-        owner: Option<ClassId>,
+        above: &[ClassId],
     ) -> Option<(Vec<CheckedClass<'s>>, Option<ClassId>)> {
         let mut parents = vec![false; order.len()];
         order.iter().filter_map(|o| o.1).for_each(|p| parents[p] = true);
@@ -484,6 +495,7 @@ impl Checker<'_> {
         if let Some(kind) = kind.filter(|kind| kind.properties.guarantees_delays) {
             self.refuse_second_arrival_curves(kind, &spec.classes);
         }
+        let owner = above.first().copied();
         // Numbered in the order of declaration, so that lists read as the policy does.
         for class in &spec.classes {
             self.declare(class, owner);
@@ -501,7 +513,7 @@ impl Checker<'_> {
             if parents[place] {
                 self.refuse_on_interior(class);
             } else {
-                (queue, routes, inner) = self.leaf(class, id);
+                (queue, routes, inner) = self.leaf(class, id, above);
                 usable &= queue.is_some();
             }
             if class.default && !parents[place] && default.replace(inner.unwrap_or(id)).is_some() {
@@ -514,7 +526,6 @@ impl Checker<'_> {
                 name: &class.name,
                 at: class.at,
                 parent,
-                default: class.default,
                 settings: &class.settings,
                 queue,
                 routes,
@@ -572,14 +583,21 @@ impl Checker<'_> {
 
     /// The queue of a leaf; the classes whose packets go to it; and the class that stands for it
     /// when a packet is put there without a filter.
-    fn leaf(&mut self, class: &ClassSpec, id: ClassId) -> (Option<QueuePlan>, Vec<ClassId>, Option<ClassId>) {
+    fn leaf(
+        &mut self,
+        class: &ClassSpec,
+        id: ClassId,
+        above: &[ClassId],
+    ) -> (Option<QueuePlan>, Vec<ClassId>, Option<ClassId>) {
         let usual = DisciplineSpec::default_leaf(class.at);
         let first = self.classes.len();
-        let inner = self.discipline(class.discipline.as_ref().unwrap_or(&usual), Some(id));
+        let unrouted: &[ClassId] = if class.default { above } else { &[] };
+        let own: Vec<ClassId> = std::iter::once(id).chain(unrouted.iter().copied()).collect();
+        let inner = self.discipline(class.discipline.as_ref().unwrap_or(&usual), &own);
         let below = (first..self.classes.len())
             .filter(|&i| self.classes[i].leaf)
             .map(class_id);
-        let routes: Vec<ClassId> = std::iter::once(id).chain(below).collect();
+        let routes: Vec<ClassId> = own.iter().copied().chain(below).collect();
         self.classes[id.0 as usize].leaf = true;
         match inner {
             Some((plan, default)) => (Some(plan), routes, default),

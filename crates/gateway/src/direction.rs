@@ -25,8 +25,7 @@ pub fn secret_seed() -> Seed {
 pub fn by_filters(interface: &InterfacePolicy) -> Box<dyn Classify> {
     let seed = secret_seed();
     let classifier = Classifier::new(interface.filters.iter().copied(), seed);
-    let default = interface.plan.default.unwrap_or(ClassId(0));
-    Box::new(ByFilters::new(classifier, default, seed))
+    Box::new(ByFilters::new(classifier, &interface.plan, seed))
 }
 
 /// The direction that the policy manages.

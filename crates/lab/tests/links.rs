@@ -284,8 +284,7 @@ fn three_to_one(link: EmulatedLink) -> EmulatedDirection {
         ..Filter::new(more)
     };
     let classifier = Classifier::new([filter], Seed(1));
-    let default = plan.default.expect("a default class");
-    let classify = ByFilters::new(classifier, default, Seed(1));
+    let classify = ByFilters::new(classifier, &plan, Seed(1));
     EmulatedDirection::ruled(link, plan.build(Seed(1)), Box::new(classify))
 }
 

@@ -4,6 +4,7 @@ use engine::classify::Classifier;
 use engine::header::{FlowHasher, Headers};
 use engine::packet::{ClassId, Packet};
 use engine::random::Seed;
+use engine::tree::TreePlan;
 use std::fmt;
 
 /// Chooses a packet's class and computes its flow, once, from headers that were read once.
@@ -25,16 +26,16 @@ impl Classify for Everything {
 /// Puts packets into the classes of filters, and what no filter matches into a default class.
 pub struct ByFilters {
     classifier: Classifier,
-    default: ClassId,
+    unmatched: ClassId,
     hasher: FlowHasher,
 }
 
 impl ByFilters {
-    /// Flow hashes are keyed by this seed.
-    pub fn new(classifier: Classifier, default: ClassId, seed: Seed) -> Self {
+    /// Into the classes of this plan. Flow hashes are keyed by the seed.
+    pub fn new(classifier: Classifier, plan: &TreePlan, seed: Seed) -> Self {
         Self {
             classifier,
-            default,
+            unmatched: plan.class_of(None),
             hasher: FlowHasher::new(seed),
         }
     }
@@ -43,14 +44,14 @@ impl ByFilters {
 impl fmt::Debug for ByFilters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ByFilters")
-            .field("default", &self.default)
+            .field("unmatched", &self.unmatched)
             .finish_non_exhaustive()
     }
 }
 
 impl Classify for ByFilters {
     fn classify(&mut self, headers: &Headers, packet: &mut Packet) {
-        packet.class = self.classifier.classify(&headers.key).unwrap_or(self.default);
+        packet.class = self.classifier.classify(&headers.key).unwrap_or(self.unmatched);
         packet.flow = self.hasher.flow(&headers.key);
     }
 }

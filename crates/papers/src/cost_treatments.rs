@@ -121,9 +121,8 @@ impl Treatment {
         match &self.filters {
             None => Box::new(Everything(ClassId(0))),
             Some(filters) => {
-                let default = self.plan.default.unwrap_or(ClassId(0));
                 let classifier = Classifier::new(filters.iter().copied(), SEED);
-                Box::new(ByFilters::new(classifier, default, SEED))
+                Box::new(ByFilters::new(classifier, &self.plan, SEED))
             }
         }
     }

@@ -4,7 +4,6 @@ use crate::Error;
 use crate::topology::{LabLinkSettings, LinkConfig, Topology};
 use control::policy::InterfacePolicy;
 use engine::classify::Classifier;
-use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::units::Bandwidth;
 use lab::addressing::{self, AddressPair};
@@ -174,8 +173,7 @@ fn direction(
 pub fn ruled(mut link: EmulatedLink, policy: &InterfacePolicy, seed: Seed) -> EmulatedDirection {
     link.rate = policy.settings.bandwidth;
     let classifier = Classifier::new(policy.filters.iter().cloned(), seed);
-    let default = policy.plan.default.unwrap_or(ClassId(0));
-    let classify = ByFilters::new(classifier, default, seed);
+    let classify = ByFilters::new(classifier, &policy.plan, seed);
     let direction = EmulatedDirection::ruled(link, policy.plan.build(seed), Box::new(classify));
     direction.overhead(policy.link().overhead)
 }

@@ -577,10 +577,9 @@ impl DrivenQueue {
     /// for all packets but remarked ones.
     fn class(&mut self, stream: u32, remarked: Option<u8>, streams: &[Stream]) -> (ClassId, FlowHashes) {
         let index = stream as usize;
-        let default = self.plan.default.unwrap_or(ClassId(0));
         if remarked.is_some() {
             let key = streams[index].key_of(remarked);
-            let class = self.classifier.classify(&key).unwrap_or(default);
+            let class = self.plan.class_of(self.classifier.classify(&key));
             return (class, self.hasher.flow(&key));
         }
         if self.streams.len() <= index {
@@ -588,7 +587,7 @@ impl DrivenQueue {
         }
         *self.streams[index].get_or_insert_with(|| {
             let key = &streams[index].key;
-            let class = self.classifier.classify(key).unwrap_or(default);
+            let class = self.plan.class_of(self.classifier.classify(key));
             (class, self.hasher.flow(key))
         })
     }

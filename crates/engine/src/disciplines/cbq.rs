@@ -328,9 +328,6 @@ fn number(check: &mut Check<'_>, settings: Settings, read: Vec<ClassSettings>, l
             .routes
             .iter()
             .for_each(|&route| routes.add(route, numbers[index]));
-        if class.default {
-            routes.set_default(numbers[index]);
-        }
     }
     let mut read: Vec<Option<ClassSettings>> = read.into_iter().map(Some).collect();
     let mut classes: Vec<ClassPlan> = Vec::with_capacity(count);

@@ -191,9 +191,6 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
             .routes
             .iter()
             .for_each(|&route| routes.add(route, number as u32));
-        if class.default {
-            routes.set_default(number as u32);
-        }
         classes.push(ClassPlan {
             id: class.id,
             guarantee: guarantee[number],
@@ -420,7 +417,6 @@ fn inside(
                 name: class.name,
                 at: class.at,
                 parent: None,
-                default: class.default,
                 settings: table,
                 queue: guarantee.map(|guarantee| fifo_of(guarantee.queue)).or(own),
                 routes: class.routes.clone(),

@@ -38,9 +38,6 @@ impl LeavesPlan {
             let Some(queue) = class.queue.take() else { continue };
             let number = leaves.len() as u32;
             class.routes.iter().for_each(|&route| routes.add(route, number));
-            if class.default {
-                routes.set_default(number);
-            }
             leaves.push(Leaf {
                 id: class.id,
                 name: class.name.into(),

@@ -2,7 +2,7 @@
 //! work-conserving), and nested classes of which all heads are peeked at. So deadlines, pins and
 //! nesting meet every kind.
 
-use engine::discipline::{Build, Discipline, Next, Plan, Sink, Verdict};
+use engine::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use engine::inspect::Inspection;
 use engine::kind::{Check, Children, ClassRoutes, Kind, Properties, QueuePlan};
 use engine::packet::{ClassId, Packet};
@@ -129,9 +129,6 @@ fn check_shortest(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         };
         let child = u32::try_from(plan.leaves.len()).ok()?;
         class.routes.iter().for_each(|&id| plan.routes.add(id, child));
-        if class.default {
-            plan.routes.set_default(child);
-        }
         plan.leaves.push((class.id, queue.clone()));
     }
     Some(Arc::new(plan))
@@ -157,7 +154,10 @@ struct Shortest {
 
 impl Discipline for Shortest {
     fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
-        let child = self.routes.child(packet.class).expect("there is a default class");
+        let Some(child) = self.routes.child(packet.class) else {
+            sink.drop(packet, Reason::NoClass);
+            return Verdict::Dropped(Reason::NoClass);
+        };
         self.leaves[child].1.enqueue(now, packet, sink)
     }
 

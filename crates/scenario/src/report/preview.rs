@@ -88,13 +88,14 @@ fn show(out: &mut dyn Write, path: &str, scenario: &Scenario, all: &Scenarios) -
             settings.rate.to_string(),
             settings.delay.to_string(),
             ruled,
+            unmatched(direction).map_or_else(String::new, |class| format!("unmatched → {class}")),
         ]
     };
     let rows: Vec<Vec<String>> = scenario.directions.iter().map(link).collect();
     section(
         out,
         &rows,
-        &[Align::Left, Align::Right, Align::Right, Align::Left],
+        &[Align::Left, Align::Right, Align::Right, Align::Left, Align::Left],
     )?;
     let flow = |flow: &FlowConfig| {
         let [from, to] = flow.between.map(|host| scenario.hosts[host].name.as_str());
@@ -131,6 +132,12 @@ fn section(out: &mut dyn Write, rows: &[Vec<String>], align: &[Align]) -> io::Re
         .try_for_each(|line| writeln!(out, "{line}"))
 }
 
+/// The class of what no filter of a direction takes, if it has a policy with classes.
+fn unmatched(direction: &DirectionConfig) -> Option<&str> {
+    let plan = &direction.policy.as_ref()?.plan;
+    plan.info(plan.class_of(None)).map(|info| info.name.as_str())
+}
+
 /// The links with policies on the path of a flow, and its class there.
 fn classes<'a>(scenario: &'a Scenario, flow: &FlowConfig) -> Vec<(&'a str, &'a str)> {
     let path = scenario.path(flow.between);
@@ -138,7 +145,7 @@ fn classes<'a>(scenario: &'a Scenario, flow: &FlowConfig) -> Vec<(&'a str, &'a s
         let direction = &scenario.directions[index];
         let policy = direction.policy.as_ref()?;
         let classifier = Classifier::new(policy.filters.iter().copied(), Seed(0));
-        let class = classifier.classify(&flow.key).or(policy.plan.default)?;
+        let class = policy.plan.class_of(classifier.classify(&flow.key));
         Some((direction.name.as_str(), policy.plan.info(class)?.name.as_str()))
     });
     ruled.collect()
@@ -164,7 +171,8 @@ fn to_json(path: &str, read: &Result<(Scenario, Scenarios), Diagnostics>) -> Val
         let links = scenario.directions.iter().map(|direction| {
             json!({ "name": direction.name, "bandwidth_bps": direction.settings.rate.bits(),
                     "delay_ns": direction.settings.delay.nanos(),
-                    "discipline": direction.policy.as_ref().map(|policy| policy.plan.root.kind.name) })
+                    "discipline": direction.policy.as_ref().map(|policy| policy.plan.root.kind.name),
+                    "unmatched": unmatched(direction) })
         });
         json!({ "duration_ns": scenario.settings.duration.nanos(), "points": all.sweep.points(),
                 "hosts": hosts.collect::<Vec<_>>(), "links": links.collect::<Vec<_>>(),

@@ -14,9 +14,10 @@ use control::port_config::PortConfig;
 use control::snapshot;
 use control::yields::Yields;
 use engine::disciplines::DEFAULT_LEAF;
+use engine::packet::ClassId;
 use engine::port_kind::Attachment;
 use engine::settings::Table;
-use engine::tree::{ClassSpec, DisciplineSpec};
+use engine::tree::{ClassInfo, ClassSpec, DisciplineSpec, TreePlan};
 use engine::units::{Bandwidth, Probability};
 use measure::numbers;
 use plot::colour;
@@ -25,6 +26,7 @@ use scenario::report::preview;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::iter;
 
 /// Check a policy or a scenario: show what it means, or every mistake in it
 #[derive(Debug, Args)]
@@ -141,11 +143,7 @@ fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Resul
                     .map(|class| settings_text(&class.settings, &["rate"]))
                     .unwrap_or_default(),
                 queue.unwrap_or_default(),
-                if class.is_some_and(|class| class.default) {
-                    "default".into()
-                } else {
-                    String::new()
-                },
+                default_text(plan, index, class.is_some_and(|class| class.default)),
             ]
         });
     let (left, right) = (Align::Left, Align::Right);
@@ -166,6 +164,22 @@ fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Resul
     show_filters(out, interface)
 }
 
+/// Marks the class of what no filter takes; and a class that is the default of the queue of another
+/// class alone.
+fn default_text(plan: &TreePlan, index: usize, declared: bool) -> String {
+    let class = ClassId(u32::try_from(index).unwrap_or(u32::MAX));
+    if plan.default == Some(class) {
+        return "default".into();
+    }
+    let above = |info: &&ClassInfo| info.parent.and_then(|parent| plan.info(parent));
+    // A parent within the same discipline takes no packets itself.
+    let mut parents = iter::successors(plan.info(class).as_ref().and_then(above), |info| above(&info));
+    match parents.find(|info| info.leaf).filter(|_| declared) {
+        Some(owner) => format!("default in {}", owner.name),
+        None => String::new(),
+    }
+}
+
 /// `with weight 2, at most 5 Mbit/s, not below 1 Mbit/s`
 fn yields_text(yields: &Yields, link: Bandwidth) -> String {
     let [cap, floor] = yields
@@ -183,6 +197,14 @@ fn show_filters(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Result<
     if !filters.is_empty() {
         writeln!(out, "filters, the first that matches decides:")?;
     }
+    let unmatched = plan.default.and_then(|class| plan.info(class));
+    let others = unmatched.map(|info| {
+        vec![
+            "  anything else".into(),
+            format!("→ {}", info.name),
+            String::new(),
+        ]
+    });
     let rows = filters.iter().map(|filter| {
         let class = plan.info(filter.class).map_or("", |info| info.name.as_str());
         let rule = if filter.rule == 0 {
@@ -196,6 +218,7 @@ fn show_filters(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Result<
             rule,
         ]
     });
+    let rows = rows.chain(others.filter(|_| !filters.is_empty()));
     for line in text::table(&rows.collect::<Vec<_>>(), &[Align::Left; 3]) {
         writeln!(out, "{line}")?;
     }
@@ -273,7 +296,7 @@ fn interface_json(interface: &InterfacePolicy) -> Value {
                     json!({ "weight": yields.settings.weight, "cap_bps": cap.map(Bandwidth::bits),
                             "floor_bps": floor.map(Bandwidth::bits) })
                 }),
-                "default": plan.default.and_then(|id| plan.info(id)).is_some_and(|d| d.name == info.name),
+                "default": plan.default.is_some_and(|class| class.0 as usize == index),
                 "rate_bps": rates.get(info.name.as_str()).map(|rate| rate.bits()) })
     });
     let filters = filters::in_order(&interface.filters).into_iter().map(|filter| {
@@ -327,8 +350,38 @@ filters, the first that matches decides:
   ipv4, from 10.1.0.0/16           → work   rule 10
   udp, destination port 5060-5070  → voice
   dscp ef                          → voice
+  anything else                    → rest
 ";
         assert_eq!((exit, shown.as_str()), (Exit::Done, expected), "\n{shown}");
+    }
+
+    #[test]
+    fn the_default_class_below_wrappers_is_the_same_in_text_and_json() {
+        let (exit, shown) = check("default_below_wrappers.toml", false);
+        assert_eq!(exit, Exit::Done, "{shown}");
+        let row = |name: &str| {
+            let named = |line: &&str| line.split_whitespace().any(|word| word == name);
+            shown
+                .lines()
+                .find(named)
+                .unwrap_or_else(|| panic!("{name}: {shown}"))
+                .to_owned()
+        };
+        assert!(row("bulk").ends_with(" default"), "{shown}");
+        assert!(row("mail").ends_with(" default in office"), "{shown}");
+        assert!(
+            !row("voice").contains("default") && !row("rest").contains("default"),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("anything else") && row("anything").ends_with("→ bulk"),
+            "{shown}"
+        );
+        let (_, shown) = check("default_below_wrappers.toml", true);
+        let value: Value = serde_json::from_str(&shown).expect("json");
+        let classes = value["interfaces"][0]["classes"].as_array().expect("a list");
+        let defaults = classes.iter().filter(|class| class["default"] == true);
+        assert_eq!(defaults.map(|class| &class["name"]).collect::<Vec<_>>(), ["bulk"]);
     }
 
     #[test]
