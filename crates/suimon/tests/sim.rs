@@ -93,6 +93,69 @@ fn every_scenario_of_this_repository_meets_its_expectations_and_has_some() {
     }
 }
 
+/// A call with a filter and bulk without one, by a discipline over classes.
+const UNMATCHED: &str = r#"
+version = 1
+duration = "5 s"
+link = [{ between = ["a", "b"], rate = "10 Mbit/s", policy.a = "policy.toml" }]
+flow = [
+    { name = "bulk", between = ["a", "b"], kind = "constant", rate = "12 Mbit/s" },
+    { name = "call", between = ["a", "b"], kind = "constant", rate = "100 kbit/s", frame = "214 B", dscp = "ef" },
+]
+expect = [
+    { class = "voice", metric = "rate", at_most = "110 kbit/s" },
+    { class = "rest", metric = "rate", at_least = "4.8 Mbit/s" },
+]
+"#;
+
+#[test]
+fn what_no_filter_takes_goes_to_the_default_class_below_every_wrapper() {
+    let place = Place::new("unmatched");
+    let wrappers = [
+        r#"{ kind = "tbf", rate = "5 Mbit/s", child = KIND }"#,
+        r#"{ kind = "red", child = KIND }"#,
+        r#"{ kind = "police", rate = "5 Mbit/s", child = KIND }"#,
+        r#"{ kind = "red", child = { kind = "tbf", rate = "5 Mbit/s", child = KIND } }"#,
+    ];
+    let kinds = [
+        ("priq", "priority = 7", "priority = 0"),
+        ("drr", "", ""),
+        ("wrr", "", ""),
+        ("cbq", r#"rate = "1 Mbit/s""#, r#"rate = "3 Mbit/s""#),
+        ("hfsc", r#"linkshare = "1 Mbit/s""#, r#"linkshare = "3 Mbit/s""#),
+    ];
+    for wrapper in wrappers {
+        for (kind, first, second) in kinds {
+            let discipline = wrapper.replace("KIND", &format!("\"{kind}\""));
+            let policy = format!(
+                "version = 1\n[interface.a]\nbandwidth = \"10 Mbit/s\"\ndiscipline = {discipline}\n\
+                 [[interface.a.class]]\nname = \"voice\"\n{first}\n\
+                 [[interface.a.class]]\nname = \"rest\"\ndefault = true\n{second}\n\
+                 [[interface.a.filter]]\nclass = \"voice\"\ndscp = \"ef\"\n"
+            );
+            place.write("policy.toml", &policy);
+            let path = place.write("unmatched.toml", UNMATCHED);
+            let run = suimon(&["sim", &path]);
+            let shown = text(&run.stdout);
+            assert_eq!(
+                run.status.code(),
+                Some(0),
+                "{policy}\n{shown}{}",
+                text(&run.stderr)
+            );
+            let checked: Value =
+                serde_json::from_slice(&suimon(&["check", "--json", &path]).stdout).expect("JSON");
+            assert_eq!(checked["means"]["links"][0]["unmatched"], "rest", "{checked}");
+            assert_eq!(
+                checked["means"]["flows"][0]["classes"][0]["class"], "rest",
+                "{checked}"
+            );
+            let checked = text(&suimon(&["check", &path]).stdout);
+            assert!(checked.contains("unmatched → rest"), "{checked}");
+        }
+    }
+}
+
 #[test]
 fn every_kind_has_a_chart_on_its_page_equal_to_what_its_scenario_draws_now() {
     let place = TestDirectory::new("pictures");
