@@ -11,8 +11,9 @@
 //! upwards is that rule, without visiting every class (as Devera does for HTB): level 0 has the
 //! leaves with credit of their own, level *i* the classes that can lend to what is below them.
 //! Within a level the larger priority (0 to 7) is served first, within a priority classes take
-//! turns. Each lender keeps a ring of children that want to borrow, so excess is shared inside an
-//! organisation before it leaves it.
+//! turns. Each lender keeps the children that want to borrow, so excess is shared inside an
+//! organisation before it leaves it. Turns are in proportion to the rates of those with a backlog,
+//! however far these are apart; a class without a rate counts as a sixteenth of the mean.
 //!
 //! **Estimator.** A class has a credit in nanobits: rate (bit/s) × time (ns), exact in integers.
 //!
@@ -63,7 +64,9 @@ use crate::sharing::credit::{Credit, NANOBITS, nanobits};
 use crate::sharing::credit_bound::{self, Credited};
 use crate::sharing::reserved_classes;
 use crate::spec::{ClassSpec, DisciplineSpec, ParentSpec};
-use crate::structures::rings::{self, NONE, Neighbours, PRIORITIES, Rows, Turn};
+use crate::structures::rings::{
+    self, NONE, Neighbours, PRIORITIES, Rated, Rows, Sets, Turn, Turns, Weight, Weights,
+};
 use crate::structures::timer_wheel::TimerWheel;
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
 use crate::{choices, settings};
@@ -199,8 +202,6 @@ struct ClassPlan {
     packet: u64,
     parent: u32,
     level: u8,
-    own_weight: u32,
-    feed_weight: u32,
     queue: Option<QueuePlan>,
 }
 
@@ -213,6 +214,7 @@ struct CbqPlan {
     leaves: usize,
     levels: usize,
     routes: ClassRoutes,
+    weights: Weights,
 }
 
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
@@ -346,14 +348,12 @@ fn number(check: &mut Check<'_>, settings: Settings, read: Vec<ClassSettings>, l
             packet: packet.get(),
             parent: numbers[class.parent.unwrap_or(count)],
             level: levels[index],
-            own_weight: 0,
-            feed_weight: 0,
             queue: class.queue.take(),
             settings,
         });
     }
     let leaves = classes.iter().filter(|class| class.level == 0).count();
-    set_weights(&mut classes, leaves);
+    let weights = weights(&classes, leaves, settings.round_robin);
     let levels = usize::from(levels[count]) + 1;
     CbqPlan {
         settings,
@@ -363,19 +363,32 @@ fn number(check: &mut Check<'_>, settings: Settings, read: Vec<ClassSettings>, l
         leaves,
         levels,
         routes,
+        weights,
     }
 }
 
-/// The weights with which classes take turns: by rate, among the members of a ring.
-fn set_weights(classes: &mut [ClassPlan], leaves: usize) {
-    let each = classes
-        .iter()
-        .map(|class| (class.credit.rate, class.parent, class.settings.priority));
-    let weights = rings::weights(&each.collect::<Vec<_>>(), leaves);
-    classes
-        .iter_mut()
-        .zip(weights)
-        .for_each(|(class, weights)| (class.own_weight, class.feed_weight) = weights);
+/// The weights with which classes take turns: by rate.
+fn weights(classes: &[ClassPlan], leaves: usize, round_robin: RoundRobin) -> Weights {
+    let rated = |class: &ClassPlan| Rated {
+        rate: class.credit.rate,
+        parent: class.parent,
+        priority: class.settings.priority,
+    };
+    match round_robin {
+        RoundRobin::Weighted => Weights::of(&classes.iter().map(rated).collect::<Vec<_>>(), leaves),
+        RoundRobin::Packet => Weights::equal(classes.len()),
+    }
+}
+
+impl CbqPlan {
+    /// The sets in which its classes take turns, empty: of the leaves of each priority, and of the
+    /// children of each node in each priority.
+    fn sets(&self) -> Sets {
+        let Weights { alike, siblings, .. } = &self.weights;
+        let borrowers = siblings[self.leaves..].iter();
+        let borrowers = borrowers.flat_map(|&lanes| [lanes; PRIORITIES]);
+        Sets::new(alike.iter().copied().chain(borrowers))
+    }
 }
 
 impl ClassPlan {
@@ -428,6 +441,7 @@ impl Plan for CbqPlan {
             nodes: Vec::new(),
             places: Vec::new(),
             rows: Rows::default(),
+            sets: Sets::default(),
             queues: queues.collect(),
             backlogged: 0,
             wheel: TimerWheel::new(self.classes.len()),
@@ -472,16 +486,27 @@ struct Node {
     demand: u8,
 }
 
-/// A node's membership in a row and in its parent's ring, for one priority; a leaf has only one.
+/// A node's membership in a row and among its parent's borrowers, for one priority; a leaf has only
+/// one.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Membership {
     row: Neighbours,
     feed: Neighbours,
-    /// The child whose turn it is to borrow from this node.
-    borrower: u32,
     own: Turn,
     lent: Turn,
+}
+
+impl Membership {
+    /// As a leaf among those of its priority that have credit of their own.
+    fn own(&mut self) -> (&mut Neighbours, &mut Turn) {
+        (&mut self.row, &mut self.own)
+    }
+
+    /// As a child that wants to borrow from its parent.
+    fn lent(&mut self) -> (&mut Neighbours, &mut Turn) {
+        (&mut self.feed, &mut self.lent)
+    }
 }
 
 /// The settings that every packet needs.
@@ -510,8 +535,11 @@ struct Tally {
 struct Cbq {
     nodes: Vec<Node>,
     places: Vec<Membership>,
-    /// Nodes that may send or lend.
+    /// Nodes that may send or lend: rings of those that lend; of the leaves, in level 0, only
+    /// whether there are any.
     rows: Rows,
+    /// The leaves of level 0, by priority; then the borrowers of each node, by its places.
+    sets: Sets,
     /// Of the leaves, by number.
     queues: Vec<Queue>,
     /// Leaves with a backlog.
@@ -568,28 +596,26 @@ impl Cbq {
         let place = |own, lent| Membership {
             row: Neighbours::FREE,
             feed: Neighbours::FREE,
-            borrower: NONE,
-            own: Turn { left: 0, weight: own },
-            lent: Turn {
-                left: 0,
-                weight: lent,
-            },
+            own: Turn::new(own),
+            lent: Turn::new(lent),
         };
         self.nodes.clear();
         self.places.clear();
         for (number, class) in plan.classes.iter().enumerate() {
             self.nodes.push(class.node());
             let places = if number < plan.leaves { 1 } else { PRIORITIES };
-            self.places
-                .extend((0..places).map(|_| place(class.own_weight, class.feed_weight)));
+            let (own, lent) = (plan.weights.own[number], plan.weights.lent[number]);
+            self.places.extend((0..places).map(|_| place(own, lent)));
         }
         self.nodes.push(Node {
             parent: link as u32,
             level: (plan.levels - 1) as u8,
             ..Node::default()
         });
-        self.places.extend((0..PRIORITIES).map(|_| place(0, 0)));
+        let of_link = || place(Weight::default(), Weight::default());
+        self.places.extend((0..PRIORITIES).map(|_| of_link()));
         self.rows = Rows::new(plan.levels);
+        self.sets = plan.sets();
     }
 
     fn leaves(&self) -> usize {
@@ -599,6 +625,12 @@ impl Cbq {
     /// The number of the link.
     fn link(&self) -> usize {
         self.nodes.len() - 1
+    }
+
+    /// The set of those that want to borrow at this place of a node.
+    #[inline]
+    fn borrowers(&self, owner: u32) -> usize {
+        PRIORITIES + owner as usize - self.leaves()
     }
 
     #[inline]
@@ -635,8 +667,15 @@ impl Cbq {
             self.clock.set_ready(since);
         }
         let level = usize::from(self.nodes[node].level);
-        let head = self.rows.head(level, priority);
-        let head = rings::insert(&mut self.places, |p| &mut p.row, head, place);
+        let head = if level == 0 {
+            let _ = self
+                .sets
+                .insert(&mut self.places, Membership::own, priority, place);
+            place
+        } else {
+            let head = self.rows.head(level, priority);
+            rings::insert(&mut self.places, |p| &mut p.row, head, place)
+        };
         self.rows.set(level, priority, head);
     }
 
@@ -644,7 +683,16 @@ impl Cbq {
     fn unlist(&mut self, node: usize, priority: usize, place: u32) {
         let level = usize::from(self.nodes[node].level);
         let head = self.rows.head(level, priority);
-        let head = rings::remove(&mut self.places, |p| &mut p.row, head, place);
+        let head = if level > 0 {
+            rings::remove(&mut self.places, |p| &mut p.row, head, place)
+        } else if self
+            .sets
+            .remove(&mut self.places, Membership::own, priority, place)
+        {
+            NONE
+        } else {
+            head
+        };
         self.rows.set(level, priority, head);
     }
 
@@ -708,10 +756,8 @@ impl Cbq {
         loop {
             let parent = self.nodes[child].parent as usize;
             let (owner, place) = (self.place_of(parent, priority), self.place_of(child, priority));
-            let head = self.places[owner as usize].borrower;
-            self.places[owner as usize].borrower =
-                rings::insert(&mut self.places, |p| &mut p.feed, head, place);
-            if head != NONE {
+            let set = self.borrowers(owner);
+            if !self.sets.insert(&mut self.places, Membership::lent, set, place) {
                 return;
             }
             if parent != link {
@@ -745,10 +791,8 @@ impl Cbq {
         loop {
             let parent = self.nodes[child].parent as usize;
             let (owner, place) = (self.place_of(parent, priority), self.place_of(child, priority));
-            let head = self.places[owner as usize].borrower;
-            let head = rings::remove(&mut self.places, |p| &mut p.feed, head, place);
-            self.places[owner as usize].borrower = head;
-            if head != NONE {
+            let set = self.borrowers(owner);
+            if !self.sets.remove(&mut self.places, Membership::lent, set, place) {
                 return;
             }
             if parent != link {
@@ -862,25 +906,27 @@ impl Cbq {
 impl Cbq {
     /// The place in a row whose turn it is.
     fn turn_of(&mut self, level: usize, priority: usize) -> u32 {
-        let head = self.rows.head(level, priority);
         // Higher levels lend by credit; the order among lenders does not matter for bandwidth.
-        if !self.rules.weighted || level > 0 {
-            return head;
+        if level > 0 {
+            return self.rows.head(level, priority);
         }
-        let at = rings::whose_turn(&mut self.places, |p| (p.row, &mut p.own), head, self.unit);
-        self.rows.set(level, priority, at);
-        at
+        let turns = self.turns();
+        self.sets.next(&mut self.places, Membership::own, priority, turns)
+    }
+
+    /// How classes take turns.
+    #[inline]
+    fn turns(&self) -> Turns {
+        match self.rules.weighted {
+            true => Turns::Bytes(self.unit),
+            false => Turns::Packets,
+        }
     }
 
     /// The borrower whose turn it is with this lender.
     fn borrower_of(&mut self, owner: u32) -> u32 {
-        let head = self.places[owner as usize].borrower;
-        if !self.rules.weighted {
-            return head;
-        }
-        let at = rings::whose_turn(&mut self.places, |p| (p.feed, &mut p.lent), head, self.unit);
-        self.places[owner as usize].borrower = at;
-        at
+        let (set, turns) = (self.borrowers(owner), self.turns());
+        self.sets.next(&mut self.places, Membership::lent, set, turns)
     }
 
     /// Formal sharing: the lowest level with a node that may send or lend, there the highest
@@ -907,24 +953,20 @@ impl Cbq {
             lender,
             priority,
         } = choice;
-        let weighted = self.rules.weighted;
+        let turns = self.turns();
         if lender == leaf || !self.rules.formal {
-            let place = &mut self.places[leaf];
-            let next = place.row.next;
-            if next != leaf as u32 && (!weighted || place.own.spend(len)) {
-                self.rows.set(0, priority, next);
-            }
-            return;
+            let member = (priority, leaf as u32);
+            return self
+                .sets
+                .sent(&mut self.places, Membership::own, member, len, turns);
         }
         let mut child = leaf;
         while child != lender {
             let parent = self.nodes[child].parent as usize;
             let (owner, at) = (self.place_of(parent, priority), self.place_of(child, priority));
-            let place = &mut self.places[at as usize];
-            let next = place.feed.next;
-            if next != at && (!weighted || place.lent.spend(len)) {
-                self.places[owner as usize].borrower = next;
-            }
+            let member = (self.borrowers(owner), at);
+            self.sets
+                .sent(&mut self.places, Membership::lent, member, len, turns);
             child = parent;
         }
         let place = self.place_of(lender, priority);
@@ -990,32 +1032,13 @@ impl Cbq {
         loop {
             let mut above_cutoff = false;
             for priority in (0..PRIORITIES).rev() {
-                let mut first = NONE;
-                loop {
-                    let at = self.rows.head(0, priority);
-                    if at == NONE || at == first {
-                        break;
-                    }
-                    let leaf = at as usize;
-                    let next = self.places[leaf].row.next;
-                    match self.lender(leaf, clock) {
-                        Permit::No => self.suspend(leaf, now),
-                        Permit::Above => {
-                            above_cutoff = true;
-                            first = if first == NONE { at } else { first };
-                            self.rows.set(0, priority, next);
-                        }
-                        Permit::From(lender) if self.has_turn(leaf) => {
-                            return Some(Choice {
-                                leaf,
-                                lender,
-                                priority,
-                            });
-                        }
-                        Permit::From(_) => {
-                            first = NONE;
-                            self.rows.set(0, priority, next);
-                        }
+                let mut tried = 0;
+                while let Some(lane) = self.sets.first_lane(priority, tried) {
+                    tried |= 1 << lane;
+                    match self.choose_in_lane((priority, lane), clock, now) {
+                        InLane::Choice(choice) => return Some(choice),
+                        InLane::AboveCutoff => above_cutoff = true,
+                        InLane::Nobody => {}
                     }
                 }
             }
@@ -1024,6 +1047,40 @@ impl Cbq {
                 return None;
             }
             self.cutoff = self.cutoff.saturating_add(1);
+        }
+    }
+
+    /// The same among the leaves of one priority in one lane.
+    fn choose_in_lane(&mut self, (priority, lane): (usize, u32), clock: u64, now: u64) -> InLane {
+        let mut first = NONE;
+        loop {
+            let at = self.sets.head(priority, lane);
+            if at == NONE {
+                return InLane::Nobody;
+            }
+            if at == first {
+                return InLane::AboveCutoff;
+            }
+            let leaf = at as usize;
+            let next = self.places[leaf].row.next;
+            match self.lender(leaf, clock) {
+                Permit::No => self.suspend(leaf, now),
+                Permit::Above => {
+                    first = if first == NONE { at } else { first };
+                    self.sets.set_head(priority, lane, next);
+                }
+                Permit::From(lender) if self.has_turn(leaf) => {
+                    return InLane::Choice(Choice {
+                        leaf,
+                        lender,
+                        priority,
+                    });
+                }
+                Permit::From(_) => {
+                    first = NONE;
+                    self.sets.set_head(priority, lane, next);
+                }
+            }
         }
     }
 
@@ -1124,6 +1181,17 @@ impl Cbq {
             node = self.nodes[node].parent as usize;
         }
     }
+}
+
+/// What was found in a lane.
+#[derive(Clone, Copy, Debug)]
+enum InLane {
+    /// A leaf that may send.
+    Choice(Choice),
+    /// Leaves that may not while the cutoff is so low.
+    AboveCutoff,
+    /// No leaf that could send.
+    Nobody,
 }
 
 /// Whether a leaf may send.
@@ -1352,7 +1420,11 @@ impl Cbq {
             .filter(|&leaf| moved && self.nodes[leaf].demand != 0)
             .collect();
         waiting.iter().for_each(|&leaf| self.leave(leaf, clock));
+        let reweighted = plan.weights != self.plan.weights;
         self.plan = plan.clone();
+        if reweighted {
+            self.adopt_weights();
+        }
         self.rules = Rules::new(plan);
         self.clock.retune(plan.link, plan.settings.link_burst, now);
         for number in 0..self.link() {
@@ -1364,15 +1436,33 @@ impl Cbq {
             .for_each(|&leaf| self.join(leaf, clock, now, since));
     }
 
+    /// Members move to the lanes of their new weights, with what is left of their turns.
+    fn adopt_weights(&mut self) {
+        let next = |set: usize, place: &mut Membership| match set < PRIORITIES {
+            true => place.row.next,
+            false => place.feed.next,
+        };
+        let members = self.sets.members(&mut self.places, next);
+        self.sets = self.plan.sets();
+        for number in 0..self.link() {
+            let (own, lent) = (self.plan.weights.own[number], self.plan.weights.lent[number]);
+            for place in self.place_of(number, 0)..=self.place_of(number, PRIORITIES - 1) {
+                self.places[place as usize].own.weight = own;
+                self.places[place as usize].lent.weight = lent;
+            }
+        }
+        for (set, place) in members {
+            let places = &mut self.places;
+            let _ = match set < PRIORITIES {
+                true => self.sets.insert(places, Membership::own, set, place),
+                false => self.sets.insert(places, Membership::lent, set, place),
+            };
+        }
+    }
+
     fn adopt_class(&mut self, number: usize, clock: u64, now: u64) {
         self.accrue(number, clock);
         let class = &self.plan.classes[number];
-        let (own, lent) = (class.own_weight, class.feed_weight);
-        let places = self.place_of(number, 0)..=self.place_of(number, PRIORITIES - 1);
-        for place in places {
-            self.places[place as usize].own.weight = own;
-            self.places[place as usize].lent.weight = lent;
-        }
         let (fresh, node) = (class.node(), &mut self.nodes[number]);
         node.priority = fresh.priority;
         node.flags = node.flags & !BORROW | fresh.flags & BORROW;

@@ -1,15 +1,14 @@
-//! Rings through an array, and turns by bytes: deficit round robin among those with a backlog.
+//! Rings through an array, and sets of members that share by weight: deficit round robin among
+//! those with a backlog, in constant time whatever their weights.
 //!
 //! A ring is known by its head, the member whose turn it is; links stand in the members, so that
 //! joining and leaving take constant time and no memory. Turns are those of deficit round robin
 //! (Shreedhar and Varghese, 1995), with the deficit kept: a member may send while its turn has
-//! bytes left, and the last packet may overdraw it.
+//! bytes left, and the last packet may overdraw it. [`Sets`] keeps weights that are far apart from
+//! each other.
 
 /// No member.
 pub(crate) const NONE: u32 = u32::MAX;
-
-/// 1.0 as a weight.
-pub(crate) const ONE: u64 = 1 << 16;
 
 /// A member's neighbours in its ring.
 #[derive(Clone, Copy, Debug)]
@@ -125,31 +124,50 @@ impl Rows {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Turn {
     pub(crate) left: i32,
-    pub(crate) weight: u32,
+    pub(crate) weight: Weight,
+}
+
+/// The weight of a member of a set, and its lane there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Weight {
+    value: u64,
+    lane: u32,
+}
+
+impl Default for Weight {
+    /// As all others: members take turns packet by packet.
+    fn default() -> Self {
+        Self { value: 1, lane: 0 }
+    }
 }
 
 impl Turn {
-    /// Adds a new turn to what is left of the old one; `unit` is the length of one of weight
-    /// [`ONE`], at most 1 MiB.
+    /// No bytes left, and this weight.
+    pub(crate) fn new(weight: Weight) -> Self {
+        Self { left: 0, weight }
+    }
+
+    /// Adds a new turn to what is left of the old one: a `unit`, at most 1 MiB, for the least weight
+    /// of the lane, and less than two for the largest.
     pub(crate) fn grow(&mut self, unit: u64) {
-        self.left = self
-            .left
-            .saturating_add(((unit * u64::from(self.weight)) / ONE) as i32);
+        let Weight { value, .. } = self.weight;
+        self.left = self.left.saturating_add(((unit * value) >> value.ilog2()) as i32);
     }
 
     /// Charges `len`; `true` if the turn is over.
-    pub(crate) fn spend(&mut self, len: u64) -> bool {
+    fn spend(&mut self, len: u64) -> bool {
         self.left = self.left.saturating_sub(i32::try_from(len).unwrap_or(i32::MAX));
         self.left <= 0
     }
 }
 
 /// The first member from the head on whose turn has bytes left; each one passed over gets another
-/// turn. A ring of one has no turns.
+/// turn. A turn is at least a unit, so if no packet is longer than that nobody is passed over
+/// twice. A ring of one has no turns.
 #[inline]
-pub(crate) fn whose_turn<T>(
+fn whose_turn<T>(
     all: &mut [T],
-    look: impl Fn(&mut T) -> (Neighbours, &mut Turn),
+    look: impl Fn(&mut T) -> (&mut Neighbours, &mut Turn),
     head: u32,
     unit: u64,
 ) -> u32 {
@@ -167,52 +185,321 @@ pub(crate) fn whose_turn<T>(
     }
 }
 
-/// Weights for turns in proportion to rates: 1 on average.
-#[derive(Clone, Copy, Debug, Default)]
-struct Average {
-    sum: u128,
-    count: u128,
+/// How members take turns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turns {
+    /// One packet each.
+    Packets,
+    /// By bytes, in proportion to their weights; turns are this long, see [`Turn::grow`].
+    Bytes(u64),
 }
 
-impl Average {
-    /// Another member of the ring.
+/// Sets of members that share in proportion to their weights, however far these are apart.
+///
+/// Deficit round robin alone would pass a member of little weight over many times for each packet
+/// that it sends. So a set has lanes, one for each power of two between its weights: members of a
+/// lane, whose weights differ by less than a factor of two, take turns in a ring; lanes share in
+/// proportion to the sums of the weights of their members with a backlog, by start-time fair
+/// queueing (Goyal, Vin and Cheng, 1996). Those without a backlog count for nothing. A choice looks
+/// at each lane once, of which there are at most 41, and at one member.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sets {
+    sets: Vec<Set>,
+    lanes: Vec<Lane>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Set {
+    /// Its lanes, and which of them have members.
+    first: u32,
+    many: u32,
+    busy: u64,
+    /// The start tag of the packet sent last, and the latest finish tag.
+    now: u128,
+    latest: u128,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    head: u32,
+    /// Of the weights of its members.
+    sum: u64,
+    /// The start tag of its next packet.
+    time: u128,
+}
+
+/// The weights of a set add up to about this, so that tags are exact to a thousandth of a packet.
+const WHOLE: u64 = 1 << 40;
+/// What a byte adds to the tag of a lane whose weights add up to 1.
+const BYTE: u32 = 42;
+
+impl Sets {
+    /// Sets with this many lanes each.
+    pub(crate) fn new(lanes: impl IntoIterator<Item = u32>) -> Self {
+        let mut all = Self::default();
+        for many in lanes {
+            all.sets.push(Set {
+                first: all.lanes.len() as u32,
+                many,
+                busy: 0,
+                now: 0,
+                latest: 0,
+            });
+            let lane = Lane {
+                head: NONE,
+                sum: 0,
+                time: 0,
+            };
+            all.lanes.extend((0..many).map(|_| lane));
+        }
+        all
+    }
+
+    /// Puts a member into a set, at the end of its lane; whether the set was empty.
+    pub(crate) fn insert<T>(
+        &mut self,
+        all: &mut [T],
+        look: impl Fn(&mut T) -> (&mut Neighbours, &mut Turn),
+        set: usize,
+        member: u32,
+    ) -> bool {
+        let Weight { value, lane } = look(&mut all[member as usize]).1.weight;
+        let set = &mut self.sets[set];
+        let first = set.busy == 0;
+        let row = &mut self.lanes[(set.first + lane) as usize];
+        if row.head == NONE {
+            set.busy |= 1 << lane;
+            row.time = row.time.max(set.now);
+        }
+        row.sum += value;
+        row.head = insert(all, |one| look(one).0, row.head, member);
+        first
+    }
+
+    /// Takes a member out of a set; whether the set is empty then.
+    pub(crate) fn remove<T>(
+        &mut self,
+        all: &mut [T],
+        look: impl Fn(&mut T) -> (&mut Neighbours, &mut Turn),
+        set: usize,
+        member: u32,
+    ) -> bool {
+        let Weight { value, lane } = look(&mut all[member as usize]).1.weight;
+        let set = &mut self.sets[set];
+        let row = &mut self.lanes[(set.first + lane) as usize];
+        row.sum -= value;
+        row.head = remove(all, |one| look(one).0, row.head, member);
+        if row.head == NONE {
+            set.busy &= !(1 << lane);
+        }
+        if set.busy == 0 {
+            set.now = set.latest;
+        }
+        set.busy == 0
+    }
+
+    /// The lane of a set that goes first, apart from those in `without`, a bitmap.
+    #[inline]
+    pub(crate) fn first_lane(&self, set: usize, without: u64) -> Option<u32> {
+        let set = &self.sets[set];
+        let mut others = set.busy & !without;
+        if others == 0 {
+            return None;
+        }
+        let mut first = others.trailing_zeros();
+        others &= others - 1;
+        while others != 0 {
+            let other = others.trailing_zeros();
+            others &= others - 1;
+            if self.lanes[(set.first + other) as usize].time < self.lanes[(set.first + first) as usize].time {
+                first = other;
+            }
+        }
+        Some(first)
+    }
+
+    /// The head of a lane; [`NONE`] if it is empty.
+    pub(crate) fn head(&self, set: usize, lane: u32) -> u32 {
+        self.lanes[(self.sets[set].first + lane) as usize].head
+    }
+
+    /// Makes another member the head of its lane.
+    pub(crate) fn set_head(&mut self, set: usize, lane: u32, head: u32) {
+        self.lanes[(self.sets[set].first + lane) as usize].head = head;
+    }
+
+    /// The member of a set whose turn it is; the set is not empty.
+    #[inline]
+    pub(crate) fn next<T>(
+        &mut self,
+        all: &mut [T],
+        look: impl Fn(&mut T) -> (&mut Neighbours, &mut Turn),
+        set: usize,
+        turns: Turns,
+    ) -> u32 {
+        let lane = self.first_lane(set, 0).unwrap_or(0);
+        let row = &mut self.lanes[(self.sets[set].first + lane) as usize];
+        if let Turns::Bytes(unit) = turns {
+            row.head = whose_turn(all, look, row.head, unit);
+        }
+        row.head
+    }
+
+    /// A member of a set has sent a packet.
+    #[inline]
+    pub(crate) fn sent<T>(
+        &mut self,
+        all: &mut [T],
+        look: impl Fn(&mut T) -> (&mut Neighbours, &mut Turn),
+        (set, member): (usize, u32),
+        len: u64,
+        turns: Turns,
+    ) {
+        let (link, turn) = look(&mut all[member as usize]);
+        let set = &mut self.sets[set];
+        let row = &mut self.lanes[(set.first + turn.weight.lane) as usize];
+        if link.next != member && (turns == Turns::Packets || turn.spend(len)) {
+            row.head = link.next;
+        }
+        if set.many > 1 {
+            set.now = row.time;
+            row.time += u128::from((len.min(LONGEST) << BYTE) / row.sum);
+            set.latest = set.latest.max(row.time);
+        }
+    }
+
+    /// The members of every set, lane by lane, each from the head on.
+    pub(crate) fn members<T>(&self, all: &mut [T], look: impl Fn(usize, &mut T) -> u32) -> Vec<(usize, u32)> {
+        let mut found = Vec::new();
+        for (number, set) in self.sets.iter().enumerate() {
+            for lane in &self.lanes[set.first as usize..(set.first + set.many) as usize] {
+                let mut at = lane.head;
+                while at != NONE {
+                    found.push((number, at));
+                    let next = look(number, &mut all[at as usize]);
+                    at = if next == lane.head { NONE } else { next };
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The longest packet that a tag counts: 2 MiB.
+const LONGEST: u64 = (1 << (u64::BITS - BYTE)) - 1;
+
+/// The rates of a set's possible members, which become their weights.
+#[derive(Clone, Debug, Default)]
+struct Rates {
+    sum: u128,
+    count: u128,
+    /// The lanes that they need: bit *i* for weights from 2^*i* on.
+    octaves: u64,
+}
+
+impl Rates {
+    /// Another member.
     fn add(&mut self, rate: u64) {
         self.sum += u128::from(rate);
         self.count += 1;
     }
 
-    /// The weight of a member. Its floor bounds how often a member is passed over before its turn
-    /// covers a packet.
-    fn weight(self, rate: u64) -> u32 {
-        let one = u128::from(ONE);
-        match self.sum {
-            0 => ONE as u32,
-            sum => (u128::from(rate) * self.count * one / sum).clamp(one / 16, one * 256) as u32,
+    /// The weight of a member. One that is allotted nothing has no proportion to the others: it
+    /// counts as a sixteenth of their mean.
+    fn value(&self, rate: u64) -> u64 {
+        let whole = u128::from(WHOLE);
+        let value = match (self.sum, rate) {
+            (0, _) => whole / self.count.max(1),
+            (_, 0) => whole / (16 * self.count.max(1)),
+            (sum, rate) => u128::from(rate) * whole / sum,
+        };
+        (value as u64).max(1)
+    }
+
+    /// Notes the lane that a member needs.
+    fn note(&mut self, rate: u64) {
+        self.octaves |= 1 << self.value(rate).ilog2();
+    }
+
+    /// The weight of a member; its lane is the number of smaller octaves that the set has.
+    fn weight(&self, rate: u64) -> Weight {
+        let value = self.value(rate);
+        let smaller = (1 << value.ilog2()) - 1;
+        Weight {
+            value,
+            lane: (self.octaves & smaller).count_ones(),
         }
+    }
+
+    fn lanes(&self) -> u32 {
+        self.octaves.count_ones().max(1)
     }
 }
 
-/// The weights of nodes (rate, parent, priority), the first `leaves` of which are leaves: among the
-/// leaves of its priority, and among the children of its parent.
-pub(crate) fn weights(nodes: &[(u64, u32, u32)], leaves: usize) -> Vec<(u32, u32)> {
-    let mut siblings = vec![Average::default(); nodes.len() + 1];
-    let mut alike = [Average::default(); PRIORITIES];
-    for (number, &(rate, parent, priority)) in nodes.iter().enumerate() {
-        siblings[parent as usize].add(rate);
-        if number < leaves {
-            alike[priority as usize].add(rate);
+/// A node as its weights need it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rated {
+    pub(crate) rate: u64,
+    pub(crate) parent: u32,
+    pub(crate) priority: u32,
+}
+
+/// The weights of nodes, by rate, and the lanes that their sets need.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Weights {
+    /// Of each node: among the leaves of its priority, and among the children of its parent.
+    pub(crate) own: Vec<Weight>,
+    pub(crate) lent: Vec<Weight>,
+    /// Of the leaves of each priority, and of the children of each node; the link is the last.
+    pub(crate) alike: [u32; PRIORITIES],
+    pub(crate) siblings: Vec<u32>,
+}
+
+impl Weights {
+    /// Of nodes of which the first `leaves` are leaves.
+    pub(crate) fn of(nodes: &[Rated], leaves: usize) -> Self {
+        let mut siblings = vec![Rates::default(); nodes.len() + 1];
+        let mut alike: [Rates; PRIORITIES] = Default::default();
+        let each = |act: fn(&mut Rates, u64), siblings: &mut [Rates], alike: &mut [Rates]| {
+            for (number, node) in nodes.iter().enumerate() {
+                act(&mut siblings[node.parent as usize], node.rate);
+                if number < leaves {
+                    act(&mut alike[node.priority as usize], node.rate);
+                }
+            }
+        };
+        each(Rates::add, &mut siblings, &mut alike);
+        each(Rates::note, &mut siblings, &mut alike);
+        let own = |(number, node): (usize, &Rated)| match number < leaves {
+            true => alike[node.priority as usize].weight(node.rate),
+            false => Weight::default(),
+        };
+        Self {
+            own: nodes.iter().enumerate().map(own).collect(),
+            lent: nodes
+                .iter()
+                .map(|node| siblings[node.parent as usize].weight(node.rate))
+                .collect(),
+            alike: alike.each_ref().map(Rates::lanes),
+            siblings: siblings.iter().map(Rates::lanes).collect(),
         }
     }
-    let weights = |&(rate, parent, priority): &(u64, u32, u32)| {
-        let alike = alike[priority as usize].weight(rate);
-        (alike, siblings[parent as usize].weight(rate))
-    };
-    nodes.iter().map(weights).collect()
+
+    /// The same for this many nodes that take turns packet by packet.
+    pub(crate) fn equal(nodes: usize) -> Self {
+        Self {
+            own: vec![Weight::default(); nodes],
+            lent: vec![Weight::default(); nodes],
+            alike: [1; PRIORITIES],
+            siblings: vec![1; nodes + 1],
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     #[test]
     fn members_leave_from_anywhere_and_join_at_the_end() {
@@ -237,15 +524,134 @@ mod tests {
         assert_eq!(head, NONE);
     }
 
+    /// A member in a test.
+    #[derive(Clone, Debug)]
+    struct Member {
+        link: Neighbours,
+        turn: Turn,
+    }
+
+    thread_local! {
+        static LOOKS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    fn look(member: &mut Member) -> (&mut Neighbours, &mut Turn) {
+        LOOKS.set(LOOKS.get() + 1);
+        (&mut member.link, &mut member.turn)
+    }
+
+    /// One set of members with these rates, none with a backlog.
+    fn set_of(rates: &[u64]) -> (Sets, Vec<Member>) {
+        let node = |&rate: &u64| Rated {
+            rate,
+            parent: rates.len() as u32,
+            priority: 0,
+        };
+        let nodes: Vec<Rated> = rates.iter().map(node).collect();
+        let weights = Weights::of(&nodes, rates.len());
+        let member = |&weight: &Weight| Member {
+            link: Neighbours::FREE,
+            turn: Turn::new(weight),
+        };
+        let lanes = weights.siblings[rates.len()];
+        (Sets::new([lanes]), weights.lent.iter().map(member).collect())
+    }
+
+    /// What each of these members sends of so many packets, in bytes; and the most members that were
+    /// looked at for one packet.
+    fn share(rates: &[u64], active: &[usize], packets: u64, len: impl Fn(u64) -> u64) -> (Vec<u64>, u64) {
+        let (mut sets, mut members) = set_of(rates);
+        for &member in active {
+            let _ = sets.insert(&mut members, look, 0, member as u32);
+        }
+        let mut worst = 0;
+        let mut sent = vec![0; rates.len()];
+        for packet in 0..packets {
+            let before = LOOKS.get();
+            let member = sets.next(&mut members, look, 0, Turns::Bytes(1_500));
+            let len = len(packet);
+            sets.sent(&mut members, look, (0, member), len, Turns::Bytes(1_500));
+            sent[member as usize] += len;
+            worst = worst.max(LOOKS.get() - before);
+        }
+        (sent, worst)
+    }
+
     #[test]
-    fn weights_are_one_on_average_and_bounded() {
-        let mut average = Average::default();
-        [1, 2, 3].iter().for_each(|&rate| average.add(rate));
-        assert_eq!(
-            [1, 2, 3].map(|rate| u64::from(average.weight(rate)) * 2 / ONE),
-            [1, 2, 3]
-        );
-        assert_eq!(u64::from(average.weight(0)), ONE / 16);
-        assert_eq!(u64::from(Average::default().weight(7)), ONE);
+    fn members_share_by_weight_whoever_is_idle() {
+        let (sent, _) = share(&[1, 2, 5, 90], &[0, 1, 2], 80_000, |packet| 64 + packet % 1_437);
+        let all: u64 = sent.iter().sum();
+        for (sent, due) in sent.iter().zip([125u64, 250, 625, 0]) {
+            assert!(
+                (sent * 1_000).abs_diff(due * all) <= 6_000 * 1_500,
+                "{sent} of {all}, due {due}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_thousand_members_of_weights_from_one_to_a_million_cost_two_looks_a_packet() {
+        // From 1 to 10⁶ in equal ratios, in no order of lanes.
+        let rates: Vec<u64> = (0..1_000)
+            .map(|n| 10f64.powf(6.0 * f64::from(n * 7 % 1_000) / 999.0) as u64)
+            .collect();
+        let everybody: Vec<usize> = (0..1_000).collect();
+        let light: Vec<usize> = (0..1_000).filter(|&n| rates[n] < 20).collect();
+        for active in [everybody, light] {
+            let packets = 2_000_000;
+            let (sent, worst) = share(&rates, &active, packets, |_| 1_500);
+            assert!(worst <= 2, "{worst} looks for one packet");
+            let whole: u64 = active.iter().map(|&n| rates[n]).sum();
+            for &n in &active {
+                let due = packets as f64 * 1_500.0 * rates[n] as f64 / whole as f64;
+                let off = (sent[n] as f64 - due).abs();
+                // A turn of its own, and what its lane may be ahead or behind.
+                assert!(
+                    off <= 4.0 * 1_500.0 + due * 0.02,
+                    "rate {}: {} of {due}",
+                    rates[n],
+                    sent[n]
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn who_comes_back_is_neither_ahead_nor_behind() {
+        // The light one sends a packet now and then; the heavy one was alone meanwhile.
+        let (mut sets, mut members) = set_of(&[1_000_000, 1_000]);
+        let turns = Turns::Bytes(1_500);
+        let _ = sets.insert(&mut members, look, 0, 0);
+        let packet = |sets: &mut Sets, members: &mut Vec<Member>| {
+            let member = sets.next(members, look, 0, turns);
+            sets.sent(members, look, (0, member), 1_500, turns);
+            member
+        };
+        for _ in 0..50 {
+            for _ in 0..2_000 {
+                assert_eq!(packet(&mut sets, &mut members), 0);
+            }
+            let _ = sets.insert(&mut members, look, 0, 1);
+            let waits = (0..2_000)
+                .take_while(|_| packet(&mut sets, &mut members) == 0)
+                .count();
+            assert!(waits <= 2, "it waits for {waits} packets");
+            // Its next one waits for its share.
+            let waits = (0..2_000)
+                .take_while(|_| packet(&mut sets, &mut members) == 0)
+                .count();
+            assert!((990..=1_010).contains(&waits), "it waits for {waits} packets");
+            let _ = sets.remove(&mut members, look, 0, 1);
+        }
+    }
+
+    #[test]
+    fn weights_are_in_proportion_and_nobody_has_none() {
+        let mut rates = Rates::default();
+        [1, 2, 3, 0].iter().for_each(|&rate| rates.add(rate));
+        let value = |rate| rates.value(rate) as f64 / WHOLE as f64;
+        for (rate, due) in [(1, 1.0 / 6.0), (2, 2.0 / 6.0), (3, 0.5), (0, 1.0 / 64.0)] {
+            assert!((value(rate) - due).abs() < 1e-9, "{rate}: {}", value(rate));
+        }
     }
 }

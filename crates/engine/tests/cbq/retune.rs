@@ -178,9 +178,13 @@ fn a_class_drops_from_the_head_if_its_queue_does() {
 #[test]
 fn a_packet_of_no_class_goes_to_the_default_class() {
     let mut rig = rig(&[class("a", "", "50 %"), class("default", "", "50 %")]);
-    let packet = Packet::new(Bytes::new(100), rig.now, engine::packet::ClassId(77));
+    let packet = Packet::new(Bytes::new(100), rig.now, rig.plan.class_of(None));
     let _ = rig.queue.enqueue(rig.now, packet, &mut rig.dropped);
     assert_eq!(rig.gauge("default", "state"), Value::State("ready"));
+    // The tree decides, not the discipline: a class of another tree has no place.
+    let packet = Packet::new(Bytes::new(100), rig.now, engine::packet::ClassId(77));
+    let offered = rig.queue.enqueue(rig.now, packet, &mut rig.dropped);
+    assert_eq!(offered, Verdict::Dropped(Reason::NoClass));
 }
 
 fn two(a: &str, b: &str) -> [ClassSpec; 2] {

@@ -67,6 +67,39 @@ fn excess_is_shared_by_allotment_whatever_the_priority() {
 }
 
 #[test]
+fn excess_goes_by_the_allotments_of_those_that_send_however_large_an_idle_one_is() {
+    for sharing in ["formal", "top-level", "ancestors-only"] {
+        let classes = [
+            class("one", "", "1 %"),
+            class("two", "", "2 %"),
+            class("five", "", "5 %"),
+            class("idle", "", "90 %"),
+        ];
+        let mut rig = Rig::new(Table::default().text("sharing", sharing), LINK, &classes);
+        rig.start(&["one", "two", "five"], 1_000);
+        rig.run(SECOND);
+        let got = rig.rates(&["one", "two", "five"], Duration::from_secs(4));
+        near(&got, &[1_250.0, 2_500.0, 6_250.0], 1.0);
+    }
+}
+
+#[test]
+fn a_small_allotment_gets_no_more_of_the_excess_than_its_part() {
+    for sharing in ["formal", "top-level", "ancestors-only"] {
+        let small = ["a", "b", "c"];
+        let mut classes: Vec<ClassSpec> = small.map(|name| class(name, "", "0.1 %")).into();
+        classes.extend([class("large", "", "30 %"), class("idle", "", "69.7 %")]);
+        let mut rig = Rig::new(Table::default().text("sharing", sharing), LINK, &classes);
+        rig.start(&small, 1_000);
+        rig.start(&["large"], 1_000);
+        // The older modes charge borrowers for what they borrow: the first bursts are paid back.
+        rig.run(Duration::from_secs(20));
+        let got = rig.rates(&["a", "b", "c", "large"], Duration::from_secs(20));
+        near(&got, &[33.0, 33.0, 33.0, 9_901.0], 3.0);
+    }
+}
+
+#[test]
 fn excess_goes_to_the_highest_priority_if_asked_for() {
     let settings = Table::default().text("excess", "priority");
     let mut rig = Rig::new(settings, LINK, &organisations());
