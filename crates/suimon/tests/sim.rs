@@ -110,7 +110,7 @@ expect = [
 
 #[test]
 fn what_no_filter_takes_goes_to_the_default_class_below_every_wrapper() {
-    let place = Place::new("unmatched");
+    let place = TestDirectory::new("unmatched");
     let wrappers = [
         r#"{ kind = "tbf", rate = "5 Mbit/s", child = KIND }"#,
         r#"{ kind = "red", child = KIND }"#,
