@@ -90,4 +90,31 @@ mod tests {
         heart.silence();
         assert!(heart.lapsed(at(101)));
     }
+
+    #[test]
+    fn what_arrives_before_the_first_beat_or_after_the_silence_is_the_kernels() {
+        let Some(heart) = cell(Duration::from_millis(20)) else {
+            return;
+        };
+        let (now, arrived) = (crate::clock::now(), crate::sys::realtime());
+        assert!(
+            heart.taken(now).is_empty(),
+            "nothing is taken before the first beat"
+        );
+        heart.beat(now);
+        let taken = heart.taken(now);
+        assert!(arrived < taken.start && taken.contains(&(arrived + 10_000_000)));
+        heart.silence();
+        let taken = heart.taken(now);
+        assert!(!taken.contains(&(arrived + 10_000_000)), "{taken:?}");
+        // Half a second after a lapse the clock may be set without any effect.
+        let later = now + Duration::from_secs(3);
+        heart.beat(later);
+        heart.beat(later + Duration::from_millis(19));
+        assert_ne!(heart.taken(later).start, 0);
+        for beat in 1..60 {
+            heart.beat(later + Duration::from_millis(19 * beat));
+        }
+        assert_eq!(heart.taken(later).start, 0);
+    }
 }
