@@ -129,7 +129,7 @@ fn clamp_connections(worker: &mut Worker, policy: &Policy, lanes: &[Lane], paths
         });
         if let Some((data, back)) = data.zip(back) {
             let classes = interface.yields.iter().map(|yields| yields.class.clone());
-            worker.hold(paths[data], paths[back], classes.collect());
+            worker.clamp(paths[data], paths[back], classes.collect());
         }
     }
 }

@@ -142,7 +142,7 @@ impl RewritePoint for WorkerPath {
 
     fn set_limits(&mut self, limits: Vec<ConnectionLimit>) -> io::Result<()> {
         let limits = limits.into_iter().map(|one| (one.ends, one.limit)).collect();
-        self.handle.hold(self.path, limits).map_err(failed)
+        self.handle.clamp(self.path, limits).map_err(failed)
     }
 }
 

@@ -170,8 +170,8 @@ impl Handle {
             .ok_or(Unanswered::NoSuchPath)
     }
 
-    /// The connections of a path whose windows can be held
-    /// ([`Worker::hold`](crate::worker::Worker::hold)).
+    /// The connections of a path whose windows can be clamped
+    /// ([`Worker::clamp`](crate::worker::Worker::clamp)).
     ///
     /// # Errors
     ///
@@ -181,13 +181,13 @@ impl Handle {
             .ok_or(Unanswered::NoSuchPath)
     }
 
-    /// Holds these, and lets those go that have no limit, until the next word or for
+    /// Clamps these, and frees those that have no limit, until the next call or for
     /// [`LIMIT_LIFETIME`](crate::window_clamp::LIMIT_LIFETIME).
     ///
     /// # Errors
     ///
     /// Returns an error if the worker has ended, does not answer, or has no such path.
-    pub fn hold(&self, path: PathId, limits: Vec<(Ends, Option<Limit>)>) -> Result<(), Unanswered> {
+    pub fn clamp(&self, path: PathId, limits: Vec<(Ends, Option<Limit>)>) -> Result<(), Unanswered> {
         let known = self.ask(|done| Command::Hold { path, limits, done })?;
         if known {
             Ok(())

@@ -58,10 +58,10 @@ pub(crate) struct Path {
     /// The latest time that the queue has seen.
     shown: Instant,
     realiser: Option<Box<dyn Realiser>>,
-    /// The classes whose connections are held, by name, and the place in this list of each class of
+    /// The classes whose connections are clamped, by name, and the index in this list of each class of
     /// the plan.
     yields: Vec<String>,
-    places: Vec<Option<usize>>,
+    clamp_indices: Vec<Option<usize>>,
 }
 
 /// The sink of dropped packets: counts them, and gives their slots back.
@@ -150,11 +150,11 @@ impl Path {
             shown: Instant::START,
             realiser: spec.realiser,
             yields: Vec::new(),
-            places: Vec::new(),
+            clamp_indices: Vec::new(),
         }
     }
 
-    /// Connections of these classes are held from now on.
+    /// Connections of these classes are clamped from now on.
     pub(crate) fn set_yields(&mut self, classes: Vec<String>) {
         self.yields = classes;
         self.find_yields();
@@ -163,7 +163,7 @@ impl Path {
     fn find_yields(&mut self) {
         let place = |info: &ClassInfo| self.yields.iter().position(|name| *name == info.name);
         let classes = self.plan.iter().flat_map(|plan| &plan.classes);
-        self.places = classes.map(place).collect();
+        self.clamp_indices = classes.map(place).collect();
     }
 
     pub(crate) fn is_enabled(&self) -> bool {
@@ -224,13 +224,13 @@ impl Path {
         (packet.ecn, packet.dscp) = (headers.key.ecn, Dscp::arrived(headers.key.dscp));
         packet.buffer = frame;
         self.classify.classify(&headers, &mut packet);
-        if let Some(held) = intake.windows {
-            let place = self.places.get(packet.class.0 as usize).copied().flatten();
+        if let Some(clamp) = intake.windows {
+            let place = self.clamp_indices.get(packet.class.0 as usize).copied().flatten();
             let size = FrameSize {
                 len,
                 segments: count as u64,
             };
-            held.on_data(now, &headers, pool.bytes(frame), size, place);
+            clamp.on_data(now, &headers, pool.bytes(frame), size, place);
         }
         if offload.gso.is_some() && self.must_split(&offload, len, to, intake.split_above) {
             return match cut {

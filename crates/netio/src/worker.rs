@@ -166,9 +166,9 @@ impl Slot {
     }
 }
 
-/// Two paths of which one carries data, and the other its acknowledgments, whose windows are held.
+/// Two paths of which one carries data, and the other its acknowledgments, whose windows are clamped.
 #[derive(Debug)]
-struct Held {
+struct ClampedPair {
     data: usize,
     acknowledgments: usize,
     clamp: WindowClamp,
@@ -180,7 +180,7 @@ pub struct Worker {
     pool: Pool,
     slots: Vec<Slot>,
     paths: Vec<Path>,
-    held: Vec<Held>,
+    clamped: Vec<ClampedPair>,
     gate: Option<Box<dyn Gate>>,
     inbox: Receiver<Command>,
     bell: Arc<Bell>,
@@ -230,7 +230,7 @@ impl Worker {
             pool: Pool::new(settings.slots)?,
             slots: Vec::new(),
             paths: Vec::new(),
-            held: Vec::new(),
+            clamped: Vec::new(),
             gate: None,
             inbox,
             bell,
@@ -275,13 +275,13 @@ impl Worker {
     }
 
     /// From now on the TCP connections of these classes of `data` can be [watched](Handle::watch)
-    /// and [held](Handle::hold), in their acknowledgments, which go by the other path.
+    /// and [clamped](Handle::clamp), in their acknowledgments, which go by the other path.
     ///
     /// # Panics
     /// If a path is not of this worker.
-    pub fn hold(&mut self, data: PathId, acknowledgments: PathId, classes: Vec<String>) {
+    pub fn clamp(&mut self, data: PathId, acknowledgments: PathId, classes: Vec<String>) {
         assert!(acknowledgments.0 < self.paths.len(), "no such path");
-        self.held.push(Held {
+        self.clamped.push(ClampedPair {
             data: data.0,
             acknowledgments: acknowledgments.0,
             clamp: WindowClamp::new(classes.len()),
@@ -364,15 +364,15 @@ impl Worker {
                 }
                 Command::Watch { path, done } => {
                     let now = clock::now();
-                    let held = self.held.iter_mut().find(|held| held.data == path.0);
-                    let watched = held.map(|held| held.clamp.snapshot(now, self.paths[held.data].offered()));
+                    let pair = self.clamped.iter_mut().find(|pair| pair.data == path.0);
+                    let watched = pair.map(|pair| pair.clamp.snapshot(now, self.paths[pair.data].offered()));
                     let _ = done.send(watched);
                 }
                 Command::Hold { path, limits, done } => {
-                    let held = self.held.iter_mut().find(|held| held.data == path.0);
-                    let known = held.is_some();
-                    held.into_iter()
-                        .for_each(|held| held.clamp.set_limits(clock::now(), &limits));
+                    let pair = self.clamped.iter_mut().find(|pair| pair.data == path.0);
+                    let known = pair.is_some();
+                    pair.into_iter()
+                        .for_each(|pair| pair.clamp.set_limits(clock::now(), &limits));
                     let _ = done.send(known);
                 }
             }
@@ -533,7 +533,7 @@ impl Worker {
             pool,
             batch,
             settings,
-            held,
+            clamped,
             ..
         } = self;
         let to = &slots[paths[path].to.0];
@@ -542,11 +542,11 @@ impl Worker {
             if to.broken() {
                 paths[path].refuse(pool, frame, Reason::Port);
             } else {
-                for held in held.iter_mut().filter(|held| held.acknowledgments == path) {
-                    held.clamp.on_ack(now, pool, frame, paths[held.data].is_enabled());
+                for pair in clamped.iter_mut().filter(|pair| pair.acknowledgments == path) {
+                    pair.clamp.on_ack(now, pool, frame, paths[pair.data].is_enabled());
                 }
-                let held = held.iter_mut().find(|held| held.data == path);
-                let windows = held.map(|held| &mut held.clamp);
+                let pair = clamped.iter_mut().find(|pair| pair.data == path);
+                let windows = pair.map(|pair| &mut pair.clamp);
                 let intake = Intake {
                     now,
                     to: &to.capabilities,
