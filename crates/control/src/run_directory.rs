@@ -59,8 +59,8 @@ pub fn prepare_with_mode(path: &Path, mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Connects to a control socket that may be trusted: it and its directory are this user's or root's,
-/// and so is the program that serves it. Root may name anybody's, if its owner serves it.
+/// Connects to a control socket that may be trusted: it and its directory are this user's or
+/// root's, and so is the program that serves it. Root may name anybody's, if its owner serves it.
 ///
 /// # Errors
 ///

@@ -11,7 +11,8 @@
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
 //! - [`bounds`], [`admission`]: the worst-case delay of packets, and which flows a link can
 //!   guarantee a delay;
-//! - [`reservation`], [`reserved`]: how a kind gives classes to reservations, and the tree with them;
+//! - [`reservation`], [`reserved`]: how a kind gives classes to reservations, and the tree with
+//!   them;
 //! - [`port_kind`]: what a port declares about itself, for those who read policies;
 //! - [`link`]: the facts of the link behind a tree, each of them once;
 //! - [`link_clock`]: a link's bandwidth as a clock, for ports and for the simulator's wires;

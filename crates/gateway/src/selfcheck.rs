@@ -18,7 +18,7 @@ pub struct ManagedDirection<'a> {
     pub max_frame: Bytes,
 }
 
-/// The findings: a mistake stops `run`, a warning is printed.
+/// The diagnostics: a mistake stops `run`, a warning is printed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SelfcheckReport {
     /// Reasons not to start.

@@ -58,8 +58,8 @@ pub(crate) struct Path {
     /// The latest time that the queue has seen.
     shown: Instant,
     realiser: Option<Box<dyn Realiser>>,
-    /// The classes whose connections are clamped, by name, and the index in this list of each class of
-    /// the plan.
+    /// The classes whose connections are clamped, by name, and the index in this list of each class
+    /// of the plan.
     yields: Vec<String>,
     clamp_indices: Vec<Option<usize>>,
 }

@@ -166,7 +166,8 @@ impl Slot {
     }
 }
 
-/// Two paths of which one carries data, and the other its acknowledgments, whose windows are clamped.
+/// Two paths of which one carries data, and the other its acknowledgments, whose windows are
+/// clamped.
 #[derive(Debug)]
 struct ClampedPair {
     data: usize,

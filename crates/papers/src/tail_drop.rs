@@ -144,7 +144,8 @@ fn run(table: &Table, buffer: u64, ends: &[u64]) -> Result<Run, Error> {
     })
 }
 
-/// What the theory of a control says of one connection, unpaced: a fluid with a step per round trip.
+/// What the theory of a control says of one connection, unpaced: a fluid with a step per round
+/// trip.
 ///
 /// A window of slow start leaves at twice the bottleneck's rate, so half of it queues. The first
 /// window of 2^k packets of which half is more than the buffer overflows it, whatever the pipe
@@ -190,8 +191,8 @@ impl Fluid {
         self.overflowing / 2.0
     }
 
-    /// At most the drops of later overflows, in this many seconds: Scalable TCP grows by a hundredth
-    /// per round trip, and after 13 round trips it has back the eighth that it gave up.
+    /// At most the drops of later overflows, in this many seconds: Scalable TCP grows by a
+    /// hundredth per round trip, and after 13 round trips it has back the eighth that it gave up.
     fn later_drops(self, seconds: f64) -> f64 {
         0.01 * (self.pipe + self.buffer) * seconds / (13.0 * RTT)
     }

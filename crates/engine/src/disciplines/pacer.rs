@@ -36,10 +36,10 @@
 //! Departures from the paper: per packet and not per MTU; padding, tags and the gap frames' own
 //! bytes count; the remainder of each division is carried; nothing is built for one speed of link.
 //!
-//! **Changes.** When a rate changes, a class keeps in bytes what it has sent ahead of *E* or is late
-//! by, the latter up to one longest packet: what it sends is never ahead of the integral of its
-//! rates. When classes are added or removed, a new tree replaces the old one, and its classes start
-//! with the [deficits](crate::carry_over) and the lateness of their predecessors.
+//! **Changes.** When a rate changes, a class keeps in bytes what it has sent ahead of *E* or is
+//! late by, the latter up to one longest packet: what it sends is never ahead of the integral of
+//! its rates. When classes are added or removed, a new tree replaces the old one, and its classes
+//! start with the [deficits](crate::carry_over) and the lateness of their predecessors.
 //!
 //! Classes that wait for *E* are in a [`calendar`](crate::structures::calendar), exact to the byte;
 //! eligible ones are ordered by deadline, few while the wire keeps up. With very many classes a

@@ -6,8 +6,9 @@
 //! before it. Call them *H*. Lower priorities, and whoever borrows, are served only when no leaf of
 //! *H* and not *i* itself may send; all that they can do is to be in the device already.
 //!
-//! Let *s* be the last time before the packet's arrival at which none of these leaves, *i* included,
-//! could send. From *s* on the link sends what was in the device, and then nothing but packets of
+//! Let *s* be the last time before the packet's arrival at which none of these leaves, *i*
+//! included, could send. From *s* on the link sends what was in the device, and then nothing but
+//! packets of
 //! *i* and *H* until the packet's last bit. At *s* a leaf *j* of *H* was idle, or regulated: its
 //! credit counts as at most a full one, σⱼ, since an idle leaf's is cut there, and one that is
 //! regulated ends that with `minburst`, which is no more. Credit that a leaf accumulates beyond σⱼ

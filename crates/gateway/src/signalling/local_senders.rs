@@ -277,9 +277,10 @@ impl LocalSenders {
         self.by_flow.get(flow).copied()
     }
 
-    /// Whether a PathErr is not about the Path that a sender on this host sends now: it is the reply
-    /// to a trial, or refuses another Tspec. Refresh reduction retransmits it (RFC 2961, section 6)
-    /// when the sender that it was for has ended, and another of the same flow has begun.
+    /// Whether a PathErr is not about the Path that a sender on this host sends now: it is the
+    /// reply to a trial, or refuses another Tspec. Refresh reduction retransmits it (RFC 2961,
+    /// section 6) when the sender that it was for has ended, and another of the same flow has
+    /// begun.
     pub fn is_stale(&self, error: &PathErr) -> bool {
         let flow = (plain(&error.session), error.sender.template);
         let number = self.by_flow.get(&flow);

@@ -7,9 +7,9 @@
 //!   recoveries without.
 //! - **The reordering timer** declares lost what the window still spares when the last ACK arrives.
 //!
-//! The echoed timestamp is the exact time at which the arrived segment was sent, so a retransmission
-//! is never confused with its original (RFC 8985, section 6.2, step 2, guesses where timestamps are
-//! coarse), and an ACK for an earlier transmission than the last is reordering.
+//! The echoed timestamp is the exact time at which the arrived segment was sent, so a
+//! retransmission is never confused with its original (RFC 8985, section 6.2, step 2, guesses where
+//! timestamps are coarse), and an ACK for an earlier transmission than the last is reordering.
 
 use engine::units::{Duration, Instant};
 

@@ -95,8 +95,8 @@ impl Bench<TcpSender> {
         (bench, first)
     }
 
-    /// An ACK up to this segment, with one SACK block of segments; the last of these is the one that
-    /// has just arrived.
+    /// An ACK up to this segment, with one SACK block of segments; the last of these is the one
+    /// that has just arrived.
     fn acknowledge(
         &mut self,
         after: Duration,
@@ -193,8 +193,8 @@ fn timeouts_back_off_and_restart_with_one_segment() {
     assert!(bench.timer.due < bench.now + ms(400));
 }
 
-/// Slow start overflows a buffer of 4 MiB on a path of 500 Mbit/s and 200 ms, behind a host's link of
-/// 1 Gbit/s. The RTT was 200 ms until then. Timeouts, and needless retransmissions in segments.
+/// Slow start overflows a buffer of 4 MiB on a path of 500 Mbit/s and 200 ms, behind a host's link
+/// of 1 Gbit/s. The RTT was 200 ms until then. Timeouts, and needless retransmissions in segments.
 fn overflow(settings: &Settings) -> [u64; 2] {
     let settings = Settings {
         initial_window: 2,
