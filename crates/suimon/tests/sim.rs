@@ -239,7 +239,7 @@ fn a_missed_expectation_exits_with_4_and_reports_expected_and_measured_value() {
         "{out}"
     );
     assert!(
-        out.contains("met     link a > b: load: expected at most 50 %, got 40 %"),
+        out.contains("met     link a > b: load: expected at most 50 %, measured 40 %"),
         "{out}"
     );
 }
