@@ -294,15 +294,15 @@ impl Admission {
         flows.sort_by_key(|flow| flow.delay);
         let all = Self::new(Rule::Sound, link, ahead, priorities);
         let places = all.placed(&flows, &all.prioritised(flows.len()));
-        let bound = |place: AdmittedPlace| Bound {
-            delay: place.delay,
-            backlog: place.queue,
+        let bound = |(flow, place): (FlowRequest, Option<AdmittedPlace>)| {
+            let bound = place.map(|place| Bound {
+                delay: place.delay,
+                backlog: place.queue,
+                arrivals: Some(flow.arrivals),
+            });
+            (flow.name, bound)
         };
-        flows
-            .into_iter()
-            .map(|flow| flow.name)
-            .zip(places.into_iter().map(|place| place.map(bound)))
-            .collect()
+        flows.into_iter().zip(places).map(bound).collect()
     }
 
     /// The places of these flows with these priorities; none where there is no bound.

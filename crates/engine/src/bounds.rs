@@ -58,6 +58,8 @@ pub struct Bound {
     pub delay: Duration,
     /// Bytes queued.
     pub backlog: Bytes,
+    /// The arrival curve of the class's senders under which it holds; none: whatever they send.
+    pub arrivals: Option<ArrivalCurve>,
 }
 
 /// A bound to print: rounded up to a whole microsecond.
@@ -122,6 +124,7 @@ impl RateLatency {
         Some(Bound {
             delay: Duration::from_nanos(u64::try_from(nanos).ok()?),
             backlog: Bytes::new(u64::try_from(queued).ok()?),
+            arrivals: Some(arrivals),
         })
     }
 }

@@ -168,6 +168,8 @@ pub struct Properties {
     /// Its bounds follow from the rate at which packets are taken from it, and from nothing settled
     /// for another rate.
     pub follows_any_rate: bool,
+    /// The bound of a class holds whatever the senders of other classes do.
+    pub isolates: bool,
     /// It passes packets on at once: delays below it are as if it were not there.
     pub adds_no_delay: bool,
     /// Its classes state their senders' arrival curves and the delay they need, by settings of
@@ -185,6 +187,7 @@ impl Properties {
         keeps_order: false,
         conserves_work: false,
         follows_any_rate: false,
+        isolates: false,
         adds_no_delay: false,
         guarantees_delays: false,
         reserves: None,

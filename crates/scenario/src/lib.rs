@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod counterexample;
 mod error;
 pub mod folder;
 pub mod lab;

@@ -67,6 +67,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod adversary;
 pub mod agent;
 pub mod capture;
 mod event_queue;

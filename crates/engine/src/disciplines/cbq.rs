@@ -83,6 +83,7 @@ pub static KIND: Kind = Kind {
     class_settings: ClassSettings::SETTINGS,
     properties: Properties {
         reserves: Some(&ByRates),
+        isolates: true,
         ..Properties::NONE
     },
     check,

@@ -51,6 +51,7 @@ pub static KIND: Kind = Kind {
     properties: Properties {
         follows_any_rate: true,
         reserves: Some(&ByBytes),
+        isolates: true,
         ..Properties::NONE
     },
     check,

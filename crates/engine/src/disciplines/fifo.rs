@@ -9,7 +9,7 @@
 //! [`Queue`](crate::queue::Queue) keeps one in its own memory and calls it directly. So it pins its
 //! oldest packet itself, and can be prefetched in two steps.
 
-use crate::bounds::{ArrivalCurve, RateLatency, Terms, WorstCase};
+use crate::bounds::{ArrivalCurve, Bound, RateLatency, Terms, WorstCase};
 use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties};
@@ -34,6 +34,7 @@ pub static KIND: Kind = Kind {
         keeps_order: true,
         conserves_work: true,
         follows_any_rate: true,
+        isolates: true,
         ..Properties::NONE
     },
     check,
@@ -101,6 +102,11 @@ impl Plan for Settings {
             burst: held,
         };
         let bound = RateLatency::after(terms.ahead().get().into(), terms.link.bandwidth).bound(senders);
+        // Its limit drops what is more, so its senders need no arrival curve.
+        let bound = bound.map(|bound| Bound {
+            arrivals: None,
+            ..bound
+        });
         let bound = bound.ok_or_else(|| "the time does not fit".into());
         vec![WorstCase { class: None, bound }]
     }

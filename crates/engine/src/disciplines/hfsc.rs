@@ -67,7 +67,10 @@ pub static KIND: Kind = Kind {
     children: Children::Classes { nested: true },
     settings: Settings::SETTINGS,
     class_settings: ClassSettings::SETTINGS,
-    properties: Properties::NONE,
+    properties: Properties {
+        isolates: true,
+        ..Properties::NONE
+    },
     check,
 };
 
@@ -310,6 +313,7 @@ fn worst(real: Option<Slopes>, arrivals: ArrivalCurve, terms: &Terms<'_>) -> Res
     Ok(Bound {
         delay: wait + device,
         backlog: arrivals.burst + meanwhile + terms.longest,
+        arrivals: Some(arrivals),
     })
 }
 

@@ -55,6 +55,7 @@ pub static KIND: Kind = Kind {
     properties: Properties {
         guarantees_delays: true,
         former: &[("transmit_ring", Fact::Ring)],
+        isolates: true,
         ..Properties::NONE
     },
     check,

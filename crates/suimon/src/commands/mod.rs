@@ -20,6 +20,7 @@ mod lab;
 pub(crate) mod nine;
 mod nine_top;
 mod pace;
+mod prove;
 mod reproduce;
 mod reserve;
 mod rsvp_options;
@@ -73,6 +74,7 @@ verbs! {
     nine::Nine,
     nine_top::NineTop,
     pace::Pace,
+    prove::Prove,
     reproduce::Reproduce,
     reserve::Reserve,
     run::Run,

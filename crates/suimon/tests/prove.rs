@@ -1,0 +1,110 @@
+//! `suimon prove` from the command line: its table and exit codes, and the scenario that it writes,
+//! in which `suimon sim` measures the same delay to the nanosecond.
+
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// A directory of this test, removed at its end.
+struct TestDirectory(PathBuf);
+
+impl TestDirectory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("suimon-prove-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a directory");
+        Self(path)
+    }
+}
+
+impl Drop for TestDirectory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn suimon(directory: &TestDirectory, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_suimon"));
+    command
+        .current_dir(&directory.0)
+        .args(arguments)
+        .output()
+        .expect("suimon starts")
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// Voice of the first priority beside two classes, with framing that the link counts and a ring of
+/// two packets.
+const POLICY: &str = r#"
+version = 1
+[port]
+between = ["lan0", "wan0"]
+transmit_ring = 2
+[interface.wan0]
+bandwidth = "10 Mbit/s"
+overhead = "24 B"
+discipline = { kind = "cbq", link = "port", link_burst = "1 s" }
+[[interface.wan0.class]]
+name = "voice"
+rate = "1 Mbit/s"
+priority = 7
+sends = { rate = "100 kbit/s", burst = "600 B" }
+[[interface.wan0.class]]
+name = "web"
+rate = "4 Mbit/s"
+[[interface.wan0.class]]
+name = "rest"
+rate = "5 Mbit/s"
+default = true
+[[interface.wan0.filter]]
+class = "voice"
+dscp = "ef"
+"#;
+
+#[test]
+fn the_worst_that_was_found_is_within_the_bound_and_its_scenario_replays_it() {
+    let directory = TestDirectory::new("replay");
+    fs::write(directory.0.join("policy.toml"), POLICY).expect("a file");
+    let options = [
+        "prove",
+        "policy.toml",
+        "--patterns",
+        "60",
+        "--scenario",
+        "worst.toml",
+        "--json",
+    ];
+    let proved = suimon(&directory, &options);
+    assert_eq!(proved.status.code(), Some(0), "{proved:?}");
+    let value = json(&proved);
+    let class = &value[0]["classes"][0];
+    assert_eq!(class["class"], "voice");
+    let [bound, worst] = ["bound_ns", "worst_ns"].map(|key| class[key].as_u64().expect("a number"));
+    assert!(worst <= bound && worst * 10 > bound * 9, "{worst} of {bound}");
+
+    let replayed = suimon(&directory, &["sim", "worst.toml", "--json"]);
+    assert_eq!(replayed.status.code(), Some(0), "{replayed:?}");
+    let value = json(&replayed);
+    let flows = value["flows"].as_array().expect("flows");
+    let voice = flows.iter().find(|flow| flow["name"] == "voice").expect("voice");
+    assert_eq!(voice["delay"]["max_ns"], worst, "{voice}");
+
+    let again = suimon(&directory, &options);
+    assert_eq!(proved.stdout, again.stdout, "the same seed");
+    let table = suimon(&directory, &["prove", "policy.toml", "--patterns", "60"]);
+    let text = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(text.contains("voice") && text.contains("worst found"), "{text}");
+}
+
+#[test]
+fn a_policy_without_bounds_is_a_mistake() {
+    let directory = TestDirectory::new("none");
+    let policy = "version = 1\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\ndiscipline = \"wfq\"\n";
+    fs::write(directory.0.join("policy.toml"), policy).expect("a file");
+    let output = suimon(&directory, &["prove", "policy.toml"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no interface has a class with a bound"));
+}
