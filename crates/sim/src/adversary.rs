@@ -2,9 +2,9 @@
 //!
 //! A [`Bound`] is a theorem about an engine that its author had in mind; this is the experiment.
 //! Each pattern runs through the queue that the plan builds, behind a link of exact byte times. The
-//! senders of the judged class keep to their arrival curve to the last bit. So do those of all other
-//! classes where the bounds of the kind assume it; where its classes are isolated from each other,
-//! the others send what they like.
+//! senders of the judged class keep to their arrival curve to the last bit. So do those of all
+//! other classes where the bounds of the kind assume it; where its classes are isolated from each
+//! other, the others send what they like.
 //!
 //! What is known to hurt comes first: full buckets that meet at one time, just after the longest
 //! packet of another class has taken the link; refilled buckets; floods before and from that time;
@@ -38,7 +38,7 @@ const MOST: usize = 6_000;
 const NANOBITS: u128 = 8_000_000_000;
 
 /// The packets of a class, with the times since the start and the lengths of the frames.
-pub type Packets = Arc<[(Duration, Bytes)]>;
+pub type TimedFrames = Arc<[(Duration, Bytes)]>;
 
 /// A class that receives packets.
 #[derive(Clone, Debug)]
@@ -230,12 +230,12 @@ impl Adversary {
     }
 
     /// The packets of the worst pattern against this target, for each class.
-    pub fn worst_packets(&self, target: usize) -> Vec<Packets> {
+    pub fn worst_packets(&self, target: usize) -> Vec<TimedFrames> {
         self.packets_of(target, &self.targets[target].best)
     }
 
     /// The longest delay of the judged class, and how many of its packets were dropped.
-    fn run(&self, target: usize, packets: &[Packets]) -> Result<(Duration, u64), NoRoute> {
+    fn run(&self, target: usize, packets: &[TimedFrames]) -> Result<(Duration, u64), NoRoute> {
         let link = self.plan.link;
         let mut sim = Simulation::new(SEED);
         let [from, to] = HOSTS.map(|name| sim.node(name));
@@ -401,7 +401,7 @@ impl Adversary {
     }
 
     /// The packets of a pattern, for each class.
-    fn packets_of(&self, target: usize, pattern: &Pattern) -> Vec<Packets> {
+    fn packets_of(&self, target: usize, pattern: &Pattern) -> Vec<TimedFrames> {
         let judged = &self.targets[target];
         // The earliest start is the beginning, and the device is filled a nanosecond before the
         // meeting.

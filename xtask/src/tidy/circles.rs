@@ -50,7 +50,7 @@ fn imports(modules: &Modules) -> Imports {
     for (module, code) in modules {
         for Use { path, .. } in uses(code).into_iter().filter(|one| one.public) {
             if let (Some(name), Some(target)) = (path.last(), absolute(module, &path, modules)) {
-                addresses.insert([module.as_slice(), &[name.clone()]].concat(), target);
+                addresses.insert([module.as_slice(), std::slice::from_ref(name)].concat(), target);
             }
         }
     }

@@ -83,9 +83,14 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "a link without a policy has a plain buffer",
     ),
     (
-        "crates/engine/src/reserved.rs",
-        "*",
-        "reserved classes are plain queues, and the signalling takes turns with the default class",
+        "crates/engine/src/sharing/reserved_classes.rs",
+        "fifo",
+        "reserved classes are plain queues",
+    ),
+    (
+        "crates/engine/src/disciplines/wrr.rs",
+        "drr",
+        "the signalling takes turns, byte for byte, with the default class",
     ),
     (
         "crates/gateway/src/direction.rs",

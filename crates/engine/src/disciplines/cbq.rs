@@ -51,7 +51,6 @@
 
 use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
-use crate::disciplines::fifo;
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, ClassRoutes, Kind, Properties, QueuePlan};
 use crate::link_clock::CreditClock;
@@ -414,17 +413,18 @@ impl ClassPlan {
 impl Plan for CbqPlan {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         // Every leaf has a queue: `check` made it so.
-        let queue = |class: &ClassPlan| class.queue.as_ref().map_or(&fifo::KIND, |queue| queue.kind);
-        let leaf = |c: &ClassPlan| Credited {
-            id: c.id,
-            queue: queue(c),
-            credit: c.credit,
-            priority: c.settings.priority,
+        let leaf = |class: &ClassPlan| {
+            Some(Credited {
+                id: class.id,
+                queue: class.queue.as_ref()?.kind,
+                credit: class.credit,
+                priority: class.settings.priority,
+            })
         };
         let patience = (self.settings.link == PacedBy::Port).then_some(self.settings.link_burst);
         let formal = self.settings.sharing == Sharing::Formal && self.settings.tick.is_none();
         credit_bound::all(
-            self.classes[..self.leaves].iter().map(leaf).collect(),
+            self.classes[..self.leaves].iter().filter_map(leaf).collect(),
             terms,
             formal,
             patience,

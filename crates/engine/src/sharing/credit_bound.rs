@@ -8,15 +8,14 @@
 //!
 //! Let *s* be the last time before the packet's arrival at which none of these leaves, *i*
 //! included, could send. From *s* on the link sends what was in the device, and then nothing but
-//! packets of
-//! *i* and *H* until the packet's last bit. At *s* a leaf *j* of *H* was idle, or regulated: its
-//! credit counts as at most a full one, σⱼ, since an idle leaf's is cut there, and one that is
-//! regulated ends that with `minburst`, which is no more. Credit that a leaf accumulates beyond σⱼ
-//! while it waits for its turn accrues after *s*, by its rate *rⱼ*, and the last packet may overdraw
-//! it by less than a packet, *Max*. So in a time *d* from *s* it sends at most σⱼ + *rⱼ d* + *Max*,
-//! whatever its senders do. With *B* in the device, the service of *i* is that of strict priority
-//! over leaves with these arrival curves (see [`bounds`](crate::bounds)): after *B* + Σ (σⱼ + *Max*)
-//! bytes the speed *C* − Σ *rⱼ*.
+//! packets of *i* and *H* until the packet's last bit. At *s* a leaf *j* of *H* was idle, or
+//! regulated: its credit counts as at most a full one, σⱼ, since an idle leaf's is cut there, and
+//! one that is regulated ends that with `minburst`, which is no more. Credit that a leaf
+//! accumulates beyond σⱼ while it waits for its turn accrues after *s*, by its rate *rⱼ*, and the
+//! last packet may overdraw it by less than a packet, *Max*. So in a time *d* from *s* it sends at
+//! most σⱼ + *rⱼ d* + *Max*, whatever its senders do. With *B* in the device, the service of *i* is
+//! that of strict priority over leaves with these arrival curves (see [`bounds`](crate::bounds)):
+//! after *B* + Σ (σⱼ + *Max*) bytes the speed *C* − Σ *rⱼ*.
 //!
 //! The clocks of the discipline and of the link start a packet in whole nanoseconds: two more.
 
