@@ -93,9 +93,10 @@ impl Diagnostics {
 
     /// The diagnostics with line and column, for JSON.
     pub fn places(&self) -> Vec<LocatedDiagnostic<'_>> {
+        let lines = self.lines();
         let position = |diagnostic: &'_ Diagnostic| {
             let Problem { at, .. } = diagnostic.problem;
-            let (line, column) = self.line_and_column(at.start);
+            let (line, column) = self.line_and_column(&lines, at.start);
             (diagnostic.severity, line, column)
         };
         let all = self.list.iter().map(|diagnostic| {
@@ -112,13 +113,16 @@ impl Diagnostics {
         all.collect()
     }
 
-    fn line_and_column(&self, offset: usize) -> (usize, usize) {
-        let before = &self.text[..self.boundary(offset)];
-        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        (
-            before.matches('\n').count() + 1,
-            before[start..].chars().count() + 1,
-        )
+    /// Where each line starts.
+    fn lines(&self) -> Vec<usize> {
+        let ends = self.text.match_indices('\n').map(|(end, _)| end + 1);
+        std::iter::once(0).chain(ends).collect()
+    }
+
+    fn line_and_column(&self, lines: &[usize], offset: usize) -> (usize, usize) {
+        let at = self.boundary(offset);
+        let line = lines.partition_point(|start| *start <= at).max(1);
+        (line, self.text[lines[line - 1]..at].chars().count() + 1)
     }
 
     /// The nearest character boundary at or before `offset`.
@@ -136,7 +140,7 @@ impl Diagnostics {
         } else {
             Renderer::plain()
         };
-        let mut out = String::new();
+        let (mut out, lines) = (String::new(), self.lines());
         for Diagnostic { severity, problem } in &self.list {
             let level = match severity {
                 Severity::Mistake => Level::ERROR,
@@ -144,11 +148,18 @@ impl Diagnostics {
             };
             let Span { start, end } = problem.at;
             let start = self.boundary(start);
-            let span = start..self.boundary(end).max(start);
+            let end = self.boundary(end).max(start);
+            // The renderer walks through all of the text that it is given, so it gets the lines of
+            // the span alone.
+            let (line, _) = self.line_and_column(&lines, start);
+            let first = lines[line - 1];
+            let last = lines.partition_point(|line| *line <= end);
+            let last = lines.get(last).copied().unwrap_or(self.text.len());
             let group: Group<'_> = level.primary_title(problem.message.as_str()).element(
-                Snippet::source(self.text.as_str())
+                Snippet::source(&self.text[first..last])
+                    .line_start(line)
                     .path(self.path.as_str())
-                    .annotation(AnnotationKind::Primary.span(span)),
+                    .annotation(AnnotationKind::Primary.span(start - first..end - first)),
             );
             let group = match &problem.help {
                 Some(help) => group.element(Level::HELP.message(help.as_str())),
@@ -207,6 +218,48 @@ mod tests {
         let place = &diagnostics.places()[0];
         assert_eq!((place.line, place.column), (2, 5));
         assert!(diagnostics.render(false).contains("p.toml:2:5"), "{diagnostics}");
+    }
+
+    #[test]
+    fn a_diagnostic_shows_all_lines_of_its_span_and_their_numbers() {
+        let text = diagnostics("a = 1\nb = [\n  2,\n]\nc = 3\n", 10, 17).render(false);
+        assert!(text.contains("p.toml:2:5"), "{text}");
+        for line in ["2 | / b = [", "3 | |   2,", "4 | | ]"] {
+            assert!(
+                text.contains(line) || text.contains(&line.replacen("| /", "|  ", 1)),
+                "{text}"
+            );
+        }
+    }
+
+    /// Times are compared with each other, so that a slow machine does not matter: four times as
+    /// many take sixteen times as long if each of them walks through the whole text.
+    #[test]
+    fn the_time_to_render_grows_with_the_number_of_diagnostics_and_not_with_its_square() {
+        let time = |number: usize| {
+            let line = "name = \"some class or other\"\n";
+            let mut diagnostics = Diagnostics::new("p.toml", &line.repeat(number));
+            let problem = |nth: usize| {
+                let start = nth * line.len() + 7;
+                Problem::new(
+                    Span {
+                        start,
+                        end: start + 5,
+                    },
+                    "it gets no packets",
+                )
+            };
+            diagnostics.fill(Severity::Warning, (0..number).map(problem).collect());
+            let best = (0..9).map(|_| {
+                let began = std::time::Instant::now();
+                assert_eq!(diagnostics.places().len(), number);
+                assert!(diagnostics.render(false).len() > number * line.len());
+                began.elapsed()
+            });
+            best.min().unwrap_or_default()
+        };
+        let (few, many) = (time(500), time(2_000));
+        assert!(many < few * 11, "{few:?} for 500, {many:?} for 2000");
     }
 
     #[test]

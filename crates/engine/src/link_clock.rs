@@ -54,6 +54,24 @@ impl LinkClock {
         }
     }
 
+    /// Takes another bandwidth at `now`. What was sent ahead of the bandwidth remains the same in
+    /// bytes, rounded up, and so does what a late caller may catch up.
+    pub fn retune(&mut self, rate: Bandwidth, now: Instant) {
+        let (old, new) = (u128::from(self.rate.bits()), u128::from(rate.bits().max(1)));
+        let scaled = |span: Duration| u128::from(span.nanos()) * old;
+        let nanos = |span: u128| Duration::from_nanos(u64::try_from(span).unwrap_or(u64::MAX));
+        if rate != self.rate {
+            self.free_at = if self.free_at > now {
+                let ahead = scaled(self.free_at.since(now)) + u128::from(self.remainder);
+                now + nanos(ahead.div_ceil(new))
+            } else {
+                let late = now.since(self.free_at).min(self.catch_up);
+                now - nanos(scaled(late) / new).min(self.catch_up)
+            };
+            (self.rate, self.remainder) = (rate, 0);
+        }
+    }
+
     /// Forgives what was sent ahead of the bandwidth beyond `latest`.
     pub fn forgive(&mut self, latest: Instant) {
         if self.free_at > latest {
@@ -179,7 +197,8 @@ impl CreditClock {
     /// Another bandwidth or catch-up from `now` on. Time that a smaller catch-up would not allow
     /// has been credited already: the clock must not turn back.
     pub(crate) fn retune(&mut self, rate: Bandwidth, catch_up: Duration, now: u64) {
-        (self.link.rate, self.link.catch_up) = (rate, catch_up);
+        self.link.retune(rate, Instant::from_nanos(now));
+        self.link.catch_up = catch_up;
         self.link
             .start(Instant::from_nanos(now.saturating_sub(catch_up.nanos())));
     }
@@ -190,6 +209,27 @@ mod tests {
     use super::*;
 
     const CATCH_UP: Duration = Duration::from_millis(5);
+
+    #[test]
+    fn a_change_of_the_bandwidth_keeps_what_is_ahead_and_what_is_late_in_bytes() {
+        let at = |us: u64| Instant::START + Duration::from_micros(1_000_000 + us);
+        let mut link = LinkClock::new(Bandwidth::mbit(1), CATCH_UP);
+        link.start(at(0));
+        link.send(at(0), Bytes::new(1_000));
+        assert_eq!(link.free_at(), at(8_000));
+        // 4 ms at 1 Mbit/s are 500 bytes: 10 us at 400 Mbit/s, 40 ms at 100 kbit/s.
+        let changed = |now: u64, rate: Bandwidth| {
+            let mut link = link.clone();
+            link.retune(rate, at(now));
+            link.free_at()
+        };
+        assert_eq!(changed(4_000, Bandwidth::mbit(400)), at(4_010));
+        assert_eq!(changed(4_000, Bandwidth::kbit(100)), at(44_000));
+        assert_eq!(changed(12_000, Bandwidth::mbit(400)), at(11_990));
+        // Never more than a late caller may catch up.
+        assert_eq!(changed(12_000, Bandwidth::kbit(100)), at(7_000));
+        assert_eq!(changed(900_000, Bandwidth::mbit(1)), at(8_000));
+    }
 
     /// Bytes that leave in `span` if asked every `every`, packets of 1000 B always waiting.
     fn sent(rate: Bandwidth, span: Duration, every: Duration) -> u64 {

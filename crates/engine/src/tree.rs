@@ -44,6 +44,7 @@ use crate::settings::{Problem, Span, Table, unknown};
 pub use crate::spec::{ArrivalCurveSpec, ClassSpec, DisciplineSpec, ParentSpec};
 use crate::units::Bytes;
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The kinds that policies may name.
@@ -105,6 +106,7 @@ pub struct TreePlan {
     pub link: Link,
     /// What is legal and may surprise.
     pub notices: Vec<Problem>,
+    by_name: BTreeMap<String, ClassId>,
 }
 
 impl TreePlan {
@@ -131,16 +133,14 @@ impl TreePlan {
             arrivals: &arrivals,
             taken: Bytes::ZERO,
         };
-        let mut found = self.root.plan.bounds(&terms);
+        let found = self.root.plan.bounds(&terms).into_iter();
+        let mut found: BTreeMap<_, _> = found.map(|case| (case.class, case)).collect();
         let leaves = (0..self.classes.len()).filter(|&index| self.classes[index].leaf);
         let all: Vec<Option<ClassId>> = match self.classes.is_empty() {
             true => vec![None],
             false => leaves.map(|index| Some(class_id(index))).collect(),
         };
-        let case = |class: Option<ClassId>| {
-            let place = found.iter().position(|case| case.class == class);
-            place.map_or_else(|| self.unknown_case(class), |place| found.swap_remove(place))
-        };
+        let case = |class: Option<ClassId>| found.remove(&class).unwrap_or_else(|| self.unknown_case(class));
         all.into_iter().map(case).collect()
     }
 
@@ -164,10 +164,7 @@ impl TreePlan {
 
     /// The class of this name.
     pub fn class(&self, name: &str) -> Option<ClassId> {
-        self.classes
-            .iter()
-            .position(|class| class.name == name)
-            .map(class_id)
+        self.by_name.get(name).copied()
     }
 
     /// What is known of a class.
@@ -237,6 +234,7 @@ impl DisciplineSpec {
         match root {
             Some((root, default)) if checker.problems.is_empty() => Ok(TreePlan {
                 root,
+                by_name: by_name(&checker.classes),
                 classes: checker.classes,
                 default,
                 link,
@@ -247,13 +245,20 @@ impl DisciplineSpec {
     }
 }
 
+fn by_name(classes: &[ClassInfo]) -> BTreeMap<String, ClassId> {
+    let classes = classes.iter().enumerate();
+    classes
+        .map(|(index, class)| (class.name.clone(), class_id(index)))
+        .collect()
+}
+
 struct Checker<'a> {
     registry: &'a Registry,
     link: Link,
     problems: Vec<Problem>,
     notices: Vec<Problem>,
     classes: Vec<ClassInfo>,
-    names: std::collections::BTreeSet<String>,
+    names: BTreeSet<String>,
 }
 
 impl Checker<'_> {
@@ -439,7 +444,7 @@ impl Checker<'_> {
     /// The order in which every parent comes before its children, with each class's parent as an
     /// index into that order. Reports unknown parents and circles.
     fn in_order(&mut self, specs: &[ClassSpec]) -> Vec<(usize, Option<usize>)> {
-        let by_name: std::collections::BTreeMap<&str, usize> = specs
+        let by_name: BTreeMap<&str, usize> = specs
             .iter()
             .enumerate()
             .rev()

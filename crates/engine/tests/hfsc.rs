@@ -8,7 +8,7 @@ use engine::packet::{ClassId, Packet};
 use engine::queue::Queue;
 use engine::random::{Rng, Seed};
 use engine::settings::{Problem, Raw, Table};
-use engine::tree::{ClassSpec, DisciplineSpec, Registry};
+use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use proptest::prelude::*;
 
@@ -27,6 +27,10 @@ impl Sink for Nowhere {
 type Class<'a> = (Option<usize>, &'a [(&'a str, &'a str)]);
 
 fn check(rate: u64, classes: &[Class<'_>]) -> Result<Queue, Vec<Problem>> {
+    plan(rate, classes).map(|plan| plan.build(Seed(1)))
+}
+
+fn plan(rate: u64, classes: &[Class<'_>]) -> Result<TreePlan, Vec<Problem>> {
     let is_parent = |index: usize| classes.iter().any(|(parent, _)| *parent == Some(index));
     let fifo = || DisciplineSpec {
         settings: Table::default().with("limit", Raw::Integer(10_000_000)),
@@ -49,7 +53,6 @@ fn check(rate: u64, classes: &[Class<'_>]) -> Result<Queue, Vec<Problem>> {
     };
     let link = Link::new(Bandwidth::bits_per_sec(rate), Bytes::new(1_500));
     spec.check(&Registry::builtin(), link)
-        .map(|plan| plan.build(Seed(1)))
 }
 
 /// A packet on its way: it came at `came`, started at `start`, and was out at `end`.
@@ -442,4 +445,40 @@ fn curves_that_cannot_work_are_refused_with_a_reason() {
         let message = refusal(classes);
         assert!(message.contains(expected), "{message}");
     }
+}
+
+/// 1500 bytes at 100 kbit/s are 120 ms. What was sent ahead of the old limit stays charged: ten
+/// changes a second let no packet go early.
+#[test]
+fn changes_of_an_upper_limit_let_no_packet_go_early() {
+    let limited = |limit: &str| -> TreePlan {
+        let class: Class<'_> = (None, &[("linkshare", "100 kbit/s"), ("upperlimit", limit)]);
+        plan(100_000_000, &[class]).expect("a good plan")
+    };
+    let mut queue = limited("100 kbit/s").build(Seed(1));
+    for _ in 0..100 {
+        let packet = Packet::new(Bytes::new(1_500), Instant::START, ClassId(0));
+        assert_eq!(
+            queue.enqueue(Instant::START, packet, &mut Nowhere),
+            Verdict::Queued
+        );
+    }
+    let mut sent = 0u64;
+    for ms in 0..3_000u64 {
+        let now = Instant::from_nanos(ms * MS);
+        if ms % 100 == 50 {
+            let limit = if ms % 200 == 50 {
+                "101 kbit/s"
+            } else {
+                "100 kbit/s"
+            };
+            assert!(queue.retune(now, limited(limit).root.plan.as_ref()));
+        }
+        while let Next::Ready(_) = queue.dequeue(now, &mut Nowhere) {
+            sent += 1;
+        }
+    }
+    // Three seconds of 101 kbit/s, the packet at the start, and what a late caller may catch up.
+    let most = 101_000 * 3 / (8 * 1_500) + 2;
+    assert!(sent <= most, "{sent} packets, {most} allowed");
 }

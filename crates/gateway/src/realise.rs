@@ -131,9 +131,10 @@ pub fn choose(interface: &InterfacePolicy, config: &PortConfig) -> Result<Option
     if !config.kind.is_some_and(|kind| kind.has_wire) {
         let mtu = interface.settings.max_frame.get() as usize;
         return match (pacing.frames, settings.realiser) {
-            (false, Realise::Timer | Realise::Auto) => {
-                Ok(Some((Box::new(Timer::new(pacing.wire, mtu)), None)))
-            }
+            (false, Realise::Timer | Realise::Auto) => Ok(Some((
+                Box::new(Timer::new(pacing.wire, mtu, settings.catch_up)),
+                None,
+            ))),
             _ => Err(Error::Realiser(format!(
                 "{}: a port of kind `{}` has no wire; write `gap = \"timer\"` in the discipline, and no `realiser`",
                 interface.name,
@@ -151,7 +152,12 @@ pub fn choose(interface: &InterfacePolicy, config: &PortConfig) -> Result<Option
         let found = found.map_err(|why| help(why, "`gap = \"timer\"` in the discipline works everywhere"))?;
         return Ok(Some((Box::new(paced.gaps(pacing, settings)), Some(found))));
     }
-    let timer = |why: Option<String>| -> Chosen { (Box::new(Timer::new(pacing.wire, paced.mtu)), why) };
+    let timer = |why: Option<String>| -> Chosen {
+        (
+            Box::new(Timer::new(pacing.wire, paced.mtu, settings.catch_up)),
+            why,
+        )
+    };
     Ok(Some(match settings.realiser {
         Realise::Timer => timer(None),
         Realise::Launch => {

@@ -7,7 +7,7 @@
 
 use control::policy::InterfacePolicy;
 use engine::inspect::Value;
-use engine::units::{Bandwidth, Bytes};
+use engine::units::{Bandwidth, Bytes, Duration};
 use host::law::{INTERVAL, Law, Scavenger};
 use host::rewrite::{ConnectionLimit, ConnectionList, MemberConnection, RewritePoint, WindowRewriter};
 use host::{
@@ -219,17 +219,26 @@ impl InterfaceController {
     }
 }
 
-/// The state of a class: the strictest of its connections' orders.
+/// A window is at least two segments, and a queue of a round trip that is shorter than this does
+/// not show in it: such a connection cannot be slowed down far enough.
+const LEAST_ROUND_TRIP: Duration = Duration::from_millis(1);
+
+/// The state of a class: the strictest of its connections' orders, or that they cannot be kept.
 fn strictest<'a>(orders: impl Iterator<Item = (&'a FlowSample, &'a LimitOrder)>) -> &'static str {
-    let ranked = |reason: &LimitReason| match reason {
+    let ranked = |flow: &FlowSample, reason: &LimitReason| match reason {
         LimitReason::LinkIsFree => (0, "free"),
         LimitReason::Cap(_) => (1, "at its cap"),
         LimitReason::Floor(_) => (2, "at its floor"),
+        LimitReason::YieldsTo(_) | LimitReason::QueueGrows(_) | LimitReason::LinkIsFull
+            if flow.min_rtt.is_some_and(|rtt| rtt < LEAST_ROUND_TRIP) =>
+        {
+            (6, "cannot yield: round trip below 1 ms")
+        }
         LimitReason::YieldsTo(_) | LimitReason::QueueGrows(_) | LimitReason::LinkIsFull => (3, "yields"),
         LimitReason::WaitsItsTurn => (4, "takes turns"),
         LimitReason::OnsetOfOthers => (5, "makes room"),
     };
-    let all = orders.map(|(_, order)| ranked(&order.reason));
+    let all = orders.map(|(flow, order)| ranked(flow, &order.reason));
     all.max().map_or("free", |(_, state)| state)
 }
 
@@ -239,9 +248,8 @@ mod tests {
     use engine::units::Instant;
     use host::{ConnectionId, FlowLimit};
 
-    #[test]
-    fn the_state_of_a_class_is_the_strictest_of_its_connections() {
-        let flow = FlowSample {
+    fn flow() -> FlowSample {
+        FlowSample {
             id: ConnectionId(1),
             member: MemberId(0),
             at: Instant::START,
@@ -252,7 +260,12 @@ mod tests {
             mss: Bytes::new(1448),
             scale: 7,
             window: Bytes::ZERO,
-        };
+        }
+    }
+
+    #[test]
+    fn the_state_of_a_class_is_the_strictest_of_its_connections() {
+        let flow = flow();
         let order = |reason| LimitOrder {
             flow: ConnectionId(1),
             direction: DataDirection::Download,
@@ -270,5 +283,24 @@ mod tests {
             "takes turns"
         );
         assert_eq!(strictest([].into_iter()), "free");
+    }
+
+    #[test]
+    fn a_class_that_yields_below_a_millisecond_of_round_trip_is_said_not_to() {
+        let order = LimitOrder {
+            flow: ConnectionId(1),
+            direction: DataDirection::Download,
+            limit: FlowLimit::Free,
+            reason: LimitReason::LinkIsFull,
+        };
+        let state = |micros: u64| {
+            let flow = FlowSample {
+                min_rtt: Some(Duration::from_micros(micros)),
+                ..flow()
+            };
+            strictest([(&flow, &order)].into_iter())
+        };
+        assert_eq!(state(1_000), "yields");
+        assert_eq!(state(300), "cannot yield: round trip below 1 ms");
     }
 }

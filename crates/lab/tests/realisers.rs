@@ -49,6 +49,6 @@ fn a_veth_pair_does_not_serialise_frames_and_ignores_launch_times() {
         let why = prove(&launch).expect_err("launch times are ignored");
         eprintln!("launch times: {why}");
         assert!(why.contains("launch times are ignored"), "{why}");
-        prove(&Timer::new(wire, mtu)).expect("timers work everywhere");
+        prove(&Timer::new(wire, mtu, None)).expect("timers work everywhere");
     });
 }

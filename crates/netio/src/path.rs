@@ -468,7 +468,10 @@ impl Path {
             self.classify = classify;
         }
         if let Some(bandwidth) = bandwidth {
-            self.link = Some(clock(bandwidth));
+            match &mut self.link {
+                Some(link) => link.retune(bandwidth, now),
+                None => self.link = Some(clock(bandwidth)),
+            }
         }
         let same = self.plan.as_ref().is_some_and(|old| {
             old.root.kind.name == plan.root.kind.name

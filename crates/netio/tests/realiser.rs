@@ -174,7 +174,11 @@ fn a_device_with_launch_times_starts_packets_at_them() {
 #[test]
 fn a_timer_is_never_early_and_reports_its_lateness() {
     let wire = ModelWire::new("eth0", WIRE, 8).expect("a wire");
-    let (begin, sent, realised) = paced("timer", wire, Box::new(Timer::new(WIRE, MTU)));
+    let (begin, sent, realised) = paced(
+        "timer",
+        wire,
+        Box::new(Timer::new(WIRE, MTU, Some(netio::realiser::CATCH_UP))),
+    );
     assert_paced(begin, &sent.iter().collect::<Vec<_>>(), false);
     let lateness = realised.achieved.lateness;
     assert!(realised.by == "timer" && lateness.count() > 0);
@@ -252,7 +256,7 @@ fn a_path_that_is_switched_off_bypasses_its_realiser() {
     let mut wire = ModelWire::new("eth0", Bandwidth::gbit(100), 64).expect("a wire");
     let log = wire.log();
     let (from, to) = (worker.add_port(Box::new(near)), worker.add_port(Box::new(wire)));
-    let timer = Box::new(Timer::new(WIRE, MTU));
+    let timer = Box::new(Timer::new(WIRE, MTU, Some(netio::realiser::CATCH_UP)));
     let path = worker.add_path(out(from, to, "timer", timer));
     for _ in 0..PACKETS {
         far.send(&[7; 1_514], Offload::default());

@@ -145,7 +145,7 @@ impl Network {
         let (left, right) = nic.call(|| Ok::<_, PortError>((open("left")?, open("right")?)))??;
         let (left, right) = (worker.add_port(Box::new(left)), worker.add_port(Box::new(right)));
         let mut path = direction::managed(&policy(trial.paced)?, left, right);
-        let timer = || Box::new(Timer::new(GBE, MTU)) as Box<dyn Realiser>;
+        let timer = || Box::new(Timer::new(GBE, MTU, Some(netio::realiser::CATCH_UP))) as Box<dyn Realiser>;
         path.realiser = trial.paced.then(timer);
         worker.add_path(path);
         worker.add_path(direction::unmanaged("left", right, left));

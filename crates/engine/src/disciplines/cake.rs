@@ -458,7 +458,7 @@ impl Discipline for Cake {
         out.gauge("limit", Value::Bytes(Bytes::new(self.plan.limit)));
     }
 
-    fn retune(&mut self, _now: Instant, plan: &dyn Plan) -> bool {
+    fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         let plan: &dyn Any = plan;
         let Some(plan) = plan.downcast_ref::<CakePlan>() else {
             return false;
@@ -467,20 +467,20 @@ impl Discipline for Cake {
         if (plan.flows, plan.fair, plan.choice) != (self.plan.flows, self.plan.fair, self.plan.choice) {
             return false;
         }
-        let moved = |old: &LinkClock, mut new: LinkClock| {
-            new.start(old.free_at());
-            new
-        };
         if plan.rate != self.plan.rate {
-            let shaper = plan.rate.map(|rate| LinkClock::new(rate, CATCH_UP));
-            self.shaper = match (&self.shaper, shaper) {
-                (Some(old), Some(new)) => Some(moved(old, new)),
-                (_, new) => new,
-            };
+            self.shaper = plan.rate.map(|rate| match self.shaper.take() {
+                Some(mut shaper) => {
+                    shaper.retune(rate, now);
+                    shaper
+                }
+                None => LinkClock::new(rate, CATCH_UP),
+            });
         }
         for (tin, (old, new)) in self.tins.iter_mut().zip(self.plan.tins.iter().zip(&plan.tins)) {
             if old.rate != new.rate {
-                tin.pace = moved(&tin.pace, pace(new.rate));
+                let since = tin.pace.free_at();
+                tin.pace = pace(new.rate);
+                tin.pace.start(since);
             }
         }
         self.flows.retune(plan.quantum, plan.freezes());

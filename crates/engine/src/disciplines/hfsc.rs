@@ -736,9 +736,20 @@ impl Hfsc {
             let held = self.nodes[node].has(BLOCKED);
             self.nodes[node].mark(BLOCKED, false);
             self.nodes[node].mark(LIMITED, new.limit.is_some());
-            self.limits[node].0 = new.limit.map(|shape| Curve::new(shape, now.into()));
+            // What was sent ahead of the old limit is charged to the new one: else each change
+            // would let a packet go early.
+            let ahead = self.limits[node]
+                .0
+                .as_ref()
+                .map_or(0, |limit| limit.ahead(now.into()));
+            self.limits[node].0 = new.limit.map(|shape| {
+                let mut limit = Curve::new(shape, now.into());
+                limit.advance(ahead);
+                limit
+            });
             if held {
                 self.wheel.cancel(self.fit_timer(node));
+                self.check_limit(node, now);
                 self.list(node);
             }
         }

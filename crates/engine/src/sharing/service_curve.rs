@@ -202,6 +202,12 @@ impl Curve {
         self.x = [(x >> 64) as u64, x as u64];
     }
 
+    /// The service done beyond what the curve allows by this time.
+    pub(crate) fn ahead(&self, time: u128) -> u64 {
+        let allowed = u64::try_from(self.value(time)).unwrap_or(u64::MAX);
+        self.done.saturating_sub(allowed)
+    }
+
     fn value(&self, time: u128) -> u128 {
         let time = time.saturating_sub(self.x());
         Slopes {

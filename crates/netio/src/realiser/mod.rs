@@ -26,7 +26,8 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 use std::fmt;
 
-/// How much time a stalled host may catch up at once: a little more than a tick of a 250 Hz kernel.
+/// How much time a link clock that does not pace may catch up at once: a little more than a tick of
+/// a 250 Hz kernel.
 pub const CATCH_UP: Duration = Duration::from_millis(5);
 
 /// Why a realiser cannot work on a port, with what was measured.

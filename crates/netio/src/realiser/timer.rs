@@ -2,7 +2,7 @@
 //! for the rest ([`Settings::guard`](crate::worker::Settings::guard)). It needs no support from the
 //! port.
 
-use super::{Achieved, CATCH_UP, Punctuality, Realiser, RealiserRefusal, Step};
+use super::{Achieved, Punctuality, Realiser, RealiserRefusal, Step};
 use crate::pool::Pool;
 use crate::port::Port;
 use engine::packet::Buffer;
@@ -16,16 +16,21 @@ pub struct Timer {
     /// By how much the queue's time is behind the clock: the time not caught up since the queue was
     /// last empty.
     behind: Duration,
+    /// How much missed time may be caught up at the speed of the wire.
+    catch_up: Duration,
     /// From this time on, in the queue's time, the queue may have a packet to send.
     ready: Option<Instant>,
     last: Instant,
 }
 
 impl Timer {
-    /// For a wire of this rate: a packet is late by more than a full frame at this rate.
-    pub fn new(wire: Bandwidth, mtu: usize) -> Self {
+    /// For a wire of this rate: a packet is late by more than a full frame at this rate. After a
+    /// hold-up so much of the missed time is caught up, as a burst; by default a full frame's.
+    pub fn new(wire: Bandwidth, mtu: usize, catch_up: Option<Duration>) -> Self {
+        let punctuality = Punctuality::new(wire, mtu);
         Self {
-            punctuality: Punctuality::new(wire, mtu),
+            catch_up: catch_up.unwrap_or(punctuality.slot),
+            punctuality,
             behind: Duration::ZERO,
             ready: None,
             last: Instant::START,
@@ -51,7 +56,7 @@ impl Realiser for Timer {
             (self.behind, self.ready) = (Duration::ZERO, None);
         }
         let mut time = now - self.behind;
-        if let Some(latest) = self.ready.map(|ready| ready + CATCH_UP)
+        if let Some(latest) = self.ready.map(|ready| ready + self.catch_up)
             && time > latest
         {
             let skipped = time.since(latest);
@@ -92,7 +97,8 @@ mod tests {
     }
 
     fn waiting(until: Instant) -> Timer {
-        let mut timer = Timer::new(Bandwidth::gbit(1), 1_500);
+        let catch_up = Some(Duration::from_millis(5));
+        let mut timer = Timer::new(Bandwidth::gbit(1), 1_500, catch_up);
         (timer.ready, timer.punctuality.due) = (Some(until), Some(until));
         timer
     }
@@ -111,6 +117,34 @@ mod tests {
         assert_eq!(timer.achieved().held_up, Duration::from_micros(25_100));
         // An empty queue has nothing to catch up.
         assert_eq!(timer.time(at(31_001), true), at(31_001));
+    }
+
+    /// Packets that leave at once after a hold-up of 30 ms, of a class whose packets are due every
+    /// 13.5 us (900 Mbit/s).
+    fn burst(catch_up: Option<Duration>) -> usize {
+        let mut timer = Timer::new(Bandwidth::gbit(1), 1_500, catch_up);
+        let mut pool = Pool::new(crate::pool::Slots { small: 1, big: 1 }).expect("memory");
+        let frame = pool
+            .put(&[0; 60], crate::pool::Offload::default())
+            .expect("a slot");
+        (timer.ready, timer.punctuality.due) = (Some(at(0)), Some(at(0)));
+        let (mut sent, mut due) = (0, at(0));
+        while due <= timer.time(at(30_000), false) {
+            timer.send(&mut pool, frame);
+            due = due + Duration::from_nanos(13_493);
+            sent += 1;
+            // As the queue does: the next is late, or is waited for.
+            if due > timer.last {
+                break;
+            }
+        }
+        sent
+    }
+
+    #[test]
+    fn after_a_hold_up_one_slot_is_caught_up_or_as_much_as_is_set() {
+        assert_eq!(burst(None), 1);
+        assert_eq!(burst(Some(Duration::from_millis(5))), 371);
     }
 
     #[test]

@@ -49,6 +49,10 @@ pub struct Pace {
     /// How long before a packet's time to wake, to spin for the rest
     #[arg(long, value_name = "TIME", default_value = "60us")]
     spin: Duration,
+    /// How much of the time missed in a hold-up of the host to catch up at the speed of the wire;
+    /// by default one full frame's
+    #[arg(long, value_name = "TIME")]
+    catch_up: Option<Duration>,
     /// Name or path of the control socket; by default pace-IFACE
     #[arg(long, value_name = "NAME|PATH")]
     socket: Option<String>,
@@ -187,6 +191,7 @@ impl Pace {
             rate,
             basis,
             spin,
+            catch_up,
             ..
         } = self;
         let (gap, frame) = (
@@ -197,8 +202,9 @@ impl Pace {
                 "pause"
             },
         );
+        let catch_up = catch_up.map_or_else(String::new, |time| format!("catch_up = \"{time}\"\n"));
         let text = format!(
-            "version = 1\n[port]\negress = \"{interface}\"\nspin = \"{spin}\"\n\
+            "version = 1\n[port]\negress = \"{interface}\"\nspin = \"{spin}\"\n{catch_up}\
              realiser = \"{realiser}\"\ngap_frame = \"{frame}\"\n[interface.\"{interface}\"]\nbandwidth = \"{} bit/s\"\n\
              max_frame = \"{} B\"\ndiscipline = {{ kind = \"pacer\", basis = \"{}\", gap = \"{gap}\" }}\n\
              [[interface.\"{interface}\".class]]\nname = \"{CLASS}\"\ndefault = true\nrate = \"{} bit/s\"\n\
@@ -278,7 +284,7 @@ impl Reporter {
             writeln!(
                 out,
                 "{at:6.1} s  {} ({})  by {}: late by {} at the median, {} at the 99th percentile, {} at most; {} by more than a frame; \
-                 ring dry {} times; {} dropped",
+                 held up {}; ring dry {} times; {} dropped",
                 numbers::rate(rate),
                 self.basis.name(),
                 realised.by,
@@ -286,6 +292,7 @@ impl Reporter {
                 numbers::time(late(990)),
                 numbers::time(achieved.lateness.longest().nanos()),
                 numbers::count(achieved.late),
+                numbers::time(achieved.held_up.nanos()),
                 numbers::count(achieved.dry),
                 numbers::count(path.totals.dropped.packets),
             )?;
