@@ -18,7 +18,7 @@
 //!
 //! | take | when |
 //! |---|---|
-//! | `rings` | members take turns by bytes: deficit round robin |
+//! | `rings` | members share by weight, in constant time: deficit round robin |
 //! | `lists` | packets queue in many lists that share one array |
 //! | `keyed` | a member is found by a key (a hash table of fixed size) |
 

@@ -147,8 +147,8 @@ impl Turn {
         Self { left: 0, weight }
     }
 
-    /// Adds a new turn to what is left of the old one: a `unit`, at most 1 MiB, for the least weight
-    /// of the lane, and less than two for the largest.
+    /// Adds a new turn to what is left of the old one: a `unit`, at most 1 MiB, for the least
+    /// weight of the lane, and less than two for the largest.
     pub(crate) fn grow(&mut self, unit: u64) {
         let Weight { value, .. } = self.weight;
         self.left = self.left.saturating_add(((unit * value) >> value.ilog2()) as i32);
@@ -557,8 +557,8 @@ mod tests {
         (Sets::new([lanes]), weights.lent.iter().map(member).collect())
     }
 
-    /// What each of these members sends of so many packets, in bytes; and the most members that were
-    /// looked at for one packet.
+    /// What each of these members sends of so many packets, in bytes; and the most members that
+    /// were looked at for one packet.
     fn share(rates: &[u64], active: &[usize], packets: u64, len: impl Fn(u64) -> u64) -> (Vec<u64>, u64) {
         let (mut sets, mut members) = set_of(rates);
         for &member in active {
