@@ -28,7 +28,7 @@ struct Rule {
 
 const RULES: &[Rule] = &[
     rule("arrows", crates::arrows, 0),
-    rule("circles", circles::circles, 5),
+    rule("circles", circles::circles, 4),
     rule("purity", crates::purity, 0),
     rule("unsafe places", crates::unsafe_places, 0),
     rule("one file each", lists::one_file_each, 0),

@@ -160,12 +160,14 @@ fn show(out: &mut dyn Write, searched: &Searched<'_>) -> io::Result<()> {
     for line in text::table(&rows, &[Align::Left, Align::Right, Align::Right, Align::Right]) {
         writeln!(out, "{line}")?;
     }
-    for target in adversary.targets().iter().filter(|target| target.dropped > 0) {
+    // A queue without classes drops by design: its limit is its bound.
+    let dropped = |target: &&Target| target.dropped > 0 && target.bound.arrivals.is_some();
+    for target in adversary.targets().iter().filter(dropped) {
         let name = &adversary.senders()[target.sender].name;
         writeln!(
             out,
-            "  {name}: a pattern had {} packets dropped: its queue's limit is less than its backlog of {}",
-            target.dropped, target.bound.backlog
+            "  {name}: {} packets within its arrival curve were dropped in one pattern; raise the limit of its queue",
+            numbers::count(target.dropped)
         )?;
     }
     Ok(())
