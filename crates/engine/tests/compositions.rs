@@ -285,8 +285,9 @@ impl Composition {
     }
 }
 
-/// What earlier bursts may have left to be paid back.
-const DEBTS: Duration = Duration::from_secs(1);
+/// What earlier bursts may have left to be paid back: some megabytes at 1 Mbit/s. A stall lasts for
+/// ever.
+const DEBTS: Duration = Duration::from_secs(30);
 
 /// The length of a curve's first piece, in the microseconds of `tests/contract/policies.rs`.
 fn first_piece(curve: &Raw) -> Duration {
