@@ -336,9 +336,9 @@ impl Slowness {
                 .map_or("", |s| s.unit);
             if unit.contains("a curve") {
                 // A curve begins again with each backlog, and may allow nothing in its first piece.
-                self.times = self.times + first_piece(&entry.value);
+                self.times += first_piece(&entry.value);
             } else if unit == Duration::UNIT {
-                self.times = self.times + Duration::from_raw(&entry.value).unwrap_or(Duration::ZERO);
+                self.times += Duration::from_raw(&entry.value).unwrap_or(Duration::ZERO);
             } else if unit == Rate::UNIT || unit == Bandwidth::UNIT {
                 let rate = Rate::from_raw(&entry.value).map(|rate| rate.on(LINK.bandwidth));
                 let rate = rate.unwrap_or(LINK.bandwidth);
@@ -386,12 +386,12 @@ fn bursts(composition: &mut Composition, plans: &[&QueuePlan], slowness: &Slowne
             }
         }
         let (start, horizon) = (composition.now, slowness.horizon(packets, bytes));
-        let (mut waits, mut last) = (0, start);
+        let mut waits = 0;
         loop {
             match composition.take() {
                 Next::Ready(_) => waits = 0,
                 Next::Wait(at) => {
-                    (composition.now, waits, last) = (at, waits + 1, composition.now);
+                    (composition.now, waits) = (at, waits + 1);
                 }
                 Next::Empty => break,
             }
@@ -451,7 +451,7 @@ fn no_composition_stalls_whatever_its_leaves_do() {
                 let drawn = policies::draw(&builtin, parent, Some(leaf), seed);
                 let mut slowness = Slowness::of(&drawn.spec, &builtin);
                 // The other plan's times are not in the spec; they are drawn alike.
-                slowness.times = slowness.times + Duration::from_secs(30);
+                slowness.times += Duration::from_secs(30);
                 slowness.rate = slowness.rate.min(Bandwidth::kbit(8));
                 let mut composition = Composition::new(&drawn.plan, seed.fork("run"));
                 let plans = [&drawn.plan.root, &drawn.other.root];

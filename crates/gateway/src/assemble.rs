@@ -69,7 +69,6 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Error>
         realtime: config.settings.realtime,
         heartbeat: heartbeat(config.settings.fail_open_after),
         split_above: split_above(config.settings.split),
-        ..Settings::default()
     };
     let room = Error::Memory;
     let (mut worker, handle) = Worker::new(settings).map_err(room)?;

@@ -173,7 +173,7 @@ fn default_text(plan: &TreePlan, index: usize, declared: bool) -> String {
     }
     let above = |info: &&ClassInfo| info.parent.and_then(|parent| plan.info(parent));
     // A parent within the same discipline takes no packets itself.
-    let mut parents = iter::successors(plan.info(class).as_ref().and_then(above), |info| above(&info));
+    let mut parents = iter::successors(plan.info(class).as_ref().and_then(above), |info| above(info));
     match parents.find(|info| info.leaf).filter(|_| declared) {
         Some(owner) => format!("default in {}", owner.name),
         None => String::new(),
