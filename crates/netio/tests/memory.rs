@@ -152,10 +152,6 @@ fn voice_beside(plan: TreePlan, others: u32, flood: Flood, frames: u32, bandwidt
     }
     let sent = turn(&mut worker);
     let view = worker.show(now());
-    println!(
-        "{sent} of {voice}; {:?}; {:?}",
-        view.pool, view.paths[0].totals.reasons
-    );
     let totals = view.paths[0].totals;
     assert_eq!(
         totals.offered.packets,
