@@ -2,7 +2,7 @@
 //! delay.
 //!
 //! ```text
-//! packets → queue (tail drop, or a policy's tree) → transmitter (rate) → wire (loss, delay, jitter) → out
+//! packets → queue (tail drop, or a tree) → transmitter (rate) → wire (loss, delay, jitter) → out
 //! ```
 //!
 //! A packet occupies the transmitter for its length over the rate, and is then in flight for the

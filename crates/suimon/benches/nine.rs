@@ -3,7 +3,7 @@
 //! It needs a quiet machine and asserts nothing.
 //!
 //! ```text
-//! cargo bench -p suimon --bench nine [-- [--only TEXT] [--rounds N] [--series DIRECTORY] [--picture FILE]]
+//! cargo bench -p suimon --bench nine [-- [--only TEXT] [--rounds N] [--series DIR] [--picture FILE]]
 //! ```
 //!
 //! The table has for each scenario the median of its rounds and the worst. `--only` selects

@@ -2,7 +2,7 @@
 //! by the windows in its ACKs, those of the other host are not.
 //!
 //! ```text
-//!  server ── 10 Mbit/s, 20 ms, 64 KB ── wan0 │ gateway: suimon over a bridge │ lan0 ── switch ── a, b
+//!  server ── 10 Mbit/s, 20 ms ── wan0 │ gateway: suimon over a bridge │ lan0 ── switch ── a, b
 //! ```
 //!
 //! Skipped, and reported as such, where the machine forbids BPF.

@@ -7,7 +7,7 @@
 //! [[link]]
 //! between = ["server", "home"]         # links define the hosts
 //! rate = "20 Mbit/s"
-//! policy.server = "home-router.toml"   # for packets from server: the same file as for `suimon run`
+//! policy.server = "home-router.toml"   # for packets from server: a file for `suimon run`
 //! [[flow]]
 //! between = ["server", "home"]
 //! kind = "constant"
