@@ -5,7 +5,7 @@
 //! | [`leaves`] | the leaf classes' queues: idle, ready or asleep | `priq`, `drr`, `wrr`, `hfsc`, `pacer` |
 //! | [`class_rates`] | admission to a tree of rates: no parent is oversubscribed | `cbq` |
 //! | [`credit`] | what a class may still send, in nanobits | `cbq`, `tbf`, `ips`, `hfsc` |
-//! | [`credit_bound`] | the worst-case delay of a leaf that is served by credit and priority | `cbq` |
+//! | [`credit_bound`] | the worst-case delay of a leaf served by credit and priority | `cbq` |
 //! | [`reserved_classes`] | specifications of reservations' classes | `cbq`, `drr`, `wrr` |
 //! | [`service_curve`] | service curves of two pieces | `hfsc` |
 
