@@ -142,12 +142,12 @@ fn a_hosts_egress_is_paced_and_one_command_changes_the_rate() {
         assert!(free.is_some(), "traffic does not flow on");
         for word in [
             "launch times are ignored",
-            "no wire that is busy",
+            "does not serialise frames",
             "by timers",
             "frame-fcs",
             "without suimon",
         ] {
-            let rings = word == "no wire that is busy" && output.out.contains("transmit rings");
+            let rings = word == "does not serialise frames" && output.out.contains("transmit rings");
             assert!(
                 rings || output.out.contains(word),
                 "{word} is missing in {}",
@@ -169,7 +169,7 @@ fn an_unusable_realiser_is_refused_with_the_reason() {
         let (code, why) = refused(&["--rate", "100Mbit/s", "--realiser", "gap"]);
         if !why.contains("not permitted") {
             assert!(
-                why.contains("no wire that is busy") || why.contains("transmit rings"),
+                why.contains("does not serialise frames") || why.contains("transmit rings"),
                 "{why}"
             );
             assert!(code == Some(2) && why.contains("gap = \"timer\""), "{why}");
