@@ -11,6 +11,7 @@ use engine::settings::{Fallback, Problem, Raw, SettingValue};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::Bytes;
 use netio::pool::Slots;
+use std::collections::BTreeSet;
 
 /// Warnings of limits that together exceed the memory of the policy's port.
 pub fn warnings(policy: &Policy, registry: &Registry) -> Vec<Problem> {
@@ -18,21 +19,22 @@ pub fn warnings(policy: &Policy, registry: &Registry) -> Vec<Problem> {
         return Vec::new();
     };
     let room = u64::from(Slots::within(port.settings.memory).for_queues().small);
-    let limits = |spec: &DisciplineSpec| packets(spec, registry);
-    let all: u64 = policy
+    let limits: Vec<u64> = policy
         .interfaces
         .iter()
-        .map(|interface| limits(&interface.spec))
-        .sum();
+        .map(|interface| packets(&interface.spec, registry))
+        .collect();
+    let all: u64 = limits.iter().sum();
     if all <= room {
         return Vec::new();
     }
     let needed = u128::from(port.settings.memory.get()) * u128::from(all) / u128::from(room.max(1));
     let mebibytes = (needed >> 20) + 1;
-    let Some(longest) = policy
+    let Some((longest, _)) = policy
         .interfaces
         .iter()
-        .max_by_key(|interface| limits(&interface.spec))
+        .zip(&limits)
+        .max_by_key(|(_, limit)| **limit)
     else {
         return Vec::new();
     };
@@ -59,16 +61,10 @@ fn packets(spec: &DisciplineSpec, registry: &Registry) -> u64 {
             child.map_or_else(|| default_leaf(registry), |child| packets(child, registry))
         }
         Children::Classes { .. } => {
-            let has_children = |class: &ClassSpec| {
-                let of = |other: &ClassSpec| {
-                    other
-                        .parent
-                        .as_ref()
-                        .is_some_and(|parent| parent.name == class.name)
-                };
-                spec.classes.iter().any(of)
-            };
-            let leaves = spec.classes.iter().filter(|class| !has_children(class));
+            let parents = spec.classes.iter().filter_map(|class| class.parent.as_ref());
+            let parents: BTreeSet<&str> = parents.map(|parent| parent.name.as_str()).collect();
+            let leaves = spec.classes.iter();
+            let leaves = leaves.filter(|class| !parents.contains(class.name.as_str()));
             let limit = |class: &ClassSpec| {
                 let queue = class.discipline.as_ref();
                 queue.map_or_else(|| default_leaf(registry), |queue| packets(queue, registry))

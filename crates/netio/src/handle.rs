@@ -223,7 +223,7 @@ pub struct WorkerSnapshot {
     pub at: Instant,
     /// The paths, by [`PathId`].
     pub paths: Vec<PathView>,
-    /// The ports, by [`PortId`](crate::worker::PortId).
+    /// The ports, by [`PortId`].
     pub ports: Vec<PortView>,
     /// The small and the big slots.
     pub pool: [PoolUsage; 2],

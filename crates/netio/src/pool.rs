@@ -5,7 +5,7 @@
 //! and [moves](Pool::shrink) small frames out of them. Taking and freeing a slot is O(1); memory
 //! that was never used is never touched; the slot freed last is taken first. An exhausted pool
 //! counts that: then frames wait in the kernel's buffers, or are dropped and counted. Who may
-//! occupy how many slots while they are queued is the [budget's](crate::budget) business.
+//! occupy how many slots while they are queued is the business of `budget`.
 //!
 //! Each frame starts with [`HEADROOM`] bytes of free room before it, for the virtio-net header of a
 //! port that passes offloads on, and for VLAN tags that the kernel took out of the frame. Inside

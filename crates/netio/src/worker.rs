@@ -496,21 +496,9 @@ impl Worker {
     fn close(&mut self, latest: Instant) {
         if let Some(mut gate) = self.gate.take() {
             gate.stand_aside(clock::now());
-            for index in 0..self.slots.len() {
-                let Some(path) = self.slots[index].feeds else {
-                    continue;
-                };
-                for _ in 0..BATCHES {
-                    if self.slots[index].error.is_some() {
-                        break;
-                    }
-                    self.receive_from(index);
-                    let _ = self.accept(index, path, clock::now());
-                    if !self.slots[index].ready {
-                        break;
-                    }
-                }
-            }
+            self.receive_all(|worker, index, path| {
+                let _ = worker.accept(index, path, clock::now());
+            });
             loop {
                 let _ = self.send(clock::now());
                 if self.is_drained() || clock::now() >= latest {
@@ -570,20 +558,9 @@ impl Worker {
         }
     }
 
-    /// Discards what waits in every port, since the kernel has forwarded it by itself, and takes
-    /// over again. The batch that was just received belongs to `path`, if there is one.
-    fn discard_stale(&mut self, path: Option<usize>) {
-        // The first turn takes over from the kernel, and after trouble too: that is no lapse.
-        self.turns.lapses += u64::from(self.taking);
-        self.taking = false;
-        if let Some(path) = path {
-            let Self {
-                paths, pool, batch, ..
-            } = self;
-            batch
-                .drain(..)
-                .for_each(|frame| paths[path].refuse(pool, frame, Reason::Stale));
-        }
+    /// Receives what waits in every port that feeds a path, batch by batch, and gives each to `take`
+    /// with the port and the path; [`BATCHES`] of a port at most.
+    fn receive_all(&mut self, mut take: impl FnMut(&mut Self, usize, usize)) {
         for index in 0..self.slots.len() {
             let Some(path) = self.slots[index].feeds else {
                 continue;
@@ -593,17 +570,34 @@ impl Worker {
                     break;
                 }
                 self.receive_from(index);
-                let Self {
-                    paths, pool, batch, ..
-                } = self;
-                batch
-                    .drain(..)
-                    .for_each(|frame| paths[path].refuse(pool, frame, Reason::Stale));
+                take(self, index, path);
                 if !self.slots[index].ready {
                     break;
                 }
             }
         }
+    }
+
+    /// Drops the batch that this path would take: the kernel has forwarded it.
+    fn refuse_stale(&mut self, path: usize) {
+        let Self {
+            paths, pool, batch, ..
+        } = self;
+        batch
+            .drain(..)
+            .for_each(|frame| paths[path].refuse(pool, frame, Reason::Stale));
+    }
+
+    /// Discards what waits in every port, since the kernel has forwarded it by itself, and takes
+    /// over again. The batch that was just received belongs to `path`, if there is one.
+    fn discard_stale(&mut self, path: Option<usize>) {
+        // The first turn takes over from the kernel, and after trouble too: that is no lapse.
+        self.turns.lapses += u64::from(self.taking);
+        self.taking = false;
+        if let Some(path) = path {
+            self.refuse_stale(path);
+        }
+        self.receive_all(|worker, _, path| worker.refuse_stale(path));
         self.pulse(clock::now());
     }
 
