@@ -558,8 +558,8 @@ impl Worker {
         }
     }
 
-    /// Receives what waits in every port that feeds a path, batch by batch, and gives each to `take`
-    /// with the port and the path; [`BATCHES`] of a port at most.
+    /// Receives what waits in every port that feeds a path, batch by batch, and gives each to
+    /// `take` with the port and the path; [`BATCHES`] of a port at most.
     fn receive_all(&mut self, mut take: impl FnMut(&mut Self, usize, usize)) {
         for index in 0..self.slots.len() {
             let Some(path) = self.slots[index].feeds else {
