@@ -140,6 +140,28 @@ impl Packet {
         }
     }
 
+    /// Stands in a slot that has no packet.
+    pub(crate) const NONE: Self = Self {
+        len: Bytes::ZERO,
+        arrived: Instant::START,
+        class: ClassId(0),
+        flow: FlowHashes {
+            source: 0,
+            destination: 0,
+            full: 0,
+        },
+        ecn: Ecn::NotEct,
+        dscp: Dscp::arrived(0),
+        buffer: Buffer::NONE,
+    };
+
+    /// The packet of a slot, which counts as free from now on: slots whose owner knows by indices
+    /// which are occupied need not be written when a packet leaves, as an `Option` has to be.
+    #[inline]
+    pub(crate) const fn leave(slot: &Self) -> Self {
+        Self { ..*slot }
+    }
+
     /// Marks congestion if the transport understands it; `false` if it does not, and must be told
     /// by loss.
     pub fn mark(&mut self) -> bool {

@@ -72,7 +72,7 @@ pub struct Queue {
     kind: &'static str,
 }
 
-/// Every packet that was offered is in here, sent or dropped.
+/// Every packet that was offered is in here, sent or dropped. A plain FIFO counts by itself.
 #[derive(Debug, Default)]
 struct Backlog {
     bytes: Bytes,
@@ -144,6 +144,19 @@ struct Drops {
     handed_over: Count,
 }
 
+impl Drops {
+    /// Counts a packet that leaves by this sink, and passes it on.
+    fn pass(&mut self, packet: Packet, why: Reason, outer: &mut dyn Sink) {
+        if why == Reason::Flushed && outer.hands_over() {
+            self.handed_over += packet.len;
+        } else {
+            self.dropped += packet.len;
+            self.reasons[why as usize] += 1;
+        }
+        outer.drop(packet, why);
+    }
+}
+
 /// Passes drops and marks on, and counts them.
 struct CountingSink<'a> {
     backlog: &'a mut Backlog,
@@ -156,13 +169,7 @@ struct CountingSink<'a> {
 impl Sink for CountingSink<'_> {
     fn drop(&mut self, packet: Packet, why: Reason) {
         self.backlog.leave(&packet, self.kind);
-        if why == Reason::Flushed && self.outer.hands_over() {
-            self.drops.handed_over += packet.len;
-        } else {
-            self.drops.dropped += packet.len;
-            self.drops.reasons[why as usize] += 1;
-        }
-        self.outer.drop(packet, why);
+        self.drops.pass(packet, why, self.outer);
     }
 
     fn hands_over(&self) -> bool {
@@ -172,6 +179,18 @@ impl Sink for CountingSink<'_> {
     fn mark(&mut self, packet: &Packet, why: Reason) {
         self.drops.marked += 1;
         self.outer.mark(packet, why);
+    }
+}
+
+/// The same for what a plain FIFO drops, which has counted its backlog.
+struct FifoSink<'a> {
+    drops: &'a mut Drops,
+    outer: &'a mut dyn Sink,
+}
+
+impl Sink for FifoSink<'_> {
+    fn drop(&mut self, packet: Packet, why: Reason) {
+        self.drops.pass(packet, why, self.outer);
     }
 }
 
@@ -197,15 +216,37 @@ impl Queue {
     ///
     /// # Panics
     /// If the discipline answers `Dropped` without giving a packet to the sink.
+    #[inline]
     pub fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
-        let before = self.backlog.packets;
-        self.backlog.packets += 1;
-        self.backlog.bytes += packet.len;
-        let (discipline, mut sink) = self.counting(sink);
-        let verdict = match discipline {
-            Inner::Fifo(fifo) => fifo.enqueue(now, packet, &mut sink),
-            Inner::Other(discipline) => discipline.enqueue(now, packet, &mut sink),
+        match &mut self.discipline {
+            Inner::Fifo(fifo) if fifo.fits(packet.len) => {
+                fifo.append(packet);
+                Verdict::Queued
+            }
+            _ => self.offer(now, packet, sink),
+        }
+    }
+
+    /// Offers a packet to a discipline, or to a FIFO that is full.
+    #[inline(never)]
+    fn offer(&mut self, now: Instant, packet: Packet, outer: &mut dyn Sink) -> Verdict {
+        let Self {
+            backlog, drops, kind, ..
+        } = self;
+        let discipline = match &mut self.discipline {
+            Inner::Fifo(fifo) => return fifo.enqueue(now, packet, &mut FifoSink { drops, outer }),
+            Inner::Other(discipline) => discipline,
         };
+        let before = backlog.packets;
+        backlog.packets += 1;
+        backlog.bytes += packet.len;
+        let mut sink = CountingSink {
+            backlog,
+            drops,
+            kind,
+            outer,
+        };
+        let verdict = discipline.enqueue(now, packet, &mut sink);
         assert!(
             verdict == Verdict::Queued || self.backlog.packets <= before,
             "{}: a packet was dropped without a witness",
@@ -219,11 +260,25 @@ impl Queue {
     /// # Panics
     /// If the discipline breaks its contract: waits for a time that is not after `now`, answers
     /// `Empty` with a backlog, or waits without one.
+    #[inline]
     pub fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
-        let next = match self.backlog.pinned {
-            true => self.unpin().map_or(Next::Empty, Next::Ready),
-            false => self.ask(now, sink),
-        };
+        if let Inner::Fifo(fifo) = &mut self.discipline {
+            let Some(packet) = fifo.take() else {
+                return Next::Empty;
+            };
+            self.sent += packet.len;
+            return Next::Ready(packet);
+        }
+        match self.backlog.pinned {
+            true => self.send_pinned(),
+            false => self.send(now, sink),
+        }
+    }
+
+    /// Asks the discipline for a packet, which is sent.
+    #[inline(never)]
+    fn send(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        let next = self.ask(now, sink);
         if let Next::Ready(packet) = &next {
             self.backlog.leave(packet, &self.kind);
             self.sent += packet.len;
@@ -231,36 +286,35 @@ impl Queue {
         next
     }
 
+    #[inline(never)]
+    fn send_pinned(&mut self) -> Next<Packet> {
+        let Some(packet) = self.unpin() else {
+            return Next::Empty;
+        };
+        self.backlog.leave(&packet, &self.kind);
+        self.sent += packet.len;
+        Next::Ready(packet)
+    }
+
     fn unpin(&mut self) -> Option<Packet> {
         self.backlog.pinned = false;
         self.pinned.take()
-    }
-
-    /// The discipline, and the sink for what it drops.
-    #[inline]
-    fn counting<'a>(&'a mut self, outer: &'a mut dyn Sink) -> (&'a mut Inner, CountingSink<'a>) {
-        let Self {
-            backlog, drops, kind, ..
-        } = self;
-        (
-            &mut self.discipline,
-            CountingSink {
-                backlog,
-                drops,
-                kind,
-                outer,
-            },
-        )
     }
 
     /// The packet that the next `dequeue` returns, pinned.
     ///
     /// # Panics
     /// As [`Queue::dequeue`].
+    #[inline]
     pub fn peek(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<&Packet> {
-        if let Inner::Fifo(ref mut fifo) = self.discipline {
-            return fifo.pin().map_or(Next::Empty, Next::Ready);
+        match self.discipline {
+            Inner::Fifo(ref mut fifo) => fifo.pin().map_or(Next::Empty, Next::Ready),
+            Inner::Other(_) => self.pin(now, sink),
         }
+    }
+
+    #[inline(never)]
+    fn pin(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<&Packet> {
         if !self.backlog.pinned {
             match self.ask(now, sink) {
                 Next::Ready(packet) => {
@@ -286,20 +340,27 @@ impl Queue {
 
     /// Asks the discipline, and checks its answer against the contract.
     #[inline]
-    fn ask(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
-        if let Inner::Fifo(fifo) = &mut self.discipline
-            && let Some(packet) = fifo.take()
-        {
-            return Next::Ready(packet);
+    fn ask(&mut self, now: Instant, outer: &mut dyn Sink) -> Next<Packet> {
+        let Self {
+            backlog, drops, kind, ..
+        } = self;
+        let mut sink = CountingSink {
+            backlog,
+            drops,
+            kind,
+            outer,
+        };
+        let next = self.discipline.get_mut().dequeue(now, &mut sink);
+        if !matches!(next, Next::Ready(_)) {
+            self.check_none(now, &next);
         }
-        self.ask_any(now, sink)
+        next
     }
 
-    fn ask_any(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
-        let (discipline, mut sink) = self.counting(sink);
-        let next = discipline.get_mut().dequeue(now, &mut sink);
+    /// Checks an answer without a packet.
+    fn check_none(&self, now: Instant, next: &Next<Packet>) {
         let backlog = self.backlog.packets;
-        match &next {
+        match next {
             Next::Ready(_) => {}
             Next::Wait(at) => {
                 assert!(
@@ -315,7 +376,6 @@ impl Queue {
                 self.kind
             ),
         }
-        next
     }
 
     /// This queue replaces `former`: its classes start with the deficits of those that they
@@ -345,23 +405,36 @@ impl Queue {
     ///
     /// # Panics
     /// If the discipline keeps a packet.
-    pub fn flush(&mut self, sink: &mut dyn Sink) {
+    pub fn flush(&mut self, outer: &mut dyn Sink) {
         let pinned = self.unpin();
-        let (discipline, mut sink) = self.counting(sink);
-        if let Some(packet) = pinned {
-            sink.drop(packet, Reason::Flushed);
+        let Self {
+            backlog, drops, kind, ..
+        } = self;
+        match &mut self.discipline {
+            Inner::Fifo(fifo) => fifo.flush(&mut FifoSink { drops, outer }),
+            Inner::Other(discipline) => {
+                let mut sink = CountingSink {
+                    backlog,
+                    drops,
+                    kind,
+                    outer,
+                };
+                if let Some(packet) = pinned {
+                    sink.drop(packet, Reason::Flushed);
+                }
+                discipline.flush(&mut sink);
+            }
         }
-        discipline.get_mut().flush(&mut sink);
         assert!(self.is_empty(), "{}: has a backlog after a flush", self.kind);
     }
 
     /// Reads what the next packet needs of the queue itself, so that it is in the cache by then.
     #[inline]
     pub fn prefetch(&self) -> Prefetched {
-        let backlog = Prefetched::word(self.backlog.packets.into());
+        let sent = Prefetched::word(self.sent.packets);
         match &self.discipline {
-            Inner::Fifo(fifo) => backlog.and(fifo.prefetch()),
-            Inner::Other(_) => backlog,
+            Inner::Fifo(fifo) => sent.and(fifo.prefetch()),
+            Inner::Other(_) => sent,
         }
     }
 
@@ -375,16 +448,22 @@ impl Queue {
     }
 
     /// Packets queued, a pinned one included. O(1).
+    #[inline]
     pub fn backlog(&self) -> Count {
+        let (packets, bytes) = match &self.discipline {
+            Inner::Fifo(fifo) => (fifo.packets(), fifo.bytes()),
+            Inner::Other(_) => (self.backlog.packets, self.backlog.bytes),
+        };
         Count {
-            packets: self.backlog.packets.into(),
-            bytes: self.backlog.bytes,
+            packets: packets.into(),
+            bytes,
         }
     }
 
     /// Whether there is no backlog.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.backlog.packets == 0
+        self.backlog().packets == 0
     }
 
     /// What has passed through since the queue was made.

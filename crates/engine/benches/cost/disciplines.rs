@@ -78,9 +78,9 @@ impl Sink for Recycled {
 }
 
 /// One row of the table: a queue with its packets, or the generator alone.
-struct Row {
-    what: String,
-    n: u32,
+pub(crate) struct Row {
+    pub(crate) what: String,
+    pub(crate) n: u32,
     queue: Option<Queue>,
     packet: Option<Packet>,
     dropped: Recycled,
@@ -120,7 +120,7 @@ impl Row {
 
     /// Sends one packet and puts it back.
     #[inline]
-    fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         let mut packet = loop {
             let next = match &mut self.queue {
                 Some(queue) => queue.dequeue(self.now, &mut self.dropped),
@@ -528,6 +528,18 @@ fn run(mut rows: Vec<Row>, effort: Effort) -> Vec<Row> {
         );
         // The backlog is of no more use, and 100,000 classes are many.
         row.queue = None;
+    }
+    rows
+}
+
+/// The rows of all kinds, with few classes.
+pub(crate) fn small() -> Vec<Row> {
+    let mut rows = plain(SMOKE);
+    rows.extend(managed());
+    rows.extend(turns(SMOKE));
+    for n in [20, 1_000] {
+        rows.extend(REGIMES.map(|regime| regime.row(n)));
+        rows.extend(Served::ALL.map(|served| served.row(n)));
     }
     rows
 }

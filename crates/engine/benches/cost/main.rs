@@ -8,6 +8,7 @@
 #![expect(clippy::print_stdout, reason = "a bench talks")]
 
 mod classifier;
+mod counted;
 mod disciplines;
 mod paced;
 
@@ -32,6 +33,10 @@ const PARTS: [Part; 4] = [
 
 fn main() -> ExitCode {
     let asked = |flag: &str| std::env::args().any(|argument| argument == flag);
+    if asked("count") {
+        counted::rows(std::env::args().skip_while(|argument| argument != "count").nth(1));
+        return ExitCode::SUCCESS;
+    }
     let full = asked("--bench");
     let all = !PARTS.iter().any(|(name, _)| asked(name));
     println!("| what | n | ns median (min–max) |\n|---|---:|---:|");

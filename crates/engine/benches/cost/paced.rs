@@ -232,6 +232,16 @@ fn race(names: &[&str], racers: &mut [Box<dyn Step>], classes: u32, full: bool) 
     figures.iter_mut().zip(names).map(median).collect()
 }
 
+/// `pacer` with few classes: the name of each row, and its step.
+pub(crate) fn small() -> Vec<(String, Box<dyn FnMut()>)> {
+    let row = |classes: u32| {
+        let mut paced = Paced::new("pacer", classes, true);
+        let step: Box<dyn FnMut()> = Box::new(move || paced.step());
+        (format!("pacer, {classes}"), step)
+    };
+    [20, 1_000].map(row).into()
+}
+
 /// Prints the rows, and judges.
 pub(crate) fn rows(full: bool) -> Vec<Verdict> {
     let sizes: &[u32] = if full {

@@ -16,10 +16,10 @@ use crate::kind::{Check, Children, Kind, Properties};
 use crate::packet::Packet;
 use crate::prefetch::Prefetched;
 use crate::settings::Problem;
+use crate::structures::packet_ring::PacketRing;
 use crate::units::{Bandwidth, Bytes, Instant};
 use crate::{choices, settings};
 use std::any::Any;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The registration.
@@ -124,29 +124,31 @@ const NO_LIMIT: Bytes = Bytes::new(u64::MAX);
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Fifo {
-    others: VecDeque<Packet>,
-    oldest: Option<Packet>,
+    /// All but the oldest.
+    others: PacketRing,
     bytes: Bytes,
-    limit_bytes: Bytes,
+    packets: u32,
     limit: u32,
+    limit_bytes: Bytes,
+    /// If there are any.
+    oldest: Packet,
     drop: DropFrom,
-    /// The oldest stays for the next `take`: it no longer counts, and nothing else removes it.
+    /// The oldest stays for the next `take`: limits do not count it, and nothing else removes it.
     pinned: bool,
 }
 
 impl Fifo {
     fn new(settings: &Settings) -> Self {
-        let mut fifo = Self {
-            oldest: None,
+        Self {
+            others: PacketRing::default(),
             bytes: Bytes::ZERO,
-            others: VecDeque::new(),
-            limit: 0,
-            drop: DropFrom::Tail,
-            limit_bytes: Bytes::ZERO,
+            packets: 0,
+            limit: settings.limit,
+            limit_bytes: settings.limit_bytes.unwrap_or(NO_LIMIT),
+            oldest: Packet::NONE,
+            drop: settings.drop,
             pinned: false,
-        };
-        fifo.adopt(settings);
-        fifo
+        }
     }
 
     fn adopt(&mut self, settings: &Settings) {
@@ -155,36 +157,64 @@ impl Fifo {
         self.limit_bytes = settings.limit_bytes.unwrap_or(NO_LIMIT);
     }
 
+    /// Packets queued, a pinned one included.
     #[inline]
-    fn fits(&self, len: Bytes) -> bool {
-        let packets = self.others.len() + usize::from(self.oldest.is_some() && !self.pinned);
-        packets < self.limit as usize && self.bytes + len <= self.limit_bytes
+    pub(crate) fn packets(&self) -> u32 {
+        self.packets
+    }
+
+    /// Their bytes.
+    #[inline]
+    pub(crate) fn bytes(&self) -> Bytes {
+        self.bytes
+    }
+
+    #[inline]
+    pub(crate) fn fits(&self, len: Bytes) -> bool {
+        let (mut packets, mut bytes) = (self.packets, self.bytes);
+        if self.pinned {
+            packets -= 1;
+            bytes -= self.oldest.len;
+        }
+        packets < self.limit && bytes + len <= self.limit_bytes
+    }
+
+    /// Appends a packet that fits.
+    #[inline]
+    pub(crate) fn append(&mut self, packet: Packet) {
+        self.bytes += packet.len;
+        self.packets += 1;
+        match self.packets {
+            1 => self.oldest = packet,
+            _ => self.others.push(packet),
+        }
     }
 
     /// The oldest packet.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Packet> {
-        let packet = self.oldest.take()?;
-        if !std::mem::take(&mut self.pinned) {
-            self.bytes -= packet.len;
+        if self.packets == 0 {
+            return None;
         }
-        self.oldest = self.others.pop_front();
-        if self.others.is_empty() {
-            // The ring starts over at its beginning, so that a short queue reuses the same memory.
-            self.others.clear();
+        let packet = Packet::leave(&self.oldest);
+        self.packets -= 1;
+        self.bytes -= packet.len;
+        self.pinned = false;
+        if let Some(second) = self.others.oldest() {
+            self.oldest = Packet::leave(second);
+            self.others.remove_oldest();
         }
         Some(packet)
     }
 
-    /// Pins the packet that the next `take` returns, whatever comes in between: as if it had been
-    /// taken, but it stays in place.
+    /// Pins the packet that the next `take` returns, whatever comes in between.
     #[inline]
     pub(crate) fn pin(&mut self) -> Option<&Packet> {
-        let packet = self.oldest.as_ref()?;
-        if !std::mem::replace(&mut self.pinned, true) {
-            self.bytes -= packet.len;
+        if self.packets == 0 {
+            return None;
         }
-        Some(packet)
+        self.pinned = true;
+        Some(&self.oldest)
     }
 
     /// The oldest packet that may be dropped.
@@ -192,7 +222,9 @@ impl Fifo {
         if !self.pinned {
             return self.take();
         }
-        let packet = self.others.pop_front()?;
+        let packet = Packet::leave(self.others.oldest()?);
+        self.others.remove_oldest();
+        self.packets -= 1;
         self.bytes -= packet.len;
         Some(packet)
     }
@@ -200,7 +232,7 @@ impl Fifo {
     /// Reads what the packet after the oldest needs, once the FIFO itself is in the cache.
     #[inline]
     pub(crate) fn prefetch_others(&self) -> Prefetched {
-        let ends = [self.others.front(), self.others.back()];
+        let ends = [self.others.oldest(), self.others.newest()];
         let read = |packet: &Packet| packet.len.get() ^ u64::from(packet.buffer.0);
         let words = ends.into_iter().flatten().map(read);
         words
@@ -210,7 +242,6 @@ impl Fifo {
 }
 
 impl Discipline for Fifo {
-    #[inline]
     fn enqueue(&mut self, _now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
         while !self.fits(packet.len) {
             let oldest = match self.drop {
@@ -225,11 +256,7 @@ impl Discipline for Fifo {
                 }
             }
         }
-        self.bytes += packet.len;
-        match self.oldest {
-            Some(_) => self.others.push_back(packet),
-            None => self.oldest = Some(packet),
-        }
+        self.append(packet);
         Verdict::Queued
     }
 
@@ -244,7 +271,7 @@ impl Discipline for Fifo {
     }
 
     fn prefetch(&self) -> Prefetched {
-        Prefetched::word(self.bytes.get())
+        Prefetched::word(self.oldest.len.get())
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

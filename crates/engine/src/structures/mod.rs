@@ -20,6 +20,7 @@
 //! |---|---|
 //! | `rings` | members share by weight, in constant time: deficit round robin |
 //! | `lists` | packets queue in many lists that share one array |
+//! | `packet_ring` | packets queue in one list, which grows as needed |
 //! | `keyed` | a member is found by a key (a hash table of fixed size) |
 
 pub mod calendar;
@@ -27,6 +28,7 @@ pub(crate) mod heaps;
 pub(crate) mod keyed;
 pub(crate) mod lengths;
 pub(crate) mod lists;
+pub(crate) mod packet_ring;
 pub(crate) mod rings;
 pub mod timer_wheel;
 pub(crate) mod winner_tree;

@@ -1,0 +1,110 @@
+//! A ring of packets that grows as needed: first in, first out.
+//!
+//! As a `VecDeque`, with two differences for the sake of many short queues: a ring that becomes
+//! empty starts over at its beginning, so that a short queue reuses the same memory, and a slot is
+//! occupied or free by the ring's two indices alone.
+
+use crate::packet::Packet;
+
+/// The packets from `first` to before `next`; both wrap, and their low bits are a slot.
+#[derive(Debug, Default)]
+pub(crate) struct PacketRing {
+    /// None, or a power of two.
+    slots: Box<[Packet]>,
+    first: u32,
+    next: u32,
+}
+
+const SMALLEST: usize = 4;
+
+impl PacketRing {
+    /// Appends a packet.
+    #[inline]
+    pub(crate) fn push(&mut self, packet: Packet) {
+        if self.next.wrapping_sub(self.first) as usize == self.slots.len() {
+            self.grow();
+        }
+        let last = self.slots.len().wrapping_sub(1);
+        self.slots[self.next as usize & last] = packet;
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// The oldest packet.
+    #[inline]
+    pub(crate) fn oldest(&self) -> Option<&Packet> {
+        match self.first == self.next {
+            true => None,
+            false => Some(self.slot(self.first)),
+        }
+    }
+
+    /// Removes the oldest packet, which [`PacketRing::oldest`] returned.
+    #[inline]
+    pub(crate) fn remove_oldest(&mut self) {
+        self.first = self.first.wrapping_add(1);
+        if self.first == self.next {
+            (self.first, self.next) = (0, 0);
+        }
+    }
+
+    /// The packet that was appended last.
+    #[inline]
+    pub(crate) fn newest(&self) -> Option<&Packet> {
+        match self.first == self.next {
+            true => None,
+            false => Some(self.slot(self.next.wrapping_sub(1))),
+        }
+    }
+
+    #[inline]
+    fn slot(&self, index: u32) -> &Packet {
+        &self.slots[index as usize & (self.slots.len().wrapping_sub(1))]
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        let former = self.slots.len();
+        let mut slots = Vec::with_capacity((2 * former).max(SMALLEST));
+        slots.extend((0..former as u32).map(|nth| Packet::leave(self.slot(self.first.wrapping_add(nth)))));
+        slots.resize_with(slots.capacity(), || Packet::NONE);
+        (self.first, self.next) = (0, former as u32);
+        self.slots = slots.into_boxed_slice();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Seed;
+    use crate::units::Bytes;
+    use std::collections::VecDeque;
+
+    #[test]
+    fn agrees_with_a_deque() {
+        let (mut rng, mut ring, mut deque) = (Seed(3).stream(), PacketRing::default(), VecDeque::new());
+        for step in 0..50_000 {
+            // Longer and longer, then drained, again and again.
+            let many = step / 1_000 % 10;
+            let full = deque.len() > many * many;
+            if rng.below(16) < if full { 6 } else { 10 } {
+                deque.push_back(step as u64);
+                ring.push(Packet {
+                    len: Bytes::new(step as u64),
+                    ..Packet::NONE
+                });
+            } else {
+                let oldest = ring.oldest().map(|packet| packet.len.get());
+                assert_eq!(oldest, deque.pop_front());
+                if oldest.is_some() {
+                    ring.remove_oldest();
+                }
+            }
+            assert_eq!(
+                ring.newest().map(|packet| packet.len.get()),
+                deque.back().copied()
+            );
+        }
+        assert!(ring.slots.len() >= 64, "{} slots", ring.slots.len());
+    }
+}
