@@ -41,7 +41,7 @@
 //! ```
 
 use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
-use crate::disciplines::fifo::Fifo;
+use crate::disciplines::fifo::{self, Fifo};
 use crate::inspect::Inspection;
 use crate::kind::QueuePlan;
 use crate::packet::{ClassId, Packet};
@@ -60,24 +60,44 @@ impl QueuePlan {
 /// A queue with a discipline.
 ///
 /// There can be very many, and then a packet costs the cache lines that have to be fetched for it.
-/// So what every packet needs comes first: two lines, of which the second is a plain FIFO's.
+/// So a queue is two lines, all that a plain FIFO needs included; what few packets need is behind
+/// pointers.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Queue {
-    backlog: Backlog,
     sent: Count,
     discipline: Inner,
-    pinned: Option<Packet>,
-    drops: Drops,
-    kind: &'static str,
+    /// None until there is one.
+    drops: Option<Box<Drops>>,
 }
 
-/// Every packet that was offered is in here, sent or dropped. A plain FIFO counts by itself.
+const _: () = assert!(size_of::<Queue>() == 128);
+
+/// A discipline. A plain FIFO, which most leaves have, is in the queue's own memory and not behind
+/// a pointer: what it needs can be fetched together with the queue.
+#[derive(Debug)]
+enum Inner {
+    Fifo(Fifo),
+    Other(Other),
+}
+
+/// Any discipline, and what it holds. A plain FIFO counts and pins by itself.
+#[derive(Debug)]
+#[repr(C)]
+struct Other {
+    backlog: Backlog,
+    discipline: Box<dyn Discipline>,
+    kind: &'static str,
+    pinned: Option<Packet>,
+}
+
+/// Every packet that was offered is in here, sent or dropped.
 #[derive(Debug, Default)]
+#[repr(C)]
 struct Backlog {
     bytes: Bytes,
     packets: u32,
-    /// One of them is in [`Queue::pinned`].
+    /// One of them is in [`Other::pinned`].
     pinned: bool,
 }
 
@@ -91,24 +111,39 @@ impl Backlog {
         self.packets -= 1;
         self.bytes -= packet.len;
     }
+
+    /// Checks an answer without a packet.
+    #[inline(never)]
+    fn check_none(&self, now: Instant, next: &Next<Packet>, kind: &str) {
+        let backlog = self.packets;
+        match next {
+            Next::Ready(_) => {}
+            Next::Wait(at) => {
+                assert!(*at > now, "{kind}: waits until {at}, which is not after {now}");
+                assert!(backlog > 0, "{kind}: waits without a backlog");
+            }
+            Next::Empty => assert!(backlog == 0, "{kind}: empty with a backlog of {backlog} packets"),
+        }
+    }
 }
 
-/// A discipline. A plain FIFO, which most leaves have, is in the queue's own memory and not behind
-/// a pointer: what it needs can be fetched together with the queue.
-#[derive(Debug)]
-enum Inner {
-    Fifo(Fifo),
-    Other(Box<dyn Discipline>),
+impl Other {
+    fn unpin(&mut self) -> Option<Packet> {
+        self.backlog.pinned = false;
+        self.pinned.take()
+    }
 }
-
-/// What every packet of a FIFO reads is in two cache lines.
-const _: () = assert!(std::mem::offset_of!(Queue, pinned) <= 128);
 
 impl Inner {
-    fn new(discipline: Box<dyn Discipline>) -> Self {
+    fn new(kind: &'static str, discipline: Box<dyn Discipline>) -> Self {
         let any: &dyn Any = &*discipline;
-        if !any.is::<Fifo>() {
-            return Self::Other(discipline);
+        if kind != fifo::KIND.name || !any.is::<Fifo>() {
+            return Self::Other(Other {
+                backlog: Backlog::default(),
+                discipline,
+                kind,
+                pinned: None,
+            });
         }
         let any: Box<dyn Any> = discipline;
         match any.downcast::<Fifo>() {
@@ -121,7 +156,7 @@ impl Inner {
     fn get(&self) -> &dyn Discipline {
         match self {
             Self::Fifo(fifo) => fifo,
-            Self::Other(discipline) => &**discipline,
+            Self::Other(other) => &*other.discipline,
         }
     }
 
@@ -129,13 +164,13 @@ impl Inner {
     fn get_mut(&mut self) -> &mut dyn Discipline {
         match self {
             Self::Fifo(fifo) => fifo,
-            Self::Other(discipline) => &mut **discipline,
+            Self::Other(other) => &mut *other.discipline,
         }
     }
 }
 
 /// What was dropped and marked, and why.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Drops {
     dropped: Count,
     marked: u64,
@@ -160,7 +195,7 @@ impl Drops {
 /// Passes drops and marks on, and counts them.
 struct CountingSink<'a> {
     backlog: &'a mut Backlog,
-    drops: &'a mut Drops,
+    drops: &'a mut Option<Box<Drops>>,
     /// By reference: its cache line is needed for messages only.
     kind: &'a &'static str,
     outer: &'a mut dyn Sink,
@@ -169,7 +204,7 @@ struct CountingSink<'a> {
 impl Sink for CountingSink<'_> {
     fn drop(&mut self, packet: Packet, why: Reason) {
         self.backlog.leave(&packet, self.kind);
-        self.drops.pass(packet, why, self.outer);
+        self.drops.get_or_insert_default().pass(packet, why, self.outer);
     }
 
     fn hands_over(&self) -> bool {
@@ -177,20 +212,20 @@ impl Sink for CountingSink<'_> {
     }
 
     fn mark(&mut self, packet: &Packet, why: Reason) {
-        self.drops.marked += 1;
+        self.drops.get_or_insert_default().marked += 1;
         self.outer.mark(packet, why);
     }
 }
 
 /// The same for what a plain FIFO drops, which has counted its backlog.
 struct FifoSink<'a> {
-    drops: &'a mut Drops,
+    drops: &'a mut Option<Box<Drops>>,
     outer: &'a mut dyn Sink,
 }
 
 impl Sink for FifoSink<'_> {
     fn drop(&mut self, packet: Packet, why: Reason) {
-        self.drops.pass(packet, why, self.outer);
+        self.drops.get_or_insert_default().pass(packet, why, self.outer);
     }
 }
 
@@ -198,18 +233,18 @@ impl Queue {
     /// A queue of this discipline; `kind` is its name, for messages.
     pub fn new(kind: &'static str, discipline: Box<dyn Discipline>) -> Self {
         Self {
-            backlog: Backlog::default(),
             sent: Count::default(),
-            discipline: Inner::new(discipline),
-            pinned: None,
-            drops: Drops::default(),
-            kind,
+            discipline: Inner::new(kind, discipline),
+            drops: None,
         }
     }
 
     /// The name of the discipline's kind.
     pub fn kind(&self) -> &'static str {
-        self.kind
+        match &self.discipline {
+            Inner::Fifo(_) => fifo::KIND.name,
+            Inner::Other(other) => other.kind,
+        }
     }
 
     /// Offers a packet.
@@ -231,26 +266,27 @@ impl Queue {
     #[inline(never)]
     fn offer(&mut self, now: Instant, packet: Packet, outer: &mut dyn Sink) -> Verdict {
         let Self {
-            backlog, drops, kind, ..
+            discipline, drops, ..
         } = self;
-        let discipline = match &mut self.discipline {
+        let other = match discipline {
             Inner::Fifo(fifo) => return fifo.enqueue(now, packet, &mut FifoSink { drops, outer }),
-            Inner::Other(discipline) => discipline,
+            Inner::Other(other) => other,
         };
+        let backlog = &mut other.backlog;
         let before = backlog.packets;
         backlog.packets += 1;
         backlog.bytes += packet.len;
         let mut sink = CountingSink {
             backlog,
             drops,
-            kind,
+            kind: &other.kind,
             outer,
         };
-        let verdict = discipline.enqueue(now, packet, &mut sink);
+        let verdict = other.discipline.enqueue(now, packet, &mut sink);
         assert!(
-            verdict == Verdict::Queued || self.backlog.packets <= before,
+            verdict == Verdict::Queued || other.backlog.packets <= before,
             "{}: a packet was dropped without a witness",
-            self.kind
+            other.kind
         );
         verdict
     }
@@ -262,25 +298,25 @@ impl Queue {
     /// `Empty` with a backlog, or waits without one.
     #[inline]
     pub fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
-        if let Inner::Fifo(fifo) = &mut self.discipline {
-            let Some(packet) = fifo.take() else {
-                return Next::Empty;
-            };
-            self.sent += packet.len;
-            return Next::Ready(packet);
-        }
-        match self.backlog.pinned {
-            true => self.send_pinned(),
-            false => self.send(now, sink),
+        match &mut self.discipline {
+            Inner::Fifo(fifo) => {
+                let Some(packet) = fifo.take() else {
+                    return Next::Empty;
+                };
+                self.sent += packet.len;
+                Next::Ready(packet)
+            }
+            Inner::Other(other) if other.backlog.pinned => self.send_pinned(),
+            Inner::Other(_) => self.send(now, sink),
         }
     }
 
-    /// Asks the discipline for a packet, which is sent.
+    /// Asks a discipline for a packet, which is sent.
     #[inline(never)]
     fn send(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
         let next = self.ask(now, sink);
-        if let Next::Ready(packet) = &next {
-            self.backlog.leave(packet, &self.kind);
+        if let (Next::Ready(packet), Inner::Other(other)) = (&next, &mut self.discipline) {
+            other.backlog.leave(packet, &other.kind);
             self.sent += packet.len;
         }
         next
@@ -288,17 +324,14 @@ impl Queue {
 
     #[inline(never)]
     fn send_pinned(&mut self) -> Next<Packet> {
-        let Some(packet) = self.unpin() else {
-            return Next::Empty;
-        };
-        self.backlog.leave(&packet, &self.kind);
-        self.sent += packet.len;
-        Next::Ready(packet)
-    }
-
-    fn unpin(&mut self) -> Option<Packet> {
-        self.backlog.pinned = false;
-        self.pinned.take()
+        if let Inner::Other(other) = &mut self.discipline
+            && let Some(packet) = other.unpin()
+        {
+            other.backlog.leave(&packet, &other.kind);
+            self.sent += packet.len;
+            return Next::Ready(packet);
+        }
+        Next::Empty
     }
 
     /// The packet that the next `dequeue` returns, pinned.
@@ -315,67 +348,53 @@ impl Queue {
 
     #[inline(never)]
     fn pin(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<&Packet> {
-        if !self.backlog.pinned {
-            match self.ask(now, sink) {
-                Next::Ready(packet) => {
-                    self.backlog.pinned = true;
-                    self.pinned = Some(packet);
+        if !matches!(&self.discipline, Inner::Other(other) if other.backlog.pinned) {
+            match (self.ask(now, sink), &mut self.discipline) {
+                (Next::Ready(packet), Inner::Other(other)) => {
+                    other.backlog.pinned = true;
+                    other.pinned = Some(packet);
                 }
-                Next::Wait(at) => return Next::Wait(at),
-                Next::Empty => return Next::Empty,
+                (Next::Wait(at), _) => return Next::Wait(at),
+                _ => return Next::Empty,
             }
         }
-        self.pinned.as_ref().map_or(Next::Empty, Next::Ready)
+        let pinned = match &self.discipline {
+            Inner::Other(other) => other.pinned.as_ref(),
+            Inner::Fifo(_) => None,
+        };
+        pinned.map_or(Next::Empty, Next::Ready)
     }
 
     /// After [`Next::Wait`] at the same time, for a host that keeps its wire busy with gap frames:
     /// the wire slot of the gap frame to send now, no longer than `longest`. Then the host dequeues
     /// again. `None`: it waits.
     pub fn gap(&mut self, longest: Bytes) -> Option<Bytes> {
-        match self.backlog.pinned {
-            true => None,
-            false => self.discipline.get_mut().gap(longest),
+        match &mut self.discipline {
+            Inner::Other(other) if !other.backlog.pinned => other.discipline.gap(longest),
+            _ => None,
         }
     }
 
-    /// Asks the discipline, and checks its answer against the contract.
+    /// Asks a discipline, and checks its answer against the contract.
     #[inline]
     fn ask(&mut self, now: Instant, outer: &mut dyn Sink) -> Next<Packet> {
         let Self {
-            backlog, drops, kind, ..
+            discipline, drops, ..
         } = self;
+        let Inner::Other(other) = discipline else {
+            return Next::Empty;
+        };
         let mut sink = CountingSink {
-            backlog,
+            backlog: &mut other.backlog,
             drops,
-            kind,
+            kind: &other.kind,
             outer,
         };
-        let next = self.discipline.get_mut().dequeue(now, &mut sink);
+        let next = other.discipline.dequeue(now, &mut sink);
         if !matches!(next, Next::Ready(_)) {
-            self.check_none(now, &next);
+            other.backlog.check_none(now, &next, other.kind);
         }
         next
-    }
-
-    /// Checks an answer without a packet.
-    fn check_none(&self, now: Instant, next: &Next<Packet>) {
-        let backlog = self.backlog.packets;
-        match next {
-            Next::Ready(_) => {}
-            Next::Wait(at) => {
-                assert!(
-                    *at > now,
-                    "{}: waits until {at}, which is not after {now}",
-                    self.kind
-                );
-                assert!(backlog > 0, "{}: waits without a backlog", self.kind);
-            }
-            Next::Empty => assert!(
-                backlog == 0,
-                "{}: empty with a backlog of {backlog} packets",
-                self.kind
-            ),
-        }
     }
 
     /// This queue replaces `former`: its classes start with the deficits of those that they
@@ -406,26 +425,26 @@ impl Queue {
     /// # Panics
     /// If the discipline keeps a packet.
     pub fn flush(&mut self, outer: &mut dyn Sink) {
-        let pinned = self.unpin();
         let Self {
-            backlog, drops, kind, ..
+            discipline, drops, ..
         } = self;
-        match &mut self.discipline {
+        match discipline {
             Inner::Fifo(fifo) => fifo.flush(&mut FifoSink { drops, outer }),
-            Inner::Other(discipline) => {
+            Inner::Other(other) => {
+                let pinned = other.unpin();
                 let mut sink = CountingSink {
-                    backlog,
+                    backlog: &mut other.backlog,
                     drops,
-                    kind,
+                    kind: &other.kind,
                     outer,
                 };
                 if let Some(packet) = pinned {
                     sink.drop(packet, Reason::Flushed);
                 }
-                discipline.flush(&mut sink);
+                other.discipline.flush(&mut sink);
             }
         }
-        assert!(self.is_empty(), "{}: has a backlog after a flush", self.kind);
+        assert!(self.is_empty(), "{}: has a backlog after a flush", self.kind());
     }
 
     /// Reads what the next packet needs of the queue itself, so that it is in the cache by then.
@@ -434,7 +453,7 @@ impl Queue {
         let sent = Prefetched::word(self.sent.packets);
         match &self.discipline {
             Inner::Fifo(fifo) => sent.and(fifo.prefetch()),
-            Inner::Other(_) => sent,
+            Inner::Other(other) => sent.and(Prefetched::word(other.backlog.packets.into())),
         }
     }
 
@@ -443,7 +462,7 @@ impl Queue {
     pub fn prefetch_discipline(&self) -> Prefetched {
         match &self.discipline {
             Inner::Fifo(fifo) => fifo.prefetch_others(),
-            Inner::Other(discipline) => discipline.prefetch(),
+            Inner::Other(other) => other.discipline.prefetch(),
         }
     }
 
@@ -452,7 +471,7 @@ impl Queue {
     pub fn backlog(&self) -> Count {
         let (packets, bytes) = match &self.discipline {
             Inner::Fifo(fifo) => (fifo.packets(), fifo.bytes()),
-            Inner::Other(_) => (self.backlog.packets, self.backlog.bytes),
+            Inner::Other(other) => (other.backlog.packets, other.backlog.bytes),
         };
         Count {
             packets: packets.into(),
@@ -473,7 +492,7 @@ impl Queue {
             marked,
             reasons,
             handed_over,
-        } = self.drops;
+        } = self.drops.as_deref().cloned().unwrap_or_default();
         let backlog = self.backlog();
         let sent = Count {
             packets: self.sent.packets + handed_over.packets,
@@ -494,7 +513,7 @@ impl Queue {
 
     /// Reports this queue's counts and its discipline's state, children included.
     pub fn inspect(&self, out: &mut Inspection<'_>) {
-        out.counts(self.kind, &self.stats());
+        out.counts(self.kind(), &self.stats());
         self.discipline.get().inspect(out);
     }
 

@@ -281,11 +281,11 @@ impl Discipline for Drr {
             }
             member.deficit -= len.get();
             let next = self.leaves.dequeue(leaf, now, sink);
-            if !matches!(next, Some((_, true))) {
+            if !self.leaves.is_ready(leaf) {
                 self.deactivate_first();
             }
-            if let Some((packet, _)) = next {
-                return Next::Ready(packet);
+            if let Next::Ready(_) = next {
+                return next;
             }
         }
         self.leaves.rest()

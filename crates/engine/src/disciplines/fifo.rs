@@ -124,12 +124,12 @@ const NO_LIMIT: Bytes = Bytes::new(u64::MAX);
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Fifo {
-    /// All but the oldest.
-    others: PacketRing,
     bytes: Bytes,
     packets: u32,
     limit: u32,
     limit_bytes: Bytes,
+    /// All but the oldest.
+    others: PacketRing,
     /// If there are any.
     oldest: Packet,
     drop: DropFrom,

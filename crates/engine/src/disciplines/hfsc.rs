@@ -785,13 +785,13 @@ impl Discipline for Hfsc {
                     None => break,
                 },
             };
-            match self.leaves.dequeue(choice.0, now, sink) {
-                Some((packet, more)) => {
-                    self.sent(choice, &packet, more, now, sink);
-                    return Next::Ready(packet);
-                }
-                None => self.retire(choice.0),
+            let next = self.leaves.dequeue(choice.0, now, sink);
+            if let Next::Ready(packet) = &next {
+                let more = self.leaves.is_ready(choice.0);
+                self.sent(choice, packet, more, now, sink);
+                return next;
             }
+            self.retire(choice.0);
         }
         match (self.leaves.any_ready(), self.wheel.next(), self.leaves.next()) {
             (true, Some(own), Some(below)) => Next::Wait(own.min(below)),

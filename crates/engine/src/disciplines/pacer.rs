@@ -648,8 +648,8 @@ impl Pacer {
                 return None;
             }
             self.best_effort.pop_front();
-            if let Some((packet, more)) = self.leaves.dequeue(leaf, now, sink) {
-                if more {
+            if let Next::Ready(packet) = self.leaves.dequeue(leaf, now, sink) {
+                if self.leaves.is_ready(leaf) {
                     self.best_effort.push_back(index);
                 }
                 return Some(packet);
@@ -701,14 +701,14 @@ impl Discipline for Pacer {
             self.rise(index, now, at, sink);
         }
         // Its packet was peeked at when its time came, and is there.
-        if let Some(index) = self.first()
-            && let Some((packet, more)) =
-                self.leaves
-                    .dequeue(self.nodes[index as usize].number as usize, now, sink)
-        {
-            self.charge(index, packet.len, more, at);
-            self.occupy(packet.len);
-            return Next::Ready(packet);
+        if let Some(index) = self.first() {
+            let leaf = self.nodes[index as usize].number as usize;
+            let next = self.leaves.dequeue(leaf, now, sink);
+            if let Next::Ready(packet) = &next {
+                self.charge(index, packet.len, self.leaves.is_ready(leaf), at);
+                self.occupy(packet.len);
+                return next;
+            }
         }
         if let Some(packet) = self.take_best_effort(now, at, sink) {
             self.occupy(packet.len);

@@ -225,11 +225,11 @@ impl Discipline for Priq {
         while let Some(priority) = self.ready.largest() {
             let leaf = self.owners[usize::from(priority)] as usize;
             let next = self.leaves.dequeue(leaf, now, sink);
-            if !matches!(next, Some((_, true))) {
+            if !self.leaves.is_ready(leaf) {
                 self.ready.clear(priority);
             }
-            if let Some((packet, _)) = next {
-                return Next::Ready(packet);
+            if let Next::Ready(_) = next {
+                return next;
             }
         }
         self.leaves.rest()

@@ -455,20 +455,20 @@ impl Discipline for Wrr {
                 continue;
             }
             let next = self.leaves.dequeue(leaf as usize, now, sink);
-            let Some((packet, more)) = next else {
+            if !matches!(next, Next::Ready(_)) {
                 self.slots.remove(0, leaf);
                 continue;
-            };
+            }
             let member = &mut self.members[leaf as usize];
             member.advance();
             self.at = ((key >> 32) as u64, key as u32);
             self.poll.left = self.poll.left.saturating_sub(1);
-            if more {
+            if self.leaves.is_ready(leaf as usize) {
                 self.slots.set(0, leaf, member.key(self.rules.order));
             } else {
                 self.slots.remove(0, leaf);
             }
-            return Next::Ready(packet);
+            return next;
         }
         match self.leaves.any_ready() {
             true => Next::Wait(Instant::from_nanos(self.poll.next)),

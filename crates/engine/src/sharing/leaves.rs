@@ -98,7 +98,7 @@ pub(crate) struct Leaves {
 
 impl Leaves {
     /// Offers a packet to its leaf; also returns the leaf if the packet made it ready.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enqueue(
         &mut self,
         now: Instant,
@@ -109,20 +109,35 @@ impl Leaves {
             sink.drop(packet, Reason::NoClass);
             return (Verdict::Dropped(Reason::NoClass), None);
         };
-        let verdict = self.queues[leaf].enqueue(now, packet, sink);
-        let holds = !self.queues[leaf].is_empty();
-        match (self.states[leaf], holds) {
-            (State::Ready, true) | (State::Hollow | State::Idle, false) => return (verdict, None),
+        let queue = &mut self.queues[leaf];
+        let verdict = queue.enqueue(now, packet, sink);
+        let ready = match (self.states[leaf], !queue.is_empty()) {
+            (State::Ready, true) => None,
+            (State::Idle, true) => {
+                self.states[leaf] = State::Ready;
+                self.ready += 1;
+                Some(leaf)
+            }
+            (state, holds) => self.turn(leaf, state, holds),
+        };
+        (verdict, ready)
+    }
+
+    /// A packet was offered to a leaf in this state, which has a backlog or none now.
+    #[inline(never)]
+    fn turn(&mut self, leaf: usize, state: State, holds: bool) -> Option<usize> {
+        match (state, holds) {
+            (State::Ready, true) | (State::Hollow | State::Idle, false) => return None,
             (State::Ready, false) => self.enter(leaf, State::Hollow),
             (State::Hollow, true) => self.enter(leaf, State::Ready),
             (State::Asleep, false) => self.enter(leaf, State::Idle),
             // A sleeping queue may have a packet earlier now: it is polled again.
             (State::Idle | State::Asleep, true) => {
                 self.enter(leaf, State::Ready);
-                return (verdict, Some(leaf));
+                return Some(leaf);
             }
         }
-        (verdict, None)
+        None
     }
 
     /// The leaf for packets of this class.
@@ -143,7 +158,7 @@ impl Leaves {
 
     /// The length of a ready leaf's next packet, which is pinned by this; none if it is no longer
     /// ready.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn peek(&mut self, leaf: usize, now: Instant, sink: &mut dyn Sink) -> Option<Bytes> {
         match self.queues[leaf].peek(now, sink) {
             Next::Ready(packet) => return Some(packet.len),
@@ -153,27 +168,24 @@ impl Leaves {
         None
     }
 
-    /// A ready leaf's next packet, and whether the leaf is still ready; none if it is no longer
-    /// ready.
-    #[inline]
-    pub(crate) fn dequeue(
-        &mut self,
-        leaf: usize,
-        now: Instant,
-        sink: &mut dyn Sink,
-    ) -> Option<(Packet, bool)> {
-        match self.queues[leaf].dequeue(now, sink) {
-            Next::Ready(packet) => {
-                let more = !self.queues[leaf].is_empty();
-                if !more {
-                    self.enter(leaf, State::Idle);
-                }
-                return Some((packet, more));
-            }
-            Next::Wait(until) => self.sleep(leaf, until),
-            Next::Empty => self.enter(leaf, State::Idle),
+    /// A ready leaf's next packet; without one, it is no longer ready. With one, [`Leaves::is_ready`]
+    /// says whether it still is.
+    #[inline(always)]
+    pub(crate) fn dequeue(&mut self, leaf: usize, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        let queue = &mut self.queues[leaf];
+        let next = queue.dequeue(now, sink);
+        match &next {
+            Next::Ready(_) if !queue.is_empty() => {}
+            Next::Wait(until) => self.sleep(leaf, *until),
+            _ => self.enter(leaf, State::Idle),
         }
-        None
+        next
+    }
+
+    /// Whether a leaf has a packet that may leave.
+    #[inline]
+    pub(crate) fn is_ready(&self, leaf: usize) -> bool {
+        self.states[leaf] == State::Ready
     }
 
     /// Reads what the next packet of a leaf needs of the leaf and its queue; then of the
@@ -262,6 +274,7 @@ impl Leaves {
             .fold(true, |all, one| all & one)
     }
 
+    #[inline(never)]
     fn sleep(&mut self, leaf: usize, until: Instant) {
         self.enter(leaf, State::Asleep);
         self.wheel.set(leaf as u32, until);
