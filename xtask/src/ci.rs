@@ -36,7 +36,7 @@ const FORMAT: &[&str] = &["fmt", "--all", "--check"];
 const TIDY: &[&str] = &["xtask", "tidy"];
 const LINTS: &[&str] = &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
 const DOCUMENTATION: &[&str] = &["doc", "--workspace", "--no-deps"];
-const BINARY: &[&str] = &["build", "--release", "--package", "suimon"];
+const BINARY: &[&str] = &["build", "--profile", "release-tests", "--package", "suimon"];
 const TESTS: &[&str] = &["test", "--workspace"];
 const RELEASE_TESTS: &[&str] = &[
     "test",
@@ -52,7 +52,8 @@ const RELEASE_TESTS: &[&str] = &[
 ///
 /// Release builds run beside the steps that build for debugging: cargo locks each folder in
 /// `target` separately, and while one waits for a single long crate the other uses the second
-/// processor. Tests begin when nothing is being compiled, since some measure time.
+/// processor. The binary is built as the release tests are, without optimising while it is linked:
+/// then they share all crates. Tests begin when nothing is being compiled, since some measure time.
 pub fn run(root: &Path) -> Result<(), String> {
     let mut ci = Ci::new(root)?;
     ci.step("format", FORMAT)?;
