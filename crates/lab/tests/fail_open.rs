@@ -59,7 +59,11 @@ fn main() -> Outcome {
     {
         return forward(kind, Path::new(status), interfaces).map_err(|e| e.to_string().into());
     }
-    let wanted: Vec<&str> = arguments.iter().map(String::as_str).filter(|a| !a.starts_with('-')).collect();
+    let wanted: Vec<&str> = arguments
+        .iter()
+        .map(String::as_str)
+        .filter(|a| !a.starts_with('-'))
+        .collect();
     if wanted.is_empty() {
         return side_by_side();
     }
