@@ -36,13 +36,7 @@ impl Part {
 
     /// The page with this part updated; `None` without its marks.
     fn renewed(&self, page: &str) -> Option<String> {
-        let mark = self.mark();
-        let (before, rest) = page.split_once(&mark)?;
-        let (_, after) = rest.split_once(END)?;
-        Some(format!(
-            "{before}{mark}\n\n{}\n{END}{after}",
-            self.text.trim_end()
-        ))
+        crate::marked::replaced(page, &self.mark(), END, &self.text)
     }
 }
 

@@ -1,9 +1,11 @@
-//! `cargo xtask ci | tidy | docs | pictures | compare`: tasks that cargo itself does not have.
+//! `cargo xtask ci | tidy | docs | pictures | bench | compare`: tasks that cargo itself does not have.
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
 
+mod bench;
 mod ci;
 mod compare;
 mod docs;
+mod marked;
 mod pictures;
 mod tidy;
 
@@ -19,6 +21,8 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
                           its complaints, also those still allowed
        cargo xtask docs    writes the generated parts of docs/disciplines
        cargo xtask pictures  draws docs/disciplines/*.svg from scenarios/disciplines
+       cargo xtask bench [PART...]  all benches, or some, written into docs/benchmarks.md with the date, the
+                          machine and its limits; wants a quiet machine and root
        cargo xtask compare [CASE...]   disciplines of the Linux kernel beside ours, written into
                           docs/disciplines/beside-linux.md; needs Debian's package user-mode-linux";
 
@@ -40,6 +44,7 @@ fn main() -> ExitCode {
         },
         "docs" => docs::write(&root),
         "pictures" => pictures::draw(&root),
+        "bench" => bench::run(&root, rest),
         "compare" => compare::run(&root, rest),
         _ => return usage(),
     };

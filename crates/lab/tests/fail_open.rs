@@ -3,10 +3,9 @@
 //! A sends for itself (`egress`).
 //!
 //! This program starts itself again as the forwarding process, so it has its own `main`. An
-//! argument that is a part of a case's name runs only such cases; without one, two processes share
-//! all cases, since most of their time is waiting. Outages are measured and printed. Their limit is
-//! ten times the expected outage, and each case may be tried three times, since other processes may
-//! occupy the processors.
+//! argument that is a part of a case's name runs only that case. Outages are measured and printed.
+//! Their limit is ten times the expected outage, and each case may be tried three times, since
+//! other processes may occupy the processors.
 
 #![expect(clippy::print_stdout, reason = "these tests print their measurements")]
 
@@ -59,39 +58,22 @@ fn main() -> Outcome {
     {
         return forward(kind, Path::new(status), interfaces).map_err(|e| e.to_string().into());
     }
-    let wanted: Vec<&str> = arguments
-        .iter()
-        .map(String::as_str)
-        .filter(|a| !a.starts_with('-'))
-        .collect();
-    if wanted.is_empty() {
-        return side_by_side();
-    }
     lab::enter()?;
-    for (what, case) in CASES {
-        for kind in KINDS {
+    let wanted = arguments.iter().find(|a| !a.starts_with('-'));
+    for kind in KINDS {
+        for (what, case) in CASES {
             let name = format!("{kind}_{what}");
             // Busy polling changes only how the port waits for frames.
-            let varies = kind != "af_xdp_busy_poll" || ["killed", "speed"].contains(&what);
-            if varies && wanted.iter().any(|part| name.contains(part)) {
-                repeat(case, kind, &name)?;
+            if kind == "af_xdp_busy_poll" && !["killed", "speed"].contains(&what) {
+                continue;
             }
+            if wanted.is_some_and(|part| !name.contains(part.as_str())) {
+                continue;
+            }
+            repeat(case, kind, &name)?;
         }
     }
     Ok(())
-}
-
-/// All cases, in two processes at a time.
-fn side_by_side() -> Outcome {
-    let start = |kinds: &[&str]| {
-        let program = std::env::current_exe()?;
-        std::process::Command::new(program).args(kinds).spawn()
-    };
-    let [mut one, mut other] = [start(&["af_packet"])?, start(&["af_xdp", "egress"])?];
-    match (one.wait()?.success(), other.wait()?.success()) {
-        (true, true) => Ok(()),
-        _ => Err("a case failed, see above".into()),
-    }
 }
 
 /// Runs a case, and repeats it a few times if it fails.
@@ -364,7 +346,10 @@ impl Wire {
         let report = stream(rate, payload, duration)?
             .start(&self.a, &self.b)?
             .finish()?;
-        Ok((report, self.received() - before))
+        let after = self.received();
+        let taken = after.checked_sub(before);
+        let taken = taken.ok_or_else(|| format!("{before} frames through the process, later {after}"))?;
+        Ok((report, taken))
     }
 
     fn signal(&self, name: &str) -> Outcome {

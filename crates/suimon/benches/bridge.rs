@@ -293,9 +293,11 @@ impl Wire {
             Forwarding::Bridge => Ok(None),
             Forwarding::Htb => {
                 self.tc("qdisc add dev right root handle 1: htb default 20")?;
+                // HTB borrows from a parent class, never from the root itself.
+                self.tc("class add dev right parent 1: classid 1:ffff htb rate 100gbit")?;
                 for class in 1..=CLASSES {
                     self.tc(&format!(
-                        "class add dev right parent 1: classid 1:{class} htb rate 5gbit ceil 100gbit"
+                        "class add dev right parent 1:ffff classid 1:{class} htb rate 5gbit ceil 100gbit"
                     ))?;
                 }
                 Ok(None)

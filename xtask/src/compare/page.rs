@@ -3,6 +3,7 @@
 
 use super::cases::{ALL, Case};
 use super::measured::{FlowFigures, Side};
+use crate::marked;
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
@@ -20,11 +21,8 @@ pub fn write(root: &Path, case: &Case, kernel: &Side, ours: &Side) -> Result<(),
     if !page.contains(&mark) {
         let _ = write!(page, "\n## {}\n\n{mark}\n{END}\n", case.name);
     }
-    let parts = page
-        .split_once(&mark)
-        .and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    let (before, after) = parts.ok_or_else(|| format!("{PAGE}: `{mark}` has no `{END}`"))?;
-    let page = format!("{before}{mark}\n\n{}\n{END}{after}", text(case, kernel, ours));
+    let page = marked::replaced(&page, &mark, END, &text(case, kernel, ours))
+        .ok_or_else(|| format!("{PAGE}: `{mark}` has no `{END}`"))?;
     std::fs::write(&path, page).map_err(|e| format!("{PAGE}: {e}"))?;
 
     let path = root.join(DATA);

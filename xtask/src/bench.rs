@@ -1,0 +1,173 @@
+//! `cargo xtask bench [PART…]`: runs the benches and writes what they print into
+//! `docs/benchmarks.md`, with the date, the commit, the machine and its limits. Other documents
+//! refer to that page for figures.
+//!
+//! Peers run in turn with ours inside each bench, as the bench says. Not part of CI: it needs a
+//! quiet machine, root for network namespaces, and some ten minutes.
+
+mod limits;
+
+use crate::marked;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const PAGE: &str = "docs/benchmarks.md";
+const END: &str = "<!-- end of measured -->";
+
+/// A bench, and what it measures.
+struct Part {
+    name: &'static str,
+    title: &'static str,
+    cargo: &'static [&'static str],
+}
+
+const PARTS: [Part; 5] = [
+    Part {
+        name: "engine",
+        title: "Disciplines, pacing, classification: ns for one enqueue and one dequeue, or one lookup",
+        cargo: &["--package", "engine", "--bench", "cost"],
+    },
+    Part {
+        name: "simulator",
+        title: "The simulator",
+        cargo: &["--package", "sim", "--bench", "dumbbell"],
+    },
+    Part {
+        name: "rsvp",
+        title: "RSVP sessions",
+        cargo: &["--package", "rsvp", "--bench", "sessions"],
+    },
+    Part {
+        name: "wire",
+        title: "The bump in the wire, beside the kernel's bridge and HTB",
+        cargo: &["--package", "suimon", "--bench", "bridge"],
+    },
+    Part {
+        name: "nine",
+        title: "nine, beside plain TCP",
+        cargo: &["--package", "suimon", "--bench", "nine"],
+    },
+];
+
+/// Runs the named parts, or all, and writes each into the page when it is done.
+pub fn run(root: &Path, names: &[String]) -> Result<(), String> {
+    let unknown = names
+        .iter()
+        .find(|name| PARTS.iter().all(|part| part.name != **name));
+    if let Some(name) = unknown {
+        let all: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
+        return Err(format!("there is no part `{name}`; there are {}", all.join(", ")));
+    }
+    let chosen = |part: &&Part| names.is_empty() || names.iter().any(|name| name == part.name);
+    write(root, "machine", "The machine", &machine()?)?;
+    for part in PARTS.iter().filter(chosen) {
+        let before = load();
+        let printed = measured(root, part)?;
+        let text = format!(
+            "{}; commit {}; processes that were running: {before:.1} before, {:.1} at the end.\n\n{printed}",
+            output("date", &["-u", "+%Y-%m-%d"])?,
+            output(
+                "git",
+                &[
+                    "-C",
+                    &root.display().to_string(),
+                    "describe",
+                    "--always",
+                    "--dirty"
+                ]
+            )?,
+            load(),
+        );
+        write(root, part.name, part.title, &text)?;
+    }
+    Ok(())
+}
+
+/// What a bench prints, shown as it comes.
+fn measured(root: &Path, part: &Part) -> Result<String, String> {
+    let failed = |e: std::io::Error| format!("{}: {e}", part.name);
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut bench = Command::new(cargo)
+        .arg("bench")
+        .args(part.cargo)
+        .current_dir(root)
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let mut printed = String::new();
+    for line in bench
+        .stdout
+        .take()
+        .into_iter()
+        .flat_map(|out| BufReader::new(out).lines())
+    {
+        let line = line.map_err(failed)?;
+        println!("{line}");
+        printed += line.trim_end();
+        printed.push('\n');
+    }
+    match bench.wait().map_err(failed)?.success() {
+        true => Ok(fenced(&printed)),
+        false => Err(format!("{}: the bench failed", part.name)),
+    }
+}
+
+/// Markdown tables as they are, other text as it was printed.
+fn fenced(printed: &str) -> String {
+    match printed.starts_with('|') {
+        true => printed.trim_end().to_owned(),
+        false => format!("```text\n{}\n```", printed.trim_end()),
+    }
+}
+
+/// Writes one part into the page; one that is not there yet is appended.
+fn write(root: &Path, name: &str, title: &str, text: &str) -> Result<(), String> {
+    let path = root.join(PAGE);
+    let mark = format!("<!-- measured: {name}, by `cargo xtask bench` -->");
+    let mut page = std::fs::read_to_string(&path).unwrap_or_else(|_| "# Benchmarks\n".to_owned());
+    if !page.contains(&mark) {
+        page += &format!("\n## {title}\n\n{mark}\n{END}\n");
+    }
+    let page = marked::replaced(&page, &mark, END, text)
+        .ok_or_else(|| format!("{PAGE}: `{mark}` has no `{END}`"))?;
+    std::fs::write(&path, page).map_err(|e| format!("{PAGE}: {e}"))
+}
+
+/// The processor, the kernel, and what no program can do faster here.
+fn machine() -> Result<String, String> {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let of = |key: &str| cpuinfo.lines().find(|line| line.starts_with(key));
+    let model = of("model name")
+        .and_then(|line| line.split_once(": "))
+        .map_or("unknown", |(_, model)| model);
+    let processors = cpuinfo
+        .lines()
+        .filter(|line| line.starts_with("processor"))
+        .count();
+    let hypervisor = of("flags").is_some_and(|flags| flags.contains(" hypervisor"));
+    let guest = if hypervisor { ", a virtual machine" } else { "" };
+    Ok(format!(
+        "{model}, {processors} processors{guest}, Linux {}, {}.\n\n{}",
+        output("uname", &["-r"])?,
+        output("rustc", &["--version"])?,
+        limits::table()
+    ))
+}
+
+/// How many processes were running or ready on average over the last minute.
+fn load() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ')
+        .next()
+        .and_then(|load| load.parse().ok())
+        .unwrap_or(f64::NAN)
+}
+
+fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let done = Command::new(program)
+        .args(arguments)
+        .output()
+        .map_err(|e| format!("{program}: {e}"))?;
+    Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned())
+}
