@@ -1,4 +1,4 @@
-//! `cargo xtask ci | tidy | docs | pictures | bench | compare`: tasks that cargo itself does not have.
+//! `cargo xtask ci | tidy | docs | pictures | bench | compare`: what cargo itself does not do.
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
 
 mod bench;
