@@ -128,6 +128,37 @@ impl Backlog {
 }
 
 impl Other {
+    /// Asks the discipline, and checks its answer against the contract.
+    #[inline(always)]
+    fn ask(&mut self, now: Instant, drops: &mut Option<Box<Drops>>, outer: &mut dyn Sink) -> Next<Packet> {
+        let mut sink = CountingSink {
+            backlog: &mut self.backlog,
+            drops,
+            kind: &self.kind,
+            outer,
+        };
+        let next = self.discipline.dequeue(now, &mut sink);
+        if !matches!(next, Next::Ready(_)) {
+            self.backlog.check_none(now, &next, self.kind);
+        }
+        next
+    }
+
+    #[inline(never)]
+    fn pin(&mut self, now: Instant, drops: &mut Option<Box<Drops>>, outer: &mut dyn Sink) -> Next<&Packet> {
+        if !self.backlog.pinned {
+            match self.ask(now, drops, outer) {
+                Next::Ready(packet) => {
+                    self.backlog.pinned = true;
+                    self.pinned = Some(packet);
+                }
+                Next::Wait(at) => return Next::Wait(at),
+                Next::Empty => return Next::Empty,
+            }
+        }
+        self.pinned.as_ref().map_or(Next::Empty, Next::Ready)
+    }
+
     fn unpin(&mut self) -> Option<Packet> {
         self.backlog.pinned = false;
         self.pinned.take()
@@ -314,8 +345,11 @@ impl Queue {
     /// Asks a discipline for a packet, which is sent.
     #[inline(never)]
     fn send(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
-        let next = self.ask(now, sink);
-        if let (Next::Ready(packet), Inner::Other(other)) = (&next, &mut self.discipline) {
+        let Inner::Other(other) = &mut self.discipline else {
+            return Next::Empty;
+        };
+        let next = other.ask(now, &mut self.drops, sink);
+        if let Next::Ready(packet) = &next {
             other.backlog.leave(packet, &other.kind);
             self.sent += packet.len;
         }
@@ -340,29 +374,10 @@ impl Queue {
     /// As [`Queue::dequeue`].
     #[inline]
     pub fn peek(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<&Packet> {
-        match self.discipline {
-            Inner::Fifo(ref mut fifo) => fifo.pin().map_or(Next::Empty, Next::Ready),
-            Inner::Other(_) => self.pin(now, sink),
+        match &mut self.discipline {
+            Inner::Fifo(fifo) => fifo.pin().map_or(Next::Empty, Next::Ready),
+            Inner::Other(other) => other.pin(now, &mut self.drops, sink),
         }
-    }
-
-    #[inline(never)]
-    fn pin(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<&Packet> {
-        if !matches!(&self.discipline, Inner::Other(other) if other.backlog.pinned) {
-            match (self.ask(now, sink), &mut self.discipline) {
-                (Next::Ready(packet), Inner::Other(other)) => {
-                    other.backlog.pinned = true;
-                    other.pinned = Some(packet);
-                }
-                (Next::Wait(at), _) => return Next::Wait(at),
-                _ => return Next::Empty,
-            }
-        }
-        let pinned = match &self.discipline {
-            Inner::Other(other) => other.pinned.as_ref(),
-            Inner::Fifo(_) => None,
-        };
-        pinned.map_or(Next::Empty, Next::Ready)
     }
 
     /// After [`Next::Wait`] at the same time, for a host that keeps its wire busy with gap frames:
@@ -373,28 +388,6 @@ impl Queue {
             Inner::Other(other) if !other.backlog.pinned => other.discipline.gap(longest),
             _ => None,
         }
-    }
-
-    /// Asks a discipline, and checks its answer against the contract.
-    #[inline]
-    fn ask(&mut self, now: Instant, outer: &mut dyn Sink) -> Next<Packet> {
-        let Self {
-            discipline, drops, ..
-        } = self;
-        let Inner::Other(other) = discipline else {
-            return Next::Empty;
-        };
-        let mut sink = CountingSink {
-            backlog: &mut other.backlog,
-            drops,
-            kind: &other.kind,
-            outer,
-        };
-        let next = other.discipline.dequeue(now, &mut sink);
-        if !matches!(next, Next::Ready(_)) {
-            other.backlog.check_none(now, &next, other.kind);
-        }
-        next
     }
 
     /// This queue replaces `former`: its classes start with the deficits of those that they

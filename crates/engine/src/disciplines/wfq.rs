@@ -32,6 +32,7 @@ use crate::packet::{FlowHashes, Packet};
 use crate::random::{Rng, mix};
 use crate::settings::{Problem, Raw, SettingValue, describe};
 use crate::structures::lengths::Lengths;
+use crate::structures::lists::{List, Store};
 use crate::units::{Bytes, Duration, Instant};
 use crate::{choices, settings};
 use std::any::Any;
@@ -66,10 +67,10 @@ choices! {
 
 /// Weights of queues, by their numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Weights(Vec<(u32, u32, u32)>);
+pub struct Weights(Vec<(u32, u32, u16)>);
 
 impl Weights {
-    fn of(&self, queue: u32) -> u32 {
+    fn of(&self, queue: u32) -> u16 {
         let found = self
             .0
             .iter()
@@ -87,7 +88,8 @@ impl SettingValue for Weights {
         let one = |part: &str| {
             let (queues, weight) = part.split_once(':').ok_or_else(wrong)?;
             let (first, last) = queues.split_once('-').unwrap_or((queues, queues));
-            let range = (number(first)?, number(last)?, number(weight)?);
+            let weight = u16::try_from(number(weight)?).map_err(|_| wrong())?;
+            let range = (number(first)?, number(last)?, weight);
             let good = range.0 <= range.1 && (1..=1_000).contains(&range.2);
             good.then_some(range).ok_or_else(wrong)
         };
@@ -125,7 +127,8 @@ settings! {
     }
 }
 
-const MAX_QUEUES: u32 = 1 << 16;
+/// Two sets of so many take 90 MB.
+const MAX_QUEUES: u32 = 1 << 20;
 
 /// A checked plan: settings with their defaults resolved.
 #[derive(Clone, PartialEq, Debug)]
@@ -214,28 +217,21 @@ impl Plan for WfqPlan {
     }
 }
 
-/// No slot, no queue.
+/// No queue.
 const NONE: u32 = u32::MAX;
 
-/// One queue. Its packets are a list of slots; the queue itself is in the round of its set while
-/// `active`, and in the list of its length while it is backlogged.
+/// One queue. It is in the round of its set while `active`, and in the list of its length while it
+/// is backlogged. Two are one cache line.
 #[derive(Debug)]
 struct Bucket {
-    first: u32,
-    last: u32,
-    bytes: u64,
+    packets: List,
     credit: u64,
-    weight: u32,
-    active: bool,
     next_active: u32,
+    weight: u16,
+    active: bool,
 }
 
-/// A packet and the slot of the one behind it; or a free slot and the next free one.
-#[derive(Debug)]
-struct Slot {
-    packet: Option<Packet>,
-    next: u32,
-}
+const _: () = assert!(size_of::<Bucket>() == 32);
 
 /// The active queues of one set, in the order of their visits.
 #[derive(Clone, Copy, Debug)]
@@ -264,10 +260,8 @@ struct Wfq {
     rounds: [Round; 2],
     /// The set to which arrivals go; the other one is served before it.
     current: usize,
-    slots: Vec<Slot>,
-    free: u32,
+    store: Store,
     lengths: Lengths,
-    bytes: Bytes,
     busy: u32,
     next_perturbation: Instant,
     perturbations: u64,
@@ -276,13 +270,11 @@ struct Wfq {
 impl Wfq {
     fn new(plan: WfqPlan, mut rng: Rng) -> Self {
         let bucket = |i: u32| Bucket {
-            first: NONE,
-            last: NONE,
-            bytes: 0,
+            packets: List::EMPTY,
             credit: 0,
+            next_active: NONE,
             weight: plan.weights.of(i % plan.queues),
             active: false,
-            next_active: NONE,
         };
         Self {
             // With weights by number, a flow's number must not depend on the seed.
@@ -290,10 +282,8 @@ impl Wfq {
             buckets: (0..2 * plan.queues).map(bucket).collect(),
             rounds: [IDLE; 2],
             current: 0,
-            slots: Vec::new(),
-            free: NONE,
+            store: Store::default(),
             lengths: Lengths::new(2 * plan.queues as usize),
-            bytes: Bytes::ZERO,
             busy: 0,
             next_perturbation: Instant::START + plan.perturb.unwrap_or(Duration::ZERO),
             perturbations: 0,
@@ -315,10 +305,10 @@ impl Wfq {
 
     /// Changes the hash when it is due and the set that is not in use has drained.
     fn perturb(&mut self, now: Instant) {
-        let Some(period) = self.plan.perturb else { return };
         if now < self.next_perturbation || self.rounds[1 - self.current].packets > 0 {
             return;
         }
+        let Some(period) = self.plan.perturb else { return };
         if self.rounds[self.current].packets > 0 {
             self.current = 1 - self.current;
         }
@@ -331,76 +321,33 @@ impl Wfq {
         usize::from(queue >= self.plan.queues)
     }
 
-    fn slot(&mut self, packet: Packet) -> u32 {
-        let filled = Slot {
-            packet: Some(packet),
-            next: NONE,
-        };
-        match self.free {
-            NONE => {
-                self.slots.push(filled);
-                self.slots.len() as u32 - 1
-            }
-            index => {
-                self.free = self.slots[index as usize].next;
-                self.slots[index as usize] = filled;
-                index
-            }
-        }
-    }
-
     fn push(&mut self, queue: u32, packet: Packet) {
-        let len = packet.len;
-        let slot = self.slot(packet);
         let set = self.set_of(queue);
         let bucket = &mut self.buckets[queue as usize];
-        match bucket.last {
-            NONE => {
-                bucket.first = slot;
-                self.busy += 1;
-            }
-            last => self.slots[last as usize].next = slot,
+        if bucket.packets.is_empty() {
+            self.busy += 1;
         }
-        bucket.last = slot;
-        bucket.bytes += len.get();
-        self.bytes += len;
+        self.store.push(&mut bucket.packets, packet);
         self.rounds[set].packets += 1;
+        note_length(&mut self.lengths, queue, bucket);
         if !bucket.active {
             self.join(set, queue);
         }
-        self.note_length(queue);
     }
 
     /// Takes the oldest packet of a queue.
+    #[inline]
     fn pop(&mut self, queue: u32) -> Option<Packet> {
         let set = self.set_of(queue);
         let bucket = &mut self.buckets[queue as usize];
-        let index = bucket.first;
-        let slot = self.slots.get_mut(index as usize)?;
-        let packet = slot.packet.take()?;
-        bucket.first = std::mem::replace(&mut slot.next, self.free);
-        self.free = index;
-        bucket.bytes -= packet.len.get();
-        if bucket.first == NONE {
-            bucket.last = NONE;
+        let packet = self.store.pop(&mut bucket.packets)?;
+        if bucket.packets.is_empty() {
             bucket.credit = 0;
             self.busy -= 1;
         }
-        self.bytes -= packet.len;
         self.rounds[set].packets -= 1;
-        self.note_length(queue);
+        note_length(&mut self.lengths, queue, bucket);
         Some(packet)
-    }
-
-    /// A queue's length has changed.
-    fn note_length(&mut self, queue: u32) {
-        let bucket = &self.buckets[queue as usize];
-        let length = match (bucket.first, bucket.weight) {
-            (NONE, _) => None,
-            (_, 1) => Some(bucket.bytes),
-            (_, weight) => Some(bucket.bytes / u64::from(weight)),
-        };
-        self.lengths.set(queue, length);
     }
 
     /// Puts a queue at the end of its round.
@@ -429,22 +376,23 @@ impl Wfq {
 
     /// The next packet of a backlogged set. A visit that sends nothing happens for a packet longer
     /// than the quantum, in proportion to its length, and for a queue that overflow emptied, once.
+    #[inline]
     fn serve(&mut self, set: usize) -> Option<Packet> {
         loop {
             let queue = self.rounds[set].first;
             let bucket = self.buckets.get_mut(queue as usize)?;
-            let Some(head) = self.slots.get(bucket.first as usize) else {
+            let Some(oldest) = self.store.oldest(&bucket.packets) else {
                 self.leave(set);
                 continue;
             };
             if !std::mem::replace(&mut self.rounds[set].visiting, true) {
                 bucket.credit += self.plan.quantum * u64::from(bucket.weight);
             }
-            let len = head.packet.as_ref().map_or(0, |packet| packet.len.get());
+            let len = oldest.len.get();
             if len <= bucket.credit {
                 bucket.credit -= len;
                 let packet = self.pop(queue);
-                if self.buckets[queue as usize].first == NONE {
+                if self.buckets[queue as usize].packets.is_empty() {
                     self.leave(set);
                 }
                 return packet;
@@ -453,6 +401,17 @@ impl Wfq {
             self.join(set, queue);
         }
     }
+}
+
+/// A queue's length has changed.
+#[inline]
+fn note_length(lengths: &mut Lengths, queue: u32, bucket: &Bucket) {
+    let length = match (bucket.packets.is_empty(), bucket.weight) {
+        (true, _) => None,
+        (_, 1) => Some(bucket.packets.bytes()),
+        (_, weight) => Some(bucket.packets.bytes() / u64::from(weight)),
+    };
+    lengths.set(queue, length);
 }
 
 impl Discipline for Wfq {
@@ -464,13 +423,13 @@ impl Discipline for Wfq {
         self.perturb(now);
         let queue = self.current as u32 * self.plan.queues + self.place(packet.flow);
         self.push(queue, packet);
-        let arrived = self.buckets[queue as usize].last;
         let mut verdict = Verdict::Queued;
-        while self.bytes > self.plan.limit {
+        while self.store.bytes() > self.plan.limit.get() {
             let Some(longest) = self.lengths.longest() else {
                 break;
             };
-            if longest == queue && self.buckets[queue as usize].first == arrived {
+            // Its own packet is the last in its queue.
+            if longest == queue && self.buckets[queue as usize].packets.is_single() {
                 verdict = Verdict::Dropped(Reason::Longest);
             }
             match self.pop(longest) {
@@ -510,7 +469,7 @@ impl Discipline for Wfq {
         let longest = self
             .lengths
             .longest()
-            .map_or(0, |queue| self.buckets[queue as usize].bytes);
+            .map_or(0, |queue| self.buckets[queue as usize].packets.bytes());
         out.gauge("longest", Value::Bytes(Bytes::new(longest)));
         out.gauge("perturbations", Value::Count(self.perturbations));
         out.gauge("limit", Value::Bytes(self.plan.limit));
@@ -740,13 +699,13 @@ mod tests {
             let longest = queue
                 .buckets
                 .iter()
-                .map(|bucket| bucket.bytes)
+                .map(|bucket| bucket.packets.bytes())
                 .max()
                 .expect("queues");
             let found = queue
                 .lengths
                 .longest()
-                .map_or(0, |found| queue.buckets[found as usize].bytes);
+                .map_or(0, |found| queue.buckets[found as usize].packets.bytes());
             assert!(found + found / 32 >= longest, "{found} of {longest}");
         }
     }
@@ -785,7 +744,7 @@ mod tests {
                 queue.enqueue(now, numbered, &mut Drops::default()),
                 Verdict::Queued
             );
-            while queue.bytes > Bytes::new(20_000) {
+            while queue.store.bytes() > 20_000 {
                 let packet = next(&mut queue).expect("a backlog");
                 let flow = packet.flow.full as usize;
                 assert_eq!(packet.buffer.0, sent[flow], "flow {flow} was reordered");
@@ -820,9 +779,9 @@ mod tests {
             }
         }
         assert!(
-            queue.slots.len() <= 67,
+            queue.store.slots() <= 67,
             "{} slots for 65 packets",
-            queue.slots.len()
+            queue.store.slots()
         );
     }
 

@@ -7,6 +7,9 @@
 
 /// No member, no list.
 const NONE: u32 = u32::MAX;
+/// More than there are parts of powers of two.
+const LISTS: usize = WORDS * 64;
+const WORDS: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
 struct Neighbours {
@@ -19,9 +22,9 @@ struct Neighbours {
 #[derive(Debug)]
 pub(crate) struct Lengths {
     links: Vec<Neighbours>,
-    lists: Vec<u32>,
+    lists: Box<[u32; LISTS]>,
     /// A bit for each list that is not empty, and one for each word that is not zero.
-    words: [u64; 32],
+    words: [u64; WORDS],
     summary: u32,
 }
 
@@ -35,8 +38,8 @@ impl Lengths {
         };
         Self {
             links: vec![nowhere; members],
-            lists: vec![NONE; 32 * 64],
-            words: [0; 32],
+            lists: Box::new([NONE; LISTS]),
+            words: [0; WORDS],
             summary: 0,
         }
     }
@@ -54,7 +57,7 @@ impl Lengths {
     pub(crate) fn longest(&self) -> Option<u32> {
         let word = self.summary.checked_ilog2()?;
         let bit = self.words[word as usize].checked_ilog2()?;
-        Some(self.lists[(word * 64 + bit) as usize])
+        Some(self.lists[(word * 64 + bit) as usize % LISTS])
     }
 
     /// Sets a member's length; with none, [`Lengths::longest`] does not return it.
@@ -77,14 +80,14 @@ impl Lengths {
     fn unlink(&mut self, member: u32, list: u32) {
         let Neighbours { previous, next, .. } = self.links[member as usize];
         match previous {
-            NONE => self.lists[list as usize] = next,
+            NONE => self.lists[list as usize % LISTS] = next,
             previous => self.links[previous as usize].next = next,
         }
         if next != NONE {
             self.links[next as usize].previous = previous;
         }
-        if self.lists[list as usize] == NONE {
-            let word = &mut self.words[list as usize / 64];
+        if self.lists[list as usize % LISTS] == NONE {
+            let word = &mut self.words[list as usize / 64 % WORDS];
             *word &= !(1 << (list % 64));
             if *word == 0 {
                 self.summary &= !(1 << (list / 64));
@@ -93,13 +96,13 @@ impl Lengths {
     }
 
     fn link(&mut self, member: u32, list: u32) {
-        let first = std::mem::replace(&mut self.lists[list as usize], member);
+        let first = std::mem::replace(&mut self.lists[list as usize % LISTS], member);
         if first != NONE {
             self.links[first as usize].previous = member;
         }
         let neighbours = &mut self.links[member as usize];
         (neighbours.previous, neighbours.next) = (NONE, first);
-        self.words[list as usize / 64] |= 1 << (list % 64);
+        self.words[list as usize / 64 % WORDS] |= 1 << (list % 64);
         self.summary |= 1 << (list / 64);
     }
 }

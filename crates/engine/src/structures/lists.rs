@@ -24,10 +24,18 @@ impl List {
         bytes: 0,
     };
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.first == NONE
     }
 
+    /// Whether it has exactly one packet.
+    #[inline]
+    pub(crate) fn is_single(&self) -> bool {
+        self.first == self.last && self.first != NONE
+    }
+
+    #[inline]
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -36,7 +44,7 @@ impl List {
 /// A packet and the slot of the one behind it; or a free slot and the next free one.
 #[derive(Debug)]
 struct Slot {
-    packet: Option<Packet>,
+    packet: Packet,
     next: u32,
 }
 
@@ -61,6 +69,12 @@ impl Default for Store {
 }
 
 impl Store {
+    /// Slots that there are, free ones included.
+    #[cfg(test)]
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Packets in all lists.
     pub(crate) fn packets(&self) -> u64 {
         self.packets
@@ -75,10 +89,7 @@ impl Store {
     #[inline]
     pub(crate) fn push(&mut self, list: &mut List, packet: Packet) {
         let len = packet.len.get();
-        let filled = Slot {
-            packet: Some(packet),
-            next: NONE,
-        };
+        let filled = Slot { packet, next: NONE };
         let slot = match self.slots.get_mut(self.free as usize) {
             Some(slot) => {
                 let index = self.free;
@@ -101,12 +112,18 @@ impl Store {
         self.bytes += len;
     }
 
+    /// The oldest packet of a list.
+    #[inline]
+    pub(crate) fn oldest(&self, list: &List) -> Option<&Packet> {
+        self.slots.get(list.first as usize).map(|slot| &slot.packet)
+    }
+
     /// Takes the oldest packet of a list.
     #[inline]
     pub(crate) fn pop(&mut self, list: &mut List) -> Option<Packet> {
         let index = list.first;
         let slot = self.slots.get_mut(index as usize)?;
-        let packet = slot.packet.take()?;
+        let packet = Packet::leave(&slot.packet);
         list.first = std::mem::replace(&mut slot.next, self.free);
         self.free = index;
         if list.first == NONE {
