@@ -1,11 +1,12 @@
 #!/bin/sh
 # What cargo cannot bring, read by ./suimon and ./test; installs it on Debian and its kin. To run there must be a C
-# linker. To test (`FOR_TESTS=1`) there should be tshark, which reads our RSVP messages, and curl, wget and python3, which
-# download under nine: without one the tests that use it say so, and test the rest.
+# linker. To test (`FOR_TESTS=1`) there should be tshark, which reads our RSVP messages, valgrind, which counts
+# instructions, and curl, wget and python3, which download under nine: without one the tests that use it say so, and test
+# the rest.
 missing=
 command -v cc >/dev/null 2>&1 || missing="gcc libc6-dev"
 if [ "${FOR_TESTS:-}" = 1 ]; then
-    for program in tshark curl wget python3; do
+    for program in tshark valgrind curl wget python3; do
         command -v "$program" >/dev/null 2>&1 || missing="$missing $program"
     done
 fi

@@ -30,6 +30,11 @@ const ALLOWED: &[Allowed] = &[
         text: "cannot be linked statically",
         reason: "not every C library can; a dynamic program is tested in its place",
     },
+    Allowed {
+        file: "xtask/src/instructions.rs",
+        text: "was not counted with",
+        reason: "another compiler makes other code; the table is blessed when the toolchain changes",
+    },
 ];
 
 const FORMAT: &[&str] = &["fmt", "--all", "--check"];
@@ -47,6 +52,8 @@ const RELEASE_TESTS: &[&str] = &[
     "--package",
     "sim",
 ];
+
+const INSTRUCTIONS: &[&str] = &["xtask", "instructions"];
 
 /// Runs every step in order.
 ///
@@ -70,6 +77,7 @@ pub fn run(root: &Path) -> Result<(), String> {
         "the tests of the engine and the simulator in release",
         RELEASE_TESTS,
     )?;
+    ci.step("instructions of a packet", INSTRUCTIONS)?;
     ci.end()
 }
 

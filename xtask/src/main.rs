@@ -1,10 +1,12 @@
-//! `cargo xtask ci | tidy | docs | pictures | bench | compare`: what cargo itself does not do.
+//! `cargo xtask ci | tidy | docs | pictures | bench | compare | instructions`: what cargo itself does
+//! not do.
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
 
 mod bench;
 mod ci;
 mod compare;
 mod docs;
+mod instructions;
 mod marked;
 mod pictures;
 mod tidy;
@@ -24,7 +26,9 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
        cargo xtask bench [PART...]  all benches, or some, written into docs/benchmarks.md with the date, the
                           machine and its limits; wants a quiet machine and root
        cargo xtask compare [CASE...]   disciplines of the Linux kernel beside ours, written into
-                          docs/disciplines/beside-linux.md; needs Debian's package user-mode-linux";
+                          docs/disciplines/beside-linux.md; needs Debian's package user-mode-linux
+       cargo xtask instructions [--bless]   counts what a packet costs in the engine, by valgrind: fails where it
+                          is 5 % more than docs/measurements/instructions.md says; --bless writes that";
 
 fn main() -> ExitCode {
     let root = workspace();
@@ -46,6 +50,11 @@ fn main() -> ExitCode {
         "pictures" => pictures::draw(&root),
         "bench" => bench::run(&root, rest),
         "compare" => compare::run(&root, rest),
+        "instructions" => match rest {
+            [] => instructions::run(&root, instructions::Asked::Check),
+            [flag] if flag == "--bless" => instructions::run(&root, instructions::Asked::Bless),
+            _ => return usage(),
+        },
         _ => return usage(),
     };
     match done {

@@ -11,8 +11,9 @@
 //! bytes; "all" or "one" of the classes hold 4 packets; a non-borrowing class waits for its rate,
 //! so the link idles, and a step includes the asks that were answered with a wait.
 //!
-//! In `priq` a packet goes to another class each time, at random; the others' packets go back to
-//! their own class.
+//! "Wandering" packets go to another class or flow each time, at random; the others go back to
+//! their own. With one for every two classes most classes go idle when they have sent, and return.
+//! Packets of `wfq` and `drr` do not lie in memory in the order of their service.
 
 use crate::Verdict;
 use engine::discipline::{Next, Reason, Sink};
@@ -44,6 +45,8 @@ struct Effort {
     flows: [u32; 2],
     /// Classes that are compared.
     many: [u32; 2],
+    /// Flows of `wfq` and classes of `drr` at most.
+    most: u32,
     leaves: [u32; 3],
 }
 
@@ -55,6 +58,7 @@ const FULL: Effort = Effort {
     most_classes: 100_000,
     flows: [1_000, 65_536],
     many: [1_000, 64_000],
+    most: 1_000_000,
     leaves: [20, 1_000, 10_000],
 };
 
@@ -64,6 +68,7 @@ const SMOKE: Effort = Effort {
     most_classes: 1_000,
     flows: [100, 1_000],
     many: [100, 1_000],
+    most: 2_000,
     leaves: [20, 100, 1_000],
 };
 
@@ -84,7 +89,7 @@ pub(crate) struct Row {
     queue: Option<Queue>,
     packet: Option<Packet>,
     dropped: Recycled,
-    /// Among how many classes packets wander; none if they stay in theirs.
+    /// Among how many classes or flows packets wander; none if they stay in theirs.
     wander: u32,
     now: Instant,
     figures: Vec<f64>,
@@ -135,8 +140,9 @@ impl Row {
         // 10 Gbit/s: 0.8 ns a byte.
         self.now = self.now + Duration::from_nanos((packet.len.get() * 4).div_ceil(5));
         if self.wander > 0 {
-            let luck = (packet.class.0 ^ self.now.nanos() as u32).wrapping_mul(2_654_435_761);
-            packet.class = ClassId(((u64::from(luck) * u64::from(self.wander)) >> 32) as u32);
+            let to = scattered(packet.class.0 ^ self.now.nanos() as u32, self.wander);
+            packet.class = ClassId(to);
+            packet.flow.full = to;
         }
         match self.queue {
             Some(_) => self.offer(packet),
@@ -158,6 +164,11 @@ impl Row {
     fn median(&self) -> f64 {
         self.figures[self.figures.len() / 2]
     }
+}
+
+/// A number below `n`, spread evenly.
+fn scattered(number: u32, n: u32) -> u32 {
+    ((u64::from(number.wrapping_mul(2_654_435_761)) * u64::from(n)) >> 32) as u32
 }
 
 /// A packet of some length, of this class and flow.
@@ -186,6 +197,31 @@ fn spec(kind: &str, settings: Table) -> DisciplineSpec {
     }
 }
 
+/// `wfq` with a queue for each flow or a few more, and so many packets at random.
+fn wfq(what: &str, flows: u32, packets: u32) -> Row {
+    let settings = Table::default()
+        .with("queues", Raw::Integer(flows.next_power_of_two().into()))
+        .text("limit_bytes", "10 GB");
+    let row = Row::new(what, flows, Some(queue(&spec("wfq", settings))));
+    (0..packets).fold(row, |row, i| row.with(packet(0, scattered(i, flows))))
+}
+
+/// `drr` with classes of four weights, and so many packets at random.
+fn drr(what: &str, classes: u32, packets: u32) -> Row {
+    let weight = |i: u32| Table::default().with("weight", Raw::Integer(i64::from(1 + i % 4)));
+    let row = classful(what, spec("drr", Table::default()), (classes, 0), weight);
+    (0..packets).fold(row, |row, i| row.with(packet(scattered(i, classes), 0)))
+}
+
+/// `wfq` and `drr` where most flows and classes go idle when they have sent, and return.
+fn returning(n: u32) -> [Row; 2] {
+    let wander = |row: Row| Row { wander: n, ..row };
+    [
+        wander(wfq("wfq, flows go idle and return", n, n / 2)),
+        wander(drr("drr, classes go idle and return", n, n / 2)),
+    ]
+}
+
 /// Queues without classes.
 fn plain(effort: Effort) -> Vec<Row> {
     let integer = |n: u32| Raw::Integer(n.into());
@@ -193,13 +229,7 @@ fn plain(effort: Effort) -> Vec<Row> {
         let queue = queue(&spec("fifo", Table::default().with("limit", integer(n))));
         (0..n).fold(Row::new("fifo", n, Some(queue)), |row, _| row.with(packet(0, 0)))
     };
-    let wfq = |flows: u32| {
-        let settings = Table::default()
-            .with("queues", integer(flows.next_power_of_two().min(65_536)))
-            .text("limit_bytes", "1 GB");
-        let row = Row::new("wfq, flows", flows, Some(queue(&spec("wfq", settings))));
-        (0..4 * flows).fold(row, |row, i| row.with(packet(0, i % flows)))
-    };
+    let wfq = |flows: u32| wfq(WFQ, flows, 4 * flows);
     let fq_codel = |flows: u32| {
         let settings = Table::default()
             .with("flows", integer(flows.next_power_of_two().min(65_536)))
@@ -302,11 +332,7 @@ fn turns(effort: Effort) -> Vec<Row> {
             },
         )
     };
-    let drr = |classes: u32| {
-        classful(DRR, spec("drr", Table::default()), (classes, 4), |i| {
-            Table::default().with("weight", integer(1 + i % 4))
-        })
-    };
+    let drr = |classes: u32| drr(DRR, classes, 4 * classes);
     let wrr = |order: &str, classes: u32| {
         let row = |i: u32| Table::default().with("weight", integer(1 + i % 4));
         let what = format!("wrr, {order}");
@@ -327,11 +353,13 @@ fn turns(effort: Effort) -> Vec<Row> {
     for order in ["burst", "interleaved"] {
         rows.extend([20, some].map(|classes| wrr(order, classes)));
     }
+    rows.extend([some, many].into_iter().flat_map(returning));
     rows
 }
 
 const CAKE: &str = "cake, flows of one host";
 const DRR: &str = "drr, all backlogged";
+const WFQ: &str = "wfq, flows";
 
 /// What leaves of `hfsc` are served by.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -551,11 +579,18 @@ pub(crate) fn rows(full: bool) -> Vec<Verdict> {
     run(managed(), effort);
     let turns = run(turns(effort), effort);
     let mut verdicts = vec![
-        growth(&plain, "wfq, flows", effort.flows[0]),
+        growth(&plain, WFQ, effort.flows[0]),
         growth(&plain, "fq_codel, flows", effort.flows[0]),
         growth(&plain, CAKE, effort.flows[0]),
         growth(&turns, DRR, effort.many[0]),
     ];
+    // The largest are by themselves: together they would only measure the cache.
+    let most = effort.most;
+    run(vec![wfq(WFQ, most, 4 * most)], effort);
+    run(vec![drr(DRR, most, 4 * most)], effort);
+    for row in returning(most) {
+        run(vec![row], effort);
+    }
     // The sizes that are compared, in turns; then the largest by itself.
     let compared = |n: u32| REGIMES.into_iter().map(move |regime| regime.row(n));
     let rows = run([3, 20, 1_000].into_iter().flat_map(compared).collect(), effort);

@@ -168,8 +168,8 @@ impl Leaves {
         None
     }
 
-    /// A ready leaf's next packet; without one, it is no longer ready. With one, [`Leaves::is_ready`]
-    /// says whether it still is.
+    /// A ready leaf's next packet; without one, it is no longer ready. With one,
+    /// [`Leaves::is_ready`] says whether it still is.
     #[inline(always)]
     pub(crate) fn dequeue(&mut self, leaf: usize, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
         let queue = &mut self.queues[leaf];
