@@ -16,7 +16,7 @@
 use crate::diagnostics::{Diagnostics, Severity};
 use crate::documents::Document;
 use crate::filters;
-use crate::port_config::{self, PortConfig};
+use crate::port_config::{self, AttachedPort, PortConfig};
 use crate::rsvp_config::{self, RsvpConfig};
 use crate::sections::{self, Section, TomlValue};
 use crate::yields::{self, Yields, YieldsSettings};
@@ -381,16 +381,25 @@ impl<'a> PolicyReader<'a> {
                 Some(_) => {}
             }
         }
-        if let (Some((_, at)), Some(port)) = (rsvp, port)
-            && !matches!(port.attachment, Attachment::Egress(_))
-        {
-            let problem = Problem::new(
-                at,
-                "RSVP is spoken by routers and hosts, and this port is neither",
-            );
-            self.problems
-                .push(problem.help("let the kernel route, and manage what it sends: `egress = \"wan0\"`"));
+        if let (Some((rsvp, at)), Some(port)) = (rsvp, port) {
+            self.check_hops(port, rsvp, at);
         }
+    }
+
+    /// Checks that RSVP is spoken where the kernel routes: a port that forwards frames between two
+    /// interfaces has no address that a neighbour could name as its hop.
+    fn check_hops(&mut self, port: &PortConfig, rsvp: &RsvpConfig, at: Span) {
+        let routes = |port: &AttachedPort| matches!(port.attachment, Attachment::Egress(_));
+        let bridged = |name: &&String| port.of_interface(name).is_some_and(|port| !routes(port));
+        let message = if !port.attached.iter().any(routes) {
+            "RSVP is spoken by routers and hosts, and this port is neither".into()
+        } else if let Some(name) = rsvp.interfaces.iter().find(bridged) {
+            format!("RSVP is spoken by routers and hosts, and `{name}` is one end of a bump in the wire")
+        } else {
+            return;
+        };
+        let help = "let the kernel route, and manage what it sends: `egress = \"wan0\"`";
+        self.problems.push(Problem::new(at, message).help(help));
     }
 
     /// Refuses versions other than 1.
@@ -425,7 +434,7 @@ impl<'a> PolicyReader<'a> {
     /// so
     /// windows cannot be clamped.
     fn warn_of_idle(&mut self, interface: Option<&InterfacePolicy>, port: Option<&PortConfig>) {
-        let idle = interface.zip(yields::idle(port));
+        let idle = interface.and_then(|found| Some((found, yields::idle(port, &found.name)?)));
         for (yields, why) in idle
             .iter()
             .flat_map(|(interface, why)| interface.yields.iter().map(move |y| (y, why)))

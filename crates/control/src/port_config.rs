@@ -1,5 +1,8 @@
 //! The `[port]` section: which interfaces, and how frames reach the program. It opens nothing.
 //!
+//! One program serves a bump in the wire and the egress of any number of interfaces at once: each
+//! of them is a port, with the settings of the section.
+//!
 //! Each kind of port is declared in the crate that opens it; the caller passes these declarations.
 //! A caller that opens no port, such as a simulation, passes none; then only the attachment and the
 //! settings of all ports are read.
@@ -9,6 +12,7 @@ use engine::port_kind::{Attachment, Needs, PortKind};
 use engine::settings::{Problem, Setting, Span, Table, refuse_wrong, unknown};
 use engine::units::{Bytes, Duration};
 use engine::{choices, settings};
+use std::collections::BTreeSet;
 
 choices! {
     /// When GSO super-frames are segmented before they are queued.
@@ -93,18 +97,25 @@ settings! {
 /// A checked `[port]` section.
 #[derive(Clone, Debug)]
 pub struct PortConfig {
-    /// The kind of port: the policy's, or the first that fits; `None` if the caller passed no
-    /// kinds.
-    pub kind: Option<&'static PortKind>,
-    /// What it is attached to.
-    pub attachment: Attachment,
+    /// The ports: at least one. No interface is in two of them.
+    pub attached: Vec<AttachedPort>,
     /// The settings that all kinds have.
     pub settings: PortSettings,
-    /// The settings of this kind alone, as text that its declaration can read.
+    /// The settings of some kinds alone, as text that their declarations can read.
     pub own: Table,
 }
 
-impl PortConfig {
+/// A kind of port, and what it is attached to.
+#[derive(Clone, Debug)]
+pub struct AttachedPort {
+    /// The kind of port: the policy's where it fits, otherwise the first that fits; `None` if the
+    /// caller passed no kinds.
+    pub kind: Option<&'static PortKind>,
+    /// What it is attached to.
+    pub attachment: Attachment,
+}
+
+impl AttachedPort {
     /// The interfaces by which packets can leave; empty for files, where the policy chooses a name.
     pub fn interfaces(&self) -> Vec<&str> {
         match &self.attachment {
@@ -117,6 +128,25 @@ impl PortConfig {
     /// The name of its kind.
     pub fn kind_name(&self) -> &'static str {
         self.kind.map_or("unknown", |kind| kind.name)
+    }
+
+    /// Whether its interfaces exist before it is opened, and have a wire.
+    pub fn has_wire(&self) -> bool {
+        self.kind.is_some_and(|kind| kind.has_wire)
+    }
+}
+
+impl PortConfig {
+    /// The interfaces by which packets can leave; empty for files, where the policy chooses a name.
+    pub fn interfaces(&self) -> Vec<&str> {
+        self.attached.iter().flat_map(AttachedPort::interfaces).collect()
+    }
+
+    /// The port by which packets leave through this interface.
+    pub fn of_interface(&self, name: &str) -> Option<&AttachedPort> {
+        let files = |port: &AttachedPort| matches!(port.attachment, Attachment::Files { .. });
+        let mut ports = self.attached.iter();
+        ports.find(|port| files(port) || port.interfaces().contains(&name))
     }
 }
 
@@ -157,18 +187,27 @@ pub(crate) fn read(
         problems.push(problem);
         None
     });
-    let attached = attachment(section, problems);
-    let (settings, (attachment, attachment_at)) = (settings?, attached?);
+    let attached = attachments(section, problems);
+    let (settings, attached) = (settings?, attached?);
     let at = |key: &str| section.get(key).map_or(section.at, |pair| pair.value.at);
-    let fits = |kind: &&&PortKind| kind.needs == attachment.needs();
-    let kind = named.or_else(|| ports.iter().find(fits).copied());
-    if let Some(kind) = kind.filter(|kind| kind.needs != attachment.needs()) {
+    let fits = |kind: &PortKind, at: &PlacedAttachment| kind.needs == at.attachment.needs();
+    if let (Some(kind), Some(first)) = (named, attached.first())
+        && !attached.iter().any(|at| fits(kind, at))
+    {
         let message = format!("a port of kind `{}` needs {}", kind.name, kind.needs.example());
-        problems.push(
-            Problem::new(attachment_at, message).help("change the kind, or what the port is attached to"),
-        );
+        let problem = Problem::new(first.at, message);
+        problems.push(problem.help("change the kind, or what the port is attached to"));
     }
-    warnings.extend(kind.into_iter().flat_map(|kind| idle_settings(kind, ports, &own)));
+    let attached: Vec<AttachedPort> = attached
+        .into_iter()
+        .map(|place| AttachedPort {
+            kind: named
+                .filter(|kind| fits(kind, &place))
+                .or_else(|| ports.iter().copied().find(|kind| fits(kind, &place))),
+            attachment: place.attachment,
+        })
+        .collect();
+    warnings.extend(idle_settings(&attached, ports, &own));
     if settings.transmit_ring == 0 || settings.transmit_ring > 65_536 {
         let message = "`transmit_ring` must be from 1 to 65536 packets";
         problems.push(Problem::new(at("transmit_ring"), message));
@@ -194,28 +233,44 @@ pub(crate) fn read(
         problems.push(Problem::new(at("fail_open_after"), message));
     }
     (problems.len() == before).then_some(PortConfig {
-        kind,
-        attachment,
+        attached,
         settings,
         own,
     })
 }
 
-/// Warns of settings of other kinds, which have no effect on this one.
-fn idle_settings(kind: &PortKind, ports: &[&'static PortKind], own: &Table) -> Vec<Problem> {
+/// Warns of settings of other kinds, which have no effect on these ports.
+fn idle_settings(attached: &[AttachedPort], ports: &[&'static PortKind], own: &Table) -> Vec<Problem> {
     let has = |kind: &PortKind, key: &str| kind.settings.iter().any(|setting| setting.name == key);
-    let idle = own.entries.iter().filter(|entry| !has(kind, &entry.key));
+    let mut kinds: Vec<&PortKind> = attached.iter().filter_map(|port| port.kind).collect();
+    kinds.dedup_by_key(|kind| kind.name);
+    if kinds.is_empty() {
+        return Vec::new();
+    }
+    let quoted = |kinds: &mut dyn Iterator<Item = &PortKind>| {
+        let names: Vec<String> = kinds.map(|kind| format!("`{}`", kind.name)).collect();
+        names.join(", ")
+    };
+    let of_none = |key: &str| !kinds.iter().any(|kind| has(kind, key));
+    let idle = own.entries.iter().filter(|entry| of_none(&entry.key));
     idle.map(|entry| {
-        let others = ports.iter().filter(|other| has(other, &entry.key));
-        let others: Vec<String> = others.map(|other| format!("`{}`", other.name)).collect();
-        let message = format!("`{}` has no effect on a port of kind `{}`", entry.key, kind.name);
-        Problem::new(entry.key_at, message).help(format!("it is a setting of {}", others.join(", ")))
+        let ours = quoted(&mut kinds.iter().copied());
+        let message = format!("`{}` has no effect on a port of kind {ours}", entry.key);
+        let mut others = ports.iter().copied().filter(|other| has(other, &entry.key));
+        let help = format!("it is a setting of {}", quoted(&mut others));
+        Problem::new(entry.key_at, message).help(help)
     })
     .collect()
 }
 
-/// Reads what the port is attached to, with its position.
-fn attachment(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<(Attachment, Span)> {
+/// What a port is attached to, with its position.
+struct PlacedAttachment {
+    attachment: Attachment,
+    at: Span,
+}
+
+/// Reads what the ports are attached to.
+fn attachments(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<Vec<PlacedAttachment>> {
     let present: Vec<_> = ATTACHMENTS.iter().filter_map(|key| section.get(key)).collect();
     let Some(first) = present.first() else {
         let help = format!(
@@ -226,36 +281,86 @@ fn attachment(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<(Att
         problems.push(Problem::new(section.at, "the port is attached to nothing").help(help));
         return None;
     };
-    let files = |key: &str| key == "read" || key == "write";
+    let is_file = |key: &str| key == "read" || key == "write";
     if let Some(second) = present[1..]
         .iter()
-        .find(|pair| !(files(pair.key) && files(first.key)))
+        .find(|pair| is_file(pair.key) != is_file(first.key))
     {
         let message = format!("`{}` and `{}` exclude each other", first.key, second.key);
         problems.push(Problem::new(second.key_at, message).help("keep one of them"));
         return None;
     }
-    let attachment = match first.key {
-        "between" => between(&first.value, problems)?,
-        "egress" => Attachment::Egress(interface(&first.value, problems)?),
-        _ => {
-            let mut file = |key: &str| {
-                if section.get(key).is_none() {
-                    problems.push(Problem::new(
-                        first.key_at,
-                        format!("`{key}` is missing: a path in quotes"),
-                    ));
-                }
-                section.text(key, problems).map(|(path, _)| path.to_owned())
-            };
-            let (read, write) = (file("read"), file("write"));
-            Attachment::Files {
-                read: read?,
-                write: write?,
-            }
+    if is_file(first.key) {
+        let attachment = files(section, first.key_at, problems)?;
+        let at = first.value.at;
+        return Some(vec![PlacedAttachment { attachment, at }]);
+    }
+    let mut attached = Vec::new();
+    for pair in present {
+        match pair.key {
+            "between" => attached.push(PlacedAttachment {
+                attachment: between(&pair.value, problems)?,
+                at: pair.value.at,
+            }),
+            _ => attached.extend(egress(&pair.value, problems)?),
         }
+    }
+    refuse_twice(&attached, problems)?;
+    Some(attached)
+}
+
+/// Refuses an interface that two ports would take packets from, or send by.
+fn refuse_twice(attached: &[PlacedAttachment], problems: &mut Vec<Problem>) -> Option<()> {
+    let mut seen = BTreeSet::new();
+    for place in attached {
+        let names = match &place.attachment {
+            Attachment::Between(a, b) => vec![a, b],
+            Attachment::Egress(interface) => vec![interface],
+            Attachment::Files { .. } => Vec::new(),
+        };
+        if let Some(name) = names.into_iter().find(|name| !seen.insert(*name)) {
+            let message = format!("`{name}` is attached twice: an interface has one port");
+            problems.push(Problem::new(place.at, message).help("name each interface once"));
+            return None;
+        }
+    }
+    Some(())
+}
+
+fn files(section: &Section<'_>, key_at: Span, problems: &mut Vec<Problem>) -> Option<Attachment> {
+    let mut file = |key: &str| {
+        if section.get(key).is_none() {
+            problems.push(Problem::new(
+                key_at,
+                format!("`{key}` is missing: a path in quotes"),
+            ));
+        }
+        section.text(key, problems).map(|(path, _)| path.to_owned())
     };
-    Some((attachment, first.value.at))
+    let (read, write) = (file("read"), file("write"));
+    Some(Attachment::Files {
+        read: read?,
+        write: write?,
+    })
+}
+
+/// One interface, or a list of them.
+fn egress(value: &TomlValue<'_>, problems: &mut Vec<Problem>) -> Option<Vec<PlacedAttachment>> {
+    let one = |value: &TomlValue<'_>, problems: &mut Vec<Problem>| {
+        let attachment = Attachment::Egress(interface(value, problems)?);
+        let at = value.at;
+        Some(PlacedAttachment { attachment, at })
+    };
+    let Some(items) = value.items() else {
+        return one(value, problems).map(|place| vec![place]);
+    };
+    let places: Vec<_> = items.iter().map(|item| one(item, problems)).collect();
+    if places.is_empty() {
+        let message = "`egress`: expected an interface such as \"wan0\", or a list of some";
+        problems.push(Problem::new(value.at, message));
+        return None;
+    }
+    places.into_iter().collect()
 }
 
 fn between(value: &TomlValue<'_>, problems: &mut Vec<Problem>) -> Option<Attachment> {

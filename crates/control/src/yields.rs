@@ -107,8 +107,9 @@ impl Yields {
     }
 }
 
-/// Why `yields` has no effect on this port; `None` if it has.
-pub(crate) fn idle(port: Option<&PortConfig>) -> Option<&'static str> {
+/// Why `yields` has no effect on the port of this interface; `None` if it has.
+pub(crate) fn idle(port: Option<&PortConfig>, interface: &str) -> Option<&'static str> {
+    let port = port.and_then(|port| port.of_interface(interface));
     match port.map(|port| &port.attachment) {
         None => Some(
             "there is no [port]; `suimon run` sees both directions of a connection between two interfaces",

@@ -11,8 +11,10 @@ use control::port_config::{PortConfig, Split};
 use engine::units::Duration;
 use netio::handle::Handle;
 use netio::pool::Slots;
+use netio::port::Port;
 use netio::ports::{self, Lane, Opened, Opening};
-use netio::worker::{PathId, Settings, Worker};
+use netio::worker::{Gate, PathId, Settings, Worker};
+use std::ops::Range;
 
 /// A worker that is ready to run.
 #[derive(Debug)]
@@ -23,12 +25,48 @@ pub struct Assembly {
     pub handle: Handle,
     /// The path of each of the policy's interfaces, in their order.
     pub paths: Vec<PathId>,
-    /// How traffic is forwarded without this process, human-readable.
-    pub without_us: String,
+    /// How traffic is forwarded without this process: for each port what follows "without suimon".
+    pub without_us: Vec<String>,
     /// The realisers of pacing disciplines, human-readable.
     pub realised: Vec<String>,
     /// Warnings: things that work, but perhaps not as expected.
     pub warnings: Vec<String>,
+}
+
+/// All ports of a policy, open, and the lanes between them.
+#[derive(Default)]
+struct Ports {
+    ports: Vec<Box<dyn Port>>,
+    lanes: Vec<Lane>,
+    gates: Vec<GateOver>,
+    without_us: Vec<String>,
+    warnings: Vec<String>,
+}
+
+/// A gate, and the ports that it covers.
+struct GateOver {
+    gate: Box<dyn Gate>,
+    ports: Range<usize>,
+}
+
+impl Ports {
+    /// Adds one that has been opened. `name` tells it from others, if there are others.
+    fn add(&mut self, opened: Opened, name: Option<String>) {
+        let first = self.ports.len();
+        self.ports.extend(opened.ports);
+        let ports = first..self.ports.len();
+        let shifted = |lane: Lane| Lane {
+            from: lane.from + first,
+            to: lane.to + first,
+            ..lane
+        };
+        self.lanes.extend(opened.lanes.into_iter().map(shifted));
+        let gate = opened.gate.map(|gate| GateOver { gate, ports });
+        self.gates.extend(gate);
+        let name = name.map_or_else(String::new, |name| format!(", {name}"));
+        self.without_us.push(format!("{name}: {}", opened.without_us));
+        self.warnings.extend(opened.warnings);
+    }
 }
 
 /// Whether the traffic that this interface's policy manages takes this lane.
@@ -100,8 +138,8 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Error>
         }
     }
     clamp_connections(&mut worker, policy, &opened.lanes, &lanes);
-    if let Some(gate) = opened.gate {
-        worker.set_gate(gate);
+    for GateOver { gate, ports } in opened.gates {
+        worker.set_gate(gate, &ids[ports]);
     }
     let paths: Option<Vec<PathId>> = paths.into_iter().collect();
     Ok(Assembly {
@@ -147,15 +185,18 @@ fn split_above(split: Split) -> Duration {
     }
 }
 
-fn open(config: &PortConfig) -> Result<Opened, Error> {
+fn open(config: &PortConfig) -> Result<Ports, Error> {
     let opening = Opening {
         transmit_ring: config.settings.transmit_ring as usize,
         fail_open_after: config.settings.fail_open_after,
         own: &config.own,
     };
-    Ok(ports::open(
-        config.kind.ok_or(Error::NoKindsOfPort)?,
-        &config.attachment,
-        &opening,
-    )?)
+    let mut all = Ports::default();
+    for attached in &config.attached {
+        let kind = attached.kind.ok_or(Error::NoKindsOfPort)?;
+        let opened = ports::open(kind, &attached.attachment, &opening)?;
+        let name = (config.attached.len() > 1).then(|| attached.interfaces().join(" and "));
+        all.add(opened, name);
+    }
+    Ok(all)
 }

@@ -15,7 +15,7 @@ use crate::signalling::speaker::{self, Setup};
 use crate::supervise::{handle_signals, supervise};
 use crate::yielding;
 use control::policy::{InterfacePolicy, Policy};
-use control::port_config::PortConfig;
+use control::port_config::{AttachedPort, PortConfig};
 use control::socket::{Server, path_of};
 use engine::discipline::Reason;
 use engine::port_kind::Attachment;
@@ -125,19 +125,23 @@ fn start_speaker(
 
 /// Checks the interfaces. Returns warnings; refuses what cannot work.
 fn check_interfaces(policy: &Policy, config: &PortConfig) -> Result<Vec<String>, Error> {
-    let between = match &config.attachment {
-        Attachment::Between(a, b) => Some((a.as_str(), b.as_str())),
-        Attachment::Egress(_) | Attachment::Files { .. } => None,
-    };
     // Ports without a wire (files, a TAP) have no interface, or none before they are opened.
-    if !config.kind.is_some_and(|kind| kind.has_wire) {
-        return Ok(Vec::new());
-    }
+    let wired = config.attached.iter().filter(|port| port.has_wire());
+    let between: Vec<(&str, &str)> = wired
+        .filter_map(|port| match &port.attachment {
+            Attachment::Between(a, b) => Some((a.as_str(), b.as_str())),
+            Attachment::Egress(_) | Attachment::Files { .. } => None,
+        })
+        .collect();
+    let has_wire = |interface: &&InterfacePolicy| {
+        let port = config.of_interface(&interface.name);
+        port.is_some_and(AttachedPort::has_wire)
+    };
     let managed = |interface: &'_ InterfacePolicy| {
         let settings = &interface.settings;
         (interface.name.clone(), settings.bandwidth, settings.max_frame)
     };
-    let managed: Vec<_> = policy.interfaces.iter().map(managed).collect();
+    let managed: Vec<_> = policy.interfaces.iter().filter(has_wire).map(managed).collect();
     let managed: Vec<ManagedDirection<'_>> = managed
         .iter()
         .map(|(interface, bandwidth, max_frame)| ManagedDirection {
@@ -146,7 +150,7 @@ fn check_interfaces(policy: &Policy, config: &PortConfig) -> Result<Vec<String>,
             max_frame: *max_frame,
         })
         .collect();
-    let outcome = selfcheck::check(&Facts::of, &facts::names(), between, &managed);
+    let outcome = selfcheck::check(&Facts::of, &facts::names(), &between, &managed);
     match outcome.mistakes.is_empty() {
         true => Ok(outcome.warnings),
         false => Err(Error::Unsuitable(outcome.mistakes)),
@@ -154,17 +158,17 @@ fn check_interfaces(policy: &Policy, config: &PortConfig) -> Result<Vec<String>,
 }
 
 /// Prints what is enforced, and where.
-fn introduce(out: &mut dyn Write, policy: &Policy, config: &PortConfig, without_us: &str) -> io::Result<()> {
+fn introduce(
+    out: &mut dyn Write,
+    policy: &Policy,
+    config: &PortConfig,
+    without_us: &[String],
+) -> io::Result<()> {
     let names = config.interfaces();
-    let kind = config.kind_name();
     for interface in &policy.interfaces {
         let settings = &interface.settings;
-        let from = match &config.attachment {
-            Attachment::Between(a, b) if *b == interface.name => format!("from {a}, by {kind}"),
-            Attachment::Between(_, b) => format!("from {b}, by {kind}"),
-            Attachment::Egress(_) => "the traffic that this host sends".into(),
-            Attachment::Files { read, write } => format!("from {read} to {write}"),
-        };
+        let port = config.of_interface(&interface.name);
+        let from = port.map_or_else(String::new, |port| origin(port, &interface.name));
         writeln!(
             out,
             "{}: at most {} ({}) with {}: {} classes, {} filters; {from}",
@@ -203,7 +207,20 @@ fn introduce(out: &mut dyn Write, policy: &Policy, config: &PortConfig, without_
         };
         writeln!(out, "RSVP on {}; reservable: {what}", rsvp.interfaces.join(", "))?;
     }
-    writeln!(out, "without suimon: {without_us}")
+    without_us
+        .iter()
+        .try_for_each(|what| writeln!(out, "without suimon{what}"))
+}
+
+/// Where the packets come from that leave through an interface of this port.
+fn origin(port: &AttachedPort, interface: &str) -> String {
+    let kind = port.kind_name();
+    match &port.attachment {
+        Attachment::Between(a, b) if *b == interface => format!("from {a}, by {kind}"),
+        Attachment::Between(_, b) => format!("from {b}, by {kind}"),
+        Attachment::Egress(_) => "the traffic that this host sends".into(),
+        Attachment::Files { read, write } => format!("from {read} to {write}"),
+    }
 }
 
 /// The bytes that lengths and rates count.

@@ -3,7 +3,7 @@
 
 use crate::Error;
 use control::policy::InterfacePolicy;
-use control::port_config::{GapFrameSetting as Frame, PortConfig, PortSettings, Realise};
+use control::port_config::{AttachedPort, GapFrameSetting as Frame, PortConfig, PortSettings, Realise};
 use engine::discipline::Pacing;
 use engine::inspect::Value;
 use netio::handle::Realised;
@@ -128,7 +128,8 @@ pub fn choose(interface: &InterfacePolicy, config: &PortConfig) -> Result<Option
     };
     let settings = &config.settings;
     // Without a wire only timers work.
-    if !config.kind.is_some_and(|kind| kind.has_wire) {
+    let port = config.of_interface(&interface.name);
+    if !port.is_some_and(AttachedPort::has_wire) {
         let mtu = interface.settings.max_frame.get() as usize;
         return match (pacing.frames, settings.realiser) {
             (false, Realise::Timer | Realise::Auto) => Ok(Some((
@@ -138,7 +139,7 @@ pub fn choose(interface: &InterfacePolicy, config: &PortConfig) -> Result<Option
             _ => Err(Error::Realiser(format!(
                 "{}: a port of kind `{}` has no wire; write `gap = \"timer\"` in the discipline, and no `realiser`",
                 interface.name,
-                config.kind_name()
+                port.map_or("unknown", AttachedPort::kind_name)
             ))),
         };
     }

@@ -30,16 +30,16 @@ pub struct SelfcheckReport {
 /// Looks up the facts of an interface.
 pub type FactsLookup<'a> = &'a dyn Fn(&str) -> Option<Facts>;
 
-/// Checks the interfaces of a bump in the wire, or the one whose egress is managed. `known` are
-/// the names of all interfaces.
+/// Checks the ends of bumps in the wire, and the interfaces that are managed. `known` are the names
+/// of all interfaces.
 pub fn check(
     look: FactsLookup<'_>,
     known: &[String],
-    between: Option<(&str, &str)>,
+    between: &[(&str, &str)],
     managed: &[ManagedDirection<'_>],
 ) -> SelfcheckReport {
     let mut outcome = SelfcheckReport::default();
-    let mut names: Vec<&str> = between.map_or(Vec::new(), |(a, b)| vec![a, b]);
+    let mut names: Vec<&str> = between.iter().flat_map(|(a, b)| [*a, *b]).collect();
     names.extend(managed.iter().map(|m| m.interface));
     names.sort_unstable();
     names.dedup();
@@ -60,9 +60,10 @@ pub fn check(
             link(&mut outcome.warnings, direction, &found);
         }
     }
-    if let Some((a, b)) = between
-        && let (Some(of_a), Some(of_b)) = (look(a), look(b))
-    {
+    for &(a, b) in between {
+        let (Some(of_a), Some(of_b)) = (look(a), look(b)) else {
+            continue;
+        };
         outcome.warnings.extend(fail_open(look, (a, &of_a), (b, &of_b)));
         if of_a.mtu != of_b.mtu {
             outcome.warnings.push(format!(
@@ -164,7 +165,7 @@ mod tests {
             bandwidth,
             max_frame: Bytes::new(1514),
         };
-        check(&look, &[], Some(("lan0", "wan0")), &[managed])
+        check(&look, &[], &[("lan0", "wan0")], &[managed])
     }
 
     #[test]
@@ -232,7 +233,7 @@ mod tests {
             bandwidth: Bandwidth::mbit(1),
             max_frame: Bytes::new(1514),
         };
-        let outcome = check(&|_| None, &["lo".into(), "wan1".into()], None, &[managed]);
+        let outcome = check(&|_| None, &["lo".into(), "wan1".into()], &[], &[managed]);
         assert_eq!(
             outcome.mistakes,
             ["unknown interface `wan0`; did you mean `wan1`?"]

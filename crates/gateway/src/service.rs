@@ -13,7 +13,7 @@ use control::snapshot::{ClassReading, FrameCounts, InterfaceReading, Reading, St
 use control::socket::{Handler, no_rsvp};
 use engine::settings::Raw;
 use engine::units::Instant;
-use netio::handle::{Adopted, Handle, PathView, WorkerSnapshot};
+use netio::handle::{Adopted, Handle, PathView, PortView, WorkerSnapshot};
 use netio::pool::PoolUsage;
 use netio::worker::PortId;
 use std::collections::BTreeMap;
@@ -106,7 +106,7 @@ impl Handler for ControlService {
     fn detach(&self, interface: Option<&str>) -> Result<String, Refusal> {
         let chosen = self.chosen(interface)?;
         if chosen.len() < self.in_force.all().len() {
-            let message = format!("{} shares its port with the other direction", names(&chosen));
+            let message = format!("{} is managed together with other interfaces", names(&chosen));
             return Err(Refusal {
                 message,
                 help: Some("disable it, or detach without naming an interface".into()),
@@ -176,15 +176,11 @@ fn reading(
 ) -> Option<InterfaceReading> {
     let path = snapshot.paths.get(managed.path.0)?;
     // Its own errors come before those of the ingress port.
-    let troubled = |own: bool| {
-        let mut ports = snapshot
-            .ports
-            .iter()
-            .filter(|port| (port.name == managed.policy.name) == own);
-        ports.find_map(|port| port.error.clone())
-    };
-    let shortage = || snapshot.aside.map(|why| why.to_string());
-    let error = troubled(true).or_else(|| troubled(false)).or_else(shortage);
+    let [own, ingress] = [path.to, path.from].map(|port| snapshot.ports.get(port.0));
+    let trouble = |port: Option<&PortView>| port.and_then(|port| port.error.clone());
+    let aside = ingress.and_then(|port| port.aside);
+    let shortage = || aside.map(|why| why.to_string());
+    let error = trouble(own).or_else(|| trouble(ingress)).or_else(shortage);
     let classes = path.classes.iter().map(|meter| ClassReading {
         class: meter.class,
         sent: meter.sent,
@@ -207,7 +203,7 @@ fn reading(
         } else {
             State::Disabled
         },
-        error: error.map(|error| match snapshot.aside {
+        error: error.map(|error| match aside {
             Some(_) => format!("{error}; meanwhile the kernel forwards"),
             None => error,
         }),

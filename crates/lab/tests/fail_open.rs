@@ -125,7 +125,7 @@ fn forward(kind: &str, status: &Path, interfaces: &[String]) -> Outcome {
             let (mut worker, handle) = Worker::new(Settings::default())?;
             let (port, pulse) = fail_open::single(Egress::open(interface, 64)?, LIMIT, means)?;
             let (port, switch) = (worker.add_port(Box::new(port)), pulse.switch());
-            worker.set_gate(Box::new(pulse));
+            worker.set_gate(Box::new(pulse), &[port]);
             worker.add_path(path("out", port, port)?);
             report(worker, &handle, &switch, status)
         }
@@ -159,7 +159,7 @@ fn bump<P: Capture + 'static>(ports: [P; 2], means: Means, status: &Path) -> Out
     let (guarded, pulse) = fail_open::bump(ports, LIMIT, means)?;
     let [one, other] = guarded.map(|port| worker.add_port(Box::new(port)));
     let switch = pulse.switch();
-    worker.set_gate(Box::new(pulse));
+    worker.set_gate(Box::new(pulse), &[one, other]);
     for (name, from, to) in [("up", one, other), ("down", other, one)] {
         worker.add_path(path(name, from, to)?);
     }

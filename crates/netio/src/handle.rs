@@ -229,8 +229,6 @@ pub struct WorkerSnapshot {
     pub pool: [PoolUsage; 2],
     /// The loop's own numbers.
     pub turns: Turns,
-    /// Why the kernel forwards in place of the worker, if it does because something is broken here.
-    pub aside: Option<Aside>,
 }
 
 /// Why a worker leaves traffic to the kernel.
@@ -305,6 +303,9 @@ pub struct PortView {
     pub failures: u64,
     /// Frames that it has taken and could not send yet.
     pub unsent: usize,
+    /// Why the kernel forwards in place of the worker what arrives here, if it does because
+    /// something is broken.
+    pub aside: Option<Aside>,
 }
 
 /// The loop's own numbers.

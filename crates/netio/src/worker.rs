@@ -143,6 +143,8 @@ struct Slot {
     capabilities: Capabilities,
     /// Its path, if packets are taken from it.
     feeds: Option<usize>,
+    /// The gate of the kernel programs that can take over from it, if there are any.
+    gate: Option<usize>,
     error: Option<PortError>,
     retry_at: Instant,
     failures: u64,
@@ -166,6 +168,16 @@ impl Slot {
     }
 }
 
+/// The gate of some ports. Each stands aside by itself: an interface that fails leaves the others
+/// managed.
+struct GateOfPorts {
+    gate: Box<dyn Gate>,
+    /// Traffic has been taken since the last lapse.
+    taking: bool,
+    /// Why traffic is left to the kernel.
+    aside: Option<Aside>,
+}
+
 /// Two paths of which one carries data, and the other its acknowledgments, whose windows are
 /// clamped.
 #[derive(Debug)]
@@ -182,19 +194,15 @@ pub struct Worker {
     slots: Vec<Slot>,
     paths: Vec<Path>,
     clamped: Vec<ClampedPair>,
-    gate: Option<Box<dyn Gate>>,
+    gates: Vec<GateOfPorts>,
     inbox: Receiver<Command>,
     bell: Arc<Bell>,
     pause: Pause,
     batch: Vec<Buffer>,
     turns: Turns,
     first_path: usize,
-    /// Traffic has been taken since the last lapse.
-    taking: bool,
     /// Since when the pool has been exhausted.
     short_since: Option<Instant>,
-    /// Why traffic is left to the kernel.
-    aside: Option<Aside>,
     /// A clean end is under way, and ends by then.
     ending: Option<Instant>,
 }
@@ -232,16 +240,14 @@ impl Worker {
             slots: Vec::new(),
             paths: Vec::new(),
             clamped: Vec::new(),
-            gate: None,
+            gates: Vec::new(),
             inbox,
             bell,
             pause: Pause::new(settings.guard),
             batch: Vec::new(),
             turns: Turns::default(),
             first_path: 0,
-            taking: false,
             short_since: None,
-            aside: None,
             ending: None,
         };
         Ok((worker, handle))
@@ -253,6 +259,7 @@ impl Worker {
             capabilities: port.capabilities(),
             port,
             feeds: None,
+            gate: None,
             error: None,
             retry_at: Instant::START,
             failures: 0,
@@ -290,9 +297,20 @@ impl Worker {
         self.paths[data.0].set_yields(classes);
     }
 
-    /// Sets the gate.
-    pub fn set_gate(&mut self, gate: Box<dyn Gate>) {
-        self.gate = Some(gate);
+    /// Sets the gate of these ports.
+    ///
+    /// # Panics
+    /// If a port is not of this worker, or has a gate already.
+    pub fn set_gate(&mut self, gate: Box<dyn Gate>, ports: &[PortId]) {
+        for port in ports {
+            let taken = self.slots[port.0].gate.replace(self.gates.len());
+            assert!(taken.is_none(), "the port has a gate already");
+        }
+        self.gates.push(GateOfPorts {
+            gate,
+            taking: false,
+            aside: None,
+        });
     }
 
     /// Runs until it is stopped, or every input has ended and everything is sent. Returns the last
@@ -307,7 +325,7 @@ impl Worker {
             }
         }
         // Before the ports: what arrives while they close goes the kernel's way.
-        self.gate = None;
+        self.gates.clear();
         self.show(clock::now())
     }
 
@@ -402,15 +420,15 @@ impl Worker {
     /// came.
     fn receive(&mut self) -> bool {
         let mut any = false;
-        // At the end, an input that no kernel program takes over would go on for ever.
-        let inputs = match (self.ending, &self.gate) {
-            (Some(_), None) => 0,
-            _ => self.slots.len(),
-        };
-        for index in 0..inputs {
+        for index in 0..self.slots.len() {
             let Some(path) = self.slots[index].feeds else {
                 continue;
             };
+            let gate = self.slots[index].gate;
+            // At the end, an input that no kernel program takes over would go on for ever.
+            if self.ending.is_some() && gate.is_none() {
+                continue;
+            }
             if !self.slots[index].ready || self.slots[index].error.is_some() {
                 continue;
             }
@@ -419,8 +437,8 @@ impl Worker {
             for _ in 0..BATCHES {
                 self.receive_from(index);
                 let now = clock::now();
-                if self.gate.as_mut().is_some_and(|gate| gate.lapsed(now)) {
-                    self.discard_stale(Some(path));
+                if let Some(gate) = gate.filter(|gate| self.lapsed(*gate, now)) {
+                    self.discard_stale(gate, Some(path));
                     break;
                 }
                 any |= self.slots[index].ready;
@@ -432,31 +450,40 @@ impl Worker {
         let now = clock::now();
         // Where a program redirects frames to us instead of copying them, nothing arrives after a
         // lapse until the next beat: the beat must not wait for an arrival.
-        if self.gate.as_mut().is_some_and(|gate| gate.lapsed(now)) {
-            self.discard_stale(None);
-        } else {
-            self.taking = true;
-            self.pulse(now);
+        for gate in 0..self.gates.len() {
+            if self.lapsed(gate, now) {
+                self.discard_stale(gate, None);
+            } else {
+                self.gates[gate].taking = true;
+                self.pulse(gate, now);
+            }
         }
         any
     }
 
+    fn lapsed(&mut self, gate: usize, now: Instant) -> bool {
+        self.gates[gate].gate.lapsed(now)
+    }
+
     /// Beats; or leaves traffic to the kernel, if this worker cannot carry it now.
-    fn pulse(&mut self, now: Instant) {
-        self.aside = self.trouble(now);
-        let Some(gate) = &mut self.gate else { return };
-        match self.aside {
-            None => gate.beat(now),
+    fn pulse(&mut self, gate: usize, now: Instant) {
+        let aside = self.trouble(gate, now);
+        // At the end there is none any more.
+        let Some(of_ports) = self.gates.get_mut(gate) else {
+            return;
+        };
+        of_ports.aside = aside;
+        match aside {
+            None => of_ports.gate.beat(now),
             Some(_) => {
-                self.taking = false;
-                gate.stand_aside(now);
+                of_ports.taking = false;
+                of_ports.gate.stand_aside(now);
             }
         }
     }
 
-    /// Why traffic is to be left to the kernel, if there is one that can take it.
-    fn trouble(&mut self, now: Instant) -> Option<Aside> {
-        self.gate.as_ref()?;
+    /// Why the traffic of this gate's ports is to be left to the kernel.
+    fn trouble(&mut self, gate: usize, now: Instant) -> Option<Aside> {
         let enough = || {
             let free = |usage: PoolUsage| usage.total - usage.used;
             self.pool
@@ -464,12 +491,16 @@ impl Worker {
                 .into_iter()
                 .any(|usage| free(usage) > usage.total / FREE_AGAIN)
         };
-        let short = match self.aside {
-            Some(Aside::Memory) => !enough(),
-            _ => self.pool.is_exhausted(),
+        // The pool is that of all ports.
+        let was_short = self.gates.iter().any(|gate| gate.aside == Some(Aside::Memory));
+        let short = if was_short {
+            !enough()
+        } else {
+            self.pool.is_exhausted()
         };
         self.short_since = short.then(|| self.short_since.unwrap_or(now));
-        if self.slots.iter().any(Slot::broken) {
+        let mut own = self.slots.iter().filter(|slot| slot.gate == Some(gate));
+        if own.any(Slot::broken) {
             return Some(Aside::Port);
         }
         self.short_since
@@ -494,9 +525,14 @@ impl Worker {
     /// The end of a clean end: from now on the kernel forwards; what arrived before is sent, and
     /// what cannot be is dropped.
     fn close(&mut self, latest: Instant) {
-        if let Some(mut gate) = self.gate.take() {
-            gate.stand_aside(clock::now());
-            self.receive_all(|worker, index, path| {
+        let mut gates = std::mem::take(&mut self.gates);
+        if !gates.is_empty() {
+            let now = clock::now();
+            gates
+                .iter_mut()
+                .for_each(|of_ports| of_ports.gate.stand_aside(now));
+            let gated = |slot: &Slot| slot.gate.is_some();
+            self.receive_all(gated, |worker, index, path| {
                 let _ = worker.accept(index, path, clock::now());
             });
             loop {
@@ -558,11 +594,11 @@ impl Worker {
         }
     }
 
-    /// Receives what waits in every port that feeds a path, batch by batch, and gives each to
-    /// `take` with the port and the path; [`BATCHES`] of a port at most.
-    fn receive_all(&mut self, mut take: impl FnMut(&mut Self, usize, usize)) {
+    /// Receives what waits in every `chosen` port that feeds a path, batch by batch, and gives each
+    /// to `take` with the port and the path; [`BATCHES`] of a port at most.
+    fn receive_all(&mut self, chosen: impl Fn(&Slot) -> bool, mut take: impl FnMut(&mut Self, usize, usize)) {
         for index in 0..self.slots.len() {
-            let Some(path) = self.slots[index].feeds else {
+            let Some(path) = self.slots[index].feeds.filter(|_| chosen(&self.slots[index])) else {
                 continue;
             };
             for _ in 0..BATCHES {
@@ -588,17 +624,18 @@ impl Worker {
             .for_each(|frame| paths[path].refuse(pool, frame, Reason::Stale));
     }
 
-    /// Discards what waits in every port, since the kernel has forwarded it by itself, and takes
-    /// over again. The batch that was just received belongs to `path`, if there is one.
-    fn discard_stale(&mut self, path: Option<usize>) {
+    /// Discards what waits in every port of a gate, since the kernel has forwarded it by itself, and
+    /// takes over again. The batch that was just received belongs to `path`, if there is one.
+    fn discard_stale(&mut self, gate: usize, path: Option<usize>) {
         // The first turn takes over from the kernel, and after trouble too: that is no lapse.
-        self.turns.lapses += u64::from(self.taking);
-        self.taking = false;
+        self.turns.lapses += u64::from(self.gates[gate].taking);
+        self.gates[gate].taking = false;
         if let Some(path) = path {
             self.refuse_stale(path);
         }
-        self.receive_all(|worker, _, path| worker.refuse_stale(path));
-        self.pulse(clock::now());
+        let own = |slot: &Slot| slot.gate == Some(gate);
+        self.receive_all(own, |worker, _, path| worker.refuse_stale(path));
+        self.pulse(gate, clock::now());
     }
 
     /// Sends from each path. Returns whether more can be sent at once, and until when nothing else
@@ -648,7 +685,9 @@ impl Worker {
             path.abandon(&mut self.pool, Reason::Port);
         }
         // At once: every frame until then would be taken and dropped.
-        self.pulse(clock::now());
+        if let Some(gate) = self.slots[index].gate {
+            self.pulse(gate, clock::now());
+        }
     }
 
     /// Whether every input has ended and everything is sent.
@@ -660,10 +699,10 @@ impl Worker {
 
     /// Waits for arrivals, room, a command, or this time.
     fn sleep(&mut self, until: Instant) {
-        let longest = match (&self.gate, self.ending) {
+        let longest = match (self.gates.is_empty(), self.ending) {
             (_, Some(_)) => DRAIN_NAP,
-            (Some(_), None) => self.settings.heartbeat.min(NAP),
-            (None, None) => NAP,
+            (false, None) => self.settings.heartbeat.min(NAP),
+            (true, None) => NAP,
         };
         let ports = self.slots.iter().map(|slot| {
             let of_use = !slot.broken() && (slot.wants_room || !slot.ended());
@@ -692,11 +731,11 @@ impl Worker {
                     error: slot.error.as_ref().map(ToString::to_string),
                     failures: slot.failures,
                     unsent: slot.port.unsent(),
+                    aside: slot.gate.and_then(|gate| self.gates.get(gate)?.aside),
                 })
                 .collect(),
             pool: self.pool.usage(),
             turns: self.turns,
-            aside: self.aside,
         }
     }
 }

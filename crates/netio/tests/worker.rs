@@ -115,6 +115,10 @@ impl Rig {
     fn show(&mut self) -> WorkerSnapshot {
         self.worker.show(now())
     }
+
+    fn gate(&mut self, gate: impl Gate + 'static) {
+        self.worker.set_gate(Box::new(gate), &[self.from, self.to]);
+    }
 }
 
 /// An ECN-capable IPv4 packet of this length with a number in it.
@@ -432,7 +436,7 @@ impl Gate for Lapsed {
 fn packets_that_arrived_during_a_lapse_are_dropped_as_stale_and_later_ones_are_not() {
     let mut rig = usual();
     rig.worker.add_path(planned(rig.from, rig.to, fifo(500)));
-    rig.worker.set_gate(Box::new(Lapsed::new()));
+    rig.gate(Lapsed::new());
     send(&rig.left, 0..150);
     rig.settle();
     send(&rig.left, 150..155);
@@ -450,7 +454,7 @@ fn a_lapse_without_arrivals_drops_nothing() {
     let mut rig = usual();
     rig.worker.add_path(planned(rig.from, rig.to, fifo(500)));
     let gate = Lapsed::new();
-    rig.worker.set_gate(Box::new(gate.clone()));
+    rig.gate(gate.clone());
     rig.settle();
     gate.0.store(true, Ordering::Relaxed);
     rig.settle();
@@ -614,19 +618,48 @@ fn a_broken_port_leaves_traffic_to_the_kernel_until_it_works_again() {
     rig.worker.add_path(planned(rig.from, rig.to, fifo(50)));
     let probe = GateProbe(Arc::new(AtomicBool::new(false)));
     let aside = || probe.0.load(Ordering::Relaxed);
-    rig.worker.set_gate(Box::new(probe.clone()));
+    rig.gate(probe.clone());
     rig.settle();
     assert!(!aside());
     rig.right.set_link(LinkState::Gone);
     send(&rig.left, 0..1);
     let _ = rig.worker.turn();
     assert!(aside(), "it keeps frames that it cannot send");
-    assert_eq!(rig.show().aside, Some(Aside::Port));
+    assert_eq!(rig.show().ports[rig.from.0].aside, Some(Aside::Port));
     rig.right.set_link(LinkState::Up);
     let thread = run(rig.worker);
     assert!(eventually(|| !aside()), "it does not take traffic back");
     rig.handle.stop();
-    assert_eq!(thread.join().expect("an orderly end").aside, None);
+    let last = thread.join().expect("an orderly end");
+    assert_eq!(last.ports[rig.from.0].aside, None);
+}
+
+/// Of two pairs in one worker, the one that works stays managed.
+#[test]
+fn a_broken_port_leaves_the_traffic_of_other_gates_managed() {
+    let mut rig = usual();
+    rig.worker.add_path(planned(rig.from, rig.to, fifo(50)));
+    let (from, left) = port(&mut rig.worker, "from2", plain());
+    let (to, right) = port(&mut rig.worker, "to2", plain());
+    rig.worker.add_path(planned(from, to, fifo(50)));
+    let probes = [(); 2].map(|()| GateProbe(Arc::new(AtomicBool::new(false))));
+    let [one, other] = probes.clone();
+    rig.gate(one);
+    rig.worker.set_gate(Box::new(other), &[from, to]);
+    rig.settle();
+    rig.right.set_link(LinkState::Gone);
+    send(&rig.left, 0..1);
+    let _ = rig.worker.turn();
+    let aside = probes.each_ref().map(|probe| probe.0.load(Ordering::Relaxed));
+    assert_eq!(aside, [true, false]);
+    let ports = rig.show().ports;
+    assert_eq!(
+        [rig.from, from].map(|port| ports[port.0].aside),
+        [Some(Aside::Port), None]
+    );
+    send(&left, 0..3);
+    let _ = rig.worker.turn();
+    assert_eq!(arrived(&right), [0, 1, 2]);
 }
 
 #[test]
@@ -635,7 +668,7 @@ fn a_pool_that_stays_exhausted_leaves_traffic_to_the_kernel_until_slots_are_free
     let id = rig.worker.add_path(path(rig.from, rig.to, blocked_for_an_hour()));
     let probe = GateProbe(Arc::new(AtomicBool::new(false)));
     let aside = || probe.0.load(Ordering::Relaxed);
-    rig.worker.set_gate(Box::new(probe.clone()));
+    rig.gate(probe.clone());
     send(&rig.left, 0..9);
     rig.settle();
     assert!(!aside(), "at once: any burst would");
@@ -645,7 +678,7 @@ fn a_pool_that_stays_exhausted_leaves_traffic_to_the_kernel_until_slots_are_free
         "nothing can be received, and nothing else forwards"
     );
     assert_eq!(
-        rig.handle.inspect().expect("an answer").aside,
+        rig.handle.inspect().expect("an answer").ports[rig.from.0].aside,
         Some(Aside::Memory)
     );
     rig.handle.switch(id, false).expect("an answer");

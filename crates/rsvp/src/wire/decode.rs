@@ -74,10 +74,24 @@ struct Objects<'a> {
     lists: Vec<Raw<'a>>,
     policy: Vec<Opaque>,
     forwarded: Vec<Opaque>,
-    /// STYLE, the bytes after it, and the objects among them.
-    end: Option<(Style, &'a [u8], Vec<Raw<'a>>)>,
+    /// STYLE, and what comes after it.
+    end: Option<End<'a>>,
     v4: bool,
     v6: bool,
+}
+
+/// The end of a message with STYLE: the flow descriptor list.
+struct End<'a> {
+    /// None if it has an unknown C-Type, so that nobody knows what the objects after it mean.
+    style: Option<Style>,
+    bytes: &'a [u8],
+    objects: Vec<Raw<'a>>,
+}
+
+impl End<'_> {
+    const fn is_unknown(&self) -> bool {
+        matches!(self.style, None | Some(Style::Unknown(_)))
+    }
 }
 
 impl<'a> Objects<'a> {
@@ -116,12 +130,16 @@ impl<'a> Objects<'a> {
         match raw.class {
             class::NULL => {}
             class::FLOWSPEC | class::FILTER_SPEC => match &mut self.end {
-                Some((_, _, descriptors)) => descriptors.push(raw),
+                Some(end) => end.objects.push(raw),
                 None => return Err(Malformed::Misplaced(raw.class)),
             },
             class::STYLE => {
-                let style = raw.read().map_err(|_| Malformed::Contents(class::STYLE))?;
-                if self.end.replace((style, behind, Vec::new())).is_some() {
+                let end = End {
+                    style: self.read(&raw)?,
+                    bytes: behind,
+                    objects: Vec::new(),
+                };
+                if self.end.replace(end).is_some() {
                     return Err(Malformed::Duplicate(class::STYLE));
                 }
             }
@@ -150,7 +168,7 @@ impl<'a> Objects<'a> {
                 }
                 Unknown::Ignore => {}
                 // After an unknown style all objects are kept as they came.
-                Unknown::Forward if matches!(self.end, Some((Style::Unknown(_), ..))) => {}
+                Unknown::Forward if self.end.as_ref().is_some_and(End::is_unknown) => {}
                 Unknown::Forward => self.forwarded.push(raw.opaque()),
             },
         }
@@ -233,18 +251,26 @@ impl<'a> Objects<'a> {
         })
     }
 
+    /// The end of the message, with a style that can be read.
+    fn end(&mut self) -> Result<(Style, End<'a>), Malformed> {
+        let end = self.end.take();
+        let read = end.and_then(|end| Some((end.style?, end)));
+        read.ok_or(Malformed::Missing(class::STYLE))
+    }
+
     /// STYLE and the flow descriptor list.
     fn descriptors(&mut self) -> Result<Descriptors<Content<Flowspec>>, Malformed> {
-        let (style, bytes, raws) = self.end.take().ok_or(Malformed::Missing(class::STYLE))?;
+        let (style, end) = self.end()?;
         if let Style::Unknown(options) = style {
             self.report(code::UNKNOWN_STYLE, 0);
-            return Ok(Descriptors::Unknown(options, bytes.to_vec()));
+            return Ok(Descriptors::Unknown(options, end.bytes.to_vec()));
         }
         let mut pairs: Vec<(Content<Flowspec>, Vec<SenderTemplate>)> = Vec::new();
-        for raw in raws {
+        for raw in end.objects {
             if raw.class == class::FLOWSPEC {
                 pairs.push((self.content(&raw, value::BAD_FLOWSPEC), Vec::new()));
-            } else if let Some(filter) = self.read(&raw)? {
+            } else {
+                let filter = self.read(&raw)?.ok_or(Malformed::Missing(raw.class))?;
                 let (_, filters) = pairs.last_mut().ok_or(Malformed::Missing(class::FLOWSPEC))?;
                 filters.push(filter);
             }
@@ -276,12 +302,12 @@ impl<'a> Objects<'a> {
 
     /// The same of a ResvTear, whose flowspecs are ignored and may be absent.
     fn filters(&mut self) -> Result<Descriptors<()>, Malformed> {
-        let (style, bytes, raws) = self.end.take().ok_or(Malformed::Missing(class::STYLE))?;
+        let (style, end) = self.end()?;
         if let Style::Unknown(options) = style {
-            return Ok(Descriptors::Unknown(options, bytes.to_vec()));
+            return Ok(Descriptors::Unknown(options, end.bytes.to_vec()));
         }
         let mut filters = Vec::new();
-        for raw in raws.iter().filter(|raw| raw.class == class::FILTER_SPEC) {
+        for raw in end.objects.iter().filter(|raw| raw.class == class::FILTER_SPEC) {
             filters.extend(self.read::<SenderTemplate>(raw)?);
         }
         match (style, filters.is_empty()) {

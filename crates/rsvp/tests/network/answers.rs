@@ -250,6 +250,7 @@ fn rfc_2205_3_10_an_unknown_c_type_of_a_needed_object_is_answered_with_error_14(
     const SESSION: u8 = 1;
     const TIME_VALUES: u8 = 5;
     const ERROR_SPEC: u8 = 6;
+    const STYLE: u8 = 8;
     const FILTER_SPEC: u8 = 10;
     const SENDER_TEMPLATE: u8 = 11;
     /// That of RSVP-TE's SESSION and SENDER_TEMPLATE (RFC 3209).
@@ -261,6 +262,7 @@ fn rfc_2205_3_10_an_unknown_c_type_of_a_needed_object_is_answered_with_error_14(
         (&path, SENDER_TEMPLATE, 3, 0, HOST_A),
         (&path, TIME_VALUES, 3, 0, HOST_A),
         (&fixed, SESSION, 4, 1, HOST_B),
+        (&fixed, STYLE, 4, 1, HOST_B),
         (&fixed, FILTER_SPEC, 4, 1, HOST_B),
     ] {
         let mut node = router();
@@ -286,7 +288,7 @@ fn rfc_2205_3_10_an_unknown_c_type_of_a_needed_object_is_answered_with_error_14(
         let told = objects(&strange);
         for told in told
             .into_iter()
-            .filter(|told| [SESSION, FILTER_SPEC, SENDER_TEMPLATE].contains(&told.0))
+            .filter(|told| [SESSION, STYLE, FILTER_SPEC, SENDER_TEMPLATE].contains(&told.0))
         {
             assert!(found.contains(&told), "{told:?} in {found:?}");
         }
@@ -295,6 +297,10 @@ fn rfc_2205_3_10_an_unknown_c_type_of_a_needed_object_is_answered_with_error_14(
     }
     // An error is never answered.
     let mut node = router();
+    let mut error = with_c_type(fixed.clone(), STYLE, LSP_TUNNEL_IPV4);
+    error[1] = 6;
+    assert!(node.handle_packet(Instant::START, 1, 63, &error).is_err());
+    assert_eq!(node.poll_transmit(), None);
     let strange = with_c_type(path.clone(), SESSION, LSP_TUNNEL_IPV4);
     let mut error = strange.clone();
     error[1] = 5;

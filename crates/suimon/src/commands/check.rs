@@ -10,7 +10,7 @@ use control::diagnostics::{Diagnostics, Severity};
 use control::documents::Document;
 use control::filters;
 use control::policy::{InterfacePolicy, Policy};
-use control::port_config::PortConfig;
+use control::port_config::AttachedPort;
 use control::snapshot;
 use control::yields::Yields;
 use engine::disciplines::DEFAULT_LEAF;
@@ -78,7 +78,11 @@ fn show(out: &mut dyn Write, path: &str, policy: &Policy) -> io::Result<()> {
         counted(filters, "filter", "filters"),
     )?;
     if let Some(port) = &policy.port {
-        writeln!(out, "\nport {}", port_text(port))?;
+        writeln!(out)?;
+        let ring = port.settings.transmit_ring;
+        for attached in &port.attached {
+            writeln!(out, "port {}", port_text(attached, ring))?;
+        }
         for name in port.interfaces() {
             if policy.interface(name).is_none() {
                 writeln!(out, "     {name} is not managed: its egress passes in order")?;
@@ -91,13 +95,12 @@ fn show(out: &mut dyn Write, path: &str, policy: &Policy) -> io::Result<()> {
         .try_for_each(|interface| show_interface(out, interface))
 }
 
-fn port_text(port: &PortConfig) -> String {
+fn port_text(port: &AttachedPort, ring: u32) -> String {
     let location = match &port.attachment {
         Attachment::Between(a, b) => format!("between {a} and {b}"),
         Attachment::Egress(interface) => format!("for what this host sends through {interface}"),
         Attachment::Files { read, write } => format!("from {read} to {write}"),
     };
-    let ring = port.settings.transmit_ring;
     format!(
         "{} {location}, {ring} packets in the transmit ring",
         port.kind_name()
@@ -277,8 +280,15 @@ fn to_json(path: &str, read: &Result<Policy, Diagnostics>) -> Value {
         "accepted": read.is_ok(),
         "mistakes": diagnostics.mistakes(),
         "diagnostics": diagnostics.places(),
-        "port": port.map(|port| json!({ "kind": port.kind_name(), "interfaces": port.interfaces(),
-                                        "transmit_ring": port.settings.transmit_ring })),
+        "port": port.map(|port| json!({
+            "interfaces": port.interfaces(),
+            "transmit_ring": port.settings.transmit_ring,
+            "attached": port.attached.iter().map(|attached| json!({
+                "kind": attached.kind_name(), "interfaces": attached.interfaces(),
+            })).collect::<Vec<_>>(),
+            // That of the first.
+            "kind": port.attached.first().map(AttachedPort::kind_name),
+        })),
         "interfaces": interfaces,
     })
 }

@@ -10,6 +10,7 @@
 
 mod floods;
 mod hostile;
+mod interfaces;
 mod keys;
 mod names;
 mod path;

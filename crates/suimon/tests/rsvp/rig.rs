@@ -63,6 +63,12 @@ pub(crate) struct Plan {
     pub(crate) files: &'static [(&'static str, &'static str)],
     /// A second, unmanaged link between the routers, wan1.
     pub(crate) second: bool,
+    /// What the port of r1 is attached to.
+    pub(crate) port: &'static str,
+    /// The rest of the policy of r1.
+    pub(crate) more: &'static str,
+    /// A link from a to b through r1, which does not route it: from bump0 to bump1.
+    pub(crate) bump: bool,
 }
 
 impl Default for Plan {
@@ -76,6 +82,9 @@ impl Default for Plan {
             refresh: "1 s",
             files: &[],
             second: false,
+            port: "egress = \"wan0\"",
+            more: "",
+            bump: false,
         }
     }
 }
@@ -84,9 +93,9 @@ impl Plan {
     /// The policies of r1 and r2.
     fn policies(&self) -> [String; 2] {
         let second = if self.second { ", \"wan1\"" } else { "" };
-        let policy = |out: &str, discipline: &str, class: &str, reserve: &str, rsvp: &str| {
+        let policy = |[port, out]: [&str; 2], discipline: &str, class: &str, reserve: &str, rsvp: &str| {
             format!(
-                "version = 1\n[port]\negress = \"{out}\"\n\
+                "version = 1\n[port]\n{port}\n\
                  [rsvp]\ninterfaces = [\"wan0\", \"lan0\"{second}]\nrefresh = \"{}\"\n{rsvp}\n\
                  [interface.{out}]\nbandwidth = \"40 Mbit/s\"\ndiscipline = \"{discipline}\"\nreserve = {{ {reserve} }}\n\
                  [[interface.{out}.class]]\nname = \"rest\"\n{class}default = true\n",
@@ -97,8 +106,14 @@ impl Plan {
         let share = |percent: u32, more: &str| format!("share = \"{percent} %\"{more}");
         let [narrow, wide] = [share(50, self.reserve[0]), share(75, self.reserve[1])];
         [
-            policy("wan0", self.discipline, "", &narrow, r1),
-            policy("lan0", "cbq", "rate = \"10 Mbit/s\"\n", &wide, r2),
+            policy([self.port, "wan0"], self.discipline, "", &narrow, r1) + self.more,
+            policy(
+                ["egress = \"lan0\"", "lan0"],
+                "cbq",
+                "rate = \"10 Mbit/s\"\n",
+                &wide,
+                r2,
+            ),
         ]
     }
 }
@@ -122,6 +137,13 @@ impl Rig {
                 let text = format!("10.0.4.{end}/24");
                 host.address("wan1", text.parse().expect("an address"))
                     .expect("set");
+            }
+        }
+        if plan.bump {
+            for (host, own, end, bump) in [(a, "eth1", 1, "bump0"), (b, "eth1", 2, "bump1")] {
+                lab.veth((host, own), (r1, bump)).expect("a pair");
+                let text = format!("10.0.9.{end}/24");
+                host.address(own, text.parse().expect("an address")).expect("set");
             }
         }
         let addresses = [
