@@ -624,8 +624,8 @@ impl Worker {
             .for_each(|frame| paths[path].refuse(pool, frame, Reason::Stale));
     }
 
-    /// Discards what waits in every port of a gate, since the kernel has forwarded it by itself, and
-    /// takes over again. The batch that was just received belongs to `path`, if there is one.
+    /// Discards what waits in every port of a gate, since the kernel has forwarded it by itself,
+    /// and takes over again. The batch that was just received belongs to `path`, if there is one.
     fn discard_stale(&mut self, gate: usize, path: Option<usize>) {
         // The first turn takes over from the kernel, and after trouble too: that is no lapse.
         self.turns.lapses += u64::from(self.gates[gate].taking);
