@@ -30,6 +30,7 @@ use crate::discipline::{Build, Discipline, Next, Plan, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties};
 use crate::packet::{ClassId, Packet};
+use crate::prefetch::Prefetched;
 use crate::reservation::{RequestedShare, ReservableTree, ReservedClass, Reserves, SIGNALLING};
 use crate::settings;
 use crate::settings::{Problem, SettingValue, Table};
@@ -38,6 +39,7 @@ use crate::sharing::reserved_classes::{class, divide, leaf, refuse_absolute, wei
 use crate::spec::{ClassSpec, DisciplineSpec};
 use crate::units::{Bandwidth, Bytes, Duration, Instant};
 use std::any::Any;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The registration.
@@ -177,77 +179,72 @@ impl Plan for DrrPlan {
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
-        let member = |&quantum: &u64| Member {
-            quantum,
-            deficit: 0,
-            next: NONE,
-        };
+        let member = |&quantum: &u64| Member { quantum, deficit: 0 };
         Box::new(Drr {
             leaves: self.leaves.build(cx),
             members: self.quanta.iter().map(member).collect(),
-            first: NONE,
-            last: NONE,
+            active: VecDeque::with_capacity(self.quanta.len()),
             has_turn: false,
-            active: 0,
+            fetched: 0,
         })
     }
 }
 
-/// No class.
-const NONE: u32 = u32::MAX;
+/// From so many classes on their memory is read ahead, for so many turns at once.
+const MANY: usize = 4_096;
+const AHEAD: usize = 16;
 
-/// A class, and the one behind it in the list.
+/// A class.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     quantum: u64,
     deficit: u64,
-    next: u32,
 }
 
 #[derive(Debug)]
 struct Drr {
     leaves: Leaves,
     members: Vec<Member>,
-    /// The list of the active classes.
-    first: u32,
-    last: u32,
+    /// The active classes in the order of their turns; each is in it once, so it never grows.
+    active: VecDeque<u32>,
     /// Whether the first has had its quantum.
     has_turn: bool,
-    active: u64,
+    /// For how many turns the memory has been read.
+    fetched: usize,
 }
 
 impl Drr {
-    /// Puts a class at the end of the list.
-    fn join(&mut self, leaf: u32) {
-        self.members[leaf as usize].next = NONE;
-        match self.last {
-            NONE => self.first = leaf,
-            last => self.members[last as usize].next = leaf,
-        }
-        self.last = leaf;
-    }
-
     fn activate(&mut self, leaf: usize) {
         self.members[leaf].deficit = 0;
-        self.active += 1;
-        self.join(leaf as u32);
+        self.active.push_back(leaf as u32);
     }
 
     /// Takes the first class out of the list.
-    fn end_turn(&mut self) -> u32 {
-        let first = self.first;
-        self.first = self.members[first as usize].next;
-        if self.first == NONE {
-            self.last = NONE;
-        }
+    #[inline]
+    fn end_turn(&mut self) {
+        self.active.pop_front();
         self.has_turn = false;
-        first
+        self.fetched = self.fetched.saturating_sub(1);
     }
 
-    fn deactivate_first(&mut self) {
-        let leaf = self.end_turn();
-        self.members[leaf as usize].deficit = 0;
-        self.active -= 1;
+    #[inline]
+    fn deactivate_first(&mut self, leaf: usize) {
+        self.end_turn();
+        self.members[leaf].deficit = 0;
+    }
+
+    /// Reads what the next turns need.
+    #[cold]
+    #[inline(never)]
+    fn fetch(&mut self) {
+        let next = || self.active.iter().take(AHEAD).map(|&leaf| leaf as usize);
+        let read = next().fold(Prefetched::NOTHING, |read, leaf| {
+            let member = Prefetched::word(self.members[leaf].deficit);
+            read.and(member).and(self.leaves.prefetch(leaf))
+        });
+        let read = next().fold(read, |read, leaf| read.and(self.leaves.prefetch_discipline(leaf)));
+        read.done();
+        self.fetched = AHEAD;
     }
 }
 
@@ -264,10 +261,13 @@ impl Discipline for Drr {
         while let Some(leaf) = self.leaves.wake(now) {
             self.activate(leaf);
         }
-        while self.first != NONE {
-            let leaf = self.first as usize;
+        while let Some(&leaf) = self.active.front() {
+            let leaf = leaf as usize;
+            if self.fetched == 0 && self.members.len() >= MANY {
+                self.fetch();
+            }
             let Some(len) = self.leaves.peek(leaf, now, sink) else {
-                self.deactivate_first();
+                self.deactivate_first(leaf);
                 continue;
             };
             let member = &mut self.members[leaf];
@@ -275,14 +275,14 @@ impl Discipline for Drr {
                 member.deficit += member.quantum;
             }
             if len.get() > member.deficit {
-                let leaf = self.end_turn();
-                self.join(leaf);
+                self.end_turn();
+                self.active.push_back(leaf as u32);
                 continue;
             }
             member.deficit -= len.get();
             let next = self.leaves.dequeue(leaf, now, sink);
             if !self.leaves.is_ready(leaf) {
-                self.deactivate_first();
+                self.deactivate_first(leaf);
             }
             if let Next::Ready(_) = next {
                 return next;
@@ -293,13 +293,13 @@ impl Discipline for Drr {
 
     fn flush(&mut self, sink: &mut dyn Sink) {
         self.leaves.flush(sink);
-        while self.first != NONE {
-            self.deactivate_first();
+        while let Some(&leaf) = self.active.front() {
+            self.deactivate_first(leaf as usize);
         }
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
-        out.gauge("active", Value::Count(self.active));
+        out.gauge("active", Value::Count(self.active.len() as u64));
         self.leaves.inspect(out, |leaf, out| {
             let Member { quantum, deficit, .. } = self.members[leaf];
             out.gauge("quantum", Value::Bytes(Bytes::new(quantum)));

@@ -29,6 +29,7 @@ use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties};
 use crate::packet::{FlowHashes, Packet};
+use crate::prefetch::Prefetched;
 use crate::random::{Rng, mix};
 use crate::settings::{Problem, Raw, SettingValue, describe};
 use crate::structures::lengths::Lengths;
@@ -36,6 +37,7 @@ use crate::structures::lists::{List, Store};
 use crate::units::{Bytes, Duration, Instant};
 use crate::{choices, settings};
 use std::any::Any;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The registration.
@@ -217,38 +219,44 @@ impl Plan for WfqPlan {
     }
 }
 
-/// No queue.
-const NONE: u32 = u32::MAX;
-
 /// One queue. It is in the round of its set while `active`, and in the list of its length while it
 /// is backlogged. Two are one cache line.
 #[derive(Debug)]
 struct Bucket {
     packets: List,
     credit: u64,
-    next_active: u32,
     weight: u16,
     active: bool,
 }
 
 const _: () = assert!(size_of::<Bucket>() == 32);
 
+/// From so many queues on their memory is read ahead, for so many visits at once.
+const MANY: usize = 4_096;
+const AHEAD: usize = 16;
+
 /// The active queues of one set, in the order of their visits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Round {
-    first: u32,
-    last: u32,
+    /// Each is in it once, so it never grows.
+    order: VecDeque<u32>,
     /// Whether the first has had its quantum.
     visiting: bool,
     packets: u32,
+    /// For how many visits the memory has been read.
+    fetched: usize,
 }
 
-const IDLE: Round = Round {
-    first: NONE,
-    last: NONE,
-    visiting: false,
-    packets: 0,
-};
+impl Round {
+    fn new(queues: u32) -> Self {
+        Self {
+            order: VecDeque::with_capacity(queues as usize),
+            visiting: false,
+            packets: 0,
+            fetched: 0,
+        }
+    }
+}
 
 #[derive(Debug)]
 struct Wfq {
@@ -272,7 +280,6 @@ impl Wfq {
         let bucket = |i: u32| Bucket {
             packets: List::EMPTY,
             credit: 0,
-            next_active: NONE,
             weight: plan.weights.of(i % plan.queues),
             active: false,
         };
@@ -280,7 +287,7 @@ impl Wfq {
             // With weights by number, a flow's number must not depend on the seed.
             seed: if plan.perturb.is_some() { rng.bits() } else { 0 },
             buckets: (0..2 * plan.queues).map(bucket).collect(),
-            rounds: [IDLE; 2],
+            rounds: [Round::new(plan.queues), Round::new(plan.queues)],
             current: 0,
             store: Store::default(),
             lengths: Lengths::new(2 * plan.queues as usize),
@@ -352,26 +359,36 @@ impl Wfq {
 
     /// Puts a queue at the end of its round.
     fn join(&mut self, set: usize, queue: u32) {
-        let bucket = &mut self.buckets[queue as usize];
-        (bucket.active, bucket.next_active) = (true, NONE);
-        let round = &mut self.rounds[set];
-        match round.last {
-            NONE => round.first = queue,
-            last => self.buckets[last as usize].next_active = queue,
-        }
-        round.last = queue;
+        self.buckets[queue as usize].active = true;
+        self.rounds[set].order.push_back(queue);
     }
 
     /// Takes the first queue out of its round.
     fn leave(&mut self, set: usize) {
         let round = &mut self.rounds[set];
-        let bucket = &mut self.buckets[round.first as usize];
-        bucket.active = false;
-        round.first = bucket.next_active;
-        if round.first == NONE {
-            round.last = NONE;
+        if let Some(queue) = round.order.pop_front() {
+            self.buckets[queue as usize].active = false;
         }
         round.visiting = false;
+        round.fetched = round.fetched.saturating_sub(1);
+    }
+
+    /// Reads what the next visits need: each pass, what the one before has located.
+    #[cold]
+    #[inline(never)]
+    fn fetch(&mut self, set: usize) {
+        let next = || self.rounds[set].order.iter().take(AHEAD).copied();
+        let read = next().fold(Prefetched::NOTHING, |read, queue| {
+            let bucket = Prefetched::word(self.buckets[queue as usize].packets.bytes());
+            read.and(bucket).and(self.lengths.prefetch(queue))
+        });
+        let read = next().fold(read, |read, queue| {
+            let oldest = self.store.oldest(&self.buckets[queue as usize].packets);
+            let oldest = Prefetched::word(oldest.map_or(0, |packet| packet.len.get()));
+            read.and(oldest).and(self.lengths.prefetch_neighbours(queue))
+        });
+        read.done();
+        self.rounds[set].fetched = AHEAD;
     }
 
     /// The next packet of a backlogged set. A visit that sends nothing happens for a packet longer
@@ -379,8 +396,12 @@ impl Wfq {
     #[inline]
     fn serve(&mut self, set: usize) -> Option<Packet> {
         loop {
-            let queue = self.rounds[set].first;
-            let bucket = self.buckets.get_mut(queue as usize)?;
+            let round = &self.rounds[set];
+            let queue = *round.order.front()?;
+            if round.fetched == 0 && self.buckets.len() >= 2 * MANY {
+                self.fetch(set);
+            }
+            let bucket = &mut self.buckets[queue as usize];
             let Some(oldest) = self.store.oldest(&bucket.packets) else {
                 self.leave(set);
                 continue;
@@ -455,8 +476,8 @@ impl Discipline for Wfq {
 
     fn flush(&mut self, sink: &mut dyn Sink) {
         for set in [1 - self.current, self.current] {
-            while self.rounds[set].first != NONE {
-                while let Some(packet) = self.pop(self.rounds[set].first) {
+            while let Some(&queue) = self.rounds[set].order.front() {
+                while let Some(packet) = self.pop(queue) {
                     sink.drop(packet, Reason::Flushed);
                 }
                 self.leave(set);

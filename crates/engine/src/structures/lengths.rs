@@ -5,6 +5,8 @@
 //! exact to that. Links stand in an array indexed by the member's number: nothing is allocated
 //! after construction.
 
+use crate::prefetch::Prefetched;
+
 /// No member, no list.
 const NONE: u32 = u32::MAX;
 /// More than there are parts of powers of two.
@@ -75,6 +77,24 @@ impl Lengths {
             self.link(member, list);
         }
         self.links[member as usize].list = list;
+    }
+
+    /// Reads a member's place in its list.
+    #[inline]
+    pub(crate) fn prefetch(&self, member: u32) -> Prefetched {
+        Prefetched::word(self.links[member as usize].list.into())
+    }
+
+    /// Reads the members beside it, once its place is in the cache.
+    #[inline]
+    pub(crate) fn prefetch_neighbours(&self, member: u32) -> Prefetched {
+        let Neighbours { previous, next, .. } = self.links[member as usize];
+        let read = |member: u32| {
+            self.links
+                .get(member as usize)
+                .map_or(0, |links| links.list.into())
+        };
+        Prefetched::word(read(previous) ^ read(next))
     }
 
     fn unlink(&mut self, member: u32, list: u32) {
