@@ -1,56 +1,20 @@
 //! Invented sessions, senders and next hops at a node with two interfaces.
 
+use crate::admit_all::AdmitAll;
 use crate::paths::{TTL, bucket, invented, path, session};
 use core::net::{IpAddr, Ipv4Addr};
 use engine::random::Seed;
 use engine::units::{Duration, Instant};
 use rsvp::node::{Event, LimitOutcome, LimitedState, Node, RsvpInterface, SessionStatus, Settings};
 use rsvp::places::{Places, Shortage};
-use rsvp::traffic_control::{
-    AdmissionFailure, Advertised, Granted, InterfaceId, RHandle, Route, Routing, TcRequest, TrafficControl,
-};
+use rsvp::traffic_control::{InterfaceId, Route, Routing};
 use rsvp::wire::{
-    Content, Descriptors, Flowspec, Frame, Hop, Message, Opaque, PathErr, Real, Refresh, Resv,
-    SenderTemplate, Session, code,
+    Content, Descriptors, Flowspec, Frame, Hop, Message, Opaque, PathErr, Refresh, Resv, SenderTemplate, code,
 };
 
 pub(crate) const FRIEND: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const R: Refresh = Refresh::millis(30_000);
 const OUT: InterfaceId = 2;
-
-/// Admits everything.
-#[derive(Default)]
-pub(crate) struct Generous(u64);
-
-impl TrafficControl for Generous {
-    fn add_flowspec(&mut self, _: InterfaceId, _: &TcRequest) -> Result<Granted, AdmissionFailure> {
-        self.0 += 1;
-        Ok(Granted {
-            rhandle: RHandle(self.0),
-            fwd_flowspec: None,
-        })
-    }
-
-    fn modify_flowspec(&mut self, _: RHandle, _: &TcRequest) -> Result<Option<Flowspec>, AdmissionFailure> {
-        Ok(None)
-    }
-
-    fn delete_flowspec(&mut self, _: RHandle) {}
-
-    fn add_filter(&mut self, _: RHandle, _: &Session, _: &SenderTemplate) {}
-
-    fn delete_filter(&mut self, _: RHandle, _: &Session, _: &SenderTemplate) {}
-
-    fn advertise(&self, _: InterfaceId) -> Advertised {
-        Advertised {
-            bandwidth: Real::nearest(125_000_000),
-            latency: 0,
-            mtu: 1500,
-            controlled_load: true,
-            guaranteed: None,
-        }
-    }
-}
 
 /// Everything leaves through the third interface.
 pub(crate) struct Onwards;
@@ -61,7 +25,7 @@ impl Routing for Onwards {
     }
 }
 
-pub(crate) type TestNode = Node<Generous, Onwards>;
+pub(crate) type TestNode = Node<AdmitAll, Onwards>;
 
 /// A node with so many places.
 pub(crate) fn node(places: usize) -> TestNode {
@@ -74,7 +38,7 @@ pub(crate) fn node(places: usize) -> TestNode {
         max_reservations: Places::of(places),
         ..Settings::new((0..3).map(interface).collect(), Seed(1))
     };
-    Node::new(settings, Generous::default(), Onwards)
+    Node::new(settings, AdmitAll::default(), Onwards)
 }
 
 pub(crate) const fn sender(port: u16) -> SenderTemplate {

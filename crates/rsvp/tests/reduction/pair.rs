@@ -1,18 +1,17 @@
 //! A sender and a receiver on one link, each a node with a refresh-reduction shim, on a virtual
 //! clock. R is one second.
 
+use crate::admit_all::AdmitAll;
 use core::net::{IpAddr, Ipv4Addr};
 use engine::random::{Rng, Seed};
 use engine::units::{Duration, Instant, Probability};
 use rsvp::node::{Event, Node, ReceiverId, RsvpInterface, Settings, Transmit};
 use rsvp::reduction::{self, ReductionShim};
-use rsvp::traffic_control::{
-    AdmissionFailure, Advertised, Granted, InterfaceId, RHandle, Route, Routing, TcRequest, TrafficControl,
-};
+use rsvp::traffic_control::{Route, Routing};
 use rsvp::wire::{
     Descriptors, Flowspec, Frame, Message, Real, Refresh, SenderTemplate, Session, TokenBucket,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 pub(crate) const LEFT: usize = 0;
 pub(crate) const RIGHT: usize = 1;
@@ -21,46 +20,6 @@ pub(crate) const ADDRESSES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)),
 ];
-
-/// Admits every request.
-#[derive(Default)]
-pub(crate) struct AdmitAll {
-    next: u64,
-    pub(crate) reserved: BTreeSet<RHandle>,
-}
-
-impl TrafficControl for AdmitAll {
-    fn add_flowspec(&mut self, _: InterfaceId, _: &TcRequest) -> Result<Granted, AdmissionFailure> {
-        self.next += 1;
-        self.reserved.insert(RHandle(self.next));
-        Ok(Granted {
-            rhandle: RHandle(self.next),
-            fwd_flowspec: None,
-        })
-    }
-
-    fn modify_flowspec(&mut self, _: RHandle, _: &TcRequest) -> Result<Option<Flowspec>, AdmissionFailure> {
-        Ok(None)
-    }
-
-    fn delete_flowspec(&mut self, handle: RHandle) {
-        self.reserved.remove(&handle);
-    }
-
-    fn add_filter(&mut self, _: RHandle, _: &Session, _: &SenderTemplate) {}
-
-    fn delete_filter(&mut self, _: RHandle, _: &Session, _: &SenderTemplate) {}
-
-    fn advertise(&self, _: InterfaceId) -> Advertised {
-        Advertised {
-            bandwidth: Real::nearest(125_000_000),
-            latency: 0,
-            mtu: 1500,
-            controlled_load: true,
-            guaranteed: None,
-        }
-    }
-}
 
 /// One link.
 pub(crate) struct OnLink(IpAddr);
