@@ -11,7 +11,7 @@ use engine::port_kind::Attachment;
 use engine::settings;
 use engine::settings::{Problem, Span};
 use engine::tree::TreePlan;
-use engine::units::{Bandwidth, Rate};
+use engine::units::{Bandwidth, Bytes, Duration, Rate};
 
 settings! {
     /// How a class yields to other traffic: `yields = { weight = 2, floor = "1 Mbit/s" }`.
@@ -39,6 +39,20 @@ pub struct Yields {
 }
 
 const TCP: u8 = 6;
+
+/// The smallest window that a connection is clamped to, in full segments.
+pub const LEAST_WINDOW: u64 = 2;
+/// A connection that keeps more than about one part in so many of the link does not yield.
+const YIELDED_PART: u64 = 5;
+
+/// The shortest round trip, without queues, over which a connection can be slowed down on a link of
+/// this rate with longest frames of this length: its smallest window then takes a fifth of the link.
+///
+/// Over a shorter one it keeps more, up to the share that its discipline gives the class: where
+/// classes have queues of their own, no queue of others makes its round trip longer.
+pub fn least_round_trip(link: Bandwidth, longest: Bytes) -> Duration {
+    link.time_to_send(longest.times(LEAST_WINDOW * YIELDED_PART))
+}
 
 impl Yields {
     /// Its cap and floor on a link of this rate.
@@ -120,5 +134,18 @@ pub(crate) fn idle(port: Option<&PortConfig>, interface: &str) -> Option<&'stati
              use `between`, or `suimon nine --behind NAME` on the host that routes",
         ),
         Some(Attachment::Files { .. }) => Some("senders in a file do not react"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Simulated: over 5 ms at 10 Mbit/s two segments keep a quarter of the link; over 20 ms, a
+    /// tenth.
+    #[test]
+    fn the_least_round_trip_follows_the_links_rate() {
+        let least = |mbit| least_round_trip(Bandwidth::mbit(mbit), Bytes::new(1_514)).nanos() / 1_000;
+        assert_eq!([10, 100, 1_000].map(least), [12_112, 1_211, 121]);
     }
 }

@@ -6,6 +6,7 @@
 //! window limits. If the thread hangs, the limits expire a second later.
 
 use control::policy::InterfacePolicy;
+use control::yields::least_round_trip;
 use engine::inspect::Value;
 use engine::units::{Bandwidth, Bytes, Duration};
 use host::law::{INTERVAL, Law, Scavenger};
@@ -31,6 +32,7 @@ struct ClassState {
     yields: &'static str,
     connections: u64,
     left_alone: u64,
+    least_round_trip: Duration,
 }
 
 /// The gauges of classes that yield, for any thread.
@@ -39,13 +41,14 @@ pub struct YieldGauges(Arc<Mutex<ClassStates>>);
 
 impl YieldGauges {
     /// The gauges of a class; none if it does not yield.
-    pub fn of(&self, interface: &str, class: &str) -> Option<[(&'static str, Value); 3]> {
+    pub fn of(&self, interface: &str, class: &str) -> Option<[(&'static str, Value); 4]> {
         let states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let one = states.get(&(interface.to_string(), class.to_string()))?;
         Some([
             ("yields", Value::State(one.yields)),
             ("connections", Value::Count(one.connections)),
             ("left-alone", Value::Count(one.left_alone)),
+            ("least-round-trip", Value::Duration(one.least_round_trip)),
         ])
     }
 }
@@ -156,6 +159,8 @@ struct InterfaceController {
     classes: Vec<String>,
     members: Vec<Member>,
     link: Bandwidth,
+    /// The shortest round trip over which a connection can yield.
+    least_round_trip: Duration,
     law: Scavenger,
     rewriter: WindowRewriter<WorkerPath>,
 }
@@ -178,6 +183,7 @@ impl InterfaceController {
             members: members.collect(),
             classes: classes.map(|yields| yields.class.clone()).collect(),
             link,
+            least_round_trip: least_round_trip(link, interface.settings.max_frame),
             law: Scavenger::new(DataDirection::Download),
             rewriter: WindowRewriter::at(WorkerPath {
                 handle,
@@ -209,9 +215,10 @@ impl InterfaceController {
                 .zip(&orders)
                 .filter(|(flow, _)| flow.member == member(class));
             let state = ClassState {
-                yields: strictest(of_class.clone()),
+                yields: strictest(of_class.clone(), self.least_round_trip),
                 connections: of_class.count() as u64,
                 left_alone: left_alone.get(class).copied().unwrap_or(0),
+                least_round_trip: self.least_round_trip,
             };
             ((self.interface.clone(), name.clone()), state)
         };
@@ -219,20 +226,20 @@ impl InterfaceController {
     }
 }
 
-/// A window is at least two segments, and a queue of a round trip that is shorter than this does
-/// not show in it: such a connection cannot be slowed down far enough.
-const LEAST_ROUND_TRIP: Duration = Duration::from_millis(1);
-
-/// The state of a class: the strictest of its connections' orders, or that they cannot be kept.
-fn strictest<'a>(orders: impl Iterator<Item = (&'a FlowSample, &'a LimitOrder)>) -> &'static str {
+/// The state of a class: the strictest of its connections' orders, or that they cannot be kept over
+/// a round trip below `least`.
+fn strictest<'a>(
+    orders: impl Iterator<Item = (&'a FlowSample, &'a LimitOrder)>,
+    least: Duration,
+) -> &'static str {
     let ranked = |flow: &FlowSample, reason: &LimitReason| match reason {
         LimitReason::LinkIsFree => (0, "free"),
         LimitReason::Cap(_) => (1, "at its cap"),
         LimitReason::Floor(_) => (2, "at its floor"),
         LimitReason::YieldsTo(_) | LimitReason::QueueGrows(_) | LimitReason::LinkIsFull
-            if flow.min_rtt.is_some_and(|rtt| rtt < LEAST_ROUND_TRIP) =>
+            if flow.min_rtt.is_some_and(|rtt| rtt < least) =>
         {
-            (6, "cannot yield: round trip below 1 ms")
+            (6, "cannot yield: round trip too short")
         }
         LimitReason::YieldsTo(_) | LimitReason::QueueGrows(_) | LimitReason::LinkIsFull => (3, "yields"),
         LimitReason::WaitsItsTurn => (4, "takes turns"),
@@ -247,6 +254,17 @@ mod tests {
     use super::*;
     use engine::units::Instant;
     use host::{ConnectionId, FlowLimit};
+
+    /// At 10 Mbit/s.
+    const LEAST: Duration = Duration::from_micros(12_112);
+
+    #[test]
+    fn the_smallest_window_of_the_law_is_the_one_that_check_counts_with() {
+        assert_eq!(
+            host::law::flow_controller::LEAST,
+            control::yields::LEAST_WINDOW as f64
+        );
+    }
 
     fn flow() -> FlowSample {
         FlowSample {
@@ -279,14 +297,14 @@ mod tests {
         ]
         .map(order);
         assert_eq!(
-            strictest(orders.iter().map(|order| (&flow, order))),
+            strictest(orders.iter().map(|order| (&flow, order)), LEAST),
             "takes turns"
         );
-        assert_eq!(strictest([].into_iter()), "free");
+        assert_eq!(strictest([].into_iter(), LEAST), "free");
     }
 
     #[test]
-    fn a_class_that_yields_below_a_millisecond_of_round_trip_is_said_not_to() {
+    fn a_class_is_said_not_to_yield_over_a_round_trip_that_is_too_short() {
         let order = LimitOrder {
             flow: ConnectionId(1),
             direction: DataDirection::Download,
@@ -298,9 +316,9 @@ mod tests {
                 min_rtt: Some(Duration::from_micros(micros)),
                 ..flow()
             };
-            strictest([(&flow, &order)].into_iter())
+            strictest([(&flow, &order)].into_iter(), LEAST)
         };
-        assert_eq!(state(1_000), "yields");
-        assert_eq!(state(300), "cannot yield: round trip below 1 ms");
+        assert_eq!(state(12_200), "yields");
+        assert_eq!(state(12_000), "cannot yield: round trip too short");
     }
 }

@@ -7,7 +7,7 @@ use engine::units::{Bandwidth, Bytes};
 const UNKNOWN_RTT: f64 = 0.1;
 /// The smallest window of a connection that is not parked, in segments. With one segment, every
 /// ACK would be delayed; below one, the sender falls back on its persist timer.
-pub(super) const LEAST: f64 = 2.0;
+pub const LEAST: f64 = 2.0;
 /// The window of a connection that leaves parking: the initial window of RFC 6928.
 const RESTART: f64 = 10.0;
 /// A connection must use clearly less than its target for this many seconds before the others get

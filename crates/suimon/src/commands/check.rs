@@ -9,10 +9,10 @@ use clap::Args;
 use control::diagnostics::{Diagnostics, Severity};
 use control::documents::Document;
 use control::filters;
-use control::policy::{InterfacePolicy, Policy};
+use control::policy::{InterfacePolicy, InterfaceSettings, Policy};
 use control::port_config::AttachedPort;
 use control::snapshot;
-use control::yields::Yields;
+use control::yields::{Yields, least_round_trip};
 use engine::disciplines::DEFAULT_LEAF;
 use engine::packet::ClassId;
 use engine::port_kind::Attachment;
@@ -154,12 +154,7 @@ fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Resul
         writeln!(out, "{line}")?;
     }
     for yields in &interface.yields {
-        writeln!(
-            out,
-            "{} yields {}",
-            yields.class,
-            yields_text(yields, settings.bandwidth)
-        )?;
+        writeln!(out, "{} yields {}", yields.class, yields_text(yields, settings))?;
     }
     for line in worst_cases::lines(interface) {
         writeln!(out, "{line}")?;
@@ -183,15 +178,20 @@ fn default_text(plan: &TreePlan, index: usize, declared: bool) -> String {
     }
 }
 
-/// `with weight 2, at most 5 Mbit/s, not below 1 Mbit/s`
-fn yields_text(yields: &Yields, link: Bandwidth) -> String {
+/// `with weight 2, at most 5 Mbit/s, not below 1 Mbit/s; only over round trips from 12.1 ms`
+fn yields_text(yields: &Yields, interface: &InterfaceSettings) -> String {
+    let link = interface.bandwidth;
     let [cap, floor] = yields
         .rates(link)
         .map(|rate| rate.map(|rate| numbers::rate(rate.bits())));
     let mut text = vec![format!("with weight {}", yields.settings.weight)];
     text.extend(cap.map(|cap| format!("at most {cap}")));
     text.extend(floor.map(|floor| format!("not below {floor}")));
-    text.join(", ")
+    let least = numbers::time(least_round_trip(link, interface.max_frame).nanos());
+    format!(
+        "{}; only over round trips from {least}, without queues: over shorter ones it keeps more of the link",
+        text.join(", ")
+    )
 }
 
 fn show_filters(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Result<()> {
@@ -302,9 +302,11 @@ fn interface_json(interface: &InterfacePolicy) -> Value {
         let parent = info.parent.and_then(|parent| plan.info(parent));
         json!({ "name": info.name, "parent": parent.map(|p| &p.name), "depth": depth, "leaf": info.leaf,
                 "yields": interface.yields.iter().find(|yields| yields.class == info.name).map(|yields| {
-                    let [cap, floor] = yields.rates(interface.settings.bandwidth);
+                    let settings = &interface.settings;
+                    let [cap, floor] = yields.rates(settings.bandwidth);
+                    let least = least_round_trip(settings.bandwidth, settings.max_frame);
                     json!({ "weight": yields.settings.weight, "cap_bps": cap.map(Bandwidth::bits),
-                            "floor_bps": floor.map(Bandwidth::bits) })
+                            "floor_bps": floor.map(Bandwidth::bits), "least_round_trip_ns": least.nanos() })
                 }),
                 "default": plan.default.is_some_and(|class| class.0 as usize == index),
                 "rate_bps": rates.get(info.name.as_str()).map(|rate| rate.bits()) })
@@ -339,6 +341,17 @@ mod tests {
             })
             .expect("an existing file");
         (exit, String::from_utf8(out).expect("text").replace(root, ""))
+    }
+
+    #[test]
+    fn check_says_over_which_round_trips_a_class_cannot_yield() {
+        let (_, shown) = check("yields_idle.toml", false);
+        let line = "datagrams yields with weight 1, at most 20 Mbit/s; only over round trips from 6.056 ms, without queues";
+        assert!(shown.contains(line), "{shown}");
+        let (_, shown) = check("yields_idle.toml", true);
+        let value: Value = serde_json::from_str(&shown).expect("JSON");
+        let class = &value["interfaces"][0]["classes"][0]["yields"];
+        assert_eq!(class["least_round_trip_ns"], 6_056_000, "{shown}");
     }
 
     #[test]
