@@ -68,7 +68,7 @@ settings! {
             "measured: wake-up latency of 40 us at the median, and mostly below 100 us";
         /// How much of the time that `pacer` missed in a hold-up of the host it catches up at the
         /// speed of the wire, where the packet loop waits
-        catch_up: Duration = derived "one frame of `max_frame`",
+        catch_up: Duration = derived "a longest packet's time at the highest rate of `pacer`",
             "too short: a busy machine paces below the rate (`held up` counts the time); too long: a burst after each hold-up",
             "measured at 900 Mbit/s: with 5 ms bursts of up to 377 frames";
         /// The realiser of `pacer` where it does not use gap frames

@@ -22,7 +22,7 @@ use crate::packet::Packet;
 use crate::prefetch::Prefetched;
 use crate::random::{Rng, Seed};
 pub use crate::sink::{Reason, Sink};
-use crate::units::{Bandwidth, Bytes, Instant};
+use crate::units::{Bandwidth, Bytes, Duration, Instant};
 use std::any::Any;
 use std::fmt;
 
@@ -120,6 +120,9 @@ pub struct Pacing {
     pub wire: Bandwidth,
     /// Whether gap frames are to keep that busy.
     pub frames: bool,
+    /// The shortest time between two of its longest packets, of the fastest class. A host that
+    /// catches up no more than this after a hold-up sends one packet ahead of the rate of no class.
+    pub period: Duration,
 }
 
 /// What `build` may use: randomness of its own.

@@ -4,8 +4,8 @@
 use crate::Error;
 use control::policy::InterfacePolicy;
 use control::port_config::{AttachedPort, GapFrameSetting as Frame, PortConfig, PortSettings, Realise};
-use engine::discipline::Pacing;
 use engine::inspect::Value;
+use engine::units::Bandwidth;
 use netio::handle::Realised;
 use netio::pool::{Pool, Slots};
 use netio::port::{Port, PortError};
@@ -55,12 +55,12 @@ impl PacedInterface {
         self.mtu
     }
 
-    fn gaps(&self, pacing: Pacing, settings: &PortSettings) -> GapFrames {
-        GapFrames::new(frame(settings), self.address, pacing.wire, self.mtu)
+    fn gaps(&self, wire: Bandwidth, settings: &PortSettings) -> GapFrames {
+        GapFrames::new(frame(settings), self.address, wire, self.mtu)
     }
 
-    fn launch(&self, pacing: Pacing) -> LaunchTime {
-        LaunchTime::new(self.address, pacing.wire, self.mtu)
+    fn launch(&self, wire: Bandwidth) -> LaunchTime {
+        LaunchTime::new(self.address, wire, self.mtu)
     }
 
     /// Tries a realiser on a separate port, so that the trial does not affect the port that is
@@ -92,8 +92,8 @@ impl PacedInterface {
     ///
     /// Returns an error if the interface cannot be opened, there is no memory, or gap frames do not
     /// work on it.
-    pub fn try_gaps(&self, pacing: Pacing, settings: &PortSettings) -> Result<String, Error> {
-        self.try_out(&self.gaps(pacing, settings), settings.transmit_ring as usize)
+    pub fn try_gaps(&self, wire: Bandwidth, settings: &PortSettings) -> Result<String, Error> {
+        self.try_out(&self.gaps(wire, settings), settings.transmit_ring as usize)
     }
 
     /// Whether launch times work here, or why not.
@@ -102,8 +102,8 @@ impl PacedInterface {
     ///
     /// Returns an error if the interface cannot be opened, there is no memory, or launch times do
     /// not work on it.
-    pub fn try_launch(&self, pacing: Pacing) -> Result<String, Error> {
-        self.try_out(&self.launch(pacing), 1)
+    pub fn try_launch(&self, wire: Bandwidth) -> Result<String, Error> {
+        self.try_out(&self.launch(wire), 1)
     }
 }
 
@@ -132,10 +132,9 @@ pub fn choose(interface: &InterfacePolicy, config: &PortConfig) -> Result<Option
     if !port.is_some_and(AttachedPort::has_wire) {
         let mtu = interface.settings.max_frame.get() as usize;
         return match (pacing.frames, settings.realiser) {
-            (false, Realise::Timer | Realise::Auto) => Ok(Some((
-                Box::new(Timer::new(pacing.wire, mtu, settings.catch_up)),
-                None,
-            ))),
+            (false, Realise::Timer | Realise::Auto) => {
+                Ok(Some((Box::new(Timer::new(pacing, mtu, settings.catch_up)), None)))
+            }
             _ => Err(Error::Realiser(format!(
                 "{}: a port of kind `{}` has no wire; write `gap = \"timer\"` in the discipline, and no `realiser`",
                 interface.name,
@@ -149,25 +148,21 @@ pub fn choose(interface: &InterfacePolicy, config: &PortConfig) -> Result<Option
         other => other,
     };
     if pacing.frames {
-        let found = paced.try_gaps(pacing, settings);
+        let found = paced.try_gaps(pacing.wire, settings);
         let found = found.map_err(|why| help(why, "`gap = \"timer\"` in the discipline works everywhere"))?;
-        return Ok(Some((Box::new(paced.gaps(pacing, settings)), Some(found))));
+        return Ok(Some((Box::new(paced.gaps(pacing.wire, settings)), Some(found))));
     }
-    let timer = |why: Option<String>| -> Chosen {
-        (
-            Box::new(Timer::new(pacing.wire, paced.mtu, settings.catch_up)),
-            why,
-        )
-    };
+    let timer =
+        |why: Option<String>| -> Chosen { (Box::new(Timer::new(pacing, paced.mtu, settings.catch_up)), why) };
     Ok(Some(match settings.realiser {
         Realise::Timer => timer(None),
         Realise::Launch => {
-            let found = paced.try_launch(pacing);
+            let found = paced.try_launch(pacing.wire);
             let found = found.map_err(|why| help(why, "`realiser = \"timer\"` works everywhere"))?;
-            (Box::new(paced.launch(pacing)), Some(found))
+            (Box::new(paced.launch(pacing.wire)), Some(found))
         }
-        Realise::Auto => match paced.try_launch(pacing) {
-            Ok(found) => (Box::new(paced.launch(pacing)), Some(found)),
+        Realise::Auto => match paced.try_launch(pacing.wire) {
+            Ok(found) => (Box::new(paced.launch(pacing.wire)), Some(found)),
             Err(why) => timer(Some(why.to_string())),
         },
     }))

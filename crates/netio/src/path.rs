@@ -479,6 +479,9 @@ impl Path {
                 && old.default == plan.default
         });
         let now = self.queue_time(now);
+        if let (Some(realiser), Some(pacing)) = (&mut self.realiser, plan.root.plan.pacing()) {
+            realiser.repace(pacing);
+        }
         // A due time of the old plan means nothing under the new one.
         self.due = None;
         if same && self.queue.retune(now, plan.root.plan.as_ref()) {

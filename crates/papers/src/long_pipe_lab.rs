@@ -145,8 +145,11 @@ impl Network {
         let (left, right) = nic.call(|| Ok::<_, PortError>((open("left")?, open("right")?)))??;
         let (left, right) = (worker.add_port(Box::new(left)), worker.add_port(Box::new(right)));
         let mut path = direction::managed(&policy(trial.paced)?, left, right);
-        let timer = || Box::new(Timer::new(GBE, MTU, Some(netio::realiser::CATCH_UP))) as Box<dyn Realiser>;
-        path.realiser = trial.paced.then(timer);
+        let pacing = path.plan.as_ref().and_then(|plan| plan.root.plan.pacing());
+        path.realiser = pacing.filter(|_| trial.paced).map(|pacing| {
+            let timer = Timer::new(pacing, MTU, Some(netio::realiser::CATCH_UP));
+            Box::new(timer) as Box<dyn Realiser>
+        });
         worker.add_path(path);
         worker.add_path(direction::unmanaged("left", right, left));
         let worker = nic.spawn("worker", move || worker.run())?;

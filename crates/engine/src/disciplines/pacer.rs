@@ -374,10 +374,21 @@ impl Plan for PacerPlan {
     }
 
     fn pacing(&self) -> Option<Pacing> {
-        let Rules { wire, frames, .. } = self.rules;
+        let Rules {
+            wire,
+            frames,
+            slots,
+            basis,
+        } = self.rules;
+        let longest = Bytes::new(slots.longest + slots.overhead);
+        let (fastest, counted) = match self.nodes.iter().filter_map(|node| node.rate).max() {
+            Some(rate) => (rate, slots.counted(longest, basis)),
+            None => (wire, slots.slot(longest)),
+        };
         Some(Pacing {
             wire: Bandwidth::bits_per_sec(wire),
             frames,
+            period: Bandwidth::bits_per_sec(fastest).time_to_send(Bytes::new(counted)),
         })
     }
 }

@@ -20,6 +20,7 @@ pub mod timer;
 
 use crate::pool::Pool;
 use crate::port::Port;
+use engine::discipline::Pacing;
 use engine::packet::Buffer;
 use engine::queue::{Count, Queue};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
@@ -104,6 +105,9 @@ pub trait Realiser: fmt::Debug + Send {
 
     /// The queue is empty.
     fn rest(&mut self);
+
+    /// The queue's rates have changed.
+    fn repace(&mut self, _pacing: Pacing) {}
 
     /// How precise it was.
     fn achieved(&self) -> &Achieved;

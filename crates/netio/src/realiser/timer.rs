@@ -5,9 +5,10 @@
 use super::{Achieved, Punctuality, Realiser, RealiserRefusal, Step};
 use crate::pool::Pool;
 use crate::port::Port;
+use engine::discipline::Pacing;
 use engine::packet::Buffer;
 use engine::queue::Queue;
-use engine::units::{Bandwidth, Duration, Instant};
+use engine::units::{Duration, Instant};
 
 /// The realiser that waits in the worker's thread.
 #[derive(Debug)]
@@ -16,21 +17,28 @@ pub struct Timer {
     /// By how much the queue's time is behind the clock: the time not caught up since the queue was
     /// last empty.
     behind: Duration,
-    /// How much missed time may be caught up at the speed of the wire.
-    catch_up: Duration,
+    /// How much missed time may be caught up at the speed of the wire, as set.
+    catch_up: Option<Duration>,
+    /// Without the setting: a packet's time at the highest rate.
+    period: Duration,
     /// From this time on, in the queue's time, the queue may have a packet to send.
     ready: Option<Instant>,
     last: Instant,
+    /// The clock, which is ahead of the queue's time after a hold-up.
+    clock: Instant,
 }
 
 impl Timer {
-    /// For a wire of this rate: a packet is late by more than a full frame at this rate. After a
-    /// hold-up so much of the missed time is caught up, as a burst; by default a full frame's.
-    pub fn new(wire: Bandwidth, mtu: usize, catch_up: Option<Duration>) -> Self {
-        let punctuality = Punctuality::new(wire, mtu);
+    /// For this pacing: a packet is late by more than a full frame at the wire's rate. After a
+    /// hold-up so much of the missed time is caught up, as a burst. By default it is a packet's
+    /// time at the highest rate: so much lateness costs no rate, and no class is ahead of its rate
+    /// by more than a packet.
+    pub fn new(pacing: Pacing, mtu: usize, catch_up: Option<Duration>) -> Self {
         Self {
-            catch_up: catch_up.unwrap_or(punctuality.slot),
-            punctuality,
+            catch_up,
+            period: pacing.period,
+            punctuality: Punctuality::new(pacing.wire, mtu),
+            clock: Instant::START,
             behind: Duration::ZERO,
             ready: None,
             last: Instant::START,
@@ -55,8 +63,10 @@ impl Realiser for Timer {
         if idle {
             (self.behind, self.ready) = (Duration::ZERO, None);
         }
+        self.clock = now;
         let mut time = now - self.behind;
-        if let Some(latest) = self.ready.map(|ready| ready + self.catch_up)
+        let most = self.catch_up.unwrap_or(self.period);
+        if let Some(latest) = self.ready.map(|ready| ready + most)
             && time > latest
         {
             let skipped = time.since(latest);
@@ -69,18 +79,24 @@ impl Realiser for Timer {
     }
 
     fn wait(&mut self, until: Instant, _queue: &mut Queue, _port: &mut dyn Port) -> Step {
-        self.punctuality.due = Some(until);
         self.ready = Some(until);
-        Step::Sleep(until + self.behind)
+        let due = until + self.behind;
+        self.punctuality.due = Some(due);
+        Step::Sleep(due)
     }
 
     fn send(&mut self, _pool: &mut Pool, _frame: Buffer) {
         self.ready = Some(self.last);
-        self.punctuality.start(self.last);
+        // By the clock: the queue's time stands still in a hold-up, and nothing would seem late.
+        self.punctuality.start(self.clock);
     }
 
     fn rest(&mut self) {
         (self.ready, self.punctuality.due) = (None, None);
+    }
+
+    fn repace(&mut self, pacing: Pacing) {
+        self.period = pacing.period;
     }
 
     fn achieved(&self) -> &Achieved {
@@ -91,6 +107,16 @@ impl Realiser for Timer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::units::{Bandwidth, Bytes};
+
+    /// Full frames at this rate, on Gigabit Ethernet.
+    fn pacing(rate: u64) -> Pacing {
+        Pacing {
+            wire: Bandwidth::gbit(1),
+            frames: false,
+            period: Bandwidth::mbit(rate).time_to_send(Bytes::new(1_518)),
+        }
+    }
 
     fn at(us: u64) -> Instant {
         Instant::START + Duration::from_micros(1_000_000 + us)
@@ -98,7 +124,7 @@ mod tests {
 
     fn waiting(until: Instant) -> Timer {
         let catch_up = Some(Duration::from_millis(5));
-        let mut timer = Timer::new(Bandwidth::gbit(1), 1_500, catch_up);
+        let mut timer = Timer::new(pacing(900), 1_500, catch_up);
         (timer.ready, timer.punctuality.due) = (Some(until), Some(until));
         timer
     }
@@ -122,7 +148,7 @@ mod tests {
     /// Packets that leave at once after a hold-up of 30 ms, of a class whose packets are due every
     /// 13.5 us (900 Mbit/s).
     fn burst(catch_up: Option<Duration>) -> usize {
-        let mut timer = Timer::new(Bandwidth::gbit(1), 1_500, catch_up);
+        let mut timer = Timer::new(pacing(900), 1_500, catch_up);
         let mut pool = Pool::new(crate::pool::Slots { small: 1, big: 1 }).expect("memory");
         let frame = pool
             .put(&[0; 60], crate::pool::Offload::default())
@@ -142,9 +168,46 @@ mod tests {
     }
 
     #[test]
-    fn after_a_hold_up_one_slot_is_caught_up_or_as_much_as_is_set() {
-        assert_eq!(burst(None), 1);
+    fn after_a_hold_up_one_packet_is_caught_up_or_as_much_as_is_set() {
+        assert_eq!(burst(None), 2);
         assert_eq!(burst(Some(Duration::from_millis(5))), 371);
+    }
+
+    /// A class on a host whose timers are late by this much: packets in a second, and the longest
+    /// lateness.
+    fn with_late_timers(rate: u64, late: Duration) -> (u64, Duration, u64) {
+        let period = pacing(rate).period;
+        let mut timer = Timer::new(pacing(rate), 1_500, None);
+        let mut pool = Pool::new(crate::pool::Slots { small: 1, big: 1 }).expect("memory");
+        let frame = pool
+            .put(&[0; 60], crate::pool::Offload::default())
+            .expect("a slot");
+        let (mut sent, mut due, mut now) = (0, at(0), at(0));
+        while now < at(1_000_000) {
+            (timer.ready, timer.punctuality.due) = (Some(due), Some(due + timer.behind));
+            now = now.max(due + timer.behind) + late;
+            while due <= timer.time(now, false) {
+                timer.send(&mut pool, frame);
+                (sent, due) = (sent + 1, due + period);
+            }
+        }
+        let achieved = timer.achieved();
+        (sent, achieved.lateness.longest(), achieved.late)
+    }
+
+    #[test]
+    fn timers_late_by_less_than_a_packets_time_cost_no_rate() {
+        // 100 Mbit/s are 8,234 packets a second, one every 121 us; 4 Mbit/s are 329.
+        let late = Duration::from_micros(40);
+        assert!((8_234..=8_236).contains(&with_late_timers(100, late).0));
+        assert!((329..=331).contains(&with_late_timers(4, Duration::from_millis(2)).0));
+    }
+
+    #[test]
+    fn a_late_packet_is_late_by_the_clock_however_little_is_caught_up() {
+        let late = Duration::from_micros(400);
+        let (_, longest, packets) = with_late_timers(100, late);
+        assert!(longest >= late && packets > 1_000, "{longest}, {packets}");
     }
 
     #[test]

@@ -11,7 +11,6 @@ use clap::{Args, ValueEnum};
 use control::policy::Policy;
 use control::socket::Client;
 use engine::byte_clock::Basis;
-use engine::discipline::Pacing;
 use engine::queue::Count;
 use engine::settings::{Raw, SettingValue};
 use engine::tree::Registry;
@@ -21,7 +20,7 @@ use gateway::facts::{self, Facts};
 use gateway::realise::PacedInterface;
 use gateway::selfcheck;
 use measure::numbers;
-use netio::handle::WorkerSnapshot;
+use netio::handle::{Turns, WorkerSnapshot};
 use serde_json::json;
 use std::io::{self, Write};
 
@@ -50,7 +49,7 @@ pub struct Pace {
     #[arg(long, value_name = "TIME", default_value = "60us")]
     spin: Duration,
     /// How much of the time missed in a hold-up of the host to catch up at the speed of the wire;
-    /// by default one full frame's
+    /// by default a full frame's at the rate
     #[arg(long, value_name = "TIME")]
     catch_up: Option<Duration>,
     /// Name or path of the control socket; by default pace-IFACE
@@ -153,8 +152,6 @@ impl Pace {
         wire: Bandwidth,
         tried: &mut Vec<String>,
     ) -> Result<(bool, &'static str), Failure> {
-        let launch = Pacing { wire, frames: false };
-        let gaps = Pacing { wire, frames: true };
         match self.realiser {
             Wanted::Gap => return Ok((true, "timer")),
             Wanted::Launch => return Ok((false, "launch")),
@@ -166,11 +163,11 @@ impl Pace {
         let Some(port) = &probe.port else {
             return Ok((false, "timer"));
         };
-        match place.try_launch(launch) {
+        match place.try_launch(wire) {
             Ok(_) => return Ok((false, "launch")),
             Err(why) => tried.push(why.to_string()),
         }
-        match place.try_gaps(gaps, &port.settings) {
+        match place.try_gaps(wire, &port.settings) {
             Ok(_) => Ok((true, "timer")),
             Err(why) => {
                 tried.push(why.to_string());
@@ -233,7 +230,25 @@ struct Reporter {
     basis: Basis,
     json: bool,
     begin: Option<Instant>,
-    last: Option<(Instant, Count)>,
+    last: Option<Reported>,
+}
+
+/// What the last report counted from.
+#[derive(Clone, Copy)]
+struct Reported {
+    at: Instant,
+    sent: Count,
+    turns: Turns,
+}
+
+/// The parts of a time in which the packet loop was busy, and of that spinning: what pacing costs,
+/// in per cent of a processor.
+fn price(before: Turns, turns: Turns, span: Duration) -> [u64; 2] {
+    let part = |time: Duration| time.nanos().min(span.nanos()) * 100 / span.nanos().max(1);
+    [
+        100 - part(turns.asleep - before.asleep),
+        part(turns.spun - before.spun),
+    ]
 }
 
 /// The minimum interval between reports.
@@ -255,16 +270,22 @@ impl Reporter {
         };
         let sent = path.totals.sent;
         let begin = *self.begin.get_or_insert(snapshot.at);
-        let Some((since, before)) = self.last else {
-            self.last = Some((snapshot.at, sent));
+        let now = Reported {
+            at: snapshot.at,
+            sent,
+            turns: snapshot.turns,
+        };
+        let Some(before) = self.last else {
+            self.last = Some(now);
             return Ok(());
         };
-        let span = snapshot.at.since(since);
+        let span = now.at.since(before.at);
         if span < REPORT_INTERVAL {
             return Ok(());
         }
-        self.last = Some((snapshot.at, sent));
-        let rate = Bandwidth::of(counted(self.basis, sent - before), span).bits();
+        self.last = Some(now);
+        let rate = Bandwidth::of(counted(self.basis, sent - before.sent), span).bits();
+        let [busy, spinning] = price(before.turns, now.turns, span);
         let Some(realised) = &path.realised else {
             return Ok(());
         };
@@ -277,6 +298,7 @@ impl Reporter {
                 "waited": achieved.lateness.count(), "late_p50_ns": late(500), "late_p99_ns": late(990),
                 "late_longest_ns": achieved.lateness.longest().nanos(), "late_starts": achieved.late,
                 "held_up_ns": achieved.held_up.nanos(), "dry_rings": achieved.dry,
+                "busy_percent": busy, "spinning_percent": spinning,
                 "gap_frames": achieved.gaps.packets, "dropped_packets": path.totals.dropped.packets,
             });
             writeln!(out, "{line}")?;
@@ -284,7 +306,7 @@ impl Reporter {
             writeln!(
                 out,
                 "{at:6.1} s  {} ({})  by {}: late by {} at the median, {} at the 99th percentile, {} at most; {} by more than a frame; \
-                 held up {}; ring dry {} times; {} dropped",
+                 held up {}; ring dry {} times; {} dropped; {busy} % of a processor, {spinning} % spinning",
                 numbers::rate(rate),
                 self.basis.name(),
                 realised.by,
@@ -320,6 +342,17 @@ fn counted(basis: Basis, sent: Count) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_price_is_the_time_not_asleep_and_the_time_spun() {
+        let ms = Duration::from_millis;
+        let turns = |asleep, spun| Turns {
+            asleep: ms(asleep),
+            spun: ms(spun),
+            ..Turns::default()
+        };
+        assert_eq!(price(turns(100, 10), turns(700, 100), ms(1_000)), [40, 9]);
+    }
 
     #[test]
     fn bytes_are_counted_in_the_given_basis() {
