@@ -39,10 +39,6 @@ impl Effort {
 }
 
 /// The path of the packets.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there are a few dozen, and another indirection would be measured too"
-)]
 enum Through {
     /// Two moves without a call, as ALTQ's macros.
     Plain(VecDeque<Packet>),
