@@ -5,6 +5,8 @@
 //! together.
 #![allow(clippy::print_stdout, reason = "a bench prints its numbers")]
 
+#[path = "../tests/network/admit_all.rs"]
+mod admit_all;
 #[path = "../tests/reduction/pair.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod pair;
