@@ -1,5 +1,5 @@
-//! `cargo xtask ci | tidy | docs | pictures | bench | compare | instructions`: what cargo itself does
-//! not do.
+//! `cargo xtask ci | tidy | docs | pictures | bench | compare | instructions`: what cargo itself
+//! does not do.
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
 
 mod bench;
