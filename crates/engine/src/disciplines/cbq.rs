@@ -46,8 +46,9 @@
 //!
 //! `sharing = "top-level"` and `"ancestors-only"` are the literature's approximations, for
 //! comparison: strict priority among all unregulated classes, every ancestor charged, credit capped
-//! at `maxburst`. They can starve a backlogged class, and top-level scans the classes above its
-//! cutoff.
+//! at `maxburst`. They can starve a backlogged class, and top-level passes over the classes of a
+//! turn that would borrow from above its cutoff. When a packet empties or overdraws, the cutoff
+//! follows from a count of unsatisfied leaves.
 
 use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
@@ -449,6 +450,7 @@ impl Plan for CbqPlan {
             clock: CreditClock::new(self.link, self.settings.link_burst),
             rules: Rules::new(self),
             cutoff: NO_CUTOFF,
+            unsatisfied: 0,
             unit: self.mtu.get().clamp(1, LONGEST_UNIT),
             tallies: vec![Tally::default(); self.classes.len() + 1],
             plan: self.clone(),
@@ -485,6 +487,14 @@ struct Node {
     flags: u8,
     /// Leaf: 1 if it has a packet to send. Others: the priorities in which children want to borrow.
     demand: u8,
+}
+
+impl Node {
+    /// A leaf in its row that is not overlimit.
+    #[inline]
+    fn is_unsatisfied(&self) -> bool {
+        self.level == 0 && self.flags & (LISTED | OVER) == LISTED
+    }
 }
 
 /// A node's membership in a row and among its parent's borrowers, for one priority; a leaf has only
@@ -550,6 +560,8 @@ struct Cbq {
     rules: Rules,
     /// Top-level sharing: no node above this level lends.
     cutoff: u8,
+    /// Leaves in their row that are not overlimit.
+    unsatisfied: usize,
     /// The longest packet so far, at least the MTU: a turn of weight 1.
     unit: u64,
     tallies: Vec<Tally>,
@@ -699,15 +711,24 @@ impl Cbq {
 
     /// Puts a node that may send or lend into its row, in all its priorities.
     fn list_all(&mut self, node: usize, since: u64) {
-        self.nodes[node].flags |= LISTED;
+        self.mark(node, LISTED, true);
         self.for_rows(node, |cbq, priority, place| {
             cbq.list(node, priority, place, since)
         });
     }
 
     fn unlist_all(&mut self, node: usize) {
-        self.nodes[node].flags &= !LISTED;
+        self.mark(node, LISTED, false);
         self.for_rows(node, |cbq, priority, place| cbq.unlist(node, priority, place));
+    }
+
+    /// Sets or clears LISTED or OVER, and counts the unsatisfied leaves.
+    #[inline]
+    fn mark(&mut self, node: usize, flag: u8, on: bool) {
+        let node = &mut self.nodes[node];
+        self.unsatisfied -= usize::from(node.is_unsatisfied());
+        node.flags = if on { node.flags | flag } else { node.flags & !flag };
+        self.unsatisfied += usize::from(node.is_unsatisfied());
     }
 
     /// Calls `act` for each priority in which the node belongs into its row.
@@ -740,7 +761,7 @@ impl Cbq {
     /// Lists a node that becomes active, or sets its timer if it is overlimit.
     fn admit(&mut self, node: usize, now: u64, since: u64) {
         if self.nodes[node].credit.left > 0 {
-            self.nodes[node].flags &= !OVER;
+            self.mark(node, OVER, false);
         }
         if self.nodes[node].flags & OVER == 0 || !self.rules.formal {
             self.list_all(node, since);
@@ -867,7 +888,7 @@ impl Cbq {
             let state = &mut self.nodes[node];
             state.credit.left = state.credit.left.saturating_sub(bits).max(floor);
             if state.credit.left <= 0 && state.flags & OVER == 0 {
-                state.flags |= OVER;
+                self.mark(node, OVER, true);
                 self.tallies[node].over += 1;
                 if self.rules.formal && self.nodes[node].demand != 0 {
                     self.unlist_all(node);
@@ -889,9 +910,8 @@ impl Cbq {
                 continue;
             }
             self.accrue(node, clock);
-            let state = &mut self.nodes[node];
-            if state.credit.is_enough() {
-                state.flags &= !OVER;
+            if self.nodes[node].credit.is_enough() {
+                self.mark(node, OVER, false);
             } else if self.rules.formal {
                 // The clock of the credits has stood still meanwhile.
                 let at = now.saturating_add(self.nodes[node].credit.time_to_enough());
@@ -995,7 +1015,7 @@ impl Cbq {
         self.charge(if self.rules.formal { lender } else { leaf }, bits, clock, now);
         self.clock.send(now, bits as u64, self.rules.shaped);
         if self.rules.top_level && lender != leaf {
-            self.move_cutoff(lender, empty, clock);
+            self.move_cutoff(lender, empty);
         }
     }
 
@@ -1098,11 +1118,11 @@ impl Cbq {
     /// Which node would pay for a leaf's next packet.
     fn lender(&mut self, leaf: usize, clock: u64) -> Permit {
         self.accrue(leaf, clock);
-        let state = &mut self.nodes[leaf];
-        if state.credit.is_enough() && state.credit.rate > 0 {
-            state.flags &= !OVER;
+        let state = &self.nodes[leaf];
+        if state.flags & OVER != 0 && state.credit.is_enough() && state.credit.rate > 0 {
+            self.mark(leaf, OVER, false);
         }
-        if state.flags & OVER == 0 {
+        if self.nodes[leaf].flags & OVER == 0 {
             return Permit::From(leaf);
         }
         let (link, mut node) = (self.link(), leaf);
@@ -1142,7 +1162,7 @@ impl Cbq {
     }
 
     /// Top-level: after a packet that was paid by `lender`.
-    fn move_cutoff(&mut self, lender: usize, empty: bool, clock: u64) {
+    fn move_cutoff(&mut self, lender: usize, empty: bool) {
         let level = self.nodes[lender].level;
         if self.cutoff < level {
             return;
@@ -1152,12 +1172,14 @@ impl Cbq {
             self.cutoff = level;
             return;
         }
-        let leaves = self.leaves();
-        let unsatisfied = (0..leaves).any(|leaf| {
-            self.accrue(leaf, clock);
-            self.nodes[leaf].flags & LISTED != 0 && self.nodes[leaf].flags & OVER == 0
-        });
-        self.cutoff = if unsatisfied { 0 } else { NO_CUTOFF };
+        debug_assert_eq!(
+            self.unsatisfied,
+            self.nodes[..self.leaves()]
+                .iter()
+                .filter(|leaf| leaf.is_unsatisfied())
+                .count()
+        );
+        self.cutoff = if self.unsatisfied > 0 { 0 } else { NO_CUTOFF };
     }
 
     /// Top-level: a packet has arrived at this leaf.

@@ -158,14 +158,24 @@ impl Curve {
         u128::from(self.x[0]) << 64 | u128::from(self.x[1])
     }
 
-    fn knee(&self) -> u128 {
-        u128::from(self.shape.m1) * u128::from(self.dx)
+    /// The service of the first piece. It fits: no first piece brings more than [`LONGEST_PIECE`].
+    #[inline]
+    fn knee(&self) -> u64 {
+        self.shape.m1.wrapping_mul(self.dx)
     }
 
     /// When the curve reaches the service done and `more`.
     #[inline]
     pub(crate) fn time_of(&self, more: u128) -> u128 {
-        let (target, knee, dx) = (u128::from(self.done) + more, self.knee(), u128::from(self.dx));
+        let (knee, dx) = (self.knee(), u128::from(self.dx));
+        // As a rule it is the second piece, and fits 64 bits.
+        if let Ok(more) = u64::try_from(more)
+            && let Some(target) = self.done.checked_add(more)
+            && target > knee
+        {
+            return self.x() + dx + u128::from((target - knee).div_ceil(self.shape.m2.max(1)));
+        }
+        let (target, knee) = (u128::from(self.done) + more, u128::from(knee));
         match target <= knee {
             true if self.shape.m1 == 0 => self.x() + dx,
             true => self.x() + div_up(target, self.shape.m1),
@@ -179,7 +189,7 @@ impl Curve {
     pub(crate) fn eligible(&self) -> u128 {
         match self.shape.m1 > self.shape.m2 {
             true => self.time_of(0),
-            false => self.x() + div_up(self.done.into(), self.shape.m2),
+            false => self.x() + u128::from(self.done.div_ceil(self.shape.m2.max(1))),
         }
     }
 
@@ -188,9 +198,9 @@ impl Curve {
     pub(crate) fn advance(&mut self, service: u64) {
         self.done += service;
         let knee = self.knee();
-        if self.done > FAR && u128::from(self.done) > knee {
+        if self.done > FAR && self.done > knee {
             // Along the second piece, by whole nanoseconds: exact.
-            let by = (self.done - knee as u64) / self.shape.m2.max(1);
+            let by = (self.done - knee) / self.shape.m2.max(1);
             self.put_off(by.into());
             self.done -= by * self.shape.m2;
         }
@@ -315,6 +325,30 @@ mod tests {
             // The anchor and the service done since may move along; nothing else changes.
             (0..rounds).for_each(|_| curve.advance(work));
             prop_assert_eq!(curve.time_of(12_000 * 8_000_000_000), Curve::new(shape, x).time_of(done + 12_000 * 8_000_000_000));
+        }
+
+        #[test]
+        fn times_in_64_bits_are_those_of_the_wide_division(
+            shape in shapes(), m1 in prop_oneof![Just(0u64), Just(1), Just(800_000_000_000)],
+            done in 0u64..1 << 61, more in prop_oneof![0u128..1 << 47, 0u128..1 << 90], x in 0u128..1 << 80,
+        ) {
+            for shape in [shape, Slopes { m1, ..shape }, Slopes { d: 0, m1: shape.m2, ..shape }] {
+                prop_assume!(u128::from(shape.m1) * u128::from(shape.d) < LONGEST_PIECE);
+                let mut curve = Curve::new(shape, x);
+                curve.advance(done);
+                let knee = u128::from(shape.m1) * u128::from(shape.d);
+                let wide = |target: u128| match (target <= knee, shape.m1) {
+                    (true, 0) => u128::from(shape.d),
+                    (true, m1) => target.div_ceil(m1.into()),
+                    (false, _) => u128::from(shape.d) + (target - knee).div_ceil(shape.m2.into()),
+                };
+                for more in [0, more] {
+                    prop_assert_eq!(curve.time_of(more) - x, wide(u128::from(done) + more));
+                }
+                let early = u128::from(done).div_ceil(shape.m2.into());
+                let eligible = if shape.m1 > shape.m2 { wide(done.into()) } else { early };
+                prop_assert_eq!(curve.eligible() - x, eligible);
+            }
         }
 
         #[test]

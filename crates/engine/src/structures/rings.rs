@@ -302,20 +302,8 @@ impl Sets {
     #[inline]
     pub(crate) fn first_lane(&self, set: usize, without: u64) -> Option<u32> {
         let set = &self.sets[set];
-        let mut others = set.busy & !without;
-        if others == 0 {
-            return None;
-        }
-        let mut first = others.trailing_zeros();
-        others &= others - 1;
-        while others != 0 {
-            let other = others.trailing_zeros();
-            others &= others - 1;
-            if self.lanes[(set.first + other) as usize].time < self.lanes[(set.first + first) as usize].time {
-                first = other;
-            }
-        }
-        Some(first)
+        let among = set.busy & !without;
+        (among != 0).then(|| earliest(&self.lanes[set.first as usize..], among))
     }
 
     /// The head of a lane; [`NONE`] if it is empty.
@@ -337,8 +325,13 @@ impl Sets {
         set: usize,
         turns: Turns,
     ) -> u32 {
-        let lane = self.first_lane(set, 0).unwrap_or(0);
-        let row = &mut self.lanes[(self.sets[set].first + lane) as usize];
+        let set = &self.sets[set];
+        let lanes = &mut self.lanes[set.first as usize..];
+        let lane = match set.many {
+            1 => 0,
+            _ => earliest(lanes, set.busy),
+        };
+        let row = &mut lanes[lane as usize];
         if let Turns::Bytes(unit) = turns {
             row.head = whose_turn(all, look, row.head, unit);
         }
@@ -383,6 +376,25 @@ impl Sets {
         }
         found
     }
+}
+
+/// Of these lanes, a bitmap that is not empty, the one whose next packet has the earliest tag.
+#[inline]
+fn earliest(lanes: &[Lane], among: u64) -> u32 {
+    let (mut first, mut others) = (among.trailing_zeros(), among & (among - 1));
+    if others == 0 {
+        return first;
+    }
+    let mut time = lanes[first as usize].time;
+    while others != 0 {
+        let other = others.trailing_zeros();
+        others &= others - 1;
+        let its = lanes[other as usize].time;
+        if its < time {
+            (first, time) = (other, its);
+        }
+    }
+    first
 }
 
 /// The longest packet that a tag counts: 2 MiB.

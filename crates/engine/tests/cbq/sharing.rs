@@ -1,6 +1,7 @@
 //! Who gets what is left over, and in which order.
 
 use crate::rig::{Rig, With, class, near};
+use engine::inspect::Value;
 use engine::settings::Table;
 use engine::tree::ClassSpec;
 use engine::units::{Bandwidth, Duration};
@@ -214,4 +215,38 @@ fn a_higher_priority_waits_for_one_packet_at_most_while_it_is_within_its_rate() 
             left.since(offered)
         );
     }
+}
+
+#[test]
+fn the_cutoff_of_top_level_sharing_follows_every_class_that_comes_goes_and_sleeps() {
+    // In a debug build, each move of the cutoff compares the count of unsatisfied leaves with the
+    // leaves themselves.
+    let mut classes: Vec<ClassSpec> = (0..4).map(|n| class(&format!("a{n}"), "", "20 %")).collect();
+    for n in 0..40 {
+        let parent = format!("a{}", n % 4);
+        let mut one = class(&format!("c{n}"), &parent, ["0 %", "0.5 %", "2 %"][n % 3]);
+        one = one
+            .number("priority", [0, 1, 2, 3, 4][n % 5])
+            .number("maxburst", 3);
+        classes.push(if n % 6 == 1 { one.limited() } else { one });
+    }
+    let mut rig = Rig::new(Table::default().text("sharing", "top-level"), LINK, &classes);
+    let (mut luck, mut offered, mut borrowed) = (7u64, 0, 0);
+    for _ in 0..20_000 {
+        luck = luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let (at, len) = (4 + (luck >> 33) as usize % 40, 64 + (luck >> 20) % 1_400);
+        rig.offer(at, len);
+        offered += 1;
+        // On average as fast as they come; now and then the link idles, and a burst follows.
+        rig.run(Duration::from_micros(luck >> 40 & 0x4ff));
+    }
+    rig.run(Duration::from_secs(60));
+    for n in 0..40 {
+        if let Value::Count(borrows) = rig.gauge(&format!("c{n}"), "borrows") {
+            borrowed += borrows;
+        }
+    }
+    let dropped = rig.dropped.0.len();
+    assert_eq!(rig.log.len() + dropped, offered, "{dropped} dropped");
+    assert!(borrowed > 1_000, "{borrowed}");
 }
