@@ -355,14 +355,14 @@ fn shadowed(filters: &[Filter], places: &[(String, Span)], warnings: &mut Vec<Pr
     // Among equal filters the higher rule takes precedence, then the later filter.
     let mut order: Vec<usize> = (0..filters.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse((filters[i].rule, i)));
-    let mut first: HashMap<String, usize> = HashMap::new();
+    let mut first: HashMap<Filter, usize> = HashMap::with_capacity(filters.len());
     for index in order {
         let fields = Filter {
             class: ClassId(0),
             rule: 0,
             ..filters[index]
         };
-        let winner = *first.entry(format!("{fields:?}")).or_insert(index);
+        let winner = *first.entry(fields).or_insert(index);
         if winner != index {
             let message = format!(
                 "this filter never matches: the same filter for class `{}` takes precedence",

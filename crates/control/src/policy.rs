@@ -32,6 +32,7 @@ use engine::settings::{Problem, Raw, Span, unknown};
 use engine::tree::{ArrivalCurveSpec, ClassInfo, ClassSpec, DisciplineSpec, ParentSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Rate};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 settings! {
     /// The settings of an interface.
@@ -82,11 +83,11 @@ pub struct InterfacePolicy {
     /// The settings of the link.
     pub settings: InterfaceSettings,
     /// The tree as written; changes at run time amend it.
-    pub spec: DisciplineSpec,
+    pub spec: Arc<DisciplineSpec>,
     /// The checked tree.
     pub plan: TreePlan,
     /// Which packets go into which class.
-    pub filters: Vec<engine::classify::Filter>,
+    pub filters: Arc<[engine::classify::Filter]>,
     /// What RSVP may reserve of it, if anything.
     pub reserve: Option<Reserve>,
     /// Classes whose downloads yield, in the policy's order.
@@ -166,7 +167,7 @@ impl InterfacePolicy {
     ///
     /// Returns every delay bound that this ring would violate.
     pub fn behind(&self, registry: &Registry, ring: u32) -> Result<Self, Vec<Problem>> {
-        self.checked(registry, self.spec.clone(), self.link().with_ring(ring))
+        self.checked(registry, Arc::clone(&self.spec), self.link().with_ring(ring))
     }
 
     /// The same interface with changed settings of one class; the whole tree is checked. The
@@ -182,7 +183,7 @@ impl InterfacePolicy {
         class: &str,
         changes: &[(&str, Raw)],
     ) -> Result<Self, Vec<Problem>> {
-        let mut spec = self.spec.clone();
+        let mut spec = DisciplineSpec::clone(&self.spec);
         let Some(found) = find_class(&mut spec, class) else {
             let names = self.plan.classes.iter().map(|c| c.name.as_str());
             return Err(vec![unknown("class", class, Span::default(), names)]);
@@ -190,10 +191,15 @@ impl InterfacePolicy {
         for (key, value) in changes {
             found.settings = std::mem::take(&mut found.settings).with(key, value.clone());
         }
-        self.checked(registry, spec, self.link())
+        self.checked(registry, Arc::new(spec), self.link())
     }
 
-    fn checked(&self, registry: &Registry, spec: DisciplineSpec, link: Link) -> Result<Self, Vec<Problem>> {
+    fn checked(
+        &self,
+        registry: &Registry,
+        spec: Arc<DisciplineSpec>,
+        link: Link,
+    ) -> Result<Self, Vec<Problem>> {
         let plan = spec.check(registry, link)?;
         let reserve = match &self.reserve {
             Some(Reserve { settings, at, .. }) => Some(Reserve {
@@ -488,9 +494,9 @@ impl<'a> PolicyReader<'a> {
         Some(InterfacePolicy {
             name: name.into(),
             settings: settings?,
-            spec,
+            spec: Arc::new(spec),
             plan: plan?,
-            filters,
+            filters: filters.into(),
             reserve,
             yields,
         })

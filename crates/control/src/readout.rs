@@ -46,12 +46,7 @@ pub fn is_paced(interface: &InterfaceView) -> bool {
 /// A gauge's value, formatted by its unit.
 pub fn gauge(gauge: &Gauge) -> String {
     let value = &gauge.value;
-    match (
-        gauge.unit.as_str(),
-        value.as_u64(),
-        value.as_f64(),
-        value.as_str(),
-    ) {
+    match (&*gauge.unit, value.as_u64(), value.as_f64(), value.as_str()) {
         (_, _, _, Some(text)) => text.to_owned(),
         ("B", Some(n), ..) => numbers::bytes(n),
         ("B", None, Some(x), _) => format!("-{}", numbers::bytes(x.abs() as u64)),

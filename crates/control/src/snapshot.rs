@@ -18,6 +18,7 @@ use engine::tree::DisciplineSpec;
 use engine::units::{Bandwidth, Duration, Instant, Probability, Rate};
 use measure::delay::Delays;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -218,11 +219,11 @@ pub struct Delay {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Gauge {
     /// Its name.
-    pub name: String,
+    pub name: Cow<'static, str>,
     /// Its value.
     pub value: serde_json::Value,
     /// `B`, `bit/s`, `ns`, `share` (of 1), or nothing for plain numbers and states.
-    pub unit: String,
+    pub unit: Cow<'static, str>,
 }
 
 impl Reading {
@@ -289,7 +290,8 @@ impl Sum {
         };
         let drops = Reason::ALL
             .iter()
-            .map(|why| (why.name().to_owned(), self.stats.dropped_for(*why) + short(*why)));
+            .map(|why| (why.name(), self.stats.dropped_for(*why) + short(*why)));
+        let drops = drops.filter(|(_, n)| *n > 0);
         Traffic {
             got_bps: interval.map(|interval| Bandwidth::of(self.recent.bytes, interval).bits()),
             sent_packets: self.sent.packets,
@@ -299,7 +301,7 @@ impl Sum {
             delay: delay(&self.delays),
             dropped_packets: self.stats.dropped.packets + self.short.packets,
             dropped_bytes: (self.stats.dropped.bytes + self.short.bytes).get(),
-            drops: drops.filter(|(_, n)| *n > 0).collect(),
+            drops: drops.map(|(why, n)| (why.to_owned(), n)).collect(),
             marked_packets: self.stats.marked,
         }
     }
@@ -353,15 +355,16 @@ impl InterfaceReading {
         let link = self.policy.link();
         let mut configured = HashMap::new();
         rates(&self.policy.spec, link.bandwidth, &mut configured);
-        let views: HashMap<ClassId, &View> = self
-            .views
-            .iter()
-            .filter_map(|view| Some((view.class?, view)))
-            .collect();
+        let mut views: Vec<Option<&View>> = vec![None; plan.classes.len()];
+        for view in &self.views {
+            if let Some(place) = view.class.and_then(|class| views.get_mut(class.0 as usize)) {
+                *place = Some(view);
+            }
+        }
         let classes = order.iter().map(|&(index, depth)| {
             let info = &plan.classes[index];
             let rate = configured.get(info.name.as_str()).copied();
-            let view = views.get(&id(index));
+            let view = views[index];
             ClassView {
                 name: info.name.clone(),
                 parent: info
@@ -442,10 +445,6 @@ impl ClassReading {
     }
 }
 
-fn id(index: usize) -> ClassId {
-    ClassId(u32::try_from(index).unwrap_or(u32::MAX))
-}
-
 /// The indices of the classes with their depths, each parent followed by its children.
 pub fn depth_first(plan: &engine::tree::TreePlan) -> Vec<(usize, usize)> {
     let mut children = vec![Vec::new(); plan.classes.len()];
@@ -485,8 +484,8 @@ pub fn rates<'a>(spec: &'a DisciplineSpec, link: Bandwidth, out: &mut HashMap<&'
 }
 
 fn gauges(view: &View) -> Vec<Gauge> {
-    let gauge = |&(name, value): &(&str, Value)| {
-        let (value, unit): (serde_json::Value, &str) = match value {
+    let gauge = |&(name, value): &(&'static str, Value)| {
+        let (value, unit): (serde_json::Value, &'static str) = match value {
             Value::Count(n) => (n.into(), ""),
             Value::Bytes(bytes) => (bytes.get().into(), "B"),
             Value::Credit(bytes) => (bytes.into(), "B"),

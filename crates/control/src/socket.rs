@@ -55,6 +55,15 @@ pub trait Handler: Send + Sync + 'static {
     fn version(&self) -> String;
     /// Reads all counters.
     fn read(&self) -> Result<Reading, Refusal>;
+    /// What a later reading is compared with: the totals, and what left of each class. The default:
+    /// all.
+    ///
+    /// # Errors
+    ///
+    /// As [`Handler::read`].
+    fn read_departures(&self) -> Result<Reading, Refusal> {
+        self.read()
+    }
     /// Enables the policy (`on`), or bypasses it: on one interface, or on all if none is named.
     /// Returns a message for the user.
     fn switch(&self, interface: Option<&str>, on: bool) -> Result<String, Refusal>;
@@ -365,11 +374,16 @@ fn all_taken(places: usize) -> Refusal {
     }
 }
 
-fn send(mut stream: &UnixStream, reply: &Reply) -> io::Result<()> {
-    let mut line = serde_json::to_vec(reply)?;
-    line.push(b'\n');
-    stream.write_all(&line)
+fn send(stream: &UnixStream, reply: &Reply) -> io::Result<()> {
+    // Not made in memory first: with very many classes a status is longer than all of its policy.
+    let mut line = io::BufWriter::with_capacity(BUFFER, stream);
+    serde_json::to_writer(&mut line, reply)?;
+    line.write_all(b"\n")?;
+    line.flush()
 }
+
+/// What is written to a socket in one go at most.
+const BUFFER: usize = 64 << 10;
 
 struct Connection<'a> {
     stream: &'a UnixStream,
@@ -516,7 +530,11 @@ impl Connection<'_> {
 
     fn status(&self, interval_ms: u64, follow: bool) -> io::Result<()> {
         let interval = Duration::from_millis(interval_ms);
-        let mut earlier = match self.handler.read() {
+        let earlier = match interval.is_zero() {
+            true => self.handler.read(),
+            false => self.handler.read_departures(),
+        };
+        let mut earlier = match earlier {
             Ok(reading) if interval.is_zero() => {
                 return send(self.stream, &Reply::Status(Box::new(reading.snapshot(None))));
             }

@@ -4,10 +4,15 @@
 //! A discipline's `inspect` reports gauges (state worth seeing, each with its unit) and its
 //! classes. The result is a flat list with one [`View`] for the tree and one for each class; the
 //! names of classes are in the [plan](crate::tree::TreePlan).
+//!
+//! A tree can be inspected in slices, each of a window of classes, so that whoever moves packets
+//! looks at few at a time; [`TreePlan::sum_interior`](crate::tree::TreePlan::sum_interior) then
+//! adds what only the whole list tells.
 
 use crate::packet::ClassId;
 use crate::stats::Stats;
 use crate::units::{Bandwidth, Bytes, Duration, Probability};
+use std::ops::Range;
 
 /// The value of a gauge, with its unit.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -48,25 +53,57 @@ pub struct View {
 #[derive(Debug)]
 pub struct Inspection<'a> {
     views: &'a mut Vec<View>,
-    current: usize,
+    /// The view of the current node; none if it is outside the window.
+    current: Option<usize>,
+    window: Range<u32>,
 }
+
+/// The window of all classes.
+const ALL: Range<u32> = 0..u32::MAX;
 
 impl<'a> Inspection<'a> {
     /// Starts a new list with the view of the tree as a whole.
     pub fn new(views: &'a mut Vec<View>) -> Self {
+        Self::slice(views, ALL)
+    }
+
+    /// The same of the classes with these numbers alone. The counts of classes with child classes
+    /// are left out.
+    pub fn slice(views: &'a mut Vec<View>, window: Range<u32>) -> Self {
         views.clear();
         views.push(View::default());
-        Self { views, current: 0 }
+        Self {
+            views,
+            current: Some(0),
+            window,
+        }
+    }
+
+    /// The numbers of the classes that are wanted. Others may be reported, in vain.
+    pub fn window(&self) -> Range<u32> {
+        self.window.clone()
+    }
+
+    /// Whether all classes are wanted, and with them sums over many.
+    pub fn is_whole(&self) -> bool {
+        self.window == ALL
+    }
+
+    fn shows(&self, class: ClassId) -> bool {
+        self.window.contains(&class.0)
     }
 
     /// Reports one gauge of the current node.
     pub fn gauge(&mut self, name: &'static str, value: Value) {
-        self.views[self.current].gauges.push((name, value));
+        if let Some(current) = self.current {
+            self.views[current].gauges.push((name, value));
+        }
     }
 
     /// Sets the current node's counts, unless an outer queue has done so.
     pub fn counts(&mut self, kind: &'static str, stats: &Stats) {
-        let view = &mut self.views[self.current];
+        let Some(current) = self.current else { return };
+        let view = &mut self.views[current];
         if view.stats == Stats::default() && view.kind.is_empty() {
             view.kind = kind;
             view.stats = *stats;
@@ -81,7 +118,8 @@ impl<'a> Inspection<'a> {
                     class,
                     &mut Inspection {
                         views: self.views,
-                        current,
+                        current: Some(current),
+                        window: self.window.clone(),
                     },
                 );
             }
@@ -90,14 +128,26 @@ impl<'a> Inspection<'a> {
 
     /// Reports a class: what `show` reports belongs to it.
     pub fn class(&mut self, class: ClassId, show: impl FnOnce(&mut Inspection<'_>)) {
+        if !self.shows(class) {
+            return self.inside(show);
+        }
         self.views.push(View {
             class: Some(class),
             ..View::default()
         });
-        let current = self.views.len() - 1;
+        self.with(Some(self.views.len() - 1), show);
+    }
+
+    /// Reports the classes in the queue of a class that is outside the window.
+    pub fn inside(&mut self, show: impl FnOnce(&mut Inspection<'_>)) {
+        self.with(None, show);
+    }
+
+    fn with(&mut self, current: Option<usize>, show: impl FnOnce(&mut Inspection<'_>)) {
         show(&mut Inspection {
             views: self.views,
             current,
+            window: self.window.clone(),
         });
     }
 }

@@ -81,6 +81,7 @@ use crate::packet::ClassId;
 use crate::reservation::Reserves;
 use crate::settings::{Problem, Setting, Span, Table};
 use crate::spec::DisciplineSpec;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Whether a kind has children, and which.
@@ -223,6 +224,8 @@ pub struct CheckedClass<'a> {
     /// if it is the default class, the outer classes whose queue the discipline is. Empty if it
     /// has child classes.
     pub routes: Vec<ClassId>,
+    /// The numbers of the classes in its queue, those with child classes too.
+    pub inside: Range<u32>,
 }
 
 impl CheckedClass<'_> {

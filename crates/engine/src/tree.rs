@@ -35,10 +35,11 @@
 use crate::bounds::{ArrivalCurve, Terms, WorstCase};
 use crate::discipline::{Build, Plan};
 use crate::disciplines::{DEFAULT_LEAF, fifo};
+use crate::inspect::View;
 use crate::kind::{Check, CheckedClass, Children, Kind, QueuePlan};
 use crate::link::Link;
 use crate::packet::ClassId;
-use crate::queue::Queue;
+use crate::queue::{Queue, Stats};
 use crate::random::Seed;
 use crate::settings::{Problem, Span, Table, unknown};
 pub use crate::spec::{ArrivalCurveSpec, ClassSpec, DisciplineSpec, ParentSpec};
@@ -98,7 +99,7 @@ pub struct TreePlan {
     /// The outermost discipline.
     pub root: QueuePlan,
     /// The classes; a [`ClassId`] is an index into it.
-    pub classes: Vec<ClassInfo>,
+    pub classes: Arc<[ClassInfo]>,
     /// The class of packets that no filter takes, below whatever wrappers; none if the tree has no
     /// classes. Whoever classifies packets asks [`TreePlan::class_of`].
     pub default: Option<ClassId>,
@@ -106,7 +107,8 @@ pub struct TreePlan {
     pub link: Link,
     /// What is legal and may surprise.
     pub notices: Vec<Problem>,
-    by_name: BTreeMap<String, ClassId>,
+    /// The numbers of the classes, in the order of their names.
+    by_name: Arc<[u32]>,
 }
 
 impl TreePlan {
@@ -121,6 +123,11 @@ impl TreePlan {
     #[inline]
     pub fn class_of(&self, filter: Option<ClassId>) -> ClassId {
         filter.or(self.default).unwrap_or(ClassId(0))
+    }
+
+    /// Whether its classes are those of another plan, with the same numbers.
+    pub fn has_classes_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.classes, &other.classes) || self.classes == other.classes
     }
 
     /// The worst case of every class that takes packets, or of the whole where there are no
@@ -162,9 +169,49 @@ impl TreePlan {
         }
     }
 
+    /// Completes the views of an inspection in slices: the counts of each class with child classes
+    /// are those of all below it.
+    pub fn sum_interior(&self, views: &mut [View]) {
+        let mut view_of = vec![usize::MAX; self.classes.len()];
+        for (index, view) in views.iter().enumerate() {
+            if let Some(place) = view.class.and_then(|class| view_of.get_mut(class.0 as usize)) {
+                *place = index;
+            }
+        }
+        let inner = |class: usize| !self.classes[class].leaf;
+        // What a class with child classes shows by itself is replaced.
+        let own = |class: usize| views.get(view_of[class]).filter(|_| !inner(class));
+        let stats = |class: usize| own(class).map_or_else(Stats::default, |view| view.stats);
+        let mut sums: Vec<Stats> = (0..self.classes.len()).map(stats).collect();
+        let mut missing = vec![0u32; self.classes.len()];
+        let parent = |class: usize| {
+            let parent = self.classes[class].parent?.0 as usize;
+            (!self.classes[parent].leaf).then_some(parent)
+        };
+        let all = 0..self.classes.len();
+        all.clone()
+            .filter_map(parent)
+            .for_each(|parent| missing[parent] += 1);
+        let mut complete: Vec<usize> = all.filter(|&class| !inner(class)).collect();
+        while let Some(class) = complete.pop() {
+            if let Some(view) = views.get_mut(view_of[class]).filter(|_| inner(class)) {
+                view.stats = sums[class];
+            }
+            let Some(parent) = parent(class) else { continue };
+            let sum = sums[class];
+            sums[parent] += sum;
+            missing[parent] -= 1;
+            if missing[parent] == 0 {
+                complete.push(parent);
+            }
+        }
+    }
+
     /// The class of this name.
     pub fn class(&self, name: &str) -> Option<ClassId> {
-        self.by_name.get(name).copied()
+        let named = |&number: &u32| self.classes[number as usize].name.as_str();
+        let found = self.by_name.binary_search_by(|number| named(number).cmp(name));
+        found.ok().map(|at| ClassId(self.by_name[at]))
     }
 
     /// What is known of a class.
@@ -235,7 +282,7 @@ impl DisciplineSpec {
             Some((root, default)) if checker.problems.is_empty() => Ok(TreePlan {
                 root,
                 by_name: by_name(&checker.classes),
-                classes: checker.classes,
+                classes: checker.classes.into(),
                 default,
                 link,
                 notices: checker.notices,
@@ -245,11 +292,10 @@ impl DisciplineSpec {
     }
 }
 
-fn by_name(classes: &[ClassInfo]) -> BTreeMap<String, ClassId> {
-    let classes = classes.iter().enumerate();
-    classes
-        .map(|(index, class)| (class.name.clone(), class_id(index)))
-        .collect()
+fn by_name(classes: &[ClassInfo]) -> Arc<[u32]> {
+    let mut numbers: Vec<u32> = (0..class_id(classes.len()).0).collect();
+    numbers.sort_by(|a, b| classes[*a as usize].name.cmp(&classes[*b as usize].name));
+    numbers.into()
 }
 
 struct Checker<'a> {
@@ -515,6 +561,7 @@ impl Checker<'_> {
             info.leaf = !parents[place];
             info.parent = parent.map(|p| checked[p].id).or(owner);
             let (mut queue, mut routes, mut inner) = (None, Vec::new(), Some(id));
+            let before = class_id(self.classes.len()).0;
             if parents[place] {
                 self.refuse_on_interior(class);
             } else {
@@ -534,6 +581,7 @@ impl Checker<'_> {
                 settings: &class.settings,
                 queue,
                 routes,
+                inside: before..class_id(self.classes.len()).0,
             });
         }
         if default.is_none() && !spec.classes.is_empty() {

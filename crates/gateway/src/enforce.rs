@@ -28,7 +28,8 @@ use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
 /// Puts a policy into force until a signal or a client ends it. Changes of classes are checked
-/// with the kinds of `registry`. `watch` gets a snapshot twice a second.
+/// with the kinds of `registry`. `watch` gets a snapshot without classes
+/// twice a second.
 ///
 /// # Errors
 ///
@@ -91,6 +92,8 @@ pub fn enforce(
             why,
         }
     })?;
+    // What reading the policy took.
+    netio::heap::give_back();
     writeln!(out, "running; control socket {}", server.path().display())?;
     out.flush()?;
     let last = supervise(&handle, worker, &end, out, watch)?;

@@ -84,14 +84,16 @@ impl InForce {
             plan: whole.plan.clone(),
             seed: secret_seed(),
             // The classes may have new numbers now.
-            classify: (managed.whole.plan.classes != whole.plan.classes
-                || managed.whole.filters != whole.filters)
+            classify: (!managed.whole.plan.has_classes_of(&whole.plan)
+                || !Arc::ptr_eq(&managed.whole.filters, &whole.filters)
+                    && managed.whole.filters != whole.filters)
                 .then(|| by_filters(&whole)),
             bandwidth: None,
             guarantees: whole.guarantees(),
         };
         let adopted = self.handle.retune(managed.path, retune).map_err(refused)?;
         (managed.policy, managed.whole) = (policy, Arc::new(whole));
+        netio::heap::give_back();
         Ok(adopted)
     }
 }
@@ -104,9 +106,9 @@ impl Trees for Arc<InForce> {
     fn adopt(&self, policy: &InterfacePolicy, layout: ReservedLayout) -> Result<(), Refusal> {
         let ReservedLayout { spec, plan, filters } = layout;
         let whole = InterfacePolicy {
-            spec,
+            spec: Arc::new(spec),
             plan,
-            filters,
+            filters: filters.into(),
             ..policy.clone()
         };
         self.put(policy.clone(), whole).map(drop)

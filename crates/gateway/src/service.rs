@@ -14,9 +14,11 @@ use control::socket::{Handler, no_rsvp};
 use engine::settings::Raw;
 use engine::units::Instant;
 use netio::handle::{Adopted, Handle, PathView, PortView, WorkerSnapshot};
+use netio::inspection::Detail;
 use netio::pool::PoolUsage;
 use netio::worker::PortId;
 use std::collections::BTreeMap;
+use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -53,6 +55,21 @@ impl ControlService {
         }
     }
 
+    fn read_to(&self, detail: Detail) -> Result<Reading, Refusal> {
+        let mut snapshot = self.handle.inspect_to(detail).map_err(refused)?;
+        let interfaces = self
+            .in_force
+            .all()
+            .iter()
+            .filter_map(|managed| reading(managed, &mut snapshot, &self.yielding))
+            .collect();
+        Ok(Reading {
+            at: Instant::START + snapshot.at.since(self.begin),
+            policy: self.name.clone(),
+            interfaces,
+        })
+    }
+
     /// The named interface, or all.
     fn chosen(&self, interface: Option<&str>) -> Result<Vec<InterfaceInForce>, Refusal> {
         let all = self.in_force.all();
@@ -76,18 +93,11 @@ impl Handler for ControlService {
     }
 
     fn read(&self) -> Result<Reading, Refusal> {
-        let snapshot = self.handle.inspect().map_err(refused)?;
-        let interfaces = self
-            .in_force
-            .all()
-            .iter()
-            .filter_map(|managed| reading(managed, &snapshot, &self.yielding))
-            .collect();
-        Ok(Reading {
-            at: Instant::START + snapshot.at.since(self.begin),
-            policy: self.name.clone(),
-            interfaces,
-        })
+        self.read_to(Detail::Everything)
+    }
+
+    fn read_departures(&self) -> Result<Reading, Refusal> {
+        self.read_to(Detail::Departures)
     }
 
     fn switch(&self, interface: Option<&str>, on: bool) -> Result<String, Refusal> {
@@ -171,9 +181,15 @@ fn names(managed: &[InterfaceInForce]) -> String {
 
 fn reading(
     managed: &InterfaceInForce,
-    snapshot: &WorkerSnapshot,
+    snapshot: &mut WorkerSnapshot,
     yielding: &YieldGauges,
 ) -> Option<InterfaceReading> {
+    // A path has one policy.
+    let (views, classes) = snapshot
+        .paths
+        .get_mut(managed.path.0)
+        .map(|path| (take(&mut path.views), take(&mut path.classes)))?;
+    let snapshot = &*snapshot;
     let path = snapshot.paths.get(managed.path.0)?;
     // Its own errors come before those of the ingress port.
     let [own, ingress] = [path.to, path.from].map(|port| snapshot.ports.get(port.0));
@@ -181,17 +197,18 @@ fn reading(
     let aside = ingress.and_then(|port| port.aside);
     let shortage = || aside.map(|why| why.to_string());
     let error = trouble(own).or_else(|| trouble(ingress)).or_else(shortage);
-    let classes = path.classes.iter().map(|meter| ClassReading {
+    let classes = classes.into_iter().map(|meter| ClassReading {
         class: meter.class,
         sent: meter.sent,
         short: meter.short,
-        delays: meter.delays.clone(),
+        delays: meter.delays,
     });
-    let mut views = path.views.clone();
+    let mut views = views;
     if let (Some(whole), Some(realised)) = (views.first_mut(), &path.realised) {
         whole.gauges.extend(realise::gauges(realised));
     }
-    for view in &mut views {
+    let yields = !managed.policy.yields.is_empty();
+    for view in views.iter_mut().filter(|_| yields) {
         let name = view.class.and_then(|class| managed.whole.plan.info(class));
         let gauges = name.and_then(|info| yielding.of(&managed.policy.name, &info.name));
         view.gauges.extend(gauges.into_iter().flatten());

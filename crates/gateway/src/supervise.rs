@@ -3,6 +3,7 @@
 
 use crate::Error;
 use netio::handle::{Handle, Unanswered, WorkerSnapshot};
+use netio::inspection::Detail;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -56,7 +57,7 @@ impl PortErrors {
 }
 
 /// Waits until a signal or a client ends it, or the worker ends. Returns the worker's last
-/// snapshot. `watch` gets a snapshot twice a second.
+/// snapshot. `watch` gets a snapshot without classes twice a second.
 ///
 /// Errors of `out` are ignored: a closed output is no reason to stop managing the link.
 ///
@@ -77,7 +78,7 @@ pub fn supervise(
         if !glances.is_multiple_of(POLLS_PER_CHECK) {
             continue;
         }
-        match handle.inspect() {
+        match handle.inspect_to(Detail::Paths) {
             Ok(snapshot) => drop(troubles.note(&snapshot, out).and_then(|()| watch(&snapshot, out))),
             Err(Unanswered::Ended) => break,
             Err(why) => drop(writeln!(out, "{why}")),

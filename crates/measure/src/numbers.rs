@@ -43,6 +43,11 @@ fn scaled(value: f64, units: &[&str]) -> String {
 
 /// Formats a number with this many significant digits, without trailing zeros.
 pub fn digits(value: f64, significant: i32) -> String {
+    /// Below it every whole number is exact.
+    const EXACT: f64 = (1u64 << 53) as f64;
+    if value.fract() == 0.0 && value.abs() < EXACT && value.is_sign_positive() {
+        return (value as u64).to_string();
+    }
     let whole = if value.abs() < 1.0 {
         1
     } else {

@@ -1,9 +1,11 @@
 //! A running worker from outside: commands from other threads, and snapshots for them.
 //!
 //! Commands wait in a channel and are handled between batches; an event descriptor wakes a sleeping
-//! worker. A snapshot costs traffic no more than the copying of its numbers.
+//! worker. A snapshot costs traffic no more than the copying of its numbers, and of very many classes
+//! the worker copies a [slice](crate::inspection) between two batches.
 
 use crate::classify::Classify;
+use crate::inspection::{Collected, Detail, Piece};
 use crate::meter::ClassMeter;
 use crate::pool::PoolUsage;
 use crate::port::{Capabilities, Counters};
@@ -66,7 +68,10 @@ pub enum Adopted {
 /// What a worker can be asked.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Inspect(Sender<WorkerSnapshot>),
+    Inspect {
+        detail: Detail,
+        pieces: Sender<Piece>,
+    },
     Switch {
         path: PathId,
         on: bool,
@@ -113,6 +118,13 @@ impl fmt::Display for Unanswered {
 
 impl std::error::Error for Unanswered {}
 
+fn await_from<T>(answer: &Receiver<T>) -> Result<T, Unanswered> {
+    answer.recv_timeout(PATIENCE).map_err(|e| match e {
+        mpsc::RecvTimeoutError::Timeout => Unanswered::Silent,
+        mpsc::RecvTimeoutError::Disconnected => Unanswered::Ended,
+    })
+}
+
 /// Asks a worker, from any thread.
 #[derive(Clone, Debug)]
 pub struct Handle {
@@ -128,14 +140,14 @@ impl Handle {
 
     fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, Unanswered> {
         let (reply, answer) = channel();
-        self.commands
-            .send(command(reply))
-            .map_err(|_| Unanswered::Ended)?;
+        self.tell(command(reply))?;
+        await_from(&answer)
+    }
+
+    fn tell(&self, command: Command) -> Result<(), Unanswered> {
+        self.commands.send(command).map_err(|_| Unanswered::Ended)?;
         self.bell.ring();
-        answer.recv_timeout(PATIENCE).map_err(|e| match e {
-            mpsc::RecvTimeoutError::Timeout => Unanswered::Silent,
-            mpsc::RecvTimeoutError::Disconnected => Unanswered::Ended,
-        })
+        Ok(())
     }
 
     /// A snapshot of everything.
@@ -143,7 +155,27 @@ impl Handle {
     /// # Errors
     /// If the worker has ended or does not answer.
     pub fn inspect(&self) -> Result<WorkerSnapshot, Unanswered> {
-        self.ask(Command::Inspect)
+        self.inspect_to(Detail::Everything)
+    }
+
+    /// A snapshot that shows this much of the classes. With many of them, what it shows of each was
+    /// read within the time that the others took.
+    ///
+    /// # Errors
+    /// If the worker has ended or does not answer.
+    pub fn inspect_to(&self, detail: Detail) -> Result<WorkerSnapshot, Unanswered> {
+        let (sender, pieces) = channel();
+        self.tell(Command::Inspect {
+            detail,
+            pieces: sender,
+        })?;
+        let mut collected = Collected::default();
+        loop {
+            match await_from(&pieces)? {
+                Piece::Classes(slice) => collected.add(slice),
+                Piece::Rest(snapshot) => return Ok(collected.complete(*snapshot)),
+            }
+        }
     }
 
     /// Switches a path's discipline on or off. Off: packets pass in order at full speed, its

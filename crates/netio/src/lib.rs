@@ -21,6 +21,8 @@ pub mod classify;
 pub mod clock;
 pub mod fail_open;
 pub mod handle;
+pub mod heap;
+pub mod inspection;
 pub mod interface;
 pub mod mapping;
 mod messages;

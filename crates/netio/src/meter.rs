@@ -5,6 +5,7 @@ use engine::packet::ClassId;
 use engine::queue::Count;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
+use std::ops::Range;
 
 /// Parts of the second over which a rate is measured.
 const PARTS: u64 = 10;
@@ -69,17 +70,32 @@ pub struct ClassMeter {
     pub delays: Delays,
 }
 
-/// The meters of a path.
+/// Meters that are made together.
+const BLOCK: usize = 32;
+
+/// The meters of a path, in blocks that are made when a class of them has its first packet: neither
+/// memory nor time is spent for the others.
 #[derive(Debug, Default)]
-pub(crate) struct Meters(Vec<Meter>);
+pub(crate) struct Meters(Vec<Option<Box<[Meter]>>>);
 
 impl Meters {
+    /// For so many classes.
+    pub(crate) fn new(classes: u32) -> Self {
+        let mut blocks = Vec::new();
+        blocks.resize_with((classes as usize).div_ceil(BLOCK), || None);
+        Self(blocks)
+    }
+
     fn meter(&mut self, class: ClassId) -> &mut Meter {
         let index = class.0 as usize;
-        if index >= self.0.len() {
-            self.0.resize_with(index + 1, Meter::default);
+        if index / BLOCK >= self.0.len() {
+            self.0.resize_with(index / BLOCK + 1, || None);
         }
-        &mut self.0[index]
+        let block = self.0[index / BLOCK].get_or_insert_with(|| {
+            let meters = std::iter::repeat_with(Meter::default);
+            meters.take(BLOCK).collect()
+        });
+        &mut block[index % BLOCK]
     }
 
     /// Counts a packet that is dropped since memory is short.
@@ -87,7 +103,7 @@ impl Meters {
         self.meter(class).short += len;
     }
 
-    /// Counts a departure. Allocates only at the first one of a class.
+    /// Counts a departure. Allocates only at the first one of a class or of its neighbours.
     pub(crate) fn depart(&mut self, now: Instant, class: ClassId, len: Bytes, delay: Duration) {
         let meter = self.meter(class);
         meter.sent += len;
@@ -96,35 +112,37 @@ impl Meters {
     }
 
     /// The meters of classes of which anything was sent or dropped.
-    pub(crate) fn show(&mut self, now: Instant) -> Vec<ClassMeter> {
-        let used = self
-            .0
-            .iter_mut()
-            .enumerate()
-            .filter(|(_, meter)| meter.sent.packets + meter.short.packets > 0);
-        used.map(|(index, meter)| ClassMeter {
-            class: ClassId(index as u32),
+    pub(crate) fn show(&mut self, now: Instant, window: Range<u32>) -> Vec<ClassMeter> {
+        let first = (window.start as usize / BLOCK).min(self.0.len());
+        let last = (window.end as usize).div_ceil(BLOCK).min(self.0.len());
+        let blocks = self.0[first..last].iter_mut().zip(first..);
+        let meters = blocks.flat_map(|(block, number)| {
+            let meters = block.iter_mut().flat_map(|block| block.iter_mut());
+            meters.zip(number as u32 * BLOCK as u32..)
+        });
+        let used = |(meter, class): &(&mut Meter, u32)| {
+            window.contains(class) && meter.sent.packets + meter.short.packets > 0
+        };
+        let show = |(meter, class): (&mut Meter, u32)| ClassMeter {
+            class: ClassId(class),
             sent: meter.sent,
             short: meter.short,
             rate: meter.recent.rate(now),
             delays: meter.delays.clone(),
-        })
-        .collect()
+        };
+        meters.filter(used).map(show).collect()
     }
 
     /// Renumbers the classes after a tree was replaced. The meter of a class without a new number
     /// is removed.
     pub(crate) fn renumber(&mut self, new: impl Fn(ClassId) -> Option<ClassId>) {
         let old = std::mem::take(&mut self.0);
-        for (index, meter) in old.into_iter().enumerate() {
-            let Some(class) = new(ClassId(index as u32)) else {
-                continue;
-            };
-            let index = class.0 as usize;
-            if index >= self.0.len() {
-                self.0.resize_with(index + 1, Meter::default);
+        for (number, block) in old.into_iter().enumerate() {
+            for (index, meter) in block.into_iter().flatten().enumerate() {
+                if let Some(class) = new(ClassId((number * BLOCK + index) as u32)) {
+                    *self.meter(class) = meter;
+                }
             }
-            self.0[index] = meter;
         }
     }
 }
@@ -132,6 +150,18 @@ impl Meters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_class_of_very_many_makes_the_meters_of_its_block_alone() {
+        let mut meters = Meters::new(100_000);
+        meters.depart(Instant::START, ClassId(70_000), Bytes::new(100), Duration::ZERO);
+        assert_eq!(meters.0.iter().flatten().count(), 1);
+        let shown = |window| meters.show(Instant::START, window).len();
+        let windows = [0..u32::MAX, 69_999..70_001, 70_001..70_064, 0..70_000];
+        assert_eq!(windows.map(shown), [1, 1, 0, 0]);
+        meters.renumber(|class| (class.0 == 70_000).then_some(ClassId(3)));
+        assert_eq!(meters.show(Instant::START, 3..4)[0].sent.packets, 1);
+    }
 
     #[test]
     fn the_rate_is_that_of_the_last_second_and_fades_without_traffic() {

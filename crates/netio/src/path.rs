@@ -4,6 +4,7 @@ use crate::budget::{Admission, Claim, Owner};
 use crate::checksum;
 use crate::classify::Classify;
 use crate::handle::{Adopted, PathView, Realised, Retune};
+use crate::inspection::{Detail, PathSlice, Window};
 use crate::meter::Meters;
 use crate::pool::{Gso, Offload, Pool};
 use crate::port::{Capabilities, ETHERNET, Port, TAG};
@@ -44,6 +45,8 @@ pub(crate) struct Path {
     classify: Box<dyn Classify>,
     queue: Queue,
     plan: Option<TreePlan>,
+    /// How many trees there have been: classes of another tree have other numbers.
+    trees: u64,
     link: Option<LinkClock>,
     overhead: Bytes,
     enabled: bool,
@@ -128,6 +131,7 @@ impl Path {
     /// the pool.
     pub(crate) fn new(spec: PathSpec, id: usize, pool: &mut Pool) -> Self {
         pool.claim(id, Claim::of(spec.plan.as_ref(), &spec.guarantees));
+        let classes = spec.plan.as_ref().map_or(0, |plan| plan.classes.len() as u32);
         Self {
             name: spec.name,
             id: u32::try_from(id).unwrap_or(u32::MAX),
@@ -137,13 +141,14 @@ impl Path {
             classify: spec.classify,
             queue: spec.queue,
             plan: spec.plan,
+            trees: 0,
             link: spec.bandwidth.map(clock),
             overhead: spec.overhead,
             enabled: true,
             bypass: VecDeque::new(),
             due: None,
             totals: Stats::default(),
-            meters: Meters::default(),
+            meters: Meters::new(classes),
             lateness: Delays::default(),
             split: (0, 0),
             segments: Vec::new(),
@@ -162,7 +167,7 @@ impl Path {
 
     fn find_yields(&mut self) {
         let place = |info: &ClassInfo| self.yields.iter().position(|name| *name == info.name);
-        let classes = self.plan.iter().flat_map(|plan| &plan.classes);
+        let classes = self.plan.iter().flat_map(|plan| plan.classes.iter());
         self.clamp_indices = classes.map(place).collect();
     }
 
@@ -475,7 +480,7 @@ impl Path {
         }
         let same = self.plan.as_ref().is_some_and(|old| {
             old.root.kind.name == plan.root.kind.name
-                && old.classes == plan.classes
+                && old.has_classes_of(&plan)
                 && old.default == plan.default
         });
         let now = self.queue_time(now);
@@ -490,6 +495,7 @@ impl Path {
             return Adopted::InPlace;
         }
         let queue = plan.build(seed);
+        self.trees += 1;
         let adopted = self.replace(now, pool, queue, &plan, claim);
         self.plan = Some(plan);
         self.find_yields();
@@ -534,10 +540,54 @@ impl Path {
         }
     }
 
+    /// How many classes its plan has.
+    pub(crate) fn classes(&self) -> u32 {
+        let plan = self.plan.as_ref();
+        plan.map_or(0, |plan| u32::try_from(plan.classes.len()).unwrap_or(u32::MAX))
+    }
+
+    /// Which of its trees this is.
+    pub(crate) fn tree(&self) -> u64 {
+        self.trees
+    }
+
+    /// What these classes show.
+    pub(crate) fn slice(&mut self, now: Instant, detail: Detail, window: Window) -> PathSlice {
+        let mut views = Vec::new();
+        if detail == Detail::Everything {
+            let mut inspection = match &window {
+                Window::All => Inspection::new(&mut views),
+                Window::Classes(classes) => Inspection::slice(&mut views, classes.clone()),
+            };
+            self.queue.inspect(&mut inspection);
+        }
+        let numbers = match &window {
+            Window::All => 0..u32::MAX,
+            Window::Classes(classes) => classes.clone(),
+        };
+        PathSlice {
+            path: self.id as usize,
+            views,
+            classes: self.meters.show(now, numbers),
+            plan: self.plan.clone(),
+            window,
+        }
+    }
+
     /// A snapshot of the path.
     pub(crate) fn show(&mut self, now: Instant) -> PathView {
-        let mut views = Vec::new();
-        self.queue.inspect(&mut Inspection::new(&mut views));
+        let mut slice = self.slice(now, Detail::Everything, Window::All);
+        slice.sum_interior();
+        let PathSlice { views, classes, .. } = slice;
+        PathView {
+            views,
+            classes,
+            ..self.show_whole()
+        }
+    }
+
+    /// A snapshot of the path, without classes.
+    pub(crate) fn show_whole(&self) -> PathView {
         let mut bypass = Count::default();
         self.bypass.iter().for_each(|packet| bypass += packet.len);
         PathView {
@@ -547,8 +597,8 @@ impl Path {
             enabled: self.enabled,
             kind: self.queue.kind(),
             totals: self.totals,
-            views,
-            classes: self.meters.show(now),
+            views: Vec::new(),
+            classes: Vec::new(),
             bypass,
             lateness: self.lateness.clone(),
             split: self.split,

@@ -49,6 +49,15 @@ fn nanoseconds(clock: libc::clockid_t) -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
+/// Gives freed memory back to the kernel, where the allocator keeps it.
+pub(crate) fn trim_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no pointers are passed; the allocator locks itself.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Anonymous memory, whose pages are allocated on first access.
 #[derive(Debug)]
 pub(crate) struct Region {

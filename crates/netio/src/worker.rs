@@ -17,7 +17,8 @@
 
 use crate::classify::Classify;
 use crate::clock;
-use crate::handle::{Aside, Command, Handle, PortView, Turns, WorkerSnapshot};
+use crate::handle::{Aside, Command, Handle, PathView, PortView, Turns, WorkerSnapshot};
+use crate::inspection::{InspectionJob, Progress};
 use crate::path::{Intake, Path, Waiting};
 use crate::pause::{Pause, Waited};
 use crate::pool::{Pool, PoolUsage, Slots};
@@ -30,6 +31,7 @@ use engine::packet::{Buffer, ClassId};
 use engine::queue::Queue;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::ops::ControlFlow;
@@ -196,6 +198,8 @@ pub struct Worker {
     clamped: Vec<ClampedPair>,
     gates: Vec<GateOfPorts>,
     inbox: Receiver<Command>,
+    /// Inspections under way, in the order in which they were asked for.
+    inspections: VecDeque<InspectionJob>,
     bell: Arc<Bell>,
     pause: Pause,
     batch: Vec<Buffer>,
@@ -242,6 +246,7 @@ impl Worker {
             clamped: Vec::new(),
             gates: Vec::new(),
             inbox,
+            inspections: VecDeque::new(),
             bell,
             pause: Pause::new(settings.guard),
             batch: Vec::new(),
@@ -341,6 +346,7 @@ impl Worker {
         if self.handle_commands().is_break() {
             return Turn::Done;
         }
+        self.inspect_on();
         self.revive();
         let received = self.receive();
         let now = clock::now();
@@ -351,7 +357,7 @@ impl Worker {
             self.close(latest);
             return Turn::Done;
         }
-        if received || sent {
+        if received || sent || !self.inspections.is_empty() {
             return Turn::Busy;
         }
         if self.has_ended() {
@@ -367,8 +373,8 @@ impl Worker {
             match command {
                 Command::Stop => self.begin_end(),
                 Command::Abort => return ControlFlow::Break(()),
-                Command::Inspect(reply) => {
-                    let _ = reply.send(self.show(clock::now()));
+                Command::Inspect { detail, pieces } => {
+                    self.inspections.push_back(InspectionJob::new(detail, pieces));
                 }
                 Command::Switch { path, on, done } => {
                     let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
@@ -397,6 +403,20 @@ impl Worker {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// Carries the first of the inspections on, by a slice.
+    fn inspect_on(&mut self) {
+        let Some(job) = self.inspections.front_mut() else {
+            return;
+        };
+        let now = clock::now();
+        if job.go_on(now, &mut self.paths) == Progress::Complete
+            && let Some(job) = self.inspections.pop_front()
+        {
+            let paths = self.paths.iter().map(Path::show_whole).collect();
+            job.finish(self.show_with(now, paths));
+        }
     }
 
     /// Revives the failed ports whose time has come.
@@ -718,9 +738,14 @@ impl Worker {
 
     /// A snapshot of everything.
     pub fn show(&mut self, now: Instant) -> WorkerSnapshot {
+        let paths = self.paths.iter_mut().map(|path| path.show(now)).collect();
+        self.show_with(now, paths)
+    }
+
+    fn show_with(&self, now: Instant, paths: Vec<PathView>) -> WorkerSnapshot {
         WorkerSnapshot {
             at: now,
-            paths: self.paths.iter_mut().map(|path| path.show(now)).collect(),
+            paths,
             ports: self
                 .slots
                 .iter()

@@ -11,6 +11,7 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use netio::classify::Everything;
 use netio::clock::now;
 use netio::handle::{Adopted, Aside, Handle, Retune, WorkerSnapshot};
+use netio::inspection::{Detail, SLICE};
 use netio::pool::{Gso, Offload, Slots};
 use netio::port::Capabilities;
 use netio::ports::memory::{LinkState, Memory};
@@ -685,4 +686,84 @@ fn a_pool_that_stays_exhausted_leaves_traffic_to_the_kernel_until_slots_are_free
     assert!(eventually(|| !aside()), "it does not take traffic back");
     rig.handle.stop();
     thread.join().expect("an orderly end");
+}
+
+/// A plan of so many classes.
+fn many(classes: u32) -> TreePlan {
+    let class = |n: u32| ClassSpec {
+        name: format!("class{n}"),
+        default: n == 0,
+        ..ClassSpec::default()
+    };
+    checked(&DisciplineSpec {
+        classes: (0..classes).map(class).collect(),
+        ..DisciplineSpec::new("drr")
+    })
+}
+
+#[test]
+fn an_inspection_of_many_classes_takes_a_turn_for_each_slice_and_packets_pass_meanwhile() {
+    const CLASSES: u32 = 1_000;
+    let mut rig = rig(Slots { small: 64, big: 1 }, plain());
+    rig.worker.add_path(planned(rig.from, rig.to, many(CLASSES)));
+    rig.settle();
+    let handle = rig.handle.clone();
+    let asked = std::thread::spawn(move || handle.inspect());
+    // The first slice.
+    while rig.worker.turn() != Turn::Busy {}
+    send(&rig.left, 0..1);
+    for _ in 0..2 {
+        assert_eq!(rig.worker.turn(), Turn::Busy);
+    }
+    assert_eq!(arrived(&rig.right), [0]);
+    assert!(!asked.is_finished(), "a packet waited for the whole");
+    let mut turns = 3;
+    while !asked.is_finished() {
+        // Nothing sleeps before the last slice.
+        turns += u32::from(rig.worker.turn() == Turn::Busy);
+    }
+    let snapshot = asked.join().expect("no panic").expect("an answer");
+    assert_eq!(snapshot.paths[0].views.len(), 1 + CLASSES as usize);
+    assert!(turns >= CLASSES / SLICE, "{turns}");
+}
+
+#[test]
+fn a_tree_that_is_replaced_during_an_inspection_is_read_anew() {
+    let mut rig = rig(Slots { small: 64, big: 1 }, plain());
+    let id = rig.worker.add_path(planned(rig.from, rig.to, many(500)));
+    rig.settle();
+    let (first, second) = (rig.handle.clone(), rig.handle.clone());
+    let asked = std::thread::spawn(move || first.inspect());
+    // Part of the first tree is read.
+    while rig.worker.turn() != Turn::Busy {}
+    let new = Retune {
+        plan: many(300),
+        seed: Seed(2),
+        classify: None,
+        bandwidth: None,
+        guarantees: Vec::new(),
+    };
+    let changed = std::thread::spawn(move || second.retune(id, new));
+    while !changed.is_finished() {
+        rig.worker.turn();
+    }
+    while !asked.is_finished() {
+        rig.worker.turn();
+    }
+    let snapshot = asked.join().expect("no panic").expect("an answer");
+    // All of one tree: which, is decided by who was faster.
+    assert!([301, 501].contains(&snapshot.paths[0].views.len()));
+}
+
+#[test]
+fn a_snapshot_of_paths_alone_shows_no_class() {
+    let mut rig = rig(Slots { small: 64, big: 1 }, plain());
+    rig.worker.add_path(planned(rig.from, rig.to, many(500)));
+    let handle = rig.handle.clone();
+    let asked = std::thread::spawn(move || handle.inspect_to(Detail::Paths));
+    while !asked.is_finished() {
+        rig.worker.turn();
+    }
+    let snapshot = asked.join().expect("no panic").expect("an answer");
+    assert!(snapshot.paths[0].views.is_empty());
 }

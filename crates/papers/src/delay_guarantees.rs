@@ -144,7 +144,7 @@ fn measure(policy: &InterfacePolicy, ring: u32) -> Result<SimDelays, Error> {
     let policy = behind(policy, ring)?;
     let mut sim = Simulation::new(Seed(1));
     let [router, receiver] = ["router", "receiver"].map(|name| sim.node(name));
-    let (plan, filters) = (policy.plan.clone(), policy.filters.clone());
+    let (plan, filters) = (policy.plan.clone(), policy.filters.to_vec());
     let ruled = PolicyQueue {
         plan,
         filters,

@@ -52,7 +52,7 @@ pub fn host_queue(rate: Option<Bandwidth>) -> Result<LinkQueue, Error> {
     let policy = interface(&policy)?;
     Ok(LinkQueue::Policy(Box::new(PolicyQueue {
         plan: policy.plan,
-        filters: policy.filters,
+        filters: policy.filters.to_vec(),
         driver: Driver {
             gaps: true,
             ..Driver::default()

@@ -104,7 +104,7 @@ impl Trial {
         let policy = interface(&self.discipline.policy())?;
         let ruled = PolicyQueue {
             plan: policy.plan.clone(),
-            filters: policy.filters.clone(),
+            filters: policy.filters.to_vec(),
             driver: Driver::default(),
         };
         let mut sim = Simulation::new(Seed(1));

@@ -172,7 +172,7 @@ impl Testbed {
         sim.duplex(a, b, &ATM.spec(delay));
         let ruled = PolicyQueue {
             plan: policy.plan.clone(),
-            filters: policy.filters.clone(),
+            filters: policy.filters.to_vec(),
             driver,
         };
         let out = sim.link(b, c, wire.spec(delay).queue(LinkQueue::Policy(Box::new(ruled))));

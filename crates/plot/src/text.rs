@@ -1,5 +1,7 @@
 //! Text layout: branches of a class tree, and aligned columns.
 
+use std::iter;
+
 /// The branches before each name of a depth-first list, given the depths, such as `├─ `, `│  └─ `.
 pub fn branches(depths: &[usize]) -> Vec<String> {
     let last = |index: usize, level: usize| {
@@ -36,20 +38,30 @@ pub fn table(rows: &[Vec<String>], align: &[Align]) -> Vec<String> {
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..align.len()).map(width).collect();
+    let length: usize = widths.iter().map(|width| width + 2).sum();
     let line = |row: &Vec<String>| {
-        let mut line = String::new();
+        let mut line = String::with_capacity(length);
         for ((cell, align), width) in row
             .iter()
             .zip(align)
             .zip(&widths)
             .filter(|(_, width)| **width > 0)
         {
+            let blanks = iter::repeat_n(' ', width - cell.chars().count());
             match align {
-                Align::Left => line.push_str(&format!("{cell:<width$}  ")),
-                Align::Right => line.push_str(&format!("{cell:>width$}  ")),
+                Align::Left => {
+                    line.push_str(cell);
+                    line.extend(blanks);
+                }
+                Align::Right => {
+                    line.extend(blanks);
+                    line.push_str(cell);
+                }
             }
+            line.push_str("  ");
         }
-        line.trim_end().to_owned()
+        line.truncate(line.trim_end().len());
+        line
     };
     rows.iter().map(line).collect()
 }

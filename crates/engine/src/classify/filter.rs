@@ -219,7 +219,7 @@ impl DscpPattern {
 
 /// The packets that a class takes. A field that is `None` is not examined. A filter without any
 /// takes every packet, including non-IP.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Filter {
     /// The class.
     pub class: ClassId,

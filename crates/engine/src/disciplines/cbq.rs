@@ -59,6 +59,7 @@ use crate::packet::{ClassId, Packet};
 use crate::queue::{Queue, Stats};
 use crate::reservation::{PARENT, RequestedShare, ReservableTree, ReservedClass, Reserves, SIGNALLING};
 use crate::settings::{Problem, Raw, SettingValue, Table};
+use crate::sharing::class_numbers::ClassNumbers;
 use crate::sharing::class_rates;
 use crate::sharing::credit::{Credit, NANOBITS, nanobits};
 use crate::sharing::credit_bound::{self, Credited};
@@ -211,11 +212,12 @@ struct CbqPlan {
     settings: Settings,
     link: Bandwidth,
     mtu: Bytes,
-    classes: Vec<ClassPlan>,
+    classes: Arc<[ClassPlan]>,
     leaves: usize,
     levels: usize,
-    routes: ClassRoutes,
-    weights: Weights,
+    routes: Arc<ClassRoutes>,
+    numbers: ClassNumbers,
+    weights: Arc<Weights>,
 }
 
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
@@ -325,6 +327,7 @@ fn number(check: &mut Check<'_>, settings: Settings, read: Vec<ClassSettings>, l
         .iter()
         .enumerate()
         .for_each(|(number, &index)| numbers[index] = number as u32);
+    let class_numbers = ClassNumbers::new(check, |index| numbers[index]);
     let mut routes = ClassRoutes::default();
     for (index, class) in check.classes.iter().enumerate().filter(|(index, _)| leaf(*index)) {
         class
@@ -360,11 +363,12 @@ fn number(check: &mut Check<'_>, settings: Settings, read: Vec<ClassSettings>, l
         settings,
         link: link.bandwidth,
         mtu: link.mtu,
-        classes,
+        classes: classes.into(),
         leaves,
         levels,
-        routes,
-        weights,
+        routes: Arc::new(routes),
+        numbers: class_numbers,
+        weights: Arc::new(weights),
     }
 }
 
@@ -385,7 +389,7 @@ impl CbqPlan {
     /// The sets in which its classes take turns, empty: of the leaves of each priority, and of the
     /// children of each node in each priority.
     fn sets(&self) -> Sets {
-        let Weights { alike, siblings, .. } = &self.weights;
+        let Weights { alike, siblings, .. } = &*self.weights;
         let borrowers = siblings[self.leaves..].iter();
         let borrowers = borrowers.flat_map(|&lanes| [lanes; PRIORITIES]);
         Sets::new(alike.iter().copied().chain(borrowers))
@@ -425,7 +429,7 @@ impl Plan for CbqPlan {
         let patience = (self.settings.link == PacedBy::Port).then_some(self.settings.link_burst);
         let formal = self.settings.sharing == Sharing::Formal && self.settings.tick.is_none();
         credit_bound::all(
-            self.classes[..self.leaves].iter().filter_map(leaf).collect(),
+            self.classes.iter().take(self.leaves).filter_map(leaf).collect(),
             terms,
             formal,
             patience,
@@ -1329,22 +1333,20 @@ impl Discipline for Cbq {
             "lost_time",
             Value::Duration(Duration::from_nanos(self.clock.behind())),
         );
-        let mut below: Vec<Stats> = vec![Stats::default(); link + 1];
-        for number in self.bottom_up() {
-            if let Some(queue) = self.queues.get(number) {
-                below[number] = queue.stats();
-            }
-            let stats = below[number];
-            below[self.nodes[number].parent as usize] += stats;
-        }
-        for (number, class) in self.plan.classes.iter().enumerate() {
-            out.class(class.id, |out| {
+        let below = out.is_whole().then(|| self.below());
+        let window = out.window();
+        for number in self.plan.numbers.shown(&window) {
+            out.class(self.plan.classes[number].id, |out| {
                 self.inspect_class(number, out);
-                match self.queues.get(number) {
-                    Some(queue) => queue.inspect(out),
-                    None => out.counts("", &below[number]),
+                match (self.queues.get(number), &below) {
+                    (Some(queue), _) => queue.inspect(out),
+                    (None, Some(below)) => out.counts("", &below[number]),
+                    (None, None) => {}
                 }
             });
+        }
+        for leaf in self.plan.numbers.inside(&window) {
+            out.inside(|out| self.queues[leaf].inspect(out));
         }
     }
 
@@ -1363,7 +1365,7 @@ impl Discipline for Cbq {
         if shape(plan) != shape(&self.plan) {
             return false;
         }
-        let queues = self.queues.iter_mut().zip(&plan.classes);
+        let queues = self.queues.iter_mut().zip(plan.classes.iter());
         let adopted = queues
             .filter_map(|(queue, class)| Some(queue.retune(now, class.queue.as_ref()?.plan.as_ref())))
             .fold(true, |all, one| all & one);
@@ -1389,6 +1391,19 @@ impl Cbq {
         let mut order: Vec<usize> = (0..self.link()).collect();
         order.sort_by_key(|&number| self.nodes[number].level);
         order.into_iter()
+    }
+
+    /// What has passed through each class and all below it.
+    fn below(&self) -> Vec<Stats> {
+        let mut below = vec![Stats::default(); self.link() + 1];
+        for number in self.bottom_up() {
+            if let Some(queue) = self.queues.get(number) {
+                below[number] = queue.stats();
+            }
+            let stats = below[number];
+            below[self.nodes[number].parent as usize] += stats;
+        }
+        below
     }
 
     fn inspect_class(&self, number: usize, out: &mut Inspection<'_>) {

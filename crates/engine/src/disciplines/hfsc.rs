@@ -49,6 +49,7 @@ use crate::packet::{ClassId, Packet};
 use crate::queue::Stats;
 use crate::settings;
 use crate::settings::Problem;
+use crate::sharing::class_numbers::ClassNumbers;
 use crate::sharing::credit::nanobits;
 use crate::sharing::leaves::{Leaves, LeavesPlan};
 use crate::sharing::service_curve::{Curve, LONGEST_PIECE, ServiceCurve, Slopes};
@@ -124,6 +125,7 @@ struct HfscPlan {
     /// Leaves first; then the others, parents before their children. The link has the number after
     /// the last.
     classes: Vec<ClassPlan>,
+    numbers: ClassNumbers,
     leaves: LeavesPlan,
 }
 
@@ -167,6 +169,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     Some(Arc::new(HfscPlan {
         catch_up: settings.limit_burst.nanos(),
         classes,
+        numbers: ClassNumbers::new(check, |index| numbers[index]),
         leaves: LeavesPlan::new(check),
     }))
 }
@@ -328,7 +331,7 @@ impl Plan for HfscPlan {
                 bound,
             }
         };
-        self.leaves.each().zip(&self.classes).map(case).collect()
+        self.leaves.each().zip(self.classes.iter()).map(case).collect()
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
@@ -343,8 +346,10 @@ impl Plan for HfscPlan {
                 .iter()
                 .map(|class| Limit(curve(class.curves.limit)))
                 .collect(),
-            reals: self.classes[..leaves]
+            reals: self
+                .classes
                 .iter()
+                .take(leaves)
                 .map(|class| curve(class.curves.real).map(Real::new))
                 .collect(),
             shares: WinnerTrees::new(
@@ -355,6 +360,7 @@ impl Plan for HfscPlan {
             wheel: TimerWheel::new(leaves + link),
             catch_up: self.catch_up,
             classes: self.classes.clone(),
+            numbers: self.numbers.clone(),
         })
     }
 }
@@ -457,6 +463,7 @@ struct Hfsc {
     wheel: TimerWheel,
     catch_up: u64,
     classes: Vec<ClassPlan>,
+    numbers: ClassNumbers,
 }
 
 fn nanos(time: u128) -> u64 {
@@ -519,6 +526,21 @@ impl Hfsc {
     #[inline]
     fn inner(&self, node: usize) -> usize {
         node - self.reals.len()
+    }
+
+    /// What has passed through each class and all below it.
+    fn below(&self) -> Vec<Stats> {
+        let leaves = self.reals.len();
+        let mut below = vec![Stats::default(); self.nodes.len() + 1];
+        // Leaves, and then the others from the bottom up.
+        for node in (0..leaves).chain((leaves..self.nodes.len()).rev()) {
+            if self.is_leaf(node) {
+                below[node] = self.leaves.stats(node);
+            }
+            let stats = below[node];
+            below[self.classes[node].parent as usize] += stats;
+        }
+        below
     }
 
     #[inline]
@@ -806,17 +828,10 @@ impl Discipline for Hfsc {
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
-        let leaves = self.reals.len();
-        let mut below = vec![Stats::default(); self.nodes.len() + 1];
-        // Leaves, and then the others from the bottom up.
-        for node in (0..leaves).chain((leaves..self.nodes.len()).rev()) {
-            if self.is_leaf(node) {
-                below[node] = self.leaves.stats(node);
-            }
-            let stats = below[node];
-            below[self.classes[node].parent as usize] += stats;
-        }
-        for (node, class) in self.classes.iter().enumerate() {
+        let below = out.is_whole().then(|| self.below());
+        let window = out.window();
+        for node in self.numbers.shown(&window) {
+            let class = &self.classes[node];
             let this = &self.nodes[node];
             let state = match (this.has(BUSY), this.has(BLOCKED)) {
                 (false, _) => "idle",
@@ -826,7 +841,7 @@ impl Discipline for Hfsc {
             if !self.is_leaf(node) {
                 out.class(class.id, |out| {
                     out.gauge("state", Value::State(state));
-                    out.counts("", &below[node]);
+                    below.iter().for_each(|below| out.counts("", &below[node]));
                 });
                 continue;
             }
@@ -838,6 +853,9 @@ impl Discipline for Hfsc {
                 }
             });
         }
+        for leaf in self.numbers.inside(&window) {
+            self.leaves.inspect_inside(leaf, out);
+        }
     }
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
@@ -845,10 +863,9 @@ impl Discipline for Hfsc {
         let Some(plan) = plan.downcast_ref::<HfscPlan>() else {
             return false;
         };
-        let shape = |classes: &[ClassPlan]| -> Vec<_> {
-            classes.iter().map(|class| (class.id, class.parent)).collect()
-        };
-        if !self.leaves.is_alike(&plan.leaves) || shape(&plan.classes) != shape(&self.classes) {
+        let shape = |class: &ClassPlan| (class.id, class.parent);
+        let shaped = plan.classes.iter().map(shape).eq(self.classes.iter().map(shape));
+        if !self.leaves.is_alike(&plan.leaves) || !shaped {
             return false;
         }
         self.catch_up = plan.catch_up;

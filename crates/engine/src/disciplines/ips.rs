@@ -37,6 +37,7 @@ use crate::link::Fact;
 use crate::link_clock::LinkClock;
 use crate::packet::{ClassId, Packet};
 use crate::settings::{Problem, Raw, Table};
+use crate::sharing::class_numbers::ClassNumbers;
 use crate::sharing::credit::{Credit, nanobits};
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
 use crate::{choices, settings};
@@ -154,6 +155,7 @@ struct IpsPlan {
     link: Bandwidth,
     longest: Bytes,
     classes: Vec<ClassPlan>,
+    numbers: ClassNumbers,
     routes: ClassRoutes,
     inner: QueuePlan,
 }
@@ -205,6 +207,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         .max(Duration::from_millis(5));
     let inner = inside(check, (settings.over, patience), &places, &guarantee)?;
     Some(Arc::new(IpsPlan {
+        numbers: ClassNumbers::new(check, |index| index as u32),
         link: check.link.bandwidth,
         settings,
         longest,
@@ -421,6 +424,7 @@ fn inside(
                 settings: table,
                 queue: guarantee.map(|guarantee| fifo_of(guarantee.queue)).or(own),
                 routes: class.routes.clone(),
+                inside: class.inside.clone(),
             }
         });
     let (kind, settings) = match over {
@@ -726,7 +730,7 @@ impl Discipline for Ips {
         out.gauge("excess", Value::Count(self.excess.len() as u64));
         self.inner.inspect(out);
         out.amend(|id, out| {
-            let number = self.plan.classes.iter().position(|class| class.id == id);
+            let number = self.plan.numbers.own(id.0);
             let Some(member) = number.and_then(|number| self.members.get(number)) else {
                 return;
             };

@@ -55,6 +55,7 @@ use crate::link::{Fact, Link};
 use crate::packet::{ClassId, Packet};
 use crate::prefetch::Prefetched;
 use crate::settings::Problem;
+use crate::sharing::class_numbers::ClassNumbers;
 use crate::sharing::leaves::{Leaves, LeavesPlan};
 use crate::structures::calendar::Calendar;
 use crate::structures::heaps::PriorityQueue;
@@ -166,6 +167,7 @@ struct NodePlan {
 #[derive(Clone, Debug)]
 struct PacerPlan {
     leaves: LeavesPlan,
+    numbers: ClassNumbers,
     nodes: Vec<NodePlan>,
     rules: Rules,
     best_effort: BestEffort,
@@ -242,6 +244,7 @@ pub fn plan_with(check: &mut Check<'_>, waiting: Waiting) -> Option<Arc<dyn Plan
         return None;
     }
     Some(Arc::new(PacerPlan {
+        numbers: ClassNumbers::new(check, |index| index as u32),
         leaves: LeavesPlan::new(check),
         nodes,
         rules,
@@ -766,7 +769,9 @@ impl Discipline for Pacer {
         out.gauge("basis", Value::State(basis.name()));
         out.gauge("wire", Value::Bandwidth(Bandwidth::bits_per_sec(wire)));
         out.gauge("gaps", Value::Bytes(Bytes::new(self.gaps)));
-        for (node, plan) in self.nodes.iter().zip(&self.plan.nodes) {
+        let window = out.window();
+        for number in self.plan.numbers.shown(&window) {
+            let (node, plan) = (&self.nodes[number], &self.plan.nodes[number]);
             let gauges = |out: &mut Inspection<'_>| {
                 if node.paced {
                     out.gauge(
@@ -785,6 +790,10 @@ impl Discipline for Pacer {
             } else {
                 out.class(plan.id, gauges);
             }
+        }
+        for number in self.plan.numbers.inside(&window) {
+            self.leaves
+                .inspect_inside(self.nodes[number].number as usize, out);
         }
     }
 

@@ -12,8 +12,13 @@ use crate::kind::{Check, ClassRoutes, Kind, QueuePlan};
 use crate::packet::{ClassId, Packet};
 use crate::prefetch::Prefetched;
 use crate::queue::{Queue, Stats};
+use crate::sharing::class_numbers::ClassNumbers;
 use crate::structures::timer_wheel::TimerWheel;
 use crate::units::{Bytes, Instant};
+use std::sync::Arc;
+
+/// The number of a class that has no queue.
+const NO_LEAF: u32 = u32::MAX;
 
 /// A leaf as checked.
 #[derive(Clone, Debug)]
@@ -26,14 +31,21 @@ struct Leaf {
 /// The leaves of a checked discipline, numbered in the order of its classes.
 #[derive(Clone, Debug)]
 pub(crate) struct LeavesPlan {
-    leaves: Vec<Leaf>,
-    routes: ClassRoutes,
+    leaves: Arc<[Leaf]>,
+    routes: Arc<ClassRoutes>,
+    numbers: ClassNumbers,
 }
 
 impl LeavesPlan {
     /// Takes the queues of the classes that have one.
     pub(crate) fn new(check: &mut Check<'_>) -> Self {
         let (mut leaves, mut routes) = (Vec::new(), ClassRoutes::default());
+        let mut numbers = vec![NO_LEAF; check.classes.len()];
+        let is_leaf = |index: &usize| check.classes[*index].queue.is_some();
+        for (number, index) in (0..check.classes.len()).filter(is_leaf).enumerate() {
+            numbers[index] = number as u32;
+        }
+        let numbers = ClassNumbers::new(check, |index| numbers[index]);
         for class in &mut check.classes {
             let Some(queue) = class.queue.take() else { continue };
             let number = leaves.len() as u32;
@@ -44,7 +56,11 @@ impl LeavesPlan {
                 queue,
             });
         }
-        Self { leaves, routes }
+        Self {
+            leaves: leaves.into(),
+            routes: Arc::new(routes),
+            numbers,
+        }
     }
 
     /// How many there are.
@@ -232,9 +248,17 @@ impl Leaves {
 
     /// Reports the leaves, `gauges` before the queue's own.
     pub(crate) fn inspect(&self, out: &mut Inspection<'_>, gauges: impl Fn(usize, &mut Inspection<'_>)) {
-        for number in 0..self.queues.len() {
-            self.inspect_one(number, out, &gauges);
+        let (window, leaves) = (out.window(), self.queues.len());
+        let shown = self.plan.numbers.shown(&window).filter(|number| *number < leaves);
+        shown.for_each(|number| self.inspect_one(number, out, &gauges));
+        for leaf in self.plan.numbers.inside(&window) {
+            self.inspect_inside(leaf, out);
         }
+    }
+
+    /// Reports the classes in the queue of a leaf that is not shown itself.
+    pub(crate) fn inspect_inside(&self, leaf: usize, out: &mut Inspection<'_>) {
+        out.inside(|out| self.queues[leaf].inspect(out));
     }
 
     /// Reports one leaf.
@@ -258,17 +282,19 @@ impl Leaves {
     /// Whether a plan has the same classes with the same kinds of queues, so that it can be
     /// adopted.
     pub(crate) fn is_alike(&self, plan: &LeavesPlan) -> bool {
-        let shape = |plan: &LeavesPlan| -> Vec<_> {
-            let leaf = |leaf: &Leaf| (leaf.id, leaf.queue.kind.name);
-            plan.leaves.iter().map(leaf).collect()
-        };
-        shape(plan) == shape(&self.plan)
+        let shape = |leaf: &Leaf| (leaf.id, leaf.queue.kind.name);
+        Arc::ptr_eq(&plan.leaves, &self.plan.leaves)
+            || plan
+                .leaves
+                .iter()
+                .map(shape)
+                .eq(self.plan.leaves.iter().map(shape))
     }
 
     /// Adopts a plan of the same shape; `false` if some queue cannot.
     pub(crate) fn retune(&mut self, now: Instant, plan: &LeavesPlan) -> bool {
         self.plan = plan.clone();
-        let queues = self.queues.iter_mut().zip(&self.plan.leaves);
+        let queues = self.queues.iter_mut().zip(self.plan.leaves.iter());
         queues
             .map(|(queue, leaf)| queue.retune(now, leaf.queue.plan.as_ref()))
             .fold(true, |all, one| all & one)

@@ -9,6 +9,7 @@
 //! | [`reserved_classes`] | specifications of reservations' classes | `cbq`, `drr`, `wrr` |
 //! | [`service_curve`] | service curves of two pieces | `hfsc` |
 
+pub(crate) mod class_numbers;
 pub(crate) mod class_rates;
 pub(crate) mod credit;
 pub(crate) mod credit_bound;

@@ -45,7 +45,7 @@ pub fn budget(policy: &InterfacePolicy) -> Option<InterfaceBudget> {
     Some(InterfaceBudget::Managed(Box::new(ManagedInterface {
         room: reserve.room.clone(),
         plan: policy.plan.clone(),
-        filters: policy.filters.clone(),
+        filters: policy.filters.to_vec(),
         headers: policy.link().overhead + ETHERNET,
         mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
         delay: delay.filter(|_| reserve.room.is_exact()),

@@ -624,7 +624,7 @@ impl Named<'_> {
             (0..self.directions.len()).filter(|&index| direction.is_none_or(|wanted| wanted == index));
         let known: Vec<&str> = known
             .filter_map(plan)
-            .flat_map(|plan| &plan.classes)
+            .flat_map(|plan| plan.classes.iter())
             .map(|class| class.name.as_str())
             .collect();
         let mut problem = unknown("class", name, at, known.iter().copied());

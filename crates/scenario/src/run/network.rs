@@ -63,7 +63,7 @@ fn spec(direction: &DirectionConfig) -> LinkSpec {
         None => LinkQueue::TailDrop(direction.buffer()),
         Some(policy) => LinkQueue::Policy(Box::new(PolicyQueue {
             plan: policy.plan.clone(),
-            filters: policy.filters.clone(),
+            filters: policy.filters.to_vec(),
             driver: Driver {
                 tick: settings.timer_tick,
                 completion: settings.completion,

@@ -44,12 +44,15 @@ impl Check {
         let Context { registry, out } = cx;
         let (registry, out) = (*registry, &mut **out);
         let text = source::load("policy", &self.policy)?;
-        if Document::of(&text) == Some(Document::Scenario) {
+        let mut read = Policy::read(&self.policy, &text, registry, &netio::ports::declared());
+        // A scenario is no valid policy: a valid policy is read once.
+        if read.is_err() && Document::of(&text) == Some(Document::Scenario) {
             let accepted = preview::check(&self.policy, &text, registry, self.json, out)?;
             return Ok(if accepted { Exit::Done } else { Exit::Usage });
         }
         let colour = colour::wanted(&io::stdout());
-        let mut read = Policy::read(&self.policy, &text, registry, &netio::ports::declared());
+        // There may be a line for each of very many classes.
+        let out = &mut io::BufWriter::new(out);
         if let Ok(policy) = &mut read {
             let memory = gateway::memory::warnings(policy, registry);
             policy.warnings.fill(Severity::Warning, memory);
@@ -62,6 +65,7 @@ impl Check {
             }
             Err(diagnostics) => write!(out, "{}", diagnostics.render(colour))?,
         }
+        out.flush()?;
         Ok(if read.is_ok() { Exit::Done } else { Exit::Usage })
     }
 }

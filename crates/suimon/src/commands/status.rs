@@ -32,7 +32,8 @@ pub struct Status {
 impl Status {
     /// Queries the daemon and shows the status.
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
-        let out = &mut *cx.out;
+        // There may be a line for each of very many classes.
+        let out = &mut io::BufWriter::new(&mut *cx.out);
         let mut client = Client::connect(self.target.socket.as_deref())?;
         let interval = std::time::Duration::from_nanos(self.interval.nanos());
         let mut now = client.status(interval, self.follow)?;

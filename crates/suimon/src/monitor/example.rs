@@ -41,7 +41,7 @@ pub fn snapshot() -> Snapshot {
 
 fn class(name: &str, parent: Option<&str>, configured: u64, measured: u64) -> ClassView {
     let leaf = name != "office";
-    let gauge = |name: &str, value: serde_json::Value, unit: &str| Gauge {
+    let gauge = |name: &'static str, value: serde_json::Value, unit: &'static str| Gauge {
         name: name.into(),
         value,
         unit: unit.into(),
