@@ -14,7 +14,7 @@
 //! All sockets are bound to the interface. Messages are sent with IP headers made here, as a
 //! forwarded message keeps its original source address. The
 //! kernel does not fragment these datagrams; one longer than the MTU goes out in fragments that are
-//! made here.
+//! made here. It does not reassemble intercepted IPv6 fragments either; that is done here too.
 
 #![expect(
     unsafe_code,
@@ -22,8 +22,11 @@
 )]
 
 mod fragments;
+mod reassembly;
 
+use crate::clock;
 use crate::interface::Interface;
+use reassembly::{Reassembled, Reassembly};
 use std::io;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -33,6 +36,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// RSVP's protocol number.
 const RSVP: u8 = 46;
+const IPV6_HEADER: usize = 40;
+/// IPv6's number of the hop-by-hop header.
+const HOP_BY_HOP: u8 = 0;
 /// Datagrams that are no messages and are skipped in one call at most.
 const SKIPPED_AT_ONCE: usize = 64;
 /// The longest datagram.
@@ -90,6 +96,8 @@ pub struct Signalling {
     v4: OwnedFd,
     v6: Option<V6>,
     buffer: Vec<u8>,
+    /// Intercepted IPv6 messages of which fragments are missing.
+    incomplete: Reassembly,
 }
 
 #[derive(Debug)]
@@ -122,6 +130,7 @@ impl Signalling {
             v4,
             v6,
             buffer: vec![0; LONGEST],
+            incomplete: Reassembly::default(),
         })
     }
 
@@ -140,7 +149,7 @@ impl Signalling {
     ///
     /// Returns an error if a socket cannot be read.
     pub fn receive(&mut self) -> io::Result<Option<(Arrival, &[u8])>> {
-        // Intercepted packets that are no messages, such as fragments, are skipped.
+        // Intercepted packets that are no messages, or not yet, are skipped.
         for _ in 0..SKIPPED_AT_ONCE {
             match self.datagram()? {
                 Received::Nothing => break,
@@ -173,10 +182,18 @@ impl Signalling {
             };
             return Ok(Received::Message(arrival, 0..len.min(LONGEST)));
         }
-        Ok(match receive(v6.intercepted.as_fd(), &mut self.buffer)? {
-            Some((len, _)) => read(read_v6(&self.buffer[..len.min(LONGEST)])),
-            None => Received::Nothing,
-        })
+        let Some((len, _)) = receive(v6.intercepted.as_fd(), &mut self.buffer)? else {
+            return Ok(Received::Nothing);
+        };
+        let datagram = &self.buffer[..len.min(LONGEST)];
+        if let Some(fragment) = reassembly::read(datagram) {
+            let whole = self.incomplete.add(clock::now(), fragment);
+            return Ok(read(whole.map(|Reassembled { arrival, body }| {
+                self.buffer[..body.len()].copy_from_slice(&body);
+                (arrival, 0..body.len())
+            })));
+        }
+        Ok(read(read_v6(datagram)))
     }
 
     /// Sends a message on this interface.
@@ -379,14 +396,12 @@ fn read_v4(datagram: &[u8]) -> Option<(Arrival, Range<usize>)> {
 
 /// The same for an IPv6 datagram with a hop-by-hop header.
 fn read_v6(datagram: &[u8]) -> Option<(Arrival, Range<usize>)> {
-    const HEADER: usize = 40;
-    const HOP_BY_HOP: u8 = 0;
     let sixteen = |at: usize| datagram.get(at..at + 16)?.try_into().ok().map(<[u8; 16]>::into);
     let (source, destination): (Ipv6Addr, Ipv6Addr) = (sixteen(8)?, sixteen(24)?);
-    let (&[next, more], ttl) = (datagram.get(HEADER..HEADER + 2)?, *datagram.get(7)?) else {
+    let (&[next, more], ttl) = (datagram.get(IPV6_HEADER..IPV6_HEADER + 2)?, *datagram.get(7)?) else {
         return None;
     };
-    let body = HEADER + 8 * (usize::from(more) + 1);
+    let body = IPV6_HEADER + 8 * (usize::from(more) + 1);
     let is_ours = datagram.get(6) == Some(&HOP_BY_HOP) && next == RSVP && body <= datagram.len();
     is_ours.then(|| {
         let arrival = Arrival {

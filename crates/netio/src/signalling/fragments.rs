@@ -5,7 +5,7 @@
 //! Alert is on every fragment: in IPv4 the option has the copied flag (RFC 2113), in IPv6 the
 //! hop-by-hop header stands before the fragment header.
 
-use super::{ALERT_V6, RSVP};
+use super::{ALERT_V6, IPV6_HEADER, RSVP};
 use std::io;
 
 /// IPv6's number of a fragment header, and the length of one.
@@ -13,7 +13,6 @@ const FRAGMENT: u8 = 44;
 const FRAGMENT_HEADER: usize = 8;
 /// The lengths of a fragment are multiples of this, but for the last.
 const UNIT: usize = 8;
-const IPV6_HEADER: usize = 40;
 
 fn too_short(mtu: usize) -> io::Error {
     io::Error::other(format!("an MTU of {mtu} bytes has no room for a fragment"))
