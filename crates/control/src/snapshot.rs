@@ -377,7 +377,7 @@ impl InterfaceReading {
                 asked_bps: rate.map(Bandwidth::bits),
                 share: rate.map(|rate| Probability::ratio(rate.bits(), link.bandwidth.bits()).as_f64()),
                 traffic: sums[index].traffic(interval),
-                gauges: view.map(|view| gauges(view)).unwrap_or_default(),
+                gauges: view.map(gauges).unwrap_or_default(),
             }
         });
         let whole_view = self.views.iter().find(|view| view.class.is_none());
