@@ -7,7 +7,7 @@ use engine::link::Link;
 use engine::packet::{ClassId, Packet};
 use engine::queue::Queue;
 use engine::random::Seed;
-use engine::settings::Table;
+use engine::settings::{Raw, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, ParentSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Instant};
 use std::collections::BTreeMap;
@@ -77,7 +77,11 @@ fn class(name: String, settings: &Table) -> ClassSpec {
 /// classes of its own.
 fn tree(kind: &str, settings: Table) -> DisciplineSpec {
     let nested = ["cbq", "hfsc", "pacer"].contains(&kind);
-    let mut classes: Vec<ClassSpec> = (0..7).map(|n| class(format!("c{n}"), &settings)).collect();
+    let own = |n: i64| match kind {
+        "priq" => settings.clone().with("priority", Raw::Integer(n)),
+        _ => settings.clone(),
+    };
+    let mut classes: Vec<ClassSpec> = (0..7).map(|n| class(format!("c{n}"), &own(n))).collect();
     if nested {
         classes.push(class("above".into(), &rate(kind, "2 Mbit/s")));
         for below in &mut classes[2..5] {
