@@ -45,8 +45,8 @@ pub const LEAST_WINDOW: u64 = 2;
 /// A connection that keeps more than about one part in so many of the link does not yield.
 const YIELDED_PART: u64 = 5;
 
-/// The shortest round trip, without queues, over which a connection can be slowed down on a link of
-/// this rate with longest frames of this length: its smallest window then takes a fifth of the link.
+/// The shortest round trip, without queues, over which a connection can be slowed down on a link
+/// of this rate with longest frames of this length: its smallest window then takes a fifth of it.
 ///
 /// Over a shorter one it keeps more, up to the share that its discipline gives the class: where
 /// classes have queues of their own, no queue of others makes its round trip longer.

@@ -1,8 +1,8 @@
 //! A running worker from outside: commands from other threads, and snapshots for them.
 //!
 //! Commands wait in a channel and are handled between batches; an event descriptor wakes a sleeping
-//! worker. A snapshot costs traffic no more than the copying of its numbers, and of very many classes
-//! the worker copies a [slice](crate::inspection) between two batches.
+//! worker. A snapshot costs traffic no more than the copying of its numbers, and of very many
+//! classes the worker copies a [slice](crate::inspection) between two batches.
 
 use crate::classify::Classify;
 use crate::inspection::{Collected, Detail, Piece};

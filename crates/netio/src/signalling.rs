@@ -21,11 +21,14 @@
     reason = "raw sockets take addresses and control messages by pointer"
 )]
 
+mod datagram;
 mod fragments;
 mod reassembly;
 
 use crate::clock;
 use crate::interface::Interface;
+pub use datagram::Arrival;
+use datagram::{ALERT_V6, HOP_BY_HOP, IPV6_HEADER, RSVP};
 use reassembly::{Reassembled, Reassembly};
 use std::io;
 use std::mem;
@@ -34,11 +37,6 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// RSVP's protocol number.
-const RSVP: u8 = 46;
-const IPV6_HEADER: usize = 40;
-/// IPv6's number of the hop-by-hop header.
-const HOP_BY_HOP: u8 = 0;
 /// Datagrams that are no messages and are skipped in one call at most.
 const SKIPPED_AT_ONCE: usize = 64;
 /// The longest datagram.
@@ -52,20 +50,6 @@ const ALERT_RSVP: i32 = 1;
 const NETWORK_CONTROL: u8 = 48 << 2;
 /// The Router Alert option of IPv4.
 const ALERT_V4: [u8; 4] = [0x94, 4, 0, 0];
-/// The IPv6 hop-by-hop header with the option, padded; without its first byte, the next header.
-const ALERT_V6: [u8; 7] = [0, 5, 2, 0, 1, 1, 0];
-
-/// A received message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Arrival {
-    /// Its source address.
-    pub source: IpAddr,
-    /// Its destination address, which may be another host's; none for IPv6 messages addressed to
-    /// us.
-    pub destination: Option<IpAddr>,
-    /// Its TTL, or hop limit.
-    pub ttl: u8,
-}
 
 /// The IP header fields of a message to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,7 +5,7 @@
 //! Alert is on every fragment: in IPv4 the option has the copied flag (RFC 2113), in IPv6 the
 //! hop-by-hop header stands before the fragment header.
 
-use super::{ALERT_V6, IPV6_HEADER, RSVP};
+use super::datagram::{ALERT_V6, IPV6_HEADER, RSVP};
 use std::io;
 
 /// IPv6's number of a fragment header, and the length of one.

@@ -4,7 +4,7 @@
 //! they came. Any host can send them, so all is bounded: the datagrams that are not complete, and
 //! those of one source. The oldest makes room.
 
-use super::{Arrival, HOP_BY_HOP, IPV6_HEADER, RSVP};
+use super::datagram::{Arrival, HOP_BY_HOP, IPV6_HEADER, RSVP};
 use engine::units::{Duration, Instant};
 use std::net::{IpAddr, Ipv6Addr};
 
