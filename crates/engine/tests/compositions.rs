@@ -5,7 +5,8 @@
 //! settings meanwhile. A parent that tracks its leaves by what `enqueue` said last then serves a
 //! leaf that is empty, or never again one that is not: the kernel's HFSC over fq_codel did. Here no
 //! class waits longer than a horizon that follows from the policy, nothing stalls, and every packet
-//! offered is sent, dropped or queued.
+//! offered is sent, dropped or queued; and where a plan prints a bound, senders that keep to their
+//! arrival curves hold it to that, packet by packet.
 //!
 //! The kinds are those of the registry. `SUIMON_COMPOSITION_STEPS` sets the steps for each
 //! composition, `SUIMON_CONTRACT_SEED` repeats a run. 1,000,000 steps each take six minutes of two
@@ -18,7 +19,10 @@
 
 #[path = "contract/policies.rs"]
 mod policies;
+#[path = "bounds/rig.rs"]
+mod rig;
 
+use engine::bounds::ArrivalCurve;
 use engine::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use engine::inspect::Inspection;
 use engine::kind::{Check, Children, Kind, Properties, QueuePlan};
@@ -30,7 +34,7 @@ use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant, Rate};
 use policies::LINK;
 use std::any::Any;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -460,6 +464,116 @@ fn no_composition_stalls_whatever_its_leaves_do() {
             });
         }
     }
+}
+
+/// The same leaf as a kind that keeps the order and never waits, so that plans print bounds over it.
+static FICKLE_IN_ORDER: Kind = Kind {
+    name: "fickle-in-order",
+    properties: Properties {
+        keeps_order: true,
+        conserves_work: true,
+        ..Properties::NONE
+    },
+    ..FICKLE
+};
+
+/// States arrival curves for most leaves, and makes some of these fickle.
+fn promise(spec: &mut DisciplineSpec, rng: &mut Rng) {
+    let inner: HashSet<String> = spec
+        .classes
+        .iter()
+        .filter_map(|class| Some(class.parent.clone()?.name))
+        .collect();
+    for class in spec
+        .classes
+        .iter_mut()
+        .filter(|class| !inner.contains(&class.name))
+    {
+        let curve = ArrivalCurve {
+            rate: Bandwidth::kbit(100 + rng.below(4_000)),
+            burst: Bytes::new(1_514 + rng.below(15_000)),
+        };
+        class.sends = (rng.below(8) > 0).then(|| curve.into());
+        if rng.below(2) == 0 {
+            let does = UPSETS[rng.below(3) as usize];
+            class.discipline = Some(DisciplineSpec {
+                settings: Table::default().text("does", does.name()),
+                child: Some(Box::new(DisciplineSpec::new("fifo"))),
+                ..DisciplineSpec::of(&FICKLE_IN_ORDER)
+            });
+        }
+    }
+}
+
+/// Bursts of all leaves that meet: those with an arrival curve keep to it, others flood.
+fn meeting(plan: &TreePlan, rng: &mut Rng) -> Vec<rig::Arrival> {
+    let frame = LINK.bandwidth.time_to_send(LINK.mtu).nanos();
+    let mut arrivals = Vec::new();
+    let leaves = (0u32..).zip(plan.classes.iter()).filter(|(_, class)| class.leaf);
+    for (class, info) in leaves {
+        let start = 20 * frame + rng.below(3) * rng.below(10 * frame);
+        match info.arrivals {
+            Some(curve) => {
+                let sender = rig::Sender::new(curve);
+                arrivals.extend(sender.harm(class, (start, 40), LINK.mtu.get(), rng));
+            }
+            None => arrivals.extend((0..60).map(|_| rig::Arrival {
+                at: start - 1 + rng.below(60 * frame),
+                class,
+                len: 60 + rng.below(1_455),
+            })),
+        }
+    }
+    arrivals
+}
+
+#[test]
+fn no_packet_waits_longer_than_the_bound_that_its_plan_prints() {
+    let (builtin, registry) = (Registry::builtin(), Registry::builtin().with(&FICKLE_IN_ORDER));
+    let (base, steps) = (seed(), number("SUIMON_COMPOSITION_STEPS", 4_000));
+    let mut bounded: BTreeMap<&str, u64> = BTreeMap::new();
+    for parent in builtin.kinds().filter(|kind| kind.children != Children::None) {
+        for leaf in builtin.kinds() {
+            let name = format!("{} over {}, with arrival curves", parent.name, leaf.name);
+            // Each round offers some 100 packets.
+            for round in 0..steps.div_ceil(200) {
+                let mut rng = Seed(base).fork(&name).fork(&round.to_string()).stream();
+                let mut spec = policies::draw(&registry, parent, Some(leaf), Seed(rng.bits())).spec;
+                promise(&mut spec, &mut rng);
+                let Ok(plan) = spec.check(&registry, LINK) else {
+                    continue;
+                };
+                let cases = plan.bounds();
+                if cases
+                    .iter()
+                    .all(|case| case.class.is_none() || case.bound.is_err())
+                {
+                    continue;
+                }
+                examine(&format!("{name}, round {round}"), base, || {
+                    let arrivals = meeting(&plan, &mut rng);
+                    let (fates, _) = rig::run(&plan, LINK.ring as usize, arrivals);
+                    for case in &cases {
+                        let (Some(class), Ok(bound)) = (case.class, &case.bound) else {
+                            continue;
+                        };
+                        let fate = fates[class.0 as usize];
+                        assert!(
+                            fate.worst <= bound.delay.nanos(),
+                            "class {}: {fate:?}, {bound:?} of {spec:#?}",
+                            class.0
+                        );
+                        *bounded.entry(parent.name).or_default() += u64::from(fate.sent > 0);
+                    }
+                });
+            }
+        }
+    }
+    println!("classes with a bound, by the kind above them: {bounded:?}");
+    assert!(
+        bounded.len() >= 3 && bounded.values().sum::<u64>() > steps / 40,
+        "hardly any plan had a bound: {bounded:?}"
+    );
 }
 
 /// A random policy with such leaves.
