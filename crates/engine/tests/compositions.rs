@@ -467,7 +467,8 @@ fn no_composition_stalls_whatever_its_leaves_do() {
     }
 }
 
-/// The same leaf as a kind that keeps the order and never waits, so that plans print bounds over it.
+/// The same leaf as a kind that keeps the order and never waits, so that plans print bounds over
+/// it.
 static FICKLE_IN_ORDER: Kind = Kind {
     name: "fickle-in-order",
     properties: Properties {
