@@ -7,7 +7,7 @@
 
 mod limits;
 
-use crate::marked;
+use crate::{instructions, marked};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -150,7 +150,7 @@ fn machine() -> Result<String, String> {
     Ok(format!(
         "{model}, {processors} processors{guest}, Linux {}, {}.\n\n{}",
         output("uname", &["-r"])?,
-        output("rustc", &["--version"])?,
+        instructions::compiler()?,
         limits::table()
     ))
 }

@@ -61,7 +61,11 @@ fn hindrance() -> Option<&'static str> {
     valgrind.is_err().then_some("valgrind is not installed")
 }
 
-fn compiler() -> Result<String, String> {
+/// The compiler's name and version.
+///
+/// # Errors
+/// If it cannot be run.
+pub fn compiler() -> Result<String, String> {
     let output = Command::new("rustc").arg("--version").output();
     let output = output.map_err(|e| format!("rustc --version: {e}"))?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())

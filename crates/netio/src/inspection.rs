@@ -3,7 +3,7 @@
 //!
 //! A tree can be replaced meanwhile: then its path is read from the beginning.
 
-use crate::handle::{PathView, WorkerSnapshot};
+use crate::handle::WorkerSnapshot;
 use crate::meter::ClassMeter;
 use crate::path::Path;
 use engine::inspect::View;
@@ -175,24 +175,13 @@ impl Collected {
     }
 
     /// The whole snapshot.
-    pub(crate) fn complete(self, rest: WorkerSnapshot) -> WorkerSnapshot {
-        let mut paths = rest.paths.into_iter().map(Some).collect::<Vec<_>>();
-        for (number, mut slices) in self.0.into_iter().enumerate() {
+    pub(crate) fn complete(self, mut rest: WorkerSnapshot) -> WorkerSnapshot {
+        for (path, mut slices) in rest.paths.iter_mut().zip(self.0) {
             if let Some(plan) = &slices.plan {
                 plan.sum_interior(&mut slices.views);
             }
-            let whole = paths.get_mut(number).and_then(Option::take);
-            if let (Some(whole), Some(place)) = (whole, paths.get_mut(number)) {
-                *place = Some(PathView {
-                    views: slices.views,
-                    classes: slices.classes,
-                    ..whole
-                });
-            }
+            (path.views, path.classes) = (slices.views, slices.classes);
         }
-        WorkerSnapshot {
-            paths: paths.into_iter().flatten().collect(),
-            ..rest
-        }
+        rest
     }
 }

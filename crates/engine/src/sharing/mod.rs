@@ -3,6 +3,7 @@
 //! | module | what | used by |
 //! |---|---|---|
 //! | [`leaves`] | the leaf classes' queues: idle, ready or asleep | `priq`, `drr`, `wrr`, `hfsc`, `pacer` |
+//! | [`class_numbers`] | the classes in a slice of an inspection | all with classes |
 //! | [`class_rates`] | admission to a tree of rates: no parent is oversubscribed | `cbq` |
 //! | [`credit`] | what a class may still send, in nanobits | `cbq`, `tbf`, `ips`, `hfsc` |
 //! | [`credit_bound`] | the worst-case delay of a leaf served by credit and priority | `cbq` |

@@ -3,6 +3,7 @@
 
 use crate::rig::{LONG, Plan, Rig, in_turn, until};
 use control::reservation::SenderView;
+use control::snapshot::InterfaceView;
 use control::socket::Client;
 use lab::traffic::generator::TrafficShape;
 use lab::traffic::udp::Stream;
@@ -83,26 +84,22 @@ fn interface_of(rig: &Rig, port: u16) -> Option<String> {
 
 /// The classes of reservations on an interface of r1.
 fn classes_on(rig: &Rig, interface: &str) -> usize {
-    let mut client = Client::connect(Some(&rig.socket(Rig::at("r1")))).expect("it answers");
-    let snapshot = client.status(Duration::ZERO, false).expect("a status");
-    let mut interfaces = snapshot.interfaces.iter();
-    let found = interfaces
-        .find(|found| found.name == interface)
-        .expect("it is managed");
-    let reserved = found
-        .classes
-        .iter()
-        .filter(|class| class.name.starts_with("resv-"));
+    let classes = managed(rig, interface).classes;
+    let reserved = classes.iter().filter(|class| class.name.starts_with("resv-"));
     reserved.count()
 }
 
 /// The packets that an interface of r1 has sent.
 fn sent_by(rig: &Rig, interface: &str) -> u64 {
+    let classes = managed(rig, interface).classes;
+    classes.iter().map(|class| class.traffic.sent_packets).sum()
+}
+
+/// What r1 says of an interface that it manages.
+fn managed(rig: &Rig, interface: &str) -> InterfaceView {
     let mut client = Client::connect(Some(&rig.socket(Rig::at("r1")))).expect("it answers");
     let snapshot = client.status(Duration::ZERO, false).expect("a status");
-    let mut interfaces = snapshot.interfaces.iter();
-    let found = interfaces
-        .find(|found| found.name == interface)
-        .expect("it is managed");
-    found.classes.iter().map(|class| class.traffic.sent_packets).sum()
+    let mut interfaces = snapshot.interfaces.into_iter();
+    let found = interfaces.find(|found| found.name == interface);
+    found.expect("it is managed")
 }
