@@ -18,13 +18,16 @@
 use crate::bounds::{Terms, WorstCase};
 use crate::carry_over::CarryOver;
 use crate::inspect::Inspection;
-use crate::packet::Packet;
+use crate::link::Link;
+use crate::packet::{ClassId, Packet};
 use crate::prefetch::Prefetched;
 use crate::random::{Rng, Seed};
+use crate::settings::Table;
 pub use crate::sink::{Reason, Sink};
 use crate::units::{Bandwidth, Bytes, Duration, Instant};
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 /// What happened to the packet that was offered. Other packets that were dropped to make room for
 /// it (from the head, from the longest queue) go to the sink and do not show here.
@@ -75,6 +78,13 @@ pub trait Discipline: fmt::Debug + Send + Any {
         false
     }
 
+    /// The same, of a plan in which only the settings of this class of its own differ; in a time
+    /// that does not grow with the number of classes. `false` if it cannot; then nothing has
+    /// changed. The default: it cannot, and its host has it adopt the whole plan.
+    fn retune_class(&mut self, _now: Instant, _plan: &dyn Plan, _class: ClassId) -> bool {
+        false
+    }
+
     /// After [`Next::Wait`], for a host that keeps its wire busy: the wire slot of the gap frame to
     /// send now, no longer than `longest` where that can be done; it counts as sent. `None`: the
     /// host waits. The default: time is not counted in bytes.
@@ -106,11 +116,31 @@ pub trait Plan: Any + fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// The plan that a [check](crate::kind::Kind::check) of the whole makes when one class of its
+    /// own has other settings; without a look at the others. `None` if it cannot tell, or the check
+    /// would report anything: then the whole is checked. The default: it cannot.
+    fn amended(&self, _change: &ChangedClass<'_>) -> Option<Arc<dyn Plan>> {
+        None
+    }
+
     /// What it needs of its host, if it determines when packets start and not only their order. The
     /// default: nothing.
     fn pacing(&self) -> Option<Pacing> {
         None
     }
+}
+
+/// A class of a discipline that gets other settings.
+#[derive(Clone, Copy, Debug)]
+pub struct ChangedClass<'a> {
+    /// The class.
+    pub class: ClassId,
+    /// The settings that it gets, the generic ones left out.
+    pub settings: &'a Table,
+    /// The discipline's own.
+    pub of_discipline: &'a Table,
+    /// The link.
+    pub link: Link,
 }
 
 /// What a pacing discipline needs of its host.

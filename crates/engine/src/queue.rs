@@ -516,4 +516,10 @@ impl Queue {
     pub fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         self.discipline.get_mut().retune(now, plan)
     }
+
+    /// Adopts a plan that differs from the present one in the settings of this class alone. `false`
+    /// if the discipline cannot do so without a look at all classes; then nothing has changed.
+    pub fn retune_class(&mut self, now: Instant, plan: &dyn Plan, class: ClassId) -> bool {
+        self.discipline.get_mut().retune_class(now, plan, class)
+    }
 }

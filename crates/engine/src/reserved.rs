@@ -320,7 +320,7 @@ mod tests {
             }
         };
         let mut spec = DisciplineSpec {
-            classes: vec![rest("rest", 3), rest("mail", 1)],
+            classes: vec![rest("rest", 3), rest("mail", 1)].into(),
             ..DisciplineSpec::new(kind)
         };
         if let Some((key, value)) = word {

@@ -3,6 +3,7 @@
 
 use crate::bounds::ArrivalCurve;
 use crate::settings::{Span, Table};
+use crate::structures::shared_list::SharedList;
 use crate::units::{Bandwidth, Bytes, Rate};
 
 /// A discipline as configured, unchecked.
@@ -17,7 +18,7 @@ pub struct DisciplineSpec {
     /// The discipline below, for kinds with one child; FIFO if not given.
     pub child: Option<Box<DisciplineSpec>>,
     /// Its classes, for kinds with classes, in any order.
-    pub classes: Vec<ClassSpec>,
+    pub classes: SharedList<ClassSpec>,
 }
 
 /// A class as configured, unchecked.

@@ -18,7 +18,7 @@
 //!     ..ClassSpec::default()
 //! };
 //! let mut spec = DisciplineSpec::new("cbq");
-//! spec.classes = vec![class("voice", "5"), class("bulk", "1")];
+//! spec.classes.extend([class("voice", "5"), class("bulk", "1")]);
 //!
 //! let link = Link::new(Bandwidth::mbit(10), Bytes::new(1514));
 //! let problems = spec.check(&Registry::builtin(), link).expect_err("a priority is a number");
@@ -33,7 +33,7 @@
 //! ```
 
 use crate::bounds::{ArrivalCurve, Terms, WorstCase};
-use crate::discipline::{Build, Plan};
+use crate::discipline::{Build, ChangedClass, Plan};
 use crate::disciplines::{DEFAULT_LEAF, fifo};
 use crate::inspect::View;
 use crate::kind::{Check, CheckedClass, Children, Kind, QueuePlan};
@@ -43,6 +43,7 @@ use crate::queue::{Queue, Stats};
 use crate::random::Seed;
 use crate::settings::{Problem, Span, Table, unknown};
 pub use crate::spec::{ArrivalCurveSpec, ClassSpec, DisciplineSpec, ParentSpec};
+use crate::structures::shared_list::SharedList;
 use crate::units::Bytes;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,12 +118,40 @@ impl TreePlan {
         self.root.build(&Build::new(seed))
     }
 
+    /// The plan of a tree in which this class of the outermost discipline has other settings than
+    /// in this plan's; what [`DisciplineSpec::check`] makes of it, in a time that hardly grows with
+    /// the number of classes. `None` if only that check can tell.
+    pub fn amended(&self, spec: &DisciplineSpec, class: ClassId) -> Option<Self> {
+        let QueuePlan { kind, plan } = &self.root;
+        let changed = spec.classes.get(class.0 as usize)?;
+        // Classes of the outermost discipline are the first, in the order of their declaration.
+        let is_outermost = matches!(kind.children, Children::Classes { .. });
+        let same = self.info(class)?.name == changed.name && kind.name == spec.kind;
+        if !is_outermost || !same || !self.notices.is_empty() {
+            return None;
+        }
+        let plan = plan.amended(&ChangedClass {
+            class,
+            settings: &changed.settings,
+            of_discipline: &spec.settings,
+            link: self.link,
+        })?;
+        let root = QueuePlan { kind, plan };
+        Some(Self { root, ..self.clone() })
+    }
+
     /// The class of a packet, of the filter that takes it, if one does. The only place that decides
     /// where the others go: into the default class; in a tree without classes all have one number,
     /// which nothing reads.
     #[inline]
     pub fn class_of(&self, filter: Option<ClassId>) -> ClassId {
         filter.or(self.default).unwrap_or(ClassId(0))
+    }
+
+    /// Whether the other plan may be one that was [amended](Self::amended) from this: its classes
+    /// are the very same.
+    pub fn is_amended_by(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.classes, &other.classes)
     }
 
     /// Whether its classes are those of another plan, with the same numbers.
@@ -489,7 +518,7 @@ impl Checker<'_> {
 
     /// The order in which every parent comes before its children, with each class's parent as an
     /// index into that order. Reports unknown parents and circles.
-    fn in_order(&mut self, specs: &[ClassSpec]) -> Vec<(usize, Option<usize>)> {
+    fn in_order(&mut self, specs: &SharedList<ClassSpec>) -> Vec<(usize, Option<usize>)> {
         let by_name: BTreeMap<&str, usize> = specs
             .iter()
             .enumerate()
@@ -597,7 +626,7 @@ impl Checker<'_> {
 
     /// Where classes state their senders' arrival curves by settings of their own, `sends` would
     /// repeat them.
-    fn refuse_second_arrival_curves(&mut self, kind: &Kind, classes: &[ClassSpec]) {
+    fn refuse_second_arrival_curves(&mut self, kind: &Kind, classes: &SharedList<ClassSpec>) {
         for class in classes.iter().filter(|class| class.sends.is_some()) {
             let message = format!(
                 "class `{}` of `{}` has `sends`, which nothing reads there",
@@ -681,11 +710,11 @@ mod tests {
     fn repeated(overhead: &str) -> Result<TreePlan, Vec<Problem>> {
         let mut spec = DisciplineSpec::new("pacer");
         spec.settings = Table::default().text("overhead", overhead);
-        spec.classes = vec![ClassSpec {
+        spec.classes.push(ClassSpec {
             name: "a".into(),
             default: true,
             ..ClassSpec::default()
-        }];
+        });
         spec.check(&Registry::builtin(), link().with_overhead(Bytes::new(24)))
     }
 

@@ -94,7 +94,7 @@ fn tree(kind: &str, settings: Table) -> DisciplineSpec {
         ..DisciplineSpec::new("drr")
     });
     DisciplineSpec {
-        classes,
+        classes: classes.into(),
         ..DisciplineSpec::new(kind)
     }
 }

@@ -10,7 +10,7 @@ use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use engine::reserved::ReservedLayout;
 use engine::tree::Registry;
-use netio::handle::{Adopted, Handle, Retune, Unanswered};
+use netio::handle::{Adopted, ClassAdopted, ClassRetune, Handle, Retune, Unanswered};
 use netio::worker::PathId;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -95,6 +95,43 @@ impl InForce {
         (managed.policy, managed.whole) = (policy, Arc::new(whole));
         netio::heap::give_back();
         Ok(adopted)
+    }
+
+    /// Makes the worker run a policy that was changed in the settings of this class alone, on an
+    /// interface without reservations.
+    ///
+    /// # Errors
+    ///
+    /// As [`InForce::put`].
+    pub fn put_class(&self, changed: InterfacePolicy, class: &str) -> Result<Adopted, Refusal> {
+        if !self.adopts_class(&changed, class)? {
+            return self.put(changed.clone(), changed);
+        }
+        Ok(Adopted::InPlace)
+    }
+
+    /// Whether the worker has adopted the class by itself.
+    fn adopts_class(&self, changed: &InterfacePolicy, class: &str) -> Result<bool, Refusal> {
+        let mut all = self.lock();
+        let managed = all.iter_mut().find(|managed| managed.policy.name == changed.name);
+        let Some((managed, class)) = managed.zip(changed.plan.class(class)) else {
+            return Ok(false);
+        };
+        let before = &managed.whole;
+        // Memory is reserved for all classes by what each is guaranteed.
+        if !before.plan.is_amended_by(&changed.plan) || before.guarantee(class) != changed.guarantee(class) {
+            return Ok(false);
+        }
+        let retune = ClassRetune {
+            plan: changed.plan.clone(),
+            class,
+        };
+        let adopted = self.handle.retune_class(managed.path, retune).map_err(refused)?;
+        if adopted == ClassAdopted::WholeOnly {
+            return Ok(false);
+        }
+        (managed.policy, managed.whole) = (changed.clone(), Arc::new(changed.clone()));
+        Ok(true)
     }
 }
 

@@ -19,8 +19,8 @@ use netio::pool::PoolUsage;
 use netio::worker::PortId;
 use std::collections::BTreeMap;
 use std::mem::take;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The running program behind its control socket.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ pub struct ControlService {
     speaker: Option<speaker::SpeakerHandle>,
     yielding: YieldGauges,
     detach: Arc<AtomicBool>,
+    /// Held while a class is changed: each change is made of what the one before left.
+    changing: Mutex<()>,
 }
 
 impl ControlService {
@@ -52,6 +54,7 @@ impl ControlService {
             speaker,
             yielding,
             detach,
+            changing: Mutex::default(),
         }
     }
 
@@ -135,6 +138,7 @@ impl Handler for ControlService {
         class: &str,
         changes: &BTreeMap<String, SettingChange>,
     ) -> Result<String, Refusal> {
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let managed = self.chosen(Some(interface))?.into_iter().next();
         let gone = || Refusal::new(format!("{interface} is no longer managed"));
         let policy = managed.ok_or_else(gone)?.policy;
@@ -148,7 +152,7 @@ impl Handler for ControlService {
                 speaker.change_policy(changed)?;
                 Adopted::InPlace
             }
-            _ => self.in_force.put(changed.clone(), changed)?,
+            _ => self.in_force.put_class(changed, class)?,
         };
         let list: Vec<String> = changes
             .iter()
@@ -246,5 +250,94 @@ fn frames(path: &PathView, snapshot: &WorkerSnapshot) -> FrameCounts {
         exhausted: slots(|usage| usage.exhausted),
         used_slots: slots(|usage| usage.used.into()),
         slots: slots(|usage| usage.total.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::direction;
+    use control::policy::Policy;
+    use engine::inspect::Value;
+    use engine::tree::Registry;
+    use netio::port::Capabilities;
+    use netio::ports::memory::Memory;
+    use netio::worker::{Settings, Worker};
+
+    const CLASSES: usize = 200;
+
+    fn drr() -> Policy {
+        let class = |n: usize| {
+            format!(
+                "[[interface.wan0.class]]\nname = \"c{n}\"\ndefault = {}\n",
+                n == 0
+            )
+        };
+        let head = "version = 1\n[interface.wan0]\nbandwidth = \"1 Gbit/s\"\ndiscipline = \"drr\"\n";
+        let text = format!("{head}{}", (0..CLASSES).map(class).collect::<String>());
+        Policy::read("test", &text, &Registry::builtin(), &[]).expect("a policy")
+    }
+
+    /// A service over a worker that runs this policy between two ports in memory.
+    fn served(policy: &Policy) -> (ControlService, Handle, std::thread::JoinHandle<WorkerSnapshot>) {
+        let (mut worker, handle) = Worker::new(Settings::default()).expect("a worker");
+        let mut port = |name| {
+            let [near, _] = Memory::pair([name, "far end"], Capabilities::plain(1500, 64)).expect("a wire");
+            worker.add_port(Box::new(near))
+        };
+        let (from, to) = (port("lan0"), port("wan0"));
+        let interface = &policy.interfaces[0];
+        let path = worker.add_path(direction::managed(interface, from, to));
+        let thread = std::thread::spawn(move || worker.run());
+        let in_force = InForce::new(handle.clone(), Registry::builtin(), [(path, interface.clone())]);
+        let (none, detach) = (YieldGauges::default(), Arc::default());
+        let service = ControlService::new("test", handle.clone(), Arc::new(in_force), None, none, detach);
+        (service, handle, thread)
+    }
+
+    fn set(service: &ControlService, class: usize, weight: i64) -> Result<String, Refusal> {
+        let changes = BTreeMap::from([("weight".to_owned(), SettingChange::Integer(weight))]);
+        service.set_class("wan0", &format!("c{class}"), &changes)
+    }
+
+    #[test]
+    fn changes_that_several_clients_make_at_once_are_all_in_force() {
+        let policy = drr();
+        let (service, handle, thread) = served(&policy);
+        std::thread::scope(|scope| {
+            for client in 0..4 {
+                let service = &service;
+                scope.spawn(move || {
+                    let own = (0..CLASSES).filter(|class| class % 4 == client);
+                    own.for_each(|class| {
+                        set(service, class, 2 + class as i64).expect("a good weight");
+                    });
+                });
+            }
+        });
+        set(&service, 3, 0).expect_err("no weight");
+        let reading = service.read().expect("an answer");
+        let interface = &reading.interfaces[0];
+        for view in &interface.views[1..] {
+            let class = u64::from(view.class.expect("of a class").0);
+            let quantum = (
+                "quantum",
+                Value::Bytes(engine::units::Bytes::new(1514 * (2 + class))),
+            );
+            assert!(view.gauges.contains(&quantum), "{view:?}");
+        }
+        // The policy in force says the same as the worker, and so does a check of it.
+        let (in_force, registry) = (&interface.policy, Registry::builtin());
+        for (class, weight) in in_force.spec.classes.iter().zip(2..) {
+            let given = class.settings.get("weight").map(|entry| &entry.value);
+            assert_eq!(given, Some(&Raw::Integer(weight)), "{}", class.name);
+        }
+        let anew = in_force
+            .spec
+            .check(&registry, in_force.link())
+            .expect("a good tree");
+        assert_eq!(format!("{:?}", in_force.plan), format!("{anew:?}"));
+        handle.stop();
+        thread.join().expect("an orderly end");
     }
 }

@@ -273,7 +273,7 @@ fn three_to_one(link: EmulatedLink) -> EmulatedDirection {
         ..ClassSpec::default()
     };
     let spec = DisciplineSpec {
-        classes: vec![class("more", "75 %", false), class("less", "25 %", true)],
+        classes: vec![class("more", "75 %", false), class("less", "25 %", true)].into(),
         ..DisciplineSpec::new("cbq")
     };
     let facts = link::Link::new(link.rate, Bytes::new(1514));

@@ -53,6 +53,15 @@ impl fmt::Debug for Retune {
     }
 }
 
+/// A plan of which only the settings of one class are new.
+#[derive(Debug)]
+pub struct ClassRetune {
+    /// The plan: [amended](TreePlan::amended) from the present one.
+    pub plan: TreePlan,
+    /// The class.
+    pub class: ClassId,
+}
+
 /// How a new plan was adopted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Adopted {
@@ -63,6 +72,16 @@ pub enum Adopted {
         /// Packets that the new tree refused; they count as dropped there.
         dropped: u64,
     },
+}
+
+/// Whether the new settings of one class were adopted by themselves.
+#[must_use]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClassAdopted {
+    /// They are in force.
+    InPlace,
+    /// Nothing has changed: the disciplines adopt whole plans only.
+    WholeOnly,
 }
 
 /// What a worker can be asked.
@@ -81,6 +100,11 @@ pub(crate) enum Command {
         path: PathId,
         retune: Box<Retune>,
         done: Sender<Option<Adopted>>,
+    },
+    RetuneClass {
+        path: PathId,
+        retune: Box<ClassRetune>,
+        done: Sender<Option<ClassAdopted>>,
     },
     Watch {
         path: PathId,
@@ -199,6 +223,17 @@ impl Handle {
     pub fn retune(&self, path: PathId, retune: Retune) -> Result<Adopted, Unanswered> {
         let retune = Box::new(retune);
         self.ask(|done| Command::Retune { path, retune, done })?
+            .ok_or(Unanswered::NoSuchPath)
+    }
+
+    /// Gives one class of a path new settings while packets flow; in a time that does not grow with
+    /// the number of classes.
+    ///
+    /// # Errors
+    /// If the worker has no such path, has ended, or does not answer.
+    pub fn retune_class(&self, path: PathId, retune: ClassRetune) -> Result<ClassAdopted, Unanswered> {
+        let retune = Box::new(retune);
+        self.ask(|done| Command::RetuneClass { path, retune, done })?
             .ok_or(Unanswered::NoSuchPath)
     }
 

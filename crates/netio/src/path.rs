@@ -3,7 +3,7 @@
 use crate::budget::{Admission, Claim, Owner};
 use crate::checksum;
 use crate::classify::Classify;
-use crate::handle::{Adopted, PathView, Realised, Retune};
+use crate::handle::{Adopted, ClassAdopted, ClassRetune, PathView, Realised, Retune};
 use crate::inspection::{Detail, PathSlice, Window};
 use crate::meter::Meters;
 use crate::pool::{Gso, Offload, Pool};
@@ -500,6 +500,24 @@ impl Path {
         self.plan = Some(plan);
         self.find_yields();
         adopted
+    }
+
+    /// Adopts new settings of one class, if its discipline can do so without a look at the others.
+    /// What is guaranteed to it stays.
+    pub(crate) fn retune_class(&mut self, now: Instant, retune: ClassRetune) -> ClassAdopted {
+        let ClassRetune { plan, class } = retune;
+        let root = plan.root.plan.as_ref();
+        let same = self.plan.as_ref().is_some_and(|old| old.is_amended_by(&plan));
+        // A realiser learns of new settings by a whole plan.
+        let paced = self.realiser.is_some() && root.pacing().is_some();
+        let now = self.queue_time(now);
+        if !same || paced || !self.queue.retune_class(now, root, class) {
+            return ClassAdopted::WholeOnly;
+        }
+        // A due time of the old settings means nothing under the new ones.
+        self.due = None;
+        self.plan = Some(plan);
+        ClassAdopted::InPlace
     }
 
     /// Replaces the tree. Its backlog moves, each packet into the class that it would get if it

@@ -387,6 +387,10 @@ impl Worker {
                     let path = self.paths.get_mut(path.0);
                     let _ = done.send(path.map(|path| path.retune(now, pool, *retune)));
                 }
+                Command::RetuneClass { path, retune, done } => {
+                    let path = self.paths.get_mut(path.0);
+                    let _ = done.send(path.map(|path| path.retune_class(clock::now(), *retune)));
+                }
                 Command::Watch { path, done } => {
                     let now = clock::now();
                     let pair = self.clamped.iter_mut().find(|pair| pair.data == path.0);

@@ -57,7 +57,7 @@ fn tree(kind: &str, voice: Table, others: u32, other: impl Fn(u32) -> Table, lim
     let mut classes = vec![class("voice".into(), &voice, None)];
     classes.extend((0..others).map(|n| class(format!("other{n}"), &other(n), Some(long.clone()))));
     let spec = DisciplineSpec {
-        classes,
+        classes: classes.into(),
         ..DisciplineSpec::new(kind)
     };
     let link = Link::new(Bandwidth::gbit(1), Bytes::new(1514));

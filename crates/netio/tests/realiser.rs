@@ -41,7 +41,7 @@ fn pacer(gap: &str) -> TreePlan {
     };
     let spec = DisciplineSpec {
         settings: Table::default().text("gap", gap),
-        classes: vec![class],
+        classes: vec![class].into(),
         ..DisciplineSpec::new("pacer")
     };
     let link = Link::new(WIRE, Bytes::new(1_514));

@@ -318,7 +318,7 @@ fn the_backlog_moves_into_the_classes_of_a_new_tree_by_its_filters() {
         ..ClassSpec::default()
     };
     let plan = checked(&DisciplineSpec {
-        classes: vec![class("default", true), class("chosen", false)],
+        classes: vec![class("default", true), class("chosen", false)].into(),
         ..DisciplineSpec::new("priq")
     });
     let new = Retune {

@@ -79,7 +79,7 @@ impl Treatment {
             ..ClassSpec::default()
         };
         let spec = DisciplineSpec {
-            classes: vec![class("reserved", "40 %", false), class("rest", "60 %", true)],
+            classes: vec![class("reserved", "40 %", false), class("rest", "60 %", true)].into(),
             ..DisciplineSpec::of(&wrr::KIND)
         };
         let reserved = Filter {
@@ -103,7 +103,7 @@ impl Treatment {
             first.default = true;
         }
         let spec = DisciplineSpec {
-            classes,
+            classes: classes.into(),
             ..DisciplineSpec::of(&cbq::KIND)
         };
         Self::new(&spec, link, Some(measured()))

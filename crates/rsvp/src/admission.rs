@@ -497,7 +497,7 @@ mod tests {
             ..ClassSpec::default()
         };
         let mut spec = DisciplineSpec {
-            classes: vec![rest],
+            classes: vec![rest].into(),
             ..DisciplineSpec::new(kind)
         };
         if kind == "wrr" {

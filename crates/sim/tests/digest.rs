@@ -71,12 +71,12 @@ fn ruled() -> LinkQueue {
         ..ClassSpec::default()
     };
     let mut spec = DisciplineSpec::new("cbq");
-    spec.classes = vec![
+    spec.classes.extend([
         leaf("site", None, "70 %"),
         leaf("early", Some("site"), "33.3 %"),
         leaf("fair", Some("site"), "1.7 Mbit/s"),
         leaf("rest", None, "30 %"),
-    ];
+    ]);
     let mut red = DisciplineSpec::new("red");
     red.settings = Table::default().with("ecn", Raw::Boolean(true));
     spec.classes[1].discipline = Some(red);

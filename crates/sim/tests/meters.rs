@@ -224,12 +224,12 @@ fn the_backlog_of_a_class_counts_in_its_ancestors() {
         ..ClassSpec::default()
     };
     let mut spec = DisciplineSpec::new("cbq");
-    spec.classes = vec![
+    spec.classes.extend([
         class("site", None, "60 %"),
         class("a", Some("site"), "30 %"),
         class("b", Some("site"), "30 %"),
         class("other", None, "40 %"),
-    ];
+    ]);
     let link = Link::new(Bandwidth::mbit(10), Bytes::new(1514));
     let plan = spec.check(&Registry::builtin(), link).expect("a tree");
     let queue = LinkQueue::Policy(Box::new(PolicyQueue {

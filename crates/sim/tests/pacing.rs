@@ -27,7 +27,7 @@ fn paced(ring: u32, driver: Driver) -> LinkQueue {
     };
     let spec = DisciplineSpec {
         settings: Table::default().text("gap", if driver.gaps { "frames" } else { "timer" }),
-        classes: vec![class],
+        classes: vec![class].into(),
         ..DisciplineSpec::new("pacer")
     };
     let link = Link::new(GBE, FRAME).with_ring(ring);
@@ -174,7 +174,7 @@ fn a_class_gets_its_rate_whatever_overhead_the_link_has() {
             ..ClassSpec::default()
         };
         let spec = DisciplineSpec {
-            classes: vec![class],
+            classes: vec![class].into(),
             ..DisciplineSpec::new("pacer")
         };
         let overhead = Bytes::new(overhead);

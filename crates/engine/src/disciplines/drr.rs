@@ -26,17 +26,19 @@
 //! packet is final.
 
 use crate::bounds::{RateLatency, Terms, WorstCase};
-use crate::discipline::{Build, Discipline, Next, Plan, Sink, Verdict};
+use crate::discipline::{Build, ChangedClass, Discipline, Next, Plan, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties};
+use crate::link::Link;
 use crate::packet::{ClassId, Packet};
 use crate::prefetch::Prefetched;
 use crate::reservation::{RequestedShare, ReservableTree, ReservedClass, Reserves, SIGNALLING};
 use crate::settings;
-use crate::settings::{Problem, SettingValue, Table};
+use crate::settings::{Problem, SettingValue, Span, Table};
 use crate::sharing::leaves::{Leaves, LeavesPlan};
 use crate::sharing::reserved_classes::{class, divide, leaf, refuse_absolute, weights};
 use crate::spec::{ClassSpec, DisciplineSpec};
+use crate::structures::shared_list::SharedList;
 use crate::units::{Bandwidth, Bytes, Duration, Instant};
 use std::any::Any;
 use std::collections::VecDeque;
@@ -90,62 +92,62 @@ const LONGEST_QUANTUM: u64 = 1 << 40;
 struct DrrPlan {
     leaves: LeavesPlan,
     /// By leaf, in bytes.
-    quanta: Vec<u64>,
+    quanta: SharedList<u64>,
 }
 
-fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
-    let before = check.problems.len();
-    let settings = Settings::read(check.settings, &[], check.problems);
-    let mtu = check.link.mtu;
-    let quantum = |quantum: Bytes| match quantum.get() {
+/// A length that a turn may have.
+fn turn(quantum: Bytes, link: Link) -> Result<u64, String> {
+    let mtu = link.mtu;
+    match quantum.get() {
         n if n < mtu.get() => Err(format!(
             "`quantum` is less than the link's longest packet ({mtu}): turns would send nothing"
         )),
         n if n > LONGEST_QUANTUM => Err(format!("`quantum` is more than {}", Bytes::new(LONGEST_QUANTUM))),
         n => Ok(n),
-    };
-    let mut report = |at, message: String| check.problems.push(Problem::new(at, message));
-    let unit = quantum(
-        settings
-            .as_ref()
-            .and_then(|settings| settings.quantum)
-            .unwrap_or(mtu),
-    );
-    if let Err(message) = &unit {
-        let at = check
-            .settings
-            .get("quantum")
-            .map_or(check.settings.at, |entry| entry.at);
-        report(at, message.clone());
     }
-    let unit = unit.unwrap_or(mtu.get());
-    let mut quanta = Vec::new();
-    for class in &check.classes {
-        let Some(settings) = ClassSettings::read(class.settings, &[], check.problems) else {
-            continue;
-        };
-        let own = match (settings.weight, settings.quantum) {
-            (Some(_), Some(_)) => Err((
-                "quantum",
-                "`quantum` and `weight` exclude each other: both say how long a turn is".into(),
+}
+
+/// The quantum of weight 1.
+fn unit(settings: &Table, link: Link, problems: &mut Vec<Problem>) -> u64 {
+    let own = Settings::read(settings, &[], problems).and_then(|settings| settings.quantum);
+    turn(own.unwrap_or(link.mtu), link).unwrap_or_else(|message| {
+        let at = settings.get("quantum").map_or(settings.at, |entry| entry.at);
+        problems.push(Problem::new(at, message));
+        link.mtu.get()
+    })
+}
+
+/// The quantum of a class that stands at this place; `None` if a problem was reported.
+fn quantum(unit: u64, table: &Table, at: Span, link: Link, problems: &mut Vec<Problem>) -> Option<u64> {
+    let settings = ClassSettings::read(table, &[], problems)?;
+    let own = match (settings.weight, settings.quantum) {
+        (Some(_), Some(_)) => Err((
+            "quantum",
+            "`quantum` and `weight` exclude each other: both say how long a turn is".into(),
+        )),
+        (None, Some(own)) => turn(own, link).map_err(|message| ("quantum", message)),
+        (weight, None) => match weight.unwrap_or(1) {
+            weight @ 1..=HEAVIEST => Ok(unit * u64::from(weight)),
+            weight => Err((
+                "weight",
+                format!("`weight` is a number from 1 to {HEAVIEST}; found {weight}"),
             )),
-            (None, Some(own)) => quantum(own).map_err(|message| ("quantum", message)),
-            (weight, None) => match weight.unwrap_or(1) {
-                weight @ 1..=HEAVIEST => Ok(unit * u64::from(weight)),
-                weight => Err((
-                    "weight",
-                    format!("`weight` is a number from 1 to {HEAVIEST}; found {weight}"),
-                )),
-            },
-        };
-        match own {
-            Ok(own) => quanta.push(own),
-            Err((key, message)) => {
-                let at = class.settings.get(key).map_or(class.at, |entry| entry.at);
-                check.problems.push(Problem::new(at, message));
-            }
-        }
-    }
+        },
+    };
+    own.map_err(|(key, message)| {
+        let at = table.get(key).map_or(at, |entry| entry.at);
+        problems.push(Problem::new(at, message));
+    })
+    .ok()
+}
+
+fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    let before = check.problems.len();
+    let link = check.link;
+    let unit = unit(check.settings, link, check.problems);
+    let classes = check.classes.iter();
+    let quanta = classes.filter_map(|class| quantum(unit, class.settings, class.at, link, check.problems));
+    let quanta = quanta.collect();
     (check.problems.len() == before).then(|| {
         Arc::new(DrrPlan {
             leaves: LeavesPlan::new(check),
@@ -176,6 +178,16 @@ impl Plan for DrrPlan {
             }
         };
         self.leaves.each().zip(&self.quanta).map(case).collect()
+    }
+
+    fn amended(&self, change: &ChangedClass<'_>) -> Option<Arc<dyn Plan>> {
+        let leaf = self.leaves.leaf_of(change.class)?;
+        let mut problems = Vec::new();
+        let unit = unit(change.of_discipline, change.link, &mut problems);
+        let own = quantum(unit, change.settings, Span::default(), change.link, &mut problems)?;
+        let mut plan = self.clone();
+        *plan.quanta.get_mut(leaf)? = own;
+        problems.is_empty().then(|| Arc::new(plan) as Arc<dyn Plan>)
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
@@ -321,6 +333,18 @@ impl Discipline for Drr {
             .for_each(|(member, &quantum)| member.quantum = quantum);
         self.leaves.retune(now, &plan.leaves)
     }
+
+    fn retune_class(&mut self, _now: Instant, plan: &dyn Plan, class: ClassId) -> bool {
+        let plan: &dyn Any = plan;
+        let Some(plan) = plan.downcast_ref::<DrrPlan>() else {
+            return false;
+        };
+        let Some(leaf) = self.leaves.leaf_of(&plan.leaves, class) else {
+            return false;
+        };
+        self.members[leaf].quantum = plan.quanta[leaf];
+        true
+    }
 }
 
 /// Reservations as quanta *k r*, with one *k* for all classes, so large that the least of them has
@@ -421,7 +445,7 @@ pub(super) fn keep_signalling_apart(spec: &mut DisciplineSpec) {
     };
     default.discipline = Some(DisciplineSpec {
         at: default.at,
-        classes: vec![class(SIGNALLING, Table::default()), other],
+        classes: vec![class(SIGNALLING, Table::default()), other].into(),
         ..DisciplineSpec::of(&KIND)
     });
 }
@@ -429,7 +453,6 @@ pub(super) fn keep_signalling_apart(spec: &mut DisciplineSpec) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::Link;
     use crate::queue::Queue;
     use crate::random::{Rng, Seed};
     use crate::settings::{Raw, Table};

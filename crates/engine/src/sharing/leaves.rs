@@ -68,6 +68,12 @@ impl LeavesPlan {
         self.leaves.len()
     }
 
+    /// The own number of a leaf class.
+    pub(crate) fn leaf_of(&self, class: ClassId) -> Option<usize> {
+        let leaf = self.numbers.own(class.0)?;
+        (leaf < self.leaves.len()).then_some(leaf)
+    }
+
     /// Each leaf's class, name, and the kind of its queue.
     pub(crate) fn each(&self) -> impl Iterator<Item = (ClassId, &str, &'static Kind)> {
         self.leaves
@@ -289,6 +295,13 @@ impl Leaves {
                 .iter()
                 .map(shape)
                 .eq(self.plan.leaves.iter().map(shape))
+    }
+
+    /// The own number of a leaf class, if this plan is the present one.
+    pub(crate) fn leaf_of(&self, plan: &LeavesPlan, class: ClassId) -> Option<usize> {
+        let same = Arc::ptr_eq(&plan.leaves, &self.plan.leaves);
+        let leaf = self.plan.leaf_of(class)?;
+        same.then_some(leaf)
     }
 
     /// Adopts a plan of the same shape; `false` if some queue cannot.

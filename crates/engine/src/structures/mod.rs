@@ -22,6 +22,7 @@
 //! | `lists` | packets queue in many lists that share one array |
 //! | `packet_ring` | packets queue in one list, which grows as needed |
 //! | `keyed` | a member is found by a key (a hash table of fixed size) |
+//! | [`shared_list`] | copies of a plan differ in few classes; grows as needed |
 
 pub mod calendar;
 pub(crate) mod heaps;
@@ -30,5 +31,6 @@ pub(crate) mod lengths;
 pub(crate) mod lists;
 pub(crate) mod packet_ring;
 pub(crate) mod rings;
+pub mod shared_list;
 pub mod timer_wheel;
 pub(crate) mod winner_tree;

@@ -62,7 +62,7 @@ pub fn check_with(
     }
     let spec = DisciplineSpec {
         settings,
-        classes,
+        classes: classes.into(),
         ..DisciplineSpec::new("cbq")
     };
     let mtu = Bytes::new(MTU);

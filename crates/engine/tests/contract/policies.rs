@@ -424,6 +424,27 @@ fn changed(registry: &Registry, spec: &DisciplineSpec, rng: &mut Rng, depth: usi
     spec
 }
 
+#[allow(dead_code, reason = "the test of amended plans uses it")]
+/// The spec with some settings of one of its own classes drawn anew, and the number of that class.
+pub fn with_a_class_changed(kind: &Kind, spec: &DisciplineSpec, rng: &mut Rng) -> (DisciplineSpec, usize) {
+    let mut spec = spec.clone();
+    let chosen = rng.below(spec.classes.len() as u64) as usize;
+    let of = |class: &ClassSpec| class.parent.as_ref().map(|parent| parent.name.clone());
+    let mut parent = of(&spec.classes[chosen]);
+    let mut depth = 0;
+    while let Some(name) = parent {
+        depth += 1;
+        parent = spec.classes.iter().find(|class| class.name == name).and_then(of);
+    }
+    let class = &mut spec.classes[chosen];
+    for entry in table(kind, kind.class_settings, rng, Place { depth }).entries {
+        if rng.below(2) == 0 {
+            class.settings = std::mem::take(&mut class.settings).with(&entry.key, entry.value);
+        }
+    }
+    (spec, chosen)
+}
+
 /// A random valid policy, and its plan.
 pub struct Policy {
     /// As it was drawn.

@@ -67,7 +67,7 @@ pub fn check(
     }
     let spec = DisciplineSpec {
         settings,
-        classes,
+        classes: classes.into(),
         ..DisciplineSpec::new("pacer")
     };
     let mtu = Bytes::new(mtu);

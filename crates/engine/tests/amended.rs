@@ -1,0 +1,226 @@
+//! A change of one class: the plan that is amended is the plan that a check of the whole makes, and
+//! neither the plan nor a queue takes a look at the other classes.
+
+#[allow(dead_code, reason = "the contract test uses more of it")]
+#[path = "contract/policies.rs"]
+mod policies;
+
+use engine::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
+use engine::inspect::{Inspection, View};
+use engine::kind::{Check, Children, Kind, Properties};
+use engine::link::Link;
+use engine::packet::{ClassId, Packet};
+use engine::queue::Queue;
+use engine::random::Seed;
+use engine::settings::{Raw, Table};
+use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use policies::LINK;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The kinds that amend plans, each with a setting of a class.
+const AMENDING: &[(&str, &str)] = &[("drr", "weight")];
+
+struct Nothing;
+
+impl Sink for Nothing {
+    fn drop(&mut self, _packet: Packet, _why: Reason) {}
+}
+
+/// Everything of a plan. Plans have no equality, and print all that they have.
+fn whole(plan: &TreePlan) -> String {
+    format!("{plan:?}")
+}
+
+#[test]
+fn an_amended_plan_is_the_plan_that_a_check_of_the_whole_makes() {
+    let registry = Registry::builtin();
+    for kind in registry.kinds() {
+        if !matches!(kind.children, Children::Classes { .. }) {
+            continue;
+        }
+        let amends = AMENDING.iter().any(|(name, _)| *name == kind.name);
+        let mut amended = 0;
+        for round in 0..40 {
+            let seed = Seed(round).fork(kind.name);
+            let child = registry.kinds().nth(round as usize % registry.kinds().count());
+            let drawn = policies::draw(&registry, kind, child, seed);
+            let (mut rng, mut spec, mut plan) = (seed.fork("sets").stream(), drawn.spec, drawn.plan);
+            // One after the other, each upon the plan that the last one made.
+            for _ in 0..20 {
+                let (changed, class) = policies::with_a_class_changed(kind, &spec, &mut rng);
+                let checked = changed.check(&registry, LINK);
+                let found = plan.amended(&changed, ClassId(class as u32));
+                match (found, checked) {
+                    (Some(found), Ok(checked)) => {
+                        assert_eq!(whole(&found), whole(&checked), "{}, round {round}", kind.name);
+                        amended += 1;
+                        (spec, plan) = (changed, found);
+                    }
+                    (Some(_), Err(problems)) => panic!("{}: amended despite {problems:?}", kind.name),
+                    (None, Ok(checked)) => {
+                        assert!(
+                            !amends || !checked.notices.is_empty(),
+                            "{}: only a check tells",
+                            kind.name
+                        );
+                        (spec, plan) = (changed, checked);
+                    }
+                    (None, Err(_)) => {}
+                }
+            }
+        }
+        assert_eq!(amended > 0, amends, "{}: {amended} plans were amended", kind.name);
+    }
+}
+
+#[test]
+fn a_change_that_a_check_refuses_is_not_amended() {
+    let registry = Registry::builtin();
+    for (kind, _) in AMENDING {
+        let spec = tree(kind, 3, "fifo");
+        let plan = spec.check(&registry, LINK).expect("a tree");
+        let wrong = [
+            ("weight", Raw::Integer(0)),
+            ("weight", Raw::Text("2".into())),
+            ("quantum", Raw::Text("1 B".into())),
+            ("unknown", Raw::Integer(1)),
+        ];
+        for (key, value) in wrong {
+            let mut changed = spec.clone();
+            changed.classes[1].settings = Table::default().with(key, value);
+            assert!(changed.check(&registry, LINK).is_err(), "{kind}: {key}");
+            assert!(plan.amended(&changed, ClassId(1)).is_none(), "{kind}: {key}");
+        }
+        // Nor is one of a class that has another number.
+        assert!(plan.amended(&tree(kind, 2, "fifo"), ClassId(2)).is_none());
+    }
+}
+
+/// A tree of so many classes.
+fn tree(kind: &str, classes: u32, queue: &str) -> DisciplineSpec {
+    let class = |n: u32| ClassSpec {
+        name: format!("class{n}"),
+        default: n == 0,
+        discipline: Some(DisciplineSpec::new(queue)),
+        ..ClassSpec::default()
+    };
+    DisciplineSpec {
+        classes: (0..classes).map(class).collect(),
+        ..DisciplineSpec::new(kind)
+    }
+}
+
+static ADOPTED: AtomicUsize = AtomicUsize::new(0);
+
+/// A queue that holds nothing and counts the plans that it adopts.
+#[derive(Debug)]
+struct Counted;
+
+impl Discipline for Counted {
+    fn enqueue(&mut self, _now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        sink.drop(packet, Reason::Full);
+        Verdict::Dropped(Reason::Full)
+    }
+
+    fn dequeue(&mut self, _now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
+        Next::Empty
+    }
+
+    fn flush(&mut self, _sink: &mut dyn Sink) {}
+
+    fn retune(&mut self, _now: Instant, _plan: &dyn Plan) -> bool {
+        ADOPTED.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+}
+
+impl Plan for Counted {
+    fn build(&self, _cx: &Build) -> Box<dyn Discipline> {
+        Box::new(Self)
+    }
+}
+
+fn check(_check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    Some(Arc::new(Counted))
+}
+
+static COUNTED: Kind = Kind {
+    name: "counted",
+    summary: "Counts the plans that it adopts",
+    reference: "a test",
+    children: Children::None,
+    settings: &[],
+    class_settings: &[],
+    properties: Properties::NONE,
+    check,
+};
+
+/// How often memory was taken and how many queues were asked for one change among so many classes.
+fn work_of_a_change((kind, key): (&str, &str), classes: u32) -> (u64, usize) {
+    let registry = Registry::builtin().with(&COUNTED);
+    let link = Link::new(Bandwidth::gbit(100), Bytes::new(1_514));
+    let spec = tree(kind, classes, "counted");
+    let plan = spec.check(&registry, link).expect("a tree");
+    let mut queue = plan.build(Seed(1));
+    let class = classes / 2;
+    ADOPTED.store(0, Ordering::Relaxed);
+    let taken = allocation_counter::measure(|| {
+        let mut changed = spec.clone();
+        let settings = Table::default().with(key, Raw::Integer(7));
+        changed.classes[class as usize].settings = settings;
+        let amended = plan.amended(&changed, ClassId(class)).expect("amended");
+        assert!(queue.retune_class(Instant::START, &*amended.root.plan, ClassId(class)));
+    });
+    (taken.count_total, ADOPTED.load(Ordering::Relaxed))
+}
+
+#[test]
+fn the_work_of_a_change_does_not_grow_with_the_number_of_classes() {
+    for amending in AMENDING {
+        let few = work_of_a_change(*amending, 1_000);
+        let many = work_of_a_change(*amending, 100_000);
+        assert_eq!((few.1, many), (0, few), "{amending:?}");
+    }
+}
+
+fn views(queue: &Queue) -> Vec<View> {
+    let mut views = Vec::new();
+    queue.inspect(&mut Inspection::new(&mut views));
+    views
+}
+
+#[test]
+fn a_queue_that_adopts_one_class_serves_as_one_that_adopts_the_whole_plan() {
+    let registry = Registry::builtin();
+    for (kind, key) in AMENDING {
+        let spec = tree(kind, 5, "fifo");
+        let plan = spec.check(&registry, LINK).expect("a tree");
+        let mut twins = [plan.build(Seed(1)), plan.build(Seed(1))];
+        let mut now = Instant::START;
+        let (mut rng, mut spec, mut plan) = (Seed(2).stream(), spec, plan);
+        for _ in 0..2_000 {
+            let (class, len) = (ClassId(rng.below(5) as u32), Bytes::new(64 + rng.below(1_400)));
+            for queue in &mut twins {
+                let _ = queue.enqueue(now, Packet::new(len, now, class), &mut Nothing);
+            }
+            if rng.below(3) == 0 {
+                let value = Raw::Integer(1 + rng.below(9) as i64);
+                let settings = &mut spec.classes[class.0 as usize].settings;
+                *settings = std::mem::take(settings).with(key, value);
+                plan = plan.amended(&spec, class).expect("amended");
+                assert!(twins[0].retune_class(now, &*plan.root.plan, class), "{kind}");
+                assert!(twins[1].retune(now, &*plan.root.plan), "{kind}");
+            }
+            if rng.below(2) == 0 {
+                let [one, other] = &mut twins;
+                let [one, other] =
+                    [one, other].map(|queue| format!("{:?}", queue.dequeue(now, &mut Nothing)));
+                assert_eq!(one, other, "{kind}");
+            }
+            now = now + Duration::from_micros(10);
+            assert_eq!(views(&twins[0]), views(&twins[1]), "{kind}");
+        }
+    }
+}
