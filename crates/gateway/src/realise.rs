@@ -4,6 +4,7 @@
 use crate::Error;
 use control::policy::InterfacePolicy;
 use control::port_config::{AttachedPort, GapFrameSetting as Frame, PortConfig, PortSettings, Realise};
+use engine::discipline::Pacing;
 use engine::inspect::Value;
 use engine::units::Bandwidth;
 use netio::handle::Realised;
@@ -59,8 +60,8 @@ impl PacedInterface {
         GapFrames::new(frame(settings), self.address, wire, self.mtu)
     }
 
-    fn launch(&self, wire: Bandwidth) -> LaunchTime {
-        LaunchTime::new(self.address, wire, self.mtu)
+    fn launch(&self, pacing: Pacing, settings: &PortSettings) -> LaunchTime {
+        LaunchTime::new(self.address, pacing, self.mtu, settings.catch_up)
     }
 
     /// Tries a realiser on a separate port, so that the trial does not affect the port that is
@@ -102,8 +103,8 @@ impl PacedInterface {
     ///
     /// Returns an error if the interface cannot be opened, there is no memory, or launch times do
     /// not work on it.
-    pub fn try_launch(&self, wire: Bandwidth) -> Result<String, Error> {
-        self.try_out(&self.launch(wire), 1)
+    pub fn try_launch(&self, pacing: Pacing, settings: &PortSettings) -> Result<String, Error> {
+        self.try_out(&self.launch(pacing, settings), 1)
     }
 }
 
@@ -157,12 +158,12 @@ pub fn choose(interface: &InterfacePolicy, config: &PortConfig) -> Result<Option
     Ok(Some(match settings.realiser {
         Realise::Timer => timer(None),
         Realise::Launch => {
-            let found = paced.try_launch(pacing.wire);
+            let found = paced.try_launch(pacing, settings);
             let found = found.map_err(|why| help(why, "`realiser = \"timer\"` works everywhere"))?;
-            (Box::new(paced.launch(pacing.wire)), Some(found))
+            (Box::new(paced.launch(pacing, settings)), Some(found))
         }
-        Realise::Auto => match paced.try_launch(pacing.wire) {
-            Ok(found) => (Box::new(paced.launch(pacing.wire)), Some(found)),
+        Realise::Auto => match paced.try_launch(pacing, settings) {
+            Ok(found) => (Box::new(paced.launch(pacing, settings)), Some(found)),
             Err(why) => timer(Some(why.to_string())),
         },
     }))

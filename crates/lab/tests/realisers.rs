@@ -40,7 +40,12 @@ fn a_veth_pair_does_not_serialise_frames_and_ignores_launch_times() {
                 .map_err(|why| why.to_string())
         };
         let gaps = GapFrames::new(GapFrame::Pause, interface.address, wire, mtu);
-        let launch = LaunchTime::new(interface.address, wire, mtu);
+        let pacing = Pacing {
+            wire,
+            frames: false,
+            period: Duration::ZERO,
+        };
+        let launch = LaunchTime::new(interface.address, pacing, mtu, None);
         let why = prove(&gaps).expect_err("there is no wire");
         eprintln!("gap frames: {why}");
         assert!(
@@ -50,11 +55,6 @@ fn a_veth_pair_does_not_serialise_frames_and_ignores_launch_times() {
         let why = prove(&launch).expect_err("launch times are ignored");
         eprintln!("launch times: {why}");
         assert!(why.contains("launch times are ignored"), "{why}");
-        let pacing = Pacing {
-            wire,
-            frames: false,
-            period: Duration::ZERO,
-        };
         prove(&Timer::new(pacing, mtu, None)).expect("timers work everywhere");
     });
 }

@@ -53,6 +53,11 @@ fn timer(catch_up: Option<Duration>) -> Timer {
     Timer::new(pacing, MTU, catch_up)
 }
 
+fn launch() -> LaunchTime {
+    let pacing = pacer("timer").root.plan.pacing().expect("it paces");
+    LaunchTime::new(FROM, pacing, MTU, Some(netio::realiser::CATCH_UP))
+}
+
 /// A path that sends everything through a pacer, with this realiser.
 fn out(from: PortId, to: PortId, gap: &str, realiser: Box<dyn Realiser>) -> PathSpec {
     let plan = pacer(gap);
@@ -168,7 +173,7 @@ fn gap_frames_fill_the_wire_and_packets_start_to_the_byte() {
 #[test]
 fn a_device_with_launch_times_starts_packets_at_them() {
     let wire = ModelWire::new("eth0", WIRE, 8).expect("a wire");
-    let launch = LaunchTime::new(FROM, WIRE, MTU);
+    let launch = launch();
     let (begin, sent, realised) = paced("timer", wire.keeping_launch_times(), Box::new(launch));
     let longest = realised.achieved.lateness.longest();
     eprintln!("given to the device at most {longest} after their times");
@@ -229,7 +234,7 @@ fn gap_frames_are_refused_with_a_reason_where_they_cannot_work() {
 
 #[test]
 fn launch_times_are_proved_by_a_frame_that_leaves_on_time_and_refused_by_one_that_leaves_at_once() {
-    let launch = LaunchTime::new(FROM, WIRE, MTU);
+    let launch = launch();
     let mut keeps = ModelWire::new("eth0", WIRE, 8)
         .expect("a wire")
         .keeping_launch_times();

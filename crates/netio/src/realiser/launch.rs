@@ -11,13 +11,15 @@
 //! keeps it. A driver that ignores launch times (veth and most others) sends it at once. This has
 //! not been tested on a card that supports them: there was none.
 
+use super::catch_up::CatchUp;
 use super::{Achieved, Punctuality, Realiser, RealiserRefusal, Step, gap::GapFrame};
 use crate::clock;
 use crate::pool::{Offload, Pool};
 use crate::port::Port;
+use engine::discipline::Pacing;
 use engine::packet::Buffer;
 use engine::queue::Queue;
-use engine::units::{Bandwidth, Duration, Instant};
+use engine::units::{Duration, Instant};
 use std::io;
 
 /// A packet goes to the device at least this long before its launch time.
@@ -47,17 +49,20 @@ pub fn offset(before: u64, other: u64, after: u64) -> i64 {
 pub struct LaunchTime {
     from: [u8; 6],
     punctuality: Punctuality,
+    catch_up: CatchUp,
     /// The latest time that the queue has seen.
     last: Instant,
     now: Instant,
 }
 
 impl LaunchTime {
-    /// For a wire of this rate, from an interface with this address and MTU.
-    pub fn new(from: [u8; 6], wire: Bandwidth, mtu: usize) -> Self {
+    /// For this pacing, from an interface with this address and MTU. After a hold-up so much of the
+    /// missed time is caught up; a packet's time at the highest rate by default.
+    pub fn new(from: [u8; 6], pacing: Pacing, mtu: usize, catch_up: Option<Duration>) -> Self {
         Self {
             from,
-            punctuality: Punctuality::new(wire, mtu),
+            punctuality: Punctuality::new(pacing.wire, mtu),
+            catch_up: CatchUp::new(pacing, catch_up),
             last: Instant::START,
             now: Instant::START,
         }
@@ -116,29 +121,43 @@ impl Realiser for LaunchTime {
         enable(port).map_err(|e| RealiserRefusal(format!("the socket supports no launch times: {e}")))
     }
 
-    fn time(&mut self, now: Instant, _idle: bool) -> Instant {
+    fn time(&mut self, now: Instant, idle: bool) -> Instant {
         self.now = self.now.max(now);
-        self.last = self.last.max(self.now + LEAD);
+        if idle {
+            // Its time goes on from the clock, and not before the last launch by that.
+            self.last = self.last + self.catch_up.behind;
+        }
+        let (time, skipped) = self.catch_up.time(self.now + LEAD, idle);
+        self.punctuality.achieved.held_up += skipped;
+        self.last = self.last.max(time);
         self.last
     }
 
     fn wait(&mut self, until: Instant, _queue: &mut Queue, _port: &mut dyn Port) -> Step {
-        self.punctuality.due = Some(until);
-        if until <= self.now + HORIZON {
+        self.catch_up.ready = Some(until);
+        let due = until + self.catch_up.behind;
+        self.punctuality.due = Some(due);
+        if due <= self.now + HORIZON {
             self.last = self.last.max(until);
             return Step::Ask(self.last);
         }
         // Late enough that several packets will be due within the horizon.
-        Step::Sleep(until - Duration::from_nanos(HORIZON.nanos() / 2))
+        Step::Sleep(due - Duration::from_nanos(HORIZON.nanos() / 2))
     }
 
     fn send(&mut self, pool: &mut Pool, frame: Buffer) {
-        pool.set_launch(frame, self.last);
-        self.punctuality.start(self.last);
+        self.catch_up.ready = Some(self.last);
+        let at = self.last + self.catch_up.behind;
+        pool.set_launch(frame, at);
+        self.punctuality.start(at);
     }
 
     fn rest(&mut self) {
-        self.punctuality.due = None;
+        (self.catch_up.ready, self.punctuality.due) = (None, None);
+    }
+
+    fn repace(&mut self, pacing: Pacing) {
+        self.catch_up.repace(pacing);
     }
 
     fn achieved(&self) -> &Achieved {

@@ -14,6 +14,7 @@
 //! ahead. After a stall of the host the queue does not see all of the missed time, or it would
 //! catch up in a burst: buffers downstream rely on packets that are never early.
 
+mod catch_up;
 pub mod gap;
 pub mod launch;
 pub mod timer;

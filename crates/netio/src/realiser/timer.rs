@@ -2,6 +2,7 @@
 //! for the rest ([`Settings::guard`](crate::worker::Settings::guard)). It needs no support from the
 //! port.
 
+use super::catch_up::CatchUp;
 use super::{Achieved, Punctuality, Realiser, RealiserRefusal, Step};
 use crate::pool::Pool;
 use crate::port::Port;
@@ -14,15 +15,8 @@ use engine::units::{Duration, Instant};
 #[derive(Debug)]
 pub struct Timer {
     punctuality: Punctuality,
-    /// By how much the queue's time is behind the clock: the time not caught up since the queue was
-    /// last empty.
-    behind: Duration,
-    /// How much missed time may be caught up at the speed of the wire, as set.
-    catch_up: Option<Duration>,
-    /// Without the setting: a packet's time at the highest rate.
-    period: Duration,
-    /// From this time on, in the queue's time, the queue may have a packet to send.
-    ready: Option<Instant>,
+    catch_up: CatchUp,
+    /// The latest time that the queue has seen.
     last: Instant,
     /// The clock, which is ahead of the queue's time after a hold-up.
     clock: Instant,
@@ -30,17 +24,13 @@ pub struct Timer {
 
 impl Timer {
     /// For this pacing: a packet is late by more than a full frame at the wire's rate. After a
-    /// hold-up so much of the missed time is caught up, as a burst. By default it is a packet's
-    /// time at the highest rate: so much lateness costs no rate, and no class is ahead of its rate
-    /// by more than a packet.
+    /// hold-up so much of the missed time is caught up, as a burst; a packet's time at the highest
+    /// rate by default.
     pub fn new(pacing: Pacing, mtu: usize, catch_up: Option<Duration>) -> Self {
         Self {
-            catch_up,
-            period: pacing.period,
+            catch_up: CatchUp::new(pacing, catch_up),
             punctuality: Punctuality::new(pacing.wire, mtu),
             clock: Instant::START,
-            behind: Duration::ZERO,
-            ready: None,
             last: Instant::START,
         }
     }
@@ -60,43 +50,32 @@ impl Realiser for Timer {
     }
 
     fn time(&mut self, now: Instant, idle: bool) -> Instant {
-        if idle {
-            (self.behind, self.ready) = (Duration::ZERO, None);
-        }
         self.clock = now;
-        let mut time = now - self.behind;
-        let most = self.catch_up.unwrap_or(self.period);
-        if let Some(latest) = self.ready.map(|ready| ready + most)
-            && time > latest
-        {
-            let skipped = time.since(latest);
-            self.behind += skipped;
-            self.punctuality.achieved.held_up += skipped;
-            time = latest;
-        }
+        let (time, skipped) = self.catch_up.time(now, idle);
+        self.punctuality.achieved.held_up += skipped;
         self.last = self.last.max(time);
         self.last
     }
 
     fn wait(&mut self, until: Instant, _queue: &mut Queue, _port: &mut dyn Port) -> Step {
-        self.ready = Some(until);
-        let due = until + self.behind;
+        self.catch_up.ready = Some(until);
+        let due = until + self.catch_up.behind;
         self.punctuality.due = Some(due);
         Step::Sleep(due)
     }
 
     fn send(&mut self, _pool: &mut Pool, _frame: Buffer) {
-        self.ready = Some(self.last);
+        self.catch_up.ready = Some(self.last);
         // By the clock: the queue's time stands still in a hold-up, and nothing would seem late.
         self.punctuality.start(self.clock);
     }
 
     fn rest(&mut self) {
-        (self.ready, self.punctuality.due) = (None, None);
+        (self.catch_up.ready, self.punctuality.due) = (None, None);
     }
 
     fn repace(&mut self, pacing: Pacing) {
-        self.period = pacing.period;
+        self.catch_up.repace(pacing);
     }
 
     fn achieved(&self) -> &Achieved {
@@ -125,7 +104,7 @@ mod tests {
     fn waiting(until: Instant) -> Timer {
         let catch_up = Some(Duration::from_millis(5));
         let mut timer = Timer::new(pacing(900), 1_500, catch_up);
-        (timer.ready, timer.punctuality.due) = (Some(until), Some(until));
+        (timer.catch_up.ready, timer.punctuality.due) = (Some(until), Some(until));
         timer
     }
 
@@ -138,7 +117,7 @@ mod tests {
         assert_eq!(timer.achieved().held_up, Duration::from_millis(25));
         // The queue's time stands still until a packet is sent, and goes on from there.
         assert_eq!(timer.time(at(30_100), false), at(5_000));
-        timer.ready = Some(at(5_000));
+        timer.catch_up.ready = Some(at(5_000));
         assert_eq!(timer.time(at(31_000), false), at(5_900));
         assert_eq!(timer.achieved().held_up, Duration::from_micros(25_100));
         // An empty queue has nothing to catch up.
@@ -153,7 +132,7 @@ mod tests {
         let frame = pool
             .put(&[0; 60], crate::pool::Offload::default())
             .expect("a slot");
-        (timer.ready, timer.punctuality.due) = (Some(at(0)), Some(at(0)));
+        (timer.catch_up.ready, timer.punctuality.due) = (Some(at(0)), Some(at(0)));
         let (mut sent, mut due) = (0, at(0));
         while due <= timer.time(at(30_000), false) {
             timer.send(&mut pool, frame);
@@ -184,8 +163,8 @@ mod tests {
             .expect("a slot");
         let (mut sent, mut due, mut now) = (0, at(0), at(0));
         while now < at(1_000_000) {
-            (timer.ready, timer.punctuality.due) = (Some(due), Some(due + timer.behind));
-            now = now.max(due + timer.behind) + late;
+            (timer.catch_up.ready, timer.punctuality.due) = (Some(due), Some(due + timer.catch_up.behind));
+            now = now.max(due + timer.catch_up.behind) + late;
             while due <= timer.time(now, false) {
                 timer.send(&mut pool, frame);
                 (sent, due) = (sent + 1, due + period);

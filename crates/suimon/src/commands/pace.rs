@@ -8,7 +8,7 @@
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::{Args, ValueEnum};
-use control::policy::Policy;
+use control::policy::{InterfacePolicy, Policy};
 use control::socket::Client;
 use engine::byte_clock::Basis;
 use engine::queue::Count;
@@ -163,9 +163,12 @@ impl Pace {
         let Some(port) = &probe.port else {
             return Ok((false, "timer"));
         };
-        match place.try_launch(wire) {
-            Ok(_) => return Ok((false, "launch")),
-            Err(why) => tried.push(why.to_string()),
+        let pacing = |interface: &InterfacePolicy| interface.plan.root.plan.pacing();
+        if let Some(pacing) = probe.interfaces.first().and_then(pacing) {
+            match place.try_launch(pacing, &port.settings) {
+                Ok(_) => return Ok((false, "launch")),
+                Err(why) => tried.push(why.to_string()),
+            }
         }
         match place.try_gaps(wire, &port.settings) {
             Ok(_) => Ok((true, "timer")),
