@@ -12,7 +12,7 @@
 
 pub use crate::refusal::Refusal;
 use crate::reservation::{Notice, ReservationRequest, ReservationState, RsvpStatus};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{ClassView, Snapshot};
 use engine::settings::Raw;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -149,12 +149,12 @@ impl fmt::Display for SettingChange {
     }
 }
 
-/// A reply of the server.
+/// A reply of the server. `C`: see [`Snapshot`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "lowercase")]
-pub enum Reply {
+pub enum Reply<C = Vec<ClassView>> {
     /// The metrics.
-    Status(Box<Snapshot>),
+    Status(Box<Snapshot<C>>),
     /// The request was carried out.
     Done {
         /// What was done.
@@ -177,6 +177,22 @@ pub enum Reply {
     },
 }
 
+impl Reply {
+    /// Parses a reply.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the line is not a reply.
+    pub fn parse(line: &[u8]) -> serde_json::Result<Self> {
+        // The metrics of very many classes are long. Where the tag comes first, as a server writes
+        // it, nothing has to be stored until the tag is known.
+        match line.starts_with(br#"{"reply":"status","#) {
+            true => serde_json::from_slice(line).map(Self::Status),
+            false => serde_json::from_slice(line),
+        }
+    }
+}
+
 /// A text that can be shown on a terminal: a control character, by which a name could move the
 /// cursor or set the title, is shown as its code. Line breaks and tabs stay.
 pub fn printable(text: &str) -> String {
@@ -193,6 +209,23 @@ pub fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_status_is_parsed_wherever_its_tag_stands() {
+        let status =
+            r#"{"version":1,"policy":"p","at_ns":5,"interval_ns":null,"basis":"frame","interfaces":[]"#;
+        let first = format!(r#"{{"reply":"status",{}}}"#, &status[1..]);
+        let last = format!(r#"{status},"reply":"status"}}"#);
+        let [first, last] = [first, last].map(|line| Reply::parse(line.as_bytes()).expect("a status"));
+        assert!(matches!(&first, Reply::Status(snapshot) if snapshot.at_ns == 5));
+        assert_eq!(first, last);
+        let written = serde_json::to_string(&first).expect("JSON");
+        assert!(
+            written.starts_with(r#"{"reply":"status","version":1,"#),
+            "{written}"
+        );
+        assert!(Reply::parse(br#"{"reply":"status","version":1}"#).is_err());
+    }
 
     #[test]
     fn requests_are_parsed_as_documented() {

@@ -17,7 +17,7 @@ use engine::settings::SettingValue;
 use engine::tree::DisciplineSpec;
 use engine::units::{Bandwidth, Duration, Instant, Probability, Rate};
 use measure::delay::Delays;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -108,9 +108,10 @@ pub struct Reading {
     pub interfaces: Vec<InterfaceReading>,
 }
 
-/// The metrics at an instant.
+/// The metrics at an instant. Whoever writes them down can make the classes `C` of each interface
+/// one by one.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Snapshot {
+pub struct Snapshot<C = Vec<ClassView>> {
     /// [`VERSION`].
     pub version: u32,
     /// The policy's name.
@@ -123,12 +124,12 @@ pub struct Snapshot {
     /// What lengths and rates count: [`BASIS`].
     pub basis: String,
     /// The managed interfaces.
-    pub interfaces: Vec<InterfaceView>,
+    pub interfaces: Vec<InterfaceView<C>>,
 }
 
 /// One interface.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct InterfaceView {
+pub struct InterfaceView<C = Vec<ClassView>> {
     /// Its name.
     pub name: String,
     /// Whether the policy is applied.
@@ -147,7 +148,7 @@ pub struct InterfaceView {
     /// The discipline's own state.
     pub gauges: Vec<Gauge>,
     /// Its classes, depth first: each parent is followed by its children.
-    pub classes: Vec<ClassView>,
+    pub classes: C,
     /// Frames that reached no queue, and the memory for frames.
     #[serde(default)]
     pub frames: FrameCounts,
@@ -229,6 +230,28 @@ pub struct Gauge {
 impl Reading {
     /// The snapshot of this reading; with rates if there is an earlier reading.
     pub fn snapshot(&self, earlier: Option<&Self>) -> Snapshot {
+        let Snapshot {
+            version,
+            policy,
+            at_ns,
+            interval_ns,
+            basis,
+            interfaces,
+        } = self.streamed(earlier);
+        let interfaces = interfaces.into_iter().map(InterfaceView::collected);
+        Snapshot {
+            version,
+            policy,
+            at_ns,
+            interval_ns,
+            basis,
+            interfaces: interfaces.collect(),
+        }
+    }
+
+    /// The same, whose classes are made when they are written: in memory they take several times
+    /// what their counters do.
+    pub fn streamed(&self, earlier: Option<&Self>) -> Snapshot<ClassStream<'_>> {
         let interval = earlier
             .map(|earlier| self.at.since(earlier.at))
             .filter(|interval| *interval > Duration::ZERO);
@@ -254,8 +277,6 @@ impl Reading {
 /// The sums of an interface or a class, from which its [`Traffic`] is made.
 #[derive(Clone, Debug, Default)]
 struct Sum {
-    /// The counters of its queue, or of all queues below it.
-    stats: Stats,
     /// Sent since the start.
     sent: Count,
     /// Sent within the interval.
@@ -279,8 +300,9 @@ impl Sum {
         self.delays.merge(&other.delays);
     }
 
-    fn traffic(&self, interval: Option<Duration>) -> Traffic {
-        let backlog = self.stats.backlog();
+    /// With the counters of its queue, or of all queues below it.
+    fn traffic(&self, stats: &Stats, interval: Option<Duration>) -> Traffic {
+        let backlog = stats.backlog();
         let short = |why| {
             if why == Reason::Memory {
                 self.short.packets
@@ -290,7 +312,7 @@ impl Sum {
         };
         let drops = Reason::ALL
             .iter()
-            .map(|why| (why.name(), self.stats.dropped_for(*why) + short(*why)));
+            .map(|why| (why.name(), stats.dropped_for(*why) + short(*why)));
         let drops = drops.filter(|(_, n)| *n > 0);
         Traffic {
             got_bps: interval.map(|interval| Bandwidth::of(self.recent.bytes, interval).bits()),
@@ -299,10 +321,10 @@ impl Sum {
             backlog_packets: backlog.packets,
             backlog_bytes: backlog.bytes.get(),
             delay: delay(&self.delays),
-            dropped_packets: self.stats.dropped.packets + self.short.packets,
-            dropped_bytes: (self.stats.dropped.bytes + self.short.bytes).get(),
+            dropped_packets: stats.dropped.packets + self.short.packets,
+            dropped_bytes: (stats.dropped.bytes + self.short.bytes).get(),
             drops: drops.map(|(why, n)| (why.to_owned(), n)).collect(),
-            marked_packets: self.stats.marked,
+            marked_packets: stats.marked,
         }
     }
 }
@@ -325,7 +347,7 @@ fn since(now: Count, before: Count) -> Count {
 }
 
 impl InterfaceReading {
-    fn view(&self, earlier: Option<(&Self, Duration)>) -> InterfaceView {
+    fn view(&self, earlier: Option<(&Self, Duration)>) -> InterfaceView<ClassStream<'_>> {
         let interval = earlier.map(|(_, interval)| interval);
         let mut sums = self.sums(earlier.map(|(earlier, _)| earlier));
         let plan = &self.policy.plan;
@@ -348,8 +370,8 @@ impl InterfaceReading {
             }
         }
         let before = earlier.map_or_else(Count::default, |(earlier, _)| earlier.totals.sent);
-        // These have all that was dropped.
-        (whole.stats, whole.short) = (self.totals, Count::default());
+        // The totals have all that was dropped.
+        whole.short = Count::default();
         whole.sent = self.totals.sent;
         whole.recent = since(self.totals.sent, before);
         let link = self.policy.link();
@@ -361,25 +383,6 @@ impl InterfaceReading {
                 *place = Some(view);
             }
         }
-        let classes = order.iter().map(|&(index, depth)| {
-            let info = &plan.classes[index];
-            let rate = configured.get(info.name.as_str()).copied();
-            let view = views[index];
-            ClassView {
-                name: info.name.clone(),
-                parent: info
-                    .parent
-                    .and_then(|parent| plan.info(parent))
-                    .map(|p| p.name.clone()),
-                depth,
-                leaf: info.leaf,
-                discipline: view.map_or("", |view| view.kind).into(),
-                asked_bps: rate.map(Bandwidth::bits),
-                share: rate.map(|rate| Probability::ratio(rate.bits(), link.bandwidth.bits()).as_f64()),
-                traffic: sums[index].traffic(interval),
-                gauges: view.map(gauges).unwrap_or_default(),
-            }
-        });
         let whole_view = self.views.iter().find(|view| view.class.is_none());
         InterfaceView {
             name: self.policy.name.clone(),
@@ -388,21 +391,23 @@ impl InterfaceReading {
             discipline: self.policy.spec.kind.clone(),
             bandwidth_bps: link.bandwidth.bits(),
             overhead_bytes: self.policy.settings.overhead.get(),
-            classes: classes.collect(),
-            traffic: whole.traffic(interval),
+            traffic: whole.traffic(&self.totals, interval),
             gauges: whole_view.map(gauges).unwrap_or_default(),
             frames: self.frames,
+            classes: ClassStream {
+                policy: &self.policy,
+                interval,
+                order,
+                sums,
+                views,
+                configured,
+            },
         }
     }
 
     /// Each class's own counts.
     fn sums(&self, earlier: Option<&Self>) -> Vec<Sum> {
         let mut sums = vec![Sum::default(); self.policy.plan.classes.len()];
-        for view in &self.views {
-            if let Some(sum) = view.class.and_then(|class| sums.get_mut(class.0 as usize)) {
-                sum.stats = view.stats;
-            }
-        }
         // By name: the class may have had another number in the earlier tree.
         let before: HashMap<&str, &ClassReading> = earlier
             .into_iter()
@@ -426,11 +431,86 @@ impl InterfaceReading {
     }
 }
 
+/// The classes of an interface, depth first, each made when it is asked for.
+#[derive(Debug)]
+pub struct ClassStream<'a> {
+    policy: &'a InterfacePolicy,
+    interval: Option<Duration>,
+    /// The numbers of the classes, with their depths.
+    order: Vec<(usize, usize)>,
+    // The others by number.
+    sums: Vec<Sum>,
+    views: Vec<Option<&'a View>>,
+    /// The configured rates, by name.
+    configured: HashMap<&'a str, Bandwidth>,
+}
+
+impl ClassStream<'_> {
+    fn iter(&self) -> impl Iterator<Item = ClassView> + '_ {
+        self.order.iter().map(|&(index, depth)| self.class(index, depth))
+    }
+
+    fn class(&self, index: usize, depth: usize) -> ClassView {
+        let plan = &self.policy.plan;
+        let (info, link) = (&plan.classes[index], plan.link.bandwidth);
+        let rate = self.configured.get(info.name.as_str()).copied();
+        let parent = info.parent.and_then(|parent| plan.info(parent));
+        let view = self.views[index];
+        let none = Stats::default();
+        let stats = view.map_or(&none, |view| &view.stats);
+        ClassView {
+            name: info.name.clone(),
+            parent: parent.map(|parent| parent.name.clone()),
+            depth,
+            leaf: info.leaf,
+            discipline: view.map_or("", |view| view.kind).into(),
+            asked_bps: rate.map(Bandwidth::bits),
+            share: rate.map(|rate| Probability::ratio(rate.bits(), link.bits()).as_f64()),
+            traffic: self.sums[index].traffic(stats, self.interval),
+            gauges: view.map(gauges).unwrap_or_default(),
+        }
+    }
+}
+
+impl Serialize for ClassStream<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+impl InterfaceView<ClassStream<'_>> {
+    fn collected(self) -> InterfaceView {
+        let Self {
+            name,
+            state,
+            error,
+            discipline,
+            bandwidth_bps,
+            overhead_bytes,
+            traffic,
+            gauges,
+            classes,
+            frames,
+        } = self;
+        InterfaceView {
+            name,
+            state,
+            error,
+            discipline,
+            bandwidth_bps,
+            overhead_bytes,
+            traffic,
+            gauges,
+            classes: classes.iter().collect(),
+            frames,
+        }
+    }
+}
+
 impl ClassReading {
     /// Its counts, in all and since an earlier reading.
     fn since(&self, earlier: Option<&Self>) -> Sum {
         Sum {
-            stats: Stats::default(),
             sent: self.sent,
             recent: since(
                 self.sent,

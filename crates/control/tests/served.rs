@@ -126,6 +126,9 @@ fn rates_and_delays_are_those_of_the_interval_and_parents_are_sums() {
     let all = &wan0.classes[0].traffic;
     assert_eq!((all.backlog_packets, all.dropped_packets), (8, 4));
     assert_eq!(snapshot.interval_ns, Some(2_000_000_000));
+    // What is written class by class is what is read whole.
+    let written = serde_json::to_string(&late.streamed(Some(&early))).expect("JSON");
+    assert_eq!(written, serde_json::to_string(&snapshot).expect("JSON"));
     let alone = late.snapshot(None);
     assert_eq!(
         (alone.interval_ns, alone.interfaces[0].traffic.got_bps),

@@ -33,19 +33,17 @@ impl Status {
     /// Queries the daemon and shows the status.
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         // There may be a line for each of very many classes.
-        let out = &mut io::BufWriter::new(&mut *cx.out);
+        let out = &mut io::BufWriter::with_capacity(64 << 10, &mut *cx.out);
         let mut client = Client::connect(self.target.socket.as_deref())?;
         let interval = std::time::Duration::from_nanos(self.interval.nanos());
         let mut now = client.status(interval, self.follow)?;
         loop {
             if self.target.json && self.follow {
-                writeln!(out, "{}", serde_json::to_string(&now).map_err(io::Error::from)?)?;
+                serde_json::to_writer(&mut *out, &now).map_err(io::Error::from)?;
+                writeln!(out)?;
             } else if self.target.json {
-                writeln!(
-                    out,
-                    "{}",
-                    serde_json::to_string_pretty(&now).map_err(io::Error::from)?
-                )?;
+                serde_json::to_writer_pretty(&mut *out, &now).map_err(io::Error::from)?;
+                writeln!(out)?;
             } else {
                 show(out, &now, self.verbose)?;
             }
