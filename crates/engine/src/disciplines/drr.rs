@@ -339,11 +339,12 @@ impl Discipline for Drr {
         let Some(plan) = plan.downcast_ref::<DrrPlan>() else {
             return false;
         };
-        let Some(leaf) = self.leaves.leaf_of(&plan.leaves, class) else {
-            return false;
-        };
-        self.members[leaf].quantum = plan.quanta[leaf];
-        true
+        let leaf = plan
+            .leaves
+            .leaf_of(class)
+            .filter(|_| self.leaves.is_of(&plan.leaves));
+        leaf.inspect(|&leaf| self.members[leaf].quantum = plan.quanta[leaf])
+            .is_some()
     }
 }
 

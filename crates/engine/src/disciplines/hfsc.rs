@@ -42,21 +42,22 @@
 //! 5. Times are rounded up to whole nanoseconds from exact sums, not at each packet.
 
 use crate::bounds::{ArrivalCurve, Bound, Terms, WorstCase};
-use crate::discipline::{Build, Discipline, Next, Plan, Sink, Verdict};
+use crate::discipline::{Build, ChangedClass, Discipline, Next, Plan, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Check, Children, Kind, Properties};
+use crate::kind::{Check, CheckedClass, Children, Kind, Properties};
 use crate::packet::{ClassId, Packet};
 use crate::queue::Stats;
 use crate::settings;
-use crate::settings::Problem;
+use crate::settings::{Problem, Span, Table};
 use crate::sharing::class_numbers::ClassNumbers;
 use crate::sharing::credit::nanobits;
 use crate::sharing::leaves::{Leaves, LeavesPlan};
 use crate::sharing::service_curve::{Curve, LONGEST_PIECE, ServiceCurve, Slopes};
 use crate::structures::heaps::Heaps;
+use crate::structures::shared_list::SharedList;
 use crate::structures::timer_wheel::TimerWheel;
 use crate::structures::winner_tree::WinnerTrees;
-use crate::units::{Bytes, Duration, Instant};
+use crate::units::{Bandwidth, Bytes, Duration, Instant};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -124,7 +125,7 @@ struct HfscPlan {
     catch_up: u64,
     /// Leaves first; then the others, parents before their children. The link has the number after
     /// the last.
-    classes: Vec<ClassPlan>,
+    classes: SharedList<ClassPlan>,
     numbers: ClassNumbers,
     leaves: LeavesPlan,
 }
@@ -138,9 +139,17 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         .map(|class| ClassSettings::read(class.settings, &[], check.problems))
         .collect();
     let (settings, read) = (settings?, read.into_iter().collect::<Option<Vec<_>>>()?);
-    let curves: Vec<Option<Curves>> = (0..read.len())
-        .map(|index| check_class(check, index, &read[index]))
-        .collect();
+    let link = check.link.bandwidth;
+    let curves = |(class, settings): (&CheckedClass<'_>, &ClassSettings)| {
+        let class = Asking {
+            name: class.name,
+            settings: class.settings,
+            at: class.at,
+            is_leaf: class.queue.is_some(),
+        };
+        check_class(&class, settings, link, check.problems)
+    };
+    let curves: Vec<Option<Curves>> = check.classes.iter().zip(&read).map(curves).collect();
     let curves: Vec<Curves> = curves.into_iter().collect::<Option<_>>()?;
     check_sums(check, &curves);
     if check.problems.len() > before {
@@ -174,9 +183,21 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     }))
 }
 
+/// A class whose curves are read.
+struct Asking<'a> {
+    name: &'a str,
+    settings: &'a Table,
+    at: Span,
+    is_leaf: bool,
+}
+
 /// The slopes of a class; none if a problem was reported.
-fn check_class(check: &mut Check<'_>, index: usize, settings: &ClassSettings) -> Option<Curves> {
-    let (link, class) = (check.link.bandwidth, &check.classes[index]);
+fn check_class(
+    class: &Asking<'_>,
+    settings: &ClassSettings,
+    link: Bandwidth,
+    problems: &mut Vec<Problem>,
+) -> Option<Curves> {
     let at = |key: &str| class.settings.get(key).map_or(class.at, |entry| entry.at);
     let on = |curve: Option<ServiceCurve>| curve.map(|curve| curve.on(link));
     let (real, share, limit) = (
@@ -199,7 +220,7 @@ fn check_class(check: &mut Check<'_>, index: usize, settings: &ClassSettings) ->
             ));
         }
     }
-    if class.queue.is_none() && real.is_some() {
+    if !class.is_leaf && real.is_some() {
         let message = format!(
             "class `{}` has child classes, so it has no packets of its own to guarantee service to",
             class.name
@@ -217,7 +238,7 @@ fn check_class(check: &mut Check<'_>, index: usize, settings: &ClassSettings) ->
         );
     }
     let good = wrong.is_empty();
-    check.problems.extend(wrong);
+    problems.extend(wrong);
     share.filter(|_| good).map(|share| Curves { real, share, limit })
 }
 
@@ -254,7 +275,7 @@ fn check_sums(check: &mut Check<'_>, curves: &[Curves]) {
         let class = &check.classes[last];
         let at = class.settings.get("realtime").map_or(class.at, |entry| entry.at);
         let sum: u128 = below[curves.len()].iter().map(|curve| u128::from(curve.m2)).sum();
-        let sum = crate::units::Bandwidth::bits_per_sec(u64::try_from(sum).unwrap_or(u64::MAX));
+        let sum = Bandwidth::bits_per_sec(u64::try_from(sum).unwrap_or(u64::MAX));
         let message = format!(
             "the real-time curves do not fit the link ({}): {}",
             check.link.bandwidth,
@@ -334,6 +355,26 @@ impl Plan for HfscPlan {
         self.leaves.each().zip(self.classes.iter()).map(case).collect()
     }
 
+    /// Curves by which the excess is shared need fit nothing; whether the others fit, all classes
+    /// tell.
+    fn amended(&self, change: &ChangedClass<'_>) -> Option<Arc<dyn Plan>> {
+        let node = self.numbers.own(change.class.0)?;
+        let mut problems = Vec::new();
+        let settings = ClassSettings::read(change.settings, &[], &mut problems)?;
+        let class = Asking {
+            name: "",
+            settings: change.settings,
+            at: Span::default(),
+            is_leaf: node < self.leaves.len(),
+        };
+        let new = check_class(&class, &settings, change.link.bandwidth, &mut problems)?;
+        let mut plan = self.clone();
+        let curves = &mut plan.classes.get_mut(node)?.curves;
+        let old = std::mem::replace(curves, new);
+        let fits = problems.is_empty() && (old.real, old.limit) == (new.real, new.limit);
+        fits.then(|| Arc::new(plan) as Arc<dyn Plan>)
+    }
+
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
         let (link, leaves) = (self.classes.len(), self.leaves.len());
         let curve = |shape: Option<Slopes>| shape.map(|shape| Curve::new(shape, 0));
@@ -359,7 +400,7 @@ impl Plan for HfscPlan {
             deadlines: Heaps::new([leaves], leaves),
             wheel: TimerWheel::new(leaves + link),
             catch_up: self.catch_up,
-            classes: self.classes.clone(),
+            classes: self.classes.iter().cloned().collect(),
             numbers: self.numbers.clone(),
         })
     }
@@ -873,5 +914,14 @@ impl Discipline for Hfsc {
             self.adopt(node, class.curves, now.nanos());
         }
         self.leaves.retune(now, &plan.leaves)
+    }
+
+    fn retune_class(&mut self, now: Instant, plan: &dyn Plan, class: ClassId) -> bool {
+        let plan: &dyn Any = plan;
+        let plan = plan.downcast_ref::<HfscPlan>();
+        let plan = plan.filter(|plan| self.leaves.is_of(&plan.leaves));
+        let node = plan.and_then(|plan| Some((plan, plan.numbers.own(class.0)?)));
+        node.inspect(|&(plan, node)| self.adopt(node, plan.classes[node].curves, now.nanos()))
+            .is_some()
     }
 }

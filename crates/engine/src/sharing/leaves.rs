@@ -289,7 +289,7 @@ impl Leaves {
     /// adopted.
     pub(crate) fn is_alike(&self, plan: &LeavesPlan) -> bool {
         let shape = |leaf: &Leaf| (leaf.id, leaf.queue.kind.name);
-        Arc::ptr_eq(&plan.leaves, &self.plan.leaves)
+        self.is_of(plan)
             || plan
                 .leaves
                 .iter()
@@ -297,11 +297,9 @@ impl Leaves {
                 .eq(self.plan.leaves.iter().map(shape))
     }
 
-    /// The own number of a leaf class, if this plan is the present one.
-    pub(crate) fn leaf_of(&self, plan: &LeavesPlan, class: ClassId) -> Option<usize> {
-        let same = Arc::ptr_eq(&plan.leaves, &self.plan.leaves);
-        let leaf = self.plan.leaf_of(class)?;
-        same.then_some(leaf)
+    /// Whether a plan has the very leaves that these were made of.
+    pub(crate) fn is_of(&self, plan: &LeavesPlan) -> bool {
+        Arc::ptr_eq(&plan.leaves, &self.plan.leaves)
     }
 
     /// Adopts a plan of the same shape; `false` if some queue cannot.
