@@ -741,8 +741,8 @@ impl Client {
 
 /// A reply whose texts are all [`printable`].
 fn printable_reply(line: &[u8]) -> serde_json::Result<Reply> {
-    // In JSON, C0 is escaped as \u00..; DEL and C1 may stand as they are. Names hardly ever have any
-    // of these bytes: looked for in pieces, which a processor compares many bytes at a time.
+    // In JSON, C0 is escaped as \u00..; DEL and C1 may stand as they are. Names hardly ever have
+    // any of these bytes: looked for in pieces, which a processor compares many bytes at a time.
     let hint = |byte: &u8| matches!(byte, b'\\' | 0x7f | 0xc2);
     let has_hint = |piece: &[u8]| piece.iter().fold(false, |found, byte| found | hint(byte));
     let suspicious = |pair: &[u8]| pair == b"\\u" || pair[1] == 0x7f || pair[0] == 0xc2;
