@@ -64,7 +64,7 @@ fn main() -> Outcome {
         for (what, case) in CASES {
             let name = format!("{kind}_{what}");
             // Busy polling changes only how the port waits for frames.
-            if kind == "af_xdp_busy_poll" && !["killed", "speed"].contains(&what) {
+            if kind == "af_xdp_busy_poll" && !["killed", "flooded"].contains(&what) {
                 continue;
             }
             if wanted.is_some_and(|part| !name.contains(part.as_str())) {
@@ -109,7 +109,7 @@ const CASES: [(&str, Case); 15] = [
     ("sends_nothing_twice_when_it_takes_over", never_twice),
     ("long_frames", long_frames),
     ("several_queues", several_queues),
-    ("speed", speed),
+    ("flooded", flooded),
 ];
 
 /// The forwarding process, which is to be killed: it moves frames between two interfaces, and
@@ -778,18 +778,18 @@ fn broadcasts(wire: &Wire) -> Outcome<usize> {
     Ok(received)
 }
 
-/// Prints the rough throughput of the port; only that anything arrives is asserted.
-fn speed(kind: &str, name: &str) -> Outcome {
+/// A flood of TCP and of short datagrams gets through in part; speed is measured by benches.
+fn flooded(kind: &str, name: &str) -> Outcome {
     let wire = wire_or_return!(kind, name, PLAIN);
-    let bulk = Bulk::new("10.0.0.2:0".parse()?, Duration::from_secs(1))
+    let bulk = Bulk::new("10.0.0.2:0".parse()?, Duration::from_millis(500))
         .start(&wire.a, &wire.b)?
         .finish()?;
-    let run = stream(1_000_000, 22, Duration::from_secs(1))?
+    let run = stream(1_000_000, 22, Duration::from_millis(100))?
         .start(&wire.a, &wire.b)?
         .finish()?;
     println!(
-        "{name}: TCP {:.2} Gbit/s; of {} short datagrams in about a second {} arrived",
-        bulk.received as f64 * 8e-9,
+        "{name}: {} bytes of TCP; of {} short datagrams {} arrived",
+        bulk.received,
         run.sent,
         run.arrivals.len()
     );
