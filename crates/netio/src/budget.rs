@@ -137,6 +137,10 @@ impl Budget {
     /// From now on this path has this claim. No frame of it may be charged to a class that has
     /// another number under the new claim.
     pub(crate) fn claim(&mut self, path: usize, claim: Claim, slots: [u32; SIZES]) {
+        if self.claims.get(path) == Some(&claim) {
+            // Most changes of settings guarantee no class another rate.
+            return;
+        }
         if self.claims.len() <= path {
             self.claims.resize(path + 1, Claim::Unmanaged);
             self.accounts.resize_with(path + 1, Vec::new);
