@@ -540,6 +540,71 @@ impl Regime {
     }
 }
 
+/// Who may borrow when in `cbq`, and who has packets.
+#[derive(Clone, Copy)]
+struct Borrowing {
+    sharing: &'static str,
+    returning: bool,
+}
+
+impl Borrowing {
+    /// Every mode; `formal` among [`REGIMES`] has no tree.
+    const ALL: [Self; 6] = {
+        let mut all = [Self {
+            sharing: "formal",
+            returning: false,
+        }; 6];
+        let mut i = 0;
+        while i < 6 {
+            all[i] = Self {
+                sharing: ["formal", "top-level", "ancestors-only"][i / 2],
+                returning: i % 2 == 1,
+            };
+            i += 1;
+        }
+        all
+    };
+
+    /// Ten agencies with half of the link, and four priorities in each.
+    fn row(self, classes: u32) -> Row {
+        let parts = |i: u32| u64::from(1 + i % 10);
+        let part = LINK.bandwidth.bits() / 2 / (0..classes).map(parts).sum::<u64>();
+        let agency = |i: u32| format!("agency {}", i / 2 % 10);
+        let class = |i: u32| ClassSpec {
+            name: i.to_string(),
+            default: i == 0,
+            parent: Some(agency(i).as_str().into()),
+            settings: Table::default()
+                .text("rate", &format!("{} bit/s", part * parts(i)))
+                .with("maxburst", Raw::Integer(2))
+                .with("priority", Raw::Integer(i64::from(i % 4))),
+            ..ClassSpec::default()
+        };
+        let sums = (0..10).map(|n| {
+            let below = (0..classes).filter(|i| i / 2 % 10 == n);
+            below.map(|i| part * parts(i)).sum::<u64>()
+        });
+        let agencies = sums.zip(0..).map(|(sum, n)| ClassSpec {
+            name: agency(2 * n),
+            settings: Table::default().text("rate", &format!("{sum} bit/s")),
+            ..ClassSpec::default()
+        });
+        let spec = DisciplineSpec {
+            classes: (0..classes).map(class).chain(agencies).collect(),
+            settings: Table::default().text("sharing", self.sharing),
+            ..DisciplineSpec::new("cbq")
+        };
+        let (what, wander, packets) = match self.returning {
+            true => ("classes go idle and return", classes, classes / 2),
+            false => ("all backlogged", 0, 4 * classes),
+        };
+        let what = format!("cbq, {}, 10 agencies, {what}", self.sharing);
+        let row = Row::new(what, classes, Some(queue(&spec)));
+        let row = (0..packets).fold(row, |row, i| row.with(packet(i % classes, 0)));
+        Row { wander, ..row }
+    }
+}
+
 /// Measures the rows in turns and prints them.
 fn run(mut rows: Vec<Row>, effort: Effort) -> Vec<Row> {
     for _ in 0..effort.rounds {
@@ -567,6 +632,7 @@ pub(crate) fn small() -> Vec<Row> {
     rows.extend(turns(SMOKE));
     for n in [20, 1_000] {
         rows.extend(REGIMES.map(|regime| regime.row(n)));
+        rows.extend(Borrowing::ALL.map(|borrowing| borrowing.row(n)));
         rows.extend(Served::ALL.map(|served| served.row(n)));
     }
     rows

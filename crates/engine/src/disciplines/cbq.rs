@@ -57,17 +57,16 @@ use crate::kind::{Check, Children, ClassRoutes, Kind, Properties, QueuePlan};
 use crate::link_clock::CreditClock;
 use crate::packet::{ClassId, Packet};
 use crate::queue::{Queue, Stats};
-use crate::reservation::{PARENT, RequestedShare, ReservableTree, ReservedClass, Reserves, SIGNALLING};
-use crate::settings::{Problem, Raw, SettingValue, Table};
+use crate::settings::Problem;
+use crate::sharing::by_rates::{ByRates, LONGEST_BURST};
 use crate::sharing::class_numbers::ClassNumbers;
 use crate::sharing::class_rates;
 use crate::sharing::credit::{Credit, NANOBITS, nanobits};
 use crate::sharing::credit_bound::{self, Credited};
-use crate::sharing::reserved_classes;
-use crate::spec::{ClassSpec, DisciplineSpec, ParentSpec};
 use crate::structures::rings::{
     self, NONE, Neighbours, PRIORITIES, Rated, Rows, Sets, Turn, Turns, Weight, Weights,
 };
+use crate::structures::shortcuts::Shortcuts;
 use crate::structures::timer_wheel::TimerWheel;
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
 use crate::{choices, settings};
@@ -192,8 +191,6 @@ settings! {
     }
 }
 
-/// Bursts in nanobits fit in 63 bits.
-const LONGEST_BURST: u64 = 1_000_000_000;
 /// A checked class, numbered: leaves first, then the others, then the link itself.
 #[derive(Clone, Debug)]
 struct ClassPlan {
@@ -455,6 +452,10 @@ impl Plan for CbqPlan {
             rules: Rules::new(self),
             cutoff: NO_CUTOFF,
             unsatisfied: 0,
+            shortcuts: Shortcuts::default(),
+            waiting: Shortcuts::default(),
+            revealed: Vec::new(),
+            regains: TimerWheel::new(0),
             unit: self.mtu.get().clamp(1, LONGEST_UNIT),
             tallies: vec![Tally::default(); self.classes.len() + 1],
             plan: self.clone(),
@@ -499,6 +500,18 @@ impl Node {
     fn is_unsatisfied(&self) -> bool {
         self.level == 0 && self.flags & (LISTED | OVER) == LISTED
     }
+
+    #[inline]
+    fn is_listed_leaf(&self) -> bool {
+        self.level == 0 && self.flags & LISTED != 0
+    }
+
+    /// A leaf that waits for credit, its own or borrowed: a turn passes it over while nobody lends.
+    #[inline]
+    fn is_passed_over(&self) -> bool {
+        let regained = self.credit.rate > 0 && self.credit.is_enough();
+        self.flags & (OVER | BORROW) == OVER | BORROW && !regained
+    }
 }
 
 /// A node's membership in a row and among its parent's borrowers, for one priority; a leaf has only
@@ -531,6 +544,8 @@ struct Rules {
     top_level: bool,
     weighted: bool,
     shaped: bool,
+    /// All classes above leaves borrow.
+    lend_all: bool,
     /// A waiting class accumulates credit beyond its burst, up to this.
     ceiling: Option<i64>,
     tick: Option<u64>,
@@ -566,6 +581,14 @@ struct Cbq {
     cutoff: u8,
     /// Leaves in their row that are not overlimit.
     unsatisfied: usize,
+    /// Top-level sharing: in the lanes of leaves, those that a turn does not pass over.
+    shortcuts: Shortcuts,
+    /// The others, by parent; and those that a lender lets go, seen for one choice.
+    waiting: Shortcuts,
+    revealed: Vec<u32>,
+    /// When the others have credit again. Not on the wheel of those that wake up: what that one
+    /// says is when somebody could have sent.
+    regains: TimerWheel,
     /// The longest packet so far, at least the MTU: a turn of weight 1.
     unit: u64,
     tallies: Vec<Tally>,
@@ -598,6 +621,9 @@ impl Rules {
             top_level: settings.sharing == Sharing::TopLevel,
             weighted: settings.round_robin == RoundRobin::Weighted,
             shaped: settings.link == PacedBy::Shaped,
+            lend_all: plan.classes[plan.leaves..]
+                .iter()
+                .all(|class| class.settings.borrow),
             ceiling: (formal && settings.tick.is_none()).then_some(ceiling),
             tick: settings.tick.map(Duration::nanos),
         }
@@ -633,6 +659,7 @@ impl Cbq {
         self.places.extend((0..PRIORITIES).map(|_| of_link()));
         self.rows = Rows::new(plan.levels);
         self.sets = plan.sets();
+        self.lay_shortcuts();
     }
 
     fn leaves(&self) -> usize {
@@ -688,6 +715,9 @@ impl Cbq {
             let _ = self
                 .sets
                 .insert(&mut self.places, Membership::own, priority, place);
+            if self.rules.top_level {
+                self.joined_lane(place as usize);
+            }
             place
         } else {
             let head = self.rows.head(level, priority);
@@ -699,6 +729,9 @@ impl Cbq {
     #[inline]
     fn unlist(&mut self, node: usize, priority: usize, place: u32) {
         let level = usize::from(self.nodes[node].level);
+        if level == 0 && self.rules.top_level {
+            self.leaves_lane(node);
+        }
         let head = self.rows.head(level, priority);
         let head = if level > 0 {
             rings::remove(&mut self.places, |p| &mut p.row, head, place)
@@ -894,6 +927,9 @@ impl Cbq {
             if state.credit.left <= 0 && state.flags & OVER == 0 {
                 self.mark(node, OVER, true);
                 self.tallies[node].over += 1;
+                if self.rules.top_level && self.nodes[node].is_listed_leaf() {
+                    self.watch(node);
+                }
                 if self.rules.formal && self.nodes[node].demand != 0 {
                     self.unlist_all(node);
                     self.regulate(node, now);
@@ -923,6 +959,12 @@ impl Cbq {
                 continue;
             }
             self.list_all(node, since);
+        }
+        while self.rules.top_level
+            && let Some(leaf) = self.regains.expire(Instant::from_nanos(now))
+        {
+            self.accrue(leaf as usize, clock);
+            self.watch(leaf as usize);
         }
     }
 }
@@ -1055,24 +1097,39 @@ impl Cbq {
     /// The first leaf in the order of priorities that may send; suspends those that may not.
     fn choose_by_priority(&mut self, clock: u64, now: u64) -> Option<Choice> {
         loop {
-            let mut above_cutoff = false;
-            for priority in (0..PRIORITIES).rev() {
-                let mut tried = 0;
-                while let Some(lane) = self.sets.first_lane(priority, tried) {
-                    tried |= 1 << lane;
-                    match self.choose_in_lane((priority, lane), clock, now) {
-                        InLane::Choice(choice) => return Some(choice),
-                        InLane::AboveCutoff => above_cutoff = true,
-                        InLane::Nobody => {}
-                    }
+            let shortcuts = self.rules.top_level && self.reveal(clock);
+            let choice = self.choose_below_cutoff(shortcuts, clock, now);
+            self.conceal();
+            match choice {
+                InLane::Choice(choice) => return Some(choice),
+                InLane::AboveCutoff => self.cutoff = self.cutoff.saturating_add(1),
+                InLane::Nobody => {
+                    self.cutoff = NO_CUTOFF;
+                    return None;
                 }
             }
-            if !above_cutoff {
-                self.cutoff = NO_CUTOFF;
-                return None;
-            }
-            self.cutoff = self.cutoff.saturating_add(1);
         }
+    }
+
+    /// The same with this cutoff, by the shortcuts or by a walk.
+    fn choose_below_cutoff(&mut self, shortcuts: bool, clock: u64, now: u64) -> InLane {
+        let mut found = InLane::Nobody;
+        for priority in (0..PRIORITIES).rev() {
+            let mut tried = 0;
+            while let Some(lane) = self.sets.first_lane(priority, tried) {
+                tried |= 1 << lane;
+                let in_lane = match shortcuts {
+                    true => self.choose_seen((priority, lane), clock, now),
+                    false => self.choose_in_lane((priority, lane), clock, now),
+                };
+                match in_lane {
+                    InLane::Choice(_) => return in_lane,
+                    InLane::AboveCutoff => found = InLane::AboveCutoff,
+                    InLane::Nobody => {}
+                }
+            }
+        }
+        found
     }
 
     /// The same among the leaves of one priority in one lane.
@@ -1105,6 +1162,34 @@ impl Cbq {
                     first = NONE;
                     self.sets.set_head(priority, lane, next);
                 }
+            }
+        }
+    }
+
+    /// The same, but whoever waits for credit and finds no lender is passed over without a look.
+    fn choose_seen(&mut self, (priority, lane): (usize, u32), clock: u64, now: u64) -> InLane {
+        let ring = self.sets.lane(priority, lane);
+        loop {
+            let head = self.sets.head(priority, lane);
+            if head == NONE {
+                return InLane::Nobody;
+            }
+            let Some(at) = self.shortcuts.first(ring, head, after(&self.places)) else {
+                return InLane::AboveCutoff;
+            };
+            let (leaf, next) = (at as usize, self.places[at as usize].row.next);
+            match self.lender(leaf, clock) {
+                Permit::No => self.suspend(leaf, now),
+                Permit::Above => self.watch(leaf),
+                Permit::From(lender) if self.has_turn(leaf) => {
+                    self.sets.set_head(priority, lane, at);
+                    return InLane::Choice(Choice {
+                        leaf,
+                        lender,
+                        priority,
+                    });
+                }
+                Permit::From(_) => self.sets.set_head(priority, lane, next),
             }
         }
     }
@@ -1207,6 +1292,130 @@ impl Cbq {
             }
             node = self.nodes[node].parent as usize;
         }
+    }
+}
+
+/// Finds the leaf after another in its lane.
+fn after(places: &[Membership]) -> impl Fn(u32) -> u32 {
+    |at| places[at as usize].row.next
+}
+
+/// A lender is asked for so many leaves that wait for credit; if there are more, one is near.
+const FEW: u32 = 64;
+
+// Top-level sharing: which leaves a turn passes over.
+impl Cbq {
+    /// The lane of a leaf among those of all sets.
+    #[inline]
+    fn lane_of(&self, leaf: usize) -> usize {
+        let priority = usize::from(self.nodes[leaf].priority);
+        self.sets.lane(priority, self.places[leaf].own.weight.lane)
+    }
+
+    /// None for the leaves that are listed, if any.
+    fn lay_shortcuts(&mut self) {
+        let leaves = if self.rules.top_level { self.leaves() } else { 0 };
+        self.shortcuts = Shortcuts::new(leaves, self.sets.lanes());
+        self.waiting = Shortcuts::new(leaves, self.nodes.len());
+        self.regains = TimerWheel::new(leaves);
+    }
+
+    /// New ones for the leaves that are listed, in lanes that are new too.
+    fn renew_shortcuts(&mut self) {
+        self.lay_shortcuts();
+        if !self.rules.top_level {
+            return;
+        }
+        let members = self.sets.members(&mut self.places, |_, place| place.row.next);
+        // The older modes have leaves in sets only.
+        for (set, leaf) in members {
+            let leaf = leaf as usize;
+            let head = self.sets.head(set, self.places[leaf].own.weight.lane);
+            if head as usize == leaf {
+                self.shortcuts.spread(head, after(&self.places));
+            }
+            self.watch(leaf);
+        }
+    }
+
+    /// A leaf has joined its lane.
+    fn joined_lane(&mut self, leaf: usize) {
+        let place = &self.places[leaf];
+        let (lane, last) = (place.own.weight.lane, place.row.previous);
+        let head = self.sets.head(usize::from(self.nodes[leaf].priority), lane);
+        self.shortcuts.join(leaf as u32, head, last, after(&self.places));
+        self.watch(leaf);
+    }
+
+    /// Sees or overlooks a listed leaf, as its credit is; one that is overlooked has a timer for
+    /// when it has enough.
+    fn watch(&mut self, leaf: usize) {
+        let (lane, node) = (self.lane_of(leaf), &self.nodes[leaf]);
+        let parent = node.parent as usize;
+        if !node.is_passed_over() {
+            self.waiting.overlook(parent, leaf as u32);
+            return self.shortcuts.see(lane, leaf as u32);
+        }
+        if node.credit.rate > 0 {
+            let enough = node.credit.updated.saturating_add(node.credit.time_to_enough());
+            let at = Instant::from_nanos(enough.saturating_add(self.clock.behind()));
+            self.regains.set(leaf as u32, at);
+        }
+        self.waiting.see(parent, leaf as u32);
+        self.shortcuts.overlook(lane, leaf as u32);
+    }
+
+    /// A leaf leaves its lane.
+    fn leaves_lane(&mut self, leaf: usize) {
+        self.shortcuts.overlook(self.lane_of(leaf), leaf as u32);
+        self.waiting
+            .overlook(self.nodes[leaf].parent as usize, leaf as u32);
+        self.regains.cancel(leaf as u32);
+    }
+
+    /// Sees those as well that find a lender below the cutoff, until [`Cbq::conceal`]. `false` if a
+    /// walk is better: when there are many, or when it would find leaves that have to be suspended.
+    fn reveal(&mut self, clock: u64) -> bool {
+        let link = self.link();
+        if self.cutoff == 0 || !self.rules.lend_all || self.nodes[link].level <= self.cutoff {
+            return self.cutoff == 0;
+        }
+        for parent in self.leaves()..link {
+            let waiting = self.waiting.count(parent);
+            if waiting == 0 || !self.lends(parent, clock) {
+                continue;
+            }
+            if waiting > FEW {
+                return false;
+            }
+            let first = self.revealed.len();
+            self.revealed.extend(self.waiting.seen(parent));
+            for at in first..self.revealed.len() {
+                let leaf = self.revealed[at];
+                self.shortcuts.see(self.lane_of(leaf as usize), leaf);
+            }
+        }
+        true
+    }
+
+    fn conceal(&mut self) {
+        while let Some(leaf) = self.revealed.pop() {
+            if self.waiting.sees(leaf) {
+                self.shortcuts.overlook(self.lane_of(leaf as usize), leaf);
+            }
+        }
+    }
+
+    /// Whether this node, or one above it, but below the cutoff, has credit.
+    fn lends(&mut self, mut node: usize, clock: u64) -> bool {
+        while node != self.link() && self.nodes[node].level <= self.cutoff {
+            self.accrue(node, clock);
+            if self.nodes[node].credit.left > 0 {
+                return true;
+            }
+            node = self.nodes[node].parent as usize;
+        }
+        false
     }
 }
 
@@ -1464,6 +1673,7 @@ impl Cbq {
             self.adopt_weights();
         }
         self.rules = Rules::new(plan);
+        self.renew_shortcuts();
         self.clock.retune(plan.link, plan.settings.link_burst, now);
         for number in 0..self.link() {
             self.adopt_class(number, clock, now);
@@ -1507,6 +1717,9 @@ impl Cbq {
         if !node.credit.adopt(fresh.credit) {
             return;
         }
+        if self.rules.top_level && node.is_listed_leaf() {
+            return self.watch(number);
+        }
         if node.demand != 0 && node.flags & LISTED == 0 {
             // It is regulated: its timer changes.
             self.wheel.cancel(number as u32);
@@ -1514,83 +1727,6 @@ impl Cbq {
                 true => self.regulate(number, now),
                 false => self.list_all(number, self.clock.ready()),
             }
-        }
-    }
-}
-
-/// Reservations as classes with their rate, below one class for all of them.
-#[derive(Debug)]
-struct ByRates;
-
-/// The priority of the signalling.
-const FIRST: u32 = 7;
-/// Of the reservable part of a link, one of so many for the signalling.
-const SIGNALLING_PART: u64 = 100;
-
-impl Reserves for ByRates {
-    fn is_exact(&self) -> bool {
-        true
-    }
-
-    fn capacity(&self, requested: &RequestedShare<'_>, problems: &mut Vec<Problem>) -> Bandwidth {
-        let RequestedShare {
-            spec,
-            link,
-            share,
-            at,
-        } = *requested;
-        let rate = |class: &ClassSpec| {
-            let rate = class
-                .settings
-                .get("rate")
-                .and_then(|entry| Rate::from_raw(&entry.value).ok());
-            rate.map_or(Bandwidth::ZERO, |rate| rate.on(link.bandwidth))
-        };
-        let guaranteed: Bandwidth = spec
-            .classes
-            .iter()
-            .filter(|class| class.parent.is_none())
-            .map(rate)
-            .sum();
-        if guaranteed + share > link.bandwidth {
-            let message = format!(
-                "the policy's classes are guaranteed {guaranteed}, and {share} can be reserved: more than the link's {}",
-                link.bandwidth
-            );
-            let left = link.bandwidth - guaranteed.min(link.bandwidth);
-            problems.push(Problem::new(at, message).help(format!(
-                "{left} can be reserved beside the classes; or give them lower rates: what is not used is lent"
-            )));
-        }
-        share - Bandwidth::bits_per_sec(share.bits() / SIGNALLING_PART)
-    }
-
-    fn counts(&self, _tree: &ReservableTree, rate: Bandwidth) -> Bandwidth {
-        rate
-    }
-
-    fn add(&self, tree: &ReservableTree, spec: &mut DisciplineSpec, reservations: &[ReservedClass]) {
-        let rated = |rate: Bandwidth| Table::default().with("rate", rate);
-        // The capacity is what the share leaves after it.
-        let signalling = Bandwidth::bits_per_sec(tree.capacity.bits() / (SIGNALLING_PART - 1));
-        let parent = Some(ParentSpec::from(PARENT));
-        let whole = rated(tree.capacity + signalling);
-        spec.classes.push(reserved_classes::class(PARENT, whole));
-        spec.classes.push(ClassSpec {
-            parent: parent.clone(),
-            ..reserved_classes::class(SIGNALLING, rated(signalling).with("priority", FIRST))
-        });
-        let packet = tree.link.mtu.get().max(1);
-        for reserved in reservations {
-            // One packet more than the burst: the last of it may overdraw the credit.
-            let burst = (reserved.sends.burst.get().min(LONGEST_BURST / 2).div_ceil(packet) + 1).max(2);
-            let settings = rated(reserved.rate)
-                .with("priority", reserved.priority)
-                .with("maxburst", Raw::Integer(burst.cast_signed()));
-            spec.classes.push(ClassSpec {
-                parent: parent.clone(),
-                ..reserved_classes::leaf(reserved, settings)
-            });
         }
     }
 }

@@ -3,6 +3,7 @@
 //! | module | what | used by |
 //! |---|---|---|
 //! | [`leaves`] | the leaf classes' queues: idle, ready or asleep | `priq`, `drr`, `wrr`, `hfsc`, `pacer` |
+//! | [`by_rates`] | reservations as classes with their rate | `cbq` |
 //! | [`class_numbers`] | the classes in a slice of an inspection | all with classes |
 //! | [`class_rates`] | admission to a tree of rates: no parent is oversubscribed | `cbq` |
 //! | [`credit`] | what a class may still send, in nanobits | `cbq`, `tbf`, `ips`, `hfsc` |
@@ -10,6 +11,7 @@
 //! | [`reserved_classes`] | specifications of reservations' classes | `cbq`, `drr`, `wrr` |
 //! | [`service_curve`] | service curves of two pieces | `hfsc` |
 
+pub(crate) mod by_rates;
 pub(crate) mod class_numbers;
 pub(crate) mod class_rates;
 pub(crate) mod credit;

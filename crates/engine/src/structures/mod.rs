@@ -19,6 +19,7 @@
 //! | take | when |
 //! |---|---|
 //! | `rings` | members share by weight, in constant time: deficit round robin |
+//! | `shortcuts` | of a ring's members only some count: the first of them from the head on |
 //! | `lists` | packets queue in many lists that share one array |
 //! | `packet_ring` | packets queue in one list, which grows as needed |
 //! | `keyed` | a member is found by a key (a hash table of fixed size) |
@@ -32,5 +33,6 @@ pub(crate) mod lists;
 pub(crate) mod packet_ring;
 pub(crate) mod rings;
 pub mod shared_list;
+pub(crate) mod shortcuts;
 pub mod timer_wheel;
 pub(crate) mod winner_tree;

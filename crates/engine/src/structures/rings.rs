@@ -131,7 +131,7 @@ pub(crate) struct Turn {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Weight {
     value: u64,
-    lane: u32,
+    pub(crate) lane: u32,
 }
 
 impl Default for Weight {
@@ -309,6 +309,17 @@ impl Sets {
     /// The head of a lane; [`NONE`] if it is empty.
     pub(crate) fn head(&self, set: usize, lane: u32) -> u32 {
         self.lanes[(self.sets[set].first + lane) as usize].head
+    }
+
+    /// The number of a lane among those of all sets.
+    #[inline]
+    pub(crate) fn lane(&self, set: usize, lane: u32) -> usize {
+        (self.sets[set].first + lane) as usize
+    }
+
+    /// How many lanes all sets have.
+    pub(crate) fn lanes(&self) -> usize {
+        self.lanes.len()
     }
 
     /// Makes another member the head of its lane.
