@@ -927,12 +927,13 @@ impl Cbq {
             if state.credit.left <= 0 && state.flags & OVER == 0 {
                 self.mark(node, OVER, true);
                 self.tallies[node].over += 1;
-                if self.rules.top_level && self.nodes[node].is_listed_leaf() {
+                if self.rules.formal {
+                    if self.nodes[node].demand != 0 {
+                        self.unlist_all(node);
+                        self.regulate(node, now);
+                    }
+                } else if self.rules.top_level && self.nodes[node].is_listed_leaf() {
                     self.watch(node);
-                }
-                if self.rules.formal && self.nodes[node].demand != 0 {
-                    self.unlist_all(node);
-                    self.regulate(node, now);
                 }
             }
             node = self.nodes[node].parent as usize;
@@ -1339,6 +1340,7 @@ impl Cbq {
     }
 
     /// A leaf has joined its lane.
+    #[inline(never)]
     fn joined_lane(&mut self, leaf: usize) {
         let place = &self.places[leaf];
         let (lane, last) = (place.own.weight.lane, place.row.previous);
@@ -1349,6 +1351,7 @@ impl Cbq {
 
     /// Sees or overlooks a listed leaf, as its credit is; one that is overlooked has a timer for
     /// when it has enough.
+    #[inline(never)]
     fn watch(&mut self, leaf: usize) {
         let (lane, node) = (self.lane_of(leaf), &self.nodes[leaf]);
         let parent = node.parent as usize;
@@ -1366,6 +1369,7 @@ impl Cbq {
     }
 
     /// A leaf leaves its lane.
+    #[inline(never)]
     fn leaves_lane(&mut self, leaf: usize) {
         self.shortcuts.overlook(self.lane_of(leaf), leaf as u32);
         self.waiting
