@@ -7,12 +7,13 @@
 //! - [`scavenger`]: the default law: reacts to other traffic only, shares by weight;
 //!   [`delay_law`]: its substitute where the link's rate is unknown;
 //! - [`full_link_clamp`]: the paper's law: windows are clamped while the link is full;
-//! - [`rate_meter`], [`rate_estimate`], [`share`], [`flow_controller`], `turns`: parts of the
-//!   default law.
+//! - [`rate_meter`], [`rate_estimate`], `queue_witness`, [`share`], [`flow_controller`], `turns`:
+//!   parts of the default law.
 
 pub mod delay_law;
 pub mod flow_controller;
 pub mod full_link_clamp;
+mod queue_witness;
 pub mod rate_estimate;
 pub mod rate_meter;
 pub mod scavenger;

@@ -57,7 +57,7 @@ impl fmt::Display for LimitReason {
 }
 
 /// A rate to three digits: measurements are no more precise.
-fn rough(rate: Bandwidth) -> String {
+pub(crate) fn rough(rate: Bandwidth) -> String {
     let bits = rate.bits() as f64;
     let (value, unit) = match rate.bits() {
         0..1_000_000 => (bits / 1e3, "kbit/s"),

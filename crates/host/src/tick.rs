@@ -115,7 +115,8 @@ impl LinkCounters {
 /// The link's rate in the direction of a law, as configured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Bottleneck {
-    /// `bottlenet RATE`, counted as the interface counts frames.
+    /// `bottlenet RATE`, counted as the interface counts frames: a hint, which what is measured
+    /// overrules.
     Stated(Bandwidth),
     /// `bottlenet auto`: estimated from what the link carried while RTTs grew.
     #[default]

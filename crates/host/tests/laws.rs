@@ -6,6 +6,8 @@
 mod bbr;
 #[path = "laws/model.rs"]
 mod model;
+#[path = "laws/witnesses.rs"]
+mod witnesses;
 
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use host::law::{FullLinkClamp, Scavenger};

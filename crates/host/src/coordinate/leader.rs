@@ -8,7 +8,7 @@ use super::message::{
 use crate::bottlenet::{BottlenetSetting, setting_of};
 use crate::interface;
 use crate::law::{FullLinkClamp, INTERVAL, Law, Scavenger};
-use crate::order::{FlowLimit, LimitOrder, LimitReason};
+use crate::order::{FlowLimit, LimitOrder, LimitReason, rough};
 use crate::process_tree;
 use crate::tick::{ConnectionId, DataDirection, FlowSample, LawInput, LinkCounters, Member, MemberId};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
@@ -112,6 +112,9 @@ pub(super) struct Leader {
     addresses: BTreeMap<IpAddr, String>,
     settings: BTreeMap<String, BottlenetSetting>,
     looked_up: Option<Instant>,
+    /// The interfaces of whose wrong rates the user was told, and what to tell next.
+    told: BTreeSet<String>,
+    notices: Vec<String>,
     shown: BTreeMap<ConnectionId, DisplayedRates>,
     links: BTreeMap<String, DisplayedRates>,
     status: NineStatus,
@@ -132,6 +135,8 @@ impl Leader {
             addresses: BTreeMap::new(),
             settings: BTreeMap::new(),
             looked_up: None,
+            told: BTreeSet::new(),
+            notices: Vec::new(),
             shown: BTreeMap::new(),
             links: BTreeMap::new(),
             status: NineStatus::default(),
@@ -154,6 +159,11 @@ impl Leader {
     /// How soon the laws want the next tick.
     pub(super) fn interval(&self) -> Duration {
         self.interval
+    }
+
+    /// What the user should be told, each once.
+    pub(super) fn take_notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
     }
 
     /// Accepts peers and receives their messages.
@@ -261,6 +271,15 @@ impl Leader {
         for (direction, law) in &mut laws.scavengers {
             orders.extend(law.tick(&tick(*direction)));
             self.interval = self.interval.min(law.interval());
+            if let Some(measured) = law.contradiction(setting.bottleneck(*direction))
+                && self.told.insert(interface.to_string())
+            {
+                self.notices.push(format!(
+                    "bottlenet states {setting} for {interface}, but it carries {}: what is measured \
+                     applies",
+                    rough(measured)
+                ));
+            }
         }
         orders.extend(laws.paper.tick(&LawInput {
             members: &paper,
@@ -296,10 +315,13 @@ impl Leader {
         let reported = all.iter().flat_map(|(_, report)| &report.flows);
         let reported = reported.filter_map(|flow| flow.interface.as_ref());
         let names: BTreeSet<&String> = self.addresses.values().chain(reported).collect();
-        self.settings = names
+        let settings: BTreeMap<String, BottlenetSetting> = names
             .into_iter()
             .map(|name| (name.clone(), setting_of(&self.directories, name)))
             .collect();
+        // Another rate may be right.
+        let before = std::mem::replace(&mut self.settings, settings);
+        self.told.retain(|name| before.get(name) == self.settings.get(name));
     }
 
     fn send_orders(&mut self, orders: &[LimitOrder]) {

@@ -204,6 +204,14 @@ impl Participant {
         Ok(Role::Leading(Box::new(leader)))
     }
 
+    /// What the user should be told, each once.
+    pub(crate) fn take_notices(&mut self) -> Vec<String> {
+        match &mut self.role {
+            Role::Leading(leader) => leader.take_notices(),
+            Role::Seeking | Role::Following { .. } => Vec::new(),
+        }
+    }
+
     /// Stops taking part. If this nine led, another will.
     pub(crate) fn leave(&mut self) {
         self.role = Role::Seeking;

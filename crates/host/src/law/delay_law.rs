@@ -1,7 +1,7 @@
 //! Control by queueing delay, where the link's rate is unknown: after LEDBAT (RFC 6817) and
 //! LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus), at the receiver as in rLEDBAT (RFC 9840).
 //!
-//! The queueing delay is a connection's RTT less its minimum. Below the target, the window grows by
+//! The queueing delay is a connection's RTT less that without a queue. Below the target, the window grows by
 //! one segment per unit of weight in an RTT, and doubles until the target was first reached. Above
 //! the target it shrinks in proportion, at most by half in an RTT.
 //!
@@ -34,9 +34,9 @@ impl DelayLaw {
         seconds: f64,
         direction: DataDirection,
     ) -> (FlowLimit, LimitReason) {
-        let delay = (flow.rtt - flow.base_rtt()).max(0.0);
+        let delay = flow.queue();
         self.largest = self.largest.max(delay);
-        let target = (self.largest / 2.0).clamp(TARGET_MIN, TARGET_MAX);
+        let target = (self.largest / 2.0).clamp(TARGET_MIN, TARGET_MAX).max(flow.jitter());
         let rtts = (seconds / flow.rtt).min(2.0);
         self.target_reached |= delay > target;
         // The window of a connection that does not use it must not grow.

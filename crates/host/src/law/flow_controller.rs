@@ -28,6 +28,22 @@ const CORRECTION_MIN: f64 = 0.3;
 const CORRECTION_MAX: f64 = 3.0;
 /// The weight of the last [`INTERVAL`](super::INTERVAL) in the mean rate.
 const MEAN_WEIGHT: f64 = 0.3;
+/// A queue that members fill themselves is seen from this fraction of the RTT without one on, with
+/// this many seconds.
+const QUEUE_FRACTION: f64 = 0.25;
+const QUEUE_NOISE: f64 = 0.002;
+/// RTTs that never fall to less than this many seconds above their minimum, or what a queue is seen
+/// from, vary without a queue.
+const JITTER: f64 = 0.008;
+/// The queueing delay that needs no explanation: this many seconds, this fraction of the RTT
+/// without a queue, or this multiple of the variation of RTTs, whatever is most.
+const TOLERATED_MIN: f64 = 0.003;
+const TOLERATED_FRACTION: f64 = 0.1;
+const TOLERATED_VARIATIONS: f64 = 4.0;
+/// The time constant, in seconds, with which the usual RTT follows longer ones.
+const USUAL_TIME: f64 = 100.0;
+/// The weight of the last [`INTERVAL`](super::INTERVAL) in the variation of RTTs.
+const VARIATION_WEIGHT: f64 = 0.1;
 
 /// A time in usual intervals.
 pub(super) fn intervals(seconds: f64) -> f64 {
@@ -48,6 +64,13 @@ pub(super) struct FlowController {
     /// The minimum and the present RTT, in seconds.
     pub(super) min_rtt: f64,
     pub(super) rtt: f64,
+    /// The least of the latest RTTs, which are smoothed: jitter is in it, a queue is not.
+    usual_rtt: f64,
+    /// The mean change of the RTT from tick to tick, in seconds.
+    variation: f64,
+    /// Seconds for which a queue stands that nothing explains, and since one was last seen.
+    pub(super) queued_for: f64,
+    pub(super) unqueued_for: f64,
     pub(super) mss: f64,
     scale: u8,
     /// The rate of the last tick, and the mean over some ticks, in bits per second.
@@ -57,8 +80,10 @@ pub(super) struct FlowController {
     pub(super) demand: f64,
     /// Seconds for which it has used less than its target.
     below_target: f64,
-    /// The window in bytes.
+    /// The window in bytes, the one that the law wants, and the largest that a queue allows.
     pub(super) window: f64,
+    pub(super) wanted: f64,
+    pub(super) ceiling: f64,
     /// The factor on rate times RTT that makes the window yield the rate.
     correction: f64,
     /// Bits that it is owed by the turns.
@@ -75,6 +100,10 @@ impl FlowController {
         Self {
             min_rtt: f64::INFINITY,
             rtt,
+            usual_rtt: f64::INFINITY,
+            variation: 0.0,
+            queued_for: 0.0,
+            unqueued_for: 0.0,
             mss: 1_448.0,
             scale: 0,
             rate: 0.0,
@@ -82,6 +111,8 @@ impl FlowController {
             demand: f64::INFINITY,
             below_target: 0.0,
             window: (sample.window.get() as f64).max(RESTART * 1_448.0),
+            wanted: 0.0,
+            ceiling: f64::INFINITY,
             correction: 1.0,
             credit: 0.0,
             parked: false,
@@ -95,7 +126,17 @@ impl FlowController {
             self.min_rtt = self.min_rtt.min(min_rtt.as_secs_f64().max(1e-4));
         }
         if let Some(rtt) = sample.rtt {
+            let before = self.rtt;
             self.rtt = rtt.as_secs_f64().clamp(1e-4, 10.0);
+            let drift = (seconds / USUAL_TIME).min(1.0);
+            self.usual_rtt = match self.usual_rtt.is_finite() {
+                true => self.rtt.min(self.usual_rtt + (self.rtt - self.usual_rtt) * drift),
+                false => self.rtt,
+            };
+            if self.min_rtt.is_finite() {
+                let weight = 1.0 - (1.0 - VARIATION_WEIGHT).powf(intervals(seconds));
+                self.variation += ((self.rtt - before).abs() - self.variation) * weight;
+            }
             self.min_rtt = self.min_rtt.min(self.rtt);
         }
         self.mss = (sample.mss.get() as f64).clamp(256.0, 65_000.0);
@@ -113,9 +154,73 @@ impl FlowController {
         }
     }
 
+    /// The RTT without a queue: the minimum, or the usual one where that is much longer, since RTTs
+    /// vary without a queue too.
+    fn unqueued_rtt(&self) -> f64 {
+        let least = self.base_rtt();
+        match self.usual_rtt - least > (QUEUE_FRACTION * least + QUEUE_NOISE).min(JITTER) {
+            true => self.usual_rtt,
+            false => least.min(self.usual_rtt),
+        }
+    }
+
+    /// The queueing delay in seconds.
+    pub(super) fn queue(&self) -> f64 {
+        match self.usual_rtt.is_finite() {
+            true => (self.rtt - self.unqueued_rtt()).max(0.0),
+            false => 0.0,
+        }
+    }
+
+    /// Whether its RTT may show a standing queue: jitter is not excluded.
+    pub(super) fn may_be_queued(&self) -> bool {
+        self.min_rtt.is_finite() && self.rtt > self.min_rtt * (1.0 + QUEUE_FRACTION) + QUEUE_NOISE
+    }
+
     /// Whether its RTT shows a standing queue.
     pub(super) fn is_queued(&self) -> bool {
-        self.min_rtt.is_finite() && self.rtt > self.min_rtt * 1.25 + 0.002
+        self.queue() > QUEUE_FRACTION * self.unqueued_rtt() + QUEUE_NOISE
+    }
+
+    /// The delay that the variation of RTTs explains.
+    pub(super) fn jitter(&self) -> f64 {
+        TOLERATED_VARIATIONS * self.variation
+    }
+
+    /// The queueing delay that needs no explanation, in seconds.
+    fn tolerated_queue(&self) -> f64 {
+        (TOLERATED_FRACTION * self.unqueued_rtt())
+            .max(TOLERATED_MIN)
+            .max(self.jitter())
+    }
+
+    /// Counts for how long a queue stands that nothing explains, or is absent. Beside counted
+    /// traffic, short queues are its bursts.
+    pub(super) fn watch_queue(&mut self, explained: bool, beside_others: bool, seconds: f64) {
+        let queued = self.queue() > self.tolerated_queue() && (self.is_queued() || !beside_others);
+        self.unqueued_for = if queued { 0.0 } else { self.unqueued_for + seconds };
+        self.queued_for = if queued && !explained { self.queued_for + seconds } else { 0.0 };
+    }
+
+    /// No queue limits its window.
+    pub(super) fn lift_ceiling(&mut self) {
+        (self.ceiling, self.queued_for) = (f64::INFINITY, 0.0);
+    }
+
+    /// The queueing delay in microseconds.
+    pub(super) fn queue_us(&self) -> u32 {
+        (self.queue() * 1e6) as u32
+    }
+
+    /// What is in flight, in bytes, once the queue has shrunk to half of what is tolerated, if
+    /// members fill it alone.
+    pub(super) fn in_flight_with_less_queue(&self) -> f64 {
+        self.mean / 8.0 * (self.unqueued_rtt() + self.tolerated_queue() / 2.0).min(self.rtt)
+    }
+
+    /// The rate that the ceiling allows.
+    pub(super) fn ceiling_rate(&self) -> f64 {
+        self.ceiling * 8.0 / self.base_rtt()
     }
 
     /// The rate that a window of [`LEAST`] segments yields without a queue. It uses the minimum
@@ -187,7 +292,8 @@ impl FlowController {
             self.window
         };
         let raise = (seconds / self.rtt).min(2.0).exp2();
-        self.window = wanted.min((from * raise).max(LEAST * self.mss));
+        self.wanted = wanted;
+        self.window = wanted.min(self.ceiling).min((from * raise).max(LEAST * self.mss));
         self.parked = false;
     }
 

@@ -28,7 +28,10 @@
 //!   of it; a flow that recovers from losses would not profit from larger windows of the others.
 //!   So an RTT that was measured too long or too short costs no throughput.
 //! - *Cap probe.* If raising the cap yields longer RTTs and no more throughput, the link is full at
-//!   the rate it carries. This corrects a rate that was stated too high.
+//!   the rate it carries. The cap is not raised while a queue stands.
+//! - *B.* A stated rate is a hint: the estimate ([`super::rate_estimate`]) precedes it from the first
+//!   evidence on. A queue that stands while the link carries less than B is judged by a trial: B is
+//!   wrong, or hosts that are not counted take part of the link ([`super::queue_witness`]).
 //! - *Division.* T is divided by weight, with floors and caps ([`super::share`]). What one member
 //!   does not use, the others get. A flow's window is its rate times its minimum RTT, corrected by
 //!   what is measured ([`super::flow_controller`]). Shares below two segments a round trip are
@@ -98,6 +101,10 @@
 //!     a full link is not noticed / a slow ramp is taken for a full link; chosen
 //! PROBE_RTT           1.12      more RTT growth than this: the queue has grown
 //!     RTT noise decides / a full link is not noticed; chosen
+//! EXPLAINS_QUEUE      0.9 B     a queue at this load is that of members and counted traffic
+//!     uncounted hosts wait / bursts and losses start trials; model
+//! CONTRADICTS         1.25      the user is told of a stated rate that is wrong by this ratio
+//!     nominal rates are called wrong / a wrong rate is not reported; chosen
 //! PACE_QUEUED_MIN     0.98 B    least upload pace while a queue stands
 //!     uploads lose throughput / the queue does not drain; model
 //! PACE_MIN            1.02 B    least upload pace without a queue
@@ -110,7 +117,8 @@
 
 use super::delay_law::DelayLaw;
 use super::flow_controller::{FlowController, intervals, pace, takes_turns};
-use super::rate_estimate::RateEstimate;
+use super::queue_witness::{LinkLoad, QueueWitness};
+use super::rate_estimate::{LinkEvidence, RateEstimate};
 use super::rate_meter::{RateMeter, TickRates};
 use super::share::{ShareClaim, divide};
 use super::turns::{Candidate, LeastOne, TurnScheduler};
@@ -171,6 +179,9 @@ const NEARLY_FULL: f64 = 0.9;
 const TARGET_LOAD: f64 = 0.96;
 const RESERVE: f64 = 0.02;
 
+/// A queue at this load or more is explained: members and counted traffic fill it.
+const EXPLAINS_QUEUE: f64 = 0.9;
+
 const MARGIN_MIN: f64 = 0.04;
 const MARGIN_MAX: f64 = 0.15;
 const MARGIN_DECAY: f64 = 0.9;
@@ -195,6 +206,9 @@ const PACE_DECAY: f64 = 0.94;
 const PACE_GROWTH: f64 = 1.01;
 const PACE_SEGMENT_TIME: f64 = 0.2;
 
+/// A measured rate contradicts a stated one from this ratio on.
+const CONTRADICTS: f64 = 1.25;
+
 /// More than any link's rate, in bits per second.
 const UNLIMITED: f64 = 1e15;
 
@@ -208,7 +222,9 @@ enum State {
     Onset {
         seconds: f64,
     },
-    Active,
+    Active {
+        seconds: f64,
+    },
 }
 
 /// The target rates of the connections, in the sequence of the tick.
@@ -246,7 +262,10 @@ pub struct Scavenger {
     direction: DataDirection,
     meter: RateMeter,
     estimate: RateEstimate,
+    witness: QueueWitness,
     state: State,
+    /// Seconds since a connection began or ended.
+    same_flows: f64,
     /// Seconds without other traffic.
     quiet: f64,
     /// The margin, as a fraction of B.
@@ -272,7 +291,9 @@ impl Scavenger {
             direction,
             meter: RateMeter::new(direction),
             estimate: RateEstimate::default(),
+            witness: QueueWitness::default(),
             state: State::Free { seconds: 0.0 },
+            same_flows: 0.0,
             quiet: 0.0,
             margin: MARGIN_MAX,
             window_cap: CAP_START,
@@ -288,28 +309,36 @@ impl Scavenger {
         }
     }
 
-    /// The link's rate that the law works with; none while it works by delay alone. An estimate
-    /// near the stated rate replaces it: people state nominal rates, counted on another basis.
+    /// The link's rate that the law works with; none while it works by delay alone. A stated rate
+    /// is a hint: what was seen precedes it, a queue below it or a flow above it.
     pub fn rate(&self, bottleneck: Bottleneck) -> Option<Bandwidth> {
-        let estimated = self
-            .estimate
-            .rate()
-            .map(|rate| Bandwidth::bits_per_sec(rate as u64));
+        let bits = |rate: f64| Bandwidth::bits_per_sec(rate as u64);
+        let estimated = self.estimate.rate().map(bits);
         match bottleneck {
             Bottleneck::Stated(stated) => {
-                let near = stated.bits() / 10 * 8..=stated.bits() / 10 * 12;
-                estimated
-                    .filter(|estimated| near.contains(&estimated.bits()))
-                    .or(Some(stated))
+                let highest = bits(self.estimate.highest());
+                Some(estimated.unwrap_or(stated.max(highest)))
             }
             Bottleneck::Auto => estimated,
             Bottleneck::Unknown => None,
         }
     }
 
+    /// The link's measured rate, if a rate was stated that it contradicts by a quarter or more.
+    pub fn contradiction(&self, bottleneck: Bottleneck) -> Option<Bandwidth> {
+        let Bottleneck::Stated(stated) = bottleneck else {
+            return None;
+        };
+        let (stated, measured) = (stated.bits() as f64, self.rate(bottleneck)?);
+        let ratio = measured.bits() as f64 / stated.max(1.0);
+        (!(1.0 / CONTRADICTS..=CONTRADICTS).contains(&ratio)).then_some(measured)
+    }
+
     /// Takes the samples in, and drops the state of connections that have ended.
     fn update(&mut self, tick: &LawInput<'_>, rates: &TickRates) {
         let known: BTreeMap<ConnectionId, FlowController> = std::mem::take(&mut self.controllers);
+        let same = known.len() == tick.flows.len() && tick.flows.iter().all(|flow| known.contains_key(&flow.id));
+        self.same_flows = if same { self.same_flows + rates.seconds } else { 0.0 };
         for (sample, rate) in tick.flows.iter().zip(&rates.flows) {
             let mut flow = known
                 .get(&sample.id)
@@ -318,10 +347,39 @@ impl Scavenger {
             flow.update(sample, *rate, rates.seconds);
             self.controllers.insert(sample.id, flow);
         }
-        let queued = self.controllers.values().any(FlowController::is_queued);
+        let queued = self.controllers.values().filter(|flow| flow.may_be_queued());
+        let queued_rtt = queued.map(|flow| flow.rtt).reduce(f64::max);
         let free = matches!(self.state, State::Free { seconds } if seconds > LINK_MEAN);
-        self.estimate
-            .update(rates.seconds, self.meter.total(LINK_MEAN), queued, free);
+        self.estimate.update(LinkEvidence {
+            seconds: rates.seconds,
+            rate: self.meter.total(LINK_MEAN),
+            queued_rtt,
+            free: free && !self.witness.is_busy(),
+            stated: match tick.bottleneck {
+                Bottleneck::Stated(rate) => rate.bits() as f64,
+                Bottleneck::Auto | Bottleneck::Unknown => 0.0,
+            },
+        });
+    }
+
+    /// Looks for a queue that what was counted does not explain.
+    fn watch_queue(&mut self, rate: f64, seconds: f64) {
+        let past = match self.state {
+            State::Free { seconds } | State::Active { seconds } => seconds,
+            State::Onset { .. } => 0.0,
+        };
+        let link = LinkLoad {
+            full: EXPLAINS_QUEUE * rate,
+            settled: past.min(self.same_flows) > LINK_MEAN,
+            beside_others: !matches!(self.state, State::Free { .. }),
+            total: self.meter.total(LONG_MEAN),
+            recent: self.meter.total(SHORT_MEAN),
+            seconds,
+        };
+        self.witness.watch(self.controllers.values_mut(), link);
+        if let Some(rate) = self.witness.take_full_at() {
+            self.estimate.is_full_at(rate);
+        }
     }
 
     /// Whether other traffic has appeared, after `free` seconds without any.
@@ -370,8 +428,11 @@ impl Scavenger {
                     seconds: past + seconds,
                 }
             }
-            State::Onset { .. } | State::Active if gone => State::Free { seconds: 0.0 },
-            State::Onset { .. } | State::Active => State::Active,
+            State::Onset { .. } | State::Active { .. } if gone => State::Free { seconds: 0.0 },
+            State::Onset { .. } => State::Active { seconds: 0.0 },
+            State::Active { seconds: past } => State::Active {
+                seconds: past + seconds,
+            },
         };
         if matches!(next, State::Free { .. }) && !matches!(self.state, State::Free { .. }) {
             self.controllers
@@ -387,7 +448,7 @@ impl Scavenger {
         match self.state {
             State::Free { .. } => rate,
             State::Onset { .. } => RESERVE * rate,
-            State::Active => {
+            State::Active { .. } => {
                 let others = self.meter.others(LONG_MEAN).max(self.meter.others(SHORT_MEAN));
                 (TARGET_LOAD * rate - others - self.margin * rate).max(RESERVE * rate)
             }
@@ -453,11 +514,11 @@ impl Scavenger {
         // A slow upload, such as the ACKs of downloads, needs no pacing.
         let busy = self.meter.total(LONG_MEAN) >= NEARLY_FULL * rate;
         let intervals = intervals(seconds);
-        self.pace_factor = match self.controllers.values().any(FlowController::is_queued) {
+        self.pace_factor = match self.controllers.values().any(FlowController::may_be_queued) {
             true => (self.pace_factor * PACE_DECAY.powf(intervals)).max(PACE_QUEUED_MIN),
             false => (self.pace_factor * PACE_GROWTH.powf(intervals)).clamp(PACE_MIN, PACE_MAX),
         };
-        let pace_factor = self.pace_factor;
+        let (pace_factor, yields) = (self.pace_factor, self.witness.yields());
         for (i, sample) in tick.flows.iter().enumerate() {
             let Some(flow) = self.controllers.get_mut(&sample.id) else {
                 continue;
@@ -480,14 +541,18 @@ impl Scavenger {
                 flow.steer(share, flow.base_rtt() * window_cap, extra, seconds);
             }
             flow.judge_demand(targets[i], seconds);
+            let ceiling = flow.ceiling_rate();
             let limit = match self.direction {
                 DataDirection::Download => FlowLimit::Window(flow.window()),
-                DataDirection::Upload if capped => FlowLimit::Pace(pace(targets[i])),
-                DataDirection::Upload if busy => FlowLimit::Pace(pace(share * pace_factor)),
+                DataDirection::Upload if capped => FlowLimit::Pace(pace(targets[i].min(ceiling))),
+                DataDirection::Upload if busy || ceiling.is_finite() => {
+                    FlowLimit::Pace(pace((share * pace_factor).min(ceiling)))
+                }
                 DataDirection::Upload => FlowLimit::Free,
             };
             let reason = match capped {
                 true => cap_reason(tick, sample),
+                false if yields && ceiling.is_finite() => LimitReason::QueueGrows(flow.queue_us()),
                 false => LimitReason::LinkIsFree,
             };
             self.order(sample, targets[i], limit, reason);
@@ -507,6 +572,8 @@ impl Scavenger {
             };
         }
         let binds = all > 0.0 && 2.0 * limited >= all;
+        // Connections that begin and end make queues of their own.
+        let queued = self.same_flows > LINK_MEAN && self.controllers.values().any(FlowController::is_queued);
         let (total, intervals) = (self.meter.total(LONG_MEAN), intervals(seconds));
         self.cap_pause = (self.cap_pause - seconds).max(0.0);
         if full || (!binds && total >= NEARLY_FULL * rate) {
@@ -514,7 +581,7 @@ impl Scavenger {
             if self.cap_pause == 0.0 {
                 self.window_cap = (self.window_cap * CAP_DECAY.powf(intervals)).max(CAP_MIN);
             }
-        } else if binds {
+        } else if binds && !self.witness.is_busy() && !queued {
             let now = CapProbe {
                 window_cap: self.window_cap,
                 total,
@@ -653,6 +720,7 @@ impl Scavenger {
                 let limit = match self.direction {
                     DataDirection::Download => FlowLimit::Window(flow.window()),
                     DataDirection::Upload => {
+                        let target = target.min(flow.ceiling_rate());
                         FlowLimit::Pace(pace(target.max(flow.mss * 8.0 / PACE_SEGMENT_TIME)))
                     }
                 };
@@ -679,6 +747,7 @@ impl Law for Scavenger {
             self.update(tick, &rates);
             match self.rate(tick.bottleneck).map(|rate| rate.bits() as f64) {
                 Some(rate) if rate > 0.0 => {
+                    self.watch_queue(rate, rates.seconds);
                     self.advance(rate, rates.seconds);
                     match self.state {
                         State::Free { .. } => self.limit_when_free(tick, rate, rates.seconds),
@@ -689,7 +758,7 @@ impl Law for Scavenger {
                             !tick.flows.is_empty() && self.meter.total(SHORT_MEAN) >= NEARLY_FULL * rate
                         }
                         State::Onset { .. } => true,
-                        State::Active => false,
+                        State::Active { .. } => false,
                     };
                 }
                 _ => {

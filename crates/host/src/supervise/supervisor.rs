@@ -329,6 +329,9 @@ impl Supervisor {
         if wakeup == Wakeup::Tick {
             self.next_tick = (self.next_tick + self.participant.interval()).max(at + RECHECK);
             self.print_uncontrolled();
+            for text in self.participant.take_notices() {
+                self.print_once(&text);
+            }
         }
         Go::On
     }

@@ -47,6 +47,8 @@ pub struct Spec {
     pub rtt: u64,
     /// BBR; otherwise CUBIC.
     pub bbr: bool,
+    /// Another host's behind the same line: the interface does not count it.
+    pub unseen: bool,
 }
 
 impl Spec {
@@ -58,6 +60,7 @@ impl Spec {
             offered: Offered::All,
             rtt: 20,
             bbr: false,
+            unseen: false,
         }
     }
 }
@@ -176,6 +179,10 @@ pub struct Model {
     pub counts: fn(u64) -> f64,
     /// Whether the tick at this time in milliseconds is missed.
     pub missed: fn(u64) -> bool,
+    /// The line's own delay of a frame that passes at this time in nanoseconds, beyond the queue's:
+    /// of a radio link, for instance. Frames stay in order.
+    pub jitter: fn(u64) -> u64,
+    passed_at: u64,
     /// All orders, with their times in milliseconds.
     pub orders: Vec<(u64, Vec<LimitOrder>)>,
 }
@@ -197,6 +204,8 @@ impl Model {
             counted: 0.99,
             counts: |_| 1.0,
             missed: |_| false,
+            jitter: |_| 0,
+            passed_at: 0,
             orders: Vec::new(),
         }
     }
@@ -204,6 +213,13 @@ impl Model {
     pub fn upload(mut self) -> Self {
         self.direction = DataDirection::Upload;
         self
+    }
+
+    /// The line has this rate from now on.
+    pub fn becomes(&mut self, mbit: u64) {
+        let left = u128::from(self.free_at.saturating_sub(self.now)) * u128::from(self.rate);
+        self.rate = mbit * 1_000_000;
+        self.free_at = self.now + u64::try_from(left / u128::from(self.rate)).unwrap_or_default();
     }
 
     pub fn add(&mut self, spec: Spec) -> usize {
@@ -268,7 +284,9 @@ impl Model {
                 let rtt = (self.now - sent + flow.spec.rtt * MS - BEHIND) as f64 / 1e9;
                 flow.rtt += (rtt - flow.rtt) * if flow.rtt == 0.0 { 1.0 } else { 0.125 };
                 flow.carried += FRAME;
-                self.received += (FRAME as f64 * (self.counts)(self.now / MS)).round() as u64;
+                if !flow.spec.unseen {
+                    self.received += (FRAME as f64 * (self.counts)(self.now / MS)).round() as u64;
+                }
                 let bin = usize::try_from(self.now / BIN).unwrap_or_default();
                 flow.bins.resize(flow.bins.len().max(bin + 1), 0);
                 flow.bins[bin] += FRAME;
@@ -368,7 +386,9 @@ impl Model {
                 continue;
             }
             self.free_at = self.free_at.max(self.now) + FRAME * 8_000_000_000 / self.rate;
-            self.at(self.free_at + BEHIND, Event::Arrive(i, self.now));
+            let passes = self.free_at + (self.jitter)(self.free_at) + BEHIND;
+            self.passed_at = self.passed_at.max(passes);
+            self.at(self.passed_at, Event::Arrive(i, self.now));
         }
     }
 

@@ -1,0 +1,198 @@
+//! The third witness: a queue that stands while the link carries less than its rate.
+//!
+//! What the interface counts and what the rate should be explain a queue only if the two agree: a
+//! queue that members and counted traffic fill stands at the full rate. A queue at less means one
+//! of two things, and a trial tells them apart. Windows are lowered to what would leave half of
+//! the tolerated queue, were members alone.
+//!
+//! - The link carries as much as before, and the queue shrinks: its rate is what it carries. It was
+//!   stated too high or has fallen, or other hosts behind the line take a fixed part of it.
+//! - It carries less: the room was taken. Other hosts behind the line, whose traffic the interface
+//!   does not count, want more. Members then keep the smallest window until the queue has gone.
+//!   They return by half in a round trip; a queue on the way is another trial.
+//!
+//! A CUBIC flow of another host over 100 ms grows slower than members return, so it gets less than it
+//! should; so does one in a buffer of a quarter of a BDP, whose queue is within the tolerance.
+//!
+//! Jitter is no queue: the tolerated delay follows how much RTTs vary from tick to tick. A queue
+//! grows over many ticks.
+
+use super::flow_controller::{FlowController, LEAST};
+
+/// A queue stands from this many seconds and this many RTTs on; beside counted traffic, whose bursts
+/// make queues too, from more.
+const STANDS_FOR: f64 = 0.1;
+const STANDS_BESIDE_OTHERS: f64 = 0.6;
+const STANDS_RTTS: f64 = 2.0;
+/// A trial is judged this many seconds and this many RTTs after the windows were lowered.
+const TRIAL_TIME: f64 = 0.2;
+const TRIAL_RTTS: f64 = 2.0;
+/// What the trial leaves of what was carried at least, if the link's rate is what it carries.
+const CARRIES_ON: f64 = 0.95;
+/// The queue has gone after this many seconds and this many RTTs without it. Each return in vain
+/// doubles the seconds, up to a maximum, for this many seconds.
+const GONE_FOR: f64 = 0.1;
+const GONE_MAX: f64 = 0.4;
+const GONE_RTTS: f64 = 2.0;
+const IN_VAIN: f64 = 5.0;
+/// Windows return by this factor in an RTT.
+const RETURN: f64 = 1.5;
+
+/// The link's load in a tick.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct LinkLoad {
+    /// What the link carries, and what it carried in the last few ticks.
+    pub(super) total: f64,
+    pub(super) recent: f64,
+    /// A queue is explained while it carries this.
+    pub(super) full: f64,
+    /// The time since the last tick, in seconds.
+    pub(super) seconds: f64,
+    /// Windows were not changed for a while: RTTs and rates are those of the present windows.
+    pub(super) settled: bool,
+    /// There is counted traffic of others.
+    pub(super) beside_others: bool,
+}
+
+/// What the witness is doing.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+enum WitnessState {
+    /// No queue that has to be explained.
+    #[default]
+    Watches,
+    /// Windows were lowered this many seconds ago, when the link carried `total`.
+    Trial { total: f64, seconds: f64 },
+    /// Traffic that is not counted takes part of the link.
+    Yields,
+}
+
+/// The witness's state.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct QueueWitness {
+    state: WitnessState,
+    /// Seconds without a queue after which members return, and seconds since they last yielded.
+    gone_for: f64,
+    since: f64,
+    /// The rate at which the link was last seen full, in bits per second.
+    full_at: Option<f64>,
+}
+
+impl Default for QueueWitness {
+    fn default() -> Self {
+        Self {
+            state: WitnessState::Watches,
+            gone_for: GONE_FOR,
+            since: IN_VAIN,
+            full_at: None,
+        }
+    }
+}
+
+impl QueueWitness {
+    /// Whether members yield to traffic that is not counted.
+    pub(super) fn yields(&self) -> bool {
+        self.state == WitnessState::Yields
+    }
+
+    /// Whether a queue is being explained: no time to raise windows.
+    pub(super) fn is_busy(&self) -> bool {
+        self.state != WitnessState::Watches
+    }
+
+    /// The rate at which a trial has just found the link full.
+    pub(super) fn take_full_at(&mut self) -> Option<f64> {
+        self.full_at.take()
+    }
+
+    /// Takes a tick in and moves the ceilings of the connections.
+    pub(super) fn watch<'a>(
+        &mut self,
+        flows: impl Iterator<Item = &'a mut FlowController>,
+        link: LinkLoad,
+    ) {
+        let mut flows: Vec<&mut FlowController> = flows.collect();
+        let LinkLoad { total, seconds, .. } = link;
+        let explained = link.recent >= link.full || !link.settled;
+        for flow in &mut flows {
+            flow.watch_queue(explained, link.beside_others, seconds);
+        }
+        self.since += seconds;
+        if self.since > IN_VAIN {
+            self.gone_for = GONE_FOR;
+        }
+        let rtt = flows.iter().map(|flow| flow.rtt).fold(0.0, f64::max);
+        self.state = match self.state {
+            WitnessState::Watches if stands(flows.iter().map(|flow| &**flow), &link) => begin_trial(&mut flows, total),
+            WitnessState::Watches => WitnessState::Watches,
+            WitnessState::Trial { total, seconds: past }
+                if past + seconds < TRIAL_TIME + TRIAL_RTTS * rtt =>
+            {
+                WitnessState::Trial {
+                    total,
+                    seconds: past + seconds,
+                }
+            }
+            WitnessState::Trial { total: before, .. } => self.judge(&mut flows, before, total),
+            WitnessState::Yields => self.give_way(&mut flows, explained, link),
+        };
+    }
+
+    fn judge(&mut self, flows: &mut [&mut FlowController], before: f64, total: f64) -> WitnessState {
+        if total >= CARRIES_ON * before {
+            self.full_at = Some(total);
+            flows.iter_mut().for_each(|flow| flow.lift_ceiling());
+            return WitnessState::Watches;
+        }
+        for flow in flows.iter_mut().filter(|flow| flow.ceiling.is_finite()) {
+            flow.ceiling = LEAST * flow.mss;
+        }
+        if self.since < IN_VAIN {
+            self.gone_for = (2.0 * self.gone_for).min(GONE_MAX);
+        }
+        self.since = 0.0;
+        WitnessState::Yields
+    }
+
+    /// Members keep the smallest window while the queue stands, and return after it.
+    fn give_way(&mut self, flows: &mut [&mut FlowController], explained: bool, link: LinkLoad) -> WitnessState {
+        self.since = 0.0;
+        if explained {
+            flows.iter_mut().for_each(|flow| flow.lift_ceiling());
+            return WitnessState::Watches;
+        }
+        let returns = |flow: &&FlowController| flow.ceiling > 2.0 * LEAST * flow.mss;
+        if stands(flows.iter().map(|flow| &**flow).filter(returns), &link) {
+            return begin_trial(flows, link.total);
+        }
+        for flow in flows.iter_mut().filter(|flow| flow.ceiling.is_finite()) {
+            if flow.unqueued_for >= self.gone_for + GONE_RTTS * flow.base_rtt() {
+                flow.ceiling *= RETURN.powf((link.seconds / flow.rtt).min(4.0));
+                if flow.ceiling >= 2.0 * flow.wanted {
+                    flow.lift_ceiling();
+                }
+            }
+        }
+        match flows.iter().any(|flow| flow.ceiling.is_finite()) {
+            true => WitnessState::Yields,
+            false => WitnessState::Watches,
+        }
+    }
+}
+
+/// Whether one of these connections has seen a queue for long enough.
+fn stands<'a>(mut flows: impl Iterator<Item = &'a FlowController>, link: &LinkLoad) -> bool {
+    let least = match link.beside_others {
+        true => STANDS_BESIDE_OTHERS,
+        false => STANDS_FOR,
+    };
+    flows.any(|flow| flow.queued_for >= least + STANDS_RTTS * flow.base_rtt())
+}
+
+/// Lowers the windows to what would leave half of the tolerated queue.
+fn begin_trial(flows: &mut [&mut FlowController], total: f64) -> WitnessState {
+    for flow in flows.iter_mut().filter(|flow| flow.queued_for > 0.0) {
+        let ceiling = flow.in_flight_with_less_queue().min(flow.ceiling);
+        flow.ceiling = ceiling.max(LEAST * flow.mss);
+    }
+    WitnessState::Trial { total, seconds: 0.0 }
+}

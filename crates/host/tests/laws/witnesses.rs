@@ -1,0 +1,214 @@
+//! What the law believes: a stated rate, what the interface counts, and queues that neither
+//! explains. Links of 10 and 100 Mbit/s, round trips of 5 to 100 ms, CUBIC and BBR, jitter.
+
+use super::{members, scavenger, stated};
+use crate::model::{Model, Spec};
+use engine::units::Bandwidth;
+use host::Bottleneck;
+
+/// A bottleneck and the kind of its senders.
+#[derive(Clone, Copy, Debug)]
+struct Path {
+    mbit: u64,
+    buffer: u64,
+    rtt: u64,
+    bbr: bool,
+}
+
+impl Path {
+    fn cubic(mbit: u64, buffer: u64, rtt: u64) -> Self {
+        Self {
+            mbit,
+            buffer,
+            rtt,
+            bbr: false,
+        }
+    }
+
+    fn bbr(self) -> Self {
+        Self { bbr: true, ..self }
+    }
+
+    fn model(self, bottleneck: Bottleneck) -> Model {
+        Model::new(self.mbit, self.buffer, &members(1), bottleneck)
+    }
+
+    fn add(self, model: &mut Model, spec: Spec) -> usize {
+        let Self { rtt, bbr, .. } = self;
+        model.add(Spec { rtt, bbr, ..spec })
+    }
+}
+
+/// Percentages of the link: a download alone from its 4th second on, then beside another one from
+/// 8 to 18 s, and in the 2nd second after it.
+#[derive(Clone, Copy, Debug)]
+struct Shares {
+    lone: f64,
+    /// The other one, from its 2nd second on.
+    other: f64,
+    both: f64,
+    back: f64,
+}
+
+/// A download of this host, then another one: of this host too, or of one behind the same line.
+fn shares(path: Path, mut model: Model, unseen: bool) -> Shares {
+    let low = path.add(&mut model, Spec::of(Some(0), 0, 21_000));
+    let other = path.add(
+        &mut model,
+        Spec {
+            unseen,
+            ..Spec::of(None, 8_000, 18_000)
+        },
+    );
+    model.run(&mut scavenger(), 21_000);
+    let percent = path.mbit as f64 / 100.0;
+    Shares {
+        lone: model.rate(low, 3_000, 8_000) / percent,
+        other: model.rate(other, 9_000, 18_000) / percent,
+        both: model.total(9_000, 18_000) / percent,
+        back: model.total(19_000, 20_000) / percent,
+    }
+}
+
+#[test]
+fn a_rate_that_is_stated_wrong_is_corrected_by_queues_and_free_flow() {
+    let paths = [
+        Path::cubic(10, 16_000, 20),
+        Path::cubic(10, 64_000, 20),
+        Path::cubic(10, 1_000_000, 20),
+        Path::cubic(10, 64_000, 5),
+        Path::cubic(100, 256_000, 20),
+        Path::cubic(10, 125_000, 100),
+        Path::cubic(10, 64_000, 20).bbr(),
+        Path::cubic(100, 256_000, 20).bbr(),
+    ];
+    for path in paths {
+        for percent in [50, 80, 125, 200] {
+            let rate = Bottleneck::Stated(Bandwidth::kbit(path.mbit * 10 * percent));
+            let found = shares(path, path.model(rate), false);
+            // On a fast link the losses of a low CUBIC sender decide when it is back.
+            let back = if path.mbit == 100 && !path.bbr { 20.0 } else { 94.0 };
+            assert!(
+                found.lone >= 97.0 && found.other >= 90.0 && found.both >= 97.0 && found.back >= back,
+                "{percent} % stated of {path:?}: {found:.1?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_line_that_becomes_slower_and_faster_is_followed_within_three_seconds() {
+    for bottleneck in [stated(20), Bottleneck::Auto] {
+        let mut model = Model::new(20, 64_000, &members(1), bottleneck);
+        model.add(Spec::of(Some(0), 0, 28_000));
+        let other = model.add(Spec::of(None, 18_000, 28_000));
+        let later = model.add(Spec::of(Some(0), 28_000, 40_000));
+        let mut law = scavenger();
+        model.run(&mut law, 8_000);
+        model.becomes(5);
+        model.run(&mut law, 11_000);
+        let rate = |law: &host::law::Scavenger| law.rate(bottleneck).map_or(0, Bandwidth::bits);
+        let (slow, queue) = (rate(&law), model.queue_ms());
+        let contradiction = law.contradiction(bottleneck);
+        model.run(&mut law, 32_000);
+        model.becomes(20);
+        model.run(&mut law, 35_000);
+        let fast = rate(&law);
+        model.run(&mut law, 40_000);
+        let (at_5, at_20) = (model.rate(other, 19_000, 28_000), model.rate(later, 35_000, 40_000));
+        assert!(
+            (4_700_000..5_400_000).contains(&slow) && queue < 30.0 && at_5 >= 4.5,
+            "{bottleneck:?}: taken for {slow} after 3 s, {queue:.0} ms, the other one {at_5:.2}"
+        );
+        assert!(
+            (19_000_000..21_000_000).contains(&fast) && at_20 >= 19.4,
+            "{bottleneck:?}: taken for {fast} after 3 s, {at_20:.2}"
+        );
+        let told = contradiction.map_or(0, Bandwidth::bits);
+        let is_stated = matches!(bottleneck, Bottleneck::Stated(_));
+        assert_eq!(told, if is_stated { slow } else { 0 }, "the user is told");
+    }
+}
+
+#[test]
+fn other_hosts_behind_the_line_are_yielded_to_without_being_seen() {
+    // The least share of the other one: of RTTs of 100 ms see the head of the witness.
+    let cases = [
+        (Path::cubic(10, 16_000, 20), 85.0),
+        (Path::cubic(10, 64_000, 20), 91.0),
+        (Path::cubic(10, 1_000_000, 20), 94.0),
+        (Path::cubic(10, 16_000, 5), 80.0),
+        (Path::cubic(10, 64_000, 5), 91.0),
+        (Path::cubic(100, 256_000, 20), 94.0),
+        (Path::cubic(10, 64_000, 20).bbr(), 88.0),
+        (Path::cubic(10, 1_000_000, 20).bbr(), 88.0),
+        (Path::cubic(100, 256_000, 20).bbr(), 88.0),
+        (Path::cubic(10, 125_000, 100).bbr(), 88.0),
+    ];
+    for (path, least) in cases {
+        for bottleneck in [stated(path.mbit), Bottleneck::Auto] {
+            let found = shares(path, path.model(bottleneck), true);
+            // A low BBR sender on a fast link comes back later.
+            let back = if path.bbr && path.mbit * path.rtt > 200 { 0.0 } else { 85.0 };
+            let lone = if path.rtt == 100 { 90.0 } else { 97.0 };
+            assert!(
+                found.lone >= lone && found.other >= least && found.both >= 97.0 && found.back >= back,
+                "{bottleneck:?}, {path:?}: {found:.1?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_inelastic_stream_of_another_host_leaves_the_rest() {
+    // 4 Mbit/s that this host does not count.
+    let path = Path::cubic(10, 64_000, 20);
+    let mut model = path.model(stated(10));
+    let low = model.add(Spec::of(Some(0), 0, 20_000));
+    let stream = model.add(Spec {
+        offered: crate::model::Offered::Bursts {
+            bytes: 10_000,
+            every: 20,
+        },
+        unseen: true,
+        ..Spec::of(None, 8_000, 20_000)
+    });
+    model.run(&mut scavenger(), 20_000);
+    let (low, stream) = (model.rate(low, 10_000, 20_000), model.rate(stream, 10_000, 20_000));
+    assert!(stream >= 3.8 && low >= 4.5, "{stream:.2} beside {low:.2}");
+}
+
+/// A radio link: a delay of up to 30 ms, anew every 3 ms.
+fn radio(at: u64) -> u64 {
+    let slot = (at / 3_000_000).wrapping_mul(6_364_136_223_846_793_005);
+    (slot.wrapping_add(1_442_695_040_888_963_407) >> 33) % 30_000_000
+}
+
+#[test]
+fn jitter_is_no_queue() {
+    for buffer in [64_000, 1_000_000] {
+        for bottleneck in [stated(10), Bottleneck::Auto] {
+            let path = Path::cubic(10, buffer, 20);
+            let mut model = path.model(bottleneck);
+            model.jitter = radio;
+            let found = shares(path, model, false);
+            assert!(
+                found.lone >= 97.0 && found.other >= 85.0 && found.back >= 80.0,
+                "{bottleneck:?}, {path:?}: {found:.1?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_long_slow_start_is_not_taken_for_a_full_link() {
+    // BBR over 100 ms: the estimate of a lone download is never below what it comes to carry.
+    let path = Path::cubic(100, 1_000_000, 100).bbr();
+    let mut model = path.model(Bottleneck::Auto);
+    let low = path.add(&mut model, Spec::of(Some(0), 0, 10_000));
+    let mut law = scavenger();
+    model.run(&mut law, 10_000);
+    let rate = law.rate(Bottleneck::Auto).map_or(u64::MAX, Bandwidth::bits);
+    let third = model.rate(low, 3_000, 7_000);
+    assert!(rate >= 90_000_000 && third >= 80.0, "taken for {rate}, {third:.1} Mbit/s");
+}
