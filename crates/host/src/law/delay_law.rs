@@ -1,9 +1,9 @@
 //! Control by queueing delay, where the link's rate is unknown: after LEDBAT (RFC 6817) and
 //! LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus), at the receiver as in rLEDBAT (RFC 9840).
 //!
-//! The queueing delay is a connection's RTT less that without a queue. Below the target, the window grows by
-//! one segment per unit of weight in an RTT, and doubles until the target was first reached. Above
-//! the target it shrinks in proportion, at most by half in an RTT.
+//! The queueing delay is a connection's RTT less that without a queue. Below the target, the window
+//! grows by one segment per unit of weight in an RTT, and doubles until the target was first
+//! reached. Above the target it shrinks in proportion, at most by half in an RTT.
 //!
 //! Departures: the target is half of the largest delay seen, at most 60 ms, since a link whose
 //! buffer is shallower than a fixed target would never yield; and there are no periodic slowdowns.

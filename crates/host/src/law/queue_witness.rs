@@ -11,16 +11,16 @@
 //!   does not count, want more. Members then keep the smallest window until the queue has gone.
 //!   They return by half in a round trip; a queue on the way is another trial.
 //!
-//! A CUBIC flow of another host over 100 ms grows slower than members return, so it gets less than it
-//! should; so does one in a buffer of a quarter of a BDP, whose queue is within the tolerance.
+//! A CUBIC flow of another host over 100 ms grows slower than members return, so it gets less than
+//! it should; so does one in a buffer of a quarter of a BDP, whose queue is within the tolerance.
 //!
 //! Jitter is no queue: the tolerated delay follows how much RTTs vary from tick to tick. A queue
 //! grows over many ticks.
 
 use super::flow_controller::{FlowController, LEAST};
 
-/// A queue stands from this many seconds and this many RTTs on; beside counted traffic, whose bursts
-/// make queues too, from more.
+/// A queue stands from this many seconds and this many RTTs on; beside counted traffic, whose
+/// bursts make queues too, from more.
 const STANDS_FOR: f64 = 0.1;
 const STANDS_BESIDE_OTHERS: f64 = 0.6;
 const STANDS_RTTS: f64 = 2.0;

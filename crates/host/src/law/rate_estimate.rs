@@ -12,8 +12,8 @@
 //! - It decays slowly while nothing confirms it, since links become slower too; not below a stated
 //!   rate.
 //! - It decays fast while a queue stands and the link carries a little less.
-//! - A law that has raised its windows in vain, or lowered them without a loss, reports it: the link
-//!   is full at what it carries.
+//! - A law that has raised its windows in vain, or lowered them without a loss, reports it: the
+//!   link is full at what it carries.
 
 /// The decay per second while unconfirmed, after [`SLOW_AFTER`] seconds.
 const SLOW_DECAY: f64 = 0.005;
