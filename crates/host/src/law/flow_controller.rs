@@ -179,7 +179,7 @@ impl FlowController {
 
     /// Whether its RTT shows a standing queue.
     pub(super) fn is_queued(&self) -> bool {
-        self.queue() > QUEUE_FRACTION * self.unqueued_rtt() + QUEUE_NOISE
+        self.queue() > (QUEUE_FRACTION * self.unqueued_rtt() + QUEUE_NOISE).max(self.jitter())
     }
 
     /// The delay that the variation of RTTs explains.

@@ -80,10 +80,11 @@ fn a_rate_that_is_stated_wrong_is_corrected_by_queues_and_free_flow() {
         Path::cubic(100, 256_000, 20),
         Path::cubic(10, 125_000, 100),
         Path::cubic(10, 64_000, 20).bbr(),
-        Path::cubic(100, 256_000, 20).bbr(),
     ];
     for path in paths {
-        for percent in [50, 80, 125, 200] {
+        // A fast link costs ten times the packets.
+        let wrong: &[u64] = if path.mbit == 100 { &[50, 200] } else { &[50, 80, 125, 200] };
+        for percent in wrong {
             let rate = Bottleneck::Stated(Bandwidth::kbit(path.mbit * 10 * percent));
             let found = shares(path, path.model(rate), false);
             // On a fast link the losses of a low CUBIC sender decide when it is back.
@@ -146,7 +147,8 @@ fn other_hosts_behind_the_line_are_yielded_to_without_being_seen() {
         (Path::cubic(10, 125_000, 100).bbr(), 88.0),
     ];
     for (path, least) in cases {
-        for bottleneck in [stated(path.mbit), Bottleneck::Auto] {
+        let stated = (path.mbit < 100).then(|| stated(path.mbit));
+        for bottleneck in [Bottleneck::Auto].into_iter().chain(stated) {
             let found = shares(path, path.model(bottleneck), true);
             // A low BBR sender on a fast link comes back later.
             let back = if path.bbr && path.mbit * path.rtt > 200 { 0.0 } else { 85.0 };
@@ -198,6 +200,23 @@ fn jitter_is_no_queue() {
             );
         }
     }
+}
+
+#[test]
+fn jitter_does_not_keep_windows_small_on_a_fast_link() {
+    // At 100 Mbit/s a smoothed RTT still shows each change of the delay. HyStart ends slow starts
+    // early, sooner or later by chance: the mean of some begins.
+    let begins = [0, 137, 274, 411, 548, 685];
+    let rate = |begin: u64| {
+        let path = Path::cubic(100, 256_000, 20);
+        let mut model = path.model(Bottleneck::Auto);
+        model.jitter = radio;
+        let low = path.add(&mut model, Spec::of(Some(0), begin, 8_000));
+        model.run(&mut scavenger(), 8_000);
+        model.rate(low, 3_000, 8_000)
+    };
+    let mean = begins.map(rate).iter().sum::<f64>() / begins.len() as f64;
+    assert!(mean >= 31.0, "{mean:.1} Mbit/s");
 }
 
 #[test]
