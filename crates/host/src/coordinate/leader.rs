@@ -321,7 +321,8 @@ impl Leader {
             .collect();
         // Another rate may be right.
         let before = std::mem::replace(&mut self.settings, settings);
-        self.told.retain(|name| before.get(name) == self.settings.get(name));
+        self.told
+            .retain(|name| before.get(name) == self.settings.get(name));
     }
 
     fn send_orders(&mut self, orders: &[LimitOrder]) {

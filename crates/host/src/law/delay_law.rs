@@ -36,7 +36,9 @@ impl DelayLaw {
     ) -> (FlowLimit, LimitReason) {
         let delay = flow.queue();
         self.largest = self.largest.max(delay);
-        let target = (self.largest / 2.0).clamp(TARGET_MIN, TARGET_MAX).max(flow.jitter());
+        let target = (self.largest / 2.0)
+            .clamp(TARGET_MIN, TARGET_MAX)
+            .max(flow.jitter());
         let rtts = (seconds / flow.rtt).min(2.0);
         self.target_reached |= delay > target;
         // The window of a connection that does not use it must not grow.

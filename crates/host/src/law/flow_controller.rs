@@ -39,7 +39,7 @@ const JITTER: f64 = 0.008;
 /// without a queue, or this multiple of the variation of RTTs, whatever is most.
 const TOLERATED_MIN: f64 = 0.003;
 const TOLERATED_FRACTION: f64 = 0.1;
-const TOLERATED_VARIATIONS: f64 = 4.0;
+const TOLERATED_VARIATIONS: f64 = 8.0;
 /// The time constant, in seconds, with which the usual RTT follows longer ones.
 const USUAL_TIME: f64 = 100.0;
 /// The weight of the last [`INTERVAL`](super::INTERVAL) in the variation of RTTs.
@@ -199,7 +199,11 @@ impl FlowController {
     pub(super) fn watch_queue(&mut self, explained: bool, beside_others: bool, seconds: f64) {
         let queued = self.queue() > self.tolerated_queue() && (self.is_queued() || !beside_others);
         self.unqueued_for = if queued { 0.0 } else { self.unqueued_for + seconds };
-        self.queued_for = if queued && !explained { self.queued_for + seconds } else { 0.0 };
+        self.queued_for = if queued && !explained {
+            self.queued_for + seconds
+        } else {
+            0.0
+        };
     }
 
     /// No queue limits its window.

@@ -12,7 +12,7 @@
 //!   They return by half in a round trip; a queue on the way is another trial.
 //!
 //! A CUBIC flow of another host over 100 ms grows slower than members return, so it gets less than
-//! it should; so does one in a buffer of a quarter of a BDP, whose queue is within the tolerance.
+//! it should; so does one in a buffer of a BDP or less, whose queue is within the tolerance.
 //!
 //! Jitter is no queue: the tolerated delay follows how much RTTs vary from tick to tick. A queue
 //! grows over many ticks.
@@ -35,6 +35,13 @@ const GONE_FOR: f64 = 0.1;
 const GONE_MAX: f64 = 0.4;
 const GONE_RTTS: f64 = 2.0;
 const IN_VAIN: f64 = 5.0;
+/// So many times in succession the queue stood no longer than this many seconds and RTTs while
+/// members yielded: nobody else fills it. A radio link whose delay grows with what it carries looks
+/// so. The witness then keeps silent for this many seconds.
+const FALSE_ALARMS: u32 = 4;
+const SHORT: f64 = 0.5;
+const SHORT_RTTS: f64 = 5.0;
+const SILENT: f64 = 30.0;
 /// Windows return by this factor in an RTT.
 const RETURN: f64 = 1.5;
 
@@ -73,6 +80,11 @@ pub(super) struct QueueWitness {
     /// Seconds without a queue after which members return, and seconds since they last yielded.
     gone_for: f64,
     since: f64,
+    /// For how long the queue stood while members yielded, in seconds, how often in succession it
+    /// was short, and for how long the witness keeps silent.
+    queue_stood: f64,
+    short_yields: u32,
+    silent: f64,
     /// The rate at which the link was last seen full, in bits per second.
     full_at: Option<f64>,
 }
@@ -83,6 +95,9 @@ impl Default for QueueWitness {
             state: WitnessState::Watches,
             gone_for: GONE_FOR,
             since: IN_VAIN,
+            queue_stood: 0.0,
+            short_yields: 0,
+            silent: 0.0,
             full_at: None,
         }
     }
@@ -105,11 +120,7 @@ impl QueueWitness {
     }
 
     /// Takes a tick in and moves the ceilings of the connections.
-    pub(super) fn watch<'a>(
-        &mut self,
-        flows: impl Iterator<Item = &'a mut FlowController>,
-        link: LinkLoad,
-    ) {
+    pub(super) fn watch<'a>(&mut self, flows: impl Iterator<Item = &'a mut FlowController>, link: LinkLoad) {
         let mut flows: Vec<&mut FlowController> = flows.collect();
         let LinkLoad { total, seconds, .. } = link;
         let explained = link.recent >= link.full || !link.settled;
@@ -117,12 +128,18 @@ impl QueueWitness {
             flow.watch_queue(explained, link.beside_others, seconds);
         }
         self.since += seconds;
+        self.silent = (self.silent - seconds).max(0.0);
         if self.since > IN_VAIN {
-            self.gone_for = GONE_FOR;
+            (self.gone_for, self.short_yields) = (GONE_FOR, 0);
+        }
+        if self.silent > 0.0 {
+            return;
         }
         let rtt = flows.iter().map(|flow| flow.rtt).fold(0.0, f64::max);
         self.state = match self.state {
-            WitnessState::Watches if stands(flows.iter().map(|flow| &**flow), &link) => begin_trial(&mut flows, total),
+            WitnessState::Watches if stands(flows.iter().map(|flow| &**flow), &link) => {
+                begin_trial(&mut flows, total)
+            }
             WitnessState::Watches => WitnessState::Watches,
             WitnessState::Trial { total, seconds: past }
                 if past + seconds < TRIAL_TIME + TRIAL_RTTS * rtt =>
@@ -143,19 +160,44 @@ impl QueueWitness {
             flows.iter_mut().for_each(|flow| flow.lift_ceiling());
             return WitnessState::Watches;
         }
+        if self.is_false_alarm(flows) {
+            flows.iter_mut().for_each(|flow| flow.lift_ceiling());
+            return WitnessState::Watches;
+        }
         for flow in flows.iter_mut().filter(|flow| flow.ceiling.is_finite()) {
             flow.ceiling = LEAST * flow.mss;
         }
         if self.since < IN_VAIN {
             self.gone_for = (2.0 * self.gone_for).min(GONE_MAX);
         }
-        self.since = 0.0;
+        (self.since, self.queue_stood) = (0.0, 0.0);
         WitnessState::Yields
     }
 
+    /// Whether the queue went each time at once when members yielded, so that nobody else fills it.
+    fn is_false_alarm(&mut self, flows: &[&mut FlowController]) -> bool {
+        let rtt = flows.iter().map(|flow| flow.base_rtt()).fold(0.0, f64::max);
+        let again = self.since < IN_VAIN;
+        let short = self.queue_stood <= SHORT + SHORT_RTTS * rtt;
+        self.short_yields = if again && short { self.short_yields + 1 } else { 0 };
+        if self.short_yields < FALSE_ALARMS {
+            return false;
+        }
+        (self.short_yields, self.silent) = (0, SILENT);
+        true
+    }
+
     /// Members keep the smallest window while the queue stands, and return after it.
-    fn give_way(&mut self, flows: &mut [&mut FlowController], explained: bool, link: LinkLoad) -> WitnessState {
+    fn give_way(
+        &mut self,
+        flows: &mut [&mut FlowController],
+        explained: bool,
+        link: LinkLoad,
+    ) -> WitnessState {
         self.since = 0.0;
+        if flows.iter().any(|flow| flow.unqueued_for == 0.0) {
+            self.queue_stood += link.seconds;
+        }
         if explained {
             flows.iter_mut().for_each(|flow| flow.lift_ceiling());
             return WitnessState::Watches;

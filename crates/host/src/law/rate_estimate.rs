@@ -99,8 +99,8 @@ impl RateEstimate {
     /// Whether a queue has stood for longer than the rate has grown.
     fn outlasts_growth(&mut self, tick: &LinkEvidence) -> bool {
         let Some(rtt) = tick.queued_rtt else {
-            // BBR drains the queue in every eighth round trip.
-            self.level_for = (self.level_for - 2.0 * tick.seconds).max(0.0);
+            // BBR drains the queue in every eighth round trip, and jitter hides it at times.
+            self.level_for = (self.level_for - tick.seconds / 4.0).max(0.0);
             return false;
         };
         if tick.rate > GROWTH * self.peak || self.level_for == 0.0 {

@@ -338,8 +338,13 @@ impl Scavenger {
     /// Takes the samples in, and drops the state of connections that have ended.
     fn update(&mut self, tick: &LawInput<'_>, rates: &TickRates) {
         let known: BTreeMap<ConnectionId, FlowController> = std::mem::take(&mut self.controllers);
-        let same = known.len() == tick.flows.len() && tick.flows.iter().all(|flow| known.contains_key(&flow.id));
-        self.same_flows = if same { self.same_flows + rates.seconds } else { 0.0 };
+        let same =
+            known.len() == tick.flows.len() && tick.flows.iter().all(|flow| known.contains_key(&flow.id));
+        self.same_flows = if same {
+            self.same_flows + rates.seconds
+        } else {
+            0.0
+        };
         for (sample, rate) in tick.flows.iter().zip(&rates.flows) {
             let mut flow = known
                 .get(&sample.id)
