@@ -3,7 +3,7 @@
 //! A link has at least the rate that it carries over a few ticks. Where RTTs exceed their minimum,
 //! it has a standing queue and carries exactly its rate. So the estimate is the largest rate seen,
 //! valid from the first time that a queue outlasted the growth of the rate: RTTs also vary within a
-//! slow start. A queue below a stated rate is no such evidence: see [`super::queue_witness`].
+//! slow start. A queue below a stated rate is no such evidence: see `queue_witness`.
 //!
 //! - While a queue stands and no member is limited below what the link can carry, the estimate
 //!   follows the measured rate, up and down, within a few per cent. An interface that counts

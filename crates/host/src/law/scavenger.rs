@@ -32,7 +32,7 @@
 //! - *B.* A stated rate is a hint: the estimate ([`super::rate_estimate`]) precedes it from the
 //!   first evidence on. A queue that stands while the link carries less than B is judged by a
 //!   trial: B is wrong, or hosts that are not counted take part of the link
-//!   ([`super::queue_witness`]).
+//!   (`queue_witness`).
 //! - *Division.* T is divided by weight, with floors and caps ([`super::share`]). What one member
 //!   does not use, the others get. A flow's window is its rate times its minimum RTT, corrected by
 //!   what is measured ([`super::flow_controller`]). Shares below two segments a round trip are
