@@ -1,9 +1,9 @@
 //! A list whose copies share what they have in common.
 //!
-//! The items stand in blocks of [`BLOCK`], and copies hold the same blocks. Whoever changes an item
-//! of a list that has copies gets a block of its own for it; a copy of n items takes n /
-//! [`BLOCK`] counts of references. A policy of very many classes changes one class at a time, while
-//! readers still hold what was in force before.
+//! The items stand in blocks of 64, and copies hold the same blocks. Whoever changes an item of a
+//! list that has copies gets a block of its own for it; a copy of n items takes n / 64 counts of
+//! references. A policy of very many classes changes one class at a time, while readers still hold
+//! what was in force before.
 
 use std::iter::{FlatMap, FusedIterator};
 use std::ops::{Index, IndexMut, Range};
