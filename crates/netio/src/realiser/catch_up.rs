@@ -1,9 +1,10 @@
-//! How much of a hold-up of the host a realiser catches up, by a clock of its own for the queue.
+//! The clock that a realiser shows its queue, and how much of a hold-up of the host it catches up.
 //!
-//! The queue's time stands still where more was missed. It starts again when the queue is empty. A
-//! packet that arrives then may be sent from its arrival on: what a held-up worker finds on its
-//! return was missed too, although nothing waited when the hold-up began.
+//! The queue's time stands still where more was missed, and never goes back. It starts again when
+//! the queue is empty. A packet that arrives then may be sent from its arrival on: what a held-up
+//! worker finds on its return was missed too, although nothing waited when the hold-up began.
 
+use super::Achieved;
 use engine::discipline::Pacing;
 use engine::units::{Duration, Instant};
 
@@ -16,9 +17,11 @@ pub(super) struct CatchUp {
     period: Duration,
     /// By how much the queue's time is behind the clock: the time not caught up since the queue was
     /// last empty.
-    pub behind: Duration,
+    behind: Duration,
     /// From this time on, in the queue's time, the queue may have a packet to send.
-    pub ready: Option<Instant>,
+    ready: Option<Instant>,
+    /// The latest time that the queue has seen.
+    last: Instant,
 }
 
 impl CatchUp {
@@ -30,6 +33,7 @@ impl CatchUp {
             period: pacing.period,
             behind: Duration::ZERO,
             ready: None,
+            last: Instant::START,
         }
     }
 
@@ -38,19 +42,48 @@ impl CatchUp {
         self.period = pacing.period;
     }
 
-    /// The queue's time by this time of the clock, and what it skips.
-    pub fn time(&mut self, now: Instant, idle: bool) -> (Instant, Duration) {
+    /// The queue's time by this time of the clock; what it skips is added to what was achieved.
+    pub fn time(&mut self, now: Instant, idle: bool, achieved: &mut Achieved) -> Instant {
         if idle {
-            (self.behind, self.ready) = (Duration::ZERO, Some(now));
-            return (now, Duration::ZERO);
+            self.last = now.max(self.by_clock(self.last));
+            (self.behind, self.ready) = (Duration::ZERO, Some(self.last));
+            return self.last;
         }
-        let time = now - self.behind;
-        let Some(latest) = self.ready.map(|ready| ready + self.set.unwrap_or(self.period)) else {
-            return (time, Duration::ZERO);
-        };
-        let skipped = time.since(latest);
-        self.behind += skipped;
-        (time.min(latest), skipped)
+        let mut time = now - self.behind;
+        if let Some(ready) = self.ready {
+            let latest = ready + self.set.unwrap_or(self.period);
+            let skipped = time.since(latest);
+            self.behind += skipped;
+            achieved.held_up += skipped;
+            time = time.min(latest);
+        }
+        self.show(time)
+    }
+
+    /// Shows the queue this time of its own, unless it has seen a later one.
+    pub fn show(&mut self, time: Instant) -> Instant {
+        self.last = self.last.max(time);
+        self.last
+    }
+
+    /// The queue waits until this time of its own. Returns when that is by the clock.
+    pub fn wait(&mut self, until: Instant) -> Instant {
+        self.ready = Some(until);
+        self.by_clock(until)
+    }
+
+    /// The queue has sent a packet. Returns when that was due by the clock.
+    pub fn send(&mut self) -> Instant {
+        self.wait(self.last)
+    }
+
+    /// The queue is empty.
+    pub fn rest(&mut self) {
+        self.ready = None;
+    }
+
+    fn by_clock(&self, time: Instant) -> Instant {
+        time + self.behind
     }
 }
 
@@ -59,17 +92,36 @@ mod tests {
     use super::*;
     use engine::units::Bandwidth;
 
-    #[test]
-    fn what_arrived_at_an_empty_queue_during_a_hold_up_is_caught_up_in_part_too() {
-        let at = |ms: u64| Instant::START + Duration::from_millis(1_000 + ms);
+    fn at(us: u64) -> Instant {
+        Instant::START + Duration::from_micros(1_000_000 + us)
+    }
+
+    fn clock() -> CatchUp {
         let pacing = Pacing {
             wire: Bandwidth::gbit(1),
             frames: false,
             period: Duration::from_micros(24),
         };
-        let mut clock = CatchUp::new(pacing, Some(Duration::from_millis(5)));
+        CatchUp::new(pacing, Some(Duration::from_millis(5)))
+    }
+
+    #[test]
+    fn what_arrived_at_an_empty_queue_during_a_hold_up_is_caught_up_in_part_too() {
+        let (mut clock, mut achieved) = (clock(), Achieved::default());
         // The first of the packets that arrived; the worker returns 17 ms later.
-        assert_eq!(clock.time(at(0), true).0, at(0));
-        assert_eq!(clock.time(at(17), false), (at(5), Duration::from_millis(12)));
+        assert_eq!(clock.time(at(0), true, &mut achieved), at(0));
+        assert_eq!(clock.time(at(17_000), false, &mut achieved), at(5_000));
+        assert_eq!(achieved.held_up, Duration::from_millis(12));
+    }
+
+    #[test]
+    fn a_queue_that_was_shown_a_time_to_come_skips_nothing_on_its_way_there() {
+        let (mut clock, mut achieved) = (clock(), Achieved::default());
+        clock.set = None;
+        assert_eq!(clock.show(at(800)), at(800));
+        // It is empty, a packet arrives, and the time of that has not come 100 µs later.
+        assert_eq!(clock.time(at(0), true, &mut achieved), at(800));
+        assert_eq!(clock.time(at(100), false, &mut achieved), at(800));
+        assert_eq!((clock.send(), achieved.held_up), (at(800), Duration::ZERO));
     }
 }

@@ -50,8 +50,6 @@ pub struct LaunchTime {
     from: [u8; 6],
     punctuality: Punctuality,
     catch_up: CatchUp,
-    /// The latest time that the queue has seen.
-    last: Instant,
     now: Instant,
 }
 
@@ -63,7 +61,6 @@ impl LaunchTime {
             from,
             punctuality: Punctuality::new(pacing.wire, mtu),
             catch_up: CatchUp::new(pacing, catch_up),
-            last: Instant::START,
             now: Instant::START,
         }
     }
@@ -123,37 +120,29 @@ impl Realiser for LaunchTime {
 
     fn time(&mut self, now: Instant, idle: bool) -> Instant {
         self.now = self.now.max(now);
-        if idle {
-            // Its time goes on from the clock, and not before the last launch by that.
-            self.last = self.last + self.catch_up.behind;
-        }
-        let (time, skipped) = self.catch_up.time(self.now + LEAD, idle);
-        self.punctuality.achieved.held_up += skipped;
-        self.last = self.last.max(time);
-        self.last
+        let achieved = &mut self.punctuality.achieved;
+        self.catch_up.time(self.now + LEAD, idle, achieved)
     }
 
     fn wait(&mut self, until: Instant, _queue: &mut Queue, _port: &mut dyn Port) -> Step {
-        self.catch_up.ready = Some(until);
-        let due = until + self.catch_up.behind;
+        let due = self.catch_up.wait(until);
         self.punctuality.due = Some(due);
         if due <= self.now + HORIZON {
-            self.last = self.last.max(until);
-            return Step::Ask(self.last);
+            return Step::Ask(self.catch_up.show(until));
         }
         // Late enough that several packets will be due within the horizon.
         Step::Sleep(due - Duration::from_nanos(HORIZON.nanos() / 2))
     }
 
     fn send(&mut self, pool: &mut Pool, frame: Buffer) {
-        self.catch_up.ready = Some(self.last);
-        let at = self.last + self.catch_up.behind;
+        let at = self.catch_up.send();
         pool.set_launch(frame, at);
         self.punctuality.start(at);
     }
 
     fn rest(&mut self) {
-        (self.catch_up.ready, self.punctuality.due) = (None, None);
+        self.catch_up.rest();
+        self.punctuality.due = None;
     }
 
     fn repace(&mut self, pacing: Pacing) {

@@ -16,8 +16,6 @@ use engine::units::{Duration, Instant};
 pub struct Timer {
     punctuality: Punctuality,
     catch_up: CatchUp,
-    /// The latest time that the queue has seen.
-    last: Instant,
     /// The clock, which is ahead of the queue's time after a hold-up.
     clock: Instant,
 }
@@ -31,7 +29,6 @@ impl Timer {
             catch_up: CatchUp::new(pacing, catch_up),
             punctuality: Punctuality::new(pacing.wire, mtu),
             clock: Instant::START,
-            last: Instant::START,
         }
     }
 }
@@ -51,27 +48,24 @@ impl Realiser for Timer {
 
     fn time(&mut self, now: Instant, idle: bool) -> Instant {
         self.clock = now;
-        let (time, skipped) = self.catch_up.time(now, idle);
-        self.punctuality.achieved.held_up += skipped;
-        self.last = self.last.max(time);
-        self.last
+        self.catch_up.time(now, idle, &mut self.punctuality.achieved)
     }
 
     fn wait(&mut self, until: Instant, _queue: &mut Queue, _port: &mut dyn Port) -> Step {
-        self.catch_up.ready = Some(until);
-        let due = until + self.catch_up.behind;
+        let due = self.catch_up.wait(until);
         self.punctuality.due = Some(due);
         Step::Sleep(due)
     }
 
     fn send(&mut self, _pool: &mut Pool, _frame: Buffer) {
-        self.catch_up.ready = Some(self.last);
+        self.catch_up.send();
         // By the clock: the queue's time stands still in a hold-up, and nothing would seem late.
         self.punctuality.start(self.clock);
     }
 
     fn rest(&mut self) {
-        (self.catch_up.ready, self.punctuality.due) = (None, None);
+        self.catch_up.rest();
+        self.punctuality.due = None;
     }
 
     fn repace(&mut self, pacing: Pacing) {
@@ -104,7 +98,7 @@ mod tests {
     fn waiting(until: Instant) -> Timer {
         let catch_up = Some(Duration::from_millis(5));
         let mut timer = Timer::new(pacing(900), 1_500, catch_up);
-        (timer.catch_up.ready, timer.punctuality.due) = (Some(until), Some(until));
+        timer.punctuality.due = Some(timer.catch_up.wait(until));
         timer
     }
 
@@ -117,7 +111,7 @@ mod tests {
         assert_eq!(timer.achieved().held_up, Duration::from_millis(25));
         // The queue's time stands still until a packet is sent, and goes on from there.
         assert_eq!(timer.time(at(30_100), false), at(5_000));
-        timer.catch_up.ready = Some(at(5_000));
+        timer.catch_up.wait(at(5_000));
         assert_eq!(timer.time(at(31_000), false), at(5_900));
         assert_eq!(timer.achieved().held_up, Duration::from_micros(25_100));
         // An empty queue has nothing to catch up.
@@ -132,16 +126,18 @@ mod tests {
         let frame = pool
             .put(&[0; 60], crate::pool::Offload::default())
             .expect("a slot");
-        (timer.catch_up.ready, timer.punctuality.due) = (Some(at(0)), Some(at(0)));
+        timer.punctuality.due = Some(timer.catch_up.wait(at(0)));
         let (mut sent, mut due) = (0, at(0));
-        while due <= timer.time(at(30_000), false) {
+        let mut shown = timer.time(at(30_000), false);
+        // As the queue does: the next is late, or is waited for.
+        while due <= shown {
             timer.send(&mut pool, frame);
             due = due + Duration::from_nanos(13_493);
             sent += 1;
-            // As the queue does: the next is late, or is waited for.
-            if due > timer.last {
+            if due > shown {
                 break;
             }
+            shown = timer.time(at(30_000), false);
         }
         sent
     }
@@ -163,8 +159,9 @@ mod tests {
             .expect("a slot");
         let (mut sent, mut due, mut now) = (0, at(0), at(0));
         while now < at(1_000_000) {
-            (timer.catch_up.ready, timer.punctuality.due) = (Some(due), Some(due + timer.catch_up.behind));
-            now = now.max(due + timer.catch_up.behind) + late;
+            let by_clock = timer.catch_up.wait(due);
+            timer.punctuality.due = Some(by_clock);
+            now = now.max(by_clock) + late;
             while due <= timer.time(now, false) {
                 timer.send(&mut pool, frame);
                 (sent, due) = (sent + 1, due + period);
