@@ -1,13 +1,16 @@
 //! A change of one class: the plan that is amended is the plan that a check of the whole makes, and
 //! neither the plan nor a queue takes a look at the other classes.
 
+#[path = "stubs/counted.rs"]
+mod counted;
 #[allow(dead_code, reason = "the contract test uses more of it")]
 #[path = "contract/policies.rs"]
 mod policies;
 
-use engine::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
+use counted::{ADOPTED, COUNTED};
+use engine::discipline::{Reason, Sink};
 use engine::inspect::{Inspection, View};
-use engine::kind::{Check, Children, Kind, Properties};
+use engine::kind::Children;
 use engine::link::Link;
 use engine::packet::{ClassId, Packet};
 use engine::queue::Queue;
@@ -16,8 +19,7 @@ use engine::settings::{Raw, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use policies::LINK;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 /// A kind that amends plans.
 #[derive(Debug)]
@@ -145,51 +147,6 @@ fn tree(amending: &Amending, classes: u32, queue: &str) -> DisciplineSpec {
         ..DisciplineSpec::new(amending.kind)
     }
 }
-
-static ADOPTED: AtomicUsize = AtomicUsize::new(0);
-
-/// A queue that holds nothing and counts the plans that it adopts.
-#[derive(Debug)]
-struct Counted;
-
-impl Discipline for Counted {
-    fn enqueue(&mut self, _now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
-        sink.drop(packet, Reason::Full);
-        Verdict::Dropped(Reason::Full)
-    }
-
-    fn dequeue(&mut self, _now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
-        Next::Empty
-    }
-
-    fn flush(&mut self, _sink: &mut dyn Sink) {}
-
-    fn retune(&mut self, _now: Instant, _plan: &dyn Plan) -> bool {
-        ADOPTED.fetch_add(1, Ordering::Relaxed);
-        true
-    }
-}
-
-impl Plan for Counted {
-    fn build(&self, _cx: &Build) -> Box<dyn Discipline> {
-        Box::new(Self)
-    }
-}
-
-fn check(_check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
-    Some(Arc::new(Counted))
-}
-
-static COUNTED: Kind = Kind {
-    name: "counted",
-    summary: "Counts the plans that it adopts",
-    reference: "a test",
-    children: Children::None,
-    settings: &[],
-    class_settings: &[],
-    properties: Properties::NONE,
-    check,
-};
 
 /// How often memory was taken and how many queues were asked for one change among so many classes.
 fn work_of_a_change(amending: &Amending, classes: u32) -> (u64, usize) {

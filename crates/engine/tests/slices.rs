@@ -1,8 +1,11 @@
 //! An inspection in slices finds what a whole one finds, and asks for no class outside its window.
 
-use engine::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
+#[path = "stubs/counted.rs"]
+mod counted;
+
+use counted::{COUNTED, INSPECTED};
+use engine::discipline::{Reason, Sink};
 use engine::inspect::{Inspection, View};
-use engine::kind::{Check, Children, Kind, Properties};
 use engine::link::Link;
 use engine::packet::{ClassId, Packet};
 use engine::queue::Queue;
@@ -11,52 +14,7 @@ use engine::settings::{Raw, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, ParentSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Instant};
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-static INSPECTED: AtomicUsize = AtomicUsize::new(0);
-
-/// A queue that holds nothing and counts inspections.
-#[derive(Debug)]
-struct Counted;
-
-impl Discipline for Counted {
-    fn enqueue(&mut self, _now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
-        sink.drop(packet, Reason::Full);
-        Verdict::Dropped(Reason::Full)
-    }
-
-    fn dequeue(&mut self, _now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
-        Next::Empty
-    }
-
-    fn flush(&mut self, _sink: &mut dyn Sink) {}
-
-    fn inspect(&self, _out: &mut Inspection<'_>) {
-        INSPECTED.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-impl Plan for Counted {
-    fn build(&self, _cx: &Build) -> Box<dyn Discipline> {
-        Box::new(Self)
-    }
-}
-
-fn check(_check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
-    Some(Arc::new(Counted))
-}
-
-static COUNTED: Kind = Kind {
-    name: "counted",
-    summary: "Counts inspections",
-    reference: "a test",
-    children: Children::None,
-    settings: &[],
-    class_settings: &[],
-    properties: Properties::NONE,
-    check,
-};
+use std::sync::atomic::Ordering;
 
 struct Nothing;
 
