@@ -15,7 +15,8 @@
 //!   them;
 //! - [`port_kind`]: what a port declares about itself, for those who read policies;
 //! - [`link`]: the facts of the link behind a tree, each of them once;
-//! - [`link_clock`]: a link's bandwidth as a clock, for ports and for the simulator's wires;
+//! - [`link_clock`]: a link's bandwidth as a clock; [`shaped_queue`]: a queue that keeps to it, in
+//!   every place;
 //! - [`byte_clock`]: time in bytes of an Ethernet wire, for pacing;
 //! - [`inspect`]: looking into a running tree.
 //!
@@ -46,6 +47,7 @@ pub mod random;
 pub mod reservation;
 pub mod reserved;
 pub mod settings;
+pub mod shaped_queue;
 mod sharing;
 pub mod sink;
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::link::EmulatedLink;
 use crate::record::Record;
 use engine::packet::ClassId;
-use engine::queue::Queue;
+use engine::shaped_queue::ShapedQueue;
 use engine::units::{Bandwidth, Bytes, Duration};
 use netio::classify::{Classify, Everything};
 use netio::handle::{Handle, Unanswered, WorkerSnapshot};
@@ -45,7 +45,7 @@ const MAX_SLOTS: u64 = 4 << 20;
 /// One direction of an emulated link: the link, and the queue before it.
 pub struct EmulatedDirection {
     link: EmulatedLink,
-    queue: Queue,
+    queue: ShapedQueue,
     classify: Box<dyn Classify>,
     overhead: Bytes,
     record: Option<Record>,
@@ -54,7 +54,7 @@ pub struct EmulatedDirection {
 
 impl EmulatedDirection {
     /// A direction with another queue, such as a policy's, in place of the link's buffer.
-    pub fn ruled(link: EmulatedLink, queue: Queue, classify: Box<dyn Classify>) -> Self {
+    pub fn ruled(link: EmulatedLink, queue: ShapedQueue, classify: Box<dyn Classify>) -> Self {
         Self {
             link,
             queue,
@@ -94,7 +94,8 @@ impl EmulatedDirection {
 impl From<EmulatedLink> for EmulatedDirection {
     /// A direction with tail drop.
     fn from(link: EmulatedLink) -> Self {
-        Self::ruled(link, link.tail_drop(), Box::new(Everything(ClassId(0))))
+        let queue = ShapedQueue::new(link.tail_drop(), None);
+        Self::ruled(link, queue, Box::new(Everything(ClassId(0))))
     }
 }
 

@@ -5,6 +5,7 @@
 //! packets → queue (tail drop, or a tree) → transmitter (rate) → wire (loss, delay, jitter) → out
 //! ```
 //!
+//! A tree keeps to its policy's bandwidth ([`ShapedQueue`]), as in the worker and in the simulator.
 //! A packet occupies the transmitter for its length over the rate, and is then in flight for the
 //! delay: the store-and-forward link of textbooks. The transmitter dequeues a packet at the instant
 //! at which it becomes free; this instant is computed afterwards, however late the host calls. So
@@ -25,6 +26,7 @@ use engine::packet::Packet;
 use engine::queue::Queue;
 use engine::random::Seed;
 use engine::settings::{Raw, Table};
+use engine::shaped_queue::ShapedQueue;
 use engine::tree::{DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::impairments::{Jitter, Loss, LossModel};
@@ -87,7 +89,7 @@ impl EmulatedLink {
 
     /// This link as a queue, with tail drop.
     pub fn queue(&self) -> Queue {
-        self.queue_over(self.tail_drop(), None)
+        self.queue_over(ShapedQueue::new(self.tail_drop(), None), None)
     }
 
     /// The link's buffer.
@@ -108,7 +110,7 @@ impl EmulatedLink {
 
     /// This link as a queue, with another queue, such as a policy's, in place of its buffer. Bytes
     /// offered and sent go into `record`, if there is one.
-    pub fn queue_over(&self, queue: Queue, record: Option<Record>) -> Queue {
+    pub fn queue_over(&self, queue: ShapedQueue, record: Option<Record>) -> Queue {
         Queue::new("link", Box::new(Wire::new(*self, queue, record)))
     }
 }
@@ -117,7 +119,7 @@ impl EmulatedLink {
 #[derive(Debug)]
 struct Wire {
     link: EmulatedLink,
-    queue: Queue,
+    queue: ShapedQueue,
     /// When the transmitter becomes free, and the fraction of a nanosecond beyond, in units of
     /// 1 ns / rate.
     free_at: Instant,
@@ -134,7 +136,7 @@ struct Wire {
 }
 
 impl Wire {
-    fn new(link: EmulatedLink, queue: Queue, record: Option<Record>) -> Self {
+    fn new(link: EmulatedLink, queue: ShapedQueue, record: Option<Record>) -> Self {
         Self {
             link,
             queue,
@@ -207,7 +209,7 @@ impl Discipline for Wire {
         let len = packet.len;
         let verdict = self.queue.enqueue(now, packet, sink);
         if let Some(record) = &self.record {
-            record.offered(now, len, self.queue.backlog().bytes);
+            record.offered(now, len, self.queue.queue().backlog().bytes);
         }
         self.transmit(now, sink);
         verdict
@@ -234,21 +236,21 @@ impl Discipline for Wire {
         while let Some((_, packet)) = self.in_flight.pop_front() {
             sink.drop(packet, Reason::Flushed);
         }
-        self.queue.flush(sink);
+        self.queue.queue_mut().flush(sink);
         self.resume_at = Instant::START;
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
         out.gauge("rate", Value::Bandwidth(self.link.rate));
         out.gauge("delay", Value::Duration(self.link.delay));
-        out.gauge("waiting", Value::Bytes(self.queue.backlog().bytes));
+        out.gauge("waiting", Value::Bytes(self.queue.queue().backlog().bytes));
         out.gauge("in-flight", Value::Count(self.in_flight.len() as u64));
-        self.queue.inspect(out);
+        self.queue.queue().inspect(out);
     }
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         self.called_at = self.called_at.max(now);
-        self.queue.retune(now, plan)
+        self.queue.queue_mut().retune(now, plan)
     }
 }
 
@@ -386,7 +388,7 @@ mod tests {
         let link = EmulatedLink::new(Bandwidth::mbit(8)).impaired(Loss::Every(3), spread, Seed(5));
         let record = Record::new(at(0), Duration::from_millis(1));
         let (mut queue, mut drops) = (
-            link.queue_over(link.tail_drop(), Some(record.clone())),
+            link.queue_over(ShapedQueue::new(link.tail_drop(), None), Some(record.clone())),
             WireLosses(0),
         );
         for _ in 0..9 {

@@ -8,6 +8,7 @@ use engine::discipline::Reason;
 use engine::link;
 use engine::random::Seed;
 use engine::settings::Table;
+use engine::shaped_queue::ShapedQueue;
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration as Span};
 use lab::host::OffloadFeature;
@@ -285,7 +286,8 @@ fn three_to_one(link: EmulatedLink) -> EmulatedDirection {
     };
     let classifier = Classifier::new([filter], Seed(1));
     let classify = ByFilters::new(classifier, &plan, Seed(1));
-    EmulatedDirection::ruled(link, plan.build(Seed(1)), Box::new(classify))
+    let queue = ShapedQueue::new(plan.build(Seed(1)), None);
+    EmulatedDirection::ruled(link, queue, Box::new(classify))
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::inspection::{Detail, PathSlice, Window};
 use crate::meter::Meters;
 use crate::pool::{Gso, Offload, Pool};
 use crate::port::{Capabilities, ETHERNET, Port, TAG};
-use crate::realiser::{self, Realiser, Step};
+use crate::realiser::{Realiser, Step};
 use crate::segment::{self, Cut};
 use crate::window_clamp::{FrameSize, WindowClamp};
 use crate::worker::{PathSpec, PortId};
@@ -18,8 +18,9 @@ use engine::inspect::Inspection;
 use engine::link_clock::LinkClock;
 use engine::packet::{Buffer, ClassId, Dscp, Ecn, Packet};
 use engine::queue::{Count, Queue, Stats};
+use engine::shaped_queue::{CATCH_UP, ShapedQueue};
 use engine::tree::{ClassInfo, TreePlan};
-use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use engine::units::{Bytes, Duration, Instant};
 use measure::delay::Delays;
 use std::collections::VecDeque;
 
@@ -28,11 +29,6 @@ const QUANTUM: usize = 64;
 
 /// Packets queued at most while the discipline is off; the kernel's own default queue length.
 const BYPASS_LIMIT: usize = 1000;
-
-/// The clock of a link: a late worker may catch up by so much, like cbq's `link_burst`.
-fn clock(bandwidth: Bandwidth) -> LinkClock {
-    LinkClock::new(bandwidth, realiser::CATCH_UP)
-}
 
 /// A path in a worker.
 pub(crate) struct Path {
@@ -43,11 +39,10 @@ pub(crate) struct Path {
     pub(crate) to: PortId,
     mark: u32,
     classify: Box<dyn Classify>,
-    queue: Queue,
+    queue: ShapedQueue,
     plan: Option<TreePlan>,
     /// How many trees there have been: classes of another tree have other numbers.
     trees: u64,
-    link: Option<LinkClock>,
     overhead: Bytes,
     enabled: bool,
     bypass: VecDeque<Packet>,
@@ -85,19 +80,6 @@ impl Sink for DropSink<'_> {
 
     fn mark(&mut self, _packet: &Packet, _why: Reason) {
         self.totals.marked += 1;
-    }
-}
-
-/// The sink that collects packets to be queued or sent elsewhere.
-struct Collected(VecDeque<Packet>);
-
-impl Sink for Collected {
-    fn drop(&mut self, packet: Packet, _why: Reason) {
-        self.0.push_back(packet);
-    }
-
-    fn hands_over(&self) -> bool {
-        true
     }
 }
 
@@ -139,10 +121,12 @@ impl Path {
             to: spec.to,
             mark: spec.mark,
             classify: spec.classify,
-            queue: spec.queue,
+            queue: {
+                let clock = |bandwidth| LinkClock::new(bandwidth, CATCH_UP);
+                ShapedQueue::new(spec.queue, spec.bandwidth.map(clock))
+            },
             plan: spec.plan,
             trees: 0,
-            link: spec.bandwidth.map(clock),
             overhead: spec.overhead,
             enabled: true,
             bypass: VecDeque::new(),
@@ -257,10 +241,8 @@ impl Path {
             Some(Gso::Udp) => to.udp_gso,
             _ => to.tcp_gso,
         };
-        let slow = self
-            .link
-            .as_ref()
-            .is_some_and(|link| link.rate().time_to_send(len) > above);
+        let bandwidth = self.queue.bandwidth();
+        let slow = bandwidth.is_some_and(|bandwidth| bandwidth.time_to_send(len) > above);
         // Pacing spaces single frames, not bursts of segments.
         let paced = self.realiser.is_some();
         !able || (self.enabled && (slow || paced))
@@ -349,21 +331,20 @@ impl Path {
             }
             let next = match self.bypass.pop_front() {
                 Some(packet) => Next::Ready(packet),
-                None => match self.link_busy_until(now, realiser.as_deref()) {
-                    Some(until) => Next::Wait(until),
-                    None => self.next(now, pool),
-                },
+                None => self.next(now, pool, realiser.as_deref()),
             };
             let packet = match (next, &mut *realiser) {
                 (Next::Ready(packet), _) => packet,
                 (Next::Wait(until), None) => return Waiting::Until(until),
-                (Next::Wait(until), Some(realiser)) => match realiser.wait(until, &mut self.queue, port) {
-                    Step::Ask(time) => {
-                        now = time;
-                        continue;
+                (Next::Wait(until), Some(realiser)) => {
+                    match realiser.wait(until, self.queue.queue_mut(), port) {
+                        Step::Ask(time) => {
+                            now = time;
+                            continue;
+                        }
+                        Step::Sleep(until) => return Waiting::Until(until),
                     }
-                    Step::Sleep(until) => return Waiting::Until(until),
-                },
+                }
                 (Next::Empty, realiser) => {
                     realiser.iter_mut().for_each(|realiser| realiser.rest());
                     return Waiting::Empty;
@@ -380,9 +361,6 @@ impl Path {
 
     /// Counts a packet that leaves, and writes its ECN mark and DSCP into the frame.
     fn depart(&mut self, now: Instant, pool: &mut Pool, packet: &Packet) {
-        if let Some(link) = self.link.as_mut().filter(|_| self.enabled) {
-            link.send(now, packet.len);
-        }
         pool.discharge(packet.buffer);
         self.totals.sent += packet.len;
         self.meters
@@ -395,24 +373,19 @@ impl Path {
         }
     }
 
-    /// Until when the link is busy, if packets wait for it. None do while the discipline is off,
-    /// nor where the wire itself keeps time.
-    fn link_busy_until(&mut self, now: Instant, realiser: Option<&dyn Realiser>) -> Option<Instant> {
-        if !self.enabled || self.queue.is_empty() || realiser.is_some_and(Realiser::keeps_wire) {
-            return None;
-        }
-        self.due = Some(self.link.as_ref()?.busy_until(now)?);
-        self.due
-    }
-
-    /// The queue's next packet. Records how late it is, if it had to wait for its due time.
-    fn next(&mut self, now: Instant, pool: &mut Pool) -> Next<Packet> {
+    /// The queue's next packet. Records how late it is, if it had to wait for its due time. The
+    /// link's clock does not count where the wire itself keeps time.
+    fn next(&mut self, now: Instant, pool: &mut Pool, realiser: Option<&dyn Realiser>) -> Next<Packet> {
         let mut sink = DropSink {
             pool,
             totals: &mut self.totals,
             flushed: Reason::Flushed,
         };
-        let next = self.queue.dequeue(now, &mut sink);
+        let next = if realiser.is_some_and(Realiser::keeps_wire) {
+            self.queue.queue_mut().dequeue(now, &mut sink)
+        } else {
+            self.queue.dequeue(now, &mut sink)
+        };
         match &next {
             Next::Ready(_) => {
                 // Only the first packet after a wait had a known due time; one that left early was
@@ -439,7 +412,7 @@ impl Path {
             totals: &mut self.totals,
             flushed: why,
         };
-        self.queue.flush(&mut sink);
+        self.queue.queue_mut().flush(&mut sink);
         self.bypass.drain(..).for_each(|packet| sink.drop(packet, why));
         self.due = None;
     }
@@ -447,9 +420,7 @@ impl Path {
     /// Switches the discipline on or off. Off: its backlog is sent first, and nothing is dropped.
     pub(crate) fn switch(&mut self, pool: &mut Pool, on: bool) {
         if self.enabled && !on {
-            let mut collected = Collected(std::mem::take(&mut self.bypass));
-            self.queue.flush(&mut collected);
-            self.bypass = collected.0;
+            self.bypass.extend(self.queue.hand_over());
             self.bypass
                 .iter()
                 .for_each(|packet| pool.discharge(packet.buffer));
@@ -473,10 +444,7 @@ impl Path {
             self.classify = classify;
         }
         if let Some(bandwidth) = bandwidth {
-            match &mut self.link {
-                Some(link) => link.retune(bandwidth, now),
-                None => self.link = Some(clock(bandwidth)),
-            }
+            self.queue.set_bandwidth(now, bandwidth);
         }
         let same = self.plan.as_ref().is_some_and(|old| {
             old.root.kind.name == plan.root.kind.name
@@ -489,7 +457,7 @@ impl Path {
         }
         // A due time of the old plan means nothing under the new one.
         self.due = None;
-        if same && self.queue.retune(now, plan.root.plan.as_ref()) {
+        if same && self.queue.queue_mut().retune(now, plan.root.plan.as_ref()) {
             self.plan = Some(plan);
             pool.claim(self.id as usize, claim);
             return Adopted::InPlace;
@@ -511,7 +479,7 @@ impl Path {
         // A realiser learns of new settings by a whole plan.
         let paced = self.realiser.is_some() && root.pacing().is_some();
         let now = self.queue_time(now);
-        if !same || paced || !self.queue.retune_class(now, root, class) {
+        if !same || paced || !self.queue.queue_mut().retune_class(now, root, class) {
             return ClassAdopted::WholeOnly;
         }
         // A due time of the old settings means nothing under the new ones.
@@ -531,23 +499,17 @@ impl Path {
         plan: &TreePlan,
         claim: Claim,
     ) -> Adopted {
-        let mut collected = Collected(VecDeque::new());
-        let mut former = std::mem::replace(&mut self.queue, queue);
         let old = self.plan.take();
         let renumber = |class: ClassId| match &old {
             Some(old) => old.info(class).and_then(|info| plan.class(&info.name)),
             None => Some(class),
         };
-        self.queue.carry_over(now, &mut former, renumber);
-        former.flush(&mut collected);
+        let packets = self.queue.replace(now, queue, renumber);
         // Its classes have other numbers now.
-        collected
-            .0
-            .iter()
-            .for_each(|packet| pool.discharge(packet.buffer));
+        packets.iter().for_each(|packet| pool.discharge(packet.buffer));
         pool.claim(self.id as usize, claim);
         let before = self.totals.dropped.packets;
-        for mut packet in collected.0 {
+        for mut packet in packets {
             let headers = Headers::parse(pool.bytes(packet.buffer), self.mark);
             self.classify.classify(&headers, &mut packet);
             self.enqueue(now, pool, packet);
@@ -577,7 +539,7 @@ impl Path {
                 Window::All => Inspection::new(&mut views),
                 Window::Classes(classes) => Inspection::slice(&mut views, classes.clone()),
             };
-            self.queue.inspect(&mut inspection);
+            self.queue.queue().inspect(&mut inspection);
         }
         let numbers = match &window {
             Window::All => 0..u32::MAX,
@@ -613,7 +575,7 @@ impl Path {
             from: self.from,
             to: self.to,
             enabled: self.enabled,
-            kind: self.queue.kind(),
+            kind: self.queue.queue().kind(),
             totals: self.totals,
             views: Vec::new(),
             classes: Vec::new(),

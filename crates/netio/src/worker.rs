@@ -209,6 +209,8 @@ pub struct Worker {
     short_since: Option<Instant>,
     /// A clean end is under way, and ends by then.
     ending: Option<Instant>,
+    /// The time, if the caller has a clock of its own.
+    set_time: Option<Instant>,
 }
 
 impl fmt::Debug for Worker {
@@ -254,6 +256,7 @@ impl Worker {
             first_path: 0,
             short_since: None,
             ending: None,
+            set_time: None,
         };
         Ok((worker, handle))
     }
@@ -331,13 +334,25 @@ impl Worker {
         }
         // Before the ports: what arrives while they close goes the kernel's way.
         self.gates.clear();
-        self.show(clock::now())
+        let now = self.now();
+        self.show(now)
     }
 
     /// One turn over all ports, without waiting: for programs that have a loop of their own.
     pub fn turn(&mut self) -> Turn {
         self.slots.iter_mut().for_each(|slot| slot.ready = true);
         self.step()
+    }
+
+    /// As [`turn`](Self::turn), at this time of the caller's own clock, which stands still until
+    /// the next call. Only for ports without a gate: those go by the kernel's clock.
+    pub fn turn_at(&mut self, now: Instant) -> Turn {
+        self.set_time = Some(now);
+        self.turn()
+    }
+
+    fn now(&self) -> Instant {
+        self.set_time.unwrap_or_else(clock::now)
     }
 
     /// One turn over the ports that may have something.
@@ -349,10 +364,10 @@ impl Worker {
         self.inspect_on();
         self.revive();
         let received = self.receive();
-        let now = clock::now();
+        let now = self.now();
         let (sent, until) = self.send(now);
         if let Some(latest) = self.ending
-            && (self.is_drained() || clock::now() >= latest)
+            && (self.is_drained() || self.now() >= latest)
         {
             self.close(latest);
             return Turn::Done;
@@ -369,6 +384,7 @@ impl Worker {
     /// Carries out the commands that are waiting. `Break`: one of them was to stop.
     fn handle_commands(&mut self) -> ControlFlow<()> {
         while let Ok(command) = self.inbox.try_recv() {
+            let now = self.now();
             // Whoever asked may have given up waiting; then nobody receives the answer.
             match command {
                 Command::Stop => self.begin_end(),
@@ -383,16 +399,14 @@ impl Worker {
                     let _ = done.send(known);
                 }
                 Command::Retune { path, retune, done } => {
-                    let (now, pool) = (clock::now(), &mut self.pool);
-                    let path = self.paths.get_mut(path.0);
+                    let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
                     let _ = done.send(path.map(|path| path.retune(now, pool, *retune)));
                 }
                 Command::RetuneClass { path, retune, done } => {
                     let path = self.paths.get_mut(path.0);
-                    let _ = done.send(path.map(|path| path.retune_class(clock::now(), *retune)));
+                    let _ = done.send(path.map(|path| path.retune_class(now, *retune)));
                 }
                 Command::Watch { path, done } => {
-                    let now = clock::now();
                     let pair = self.clamped.iter_mut().find(|pair| pair.data == path.0);
                     let watched = pair.map(|pair| pair.clamp.snapshot(now, self.paths[pair.data].offered()));
                     let _ = done.send(watched);
@@ -401,7 +415,7 @@ impl Worker {
                     let pair = self.clamped.iter_mut().find(|pair| pair.data == path.0);
                     let known = pair.is_some();
                     pair.into_iter()
-                        .for_each(|pair| pair.clamp.set_limits(clock::now(), &limits));
+                        .for_each(|pair| pair.clamp.set_limits(now, &limits));
                     let _ = done.send(known);
                 }
             }
@@ -411,10 +425,10 @@ impl Worker {
 
     /// Carries the first of the inspections on, by a slice.
     fn inspect_on(&mut self) {
+        let now = self.now();
         let Some(job) = self.inspections.front_mut() else {
             return;
         };
-        let now = clock::now();
         if job.go_on(now, &mut self.paths) == Progress::Complete
             && let Some(job) = self.inspections.pop_front()
         {
@@ -428,7 +442,7 @@ impl Worker {
         if !self.slots.iter().any(Slot::broken) {
             return;
         }
-        let now = clock::now();
+        let now = self.now();
         for slot in &mut self.slots {
             if !slot.broken() || slot.retry_at > now {
                 continue;
@@ -460,7 +474,7 @@ impl Worker {
             // sees a later time.
             for _ in 0..BATCHES {
                 self.receive_from(index);
-                let now = clock::now();
+                let now = self.now();
                 if let Some(gate) = gate.filter(|gate| self.lapsed(*gate, now)) {
                     self.discard_stale(gate, Some(path));
                     break;
@@ -471,7 +485,7 @@ impl Worker {
                 }
             }
         }
-        let now = clock::now();
+        let now = self.now();
         // Where a program redirects frames to us instead of copying them, nothing arrives after a
         // lapse until the next beat: the beat must not wait for an arrival.
         for gate in 0..self.gates.len() {
@@ -534,7 +548,7 @@ impl Worker {
 
     /// Begins a clean end: everything queued is sent as fast as the ports take it.
     fn begin_end(&mut self) {
-        let latest = clock::now() + DRAIN;
+        let latest = self.now() + DRAIN;
         self.ending.get_or_insert(latest);
         let Self { paths, pool, .. } = self;
         paths.iter_mut().for_each(|path| path.switch(pool, false));
@@ -551,17 +565,18 @@ impl Worker {
     fn close(&mut self, latest: Instant) {
         let mut gates = std::mem::take(&mut self.gates);
         if !gates.is_empty() {
-            let now = clock::now();
+            let now = self.now();
             gates
                 .iter_mut()
                 .for_each(|of_ports| of_ports.gate.stand_aside(now));
             let gated = |slot: &Slot| slot.gate.is_some();
             self.receive_all(gated, |worker, index, path| {
-                let _ = worker.accept(index, path, clock::now());
+                let _ = worker.accept(index, path, worker.now());
             });
             loop {
-                let _ = self.send(clock::now());
-                if self.is_drained() || clock::now() >= latest {
+                let now = self.now();
+                let _ = self.send(now);
+                if self.is_drained() || self.now() >= latest {
                     break;
                 }
                 std::thread::sleep(std::time::Duration::from_micros(100));
@@ -659,7 +674,8 @@ impl Worker {
         }
         let own = |slot: &Slot| slot.gate == Some(gate);
         self.receive_all(own, |worker, _, path| worker.refuse_stale(path));
-        self.pulse(gate, clock::now());
+        let now = self.now();
+        self.pulse(gate, now);
     }
 
     /// Sends from each path. Returns whether more can be sent at once, and until when nothing else
@@ -697,20 +713,20 @@ impl Worker {
 
     /// Notes that a port has failed, and drops the backlog of its paths.
     fn fail(&mut self, index: usize, error: PortError) {
-        let ended = error.fault == Fault::Ended;
+        let (ended, now) = (error.fault == Fault::Ended, self.now());
         let slot = &mut self.slots[index];
         slot.error = Some(error);
         if ended {
             return;
         }
-        slot.retry_at = clock::now() + RETRY;
+        slot.retry_at = now + RETRY;
         slot.failures += 1;
         for path in self.paths.iter_mut().filter(|path| path.to.0 == index) {
             path.abandon(&mut self.pool, Reason::Port);
         }
         // At once: every frame until then would be taken and dropped.
         if let Some(gate) = self.slots[index].gate {
-            self.pulse(gate, clock::now());
+            self.pulse(gate, now);
         }
     }
 

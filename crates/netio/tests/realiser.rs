@@ -55,7 +55,7 @@ fn timer(catch_up: Option<Duration>) -> Timer {
 
 fn launch() -> LaunchTime {
     let pacing = pacer("timer").root.plan.pacing().expect("it paces");
-    LaunchTime::new(FROM, pacing, MTU, Some(netio::realiser::CATCH_UP))
+    LaunchTime::new(FROM, pacing, MTU, Some(engine::shaped_queue::CATCH_UP))
 }
 
 /// A path that sends everything through a pacer, with this realiser.
@@ -184,7 +184,11 @@ fn a_device_with_launch_times_starts_packets_at_them() {
 #[test]
 fn a_timer_is_never_early_and_reports_its_lateness() {
     let wire = ModelWire::new("eth0", WIRE, 8).expect("a wire");
-    let (begin, sent, realised) = paced("timer", wire, Box::new(timer(Some(netio::realiser::CATCH_UP))));
+    let (begin, sent, realised) = paced(
+        "timer",
+        wire,
+        Box::new(timer(Some(engine::shaped_queue::CATCH_UP))),
+    );
     assert_paced(begin, &sent.iter().collect::<Vec<_>>(), false);
     let lateness = realised.achieved.lateness;
     assert!(realised.by == "timer" && lateness.count() > 0);
@@ -262,7 +266,7 @@ fn a_path_that_is_switched_off_bypasses_its_realiser() {
     let mut wire = ModelWire::new("eth0", Bandwidth::gbit(100), 64).expect("a wire");
     let log = wire.log();
     let (from, to) = (worker.add_port(Box::new(near)), worker.add_port(Box::new(wire)));
-    let realiser = Box::new(timer(Some(netio::realiser::CATCH_UP)));
+    let realiser = Box::new(timer(Some(engine::shaped_queue::CATCH_UP)));
     let path = worker.add_path(out(from, to, "timer", realiser));
     for _ in 0..PACKETS {
         far.send(&[7; 1_514], Offload::default());

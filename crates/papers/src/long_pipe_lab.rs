@@ -147,7 +147,7 @@ impl Network {
         let mut path = direction::managed(&policy(trial.paced)?, left, right);
         let pacing = path.plan.as_ref().and_then(|plan| plan.root.plan.pacing());
         path.realiser = pacing.filter(|_| trial.paced).map(|pacing| {
-            let timer = Timer::new(pacing, MTU, Some(netio::realiser::CATCH_UP));
+            let timer = Timer::new(pacing, MTU, Some(engine::shaped_queue::CATCH_UP));
             Box::new(timer) as Box<dyn Realiser>
         });
         worker.add_path(path);

@@ -2,7 +2,6 @@
 
 use control::diagnostics::Diagnostics;
 use engine::settings::Problem;
-use engine::units::Instant;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -16,15 +15,6 @@ pub enum Error {
     Unknown(Problem),
     /// Two hosts of a flow are not connected.
     NoRoute(sim::simulation::NoRoute),
-    /// A change that a queue with packets cannot adopt.
-    NotWhileRunning {
-        /// When it was due.
-        at: Instant,
-        /// The direction of the link.
-        link: String,
-        /// The change.
-        change: String,
-    },
     /// A file could not be written.
     Unwritten {
         /// The file.
@@ -56,12 +46,6 @@ impl fmt::Display for Error {
                 None => write!(f, "{}", problem.message),
             },
             Self::NoRoute(why) => write!(f, "{why}"),
-            Self::NotWhileRunning { at, link, change } => {
-                write!(
-                    f,
-                    "the change at {at} on `{link}` ({change}) cannot be made while packets are queued"
-                )
-            }
             Self::Unwritten { file, why } => write!(f, "cannot write `{}`: {why}", file.display()),
             Self::Shards(why) => write!(f, "{why}"),
             Self::Output(why) => write!(f, "cannot write: {why}"),

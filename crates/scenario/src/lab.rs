@@ -4,7 +4,9 @@ use crate::Error;
 use crate::topology::{LabLinkSettings, LinkConfig, Topology};
 use control::policy::InterfacePolicy;
 use engine::classify::Classifier;
+use engine::link_clock::LinkClock;
 use engine::random::Seed;
+use engine::shaped_queue::{CATCH_UP, ShapedQueue};
 use engine::units::Bandwidth;
 use lab::addressing::{self, AddressPair};
 use lab::{EmulatedDirection, EmulatedLink, Host, Lab, Record};
@@ -168,13 +170,14 @@ fn direction(
     ruled(link, policy, seed)
 }
 
-/// One direction of a link with a policy. It sends at the policy's bandwidth, which is at most the
-/// link's rate: no queue builds up behind the policy.
-pub fn ruled(mut link: EmulatedLink, policy: &InterfacePolicy, seed: Seed) -> EmulatedDirection {
-    link.rate = policy.settings.bandwidth;
+/// One direction of a link with a policy. What leaves the policy keeps to its bandwidth, which is
+/// at most the link's rate: no queue builds up behind the policy.
+pub fn ruled(link: EmulatedLink, policy: &InterfacePolicy, seed: Seed) -> EmulatedDirection {
     let classifier = Classifier::new(policy.filters.iter().cloned(), seed);
     let classify = ByFilters::new(classifier, &policy.plan, seed);
-    let direction = EmulatedDirection::ruled(link, policy.plan.build(seed), Box::new(classify));
+    let clock = LinkClock::new(policy.settings.bandwidth, CATCH_UP);
+    let queue = ShapedQueue::new(policy.plan.build(seed), Some(clock));
+    let direction = EmulatedDirection::ruled(link, queue, Box::new(classify));
     direction.overhead(policy.link().overhead)
 }
 

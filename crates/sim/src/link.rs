@@ -11,8 +11,9 @@
 //!
 //! The driver follows the ALTQ paper (Cho 1999). Its transmit ring has a depth (section 4.2.8). Its
 //! timer has a granularity (4.2.7: BSD's callout takes at least two ticks, since the first may be
-//! short). It knows that the wire is free exactly, from the ring, or estimates it from the policy's
-//! bandwidth (4.2.5).
+//! short). It knows from the ring that the wire is free. Where the wire could carry more than the
+//! policy's bandwidth, the queue keeps to that by its own clock ([`ShapedQueue`]). Where the wire
+//! is the bottleneck it does so if that is asked for, as `suimon run` does (4.2.5).
 
 use crate::capture::LinkCapture;
 use crate::event_queue::{Event, EventKey, EventQueue};
@@ -28,6 +29,7 @@ use engine::packet::{Buffer, ClassId, Dscp, FlowHashes, Packet};
 use engine::queue::Queue;
 use engine::random::Seed;
 use engine::settings::{Raw, SettingValue, describe};
+use engine::shaped_queue::{CATCH_UP, ShapedQueue};
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 pub use measure::impairments::Loss;
@@ -109,6 +111,15 @@ impl Framing {
     /// Frames count as they are.
     pub const PLAIN: Self = Self::Add(0);
 
+    /// Whether every frame of 60 bytes or more takes at least this much more on the wire.
+    fn covers(self, overhead: Bytes) -> bool {
+        match self {
+            Self::Add(more) => i64::from(more) >= overhead.get() as i64,
+            Self::Ethernet => overhead.get() <= WIRE_OVERHEAD,
+            Self::Atm => overhead == Bytes::ZERO,
+        }
+    }
+
     /// The bytes on the wire.
     pub fn on_wire(self, frame: Bytes) -> Bytes {
         const ETHERNET_HEADER: u64 = 14;
@@ -187,12 +198,12 @@ impl Default for Driver {
 }
 
 engine::choices! {
-    /// How a driver knows that the wire is free.
+    /// How a driver knows that the wire is free, where the wire is no faster than the policy.
     pub enum Completion {
         /// The device reports each packet that has left its ring.
         Exact = "exact",
         /// In addition, the driver computes a packet's time from its length and the policy's
-        /// bandwidth, as `suimon run` does.
+        /// bandwidth, as `suimon run` does everywhere.
         Estimated = "estimated",
     }
 }
@@ -249,7 +260,9 @@ impl SimLink {
             in_flight: VecDeque::new(),
             queue: match spec.queue {
                 LinkQueue::TailDrop(limit) => QueueState::TailDrop(TailDrop::new(limit)),
-                LinkQueue::Policy(policy) => QueueState::Policy(Box::new(DrivenQueue::new(*policy, seed))),
+                LinkQueue::Policy(policy) => {
+                    QueueState::Policy(Box::new(DrivenQueue::new(*policy, spec.rate, spec.framing, seed)))
+                }
             },
             meter: None,
             capture: None,
@@ -263,23 +276,36 @@ impl SimLink {
     /// The engine's queue and its plan, if there is a policy.
     pub(crate) fn policy(&self) -> Option<(&Queue, &TreePlan)> {
         match &self.queue {
-            QueueState::Policy(driven) => Some((&driven.queue, &driven.plan)),
+            QueueState::Policy(driven) => Some((driven.queue.queue(), &driven.plan)),
             QueueState::TailDrop(_) => None,
         }
     }
 
-    /// Adopts a plan of the same shape; `false` if it cannot, or there is no policy.
+    /// Adopts a plan of the same shape, as `suimon set` does: in place if every discipline can,
+    /// else by a new tree into which the packets are moved. `false`: there is no policy.
     pub(crate) fn retune(&mut self, cx: &mut LinkContext<'_>, plan: TreePlan) -> bool {
         let QueueState::Policy(driven) = &mut self.queue else {
             return false;
         };
-        let adopted = driven.queue.retune(cx.now, plan.root.plan.as_ref());
-        if adopted {
-            driven.plan = plan;
-            driven.timer = None;
-            self.drive(cx);
+        let root = plan.root.plan.as_ref();
+        if !driven.queue.queue_mut().retune(cx.now, root) {
+            let queue = plan.build(driven.seed);
+            let packets = driven.queue.replace(cx.now, queue, Some);
+            let mut sink = DropSink {
+                now: cx.now,
+                events: cx.events,
+                store: cx.store,
+                meter: &mut self.meter,
+            };
+            for packet in packets {
+                // The sink has seen a refusal.
+                let _ = driven.queue.enqueue(cx.now, packet, &mut sink);
+            }
         }
-        adopted
+        driven.plan = plan;
+        driven.timer = None;
+        self.drive(cx);
+        true
     }
 
     /// A packet arrives at the queue.
@@ -515,13 +541,12 @@ impl TailDrop {
 /// The engine's queue, and the state of the driver behind it.
 #[derive(Debug)]
 struct DrivenQueue {
-    queue: Queue,
+    queue: ShapedQueue,
     plan: TreePlan,
+    seed: Seed,
     classifier: Classifier,
     hasher: FlowHasher,
     driver: Driver,
-    /// The driver's estimate of the wire.
-    estimate: Option<LinkClock>,
     /// When each packet in the device will have left.
     ring: VecDeque<Instant>,
     /// When a coarse timer expires.
@@ -545,20 +570,24 @@ enum DriverStep {
 }
 
 impl DrivenQueue {
-    fn new(policy: PolicyQueue, seed: Seed) -> Self {
+    fn new(policy: PolicyQueue, rate: Bandwidth, framing: Framing, seed: Seed) -> Self {
         let PolicyQueue {
             plan,
             filters,
             driver,
         } = policy;
+        let wire_keeps_to_it = rate <= plan.link.bandwidth && framing.covers(plan.link.overhead);
         let estimated = driver.completion == Completion::Estimated;
+        // By gap frames the wire itself keeps time.
+        let shaped = (estimated || !wire_keeps_to_it) && !driver.gaps;
+        let late = CATCH_UP.max(driver.tick.unwrap_or(CATCH_UP));
+        let clock = shaped.then(|| LinkClock::new(plan.link.bandwidth, late));
         Self {
-            queue: plan.build(seed),
+            queue: ShapedQueue::new(plan.build(seed), clock),
+            seed,
             classifier: Classifier::new(filters, seed),
             hasher: FlowHasher::new(seed),
             driver,
-            estimate: estimated
-                .then(|| LinkClock::new(plan.link.bandwidth, driver.tick.unwrap_or(Duration::ZERO))),
             plan,
             ring: VecDeque::new(),
             timer: None,
@@ -602,16 +631,8 @@ impl DrivenQueue {
         if self.ring.len() >= self.ring_depth() {
             return DriverStep::Wait(self.completion());
         }
-        if let Some(until) = self.estimate.as_ref().and_then(|clock| clock.busy_until(now)) {
-            return DriverStep::Wait(self.wake_up(now, until));
-        }
         match self.queue.dequeue(now, sink) {
-            Next::Ready(packet) => {
-                if let Some(clock) = &mut self.estimate {
-                    clock.send(now, packet.len);
-                }
-                DriverStep::Send(packet)
-            }
+            Next::Ready(packet) => DriverStep::Send(packet),
             Next::Wait(until) => match self.gap() {
                 Some(slot) => DriverStep::Gap(slot),
                 None => DriverStep::Wait(self.wake_up(now, until)),
@@ -623,7 +644,10 @@ impl DrivenQueue {
     /// The slot of a gap frame, if this driver sends them and the queue asks for one.
     fn gap(&mut self) -> Option<Bytes> {
         let longest = self.plan.link.mtu + Bytes::new(WIRE_OVERHEAD);
-        self.driver.gaps.then(|| self.queue.gap(longest)).flatten()
+        self.driver
+            .gaps
+            .then(|| self.queue.queue_mut().gap(longest))
+            .flatten()
     }
 
     /// When the device next reports a packet as sent.

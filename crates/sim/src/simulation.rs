@@ -243,7 +243,7 @@ impl Simulation {
     }
 
     /// Changes the policy of a link to a plan of the same shape, as `suimon set` does; `false` if
-    /// the queue cannot adopt it.
+    /// it has none.
     pub fn retune(&mut self, link: LinkId, plan: TreePlan) -> bool {
         let (link, mut cx) = self.link_and_context(link.0);
         link.retune(&mut cx, plan)

@@ -456,7 +456,13 @@ pub struct Policy {
 }
 
 /// A random valid policy of this kind, with `child` below it; without one, with plain queues.
+#[allow(dead_code, reason = "some tests draw policies for links of their own")]
 pub fn draw(registry: &Registry, kind: &Kind, child: Option<&Kind>, seed: Seed) -> Policy {
+    draw_for(registry, LINK, kind, child, seed)
+}
+
+/// The same for a link with the bandwidth of [`LINK`].
+pub fn draw_for(registry: &Registry, link: Link, kind: &Kind, child: Option<&Kind>, seed: Seed) -> Policy {
     let mut rng = seed.stream();
     let mut refused = Vec::new();
     for _ in 0..300 {
@@ -466,9 +472,9 @@ pub fn draw(registry: &Registry, kind: &Kind, child: Option<&Kind>, seed: Seed) 
             names: 0,
         };
         let spec = drawing.discipline(kind, child, 0);
-        match spec.check(drawing.registry, LINK) {
+        match spec.check(drawing.registry, link) {
             Ok(plan) => {
-                let change = |_| changed(registry, &spec, &mut rng, 0).check(registry, LINK).ok();
+                let change = |_| changed(registry, &spec, &mut rng, 0).check(registry, link).ok();
                 let other = (0..100).find_map(change).unwrap_or_else(|| plan.clone());
                 return Policy { spec, plan, other };
             }

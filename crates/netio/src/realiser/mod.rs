@@ -28,10 +28,6 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 use std::fmt;
 
-/// How much time a link clock that does not pace may catch up at once: a little more than a tick of
-/// a 250 Hz kernel.
-pub const CATCH_UP: Duration = Duration::from_millis(5);
-
 /// Why a realiser cannot work on a port, with what was measured.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RealiserRefusal(pub String);

@@ -49,8 +49,9 @@ settings! {
         timer_tick: Duration = derived "exact",
             "10 ms is that of BSD in 1998: classes are delayed by up to two ticks", "Cho 1999, section 4.2.7";
         /// How the driver learns that the wire is free
-        completion: Completion = default "exact",
-            "estimated: a policy faster than its link fills the device's ring", "Cho 1999, section 4.2.5";
+        completion: Completion = default "estimated",
+            "exact: behind a wire that is no faster than the policy's `bandwidth`, packets fill the transmit ring",
+            "`suimon run`; Cho 1999, section 4.2.5";
     }
 }
 

@@ -33,8 +33,7 @@ const STEPS: u64 = 400;
 ///
 /// # Errors
 ///
-/// Returns an error if a flow has no route, a capture cannot be written, or a link cannot adopt a
-/// change.
+/// Returns an error if a flow has no route, or a capture cannot be written.
 pub fn run(
     name: &str,
     scenario: &Scenario,
@@ -58,15 +57,9 @@ pub fn run(
             .iter_mut()
             .try_for_each(|capture| capture.write(&mut network))?;
         for change in scenario.changes.iter().filter(|change| change.at == at) {
-            let link = network.links[change.direction];
-            if !network.sim.retune(link, change.plan.clone()) {
-                let link = &scenario.directions[change.direction].name;
-                return Err(Error::NotWhileRunning {
-                    at,
-                    link: link.clone(),
-                    change: change.what.to_string(),
-                });
-            }
+            network
+                .sim
+                .retune(network.links[change.direction], change.plan.clone());
         }
         progress(at.since(Instant::START), network.sim.events());
     }

@@ -1,0 +1,227 @@
+//! A queue and the clock of its link: what the `bandwidth` of an interface means, the same in the
+//! worker, on the lab's links and in the simulator.
+//!
+//! A packet leaves when the link has carried what left before it and its discipline lets it leave.
+//! Bandwidth that nobody could use is gone, so a link does not burst after it was idle, or after a
+//! discipline held its packets back. A caller that comes late to a packet that could leave catches
+//! up, as far as the clock lets it ([`LinkClock::new`]). ALTQ has this between the discipline and
+//! the driver too (altq(4), "token bucket regulator"), with a bucket that fills whenever nothing
+//! leaves; ours does not.
+
+use crate::discipline::{Next, Reason, Sink, Verdict};
+use crate::link_clock::LinkClock;
+use crate::packet::{ClassId, Packet};
+use crate::queue::Queue;
+use crate::units::{Bandwidth, Duration, Instant};
+use std::collections::VecDeque;
+
+/// How late a caller may be without a loss of bandwidth: a little more than a tick of a 250 Hz
+/// kernel.
+pub const CATCH_UP: Duration = Duration::from_millis(5);
+
+/// A queue that is served at the bandwidth of its link.
+#[derive(Debug)]
+pub struct ShapedQueue {
+    queue: Queue,
+    clock: Option<LinkClock>,
+    /// Since when, or from when on, a packet may leave by the discipline, as far as is known.
+    ready: Instant,
+}
+
+impl ShapedQueue {
+    /// This queue at the clock's bandwidth; without a clock, as fast as it is asked.
+    pub fn new(queue: Queue, clock: Option<LinkClock>) -> Self {
+        Self {
+            queue,
+            clock,
+            ready: Instant::START,
+        }
+    }
+
+    /// The queue itself, for everything but arrivals and departures.
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// The queue itself. What is dequeued from it here leaves outside the bandwidth.
+    pub fn queue_mut(&mut self) -> &mut Queue {
+        &mut self.queue
+    }
+
+    /// The bandwidth, if there is one.
+    pub fn bandwidth(&self) -> Option<Bandwidth> {
+        self.clock.as_ref().map(LinkClock::rate)
+    }
+
+    /// Another bandwidth from `now` on. What was sent ahead of the old one still counts, in bytes.
+    pub fn set_bandwidth(&mut self, now: Instant, bandwidth: Bandwidth) {
+        match &mut self.clock {
+            Some(clock) => clock.retune(bandwidth, now),
+            None => self.clock = Some(LinkClock::new(bandwidth, CATCH_UP)),
+        }
+    }
+
+    /// Takes another tree. What its classes had saved up or owed goes over to their successors
+    /// (`renumber`); what was queued is handed back, to be classified and queued anew.
+    pub fn replace(
+        &mut self,
+        now: Instant,
+        queue: Queue,
+        renumber: impl Fn(ClassId) -> Option<ClassId>,
+    ) -> VecDeque<Packet> {
+        let mut former = std::mem::replace(&mut self.queue, queue);
+        self.queue.carry_over(now, &mut former, renumber);
+        hand_over(&mut former)
+    }
+
+    /// Hands over everything that is queued.
+    pub fn hand_over(&mut self) -> VecDeque<Packet> {
+        hand_over(&mut self.queue)
+    }
+
+    /// Whether it holds no packets.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// A packet arrives.
+    #[inline]
+    pub fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        self.ready = if self.queue.is_empty() {
+            now
+        } else {
+            self.ready.min(now)
+        };
+        self.queue.enqueue(now, packet, sink)
+    }
+
+    /// The next packet, if one may leave.
+    pub fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        if self.queue.is_empty() {
+            return Next::Empty;
+        }
+        if let Some(until) = self.clock.as_ref().and_then(|clock| clock.busy_until(now)) {
+            return Next::Wait(until);
+        }
+        let next = self.queue.dequeue(now, sink);
+        match &next {
+            Next::Ready(packet) => {
+                if let Some(clock) = &mut self.clock {
+                    clock.start(self.ready.min(now));
+                    clock.send(now, packet.len);
+                }
+                self.see_empty(now, sink);
+            }
+            Next::Wait(until) => self.ready = *until,
+            Next::Empty => {}
+        }
+        next
+    }
+
+    /// Asks a queue once more when its last packet has left: some disciplines see only then that
+    /// they are empty (CoDel leaves its dropping state, fq_codel ends a flow's turn). Callers ask
+    /// an empty queue now and then or never; that must not matter.
+    fn see_empty(&mut self, now: Instant, sink: &mut dyn Sink) {
+        if self.queue.is_empty() {
+            let empty = self.queue.dequeue(now, sink);
+            debug_assert!(matches!(empty, Next::Empty), "a packet that was not counted");
+        }
+    }
+}
+
+/// Collects packets that go on elsewhere.
+struct HandedOver(VecDeque<Packet>);
+
+impl Sink for HandedOver {
+    fn drop(&mut self, packet: Packet, _why: Reason) {
+        self.0.push_back(packet);
+    }
+
+    fn hands_over(&self) -> bool {
+        true
+    }
+}
+
+fn hand_over(queue: &mut Queue) -> VecDeque<Packet> {
+    let mut packets = HandedOver(VecDeque::new());
+    queue.flush(&mut packets);
+    packets.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::Link;
+    use crate::random::Seed;
+    use crate::tree::{DisciplineSpec, Registry};
+    use crate::units::Bytes;
+
+    struct NoDrops;
+
+    impl Sink for NoDrops {
+        fn drop(&mut self, _packet: Packet, why: Reason) {
+            panic!("dropped: {why:?}");
+        }
+    }
+
+    fn at(us: u64) -> Instant {
+        Instant::START + Duration::from_micros(us)
+    }
+
+    /// 8 Mbit/s, 1000 bytes a millisecond; a late caller catches up 5 ms.
+    fn queue() -> ShapedQueue {
+        let bandwidth = Bandwidth::mbit(8);
+        let link = Link::new(bandwidth, Bytes::new(1514));
+        let plan = DisciplineSpec::new("fifo").check(&Registry::builtin(), link);
+        let queue = plan.expect("a plan").build(Seed(1));
+        let clock = LinkClock::new(bandwidth, CATCH_UP);
+        ShapedQueue::new(queue, Some(clock))
+    }
+
+    fn arrive(queue: &mut ShapedQueue, us: u64, packets: usize) {
+        for _ in 0..packets {
+            let packet = Packet::new(Bytes::new(1000), at(us), ClassId(0));
+            assert_eq!(queue.enqueue(at(us), packet, &mut NoDrops), Verdict::Queued);
+        }
+    }
+
+    /// Packets that leave at this time, and when the next one does.
+    fn leave(queue: &mut ShapedQueue, us: u64) -> (usize, Option<Instant>) {
+        let mut packets = 0;
+        loop {
+            match queue.dequeue(at(us), &mut NoDrops) {
+                Next::Ready(_) => packets += 1,
+                Next::Wait(until) => return (packets, Some(until)),
+                Next::Empty => return (packets, None),
+            }
+        }
+    }
+
+    #[test]
+    fn an_idle_link_sends_one_packet_at_once_and_the_rest_at_its_bandwidth() {
+        let mut queue = queue();
+        arrive(&mut queue, 100_000, 10);
+        assert_eq!(leave(&mut queue, 100_000), (1, Some(at(101_000))));
+        assert_eq!(leave(&mut queue, 101_000), (1, Some(at(102_000))));
+    }
+
+    #[test]
+    fn a_late_caller_catches_up_with_what_waited() {
+        let mut queue = queue();
+        arrive(&mut queue, 100_000, 10);
+        assert_eq!(leave(&mut queue, 103_500), (4, Some(at(104_000))));
+        // Only so far.
+        assert_eq!(leave(&mut queue, 150_000).0, 6);
+        let mut queue = self::queue();
+        arrive(&mut queue, 100_000, 50);
+        assert_eq!(leave(&mut queue, 150_000), (6, Some(at(151_000))));
+    }
+
+    #[test]
+    fn an_empty_queue_does_not_wait_for_its_link() {
+        let mut queue = queue();
+        arrive(&mut queue, 100_000, 1);
+        assert_eq!(leave(&mut queue, 100_000), (1, None));
+        assert_eq!(leave(&mut queue, 100_001), (0, None));
+    }
+}

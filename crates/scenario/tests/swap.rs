@@ -1,0 +1,470 @@
+//! One engine, three places: the simulator and the worker, with one policy and one list of
+//! arrivals, send the same packets at the same times, to the nanosecond.
+//!
+//! Policies of every kind are drawn at random, over wires slower than, as fast as and faster than
+//! their bandwidth, with overhead, deep transmit rings, realisers, and changes while packets flow.
+//! The worker runs between ports in memory, on a clock of the test's own: it is never late, so
+//! whatever differs is a difference between the two places. A lab's link is tested beside them in
+//! `lab`: it is the same [`ShapedQueue`](engine::shaped_queue::ShapedQueue) before a wire.
+
+#[allow(dead_code, reason = "the engine's tests use more of it")]
+#[path = "../../engine/tests/contract/policies.rs"]
+mod policies;
+
+use engine::classify::{Classifier, Filter, Ports};
+use engine::header::{Family, FlowKey};
+use engine::kind::{Children, Kind};
+use engine::link_clock::LinkClock;
+use engine::packet::{Buffer, ClassId, Ecn};
+use engine::random::{Rng, Seed};
+use engine::tree::{Registry, TreePlan};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use netio::classify::ByFilters;
+use netio::handle::{Handle, Retune};
+use netio::pool::{Offload, Pool, Slots};
+use netio::port::{Capabilities, Counters, Port, PortError, Wake};
+use netio::ports::memory::Memory;
+use netio::realiser::Realiser;
+use netio::realiser::timer::Timer;
+use netio::worker::{PathId, PathSpec, Settings, Turn, Worker};
+use sim::agent::{Agent, Context};
+use sim::capture::headers;
+use sim::link::{Completion, Driver, Framing, LinkQueue, LinkSpec, PolicyQueue};
+use sim::packet::{Payload, SimPacket};
+use sim::simulation::Simulation;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Policies in the debug build of CI; `SWAP_POLICIES` says otherwise.
+const POLICIES: u64 = 2_000;
+const FLOWS: u16 = 6;
+const ARRIVALS: usize = 150;
+
+/// A packet that arrives.
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    at: Instant,
+    flow: u16,
+    frame: u64,
+    ecn: Ecn,
+}
+
+/// A packet on the wire: the time of its first bit, its headers, the length of its frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct OnWire {
+    at: Instant,
+    headers: Vec<u8>,
+    frame: u32,
+}
+
+/// What both places are given.
+struct Trial {
+    plan: TreePlan,
+    filters: Vec<Filter>,
+    arrivals: Vec<Arrival>,
+    /// A plan of the same shape, and when it is adopted.
+    change: Option<(Instant, TreePlan)>,
+    wire: Bandwidth,
+    /// What the wire adds to a frame.
+    more: u64,
+    realiser: bool,
+}
+
+fn key(flow: u16) -> FlowKey {
+    FlowKey {
+        family: Family::V4,
+        protocol: 17,
+        source: 0x0a00_0001,
+        destination: 0x0a00_0002,
+        source_port: Some(1_000 + flow),
+        destination_port: Some(2_000),
+        dscp: [0, 46, 10, 14, 8, 34][flow as usize % 6],
+        ethertype: 0x0800,
+        ..FlowKey::default()
+    }
+}
+
+fn packet(arrival: &Arrival) -> SimPacket {
+    SimPacket {
+        ecn: arrival.ecn,
+        ..SimPacket::new(Bytes::new(arrival.frame), Payload::Datagram(0))
+    }
+}
+
+/// The seed that the simulation gives to its only link.
+fn link_seed() -> Seed {
+    Seed(7).fork("link").fork("a").fork("b")
+}
+
+/// Sends its packets at their times.
+#[derive(Debug)]
+struct Listed(VecDeque<Arrival>);
+
+impl Agent for Listed {
+    fn wake(&mut self, cx: &mut Context<'_>) {
+        if let Some(next) = self.0.pop_front_if(|next| next.at <= cx.now()) {
+            cx.send(packet(&next));
+        }
+        if let Some(next) = self.0.front() {
+            cx.wake_at(next.at);
+        }
+    }
+
+    fn receive(&mut self, _cx: &mut Context<'_>, _packet: &SimPacket) {}
+}
+
+/// What the simulator sends.
+fn simulated(trial: &Trial) -> Vec<OnWire> {
+    let mut sim = Simulation::new(Seed(7));
+    let (a, b) = (sim.node("a"), sim.node("b"));
+    let queue = LinkQueue::Policy(Box::new(PolicyQueue {
+        plan: trial.plan.clone(),
+        filters: trial.filters.clone(),
+        driver: Driver {
+            completion: Completion::Estimated,
+            ..Driver::default()
+        },
+    }));
+    let framing = Framing::Add(trial.more as i32);
+    let spec = LinkSpec::new(trial.wire, Duration::ZERO).framing(framing);
+    let link = sim.link(a, b, spec.queue(queue));
+    sim.link(b, a, LinkSpec::new(trial.wire, Duration::ZERO));
+    sim.capture(link, ARRIVALS);
+    for flow in 0..FLOWS {
+        let own: VecDeque<_> = trial
+            .arrivals
+            .iter()
+            .filter(|a| a.flow == flow)
+            .copied()
+            .collect();
+        if let Some(first) = own.front().map(|arrival| arrival.at) {
+            let ends: [Box<dyn Agent>; 2] = [Box::new(Listed(own)), Box::new(Listed(VecDeque::new()))];
+            sim.flow([a, b], key(flow), first, ends).expect("a route");
+        }
+    }
+    if let Some((at, plan)) = &trial.change {
+        sim.run_until(*at);
+        assert!(sim.retune(link, plan.clone()), "there is a policy");
+    }
+    sim.run_until(end(trial));
+    let frames = sim.captured(link).expect("a capture").frames();
+    let sent = frames.map(|frame| OnWire {
+        at: frame.at,
+        headers: frame.headers.to_vec(),
+        frame: frame.original,
+    });
+    sent.collect()
+}
+
+/// Long after the last arrival: slow classes have sent what they hold.
+fn end(trial: &Trial) -> Instant {
+    let last = trial.arrivals.last().map_or(Instant::START, |arrival| arrival.at);
+    last + Duration::from_secs(20)
+}
+
+/// A wire of the test: a transmit ring of some depth, and the rate behind it.
+#[derive(Debug)]
+struct Transmitter {
+    now: Instant,
+    clock: LinkClock,
+    more: u64,
+    depth: usize,
+    /// When each frame in the ring will have left.
+    ring: VecDeque<Instant>,
+    sent: Vec<OnWire>,
+}
+
+impl Transmitter {
+    fn room(&self) -> usize {
+        let left = self.ring.iter().filter(|left| **left <= self.now).count();
+        self.depth - (self.ring.len() - left)
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        while self.ring.pop_front_if(|left| *left <= self.now).is_some() {}
+        let start = self.clock.free_at().max(self.now);
+        self.clock.send(start, Bytes::new(bytes.len() as u64 + self.more));
+        self.ring.push_back(self.clock.free_at());
+        self.sent.push(OnWire {
+            at: start,
+            headers: bytes[..42].to_vec(),
+            frame: bytes.len() as u32,
+        });
+    }
+
+    /// When there will be room, if there is none.
+    fn room_at(&self) -> Instant {
+        match self.room() {
+            0 => self.ring.front().copied().unwrap_or(Instant::NEVER),
+            _ => Instant::NEVER,
+        }
+    }
+}
+
+/// The port of a transmitter.
+#[derive(Debug, Clone)]
+struct ToWire(Arc<Mutex<Transmitter>>);
+
+impl ToWire {
+    fn with<T>(&self, act: impl FnOnce(&mut Transmitter) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Port for ToWire {
+    fn name(&self) -> &'static str {
+        "wire"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::plain(1_500, self.with(|wire| wire.depth))
+    }
+
+    fn receive(&mut self, _pool: &mut Pool, _into: &mut Vec<Buffer>) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn room(&self) -> usize {
+        self.with(|wire| wire.room())
+    }
+
+    fn transmit(&mut self, pool: &mut Pool, frame: Buffer) {
+        self.with(|wire| wire.send(pool.bytes(frame)));
+        pool.free(frame);
+    }
+
+    fn kick(&mut self, _pool: &mut Pool) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn wake(&self, _room: bool) -> Option<Wake<'_>> {
+        None
+    }
+
+    fn revive(&mut self, _pool: &mut Pool) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+}
+
+/// The worker between an input in memory and the wire.
+struct Live {
+    worker: Worker,
+    handle: Handle,
+    input: Memory,
+    wire: ToWire,
+    now: Instant,
+    /// When it has something to do.
+    next: Instant,
+}
+
+impl Live {
+    fn new(trial: &Trial) -> Self {
+        let slots = Slots { small: 256, big: 256 };
+        let settings = Settings {
+            slots,
+            ..Settings::default()
+        };
+        let (mut worker, handle) = Worker::new(settings).expect("a worker");
+        let able = Capabilities::plain(1_500, 64);
+        let [near, input] = Memory::pair(["in", "far end"], able).expect("a wire");
+        let wire = ToWire(Arc::new(Mutex::new(Transmitter {
+            now: Instant::START,
+            clock: LinkClock::new(trial.wire, Duration::ZERO),
+            more: trial.more,
+            depth: trial.plan.link.ring.max(1) as usize,
+            ring: VecDeque::new(),
+            sent: Vec::new(),
+        })));
+        let (from, to) = (
+            worker.add_port(Box::new(near)),
+            worker.add_port(Box::new(wire.clone())),
+        );
+        let classifier = Classifier::new(trial.filters.iter().cloned(), link_seed());
+        let pacing = trial.plan.root.plan.pacing().filter(|_| trial.realiser);
+        worker.add_path(PathSpec {
+            name: "swap".into(),
+            from,
+            to,
+            mark: 0,
+            classify: Box::new(ByFilters::new(classifier, &trial.plan, link_seed())),
+            queue: trial.plan.build(link_seed()),
+            plan: Some(trial.plan.clone()),
+            bandwidth: Some(trial.plan.link.bandwidth),
+            overhead: trial.plan.link.overhead,
+            realiser: pacing.map(|pacing| Box::new(Timer::new(pacing, 1_500, None)) as Box<dyn Realiser>),
+            guarantees: Vec::new(),
+        });
+        Self {
+            worker,
+            handle,
+            input,
+            wire,
+            now: Instant::START,
+            next: Instant::NEVER,
+        }
+    }
+
+    /// Turns the worker at this time until it has nothing to do then, and notes when it has.
+    fn settle(&mut self, now: Instant) {
+        self.now = now;
+        self.wire.with(|wire| wire.now = now);
+        let mut turns = (0..10_000).map(|_| self.worker.turn_at(now));
+        let idle = turns.find_map(|turn| match turn {
+            Turn::Idle(until) => Some(until),
+            Turn::Busy | Turn::Done => None,
+        });
+        let until = idle.expect("it never idles");
+        self.next = until.min(self.wire.with(|wire| wire.room_at()));
+    }
+
+    /// Lets time pass, up to and including `end`.
+    fn run_until(&mut self, end: Instant) {
+        while self.next <= end {
+            self.settle(self.next);
+        }
+        self.now = end;
+        self.wire.with(|wire| wire.now = end);
+    }
+
+    fn change(&mut self, plan: TreePlan) {
+        let retune = Retune {
+            plan,
+            seed: link_seed(),
+            classify: None,
+            bandwidth: None,
+            guarantees: Vec::new(),
+        };
+        std::thread::scope(|scope| {
+            let handle = &self.handle;
+            let asked = scope.spawn(move || handle.retune(PathId(0), retune));
+            while !asked.is_finished() {
+                let _ = self.worker.turn_at(self.now);
+            }
+            asked.join().expect("a thread").expect("an answer");
+        });
+    }
+
+    fn arrive(&mut self, arrival: &Arrival) {
+        let mut bytes = Vec::new();
+        headers::write(&mut bytes, &key(arrival.flow), &packet(arrival));
+        bytes.resize(arrival.frame as usize, 0);
+        self.input.send(&bytes, Offload::default());
+        self.settle(arrival.at);
+    }
+}
+
+/// What the worker sends.
+fn live(trial: &Trial) -> Vec<OnWire> {
+    let mut live = Live::new(trial);
+    let mut change = trial.change.as_ref();
+    for arrival in &trial.arrivals {
+        if let Some((at, plan)) = change.take_if(|(at, _)| *at < arrival.at) {
+            live.run_until(*at);
+            live.change(plan.clone());
+            live.settle(*at);
+        }
+        // What is due at the same time leaves first.
+        live.run_until(arrival.at);
+        live.arrive(arrival);
+    }
+    live.run_until(end(trial));
+    live.wire.with(|wire| std::mem::take(&mut wire.sent))
+}
+
+/// Bursts, spells of silence, and single packets, of some flows; about as much as the link carries.
+fn arrivals(rng: &mut Rng, bandwidth: Bandwidth) -> Vec<Arrival> {
+    let mut at = Instant::START + Duration::from_micros(1_000 + rng.below(1_000));
+    let load = 1 + rng.below(4);
+    let mut one = |rng: &mut Rng| {
+        let frame = [60, 61, 590, 1_514, 60 + rng.below(1_455)][rng.below(5) as usize];
+        let time = bandwidth.time_to_send(Bytes::new(frame)).nanos();
+        at = at
+            + Duration::from_nanos(match rng.below(6) {
+                0 => 1,
+                1 => time * load / 2,
+                2 => rng.below(time * 40),
+                _ => 1 + rng.below(time * load),
+            });
+        Arrival {
+            at,
+            flow: rng.below(u64::from(FLOWS)) as u16,
+            frame,
+            ecn: [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1][rng.below(3) as usize],
+        }
+    };
+    (0..ARRIVALS).map(|_| one(rng)).collect()
+}
+
+/// A random policy of this kind, with everything around it.
+fn draw(registry: &Registry, kind: &Kind, child: Option<&Kind>, seed: Seed) -> Trial {
+    let mut rng = seed.fork("around").stream();
+    let more = [0, 0, 4, 24][rng.below(4) as usize];
+    let link = policies::LINK
+        .with_overhead(Bytes::new([more, 0, 24][rng.below(3) as usize]))
+        .with_ring([1, 1, 2, 64][rng.below(4) as usize]);
+    let policies::Policy { plan, other, .. } = policies::draw_for(registry, link, kind, child, seed);
+    let leaves: Vec<u32> = (0..plan.classes.len() as u32)
+        .filter(|class| plan.classes[*class as usize].leaf)
+        .collect();
+    let filters = (0..FLOWS - 1).filter_map(|flow| {
+        let class = leaves.get(rng.below(leaves.len().max(1) as u64) as usize)?;
+        Some(Filter {
+            source_port: Some(Ports::one(1_000 + flow)),
+            ..Filter::new(ClassId(*class))
+        })
+    });
+    let filters = filters.collect();
+    let arrivals = arrivals(&mut rng, link.bandwidth);
+    let changed_at = arrivals[ARRIVALS / 2].at + Duration::from_nanos(rng.below(1_000));
+    let times = [1, 2, 4, 400][rng.below(4) as usize];
+    Trial {
+        plan,
+        filters,
+        change: (rng.below(2) == 0).then_some((changed_at, other)),
+        arrivals,
+        wire: Bandwidth::bits_per_sec(link.bandwidth.bits() * times / 2),
+        more,
+        // Paced faster than its wire, a queue is held up all the time.
+        realiser: rng.below(2) == 0 && times >= 2,
+    }
+}
+
+#[test]
+fn the_simulator_and_the_worker_send_the_same_packets_at_the_same_times() {
+    let registry = Registry::builtin();
+    let kinds: Vec<&Kind> = registry.kinds().collect();
+    let policies = std::env::var("SWAP_POLICIES").ok().and_then(|n| n.parse().ok());
+    let policies: u64 = policies.unwrap_or(POLICIES);
+    let (mut packets, mut changes) = (0, 0);
+    for number in 0..policies {
+        let kind = kinds[number as usize % kinds.len()];
+        let child =
+            (kind.children != Children::None).then(|| kinds[(number as usize / kinds.len()) % kinds.len()]);
+        let seed = Seed(1).fork(&number.to_string());
+        let trial = draw(&registry, kind, child, seed);
+        let expected = simulated(&trial);
+        let found = live(&trial);
+        let names = (kind.name, child.map(|child| child.name));
+        let differs = expected.iter().zip(&found).position(|(one, other)| one != other);
+        let at = differs.unwrap_or(expected.len().min(found.len()));
+        assert!(
+            expected == found,
+            "policy {number} ({names:?}), wire {}, {}: packet {at} is\n{:?} in the \
+             simulator, {:?} in the worker; {} and {} in all",
+            trial.wire,
+            trial.plan.link.bandwidth,
+            expected.get(at),
+            found.get(at),
+            expected.len(),
+            found.len(),
+        );
+        packets += found.len() as u64;
+        changes += u64::from(trial.change.is_some());
+    }
+    eprintln!("{policies} policies, {packets} packets, {changes} changes");
+    assert!(packets > policies * ARRIVALS as u64 / 4 && changes > policies / 8);
+}
