@@ -46,9 +46,11 @@
 //!
 //! `sharing = "top-level"` and `"ancestors-only"` are the literature's approximations, for
 //! comparison: strict priority among all unregulated classes, every ancestor charged, credit capped
-//! at `maxburst`. They can starve a backlogged class, and top-level passes over the classes of a
-//! turn that would borrow from above its cutoff. When a packet empties or overdraws, the cutoff
-//! follows from a count of unsatisfied leaves.
+//! at `maxburst`. The link itself is at its limit while it is busy, so it lends only what it would
+//! lose otherwise, which nobody is charged for (ns-2's *efficient*). They can starve a backlogged
+//! class, and top-level passes over the classes of a turn that would borrow from above its cutoff.
+//! When a packet empties or overdraws, the cutoff becomes the lowest level of an unsatisfied class:
+//! one within its limit with a backlog, of its own or below it.
 
 use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
@@ -450,7 +452,7 @@ impl Plan for CbqPlan {
             wheel: TimerWheel::new(self.classes.len()),
             clock: CreditClock::new(self.link, self.settings.link_burst),
             rules: Rules::new(self),
-            cutoff: NO_CUTOFF,
+            cutoff: 0,
             unsatisfied: 0,
             shortcuts: Shortcuts::default(),
             waiting: Shortcuts::default(),
@@ -467,7 +469,6 @@ impl Plan for CbqPlan {
 
 /// The longest packet for which turns are sized; longer ones take several turns.
 const LONGEST_UNIT: u64 = 1 << 20;
-const NO_CUTOFF: u8 = u8::MAX;
 
 /// The node may borrow from its parent.
 const BORROW: u8 = 1;
@@ -577,7 +578,7 @@ struct Cbq {
     wheel: TimerWheel,
     clock: CreditClock,
     rules: Rules,
-    /// Top-level sharing: no node above this level lends.
+    /// The older modes: no node above this level lends.
     cutoff: u8,
     /// Leaves in their row that are not overlimit.
     unsatisfied: usize,
@@ -660,6 +661,12 @@ impl Cbq {
         self.rows = Rows::new(plan.levels);
         self.sets = plan.sets();
         self.lay_shortcuts();
+        self.cutoff = self.below_link();
+    }
+
+    /// The highest level below the link.
+    fn below_link(&self) -> u8 {
+        self.nodes[self.link()].level - 1
     }
 
     fn leaves(&self) -> usize {
@@ -1058,11 +1065,16 @@ impl Cbq {
             self.tallies[leaf].borrowed += len;
             self.tallies[lender].lent += len;
         }
-        // The older modes charge the borrower too, as the original does.
-        self.charge(if self.rules.formal { lender } else { leaf }, bits, clock, now);
+        if self.rules.formal {
+            self.charge(lender, bits, clock, now);
+        } else if lender != self.link() {
+            // The older modes charge the borrower too, as the original does; but nobody for what
+            // the link would have lost.
+            self.charge(leaf, bits, clock, now);
+        }
         self.clock.send(now, bits as u64, self.rules.shaped);
         if self.rules.top_level && lender != leaf {
-            self.move_cutoff(lender, empty);
+            self.move_cutoff(lender, empty, clock);
         }
     }
 
@@ -1097,15 +1109,18 @@ impl Cbq {
 impl Cbq {
     /// The first leaf in the order of priorities that may send; suspends those that may not.
     fn choose_by_priority(&mut self, clock: u64, now: u64) -> Option<Choice> {
+        if !self.rules.top_level {
+            self.cutoff = self.below_link();
+        }
         loop {
             let shortcuts = self.rules.top_level && self.reveal(clock);
             let choice = self.choose_below_cutoff(shortcuts, clock, now);
             self.conceal();
             match choice {
                 InLane::Choice(choice) => return Some(choice),
-                InLane::AboveCutoff => self.cutoff = self.cutoff.saturating_add(1),
+                InLane::AboveCutoff => self.cutoff += 1,
                 InLane::Nobody => {
-                    self.cutoff = NO_CUTOFF;
+                    self.cutoff = self.below_link();
                     return None;
                 }
             }
@@ -1218,7 +1233,7 @@ impl Cbq {
         let (link, mut node) = (self.link(), leaf);
         while node != link && self.nodes[node].flags & BORROW != 0 {
             node = self.nodes[node].parent as usize;
-            if self.rules.top_level && self.nodes[node].level > self.cutoff {
+            if self.nodes[node].level > self.cutoff {
                 return Permit::Above;
             }
             if node == link {
@@ -1252,12 +1267,13 @@ impl Cbq {
     }
 
     /// Top-level: after a packet that was paid by `lender`.
-    fn move_cutoff(&mut self, lender: usize, empty: bool) {
+    fn move_cutoff(&mut self, lender: usize, empty: bool, clock: u64) {
         let level = self.nodes[lender].level;
         if self.cutoff < level {
             return;
         }
-        let over = lender != self.link() && self.nodes[lender].credit.left <= 0;
+        // The link, while it is busy, is at its limit.
+        let over = lender == self.link() || self.nodes[lender].credit.left <= 0;
         if !empty && !over {
             self.cutoff = level;
             return;
@@ -1269,22 +1285,49 @@ impl Cbq {
                 .filter(|leaf| leaf.is_unsatisfied())
                 .count()
         );
-        self.cutoff = if self.unsatisfied > 0 { 0 } else { NO_CUTOFF };
+        self.cutoff = match self.unsatisfied {
+            0 => self.lowest_unsatisfied(clock),
+            _ => 0,
+        };
+    }
+
+    /// The lowest level of a class above the leaves that is within its limit and has a backlog
+    /// below it, which waits for credit.
+    fn lowest_unsatisfied(&mut self, clock: u64) -> u8 {
+        let mut lowest = self.below_link();
+        for parent in self.leaves()..self.link() {
+            if self.waiting.count(parent) > 0
+                && let Some(lender) = self.lender_from(parent, lowest, clock)
+            {
+                lowest = self.nodes[lender].level;
+            }
+        }
+        lowest
+    }
+
+    /// This node or the first above it that has credit, below a level.
+    fn lender_from(&mut self, mut node: usize, below: u8, clock: u64) -> Option<usize> {
+        while node != self.link() && self.nodes[node].level < below {
+            self.accrue(node, clock);
+            if self.nodes[node].credit.left > 0 {
+                return Some(node);
+            }
+            node = self.nodes[node].parent as usize;
+        }
+        None
     }
 
     /// Top-level: a packet has arrived at this leaf.
     fn lower_cutoff(&mut self, leaf: usize, clock: u64) {
-        let (link, mut node) = (self.link(), leaf);
+        let mut node = leaf;
         while self.nodes[node].level < self.cutoff {
-            if node != link {
-                self.accrue(node, clock);
-            }
+            self.accrue(node, clock);
             let within = if node == leaf {
                 self.nodes[node].flags & OVER == 0
             } else {
                 self.nodes[node].credit.left > 0
             };
-            if node == link || within {
+            if within {
                 self.cutoff = self.nodes[node].level;
                 return;
             }
@@ -1386,7 +1429,7 @@ impl Cbq {
         }
         for parent in self.leaves()..link {
             let waiting = self.waiting.count(parent);
-            if waiting == 0 || !self.lends(parent, clock) {
+            if waiting == 0 || self.lender_from(parent, self.cutoff + 1, clock).is_none() {
                 continue;
             }
             if waiting > FEW {
@@ -1408,18 +1451,6 @@ impl Cbq {
                 self.shortcuts.overlook(self.lane_of(leaf as usize), leaf);
             }
         }
-    }
-
-    /// Whether this node, or one above it, but below the cutoff, has credit.
-    fn lends(&mut self, mut node: usize, clock: u64) -> bool {
-        while node != self.link() && self.nodes[node].level <= self.cutoff {
-            self.accrue(node, clock);
-            if self.nodes[node].credit.left > 0 {
-                return true;
-            }
-            node = self.nodes[node].parent as usize;
-        }
-        false
     }
 }
 
