@@ -8,6 +8,7 @@
 //! - [`tcp`], [`window_clamp`]: TCP connections whose windows the loop clamps;
 //! - [`realiser`]: how packets leave at the departure times of a pacing discipline;
 //! - [`fail_open`]: ports fed by programs in the kernel, so that traffic flows without us;
+//!   [`fail_closed`]: a limit for that traffic;
 //! - [`signalling`], [`routes`], [`wake`]: for a signalling protocol in another thread;
 //! - [`bpf`]: the kernel programs; [`mapping`]: memory shared with the kernel.
 //!
@@ -19,6 +20,7 @@ mod budget;
 pub mod checksum;
 pub mod classify;
 pub mod clock;
+pub mod fail_closed;
 pub mod fail_open;
 pub mod handle;
 pub mod heap;

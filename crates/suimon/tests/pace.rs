@@ -204,14 +204,19 @@ fn each_second_is_an_object_in_json_and_the_end_is_clean() {
             "--wire",
             "1Gbit/s",
             "--json",
+            "--fail-closed",
         ];
         let Some(pacing) = rig.pace(&more) else { return };
+        let limit = || netio::fail_closed::rate_of(netio::interface::Interface::named("eth0")?.index);
+        let limit = || rig.a.call(limit).expect("a thread").expect("the qdiscs");
         let tcp = rig.tcp();
         std::thread::sleep(Duration::from_millis(2_500));
+        assert_eq!(limit(), Some(Bandwidth::mbit(30)), "the kernel's limit");
         let detached = rig.run(&["detach"]);
         assert!(detached.status.success(), "{detached:?}");
         let output = pacing.wait().expect("it ends");
         assert!(output.status.success(), "{output:?}");
+        assert_eq!(limit(), None, "the kernel's limit after a clean end");
         let lines: Vec<serde_json::Value> = output
             .out
             .lines()

@@ -18,6 +18,7 @@ use lab::traffic::generator::TrafficShape;
 use lab::traffic::tcp::{Bulk, BulkRun};
 use lab::traffic::udp::{Stream, StreamReport};
 use lab::{Host, Lab, Output, Running};
+use netio::netlink::{Netlink, NetlinkRequest};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -45,8 +46,13 @@ enum Kind {
     AfXdp,
     AfXdpGeneric,
     Egress,
+    /// With a limit for the time without the program.
+    ClosedEgress,
     Tap,
 }
+
+/// That limit, in Mbit/s.
+const CLOSED: f64 = 4.0;
 
 impl Kind {
     /// The `[port]` section, and the outgoing interface.
@@ -59,6 +65,7 @@ impl Kind {
                 "wan0",
             ),
             Self::Egress => ("egress = \"eth0\"", "eth0"),
+            Self::ClosedEgress => ("egress = \"eth0\"\nfail_closed = \"4 Mbit/s\"", "eth0"),
             Self::Tap => ("kind = \"tap\"\nbetween = [\"tap0\", \"tap1\"]", "tap1"),
         }
     }
@@ -163,7 +170,7 @@ impl Rig {
     /// Starts the program and waits until it runs; `false` if the machine forbids it.
     fn launch(&mut self) -> bool {
         let policy = self.files.join("policy.toml").display().to_string();
-        let host = if self.kind == Kind::Egress {
+        let host = if matches!(self.kind, Kind::Egress | Kind::ClosedEgress) {
             &self.a
         } else {
             &self.r
@@ -465,6 +472,81 @@ fn traffic_flows_on_while_the_program_hangs() {
         lab::isolated(|| {
             for kind in FAIL_OPEN {
                 flows_on(kind, "stopped for 0.8 s", stop_and_continue);
+            }
+        });
+    });
+}
+
+/// What the kernel limits host A's interface to, in Mbit/s.
+fn limit_of(rig: &Rig) -> Option<f64> {
+    let limit = || netio::fail_closed::rate_of(netio::interface::Interface::named("eth0")?.index);
+    let limit = rig.a.call(limit).expect("a thread").expect("the qdiscs");
+    limit.map(|rate| rate.bits() as f64 / 1e6)
+}
+
+#[test]
+fn an_egress_that_fails_closed_keeps_to_its_limit_without_the_program() {
+    in_turn(|| {
+        lab::isolated(|| {
+            let Some(mut rig) = Rig::start(Kind::ClosedEgress) else {
+                return;
+            };
+            let transfer = rig.tcp(SMALL);
+            settles_at(&transfer, 8.0, "with the program");
+            assert_eq!(limit_of(&rig), Some(CLOSED));
+            kill(&mut rig);
+            assert_eq!(limit_of(&rig), Some(CLOSED), "it stays after a kill");
+            std::thread::sleep(Duration::from_millis(500));
+            let mbit = rate(&transfer, Duration::from_secs(2));
+            eprintln!("after a kill: {mbit:.2} of {CLOSED} Mbit/s");
+            assert!(
+                (CLOSED / 2.0..=CLOSED).contains(&mbit),
+                "{mbit} Mbit/s after a kill"
+            );
+            assert!(rig.launch(), "it takes its own qdisc over");
+            settles_at(&transfer, 8.0, "with the next program");
+            rig.signal("TERM");
+            assert!(rig.end().status.success());
+            assert_eq!(limit_of(&rig), None, "a clean end leaves nothing");
+            let mbit = rate(&transfer, Duration::from_secs(1));
+            assert!(mbit > 2.0 * LINK, "{mbit} Mbit/s after a clean end");
+        });
+    });
+}
+
+/// As `tc qdisc add dev eth0 root handle 7: pfifo` does.
+fn choose_a_qdisc() -> std::io::Result<()> {
+    const KIND: u16 = 1;
+    let interface = netio::interface::Interface::named("eth0")?.index;
+    let mut head = [0; 20];
+    for (at, value) in [(4, interface), (8, 7 << 16), (12, u32::MAX)] {
+        head[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+    let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    let request = NetlinkRequest::new(libc::RTM_NEWQDISC, flags, &head).text(KIND, "pfifo");
+    Netlink::open()?.ask(request).map(drop)
+}
+
+#[test]
+fn an_egress_that_fails_closed_does_not_replace_a_qdisc_that_somebody_chose() {
+    in_turn(|| {
+        lab::isolated(|| {
+            let Some(mut rig) = Rig::start(Kind::Egress) else {
+                return;
+            };
+            rig.signal("TERM");
+            assert!(rig.end().status.success());
+            rig.a.call(choose_a_qdisc).expect("a thread").expect("a qdisc");
+            let policy = rig.files.join("policy.toml").display().to_string();
+            fs::write(&policy, Kind::ClosedEgress.policy()).expect("a file");
+            // Twice: the refusal changes nothing.
+            for _ in 0..2 {
+                let program = rig.a.program(env!("CARGO_BIN_EXE_suimon"));
+                let program = program.args(["run", &policy, "--socket", &rig.socket()]);
+                let refused = program.output().expect("it ends");
+                assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+                assert!(refused.err.contains("the qdisc `pfifo` (7:)"), "{refused:?}");
+                assert!(refused.err.contains("tc qdisc del"), "{refused:?}");
             }
         });
     });

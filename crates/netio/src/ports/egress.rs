@@ -8,7 +8,8 @@
 //!
 //! The program first checks the heartbeat; if it has expired, frames take their usual path. When
 //! the process dies, the kernel detaches the program (a clsact filter stays, and lets frames pass)
-//! and removes the TAP.
+//! and removes the TAP. With `fail_closed` a qdisc of the kernel limits that path
+//! ([`crate::fail_closed`]).
 //!
 //! Costs of redirecting frames: about 10 µs more per round trip. And the kernel counts a frame as
 //! sent once it is in our queue, so TCP small queues exert no back pressure, and a TCP sender fills
@@ -22,13 +23,15 @@ use crate::bpf::programs::TO_TAP;
 use crate::bpf::syscall::{self, Hook};
 use crate::bpf::{Attached, Heartbeat, Means};
 use crate::clock;
+use crate::fail_closed::FailClosed;
 use crate::fail_open::{self, Capture};
 use crate::interface::Interface;
 use crate::pool::Pool;
 use crate::port::{Capabilities, Counters, Fault, PacedPort, Port, PortError, Wake};
 use engine::packet::Buffer;
 use engine::port_kind::{Needs, PortKind};
-use engine::units::{Duration, Instant};
+use engine::settings;
+use engine::units::{Bandwidth, Duration, Instant};
 use std::io;
 
 /// What this host itself sends on an interface.
@@ -38,17 +41,36 @@ pub static KIND: Kind = Kind {
         summary: "what this host itself sends on an interface, redirected into a TAP device of ours",
         needs: Needs::OneInterface,
         has_wire: true,
-        settings: &[],
+        settings: PolicySettings::SETTINGS,
     },
     open: Open::Egress(on),
 };
 
+settings! {
+    /// The settings of this kind of port alone.
+    pub struct PolicySettings {
+        /// The rate, counted on the wire, that the interface keeps to while the program is dead or
+        /// hangs, by a qdisc of the kernel
+        fail_closed: Bandwidth = derived "traffic flows unlimited",
+            "too high: what was promised elsewhere is exceeded; too low: hosts are slow until the program is back",
+            "what was bought or agreed upon";
+    }
+}
+
 fn on(interface: &str, opening: &Opening<'_>) -> Result<Opened, PortError> {
     let limit = opening.fail_open_after;
-    let port = Egress::open(interface, opening.transmit_ring)?;
+    let own = PolicySettings::read(opening.own, &[], &mut Vec::new());
+    let own = own.ok_or_else(|| super::unreadable(interface))?;
+    let mut port = Egress::open(interface, opening.transmit_ring)?;
+    if let Some(rate) = own.fail_closed {
+        port.fail_closed(rate)?;
+    }
     let tap = port.tap().to_owned();
     let (port, pulse) = fail_open::single(port, limit, Means::Best)?;
-    let without_us = fail_open::takeover(limit, port.attached());
+    let mut without_us = fail_open::takeover(limit, port.attached());
+    if let Some(rate) = own.fail_closed {
+        without_us += &format!(", at {rate} at most");
+    }
     Ok(Opened {
         ports: vec![Box::new(port)],
         lanes: vec![Lane {
@@ -61,6 +83,9 @@ fn on(interface: &str, opening: &Opening<'_>) -> Result<Opened, PortError> {
         warnings: Vec::new(),
     })
 }
+
+/// What fails where the kernel cannot limit the interface.
+const LIMITING: &str = "limiting what it sends without this program";
 
 /// When to look for room in the packet socket: only the TAP's descriptor is waited for.
 const ROOM_RETRY: Duration = Duration::from_micros(50);
@@ -81,6 +106,7 @@ pub struct Egress {
     /// The interface's index, and when it was last checked.
     index: u32,
     checked: Instant,
+    closed: Option<FailClosed>,
 }
 
 impl Egress {
@@ -106,6 +132,7 @@ impl Egress {
             wire,
             index: 0,
             checked: Instant::START,
+            closed: None,
         };
         egress.check_interface()?;
         Ok(egress)
@@ -115,6 +142,17 @@ impl Egress {
         let interface = Interface::named(self.name());
         let interface = interface.map_err(|e| PortError::new(self.name(), "looking for it", e))?;
         (self.index, self.checked) = (interface.index, clock::now());
+        Ok(())
+    }
+
+    /// While this process is dead or hangs, the interface sends no faster than this.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses the qdisc, or somebody has chosen one.
+    pub fn fail_closed(&mut self, rate: Bandwidth) -> Result<(), PortError> {
+        let closed = FailClosed::at(self.index, rate);
+        self.closed = Some(closed.map_err(|e| PortError::new(self.name(), LIMITING, e))?);
         Ok(())
     }
 
@@ -186,7 +224,12 @@ impl Port for Egress {
     fn revive(&mut self, pool: &mut Pool) -> Result<(), PortError> {
         self.tap.revive(pool)?;
         self.wire.revive(pool)?;
-        self.check_interface()
+        self.check_interface()?;
+        let renewed = match &mut self.closed {
+            Some(closed) => closed.renew(self.index),
+            None => Ok(()),
+        };
+        renewed.map_err(|e| PortError::new(self.name(), LIMITING, e))
     }
 
     fn counters(&self) -> Counters {

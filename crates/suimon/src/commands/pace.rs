@@ -52,6 +52,10 @@ pub struct Pace {
     /// by default a full frame's at the rate
     #[arg(long, value_name = "TIME")]
     catch_up: Option<Duration>,
+    /// The interface keeps to the rate also while this program is dead or hangs, by a qdisc of the
+    /// kernel, which stays after a kill
+    #[arg(long)]
+    fail_closed: bool,
     /// Name or path of the control socket; by default pace-IFACE
     #[arg(long, value_name = "NAME|PATH")]
     socket: Option<String>,
@@ -192,6 +196,7 @@ impl Pace {
             basis,
             spin,
             catch_up,
+            fail_closed,
             ..
         } = self;
         let (gap, frame) = (
@@ -203,8 +208,12 @@ impl Pace {
             },
         );
         let catch_up = catch_up.map_or_else(String::new, |time| format!("catch_up = \"{time}\"\n"));
+        let closed = match fail_closed {
+            true => format!("fail_closed = \"{} bit/s\"\n", rate.bits()),
+            false => String::new(),
+        };
         let text = format!(
-            "version = 1\n[port]\negress = \"{interface}\"\nspin = \"{spin}\"\n{catch_up}\
+            "version = 1\n[port]\negress = \"{interface}\"\nspin = \"{spin}\"\n{catch_up}{closed}\
              realiser = \"{realiser}\"\ngap_frame = \"{frame}\"\n[interface.\"{interface}\"]\nbandwidth = \"{} bit/s\"\n\
              max_frame = \"{} B\"\ndiscipline = {{ kind = \"pacer\", basis = \"{}\", gap = \"{gap}\" }}\n\
              [[interface.\"{interface}\".class]]\nname = \"{CLASS}\"\ndefault = true\nrate = \"{} bit/s\"\n\
