@@ -160,6 +160,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "*",
         "it joins a packet socket and a TAP interface",
     ),
+    ("crates/netio/src/fail_closed.rs", "tbf", "the kernel's qdisc"),
     ("crates/netio/src/ports/captured.rs", "pcap", "the file format"),
     ("crates/sim/src/capture", "pcap", "the file format"),
     ("crates/scenario/", "pcap", "the file format"),

@@ -582,7 +582,7 @@ struct Cbq {
     cutoff: u8,
     /// Leaves in their row that are not overlimit.
     unsatisfied: usize,
-    /// Top-level sharing: in the lanes of leaves, those that a turn does not pass over.
+    /// The older modes: in the lanes of leaves, those that a turn does not pass over.
     shortcuts: Shortcuts,
     /// The others, by parent; and those that a lender lets go, seen for one choice.
     waiting: Shortcuts,
@@ -722,7 +722,7 @@ impl Cbq {
             let _ = self
                 .sets
                 .insert(&mut self.places, Membership::own, priority, place);
-            if self.rules.top_level {
+            if !self.rules.formal {
                 self.joined_lane(place as usize);
             }
             place
@@ -736,7 +736,7 @@ impl Cbq {
     #[inline]
     fn unlist(&mut self, node: usize, priority: usize, place: u32) {
         let level = usize::from(self.nodes[node].level);
-        if level == 0 && self.rules.top_level {
+        if level == 0 && !self.rules.formal {
             self.leaves_lane(node);
         }
         let head = self.rows.head(level, priority);
@@ -939,7 +939,7 @@ impl Cbq {
                         self.unlist_all(node);
                         self.regulate(node, now);
                     }
-                } else if self.rules.top_level && self.nodes[node].is_listed_leaf() {
+                } else if !self.rules.formal && self.nodes[node].is_listed_leaf() {
                     self.watch(node);
                 }
             }
@@ -968,7 +968,7 @@ impl Cbq {
             }
             self.list_all(node, since);
         }
-        while self.rules.top_level
+        while !self.rules.formal
             && let Some(leaf) = self.regains.expire(Instant::from_nanos(now))
         {
             self.accrue(leaf as usize, clock);
@@ -1113,7 +1113,7 @@ impl Cbq {
             self.cutoff = self.below_link();
         }
         loop {
-            let shortcuts = self.rules.top_level && self.reveal(clock);
+            let shortcuts = self.reveal(clock);
             let choice = self.choose_below_cutoff(shortcuts, clock, now);
             self.conceal();
             match choice {
@@ -1347,7 +1347,7 @@ fn after(places: &[Membership]) -> impl Fn(u32) -> u32 {
 /// A lender is asked for so many leaves that wait for credit; if there are more, one is near.
 const FEW: u32 = 64;
 
-// Top-level sharing: which leaves a turn passes over.
+// The older modes: which leaves a turn passes over.
 impl Cbq {
     /// The lane of a leaf among those of all sets.
     #[inline]
@@ -1358,7 +1358,7 @@ impl Cbq {
 
     /// None for the leaves that are listed, if any.
     fn lay_shortcuts(&mut self) {
-        let leaves = if self.rules.top_level { self.leaves() } else { 0 };
+        let leaves = if self.rules.formal { 0 } else { self.leaves() };
         self.shortcuts = Shortcuts::new(leaves, self.sets.lanes());
         self.waiting = Shortcuts::new(leaves, self.nodes.len());
         self.regains = TimerWheel::new(leaves);
@@ -1367,7 +1367,7 @@ impl Cbq {
     /// New ones for the leaves that are listed, in lanes that are new too.
     fn renew_shortcuts(&mut self) {
         self.lay_shortcuts();
-        if !self.rules.top_level {
+        if self.rules.formal {
             return;
         }
         let members = self.sets.members(&mut self.places, |_, place| place.row.next);
@@ -1752,7 +1752,7 @@ impl Cbq {
         if !node.credit.adopt(fresh.credit) {
             return;
         }
-        if self.rules.top_level && node.is_listed_leaf() {
+        if !self.rules.formal && node.is_listed_leaf() {
             return self.watch(number);
         }
         if node.demand != 0 && node.flags & LISTED == 0 {

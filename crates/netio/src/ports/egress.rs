@@ -41,14 +41,14 @@ pub static KIND: Kind = Kind {
         summary: "what this host itself sends on an interface, redirected into a TAP device of ours",
         needs: Needs::OneInterface,
         has_wire: true,
-        settings: PolicySettings::SETTINGS,
+        settings: EgressSettings::SETTINGS,
     },
     open: Open::Egress(on),
 };
 
 settings! {
     /// The settings of this kind of port alone.
-    pub struct PolicySettings {
+    pub struct EgressSettings {
         /// The rate, counted on the wire, that the interface keeps to while the program is dead or
         /// hangs, by a qdisc of the kernel
         fail_closed: Bandwidth = derived "traffic flows unlimited",
@@ -59,7 +59,7 @@ settings! {
 
 fn on(interface: &str, opening: &Opening<'_>) -> Result<Opened, PortError> {
     let limit = opening.fail_open_after;
-    let own = PolicySettings::read(opening.own, &[], &mut Vec::new());
+    let own = EgressSettings::read(opening.own, &[], &mut Vec::new());
     let own = own.ok_or_else(|| super::unreadable(interface))?;
     let mut port = Egress::open(interface, opening.transmit_ring)?;
     if let Some(rate) = own.fail_closed {
