@@ -2,8 +2,9 @@
 //! while probes cross it every 200 µs. The topology is A – R – B by veth; R has a kernel bridge, or
 //! A sends for itself (`egress`).
 //!
-//! This program starts itself again as the forwarding process, so it has its own `main`. An
-//! argument that is a part of a case's name runs only that case. Outages are measured and printed.
+//! This program starts itself again as the forwarding process, and once for each kind of port, two
+//! kinds at a time (a case mostly waits), so it has its own `main`. An argument that is a part of a
+//! case's name runs only that case. Outages are measured and printed.
 //! Their limit is ten times the expected outage, and each case may be tried three times, since
 //! other processes may occupy the processors.
 
@@ -31,6 +32,7 @@ use netio::ports::egress::Egress;
 use netio::worker::{PathSpec, Settings, Worker};
 use std::error::Error;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
@@ -58,18 +60,61 @@ fn main() -> Outcome {
     {
         return forward(kind, Path::new(status), interfaces).map_err(|e| e.to_string().into());
     }
+    if let [verb, kind, part] = &arguments[..]
+        && verb == "cases"
+    {
+        return cases(kind, part);
+    }
+    let part = arguments.iter().find(|a| !a.starts_with('-'));
+    every_kind(part.map_or("", String::as_str))
+}
+
+/// Runs the cases of each kind in a process of its own, two at a time.
+fn every_kind(part: &str) -> Outcome {
+    let next = AtomicUsize::new(0);
+    let some = || -> Vec<&str> {
+        let kinds = std::iter::from_fn(|| KINDS.get(next.fetch_add(1, Ordering::Relaxed)));
+        kinds.copied().filter(|kind| !passes(kind, part)).collect()
+    };
+    let failed = std::thread::scope(|scope| {
+        let both = [scope.spawn(some), scope.spawn(some)];
+        both.map(|one| one.join().unwrap_or_else(|_| vec!["a thread"])).concat()
+    });
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(format!("failed: {}", failed.join(", ")).into())
+}
+
+/// Whether the cases of a kind pass; what they say follows when they have ended.
+fn passes(kind: &str, part: &str) -> bool {
+    let program = std::env::current_exe().and_then(|program| {
+        std::process::Command::new(program)
+            .args(["cases", kind, part])
+            .output()
+    });
+    match program {
+        Ok(output) => {
+            print!("{}", String::from_utf8_lossy(&output.stdout));
+            print!("{}", String::from_utf8_lossy(&output.stderr));
+            output.status.success()
+        }
+        Err(error) => {
+            println!("{kind}: {error}");
+            false
+        }
+    }
+}
+
+fn cases(kind: &str, part: &str) -> Outcome {
     lab::enter()?;
-    let wanted = arguments.iter().find(|a| !a.starts_with('-'));
-    for kind in KINDS {
-        for (what, case) in CASES {
-            let name = format!("{kind}_{what}");
-            // Busy polling changes only how the port waits for frames.
-            if kind == "af_xdp_busy_poll" && !["killed", "flooded"].contains(&what) {
-                continue;
-            }
-            if wanted.is_some_and(|part| !name.contains(part.as_str())) {
-                continue;
-            }
+    for (what, case) in CASES {
+        let name = format!("{kind}_{what}");
+        // Busy polling changes only how the port waits for frames.
+        if kind == "af_xdp_busy_poll" && !["killed", "flooded"].contains(&what) {
+            continue;
+        }
+        if name.contains(part) {
             repeat(case, kind, &name)?;
         }
     }
