@@ -78,7 +78,8 @@ fn every_kind(part: &str) -> Outcome {
     };
     let failed = std::thread::scope(|scope| {
         let both = [scope.spawn(some), scope.spawn(some)];
-        both.map(|one| one.join().unwrap_or_else(|_| vec!["a thread"])).concat()
+        both.map(|one| one.join().unwrap_or_else(|_| vec!["a thread"]))
+            .concat()
     });
     if failed.is_empty() {
         return Ok(());
@@ -307,7 +308,9 @@ impl Wire {
                 host.offload("eth0", lab::host::OffloadFeature::Gso, false)?;
             }
         }
-        let status = std::env::temp_dir().join(format!("suimon-fail-open-{}", std::process::id()));
+        // In a box of its own, the process of another kind may have the same number.
+        let name = format!("suimon-fail-open-{kind}-{}", std::process::id());
+        let status = std::env::temp_dir().join(name);
         let mut wire = Self {
             a,
             r,
