@@ -163,6 +163,26 @@ fn sharing_senders_are_passed_to_traffic_control_as_their_sum() {
 }
 
 #[test]
+fn two_branches_of_a_group_are_merged_for_their_sender_until_one_leaves() {
+    let (mut network, [s1, ..]) = figure();
+    network.member_requests(R1, Descriptors::Fixed(vec![(times(4), s1)]));
+    network.member_requests(R2, Descriptors::Fixed(vec![(times(3), s1)]));
+    let one = |n| BTreeSet::from([(vec![s1], n)]);
+    assert_eq!((in_force(&network, C), in_force(&network, D)), (one(4), one(3)));
+    assert_eq!(forwarded(&network, A), BTreeSet::from([(Some(s1), 4)]));
+    // The larger request leaves, with its receiver and the branch that led to it.
+    network.nodes[R1].release(network.now, crate::rig::receiver(1), &group());
+    network.join(&[R2, R3]);
+    network.run(SECOND.times(20));
+    assert_eq!(
+        (in_force(&network, C), in_force(&network, D)),
+        (BTreeSet::new(), one(3))
+    );
+    assert_eq!(forwarded(&network, A), BTreeSet::from([(Some(s1), 3)]));
+    assert_eq!(network.senders()[R1], 0, "its Path goes there no more");
+}
+
+#[test]
 fn the_remaining_requests_are_in_force_at_once_when_one_ends() {
     let (mut network, [s1, s2, s3]) = figure();
     network.member_requests(R1, Descriptors::Wildcard(times(4)));

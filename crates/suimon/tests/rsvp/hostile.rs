@@ -1,6 +1,7 @@
 //! Invalid, truncated, altered and fragmented messages, at real sockets.
 
 use crate::rig::{LONG, Plan, Rig, framed, in_turn, send, until};
+use control::reservation::SenderView;
 use engine::random::Seed;
 use netio::interface::Interface;
 use netio::signalling::{Envelope, Signalling};
@@ -9,7 +10,7 @@ use rsvp::wire::{
     Session, TokenBucket, code,
 };
 use rustix::net::{AddressFamily, Protocol, SendFlags, SocketType, sendto, socket};
-use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::num::NonZero;
 use std::time::{Duration, Instant};
 
@@ -24,22 +25,27 @@ fn nothing_on_the_wire_harms_reservations() {
 
 /// A Path from a to b, to this port.
 fn path(port: u16) -> Vec<u8> {
+    path_in(&TO_B, port)
+}
+
+/// The Path that this envelope carries, to this port.
+fn path_in(envelope: &Envelope, port: u16) -> Vec<u8> {
     let path = Path {
         session: Session {
-            destination: B.into(),
+            destination: envelope.destination,
             protocol: 17,
             port,
             police: false,
         },
         hop: Hop {
-            address: A.into(),
+            address: envelope.source,
             lih: 0,
         },
         refresh: Refresh::millis(1000),
         policy: Vec::new(),
         sender: SenderDescriptor {
             template: SenderTemplate::Port {
-                address: A.into(),
+                address: envelope.source,
                 port: 0,
             },
             tspec: Content::Known(TokenBucket {
@@ -62,6 +68,12 @@ const TO_B: Envelope = Envelope {
     alert: true,
 };
 
+const TO_B_BY_IPV6: Envelope = Envelope {
+    source: IpAddr::V6(Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 1)),
+    destination: IpAddr::V6(Ipv6Addr::new(0xfd00, 3, 0, 0, 0, 0, 0, 2)),
+    ..TO_B
+};
+
 fn unharmed(rig: Rig) {
     let held = rig.hold("10.0.3.2:5000", "4M");
     until("it is reserved", LONG, || {
@@ -71,7 +83,8 @@ fn unharmed(rig: Rig) {
     truncated(&rig);
     altered(&rig);
     fragmented(&rig);
-    longer_than_the_mtu(&rig);
+    longer_than_the_mtu(&rig, TO_B, 6004);
+    longer_than_the_mtu(&rig, TO_B_BY_IPV6, 6006);
     a_second_node_on_other_interfaces(&rig);
     unknown_class(&rig);
     assert_eq!(["r1", "r2"].map(|router| rig.classes(router)), classes);
@@ -158,27 +171,28 @@ fn a_second_node_on_other_interfaces(rig: &Rig) {
     drop(second);
 }
 
-/// A Path above the MTU of the links goes on, in fragments (RFC 791, section 3.2).
-fn longer_than_the_mtu(rig: &Rig) {
-    let bytes = path(6004);
-    let mut frame = Frame::decode(&bytes).expect("a Path");
+/// A Path above the MTU of the links goes on, in fragments (RFC 791, section 3.2; RFC 8200, section
+/// 4.5): r1 and r2 each make it whole and send it on in fragments again.
+fn longer_than_the_mtu(rig: &Rig, envelope: Envelope, port: u16) {
+    const FORWARDED: usize = 3300;
+    let mut frame = Frame::decode(&path_in(&envelope, port)).expect("a Path");
     frame.forwarded = vec![Opaque {
         class: 200,
         c_type: 1,
-        data: vec![7; 3300],
+        data: vec![7; FORWARDED],
     }];
     let bytes = frame.encode().expect("it fits");
-    send(&rig.hosts[Rig::at("a")], "eth0", TO_B, &bytes);
-    let known = |router: &str| {
-        let senders = rig.status(router).senders;
-        senders.iter().any(|sender| sender.flow.port == 6004)
+    send(&rig.hosts[Rig::at("a")], "eth0", envelope, &bytes);
+    let has = |node: &str| {
+        let of = |sender: SenderView| sender.flow.port == port;
+        rig.status(node).senders.into_iter().any(of)
     };
-    until("it is sent on", LONG, || known("r1") && known("r2"));
-    let errors = |router: &str| {
+    until("it is sent on", LONG, || ["r1", "r2", "b"].into_iter().all(has));
+    for router in ["r1", "r2"] {
         let interfaces = rig.status(router).interfaces;
-        interfaces.into_iter().find_map(|interface| interface.error)
-    };
-    assert_eq!(errors("r1"), None);
+        let error = interfaces.into_iter().find_map(|interface| interface.error);
+        assert_eq!(error, None, "{router}");
+    }
 }
 
 /// A Path in fragments is one Path.
