@@ -36,6 +36,15 @@ pub(crate) fn process_of(thread: i32) -> Option<i32> {
     line.trim().parse().ok()
 }
 
+/// Whether a process is ending, or has ended. One that is cannot be told from a forbidden one
+/// otherwise: when its memory is gone, the kernel gives its `/proc/PID/fd` to root.
+pub(crate) fn is_ending(pid: i32) -> bool {
+    /// The kernel's `PF_EXITING`, set before the memory is given up and never cleared.
+    const EXITING: u32 = 4;
+    let flags = stat_field(pid, 9).and_then(|word| word.parse::<u32>().ok());
+    flags.is_none_or(|flags| flags & EXITING != 0)
+}
+
 /// The name of a process's program.
 pub(crate) fn name_of(pid: i32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -93,11 +102,17 @@ fn below_by_parents(root: i32) -> Vec<i32> {
     found
 }
 
-/// The fourth field of `stat`. The second, the name, is in brackets and may contain anything.
 fn parent_of(pid: i32) -> Option<i32> {
+    stat_field(pid, 4)?.parse().ok()
+}
+
+/// A field of `stat`, of proc_pid_stat(5)'s number, from the third on. The second, the name, is in
+/// brackets and may contain anything.
+fn stat_field(pid: i32, number: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let rest = stat.rsplit_once(')')?.1;
-    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+    let field = rest.split_ascii_whitespace().nth(number.checked_sub(3)?)?;
+    Some(field.to_string())
 }
 
 /// The socket descriptors of a process, each with its inode. An error if the system hides them.

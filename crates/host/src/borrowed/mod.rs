@@ -81,7 +81,11 @@ impl BorrowedSockets {
         }
     }
 
+    /// Reports a process whose sockets the kernel refused to lend, unless it is just ending.
     fn forbidden(&mut self, pid: i32) {
+        if process_tree::is_ending(pid) {
+            return;
+        }
         let name = process_tree::name_of(pid);
         self.uncontrolled
             .entry(UncontrolledKey::Process(pid))
@@ -419,5 +423,37 @@ pub(crate) fn undo(ledger: &Ledger, root: ProcessRoot) {
         for (fd, _) in process_tree::sockets_of(pid).unwrap_or_default() {
             missing.retain(|entry| !restore(pid, fd, entry));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_program_that_has_ended_is_not_reported_as_forbidden() {
+        let own = std::process::id().cast_signed();
+        let ledger = Ledger::new().expect("a ledger");
+        let mut sockets = BorrowedSockets::new(MemberId(1), ProcessRoot::Below(own), ledger);
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("cat runs");
+        let pid = child.id().cast_signed();
+        sockets.forbidden(pid);
+        assert_eq!(sockets.uncontrolled().len(), 1, "one that runs is reported");
+        sockets.uncontrolled.clear();
+        // Ends without being waited for: a zombie, as among the programs of a shell.
+        drop(child.stdin.take());
+        while !process_tree::is_ending(pid) {
+            std::thread::yield_now();
+        }
+        sockets.forbidden(pid);
+        assert_eq!(sockets.uncontrolled(), []);
+        child.wait().expect("its status");
+        sockets.forbidden(pid);
+        assert_eq!(sockets.uncontrolled(), []);
     }
 }
