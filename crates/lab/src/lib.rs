@@ -18,6 +18,7 @@
 pub mod addressing;
 pub mod emulator;
 pub mod error;
+pub mod group_routes;
 pub mod host;
 pub mod isolation;
 pub mod link;

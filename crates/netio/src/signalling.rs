@@ -104,6 +104,8 @@ impl Signalling {
         let v4 = raw(libc::AF_INET, RSVP.into(), name)?;
         set(v4.as_fd(), libc::IPPROTO_IP, libc::IP_HDRINCL, 1)?;
         set(v4.as_fd(), libc::IPPROTO_IP, libc::IP_ROUTER_ALERT, 1)?;
+        // Otherwise the kernel's multicast routes would forward a copy of what we send.
+        set(v4.as_fd(), libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, 0)?;
         let v6 = match open_v6(name) {
             Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => None,
             other => Some(other?),

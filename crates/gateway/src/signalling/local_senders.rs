@@ -138,6 +138,15 @@ impl LocalSenders {
         if wanted.rate_bps == 0 {
             return Err(Refusal::new("a rate of 0 needs no reservation"));
         }
+        if wanted.to.is_ipv6() && wanted.to.is_multicast() {
+            return Err(Refusal {
+                message: format!(
+                    "{} is a group of IPv6, and the kernel does not intercept RSVP for those",
+                    wanted.to
+                ),
+                help: Some("reserve for a group of IPv4, or for each receiver".into()),
+            });
+        }
         let (out, usual) = match node.routing().leads(wanted.to) {
             Leads::By { interface, source } => (interface, source),
             _ => return Err(why(CallError::NoRoute, wanted.to)),

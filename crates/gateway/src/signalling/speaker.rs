@@ -22,13 +22,13 @@ use control::rsvp_config::{RsvpConfig, RsvpSettings};
 use engine::random::Seed;
 use engine::units::{Duration, Instant};
 use netio::clock;
-use netio::routes::{Changes, Leads, Routes};
+use netio::routes::{Changes, Routes};
 use netio::signalling::Envelope;
 use netio::wake::Sleeper;
 use rsvp::admission::AdmissionState;
 use rsvp::node::{Event, Node, Settings, Transmit};
 use rsvp::places::Places;
-use rsvp::traffic_control::{AdmissionFailure, InterfaceId, Routing};
+use rsvp::traffic_control::{AdmissionFailure, InterfaceId};
 use rsvp::wire::{Adspec, Frame, Message};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -378,7 +378,7 @@ impl Speaker {
         };
         let mut ours = None;
         match &frame.message {
-            Message::Path(path) if self.ends_here(path.session.destination) => {
+            Message::Path(path) if self.node.routing().ends_here(path.session.destination) => {
                 self.proxy.path_arrives(interface, &frame);
                 ours = Some((plain(&path.session), path.sender.template));
             }
@@ -399,10 +399,6 @@ impl Speaker {
         }
     }
 
-    fn ends_here(&self, destination: IpAddr) -> bool {
-        self.node.routing().route(None, destination).local
-    }
-
     /// Handles the upcalls of the node.
     fn handle_events(&mut self, now: Instant) {
         while let Some(event) = self.node.poll_event() {
@@ -414,7 +410,7 @@ impl Speaker {
                     tspec,
                     adspec,
                 } => {
-                    let own = self.node.routing().leads(session.destination) == Leads::Here;
+                    let own = self.node.routing().is_own(session.destination);
                     let flow = (plain(&session), sender);
                     self.proxy
                         .path(&mut self.node, now, (flow, own), (&tspec, adspec.as_ref()))

@@ -4,7 +4,8 @@
 use super::check;
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd};
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// Sets a socket option to these bytes.
 fn set_option(socket: &impl AsFd, level: i32, option: i32, value: &[u8]) -> io::Result<()> {
@@ -31,6 +32,54 @@ pub(crate) fn set_congestion(socket: &impl AsFd, name: &str) -> io::Result<()> {
 pub(crate) fn set_receive_buffer(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes.to_ne_bytes())
+}
+
+/// A multicast routing daemon's socket of IPv4 in the calling thread's network namespace, which has
+/// one at most.
+pub(crate) fn group_router() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers are passed.
+    let fd = check(unsafe { libc::socket(libc::AF_INET, kind, libc::IPPROTO_IGMP) })?;
+    // SAFETY: the descriptor is new and nobody else's.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    set_option(&socket, libc::IPPROTO_IP, MRT_INIT, &1_i32.to_ne_bytes())?;
+    Ok(socket)
+}
+
+const MRT_INIT: i32 = 200;
+const MRT_ADD_VIF: i32 = 202;
+const MRT_ADD_MFC: i32 = 204;
+/// The interface of a `struct vifctl` is an index.
+const VIFF_USE_IFINDEX: u8 = 8;
+/// Interfaces of a multicast router.
+pub(crate) const MAX_VIFS: usize = 32;
+
+/// Gives a multicast router its interface of this number.
+pub(crate) fn add_group_interface(router: &impl AsFd, number: u16, index: u32) -> io::Result<()> {
+    // `struct vifctl`: number, flags, TTL threshold, rate limit, interface, remote address.
+    let mut vif = [0; 16];
+    vif[..2].copy_from_slice(&number.to_ne_bytes());
+    (vif[2], vif[3]) = (VIFF_USE_IFINDEX, 1);
+    vif[8..12].copy_from_slice(&index.to_ne_bytes());
+    set_option(router, libc::IPPROTO_IP, MRT_ADD_VIF, &vif)
+}
+
+/// What a source sends to a group arrives by one of the interfaces and leaves by others, all by
+/// number.
+pub(crate) fn add_group_route(
+    router: &impl AsFd,
+    [source, group]: [Ipv4Addr; 2],
+    from: u16,
+    to: &[usize],
+) -> io::Result<()> {
+    // `struct mfcctl`: source, group, interface, a TTL threshold for each interface; then what the
+    // kernel counts.
+    let mut route = [0; 60];
+    route[..4].copy_from_slice(&source.octets());
+    route[4..8].copy_from_slice(&group.octets());
+    route[8..10].copy_from_slice(&from.to_ne_bytes());
+    to.iter().for_each(|number| route[10 + number] = 1);
+    set_option(router, libc::IPPROTO_IP, MRT_ADD_MFC, &route)
 }
 
 /// Enables arrival timestamps, which [`receive_stamped`] returns.

@@ -9,6 +9,7 @@
 //! with room for a busy machine, order and counts exactly.
 
 mod floods;
+mod groups;
 mod hostile;
 mod interfaces;
 mod keys;
