@@ -11,7 +11,8 @@
 //! at most the end of the bytes given to the wire at its nominal rate. Otherwise a wire slower than
 //! nominal (oscillators may differ by 100 ppm) would seem to have idled, and gaps would be too
 //! short. If the ring was found empty while a packet waited, the wire was idle: the gap became
-//! longer, no packet is early, and the event is counted as dry.
+//! longer, no packet is early, and the event is counted as dry. A full frame's time of that is
+//! caught up; beyond it the queue's time stands still, so that no burst follows a hold-up.
 //!
 //! Limits. Gap frames order packets only within one transmit ring. They fill the link up to the
 //! first switch. A PAUSE with time 0 tells the neighbour to resume, so it cancels a real PAUSE of
@@ -65,6 +66,9 @@ pub struct GapFrames {
     wire: LinkClock,
     punctuality: Punctuality,
     last: Instant,
+    /// How far the queue's time is behind the clock: what was not caught up since the queue was last
+    /// empty.
+    behind: Duration,
     /// The wire was given a frame, and the queue has not been empty since.
     busy: bool,
     /// The ring was found empty.
@@ -91,6 +95,7 @@ impl GapFrames {
             wire: LinkClock::new(wire, Duration::ZERO),
             punctuality: Punctuality::new(wire, mtu),
             last: Instant::START,
+            behind: Duration::ZERO,
             busy: false,
             dry: true,
         }
@@ -98,6 +103,22 @@ impl GapFrames {
 
     fn slot(&self) -> Bytes {
         Bytes::new(self.frame as u64 + WIRE_OVERHEAD)
+    }
+
+    /// The queue's time when it would be this but for the wire.
+    fn time_of_wire(&mut self, time: Instant) -> Instant {
+        let free = self.wire.free_at();
+        match (self.dry, self.busy) {
+            (false, _) => time.min(free),
+            (true, false) => time,
+            (true, true) => {
+                let latest = free + self.wire.rate().time_to_send(self.slot());
+                let skipped = time.since(latest);
+                self.behind += skipped;
+                self.punctuality.achieved.held_up += skipped;
+                time.min(latest)
+            }
+        }
     }
 
     /// Gives the wire a slot of this length.
@@ -229,10 +250,11 @@ impl Realiser for GapFrames {
     }
 
     fn time(&mut self, now: Instant, idle: bool) -> Instant {
-        let time = if idle || self.dry {
+        let time = if idle {
+            self.behind = Duration::ZERO;
             now
         } else {
-            now.min(self.wire.free_at())
+            self.time_of_wire(now - self.behind)
         };
         self.last = self.last.max(time);
         self.last
@@ -310,5 +332,22 @@ mod tests {
         assert_eq!(gaps.time(at(1_400), false).nanos(), at(1_230).nanos() + 400);
         gaps.dry = true;
         assert_eq!(gaps.time(at(1_400), false), at(1_400));
+    }
+
+    #[test]
+    fn a_frames_time_is_caught_up_after_the_ring_ran_dry_and_no_more() {
+        let mut gaps = GapFrames::new(GapFrame::Pause, [0; 6], Bandwidth::mbit(10), 1_500);
+        let at = |us: u64| Instant::from_nanos(1_000_000_000 + us * 1_000);
+        assert_eq!(gaps.time(at(0), true), at(0));
+        // 1538 bytes at 10 Mbit/s: 1230.4 us.
+        gaps.occupy(Bytes::new(1_538));
+        gaps.dry = true;
+        assert_eq!(gaps.time(at(50_000), false).nanos(), at(2_460).nanos() + 800);
+        let held_up = gaps.achieved().held_up.nanos();
+        assert_eq!(held_up, (50_000 - 2_460) * 1_000 - 800);
+        // From there it goes on with the clock, and an empty queue is at the clock's time again.
+        gaps.occupy(Bytes::new(1_538));
+        assert_eq!(gaps.time(at(50_100), false).nanos(), at(2_560).nanos() + 800);
+        assert_eq!(gaps.time(at(60_000), true), at(60_000));
     }
 }
