@@ -8,6 +8,7 @@
 use engine::link::Link;
 use engine::units::{Bytes, Duration};
 use sim::adversary::{Adversary, FIRST_PORT, HOSTS};
+use sim::link::Completion;
 use std::fmt::Write;
 use toml::{Table, Value};
 
@@ -88,6 +89,8 @@ pub fn files(
     wire.insert("rate".into(), format!("{} bit/s", link.bandwidth.bits()).into());
     wire.insert("framing".into(), format!("{} B", link.overhead.get()).into());
     wire.insert("transmit_ring".into(), i64::from(link.ring).into());
+    // As the search had it: packets wait in the ring behind the policy, too.
+    wire.insert("completion".into(), Completion::Exact.name().into());
     let mut policies = Table::new();
     policies.insert(HOSTS[0].into(), Value::Table(rules));
     wire.insert("policy".into(), Value::Table(policies));

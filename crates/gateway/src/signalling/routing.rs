@@ -40,8 +40,8 @@ impl KernelRoutes {
         self.routes.to(destination).unwrap_or(Leads::Nowhere)
     }
 
-    /// Whether packets to this address are for this host: it is its own, or a group that one of its
-    /// programs has joined.
+    /// Whether packets to this address are for this host: it is its own, or a group that one of
+    /// its programs has joined.
     pub fn is_own(&self, destination: IpAddr) -> bool {
         match destination {
             IpAddr::V4(group) if group.is_multicast() => self.routes.has_joined(group).unwrap_or(false),
@@ -58,8 +58,8 @@ impl KernelRoutes {
         self.accept.iter().any(|rule| rule.answers_for(destination))
     }
 
-    /// How a group's packets go on: as a multicast routing daemon has it; without one, those of this
-    /// host itself leave by the interface of its own route.
+    /// How a group's packets go on: as a multicast routing daemon has it; without one, those of
+    /// this host itself leave by the interface of its own route.
     fn route_to_group(&self, source: Ipv4Addr, group: Ipv4Addr) -> Route {
         let of = |interface: &u32| self.interfaces.get(interface).copied();
         let destination = IpAddr::V4(group);

@@ -66,8 +66,8 @@ pub struct GapFrames {
     wire: LinkClock,
     punctuality: Punctuality,
     last: Instant,
-    /// How far the queue's time is behind the clock: what was not caught up since the queue was last
-    /// empty.
+    /// How far the queue's time is behind the clock: what was not caught up since the queue was
+    /// last empty.
     behind: Duration,
     /// The wire was given a frame, and the queue has not been empty since.
     busy: bool,
