@@ -4,9 +4,10 @@
 //!
 //! A token bucket of the kernel (`tbf`) becomes the root of the interface's qdiscs. Our own frames
 //! bypass qdiscs, and what the host sends is redirected to us before it reaches one, so the bucket
-//! is idle while we live. After SIGKILL it stays, and limits what the kernel sends; the next start
-//! takes it over. A clean end removes it. It counts frames as on an Ethernet wire, with preamble,
-//! FCS and inter-frame gap.
+//! is idle while we live. After SIGKILL or a panic it stays, and limits what the kernel sends; the
+//! next start takes it over, and leaves it there if that start fails. A clean end removes it. It
+//! counts frames as on an Ethernet wire, with preamble, FCS and inter-frame gap; a super-frame
+//! within its burst counts these once, so that TCP may exceed a fast limit by up to 1.6 %.
 
 use crate::netlink::{Netlink, NetlinkRequest, attribute, text, word};
 use engine::byte_clock::WIRE_OVERHEAD;
@@ -42,12 +43,15 @@ struct Root {
     rate: Option<Bandwidth>,
 }
 
-/// A limit of the kernel's for one interface. Dropping it removes the limit.
+/// A limit of the kernel's for one interface. Dropping it removes the limit, but not in a panic, nor
+/// one that a killed process left and that has not been [served](FailClosed::served) behind.
 #[derive(Debug)]
 pub struct FailClosed {
     netlink: Netlink,
     interface: u32,
     rate: Bandwidth,
+    /// A killed process left it, and nothing has been sent since.
+    inherited: bool,
 }
 
 impl FailClosed {
@@ -56,13 +60,21 @@ impl FailClosed {
     /// # Errors
     /// If the interface has a root qdisc that somebody has chosen, or the kernel refuses.
     pub fn at(interface: u32, rate: Bandwidth) -> io::Result<Self> {
+        let netlink = Netlink::open()?;
+        let inherited = root(&netlink, interface)?.is_some_and(|root| root.is_ours());
         let closed = Self {
-            netlink: Netlink::open()?,
+            netlink,
             interface,
             rate,
+            inherited,
         };
         closed.install()?;
         Ok(closed)
+    }
+
+    /// Frames are sent by us from now on: the end of that is for us to say.
+    pub fn served(&mut self) {
+        self.inherited = false;
     }
 
     /// The same at the interface of this index, which may be a new one of the same name.
@@ -111,6 +123,9 @@ impl FailClosed {
 
 impl Drop for FailClosed {
     fn drop(&mut self) {
+        if self.inherited || std::thread::panicking() {
+            return;
+        }
         // Somebody may have replaced it.
         if root(&self.netlink, self.interface).is_ok_and(|root| root.is_some_and(|root| root.is_ours())) {
             let fixed = head(self.interface, HANDLE, ROOT);

@@ -60,7 +60,11 @@ pub fn running(named: Option<&str>) -> Result<FoundNode, Refusal> {
             temporary: None,
         });
     }
-    match beacon::nodes().as_slice() {
+    only_of(&beacon::nodes())
+}
+
+fn only_of(nodes: &[AnnouncedNode]) -> Result<FoundNode, Refusal> {
+    match nodes {
         [only] => Ok(announced(only)),
         [] => Err(Refusal {
             message: "no suimon speaks RSVP on this host".into(),
@@ -89,8 +93,7 @@ fn listed(nodes: &[AnnouncedNode]) -> String {
 }
 
 /// Of several nodes, the one that speaks RSVP on the interface of the route to this host.
-fn towards(to: IpAddr) -> Option<FoundNode> {
-    let nodes = beacon::nodes();
+fn towards(nodes: &[AnnouncedNode], to: IpAddr) -> Option<FoundNode> {
     let Leads::By { interface, .. } = Routes::open().ok()?.to(to).ok()? else {
         return None;
     };
@@ -120,12 +123,16 @@ fn await_ready(socket: &str) {
 ///
 /// If the named node does not reply, or no temporary node can be started.
 pub fn running_or_own(named: Option<&str>, to: IpAddr, options: &[String]) -> Result<FoundNode, Error> {
-    match running(named) {
+    if named.is_some() {
+        return running(named).map_err(Error::from);
+    }
+    // Read once: others may start meanwhile.
+    let nodes = beacon::nodes();
+    match only_of(&nodes) {
         Ok(found) => Ok(found),
-        Err(why) if named.is_some() => Err(why.into()),
-        Err(why) if !beacon::nodes().is_empty() => towards(to).ok_or_else(|| why.into()),
         // Another verb may have started one at the same moment, which keeps ours from starting.
-        Err(_) => own(options).or_else(|failure| running(None).map_err(|_| failure)),
+        Err(_) if nodes.is_empty() => own(options).or_else(|failure| running(None).map_err(|_| failure)),
+        Err(why) => towards(&nodes, to).ok_or_else(|| why.into()),
     }
 }
 

@@ -23,7 +23,7 @@ use crate::bpf::programs::TO_TAP;
 use crate::bpf::syscall::{self, Hook};
 use crate::bpf::{Attached, Heartbeat, Means};
 use crate::clock;
-use crate::fail_closed::FailClosed;
+use crate::fail_closed::{self, FailClosed};
 use crate::fail_open::{self, Capture};
 use crate::interface::Interface;
 use crate::pool::Pool;
@@ -65,12 +65,19 @@ fn on(interface: &str, opening: &Opening<'_>) -> Result<Opened, PortError> {
     if let Some(rate) = own.fail_closed {
         port.fail_closed(rate)?;
     }
-    let tap = port.tap().to_owned();
+    let (tap, index) = (port.tap().to_owned(), port.index);
     let (port, pulse) = fail_open::single(port, limit, Means::Best)?;
     let mut without_us = fail_open::takeover(limit, port.attached());
     if let Some(rate) = own.fail_closed {
         without_us += &format!(", at {rate} at most");
     }
+    let left = (own.fail_closed.is_none()).then(|| fail_closed::rate_of(index).ok().flatten());
+    let left = left.flatten().map(|rate| {
+        format!(
+            "{interface}: a killed program left a limit of {rate} for what the kernel sends: \
+             `tc qdisc del dev {interface} root` removes it, `fail_closed` takes it over"
+        )
+    });
     Ok(Opened {
         ports: vec![Box::new(port)],
         lanes: vec![Lane {
@@ -80,7 +87,7 @@ fn on(interface: &str, opening: &Opening<'_>) -> Result<Opened, PortError> {
         }],
         gate: Some(Box::new(pulse)),
         without_us: format!("{without_us}; sent frames pass through {tap}"),
-        warnings: Vec::new(),
+        warnings: left.into_iter().collect(),
     })
 }
 
@@ -202,6 +209,7 @@ impl Port for Egress {
 
     fn kick(&mut self, pool: &mut Pool) -> Result<(), PortError> {
         self.wire.kick(pool)?;
+        self.closed.iter_mut().for_each(FailClosed::served);
         if clock::now().since(self.checked) > CHECK_INTERVAL {
             let before = self.index;
             self.check_interface()?;

@@ -52,8 +52,8 @@ pub struct Pace {
     /// by default a full frame's at the rate
     #[arg(long, value_name = "TIME")]
     catch_up: Option<Duration>,
-    /// The interface keeps to the rate also while this program is dead or hangs, by a qdisc of the
-    /// kernel, which stays after a kill
+    /// The interface keeps to this rate also while this program is dead or hangs, by a qdisc of the
+    /// kernel, which stays after a kill; `set` does not change it
     #[arg(long)]
     fail_closed: bool,
     /// Name or path of the control socket; by default pace-IFACE
