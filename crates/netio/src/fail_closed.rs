@@ -43,8 +43,8 @@ struct Root {
     rate: Option<Bandwidth>,
 }
 
-/// A limit of the kernel's for one interface. Dropping it removes the limit, but not in a panic, nor
-/// one that a killed process left and that has not been [served](FailClosed::served) behind.
+/// A limit of the kernel's for one interface. Dropping it removes the limit, but not in a panic,
+/// nor one that a killed process left before [`FailClosed::served`].
 #[derive(Debug)]
 pub struct FailClosed {
     netlink: Netlink,

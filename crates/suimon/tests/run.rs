@@ -505,7 +505,7 @@ fn an_egress_that_fails_closed_keeps_to_its_limit_without_the_program() {
             let failed = failed.args(["run", &two]).output().expect("it ends");
             assert!(failed.err.contains("absent0"), "{failed:?}");
             assert_eq!(limit_of(&rig), Some(CLOSED), "and after a start that fails");
-            // What was queued in the program is lost; what came after it counts when that is repaired.
+            // What was queued in the program is lost; the rest counts once that is repaired.
             std::thread::sleep(Duration::from_secs(2));
             let mbit = rate(&transfer, Duration::from_secs(3));
             eprintln!("after a kill: {mbit:.2} of {CLOSED} Mbit/s");
