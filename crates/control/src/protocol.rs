@@ -38,6 +38,9 @@ pub enum Request {
         /// Whether to send a reply for every further interval.
         #[serde(default)]
         follow: bool,
+        /// How much to say of each class.
+        #[serde(default, skip_serializing_if = "StatusDetail::is_full")]
+        detail: StatusDetail,
     },
     /// Enable the policy; on all interfaces if none is named.
     Enable {
@@ -100,6 +103,24 @@ impl Request {
             }
             _ => None,
         }
+    }
+}
+
+/// How much a status says of each class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StatusDetail {
+    /// Every field.
+    #[default]
+    Full,
+    /// What is not zero, empty or absent; gauges only of the interface, of classes that yield, and
+    /// what a class has borrowed. Of very many classes, most of which are idle, that is little.
+    Brief,
+}
+
+impl StatusDetail {
+    fn is_full(&self) -> bool {
+        *self == Self::Full
     }
 }
 
@@ -234,7 +255,8 @@ mod tests {
             read(r#"{"request":"status"}"#),
             Ok(Request::Status {
                 interval_ms: 1000,
-                follow: false
+                follow: false,
+                detail: StatusDetail::Full,
             })
         );
         assert_eq!(

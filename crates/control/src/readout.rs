@@ -1,6 +1,6 @@
 //! Text forms of a snapshot's values: drops by reason, borrowed bytes, gauges with their units.
 
-use crate::snapshot::{ClassView, FrameCounts, Gauge, InterfaceView, Traffic};
+use crate::snapshot::{BORROWED, ClassView, FrameCounts, Gauge, InterfaceView, Traffic};
 use measure::numbers;
 
 /// Why packets were dropped, such as `12 full, 3 early`; empty if none were.
@@ -33,7 +33,7 @@ pub fn frames(frames: &FrameCounts) -> String {
 
 /// The bytes that a class has borrowed; empty if none, or if its discipline does not lend.
 pub fn borrowed(class: &ClassView) -> String {
-    let found = class.gauges.iter().find(|gauge| gauge.name == "borrowed");
+    let found = class.gauges.iter().find(|gauge| gauge.name == BORROWED);
     let found = found.filter(|gauge| gauge.value.as_u64() != Some(0));
     found.map(gauge).unwrap_or_default()
 }

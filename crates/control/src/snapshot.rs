@@ -9,6 +9,7 @@
 //! ([`BASIS`]). In JSON the name of a number ends with its unit.
 
 use crate::policy::InterfacePolicy;
+use crate::protocol::StatusDetail;
 use engine::discipline::Reason;
 use engine::inspect::{Value, View};
 use engine::packet::ClassId;
@@ -17,6 +18,7 @@ use engine::settings::SettingValue;
 use engine::tree::DisciplineSpec;
 use engine::units::{Bandwidth, Duration, Instant, Probability, Rate};
 use measure::delay::Delays;
+use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -27,6 +29,12 @@ pub const VERSION: u32 = 1;
 
 /// What lengths and rates count: whole frames.
 pub const BASIS: &str = "frame";
+
+/// The gauge of a class whose connections yield.
+pub const YIELDS: &str = "yields";
+
+/// The gauge of what a class has borrowed.
+pub const BORROWED: &str = "borrowed";
 
 /// Whether the policy is applied to the packets that leave by an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -156,6 +164,7 @@ pub struct InterfaceView<C = Vec<ClassView>> {
 
 /// One class.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(from = "ClassFields")]
 pub struct ClassView {
     /// Its name.
     pub name: String,
@@ -176,6 +185,106 @@ pub struct ClassView {
     pub traffic: Traffic,
     /// Its discipline's own state.
     pub gauges: Vec<Gauge>,
+}
+
+/// The fields of a class as they are read: side by side, since serde stores those of a flattened
+/// part before it reads them, and absent if they are zero or empty ([`StatusDetail::Brief`]).
+#[derive(Deserialize)]
+struct ClassFields {
+    name: String,
+    #[serde(default)]
+    parent: Option<String>,
+    #[serde(default)]
+    depth: usize,
+    #[serde(default)]
+    leaf: bool,
+    #[serde(default)]
+    discipline: String,
+    #[serde(default)]
+    asked_bps: Option<u64>,
+    #[serde(default)]
+    share: Option<f64>,
+    #[serde(default)]
+    got_bps: Option<u64>,
+    #[serde(default)]
+    sent_packets: u64,
+    #[serde(default)]
+    sent_bytes: u64,
+    #[serde(default)]
+    backlog_packets: u64,
+    #[serde(default)]
+    backlog_bytes: u64,
+    #[serde(default)]
+    delay: Option<Delay>,
+    #[serde(default)]
+    dropped_packets: u64,
+    #[serde(default)]
+    dropped_bytes: u64,
+    #[serde(default)]
+    drops: BTreeMap<String, u64>,
+    #[serde(default)]
+    marked_packets: u64,
+    #[serde(default)]
+    gauges: Vec<Gauge>,
+}
+
+impl From<ClassFields> for ClassView {
+    fn from(fields: ClassFields) -> Self {
+        Self {
+            name: fields.name,
+            parent: fields.parent,
+            depth: fields.depth,
+            leaf: fields.leaf,
+            discipline: fields.discipline,
+            asked_bps: fields.asked_bps,
+            share: fields.share,
+            traffic: Traffic {
+                got_bps: fields.got_bps,
+                sent_packets: fields.sent_packets,
+                sent_bytes: fields.sent_bytes,
+                backlog_packets: fields.backlog_packets,
+                backlog_bytes: fields.backlog_bytes,
+                delay: fields.delay,
+                dropped_packets: fields.dropped_packets,
+                dropped_bytes: fields.dropped_bytes,
+                drops: fields.drops,
+                marked_packets: fields.marked_packets,
+            },
+            gauges: fields.gauges,
+        }
+    }
+}
+
+/// A class of which only what is not zero, empty or absent is written.
+struct BriefClass(ClassView);
+
+impl Serialize for BriefClass {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (class, traffic) = (&self.0, &self.0.traffic);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("name", &class.name)?;
+        macro_rules! unless_default {
+            ($from:ident: $($field:ident),+) => {
+                $(write_unless_default(&mut map, stringify!($field), &$from.$field)?;)+
+            };
+        }
+        unless_default!(class: parent, depth, leaf, discipline, asked_bps, share);
+        unless_default!(traffic: got_bps, sent_packets, sent_bytes, backlog_packets, backlog_bytes, delay);
+        unless_default!(traffic: dropped_packets, dropped_bytes, drops, marked_packets);
+        unless_default!(class: gauges);
+        map.end()
+    }
+}
+
+fn write_unless_default<M: SerializeMap, T: Serialize + Default + PartialEq>(
+    map: &mut M,
+    name: &'static str,
+    value: &T,
+) -> Result<(), M::Error> {
+    match *value == T::default() {
+        true => Ok(()),
+        false => map.serialize_entry(name, value),
+    }
 }
 
 /// The traffic of an interface or a class.
@@ -237,7 +346,7 @@ impl Reading {
             interval_ns,
             basis,
             interfaces,
-        } = self.streamed(earlier);
+        } = self.streamed(earlier, StatusDetail::Full);
         let interfaces = interfaces.into_iter().map(InterfaceView::collected);
         Snapshot {
             version,
@@ -251,7 +360,7 @@ impl Reading {
 
     /// The same, whose classes are made when they are written: in memory they take several times
     /// what their counters do.
-    pub fn streamed(&self, earlier: Option<&Self>) -> Snapshot<ClassStream<'_>> {
+    pub fn streamed(&self, earlier: Option<&Self>, detail: StatusDetail) -> Snapshot<ClassStream<'_>> {
         let interval = earlier
             .map(|earlier| self.at.since(earlier.at))
             .filter(|interval| *interval > Duration::ZERO);
@@ -262,7 +371,7 @@ impl Reading {
         let views = self
             .interfaces
             .iter()
-            .map(|now| now.view(before(&now.policy.name).zip(interval)));
+            .map(|now| now.view(before(&now.policy.name).zip(interval), detail));
         Snapshot {
             version: VERSION,
             policy: self.policy.clone(),
@@ -347,7 +456,11 @@ fn since(now: Count, before: Count) -> Count {
 }
 
 impl InterfaceReading {
-    fn view(&self, earlier: Option<(&Self, Duration)>) -> InterfaceView<ClassStream<'_>> {
+    fn view(
+        &self,
+        earlier: Option<(&Self, Duration)>,
+        detail: StatusDetail,
+    ) -> InterfaceView<ClassStream<'_>> {
         let interval = earlier.map(|(_, interval)| interval);
         let mut sums = self.sums(earlier.map(|(earlier, _)| earlier));
         let plan = &self.policy.plan;
@@ -397,6 +510,7 @@ impl InterfaceReading {
             classes: ClassStream {
                 policy: &self.policy,
                 interval,
+                detail,
                 order,
                 sums,
                 views,
@@ -408,19 +522,15 @@ impl InterfaceReading {
     /// Each class's own counts.
     fn sums(&self, earlier: Option<&Self>) -> Vec<Sum> {
         let mut sums = vec![Sum::default(); self.policy.plan.classes.len()];
-        // By name: the class may have had another number in the earlier tree.
-        let before: HashMap<&str, &ClassReading> = earlier
-            .into_iter()
-            .flat_map(|earlier| earlier.classes.iter().map(move |class| (earlier, class)))
-            .filter_map(|(earlier, class)| {
-                Some((earlier.policy.plan.info(class.class)?.name.as_str(), class))
-            })
-            .collect();
+        let before = earlier.map(|earlier| EarlierClasses::of(earlier, self));
         for class in &self.classes {
             let Some(info) = self.policy.plan.info(class.class) else {
                 continue;
             };
-            let sum = class.since(before.get(info.name.as_str()).copied());
+            let before = before
+                .as_ref()
+                .and_then(|before| before.find(class.class, &info.name));
+            let sum = class.since(before);
             sums[class.class.0 as usize].add_sent(&sum);
         }
         sums
@@ -431,11 +541,44 @@ impl InterfaceReading {
     }
 }
 
+/// The classes of an earlier reading.
+enum EarlierClasses<'a> {
+    /// By number, if the tree has the same classes as now.
+    Numbered(Vec<Option<&'a ClassReading>>),
+    /// By name: a class may have had another number in the earlier tree.
+    Named(HashMap<&'a str, &'a ClassReading>),
+}
+
+impl<'a> EarlierClasses<'a> {
+    fn of(earlier: &'a InterfaceReading, now: &InterfaceReading) -> Self {
+        let plan = &earlier.policy.plan;
+        if !plan.has_classes_of(&now.policy.plan) {
+            let name = |class: &'a ClassReading| Some((plan.info(class.class)?.name.as_str(), class));
+            return Self::Named(earlier.classes.iter().filter_map(name).collect());
+        }
+        let mut numbered = vec![None; plan.classes.len()];
+        for class in &earlier.classes {
+            if let Some(place) = numbered.get_mut(class.class.0 as usize) {
+                *place = Some(class);
+            }
+        }
+        Self::Numbered(numbered)
+    }
+
+    fn find(&self, class: ClassId, name: &str) -> Option<&'a ClassReading> {
+        match self {
+            Self::Numbered(classes) => *classes.get(class.0 as usize)?,
+            Self::Named(classes) => classes.get(name).copied(),
+        }
+    }
+}
+
 /// The classes of an interface, depth first, each made when it is asked for.
 #[derive(Debug)]
 pub struct ClassStream<'a> {
     policy: &'a InterfacePolicy,
     interval: Option<Duration>,
+    detail: StatusDetail,
     /// The numbers of the classes, with their depths.
     order: Vec<(usize, usize)>,
     // The others by number.
@@ -467,14 +610,28 @@ impl ClassStream<'_> {
             asked_bps: rate.map(Bandwidth::bits),
             share: rate.map(|rate| Probability::ratio(rate.bits(), link.bits()).as_f64()),
             traffic: self.sums[index].traffic(stats, self.interval),
-            gauges: view.map(gauges).unwrap_or_default(),
+            gauges: view.map(|view| self.gauges(view)).unwrap_or_default(),
+        }
+    }
+
+    fn gauges(&self, view: &View) -> Vec<Gauge> {
+        let has = |name| view.gauges.iter().any(|(known, _)| *known == name);
+        match self.detail {
+            StatusDetail::Brief if !has(YIELDS) => {
+                let borrowed = view.gauges.iter().filter(|(name, _)| *name == BORROWED);
+                borrowed.map(gauge).collect()
+            }
+            _ => gauges(view),
         }
     }
 }
 
 impl Serialize for ClassStream<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.iter())
+        match self.detail {
+            StatusDetail::Full => serializer.collect_seq(self.iter()),
+            StatusDetail::Brief => serializer.collect_seq(self.iter().map(BriefClass)),
+        }
     }
 }
 
@@ -564,22 +721,23 @@ pub fn rates<'a>(spec: &'a DisciplineSpec, link: Bandwidth, out: &mut HashMap<&'
 }
 
 fn gauges(view: &View) -> Vec<Gauge> {
-    let gauge = |&(name, value): &(&'static str, Value)| {
-        let (value, unit): (serde_json::Value, &'static str) = match value {
-            Value::Count(n) => (n.into(), ""),
-            Value::Bytes(bytes) => (bytes.get().into(), "B"),
-            Value::Credit(bytes) => (bytes.into(), "B"),
-            Value::Bandwidth(rate) => (rate.bits().into(), "bit/s"),
-            Value::Duration(span) => (span.nanos().into(), "ns"),
-            Value::Share(share) => (share.as_f64().into(), "share"),
-            Value::Real(x) => (x.into(), ""),
-            Value::State(name) => (name.into(), ""),
-        };
-        Gauge {
-            name: name.into(),
-            value,
-            unit: unit.into(),
-        }
-    };
     view.gauges.iter().map(gauge).collect()
+}
+
+fn gauge(&(name, value): &(&'static str, Value)) -> Gauge {
+    let (value, unit): (serde_json::Value, &'static str) = match value {
+        Value::Count(n) => (n.into(), ""),
+        Value::Bytes(bytes) => (bytes.get().into(), "B"),
+        Value::Credit(bytes) => (bytes.into(), "B"),
+        Value::Bandwidth(rate) => (rate.bits().into(), "bit/s"),
+        Value::Duration(span) => (span.nanos().into(), "ns"),
+        Value::Share(share) => (share.as_f64().into(), "share"),
+        Value::Real(x) => (x.into(), ""),
+        Value::State(name) => (name.into(), ""),
+    };
+    Gauge {
+        name: name.into(),
+        value,
+        unit: unit.into(),
+    }
 }

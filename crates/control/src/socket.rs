@@ -9,7 +9,9 @@
 //! The user that runs the program and root may connect. The mode of the socket enforces it, and the
 //! credentials of the peer are checked too, since some systems ignore the mode of a socket.
 
-use crate::protocol::{INTERVAL_MS, Refusal, Reply, Request, SettingChange, VERSION, printable};
+use crate::protocol::{
+    INTERVAL_MS, Refusal, Reply, Request, SettingChange, StatusDetail, VERSION, printable,
+};
 use crate::reservation::{Lease, Reservations};
 use crate::run_directory::{OF_ROOT, connect, directory, prepare};
 use crate::snapshot::{Reading, Snapshot};
@@ -125,8 +127,8 @@ pub fn find_managing(named: Option<&str>, interface: &str) -> Result<PathBuf, Re
     }
     managing(&served(), interface, |path| {
         let path = path.to_string_lossy();
-        let snapshot =
-            Client::connect(Some(&path)).and_then(|mut client| client.status(Duration::ZERO, false));
+        let snapshot = Client::connect(Some(&path))
+            .and_then(|mut client| client.status_with(Duration::ZERO, false, StatusDetail::Brief));
         // A program without a data plane, such as `suimon accept`, manages nothing.
         let interfaces = snapshot.map(|snapshot| snapshot.interfaces).unwrap_or_default();
         interfaces.into_iter().map(|interface| interface.name).collect()
@@ -417,8 +419,11 @@ impl Connection<'_> {
                 Ok(Request::Status {
                     interval_ms,
                     follow: true,
-                }) => self.keep(|| self.status(interval_ms, true))?,
-                Ok(Request::Status { interval_ms, .. }) => self.status(interval_ms, false)?,
+                    detail,
+                }) => self.keep(|| self.status(interval_ms, true, detail))?,
+                Ok(Request::Status {
+                    interval_ms, detail, ..
+                }) => self.status(interval_ms, false, detail)?,
                 Ok(Request::Reserve { wanted }) => {
                     return self.follow_lease(
                         lines,
@@ -465,9 +470,6 @@ impl Connection<'_> {
                     program: handler.version(),
                 };
             }
-            Request::Status { .. } => handler
-                .read()
-                .map(|reading| Reply::Status(Box::new(reading.snapshot(None)))),
             Request::Enable { interface } => done(handler.switch(interface.as_deref(), true)),
             Request::Disable { interface } => done(handler.switch(interface.as_deref(), false)),
             Request::Detach { interface } => done(handler.detach(interface.as_deref())),
@@ -486,7 +488,7 @@ impl Connection<'_> {
                 .and_then(|node| node.status())
                 .map(|status| Reply::Reservations(Box::new(status))),
             // `serve` handles these: they take over the connection.
-            Request::Reserve { .. } | Request::Trial { .. } | Request::Watch {} => {
+            Request::Status { .. } | Request::Reserve { .. } | Request::Trial { .. } | Request::Watch {} => {
                 Err(Refusal::new("this request has a connection of its own"))
             }
         };
@@ -533,7 +535,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    fn status(&self, interval_ms: u64, follow: bool) -> io::Result<()> {
+    fn status(&self, interval_ms: u64, follow: bool, detail: StatusDetail) -> io::Result<()> {
         let interval = Duration::from_millis(interval_ms);
         let earlier = match interval.is_zero() {
             true => self.handler.read(),
@@ -541,7 +543,8 @@ impl Connection<'_> {
         };
         let mut earlier = match earlier {
             Ok(reading) if interval.is_zero() => {
-                return write_line(self.stream, &Reply::Status(Box::new(reading.streamed(None))));
+                let snapshot = reading.streamed(None, detail);
+                return write_line(self.stream, &Reply::Status(Box::new(snapshot)));
             }
             Ok(reading) => reading,
             Err(why) => return send(self.stream, &Reply::Refused(why)),
@@ -558,7 +561,7 @@ impl Connection<'_> {
                 Ok(reading) => reading,
                 Err(why) => return send(self.stream, &Reply::Refused(why)),
             };
-            let snapshot = reading.streamed(Some(&earlier));
+            let snapshot = reading.streamed(Some(&earlier), detail);
             write_line(self.stream, &Reply::Status(Box::new(snapshot)))?;
             if !follow {
                 return Ok(());
@@ -714,8 +717,26 @@ impl Client {
     ///
     /// Returns an error if the connection fails, or the reply is a refusal or no status.
     pub fn status(&mut self, interval: Duration, follow: bool) -> Result<Snapshot, Refusal> {
+        self.status_with(interval, follow, StatusDetail::Full)
+    }
+
+    /// The same in this detail.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::status`].
+    pub fn status_with(
+        &mut self,
+        interval: Duration,
+        follow: bool,
+        detail: StatusDetail,
+    ) -> Result<Snapshot, Refusal> {
         let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
-        let reply = self.ask(&Request::Status { interval_ms, follow })?;
+        let reply = self.ask(&Request::Status {
+            interval_ms,
+            follow,
+            detail,
+        })?;
         snapshot(reply)
     }
 

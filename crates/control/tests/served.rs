@@ -1,8 +1,8 @@
 //! A client and a server over a real socket, with a fake packet loop behind it.
 
 use control::policy::{InterfacePolicy, Policy};
-use control::protocol::{Refusal, Reply, Request, SettingChange};
-use control::snapshot::{ClassReading, ClassView, FrameCounts, InterfaceReading, Reading, State};
+use control::protocol::{Refusal, Reply, Request, SettingChange, StatusDetail};
+use control::snapshot::{ClassReading, ClassView, FrameCounts, InterfaceReading, Reading, Snapshot, State};
 use control::socket::{self, Client, Handler, Server};
 use engine::discipline::{Reason, Sink};
 use engine::inspect::{Inspection, Value, View};
@@ -60,7 +60,10 @@ fn reading(policy: &Arc<InterfacePolicy>, seconds: u64, state: State) -> Reading
             ..Stats::default()
         };
         stats.reasons[0] = 2;
-        let gauges = vec![("borrowed", Value::Bytes(Bytes::new(77)))];
+        let gauges = vec![
+            ("limit", Value::Count(100)),
+            ("borrowed", Value::Bytes(Bytes::new(77))),
+        ];
         let view = View {
             class: Some(class),
             kind: "fifo",
@@ -127,13 +130,41 @@ fn rates_and_delays_are_those_of_the_interval_and_parents_are_sums() {
     assert_eq!((all.backlog_packets, all.dropped_packets), (8, 4));
     assert_eq!(snapshot.interval_ns, Some(2_000_000_000));
     // What is written class by class is what is read whole.
-    let written = serde_json::to_string(&late.streamed(Some(&early))).expect("JSON");
+    let written = serde_json::to_string(&late.streamed(Some(&early), StatusDetail::Full)).expect("JSON");
     assert_eq!(written, serde_json::to_string(&snapshot).expect("JSON"));
     let alone = late.snapshot(None);
     assert_eq!(
         (alone.interval_ns, alone.interfaces[0].traffic.got_bps),
         (None, None)
     );
+}
+
+#[test]
+fn a_brief_status_leaves_out_what_is_zero_and_what_no_table_shows() {
+    let policy = Arc::new(interface());
+    let (early, mut late) = (
+        reading(&policy, 10, State::Enabled),
+        reading(&policy, 12, State::Enabled),
+    );
+    late.interfaces[0].views[3]
+        .gauges
+        .push(("yields", Value::State("free")));
+    let full = late.snapshot(Some(&early));
+    let write = |detail| serde_json::to_string(&late.streamed(Some(&early), detail)).expect("JSON");
+    let text = write(StatusDetail::Brief);
+    assert!(text.len() < write(StatusDetail::Full).len());
+    let mut brief: Snapshot = serde_json::from_str(&text).expect("a snapshot");
+    let shown = |class: &ClassView| -> Vec<String> {
+        class.gauges.iter().map(|gauge| gauge.name.to_string()).collect()
+    };
+    let classes = &mut brief.interfaces[0].classes;
+    assert_eq!(shown(&classes[0]), [""; 0]);
+    assert_eq!(shown(&classes[1]), ["borrowed"]);
+    assert_eq!(shown(&classes[2]), ["limit", "borrowed", "yields"]);
+    for (class, whole) in classes.iter_mut().zip(&full.interfaces[0].classes) {
+        class.gauges.clone_from(&whole.gauges);
+    }
+    assert_eq!(brief, full);
 }
 
 #[test]
@@ -475,6 +506,7 @@ fn requests_that_keep_their_connection_leave_some_for_short_ones() {
     let follow = Request::Status {
         interval_ms: 1000,
         follow: true,
+        detail: StatusDetail::Full,
     };
     let clients: Vec<Client> = (0..socket::LASTING)
         .map(|_| {

@@ -6,6 +6,7 @@
 //! window limits. If the thread hangs, the limits expire a second later.
 
 use control::policy::InterfacePolicy;
+use control::snapshot::YIELDS;
 use control::yields::least_round_trip;
 use engine::inspect::Value;
 use engine::units::{Bandwidth, Bytes, Duration};
@@ -45,7 +46,7 @@ impl YieldGauges {
         let states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let one = states.get(&(interface.to_string(), class.to_string()))?;
         Some([
-            ("yields", Value::State(one.yields)),
+            (YIELDS, Value::State(one.yields)),
             ("connections", Value::Count(one.connections)),
             ("left-alone", Value::Count(one.left_alone)),
             ("least-round-trip", Value::Duration(one.least_round_trip)),

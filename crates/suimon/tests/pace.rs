@@ -5,7 +5,7 @@
 //! Skipped, and reported as such, where the machine forbids BPF. Rates are asserted with room for
 //! a busy machine.
 
-use control::protocol::{Reply, Request};
+use control::protocol::{Reply, Request, StatusDetail};
 use control::socket::Client;
 use engine::units::Bandwidth;
 use lab::traffic::tcp::{Bulk, BulkRun};
@@ -123,6 +123,7 @@ fn a_hosts_egress_is_paced_and_one_command_changes_the_rate() {
         let request = Request::Status {
             interval_ms: 0,
             follow: false,
+            detail: StatusDetail::Full,
         };
         let mut client = Client::connect(rig.socket.to_str()).expect("it answers");
         let Reply::Status(seen) = client.ask(&request).expect("an answer") else {

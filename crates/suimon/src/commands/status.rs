@@ -5,8 +5,9 @@ use crate::commands::Context;
 use crate::commands::target::Target;
 use crate::exit::{Exit, Failure};
 use clap::Args;
+use control::protocol::StatusDetail;
 use control::readout;
-use control::snapshot::{ClassView, Gauge, InterfaceView, Snapshot, State, Traffic};
+use control::snapshot::{ClassView, Gauge, InterfaceView, Snapshot, State, Traffic, YIELDS};
 use control::socket::{Client, snapshot};
 use engine::units::Duration;
 use measure::numbers;
@@ -36,7 +37,11 @@ impl Status {
         let out = &mut io::BufWriter::with_capacity(64 << 10, &mut *cx.out);
         let mut client = Client::connect(self.target.socket.as_deref())?;
         let interval = std::time::Duration::from_nanos(self.interval.nanos());
-        let mut now = client.status(interval, self.follow)?;
+        let detail = match self.verbose || self.target.json {
+            true => StatusDetail::Full,
+            false => StatusDetail::Brief,
+        };
+        let mut now = client.status_with(interval, self.follow, detail)?;
         loop {
             if self.target.json && self.follow {
                 serde_json::to_writer(&mut *out, &now).map_err(io::Error::from)?;
@@ -129,7 +134,7 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
         show_gauges(out, &interface.discipline, &interface.gauges)?;
     }
     // Likewise the connections of yielding classes.
-    let yields = |class: &&ClassView| class.gauges.iter().any(|gauge| gauge.name == "yields");
+    let yields = |class: &&ClassView| class.gauges.iter().any(|gauge| gauge.name == YIELDS);
     for class in interface.classes.iter().filter(|class| verbose || yields(class)) {
         show_gauges(out, &class.name, &class.gauges)?;
     }
