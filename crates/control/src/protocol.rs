@@ -12,7 +12,7 @@
 
 pub use crate::refusal::Refusal;
 use crate::reservation::{Notice, ReservationRequest, ReservationState, RsvpStatus};
-use crate::snapshot::{ClassView, Snapshot};
+use crate::snapshot::{ClassView, Snapshot, StatusDetail};
 use engine::settings::Raw;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -103,24 +103,6 @@ impl Request {
             }
             _ => None,
         }
-    }
-}
-
-/// How much a status says of each class.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StatusDetail {
-    /// Every field.
-    #[default]
-    Full,
-    /// What is not zero, empty or absent; gauges only of the interface, of classes that yield, and
-    /// what a class has borrowed. Of very many classes, most of which are idle, that is little.
-    Brief,
-}
-
-impl StatusDetail {
-    fn is_full(&self) -> bool {
-        *self == Self::Full
     }
 }
 

@@ -9,7 +9,6 @@
 //! ([`BASIS`]). In JSON the name of a number ends with its unit.
 
 use crate::policy::InterfacePolicy;
-use crate::protocol::StatusDetail;
 use engine::discipline::Reason;
 use engine::inspect::{Value, View};
 use engine::packet::ClassId;
@@ -185,6 +184,24 @@ pub struct ClassView {
     pub traffic: Traffic,
     /// Its discipline's own state.
     pub gauges: Vec<Gauge>,
+}
+
+/// How much a status says of each class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StatusDetail {
+    /// Every field.
+    #[default]
+    Full,
+    /// What is not zero, empty or absent; gauges only of the interface, of classes that yield, and
+    /// what a class has borrowed. Of very many classes, most of which are idle, that is little.
+    Brief,
+}
+
+impl StatusDetail {
+    pub(crate) fn is_full(&self) -> bool {
+        *self == Self::Full
+    }
 }
 
 /// The fields of a class as they are read: side by side, since serde stores those of a flattened

@@ -9,12 +9,10 @@
 //! The user that runs the program and root may connect. The mode of the socket enforces it, and the
 //! credentials of the peer are checked too, since some systems ignore the mode of a socket.
 
-use crate::protocol::{
-    INTERVAL_MS, Refusal, Reply, Request, SettingChange, StatusDetail, VERSION, printable,
-};
+use crate::protocol::{INTERVAL_MS, Refusal, Reply, Request, SettingChange, VERSION, printable};
 use crate::reservation::{Lease, Reservations};
 use crate::run_directory::{OF_ROOT, connect, directory, prepare};
-use crate::snapshot::{Reading, Snapshot};
+use crate::snapshot::{Reading, Snapshot, StatusDetail};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,10 @@
 //! A client and a server over a real socket, with a fake packet loop behind it.
 
 use control::policy::{InterfacePolicy, Policy};
-use control::protocol::{Refusal, Reply, Request, SettingChange, StatusDetail};
-use control::snapshot::{ClassReading, ClassView, FrameCounts, InterfaceReading, Reading, Snapshot, State};
+use control::protocol::{Refusal, Reply, Request, SettingChange};
+use control::snapshot::{
+    ClassReading, ClassView, FrameCounts, InterfaceReading, Reading, Snapshot, State, StatusDetail,
+};
 use control::socket::{self, Client, Handler, Server};
 use engine::discipline::{Reason, Sink};
 use engine::inspect::{Inspection, Value, View};

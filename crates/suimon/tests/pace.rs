@@ -5,7 +5,8 @@
 //! Skipped, and reported as such, where the machine forbids BPF. Rates are asserted with room for
 //! a busy machine.
 
-use control::protocol::{Reply, Request, StatusDetail};
+use control::protocol::{Reply, Request};
+use control::snapshot::StatusDetail;
 use control::socket::Client;
 use engine::units::Bandwidth;
 use lab::traffic::tcp::{Bulk, BulkRun};
