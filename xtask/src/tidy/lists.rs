@@ -5,7 +5,7 @@
 use super::source::{Part, code_only, in_name, parts, production};
 use super::{Tree, rust};
 
-/// Each discipline is one file with one `KIND`, and is listed.
+/// Each discipline is one file with one `KIND`, or a folder whose `mod.rs` has it, and is listed.
 pub fn one_file_each(tree: &Tree) -> Vec<String> {
     const PLACE: &str = "crates/engine/src/disciplines/";
     let Some(list) = tree.get(&format!("{PLACE}mod.rs")) else {
@@ -19,14 +19,19 @@ pub fn one_file_each(tree: &Tree) -> Vec<String> {
         let Some(name) = path.strip_prefix(PLACE).map(|file| file.trim_end_matches(".rs")) else {
             continue;
         };
+        let (name, part) = name.split_once('/').unwrap_or((name, "mod"));
         if name == "mod" {
             continue;
         }
-        if name.contains('/') {
-            complaints.push(format!(
-                "{path}: a discipline is one file; shared parts stand beside `disciplines/`"
-            ));
-        } else if text.matches("pub static KIND: Kind").count() != 1 {
+        let kinds = text.matches("pub static KIND: Kind").count();
+        if part != "mod" {
+            let head = tree.contains_key(&format!("{PLACE}{name}/mod.rs"));
+            if kinds > 0 || !head {
+                complaints.push(format!(
+                    "{path}: a part of a discipline, whose `KIND` is in the folder's `mod.rs`"
+                ));
+            }
+        } else if kinds != 1 {
             complaints.push(format!("{path}: has not exactly one `pub static KIND: Kind`"));
         } else if !listed(name) {
             complaints.push(format!(
@@ -348,6 +353,10 @@ mod tests {
         assert_eq!(one_file_each(&wrong).len(), 1);
         let empty = tree(&[list, ("crates/engine/src/disciplines/fifo.rs", "//! x\n")]);
         assert_eq!(one_file_each(&empty).len(), 1);
+        let part = ("crates/engine/src/disciplines/fifo/drain.rs", "//! x\n");
+        let folder = ("crates/engine/src/disciplines/fifo/mod.rs", kind);
+        assert!(one_file_each(&tree(&[list, folder, part])).is_empty());
+        assert_eq!(one_file_each(&tree(&[list, part])).len(), 1);
     }
 
     #[test]

@@ -37,7 +37,7 @@ const RULES: &[Rule] = &[
     rule("purpose", files::purpose, 0),
     rule("no drawers", files::no_drawers, 0),
     rule("leftovers", files::leftovers, 0),
-    rule("length", files::length, 1),
+    rule("length", files::length, 0),
     rule("links", files::links, 0),
     rule("modules outside macros", files::modules_outside_macros, 0),
     rule("no unwrap", files::no_unwrap, 0),

@@ -1,4 +1,4 @@
-//! The disciplines, one file each, and the one list of them.
+//! The disciplines, one file or folder each, and the one list of them.
 //!
 //! To add one: copy `fifo.rs`, write the algorithm, and name it here twice: its `mod` line, which
 //! rustfmt follows, and its place in the list. `cargo xtask tidy` says which of the two is missing.

@@ -1,0 +1,221 @@
+//! A checked policy of `cbq`: its classes, numbered, with the weights of their turns.
+
+use super::settings::{ClassSettings, RoundRobin, Settings};
+use crate::discipline::Plan;
+use crate::kind::{Check, ClassRoutes, QueuePlan};
+use crate::packet::ClassId;
+use crate::settings::Problem;
+use crate::sharing::by_rates::LONGEST_BURST;
+use crate::sharing::class_numbers::ClassNumbers;
+use crate::sharing::class_rates;
+use crate::sharing::credit::Credit;
+use crate::structures::rings::{PRIORITIES, Rated, Sets, Weights};
+use crate::units::{Bandwidth, Bytes, Duration};
+use std::sync::Arc;
+
+/// A checked class, numbered: leaves first, then the others, then the link itself.
+#[derive(Clone, Debug)]
+pub(super) struct ClassPlan {
+    pub(super) id: ClassId,
+    pub(super) name: String,
+    pub(super) settings: ClassSettings,
+    pub(super) credit: Credit,
+    pub(super) packet: u64,
+    pub(super) parent: u32,
+    pub(super) level: u8,
+    pub(super) queue: Option<QueuePlan>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct CbqPlan {
+    pub(super) settings: Settings,
+    pub(super) link: Bandwidth,
+    pub(super) mtu: Bytes,
+    pub(super) classes: Arc<[ClassPlan]>,
+    pub(super) leaves: usize,
+    pub(super) levels: usize,
+    pub(super) routes: Arc<ClassRoutes>,
+    pub(super) numbers: ClassNumbers,
+    pub(super) weights: Arc<Weights>,
+}
+
+pub(super) fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
+    let before = check.problems.len();
+    let settings = Settings::read(check.settings, &[], check.problems);
+    if let Some(settings) = &settings {
+        check_settings(check, settings);
+    }
+    let read: Vec<Option<ClassSettings>> = check
+        .classes
+        .iter()
+        .map(|class| ClassSettings::read(class.settings, &[], check.problems))
+        .collect();
+    let (settings, read) = (settings?, read.into_iter().collect::<Option<Vec<_>>>()?);
+    for (index, class) in read.iter().enumerate() {
+        check_class(check, index, class);
+    }
+    let rates: Vec<Bandwidth> = read
+        .iter()
+        .map(|class| class.rate.on(check.link.bandwidth))
+        .collect();
+    let borrows: Vec<bool> = read.iter().map(|class| class.borrow).collect();
+    class_rates::check_sums(check, &rates);
+    class_rates::check_reach(check, &rates, &borrows);
+    let levels = class_rates::levels(check)?;
+    (check.problems.len() == before)
+        .then(|| Arc::new(number(check, settings, read, &levels)) as Arc<dyn Plan>)
+}
+
+pub(super) fn check_settings(check: &mut Check<'_>, settings: &Settings) {
+    let at = |key: &str| {
+        check
+            .settings
+            .get(key)
+            .map_or(check.settings.at, |entry| entry.at)
+    };
+    if settings.tick == Some(Duration::ZERO) {
+        let problem = Problem::new(at("tick"), "`tick` must be longer than 0");
+        check
+            .problems
+            .push(problem.help("leave it out for timers without a tick"));
+    }
+    if check.link.bandwidth == Bandwidth::ZERO {
+        let message = "`cbq` needs a link with a bandwidth: the classes share it";
+        check.problems.push(Problem::new(check.settings.at, message));
+    }
+}
+
+pub(super) fn check_class(check: &mut Check<'_>, index: usize, class: &ClassSettings) {
+    let table = check.classes[index].settings;
+    let at = |key: &str| table.get(key).map_or(check.classes[index].at, |entry| entry.at);
+    let packet = class.packet_size.unwrap_or(check.link.mtu).get();
+    let mut wrong = |key: &str, message: String| check.problems.push(Problem::new(at(key), message));
+    if class.priority as usize >= PRIORITIES {
+        wrong(
+            "priority",
+            format!(
+                "`priority` is a number from 0 to 7, the larger served first; found {}",
+                class.priority
+            ),
+        );
+    }
+    if class.minburst == 0 {
+        wrong(
+            "minburst",
+            "`minburst` must be at least 1: a class that wakes up sends a packet".into(),
+        );
+    }
+    if class.maxburst < class.minburst {
+        let message = format!(
+            "`maxburst` ({}) is less than `minburst` ({})",
+            class.maxburst, class.minburst
+        );
+        wrong(
+            if table.get("maxburst").is_some() {
+                "maxburst"
+            } else {
+                "minburst"
+            },
+            message,
+        );
+    }
+    if packet == 0 {
+        wrong("packet_size", "`packet_size` must be at least 1 B".into());
+    }
+    if u64::from(class.maxburst).saturating_mul(packet) > LONGEST_BURST {
+        wrong(
+            "maxburst",
+            format!(
+                "`maxburst` × `packet_size` is more than {}",
+                Bytes::new(LONGEST_BURST)
+            ),
+        );
+    }
+}
+
+/// Numbers the classes, leaves first.
+pub(super) fn number(
+    check: &mut Check<'_>,
+    settings: Settings,
+    read: Vec<ClassSettings>,
+    levels: &[u8],
+) -> CbqPlan {
+    let (link, count) = (check.link, read.len());
+    let leaf = |index: usize| levels[index] == 0;
+    let order: Vec<usize> = (0..count)
+        .filter(|&i| leaf(i))
+        .chain((0..count).filter(|&i| !leaf(i)))
+        .collect();
+    let mut numbers = vec![count as u32; count + 1];
+    order
+        .iter()
+        .enumerate()
+        .for_each(|(number, &index)| numbers[index] = number as u32);
+    let class_numbers = ClassNumbers::new(check, |index| numbers[index]);
+    let mut routes = ClassRoutes::default();
+    for (index, class) in check.classes.iter().enumerate().filter(|(index, _)| leaf(*index)) {
+        class
+            .routes
+            .iter()
+            .for_each(|&route| routes.add(route, numbers[index]));
+    }
+    let mut read: Vec<Option<ClassSettings>> = read.into_iter().map(Some).collect();
+    let mut classes: Vec<ClassPlan> = Vec::with_capacity(count);
+    for &index in &order {
+        let class = &mut check.classes[index];
+        let Some(settings) = read[index].take() else {
+            continue;
+        };
+        let rate = settings.rate.on(link.bandwidth);
+        let packet = settings.packet_size.unwrap_or(link.mtu);
+        let bursts = (settings.maxburst, settings.minburst);
+        classes.push(ClassPlan {
+            id: class.id,
+            name: class.name.into(),
+            credit: Credit::full(rate, link.bandwidth, packet, bursts),
+            packet: packet.get(),
+            parent: numbers[class.parent.unwrap_or(count)],
+            level: levels[index],
+            queue: class.queue.take(),
+            settings,
+        });
+    }
+    let leaves = classes.iter().filter(|class| class.level == 0).count();
+    let weights = weights(&classes, leaves, settings.round_robin);
+    let levels = usize::from(levels[count]) + 1;
+    CbqPlan {
+        settings,
+        link: link.bandwidth,
+        mtu: link.mtu,
+        classes: classes.into(),
+        leaves,
+        levels,
+        routes: Arc::new(routes),
+        numbers: class_numbers,
+        weights: Arc::new(weights),
+    }
+}
+
+/// The weights with which classes take turns: by rate.
+pub(super) fn weights(classes: &[ClassPlan], leaves: usize, round_robin: RoundRobin) -> Weights {
+    let rated = |class: &ClassPlan| Rated {
+        rate: class.credit.rate,
+        parent: class.parent,
+        priority: class.settings.priority,
+    };
+    match round_robin {
+        RoundRobin::Weighted => Weights::of(&classes.iter().map(rated).collect::<Vec<_>>(), leaves),
+        RoundRobin::Packet => Weights::equal(classes.len()),
+    }
+}
+
+impl CbqPlan {
+    /// The sets in which its classes take turns, empty: of the leaves of each priority, and of the
+    /// children of each node in each priority.
+    pub(super) fn sets(&self) -> Sets {
+        let Weights { alike, siblings, .. } = &*self.weights;
+        let borrowers = siblings[self.leaves..].iter();
+        let borrowers = borrowers.flat_map(|&lanes| [lanes; PRIORITIES]);
+        Sets::new(alike.iter().copied().chain(borrowers))
+    }
+}
