@@ -22,7 +22,7 @@ struct Part {
     cargo: &'static [&'static str],
 }
 
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     Part {
         name: "engine",
         title: "Disciplines, pacing, classification: ns for one enqueue and one dequeue, or one lookup",
@@ -37,6 +37,11 @@ const PARTS: [Part; 5] = [
         name: "rsvp",
         title: "RSVP sessions",
         cargo: &["--package", "rsvp", "--bench", "sessions"],
+    },
+    Part {
+        name: "directions",
+        title: "Two directions by one worker, and by a worker each",
+        cargo: &["--package", "gateway", "--bench", "directions"],
     },
     Part {
         name: "wire",

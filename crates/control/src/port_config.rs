@@ -27,6 +27,18 @@ choices! {
 }
 
 choices! {
+    /// How many threads move packets.
+    pub enum Workers {
+        /// One for everything.
+        One = "one",
+        /// One for each direction of each port.
+        PerDirection = "per-direction",
+        /// One for each direction on a machine of four processors or more, otherwise one.
+        Auto = "auto",
+    }
+}
+
+choices! {
     /// The realiser: what sends packets at the times of a pacing discipline without gap frames.
     pub enum Realise {
         /// The packet loop waits on a timer.
@@ -83,6 +95,10 @@ settings! {
         split: Split = default "auto",
             "never: packets wait while a super-frame of up to 64 KiB is sent; always: more work per byte",
             "a voice call does not notice 1 ms";
+        /// The threads that move packets
+        workers: Workers = default "auto",
+            "one: both directions share a processor; per-direction: each has its own, with its part of `memory`; classes that yield keep both directions in one",
+            "auto: per-direction on four processors or more, since the kernel's own work needs some too";
         /// Memory for frames of all interfaces of the port together; it is used as it is needed
         memory: Bytes = default "192 MiB",
             "too small: classes drop before their queues' limits; too large: memory that others could use",

@@ -1,4 +1,4 @@
-//! Builds a worker with its ports and paths from a checked policy. No packet moves yet.
+//! Builds the workers with their ports and paths from a checked policy. No packet moves yet.
 //!
 //! Sockets are opened first and kernel programs attached last; until the worker's first turn the
 //! kernel forwards by itself.
@@ -6,22 +6,22 @@
 use crate::Error;
 use crate::direction;
 use crate::realise::{self, Chosen};
+use crate::workers::{self, Groups, manages};
 use control::policy::Policy;
 use control::port_config::{PortConfig, Split};
-use engine::units::Duration;
+use engine::units::{Bytes, Duration};
 use netio::handle::Handle;
 use netio::pool::Slots;
 use netio::port::Port;
-use netio::ports::{self, Lane, Opened, Opening};
-use netio::worker::{Gate, PathId, Settings, Worker};
-use std::ops::Range;
+use netio::ports::{self, GateOver, Lane, Opened, Opening};
+use netio::worker::{PathId, PathSpec, PortId, Settings, Worker};
 
-/// A worker that is ready to run.
+/// Workers that are ready to run.
 #[derive(Debug)]
 pub struct Assembly {
-    /// Moves the packets.
-    pub worker: Worker,
-    /// Sends commands and queries to the worker.
+    /// Move the packets.
+    pub workers: Vec<Worker>,
+    /// Sends commands and queries to them, as if they were one.
     pub handle: Handle,
     /// The path of each of the policy's interfaces, in their order.
     pub paths: Vec<PathId>,
@@ -43,35 +43,25 @@ struct Ports {
     warnings: Vec<String>,
 }
 
-/// A gate, and the ports that it covers.
-struct GateOver {
-    gate: Box<dyn Gate>,
-    ports: Range<usize>,
-}
-
 impl Ports {
     /// Adds one that has been opened. `name` tells it from others, if there are others.
     fn add(&mut self, opened: Opened, name: Option<String>) {
         let first = self.ports.len();
         self.ports.extend(opened.ports);
-        let ports = first..self.ports.len();
         let shifted = |lane: Lane| Lane {
             from: lane.from + first,
             to: lane.to + first,
             ..lane
         };
         self.lanes.extend(opened.lanes.into_iter().map(shifted));
-        let gate = opened.gate.map(|gate| GateOver { gate, ports });
-        self.gates.extend(gate);
+        self.gates.extend(opened.gates.into_iter().map(|over| GateOver {
+            ports: over.ports.start + first..over.ports.end + first,
+            ..over
+        }));
         let name = name.map_or_else(String::new, |name| format!(", {name}"));
         self.without_us.push(format!("{name}: {}", opened.without_us));
         self.warnings.extend(opened.warnings);
     }
-}
-
-/// Whether the traffic that this interface's policy manages takes this lane.
-fn manages(lane: &Lane, interface: &str) -> bool {
-    lane.interface.as_ref().is_none_or(|name| name == interface)
 }
 
 /// Opens the ports and builds the paths.
@@ -101,74 +91,94 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Error>
             }
         });
     }
-    let settings = Settings {
-        slots: Slots::within(config.settings.memory),
-        guard: config.settings.spin,
-        realtime: config.settings.realtime,
-        heartbeat: heartbeat(config.settings.fail_open_after),
-        split_above: split_above(config.settings.split),
-    };
-    let room = Error::Memory;
-    let (mut worker, handle) = Worker::new(settings).map_err(room)?;
-    let ids: Vec<_> = opened
-        .ports
-        .into_iter()
-        .map(|port| worker.add_port(port))
-        .collect();
-    let mut paths = vec![None; policy.interfaces.len()];
+    let clamped = workers::clamped(policy, &opened.ports, &opened.lanes);
+    let per_direction = workers::is_per_direction(config.settings.workers);
+    let groups = Groups::of(opened.ports.len(), &opened.lanes, &clamped, per_direction);
+    let shared = groups.shared(&opened.lanes, &clamped, config);
+    opened.warnings.extend(shared);
+    let mut parts = parts(groups.count, config)?;
+    let port = |(number, port): (usize, Box<dyn Port>)| parts[groups.of_port(number)].worker.add_port(port);
+    let ports: Vec<PortId> = opened.ports.into_iter().enumerate().map(port).collect();
     let mut lanes = Vec::with_capacity(opened.lanes.len());
     for lane in &opened.lanes {
-        let (from, to) = (ids[lane.from], ids[lane.to]);
-        match policy
-            .interfaces
-            .iter()
-            .position(|interface| manages(lane, &interface.name))
-        {
-            Some(index) => {
-                let mut path = direction::managed(&policy.interfaces[index], from, to);
-                path.realiser = realisers[index].take();
-                let id = worker.add_path(path);
-                paths[index] = Some(id);
-                lanes.push(id);
-            }
-            None => {
-                let name = lane.interface.as_deref().unwrap_or_default();
-                lanes.push(worker.add_path(direction::unmanaged(name, from, to)));
-            }
-        }
+        let (from, to) = (ports[lane.from], ports[lane.to]);
+        let mut interfaces = policy.interfaces.iter();
+        let managed = interfaces.position(|interface| manages(lane, &interface.name));
+        let spec = match managed {
+            Some(index) => PathSpec {
+                realiser: realisers[index].take(),
+                ..direction::managed(&policy.interfaces[index], from, to)
+            },
+            None => direction::unmanaged(lane.interface.as_deref().unwrap_or_default(), from, to),
+        };
+        let part = groups.of_port(lane.from);
+        let path = parts[part].worker.add_path(spec);
+        lanes.push(LanePath { part, path, managed });
     }
-    clamp_connections(&mut worker, policy, &opened.lanes, &lanes);
-    for GateOver { gate, ports } in opened.gates {
-        worker.set_gate(gate, &ids[ports]);
+    for pair in &clamped {
+        let classes = pair.interface.yields.iter().map(|yields| yields.class.clone());
+        let (data, back) = (&lanes[pair.data], &lanes[pair.back]);
+        parts[data.part]
+            .worker
+            .clamp(data.path, back.path, classes.collect());
     }
-    let paths: Option<Vec<PathId>> = paths.into_iter().collect();
+    for over in opened.gates {
+        let part = &mut parts[groups.of_port(over.ports.start)];
+        part.worker.set_gate(over.gate, &ports[over.ports]);
+    }
+    let (workers, handles): (Vec<Worker>, Vec<Handle>) =
+        parts.into_iter().map(|part| (part.worker, part.handle)).unzip();
     Ok(Assembly {
-        worker,
-        handle,
-        paths: paths.ok_or(Error::NotOfThePort)?,
+        handle: Handle::joined(&workers, &handles),
+        workers,
+        paths: managed_paths(&lanes, policy.interfaces.len()).ok_or(Error::NotOfThePort)?,
         without_us: opened.without_us,
         realised,
         warnings: opened.warnings,
     })
 }
 
-/// Makes the worker clamp the connections of yielding classes if their ACKs return through it.
-fn clamp_connections(worker: &mut Worker, policy: &Policy, lanes: &[Lane], paths: &[PathId]) {
-    for interface in policy
-        .interfaces
-        .iter()
-        .filter(|interface| !interface.yields.is_empty())
-    {
-        let data = lanes.iter().position(|lane| manages(lane, &interface.name));
-        let back = data.and_then(|data| {
-            let turned = |lane: &Lane| lane.from == lanes[data].to && lane.to == lanes[data].from;
-            lanes.iter().position(|lane| turned(lane) && lane.from != lane.to)
-        });
-        if let Some((data, back)) = data.zip(back) {
-            let classes = interface.yields.iter().map(|yields| yields.class.clone());
-            worker.clamp(paths[data], paths[back], classes.collect());
-        }
-    }
+/// A worker that is being built.
+struct Part {
+    worker: Worker,
+    handle: Handle,
+}
+
+/// The path of a lane.
+struct LanePath {
+    /// Its worker.
+    part: usize,
+    /// Its number there.
+    path: PathId,
+    /// The policy's interface that manages it.
+    managed: Option<usize>,
+}
+
+/// The path of each of the policy's interfaces, numbered one worker after the other as the joined
+/// handle does; `None` if one has none.
+fn managed_paths(lanes: &[LanePath], interfaces: usize) -> Option<Vec<PathId>> {
+    let number = |lane: &LanePath| {
+        let before = lanes.iter().filter(|other| other.part < lane.part).count();
+        PathId(before + lane.path.0)
+    };
+    let of = |index| lanes.iter().rfind(|lane| lane.managed == Some(index)).map(number);
+    (0..interfaces).map(of).collect()
+}
+
+/// So many workers, each with its part of the memory.
+fn parts(count: usize, config: &PortConfig) -> Result<Vec<Part>, Error> {
+    let settings = Settings {
+        slots: Slots::within(Bytes::new(config.settings.memory.get() / count as u64)),
+        guard: config.settings.spin,
+        realtime: config.settings.realtime,
+        heartbeat: heartbeat(config.settings.fail_open_after),
+        split_above: split_above(config.settings.split),
+    };
+    let part = |_| Worker::new(settings).map(|(worker, handle)| Part { worker, handle });
+    (0..count)
+        .map(part)
+        .collect::<Result<_, _>>()
+        .map_err(Error::Memory)
 }
 
 /// Short enough that one late beat is not taken for a hang.
@@ -189,6 +199,7 @@ fn open(config: &PortConfig) -> Result<Ports, Error> {
     let opening = Opening {
         transmit_ring: config.settings.transmit_ring as usize,
         fail_open_after: config.settings.fail_open_after,
+        by_direction: workers::is_per_direction(config.settings.workers),
         own: &config.own,
     };
     let mut all = Ports::default();

@@ -12,7 +12,7 @@ use crate::service::ControlService;
 use crate::signalling::beacon::Beacon;
 use crate::signalling::key_file::KeyFile;
 use crate::signalling::speaker::{self, Setup};
-use crate::supervise::{handle_signals, supervise};
+use crate::supervise::{RunningWorker, handle_signals, supervise};
 use crate::yielding;
 use control::policy::{InterfacePolicy, Policy};
 use control::port_config::{AttachedPort, PortConfig};
@@ -21,7 +21,8 @@ use engine::discipline::Reason;
 use engine::port_kind::Attachment;
 use engine::tree::Registry;
 use engine::units::Bytes;
-use netio::handle::WorkerSnapshot;
+use netio::handle::{Handle, WorkerSnapshot};
+use netio::worker::Worker;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -60,7 +61,7 @@ pub fn enforce(
     let end = Arc::new(AtomicBool::new(false));
     handle_signals(&end).map_err(Error::Signals)?;
     let Assembly {
-        worker,
+        workers,
         handle,
         paths,
         without_us,
@@ -76,10 +77,7 @@ pub fn enforce(
     for warning in warnings.iter().chain(&surprises) {
         writeln!(out, "warning: {warning}")?;
     }
-    let worker = std::thread::Builder::new()
-        .name("worker".into())
-        .spawn(move || worker.run())
-        .map_err(Error::Thread)?;
+    let workers = start_workers(workers, &handle)?;
     // Only now: it installs its first tree, which needs a running worker.
     let speaker = start_speaker(policy, keys, &in_force).inspect_err(|_| handle.stop())?;
     let (_yields, yielding) = yielding::start(&handle, &managed).inspect_err(|_| handle.stop())?;
@@ -96,13 +94,23 @@ pub fn enforce(
     netio::heap::give_back();
     writeln!(out, "running; control socket {}", server.path().display())?;
     out.flush()?;
-    let last = supervise(&handle, worker, &end, out, watch)?;
+    let last = supervise(&handle, workers, &end, out, watch)?;
     if let Some((speaker, thread)) = speaker {
         speaker.stop();
         let _ = thread.join();
     }
     farewell(out, &last)?;
     Ok(())
+}
+
+/// Starts a thread for each worker.
+fn start_workers(workers: Vec<Worker>, handle: &Handle) -> Result<Vec<RunningWorker>, Error> {
+    let start = |worker: Worker| {
+        let thread = std::thread::Builder::new().name("worker".into());
+        thread.spawn(move || worker.run()).map_err(Error::Thread)
+    };
+    let started: Result<_, _> = workers.into_iter().map(start).collect();
+    started.inspect_err(|_| handle.stop())
 }
 
 /// The handle of the RSVP node, and its thread.

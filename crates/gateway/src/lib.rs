@@ -27,6 +27,7 @@ pub mod selfcheck;
 pub mod service;
 pub mod signalling;
 pub mod supervise;
+mod workers;
 pub mod yielding;
 
 pub use error::Error;

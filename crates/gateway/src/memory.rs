@@ -4,6 +4,7 @@
 //! is reserved for it. But a queue that is to be longer than memory allows drops earlier than its
 //! limit says, and that should be known.
 
+use crate::workers;
 use control::policy::Policy;
 use engine::disciplines::DEFAULT_LEAF;
 use engine::kind::{Children, Kind};
@@ -24,7 +25,9 @@ pub fn warnings(policy: &Policy, registry: &Registry) -> Vec<Problem> {
         .iter()
         .map(|interface| packets(&interface.spec, registry))
         .collect();
-    let all: u64 = limits.iter().sum();
+    // Each worker has its part of the memory, whatever the others need.
+    let longest = limits.iter().max().copied().unwrap_or(0);
+    let all = limits.iter().sum::<u64>().max(longest * workers::parts(port));
     if all <= room {
         return Vec::new();
     }

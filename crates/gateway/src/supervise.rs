@@ -1,5 +1,5 @@
-//! Supervises the running worker: waits for a signal, a request of the control socket, or the
-//! worker's end; and reports when a port fails or works again.
+//! Supervises the running workers: waits for a signal, a request of the control socket, or the end
+//! of one of them; and reports when a port fails or works again.
 
 use crate::Error;
 use netio::handle::{Handle, Unanswered, WorkerSnapshot};
@@ -39,15 +39,22 @@ impl PortErrors {
     /// Prints the changes since the last check.
     fn note(&mut self, snapshot: &WorkerSnapshot, out: &mut dyn Write) -> io::Result<()> {
         // The end of an input is not a failure.
-        for port in snapshot.ports.iter().filter(|port| port.failures > 0) {
-            match (&port.error, self.0.get(&port.name)) {
+        let failed = snapshot.ports.iter().filter(|port| port.failures > 0);
+        // Two workers may each have a port on one interface.
+        let mut now: BTreeMap<&str, Option<&String>> = BTreeMap::new();
+        for port in failed {
+            let error = now.entry(&port.name).or_default();
+            *error = error.or(port.error.as_ref());
+        }
+        for (name, error) in now {
+            match (error, self.0.get(name)) {
                 (Some(error), known) if known != Some(error) => {
                     writeln!(out, "{error}; retrying until it works")?;
-                    self.0.insert(port.name.clone(), error.clone());
+                    self.0.insert(name.to_owned(), error.clone());
                 }
                 (None, Some(_)) => {
-                    writeln!(out, "{}: works again", port.name)?;
-                    self.0.remove(&port.name);
+                    writeln!(out, "{name}: works again")?;
+                    self.0.remove(name);
                 }
                 _ => {}
             }
@@ -56,8 +63,11 @@ impl PortErrors {
     }
 }
 
-/// Waits until a signal or a client ends it, or the worker ends. Returns the worker's last
-/// snapshot. `watch` gets a snapshot without classes twice a second.
+/// The thread of a worker.
+pub type RunningWorker = JoinHandle<WorkerSnapshot>;
+
+/// Waits until a signal or a client ends it, or a worker ends. Returns the last snapshot of all
+/// workers. `watch` gets a snapshot without classes twice a second.
 ///
 /// Errors of `out` are ignored: a closed output is no reason to stop managing the link.
 ///
@@ -66,13 +76,13 @@ impl PortErrors {
 /// Returns an error if the packet loop has panicked.
 pub fn supervise(
     handle: &Handle,
-    worker: JoinHandle<WorkerSnapshot>,
+    workers: Vec<RunningWorker>,
     end: &AtomicBool,
     out: &mut dyn Write,
     watch: &mut dyn FnMut(&WorkerSnapshot, &mut dyn Write) -> io::Result<()>,
 ) -> Result<WorkerSnapshot, Error> {
     let (mut troubles, mut glances) = (PortErrors::default(), 0u32);
-    while !end.load(Ordering::Relaxed) && !worker.is_finished() {
+    while !end.load(Ordering::Relaxed) && !workers.iter().any(JoinHandle::is_finished) {
         std::thread::sleep(POLL_INTERVAL);
         glances = glances.wrapping_add(1);
         if !glances.is_multiple_of(POLLS_PER_CHECK) {
@@ -85,5 +95,9 @@ pub fn supervise(
         }
     }
     handle.stop();
-    worker.join().map_err(|_| Error::LoopFailed)
+    // All of them, also after one that has panicked.
+    let ended: Vec<_> = workers.into_iter().map(JoinHandle::join).collect();
+    let last: Result<Vec<_>, _> = ended.into_iter().collect();
+    let last = last.map_err(|_| Error::LoopFailed)?;
+    WorkerSnapshot::joined(last).ok_or(Error::LoopFailed)
 }

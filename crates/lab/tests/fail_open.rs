@@ -21,7 +21,7 @@ use lab::traffic::udp::{Stream, StreamReport};
 use lab::{Host, Running};
 use netio::bpf::{Means, clsact};
 use netio::classify::Everything;
-use netio::fail_open::{self, Capture, LIMIT, Switch};
+use netio::fail_open::{self, Capture, LIMIT, Pulse, Switch};
 use netio::handle::Handle;
 use netio::interface::Interface;
 use netio::pool::{Offload, Pool, Slots};
@@ -33,6 +33,7 @@ use netio::worker::{PathSpec, Settings, Worker};
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
@@ -44,10 +45,12 @@ const PROBES: u32 = 5000;
 /// Kinds of port that are tried at a time.
 const AT_A_TIME: usize = 2;
 
-/// How R or A forwards; with "_clsact", programs are attached as before Linux 6.6.
-const KINDS: [&str; 7] = [
+/// How R or A forwards; with "_clsact", programs are attached as before Linux 6.6, with
+/// "_per_direction" each direction has a worker of its own.
+const KINDS: [&str; 8] = [
     "af_packet",
     "af_packet_clsact",
+    "af_packet_per_direction",
     "af_xdp_native",
     "af_xdp_generic",
     "egress",
@@ -175,12 +178,13 @@ fn forward(kind: &str, status: &Path, interfaces: &[String]) -> Outcome {
             let (port, switch) = (worker.add_port(Box::new(port)), pulse.switch());
             worker.set_gate(Box::new(pulse), &[port]);
             worker.add_path(path("out", port, port)?);
-            report(worker, &handle, &switch, status)
+            report(vec![worker], &handle, &[switch], status)
         }
         ("af_packet", [one, other]) => {
             let open = |name: &str| AfPacket::open(af_packet::Settings::new(name));
             bump([open(one)?, open(other)?], means, status)
         }
+        ("af_packet_per_direction", [one, other]) => per_direction([one, other], status),
         ("af_xdp_native" | "af_xdp_generic" | "af_xdp_busy_poll", [one, other]) => {
             let generic = kind == "af_xdp_generic";
             let settings = af_xdp::Settings {
@@ -211,7 +215,33 @@ fn bump<P: Capture + 'static>(ports: [P; 2], means: Means, status: &Path) -> Out
     for (name, from, to) in [("up", one, other), ("down", other, one)] {
         worker.add_path(path(name, from, to)?);
     }
-    report(worker, &handle, &switch, status)
+    report(vec![worker], &handle, &[switch], status)
+}
+
+fn per_direction(names: [&String; 2], status: &Path) -> Outcome {
+    let open = |name: &str, receive| {
+        AfPacket::open(af_packet::Settings {
+            receive,
+            promiscuous: receive,
+            ..af_packet::Settings::new(name)
+        })
+    };
+    let [one, other] = names;
+    let receiving = [open(one, true)?, open(other, true)?];
+    let sending = [open(other, false)?, open(one, false)?];
+    let (guarded, pulses) = fail_open::bumps(receiving, LIMIT, Means::Best)?;
+    let switches = [&pulses[0], &pulses[1]].map(Pulse::switch);
+    let (mut workers, mut handles) = (Vec::new(), Vec::new());
+    for (((from, pulse), to), name) in guarded.into_iter().zip(pulses).zip(sending).zip(["up", "down"]) {
+        let (mut worker, handle) = Worker::new(Settings::default())?;
+        let ports = [worker.add_port(Box::new(from)), worker.add_port(Box::new(to))];
+        worker.set_gate(Box::new(pulse), &ports);
+        worker.add_path(path(name, ports[0], ports[1])?);
+        workers.push(worker);
+        handles.push(handle);
+    }
+    let handle = Handle::joined(&workers, &handles);
+    report(workers, &handle, &switches, status)
 }
 
 fn path(name: &str, from: netio::worker::PortId, to: netio::worker::PortId) -> Outcome<PathSpec> {
@@ -233,15 +263,19 @@ fn path(name: &str, from: netio::worker::PortId, to: netio::worker::PortId) -> O
     })
 }
 
-/// Runs the worker and reports its status to the test.
+/// Runs the workers and reports their status to the test.
 ///
 /// While there is a file with the extension "off" beside the status file, the ports are switched
 /// off; a file with the extension "quit" ends the process.
-fn report(worker: Worker, handle: &Handle, switch: &Switch, status: &Path) -> Outcome {
-    let running = std::thread::spawn(move || worker.run());
-    while !running.is_finished() {
+fn report(workers: Vec<Worker>, handle: &Handle, switches: &[Switch], status: &Path) -> Outcome {
+    let running: Vec<_> = workers
+        .into_iter()
+        .map(|worker| std::thread::spawn(move || worker.run()))
+        .collect();
+    while !running.iter().all(JoinHandle::is_finished) {
         let snapshot = handle.inspect()?;
-        switch.set(!status.with_extension("off").exists());
+        let on = !status.with_extension("off").exists();
+        switches.iter().for_each(|switch| switch.set(on));
         let received: u64 = snapshot.ports.iter().map(|port| port.counters.received).sum();
         let next = status.with_extension("next");
         // Without descriptors the last status stays.

@@ -308,13 +308,27 @@ pub fn bump<P: Capture>(
     limit: Duration,
     means: Means,
 ) -> Result<([Guarded<P>; 2], Pulse), PortError> {
+    let (guarded, [mut pulse, other]) = bumps(ports, limit, means)?;
+    pulse.hearts.extend(other.hearts.iter().cloned());
+    Ok((guarded, pulse))
+}
+
+/// As [`bump`], with a pulse for what arrives at each port: for a worker of its own.
+///
+/// # Errors
+/// If the programs cannot be attached.
+pub fn bumps<P: Capture>(
+    ports: [P; 2],
+    limit: Duration,
+    means: Means,
+) -> Result<([Guarded<P>; 2], [Pulse; 2]), PortError> {
     let [one, other] = ports;
     let (a, b) = (heart(&one, limit)?, heart(&other, limit)?);
     let guarded = [
         Guarded::new(one, a.clone(), b.clone(), means)?,
         Guarded::new(other, b.clone(), a.clone(), means)?,
     ];
-    Ok((guarded, Pulse::new(vec![a, b], P::COPIES)))
+    Ok((guarded, [a, b].map(|heart| Pulse::new(vec![heart], P::COPIES))))
 }
 
 /// An open port that is fed by programs alone, and its pulse.

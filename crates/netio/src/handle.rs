@@ -13,7 +13,7 @@ use crate::realiser::Achieved;
 use crate::sys::Bell;
 use crate::tcp::{Ends, Limit};
 use crate::window_clamp::ClampSnapshot;
-use crate::worker::{PathId, PortId};
+use crate::worker::{PathId, PortId, Worker};
 use engine::inspect::View;
 use engine::packet::ClassId;
 use engine::queue::{Count, Stats};
@@ -22,6 +22,7 @@ use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Duration, Instant};
 use measure::delay::Delays;
 use std::fmt;
+use std::ops::AddAssign;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, mpsc};
 
@@ -149,29 +150,89 @@ fn await_from<T>(answer: &Receiver<T>) -> Result<T, Unanswered> {
     })
 }
 
-/// Asks a worker, from any thread.
+fn snapshot_from(pieces: &Receiver<Piece>) -> Result<WorkerSnapshot, Unanswered> {
+    let mut collected = Collected::default();
+    loop {
+        match await_from(pieces)? {
+            Piece::Classes(slice) => collected.add(slice),
+            Piece::Rest(snapshot) => return Ok(collected.complete(*snapshot)),
+        }
+    }
+}
+
+/// Asks a worker, or several as if they were one, from any thread.
 #[derive(Clone, Debug)]
 pub struct Handle {
+    workers: Arc<[WorkerLine]>,
+}
+
+/// How one worker is asked.
+#[derive(Clone, Debug)]
+struct WorkerLine {
     commands: Sender<Command>,
     bell: Arc<Bell>,
+    /// The number of its first path.
+    first_path: usize,
+}
+
+impl WorkerLine {
+    fn tell(&self, command: Command) -> Result<(), Unanswered> {
+        self.commands.send(command).map_err(|_| Unanswered::Ended)?;
+        self.bell.ring();
+        Ok(())
+    }
 }
 
 impl Handle {
     pub(crate) fn new(bell: Arc<Bell>) -> (Self, Receiver<Command>) {
         let (commands, inbox) = channel();
-        (Self { commands, bell }, inbox)
+        let line = WorkerLine {
+            commands,
+            bell,
+            first_path: 0,
+        };
+        (
+            Self {
+                workers: Arc::new([line]),
+            },
+            inbox,
+        )
     }
 
-    fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, Unanswered> {
+    /// One handle for these workers, whose paths and ports are numbered one worker after the other.
+    /// Each is asked by its own handle, so that no path may be added to a worker any more.
+    ///
+    /// # Panics
+    /// If there are not as many handles as workers.
+    pub fn joined(workers: &[Worker], handles: &[Self]) -> Self {
+        assert_eq!(workers.len(), handles.len(), "a handle for each worker");
+        let mut first_path = 0;
+        let mut lines = Vec::with_capacity(workers.len());
+        for (worker, handle) in workers.iter().zip(handles) {
+            lines.extend(handle.workers.iter().map(|line| WorkerLine {
+                first_path: first_path + line.first_path,
+                ..line.clone()
+            }));
+            first_path += worker.path_count();
+        }
+        Self {
+            workers: lines.into(),
+        }
+    }
+
+    /// Asks the worker of a path, with the number that the path has there.
+    fn ask<T>(
+        &self,
+        path: PathId,
+        command: impl FnOnce(PathId, Sender<T>) -> Command,
+    ) -> Result<T, Unanswered> {
         let (reply, answer) = channel();
-        self.tell(command(reply))?;
+        let mut lines = self.workers.iter().rev();
+        let line = lines
+            .find(|line| line.first_path <= path.0)
+            .ok_or(Unanswered::NoSuchPath)?;
+        line.tell(command(PathId(path.0 - line.first_path), reply))?;
         await_from(&answer)
-    }
-
-    fn tell(&self, command: Command) -> Result<(), Unanswered> {
-        self.commands.send(command).map_err(|_| Unanswered::Ended)?;
-        self.bell.ring();
-        Ok(())
     }
 
     /// A snapshot of everything.
@@ -188,18 +249,15 @@ impl Handle {
     /// # Errors
     /// If the worker has ended or does not answer.
     pub fn inspect_to(&self, detail: Detail) -> Result<WorkerSnapshot, Unanswered> {
-        let (sender, pieces) = channel();
-        self.tell(Command::Inspect {
-            detail,
-            pieces: sender,
-        })?;
-        let mut collected = Collected::default();
-        loop {
-            match await_from(&pieces)? {
-                Piece::Classes(slice) => collected.add(slice),
-                Piece::Rest(snapshot) => return Ok(collected.complete(*snapshot)),
-            }
+        // All at once, so that they show about the same instant.
+        let mut asked = Vec::with_capacity(self.workers.len());
+        for line in self.workers.iter() {
+            let (pieces, answer) = channel();
+            line.tell(Command::Inspect { detail, pieces })?;
+            asked.push(answer);
         }
+        let shown = asked.iter().map(snapshot_from).collect::<Result<Vec<_>, _>>()?;
+        WorkerSnapshot::joined(shown).ok_or(Unanswered::Ended)
     }
 
     /// Switches a path's discipline on or off. Off: packets pass in order at full speed, its
@@ -208,7 +266,7 @@ impl Handle {
     /// # Errors
     /// If the worker has no such path, has ended, or does not answer.
     pub fn switch(&self, path: PathId, on: bool) -> Result<(), Unanswered> {
-        let known = self.ask(|done| Command::Switch { path, on, done })?;
+        let known = self.ask(path, |path, done| Command::Switch { path, on, done })?;
         if known {
             Ok(())
         } else {
@@ -222,7 +280,7 @@ impl Handle {
     /// If the worker has no such path, has ended, or does not answer.
     pub fn retune(&self, path: PathId, retune: Retune) -> Result<Adopted, Unanswered> {
         let retune = Box::new(retune);
-        self.ask(|done| Command::Retune { path, retune, done })?
+        self.ask(path, |path, done| Command::Retune { path, retune, done })?
             .ok_or(Unanswered::NoSuchPath)
     }
 
@@ -233,7 +291,7 @@ impl Handle {
     /// If the worker has no such path, has ended, or does not answer.
     pub fn retune_class(&self, path: PathId, retune: ClassRetune) -> Result<ClassAdopted, Unanswered> {
         let retune = Box::new(retune);
-        self.ask(|done| Command::RetuneClass { path, retune, done })?
+        self.ask(path, |path, done| Command::RetuneClass { path, retune, done })?
             .ok_or(Unanswered::NoSuchPath)
     }
 
@@ -244,7 +302,7 @@ impl Handle {
     ///
     /// Returns an error if the worker has ended, does not answer, or has no such path.
     pub fn watch(&self, path: PathId) -> Result<ClampSnapshot, Unanswered> {
-        self.ask(|done| Command::Watch { path, done })?
+        self.ask(path, |path, done| Command::Watch { path, done })?
             .ok_or(Unanswered::NoSuchPath)
     }
 
@@ -255,7 +313,7 @@ impl Handle {
     ///
     /// Returns an error if the worker has ended, does not answer, or has no such path.
     pub fn clamp(&self, path: PathId, limits: Vec<(Ends, Option<Limit>)>) -> Result<(), Unanswered> {
-        let known = self.ask(|done| Command::Hold { path, limits, done })?;
+        let known = self.ask(path, |path, done| Command::Hold { path, limits, done })?;
         if known {
             Ok(())
         } else {
@@ -268,18 +326,19 @@ impl Handle {
     ///
     /// [`Reason::Flushed`]: engine::discipline::Reason::Flushed
     pub fn stop(&self) {
-        self.end(Command::Stop);
+        self.end(|| Command::Stop);
     }
 
     /// Ends the worker after the present batch; what is queued is gone.
     pub fn abort(&self) {
-        self.end(Command::Abort);
+        self.end(|| Command::Abort);
     }
 
-    fn end(&self, command: Command) {
-        // If the command cannot be sent, the worker has ended already.
-        let _ = self.commands.send(command);
-        self.bell.ring();
+    fn end(&self, command: impl Fn() -> Command) {
+        for line in self.workers.iter() {
+            // If the command cannot be sent, the worker has ended already.
+            let _ = line.tell(command());
+        }
     }
 }
 
@@ -296,6 +355,28 @@ pub struct WorkerSnapshot {
     pub pool: [PoolUsage; 2],
     /// The loop's own numbers.
     pub turns: Turns,
+}
+
+impl WorkerSnapshot {
+    /// One snapshot of several workers, whose paths and ports are numbered one worker after the
+    /// other; `None` of none.
+    pub fn joined(all: impl IntoIterator<Item = Self>) -> Option<Self> {
+        all.into_iter().reduce(|mut whole, next| {
+            let shift = whole.ports.len();
+            whole.paths.extend(next.paths.into_iter().map(|mut path| {
+                path.from.0 += shift;
+                path.to.0 += shift;
+                path
+            }));
+            whole.ports.extend(next.ports);
+            for (usage, more) in whole.pool.iter_mut().zip(next.pool) {
+                *usage += more;
+            }
+            whole.turns += next.turns;
+            whole.at = whole.at.max(next.at);
+            whole
+        })
+    }
 }
 
 /// Why a worker leaves traffic to the kernel.
@@ -388,4 +469,14 @@ pub struct Turns {
     pub lapses: u64,
     /// Whether it runs under `SCHED_FIFO`: configured, and permitted.
     pub realtime: bool,
+}
+
+impl AddAssign for Turns {
+    fn add_assign(&mut self, other: Self) {
+        self.turns += other.turns;
+        self.asleep += other.asleep;
+        self.spun += other.spun;
+        self.lapses += other.lapses;
+        self.realtime &= other.realtime;
+    }
 }

@@ -17,6 +17,7 @@ use crate::sys::Region;
 use engine::packet::Buffer;
 use engine::units::{Bytes, Instant};
 use std::io;
+use std::ops::AddAssign;
 
 /// Free bytes before a frame as it is received.
 pub const HEADROOM: usize = 64;
@@ -111,6 +112,14 @@ pub struct PoolUsage {
     pub total: u32,
     /// How often no slot was free.
     pub exhausted: u64,
+}
+
+impl AddAssign for PoolUsage {
+    fn add_assign(&mut self, other: Self) {
+        self.used += other.used;
+        self.total += other.total;
+        self.exhausted += other.exhausted;
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

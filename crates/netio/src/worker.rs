@@ -290,6 +290,11 @@ impl Worker {
         PathId(id)
     }
 
+    /// How many paths it has.
+    pub(crate) fn path_count(&self) -> usize {
+        self.paths.len()
+    }
+
     /// From now on the TCP connections of these classes of `data` can be [watched](Handle::watch)
     /// and [clamped](Handle::clamp), in their acknowledgments, which go by the other path.
     ///

@@ -10,7 +10,7 @@ use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use netio::classify::Everything;
 use netio::clock::now;
-use netio::handle::{Adopted, Aside, Handle, Retune, WorkerSnapshot};
+use netio::handle::{Adopted, Aside, Handle, Retune, Unanswered, WorkerSnapshot};
 use netio::inspection::{Detail, SLICE};
 use netio::pool::{Gso, Offload, Slots};
 use netio::port::Capabilities;
@@ -689,6 +689,45 @@ fn a_pool_that_stays_exhausted_leaves_traffic_to_the_kernel_until_slots_are_free
 }
 
 /// A plan of so many classes.
+#[test]
+fn several_workers_answer_as_one() {
+    let rigs = [usual(), usual()];
+    let (mut workers, mut handles, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+    for (mut rig, name) in rigs.into_iter().zip(["up", "down"]) {
+        let (from, to) = (rig.from, rig.to);
+        rig.worker.add_path(PathSpec {
+            name: name.into(),
+            ..planned(from, to, fifo(100))
+        });
+        workers.push(rig.worker);
+        handles.push(rig.handle);
+        ends.push((rig.left, rig.right));
+    }
+    let handle = Handle::joined(&workers, &handles);
+    let running: Vec<_> = workers.into_iter().map(run).collect();
+    send(&ends[1].0, 0..5);
+    assert_eq!(await_frames(&ends[1].1, 5), [0, 1, 2, 3, 4]);
+    let shown = handle.inspect().expect("an answer");
+    let names: Vec<_> = shown.paths.iter().map(|path| path.name.as_str()).collect();
+    assert_eq!((names, shown.ports.len()), (vec!["up", "down"], 4));
+    assert_eq!((shown.paths[1].from, shown.paths[1].to), (PortId(2), PortId(3)));
+    let sent = |path: usize| shown.paths[path].totals.sent.packets;
+    assert_eq!((sent(0), sent(1)), (0, 5));
+    assert_eq!(shown.pool[0].total, 2 * 256);
+    handle
+        .switch(PathId(1), false)
+        .expect("the second is switched off");
+    let shown = handle.inspect_to(Detail::Paths).expect("an answer");
+    assert_eq!((shown.paths[0].enabled, shown.paths[1].enabled), (true, false));
+    assert_eq!(handle.switch(PathId(2), false), Err(Unanswered::NoSuchPath));
+    handle.stop();
+    let last = running
+        .into_iter()
+        .map(|thread| thread.join().expect("an orderly end"));
+    let last = WorkerSnapshot::joined(last).expect("two");
+    assert_eq!(last.paths[1].totals.sent.packets, 5);
+}
+
 fn many(classes: u32) -> TreePlan {
     let class = |n: u32| ClassSpec {
         name: format!("class{n}"),

@@ -43,6 +43,8 @@ const OUTAGE: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     AfPacket,
+    /// With a worker for each direction.
+    PerDirection,
     AfXdp,
     AfXdpGeneric,
     Egress,
@@ -59,6 +61,10 @@ impl Kind {
     fn port(self) -> (&'static str, &'static str) {
         match self {
             Self::AfPacket => ("between = [\"lan0\", \"wan0\"]", "wan0"),
+            Self::PerDirection => (
+                "between = [\"lan0\", \"wan0\"]\nworkers = \"per-direction\"",
+                "wan0",
+            ),
             Self::AfXdp => ("kind = \"af_xdp\"\nbetween = [\"lan0\", \"wan0\"]", "wan0"),
             Self::AfXdpGeneric => (
                 "kind = \"af_xdp\"\nxdp_mode = \"generic\"\nbetween = [\"lan0\", \"wan0\"]",
@@ -247,6 +253,16 @@ impl Rig {
         assert!(sent.is_ok_and(|status| status.success()), "cannot send {name}");
     }
 
+    /// How many threads of the program are workers.
+    fn workers(&self) -> usize {
+        let id = self.suimon.as_ref().expect("it runs").id();
+        let threads = fs::read_dir(format!("/proc/{id}/task")).expect("its threads");
+        let names = threads
+            .flatten()
+            .flat_map(|thread| fs::read_to_string(thread.path().join("comm")));
+        names.filter(|name| name.trim() == "worker").count()
+    }
+
     fn end(&mut self) -> Output {
         self.suimon.take().expect("it runs").wait().expect("its end")
     }
@@ -301,6 +317,9 @@ fn settles_at(transfer: &BulkRun, mbit: f64, what: &str) {
 fn enforces(kind: Kind) {
     let Some(mut rig) = Rig::start(kind) else { return };
     let name = |what: &str| format!("{kind:?}: {what}");
+    if kind == Kind::PerDirection {
+        assert_eq!(rig.workers(), 2);
+    }
     let (small, large) = (rig.tcp(SMALL), rig.tcp(LARGE));
     let udp = rig.udp(200, 1000, Duration::from_secs(4));
     settles_at(&small, 8.0, &name("a class of 8"));
@@ -433,6 +452,11 @@ fn stop_and_continue(rig: &mut Rig) {
 #[test]
 fn a_policy_is_enforced_on_af_packet_over_a_bridge() {
     in_turn(|| lab::isolated(|| enforces(Kind::AfPacket)));
+}
+
+#[test]
+fn a_policy_is_enforced_by_a_worker_for_each_direction() {
+    in_turn(|| lab::isolated(|| enforces(Kind::PerDirection)));
 }
 
 #[test]

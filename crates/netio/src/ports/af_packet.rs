@@ -45,13 +45,20 @@ pub static KIND: Kind = Kind {
 };
 
 fn between(names: [&str; 2], opening: &Opening<'_>) -> Result<Opened, PortError> {
-    let open = |name| {
+    let open = |name, receive| {
         AfPacket::open(Settings {
             transmit_ring: opening.transmit_ring,
+            receive,
+            promiscuous: receive,
             ..Settings::new(name)
         })
     };
-    super::bump(names, [open(names[0])?, open(names[1])?], opening)
+    let [a, b] = names;
+    let receiving = [open(a, true)?, open(b, true)?];
+    match opening.by_direction {
+        true => super::bumps(names, receiving, [open(a, false)?, open(b, false)?], opening),
+        false => super::bump(names, receiving, opening),
+    }
 }
 
 /// When to try again after the driver's ring was full: no event reports room in it.

@@ -85,7 +85,7 @@ fn on(interface: &str, opening: &Opening<'_>) -> Result<Opened, PortError> {
             to: 0,
             interface: Some(interface.into()),
         }],
-        gate: Some(Box::new(pulse)),
+        gates: vec![super::over(pulse, 0..1)],
         without_us: format!("{without_us}; sent frames pass through {tap}"),
         warnings: left.into_iter().collect(),
     })

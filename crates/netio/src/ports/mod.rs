@@ -7,7 +7,7 @@
 //! to any port. Policies cannot name these.
 
 use crate::bpf::Means;
-use crate::fail_open::{self, Capture};
+use crate::fail_open::{self, Capture, Pulse};
 use crate::port::{Port, PortError};
 use crate::worker::Gate;
 use engine::port_kind::{Attachment, PortKind};
@@ -15,6 +15,7 @@ use engine::settings::Table;
 use engine::units::Duration;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 
 pub mod af_packet;
 pub mod af_xdp;
@@ -62,6 +63,9 @@ pub struct Opening<'a> {
     pub transmit_ring: usize,
     /// Traffic takes the kernel's own path if the worker has not beaten for this long.
     pub fail_open_after: Duration,
+    /// Whether each direction gets ports and a gate of its own, so that a worker of its own can
+    /// carry it. Some kinds cannot do that.
+    pub by_direction: bool,
     /// The kind's own settings, checked against its declaration.
     pub own: &'a Table,
 }
@@ -72,8 +76,8 @@ pub struct Opened {
     pub ports: Vec<Box<dyn Port>>,
     /// The directions in which packets are moved.
     pub lanes: Vec<Lane>,
-    /// Lets the kernel take over when the worker does not beat, if that is possible.
-    pub gate: Option<Box<dyn Gate>>,
+    /// What lets the kernel take over when the worker does not beat, where that is possible.
+    pub gates: Vec<GateOver>,
     /// What happens to traffic without this process, as text.
     pub without_us: String,
     /// Limits of this configuration that may surprise.
@@ -87,6 +91,14 @@ impl fmt::Debug for Opened {
             .field("lanes", &self.lanes)
             .finish_non_exhaustive()
     }
+}
+
+/// A gate, and the ports that it covers (indices into [`Opened::ports`]).
+pub struct GateOver {
+    /// The gate.
+    pub gate: Box<dyn Gate>,
+    /// The ports.
+    pub ports: Range<usize>,
 }
 
 /// One direction: from a port, to a port (indices into [`Opened::ports`]).
@@ -125,12 +137,15 @@ pub fn open(kind: &PortKind, attachment: &Attachment, opening: &Opening<'_>) -> 
 
 /// Both directions between two ports.
 fn both_lanes([a, b]: [&str; 2]) -> Vec<Lane> {
-    let lane = |from, to, interface: &str| Lane {
+    vec![lane(0, 1, b), lane(1, 0, a)]
+}
+
+fn lane(from: usize, to: usize, interface: &str) -> Lane {
+    Lane {
         from,
         to,
         interface: Some(interface.into()),
-    };
-    vec![lane(0, 1, b), lane(1, 0, a)]
+    }
 }
 
 /// A bump in the wire that fails open: programs let the kernel's bridge take over when the worker
@@ -146,10 +161,36 @@ fn bump<P: Capture + 'static>(
     Ok(Opened {
         ports: vec![Box::new(a), Box::new(b)],
         lanes: both_lanes(names),
-        gate: Some(Box::new(pulse)),
+        gates: vec![over(pulse, 0..2)],
         without_us,
         warnings: Vec::new(),
     })
+}
+
+/// The same with ports of its own for each direction: a guarded one that only receives, and one
+/// that only sends.
+fn bumps<P: Capture + 'static>(
+    names: [&str; 2],
+    receiving: [P; 2],
+    sending: [P; 2],
+    opening: &Opening<'_>,
+) -> Result<Opened, PortError> {
+    let limit = opening.fail_open_after;
+    let ([from_a, from_b], [pulse_a, pulse_b]) = fail_open::bumps(receiving, limit, Means::Best)?;
+    let ([to_a, to_b], [a, b]) = (sending, names);
+    let without_us = fail_open::takeover(limit, from_a.attached());
+    Ok(Opened {
+        ports: vec![Box::new(from_a), Box::new(to_b), Box::new(from_b), Box::new(to_a)],
+        lanes: vec![lane(0, 1, b), lane(2, 3, a)],
+        gates: vec![over(pulse_a, 0..2), over(pulse_b, 2..4)],
+        without_us,
+        warnings: Vec::new(),
+    })
+}
+
+fn over(pulse: Pulse, ports: Range<usize>) -> GateOver {
+    let gate = Box::new(pulse);
+    GateOver { gate, ports }
 }
 
 /// The error for a kind's own settings that cannot be read although they were checked.

@@ -49,7 +49,7 @@ fn files([read, write]: [&str; 2], _opening: &Opening<'_>) -> Result<Opened, Por
             to: 1,
             interface: None,
         }],
-        gate: None,
+        gates: Vec::new(),
         without_us: "no traffic depends on this process: it only reads and writes files".into(),
         warnings: Vec::new(),
     })
