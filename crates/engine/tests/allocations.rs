@@ -5,6 +5,8 @@
 //! packets over and over; the first rounds are not counted. A queue that becomes longer than ever
 //! in the counted ones may take memory, so a few allocations are allowed, and none for the pacer,
 //! whose packets come at regular times.
+//!
+//! The same allocator tells what idle classes and idle flows take: 4 KiB and 256 bytes at most.
 
 #[allow(dead_code, reason = "the contract test uses more of it")]
 #[path = "contract/policies.rs"]
@@ -13,14 +15,16 @@ mod policies;
 #[path = "contract/sound.rs"]
 mod sound;
 
-use engine::discipline::{Next, Reason, Sink};
+use engine::discipline::{Next, Reason, Sink, Verdict};
 use engine::link::Link;
 use engine::packet::{ClassId, FlowHashes, Packet};
 use engine::queue::Queue;
 use engine::random::Seed;
-use engine::settings::Table;
+use engine::settings::{Raw, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+
+const LINK: Link = Link::new(Bandwidth::gbit(10), Bytes::new(1_514));
 
 /// Packets in all.
 const PACKETS: u32 = 200;
@@ -137,4 +141,87 @@ fn the_pacer_does_not_allocate_at_all() {
     let (count, sent) = Loop::new(queue, classes, 2 * classes, Duration::from_nanos(820)).count(200_000);
     assert!(sent > 50_000, "{sent}");
     assert_eq!(count, 0);
+}
+
+/// Bytes per class of `parent`, with a leaf of this kind that has had no packet: of a tree with 128
+/// classes and its plan, what one with 64 does not take.
+fn bytes_of_an_idle_class(parent: &str, class: &Table, leaf: &str) -> u64 {
+    let bytes = |classes: u32| {
+        let class = |number: u32| ClassSpec {
+            name: number.to_string(),
+            default: number == 0,
+            settings: class.clone(),
+            discipline: Some(DisciplineSpec::new(leaf)),
+            ..ClassSpec::default()
+        };
+        let spec = DisciplineSpec {
+            classes: (0..classes).map(class).collect(),
+            ..DisciplineSpec::new(parent)
+        };
+        let mut tree = None;
+        let taken = allocation_counter::measure(|| {
+            let plan = spec.check(&Registry::builtin(), LINK).expect("a good plan");
+            tree = Some((plan.build(Seed(1)), plan));
+        });
+        taken.bytes_current as u64
+    };
+    (bytes(128) - bytes(64)) / 64
+}
+
+#[test]
+fn an_idle_class_takes_four_kilobytes_at_most() {
+    let curves = Table::default()
+        .text("linkshare", "10 Mbit/s")
+        .text("realtime", "5 Mbit/s")
+        .text("upperlimit", "1 Gbit/s");
+    for (parent, class) in [("hfsc", curves), ("drr", Table::default())] {
+        for leaf in ["fifo", "red", "codel", "pie", "dualpi2", "fq_codel", "cake"] {
+            let bytes = bytes_of_an_idle_class(parent, &class, leaf);
+            assert!(
+                (300..=4_096).contains(&bytes),
+                "{leaf} below {parent}: {bytes} bytes"
+            );
+        }
+    }
+}
+
+/// Bytes per flow, each of which had a packet once, in a queue of this kind that is empty again.
+fn bytes_of_an_idle_flow(kind: &str, queues: &str, flows: u32) -> u64 {
+    let spec = DisciplineSpec {
+        settings: Table::default().with(queues, Raw::Integer(flows.into())),
+        ..DisciplineSpec::new(kind)
+    };
+    let plan = spec.check(&Registry::builtin(), LINK).expect("a good plan");
+    let mut queue = None;
+    let taken = allocation_counter::measure(|| {
+        let (mut served, mut dropped) = (plan.build(Seed(1)), Outside(Vec::new()));
+        for flow in 0..flows {
+            let now = Instant::from_nanos(u64::from(flow) * 10_000);
+            let packet = Packet {
+                flow: FlowHashes {
+                    source: flow,
+                    destination: flow,
+                    full: flow,
+                },
+                ..Packet::new(Bytes::new(1_000), now, ClassId(0))
+            };
+            assert_eq!(served.enqueue(now, packet, &mut dropped), Verdict::Queued);
+            assert!(matches!(served.dequeue(now, &mut dropped), Next::Ready(_)));
+        }
+        queue = Some(served);
+    });
+    taken.bytes_current as u64 / u64::from(flows)
+}
+
+#[test]
+fn an_idle_flow_takes_256_bytes_at_most() {
+    for (kind, queues) in [("wfq", "queues"), ("fq_codel", "flows"), ("cake", "flows")] {
+        for flows in [1_024, 8_192] {
+            let bytes = bytes_of_an_idle_flow(kind, queues, flows);
+            assert!(
+                (64..=256).contains(&bytes),
+                "{kind}: {bytes} bytes for each of {flows} flows"
+            );
+        }
+    }
 }

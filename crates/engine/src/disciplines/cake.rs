@@ -138,7 +138,7 @@ settings! {
             "tc-cake(8)";
         /// How many queues there are for flows
         flows: u32 = default "1024",
-            "fewer than flows backlogged at once: some share a queue; too large: memory, 300 B for each",
+            "fewer than flows backlogged at once: some share a queue; too large: memory, 250 B for each",
             "tc-cake(8)";
         /// How far a flow may be ahead of its share and still precede the others
         quantum: Bytes = derived "the link's longest packet",
@@ -354,6 +354,9 @@ impl Cake {
     }
 
     fn by_clock(&self, now: Instant) -> usize {
+        if let Some(tin) = self.flows.only() {
+            return tin;
+        }
         let busy = (0..self.tins.len())
             .rev()
             .filter(|&tin| self.flows.packets(tin) > 0);
@@ -388,8 +391,12 @@ impl Cake {
         };
         shaper.send(now, len);
         let pace = &mut self.tins[tin].pace;
+        let ahead = pace.busy_until(now).is_some();
         pace.send(now, len);
-        pace.forgive(now + pace.rate().time_to_send(len));
+        // One that was due is ahead by this packet at most.
+        if ahead {
+            pace.forgive(now + pace.rate().time_to_send(len));
+        }
     }
 
     /// CoDel's law in this tin, with a target of a few rounds at least.

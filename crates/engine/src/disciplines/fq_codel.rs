@@ -64,7 +64,7 @@ settings! {
     pub struct Settings {
         /// How many queues flows are hashed onto
         flows: u32 = default "1024",
-            "too small: flows share a queue; too large: memory, 80 B for each",
+            "too small: flows share a queue; too large: memory, 90 B for each",
             "RFC 8290, section 4.1.3";
         /// What a queue may send on a visit
         quantum: Bytes = derived "the link's longest packet",
@@ -95,6 +95,9 @@ settings! {
 }
 
 const MAX_FLOWS: u32 = 1 << 16;
+/// So many queues at most are made when the first packet arrives, so that an idle class takes no
+/// memory for them. More would delay it, and are made at once.
+const AT_FIRST_PACKET: u32 = 1_024;
 /// Packets that the longest queue drops at most at a time.
 const BATCH: u32 = 64;
 
@@ -229,6 +232,7 @@ impl Line {
 struct FqCodel {
     plan: FqPlan,
     seed: u64,
+    /// None before the first packet.
     flows: Vec<FlowQueue>,
     new: Line,
     old: Line,
@@ -240,6 +244,25 @@ struct FqCodel {
 
 impl FqCodel {
     fn new(plan: FqPlan, seed: u64) -> Self {
+        let mut queue = Self {
+            seed,
+            flows: Vec::new(),
+            new: Line::EMPTY,
+            old: Line::EMPTY,
+            store: Store::default(),
+            lengths: Lengths::new(0),
+            became_new: 0,
+            plan,
+        };
+        if queue.plan.flows > AT_FIRST_PACKET {
+            queue.make_queues();
+        }
+        queue
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_queues(&mut self) {
         let flow = FlowQueue {
             list: List::EMPTY,
             credit: 0,
@@ -247,16 +270,8 @@ impl FqCodel {
             state: QueueState::Neither,
             next: NONE,
         };
-        Self {
-            seed,
-            flows: vec![flow; plan.flows as usize],
-            new: Line::EMPTY,
-            old: Line::EMPTY,
-            store: Store::default(),
-            lengths: Lengths::new(plan.flows as usize),
-            became_new: 0,
-            plan,
-        }
+        self.flows = vec![flow; self.plan.flows as usize];
+        self.lengths = Lengths::new(self.plan.flows as usize);
     }
 
     fn flow_of(&self, packet: &Packet) -> u32 {
@@ -300,6 +315,9 @@ impl FqCodel {
 
 impl Discipline for FqCodel {
     fn enqueue(&mut self, _now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        if self.flows.is_empty() {
+            self.make_queues();
+        }
         let flow = self.flow_of(&packet);
         let queue = &mut self.flows[flow as usize];
         self.store.push(&mut queue.list, packet);

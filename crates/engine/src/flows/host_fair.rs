@@ -80,14 +80,13 @@ impl Fair {
         }
     }
 
-    /// The hosts whose flows are counted: source, destination.
-    fn hosts(self, flow: FlowHashes) -> [Option<u32>; 2] {
-        let (source, destination) = (Some(flow.source), Some(flow.destination));
+    /// Whether flows are counted by source host, and by destination host.
+    fn counts(self) -> [bool; 2] {
         match self {
-            Self::DualSrcHost => [source, None],
-            Self::DualDstHost => [None, destination],
-            Self::Triple => [source, destination],
-            Self::Flows | Self::SrcHost | Self::DstHost | Self::Hosts => [None, None],
+            Self::DualSrcHost => [true, false],
+            Self::DualDstHost => [false, true],
+            Self::Triple => [true, true],
+            Self::Flows | Self::SrcHost | Self::DstHost | Self::Hosts => [false, false],
         }
     }
 }
@@ -109,8 +108,10 @@ struct FlowQueue {
     tin: u8,
     /// Its neighbours among those that rest, or among the tin's sparse ones.
     link: Neighbours,
-    /// The hosts of the flow that made it backlogged, with the tin.
-    hosts: [Option<u64>; 2],
+    /// The hosts of the flow that made it backlogged: source, destination.
+    hosts: [u32; 2],
+    /// While it is bulk: their numbers among the hosts that count.
+    members: [u32; 2],
     /// Its virtual time. A byte and a flow at 800 Gbit/s: enough for five years.
     time: u64,
     cobalt: Cobalt,
@@ -122,13 +123,14 @@ impl FlowQueue {
         stand: QueueState::Resting,
         tin: 0,
         link: Neighbours::FREE,
-        hosts: [None, None],
+        hosts: [0; 2],
+        members: [NONE; 2],
         time: 0,
         cobalt: Cobalt::NEW,
     };
 }
 
-/// How many bulk flows each host has, of the hosts that have any.
+/// How many bulk flows each host of each tin has, of the hosts that have any.
 #[derive(Debug)]
 struct Hosts {
     table: Keyed,
@@ -140,33 +142,39 @@ impl Hosts {
     fn new(most: u32) -> Self {
         Self {
             table: Keyed::new(most as usize),
-            bulk: vec![0; most as usize],
-            free: (0..most).rev().collect(),
+            bulk: Vec::new(),
+            free: Vec::new(),
         }
     }
 
-    fn bulk(&self, host: u64) -> u64 {
+    fn key(host: u32, tin: u8) -> u64 {
+        u64::from(host) << 2 | u64::from(tin)
+    }
+
+    fn bulk(&self, host: u32, tin: u8) -> u32 {
         self.table
-            .find(host)
-            .map_or(0, |member| self.bulk[member as usize].into())
+            .find(Self::key(host, tin))
+            .map_or(0, |member| self.bulk[member as usize])
     }
 
-    fn join(&mut self, host: u64) {
-        // There are as many members as queues, so one is free.
-        let Some(member) = self.table.find(host).or_else(|| self.free.pop()) else {
-            return;
-        };
-        let bulk = &mut self.bulk[member as usize];
-        *bulk += 1;
-        if *bulk == 1 {
-            self.table.set(member, host);
+    /// A flow of this host becomes bulk; the host's number.
+    fn join(&mut self, host: u32, tin: u8) -> u32 {
+        let key = Self::key(host, tin);
+        if let Some(member) = self.table.find(key) {
+            self.bulk[member as usize] += 1;
+            return member;
         }
+        let member = self.free.pop().unwrap_or(self.bulk.len() as u32);
+        match self.bulk.get_mut(member as usize) {
+            Some(bulk) => *bulk = 1,
+            None => self.bulk.push(1),
+        }
+        self.table.set(member, key);
+        member
     }
 
-    fn leave(&mut self, host: u64) {
-        let Some(member) = self.table.find(host) else {
-            return;
-        };
+    /// A flow of the host of this number is no longer bulk.
+    fn leave(&mut self, member: u32) {
         let bulk = &mut self.bulk[member as usize];
         *bulk -= 1;
         if *bulk == 0 {
@@ -192,12 +200,18 @@ struct Line {
     freeze: Duration,
 }
 
+/// So many queues at most are made when the first packet arrives, so that an idle class takes no
+/// memory for them. More would delay it, and are made at once.
+const AT_FIRST_PACKET: u32 = 1_024;
+
 /// All flows.
 #[derive(Debug)]
 pub(crate) struct Flows {
     fair: Fair,
+    counts: [bool; 2],
     seed: u64,
     quantum: u64,
+    /// None before the first packet.
     queues: Vec<FlowQueue>,
     /// This many queues are of one flow each; behind them stand this many shared ones of each tin.
     own: u32,
@@ -229,12 +243,6 @@ impl Flows {
         freezes: impl ExactSizeIterator<Item = Duration>,
         seed: u64,
     ) -> Self {
-        let (shared, tins) = (own.div_ceil(8), freezes.len());
-        let all = own + shared * tins as u32;
-        let mut queues = vec![FlowQueue::NEW; all as usize];
-        let resting = (0..own).fold(NONE, |head, queue| {
-            rings::insert(&mut queues, |q| &mut q.link, head, queue)
-        });
         let line = |freeze| Line {
             sparse: NONE,
             bulk: 0,
@@ -244,24 +252,46 @@ impl Flows {
             bytes: 0,
             freeze,
         };
-        Self {
+        let mut flows = Self {
             fair,
+            counts: fair.counts(),
             seed,
             quantum,
-            queues,
+            queues: Vec::new(),
             own,
-            shared,
-            table: Keyed::new(own as usize),
-            resting,
+            shared: own.div_ceil(8),
+            table: Keyed::new(0),
+            resting: NONE,
             lines: freezes.map(line).collect(),
-            bulk: Heaps::new(vec![(own + shared) as usize; tins], all as usize),
-            hosts: [Hosts::new(all), Hosts::new(all)],
+            bulk: Heaps::new([], 0),
+            hosts: [Hosts::new(0), Hosts::new(0)],
             store: Store::default(),
-            lengths: Lengths::new(all as usize),
+            lengths: Lengths::new(0),
             clock: Instant::START,
             shares: 0,
             blue_drops: 0,
+        };
+        if own > AT_FIRST_PACKET {
+            flows.make_queues();
         }
+        flows
+    }
+
+    /// Makes the queues, and what finds them.
+    #[cold]
+    #[inline(never)]
+    fn make_queues(&mut self) {
+        let (own, shared, tins) = (self.own, self.shared, self.lines.len());
+        let all = own + shared * tins as u32;
+        self.queues = vec![FlowQueue::NEW; all as usize];
+        self.resting = (0..own).fold(NONE, |head, queue| {
+            rings::insert(&mut self.queues, |q| &mut q.link, head, queue)
+        });
+        self.table = Keyed::new(own as usize);
+        self.bulk = Heaps::new(vec![(own + shared) as usize; tins], all as usize);
+        let hosts = |counts| Hosts::new(if counts { all } else { 0 });
+        self.hosts = self.counts.map(hosts);
+        self.lengths = Lengths::new(all as usize);
     }
 
     /// Packets queued.
@@ -277,6 +307,13 @@ impl Flows {
     /// Packets queued in a tin.
     pub(crate) fn packets(&self, tin: usize) -> u64 {
         self.lines[tin].packets
+    }
+
+    /// The tin that has all packets, if one has.
+    #[inline]
+    pub(crate) fn only(&self) -> Option<usize> {
+        let all = self.store.packets();
+        self.lines.iter().position(|line| line.packets == all)
     }
 
     /// Bytes queued in a tin.
@@ -320,6 +357,9 @@ impl Flows {
     /// Queues a packet, and returns its queue.
     pub(crate) fn put(&mut self, now: Instant, tin: usize, packet: Packet) -> u32 {
         self.clock = now;
+        if self.queues.is_empty() {
+            self.make_queues();
+        }
         let queue = self.place(tin, packet.flow);
         let line = &mut self.lines[tin];
         line.packets += 1;
@@ -341,10 +381,7 @@ impl Flows {
         let line = &mut self.lines[tin];
         let flow = &mut self.queues[queue as usize];
         flow.tin = tin as u8;
-        flow.hosts = self
-            .fair
-            .hosts(of)
-            .map(|host| host.map(|host| u64::from(host) << 2 | tin as u64));
+        flow.hosts = [of.source, of.destination];
         flow.time = flow.time.max(line.time);
         flow.cobalt.wake(self.clock, line.freeze);
         if flow.time - line.time < self.quantum {
@@ -358,8 +395,10 @@ impl Flows {
     fn make_greedy(&mut self, queue: u32) {
         let flow = &mut self.queues[queue as usize];
         flow.stand = QueueState::Bulk;
-        for (hosts, host) in self.hosts.iter_mut().zip(flow.hosts) {
-            host.into_iter().for_each(|host| hosts.join(host));
+        for (side, hosts) in self.hosts.iter_mut().enumerate() {
+            if self.counts[side] {
+                flow.members[side] = hosts.join(flow.hosts[side], flow.tin);
+            }
         }
         self.lines[usize::from(flow.tin)].bulk += 1;
         self.bulk.set(flow.tin.into(), queue, flow.time.into());
@@ -379,8 +418,10 @@ impl Flows {
             QueueState::Bulk => {
                 line.bulk -= 1;
                 self.bulk.remove(tin, queue);
-                for (hosts, host) in self.hosts.iter_mut().zip(flow.hosts) {
-                    host.into_iter().for_each(|host| hosts.leave(host));
+                for (side, hosts) in self.hosts.iter_mut().enumerate() {
+                    if self.counts[side] {
+                        hosts.leave(flow.members[side]);
+                    }
                 }
             }
         }
@@ -445,13 +486,16 @@ impl Flows {
     /// Charges a queue for this much.
     fn charge(&mut self, queue: u32, len: Bytes) {
         let flow = &mut self.queues[queue as usize];
-        let counts = self
-            .hosts
-            .iter()
-            .zip(flow.hosts)
-            .map(|(hosts, host)| host.map_or(0, |host| hosts.bulk(host)));
-        let load = counts.max().unwrap_or(0).max(1);
-        flow.time = flow.time.saturating_add(len.get().saturating_mul(load));
+        let mut load = 1;
+        for (side, hosts) in self.hosts.iter().enumerate() {
+            if self.counts[side] {
+                load = load.max(match flow.stand {
+                    QueueState::Bulk => hosts.bulk[flow.members[side] as usize],
+                    _ => hosts.bulk(flow.hosts[side], flow.tin),
+                });
+            }
+        }
+        flow.time = flow.time.saturating_add(len.get().saturating_mul(load.into()));
         let line = &mut self.lines[usize::from(flow.tin)];
         line.latest = line.latest.max(flow.time);
         if flow.stand == QueueState::Bulk {

@@ -1,4 +1,5 @@
-//! A hash table from keys to a fixed number of members; allocates nothing after construction.
+//! A hash table from keys to numbered members, of which there are at most so many; a member takes
+//! memory from its first key on.
 //!
 //! Chains run through an array indexed by the member's number. There are as many chains as members,
 //! so the mean chain has one member, and keys are compared in full. An adversary who chooses keys
@@ -8,14 +9,22 @@ use crate::random::mix;
 
 /// No member.
 const NONE: u32 = u32::MAX;
+/// In no chain.
+const FREE: u32 = u32::MAX - 1;
+
+/// A member's key, and the next in its chain; [`FREE`] if it has no key.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    key: u64,
+    next: u32,
+}
 
 /// The keys of the members 0 to n − 1; none has one at first.
 #[derive(Debug)]
 pub(crate) struct Keyed {
     heads: Vec<u32>,
-    /// Of each member: its key if it has one, and the next in its chain.
-    keys: Vec<Option<u64>>,
-    next: Vec<u32>,
+    /// Of the members up to the last that had a key.
+    entries: Vec<Entry>,
 }
 
 impl Keyed {
@@ -23,11 +32,11 @@ impl Keyed {
     pub(crate) fn new(members: usize) -> Self {
         Self {
             heads: vec![NONE; members.next_power_of_two()],
-            keys: vec![None; members],
-            next: vec![NONE; members],
+            entries: Vec::new(),
         }
     }
 
+    #[inline]
     fn chain(&self, key: u64) -> usize {
         mix(key) as usize & (self.heads.len() - 1)
     }
@@ -36,36 +45,47 @@ impl Keyed {
     #[inline]
     pub(crate) fn find(&self, key: u64) -> Option<u32> {
         let mut at = self.heads[self.chain(key)];
-        while at != NONE && self.keys[at as usize] != Some(key) {
-            at = self.next[at as usize];
+        while let Some(entry) = self.entries.get(at as usize) {
+            if entry.key == key {
+                return Some(at);
+            }
+            at = entry.next;
         }
-        (at != NONE).then_some(at)
+        None
     }
 
     /// Gives a member a key that no other has, in place of its own.
     pub(crate) fn set(&mut self, member: u32, key: u64) {
         self.clear(member);
+        if self.entries.len() <= member as usize {
+            let free = Entry { key: 0, next: FREE };
+            self.entries.resize(member as usize + 1, free);
+        }
         let chain = self.chain(key);
-        self.keys[member as usize] = Some(key);
-        self.next[member as usize] = std::mem::replace(&mut self.heads[chain], member);
+        let next = std::mem::replace(&mut self.heads[chain], member);
+        self.entries[member as usize] = Entry { key, next };
     }
 
     /// Removes a member's key, if it has one.
     pub(crate) fn clear(&mut self, member: u32) {
-        let Some(key) = self.keys[member as usize].take() else {
+        let Some(entry) = self.entries.get_mut(member as usize) else {
             return;
         };
+        let Entry { key, next: after } = *entry;
+        if after == FREE {
+            return;
+        }
+        entry.next = FREE;
         let chain = self.chain(key);
-        let after = self.next[member as usize];
         if self.heads[chain] == member {
             self.heads[chain] = after;
             return;
         }
         let mut at = self.heads[chain];
-        while self.next[at as usize] != member {
-            at = self.next[at as usize];
+        while self.entries[at as usize].next != member {
+            at = self.entries[at as usize].next;
         }
-        self.next[at as usize] = after;
+        self.entries[at as usize].next = after;
     }
 }
 

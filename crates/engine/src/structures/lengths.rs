@@ -24,14 +24,14 @@ struct Neighbours {
 #[derive(Debug)]
 pub(crate) struct Lengths {
     links: Vec<Neighbours>,
-    lists: Box<[u32; LISTS]>,
+    lists: Vec<u32>,
     /// A bit for each list that is not empty, and one for each word that is not zero.
     words: [u64; WORDS],
     summary: u32,
 }
 
 impl Lengths {
-    /// For this many members.
+    /// For this many members; for none, it takes no memory.
     pub(crate) fn new(members: usize) -> Self {
         let nowhere = Neighbours {
             list: NONE,
@@ -40,7 +40,7 @@ impl Lengths {
         };
         Self {
             links: vec![nowhere; members],
-            lists: Box::new([NONE; LISTS]),
+            lists: vec![NONE; if members == 0 { 0 } else { LISTS }],
             words: [0; WORDS],
             summary: 0,
         }
@@ -59,7 +59,7 @@ impl Lengths {
     pub(crate) fn longest(&self) -> Option<u32> {
         let word = self.summary.checked_ilog2()?;
         let bit = self.words[word as usize].checked_ilog2()?;
-        Some(self.lists[(word * 64 + bit) as usize % LISTS])
+        Some(self.lists[(word * 64 + bit) as usize])
     }
 
     /// Sets a member's length; with none, [`Lengths::longest`] does not return it.
@@ -100,13 +100,13 @@ impl Lengths {
     fn unlink(&mut self, member: u32, list: u32) {
         let Neighbours { previous, next, .. } = self.links[member as usize];
         match previous {
-            NONE => self.lists[list as usize % LISTS] = next,
+            NONE => self.lists[list as usize] = next,
             previous => self.links[previous as usize].next = next,
         }
         if next != NONE {
             self.links[next as usize].previous = previous;
         }
-        if self.lists[list as usize % LISTS] == NONE {
+        if self.lists[list as usize] == NONE {
             let word = &mut self.words[list as usize / 64 % WORDS];
             *word &= !(1 << (list % 64));
             if *word == 0 {
@@ -116,7 +116,7 @@ impl Lengths {
     }
 
     fn link(&mut self, member: u32, list: u32) {
-        let first = std::mem::replace(&mut self.lists[list as usize % LISTS], member);
+        let first = std::mem::replace(&mut self.lists[list as usize], member);
         if first != NONE {
             self.links[first as usize].previous = member;
         }
