@@ -1,6 +1,5 @@
 //! An actuator takes samples of connections from a kernel and puts a law's orders into effect.
 
-use crate::ledger::Ledger;
 use crate::order::LimitOrder;
 use crate::tick::{ConnectionId, FlowSample};
 use engine::units::{Bandwidth, Instant};
@@ -90,7 +89,4 @@ pub(crate) trait MemberActuator: Actuator + std::fmt::Debug {
 
     /// What it cannot control.
     fn uncontrolled(&self) -> Vec<Uncontrolled>;
-
-    /// What others must undo on sockets if this process dies.
-    fn ledger(&self) -> &Ledger;
 }

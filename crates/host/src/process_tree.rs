@@ -108,7 +108,7 @@ fn parent_of(pid: i32) -> Option<i32> {
 
 /// A field of `stat`, of proc_pid_stat(5)'s number, from the third on. The second, the name, is in
 /// brackets and may contain anything.
-fn stat_field(pid: i32, number: usize) -> Option<String> {
+pub(crate) fn stat_field(pid: i32, number: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let rest = stat.rsplit_once(')')?.1;
     let field = rest.split_ascii_whitespace().nth(number.checked_sub(3)?)?;

@@ -3,7 +3,6 @@
 //! UDP has no window, so the excess over the rate is dropped.
 
 use crate::actuator::{Actuator, ConnectionInfo, MemberActuator, Scan, Uncontrolled};
-use crate::ledger::Ledger;
 use crate::order::LimitOrder;
 use crate::process_tree::{self, ProcessRoot};
 use crate::sockets;
@@ -117,9 +116,5 @@ impl MemberActuator for WithUdpPolicer {
             false => one,
         };
         self.connections.uncontrolled().into_iter().map(policed).collect()
-    }
-
-    fn ledger(&self) -> &Ledger {
-        self.connections.ledger()
     }
 }

@@ -387,10 +387,6 @@ impl MemberActuator for BorrowedSockets {
     fn uncontrolled(&self) -> Vec<Uncontrolled> {
         self.uncontrolled.values().cloned().collect()
     }
-
-    fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
 }
 
 impl Drop for BorrowedSockets {

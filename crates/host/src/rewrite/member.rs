@@ -5,7 +5,6 @@
 use super::{InterfaceRewriter, MemberOf, WindowRewriter};
 use crate::actuator::{Actuator, ConnectionInfo, MemberActuator, Scan, Uncontrolled};
 use crate::interface;
-use crate::ledger::Ledger;
 use crate::order::LimitOrder;
 use crate::process_tree::{self, ProcessRoot};
 use crate::sockets::{self, Socket};
@@ -43,17 +42,11 @@ pub(crate) struct RewrittenMember {
     next_scan: Instant,
     /// From here on a connect makes a scan due.
     scan_at_connect: Instant,
-    ledger: Ledger,
 }
 
 impl RewrittenMember {
     /// For these processes, in ACKs that leave by the link's interface.
-    pub(crate) fn of(
-        root: ProcessRoot,
-        interface: &str,
-        member: MemberId,
-        ledger: Ledger,
-    ) -> io::Result<Self> {
+    pub(crate) fn of(root: ProcessRoot, interface: &str, member: MemberId) -> io::Result<Self> {
         let owners = Owners::default();
         let known = Arc::clone(&owners);
         let member_of = move |ends: &Ends| {
@@ -61,31 +54,20 @@ impl RewrittenMember {
             known.contains_key(ends).then_some(member)
         };
         let point = InterfaceRewriter::new(interface, Side::Leaving, Box::new(member_of))?;
-        Ok(Self::new(point, interface, Some(root), owners, ledger))
+        Ok(Self::new(point, interface, Some(root), owners))
     }
 
     /// For the hosts behind an interface; `interface` is the link's.
-    pub(crate) fn behind(
-        behind: &str,
-        interface: &str,
-        member: MemberId,
-        ledger: Ledger,
-    ) -> io::Result<Self> {
+    pub(crate) fn behind(behind: &str, interface: &str, member: MemberId) -> io::Result<Self> {
         let own = interface::addresses()?;
         // Traffic between this host and them does not use the link.
         let member_of: MemberOf =
             Box::new(move |ends| (!own.contains_key(&ends.there.ip())).then_some(member));
         let point = InterfaceRewriter::new(behind, Side::Behind, member_of)?;
-        Ok(Self::new(point, interface, None, Owners::default(), ledger))
+        Ok(Self::new(point, interface, None, Owners::default()))
     }
 
-    fn new(
-        point: InterfaceRewriter,
-        interface: &str,
-        root: Option<ProcessRoot>,
-        owners: Owners,
-        ledger: Ledger,
-    ) -> Self {
+    fn new(point: InterfaceRewriter, interface: &str, root: Option<ProcessRoot>, owners: Owners) -> Self {
         Self {
             rewrite: WindowRewriter::at(point),
             interface: interface.into(),
@@ -96,7 +78,6 @@ impl RewrittenMember {
             untracked: BTreeSet::new(),
             next_scan: Instant::START,
             scan_at_connect: Instant::START,
-            ledger,
         }
     }
 
@@ -237,9 +218,5 @@ impl MemberActuator for RewrittenMember {
 
     fn uncontrolled(&self) -> Vec<Uncontrolled> {
         self.uncontrolled.clone()
-    }
-
-    fn ledger(&self) -> &Ledger {
-        &self.ledger
     }
 }

@@ -1,23 +1,32 @@
-//! A command under nine, and the two processes that look after it.
+//! A command under nine, and the three processes that look after it.
 //!
 //! ```text
-//! guard (started by the shell) ── supervisor (own session) ── the command and its descendants
+//! guard (started by the shell) ── understudy ── supervisor ── the command and its descendants
 //! ```
 //!
 //! The supervisor handles the seccomp notifications, borrows sockets and limits connections. The
-//! guard forwards signals and the command's exit status, and otherwise waits.
+//! guard forwards signals and the command's exit status, and otherwise waits. The understudy waits,
+//! under another name and in a session of its own, so that what kills the other two by name misses
+//! it.
 //!
-//! If either is killed, the other undoes what was done to the sockets. From then on it lets every
-//! connect proceed, so the command runs as if nine had never been there. Both are ancestors of the
-//! command, or become so as subreapers, since under Yama only ancestors may borrow sockets.
+//! If one or two of the three are killed, whoever remains undoes what was done to the sockets. From
+//! then on it lets every connect proceed, so the command runs as if nine had never been there. All
+//! are ancestors of the command, or become so as subreapers, since under Yama only ancestors may
+//! borrow sockets.
+//!
+//! Limits are a lease: the supervisor gives a sign of life at each turn of its loop
+//! ([`Vitals`](crate::sys::vitals::Vitals)). If it is stopped, or hangs, the understudy lifts them
+//! after a second and allows connects; when the supervisor goes on, it begins anew.
 //!
 //! If the command ends and leaves children behind, the guard exits with the command's status, as
-//! the shell expects, and the supervisor forks another guard.
+//! the shell expects, and the other two go on.
 //!
 //! The command is in the shell's process group, with the guard, so terminal signals reach it.
 
 mod guard;
+mod hand;
 mod supervisor;
+mod understudy;
 
 use crate::coordinate::Rendezvous;
 use crate::coordinate::message::MemberProfile;
@@ -25,10 +34,14 @@ use crate::ledger::Ledger;
 use crate::process_tree::ProcessRoot;
 use crate::sys::process::{self, End};
 use crate::sys::signal::Signals;
+use crate::sys::vitals::Vitals;
 use engine::units::Bandwidth;
+use guard::Guard;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
+use supervisor::SupervisorPipes;
+use understudy::Understudy;
 
 /// What nine controls.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -110,26 +123,59 @@ fn start(mut plan: SupervisionPlan) -> Result<End, StartError> {
     let signals = Signals::block().doing("wait for signals")?;
     process::inherit_orphans().doing("become the parent of orphans")?;
     let ledger = Ledger::new().doing("make a file in memory")?;
-    // A pipe closes when its writer ends: that is how each of the two learns of the other's end.
-    let [messages, to_guard] = process::pipe().doing("make a pipe")?;
-    let [lifeline, alive] = process::pipe().doing("make a pipe")?;
-    match process::fork().doing("start a process")? {
-        Some(_) => {
-            drop((to_guard, lifeline));
-            let root = match plan.target {
-                SupervisionTarget::Command(_) | SupervisionTarget::Behind(_) => {
-                    ProcessRoot::Below(process::own_pid())
-                }
-                SupervisionTarget::Process(pid) => ProcessRoot::At(pid),
-            };
-            Ok(guard::run(signals, messages, alive, &ledger, root))
-        }
-        None => {
-            drop((messages, alive));
-            plan.profile.pid = std::process::id();
-            supervisor::run(plan, signals, to_guard, lifeline, ledger)
-        }
+    let vitals = Vitals::new().doing("share a page of memory")?;
+    // A pipe closes when its last writer ends: that is how each learns of the others' ends.
+    let pipe = || process::pipe().doing("make a pipe");
+    let [guard_messages, to_guard] = pipe()?;
+    let [understudy_messages, to_understudy] = pipe()?;
+    let [guard_lifeline, guard_alive] = pipe()?;
+    let [understudy_lifeline, understudy_alive] = pipe()?;
+    let [listener_taken, taken] = pipe()?;
+    let root = |below| match plan.target {
+        SupervisionTarget::Command(_) | SupervisionTarget::Behind(_) => ProcessRoot::Below(below),
+        SupervisionTarget::Process(pid) => ProcessRoot::At(pid),
+    };
+    if process::fork().doing("start a process")?.is_some() {
+        drop((to_guard, understudy_messages, to_understudy, guard_lifeline));
+        drop((understudy_lifeline, understudy_alive, listener_taken));
+        let guard = Guard {
+            signals,
+            messages: guard_messages,
+            taken,
+            alive: Some(guard_alive),
+            ledger,
+            vitals,
+            root: root(process::own_pid()),
+        };
+        return Ok(guard.run());
     }
+    drop((guard_messages, guard_alive));
+    // A fork that fails here ends this process, which the guard notices.
+    if let Some(supervisor) = process::fork().doing("start a process")? {
+        drop((to_understudy, guard_lifeline, understudy_lifeline, listener_taken));
+        Understudy {
+            signals,
+            messages: understudy_messages,
+            taken,
+            to_guard,
+            _alive: understudy_alive,
+            ledger,
+            vitals,
+            root: root(process::own_pid()),
+            supervisor,
+        }
+        .run()
+    }
+    drop((understudy_messages, understudy_alive, taken));
+    plan.profile.pid = std::process::id();
+    let pipes = SupervisorPipes {
+        to_guard,
+        to_understudy,
+        guard_lifeline,
+        understudy_lifeline,
+        listener_taken,
+    };
+    supervisor::run(plan, signals, pipes, ledger, vitals)
 }
 
 /// Whether sockets of this process can be borrowed.

@@ -1,6 +1,6 @@
 //! The supervisor process: see the head of this folder.
 
-use super::guard::{self, GuardMessage};
+use super::hand::{HandMessage, LOOK_MILLIS, allow_connect, allow_connects_until_all_are_gone};
 use super::{StartError, SupervisionPlan, SupervisionTarget};
 use crate::actuator::{MemberActuator, Scan};
 use crate::borrowed::BorrowedSockets;
@@ -11,6 +11,7 @@ use crate::rewrite::RewrittenMember;
 use crate::sys::process::{self, End};
 use crate::sys::seccomp::{self, Listener};
 use crate::sys::signal::Signals;
+use crate::sys::vitals::{Lease, Vitals};
 use crate::sys::{now, poll, socket};
 use crate::tick::MemberId;
 use crate::udp_policer::WithUdpPolicer;
@@ -48,13 +49,58 @@ enum CommandState {
     Ended,
 }
 
+/// The supervisor's ends of the pipes to the other two processes.
+pub(super) struct SupervisorPipes {
+    pub(super) to_guard: File,
+    pub(super) to_understudy: File,
+    /// Each closes when that process ends.
+    pub(super) guard_lifeline: File,
+    pub(super) understudy_lifeline: File,
+    /// Has a byte from each that has taken the listener.
+    pub(super) listener_taken: File,
+}
+
+/// The other two processes.
+struct Hands {
+    to: [File; 2],
+    /// None once the command has ended: then the guard may end too.
+    guard_lifeline: Option<File>,
+    understudy_lifeline: File,
+    listener_taken: File,
+}
+
+impl Hands {
+    fn new(pipes: SupervisorPipes) -> Self {
+        Self {
+            to: [pipes.to_guard, pipes.to_understudy],
+            guard_lifeline: Some(pipes.guard_lifeline),
+            understudy_lifeline: pipes.understudy_lifeline,
+            listener_taken: pipes.listener_taken,
+        }
+    }
+
+    fn tell(&mut self, message: HandMessage) {
+        self.to.iter_mut().for_each(|to| message.send(to));
+    }
+
+    /// Waits until both have taken the listener. One that has gone is noticed later.
+    fn wait_until_taken(&mut self) {
+        for _ in &self.to {
+            let ready = poll(&[self.listener_taken.as_fd()], Some(1_000)).unwrap_or_default();
+            if !ready.first().is_some_and(|ready| ready.readable) {
+                return;
+            }
+            let _ = self.listener_taken.read(&mut [0]);
+        }
+    }
+}
+
 struct Supervisor {
     command: CommandState,
     listener: Option<Listener>,
     signals: Signals,
-    to_guard: File,
-    /// Closes when the guard ends. None once the command has ended: then the guard may end too.
-    lifeline: Option<File>,
+    hands: Hands,
+    vitals: Vitals,
     actuator: Box<dyn MemberActuator>,
     participant: Participant,
     /// Messages that have been printed.
@@ -71,6 +117,8 @@ struct Started {
     listener: Option<Listener>,
     /// Who controls its connections.
     controller: Controller,
+    /// A byte lets it begin.
+    go: File,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,12 +132,13 @@ enum Controller {
 pub(super) fn run(
     plan: SupervisionPlan,
     signals: Signals,
-    mut to_guard: File,
-    lifeline: File,
+    pipes: SupervisorPipes,
     ledger: Ledger,
+    vitals: Vitals,
 ) -> ! {
+    let mut hands = Hands::new(pipes);
     // First of all: without the actuator the command must not start.
-    let actuator = actuator(&plan, ledger).unwrap_or_else(|error| give_up(&error, &mut to_guard));
+    let actuator = actuator(&plan, ledger).unwrap_or_else(|error| give_up(&error, &mut hands));
     let borrows = plan.rewrite.is_none();
     let (command, listener, controller) = match plan.target {
         SupervisionTarget::Process(_) | SupervisionTarget::Behind(_) => {
@@ -97,13 +146,14 @@ pub(super) fn run(
         }
         SupervisionTarget::Command(words) => {
             let started = start(&words, &signals);
-            let started = started.unwrap_or_else(|error| give_up(&error, &mut to_guard));
-            GuardMessage::Started {
+            let mut started = started.unwrap_or_else(|error| give_up(&error, &mut hands));
+            hands.tell(HandMessage::Started {
                 command: started.command,
                 supervisor: process::own_pid(),
                 listener: started.listener.as_ref().map(Listener::number),
-            }
-            .send(&mut to_guard);
+            });
+            hands.wait_until_taken();
+            let _ = started.go.write_all(&[1]);
             let state = CommandState::Running(started.command);
             (state, started.listener, started.controller)
         }
@@ -114,7 +164,9 @@ pub(super) fn run(
              less than they should",
         );
     }
-    close_inherited();
+    process::close_inherited();
+    process::replace_stream(0);
+    process::replace_stream(1);
     // Neither fails for a process that leads no group. Without it, terminal signals would end us.
     let _ = process::leave_session();
     let _ = process::inherit_orphans();
@@ -122,8 +174,8 @@ pub(super) fn run(
         command,
         listener,
         signals,
-        to_guard,
-        lifeline: Some(lifeline),
+        hands,
+        vitals,
         actuator,
         participant: Participant::new(plan.rendezvous, plan.profile),
         printed: BTreeSet::new(),
@@ -135,7 +187,7 @@ pub(super) fn run(
         Controller::OuterNine => supervisor.leave(),
     }
     drop(supervisor.actuator);
-    GuardMessage::Ended(End::Exit(0)).send(&mut supervisor.to_guard);
+    supervisor.hands.tell(HandMessage::Ended(End::Exit(0)));
     process::end_as(End::Exit(0))
 }
 
@@ -153,10 +205,8 @@ fn actuator(plan: &SupervisionPlan, ledger: Ledger) -> Result<Box<dyn MemberActu
         None => Box::new(BorrowedSockets::new(member, root, ledger)),
         Some(interface) => {
             let member = match &plan.target {
-                SupervisionTarget::Behind(behind) => {
-                    RewrittenMember::behind(behind, interface, member, ledger)
-                }
-                _ => RewrittenMember::of(root, interface, member, ledger),
+                SupervisionTarget::Behind(behind) => RewrittenMember::behind(behind, interface, member),
+                _ => RewrittenMember::of(root, interface, member),
             };
             Box::new(member.map_err(error(
                 "rewrite windows at an interface (needs root, or CAP_BPF and CAP_NET_ADMIN)",
@@ -172,14 +222,10 @@ fn actuator(plan: &SupervisionPlan, ledger: Ledger) -> Result<Box<dyn MemberActu
     ))?))
 }
 
-fn give_up(error: &StartError, to_guard: &mut File) -> ! {
+fn give_up(error: &StartError, hands: &mut Hands) -> ! {
     print(&error.to_string());
-    GuardMessage::Ended(End::Exit(1)).send(to_guard);
+    hands.tell(HandMessage::Ended(End::Exit(1)));
     process::end_as(End::Exit(1))
-}
-
-fn number(of: &impl AsFd) -> i32 {
-    of.as_fd().as_raw_fd()
 }
 
 /// Prints a message on standard error, which may be closed.
@@ -192,7 +238,7 @@ fn print(text: &str) {
 fn start(words: &[OsString], signals: &Signals) -> Result<Started, StartError> {
     let error = |doing| move |source| StartError { doing, source };
     let [mut from_child, mut to_parent] = process::pipe().map_err(error("make a pipe"))?;
-    let [mut wait, mut go] = process::pipe().map_err(error("make a pipe"))?;
+    let [mut wait, go] = process::pipe().map_err(error("make a pipe"))?;
     let Some(child) = process::fork().map_err(error("start a process"))? else {
         drop((from_child, go));
         let filter = seccomp::install();
@@ -230,11 +276,11 @@ fn start(words: &[OsString], signals: &Signals) -> Result<Started, StartError> {
             (None, Controller::This)
         }
     };
-    let _ = go.write_all(&[1]);
     Ok(Started {
         command: child,
         listener,
         controller,
+        go,
     })
 }
 
@@ -250,18 +296,6 @@ fn become_command(words: &[OsString]) -> ! {
     process::end_as(End::Exit(code))
 }
 
-/// Closes the descriptors that were inherited from the shell, so that pipes end when the command
-/// does. Our own are close-on-exec, which tells them apart.
-fn close_inherited() {
-    let numbers = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    let numbers: Vec<i32> = numbers
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect();
-    process::close_those_kept_at_exec(&numbers);
-    process::replace_stream(0);
-    process::replace_stream(1);
-}
-
 impl Supervisor {
     fn is_running(&self) -> bool {
         matches!(self.command, CommandState::Running(_))
@@ -270,25 +304,34 @@ impl Supervisor {
     /// Waits for the next event and handles it.
     fn turn(&mut self) -> Go {
         let at = now();
+        if self.vitals.give_sign(at) == Lease::Expired {
+            // This process was stopped, and the understudy has lifted the limits.
+            let _ = self.actuator.release();
+        }
         let mut until = self.next_tick;
         if self.actuator.has_new(at) {
             until = until.min(at + RECHECK);
         }
         let millis = until.since(at).nanos().div_ceil(1_000_000);
-        let mut waits = vec![self.signals.as_fd()];
-        waits.extend(self.lifeline.as_ref().map(AsFd::as_fd));
+        let mut waits = vec![self.signals.as_fd(), self.hands.understudy_lifeline.as_fd()];
+        waits.extend(self.hands.guard_lifeline.as_ref().map(AsFd::as_fd));
         waits.extend(self.listener.as_ref().map(AsFd::as_fd));
         waits.extend(self.participant.descriptors());
         let Ok(ready) = poll(&waits, Some(millis)) else {
             return Go::On;
         };
+        if self.vitals.lease(now()) == Lease::Expired {
+            // What was ready may be so no more.
+            return Go::On;
+        }
         let mut ready = ready.into_iter().skip(1);
-        let guard = self.lifeline.as_ref().and_then(|_| ready.next());
+        let is_alone = ready.next().is_some_and(|understudy| understudy.gone);
+        let guard = self.hands.guard_lifeline.as_ref().and_then(|_| ready.next());
         let notification = self.listener.as_ref().and_then(|_| ready.next());
         let has_message = ready.any(|ready| ready.readable || ready.gone);
         if let (Some(notification), Some(listener)) = (notification, &self.listener) {
             if notification.readable {
-                if let Some(request) = listener.receive() {
+                if let Some(request) = listener.receive_in(self.vitals) {
                     self.actuator.connecting(request.thread, request.fd);
                     listener.allow(&request);
                     self.next_tick = self.next_tick.min(now() + RECHECK);
@@ -302,7 +345,7 @@ impl Supervisor {
         if self.reap() == Go::Stop {
             return Go::Stop;
         }
-        if terminated || guard.is_some_and(|guard| guard.gone && !self.orphans_only) {
+        if terminated || is_alone || guard.is_some_and(|guard| guard.gone) {
             self.leave();
             return Go::Stop;
         }
@@ -360,63 +403,42 @@ impl Supervisor {
             };
             if over {
                 let _ = self.actuator.release();
-                GuardMessage::Ended(end).send(&mut self.to_guard);
+                self.hands.tell(HandMessage::Ended(end));
                 return Go::Stop;
             }
             self.go_on_alone();
-            GuardMessage::Ended(end).send(&mut self.to_guard);
+            self.hands.tell(HandMessage::Ended(end));
         }
         Go::On
     }
 
-    /// The command has ended and its children run on. So does this process, with a new guard.
+    /// The command has ended and its children run on. So do this process and the understudy.
     fn go_on_alone(&mut self) {
         self.orphans_only = true;
-        self.lifeline = None;
+        self.hands.guard_lifeline = None;
         process::detach_streams();
-        let (Some(listener), Ok([lifeline, alive])) = (&self.listener, process::pipe()) else {
-            return;
-        };
-        match process::fork() {
-            Ok(None) => {
-                drop(alive);
-                // Among the others is the leader's lock, which must become free when the parent
-                // of this process ends.
-                process::close_all_but(&[
-                    0,
-                    1,
-                    2,
-                    number(&lifeline),
-                    number(listener),
-                    number(self.actuator.ledger()),
-                ]);
-                guard::succeed(lifeline, listener, self.actuator.ledger())
-            }
-            // Stays open until this process ends.
-            Ok(Some(_)) => std::mem::forget(alive),
-            Err(_) => {}
-        }
     }
 
-    /// The guard was killed, somebody ends us, or an outer nine controls the command. Lifts all
-    /// limits, then lets every connect proceed until all filtered processes have ended.
+    /// One of the others was killed, somebody ends us, or an outer nine controls the command. Lifts
+    /// all limits, then lets every connect proceed until all filtered processes have ended.
     fn leave(&mut self) {
         let _ = self.actuator.release();
         self.participant.leave();
         while self.is_running() {
             let mut waits = vec![self.signals.as_fd()];
             waits.extend(self.listener.as_ref().map(AsFd::as_fd));
-            let ready = poll(&waits, None).unwrap_or_default();
+            let ready = poll(&waits, Some(LOOK_MILLIS)).unwrap_or_default();
+            self.vitals.give_sign(now());
             if let (Some(listener), Some(notification)) = (&self.listener, ready.get(1))
                 && notification.readable
             {
-                guard::allow_connect(listener);
+                allow_connect(listener);
             }
             while self.signals.next().is_some() {}
             while let Some((pid, end)) = process::reap() {
                 if self.command == CommandState::Running(pid) {
                     self.command = CommandState::Ended;
-                    GuardMessage::Ended(end).send(&mut self.to_guard);
+                    self.hands.tell(HandMessage::Ended(end));
                 }
             }
             if ready.get(1).is_some_and(|ready| ready.gone && !ready.readable) {
@@ -426,7 +448,9 @@ impl Supervisor {
         }
         if let Some(listener) = &self.listener {
             process::detach_streams();
-            guard::allow_connects_until_all_are_gone(listener);
+            allow_connects_until_all_are_gone(listener, || {
+                self.vitals.give_sign(now());
+            });
         }
     }
 

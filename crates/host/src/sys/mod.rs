@@ -5,6 +5,7 @@ pub(crate) mod process;
 pub(crate) mod seccomp;
 pub(crate) mod signal;
 pub(crate) mod socket;
+pub(crate) mod vitals;
 
 use engine::units::Instant;
 use std::io;

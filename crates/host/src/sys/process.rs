@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "fork, pidfd, prctl and wait are system calls")]
 
 use super::check;
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -99,6 +100,23 @@ pub(crate) fn reap() -> Option<(i32, End)> {
     (pid > 0).then(|| (pid, End::from_raw(status)))
 }
 
+/// Whether this process has children, ended ones included.
+pub(crate) fn has_children() -> bool {
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: the kernel fills the structure, for which zeroes are valid too.
+    let answer = unsafe {
+        let mut info = std::mem::MaybeUninit::zeroed();
+        check(libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options))
+    };
+    !answer.is_err_and(|e| e.raw_os_error() == Some(libc::ECHILD))
+}
+
+/// Gives this process another name, of at most 15 bytes.
+pub(crate) fn set_name(name: &CStr) {
+    // SAFETY: the kernel copies the name, which ends in zero.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
 /// Sends a signal.
 pub(crate) fn signal(pid: i32, signal: i32) {
     // SAFETY: a plain call. The process is a child that has not been waited for, so its number is
@@ -132,9 +150,14 @@ pub(crate) fn end_as(end: End) -> ! {
     }
 }
 
-/// Closes those of these descriptors that are not close-on-exec, except the standard streams.
-pub(crate) fn close_those_kept_at_exec(numbers: &[i32]) {
-    for &number in numbers.iter().filter(|number| **number > 2) {
+/// Closes the descriptors that were inherited from the shell, except the standard streams, so that
+/// pipes end when the command does. Our own are close-on-exec, which tells them apart.
+pub(crate) fn close_inherited() {
+    let numbers = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers: Vec<i32> = numbers
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    for number in numbers.into_iter().filter(|number| *number > 2) {
         // SAFETY: all descriptors that this program opens are close-on-exec, so none is closed
         // here.
         unsafe {
@@ -142,21 +165,6 @@ pub(crate) fn close_those_kept_at_exec(numbers: &[i32]) {
                 libc::close(number);
             }
         }
-    }
-}
-
-/// Closes all descriptors but these. For a process that uses only these and ends without dropping
-/// anything.
-pub(crate) fn close_all_but(kept: &[i32]) {
-    let mut kept: Vec<u32> = kept.iter().map(|number| number.unsigned_abs()).collect();
-    kept.sort_unstable();
-    let mut from = 0;
-    for number in kept.into_iter().chain([u32::MAX]) {
-        if number > from {
-            // SAFETY: by contract of the caller nobody uses them or closes them again.
-            unsafe { libc::syscall(libc::SYS_close_range, from, number - 1, 0_u32) };
-        }
-        from = number.saturating_add(1);
     }
 }
 

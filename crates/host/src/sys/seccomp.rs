@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "seccomp, prctl and its ioctls are system calls")]
 
 use super::check;
+use super::vitals::Vitals;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -149,30 +150,49 @@ impl Listener {
         Self(fd)
     }
 
+    /// The next request; none if its thread has ended meanwhile. Its number stays in `vitals`, for
+    /// whoever must answer it if this process cannot.
+    pub(crate) fn receive_in(&self, vitals: Vitals) -> Option<ConnectRequest> {
+        self.receive_at(vitals.empty_notification().cast())
+    }
+
     /// The next request; none if its thread has ended meanwhile.
     pub(crate) fn receive(&self) -> Option<ConnectRequest> {
         let mut notification = Notification::default();
-        // SAFETY: the kernel fills the structure, which has its layout.
-        let received = unsafe {
-            libc::syscall(
-                libc::SYS_ioctl,
-                self.0.as_raw_fd(),
-                RECEIVE,
-                &raw mut notification,
-            )
-        };
-        check(received as libc::c_int).ok()?;
-        Some(ConnectRequest {
-            id: notification.id,
-            thread: notification.pid.cast_signed(),
-            fd: notification.arguments[0] as i32,
-        })
+        self.receive_at(&raw mut notification)
+    }
+
+    fn receive_at(&self, notification: *mut Notification) -> Option<ConnectRequest> {
+        // SAFETY: the kernel fills the structure, which has its layout. It is read once the kernel
+        // is done.
+        unsafe {
+            let received = libc::syscall(libc::SYS_ioctl, self.0.as_raw_fd(), RECEIVE, notification);
+            check(received as libc::c_int).ok()?;
+            let notification = notification.read_volatile();
+            Some(ConnectRequest {
+                id: notification.id,
+                thread: notification.pid.cast_signed(),
+                fd: notification.arguments[0] as i32,
+            })
+        }
     }
 
     /// Lets the call proceed. That its thread has ended meanwhile is no error.
     pub(crate) fn allow(&self, request: &ConnectRequest) {
+        self.allow_by_number(request.id);
+    }
+
+    /// Lets the call proceed that a process received which cannot answer it any more.
+    pub(crate) fn allow_last(&self, vitals: Vitals) {
+        vitals
+            .last_request()
+            .into_iter()
+            .for_each(|id| self.allow_by_number(id));
+    }
+
+    fn allow_by_number(&self, id: u64) {
         let response = Response {
-            id: request.id,
+            id,
             flags: CONTINUE,
             ..Response::default()
         };

@@ -43,7 +43,7 @@ pub struct RoundSeries {
     link: Vec<f64>,
     /// Bytes queued before the link.
     queued: Vec<u64>,
-    /// Processor time of nine's two processes, in milliseconds a second.
+    /// Processor time of nine's three processes, in milliseconds a second.
     processor: Vec<f64>,
 }
 
@@ -84,10 +84,14 @@ fn low_pids(rig: &Rig, scenario: &YieldScenario) -> Vec<u32> {
     (1..=scenario.low).filter_map(pid).collect()
 }
 
-/// The guard and the supervisor.
+/// The guard, the understudy and the supervisor.
 fn processor_ns(guard: u32) -> u64 {
-    let children = fs::read_to_string(format!("/proc/{guard}/task/{guard}/children")).unwrap_or_default();
-    let supervisor = children.split_whitespace().next().unwrap_or_default();
+    let child = |pid: &str| {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        text.split_whitespace().next().unwrap_or_default().to_string()
+    };
+    let understudy = child(&guard.to_string());
+    let supervisor = child(&understudy);
     let of = |pid: &str| {
         let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
         text.split_whitespace()
@@ -95,7 +99,7 @@ fn processor_ns(guard: u32) -> u64 {
             .and_then(|ns| ns.parse::<u64>().ok())
             .unwrap_or(0)
     };
-    of(&guard.to_string()) + of(supervisor)
+    of(&guard.to_string()) + of(&understudy) + of(&supervisor)
 }
 
 impl YieldScenario {

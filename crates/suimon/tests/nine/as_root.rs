@@ -2,8 +2,9 @@
 //! alone and for the hosts behind this one. The tests use a cap, which applies without other
 //! traffic and however slow the machine is.
 
+use super::processes::{kill, supervisor_of};
 use super::rig::{CUBIC, Rig, until};
-use super::{LONG, PATIENCE, client, client_state, connections, kill, state_path, supervisor_of};
+use super::{LONG, PATIENCE, client, client_state, connections, state_path};
 use engine::units::{Bandwidth, Duration as Span};
 use lab::traffic::tcp::{Bulk, Connects};
 use lab::{EmulatedLink, Lab, Running};

@@ -4,9 +4,11 @@
 //! The assertions do not depend on speed; rates are in `cargo bench -p suimon --bench nine`.
 
 mod as_root;
+mod processes;
 mod rig;
 
 use engine::units::Bandwidth;
+use processes::{command_of, kill};
 use rig::{CUBIC, Rig, SINK, until};
 use serde_json::Value;
 use std::process::{Command, Stdio};
@@ -95,26 +97,6 @@ fn is_limited(connection: &Value) -> bool {
     let why = connection["why"].as_str().unwrap_or_default();
     let yields = why.starts_with("yields") || why.starts_with("parked");
     connection["limit"] != "free" && yields
-}
-
-/// The supervisor; its parent, the guard, is the process that was started.
-fn supervisor_of(guard: u32) -> u32 {
-    let children =
-        |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    let first = children(guard);
-    first
-        .split_whitespace()
-        .next()
-        .and_then(|pid| pid.parse().ok())
-        .expect("a supervisor")
-}
-
-fn kill(signal: &str, pid: u32) {
-    let done = Command::new("kill")
-        .args([signal, &pid.to_string()])
-        .status()
-        .expect("kill runs");
-    assert!(done.success(), "kill {signal} {pid}");
 }
 
 #[test]
@@ -328,7 +310,7 @@ fn a_fin_is_sent_when_the_program_closes() {
                 "{}",
                 rig.top()
             );
-            let command = supervisor_of(supervisor_of(nine.id()));
+            let command = command_of(nine.id());
             kill("-USR2", command);
             assert!(until(PATIENCE, || rig.closed().len() > round), "no FIN came");
             assert!(
@@ -345,68 +327,6 @@ fn a_fin_is_sent_when_the_program_closes() {
         // A busy machine may delay one; a duplicate that stays open would delay all.
         assert!(delays.iter().any(|delay| *delay < 100), "{delays:?}");
     });
-}
-
-/// Kills one of the two processes. The program must run on, unclamped, and be able to connect.
-fn survives(which: fn(u32) -> u32) {
-    let rig = Rig::new(10, 64 << 10);
-    rig.suimon(&["bottlenet", "10Mbit/s", "--interface", "eth0"]);
-    let client = client(&rig);
-    let name = "survivor";
-    let words = [
-        "--",
-        &client,
-        "plain",
-        "10.0.0.2",
-        &CUBIC.to_string(),
-        name,
-        &state_path(&rig, name),
-    ];
-    let nine = rig.nine(&words);
-    let _high = rig.high("cubic", LONG);
-    let is_clamped = |state: ClientState| state.lock & 2 == 2 && state.clamp > 0 && state.clamp < 65_536;
-    assert!(
-        until(PATIENCE, || is_clamped(client_state(&rig, name))),
-        "{:?}",
-        client_state(&rig, name)
-    );
-    let command = supervisor_of(supervisor_of(nine.id()));
-    kill("-KILL", which(nine.id()));
-    let is_free = |state: ClientState| state.lock == 0 && state.clamp >= 65_536;
-    assert!(
-        until(PATIENCE, || is_free(client_state(&rig, name))),
-        "{:?}",
-        client_state(&rig, name)
-    );
-    let before = rig.sent(name);
-    assert!(
-        until(PATIENCE, || rig.sent(name) > before),
-        "the program receives nothing"
-    );
-    kill("-USR1", command);
-    let again = until(PATIENCE, || client_state(&rig, name).connects == 2);
-    assert!(
-        again && client_state(&rig, name).failed == 0,
-        "{:?}",
-        client_state(&rig, name)
-    );
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(
-        is_free(client_state(&rig, name)),
-        "clamped again: {:?}",
-        client_state(&rig, name)
-    );
-    kill("-KILL", command);
-}
-
-#[test]
-fn a_killed_supervisor_leaves_no_clamp_and_a_program_that_can_connect() {
-    lab::isolated_as(NOBODY, FILES, || survives(supervisor_of));
-}
-
-#[test]
-fn a_killed_guard_leaves_no_clamp_and_a_program_that_can_connect() {
-    lab::isolated_as(NOBODY, FILES, || survives(|guard| guard));
 }
 
 #[test]
