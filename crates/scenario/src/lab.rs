@@ -141,15 +141,15 @@ fn join(
     look: &dyn Fn(usize, EmulatedDirection) -> EmulatedDirection,
 ) -> lab::Result<()> {
     let (a, b) = ((hosts[0], names[0].as_str()), (hosts[1], names[1].as_str()));
-    let Some(rate) = link.settings.rate else {
+    let [Some(forth), Some(back)] = link.settings.each_ref().map(|settings| settings.rate) else {
         return lab.veth(a, b);
     };
-    let direction = |side: usize| {
+    let direction = |side: usize, rate: Bandwidth| {
         let seed = seed.fork(["forth", "back"][side]);
         let policy = link.policies[side].as_ref();
-        look(side, direction(rate, &link.settings, policy, seed))
+        look(side, direction(rate, &link.settings[side], policy, seed))
     };
-    lab.link(a, b, direction(0), direction(1)).map(drop)
+    lab.link(a, b, direction(0, forth), direction(1, back)).map(drop)
 }
 
 /// One direction of a link, with a policy if there is one.

@@ -1,6 +1,7 @@
 //! Networks described in TOML: parsed, simulated or built as a lab, checked against expectations,
 //! reported. In reading order:
 //!
+//! - `link_policies`: the policy at an end of a link, from a file or a section;
 //! - [`language`]: TOML text → checked hosts, links, flows, changes and expectations, or all
 //!   mistakes; [`folder`] reads the files that a scenario names;
 //! - [`sources`]: the traffic sources of flows, one file for each kind;
@@ -19,6 +20,7 @@ mod error;
 pub mod folder;
 pub mod lab;
 pub mod language;
+mod link_policies;
 pub mod report;
 pub mod run;
 pub mod sources;

@@ -17,6 +17,8 @@
 //!
 //! The lab assigns addresses, interface names and routes, and shows them.
 
+use crate::folder::Files;
+use crate::link_policies;
 use control::diagnostics::{Diagnostics, Severity};
 use control::documents::Document;
 use control::policy::{InterfacePolicy, PolicyReader};
@@ -54,8 +56,9 @@ settings! {
 pub struct LinkConfig {
     /// The two hosts, by index.
     pub between: [usize; 2],
-    /// Its settings. Without a rate it is a plain veth pair.
-    pub settings: LabLinkSettings,
+    /// The settings of the direction from each of the two hosts. Without a rate it is a plain veth
+    /// pair.
+    pub settings: [LabLinkSettings; 2],
     /// The policies of the packets that leave each of the two hosts by this link.
     pub policies: [Option<InterfacePolicy>; 2],
 }
@@ -82,11 +85,11 @@ impl Topology {
     /// # Errors
     ///
     /// Returns an error if the text has a mistake.
-    pub fn read(path: &str, text: &str, registry: &Registry) -> Result<Self, Diagnostics> {
+    pub fn read(path: &str, text: &str, registry: &Registry, files: Files<'_>) -> Result<Self, Diagnostics> {
         let mut reader = PolicyReader::new(registry);
         let mut syntax = Vec::new();
         let read = sections::parse(text, &mut syntax, |root, problems| {
-            let read = topology(&mut reader, &root);
+            let read = topology(&mut reader, registry, files, &root);
             problems.append(&mut reader.problems);
             Some(read)
         });
@@ -104,7 +107,12 @@ impl Topology {
     }
 }
 
-fn topology(reader: &mut PolicyReader<'_>, root: &Section<'_>) -> (Vec<String>, Vec<LinkConfig>) {
+fn topology(
+    reader: &mut PolicyReader<'_>,
+    registry: &Registry,
+    files: Files<'_>,
+    root: &Section<'_>,
+) -> (Vec<String>, Vec<LinkConfig>) {
     if let Some(other) = Document::Topology.refuse_others(root) {
         reader.problems.push(other);
         return (Vec::new(), Vec::new());
@@ -123,7 +131,7 @@ fn topology(reader: &mut PolicyReader<'_>, root: &Section<'_>) -> (Vec<String>, 
     let links = sections
         .iter()
         .take(MOST)
-        .filter_map(|section| link(reader, section, &hosts));
+        .filter_map(|section| link(reader, registry, files, section, &hosts));
     let links = links.collect();
     (hosts, links)
 }
@@ -168,14 +176,28 @@ fn hosts(root: &Section<'_>, problems: &mut Vec<Problem>) -> Vec<String> {
     names
 }
 
-fn link(reader: &mut PolicyReader<'_>, section: &Section<'_>, hosts: &[String]) -> Option<LinkConfig> {
+fn link(
+    reader: &mut PolicyReader<'_>,
+    registry: &Registry,
+    files: Files<'_>,
+    section: &Section<'_>,
+    hosts: &[String],
+) -> Option<LinkConfig> {
     let settings = LabLinkSettings::read(&section.table(|_| true), OF_LINK, &mut reader.problems);
     let between = ends(section, hosts, &mut reader.problems);
     let settings = settings.and_then(|settings| sensible(settings, section, &mut reader.problems));
-    let policies = policies(reader, section, hosts, between, settings.as_ref());
+    let policies = policies(
+        reader,
+        registry,
+        files,
+        section,
+        hosts,
+        between,
+        settings.as_ref(),
+    );
     Some(LinkConfig {
         between: between?,
-        settings: settings?,
+        settings: settings.map(|settings| [settings.clone(), settings])?,
         policies,
     })
 }
@@ -255,6 +277,8 @@ fn sensible(
 /// The policies of a link's two ends.
 fn policies(
     reader: &mut PolicyReader<'_>,
+    registry: &Registry,
+    files: Files<'_>,
     section: &Section<'_>,
     hosts: &[String],
     between: Option<[usize; 2]>,
@@ -266,7 +290,7 @@ fn policies(
     };
     let rate = settings.and_then(|settings| settings.rate);
     for pair in section.iter() {
-        let interface = reader.interface(pair.key, &pair.value, 1);
+        let interface = link_policies::read(reader, registry, files, pair, 1);
         let Some(ends) = between else { continue };
         let Some(end) = ends.iter().position(|&host| hosts[host] == pair.key) else {
             let names = ends.iter().map(|&host| hosts[host].as_str());
@@ -299,10 +323,12 @@ fn too_fast(value: &sections::TomlValue<'_>, interface: &InterfacePolicy, rate: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::folder::Folder;
     use engine::units::Probability;
 
     fn read(text: &str) -> Result<Topology, String> {
-        Topology::read("t.toml", text, &Registry::builtin()).map_err(|diagnostics| diagnostics.to_string())
+        Topology::read("t.toml", text, &Registry::builtin(), &Folder::of("t.toml"))
+            .map_err(|diagnostics| diagnostics.to_string())
     }
 
     #[test]
@@ -327,8 +353,8 @@ mod tests {
         .expect("a good topology");
         assert_eq!(topology.hosts, ["a", "r", "b"]);
         assert_eq!(topology.links[1].between, [1, 2]);
-        assert_eq!(topology.links[0].settings.rate, None);
-        let settings = &topology.links[1].settings;
+        assert_eq!(topology.links[0].settings[0].rate, None);
+        let [settings, _] = &topology.links[1].settings;
         assert_eq!(settings.loss, Loss::Bursts(Probability::ratio(1, 100), 4));
         assert_eq!(settings.jitter, Duration::from_millis(2));
         let ruled = topology.links[1].policies.each_ref().map(Option::is_some);

@@ -4,6 +4,7 @@
 use control::policy::{InterfacePolicy, Policy};
 use engine::packet::ClassId;
 use engine::tree::Registry;
+use scenario::folder::Folder;
 use scenario::topology::Topology;
 use std::fs;
 use std::path::Path;
@@ -39,8 +40,8 @@ fn every_example_is_valid_without_warnings_and_every_class_can_get_packets() {
             .expect("a name in UTF-8");
         let text = fs::read_to_string(&path).expect("a text");
         let interfaces = if name.starts_with("lab-") {
-            let read =
-                Topology::read(name, &text, &registry).unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
+            let read = Topology::read(name, &text, &registry, &Folder::of(name))
+                .unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
             assert!(read.warnings.is_empty(), "{}", read.warnings);
             topologies += 1;
             let ruled = read.links.into_iter().flat_map(|link| link.policies);

@@ -14,6 +14,7 @@ use lab::traffic::generator::TrafficShape;
 use lab::traffic::tcp::Bulk;
 use lab::traffic::udp::Stream;
 use lab::{Host, Running};
+use scenario::folder::Folder;
 use scenario::lab::{Instruments, build};
 use scenario::topology::Topology;
 use std::net::SocketAddr;
@@ -42,7 +43,8 @@ fn topology(ruled: &str) -> Topology {
          [[link]]\nbetween = [\"router\", \"modem\"]\n{ruled}\n\
          [[link]]\nbetween = [\"modem\", \"home\"]\nrate = \"20 Mbit/s\"\nbuffer = \"500 kB\"\n"
     );
-    Topology::read("home", &text, &Registry::builtin()).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+    Topology::read("home", &text, &Registry::builtin(), &Folder::of("home"))
+        .unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
 fn between(server: &Host, home: &Host, to: SocketAddr) -> Felt {

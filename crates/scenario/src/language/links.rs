@@ -1,11 +1,11 @@
 //! The links of a scenario, and the policy at each of their ends.
 
 use crate::folder::Files;
-use control::diagnostics::Diagnostics;
-use control::policy::{InterfacePolicy, Policy, PolicyReader};
+use crate::link_policies;
+use control::policy::{InterfacePolicy, PolicyReader};
 use control::sections::{Section, TomlValue};
 use engine::settings;
-use engine::settings::{Problem, Raw, Span, unknown};
+use engine::settings::{Problem, Raw, unknown};
 use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration};
 use measure::impairments::Loss;
@@ -205,16 +205,7 @@ fn policies(
         let end = between.and_then(|ends| ends.iter().position(|&host| hosts[host] == pair.key));
         let link = end.and_then(|end| settings[end].as_ref());
         let ring = link.map_or(1, |link| link.transmit_ring);
-        let interface = match pair.value.value.as_str() {
-            Some(file) => from_file(reader, registry, files, (file, pair.value.at), ring),
-            None if pair.value.section().is_none() => {
-                let expected =
-                    "expected the path of a policy in quotes, or a section as [interface.…] of a policy";
-                reader.problems.push(pair.value.wrong(expected));
-                None
-            }
-            None => reader.interface(pair.key, &pair.value, ring),
-        };
+        let interface = link_policies::read(reader, registry, files, pair, ring);
         let Some(ends) = between else { continue };
         let Some(end) = end else {
             let names = ends.iter().map(|&host| hosts[host].as_str());
@@ -268,75 +259,4 @@ fn fits(
             .problems
             .push(Problem::new(at("max_frame"), message).help(help));
     }
-}
-
-/// Reads an interface from a policy file: `home-router.toml`, or `home-router.toml: wan0` if it has
-/// several. Its transmit ring is that of the scenario's link, not that of the file's port.
-fn from_file(
-    reader: &mut PolicyReader<'_>,
-    registry: &Registry,
-    files: Files<'_>,
-    (word, at): (&str, Span),
-    ring: u32,
-) -> Option<InterfacePolicy> {
-    let (path, interface) = match word.rsplit_once(": ") {
-        Some((path, name)) => (path.trim(), Some(name.trim())),
-        None => (word, None),
-    };
-    let text = match files.text(path) {
-        Ok(text) => text,
-        Err(why) => {
-            let message = format!("cannot read the policy `{path}`: {why}");
-            let help = "a path is relative to the directory of the scenario";
-            reader.problems.push(Problem::new(at, message).help(help));
-            return None;
-        }
-    };
-    let policy = match Policy::read(path, &text, registry, &[]) {
-        Ok(policy) => policy,
-        Err(diagnostics) => {
-            reader.problems.push(not_good(path, &diagnostics, at));
-            return None;
-        }
-    };
-    let names = || policy.interfaces.iter().map(|interface| interface.name.as_str());
-    let found = match (interface, policy.interfaces.as_slice()) {
-        (Some(name), _) => policy
-            .interface(name)
-            .ok_or_else(|| unknown("interface of the policy", name, at, names())),
-        (None, [only]) => Ok(only),
-        (None, _) => {
-            let names: Vec<&str> = names().collect();
-            let message = format!("the policy `{path}` has several interfaces: {}", names.join(", "));
-            let help = format!("choose one: \"{path}: {}\"", names.first().unwrap_or(&"wan0"));
-            Err(Problem::new(at, message).help(help))
-        }
-    };
-    let behind = |interface: &InterfacePolicy| {
-        interface.behind(registry, ring).map_err(|problems| {
-            let words: Vec<String> = problems.into_iter().map(|problem| problem.message).collect();
-            let message = format!(
-                "the policy `{path}` cannot be used on this link: {}",
-                words.join("; ")
-            );
-            Problem::new(at, message).help("the transmit ring here is the link's `transmit_ring`")
-        })
-    };
-    found
-        .and_then(behind)
-        .map_err(|problem| reader.problems.push(problem))
-        .ok()
-}
-
-fn not_good(path: &str, diagnostics: &Diagnostics, at: Span) -> Problem {
-    let located = diagnostics.places();
-    let words = located
-        .iter()
-        .take(3)
-        .map(|place| format!("{path}:{}:{}: {}", place.line, place.column, place.message));
-    let message = format!(
-        "the policy cannot be used: {}",
-        words.collect::<Vec<_>>().join("; ")
-    );
-    Problem::new(at, message).help(format!("`suimon check` on {path} shows every mistake in it"))
 }

@@ -1,6 +1,7 @@
 //! Valid scenarios, and a table of mistakes.
 
 use super::*;
+use crate::folder::Folder;
 use crate::folder::{Packets, Store};
 use engine::units::Bandwidth;
 
@@ -434,7 +435,8 @@ fn a_policy_file_with_a_mistake_is_pointed_into() {
 fn a_scenario_passed_as_a_policy_or_a_topology_is_recognised() {
     let registry = Registry::builtin();
     let policy = control::policy::Policy::read("s.toml", GOOD, &registry, &[]).expect_err("a scenario");
-    let topology = crate::topology::Topology::read("s.toml", GOOD, &registry).expect_err("a scenario");
+    let topology = crate::topology::Topology::read("s.toml", GOOD, &registry, &Folder::of("s.toml"))
+        .expect_err("a scenario");
     for (diagnostics, what) in [(policy, "policy"), (topology, "topology")] {
         let report = diagnostics.to_string();
         assert!(

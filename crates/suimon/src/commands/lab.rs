@@ -14,6 +14,7 @@ use engine::tree::Registry;
 use engine::units::Duration;
 use lab::Record;
 use plot::colour;
+use scenario::folder::Folder;
 use scenario::lab::{Built, HostInterface, Instruments, LinkDirection, build};
 use scenario::run::captures::CaptureRequest;
 use scenario::topology::Topology;
@@ -93,13 +94,14 @@ impl Lab {
     fn read(&self, registry: &Registry) -> Result<Topology, Failure> {
         let text = source::load("topology", &self.file)?;
         let colour = colour::wanted(&std::io::stderr());
-        let topology = Topology::read(&self.file, &text, registry).map_err(|diagnostics| {
-            Failure::usage(format!(
-                "{} cannot be built:\n{}",
-                self.file,
-                diagnostics.render(colour)
-            ))
-        })?;
+        let topology =
+            Topology::read(&self.file, &text, registry, &Folder::of(&self.file)).map_err(|diagnostics| {
+                Failure::usage(format!(
+                    "{} cannot be built:\n{}",
+                    self.file,
+                    diagnostics.render(colour)
+                ))
+            })?;
         if !topology.warnings.is_empty() {
             eprint!("{}", topology.warnings.render(colour));
         }
@@ -117,7 +119,7 @@ impl Lab {
                 for side in [0, 1] {
                     let [from, to] = [side, 1 - side].map(|end| &topology.hosts[link.between[end]]);
                     let name = format!("{from} > {to}");
-                    let emulated = link.settings.rate.is_some();
+                    let emulated = link.settings[side].rate.is_some();
                     if name == wanted.link() && emulated {
                         return Ok((number, side));
                     }
