@@ -25,10 +25,57 @@ pub fn directory() -> PathBuf {
     if user.is_root() && parent.is_some_and(|parent| parent.is_ok_and(is_ours)) {
         return PathBuf::from(OF_ROOT);
     }
-    match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
-        Some(path) => PathBuf::from(path).join("suimon"),
-        None => std::env::temp_dir().join(format!("suimon-{}", user.as_raw())),
-    }
+    of_session().unwrap_or_else(|| temporary(&std::env::temp_dir()))
+}
+
+/// The directory in the user's session (`XDG_RUNTIME_DIR`); none if there is no session, or if it
+/// is another user's, as in a shell of `su`.
+pub fn of_session() -> Option<PathBuf> {
+    let session = std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty())?;
+    let session = PathBuf::from(session);
+    // One that does not exist may be made by the owner of its parent.
+    let owner = session
+        .ancestors()
+        .take(2)
+        .find_map(|path| fs::metadata(path).ok())?;
+    (owner.uid() == geteuid().as_raw()).then(|| session.join("suimon"))
+}
+
+/// The first of `suimon-UID`, `suimon-UID-1`, … that is this user's alone, or else the first that
+/// nobody has made. Others may have made some, since all may write in this parent.
+fn temporary(parent: &Path) -> PathBuf {
+    const MOST: usize = 1_000;
+    let user = user_outside();
+    let name = |n: usize| match n {
+        0 => parent.join(format!("suimon-{user}")),
+        n => parent.join(format!("suimon-{user}-{n}")),
+    };
+    let is_ours = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|found| is_private(&found));
+    let is_missing = |path: &PathBuf| {
+        fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    let ours = (0..MOST).map(name).find(is_ours);
+    ours.or_else(|| (0..MOST).map(name).find(is_missing))
+        .unwrap_or_else(|| name(0))
+}
+
+/// This user's number outside a user namespace, where every user may be 0 in one of their own.
+fn user_outside() -> u32 {
+    let user = geteuid().as_raw();
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let outside = map.lines().find_map(|line| {
+        let mut words = line.split_ascii_whitespace().map(str::parse::<u32>);
+        let mut next = || words.next()?.ok();
+        let (inside, outside, count) = (next()?, next()?, next()?);
+        let offset = user.checked_sub(inside).filter(|offset| *offset < count)?;
+        outside.checked_add(offset)
+    });
+    outside.unwrap_or(user)
+}
+
+/// A directory of this user's, in which no other user may write.
+fn is_private(found: &fs::Metadata) -> bool {
+    found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o022 == 0
 }
 
 /// Makes the directory for this user alone if it does not exist. One that exists must be a
@@ -52,11 +99,15 @@ pub fn prepare_with_mode(path: &Path, mode: u32) -> io::Result<()> {
         _ => {}
     }
     let found = fs::symlink_metadata(path)?;
-    if !found.is_dir() || found.uid() != geteuid().as_raw() {
-        let message = format!("{} belongs to another user", path.display());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    if is_private(&found) {
+        return Ok(());
     }
-    Ok(())
+    let why = match found.is_dir() && found.uid() == geteuid().as_raw() {
+        true => "may be written by other users",
+        false => "belongs to another user",
+    };
+    let message = format!("{} {why}", path.display());
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 
 /// Connects to a control socket that may be trusted: it and its directory are this user's or
@@ -217,6 +268,28 @@ mod tests {
                 .expect("a directory")
                 .is_some()
         );
+    }
+
+    #[test]
+    fn a_directory_that_somebody_else_made_first_is_passed_over() {
+        let parent = std::env::temp_dir().join(format!("suimon-first-{}", std::process::id()));
+        fs::create_dir_all(&parent).expect("a directory");
+        let first = temporary(&parent);
+        assert!(first.ends_with(format!("suimon-{}", user_outside())));
+        // A link, and a directory in which all may write.
+        std::os::unix::fs::symlink("/proc/self", &first).expect("a link");
+        let second = temporary(&parent);
+        fs::create_dir(&second).expect("a directory");
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        fs::set_permissions(&second, open).expect("a change of mode");
+        let third = temporary(&parent);
+        assert!(third != first && third != second, "{third:?}");
+        assert!(prepare(&second).is_err());
+        prepare(&third).expect("made");
+        assert_eq!(temporary(&parent), third);
+        fs::remove_file(&first).expect("removed");
+        assert_eq!(temporary(&parent), third, "the one in use stays");
+        fs::remove_dir_all(&parent).expect("removed");
     }
 
     #[test]

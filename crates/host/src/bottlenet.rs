@@ -4,6 +4,7 @@
 //! takes precedence over root's. Without a setting the rate is estimated. The files end with the
 //! user's session, or the machine's: the rate belongs to the place where the host is attached.
 
+use crate::interface;
 use crate::tick::{Bottleneck, DataDirection};
 use engine::units::Bandwidth;
 use serde::{Deserialize, Serialize};
@@ -13,8 +14,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The file's name in a user's or root's directory.
-const FILE: &str = "bottlenet.json";
+/// The file in a user's or root's directory: each network namespace has interfaces of its own.
+fn path_in(directory: &Path) -> PathBuf {
+    directory.join(format!("bottlenet-{}.json", interface::namespace()))
+}
 
 /// The setting of one interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -76,7 +79,7 @@ impl BottlenetFile {
     ///
     /// If the file exists and is not readable or not valid.
     pub fn read(directory: &Path) -> io::Result<Self> {
-        match fs::read_to_string(directory.join(FILE)) {
+        match fs::read_to_string(path_in(directory)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             text => serde_json::from_str(&text?).map_err(io::Error::from),
         }
@@ -88,8 +91,8 @@ impl BottlenetFile {
     ///
     /// If the file cannot be written or renamed.
     pub fn write(&self, directory: &Path) -> io::Result<PathBuf> {
-        let path = directory.join(FILE);
-        let fresh = directory.join(format!("{FILE}.{}", std::process::id()));
+        let path = path_in(directory);
+        let fresh = path.with_added_extension(std::process::id().to_string());
         fs::write(&fresh, serde_json::to_string(self).map_err(io::Error::from)?)?;
         fs::rename(&fresh, &path).inspect_err(|_| drop(fs::remove_file(&fresh)))?;
         Ok(path)

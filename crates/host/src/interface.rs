@@ -1,12 +1,13 @@
 //! The interfaces of this host: their counters, addresses and default route.
 
-use crate::sys::address;
+use crate::sys::{address, socket};
 use crate::tick::LinkCounters;
 use engine::units::Bytes;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
 
 /// The interface that a connection with these ends uses: that of its local address. None if the
 /// connection stays inside this host, or if no interface has the address.
@@ -19,6 +20,13 @@ pub(crate) fn interface_of(
         return None;
     }
     addresses.get(&local).map(String::as_str)
+}
+
+/// This network namespace's number: unique until the machine reboots, where the kernel tells it
+/// (Linux 5.14), and otherwise among those that exist.
+pub(crate) fn namespace() -> u64 {
+    let inode = || fs::metadata("/proc/self/ns/net").map_or(0, |metadata| metadata.ino());
+    socket::namespace().unwrap_or_else(|_| inode())
 }
 
 /// The interface of each address.

@@ -1,6 +1,7 @@
 //! The leader: it collects the samples of all nines and runs the control laws.
 
 use super::json_lines::JsonLines;
+use super::leader_lock::LeaderLock;
 use super::message::{
     ConnectionStatus, FlowReport, FromLeader, InterfaceStatus, MemberProfile, MemberReport, MemberStatus,
     NineStatus, ToLeader, WireOrder,
@@ -15,7 +16,6 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use netio::clock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
@@ -98,9 +98,8 @@ impl DisplayedRates {
 /// The leader's state.
 #[derive(Debug)]
 pub(super) struct Leader {
-    /// Locked as long as this nine leads.
-    _lock: File,
     listener: UnixListener,
+    _lock: LeaderLock,
     directories: Vec<PathBuf>,
     peers: Vec<Peer>,
     tick: u64,
@@ -121,10 +120,10 @@ pub(super) struct Leader {
 }
 
 impl Leader {
-    pub(super) fn new(lock: File, listener: UnixListener, directories: Vec<PathBuf>) -> Self {
+    pub(super) fn new(lock: LeaderLock, listener: UnixListener, directories: Vec<PathBuf>) -> Self {
         Self {
-            _lock: lock,
             listener,
+            _lock: lock,
             directories,
             peers: Vec::new(),
             tick: 0,

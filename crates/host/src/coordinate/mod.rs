@@ -10,21 +10,22 @@
 
 mod json_lines;
 mod leader;
+mod leader_lock;
 pub mod message;
 
 use crate::actuator::MemberActuator;
+use crate::interface;
 use crate::law::INTERVAL;
 use crate::sys::now;
 use crate::tick::FlowSample;
 use engine::units::{Duration, Instant};
 use json_lines::JsonLines;
 use leader::Leader;
+use leader_lock::LeaderLock;
 use message::{FlowReport, FromLeader, MemberProfile, MemberReport, NineStatus, ToLeader, WireOrder};
-use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// How long a follower waits for its leader before it lifts all limits and looks for another.
@@ -45,7 +46,7 @@ pub struct Rendezvous {
 impl Rendezvous {
     /// In this directory, which belongs to the user alone, for this process's network namespace.
     pub fn new(directory: &Path, settings: Vec<PathBuf>) -> Self {
-        let namespace = fs::metadata("/proc/self/ns/net").map_or(0, |metadata| metadata.ino());
+        let namespace = interface::namespace();
         let file = |ending: &str| directory.join(format!("nine-{namespace}.{ending}"));
         Self {
             lock: file("lock"),
@@ -185,21 +186,11 @@ impl Participant {
                 });
             }
         }
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&self.rendezvous.lock)?;
-        match lock.try_lock() {
-            Ok(()) => {}
+        let Some(lock) = LeaderLock::take(&self.rendezvous.lock, &self.rendezvous.socket)? else {
             // Its holder will listen soon.
-            Err(TryLockError::WouldBlock) => return Ok(Role::Seeking),
-            Err(TryLockError::Error(e)) => return Err(e),
-        }
-        // A socket of a former leader, which has ended: the lock was free.
-        let _ = fs::remove_file(&self.rendezvous.socket);
-        let listener = UnixListener::bind(&self.rendezvous.socket)?;
-        listener.set_nonblocking(true)?;
+            return Ok(Role::Seeking);
+        };
+        let listener = lock.listen()?;
         let leader = Leader::new(lock, listener, self.rendezvous.settings.clone());
         Ok(Role::Leading(Box::new(leader)))
     }

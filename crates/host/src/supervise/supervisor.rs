@@ -187,6 +187,7 @@ pub(super) fn run(
         Controller::OuterNine => supervisor.leave(),
     }
     drop(supervisor.actuator);
+    supervisor.participant.leave();
     supervisor.hands.tell(HandMessage::Ended(End::Exit(0)));
     process::end_as(End::Exit(0))
 }

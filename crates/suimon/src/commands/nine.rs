@@ -154,10 +154,7 @@ impl Nine {
 
 /// The directory of this user's nines and bottlenet settings.
 pub fn directory() -> PathBuf {
-    match std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()) {
-        Some(path) => PathBuf::from(path).join("suimon"),
-        None => run_directory::directory(),
-    }
+    run_directory::of_session().unwrap_or_else(run_directory::directory)
 }
 
 /// The directories of bottlenet settings, in order of precedence.
@@ -165,9 +162,15 @@ pub fn setting_directories() -> Vec<PathBuf> {
     vec![directory(), PathBuf::from(HOST_DIRECTORY)]
 }
 
-/// The directory for this user's bottlenet settings; root's apply to the host.
+/// The directory for this user's bottlenet settings; root's apply to the host, unless it is in a
+/// network namespace apart.
 pub fn own_directory() -> PathBuf {
-    if is_root() {
+    let namespace = |of: &str| {
+        fs::metadata(format!("/proc/{of}/ns/net"))
+            .map(|found| found.ino())
+            .ok()
+    };
+    if is_root() && namespace("1") == namespace("self") {
         PathBuf::from(HOST_DIRECTORY)
     } else {
         directory()

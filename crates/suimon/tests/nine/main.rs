@@ -411,6 +411,35 @@ fn a_running_program_is_limited_by_its_pid_and_udp_is_reported() {
 }
 
 #[test]
+fn settings_stay_in_their_network_namespace_and_no_socket_stays_at_all() {
+    lab::isolated(|| {
+        let rig = Rig::new(10, 64 << 10);
+        rig.suimon(&["bottlenet", "10Mbit/s", "--interface", "eth0"]);
+        let show = |host: &lab::Host| {
+            let program = host.program(rig::SUIMON).args(["bottlenet", "show"]);
+            let program = program.env("XDG_RUNTIME_DIR", &rig.files);
+            program.output().expect("it starts").out
+        };
+        assert!(show(&rig.home).contains("eth0: 10 Mbit/s"), "{}", show(&rig.home));
+        assert!(show(&rig.server).contains("no settings"), "{}", show(&rig.server));
+        let script = format!("exec 3<>/dev/tcp/10.0.0.2/{CUBIC}; sleep 1");
+        let first = rig.nine(&["--", "bash", "-c", &script]);
+        let second = rig.nine(&["--", "bash", "-c", &script]);
+        for nine in [first, second] {
+            assert!(nine.wait().expect("it ends").status.success());
+        }
+        let entries = || {
+            let entries = std::fs::read_dir(rig.files.join("suimon")).expect("a directory");
+            let names = entries
+                .flatten()
+                .map(|entry| entry.file_name().to_string_lossy().into_owned());
+            names.filter(|name| name.starts_with("nine-")).collect::<Vec<_>>()
+        };
+        assert!(until(PATIENCE, || entries().is_empty()), "{:?}", entries());
+    });
+}
+
+#[test]
 fn mistakes_are_reported_with_a_remedy() {
     let suimon = |words: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_suimon"))
