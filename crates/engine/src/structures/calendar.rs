@@ -234,7 +234,16 @@ impl Calendar {
     #[inline]
     pub fn take(&mut self, now: u64) -> Option<u32> {
         loop {
-            let (of_run, late) = (self.earliest_of_run(), self.late.peek().copied());
+            let late = self.late.peek().copied();
+            // A calendar of few elements has no days.
+            if let (true, Some(first)) = (self.run.is_empty(), late) {
+                if at_of(first) > now {
+                    return None;
+                }
+                self.late.pop();
+                return Some(element_of(first));
+            }
+            let of_run = self.earliest_of_run();
             if let Some(note) = of_run.max(late) {
                 if at_of(note) > now {
                     return None;
@@ -283,6 +292,9 @@ impl Calendar {
     /// The first of the day that has begun.
     #[inline]
     fn foremost(&self) -> Option<Note> {
+        if self.run.is_empty() {
+            return self.late.peek().copied();
+        }
         self.earliest_of_run().max(self.late.peek().copied())
     }
 
