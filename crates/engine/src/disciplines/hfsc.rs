@@ -414,6 +414,8 @@ const BLOCKED: u8 = 2;
 const LIMITED: u8 = 4;
 /// It has a real-time curve.
 const REAL: u8 = 8;
+/// Its next packet's deadline is known, and its timer is set for when that becomes eligible.
+const EARLY: u8 = 16;
 
 /// A class, in one cache line: with many classes, cost is lines touched.
 #[derive(Clone, Debug)]
@@ -515,10 +517,13 @@ fn nanos(time: u128) -> u64 {
 impl Hfsc {
     /// Peeks at a leaf's next packet, and sets its eligible time and its deadline. `false` if there
     /// is none.
+    #[inline(always)]
     fn schedule(&mut self, leaf: usize, now: Instant, sink: &mut dyn Sink) -> bool {
-        if !self.nodes[leaf].has(REAL) {
-            return true;
-        }
+        !self.nodes[leaf].has(REAL) || self.set_times(leaf, now, sink)
+    }
+
+    #[inline(never)]
+    fn set_times(&mut self, leaf: usize, now: Instant, sink: &mut dyn Sink) -> bool {
         let Some(real) = &mut self.reals[leaf] else {
             return true;
         };
@@ -527,12 +532,14 @@ impl Hfsc {
         };
         real.deadline = nanos(real.curve.time_of(nanobits(len.get()) as u128));
         let (eligible, deadline) = (nanos(real.curve.eligible()), real.deadline);
-        if eligible <= now.nanos() {
-            self.wheel.cancel(leaf as u32);
-            self.deadlines.set(0, leaf as u32, deadline.into());
-        } else {
+        let early = eligible > now.nanos();
+        self.nodes[leaf].mark(EARLY, early);
+        if early {
             self.deadlines.remove(0, leaf as u32);
             self.wheel.set(leaf as u32, Instant::from_nanos(eligible));
+        } else {
+            self.wheel.cancel(leaf as u32);
+            self.deadlines.set(0, leaf as u32, deadline.into());
         }
         true
     }
@@ -551,8 +558,11 @@ impl Hfsc {
 
     /// A leaf is no longer ready.
     fn retire(&mut self, leaf: usize) {
-        self.deadlines.remove(0, leaf as u32);
-        self.wheel.cancel(leaf as u32);
+        if self.nodes[leaf].has(REAL) {
+            self.nodes[leaf].mark(EARLY, false);
+            self.deadlines.remove(0, leaf as u32);
+            self.wheel.cancel(leaf as u32);
+        }
         self.leave(leaf);
     }
 }
@@ -670,10 +680,10 @@ impl Hfsc {
             }
             let row = self.inner(parent);
             let share = &mut self.nodes[node].share;
-            share.put_off(self.clocks[row].now.saturating_sub(share.time_of(0)));
+            let (time, now) = (share.time_of(0), self.clocks[row].now);
+            share.put_off(now.saturating_sub(time));
             let first = self.shares.is_empty(row);
-            self.shares
-                .set(row, node as u32, self.nodes[node].share.time_of(0));
+            self.shares.set(row, node as u32, time.max(now));
             if !first {
                 return;
             }
@@ -722,9 +732,7 @@ impl Hfsc {
             }
             let row = self.inner(parent);
             self.clocks[row].latest = self.clocks[row].latest.max(time);
-            if self.shares.holds(node as u32) {
-                self.shares.set(row, node as u32, time);
-            }
+            self.shares.change(row, node as u32, time);
             node = parent;
         }
     }
@@ -752,14 +760,26 @@ impl Hfsc {
         while let Some(thing) = self.wheel.expire(now) {
             let leaves = self.reals.len();
             if (thing as usize) < leaves {
-                if !self.schedule(thing as usize, now, sink) {
-                    self.retire(thing as usize);
-                }
+                self.ripen(thing as usize, now, sink);
             } else {
                 let node = thing as usize - leaves;
                 self.nodes[node].mark(BLOCKED, false);
                 self.list(node);
             }
+        }
+    }
+
+    /// A leaf's timer is due: its next packet is eligible, or still to be peeked at.
+    #[inline]
+    fn ripen(&mut self, leaf: usize, now: Instant, sink: &mut dyn Sink) {
+        if self.nodes[leaf].has(EARLY)
+            && let Some(real) = &self.reals[leaf]
+        {
+            // It is pinned, and nothing has changed since.
+            self.nodes[leaf].mark(EARLY, false);
+            self.deadlines.set(0, leaf as u32, real.deadline.into());
+        } else if !self.schedule(leaf, now, sink) {
+            self.retire(leaf);
         }
     }
 
@@ -791,9 +811,7 @@ impl Hfsc {
             let this = &mut self.nodes[node];
             this.share = Curve::new(new.share, this.share.time_of(0));
             let (parent, time) = (this.parent as usize, this.share.time_of(0));
-            if self.shares.holds(node as u32) {
-                self.shares.set(self.inner(parent), node as u32, time);
-            }
+            self.shares.change(self.inner(parent), node as u32, time);
         }
         if old.limit != new.limit {
             let held = self.nodes[node].has(BLOCKED);
@@ -818,6 +836,7 @@ impl Hfsc {
         }
         if old.real != new.real && self.is_leaf(node) {
             self.nodes[node].mark(REAL, new.real.is_some());
+            self.nodes[node].mark(EARLY, false);
             self.reals[node] = new.real.map(|shape| Real::new(Curve::new(shape, now.into())));
             self.deadlines.remove(0, node as u32);
             self.wheel.cancel(node as u32);

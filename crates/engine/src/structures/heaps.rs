@@ -274,8 +274,12 @@ impl Heaps {
     fn settle(&mut self, heap: usize, at: usize, item: u128) {
         let items = &mut self.heaps[heap];
         let mut moved = |item: u128, at: usize| self.places[(item as u32) as usize] = at as u32;
-        let at = items.raise(at, item, &mut moved);
-        let at = items.sink(at, item, &mut moved);
+        let mut to = items.raise(at, item, &mut moved);
+        // What has moved up, or was appended, is less than all below.
+        if to == at && at + 1 < items.len {
+            to = items.sink(at, item, &mut moved);
+        }
+        let at = to;
         *items.item(at) = item;
         moved(item, at);
     }

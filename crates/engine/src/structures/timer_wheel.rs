@@ -35,6 +35,8 @@ struct Timer {
 #[derive(Clone, Debug)]
 pub struct TimerWheel {
     now: u64,
+    /// No timer is earlier.
+    not_before: u64,
     /// Which levels have occupied slots.
     levels: u32,
     occupied: [u64; LEVELS],
@@ -53,6 +55,7 @@ impl TimerWheel {
         assert!(len < FIRST as usize, "a wheel holds fewer than 2^31 timers");
         Self {
             now: 0,
+            not_before: u64::MAX,
             levels: 0,
             occupied: [0; LEVELS],
             first: vec![NONE; DUE + 1],
@@ -114,19 +117,33 @@ impl TimerWheel {
     }
 
     /// Takes out one timer that is due at `now`, in no particular order; none when no more are.
-    #[inline]
+    #[inline(always)]
     pub fn expire(&mut self, now: Instant) -> Option<u32> {
+        match now.nanos() < self.not_before {
+            true => None,
+            false => self.take_due(now.nanos()),
+        }
+    }
+
+    #[inline(never)]
+    fn take_due(&mut self, now: u64) -> Option<u32> {
+        let mut due = None;
         loop {
             let element = self.first[DUE];
             if element != NONE {
-                self.cancel(element);
-                return Some(element);
+                if due.is_none() {
+                    self.cancel(element);
+                    due = Some(element);
+                }
+                return due;
             }
-            let slot = self.lowest()?;
-            if self.earliest[slot] > now.nanos() {
-                return None;
+            let lowest = self.lowest();
+            let earliest = lowest.map_or(u64::MAX, |slot| self.earliest[slot]);
+            self.not_before = earliest;
+            match lowest {
+                Some(slot) if due.is_none() && earliest <= now => due = self.open(slot, now),
+                _ => return due,
             }
-            self.open(slot, now.nanos());
         }
     }
 
@@ -141,8 +158,10 @@ impl TimerWheel {
     }
 
     /// Advances the wheel into this slot, the lowest, as far as `now` allows, and cascades its
-    /// timers.
-    fn open(&mut self, slot: usize, now: u64) {
+    /// timers. Takes out the last if it is due: of one timer, which is most often all, no list is
+    /// made.
+    #[inline]
+    fn open(&mut self, slot: usize, now: u64) -> Option<u32> {
         let mut element = self.first[slot];
         self.first[slot] = NONE;
         self.vacate(slot);
@@ -153,9 +172,14 @@ impl TimerWheel {
         self.now = self.now.max(now.min(last));
         while element != NONE {
             let Timer { at, next, .. } = self.timers[element as usize];
+            if next == NONE && at <= self.now {
+                self.timers[element as usize].previous = NONE;
+                return Some(element);
+            }
             self.place(element, at);
             element = next;
         }
+        None
     }
 
     #[inline]
@@ -171,6 +195,7 @@ impl TimerWheel {
     /// Inserts a timer that is in no list.
     #[inline]
     fn place(&mut self, element: u32, at: u64) {
+        self.not_before = self.not_before.min(at);
         let slot = if at <= self.now {
             DUE
         } else {

@@ -112,6 +112,14 @@ impl WinnerTrees {
         self.put(tree, element, item(key, element));
     }
 
+    /// Changes the key of an element of this tree, if it is in it.
+    #[inline]
+    pub(crate) fn change(&mut self, tree: usize, element: u32, key: u128) {
+        if self.holds(element) {
+            self.put(tree, element, item(key, element));
+        }
+    }
+
     /// Removes an element from its tree; does nothing if it is not in it.
     #[inline]
     pub(crate) fn remove(&mut self, tree: usize, element: u32) {
