@@ -185,6 +185,16 @@ impl Host {
         self.netlink(|n| n.route(to.ip, to.prefix, gateway))
     }
 
+    /// Adds a route to this one address through that gateway; what this host sends by it comes from
+    /// its address `source`.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn route_from(&self, source: IpAddr, to: IpAddr, gateway: IpAddr) -> Result<()> {
+        let prefix = if to.is_ipv4() { 32 } else { 128 };
+        self.netlink(|n| n.route_from(Some(source), to, prefix, gateway))
+    }
+
     /// Adds the default route through that gateway.
     ///
     /// # Errors

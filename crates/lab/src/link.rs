@@ -165,7 +165,7 @@ impl Wire {
                     self.resume_at = Instant::START;
                     let sent = self.send(start, packet.len);
                     if let Some(record) = &self.record {
-                        record.sent(start, sent, packet.len);
+                        record.sent(packet.arrived, start, sent, packet.len);
                     }
                     if self.loss.loses_next() {
                         sink.drop(packet, Reason::Wire);

@@ -294,6 +294,21 @@ impl LabNetlink {
     /// Returns an error if the kernel refuses the route, for example because it cannot reach the
     /// gateway.
     pub fn route(&mut self, to: IpAddr, prefix: u8, gateway: IpAddr) -> Result<()> {
+        self.route_from(None, to, prefix, gateway)
+    }
+
+    /// The same; connections that this host begins have the address `source`, if given.
+    ///
+    /// # Errors
+    ///
+    /// As [`route`](Self::route).
+    pub fn route_from(
+        &mut self,
+        source: Option<IpAddr>,
+        to: IpAddr,
+        prefix: u8,
+        gateway: IpAddr,
+    ) -> Result<()> {
         let head = [
             family(to),
             prefix,
@@ -316,6 +331,9 @@ impl LabNetlink {
         .with(libc::RTA_GATEWAY, &octets(gateway));
         if prefix > 0 {
             message = message.with(libc::RTA_DST, &octets(to));
+        }
+        if let Some(source) = source {
+            message = message.with(libc::RTA_PREFSRC, &octets(source));
         }
         self.request(message)
             .doing(|| format!("add a route to {to}/{prefix} by {gateway}"))

@@ -6,6 +6,7 @@
 //! their transmission time.
 
 use engine::units::{Bytes, Duration, Instant};
+use measure::delay::Delays;
 use measure::series::ByteSeries;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,6 +23,8 @@ pub struct Recorded {
     pub sent: ByteSeries,
     /// The largest backlog, in bytes.
     pub deepest: Bytes,
+    /// Queueing delays: from arrival until the first bit is on the wire.
+    pub waited: Delays,
 }
 
 /// A record that a link writes and others read. Clones share the same record.
@@ -39,6 +42,7 @@ impl Record {
             offered: series.clone(),
             sent: series,
             deepest: Bytes::ZERO,
+            waited: Delays::default(),
         };
         Self {
             end: origin + bin.times(MAX_BINS),
@@ -58,9 +62,11 @@ impl Record {
         }
     }
 
-    pub(crate) fn sent(&self, from: Instant, to: Instant, len: Bytes) {
+    pub(crate) fn sent(&self, arrived: Instant, from: Instant, to: Instant, len: Bytes) {
         if to < self.end {
-            self.inner().sent.spread(from, to, len.get());
+            let mut inner = self.inner();
+            inner.sent.spread(from, to, len.get());
+            inner.waited.record(from.since(arrived));
         }
     }
 
@@ -106,12 +112,14 @@ mod tests {
             Bytes::new(1_500),
         );
         record.sent(
+            origin,
             origin + Duration::from_micros(50),
             origin + Duration::from_micros(250),
             Bytes::new(1_000),
         );
         let read = record.read();
         assert_eq!(read.deepest, Bytes::new(1_500));
+        assert_eq!(read.waited.longest(), Duration::from_micros(50));
         let mut csv = Vec::new();
         read.write_csv(&mut csv).expect("memory");
         let expected = "time_s,offered_bps,sent_bps\n0.000000,120000000,20000000\n\

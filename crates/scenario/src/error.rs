@@ -15,6 +15,8 @@ pub enum Error {
     Unknown(Problem),
     /// Two hosts of a flow are not connected.
     NoRoute(sim::simulation::NoRoute),
+    /// The lab could not be built, or a flow in it failed.
+    Lab(lab::Error),
     /// A file could not be written.
     Unwritten {
         /// The file.
@@ -46,6 +48,7 @@ impl fmt::Display for Error {
                 None => write!(f, "{}", problem.message),
             },
             Self::NoRoute(why) => write!(f, "{why}"),
+            Self::Lab(why) => write!(f, "{why}"),
             Self::Unwritten { file, why } => write!(f, "cannot write `{}`: {why}", file.display()),
             Self::Shards(why) => write!(f, "{why}"),
             Self::Output(why) => write!(f, "cannot write: {why}"),
@@ -71,5 +74,11 @@ impl From<Diagnostics> for Error {
 impl From<io::Error> for Error {
     fn from(why: io::Error) -> Self {
         Self::Output(why)
+    }
+}
+
+impl From<lab::Error> for Error {
+    fn from(why: lab::Error) -> Self {
+        Self::Lab(why)
     }
 }

@@ -1,6 +1,7 @@
 //! Builds a lab from a topology: namespaces, addresses, routes and emulated links.
 
 use crate::Error;
+use crate::Scenario;
 use crate::topology::{LabLinkSettings, LinkConfig, Topology};
 use control::policy::InterfacePolicy;
 use engine::classify::Classifier;
@@ -46,6 +47,8 @@ pub struct Instruments {
     pub captures: Vec<(LinkDirection, PathBuf)>,
     /// CSV files for the packets offered and sent, bin by bin.
     pub series: Vec<(LinkDirection, PathBuf, Record)>,
+    /// Recordings that are read, not written.
+    pub records: Vec<(LinkDirection, Record)>,
 }
 
 impl Instruments {
@@ -55,6 +58,9 @@ impl Instruments {
             direction = direction.captured(file);
         }
         for (_, _, record) in self.series.iter().filter(|(of, ..)| *of == link) {
+            direction = direction.recorded(record);
+        }
+        for (_, record) in self.records.iter().filter(|(of, _)| *of == link) {
             direction = direction.recorded(record);
         }
         direction
@@ -130,6 +136,41 @@ pub fn build(topology: &Topology, instruments: &Instruments, seed: Seed) -> lab:
         hosts[route.host].route(route.to, route.by)?;
     }
     Ok(Built { lab, interfaces })
+}
+
+/// Builds the lab of a scenario. A host has the address that filters see in the simulator, on its
+/// loopback interface, and sends from it.
+///
+/// # Errors
+///
+/// Returns an error if a host, a link, an address or a route cannot be created.
+pub fn build_scenario(scenario: &Scenario, instruments: &Instruments) -> lab::Result<Built> {
+    let seed = Seed(scenario.settings.seed.into());
+    let built = build(&Topology::of(scenario), instruments, seed)?;
+    let hosts = built.lab.hosts();
+    for ((host, config), interfaces) in hosts.iter().zip(&scenario.hosts).zip(&built.interfaces) {
+        let own = |end: &HostInterface| end.addresses.iter().any(|address| address.ip == config.address);
+        if !interfaces.iter().any(own) {
+            let prefix = if config.address.is_ipv4() { 32 } else { 128 };
+            host.address("lo", lab::host::Address::new(config.address, prefix))?;
+        }
+    }
+    for (from, host) in hosts.iter().enumerate() {
+        for (to, config) in scenario.hosts.iter().enumerate() {
+            let Some(&first) = scenario.path([from, to]).first() else {
+                continue;
+            };
+            let near = scenario.hosts[from].address;
+            if near.is_ipv4() != config.address.is_ipv4() {
+                continue;
+            }
+            // The far end of the direction's link.
+            let far = addressing::of_link((first / 2) as u16)[1 - first % 2];
+            let gateway = far[usize::from(near.is_ipv6())].ip;
+            host.route_from(near, config.address, gateway)?;
+        }
+    }
+    Ok(built)
 }
 
 fn join(

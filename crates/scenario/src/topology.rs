@@ -18,6 +18,7 @@
 //! The lab assigns addresses, interface names and routes, and shows them.
 
 use crate::folder::Files;
+use crate::language::{DirectionConfig, Scenario};
 use crate::link_policies;
 use control::diagnostics::{Diagnostics, Severity};
 use control::documents::Document;
@@ -103,6 +104,29 @@ impl Topology {
                 warnings: diagnostics,
             }),
             _ => Err(diagnostics),
+        }
+    }
+}
+
+impl Topology {
+    /// The hosts and links of a scenario that was read for the lab.
+    pub fn of(scenario: &Scenario) -> Self {
+        let settings = |way: &DirectionConfig| LabLinkSettings {
+            rate: Some(way.settings.rate),
+            delay: way.settings.delay,
+            buffer: Some(way.buffer()),
+            loss: way.settings.loss,
+            jitter: way.settings.jitter,
+        };
+        let links = scenario.directions.chunks_exact(2).map(|ways| LinkConfig {
+            between: [ways[0].from, ways[0].to],
+            settings: [settings(&ways[0]), settings(&ways[1])],
+            policies: [ways[0].policy.clone(), ways[1].policy.clone()],
+        });
+        Self {
+            hosts: scenario.hosts.iter().map(|host| host.name.clone()).collect(),
+            links: links.collect(),
+            warnings: Diagnostics::new("", ""),
         }
     }
 }

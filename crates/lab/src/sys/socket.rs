@@ -4,8 +4,9 @@
 use super::check;
 use std::io;
 use std::mem::size_of;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 /// Sets a socket option to these bytes.
 fn set_option(socket: &impl AsFd, level: i32, option: i32, value: &[u8]) -> io::Result<()> {
@@ -32,6 +33,63 @@ pub(crate) fn set_congestion(socket: &impl AsFd, name: &str) -> io::Result<()> {
 pub(crate) fn set_receive_buffer(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
     set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes.to_ne_bytes())
+}
+
+/// A TCP connection from this address, which must be one of the calling thread's network namespace;
+/// it fails if it is not made within `limit`.
+pub(crate) fn connect_from(from: SocketAddr, to: SocketAddr, limit: Duration) -> io::Result<TcpStream> {
+    let family = match to {
+        SocketAddr::V4(_) => libc::AF_INET,
+        SocketAddr::V6(_) => libc::AF_INET6,
+    };
+    // SAFETY: no pointers are passed.
+    let fd = check(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the descriptor is new and nobody else's.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    set_option(
+        &socket,
+        libc::SOL_SOCKET,
+        libc::SO_REUSEADDR,
+        &1_i32.to_ne_bytes(),
+    )?;
+    let socket = TcpStream::from(socket);
+    // The kernel limits `connect` by it, too.
+    socket.set_write_timeout(Some(limit))?;
+    let (name, len) = socket_name(from);
+    // SAFETY: the pointer is to a live buffer of at least `len` bytes.
+    check(unsafe { libc::bind(socket.as_raw_fd(), name.as_ptr().cast(), len) })?;
+    let (name, len) = socket_name(to);
+    // SAFETY: as above.
+    check(unsafe { libc::connect(socket.as_raw_fd(), name.as_ptr().cast(), len) })?;
+    socket.set_write_timeout(None)?;
+    Ok(socket)
+}
+
+/// An address as `struct sockaddr_in` or `sockaddr_in6`, with its length.
+fn socket_name(address: SocketAddr) -> ([u32; 7], libc::socklen_t) {
+    let mut words = [0; 7];
+    let port = u32::from(address.port());
+    let word = |octets: &[u8]| u32::from_ne_bytes([octets[0], octets[1], octets[2], octets[3]]);
+    // The family in the machine's order, the port in the network's.
+    let mut head = |family: i32| {
+        let ([a, b], [.., c, d]) = ((family as u16).to_ne_bytes(), port.to_be_bytes());
+        words[0] = u32::from_ne_bytes([a, b, c, d]);
+    };
+    match address.ip() {
+        IpAddr::V4(ip) => {
+            head(libc::AF_INET);
+            words[1] = word(&ip.octets());
+            (words, 16)
+        }
+        IpAddr::V6(ip) => {
+            head(libc::AF_INET6);
+            let octets = ip.octets();
+            for (to, four) in words[2..6].iter_mut().zip(octets.chunks(4)) {
+                *to = word(four);
+            }
+            (words, 28)
+        }
+    }
 }
 
 /// A multicast routing daemon's socket of IPv4 in the calling thread's network namespace, which has

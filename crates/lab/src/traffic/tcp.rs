@@ -2,7 +2,7 @@
 
 use crate::error::{Doing, Error, Result};
 use crate::host::Host;
-use crate::sys::socket::{set_congestion, set_receive_buffer};
+use crate::sys::socket::{connect_from, set_congestion, set_receive_buffer};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -32,6 +32,8 @@ pub struct Bulk {
     pub to: SocketAddr,
     /// The end that connects.
     pub who: Connects,
+    /// The address that it connects from; none leaves it to the kernel.
+    pub from: Option<SocketAddr>,
     /// The sender's congestion control, such as "cubic" or "reno".
     pub congestion: String,
     /// How long the sender sends.
@@ -50,6 +52,7 @@ impl Bulk {
         Self {
             to,
             who: Connects::Sender,
+            from: None,
             congestion: "cubic".into(),
             duration,
             most: u64::MAX,
@@ -184,6 +187,13 @@ impl Drop for BulkRun {
     }
 }
 
+fn connect(to: SocketAddr, from: Option<SocketAddr>) -> std::io::Result<TcpStream> {
+    match from {
+        None => TcpStream::connect_timeout(&to, CONNECT_LIMIT),
+        Some(from) => connect_from(from, to, CONNECT_LIMIT),
+    }
+}
+
 /// Sends until the duration is over, the amount is sent, or the run is stopped; returns the bytes
 /// sent.
 fn send(bulk: &Bulk, listener: &TcpListener, begin: Instant, shared: &Shared) -> Result<u64> {
@@ -191,7 +201,7 @@ fn send(bulk: &Bulk, listener: &TcpListener, begin: Instant, shared: &Shared) ->
         .local_addr()
         .doing(|| "learn the listener's port".into())?;
     let stream = match bulk.who {
-        Connects::Sender => Some(TcpStream::connect_timeout(&to, CONNECT_LIMIT)),
+        Connects::Sender => Some(connect(to, bulk.from)),
         Connects::Receiver => {
             let over = || begin.elapsed() >= bulk.duration || shared.abandon.load(Ordering::Relaxed);
             accept(listener, over).transpose()
@@ -232,10 +242,7 @@ fn receive(
     let over = || Instant::now() >= last || shared.abandon.load(Ordering::Relaxed);
     let stream = match bulk.who {
         Connects::Sender => accept(listener, over)?,
-        Connects::Receiver => Some(TcpStream::connect_timeout(
-            &listener.local_addr()?,
-            CONNECT_LIMIT,
-        )?),
+        Connects::Receiver => Some(connect(listener.local_addr()?, bulk.from)?),
     };
     let Some(mut stream) = stream else {
         return Ok(Vec::new());

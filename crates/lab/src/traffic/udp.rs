@@ -117,6 +117,15 @@ impl Stream {
     /// Returns an error if a host cannot be entered, a thread cannot be started, or the address
     /// cannot be bound.
     pub fn start(self, from: &Host, to: &Host) -> Result<StreamRun> {
+        self.start_from(None, from, to)
+    }
+
+    /// The same, sent from this address.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start); the sender reports an address that it cannot bind.
+    pub fn start_from(self, source: Option<SocketAddr>, from: &Host, to: &Host) -> Result<StreamRun> {
         let doing = || format!("listen on {} in host `{}`", self.to, to.name());
         let socket = to.call(|| UdpSocket::bind(self.to))?.doing(doing)?;
         let address = socket.local_addr().doing(doing)?;
@@ -133,7 +142,7 @@ impl Stream {
         let sender = {
             let shared = Arc::clone(&shared);
             from.spawn("udp-sender", move || {
-                let outcome = send(&self, address, begin, &shared);
+                let outcome = send(&self, source, address, begin, &shared);
                 shared.ended.store(true, Ordering::Release);
                 outcome
             })?
@@ -191,8 +200,14 @@ impl Drop for StreamRun {
     }
 }
 
-fn send(stream: &Stream, to: SocketAddr, begin: Instant, shared: &Shared) -> Result<SendReport> {
-    let socket = generator::socket(to, None)?;
+fn send(
+    stream: &Stream,
+    source: Option<SocketAddr>,
+    to: SocketAddr,
+    begin: Instant,
+    shared: &Shared,
+) -> Result<SendReport> {
+    let socket = generator::socket(to, source)?;
     let shape = TrafficShape {
         count: stream.shape.count.min(MAX_DATAGRAMS),
         ..stream.shape

@@ -20,12 +20,14 @@
 mod changes;
 mod expectations;
 mod flows;
+mod lab_rules;
 mod links;
 mod sweep;
 
 pub use changes::{ChangeSettings, ScheduledChange};
 pub use expectations::{ExpectSettings, Expectation, Metric, Subject, Unit};
 pub use flows::{EndAddress, FlowConfig, FlowSettings, Spans};
+pub use lab_rules::{SIMULATED_ONLY, SimulatedKey};
 pub use links::{DirectionConfig, LinkSettings};
 pub use sweep::Sweep;
 
@@ -141,10 +143,18 @@ const ROOT: &[&str] = &[
     "version", "hosts", "host", "link", "flow", "change", "expect", "sweep",
 ];
 
+/// Where a scenario is to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Venue {
+    Simulator,
+    Lab,
+}
+
 /// A text of one scenario or, with a sweep, of many.
 #[derive(Clone, Debug)]
 pub struct Scenarios {
     path: String,
+    venue: Venue,
     text: String,
     registry: Registry,
     /// The lists of the sweep.
@@ -161,8 +171,33 @@ impl Scenarios {
     ///
     /// Returns an error if the text or one of its points has a mistake.
     pub fn read(path: &str, text: &str, registry: &Registry, files: Files<'_>) -> Result<Self, Diagnostics> {
+        Self::read_for(Venue::Simulator, path, text, registry, files)
+    }
+
+    /// Reads and checks a text that the lab is to run. What the lab cannot do is a mistake.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the text has a mistake, or a part that the lab cannot do.
+    pub fn read_for_lab(
+        path: &str,
+        text: &str,
+        registry: &Registry,
+        files: Files<'_>,
+    ) -> Result<Self, Diagnostics> {
+        Self::read_for(Venue::Lab, path, text, registry, files)
+    }
+
+    fn read_for(
+        venue: Venue,
+        path: &str,
+        text: &str,
+        registry: &Registry,
+        files: Files<'_>,
+    ) -> Result<Self, Diagnostics> {
         let mut all = Self {
             path: path.into(),
+            venue,
             text: text.into(),
             registry: registry.clone(),
             sweep: Sweep::default(),
@@ -222,7 +257,13 @@ impl Scenarios {
         };
         let mut unused = Vec::new();
         let read = sections::parse_amended(&self.text, wrong, put, |root, problems| {
+            if self.venue == Venue::Lab {
+                lab_rules::refuse_keys(&root, &mut reader.problems);
+            }
             let read = scenario(&mut reader, &self.registry, files, &root);
+            if let (Venue::Lab, Some(read), true) = (self.venue, &read, reader.problems.is_empty()) {
+                lab_rules::refuse_values(&root, read, &mut reader.problems);
+            }
             problems.append(&mut reader.problems);
             unused = root
                 .get("sweep")

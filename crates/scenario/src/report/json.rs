@@ -1,6 +1,7 @@
 //! Outcomes as JSON: one object on one line for each point. The unit of a number is part of its
 //! name.
 
+use crate::run::live::LiveOutcome;
 use crate::run::outcome::{ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed};
 use measure::delay::Delays;
 use serde_json::{Map, Value, json};
@@ -21,6 +22,18 @@ pub fn point(outcome: &Outcome) -> Value {
         "duration_ns": outcome.duration.nanos(),
         "events": outcome.events,
         "links": outcome.links.iter().map(link).collect::<Vec<_>>(),
+        "flows": outcome.flows.iter().map(flow).collect::<Vec<_>>(),
+        "expectations": outcome.expectations.iter().map(judgement).collect::<Vec<_>>(),
+        "met": outcome.expectations.iter().all(|judgement| judgement.met),
+    })
+}
+
+/// What a lab measured.
+pub fn live(outcome: &LiveOutcome) -> Value {
+    json!({
+        "version": VERSION,
+        "scenario": outcome.scenario,
+        "duration_ns": outcome.duration.nanos(),
         "flows": outcome.flows.iter().map(flow).collect::<Vec<_>>(),
         "expectations": outcome.expectations.iter().map(judgement).collect::<Vec<_>>(),
         "met": outcome.expectations.iter().all(|judgement| judgement.met),

@@ -1,6 +1,7 @@
 //! Outcomes as tables for the terminal: one point in full, or a sweep with a line for each point.
 
-use crate::run::outcome::{ClassOutcome, Judgement, LinkOutcome, Outcome, Passed};
+use crate::run::live::LiveOutcome;
+use crate::run::outcome::{ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed};
 use measure::delay::Delays;
 use measure::numbers;
 use plot::text::{self, Align};
@@ -24,15 +25,31 @@ pub fn point(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
         show_link(out, link)?;
     }
     writeln!(out)?;
-    show_flows(out, outcome)?;
-    if !outcome.expectations.is_empty() {
+    flows_and_verdicts(out, &outcome.flows, &outcome.expectations)
+}
+
+/// Prints what a lab measured.
+///
+/// # Errors
+///
+/// Returns an error if `out` cannot be written to.
+pub fn live(out: &mut dyn Write, outcome: &LiveOutcome) -> io::Result<()> {
+    writeln!(out, "{}: {} in the lab\n", outcome.scenario, outcome.duration)?;
+    flows_and_verdicts(out, &outcome.flows, &outcome.expectations)
+}
+
+fn flows_and_verdicts(
+    out: &mut dyn Write,
+    flows: &[FlowOutcome],
+    expectations: &[Judgement],
+) -> io::Result<()> {
+    show_flows(out, flows)?;
+    if !expectations.is_empty() {
         writeln!(out)?;
-        outcome
-            .expectations
-            .iter()
-            .try_for_each(|judgement| show_judgement(out, judgement))?;
     }
-    Ok(())
+    expectations
+        .iter()
+        .try_for_each(|judgement| show_judgement(out, judgement))
 }
 
 const COLUMNS: [(&str, Align); 11] = [
@@ -143,7 +160,7 @@ fn delay_cells(delays: &Delays) -> [String; 3] {
     [delays.quantile(500), delays.quantile(990), delays.longest()].map(|delay| numbers::time(delay.nanos()))
 }
 
-fn show_flows(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+fn show_flows(out: &mut dyn Write, flows: &[FlowOutcome]) -> io::Result<()> {
     const TITLES: [(&str, Align); 10] = [
         ("flow", Align::Left),
         ("kind", Align::Left),
@@ -157,7 +174,7 @@ fn show_flows(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
         ("counted", Align::Left),
     ];
     let mut rows = vec![TITLES.map(|(title, _)| title.to_owned()).to_vec()];
-    for flow in &outcome.flows {
+    for flow in flows {
         let [p50, p99, max] = flow.delays.as_ref().map(delay_cells).unwrap_or_default();
         let copies = flow.copies.len();
         let copies = if copies > 1 {

@@ -19,7 +19,11 @@ pub struct Window {
 
 /// Judges an expectation.
 pub fn judge(expectation: &Expectation, window: &Window, meters: &Meters<'_>) -> Judgement {
-    let value = measure(expectation, window, meters);
+    verdict(expectation, measure(expectation, window, meters))
+}
+
+/// The verdict on a measured value, in the metric's smallest unit.
+pub fn verdict(expectation: &Expectation, value: u64) -> Judgement {
     let unit = expectation.metric.unit();
     let missed = match (expectation.at_least, expectation.at_most) {
         (Some(least), _) if value < least => Some((least, least - value, "too little")),
@@ -117,7 +121,8 @@ fn of_link(
     }
 }
 
-fn delay(metric: Metric, delays: &Delays) -> u64 {
+/// A metric of delays.
+pub fn delay(metric: Metric, delays: &Delays) -> u64 {
     let delay = match metric {
         Metric::DelayMean => delays.mean(),
         Metric::DelayP50 => delays.quantile(500),
@@ -127,7 +132,8 @@ fn delay(metric: Metric, delays: &Delays) -> u64 {
     delay.nanos()
 }
 
-fn ratio(part: u64, whole: u64) -> u64 {
+/// A share.
+pub fn ratio(part: u64, whole: u64) -> u64 {
     Probability::ratio(part, whole).parts()
 }
 
@@ -140,6 +146,11 @@ fn fairness(meters: &Meters<'_>, flow: Option<usize>, from: Instant, to: Instant
         .iter()
         .flatten()
         .map(|&copy| between(meters.copy_series(copy), bin, from, to));
+    fairness_of(got)
+}
+
+/// Jain's fairness index of what each got; 100 % if none got anything.
+pub fn fairness_of(got: impl Iterator<Item = u64> + Clone) -> u64 {
     let index = jain(got).unwrap_or(1.0);
     Probability::from_parts((index * Probability::ONE.parts() as f64).round() as u64).parts()
 }

@@ -3,10 +3,12 @@
 //!
 //! `network` creates the simulator's hosts, links and flows; [`captures`] writes packets into
 //! files; `readings` are counters, and `judge` compares them with the expectations; [`outcome`] is
-//! the result. [`points`] runs the points of a sweep.
+//! the result. [`live`] runs a scenario with real sockets in a lab.
+//! [`points`] runs the points of a sweep.
 
 pub mod captures;
 mod judge;
+pub mod live;
 mod network;
 pub mod outcome;
 pub mod points;

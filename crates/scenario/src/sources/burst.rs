@@ -1,7 +1,7 @@
 //! `burst`: a number of packets at once, every period.
 
 use super::datagrams::{PACKETS, PacketSettings, read_packets};
-use super::kind::{FlowContext, FlowSource, SettingGroup, SourceKind, SourceReader, Transport};
+use super::kind::{FlowContext, FlowSource, LabSource, SettingGroup, SourceKind, SourceReader, Transport};
 use engine::settings;
 use engine::units::{Bytes, Duration};
 use sim::agent::Agent;
@@ -57,6 +57,15 @@ impl FlowSource for Bursts {
 
     fn frames(&self) -> Option<[Bytes; 2]> {
         Some(self.packets.frames())
+    }
+
+    fn in_lab(&self) -> Option<LabSource<'_>> {
+        Some(LabSource::Datagrams {
+            frame: self.packets.frame,
+            burst: self.own.frames,
+            gap: self.own.gap,
+            period: self.own.period,
+        })
     }
 
     fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2] {

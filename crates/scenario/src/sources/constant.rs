@@ -1,7 +1,7 @@
 //! `constant`: packets of one length at a constant rate.
 
 use super::datagrams::{PACKETS, PacketSettings, read_packets, refuse_rate};
-use super::kind::{FlowContext, FlowSource, SettingGroup, SourceKind, SourceReader, Transport};
+use super::kind::{FlowContext, FlowSource, LabSource, SettingGroup, SourceKind, SourceReader, Transport};
 use engine::settings;
 use engine::units::{Bandwidth, Bytes};
 use sim::agent::Agent;
@@ -48,6 +48,16 @@ impl FlowSource for ConstantRate {
 
     fn frames(&self) -> Option<[Bytes; 2]> {
         Some(self.packets.frames())
+    }
+
+    fn in_lab(&self) -> Option<LabSource<'_>> {
+        let between = self.own.rate.time_to_send(self.packets.frame);
+        Some(LabSource::Datagrams {
+            frame: self.packets.frame,
+            burst: 1,
+            gap: between,
+            period: between,
+        })
     }
 
     fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2] {

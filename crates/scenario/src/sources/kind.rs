@@ -4,7 +4,7 @@ use crate::folder::Files;
 use control::sections::Section;
 use engine::random::Seed;
 use engine::settings::{Problem, Setting, Table, refuse_unknown};
-use engine::units::{Bytes, Instant};
+use engine::units::{Bytes, Duration, Instant};
 use sim::agent::Agent;
 use std::fmt;
 use std::sync::Arc;
@@ -69,8 +69,36 @@ pub trait FlowSource: fmt::Debug + Send + Sync {
         true
     }
 
+    /// What sends it through real sockets in a lab; none if only the simulator has such a source.
+    fn in_lab(&self) -> Option<LabSource<'_>> {
+        None
+    }
+
     /// The agents at the two ends of one copy of the flow: initiator and responder.
     fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2];
+}
+
+/// What sends a flow through real sockets.
+#[derive(Clone, Copy, Debug)]
+pub enum LabSource<'a> {
+    /// The kernel's TCP.
+    Bulk {
+        /// The congestion control, by the kernel's name.
+        control: &'a str,
+        /// How much it sends; none: without end.
+        total: Option<Bytes>,
+    },
+    /// Datagrams at set times.
+    Datagrams {
+        /// The length of each frame.
+        frame: Bytes,
+        /// Frames in a burst.
+        burst: u32,
+        /// From one frame of a burst to the next.
+        gap: Duration,
+        /// From the start of a burst to the start of the next.
+        period: Duration,
+    },
 }
 
 /// The properties of a flow that the agents of its source need.

@@ -17,7 +17,7 @@ mod request;
 mod tcp;
 mod trace;
 
-pub use kind::{FlowContext, FlowSource, SettingGroup, SourceKind, SourceReader, Transport};
+pub use kind::{FlowContext, FlowSource, LabSource, SettingGroup, SourceKind, SourceReader, Transport};
 
 use engine::settings::Setting;
 

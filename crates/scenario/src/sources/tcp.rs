@@ -1,6 +1,6 @@
 //! `tcp`: a TCP connection that always has data to send, or a total.
 
-use super::kind::{FlowContext, FlowSource, SettingGroup, SourceKind, SourceReader, Transport};
+use super::kind::{FlowContext, FlowSource, LabSource, SettingGroup, SourceKind, SourceReader, Transport};
 use engine::settings;
 use engine::units::{Bytes, Duration};
 use sim::agent::Agent;
@@ -124,6 +124,13 @@ impl FlowSource for Transfer {
 
     fn measures_delays(&self) -> bool {
         false
+    }
+
+    fn in_lab(&self) -> Option<LabSource<'_>> {
+        Some(LabSource::Bulk {
+            control: self.connection.control.name,
+            total: self.total,
+        })
     }
 
     fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2] {

@@ -1,5 +1,6 @@
-//! `suimon lab FILE [-- CMD]`: builds a network from a topology file, and runs a program in one of
-//! its hosts.
+//! `suimon lab FILE [-- CMD]`: builds a network from a topology or a scenario, and runs a program
+//! in one of its hosts. Without a program, a scenario's flows run as real sockets, and its
+//! expectations are judged.
 //!
 //! The file is read and checked before anything is created. Then the process enters a sandbox of
 //! namespaces, so that nothing of the lab is left behind, however it ends.
@@ -8,6 +9,8 @@ use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use crate::source;
 use clap::Args;
+use control::diagnostics::Diagnostics;
+use control::documents::Document;
 use engine::random::Seed;
 use engine::settings::{Span, unknown};
 use engine::tree::Registry;
@@ -15,17 +18,21 @@ use engine::units::Duration;
 use lab::Record;
 use plot::colour;
 use scenario::folder::Folder;
-use scenario::lab::{Built, HostInterface, Instruments, LinkDirection, build};
+use scenario::lab::{Built, HostInterface, Instruments, LinkDirection, build, build_scenario};
+use scenario::report::{json, table};
 use scenario::run::captures::CaptureRequest;
+use scenario::run::live;
 use scenario::topology::Topology;
-use serde_json::{Value, json};
+use scenario::{Scenario, Scenarios};
+use serde_json::{Value, json as object};
 use std::io::Write;
+use std::path::Path;
 
 /// Build a network from a topology file, and run a program in it
 #[derive(Debug, Args)]
 pub struct Lab {
-    /// The topology, a TOML file: hosts, and links with rate, delay, buffer and policy; `-` reads
-    /// standard input
+    /// A topology, a TOML file: hosts, and links with rate, delay, buffer and policy; or a
+    /// scenario, whose flows run as real sockets; `-` reads standard input
     file: String,
     /// The host to run the program in; by default the first one
     #[arg(long = "in", value_name = "HOST")]
@@ -56,11 +63,24 @@ impl Lab {
     /// Builds the lab, runs the program or waits.
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let out = &mut *cx.out;
-        let topology = self.read(cx.registry)?;
+        let text = source::load("topology", &self.file)?;
+        let scenario = (Document::of(&text) == Some(Document::Scenario))
+            .then(|| self.scenario(&text, cx.registry))
+            .transpose()?;
+        if let (Some(scenario), true) = (&scenario, self.command.is_empty()) {
+            return self.live(scenario, out);
+        }
+        let topology = match &scenario {
+            Some(scenario) => Topology::of(scenario),
+            None => self.read(&text, cx.registry)?,
+        };
         let host = self.host(&topology)?;
         lab::enter()?;
         let instruments = self.instruments(&topology)?;
-        let built = build(&topology, &instruments, Seed(self.seed))?;
+        let built = match &scenario {
+            Some(scenario) => build_scenario(scenario, &instruments)?,
+            None => build(&topology, &instruments, Seed(self.seed))?,
+        };
         let hosts = built.lab.hosts();
         if let Some((name, arguments)) = self.command.split_first() {
             let program = hosts[host].program(name).args(arguments);
@@ -91,11 +111,45 @@ impl Lab {
         }
     }
 
-    fn read(&self, registry: &Registry) -> Result<Topology, Failure> {
-        let text = source::load("topology", &self.file)?;
+    /// Reads a scenario for the lab.
+    fn scenario(&self, text: &str, registry: &Registry) -> Result<Scenario, Failure> {
+        let folder = Folder::of(&self.file);
+        let colour = colour::wanted(&std::io::stderr());
+        let refused = |diagnostics: Diagnostics| {
+            let why = diagnostics.render(colour);
+            Failure::usage(format!("{} cannot be run in the lab:\n{why}", self.file))
+        };
+        let read = Scenarios::read_for_lab(&self.file, text, registry, &folder).map_err(refused)?;
+        if !read.warnings.is_empty() {
+            eprint!("{}", read.warnings.render(colour));
+        }
+        read.point(1, &folder).map_err(refused)
+    }
+
+    /// Runs a scenario with real sockets, and judges its expectations.
+    fn live(&self, scenario: &Scenario, out: &mut dyn Write) -> Result<Exit, Failure> {
+        if !self.pcap.is_empty() || self.host.is_some() {
+            return Err(Failure::usage(
+                "--pcap and --in belong to a program in the lab: write `-- CMD`, or leave them out",
+            ));
+        }
+        lab::enter()?;
+        let stem = Path::new(&self.file).file_stem();
+        let name = stem.map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        let outcome = live::run(&name, scenario)?;
+        if self.json {
+            writeln!(out, "{}", json::live(&outcome))?;
+        } else {
+            table::live(out, &outcome)?;
+        }
+        let met = outcome.expectations.iter().all(|judgement| judgement.met);
+        Ok(if met { Exit::Done } else { Exit::Missed })
+    }
+
+    fn read(&self, text: &str, registry: &Registry) -> Result<Topology, Failure> {
         let colour = colour::wanted(&std::io::stderr());
         let topology =
-            Topology::read(&self.file, &text, registry, &Folder::of(&self.file)).map_err(|diagnostics| {
+            Topology::read(&self.file, text, registry, &Folder::of(&self.file)).map_err(|diagnostics| {
                 Failure::usage(format!(
                     "{} cannot be built:\n{}",
                     self.file,
@@ -136,6 +190,7 @@ impl Lab {
         Ok(Instruments {
             captures: self.pcap.iter().map(capture).collect::<Result<_, Failure>>()?,
             series: self.series.iter().map(record).collect::<Result<_, Failure>>()?,
+            records: Vec::new(),
         })
     }
 
@@ -165,7 +220,7 @@ impl Lab {
 
     fn to_json(built: &Built) -> Value {
         let interface = |view: &HostInterface| {
-            json!({ "name": view.name, "to": view.to,
+            object!({ "name": view.name, "to": view.to,
                     "addresses": view.addresses.map(|a| a.to_string()) })
         };
         let hosts = built
@@ -175,8 +230,8 @@ impl Lab {
             .zip(&built.interfaces)
             .map(|(host, interfaces)| {
                 let interfaces: Vec<Value> = interfaces.iter().map(interface).collect();
-                json!({ "name": host.name(), "interfaces": interfaces, "enter": built.enter(host) })
+                object!({ "name": host.name(), "interfaces": interfaces, "enter": built.enter(host) })
             });
-        json!({ "hosts": hosts.collect::<Vec<_>>() })
+        object!({ "hosts": hosts.collect::<Vec<_>>() })
     }
 }
