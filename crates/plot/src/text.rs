@@ -31,13 +31,22 @@ pub enum Align {
     Right,
 }
 
+/// The width of a text on the terminal.
+fn columns(text: &str) -> usize {
+    match text.is_ascii() {
+        true => text.len(),
+        false => text.chars().count(),
+    }
+}
+
 /// Lays out rows in aligned columns, two blanks apart. Empty columns are left out.
 pub fn table(rows: &[Vec<String>], align: &[Align]) -> Vec<String> {
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..align.len()).map(width).collect();
+    let mut widths = vec![0; align.len()];
+    for row in rows {
+        for (cell, width) in row.iter().zip(&mut widths) {
+            *width = (*width).max(columns(cell));
+        }
+    }
     let length: usize = widths.iter().map(|width| width + 2).sum();
     let line = |row: &Vec<String>| {
         let mut line = String::with_capacity(length);
@@ -47,7 +56,7 @@ pub fn table(rows: &[Vec<String>], align: &[Align]) -> Vec<String> {
             .zip(&widths)
             .filter(|(_, width)| **width > 0)
         {
-            let blanks = iter::repeat_n(' ', width - cell.chars().count());
+            let blanks = iter::repeat_n(' ', width - columns(cell));
             match align {
                 Align::Left => {
                     line.push_str(cell);

@@ -53,7 +53,10 @@ impl Status {
             }
             out.flush()?;
             if !self.follow {
-                return Ok(ending(&now));
+                let ending = ending(&now);
+                // The program ends: of very many classes nothing need be freed one by one.
+                std::mem::forget(now);
+                return Ok(ending);
             }
             now = snapshot(client.next_reply()?)?;
         }
@@ -112,14 +115,9 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
     for (class, branch) in interface.classes.iter().zip(text::branches(&depths)) {
         rows.push(class_row(class, &branch, interface.bandwidth_bps));
     }
-    let whole = [String::from("all"), String::new(), String::new()];
-    rows.push(
-        [
-            &whole[..],
-            &traffic_cells(&interface.traffic, interface.bandwidth_bps),
-        ]
-        .concat(),
-    );
+    let mut whole = vec![String::from("all"), String::new(), String::new()];
+    add_traffic(&mut whole, &interface.traffic, interface.bandwidth_bps);
+    rows.push(whole);
     blank_empty_columns(&mut rows);
     for line in text::table(&rows, &COLUMNS.map(|(_, align)| align)) {
         writeln!(out, "{line}")?;
@@ -151,16 +149,16 @@ fn blank_empty_columns(rows: &mut [Vec<String>]) {
 }
 
 fn class_row(class: &ClassView, branch: &str, link: u64) -> Vec<String> {
-    let own = [
-        format!("{branch}{}", class.name),
-        class.asked_bps.map(numbers::rate).unwrap_or_default(),
-        class.share.map(numbers::share).unwrap_or_default(),
-    ];
-    let borrowed = [readout::borrowed(class)];
-    [&own[..], &traffic_cells(&class.traffic, link), &borrowed].concat()
+    let mut row = Vec::with_capacity(COLUMNS.len());
+    row.push([branch, &class.name].concat());
+    row.push(class.asked_bps.map(numbers::rate).unwrap_or_default());
+    row.push(class.share.map(numbers::share).unwrap_or_default());
+    add_traffic(&mut row, &class.traffic, link);
+    row.push(readout::borrowed(class));
+    row
 }
 
-fn traffic_cells(traffic: &Traffic, link: u64) -> Vec<String> {
+fn add_traffic(row: &mut Vec<String>, traffic: &Traffic, link: u64) {
     let used = traffic.got_bps.map(|bps| bps as f64 / link.max(1) as f64);
     let backlog = match traffic.backlog_packets {
         0 => "0".into(),
@@ -170,7 +168,7 @@ fn traffic_cells(traffic: &Traffic, link: u64) -> Vec<String> {
             numbers::bytes(traffic.backlog_bytes)
         ),
     };
-    vec![
+    row.extend([
         traffic.got_bps.map(numbers::rate).unwrap_or_default(),
         used.map(numbers::share).unwrap_or_default(),
         backlog,
@@ -188,7 +186,7 @@ fn traffic_cells(traffic: &Traffic, link: u64) -> Vec<String> {
         } else {
             numbers::count(traffic.marked_packets)
         },
-    ]
+    ]);
 }
 
 fn show_gauges(out: &mut dyn Write, name: &str, gauges: &[Gauge]) -> io::Result<()> {
