@@ -236,8 +236,8 @@ type Classes<'a> = HashMap<&'a str, bool>;
 
 /// Reads the filters of an interface. Class names are looked up in the spec, so that filters are
 /// checked even if the tree has mistakes; class numbers come from the plan.
-pub fn read_all(
-    sections: &[Section<'_>],
+pub fn read_all<'a>(
+    sections: impl Iterator<Item = Section<'a>>,
     spec: &DisciplineSpec,
     plan: Option<&TreePlan>,
     problems: &mut Vec<Problem>,
@@ -245,8 +245,7 @@ pub fn read_all(
 ) -> Vec<Filter> {
     let mut classes = Classes::new();
     gather(spec, &mut classes);
-    let mut filters = Vec::with_capacity(sections.len());
-    let mut places = Vec::with_capacity(sections.len());
+    let (mut filters, mut places) = (Vec::new(), Vec::new());
     let mut named = HashSet::new();
     for section in sections {
         let Some(settings) = FilterSettings::read(&section.table(|_| true), &[], problems) else {
@@ -262,7 +261,7 @@ pub fn read_all(
         }
         let id = plan.and_then(|plan| plan.class(class)).unwrap_or(ClassId(0));
         let filter = settings.filter(id);
-        if contradiction(&filter, section, problems) {
+        if contradiction(&filter, &section, problems) {
             continue;
         }
         filters.push(filter);

@@ -18,6 +18,7 @@
 pub mod diagnostics;
 pub mod documents;
 pub mod filters;
+mod pieces;
 pub mod policy;
 pub mod port_config;
 pub mod protocol;

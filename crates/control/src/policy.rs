@@ -500,8 +500,13 @@ impl<'a> PolicyReader<'a> {
         let settings = InterfaceSettings::read(&section.table(|_| true), OF_INTERFACE, &mut self.problems);
         let settings = settings.and_then(|settings| self.sensible(settings, &section));
         let spec = self.outermost(name, &section);
-        let filters = section.sections("filter", &format!("interface.{name}.filter"), &mut self.problems);
-        let spec = spec?;
+        // Read when the tree has been checked: those of very many classes take much memory.
+        let header = format!("interface.{name}.filter");
+        let filters = |problems: &mut Vec<Problem>| section.each_section("filter", &header, problems);
+        let Some(spec) = spec else {
+            let _ = filters(&mut self.problems);
+            return None;
+        };
         // A tree is checked against a link. Without one, assume a fast link, so that no sum of
         // rates exceeds it.
         let assumed = Link::new(Bandwidth::gbit(800), Bytes::new(1514));
@@ -515,7 +520,8 @@ impl<'a> PolicyReader<'a> {
         };
         let reserve = self.reserve(&section, &spec, link, plan.is_some());
         let mut warnings = Vec::new();
-        let filters = filters::read_all(&filters, &spec, plan.as_ref(), &mut self.problems, &mut warnings);
+        let filters = filters(&mut self.problems);
+        let filters = filters::read_all(filters, &spec, plan.as_ref(), &mut self.problems, &mut warnings);
         let yields = std::mem::take(&mut self.yields);
         for (yields, plan) in yields.iter().zip(plan.iter().cycle()) {
             self.problems.extend(yields.mistakes(plan, link.bandwidth));
@@ -622,8 +628,9 @@ impl<'a> PolicyReader<'a> {
                 }
             }
             let kind = self.kind(parent);
-            let sections = section.sections("class", &format!("interface.{name}.class"), &mut self.problems);
-            let classes = self.classes(&sections, kind);
+            let sections =
+                section.each_section("class", &format!("interface.{name}.class"), &mut self.problems);
+            let classes = self.classes(sections, kind);
             parent.classes.extend(classes);
         }
         Some(spec)
@@ -676,8 +683,8 @@ impl<'a> PolicyReader<'a> {
             Some(pair) => Some(Box::new(self.discipline(&pair.value)?)),
             None => None,
         };
-        let sections = section.sections("class", "….discipline.class", &mut self.problems);
-        let classes = self.classes(&sections, kind);
+        let sections = section.each_section("class", "….discipline.class", &mut self.problems);
+        let classes = self.classes(sections, kind);
         Some(DisciplineSpec {
             kind: name.into(),
             at,
@@ -717,12 +724,13 @@ impl<'a> PolicyReader<'a> {
         table
     }
 
-    fn classes(&mut self, sections: &[Section<'_>], kind: Option<&'static Kind>) -> Vec<ClassSpec> {
-        let mut classes = Vec::with_capacity(sections.len());
-        for (index, section) in sections.iter().enumerate() {
-            classes.push(self.class(section, index, kind));
-        }
-        classes
+    fn classes<'t>(
+        &mut self,
+        sections: impl Iterator<Item = Section<'t>>,
+        kind: Option<&'static Kind>,
+    ) -> Vec<ClassSpec> {
+        let class = |(index, section): (usize, Section<'_>)| self.class(&section, index, kind);
+        sections.enumerate().map(class).collect()
     }
 
     fn class(&mut self, section: &Section<'_>, index: usize, kind: Option<&'static Kind>) -> ClassSpec {

@@ -65,6 +65,8 @@ pub trait Handler: Send + Sync + 'static {
     fn read_departures(&self) -> Result<Reading, Refusal> {
         self.read()
     }
+    /// A status was written, and what it was made of is freed: of very many classes it is much.
+    fn status_sent(&self) {}
     /// Enables the policy (`on`), or bypasses it: on one interface, or on all if none is named.
     /// Returns a message for the user.
     fn switch(&self, interface: Option<&str>, on: bool) -> Result<String, Refusal>;
@@ -421,7 +423,10 @@ impl Connection<'_> {
                 }) => self.keep(|| self.status(interval_ms, true, detail))?,
                 Ok(Request::Status {
                     interval_ms, detail, ..
-                }) => self.status(interval_ms, false, detail)?,
+                }) => {
+                    self.status(interval_ms, false, detail)?;
+                    self.handler.status_sent();
+                }
                 Ok(Request::Reserve { wanted }) => {
                     return self.follow_lease(
                         lines,

@@ -103,6 +103,15 @@ impl Handler for ControlService {
         self.read_to(Detail::Departures)
     }
 
+    fn status_sent(&self) {
+        /// A status of fewer classes leaves some megabytes.
+        const MANY: usize = 10_000;
+        let classes = |managed: &InterfaceInForce| managed.whole.plan.classes.len();
+        if self.in_force.all().iter().map(classes).sum::<usize>() >= MANY {
+            netio::heap::give_back();
+        }
+    }
+
     fn switch(&self, interface: Option<&str>, on: bool) -> Result<String, Refusal> {
         let chosen = self.chosen(interface)?;
         for managed in &chosen {

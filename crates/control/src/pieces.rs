@@ -1,0 +1,180 @@
+//! A long TOML text, read in pieces.
+//!
+//! The parser holds all tokens and events of a text beside the growing document: three times the
+//! memory of what is kept, 300 MB for a policy of 100,000 classes. Read in pieces of a megabyte,
+//! cut before a `[[header]]`, it holds those of one piece.
+//!
+//! The meaning is that of the whole text, or `None`: whatever cannot be told from the pieces alone
+//! (a fault, a quoted or dotted key, a table that is opened in two pieces, an array that is not made
+//! of headers) is left to a parser of the whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+use toml::de::{DeTable, DeValue};
+use toml_parser::Source;
+use toml_parser::lexer::{Token, TokenKind};
+
+/// The length of a piece in bytes, or a little more.
+pub(crate) const PIECE: usize = 1 << 20;
+
+/// A part of the text, parsed.
+#[derive(Debug)]
+pub(crate) struct Piece<'a> {
+    /// Where it begins in the text.
+    pub(crate) start: usize,
+    pub(crate) table: DeTable<'a>,
+}
+
+/// The pieces of a text, each `length` bytes long or a little more; `None` if there is only one, or
+/// it has to be read as a whole.
+pub(crate) fn read(text: &str, length: usize) -> Option<Vec<Piece<'_>>> {
+    if text.len() <= length {
+        return None;
+    }
+    let mut cuts = Cuts::new(length);
+    cuts.read(text)?;
+    let mut ends = cuts.starts[1..].to_vec();
+    ends.push(text.len());
+    let mut pieces = Vec::with_capacity(ends.len());
+    for (&start, end) in cuts.starts.iter().zip(ends) {
+        let (table, faults) = DeTable::parse_recoverable(&text[start..end]);
+        if !faults.is_empty() {
+            return None;
+        }
+        let table = table.into_inner();
+        pieces.push(Piece { start, table });
+    }
+    let roots = pieces.iter().map(|piece| &piece.table).enumerate().collect();
+    cuts.agree("", roots).then_some(pieces)
+}
+
+/// Where a text is cut, and what the headers say.
+struct Cuts {
+    length: usize,
+    /// Where each piece begins.
+    starts: Vec<usize>,
+    /// The pieces in which a `[[header]]` of this path stands, in order.
+    arrays: BTreeMap<String, BTreeSet<usize>>,
+    /// The piece in which a `[header]` of this path, or any header below it, stands first: a table
+    /// has the position of the former.
+    tables: BTreeMap<String, usize>,
+}
+
+/// A line that begins with a bracket.
+#[derive(Default)]
+struct Header {
+    brackets: usize,
+    path: String,
+}
+
+impl Cuts {
+    fn new(length: usize) -> Self {
+        Self {
+            length,
+            starts: vec![0],
+            arrays: BTreeMap::new(),
+            tables: BTreeMap::new(),
+        }
+    }
+
+    fn read(&mut self, text: &str) -> Option<()> {
+        let (mut tokens, mut depth) = (Source::new(text).lex(), 0usize);
+        let (mut begins_line, mut in_key) = (true, true);
+        while let Some(token) = tokens.next() {
+            match token.kind() {
+                TokenKind::Newline => (begins_line, in_key) = (depth == 0, depth == 0),
+                TokenKind::Whitespace | TokenKind::Comment | TokenKind::Eof => {}
+                TokenKind::LeftSquareBracket if begins_line => {
+                    self.header(token.span().start(), &header(text, &mut tokens)?)?;
+                    (begins_line, in_key) = (true, true);
+                }
+                TokenKind::Dot if in_key => return None,
+                TokenKind::Atom if in_key => begins_line = false,
+                TokenKind::Equals => in_key = false,
+                _ if in_key => return None,
+                TokenKind::LeftSquareBracket | TokenKind::LeftCurlyBracket => depth += 1,
+                TokenKind::RightSquareBracket | TokenKind::RightCurlyBracket => {
+                    depth = depth.checked_sub(1)?;
+                }
+                _ => {}
+            }
+        }
+        Some(())
+    }
+
+    fn header(&mut self, at: usize, header: &Header) -> Option<()> {
+        let path = &header.path;
+        let above = path.match_indices('.').map(|(dot, _)| &path[..dot]);
+        let mut arrays = above.clone().rev().filter_map(|above| self.arrays.get(above));
+        let within = arrays.next();
+        let mut piece = self.starts.len() - 1;
+        match (header.brackets, within) {
+            // It belongs to the last table of that array, which must be in the same piece.
+            (_, Some(array)) if array.last() != Some(&piece) => return None,
+            (2, None) if at - self.starts[piece] >= self.length => {
+                self.starts.push(at);
+                piece += 1;
+            }
+            (1, None) if *self.tables.entry(path.clone()).or_insert(piece) != piece => return None,
+            _ => {}
+        }
+        for above in above.filter(|_| within.is_none()) {
+            if !self.tables.contains_key(above) {
+                self.tables.insert(above.to_owned(), piece);
+            }
+        }
+        if header.brackets == 2 {
+            self.arrays.entry(path.clone()).or_default().insert(piece);
+        }
+        Some(())
+    }
+
+    /// Whether tables of the same path in several pieces mean what they mean in one.
+    fn agree(&self, path: &str, tables: Vec<(usize, &DeTable<'_>)>) -> bool {
+        let mut keys: BTreeMap<&str, Vec<(usize, &DeValue<'_>)>> = BTreeMap::new();
+        for (piece, table) in tables {
+            for (key, value) in table {
+                keys.entry(key.get_ref())
+                    .or_default()
+                    .push((piece, value.get_ref()));
+            }
+        }
+        let mut shared = keys.into_iter().filter(|(_, values)| values.len() > 1);
+        shared.all(|(key, values)| {
+            let path = match path {
+                "" => key.to_owned(),
+                above => format!("{above}.{key}"),
+            };
+            let tables: Vec<_> = values
+                .iter()
+                .filter_map(|(piece, value)| Some((*piece, value.as_table()?)))
+                .collect();
+            let of_headers = |(piece, value): &(usize, &DeValue<'_>)| {
+                let array = self.arrays.get(&path);
+                value.is_array() && array.is_some_and(|pieces| pieces.contains(piece))
+            };
+            match tables.len() {
+                0 => values.iter().all(of_headers),
+                count => count == values.len() && self.agree(&path, tables),
+            }
+        })
+    }
+}
+
+/// The rest of a header, whose first bracket has been read.
+fn header(text: &str, tokens: &mut impl Iterator<Item = Token>) -> Option<Header> {
+    let mut header = Header {
+        brackets: 1,
+        ..Header::default()
+    };
+    for token in tokens {
+        let (start, end) = (token.span().start(), token.span().end());
+        match token.kind() {
+            TokenKind::LeftSquareBracket if header.path.is_empty() => header.brackets += 1,
+            TokenKind::Atom | TokenKind::Dot => header.path += &text[start..end],
+            TokenKind::Whitespace | TokenKind::RightSquareBracket | TokenKind::Comment => {}
+            TokenKind::Newline | TokenKind::Eof => return (header.brackets <= 2).then_some(header),
+            _ => return None,
+        }
+    }
+    Some(header)
+}
