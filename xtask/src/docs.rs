@@ -80,6 +80,8 @@ fn parts() -> Vec<Part> {
         ("host", language::HostSettings::SETTINGS),
         ("link", language::LinkSettings::SETTINGS),
         ("flow", language::FlowSettings::SETTINGS),
+        ("rsvp", language::SignallingSettings::SETTINGS),
+        ("reserve", language::ReservationSettings::SETTINGS),
         ("change", language::ChangeSettings::SETTINGS),
         ("expect", language::ExpectSettings::SETTINGS),
     ];

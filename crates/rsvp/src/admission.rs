@@ -23,12 +23,14 @@ use engine::bounds::ArrivalCurve;
 use engine::classify::{Filter, Ports, Prefix};
 use engine::packet::ClassId;
 use engine::reservation::{ReservedClass, class_name};
-use engine::reserved::{Reservable, ReservedLayout};
+use engine::reserved::{Reservable, ReserveSettings, ReservedLayout};
 use engine::settings::Problem;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The Ethernet header, which the tree counts in each frame.
+const ETHERNET: Bytes = Bytes::new(14);
 /// The shortest IP datagram; a smaller minimum policed unit counts as this.
 const SHORTEST: u32 = 20;
 /// The rule number of the reservations' filters: they precede those of a policy without a larger
@@ -277,6 +279,27 @@ fn failure(code: u8, value: u16) -> AdmissionFailure {
 }
 
 impl ManagedInterface {
+    /// An interface with this tree, of these settings and filters, and with frames up to this
+    /// length.
+    pub fn new(
+        room: Reservable,
+        settings: &ReserveSettings,
+        plan: TreePlan,
+        filters: Vec<Filter>,
+        max_frame: Bytes,
+    ) -> Self {
+        let delay = settings.delay.or_else(|| room.worst_delay());
+        let mtu = max_frame.get().saturating_sub(ETHERNET.get());
+        Self {
+            headers: plan.link.overhead + ETHERNET,
+            mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
+            delay: delay.filter(|_| room.is_exact()),
+            room,
+            plan,
+            filters,
+        }
+    }
+
     fn lay_out(&self, list: &[ReservedClass]) -> Result<ReservedLayout, Vec<Problem>> {
         self.room.lay_out(&self.plan, &self.filters, list)
     }

@@ -14,6 +14,8 @@ pub mod guaranteed;
 pub mod integrity;
 pub mod node;
 pub mod places;
+pub mod reasons;
 pub mod reduction;
+pub mod request;
 pub mod traffic_control;
 pub mod wire;

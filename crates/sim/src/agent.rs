@@ -58,6 +58,7 @@ pub struct Context<'a> {
     pub(crate) timer: &'a mut Timer,
     pub(crate) store: &'a mut Store,
     pub(crate) outbox: &'a mut Vec<Buffer>,
+    pub(crate) paused: &'a mut bool,
     pub(crate) delivered: &'a mut crate::meter::Delivered,
 }
 
@@ -82,6 +83,12 @@ impl Context<'_> {
     /// Stops the timer.
     pub fn sleep(&mut self) {
         self.timer.due = Instant::NEVER;
+    }
+
+    /// Pauses the run after this event, so that the caller of
+    /// [`run_until_paused`](crate::simulation::Simulation::run_until_paused) can act at this time.
+    pub fn pause(&mut self) {
+        *self.paused = true;
     }
 
     /// Counts bytes as delivered, in order, to the application at this end.

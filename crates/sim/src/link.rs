@@ -308,6 +308,45 @@ impl SimLink {
         true
     }
 
+    /// Takes a tree with other classes, and its filters. Queued packets are classified anew, as
+    /// the worker does it: later packets of their flows must not overtake them.
+    pub(crate) fn adopt(&mut self, cx: &mut LinkContext<'_>, plan: TreePlan, filters: Vec<Filter>) -> bool {
+        let QueueState::Policy(driven) = &mut self.queue else {
+            return false;
+        };
+        let queue = plan.build(driven.seed);
+        let renumber = |class: ClassId| plan.class(&driven.plan.info(class)?.name);
+        let packets = driven.queue.replace(cx.now, queue, renumber);
+        if let Some(meter) = &mut self.meter {
+            for packet in &packets {
+                let frame = cx.store.get(packet.buffer).frame();
+                meter.taken_out(cx.now, packet.class, frame, packet.arrived);
+            }
+            meter.adopt(cx.now, &plan);
+        }
+        driven.classifier = Classifier::new(filters, driven.seed);
+        driven.streams.clear();
+        driven.plan = plan;
+        driven.timer = None;
+        for mut packet in packets {
+            let in_flight = *cx.store.get(packet.buffer);
+            (packet.class, packet.flow) = driven.class(in_flight.stream, in_flight.remarked, cx.streams);
+            if let Some(meter) = &mut self.meter {
+                meter.put_back(cx.now, packet.class, in_flight.frame(), packet.arrived);
+            }
+            let mut sink = DropSink {
+                now: cx.now,
+                events: cx.events,
+                store: cx.store,
+                meter: &mut self.meter,
+            };
+            // The sink has seen a refusal.
+            let _ = driven.queue.enqueue(cx.now, packet, &mut sink);
+        }
+        self.drive(cx);
+        true
+    }
+
     /// A packet arrives at the queue.
     pub(crate) fn offer(&mut self, cx: &mut LinkContext<'_>, packet: Buffer) {
         // A packet that leaves at this very time leaves first.

@@ -10,6 +10,7 @@ use crate::link::{LinkContext, LinkSpec, SimLink};
 use crate::meter::{Delivered, LinkMeter, MeterSettings};
 use crate::packet::Store;
 use crate::stream::{Stream, Topology};
+use engine::classify::Filter;
 use engine::header::FlowKey;
 use engine::packet::Buffer;
 use engine::queue::Queue;
@@ -69,6 +70,15 @@ impl fmt::Display for NoRoute {
 
 impl std::error::Error for NoRoute {}
 
+/// Whether a run has come to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RunState {
+    /// It has.
+    Reached,
+    /// An agent has paused it before.
+    Paused,
+}
+
 /// In place of a next hop: the packet has arrived.
 const ARRIVED: u32 = u32::MAX;
 
@@ -89,6 +99,7 @@ pub struct Simulation {
     timers: Vec<Timer>,
     delivered: Vec<Delivered>,
     outbox: Vec<Buffer>,
+    paused: bool,
     events: u64,
 }
 
@@ -109,6 +120,7 @@ impl Simulation {
             timers: Vec::new(),
             delivered: Vec::new(),
             outbox: Vec::new(),
+            paused: false,
             events: 0,
         }
     }
@@ -193,15 +205,9 @@ impl Simulation {
     /// that are queued already do not count as backlog.
     pub fn watch(&mut self, link: LinkId, settings: impl Into<MeterSettings>) {
         let link = &mut self.links[link.0 as usize];
-        let mut parents = match link.policy() {
-            Some((_, plan)) => plan.classes.iter().map(|class| class.parent).collect(),
-            None => Vec::new(),
-        };
-        // A queue without classes counts as one.
-        if parents.is_empty() {
-            parents.push(None);
-        }
-        link.meter = Some(Box::new(LinkMeter::new(self.now, settings.into(), parents)));
+        let plan = link.policy().map(|(_, plan)| plan);
+        let meter = LinkMeter::new(self.now, settings.into(), plan);
+        link.meter = Some(Box::new(meter));
     }
 
     /// The meter of a link, if it is watched.
@@ -249,6 +255,14 @@ impl Simulation {
         link.retune(&mut cx, plan)
     }
 
+    /// Replaces the policy of a link by a tree with other classes, and with these filters. Queued
+    /// packets move into the classes that they would get if they arrived now, as in `suimon run`;
+    /// `false` if it has none.
+    pub fn adopt(&mut self, link: LinkId, plan: TreePlan, filters: Vec<Filter>) -> bool {
+        let (link, mut cx) = self.link_and_context(link.0);
+        link.adopt(&mut cx, plan, filters)
+    }
+
     /// What an end of a flow has delivered to its application.
     pub fn delivered(&self, flow: FlowId, end: End) -> &Delivered {
         &self.delivered[flow.endpoint(end)]
@@ -263,6 +277,18 @@ impl Simulation {
     pub fn agent<A: Agent>(&self, flow: FlowId, end: End) -> Option<&A> {
         let agent: &dyn Any = self.agents[flow.endpoint(end)].as_ref();
         agent.downcast_ref()
+    }
+
+    /// The same, to change it; [`wake`](Self::wake) lets it act on the change.
+    pub fn agent_mut<A: Agent>(&mut self, flow: FlowId, end: End) -> Option<&mut A> {
+        let agent: &mut dyn Any = self.agents[flow.endpoint(end)].as_mut();
+        agent.downcast_mut()
+    }
+
+    /// Wakes an end of a flow now, in place of its timer.
+    pub fn wake(&mut self, flow: FlowId, end: End) {
+        let endpoint = flow.endpoint(end);
+        self.timers[endpoint].set(&mut self.event_queue, endpoint as u32, self.now);
     }
 
     /// The time.
@@ -282,6 +308,11 @@ impl Simulation {
 
     /// Lets time pass up to and including `end`.
     pub fn run_until(&mut self, end: Instant) {
+        while self.run_until_paused(end) == RunState::Paused {}
+    }
+
+    /// The same, but stops after an event in which an agent has [paused](Context::pause) the run.
+    pub fn run_until_paused(&mut self, end: Instant) -> RunState {
         while let Some((at, event)) = self.event_queue.pop_until(end) {
             self.now = at;
             self.events += 1;
@@ -294,11 +325,15 @@ impl Simulation {
                 Event::Timer(endpoint) => self.on_timer(endpoint),
                 Event::TxComplete(endpoint) => self.call(endpoint, |agent, cx| agent.tx_complete(cx)),
             }
+            if std::mem::take(&mut self.paused) {
+                return RunState::Paused;
+            }
         }
         self.now = self.now.max(end);
         for meter in self.links.iter_mut().filter_map(|link| link.meter.as_mut()) {
             meter.settle_until(self.now);
         }
+        RunState::Reached
     }
 
     fn link_and_context(&mut self, link: u32) -> (&mut SimLink, LinkContext<'_>) {
@@ -356,6 +391,7 @@ impl Simulation {
             timer: &mut self.timers[index],
             store: &mut self.store,
             outbox: &mut self.outbox,
+            paused: &mut self.paused,
             delivered: &mut self.delivered[index],
         };
         act(self.agents[index].as_mut(), &mut cx);

@@ -18,7 +18,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("host", &["engine", "netio"]),
     (
         "scenario",
-        &["engine", "measure", "plot", "netio", "sim", "control", "lab"],
+        &[
+            "engine", "measure", "plot", "netio", "sim", "control", "rsvp", "lab",
+        ],
     ),
     (
         "gateway",

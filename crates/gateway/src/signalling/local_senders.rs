@@ -3,16 +3,17 @@
 //! Each is an RSVP sender. Its program learns of every change in the reservation's state; when the
 //! program's connection ends, however it ends, the sender is removed.
 
-use super::reasons::reason;
 use super::routing::KernelRoutes;
 use super::service_hint::ServiceHint;
 use control::protocol::Refusal;
 use control::reservation::{PathOffer, PathRefusal, ReservationRequest, ReservationState};
-use engine::units::{Bandwidth, Duration, Instant};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use netio::routes::Leads;
 use rsvp::admission::AdmissionState;
 use rsvp::guaranteed;
 use rsvp::node::{CallError, Node};
+use rsvp::reasons::reason;
+use rsvp::request::SenderRequest;
 use rsvp::wire::{
     Adspec, ErrorSpec, Flowspec, PathErr, Real, SenderTemplate, Session, TokenBucket, code, value,
 };
@@ -84,20 +85,13 @@ pub fn reserved_rate(flowspec: &Flowspec) -> (u64, bool) {
 
 /// The Tspec of a request, on a link with this MTU.
 fn bucket(wanted: &ReservationRequest, mtu: u32) -> TokenBucket {
-    const TEN_MS: u64 = 100;
-    let rate = wanted.rate_bps.div_ceil(8);
-    let least = 2 * u64::from(mtu);
-    let burst = match wanted.burst_bytes {
-        0 => (rate / TEN_MS).max(least),
-        burst => burst.max(mtu.into()),
+    let burst = Bytes::new(wanted.burst_bytes);
+    let request = SenderRequest {
+        rate: Bandwidth::bits_per_sec(wanted.rate_bps),
+        burst: Some(burst).filter(|burst| *burst > Bytes::ZERO),
+        packet: wanted.packet_bytes,
     };
-    TokenBucket {
-        rate: Real::nearest(rate),
-        bucket: Real::nearest(burst),
-        peak: Real::INFINITE,
-        minimum: wanted.packet_bytes.clamp(20, mtu),
-        maximum: mtu,
-    }
+    request.tspec(mtu)
 }
 
 fn why(error: CallError, to: IpAddr) -> Refusal {

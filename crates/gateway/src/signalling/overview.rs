@@ -2,13 +2,13 @@
 
 use super::interfaces::SignallingInterface;
 use super::local_senders::{Flow, LocalSenders, bits, plain, reserved_rate};
-use super::reasons::reason;
 use super::receiver_proxy::ReceiverProxy;
 use control::reservation::{self, InstalledReservation, KeysView, Notice, SenderView};
 use engine::reservation::class_name;
 use engine::units::{Bandwidth, Instant};
 use rsvp::admission::{AdmissionState, InterfaceBudget};
 use rsvp::node::{Event, Node, PsbStatus, SessionStatus};
+use rsvp::reasons::reason;
 use rsvp::traffic_control::{InterfaceId, Routing};
 use rsvp::wire::{Descriptors, ErrorSpec, SenderTemplate, Session, code};
 

@@ -9,8 +9,8 @@ use super::local_senders::{Flow, KernelNode, plain};
 use super::service_hint::ServiceHint;
 use control::rsvp_config::{AcceptRule, AcceptStyle, IncomingPath};
 use engine::units::{Bandwidth, Duration, Instant};
-use rsvp::guaranteed;
 use rsvp::node::{CallError, ReceiverId};
+use rsvp::request;
 use rsvp::traffic_control::InterfaceId;
 use rsvp::wire::{
     Adspec, Descriptors, ErrorCode, ErrorSpec, Flowspec, Frame, Hop, Message, Path, PathErr, SenderTemplate,
@@ -319,28 +319,14 @@ impl ReceiverProxy {
 
 /// The flowspec to request for this Tspec over a path with this ADSPEC; or the error to return.
 fn flowspec(tspec: &TokenBucket, adspec: Option<&Adspec>, hint: ServiceHint) -> Result<Flowspec, ErrorCode> {
-    let mtu = adspec.and_then(Adspec::mtu).unwrap_or(u32::MAX);
-    let bucket = TokenBucket {
-        maximum: tspec.maximum.min(mtu),
-        minimum: tspec.minimum.min(mtu),
-        ..*tspec
-    };
-    let Some(delay) = hint.delay else {
-        return Ok(Flowspec::ControlledLoad(bucket));
-    };
-    let unsupported = ErrorCode::new(code::TRAFFIC_CONTROL, value::SERVICE_UNSUPPORTED);
-    let path = adspec.and_then(guaranteed::exported).ok_or(unsupported)?;
-    let rate = guaranteed::rate_for(&bucket, Duration::from_micros(delay.into()), path);
-    Ok(Flowspec::Guaranteed {
-        bucket,
-        rate: rate.ok_or(ErrorCode::new(code::ADMISSION, value::DELAY))?,
-        slack: 0,
-    })
+    let delay = hint.delay.map(|micros| Duration::from_micros(micros.into()));
+    request::flowspec(tspec, adspec, delay)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rsvp::guaranteed;
     use rsvp::wire::{AdspecFragment, Parameter, Real};
 
     fn path(c: u32, d: u32) -> Adspec {

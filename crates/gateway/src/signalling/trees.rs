@@ -4,7 +4,6 @@
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use engine::reserved::ReservedLayout;
-use engine::units::Bytes;
 use rsvp::admission::{InterfaceBudget, ManagedInterface};
 
 /// Installs class trees where packets are queued.
@@ -33,21 +32,15 @@ impl Trees for NoTrees {
     }
 }
 
-/// The Ethernet header, which the tree counts in each frame.
-const ETHERNET: Bytes = Bytes::new(14);
-
 /// The budget of an interface, if its policy has `reserve`.
 pub fn budget(policy: &InterfacePolicy) -> Option<InterfaceBudget> {
     let reserve = policy.reserve.as_ref()?;
-    let settings = &policy.settings;
-    let delay = reserve.settings.delay.or_else(|| reserve.room.worst_delay());
-    let mtu = settings.max_frame.get().saturating_sub(ETHERNET.get());
-    Some(InterfaceBudget::Managed(Box::new(ManagedInterface {
-        room: reserve.room.clone(),
-        plan: policy.plan.clone(),
-        filters: policy.filters.to_vec(),
-        headers: policy.link().overhead + ETHERNET,
-        mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
-        delay: delay.filter(|_| reserve.room.is_exact()),
-    })))
+    let managed = ManagedInterface::new(
+        reserve.room.clone(),
+        &reserve.settings,
+        policy.plan.clone(),
+        policy.filters.to_vec(),
+        policy.settings.max_frame,
+    );
+    Some(InterfaceBudget::Managed(Box::new(managed)))
 }

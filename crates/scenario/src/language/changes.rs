@@ -71,6 +71,12 @@ pub(super) fn read_all(
         else {
             continue;
         };
+        // Its tree is laid out anew for every reservation, from the policy as it was read.
+        if current.reserve.is_some() && !named.reservations.is_empty() {
+            let message = "its interface has `reserve`, and something is reserved: its classes cannot change";
+            problems.push(Problem::new(place, message));
+            continue;
+        }
         let table = section.table(|key| !generic(key));
         if table.entries.is_empty() {
             let problem = Problem::new(section.at, "this changes nothing");

@@ -43,10 +43,12 @@ choices! {
         Timeouts = "timeouts",
         /// Bytes that a class borrowed.
         Borrowed = "borrowed",
-                /// Jain's fairness index of the copies of a flow, or of all flows: 100 % if all
-                /// received the
-        /// same.
+        /// Jain's fairness index of the copies of a flow, or of all flows: 100 % if all received
+        /// the same.
         Jain = "jain",
+        /// The part of the time in which a reservation was in force on all its path, for all
+        /// copies of its flow.
+        InForce = "in-force",
     }
 }
 
@@ -116,7 +118,7 @@ impl Metric {
     pub const fn unit(self) -> Unit {
         match self {
             Self::Rate => Unit::Rate,
-            Self::Share | Self::Load | Self::Jain => Unit::Share,
+            Self::Share | Self::Load | Self::Jain | Self::InForce => Unit::Share,
             Self::DelayMean | Self::DelayP50 | Self::DelayP99 | Self::DelayMax => Unit::Time,
             Self::Packets | Self::Drops | Self::Marks | Self::Retransmissions | Self::Timeouts => Unit::Count,
             Self::BacklogMax | Self::BacklogP99 | Self::Borrowed => Unit::Bytes,
@@ -139,6 +141,7 @@ impl Metric {
                 delay || of_tcp || matches!(self, M::Rate | M::Share | M::Packets | M::Jain)
             }
             Subject::All => matches!(self, M::Rate | M::Jain),
+            Subject::Reservation(_) => self == M::InForce,
         }
     }
 }
@@ -161,6 +164,8 @@ settings! {
         class: String = derived "", "", "";
         /// The flow that is measured
         flow: String = derived "", "", "";
+        /// The reservation that is measured
+        reserve: String = derived "", "", "";
         /// The link that is measured, such as "server > home"; with `class`, the link of the class,
         /// if several have a class of this name
         link: String = derived "", "", "";
@@ -193,6 +198,8 @@ pub enum Subject {
     Flow(usize),
     /// All flows.
     All,
+    /// A reservation, by its index.
+    Reservation(usize),
 }
 
 /// A checked expectation.
@@ -357,6 +364,7 @@ fn measurable(
             of(&class, "class"),
             of(&Subject::Link(0), "link"),
             of(&Subject::Flow(0), "flow"),
+            of(&Subject::Reservation(0), "reserve"),
             of(&Subject::All, "neither: all flows"),
         ];
         let others: Vec<&str> = others.into_iter().flatten().collect();
@@ -410,6 +418,20 @@ impl Named<'_> {
                 Problem::new(at, "`class` and `flow` exclude each other").help("write two expectations"),
             );
             return None;
+        }
+        if let Some((name, at)) = section.text("reserve", problems) {
+            let exclusive = [class, flow, section.text("link", problems)];
+            if let Some((_, at)) = exclusive.into_iter().flatten().next() {
+                let message = "`reserve` excludes `class`, `flow` and `link`";
+                problems.push(Problem::new(at, message).help("write two expectations"));
+                return None;
+            }
+            let found = self.reservations.iter().position(|one| one.name == name);
+            if found.is_none() {
+                let names = self.reservations.iter().map(|one| one.name.as_str());
+                problems.push(unknown("reservation", name, at, names));
+            }
+            return Some((Subject::Reservation(found?), format!("reservation {name}")));
         }
         if let Some((name, at)) = class {
             let (direction, class) = self.class(name, at, section, problems)?;

@@ -336,7 +336,8 @@ fn key(
     })
 }
 
-fn bits(address: IpAddr) -> (Family, u128) {
+/// The family of an address, and its bits as a [`FlowKey`] has them.
+pub(super) fn bits(address: IpAddr) -> (Family, u128) {
     match address {
         IpAddr::V4(address) => (Family::V4, address.to_bits().into()),
         IpAddr::V6(address) => (Family::V6, address.to_bits()),

@@ -22,6 +22,7 @@ mod expectations;
 mod flows;
 mod lab_rules;
 mod links;
+mod reservations;
 mod sweep;
 
 pub use changes::{ChangeSettings, ScheduledChange};
@@ -29,6 +30,8 @@ pub use expectations::{ExpectSettings, Expectation, Metric, Subject, Unit};
 pub use flows::{EndAddress, FlowConfig, FlowSettings, Spans};
 pub use lab_rules::{SIMULATED_ONLY, SimulatedKey};
 pub use links::{DirectionConfig, LinkSettings};
+pub(crate) use reservations::signalling_key;
+pub use reservations::{ReservationConfig, ReservationSettings, SignallingConfig, SignallingSettings};
 pub use sweep::Sweep;
 
 use crate::folder::Files;
@@ -106,6 +109,8 @@ pub struct Scenario {
     pub directions: Vec<DirectionConfig>,
     /// The flows.
     pub flows: Vec<FlowConfig>,
+    /// RSVP.
+    pub signalling: SignallingConfig,
     /// Changes, in the order of time.
     pub changes: Vec<ScheduledChange>,
     /// The expectations.
@@ -140,7 +145,7 @@ fn round(ns: u64) -> Duration {
 }
 
 const ROOT: &[&str] = &[
-    "version", "hosts", "host", "link", "flow", "change", "expect", "sweep",
+    "version", "hosts", "host", "link", "flow", "rsvp", "reserve", "change", "expect", "sweep",
 ];
 
 /// Where a scenario is to run.
@@ -333,9 +338,20 @@ fn scenario(
     let flows = flows.unwrap_or_default();
     let expects = root.sections("expect", "expect", &mut reader.problems);
     let changes = root.sections("change", "change", &mut reader.problems);
+    let signalling = if complete {
+        let context = reservations::ReservationContext {
+            hosts: &hosts,
+            flows: &flows,
+            duration,
+        };
+        reservations::read(root, &context, &mut reader.problems)
+    } else {
+        SignallingConfig::default()
+    };
     let named = Named {
         directions: &directions,
         flows: &flows,
+        reservations: &signalling.reservations,
         duration,
     };
     let (changes, expectations) = if complete {
@@ -352,6 +368,7 @@ fn scenario(
         hosts,
         directions,
         flows,
+        signalling,
         changes,
         expectations,
     })
@@ -584,6 +601,7 @@ fn path(hosts: usize, directions: &[DirectionConfig], [from, to]: [usize; 2]) ->
 struct Named<'a> {
     directions: &'a [DirectionConfig],
     flows: &'a [FlowConfig],
+    reservations: &'a [ReservationConfig],
     duration: Duration,
 }
 

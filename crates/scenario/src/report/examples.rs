@@ -117,6 +117,7 @@ fn outcome(number: usize, of: usize, values: &[(&str, &str)], mbit: f64) -> Outc
             flow("download", &down.classes[1].passed),
             flow("surfing, and more", &down.classes[3].passed),
         ],
+        reservations: Vec::new(),
         expectations: vec![
             judgement(
                 "class download: rate, 5 s to 30 s",

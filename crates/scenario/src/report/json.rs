@@ -2,7 +2,9 @@
 //! name.
 
 use crate::run::live::LiveOutcome;
-use crate::run::outcome::{ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed};
+use crate::run::outcome::{
+    ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed, ReservationOutcome,
+};
 use measure::delay::Delays;
 use serde_json::{Map, Value, json};
 
@@ -23,6 +25,7 @@ pub fn point(outcome: &Outcome) -> Value {
         "events": outcome.events,
         "links": outcome.links.iter().map(link).collect::<Vec<_>>(),
         "flows": outcome.flows.iter().map(flow).collect::<Vec<_>>(),
+        "reservations": outcome.reservations.iter().map(reservation).collect::<Vec<_>>(),
         "expectations": outcome.expectations.iter().map(judgement).collect::<Vec<_>>(),
         "met": outcome.expectations.iter().all(|judgement| judgement.met),
     })
@@ -106,6 +109,17 @@ fn flow(flow: &FlowOutcome) -> Value {
         "copies_bytes": flow.copies,
         "delay": flow.delays.as_ref().map_or(Value::Null, delays),
         "counts": counts,
+    })
+}
+
+fn reservation(reservation: &ReservationOutcome) -> Value {
+    let events = reservation.events.iter();
+    let events = events.map(|(at, what)| json!({ "at_ns": at.nanos(), "what": what }));
+    json!({
+        "name": reservation.name,
+        "flow": reservation.flow,
+        "in_force_ns": reservation.in_force.nanos(),
+        "events": events.collect::<Vec<_>>(),
     })
 }
 

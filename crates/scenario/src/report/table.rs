@@ -2,6 +2,7 @@
 
 use crate::run::live::LiveOutcome;
 use crate::run::outcome::{ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed};
+use engine::units::Instant;
 use measure::delay::Delays;
 use measure::numbers;
 use plot::text::{self, Align};
@@ -25,6 +26,7 @@ pub fn point(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
         show_link(out, link)?;
     }
     writeln!(out)?;
+    show_reservations(out, outcome)?;
     flows_and_verdicts(out, &outcome.flows, &outcome.expectations)
 }
 
@@ -200,6 +202,29 @@ fn show_flows(out: &mut dyn Write, flows: &[FlowOutcome]) -> io::Result<()> {
         ]);
     }
     write_table(out, &mut rows, &TITLES.map(|(_, align)| align))
+}
+
+fn show_reservations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+    let mut rows = Vec::new();
+    for reservation in &outcome.reservations {
+        let in_force = format!("in force for {}", numbers::time(reservation.in_force.nanos()));
+        rows.push(vec![
+            format!("reservation {}", reservation.name),
+            String::new(),
+            in_force,
+        ]);
+        rows.extend(reservation.events.iter().map(|(at, event)| {
+            let at = numbers::time(at.since(Instant::START).nanos());
+            vec![String::new(), at, event.clone()]
+        }));
+    }
+    if rows.is_empty() {
+        return Ok(());
+    }
+    text::table(&rows, &[Align::Left, Align::Right, Align::Left])
+        .into_iter()
+        .try_for_each(|line| writeln!(out, "{line}"))?;
+    writeln!(out)
 }
 
 fn show_judgement(out: &mut dyn Write, judgement: &Judgement) -> io::Result<()> {

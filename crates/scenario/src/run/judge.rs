@@ -84,6 +84,7 @@ fn measure(expectation: &Expectation, window: &Window, meters: &Meters<'_>) -> u
             Metric::Jain => fairness(meters, Some(flow), from, to),
             metric => delay(metric, &window.to.delays.since(&window.from.delays)),
         },
+        Subject::Reservation(_) => ratio((window.to.in_force - window.from.in_force).nanos(), span.nanos()),
         Subject::All => match expectation.metric {
             Metric::Jain => fairness(meters, None, from, to),
             _ => Bandwidth::of(Bytes::new(got(None)), span).bits(),

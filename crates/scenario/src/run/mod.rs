@@ -13,18 +13,23 @@ mod network;
 pub mod outcome;
 pub mod points;
 mod readings;
+mod reserved_flows;
+mod signalling;
 
 use self::captures::CaptureRequest;
 use self::judge::Window;
 use self::network::Network;
-use self::outcome::{ClassOutcome, FlowOutcome, LinkOutcome, Outcome, Passed, Point};
+use self::outcome::{ClassOutcome, FlowOutcome, LinkOutcome, Outcome, Passed, Point, ReservationOutcome};
 use self::readings::Meters;
+use self::reserved_flows::ReservationLog;
+use self::signalling::SimulatedRsvp;
 use crate::Error;
 use crate::Scenario;
-use crate::language::Subject;
+use crate::language::{ReservationConfig, Subject};
 use engine::discipline::Reason;
 use engine::packet::ClassId;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use sim::meter::MeterRow;
 use sim::simulation::End;
 
 /// The number of progress reports of a run.
@@ -49,7 +54,7 @@ pub fn run(
     let mut windows: Vec<Window> = scenario.expectations.iter().map(|_| Window::default()).collect();
     let mut backlog_samples: Vec<Vec<(Instant, Bytes)>> = vec![Vec::new(); network.links.len()];
     for at in stops(scenario, end) {
-        network.sim.run_until(at);
+        network.run_until(scenario, at).map_err(Error::NoRoute)?;
         for (link, samples) in network.links.iter().zip(&mut backlog_samples) {
             let queue = network.sim.queue(*link);
             samples.extend(queue.map(|(queue, _)| (at, queue.backlog().bytes)));
@@ -87,6 +92,7 @@ pub fn run(
         flows: (0..scenario.flows.len())
             .map(|index| flow(&meters, index))
             .collect(),
+        reservations: reservations(&meters),
     })
 }
 
@@ -143,23 +149,24 @@ fn passed(meters: &Meters<'_>, direction: usize, class: Option<ClassId>) -> Pass
 
 fn link(meters: &Meters<'_>, index: usize, backlog_samples: Vec<(Instant, Bytes)>) -> LinkOutcome {
     let direction = &meters.scenario.directions[index];
-    let classes = meters
-        .network
-        .sim
-        .queue(meters.network.links[index])
-        .map_or_else(Vec::new, |(_, plan)| {
-            let of = |(number, info): (usize, &engine::tree::ClassInfo)| {
+    let meter = meters.network.sim.meter(meters.network.links[index]);
+    let classes = meter
+        .filter(|_| direction.policy.is_some())
+        .map_or_else(Vec::new, |meter| {
+            let rows = meter.rows();
+            let of = |(number, row): (usize, &MeterRow)| {
                 let class = ClassId(number as u32);
                 ClassOutcome {
-                    name: info.name.clone(),
-                    parent: info.parent.map(|parent| parent.0 as usize),
-                    leaf: info.leaf,
+                    name: row.name.clone(),
+                    parent: row.parent,
+                    leaf: rows.iter().all(|other| other.parent != Some(number)),
                     target: meters.target(index, class),
                     passed: passed(meters, index, Some(class)),
                     borrowed: meters.borrowed(index, class),
                 }
             };
-            plan.classes.iter().enumerate().map(of).collect()
+            let named = |(_, row): &(usize, &MeterRow)| !row.name.is_empty();
+            rows.iter().enumerate().filter(named).map(of).collect()
         });
     LinkOutcome {
         name: direction.name.clone(),
@@ -169,6 +176,23 @@ fn link(meters: &Meters<'_>, index: usize, backlog_samples: Vec<(Instant, Bytes)
         classes,
         backlog_samples,
     }
+}
+
+fn reservations(meters: &Meters<'_>) -> Vec<ReservationOutcome> {
+    let logs = meters
+        .network
+        .signalling
+        .as_ref()
+        .map_or(&[][..], SimulatedRsvp::logs);
+    let configured = meters.scenario.signalling.reservations.iter();
+    let now = meters.network.sim.now();
+    let of = |(reservation, log): (&ReservationConfig, &ReservationLog)| ReservationOutcome {
+        name: reservation.name.clone(),
+        flow: meters.scenario.flows[reservation.flow].name.clone(),
+        in_force: log.in_force(now),
+        events: log.events.clone(),
+    };
+    configured.zip(logs).map(of).collect()
 }
 
 fn flow(meters: &Meters<'_>, index: usize) -> FlowOutcome {

@@ -1,11 +1,13 @@
 //! Builds the simulator's hosts, links and flows from a checked scenario.
 
+use super::signalling::{SimulatedRsvp, SimParts};
 use crate::language::{DirectionConfig, Expectation, Scenario, Subject};
 use crate::sources::FlowContext;
 use engine::random::Seed;
+use engine::units::Instant;
 use sim::link::{Driver, LinkQueue, LinkSpec, PolicyQueue};
 use sim::meter::MeterSettings;
-use sim::simulation::{End, FlowId, LinkId, NoRoute, NodeId, Simulation};
+use sim::simulation::{End, FlowId, LinkId, NoRoute, NodeId, RunState, Simulation};
 
 /// The simulation of a scenario, with the identifiers of its links and flows.
 #[derive(Debug)]
@@ -16,6 +18,9 @@ pub struct Network {
     pub links: Vec<LinkId>,
     /// The copies of each flow.
     pub flows: Vec<Vec<FlowId>>,
+    nodes: Vec<NodeId>,
+    /// RSVP, if anything is reserved.
+    pub signalling: Option<SimulatedRsvp>,
 }
 
 impl Network {
@@ -53,7 +58,40 @@ impl Network {
             }
             flows.push(copies);
         }
-        Ok(Self { sim, links, flows })
+        let reserves = !scenario.signalling.reservations.is_empty();
+        Ok(Self {
+            signalling: reserves.then(|| SimulatedRsvp::new(scenario, &sim)),
+            sim,
+            links,
+            flows,
+            nodes,
+        })
+    }
+
+    /// Lets time pass up to and including `end`; RSVP takes its turns meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the links do not lead back from an RSVP neighbour.
+    pub fn run_until(&mut self, scenario: &Scenario, end: Instant) -> Result<(), NoRoute> {
+        let Some(signalling) = &mut self.signalling else {
+            self.sim.run_until(end);
+            return Ok(());
+        };
+        loop {
+            let due = signalling.due();
+            let state = self.sim.run_until_paused(due.min(end));
+            if state == RunState::Reached && due > end {
+                return Ok(());
+            }
+            let mut parts = SimParts {
+                scenario,
+                sim: &mut self.sim,
+                nodes: &self.nodes,
+                links: &self.links,
+            };
+            signalling.turn(&mut parts)?;
+        }
     }
 }
 
@@ -82,7 +120,7 @@ fn spec(direction: &DirectionConfig) -> LinkSpec {
 fn meter_settings(scenario: &Scenario, direction: usize) -> MeterSettings {
     let here = |expectation: &&Expectation| match expectation.subject {
         Subject::Class { direction: of, .. } | Subject::Link(of) => of == direction,
-        Subject::Flow(_) | Subject::All => false,
+        Subject::Flow(_) | Subject::All | Subject::Reservation(_) => false,
     };
     let mut windows: Vec<_> = scenario
         .expectations
@@ -105,7 +143,7 @@ mod tests {
     use crate::Scenarios;
     use crate::folder::Folder;
     use engine::tree::Registry;
-    use engine::units::{Duration, Instant};
+    use engine::units::Duration;
     use sim::tcp::TcpSender;
 
     #[test]

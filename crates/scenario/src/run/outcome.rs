@@ -29,6 +29,8 @@ pub struct Outcome {
     pub links: Vec<LinkOutcome>,
     /// Every flow; copies of one description are one flow here.
     pub flows: Vec<FlowOutcome>,
+    /// Every reservation.
+    pub reservations: Vec<ReservationOutcome>,
     /// The expectations and the measured values.
     pub expectations: Vec<Judgement>,
 }
@@ -141,6 +143,19 @@ pub struct FlowOutcome {
     pub delays: Option<Delays>,
     /// Other counts of its kind, by name.
     pub counts: Vec<(&'static str, u64)>,
+}
+
+/// What became of a reservation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReservationOutcome {
+    /// Its name.
+    pub name: String,
+    /// The name of its flow.
+    pub flow: String,
+    /// For how long it was in force on all its path.
+    pub in_force: Duration,
+    /// What was admitted, refused or ended, and when.
+    pub events: Vec<(Instant, String)>,
 }
 
 /// An expectation and its result.

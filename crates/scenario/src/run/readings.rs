@@ -7,10 +7,9 @@ use engine::discipline::Reason;
 use engine::inspect::Value;
 use engine::packet::ClassId;
 use engine::queue::Queue;
-use engine::tree::TreePlan;
-use engine::units::{Bandwidth, Bytes, Instant};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
-use sim::meter::{self, BacklogLevels, MeterTally};
+use sim::meter::{self, BacklogLevels, MeterRow, MeterTally};
 use sim::simulation::{End, FlowId, Simulation};
 use sim::sources::Listener;
 use sim::tcp;
@@ -30,6 +29,8 @@ pub struct MeterReading {
     pub timeouts: u64,
     /// Bytes that a class borrowed.
     pub borrowed: Bytes,
+    /// For how long a reservation was in force.
+    pub in_force: Duration,
 }
 
 /// The traffic of a link, or of a class there, in some interval.
@@ -82,8 +83,8 @@ impl Meters<'_> {
         &self.network.sim
     }
 
-    /// The traffic of a link, or of a class there: within a window that the meter was set up with,
-    /// or in the whole run.
+    /// The traffic of a link, or of a class there by its row in the meter: within a window that the
+    /// meter was set up with, or in the whole run.
     pub fn counted(
         &self,
         direction: usize,
@@ -102,18 +103,19 @@ impl Meters<'_> {
         let Some(found) = found else {
             return counted;
         };
-        match (class, self.sim().queue(link)) {
-            (Some(class), Some((_, plan))) => {
-                for (index, tally) in found.classes().iter().enumerate() {
-                    if is_below(plan, ClassId(index as u32), class) {
+        match class {
+            Some(class) => {
+                let above = class.0 as usize;
+                for (row, tally) in found.classes().iter().enumerate() {
+                    if is_below(meter.rows(), row, above) {
                         counted.add(tally);
                     }
-                    if index == class.0 as usize {
+                    if row == above {
                         counted.queue.clone_from(&tally.backlog);
                     }
                 }
             }
-            _ => {
+            None => {
                 let total = found.total();
                 counted.add(&total);
                 counted.queue = total.backlog;
@@ -149,6 +151,11 @@ impl Meters<'_> {
                     }
                 }
             }
+            Subject::Reservation(index) => {
+                let signalling = self.network.signalling.as_ref();
+                let log = signalling.and_then(|signalling| signalling.logs().get(index));
+                reading.in_force = log.map_or(Duration::ZERO, |log| log.in_force(self.sim().now()));
+            }
             Subject::Link(_) | Subject::All => {}
         }
         reading
@@ -177,20 +184,25 @@ impl Meters<'_> {
         self.sim().agent(copy, End::Responder)
     }
 
-    fn queue(&self, direction: usize) -> Option<&Queue> {
-        self.sim()
-            .queue(self.network.links[direction])
-            .map(|(queue, _)| queue)
+    /// The queue of a direction, and the class in it that continues this row of the meter; none
+    /// if the class is gone.
+    fn queue(&self, direction: usize, class: ClassId) -> Option<(&Queue, ClassId)> {
+        let link = self.network.links[direction];
+        let (queue, plan) = self.sim().queue(link)?;
+        let row = self.sim().meter(link)?.rows().get(class.0 as usize)?;
+        Some((queue, plan.class(&row.name)?))
     }
 
     /// The bytes that a class has borrowed, if its discipline lends.
     pub fn borrowed(&self, direction: usize, class: ClassId) -> Option<Bytes> {
-        meter::borrowed(self.queue(direction)?, class)
+        let (queue, class) = self.queue(direction, class)?;
+        meter::borrowed(queue, class)
     }
 
     /// The rate that a class's discipline guarantees, if any.
     pub fn target(&self, direction: usize, class: ClassId) -> Option<Bandwidth> {
-        match meter::gauge(self.queue(direction)?, class, "rate")? {
+        let (queue, class) = self.queue(direction, class)?;
+        match meter::gauge(queue, class, "rate")? {
             Value::Bandwidth(rate) => Some(rate),
             _ => None,
         }
@@ -198,13 +210,13 @@ impl Meters<'_> {
 }
 
 /// Whether a class is `above` itself, or below it.
-fn is_below(plan: &TreePlan, class: ClassId, above: ClassId) -> bool {
-    let mut at = Some(class);
+fn is_below(rows: &[MeterRow], row: usize, above: usize) -> bool {
+    let mut at = Some(row);
     while let Some(here) = at {
         if here == above {
             return true;
         }
-        at = plan.info(here).and_then(|info| info.parent);
+        at = rows.get(here).and_then(|row| row.parent);
     }
     false
 }

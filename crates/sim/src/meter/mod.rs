@@ -24,6 +24,7 @@ use engine::discipline::Reason;
 use engine::inspect::{Inspection, Value};
 use engine::packet::ClassId;
 use engine::queue::{Count, Queue};
+use engine::tree::{ClassInfo, TreePlan};
 use engine::units::{Bytes, Duration, Instant};
 use std::collections::VecDeque;
 
@@ -49,6 +50,16 @@ impl From<Duration> for MeterSettings {
     }
 }
 
+/// A class that a meter counts. It keeps its row while plans come and go, some with the class and
+/// some without it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MeterRow {
+    /// The name of the class; empty where there is no policy.
+    pub name: String,
+    /// The row of its parent, if it has one: the backlog of a class counts in its parent too.
+    pub parent: Option<usize>,
+}
+
 /// The meter of a link.
 #[derive(Clone, Debug)]
 pub struct LinkMeter {
@@ -59,8 +70,10 @@ pub struct LinkMeter {
     flows: bool,
     all: Backlog,
     classes: Vec<Backlog>,
-    /// Each class's parent, if it has one: the backlog of a class counts in its parent too.
-    parents: Vec<Option<ClassId>>,
+    /// What each class is called, by its row.
+    rows: Vec<MeterRow>,
+    /// The row of each class of the plan in force.
+    row_of: Vec<u32>,
     /// Departures whose time has not come.
     ahead: VecDeque<Departure>,
     /// Gap frames, with the bytes of their slots.
@@ -70,9 +83,23 @@ pub struct LinkMeter {
 }
 
 impl LinkMeter {
-    /// A meter of as many classes as there are parents.
-    pub(crate) fn new(since: Instant, settings: MeterSettings, parents: Vec<Option<ClassId>>) -> Self {
-        let classes = parents.len();
+    /// A meter of the classes of this plan, by their numbers; of one class without a plan.
+    pub(crate) fn new(since: Instant, settings: MeterSettings, plan: Option<&TreePlan>) -> Self {
+        let mut rows: Vec<MeterRow> = plan.map_or_else(Vec::new, |plan| {
+            let row = |class: &ClassInfo| MeterRow {
+                name: class.name.clone(),
+                parent: class.parent.map(|parent| parent.0 as usize),
+            };
+            plan.classes.iter().map(row).collect()
+        });
+        // A queue without classes counts as one.
+        if rows.is_empty() {
+            rows.push(MeterRow {
+                name: String::new(),
+                parent: None,
+            });
+        }
+        let classes = rows.len();
         let mut windows: Vec<_> = settings
             .windows
             .into_iter()
@@ -89,10 +116,61 @@ impl LinkMeter {
             flows: settings.flows,
             all: Backlog::empty(since),
             classes: vec![Backlog::empty(since); classes],
-            parents,
+            row_of: (0..classes as u32).collect(),
+            rows,
             ahead: VecDeque::new(),
             gaps: Count::default(),
             underruns: 0,
+        }
+    }
+
+    /// The classes, by their rows. Those of the plan in force when it began are first, by their
+    /// numbers.
+    pub fn rows(&self) -> &[MeterRow] {
+        &self.rows
+    }
+
+    fn row(&self, class: ClassId) -> ClassId {
+        ClassId(self.row_of.get(class.0 as usize).copied().unwrap_or_default())
+    }
+
+    /// Another plan is in force: its classes continue the rows of their names, and new names get
+    /// new rows.
+    pub(crate) fn adopt(&mut self, now: Instant, plan: &TreePlan) {
+        self.settle_until(now);
+        self.all.since = now;
+        let known = self.rows.len();
+        let mut row_of = Vec::with_capacity(plan.classes.len());
+        for class in plan.classes.iter() {
+            let found = self.rows.iter().position(|row| row.name == class.name);
+            row_of.push(found.unwrap_or(self.rows.len()) as u32);
+            if found.is_none() {
+                self.rows.push(MeterRow {
+                    name: class.name.clone(),
+                    parent: None,
+                });
+                self.classes.push(Backlog::empty(now));
+                self.windows.iter_mut().for_each(MeterWindow::add_class);
+            }
+        }
+        for (class, &row) in plan.classes.iter().zip(&row_of) {
+            if row as usize >= known {
+                let parent = class.parent.map(|parent| row_of[parent.0 as usize] as usize);
+                self.rows[row as usize].parent = parent;
+            }
+        }
+        self.row_of = row_of;
+    }
+
+    /// A queued packet is taken out of its class, to be classified anew.
+    pub(crate) fn taken_out(&mut self, now: Instant, class: ClassId, frame: Bytes, arrived: Instant) {
+        self.removed(now, self.row(class), frame, arrived);
+    }
+
+    /// It is queued again.
+    pub(crate) fn put_back(&mut self, now: Instant, class: ClassId, frame: Bytes, arrived: Instant) {
+        if arrived >= self.since() {
+            self.change(now, self.row(class), |backlog| backlog.add(frame));
         }
     }
 
@@ -137,7 +215,7 @@ impl LinkMeter {
             .find(|window| window.from == from && window.to == to)
     }
 
-    /// Each class since it began, by its number; without a policy there is one.
+    /// Each class since it began, by its row; without a policy there is one.
     pub fn classes(&self) -> &[MeterTally] {
         self.windows[0].classes()
     }
@@ -201,15 +279,16 @@ impl LinkMeter {
         }
     }
 
-    /// Records the backlogs until now of a class, its ancestors and all together, and changes them.
+    /// Records the backlogs until now of a class by its row, of its ancestors and of all together,
+    /// and changes them.
     fn change(&mut self, now: Instant, class: ClassId, change: impl Fn(&mut Backlog)) {
         self.record_all(now);
         change(&mut self.all);
-        let mut at = Some(class);
-        while let Some(ClassId(class)) = at {
-            self.record_class(class as usize, now);
-            change(&mut self.classes[class as usize]);
-            at = self.parents[class as usize];
+        let mut at = Some(class.0 as usize);
+        while let Some(row) = at {
+            self.record_class(row, now);
+            change(&mut self.classes[row]);
+            at = self.rows[row].parent;
         }
     }
 
@@ -225,7 +304,7 @@ impl LinkMeter {
     /// A packet arrives at the queue; if it is refused, it is also [`dropped`](Self::dropped).
     pub(crate) fn offered(&mut self, now: Instant, class: ClassId, frame: Bytes) {
         self.advance(now);
-        self.change(now, class, |backlog| backlog.add(frame));
+        self.change(now, self.row(class), |backlog| backlog.add(frame));
     }
 
     fn removed(&mut self, now: Instant, class: ClassId, frame: Bytes, arrived: Instant) {
@@ -237,6 +316,10 @@ impl LinkMeter {
     /// A packet goes onto the wire, perhaps later.
     pub(crate) fn departed(&mut self, now: Instant, packet: &Departure) {
         self.advance(now);
+        let packet = &Departure {
+            class: self.row(packet.class),
+            ..*packet
+        };
         if packet.dequeued <= now {
             self.removed(now, packet.class, packet.frame, packet.arrived);
         }
@@ -278,6 +361,10 @@ impl LinkMeter {
     /// A packet is dropped.
     pub(crate) fn dropped(&mut self, now: Instant, record: &DropRecord) {
         self.advance(now);
+        let record = &DropRecord {
+            class: self.row(record.class),
+            ..*record
+        };
         self.removed(now, record.class, record.frame, record.arrived);
         let stream = self.stream(record.stream);
         self.open_until(now)
@@ -288,8 +375,9 @@ impl LinkMeter {
     pub(crate) fn marked(&mut self, now: Instant, class: ClassId, stream: u32) {
         self.advance(now);
         let stream = self.stream(stream);
+        let row = self.row(class).0 as usize;
         self.open_until(now)
-            .for_each(|window| window.marked(now, class.0 as usize, stream));
+            .for_each(|window| window.marked(now, row, stream));
     }
 }
 

@@ -97,6 +97,14 @@ impl MeterWindow {
         }
     }
 
+    /// One more class, which nothing has passed.
+    pub(super) fn add_class(&mut self) {
+        if let [only] = self.classes.as_slice() {
+            self.backlog = only.backlog.clone();
+        }
+        self.classes.push(MeterTally::new(self.empty.clone()));
+    }
+
     /// When it begins.
     pub fn from(&self) -> Instant {
         self.from
@@ -107,7 +115,7 @@ impl MeterWindow {
         self.to
     }
 
-    /// Each class, by its number; without a policy there is one.
+    /// Each class, by its row; without a policy there is one.
     pub fn classes(&self) -> &[MeterTally] {
         &self.classes
     }
