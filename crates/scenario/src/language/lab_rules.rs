@@ -37,6 +37,8 @@ const ONE_EACH: &str = "write a flow for each copy, with a `destination_port` of
 pub static SIMULATED_ONLY: &[SimulatedKey] = &[
     key("", "sweep", "write the values of one point"),
     key("", "change", LEAVE),
+    key("", "rsvp", LEAVE),
+    key("", "reserve", LEAVE),
     key(
         "link",
         "framing",
@@ -192,7 +194,7 @@ fn measures(scenario: &Scenario, expectation: &Expectation) -> bool {
     let delay = matches!(metric, M::DelayMean | M::DelayP50 | M::DelayP99 | M::DelayMax);
     match expectation.subject {
         Subject::All => true,
-        Subject::Class { .. } => false,
+        Subject::Class { .. } | Subject::Reservation(_) => false,
         Subject::Link(_) => delay || matches!(metric, M::Rate | M::Load),
         Subject::Flow(flow) => {
             let datagrams = scenario.flows[flow].settings.kind.transport == Transport::Udp;

@@ -1,6 +1,6 @@
 //! Builds the simulator's hosts, links and flows from a checked scenario.
 
-use super::signalling::{SimulatedRsvp, SimParts};
+use super::signalling::{SimParts, SimulatedRsvp};
 use crate::language::{DirectionConfig, Expectation, Scenario, Subject};
 use crate::sources::FlowContext;
 use engine::random::Seed;

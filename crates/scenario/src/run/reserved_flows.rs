@@ -371,7 +371,10 @@ fn refusal(
     (host, interface): (usize, InterfaceId),
     failure: &AdmissionFailure,
 ) -> String {
-    let leaving = scenario.directions.iter().filter(|direction| direction.from == host);
+    let leaving = scenario
+        .directions
+        .iter()
+        .filter(|direction| direction.from == host);
     let mut names = leaving.map(|direction| direction.name.as_str());
     let link = names.nth(interface as usize).unwrap_or_default();
     let delay = failure.possible_delay.map_or_else(String::new, |delay| {
