@@ -11,10 +11,10 @@
 //! and Cheng, SIGCOMM 1996) with weights 1/*n*.
 //!
 //! ```text
-//! V  = the virtual time of the bulk flow served last: where a flow would be that just had its share
+//! V  = virtual time of the bulk flow served last: where a flow would be that just had its share
 //! a packet of length l leaves:      flow ← flow + l n
 //! a flow becomes backlogged:        flow ← max(flow, V);   sparse if flow − V < quantum, else bulk
-//! next: the first of the sparse flows, in order of arrival, which becomes bulk once flow − V ≥ quantum;
+//! next: the first of the sparse flows, by arrival, which becomes bulk once flow − V ≥ quantum;
 //!       if there is none, the bulk flow with the least virtual time
 //! ```
 //!

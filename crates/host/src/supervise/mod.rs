@@ -25,85 +25,21 @@
 
 mod guard;
 mod hand;
+mod plan;
 mod supervisor;
 mod understudy;
 
-use crate::coordinate::Rendezvous;
-use crate::coordinate::message::MemberProfile;
 use crate::ledger::Ledger;
 use crate::process_tree::ProcessRoot;
 use crate::sys::process::{self, End};
 use crate::sys::signal::Signals;
 use crate::sys::vitals::Vitals;
-use engine::units::Bandwidth;
 use guard::Guard;
-use std::ffi::OsString;
-use std::fmt;
+use plan::WhileDoing;
+pub use plan::{StartError, SupervisionPlan, SupervisionTarget, UdpPolicer};
 use std::io;
 use supervisor::SupervisorPipes;
 use understudy::Understudy;
-
-/// What nine controls.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum SupervisionTarget {
-    /// A command to start: its name and arguments.
-    Command(Vec<OsString>),
-    /// A running process and its descendants.
-    Process(i32),
-    /// The hosts behind this interface. Only with [`SupervisionPlan::rewrite`].
-    Behind(String),
-}
-
-/// A UDP policer at an interface.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct UdpPolicer {
-    /// The link's interface.
-    pub interface: String,
-    /// The rate in each direction.
-    pub rate: Bandwidth,
-}
-
-/// What nine controls, and how.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SupervisionPlan {
-    /// The command, process or hosts.
-    pub target: SupervisionTarget,
-    /// Its settings.
-    pub profile: MemberProfile,
-    /// Where it finds the other nines of this user.
-    pub rendezvous: Rendezvous,
-    /// As root: rewrite windows in ACKs that leave by this interface, the link's, instead of
-    /// borrowing sockets.
-    pub rewrite: Option<String>,
-    /// As root: police the UDP of a command or process.
-    pub police: Option<UdpPolicer>,
-}
-
-/// Why supervision could not start.
-#[derive(Debug)]
-pub struct StartError {
-    doing: &'static str,
-    source: io::Error,
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot {}: {}", self.doing, self.source)
-    }
-}
-
-impl std::error::Error for StartError {}
-
-/// Adds to an I/O error what was being done.
-trait WhileDoing<T> {
-    fn doing(self, what: &'static str) -> Result<T, StartError>;
-}
-
-impl<T> WhileDoing<T> for io::Result<T> {
-    fn doing(self, doing: &'static str) -> Result<T, StartError> {
-        self.map_err(|source| StartError { doing, source })
-    }
-}
 
 /// Supervises the target until it ends, then ends this process in the same way. Returns only if
 /// supervision could not start.

@@ -1,7 +1,7 @@
 //! The supervisor process: see the head of this folder.
 
 use super::hand::{HandMessage, LOOK_MILLIS, allow_connect, allow_connects_until_all_are_gone};
-use super::{StartError, SupervisionPlan, SupervisionTarget};
+use super::plan::{StartError, SupervisionPlan, SupervisionTarget};
 use crate::actuator::{MemberActuator, Scan};
 use crate::borrowed::BorrowedSockets;
 use crate::coordinate::{Participant, Wakeup};

@@ -7,6 +7,7 @@
 //! [`points`] runs the points of a sweep.
 
 pub mod captures;
+mod host_routes;
 mod judge;
 pub mod live;
 mod network;

@@ -4,7 +4,7 @@
 //! A receiver answers each Path by the rules of `suimon accept`: a request that was never in force
 //! and is refused is given up; one that was in force stays requested.
 
-use super::signalling::SimNode;
+use super::host_routes::SimNode;
 use crate::Scenario;
 use crate::language::ReservationConfig;
 use control::rsvp_config::AcceptStyle;

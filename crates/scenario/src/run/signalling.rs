@@ -11,6 +11,7 @@
 //! not speak RSVP forward it. Nodes have one address, that of the host, on all their interfaces.
 //! INTEGRITY and refresh reduction are left out.
 
+use super::host_routes::{HostRoutes, SimNode};
 use super::reserved_flows::{ReservationLog, ReservedFlows};
 use crate::Scenario;
 use crate::language::signalling_key;
@@ -19,33 +20,12 @@ use engine::settings::Problem;
 use engine::units::{Bytes, Duration, Instant};
 use rsvp::admission::{AdmissionState, InterfaceBudget, ManagedInterface};
 use rsvp::node::{Node, RsvpInterface, Settings, Transmit};
-use rsvp::traffic_control::{InterfaceId, Route, Routing};
+use rsvp::traffic_control::InterfaceId;
 use rsvp::wire::Refresh;
 use sim::agent::{Agent, Context};
 use sim::packet::{Payload, SimPacket};
 use sim::simulation::{End, FlowId, LinkId, NoRoute, NodeId, Simulation};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
-
-/// The node of a simulated host.
-pub(super) type SimNode = Node<AdmissionState, HostRoutes>;
-
-/// The routes of one host: the interface towards each address that RSVP concerns.
-#[derive(Debug, Default)]
-pub(super) struct HostRoutes {
-    own: Option<IpAddr>,
-    through: BTreeMap<IpAddr, InterfaceId>,
-}
-
-impl Routing for HostRoutes {
-    fn route(&self, _source: Option<IpAddr>, destination: IpAddr) -> Route {
-        if self.own == Some(destination) {
-            return Route::local();
-        }
-        let through = self.through.get(&destination);
-        through.map_or(Route::NONE, |interface| Route::through(*interface))
-    }
-}
 
 /// A host that speaks RSVP.
 struct RsvpHost {
