@@ -43,6 +43,7 @@ impl<A: Agent> Bench<A> {
             timer: &mut self.timer,
             store: &mut store,
             outbox: &mut outbox,
+            paused: &mut false,
             delivered: &mut self.delivered,
         };
         act(&mut self.agent, &mut cx);
