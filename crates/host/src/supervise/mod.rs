@@ -15,7 +15,7 @@
 //! borrow sockets.
 //!
 //! Limits are a lease: the supervisor gives a sign of life at each turn of its loop
-//! ([`Vitals`](crate::sys::vitals::Vitals)). If it is stopped, or hangs, the understudy lifts them
+//! (`sys::vitals`). If it is stopped, or hangs, the understudy lifts them
 //! after a second and allows connects; when the supervisor goes on, it begins anew.
 //!
 //! If the command ends and leaves children behind, the guard exits with the command's status, as
