@@ -152,9 +152,14 @@ impl Cuts {
                 let array = self.arrays.get(&path);
                 value.is_array() && array.is_some_and(|pieces| pieces.contains(piece))
             };
-            match tables.len() {
-                0 => values.iter().all(of_headers),
-                count => count == values.len() && self.agree(&path, tables),
+            match tables.first() {
+                None => values.iter().all(of_headers),
+                // A table in braces, to which a later piece has a header, is closed.
+                Some((first, _)) => {
+                    tables.len() == values.len()
+                        && self.tables.get(&path) == Some(first)
+                        && self.agree(&path, tables)
+                }
             }
         })
     }

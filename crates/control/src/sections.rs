@@ -319,7 +319,7 @@ mod tests {
     }
 
     /// Texts whose pieces are, and are not, enough to tell what the whole means.
-    const TEXTS: [(&str, bool); 13] = [
+    const TEXTS: [(&str, bool); 16] = [
         (
             "a = 1\n[x.y]\nb = 2\n[[x.y.c]]\nn = 1\n[[x.y.c]]\nn = 2\n[[x.y.c]]\nn = 3\n",
             true,
@@ -347,6 +347,10 @@ mod tests {
             "[x]\nc = [{n = 0}]\n[[y]]\nn = 1\n[[x.c]]\nn = 2\n[[x.c]]\nn = 3\n",
             false,
         ),
+        // A table in braces is closed: no header adds to it.
+        ("[x]\nd = {k = 1}\n[[c]]\nn = 1\n[x.d]\nl = 2\n", false),
+        ("[x]\nd = {k = 1}\n[[c]]\nn = 1\n[[x.d.e]]\nl = 2\n", false),
+        ("x = {k = 1}\n[[c]]\nn = 1\n[x.d]\nl = 2\n", false),
         // What follows belongs to a table of an earlier piece.
         (
             "[[x.c]]\nn = 1\n[[x.f]]\nn = 2\n[[x.f]]\nn = 3\n[x.c.d]\nk = 1\n",
