@@ -22,27 +22,30 @@ const BATCH: u64 = 32;
 const ROUNDS: usize = 11;
 const CLASSES: u8 = 20;
 
-/// Full frames of UDP to one of twenty addresses after the other, until all are received.
+/// A port that gives full frames of UDP to one of twenty addresses after the other until none are
+/// left, and copies what it is to send over its own.
 #[derive(Debug)]
-struct Source {
+struct Copying {
     left: u64,
+    sent: u64,
     frame: Vec<u8>,
 }
 
-impl Source {
-    fn new() -> Self {
+impl Copying {
+    fn new(left: u64) -> Self {
         let mut frame = vec![0; 1514];
         frame[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0x00]);
         frame[16..18].copy_from_slice(&1500u16.to_be_bytes());
         frame[22..24].copy_from_slice(&[64, 17]);
         frame[26..34].copy_from_slice(&[10, 1, 0, 1, 10, 0, 0, 0]);
-        Self { left: FRAMES, frame }
+        let sent = 0;
+        Self { left, sent, frame }
     }
 }
 
-impl Port for Source {
+impl Port for Copying {
     fn name(&self) -> &'static str {
-        "source"
+        "copying"
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -52,7 +55,7 @@ impl Port for Source {
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Buffer>) -> Result<(), PortError> {
         if self.left == 0 {
             let ended = io::ErrorKind::UnexpectedEof.into();
-            let mut error = PortError::new("source", "receiving", ended);
+            let mut error = PortError::new(self.name(), "receiving", ended);
             error.fault = Fault::Ended;
             return Err(error);
         }
@@ -65,57 +68,11 @@ impl Port for Source {
     }
 
     fn room(&self) -> usize {
-        0
-    }
-
-    fn transmit(&mut self, pool: &mut Pool, frame: Buffer) {
-        pool.free(frame);
-    }
-
-    fn kick(&mut self, _pool: &mut Pool) -> Result<(), PortError> {
-        Ok(())
-    }
-
-    fn wake(&self, _room: bool) -> Option<Wake<'_>> {
-        None
-    }
-
-    fn revive(&mut self, _pool: &mut Pool) -> Result<(), PortError> {
-        Ok(())
-    }
-
-    fn counters(&self) -> Counters {
-        Counters::default()
-    }
-}
-
-/// Copies each frame to one place, and counts it.
-#[derive(Debug)]
-struct Drain {
-    sent: u64,
-    wire: Vec<u8>,
-}
-
-impl Port for Drain {
-    fn name(&self) -> &'static str {
-        "drain"
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::plain(1500, 64)
-    }
-
-    fn receive(&mut self, _pool: &mut Pool, _into: &mut Vec<Buffer>) -> Result<(), PortError> {
-        Ok(())
-    }
-
-    fn room(&self) -> usize {
         64
     }
 
     fn transmit(&mut self, pool: &mut Pool, frame: Buffer) {
-        self.wire.clear();
-        self.wire.extend_from_slice(pool.bytes(frame));
+        self.frame.copy_from_slice(pool.bytes(frame));
         self.sent += 1;
         pool.free(frame);
     }
@@ -159,9 +116,8 @@ fn policy() -> Policy {
 fn worker(policy: &Policy, directions: usize) -> Worker {
     let (mut worker, _) = Worker::new(Settings::default()).expect("a worker");
     for _ in 0..directions {
-        let from = worker.add_port(Box::new(Source::new()));
-        let (sent, wire) = (0, Vec::with_capacity(2048));
-        let to = worker.add_port(Box::new(Drain { sent, wire }));
+        let from = worker.add_port(Box::new(Copying::new(FRAMES)));
+        let to = worker.add_port(Box::new(Copying::new(0)));
         worker.add_path(direction::managed(&policy.interfaces[0], from, to));
     }
     worker

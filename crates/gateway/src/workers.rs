@@ -5,7 +5,7 @@
 //! clamped by what the other direction has seen.
 
 use control::policy::{InterfacePolicy, Policy};
-use control::port_config::{PortConfig, Workers};
+use control::port_config::{AttachedPort, PortConfig, Workers};
 use netio::port::Port;
 use netio::ports::Lane;
 use std::thread::available_parallelism;
@@ -25,7 +25,7 @@ pub(crate) fn is_per_direction(workers: Workers) -> bool {
 
 /// How many parts the memory for frames has at most.
 pub(crate) fn parts(config: &PortConfig) -> u64 {
-    let directions = |port: &control::port_config::AttachedPort| port.interfaces().len().max(1) as u64;
+    let directions = |port: &AttachedPort| port.interfaces().len().max(1) as u64;
     match is_per_direction(config.settings.workers) {
         true => config.attached.iter().map(directions).sum(),
         false => 1,
