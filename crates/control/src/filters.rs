@@ -231,8 +231,16 @@ impl FilterSettings {
     }
 }
 
-/// The classes of a tree by name, and whether each is a leaf.
-type Classes<'a> = HashMap<&'a str, bool>;
+/// A class of a tree.
+#[derive(Clone, Copy, Debug)]
+struct Class {
+    leaf: bool,
+    /// Its number; 0 without a plan.
+    id: ClassId,
+}
+
+/// The classes of a tree by name.
+type Classes<'a> = HashMap<&'a str, Class>;
 
 /// Reads the filters of an interface. Class names are looked up in the spec, so that filters are
 /// checked even if the tree has mistakes; class numbers come from the plan.
@@ -243,39 +251,56 @@ pub fn read_all<'a>(
     problems: &mut Vec<Problem>,
     warnings: &mut Vec<Problem>,
 ) -> Vec<Filter> {
-    let mut classes = Classes::new();
-    gather(spec, &mut classes);
+    let classes = plan.map_or_else(|| declared(spec), planned);
     let (mut filters, mut places) = (Vec::new(), Vec::new());
-    let mut named = HashSet::new();
+    let mut named = HashSet::with_capacity(classes.len());
     for section in sections {
         let Some(settings) = FilterSettings::read(&section.table(|_| true), &[], problems) else {
             // Already reported; if its class can be read, that class does have a filter.
             named.extend(section.get("class").and_then(|pair| pair.value.value.as_str()));
             continue;
         };
-        let class = settings.class.0.as_str();
         let class_at = section.get("class").map_or(section.at, |pair| pair.value.at);
-        named.extend(classes.get_key_value(class).map(|(name, _)| *name));
-        if !leaf(class, class_at, &classes, problems) {
+        let Some((name, class)) = known(&settings.class.0, class_at, &classes, problems) else {
+            continue;
+        };
+        named.insert(name);
+        if !class.leaf {
             continue;
         }
-        let id = plan.and_then(|plan| plan.class(class)).unwrap_or(ClassId(0));
-        let filter = settings.filter(id);
+        let filter = settings.filter(class.id);
         if contradiction(&filter, &section, problems) {
             continue;
         }
         filters.push(filter);
-        places.push((class.to_owned(), section.at));
+        places.push((name, section.at));
     }
     shadowed(&filters, &places, warnings);
     unreached(spec, true, &named, warnings);
     filters
 }
 
+/// The classes of a checked tree.
+fn planned(plan: &TreePlan) -> Classes<'_> {
+    let all = plan.classes.iter().zip(0..).map(|(info, id)| {
+        let (leaf, id) = (info.leaf, ClassId(id));
+        (info.name.as_str(), Class { leaf, id })
+    });
+    all.collect()
+}
+
+/// The classes of a tree as written.
+fn declared(spec: &DisciplineSpec) -> Classes<'_> {
+    let mut classes = Classes::new();
+    gather(spec, &mut classes);
+    classes
+}
+
 fn gather<'a>(spec: &'a DisciplineSpec, classes: &mut Classes<'a>) {
     let parents: HashSet<&str> = parents(spec);
     for class in &spec.classes {
-        classes.insert(&class.name, !parents.contains(class.name.as_str()));
+        let leaf = !parents.contains(class.name.as_str());
+        classes.insert(&class.name, Class { leaf, id: ClassId(0) });
     }
     let inner = spec.classes.iter().filter_map(|class| class.discipline.as_ref());
     inner
@@ -288,20 +313,27 @@ fn parents(spec: &DisciplineSpec) -> HashSet<&str> {
     parents.map(|parent| parent.name.as_str()).collect()
 }
 
-fn leaf(class: &str, at: Span, classes: &Classes<'_>, problems: &mut Vec<Problem>) -> bool {
-    match classes.get(class) {
-        Some(true) => return true,
-        Some(false) => {
-            let message = format!("class `{class}` has classes below it, so packets cannot be put into it");
+/// The class of this name; reports a problem if there is none, or it takes no packets.
+fn known<'a>(
+    name: &str,
+    at: Span,
+    classes: &Classes<'a>,
+    problems: &mut Vec<Problem>,
+) -> Option<(&'a str, Class)> {
+    let found = classes.get_key_value(name).map(|(name, class)| (*name, *class));
+    match found {
+        Some((_, Class { leaf: true, .. })) => {}
+        Some(_) => {
+            let message = format!("class `{name}` has classes below it, so packets cannot be put into it");
             problems.push(Problem::new(at, message).help("name one of the classes below it"));
         }
         None => {
-            let mut leaves: Vec<&str> = classes.iter().filter(|c| *c.1).map(|c| *c.0).collect();
+            let mut leaves: Vec<&str> = classes.iter().filter(|c| c.1.leaf).map(|c| *c.0).collect();
             leaves.sort_unstable();
-            problems.push(unknown("class", class, at, leaves));
+            problems.push(unknown("class", name, at, leaves));
         }
     }
-    false
+    found
 }
 
 /// Reports a filter without conditions, or one that no packet can match.
@@ -350,7 +382,7 @@ fn contradiction(filter: &Filter, section: &Section<'_>, problems: &mut Vec<Prob
 }
 
 /// Warns of filters with the same conditions as one that takes precedence.
-fn shadowed(filters: &[Filter], places: &[(String, Span)], warnings: &mut Vec<Problem>) {
+fn shadowed(filters: &[Filter], places: &[(&str, Span)], warnings: &mut Vec<Problem>) {
     // Among equal filters the higher rule takes precedence, then the later filter.
     let mut order: Vec<usize> = (0..filters.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse((filters[i].rule, i)));
@@ -398,10 +430,7 @@ fn unreached(spec: &DisciplineSpec, from_above: bool, named: &HashSet<&str>, war
 
 /// Whether a filter names a class inside the discipline of this class.
 fn names_below(class: &ClassSpec, named: &HashSet<&str>) -> bool {
-    let mut inside = Classes::new();
-    if let Some(inner) = &class.discipline {
-        gather(inner, &mut inside);
-    }
+    let inside = class.discipline.as_ref().map(declared).unwrap_or_default();
     inside.keys().any(|name| named.contains(name))
 }
 

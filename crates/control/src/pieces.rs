@@ -2,49 +2,43 @@
 //!
 //! The parser holds all tokens and events of a text beside the growing document: three times the
 //! memory of what is kept, 300 MB for a policy of 100,000 classes. Read in pieces of a megabyte,
-//! cut before a `[[header]]`, it holds those of one piece.
+//! cut before a `[[header]]`, it holds those of one piece; each is added to what came before it.
 //!
 //! The meaning is that of the whole text, or `None`: whatever cannot be told from the pieces alone
 //! (a fault, a quoted or dotted key, a table that is opened in two pieces, an array that is not made
 //! of headers) is left to a parser of the whole.
 
-use std::collections::{BTreeMap, BTreeSet};
-use toml::de::{DeTable, DeValue};
+use crate::values::{self, KeyValue, Value};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use toml::de::DeTable;
 use toml_parser::Source;
 use toml_parser::lexer::{Token, TokenKind};
 
 /// The length of a piece in bytes, or a little more.
 pub(crate) const PIECE: usize = 1 << 20;
 
-/// A part of the text, parsed.
-#[derive(Debug)]
-pub(crate) struct Piece<'a> {
-    /// Where it begins in the text.
-    pub(crate) start: usize,
-    pub(crate) table: DeTable<'a>,
-}
-
-/// The pieces of a text, each `length` bytes long or a little more; `None` if there is only one, or
-/// it has to be read as a whole.
-pub(crate) fn read(text: &str, length: usize) -> Option<Vec<Piece<'_>>> {
+/// The text, read in pieces that are each `length` bytes long or a little more; `None` if there is
+/// only one, or it has to be read as a whole.
+pub(crate) fn read(text: &str, length: usize) -> Option<Vec<KeyValue<'_>>> {
     if text.len() <= length {
         return None;
     }
     let mut cuts = Cuts::new(length);
     cuts.read(text)?;
-    let mut ends = cuts.starts[1..].to_vec();
-    ends.push(text.len());
-    let mut pieces = Vec::with_capacity(ends.len());
-    for (&start, end) in cuts.starts.iter().zip(ends) {
+    if cuts.starts.len() == 1 {
+        return None;
+    }
+    let mut whole = Vec::new();
+    for (piece, &start) in cuts.starts.iter().enumerate() {
+        let end = cuts.starts.get(piece + 1).copied().unwrap_or(text.len());
         let (table, faults) = DeTable::parse_recoverable(&text[start..end]);
         if !faults.is_empty() {
             return None;
         }
-        let table = table.into_inner();
-        pieces.push(Piece { start, table });
+        let entries = values::entries(table.into_inner(), start);
+        cuts.add("", &mut whole, entries, piece)?;
     }
-    let roots = pieces.iter().map(|piece| &piece.table).enumerate().collect();
-    cuts.agree("", roots).then_some(pieces)
+    Some(whole)
 }
 
 /// Where a text is cut, and what the headers say.
@@ -128,40 +122,51 @@ impl Cuts {
         Some(())
     }
 
-    /// Whether tables of the same path in several pieces mean what they mean in one.
-    fn agree(&self, path: &str, tables: Vec<(usize, &DeTable<'_>)>) -> bool {
-        let mut keys: BTreeMap<&str, Vec<(usize, &DeValue<'_>)>> = BTreeMap::new();
-        for (piece, table) in tables {
-            for (key, value) in table {
-                keys.entry(key.get_ref())
-                    .or_default()
-                    .push((piece, value.get_ref()));
+    /// The piece that this place of the text is in.
+    fn piece(&self, at: usize) -> usize {
+        self.starts.partition_point(|start| *start <= at) - 1
+    }
+
+    /// Adds what a piece has of the table of this path to what earlier ones have; `None` if together
+    /// they may not mean what they mean in one.
+    fn add<'a>(
+        &self,
+        path: &str,
+        table: &mut Vec<KeyValue<'a>>,
+        more: Vec<KeyValue<'a>>,
+        piece: usize,
+    ) -> Option<()> {
+        let places = table.iter().enumerate();
+        let places: HashMap<String, usize> = places
+            .map(|(place, known)| (known.key.to_string(), place))
+            .collect();
+        for new in more {
+            let Some(&place) = places.get(&*new.key) else {
+                table.push(new);
+                continue;
+            };
+            let known = &mut table[place];
+            let path = match path {
+                "" => new.key.to_string(),
+                above => format!("{above}.{}", new.key),
+            };
+            let first = self.piece(known.key_at.start);
+            match (&mut known.value.value, new.value.value) {
+                // A table in braces, to which a later piece has a header, is closed.
+                (Value::Table(known), Value::Table(more)) if self.tables.get(&path) == Some(&first) => {
+                    self.add(&path, known, more, piece)?;
+                }
+                (Value::List(known), Value::List(mut more)) => {
+                    let headers = self.arrays.get(&path)?;
+                    if !headers.contains(&first) || !headers.contains(&piece) {
+                        return None;
+                    }
+                    known.append(&mut more);
+                }
+                _ => return None,
             }
         }
-        let mut shared = keys.into_iter().filter(|(_, values)| values.len() > 1);
-        shared.all(|(key, values)| {
-            let path = match path {
-                "" => key.to_owned(),
-                above => format!("{above}.{key}"),
-            };
-            let tables: Vec<_> = values
-                .iter()
-                .filter_map(|(piece, value)| Some((*piece, value.as_table()?)))
-                .collect();
-            let of_headers = |(piece, value): &(usize, &DeValue<'_>)| {
-                let array = self.arrays.get(&path);
-                value.is_array() && array.is_some_and(|pieces| pieces.contains(piece))
-            };
-            match tables.first() {
-                None => values.iter().all(of_headers),
-                // A table in braces, to which a later piece has a header, is closed.
-                Some((first, _)) => {
-                    tables.len() == values.len()
-                        && self.tables.get(&path) == Some(first)
-                        && self.agree(&path, tables)
-                }
-            }
-        })
+        Some(())
     }
 }
 

@@ -18,7 +18,8 @@ use crate::documents::Document;
 use crate::filters;
 use crate::port_config::{self, AttachedPort, PortConfig};
 use crate::rsvp_config::{self, RsvpConfig};
-use crate::sections::{self, Section, TomlValue};
+use crate::sections::{self, Section};
+use crate::values::TomlValue;
 use crate::yields::{self, Yields, YieldsSettings};
 use engine::disciplines::DEFAULT_LEAF;
 use engine::kind::{Children, Kind};
@@ -353,14 +354,14 @@ impl<'a> PolicyReader<'a> {
             self.problems.push(other);
             return None;
         }
-        for pair in root.iter().filter(|pair| !ROOT.contains(&pair.key)) {
+        for pair in root.iter().filter(|pair| !ROOT.contains(&&*pair.key)) {
             let what = if pair.value.section().is_some() {
                 "section"
             } else {
                 "setting"
             };
             self.problems
-                .push(unknown(what, pair.key, pair.key_at, ROOT.iter().copied()));
+                .push(unknown(what, &pair.key, pair.key_at, ROOT.iter().copied()));
         }
         self.version(root);
         let port = root
@@ -378,9 +379,9 @@ impl<'a> PolicyReader<'a> {
             Some(_) => {
                 let sections = root.section("interface", &mut self.problems)?;
                 for pair in sections.iter() {
-                    self.of_the_port(pair.key, pair.key_at, port.as_ref().and_then(Option::as_ref));
+                    self.of_the_port(&pair.key, pair.key_at, port.as_ref().and_then(Option::as_ref));
                     let ring = ring(port.as_ref().and_then(Option::as_ref));
-                    let interface = self.interface(pair.key, &pair.value, ring);
+                    let interface = self.interface(&pair.key, &pair.value, ring);
                     self.warn_of_idle(interface.as_ref(), port.as_ref().and_then(Option::as_ref));
                     interfaces.push(interface);
                 }
@@ -710,11 +711,11 @@ impl<'a> PolicyReader<'a> {
                 || declared.is_none_or(|settings| settings.iter().any(|setting| setting.name == key))
         };
         for pair in section.iter() {
-            if !generic.contains(&pair.key) && !is_declared(pair.key) {
+            if !generic.contains(&&*pair.key) && !is_declared(&pair.key) {
                 let names = declared.unwrap_or_default().iter().map(|setting| setting.name);
                 let known = names.chain(generic.iter().copied());
                 self.problems
-                    .push(unknown("setting", pair.key, pair.key_at, known));
+                    .push(unknown("setting", &pair.key, pair.key_at, known));
             }
         }
         let mut table = section.table(|key| !generic.contains(&key) && is_declared(key));

@@ -7,7 +7,8 @@
 //! A caller that opens no port, such as a simulation, passes none; then only the attachment and the
 //! settings of all ports are read.
 
-use crate::sections::{Section, TomlValue};
+use crate::sections::Section;
+use crate::values::TomlValue;
 use engine::port_kind::{Attachment, Needs, PortKind};
 use engine::settings::{Problem, Setting, Span, Table, refuse_wrong, unknown};
 use engine::units::{Bytes, Duration};
@@ -300,20 +301,20 @@ fn attachments(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<Vec
     let is_file = |key: &str| key == "read" || key == "write";
     if let Some(second) = present[1..]
         .iter()
-        .find(|pair| is_file(pair.key) != is_file(first.key))
+        .find(|pair| is_file(&pair.key) != is_file(&first.key))
     {
         let message = format!("`{}` and `{}` exclude each other", first.key, second.key);
         problems.push(Problem::new(second.key_at, message).help("keep one of them"));
         return None;
     }
-    if is_file(first.key) {
+    if is_file(&first.key) {
         let attachment = files(section, first.key_at, problems)?;
         let at = first.value.at;
         return Some(vec![PlacedAttachment { attachment, at }]);
     }
     let mut attached = Vec::new();
     for pair in present {
-        match pair.key {
+        match &*pair.key {
             "between" => attached.push(PlacedAttachment {
                 attachment: between(&pair.value, problems)?,
                 at: pair.value.at,

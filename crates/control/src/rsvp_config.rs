@@ -3,7 +3,8 @@
 //! configured there (`reserve`).
 
 use crate::filters::{Addresses, PortRange, Protocol};
-use crate::sections::{Section, TomlValue};
+use crate::sections::Section;
+use crate::values::TomlValue;
 use core::net::IpAddr;
 use engine::choices;
 use engine::classify::Prefix;

@@ -6,53 +6,17 @@
 //! since many of the further messages would be consequences.
 
 use crate::pieces;
-use engine::settings::{Entry, Problem, Raw, Span, Table};
-use std::ops::Range;
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
-
-/// A value with its position.
-#[derive(Clone, Debug)]
-pub struct TomlValue<'a> {
-    /// The TOML value.
-    pub value: &'a DeValue<'a>,
-    /// Its position.
-    pub at: Span,
-    /// Where the piece of the text begins that it was read from.
-    piece: usize,
-    /// What later pieces add to a table or an array, if they do: most values are of one piece.
-    more: Option<Box<Additions<'a>>>,
-}
-
-/// The parts of a table or an array in later pieces.
-#[derive(Clone, Debug, Default)]
-struct Additions<'a>(Vec<TomlValue<'a>>);
-
-/// A key, its position, and its value.
-#[derive(Clone, Debug)]
-pub struct KeyValue<'a> {
-    /// The key.
-    pub key: &'a str,
-    /// The position of the key.
-    pub key_at: Span,
-    /// The value.
-    pub value: TomlValue<'a>,
-}
+use crate::values::{self, KeyValue, TomlValue};
+use engine::settings::{Entry, Problem, Span, Table};
+use std::slice;
+use toml::de::DeTable;
 
 /// A table with its position.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Section<'a> {
     /// The position of its header, or of its braces.
     pub at: Span,
-    pairs: Vec<KeyValue<'a>>,
-}
-
-/// A range of bytes as the engine's [`Span`].
-pub fn span(range: Range<usize>) -> Span {
-    Span {
-        start: range.start,
-        end: range.end,
-    }
+    entries: &'a [KeyValue<'a>],
 }
 
 /// Parses the text; `None` after a syntax error from which the reader cannot recover.
@@ -70,24 +34,25 @@ fn parse_in_pieces<T>(
     problems: &mut Vec<Problem>,
     read: impl FnOnce(Section<'_>, &mut Vec<Problem>) -> Option<T>,
 ) -> Option<T> {
-    let Some(pieces) = pieces::read(text, length) else {
-        return parse_amended(text, problems, |_, _| {}, read);
-    };
-    let tables = pieces.iter().map(|piece| (piece.start, &piece.table));
-    read(Section::new(tables, Span::default()), problems)
+    match pieces::read(text, length) {
+        Some(entries) => read(Section::root(&entries), problems),
+        None => parse_amended(text, problems, |_, _| {}, read),
+    }
 }
 
 /// Like [`parse`], after `amend` has changed values; each keeps the position of the old value.
 pub fn parse_amended<T>(
     text: &str,
     problems: &mut Vec<Problem>,
-    amend: impl FnOnce(&mut DeTable<'_>, &mut Vec<Problem>),
+    amend: impl FnOnce(&mut Vec<KeyValue<'_>>, &mut Vec<Problem>),
     read: impl FnOnce(Section<'_>, &mut Vec<Problem>) -> Option<T>,
 ) -> Option<T> {
-    let (mut document, faults) = DeTable::parse_recoverable(text);
+    let (document, faults) = DeTable::parse_recoverable(text);
     let mut readable = true;
     for fault in faults {
-        let at = fault.span().map_or_else(Span::default, span);
+        let at = fault
+            .span()
+            .map_or_else(Span::default, |range| values::span(range, 0));
         let quoted = text.get(at.start..at.end).unwrap_or_default();
         let problem = match fault.message() {
             "duplicate key" => Problem::new(at, format!("`{quoted}` is given a second time"))
@@ -113,34 +78,24 @@ pub fn parse_amended<T>(
     if !readable {
         return None;
     }
-    amend(document.get_mut(), problems);
-    let whole = [(0, document.get_ref())];
-    read(Section::new(whole, Span::default()), problems)
+    let mut entries = values::entries(document.into_inner(), 0);
+    amend(&mut entries, problems);
+    read(Section::root(&entries), problems)
 }
 
 impl<'a> Section<'a> {
-    /// A table, or what several pieces of a text have of it, each with its beginning.
-    fn new(parts: impl IntoIterator<Item = (usize, &'a DeTable<'a>)>, at: Span) -> Self {
-        let mut parts = parts.into_iter();
-        let first = parts.next().map(|(piece, table)| entries(piece, table));
-        let mut pairs: Vec<_> = first.map(Iterator::collect).unwrap_or_default();
-        for pair in parts.flat_map(|(piece, table)| entries(piece, table)) {
-            match pairs.iter_mut().find(|known| known.key == pair.key) {
-                Some(known) => known.value.more.get_or_insert_default().0.push(pair.value),
-                None => pairs.push(pair),
-            }
-        }
-        pairs.sort_by_key(|pair| pair.key_at.start);
-        Self { at, pairs }
+    fn root(entries: &'a [KeyValue<'a>]) -> Self {
+        let at = Span::default();
+        Self { at, entries }
     }
 
     /// Its entries in the order of the text.
-    pub fn iter(&self) -> impl Iterator<Item = &KeyValue<'a>> {
-        self.pairs.iter()
+    pub fn iter(&self) -> slice::Iter<'a, KeyValue<'a>> {
+        self.entries.iter()
     }
 
     /// The entry of this key.
-    pub fn get(&self, key: &str) -> Option<&KeyValue<'a>> {
+    pub fn get(&self, key: &str) -> Option<&'a KeyValue<'a>> {
         self.iter().find(|pair| pair.key == key)
     }
 
@@ -148,9 +103,9 @@ impl<'a> Section<'a> {
     pub fn table(&self, keep: impl Fn(&str) -> bool) -> Table {
         let entries = self
             .iter()
-            .filter(|pair| keep(pair.key))
+            .filter(|pair| keep(&pair.key))
             .map(|pair| Entry {
-                key: pair.key.into(),
+                key: pair.key.to_string(),
                 key_at: pair.key_at,
                 value: pair.value.raw(),
                 at: pair.value.at,
@@ -195,88 +150,24 @@ impl<'a> Section<'a> {
         problems: &mut Vec<Problem>,
     ) -> impl Iterator<Item = Section<'a>> + use<'a> {
         let pair = self.get(key);
-        let mut items = pair.and_then(|pair| pair.value.items()).unwrap_or_default();
-        let is_list = |pair: &&KeyValue<'_>| pair.value.value.is_array();
-        let no_tables = items.iter().filter(|item| !item.value.is_table());
-        let wrong = pair.filter(|pair| !is_list(pair)).map(|pair| &pair.value);
+        let items = pair.and_then(|pair| pair.value.items()).unwrap_or_default();
+        let no_tables = items.iter().filter(|item| item.value.as_table().is_none());
+        let wrong = pair
+            .map(|pair| &pair.value)
+            .filter(|value| value.items().is_none());
         for value in wrong.into_iter().chain(no_tables) {
             let expected = format!("`{key}`: expected tables, each headed [[{header}]]");
             problems.push(value.wrong(&expected));
         }
-        items.retain(|item| item.value.is_table());
-        items.into_iter().filter_map(|item| item.section())
+        items.iter().filter_map(TomlValue::section)
     }
-}
-
-fn entries<'a>(piece: usize, table: &'a DeTable<'a>) -> impl Iterator<Item = KeyValue<'a>> {
-    table.iter().map(move |(key, value)| KeyValue {
-        key: key.get_ref(),
-        key_at: shifted(piece, key.span()),
-        value: located(piece, value),
-    })
-}
-
-fn located<'a>(piece: usize, value: &'a Spanned<DeValue<'a>>) -> TomlValue<'a> {
-    TomlValue {
-        value: value.get_ref(),
-        at: shifted(piece, value.span()),
-        piece,
-        more: None,
-    }
-}
-
-/// A range of a piece as a range of the text.
-fn shifted(piece: usize, range: Range<usize>) -> Span {
-    span(range.start + piece..range.end + piece)
 }
 
 impl<'a> TomlValue<'a> {
-    /// As the engine's neutral value.
-    pub fn raw(&self) -> Raw {
-        match self.value {
-            DeValue::String(text) => Raw::Text(text.to_string()),
-            DeValue::Boolean(b) => Raw::Boolean(*b),
-            DeValue::Integer(n) => i64::from_str_radix(n.as_str(), n.radix())
-                .map_or(Raw::Other("number that is too large"), Raw::Integer),
-            DeValue::Float(_) => Raw::Other("number with a fraction"),
-            DeValue::Datetime(_) => Raw::Other("date"),
-            DeValue::Array(_) => Raw::Other("list"),
-            DeValue::Table(_) => Raw::Other("table"),
-        }
-    }
-
     /// As a table; `None` if it has another type.
-    pub fn section(&self) -> Option<Section<'a>> {
-        let tables = self
-            .parts()
-            .map_while(|part| Some((part.piece, part.value.as_table()?)));
-        // The parts of a table are tables.
-        self.value.is_table().then(|| Section::new(tables, self.at))
-    }
-
-    /// Itself, and what later pieces add.
-    fn parts(&self) -> impl Iterator<Item = &TomlValue<'a>> {
-        std::iter::once(self).chain(self.more.iter().flat_map(|more| &more.0))
-    }
-
-    /// The items of a list; `None` if it has another type.
-    pub fn items(&self) -> Option<Vec<TomlValue<'a>>> {
-        let mut all = Vec::new();
-        for part in self.parts() {
-            let DeValue::Array(items) = part.value else {
-                return None;
-            };
-            all.extend(items.iter().map(|item| located(part.piece, item)));
-        }
-        Some(all)
-    }
-
-    /// A problem about a value of the wrong type.
-    pub fn wrong(&self, expected: &str) -> Problem {
-        Problem::new(
-            self.at,
-            format!("{expected}; found {}", engine::settings::describe(&self.raw())),
-        )
+    pub fn section(&'a self) -> Option<Section<'a>> {
+        let entries = self.value.as_table()?;
+        Some(Section { at: self.at, entries })
     }
 }
 
@@ -377,8 +268,7 @@ mod tests {
                 assert_eq!(pieces.0, whole.0, "{text} in pieces of {length}");
                 assert_eq!(format!("{:?}", pieces.1), format!("{:?}", whole.1), "{text}");
             }
-            let count = pieces::read(text, 1).map_or(1, |pieces| pieces.len());
-            assert_eq!(count > 1, cut, "{text} in {count} pieces");
+            assert_eq!(pieces::read(text, 1).is_some(), cut, "{text}");
         }
     }
 

@@ -1,7 +1,5 @@
 //! Text layout: branches of a class tree, and aligned columns.
 
-use std::iter;
-
 /// The branches before each name of a depth-first list, given the depths, such as `├─ `, `│  └─ `.
 pub fn branches(depths: &[usize]) -> Vec<String> {
     let last = |index: usize, level: usize| {
@@ -48,6 +46,7 @@ pub fn table(rows: &[Vec<String>], align: &[Align]) -> Vec<String> {
         }
     }
     let length: usize = widths.iter().map(|width| width + 2).sum();
+    let blanks = " ".repeat(length);
     let line = |row: &Vec<String>| {
         let mut line = String::with_capacity(length);
         for ((cell, align), width) in row
@@ -56,17 +55,12 @@ pub fn table(rows: &[Vec<String>], align: &[Align]) -> Vec<String> {
             .zip(&widths)
             .filter(|(_, width)| **width > 0)
         {
-            let blanks = iter::repeat_n(' ', width - columns(cell));
-            match align {
-                Align::Left => {
-                    line.push_str(cell);
-                    line.extend(blanks);
-                }
-                Align::Right => {
-                    line.extend(blanks);
-                    line.push_str(cell);
-                }
-            }
+            let blanks = &blanks[..width - columns(cell)];
+            let parts = match align {
+                Align::Left => [cell, blanks],
+                Align::Right => [blanks, cell],
+            };
+            parts.iter().for_each(|part| line.push_str(part));
             line.push_str("  ");
         }
         line.truncate(line.trim_end().len());

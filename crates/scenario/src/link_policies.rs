@@ -7,7 +7,7 @@
 use crate::folder::Files;
 use control::diagnostics::Diagnostics;
 use control::policy::{InterfacePolicy, Policy, PolicyReader};
-use control::sections::KeyValue;
+use control::values::KeyValue;
 use control::yields::Yields;
 use engine::settings::{Problem, Span, unknown};
 use engine::tree::Registry;
@@ -32,7 +32,7 @@ pub(crate) fn read(
         reader.problems.push(pair.value.wrong(expected));
         return None;
     }
-    let interface = reader.interface(pair.key, &pair.value, ring)?;
+    let interface = reader.interface(&pair.key, &pair.value, ring)?;
     let refused = interface.yields.iter().map(|yields| not_here(yields, yields.at));
     reader.problems.extend(refused);
     Some(interface)

@@ -141,8 +141,8 @@ fn topology(
         reader.problems.push(other);
         return (Vec::new(), Vec::new());
     }
-    for pair in root.iter().filter(|pair| !ROOT.contains(&pair.key)) {
-        let problem = unknown("setting", pair.key, pair.key_at, ROOT.iter().copied());
+    for pair in root.iter().filter(|pair| !ROOT.contains(&&*pair.key)) {
+        let problem = unknown("setting", &pair.key, pair.key_at, ROOT.iter().copied());
         reader.problems.push(problem);
     }
     reader.version(root);
@@ -169,7 +169,7 @@ fn hosts(root: &Section<'_>, problems: &mut Vec<Problem>) -> Vec<String> {
     };
     let items = pair.value.items().unwrap_or_else(|| {
         problems.push(pair.value.wrong(&format!("`hosts`: {EXPECTED}")));
-        Vec::new()
+        &[]
     });
     let mut names: Vec<String> = Vec::new();
     for item in items {
@@ -242,7 +242,7 @@ fn ends(section: &Section<'_>, hosts: &[String], problems: &mut Vec<Problem>) ->
         return None;
     };
     let mut found = [None; 2];
-    for (place, item) in found.iter_mut().zip(&items) {
+    for (place, item) in found.iter_mut().zip(items) {
         match item.raw() {
             Raw::Text(name) => {
                 *place = hosts.iter().position(|host| *host == name);
@@ -318,7 +318,7 @@ fn policies(
         let Some(ends) = between else { continue };
         let Some(end) = ends.iter().position(|&host| hosts[host] == pair.key) else {
             let names = ends.iter().map(|&host| hosts[host].as_str());
-            let problem = unknown("end of this link", pair.key, pair.key_at, names);
+            let problem = unknown("end of this link", &pair.key, pair.key_at, names);
             reader.problems.push(problem);
             continue;
         };
@@ -332,7 +332,7 @@ fn policies(
     policies
 }
 
-fn too_fast(value: &sections::TomlValue<'_>, interface: &InterfacePolicy, rate: Bandwidth) -> Problem {
+fn too_fast(value: &control::values::TomlValue<'_>, interface: &InterfacePolicy, rate: Bandwidth) -> Problem {
     let at: Span = value
         .section()
         .and_then(|section| section.get("bandwidth").map(|pair| pair.value.at))

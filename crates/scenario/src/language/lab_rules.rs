@@ -3,7 +3,8 @@
 
 use super::{Expectation, Metric, Scenario, Subject};
 use crate::sources::{LabSource, Transport};
-use control::sections::{KeyValue, Section};
+use control::sections::Section;
+use control::values::KeyValue;
 use engine::settings::Problem;
 use engine::units::Bytes;
 use lab::addressing;

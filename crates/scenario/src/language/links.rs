@@ -3,7 +3,8 @@
 use crate::folder::Files;
 use crate::link_policies;
 use control::policy::{InterfacePolicy, PolicyReader};
-use control::sections::{Section, TomlValue};
+use control::sections::Section;
+use control::values::TomlValue;
 use engine::settings;
 use engine::settings::{Problem, Raw, unknown};
 use engine::tree::Registry;
@@ -211,7 +212,7 @@ fn policies(
             let names = ends.iter().map(|&host| hosts[host].as_str());
             reader
                 .problems
-                .push(unknown("end of this link", pair.key, pair.key_at, names));
+                .push(unknown("end of this link", &pair.key, pair.key_at, names));
             continue;
         };
         if let (Some(interface), Some(settings)) = (&interface, link) {

@@ -257,7 +257,7 @@ impl Scenarios {
     ) -> (Option<Scenario>, Vec<Problem>) {
         let mut reader = PolicyReader::new(&self.registry);
         let mut used = HashSet::new();
-        let put = |root: &mut toml::de::DeTable<'_>, problems: &mut Vec<Problem>| {
+        let put = |root: &mut Vec<control::values::KeyValue<'_>>, problems: &mut Vec<Problem>| {
             used = sweep::substitute(root, &self.sweep, number, problems);
         };
         let mut unused = Vec::new();
@@ -276,7 +276,7 @@ impl Scenarios {
                 .map_or_else(Vec::new, |section| {
                     section
                         .iter()
-                        .map(|pair| (pair.key.to_owned(), pair.key_at))
+                        .map(|pair| (pair.key.to_string(), pair.key_at))
                         .collect()
                 });
             read
@@ -443,10 +443,10 @@ fn hosts(root: &Section<'_>, names: &[String], problems: &mut Vec<Problem>) -> V
         return hosts;
     };
     for pair in section.iter() {
-        let Some(found) = names.iter().position(|name| name == pair.key) else {
+        let Some(found) = names.iter().position(|name| *name == pair.key) else {
             problems.push(unknown(
                 "host",
-                pair.key,
+                &pair.key,
                 pair.key_at,
                 names.iter().map(String::as_str),
             ));
@@ -482,7 +482,7 @@ fn ends(section: &Section<'_>, hosts: &[String], problems: &mut Vec<Problem>) ->
         return None;
     };
     let mut found = [None; 2];
-    for (place, item) in found.iter_mut().zip(&items) {
+    for (place, item) in found.iter_mut().zip(items) {
         match item.raw() {
             Raw::Text(name) => {
                 *place = hosts.iter().position(|host| *host == name);

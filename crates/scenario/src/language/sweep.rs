@@ -10,11 +10,10 @@
 //! value's text. Points are numbered from 1 in the order of the lists, with the last list varying
 //! fastest, so that a number means the same point on every machine.
 
-use control::sections::{Section, span};
+use control::sections::Section;
+use control::values::{KeyValue, TomlValue, Value};
 use engine::settings::{Problem, Span, unknown};
 use std::collections::HashSet;
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
 
 /// The maximum number of points.
 const MOST: usize = 1_000_000;
@@ -58,13 +57,12 @@ impl Sweep {
 }
 
 /// A value as part of a string; `None` for types that cannot be part of one.
-fn text(value: &DeValue<'_>) -> Option<String> {
+fn text(value: &Value<'_>) -> Option<String> {
     match value {
-        DeValue::String(text) => Some(text.to_string()),
-        DeValue::Integer(n) => Some(n.as_str().to_owned()),
-        DeValue::Float(x) => Some(x.as_str().to_owned()),
-        DeValue::Boolean(b) => Some(b.to_string()),
-        _ => None,
+        Value::Text(text) | Value::Number(text, _) => Some(text.to_string()),
+        Value::Integer(number) => Some(number.to_string()),
+        Value::Boolean(value) => Some(value.to_string()),
+        Value::Date | Value::List(_) | Value::Table(_) => None,
     }
 }
 
@@ -82,12 +80,12 @@ pub(super) fn read(root: &Section<'_>, problems: &mut Vec<Problem>) -> Sweep {
         };
         let mut values = Vec::new();
         for item in items {
-            match text(item.value) {
+            match text(&item.value) {
                 Some(value) => values.push(value),
                 None => problems.push(item.wrong("expected a text, a number, true or false")),
             }
         }
-        sweep.lists.push((pair.key.into(), values));
+        sweep.lists.push((pair.key.to_string(), values));
         let points = sweep
             .lists
             .iter()
@@ -103,57 +101,51 @@ pub(super) fn read(root: &Section<'_>, problems: &mut Vec<Problem>) -> Sweep {
 
 /// Replaces the names of lists by their values at one point, and reports unknown names.
 pub(super) fn substitute(
-    root: &mut DeTable<'_>,
+    root: &mut [KeyValue<'_>],
     sweep: &Sweep,
     number: usize,
     problems: &mut Vec<Problem>,
 ) -> HashSet<String> {
-    let lists = root
-        .get("sweep")
-        .and_then(|value| value.get_ref().as_table())
-        .cloned()
-        .unwrap_or_default();
+    let lists = root.iter().find(|pair| pair.key == "sweep");
+    let lists = lists.and_then(|pair| pair.value.value.as_table());
+    let lists = lists.unwrap_or_default().to_vec();
     let values = sweep.lists.iter().zip(sweep.indices(number));
     let values = values.filter_map(|((name, _), index)| {
-        let list = lists.get(name.as_str())?.get_ref().as_array()?;
-        Some((name.as_str(), list.get(index)?.get_ref().clone()))
+        let list = lists.iter().find(|pair| pair.key == name.as_str())?;
+        Some((name.as_str(), list.value.items()?.get(index)?.value.clone()))
     });
     let mut walk = Walk {
         values: values.collect(),
         used: HashSet::new(),
         problems,
     };
-    for (key, value) in root.iter_mut() {
-        if key.get_ref() != "sweep" {
-            walk.value(value);
-        }
-    }
+    let swept = root.iter_mut().filter(|pair| pair.key != "sweep");
+    swept.for_each(|pair| walk.value(&mut pair.value));
     walk.used
 }
 
 struct Walk<'a, 'i> {
-    values: Vec<(&'a str, DeValue<'i>)>,
+    values: Vec<(&'a str, Value<'i>)>,
     used: HashSet<String>,
     problems: &'a mut Vec<Problem>,
 }
 
 impl<'i> Walk<'_, 'i> {
-    fn value(&mut self, value: &mut Spanned<DeValue<'i>>) {
-        let at = span(value.span());
-        match value.get_mut() {
-            DeValue::String(text) if text.contains('{') => {
-                let text = text.to_string();
-                if let Some(new) = self.replaced(&text, at) {
-                    *value.get_mut() = new;
+    fn value(&mut self, value: &mut TomlValue<'i>) {
+        let at = value.at;
+        match &mut value.value {
+            Value::Text(text) if text.contains('{') => {
+                if let Some(new) = self.replaced(text, at) {
+                    value.value = new;
                 }
             }
-            DeValue::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
-            DeValue::Table(table) => table.iter_mut().for_each(|(_, value)| self.value(value)),
+            Value::List(items) => items.iter_mut().for_each(|item| self.value(item)),
+            Value::Table(table) => table.iter_mut().for_each(|pair| self.value(&mut pair.value)),
             _ => {}
         }
     }
 
-    fn replaced(&mut self, whole: &str, at: Span) -> Option<DeValue<'i>> {
+    fn replaced(&mut self, whole: &str, at: Span) -> Option<Value<'i>> {
         let mut out = String::new();
         let mut rest = whole;
         while let Some((before, name, after)) = next_name(rest) {
@@ -179,7 +171,7 @@ impl<'i> Walk<'_, 'i> {
             rest = after;
         }
         out += rest;
-        Some(DeValue::String(out.into()))
+        Some(Value::Text(out.into()))
     }
 }
 

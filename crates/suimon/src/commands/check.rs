@@ -66,7 +66,10 @@ impl Check {
             Err(diagnostics) => write!(out, "{}", diagnostics.render(colour))?,
         }
         out.flush()?;
-        Ok(if read.is_ok() { Exit::Done } else { Exit::Usage })
+        let exit = if read.is_ok() { Exit::Done } else { Exit::Usage };
+        // The program ends. What it has of very many classes is not given back piece by piece.
+        std::mem::forget(read);
+        Ok(exit)
     }
 }
 
@@ -125,9 +128,9 @@ fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Resul
     )?;
     let mut rates = HashMap::new();
     snapshot::rates(&interface.spec, settings.bandwidth, &mut rates);
-    let mut classes = HashMap::new();
-    gather(&interface.spec, &mut classes);
     let plan = &interface.plan;
+    let mut classes = HashMap::with_capacity(plan.classes.len());
+    gather(&interface.spec, &mut classes);
     let order = snapshot::depth_first(plan);
     let depths: Vec<usize> = order.iter().map(|(_, depth)| *depth).collect();
     let rows = order
