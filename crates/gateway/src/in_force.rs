@@ -10,6 +10,7 @@ use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use engine::reserved::ReservedLayout;
 use engine::tree::Registry;
+use engine::units::Bandwidth;
 use netio::handle::{Adopted, ClassAdopted, ClassRetune, Handle, Retune, Unanswered};
 use netio::worker::PathId;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -118,13 +119,13 @@ impl InForce {
             return Ok(false);
         };
         let before = &managed.whole;
-        // Memory is reserved for all classes by what each is guaranteed.
-        if !before.plan.is_amended_by(&changed.plan) || before.guarantee(class) != changed.guarantee(class) {
+        if !before.plan.is_amended_by(&changed.plan) {
             return Ok(false);
         }
         let retune = ClassRetune {
             plan: changed.plan.clone(),
             class,
+            guarantee: changed.guarantee(class).unwrap_or(Bandwidth::ZERO),
         };
         let adopted = self.handle.retune_class(managed.path, retune).map_err(refused)?;
         if adopted == ClassAdopted::WholeOnly {

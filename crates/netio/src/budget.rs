@@ -4,7 +4,9 @@
 //! rest is for frames in ports and in bypass, and for what arrives. Of these seven eighths, half is
 //! reserved: for each interface with a policy alike (for one without, an eighth of that), and
 //! within an interface for each class that takes packets, one half in equal parts and the other in
-//! proportion to the rates that the policy guarantees. A class is always given its reserve.
+//! proportion to the rates that the policy guarantees. A class is always given its reserve. When one
+//! class alone is guaranteed another rate, its reserve changes in the proportion of the last division;
+//! all are divided anew when the sum of the rates has moved by more than an eighth.
 //!
 //! The other half is shared by dynamic thresholds (Choudhury and Hahne, "Dynamic queue length
 //! thresholds for shared-memory packet switches", IEEE/ACM Transactions on Networking 6(2), 1998):
@@ -33,6 +35,9 @@ const IN_FLIGHT: u32 = 8;
 
 /// Nor are so many of the big ones, half at most: each port keeps a batch of them to receive into.
 const RECEIVING: u32 = 192;
+
+/// How far the sum of the guaranteed rates may move, in parts of itself, before all is divided anew.
+const DRIFT: u128 = 8;
 
 /// A path without a policy counts as so much less than one with a policy.
 const UNMANAGED: u64 = 8;
@@ -116,6 +121,39 @@ impl Account {
     }
 }
 
+/// How the slots of one size that are reserved for a path were divided among its classes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Division {
+    /// For each class that takes packets.
+    each: u64,
+    /// In proportion to the rates, together.
+    by_rate: u64,
+    /// The sum of the rates.
+    rates: u128,
+}
+
+impl Division {
+    fn new(classes: &[Option<u64>], slots: u64) -> Self {
+        let leaves = classes.iter().flatten().count().max(1) as u64;
+        let rates = classes.iter().flatten().map(|rate| u128::from(*rate)).sum();
+        let by_rate = if rates == 0 { 0 } else { slots - slots / 2 };
+        Self {
+            each: (slots - by_rate) / leaves,
+            by_rate,
+            rates,
+        }
+    }
+
+    /// The reserve of a class, if it takes packets: by its rate.
+    fn part(&self, class: Option<u64>) -> u32 {
+        let part = class.map_or(0, |rate| {
+            let by_rate = u128::from(self.by_rate) * u128::from(rate) / self.rates.max(1);
+            u128::from(self.each) + by_rate
+        });
+        u32::try_from(part).unwrap_or(u32::MAX)
+    }
+}
+
 /// The part of the slots of one size that no class has alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Shared {
@@ -128,6 +166,10 @@ struct Shared {
 pub(crate) struct Budget {
     claims: Vec<Claim>,
     accounts: Vec<Vec<Account>>,
+    /// Of each path.
+    divisions: Vec<[Division; SIZES]>,
+    /// The sum of the rates of each path now.
+    rates: Vec<u128>,
     shared: [Shared; SIZES],
     /// Some path has a policy.
     in_force: bool,
@@ -137,16 +179,44 @@ impl Budget {
     /// From now on this path has this claim. No frame of it may be charged to a class that has
     /// another number under the new claim.
     pub(crate) fn claim(&mut self, path: usize, claim: Claim, slots: [u32; SIZES]) {
-        if self.claims.get(path) == Some(&claim) {
+        if self.claims.get(path) == Some(&claim) && self.rates[path] == self.divisions[path][0].rates {
             // Most changes of settings guarantee no class another rate.
             return;
         }
         if self.claims.len() <= path {
             self.claims.resize(path + 1, Claim::Unmanaged);
             self.accounts.resize_with(path + 1, Vec::new);
+            self.divisions.resize(path + 1, Default::default());
+            self.rates.resize(path + 1, 0);
         }
         self.claims[path] = claim;
         self.divide(slots);
+    }
+
+    /// From now on this class of a path, if it takes packets, is guaranteed this rate; in a time that
+    /// does not grow with the number of classes, but for when all is divided anew.
+    pub(crate) fn claim_rate(&mut self, owner: Owner, rate: u64, slots: [u32; SIZES]) {
+        let (path, class) = (owner.path as usize, owner.class.0 as usize);
+        let Some(Claim::Managed(classes)) = self.claims.get_mut(path) else {
+            return;
+        };
+        let Some(Some(guaranteed)) = classes.get_mut(class) else {
+            return;
+        };
+        let (old, new) = (u128::from(std::mem::replace(guaranteed, rate)), u128::from(rate));
+        self.rates[path] = self.rates[path] + new - old;
+        let divided = self.divisions[path][0].rates;
+        if self.rates[path].abs_diff(divided) > divided / DRIFT {
+            return self.divide(slots);
+        }
+        let account = &mut self.accounts[path][class];
+        for (size, shared) in self.shared.iter_mut().enumerate() {
+            let part = self.divisions[path][size].part(Some(rate));
+            let before = (account.reserve[size], account.beyond(size));
+            account.reserve[size] = part;
+            shared.total = shared.total + before.0 - part;
+            shared.used = shared.used + account.beyond(size) - before.1;
+        }
     }
 
     fn divide(&mut self, slots: [u32; SIZES]) {
@@ -157,13 +227,14 @@ impl Budget {
         let weights: u64 = self.claims.iter().map(Claim::weight).sum();
         for (size, queues) in for_queues(slots).into_iter().enumerate() {
             let reserved = u64::from(queues / 2);
-            for (claim, accounts) in self.claims.iter().zip(&mut self.accounts) {
-                reserve(
-                    claim.classes(),
-                    reserved * claim.weight() / weights,
-                    size,
-                    accounts,
-                );
+            let accounts = self.accounts.iter_mut().zip(&mut self.divisions);
+            let paths = self.claims.iter().zip(accounts).zip(&mut self.rates);
+            for ((claim, (accounts, divisions)), rates) in paths {
+                let division = Division::new(claim.classes(), reserved * claim.weight() / weights);
+                for (class, account) in claim.classes().iter().zip(accounts) {
+                    account.reserve[size] = division.part(*class);
+                }
+                (divisions[size], *rates) = (division, division.rates);
             }
             let accounts = || self.accounts.iter().flatten();
             let given: u32 = accounts().map(|account| account.reserve[size]).sum();
@@ -225,23 +296,6 @@ impl Budget {
     }
 }
 
-/// Divides what is reserved for a path among its classes.
-fn reserve(classes: &[Option<u64>], slots: u64, size: usize, accounts: &mut [Account]) {
-    let leaves = classes.iter().flatten().count().max(1) as u64;
-    let rates: u128 = classes.iter().flatten().map(|rate| u128::from(*rate)).sum();
-    let (by_number, by_rate) = match rates {
-        0 => (slots, 0),
-        _ => (slots / 2, slots - slots / 2),
-    };
-    for (class, account) in classes.iter().zip(accounts) {
-        let part = class.map_or(0, |rate| {
-            let by_rate = u128::from(by_rate) * u128::from(rate) / rates.max(1);
-            by_number / leaves + u64::try_from(by_rate).unwrap_or(0)
-        });
-        account.reserve[size] = u32::try_from(part).unwrap_or(u32::MAX);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,6 +351,67 @@ mod tests {
         assert_eq!(budget.accounts[0][0].used[0], took);
         (0..took).for_each(|_| budget.discharge(owner(0), 0));
         assert_eq!(budget.shared[0].used, 0);
+    }
+
+    #[test]
+    fn classes_that_are_guaranteed_other_rates_one_by_one_have_what_a_division_gives_them() {
+        let mut random = engine::random::Seed(1).stream();
+        for round in 0..200 {
+            let count = 1 + random.below(40) as usize;
+            let mut classes: Vec<Option<u64>> = (0..count).map(|_| Some(random.below(1_000))).collect();
+            classes[0] = None;
+            let [mut one, mut all] = [Budget::default(), Budget::default()];
+            one.claim(0, Claim::Managed(classes.clone()), SLOTS);
+            one.claim(1, Claim::Unmanaged, SLOTS);
+            all.claim(1, Claim::Unmanaged, SLOTS);
+            let mut held = vec![0; count];
+            for _ in 0..60 {
+                let class = random.below(count as u64) as u32;
+                let taken =
+                    (0..random.below(60)).filter(|_| one.charge(owner(class), 0) == Admission::Charged);
+                held[class as usize] += taken.count();
+                let class = random.below(count as u64) as u32;
+                let rate = random.below(1_000);
+                one.claim_rate(owner(class), rate, SLOTS);
+                if let Some(guaranteed) = &mut classes[class as usize] {
+                    *guaranteed = rate;
+                }
+                all.claim(0, Claim::Managed(classes.clone()), SLOTS);
+                let reserved = |budget: &Budget| -> u32 {
+                    budget
+                        .accounts
+                        .iter()
+                        .flatten()
+                        .map(|account| account.reserve[0])
+                        .sum()
+                };
+                // What is shared is what is not reserved.
+                assert_eq!(
+                    one.shared[0].total + reserved(&one),
+                    all.shared[0].total + reserved(&all)
+                );
+                let beyond: u32 = one
+                    .accounts
+                    .iter()
+                    .flatten()
+                    .map(|account| account.beyond(0))
+                    .sum();
+                assert_eq!(one.shared[0].used, beyond, "round {round}");
+                for (one, all) in one.accounts[0].iter().zip(&all.accounts[0]) {
+                    let (one, all) = (f64::from(one.reserve[0]), f64::from(all.reserve[0]));
+                    assert!((one - all).abs() <= all / 7.0 + 1.0, "{one} against {all}");
+                }
+            }
+            for (class, held) in held.into_iter().enumerate() {
+                (0..held).for_each(|_| one.discharge(owner(class as u32), 0));
+            }
+            assert_eq!(one.shared[0].used, 0);
+            one.claim(0, Claim::Managed(classes), SLOTS);
+            assert_eq!(
+                (one.shared, &one.accounts[0][0]),
+                (all.shared, &all.accounts[0][0])
+            );
+        }
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub struct ClassRetune {
     pub plan: TreePlan,
     /// The class.
     pub class: ClassId,
+    /// The rate that it is guaranteed: memory is reserved for it accordingly.
+    pub guarantee: Bandwidth,
 }
 
 /// How a new plan was adopted.

@@ -471,9 +471,17 @@ impl Path {
     }
 
     /// Adopts new settings of one class, if its discipline can do so without a look at the others.
-    /// What is guaranteed to it stays.
-    pub(crate) fn retune_class(&mut self, now: Instant, retune: ClassRetune) -> ClassAdopted {
-        let ClassRetune { plan, class } = retune;
+    pub(crate) fn retune_class(
+        &mut self,
+        now: Instant,
+        pool: &mut Pool,
+        retune: ClassRetune,
+    ) -> ClassAdopted {
+        let ClassRetune {
+            plan,
+            class,
+            guarantee,
+        } = retune;
         let root = plan.root.plan.as_ref();
         let same = self.plan.as_ref().is_some_and(|old| old.is_amended_by(&plan));
         // A realiser learns of new settings by a whole plan.
@@ -485,6 +493,8 @@ impl Path {
         // A due time of the old settings means nothing under the new ones.
         self.due = None;
         self.plan = Some(plan);
+        let path = self.id;
+        pool.claim_rate(Owner { path, class }, guarantee);
         ClassAdopted::InPlace
     }
 

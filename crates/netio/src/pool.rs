@@ -15,7 +15,7 @@
 use crate::budget::{self, Admission, Budget, Claim, Owner};
 use crate::sys::Region;
 use engine::packet::Buffer;
-use engine::units::{Bytes, Instant};
+use engine::units::{Bandwidth, Bytes, Instant};
 use std::io;
 use std::ops::AddAssign;
 
@@ -302,6 +302,12 @@ impl Pool {
     pub(crate) fn claim(&mut self, path: usize, claim: Claim) {
         let slots = [self.small.total, self.big.total];
         self.budget.claim(path, claim, slots);
+    }
+
+    /// From now on this class is guaranteed this rate.
+    pub(crate) fn claim_rate(&mut self, owner: Owner, rate: Bandwidth) {
+        let slots = [self.small.total, self.big.total];
+        self.budget.claim_rate(owner, rate.bits(), slots);
     }
 
     /// Charges a frame that is to be queued to its class, until it is discharged or freed.

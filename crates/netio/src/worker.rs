@@ -408,8 +408,8 @@ impl Worker {
                     let _ = done.send(path.map(|path| path.retune(now, pool, *retune)));
                 }
                 Command::RetuneClass { path, retune, done } => {
-                    let path = self.paths.get_mut(path.0);
-                    let _ = done.send(path.map(|path| path.retune_class(now, *retune)));
+                    let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
+                    let _ = done.send(path.map(|path| path.retune_class(now, pool, *retune)));
                 }
                 Command::Watch { path, done } => {
                     let pair = self.clamped.iter_mut().find(|pair| pair.data == path.0);
