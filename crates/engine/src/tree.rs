@@ -46,7 +46,7 @@ pub use crate::spec::{ArrivalCurveSpec, ClassSpec, DisciplineSpec, ParentSpec};
 use crate::structures::shared_list::SharedList;
 use crate::units::Bytes;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The kinds that policies may name.
@@ -304,13 +304,14 @@ impl DisciplineSpec {
             problems: Vec::new(),
             notices: Vec::new(),
             classes: Vec::new(),
-            names: Default::default(),
+            places: Vec::new(),
         };
         let root = checker.discipline(self, &[]);
+        let by_name = checker.by_name();
         match root {
             Some((root, default)) if checker.problems.is_empty() => Ok(TreePlan {
                 root,
-                by_name: by_name(&checker.classes),
+                by_name,
                 classes: checker.classes.into(),
                 default,
                 link,
@@ -321,19 +322,14 @@ impl DisciplineSpec {
     }
 }
 
-fn by_name(classes: &[ClassInfo]) -> Arc<[u32]> {
-    let mut numbers: Vec<u32> = (0..class_id(classes.len()).0).collect();
-    numbers.sort_by(|a, b| classes[*a as usize].name.cmp(&classes[*b as usize].name));
-    numbers.into()
-}
-
 struct Checker<'a> {
     registry: &'a Registry,
     link: Link,
     problems: Vec<Problem>,
     notices: Vec<Problem>,
     classes: Vec<ClassInfo>,
-    names: BTreeSet<String>,
+    /// Where each of them stands.
+    places: Vec<Span>,
 }
 
 impl Checker<'_> {
@@ -519,6 +515,9 @@ impl Checker<'_> {
     /// The order in which every parent comes before its children, with each class's parent as an
     /// index into that order. Reports unknown parents and circles.
     fn in_order(&mut self, specs: &SharedList<ClassSpec>) -> Vec<(usize, Option<usize>)> {
+        if specs.iter().all(|spec| spec.parent.is_none()) {
+            return (0..specs.len()).map(|index| (index, None)).collect();
+        }
         let by_name: BTreeMap<&str, usize> = specs
             .iter()
             .enumerate()
@@ -637,13 +636,22 @@ impl Checker<'_> {
         }
     }
 
+    /// The numbers of the classes in the order of their names, which are unique.
+    fn by_name(&mut self) -> Arc<[u32]> {
+        let mut numbers: Vec<u32> = (0..class_id(self.classes.len()).0).collect();
+        let name = |number: u32| self.classes[number as usize].name.as_str();
+        numbers.sort_by(|a, b| name(*a).cmp(name(*b)));
+        let again = numbers.windows(2).filter(|pair| name(pair[0]) == name(pair[1]));
+        let again = again.map(|pair| {
+            let message = format!("a second class `{}`: names are unique", name(pair[1]));
+            Problem::new(self.places[pair[1] as usize], message)
+        });
+        self.problems.extend(again);
+        numbers.into()
+    }
+
     fn declare(&mut self, class: &ClassSpec, owner: Option<ClassId>) {
-        if !self.names.insert(class.name.clone()) {
-            self.problems.push(Problem::new(
-                class.at,
-                format!("a second class `{}`: names are unique", class.name),
-            ));
-        }
+        self.places.push(class.at);
         self.classes.push(ClassInfo {
             name: class.name.clone(),
             parent: owner,

@@ -43,7 +43,14 @@ const AMENDING: &[Amending] = &[
         kind: "hfsc",
         key: "linkshare",
         value: |n| Raw::Text(format!("{n} kbit/s")),
-        judged_together: &["realtime", "upperlimit"],
+        // The first limit of a class with child classes.
+        judged_together: &["upperlimit"],
+    },
+    Amending {
+        kind: "hfsc",
+        key: "realtime",
+        value: |n| Raw::Text(format!("{n} kbit/s")),
+        judged_together: &["upperlimit"],
     },
 ];
 

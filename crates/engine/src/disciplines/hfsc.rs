@@ -52,7 +52,7 @@ use crate::settings::{Problem, Span, Table};
 use crate::sharing::class_numbers::ClassNumbers;
 use crate::sharing::credit::nanobits;
 use crate::sharing::leaves::{Leaves, LeavesPlan};
-use crate::sharing::service_curve::{Curve, LONGEST_PIECE, ServiceCurve, Slopes};
+use crate::sharing::service_curve::{Curve, CurveSum, LONGEST_PIECE, ServiceCurve, Slopes};
 use crate::structures::heaps::Heaps;
 use crate::structures::shared_list::SharedList;
 use crate::structures::timer_wheel::TimerWheel;
@@ -126,8 +126,21 @@ struct HfscPlan {
     /// Leaves first; then the others, parents before their children. The link has the number after
     /// the last.
     classes: SharedList<ClassPlan>,
+    /// Of those that are not leaves, and the link: the sum of the real-time curves below, if it has a
+    /// limit.
+    sums: SharedList<Option<CurveSum>>,
     numbers: ClassNumbers,
     leaves: LeavesPlan,
+}
+
+/// The link as a curve.
+fn curve_of(link: Bandwidth) -> Slopes {
+    let bits = link.bits();
+    Slopes {
+        m1: bits,
+        d: 0,
+        m2: bits,
+    }
 }
 
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
@@ -151,7 +164,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     };
     let curves: Vec<Option<Curves>> = check.classes.iter().zip(&read).map(curves).collect();
     let curves: Vec<Curves> = curves.into_iter().collect::<Option<_>>()?;
-    check_sums(check, &curves);
+    let sums = check_sums(check, &curves);
     if check.problems.len() > before {
         return None;
     }
@@ -175,9 +188,15 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         }
     };
     let classes = order.iter().map(class).collect();
+    let leaves = (0..count).filter(is_leaf).count();
+    let sums = order[leaves..]
+        .iter()
+        .chain([&count])
+        .map(|&index| sums[index].clone());
     Some(Arc::new(HfscPlan {
         catch_up: settings.limit_burst.nanos(),
         classes,
+        sums: sums.collect(),
         numbers: ClassNumbers::new(check, |index| numbers[index]),
         leaves: LeavesPlan::new(check),
     }))
@@ -242,15 +261,13 @@ fn check_class(
     share.filter(|_| good).map(|share| Curves { real, share, limit })
 }
 
-/// The real-time curves fit the link, and the upper limit of each class above them.
-fn check_sums(check: &mut Check<'_>, curves: &[Curves]) {
-    let bits = check.link.bandwidth.bits();
-    let link = Slopes {
-        m1: bits,
-        d: 0,
-        m2: bits,
-    };
-    let mut below: Vec<Vec<Slopes>> = vec![Vec::new(); curves.len() + 1];
+/// The real-time curves fit the link, and the upper limit of each class above them. Their sum below
+/// each class with a limit, and last below the link.
+fn check_sums(check: &mut Check<'_>, curves: &[Curves]) -> Vec<Option<CurveSum>> {
+    let link = curve_of(check.link.bandwidth);
+    let limited = |curves: &Curves| curves.limit.map(|_| CurveSum::default());
+    let mut below: Vec<Option<CurveSum>> = curves.iter().map(limited).collect();
+    let mut whole = CurveSum::default();
     let mut last = None;
     for (index, real) in curves
         .iter()
@@ -260,22 +277,21 @@ fn check_sums(check: &mut Check<'_>, curves: &[Curves]) {
         last = Some(index);
         let mut at = Some(index);
         while let Some(here) = at {
-            if curves[here].limit.is_some() {
-                below[here].push(real);
+            if let Some(below) = &mut below[here] {
+                below.add(&real);
             }
             at = check.classes[here].parent;
         }
-        below[curves.len()].push(real);
+        whole.add(&real);
     }
     let when = |time: Option<u64>| match time {
         Some(time) => format!("by {} they guarantee more", Duration::from_nanos(time)),
         None => "in the long run they guarantee more".into(),
     };
-    if let (Some(time), Some(last)) = (Slopes::exceed(&below[curves.len()], &link), last) {
+    if let (Some(time), Some(last)) = (whole.exceeds(&link), last) {
         let class = &check.classes[last];
         let at = class.settings.get("realtime").map_or(class.at, |entry| entry.at);
-        let sum: u128 = below[curves.len()].iter().map(|curve| u128::from(curve.m2)).sum();
-        let sum = Bandwidth::bits_per_sec(u64::try_from(sum).unwrap_or(u64::MAX));
+        let sum = Bandwidth::bits_per_sec(u64::try_from(whole.rate()).unwrap_or(u64::MAX));
         let message = format!(
             "the real-time curves do not fit the link ({}): {}",
             check.link.bandwidth,
@@ -284,12 +300,11 @@ fn check_sums(check: &mut Check<'_>, curves: &[Curves]) {
         let help = format!("their rates add up to {sum}; lower a rate, or a first piece");
         check.problems.push(Problem::new(at, message).help(help));
     }
-    for (index, limit) in curves
-        .iter()
-        .enumerate()
-        .filter_map(|(index, curves)| Some((index, curves.limit?)))
-    {
-        if let Some(time) = Slopes::exceed(&below[index], &limit) {
+    for (index, (curves, below)) in curves.iter().zip(&below).enumerate() {
+        let (Some(limit), Some(below)) = (curves.limit, below) else {
+            continue;
+        };
+        if let Some(time) = below.exceeds(&limit) {
             let class = &check.classes[index];
             let at = class
                 .settings
@@ -305,6 +320,8 @@ fn check_sums(check: &mut Check<'_>, curves: &[Curves]) {
                 .push(Problem::new(at, message).help("raise the limit, or lower a real-time curve"));
         }
     }
+    below.push(Some(whole));
+    below
 }
 
 /// The bound of a leaf with a concave real-time curve *S* (or a line), for senders with an arrival
@@ -341,6 +358,40 @@ fn worst(real: Option<Slopes>, arrivals: ArrivalCurve, terms: &Terms<'_>) -> Res
     })
 }
 
+impl HfscPlan {
+    /// Whether the real-time curves still fit when a class has these curves in place of the former;
+    /// the sums above it follow. `None` if there is no sum yet.
+    fn fits(&mut self, node: usize, old: Curves, link: Bandwidth) -> Option<bool> {
+        let (new, leaves) = (self.classes[node].curves, self.leaves.len());
+        if node >= leaves {
+            let sum = &mut self.sums[node - leaves];
+            let Some(limit) = new.limit else {
+                *sum = None;
+                return Some(true);
+            };
+            return Some(sum.as_ref()?.exceeds(&limit).is_none());
+        }
+        let alone = |(real, limit): (Slopes, Slopes)| {
+            let mut sum = CurveSum::default();
+            sum.add(&real);
+            sum.exceeds(&limit).is_none()
+        };
+        let mut fits = new.real.zip(new.limit).is_none_or(alone);
+        let mut next = (old.real != new.real).then(|| self.classes[node].parent as usize);
+        while let Some(above) = next {
+            let class = self.classes.get(above);
+            let limit = class.map_or(Some(curve_of(link)), |class| class.curves.limit);
+            next = class.map(|class| class.parent as usize);
+            if let (Some(limit), Some(sum)) = (limit, &mut self.sums[above - leaves]) {
+                old.real.iter().for_each(|curve| sum.remove(curve));
+                new.real.iter().for_each(|curve| sum.add(curve));
+                fits &= sum.exceeds(&limit).is_none();
+            }
+        }
+        Some(fits)
+    }
+}
+
 impl Plan for HfscPlan {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         let case = |((class, _, queue), plan): ((ClassId, &str, &'static Kind), &ClassPlan)| {
@@ -355,8 +406,6 @@ impl Plan for HfscPlan {
         self.leaves.each().zip(self.classes.iter()).map(case).collect()
     }
 
-    /// Curves by which the excess is shared need fit nothing; whether the others fit, all classes
-    /// tell.
     fn amended(&self, change: &ChangedClass<'_>) -> Option<Arc<dyn Plan>> {
         let node = self.numbers.own(change.class.0)?;
         let mut problems = Vec::new();
@@ -371,8 +420,8 @@ impl Plan for HfscPlan {
         let mut plan = self.clone();
         let curves = &mut plan.classes.get_mut(node)?.curves;
         let old = std::mem::replace(curves, new);
-        let fits = problems.is_empty() && (old.real, old.limit) == (new.real, new.limit);
-        fits.then(|| Arc::new(plan) as Arc<dyn Plan>)
+        let fits = plan.fits(node, old, change.link.bandwidth)?;
+        (fits && problems.is_empty()).then(|| Arc::new(plan) as Arc<dyn Plan>)
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {

@@ -13,6 +13,7 @@
 use crate::settings::{Raw, SettingValue, describe};
 use crate::sharing::credit::NANOBITS;
 use crate::units::{Bandwidth, Bytes, Duration, Rate};
+use std::collections::BTreeMap;
 
 /// A curve as a policy writes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,18 +94,52 @@ impl Slopes {
         let then = u128::from(self.m2).saturating_mul(time - first);
         (u128::from(self.m1) * first).saturating_add(then)
     }
+}
 
-    /// The first of the inspected times at which the sum of curves exceeds a bound; no time if it
-    /// does only in the limit.
-    pub(crate) fn exceed(curves: &[Self], bound: &Self) -> Option<Option<u64>> {
-        let mut bends: Vec<(u64, i128)> = curves
-            .iter()
-            .map(|c| (c.d, i128::from(c.m2) - i128::from(c.m1)))
-            .collect();
-        bends.push((bound.d, 0));
-        bends.sort_unstable();
-        let (mut slope, mut sum, mut last) =
-            (curves.iter().map(|c| i128::from(c.m1)).sum::<i128>(), 0i128, 0u64);
+/// A sum of curves that begin together.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct CurveSum {
+    /// The slope at the beginning.
+    first: i128,
+    /// By time: what the slope changes then.
+    bends: BTreeMap<u64, i128>,
+}
+
+impl CurveSum {
+    /// Adds a curve.
+    pub(crate) fn add(&mut self, curve: &Slopes) {
+        self.change(curve, 1);
+    }
+
+    /// Takes out a curve that was added.
+    pub(crate) fn remove(&mut self, curve: &Slopes) {
+        self.change(curve, -1);
+    }
+
+    fn change(&mut self, curve: &Slopes, times: i128) {
+        let (m1, m2) = (i128::from(curve.m1), i128::from(curve.m2));
+        self.first += times * m1;
+        if m1 == m2 {
+            return;
+        }
+        let bend = self.bends.entry(curve.d).or_default();
+        *bend += times * (m2 - m1);
+        if *bend == 0 {
+            self.bends.remove(&curve.d);
+        }
+    }
+
+    /// The slope in the long run.
+    pub(crate) fn rate(&self) -> i128 {
+        self.first + self.bends.values().sum::<i128>()
+    }
+
+    /// The first of its bends, or the bound's, at which it exceeds a bound; no time if it does only
+    /// in the limit.
+    pub(crate) fn exceeds(&self, bound: &Slopes) -> Option<Option<u64>> {
+        let mut bends = self.bends.clone();
+        bends.entry(bound.d).or_default();
+        let (mut slope, mut sum, mut last) = (self.first, 0i128, 0u64);
         for (time, change) in bends {
             sum = sum.saturating_add(slope.saturating_mul(i128::from(time - last)));
             if sum > i128::try_from(bound.at(time.into())).unwrap_or(i128::MAX) {
@@ -406,7 +441,9 @@ mod tests {
         #[test]
         fn curves_exceed_a_bound_where_their_sum_does(curves in prop::collection::vec(shapes(), 1..5), bound in shapes()) {
             let sum = |time: u128| curves.iter().map(|c| c.at(time)).sum::<u128>();
-            let found = Slopes::exceed(&curves, &bound);
+            let mut all = CurveSum::default();
+            curves.iter().for_each(|curve| all.add(curve));
+            let found = all.exceeds(&bound);
             if let Some(Some(time)) = found {
                 prop_assert!(sum(time.into()) > bound.at(time.into()));
             }
