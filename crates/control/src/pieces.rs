@@ -8,7 +8,7 @@
 //! (a fault, a quoted or dotted key, a table that is opened in two pieces, an array that is not made
 //! of headers) is left to a parser of the whole.
 
-use crate::values::{self, KeyValue, Value};
+use crate::values::{self, KeyValue, TomlContent};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use toml::de::DeTable;
 use toml_parser::Source;
@@ -127,8 +127,8 @@ impl Cuts {
         self.starts.partition_point(|start| *start <= at) - 1
     }
 
-    /// Adds what a piece has of the table of this path to what earlier ones have; `None` if together
-    /// they may not mean what they mean in one.
+    /// Adds what a piece has of the table of this path to what earlier ones have; `None` if
+    /// together they may not mean what they mean in one.
     fn add<'a>(
         &self,
         path: &str,
@@ -153,10 +153,12 @@ impl Cuts {
             let first = self.piece(known.key_at.start);
             match (&mut known.value.value, new.value.value) {
                 // A table in braces, to which a later piece has a header, is closed.
-                (Value::Table(known), Value::Table(more)) if self.tables.get(&path) == Some(&first) => {
+                (TomlContent::Table(known), TomlContent::Table(more))
+                    if self.tables.get(&path) == Some(&first) =>
+                {
                     self.add(&path, known, more, piece)?;
                 }
-                (Value::List(known), Value::List(mut more)) => {
+                (TomlContent::List(known), TomlContent::List(mut more)) => {
                     let headers = self.arrays.get(&path)?;
                     if !headers.contains(&first) || !headers.contains(&piece) {
                         return None;

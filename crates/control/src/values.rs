@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 /// A value.
 #[derive(Clone, Debug)]
-pub enum Value<'a> {
+pub enum TomlContent<'a> {
     /// A string.
     Text(Cow<'a, str>),
     /// `true` or `false`.
@@ -33,7 +33,7 @@ pub enum Value<'a> {
 #[derive(Clone, Debug)]
 pub struct TomlValue<'a> {
     /// The value.
-    pub value: Value<'a>,
+    pub value: TomlContent<'a>,
     /// Its position.
     pub at: Span,
 }
@@ -72,21 +72,23 @@ pub(crate) fn entries(table: DeTable<'_>, start: usize) -> Vec<KeyValue<'_>> {
 fn kept(value: Spanned<DeValue<'_>>, start: usize) -> TomlValue<'_> {
     let at = span(value.span(), start);
     let value = match value.into_inner() {
-        DeValue::String(text) => Value::Text(text),
-        DeValue::Boolean(value) => Value::Boolean(value),
+        DeValue::String(text) => TomlContent::Text(text),
+        DeValue::Boolean(value) => TomlContent::Boolean(value),
         DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
-            Ok(value) => Value::Integer(value),
-            Err(_) => Value::Number(number.as_str().to_owned().into(), "number that is too large"),
+            Ok(value) => TomlContent::Integer(value),
+            Err(_) => TomlContent::Number(number.as_str().to_owned().into(), "number that is too large"),
         },
-        DeValue::Float(number) => Value::Number(number.as_str().to_owned().into(), "number with a fraction"),
-        DeValue::Datetime(_) => Value::Date,
-        DeValue::Array(items) => Value::List(items.into_iter().map(|item| kept(item, start)).collect()),
-        DeValue::Table(table) => Value::Table(entries(table, start)),
+        DeValue::Float(number) => {
+            TomlContent::Number(number.as_str().to_owned().into(), "number with a fraction")
+        }
+        DeValue::Datetime(_) => TomlContent::Date,
+        DeValue::Array(items) => TomlContent::List(items.into_iter().map(|item| kept(item, start)).collect()),
+        DeValue::Table(table) => TomlContent::Table(entries(table, start)),
     };
     TomlValue { value, at }
 }
 
-impl<'a> Value<'a> {
+impl<'a> TomlContent<'a> {
     /// As a string; `None` if it has another type.
     pub fn as_str(&self) -> Option<&str> {
         match self {
@@ -116,20 +118,20 @@ impl<'a> TomlValue<'a> {
     /// As the engine's neutral value.
     pub fn raw(&self) -> Raw {
         match &self.value {
-            Value::Text(text) => Raw::Text(text.to_string()),
-            Value::Boolean(value) => Raw::Boolean(*value),
-            Value::Integer(number) => Raw::Integer(*number),
-            Value::Number(_, what) => Raw::Other(what),
-            Value::Date => Raw::Other("date"),
-            Value::List(_) => Raw::Other("list"),
-            Value::Table(_) => Raw::Other("table"),
+            TomlContent::Text(text) => Raw::Text(text.to_string()),
+            TomlContent::Boolean(value) => Raw::Boolean(*value),
+            TomlContent::Integer(number) => Raw::Integer(*number),
+            TomlContent::Number(_, what) => Raw::Other(what),
+            TomlContent::Date => Raw::Other("date"),
+            TomlContent::List(_) => Raw::Other("list"),
+            TomlContent::Table(_) => Raw::Other("table"),
         }
     }
 
     /// The items of a list; `None` if it has another type.
     pub fn items(&self) -> Option<&[TomlValue<'a>]> {
         match &self.value {
-            Value::List(items) => Some(items),
+            TomlContent::List(items) => Some(items),
             _ => None,
         }
     }

@@ -4,9 +4,9 @@
 //! rest is for frames in ports and in bypass, and for what arrives. Of these seven eighths, half is
 //! reserved: for each interface with a policy alike (for one without, an eighth of that), and
 //! within an interface for each class that takes packets, one half in equal parts and the other in
-//! proportion to the rates that the policy guarantees. A class is always given its reserve. When one
-//! class alone is guaranteed another rate, its reserve changes in the proportion of the last division;
-//! all are divided anew when the sum of the rates has moved by more than an eighth.
+//! proportion to the rates that the policy guarantees. A class is always given its reserve. When
+//! one class alone is guaranteed another rate, its reserve changes in the proportion of the last
+//! division; all are divided anew when the sum of the rates has moved by more than an eighth.
 //!
 //! The other half is shared by dynamic thresholds (Choudhury and Hahne, "Dynamic queue length
 //! thresholds for shared-memory packet switches", IEEE/ACM Transactions on Networking 6(2), 1998):
@@ -36,7 +36,8 @@ const IN_FLIGHT: u32 = 8;
 /// Nor are so many of the big ones, half at most: each port keeps a batch of them to receive into.
 const RECEIVING: u32 = 192;
 
-/// How far the sum of the guaranteed rates may move, in parts of itself, before all is divided anew.
+/// How far the sum of the guaranteed rates may move, in parts of itself, before all is divided
+/// anew.
 const DRIFT: u128 = 8;
 
 /// A path without a policy counts as so much less than one with a policy.
@@ -193,8 +194,8 @@ impl Budget {
         self.divide(slots);
     }
 
-    /// From now on this class of a path, if it takes packets, is guaranteed this rate; in a time that
-    /// does not grow with the number of classes, but for when all is divided anew.
+    /// From now on this class of a path, if it takes packets, is guaranteed this rate; in a time
+    /// that does not grow with the number of classes, but for when all is divided anew.
     pub(crate) fn claim_rate(&mut self, owner: Owner, rate: u64, slots: [u32; SIZES]) {
         let (path, class) = (owner.path as usize, owner.class.0 as usize);
         let Some(Claim::Managed(classes)) = self.claims.get_mut(path) else {

@@ -213,6 +213,70 @@ fn the_readmes_scenario_runs_with_the_readmes_policy() {
     assert!(out.contains("calls") && out.contains("server > home"), "{out}");
 }
 
+/// A home's uploads and a ping over a link with this policy, which has this bandwidth in bit/s.
+fn beside_four_uploads(policy: &str, interface: &str, bandwidth: u64) -> String {
+    format!(
+        r#"
+        version = 1
+        duration = "20 s"
+        link = [
+            {{ between = ["home", "router"], rate = "1 Gbit/s" }},
+            {{ between = ["router", "isp"], rate = "1 Gbit/s", delay = "10 ms", policy.router = "{policy}: {interface}" }},
+        ]
+        flow = [
+            {{ name = "upload", between = ["home", "isp"], kind = "tcp", count = 4 }},
+            {{ name = "ping", between = ["home", "isp"], kind = "constant", rate = "16 kbit/s", frame = "98 B" }},
+        ]
+        expect = [
+            {{ flow = "ping", metric = "delay-max", at_most = "15 ms" }},
+            {{ flow = "ping", metric = "packets", at_least = 408, at_most = 410 }},
+            {{ link = "router > isp", metric = "rate", from = "5 s", at_least = "{} kbit/s", at_most = "{} kbit/s" }},
+        ]
+        "#,
+        bandwidth * 95 / 100_000,
+        bandwidth / 1_000,
+    )
+}
+
+#[test]
+fn a_ping_beside_four_uploads_does_not_wait_with_any_policy_that_is_there_to_be_copied() {
+    let place = TestDirectory::new("copied");
+    let examples = scenarios().join("../examples");
+    let example = |name: &str| fs::read_to_string(examples.join(name)).expect("an example");
+    let readme = fs::read_to_string(scenarios().join("../README.md")).expect("README.md");
+    let readmes = readme
+        .split("```toml\n")
+        .nth(1)
+        .and_then(|rest| rest.split_once("```"));
+    let policies = [
+        ("readme.toml", readmes.expect("a policy").0.to_owned()),
+        ("home-router.toml", example("home-router.toml")),
+        ("host-egress.toml", example("host-egress.toml")),
+        ("rsvp-router.toml", example("rsvp-router.toml")),
+    ];
+    let mut judged = 0;
+    for (name, text_of) in policies {
+        let file = place.write(name, &text_of);
+        let checked = suimon(&["check", "--json", &file]);
+        let checked: Value = serde_json::from_slice(&checked.stdout).expect("JSON");
+        for interface in checked["interfaces"].as_array().expect("interfaces") {
+            let (own, rate) = (&interface["name"], &interface["bandwidth_bps"]);
+            let (own, rate) = (own.as_str().expect("a name"), rate.as_u64().expect("a rate"));
+            let scenario = place.write("judge.toml", &beside_four_uploads(name, own, rate));
+            let run = suimon(&["sim", &scenario]);
+            let out = text(&run.stdout);
+            assert_eq!(
+                run.status.code(),
+                Some(0),
+                "{name}, {own}:\n{out}\n{}",
+                text(&run.stderr)
+            );
+            judged += 1;
+        }
+    }
+    assert_eq!(judged, 5);
+}
+
 #[test]
 fn a_missed_expectation_exits_with_4_and_reports_expected_and_measured_value() {
     let place = TestDirectory::new("missed");

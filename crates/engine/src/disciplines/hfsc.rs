@@ -126,8 +126,8 @@ struct HfscPlan {
     /// Leaves first; then the others, parents before their children. The link has the number after
     /// the last.
     classes: SharedList<ClassPlan>,
-    /// Of those that are not leaves, and the link: the sum of the real-time curves below, if it has a
-    /// limit.
+    /// Of those that are not leaves, and the link: the sum of the real-time curves below, if it has
+    /// a limit.
     sums: SharedList<Option<CurveSum>>,
     numbers: ClassNumbers,
     leaves: LeavesPlan,

@@ -11,7 +11,7 @@
 //! fastest, so that a number means the same point on every machine.
 
 use control::sections::Section;
-use control::values::{KeyValue, TomlValue, Value};
+use control::values::{KeyValue, TomlContent, TomlValue};
 use engine::settings::{Problem, Span, unknown};
 use std::collections::HashSet;
 
@@ -57,12 +57,12 @@ impl Sweep {
 }
 
 /// A value as part of a string; `None` for types that cannot be part of one.
-fn text(value: &Value<'_>) -> Option<String> {
+fn text(value: &TomlContent<'_>) -> Option<String> {
     match value {
-        Value::Text(text) | Value::Number(text, _) => Some(text.to_string()),
-        Value::Integer(number) => Some(number.to_string()),
-        Value::Boolean(value) => Some(value.to_string()),
-        Value::Date | Value::List(_) | Value::Table(_) => None,
+        TomlContent::Text(text) | TomlContent::Number(text, _) => Some(text.to_string()),
+        TomlContent::Integer(number) => Some(number.to_string()),
+        TomlContent::Boolean(value) => Some(value.to_string()),
+        TomlContent::Date | TomlContent::List(_) | TomlContent::Table(_) => None,
     }
 }
 
@@ -125,7 +125,7 @@ pub(super) fn substitute(
 }
 
 struct Walk<'a, 'i> {
-    values: Vec<(&'a str, Value<'i>)>,
+    values: Vec<(&'a str, TomlContent<'i>)>,
     used: HashSet<String>,
     problems: &'a mut Vec<Problem>,
 }
@@ -134,18 +134,18 @@ impl<'i> Walk<'_, 'i> {
     fn value(&mut self, value: &mut TomlValue<'i>) {
         let at = value.at;
         match &mut value.value {
-            Value::Text(text) if text.contains('{') => {
+            TomlContent::Text(text) if text.contains('{') => {
                 if let Some(new) = self.replaced(text, at) {
                     value.value = new;
                 }
             }
-            Value::List(items) => items.iter_mut().for_each(|item| self.value(item)),
-            Value::Table(table) => table.iter_mut().for_each(|pair| self.value(&mut pair.value)),
+            TomlContent::List(items) => items.iter_mut().for_each(|item| self.value(item)),
+            TomlContent::Table(table) => table.iter_mut().for_each(|pair| self.value(&mut pair.value)),
             _ => {}
         }
     }
 
-    fn replaced(&mut self, whole: &str, at: Span) -> Option<Value<'i>> {
+    fn replaced(&mut self, whole: &str, at: Span) -> Option<TomlContent<'i>> {
         let mut out = String::new();
         let mut rest = whole;
         while let Some((before, name, after)) = next_name(rest) {
@@ -171,7 +171,7 @@ impl<'i> Walk<'_, 'i> {
             rest = after;
         }
         out += rest;
-        Some(Value::Text(out.into()))
+        Some(TomlContent::Text(out.into()))
     }
 }
 
