@@ -56,7 +56,7 @@ fn read(text: &str) -> BTreeMap<String, LinkCounters> {
 }
 
 /// The interface of the default route, IPv4 before IPv6.
-fn default_interface() -> Option<String> {
+pub(crate) fn default_interface() -> Option<String> {
     let v4 = fs::read_to_string("/proc/self/net/route").unwrap_or_default();
     let all = v4.lines().skip(1).find_map(|line| {
         let mut words = line.split_ascii_whitespace();

@@ -14,6 +14,8 @@
 //! - [`interface`], [`bottlenet`]: the interfaces, and the configured rates of their links;
 //! - [`coordinate`]: the nines of one user act as one;
 //! - [`supervise`]: a command under nine, and the processes that look after it;
+//! - `guest_link`: the link of a connection in another network namespace, such as a container's;
+//! - [`process_filter`]: processes chosen by control group, unit or container;
 //! - `ledger`: the modified sockets, for whoever must restore them;
 //! - `process_tree`, `sockets`: what `/proc` lists; `sys`: system calls.
 
@@ -21,10 +23,12 @@ pub mod actuator;
 mod borrowed;
 pub mod bottlenet;
 pub mod coordinate;
+mod guest_link;
 pub mod interface;
 pub mod law;
 mod ledger;
 pub mod order;
+pub mod process_filter;
 mod process_tree;
 pub mod rewrite;
 mod sockets;

@@ -1,30 +1,44 @@
 //! Processes, their descendants and their socket descriptors, as `/proc` lists them.
 
+use crate::actuator::Scan;
+use crate::process_filter::ProcessFilter;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 
 /// The processes whose sockets are controlled.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ProcessRoot {
     /// Every descendant of this process, which is nine's own.
     Below(i32),
     /// This process and all its descendants.
     At(i32),
+    /// All that a filter chooses, now and later.
+    Chosen(ProcessFilter),
 }
 
 impl ProcessRoot {
     /// The processes that exist now.
-    pub(crate) fn processes(self) -> Vec<i32> {
+    pub(crate) fn processes(&self) -> Vec<i32> {
         match self {
-            Self::Below(root) => below(root),
+            Self::Below(root) => below(*root),
             Self::At(root) => {
-                let alive = process_of(root).is_some();
-                let mut pids = below(root);
+                let alive = process_of(*root).is_some();
+                let mut pids = below(*root);
                 if alive {
-                    pids.push(root);
+                    pids.push(*root);
                 }
                 pids
             }
+            Self::Chosen(filter) => filter.processes(),
+        }
+    }
+
+    /// What a scan of these processes has found. A filter may choose others later.
+    pub(crate) fn scanned(&self, pids: &[i32]) -> Scan {
+        match (self, pids) {
+            (Self::Below(_) | Self::At(_), []) => Scan::Nobody,
+            _ => Scan::Processes,
         }
     }
 }
@@ -43,6 +57,13 @@ pub(crate) fn is_ending(pid: i32) -> bool {
     const EXITING: u32 = 4;
     let flags = stat_field(pid, 9).and_then(|word| word.parse::<u32>().ok());
     flags.is_none_or(|flags| flags & EXITING != 0)
+}
+
+/// Whether a process has another network namespace than this one, as far as the system tells.
+pub(crate) fn is_in_other_namespace(pid: i32) -> bool {
+    let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/net")).ok();
+    let [its, own] = [namespace(&pid.to_string()), namespace("self")];
+    its.is_some() && own.is_some() && its != own
 }
 
 /// The name of a process's program.
@@ -116,7 +137,7 @@ pub(crate) fn stat_field(pid: i32, number: usize) -> Option<String> {
 }
 
 /// The socket descriptors of a process, each with its inode. An error if the system hides them.
-pub(crate) fn sockets_of(pid: i32) -> std::io::Result<Vec<(i32, u64)>> {
+pub(crate) fn sockets_of(pid: i32) -> io::Result<Vec<(i32, u64)>> {
     let folder = format!("/proc/{pid}/fd");
     let mut found = Vec::new();
     for entry in fs::read_dir(&folder)? {
@@ -124,9 +145,12 @@ pub(crate) fn sockets_of(pid: i32) -> std::io::Result<Vec<(i32, u64)>> {
         let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // It may have been closed meanwhile.
-        let Ok(target) = fs::read_link(entry.path()) else {
-            continue;
+        let target = match fs::read_link(entry.path()) {
+            Ok(target) => target,
+            // The numbers are its user's to see, but not the files: it has more privilege.
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Err(e),
+            // It may have been closed meanwhile.
+            Err(_) => continue,
         };
         let inode = target
             .to_str()

@@ -1,5 +1,6 @@
 //! One borrowed connection: its counters and its limits.
 
+use crate::guest_link::GuestLink;
 use crate::ledger::{Ledger, LedgerEntry, SavedOptions};
 use crate::order::{FlowLimit, LimitOrder};
 use crate::sys::socket::{self, Info, RECEIVE_LOCK};
@@ -22,6 +23,10 @@ pub(crate) struct BorrowedFlow {
     pub(crate) born: Instant,
     /// Its two ends, once it has both.
     pub(crate) ends: Option<[SocketAddr; 2]>,
+    /// It is in another network namespace.
+    is_guest: bool,
+    /// Its link, if so, once it has both ends.
+    link: Option<GuestLink>,
     pub(crate) info: Info,
     /// Since when it is missing from its process and descriptor.
     pub(crate) missing_since: Option<Instant>,
@@ -53,6 +58,8 @@ impl BorrowedFlow {
             inode,
             born,
             ends: None,
+            is_guest: false,
+            link: None,
             info: Info::default(),
             missing_since: None,
             limits: [FlowLimit::Free; 2],
@@ -65,6 +72,17 @@ impl BorrowedFlow {
             slot: None,
             clamped: None,
         }
+    }
+
+    /// The same in another network namespace, or not.
+    pub(crate) fn guest(mut self, is_guest: bool) -> Self {
+        self.is_guest = is_guest;
+        self
+    }
+
+    /// The link of one in another network namespace, once it is known.
+    pub(crate) fn link(&self) -> Option<&GuestLink> {
+        self.link.as_ref()
     }
 
     /// Whether the socket has modified options.
@@ -85,6 +103,9 @@ impl BorrowedFlow {
         if self.ends.is_none() && info.state != socket::SYN_SENT {
             let [local, remote] = socket::ends(of);
             self.ends = local.zip(remote).map(|(local, remote)| [local, remote]);
+            if let Some([local, remote]) = self.ends.filter(|_| self.is_guest) {
+                self.link = Some(GuestLink::of(self.pid, local.ip(), remote.ip()));
+            }
         }
         let extra = u64::from(self.ends.is_some_and(|ends| ends[0].is_ipv6())) * V6;
         // The first reading counts the whole past of a connection that ran before nine did. The

@@ -11,6 +11,7 @@
 mod flow;
 
 use crate::actuator::{Actuator, ConnectionInfo, MemberActuator, Scan, Uncontrolled};
+use crate::guest_link::GuestLink;
 use crate::ledger::{Ledger, LedgerEntry};
 use crate::order::{FlowLimit, LimitOrder};
 use crate::process_tree::{self, ProcessRoot};
@@ -63,6 +64,8 @@ pub(crate) struct BorrowedSockets {
     /// Sockets that were examined and are not TCP connections.
     not_tcp: BTreeSet<u64>,
     uncontrolled: BTreeMap<UncontrolledKey, Uncontrolled>,
+    /// This process's network namespace, where the kernel tells it.
+    namespace: Option<u64>,
     ledger: Ledger,
     next_scan: Instant,
 }
@@ -76,6 +79,7 @@ impl BorrowedSockets {
             processes: BTreeMap::new(),
             not_tcp: BTreeSet::new(),
             uncontrolled: BTreeMap::new(),
+            namespace: socket::namespace().ok(),
             ledger,
             next_scan: Instant::START,
         }
@@ -148,13 +152,37 @@ impl BorrowedSockets {
             let _ = socket::set_clamp(socket, SYN_CLAMP);
         }
         let id = ConnectionId(cookie);
+        let is_guest = match (self.namespace, socket::namespace_of(socket)) {
+            (Some(own), Ok(its)) => its != own,
+            _ => false,
+        };
         let flow = self
             .flows
             .entry(id)
-            .or_insert_with(|| BorrowedFlow::new(pid, fd, inode, now()));
+            .or_insert_with(|| BorrowedFlow::new(pid, fd, inode, now()).guest(is_guest));
         if flow.missing_since.is_some() {
             flow.found_at(id, pid, fd, &mut self.ledger);
         }
+    }
+
+    /// Reports a connection whose link is not this host's, and leaves it alone.
+    fn disclaim(&mut self, id: ConnectionId) {
+        let Some(mut flow) = self.flows.remove(&id) else {
+            return;
+        };
+        flow.strike_off(&mut self.ledger);
+        let Some([_, remote]) = flow.ends else {
+            return;
+        };
+        let one = Uncontrolled {
+            pid: flow.pid,
+            policed: None,
+            what: format!("TCP to {remote}"),
+            why: "it is in another network namespace, and its way out is not through this one: run nine \
+                  in that namespace"
+                .into(),
+        };
+        self.uncontrolled.insert(UncontrolledKey::Socket(flow.inode), one);
     }
 
     /// A duplicate of a descriptor of that process.
@@ -248,7 +276,9 @@ impl Actuator for BorrowedSockets {
             };
             flow.update(&socket)?;
             drop(socket);
-            if flow.is_open() {
+            if flow.link() == Some(&GuestLink::Apart) {
+                self.disclaim(id);
+            } else if flow.is_open() {
                 readings.push(flow.sample(id, self.member));
             } else if matches!(flow.info.state, socket::TIME_WAIT | socket::CLOSED)
                 && at.since(flow.born) > PATIENCE
@@ -345,10 +375,7 @@ impl MemberActuator for BorrowedSockets {
         self.drop_missing(at);
         let took = now().since(at);
         self.next_scan = now() + SCAN_INTERVAL.max(took.times(SPARING));
-        match pids.is_empty() {
-            true => Scan::Nobody,
-            false => Scan::Processes,
-        }
+        self.root.scanned(&pids)
     }
 
     fn has_new(&self, at: Instant) -> bool {
@@ -378,7 +405,7 @@ impl MemberActuator for BorrowedSockets {
                 id: *id,
                 pid: flow.pid,
                 ends: flow.ends?,
-                interface: None,
+                interface: flow.link().and_then(GuestLink::interface),
             })
         };
         open.filter_map(seen).collect()
@@ -396,8 +423,8 @@ impl Drop for BorrowedSockets {
 }
 
 /// Restores the sockets in the ledger of a process that has died. Those that have moved are
-/// searched for below `root`.
-pub(crate) fn undo(ledger: &Ledger, root: ProcessRoot) {
+/// searched for among the processes of `root`.
+pub(crate) fn undo(ledger: &Ledger, root: &ProcessRoot) {
     let mut missing: Vec<LedgerEntry> = Vec::new();
     let restore = |pid: i32, fd: i32, entry: &LedgerEntry| {
         let socket = process::open_pidfd(pid).and_then(|process| process::borrow(&process, fd));
@@ -414,8 +441,7 @@ pub(crate) fn undo(ledger: &Ledger, root: ProcessRoot) {
     if missing.is_empty() {
         return;
     }
-    let (ProcessRoot::Below(pid) | ProcessRoot::At(pid)) = root;
-    for pid in process_tree::below(pid).into_iter().chain([pid]) {
+    for pid in root.processes() {
         for (fd, _) in process_tree::sockets_of(pid).unwrap_or_default() {
             missing.retain(|entry| !restore(pid, fd, entry));
         }

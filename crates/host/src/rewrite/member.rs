@@ -86,6 +86,17 @@ impl RewrittenMember {
         let all = sockets::all();
         let (mut owners, mut uncontrolled, mut others) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
         for &pid in pids {
+            if process_tree::is_in_other_namespace(pid) {
+                uncontrolled.push(Uncontrolled {
+                    pid,
+                    policed: None,
+                    what: process_tree::name_of(pid),
+                    why: "it is in another network namespace: control it without --rewrite, or the hosts \
+                          behind its bridge (--behind NAME)"
+                        .into(),
+                });
+                continue;
+            }
             match process_tree::sockets_of(pid) {
                 Ok(sockets) => {
                     for (inode, socket) in sockets
@@ -188,18 +199,16 @@ impl MemberActuator for RewrittenMember {
     }
 
     fn scan(&mut self, at: Instant) -> Scan {
-        let Some(root) = self.root.filter(|_| at >= self.next_scan) else {
+        let Some(root) = self.root.as_ref().filter(|_| at >= self.next_scan) else {
             return Scan::NotDue;
         };
         let pids = root.processes();
+        let scanned = root.scanned(&pids);
         self.record(&pids);
         let took = now().since(at);
         self.next_scan = now() + SCAN_INTERVAL.max(took.times(SPARING));
         self.scan_at_connect = now() + took.times(SPARING_AT_CONNECT);
-        match pids.is_empty() {
-            true => Scan::Nobody,
-            false => Scan::Processes,
-        }
+        scanned
     }
 
     fn connections(&self) -> Vec<ConnectionInfo> {

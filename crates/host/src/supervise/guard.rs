@@ -62,7 +62,7 @@ impl Guard {
 
     /// Supervisor and understudy have died.
     fn take_over(mut self, command: Option<i32>, listener: Option<Listener>) -> End {
-        undo(&self.ledger, self.root);
+        undo(&self.ledger, &self.root);
         let Some(command) = command else {
             // They controlled a running process, or nothing yet.
             return End::Exit(1);

@@ -30,7 +30,6 @@ mod supervisor;
 mod understudy;
 
 use crate::ledger::Ledger;
-use crate::process_tree::ProcessRoot;
 use crate::sys::process::{self, End};
 use crate::sys::signal::Signals;
 use crate::sys::vitals::Vitals;
@@ -67,10 +66,6 @@ fn start(mut plan: SupervisionPlan) -> Result<End, StartError> {
     let [guard_lifeline, guard_alive] = pipe()?;
     let [understudy_lifeline, understudy_alive] = pipe()?;
     let [listener_taken, taken] = pipe()?;
-    let root = |below| match plan.target {
-        SupervisionTarget::Command(_) | SupervisionTarget::Behind(_) => ProcessRoot::Below(below),
-        SupervisionTarget::Process(pid) => ProcessRoot::At(pid),
-    };
     if process::fork().doing("start a process")?.is_some() {
         drop((to_guard, understudy_messages, to_understudy, guard_lifeline));
         drop((understudy_lifeline, understudy_alive, listener_taken));
@@ -81,7 +76,7 @@ fn start(mut plan: SupervisionPlan) -> Result<End, StartError> {
             alive: Some(guard_alive),
             ledger,
             vitals,
-            root: root(process::own_pid()),
+            root: plan.target.root(process::own_pid()),
         };
         return Ok(guard.run());
     }
@@ -97,7 +92,7 @@ fn start(mut plan: SupervisionPlan) -> Result<End, StartError> {
             _alive: understudy_alive,
             ledger,
             vitals,
-            root: root(process::own_pid()),
+            root: plan.target.root(process::own_pid()),
             supervisor,
         }
         .run()

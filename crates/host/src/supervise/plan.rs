@@ -2,6 +2,8 @@
 
 use crate::coordinate::Rendezvous;
 use crate::coordinate::message::MemberProfile;
+use crate::process_filter::ProcessFilter;
+use crate::process_tree::ProcessRoot;
 use engine::units::Bandwidth;
 use std::ffi::OsString;
 use std::fmt;
@@ -16,6 +18,19 @@ pub enum SupervisionTarget {
     Process(i32),
     /// The hosts behind this interface. Only with [`SupervisionPlan::rewrite`].
     Behind(String),
+    /// Running and future processes, whoever starts them.
+    Chosen(ProcessFilter),
+}
+
+impl SupervisionTarget {
+    /// Its processes; a command's are below this process of nine.
+    pub(super) fn root(&self, below: i32) -> ProcessRoot {
+        match self {
+            Self::Command(_) | Self::Behind(_) => ProcessRoot::Below(below),
+            Self::Process(pid) => ProcessRoot::At(*pid),
+            Self::Chosen(filter) => ProcessRoot::Chosen(filter.clone()),
+        }
+    }
 }
 
 /// A UDP policer at an interface.

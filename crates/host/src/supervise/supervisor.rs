@@ -6,7 +6,7 @@ use crate::actuator::{MemberActuator, Scan};
 use crate::borrowed::BorrowedSockets;
 use crate::coordinate::{Participant, Wakeup};
 use crate::ledger::Ledger;
-use crate::process_tree::{self, ProcessRoot};
+use crate::process_tree;
 use crate::rewrite::RewrittenMember;
 use crate::sys::process::{self, End};
 use crate::sys::seccomp::{self, Listener};
@@ -144,6 +144,14 @@ pub(super) fn run(
         SupervisionTarget::Process(_) | SupervisionTarget::Behind(_) => {
             (CommandState::None, None, Controller::This)
         }
+        SupervisionTarget::Chosen(filter) => {
+            if filter.processes().is_empty() {
+                print(&format!(
+                    "{filter} has no process now: they are controlled when they come"
+                ));
+            }
+            (CommandState::None, None, Controller::This)
+        }
         SupervisionTarget::Command(words) => {
             let started = start(&words, &signals);
             let mut started = started.unwrap_or_else(|error| give_up(&error, &mut hands));
@@ -195,19 +203,14 @@ pub(super) fn run(
 /// The actuator of a plan: borrowed sockets, or windows rewritten at an interface.
 fn actuator(plan: &SupervisionPlan, ledger: Ledger) -> Result<Box<dyn MemberActuator>, StartError> {
     let member = MemberId(plan.profile.pid);
-    let root = match plan.target {
-        SupervisionTarget::Process(pid) => ProcessRoot::At(pid),
-        SupervisionTarget::Command(_) | SupervisionTarget::Behind(_) => {
-            ProcessRoot::Below(process::own_pid())
-        }
-    };
+    let root = plan.target.root(process::own_pid());
     let error = |doing| move |source| StartError { doing, source };
     let connections: Box<dyn MemberActuator> = match &plan.rewrite {
-        None => Box::new(BorrowedSockets::new(member, root, ledger)),
+        None => Box::new(BorrowedSockets::new(member, root.clone(), ledger)),
         Some(interface) => {
             let member = match &plan.target {
                 SupervisionTarget::Behind(behind) => RewrittenMember::behind(behind, interface, member),
-                _ => RewrittenMember::of(root, interface, member),
+                _ => RewrittenMember::of(root.clone(), interface, member),
             };
             Box::new(member.map_err(error(
                 "rewrite windows at an interface (needs root, or CAP_BPF and CAP_NET_ADMIN)",

@@ -85,7 +85,7 @@ impl Understudy {
 
     /// Lifts all limits, and lets the connect proceed that the supervisor has not answered.
     fn let_go(&self, listener: Option<&Listener>) {
-        undo(&self.ledger, self.root);
+        undo(&self.ledger, &self.root);
         if let Some(listener) = listener {
             listener.allow_last(self.vitals);
         }

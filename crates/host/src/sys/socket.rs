@@ -81,11 +81,15 @@ pub(crate) fn cookie(socket: &OwnedFd) -> io::Result<u64> {
     get::<8>(socket, libc::SOL_SOCKET, SO_COOKIE).map(|(value, _)| u64::from_ne_bytes(value))
 }
 
-/// The cookie of this process's network namespace (`SO_NETNS_COOKIE`).
+/// The cookie of this process's network namespace (`SO_NETNS_COOKIE`, Linux 5.14).
 pub(crate) fn namespace() -> io::Result<u64> {
+    namespace_of(&std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?.into())
+}
+
+/// The cookie of a socket's network namespace.
+pub(crate) fn namespace_of(socket: &OwnedFd) -> io::Result<u64> {
     const SO_NETNS_COOKIE: i32 = 71;
-    let socket = std::net::UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?.into();
-    get::<8>(&socket, libc::SOL_SOCKET, SO_NETNS_COOKIE).map(|(value, _)| u64::from_ne_bytes(value))
+    get::<8>(socket, libc::SOL_SOCKET, SO_NETNS_COOKIE).map(|(value, _)| u64::from_ne_bytes(value))
 }
 
 /// The socket's inode, by which `/proc` lists it.

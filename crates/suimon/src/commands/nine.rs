@@ -10,6 +10,7 @@ use engine::units::Bandwidth;
 use host::coordinate::Rendezvous;
 use host::coordinate::message::MemberProfile;
 use host::interface;
+use host::process_filter::{ControlGroup, ProcessFilter};
 use host::supervise::{self, SupervisionPlan, SupervisionTarget, UdpPolicer};
 use std::ffi::OsString;
 use std::fs;
@@ -28,13 +29,25 @@ const MAX_WINDOW: u64 = 32_767;
 #[derive(Debug, Args)]
 #[command(
     override_usage = "suimon nine [-WINDOW | --weight W | --cap RATE | --floor RATE] [--] CMD...\n       \
-                      suimon nine [...] -p PID\n       suimon nine [...] --behind NAME\n       suimon nine top [--json]",
+                      suimon nine [...] -p PID\n       suimon nine [...] --unit NAME\n       \
+                      suimon nine [...] --container ID\n       suimon nine [...] --cgroup PATH\n       \
+                      suimon nine [...] --behind NAME\n       suimon nine top [--json]",
     after_help = "The exit status is the command's; 127 if it is not found, 126 if it cannot be started."
 )]
 pub struct Nine {
     /// Control a running process and its descendants, until it ends or you press ctrl-c
-    #[arg(short, long, value_name = "PID", conflicts_with = "command")]
+    #[arg(short, long, value_name = "PID", group = "running")]
     pid: Option<i32>,
+    /// Control the processes of a systemd unit, until you press ctrl-c; `*` stands for any
+    /// characters
+    #[arg(long, value_name = "NAME", group = "running", value_parser = ControlGroup::unit)]
+    unit: Option<ControlGroup>,
+    /// Control the processes of a container, by 6 or more digits of its identifier
+    #[arg(long, value_name = "ID", group = "running", value_parser = ControlGroup::container)]
+    container: Option<ControlGroup>,
+    /// Control the processes of a control group and of those below it
+    #[arg(long, value_name = "PATH", group = "running", value_parser = ControlGroup::at)]
+    cgroup: Option<ControlGroup>,
     /// Its weight relative to other commands under nine
     #[arg(long, value_name = "W", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     weight: u32,
@@ -53,7 +66,7 @@ pub struct Nine {
     #[arg(long)]
     rewrite: bool,
     /// As root: control all connections of the hosts behind this interface, until you press ctrl-c
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["pid", "command"])]
+    #[arg(long, value_name = "NAME", group = "running")]
     behind: Option<String>,
     /// As root: police its UDP, QUIC included, at this rate in each direction; the excess is
     /// dropped
@@ -63,7 +76,12 @@ pub struct Nine {
     #[arg(short, long, value_name = "NAME")]
     interface: Option<String>,
     /// The command and its arguments
-    #[arg(trailing_var_arg = true, value_name = "CMD", required_unless_present_any = ["pid", "behind"])]
+    #[arg(
+        trailing_var_arg = true,
+        value_name = "CMD",
+        required_unless_present = "running",
+        conflicts_with = "running"
+    )]
     command: Vec<OsString>,
 }
 
@@ -88,29 +106,8 @@ impl Nine {
             );
         }
         let directory = make_directory(&directory())?;
-        let words = |words: &[OsString]| {
-            let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-            words.join(" ")
-        };
         let link = self.link()?;
-        let (target, command) = match (self.pid, &self.behind) {
-            (None, Some(name)) => (
-                SupervisionTarget::Behind(name.clone()),
-                format!("hosts behind {name}"),
-            ),
-            (Some(pid), _) => {
-                let line = fs::read(format!("/proc/{pid}/cmdline"));
-                let line = line.map_err(|_| Failure::usage(format!("there is no process {pid}")))?;
-                let command = String::from_utf8_lossy(&line)
-                    .trim_end_matches('\0')
-                    .replace('\0', " ");
-                (SupervisionTarget::Process(pid), command)
-            }
-            (None, None) => (
-                SupervisionTarget::Command(self.command.clone()),
-                words(&self.command),
-            ),
-        };
+        let (target, command) = self.target()?;
         let error = supervise::run(SupervisionPlan {
             target,
             profile: MemberProfile {
@@ -129,6 +126,36 @@ impl Nine {
             rewrite: link.filter(|_| self.rewrite || self.behind.is_some()),
         });
         Err(Failure::at_run_time(error.to_string()))
+    }
+
+    /// What to control, and how it is shown.
+    fn target(&self) -> Result<(SupervisionTarget, String), Failure> {
+        if let Some(name) = &self.behind {
+            let target = SupervisionTarget::Behind(name.clone());
+            return Ok((target, format!("hosts behind {name}")));
+        }
+        if let Some(group) = [&self.unit, &self.container, &self.cgroup]
+            .into_iter()
+            .flatten()
+            .next()
+        {
+            let filter = ProcessFilter {
+                groups: vec![group.clone()],
+            };
+            let shown = filter.to_string();
+            return Ok((SupervisionTarget::Chosen(filter), shown));
+        }
+        if let Some(pid) = self.pid {
+            let line = fs::read(format!("/proc/{pid}/cmdline"));
+            let line = line.map_err(|_| Failure::usage(format!("there is no process {pid}")))?;
+            let command = String::from_utf8_lossy(&line)
+                .trim_end_matches('\0')
+                .replace('\0', " ");
+            return Ok((SupervisionTarget::Process(pid), command));
+        }
+        let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
+        let shown = words.join(" ");
+        Ok((SupervisionTarget::Command(self.command.clone()), shown))
     }
 
     /// The link's interface, if an option needs it.

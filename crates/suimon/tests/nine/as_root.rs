@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// In bytes per second: a flow at the cap of 2 Mbit/s is below the first, a free one above the
 /// second.
-const CAPPED: f64 = 330_000.0;
+pub const CAPPED: f64 = 330_000.0;
 const FREE: f64 = 420_000.0;
 
 /// A running nine. Where BPF programs cannot be loaded, the test is skipped.
@@ -28,7 +28,7 @@ fn runs(nine: Running) -> Option<Running> {
 }
 
 /// Returns whether the bytes arrive at a matching rate for a second, before the timeout.
-fn arrives_at(bytes: impl Fn() -> u64, is_so: impl Fn(f64) -> bool) -> bool {
+pub fn arrives_at(bytes: impl Fn() -> u64, is_so: impl Fn(f64) -> bool) -> bool {
     until(PATIENCE, || {
         let (before, begin) = (bytes(), Instant::now());
         std::thread::sleep(Duration::from_secs(1));

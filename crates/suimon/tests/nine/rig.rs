@@ -95,8 +95,50 @@ impl Rig {
 
     /// A program in `home` without capabilities: the creator of a namespace has all of them in it.
     pub fn unprivileged(&self, name: &str) -> Program {
-        let program = self.home.program("setpriv");
+        Self::unprivileged_in(&self.home, name)
+    }
+
+    /// The same in another host.
+    pub fn unprivileged_in(host: &Host, name: &str) -> Program {
+        let program = host.program("setpriv");
         program.args(["--bounding-set=-all", "--inh-caps=-all"]).arg(name)
+    }
+
+    /// A container of `home`: a host in a network namespace of its own, for which `home` forwards.
+    pub fn container(&mut self) -> Host {
+        let container = self.lab.host("container").expect("a host");
+        let wire = self.lab.veth((&self.home, "bridge0"), (&container, "eth0"));
+        wire.expect("a wire");
+        for (host, interface, address) in [
+            (&self.home, "bridge0", "10.0.1.1/24"),
+            (&container, "eth0", "10.0.1.2/24"),
+        ] {
+            let address = address.parse().expect("an address");
+            host.address(interface, address).expect("set");
+        }
+        self.home.forward().expect("forwards");
+        for (host, by) in [(&container, "10.0.1.1"), (&self.server, "10.0.0.1")] {
+            let gateway = by.parse().expect("an address");
+            host.default_route(gateway).expect("a route");
+        }
+        container
+    }
+
+    /// A network namespace with a link of its own to the server, past `home`.
+    pub fn apart(&mut self) -> Host {
+        let apart = self.lab.host("apart").expect("a host");
+        let wire = self.lab.veth((&self.server, "eth1"), (&apart, "eth0"));
+        wire.expect("a wire");
+        for (host, interface, address) in [
+            (&self.server, "eth1", "10.0.2.1/24"),
+            (&apart, "eth0", "10.0.2.2/24"),
+        ] {
+            let address = address.parse().expect("an address");
+            host.address(interface, address).expect("set");
+        }
+        let gateway = "10.0.2.1".parse().expect("an address");
+        apart.default_route(gateway).expect("a route");
+        apart
     }
 
     /// `suimon nine` with these arguments, in `home`; without capabilities, except for
