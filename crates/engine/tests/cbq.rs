@@ -1,6 +1,8 @@
 //! What `cbq` guarantees, on a virtual clock: rates, sharing, limits, bursts, and retuning
 //! towards children and hosts.
 
+#[path = "cbq/averages.rs"]
+mod averages;
 #[path = "cbq/guarantee.rs"]
 mod guarantee;
 #[path = "cbq/limit.rs"]

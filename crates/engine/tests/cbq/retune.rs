@@ -317,12 +317,15 @@ fn other_settings(rng: &mut Rng) -> Option<TreePlan> {
         }
     }
     let pick = |rng: &mut Rng, all: &[&'static str]| all[rng.below(all.len() as u64) as usize];
+    let sharing = pick(rng, &["formal", "formal", "top-level", "ancestors-only"]);
     let mut settings = Table::default()
-        .text(
-            "sharing",
-            pick(rng, &["formal", "formal", "top-level", "ancestors-only"]),
-        )
+        .text("sharing", sharing)
         .text("excess", pick(rng, &["share", "priority"]));
+    if sharing != "formal" && rng.below(2) == 0 {
+        settings = settings
+            .text("root_rate", pick(rng, &["90 %", "98 %", "100 %"]))
+            .with("efficient", Raw::Boolean(rng.below(2) == 0));
+    }
     if rng.below(4) == 0 {
         settings = settings.text("tick", "3 ms");
     }

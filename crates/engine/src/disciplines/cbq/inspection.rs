@@ -1,55 +1,96 @@
-//! What `cbq` says of its classes.
+//! What `cbq` says of its classes and of the link.
 
-use super::state::{ASLEEP, BORROW, Cbq, LISTED, OVER};
+use super::plan::CbqPlan;
 use crate::inspect::{Inspection, Value};
-use crate::queue::Stats;
-use crate::sharing::credit::NANOBITS;
-use crate::units::{Bandwidth, Bytes};
+use crate::link_clock::CreditClock;
+use crate::queue::{Queue, Stats};
+use crate::units::{Bandwidth, Bytes, Duration};
 
-impl Cbq {
+/// Counts of a node, human-readable.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) over: u64,
+    pub(super) borrows: u64,
+    pub(super) delays: u64,
+    pub(super) borrowed: u64,
+    pub(super) lent: u64,
+}
+
+/// What a class does at the moment, and its credit in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    pub(super) state: &'static str,
+    pub(super) credit: i64,
+}
+
+/// What every mode has to show.
+#[derive(Clone, Copy)]
+pub(super) struct Shown<'a> {
+    pub(super) plan: &'a CbqPlan,
+    pub(super) queues: &'a [Queue],
+    /// Of the classes and, last, the link.
+    pub(super) tallies: &'a [Tally],
+    pub(super) clock: &'a CreditClock,
+}
+
+impl Shown<'_> {
+    /// Shows all, with what each class does.
+    pub(super) fn inspect(&self, out: &mut Inspection<'_>, standing: impl Fn(usize) -> Standing) {
+        let link = self.plan.classes.len();
+        out.gauge("sharing", Value::State(self.plan.settings.sharing.name()));
+        out.gauge("rate", Value::Bandwidth(self.plan.link));
+        out.gauge("lent", Value::Bytes(Bytes::new(self.tallies[link].lent)));
+        out.gauge(
+            "lost_time",
+            Value::Duration(Duration::from_nanos(self.clock.behind())),
+        );
+        let below = out.is_whole().then(|| self.below());
+        let window = out.window();
+        for number in self.plan.numbers.shown(&window) {
+            out.class(self.plan.classes[number].id, |out| {
+                self.inspect_class(number, standing(number), out);
+                match (self.queues.get(number), &below) {
+                    (Some(queue), _) => queue.inspect(out),
+                    (None, Some(below)) => out.counts("", &below[number]),
+                    (None, None) => {}
+                }
+            });
+        }
+        for leaf in self.plan.numbers.inside(&window) {
+            out.inside(|out| self.queues[leaf].inspect(out));
+        }
+    }
+
     /// The classes, children before parents.
-    pub(super) fn bottom_up(&self) -> impl Iterator<Item = usize> + '_ {
-        let mut order: Vec<usize> = (0..self.link()).collect();
-        order.sort_by_key(|&number| self.nodes[number].level);
+    fn bottom_up(&self) -> impl Iterator<Item = usize> + '_ {
+        let mut order: Vec<usize> = (0..self.plan.classes.len()).collect();
+        order.sort_by_key(|&number| self.plan.classes[number].level);
         order.into_iter()
     }
 
     /// What has passed through each class and all below it.
-    pub(super) fn below(&self) -> Vec<Stats> {
-        let mut below = vec![Stats::default(); self.link() + 1];
+    fn below(&self) -> Vec<Stats> {
+        let mut below = vec![Stats::default(); self.plan.classes.len() + 1];
         for number in self.bottom_up() {
             if let Some(queue) = self.queues.get(number) {
                 below[number] = queue.stats();
             }
             let stats = below[number];
-            below[self.nodes[number].parent as usize] += stats;
+            below[self.plan.classes[number].parent as usize] += stats;
         }
         below
     }
 
-    pub(super) fn inspect_class(&self, number: usize, out: &mut Inspection<'_>) {
-        let (node, tally, class) = (
-            &self.nodes[number],
-            &self.tallies[number],
-            &self.plan.classes[number],
-        );
+    fn inspect_class(&self, number: usize, standing: Standing, out: &mut Inspection<'_>) {
+        let (tally, class) = (&self.tallies[number], &self.plan.classes[number]);
         let settings = &class.settings;
-        let waits = node.flags & OVER != 0 && node.demand != 0;
-        let state = match () {
-            () if node.flags & ASLEEP != 0 => "asleep",
-            () if node.demand == 0 => "idle",
-            () if !self.rules.formal && node.flags & LISTED == 0 => "suspended",
-            () if !waits => "ready",
-            () if node.flags & BORROW != 0 => "borrowing",
-            () => "suspended",
-        };
-        out.gauge("state", Value::State(state));
+        out.gauge("state", Value::State(standing.state));
         out.gauge(
             "rate",
-            Value::Bandwidth(Bandwidth::bits_per_sec(node.credit.rate)),
+            Value::Bandwidth(Bandwidth::bits_per_sec(class.credit.rate)),
         );
-        out.gauge("priority", Value::Count(u64::from(node.priority)));
-        out.gauge("credit", Value::Credit(node.credit.left / NANOBITS));
+        out.gauge("priority", Value::Count(u64::from(settings.priority)));
+        out.gauge("credit", Value::Credit(standing.credit));
         out.gauge("maxburst", Value::Count(u64::from(settings.maxburst)));
         out.gauge("minburst", Value::Count(u64::from(settings.minburst)));
         out.gauge("over", Value::Count(tally.over));

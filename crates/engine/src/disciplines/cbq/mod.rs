@@ -51,7 +51,12 @@
 //! class, and top-level passes over the classes of a turn that would borrow from above its cutoff.
 //! When a packet empties or overdraws, the cutoff becomes the lowest level of an unsatisfied class:
 //! one within its limit with a backlog, of its own or below it.
+//!
+//! `root_rate` asks for these modes as ns-2 and ALTQ shipped them: the link has an estimator with
+//! that rate, and every class has a moving average instead of a credit (see `averaging`).
 
+mod averaging;
+mod crediting;
 mod estimator;
 mod inspection;
 mod older;
@@ -66,20 +71,18 @@ mod turns;
 pub use settings::{ClassSettings, Excess, PacedBy, RoundRobin, Settings, Sharing};
 
 use crate::bounds::{Terms, WorstCase};
-use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
-use crate::inspect::{Inspection, Value};
+use crate::discipline::{Build, Discipline, Next, Plan, Sink, Verdict};
+use crate::inspect::Inspection;
 use crate::kind::{Children, Kind, Properties};
 use crate::link_clock::CreditClock;
 use crate::packet::Packet;
+use crate::queue::Queue;
 use crate::sharing::by_rates::ByRates;
 use crate::sharing::credit_bound::{self, Credited};
-use crate::structures::rings::Rows;
-use crate::structures::rings::Sets;
-use crate::structures::shortcuts::Shortcuts;
-use crate::structures::timer_wheel::TimerWheel;
-use crate::units::{Bytes, Duration, Instant};
+use crate::units::Instant;
+use averaging::Averaging;
 use plan::{CbqPlan, ClassPlan, check};
-use state::{ASLEEP, BACKLOGGED, Cbq, LONGEST_UNIT, Rules, Tally};
+use state::Cbq;
 use std::any::Any;
 
 /// The registration.
@@ -126,146 +129,92 @@ impl Plan for CbqPlan {
                 .as_ref()
                 .map(|queue| queue.build(&cx.part(&class.name)))
         });
-        let mut cbq = Cbq {
-            nodes: Vec::new(),
-            places: Vec::new(),
-            rows: Rows::default(),
-            sets: Sets::default(),
-            queues: queues.collect(),
-            backlogged: 0,
-            wheel: TimerWheel::new(self.classes.len()),
-            clock: CreditClock::new(self.link, self.settings.link_burst),
-            rules: Rules::new(self),
-            cutoff: 0,
-            unsatisfied: 0,
-            shortcuts: Shortcuts::default(),
-            waiting: Shortcuts::default(),
-            revealed: Vec::new(),
-            regains: TimerWheel::new(0),
-            unit: self.mtu.get().clamp(1, LONGEST_UNIT),
-            tallies: vec![Tally::default(); self.classes.len() + 1],
-            plan: self.clone(),
-        };
-        cbq.lay_out();
-        Box::new(cbq)
+        let clock = CreditClock::new(self.link, self.settings.link_burst);
+        Box::new(Mode::new(self.clone(), queues.collect(), clock))
     }
 }
 
-impl Discipline for Cbq {
-    fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
-        let Some(leaf) = self.plan.routes.child(packet.class) else {
-            sink.drop(packet, Reason::NoClass);
-            return Verdict::Dropped(Reason::NoClass);
-        };
-        let verdict = self.queues[leaf].enqueue(now, packet, sink);
-        let flags = self.nodes[leaf].flags;
-        let holds = !self.queues[leaf].is_empty();
-        let waiting = flags & BACKLOGGED != 0 && flags & ASLEEP == 0;
-        if holds && waiting && !self.rules.top_level {
-            return verdict;
+/// A tree by credits or, if the link has an estimator, by averages. Boxed, as their sizes differ.
+#[derive(Debug)]
+enum Mode {
+    Crediting(Box<Cbq>),
+    Averaging(Box<Averaging>),
+}
+
+impl Mode {
+    /// A tree of this plan with these queues, all of its classes idle.
+    fn new(plan: CbqPlan, queues: Vec<Queue>, clock: CreditClock) -> Self {
+        match plan.settings.root_rate {
+            None => Self::Crediting(Box::new(Cbq::new(plan, queues, clock))),
+            Some(_) => Self::Averaging(Box::new(Averaging::new(plan, queues, clock))),
         }
-        let now = now.nanos();
-        let clock = if self.backlogged > 0 {
-            self.clock.at(now, self.since())
-        } else {
-            self.clock.idle(now)
-        };
-        match (flags & BACKLOGGED != 0, holds) {
-            (false, true) => {
-                self.nodes[leaf].flags |= BACKLOGGED;
-                self.backlogged += 1;
-                self.join(leaf, clock, now, now);
-            }
-            (true, false) => self.empty(leaf, clock),
-            // The queue may have a packet earlier now: it is polled again.
-            (true, true) if flags & ASLEEP != 0 => {
-                self.stop(leaf, clock);
-                self.join(leaf, clock, now, now);
-            }
-            _ => {}
-        }
-        if self.rules.top_level && holds {
-            self.lower_cutoff(leaf, clock);
-        }
-        verdict
     }
 
-    fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
-        if self.backlogged == 0 {
-            return Next::Empty;
+    fn plan(&self) -> &CbqPlan {
+        match self {
+            Self::Crediting(cbq) => &cbq.plan,
+            Self::Averaging(cbq) => &cbq.plan,
         }
-        let at = now.nanos();
-        if self.rules.shaped && self.clock.free_at() > at {
-            return Next::Wait(Instant::from_nanos(self.clock.free_at()));
+    }
+
+    fn queues(&mut self) -> &mut Vec<Queue> {
+        match self {
+            Self::Crediting(cbq) => &mut cbq.queues,
+            Self::Averaging(cbq) => &mut cbq.queues,
         }
-        let since = self.since();
-        let clock = self.clock.at(at, since);
-        self.wake(clock, at, since);
-        loop {
-            let choice = if self.rules.formal {
-                self.choose()
-            } else {
-                self.choose_by_priority(clock, at)
-            };
-            let Some(choice) = choice else {
-                return match self.backlogged {
-                    0 => Next::Empty,
-                    _ => Next::Wait(self.wheel.next().unwrap_or(Instant::NEVER)),
-                };
-            };
-            match self.queues[choice.leaf].dequeue(now, sink) {
-                Next::Ready(packet) => {
-                    self.sent(choice, packet.len.get(), clock, at);
-                    return Next::Ready(packet);
-                }
-                Next::Wait(until) => {
-                    self.leave(choice.leaf, clock);
-                    self.nodes[choice.leaf].flags |= ASLEEP;
-                    self.wheel.set(choice.leaf as u32, until);
-                }
-                Next::Empty => self.empty(choice.leaf, clock),
+    }
+
+    /// Takes over a plan with another rule: packets and counts stay, credits and averages start
+    /// anew.
+    fn change_over(&mut self, plan: &CbqPlan, now: u64) {
+        let queues = std::mem::take(self.queues());
+        let (mut clock, tallies) = match self {
+            Self::Crediting(cbq) => (cbq.clock.clone(), std::mem::take(&mut cbq.tallies)),
+            Self::Averaging(cbq) => (cbq.clock.clone(), std::mem::take(&mut cbq.tallies)),
+        };
+        clock.retune(plan.link, plan.settings.link_burst, now);
+        *self = Self::new(plan.clone(), queues, clock);
+        match self {
+            Self::Crediting(cbq) => {
+                cbq.tallies = tallies;
+                cbq.resume(now);
             }
+            Self::Averaging(cbq) => {
+                cbq.tallies = tallies;
+                cbq.resume(now);
+            }
+        }
+    }
+}
+
+impl Discipline for Mode {
+    #[inline]
+    fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        match self {
+            Self::Crediting(cbq) => cbq.enqueue(now, packet, sink),
+            Self::Averaging(cbq) => cbq.enqueue(now, packet, sink),
+        }
+    }
+
+    #[inline]
+    fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        match self {
+            Self::Crediting(cbq) => cbq.dequeue(now, sink),
+            Self::Averaging(cbq) => cbq.dequeue(now, sink),
         }
     }
 
     fn flush(&mut self, sink: &mut dyn Sink) {
-        for leaf in 0..self.leaves() {
-            self.queues[leaf].flush(sink);
-            if self.nodes[leaf].flags & BACKLOGGED != 0 {
-                let clock = self.nodes[leaf].credit.updated;
-                self.empty(leaf, clock);
-            }
-        }
-        // No leaf is backlogged any more. The time of the flush is not known; credit up to it
-        // accrues later.
-        for node in &mut self.nodes {
-            node.credit.cap();
+        match self {
+            Self::Crediting(cbq) => cbq.flush(sink),
+            Self::Averaging(cbq) => cbq.flush(sink),
         }
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
-        let link = self.link();
-        out.gauge("sharing", Value::State(self.plan.settings.sharing.name()));
-        out.gauge("rate", Value::Bandwidth(self.plan.link));
-        out.gauge("lent", Value::Bytes(Bytes::new(self.tallies[link].lent)));
-        out.gauge(
-            "lost_time",
-            Value::Duration(Duration::from_nanos(self.clock.behind())),
-        );
-        let below = out.is_whole().then(|| self.below());
-        let window = out.window();
-        for number in self.plan.numbers.shown(&window) {
-            out.class(self.plan.classes[number].id, |out| {
-                self.inspect_class(number, out);
-                match (self.queues.get(number), &below) {
-                    (Some(queue), _) => queue.inspect(out),
-                    (None, Some(below)) => out.counts("", &below[number]),
-                    (None, None) => {}
-                }
-            });
-        }
-        for leaf in self.plan.numbers.inside(&window) {
-            out.inside(|out| self.queues[leaf].inspect(out));
+        match self {
+            Self::Crediting(cbq) => cbq.inspect(out),
+            Self::Averaging(cbq) => cbq.inspect(out),
         }
     }
 
@@ -281,23 +230,17 @@ impl Discipline for Cbq {
                 .map(|class| (class.id, class.parent, kind(class)))
                 .collect()
         };
-        if shape(plan) != shape(&self.plan) {
+        if shape(plan) != shape(self.plan()) {
             return false;
         }
-        let queues = self.queues.iter_mut().zip(plan.classes.iter());
+        let queues = self.queues().iter_mut().zip(plan.classes.iter());
         let adopted = queues
             .filter_map(|(queue, class)| Some(queue.retune(now, class.queue.as_ref()?.plan.as_ref())))
             .fold(true, |all, one| all & one);
-        let values = |plan: &CbqPlan| -> Vec<_> {
-            plan.classes
-                .iter()
-                .map(|class| (class.credit.rate, class.packet, class.settings.clone()))
-                .collect()
-        };
-        let same =
-            (plan.link, plan.mtu, &plan.settings) == (self.plan.link, self.plan.mtu, &self.plan.settings);
-        if !same || values(plan) != values(&self.plan) {
-            self.adopt(plan, now.nanos());
+        match (&mut *self, plan.settings.root_rate) {
+            (Self::Crediting(cbq), None) => cbq.take_over(plan, now.nanos()),
+            (Self::Averaging(cbq), Some(_)) => cbq.adopt(plan, now.nanos()),
+            _ => self.change_over(plan, now.nanos()),
         }
         adopted
     }

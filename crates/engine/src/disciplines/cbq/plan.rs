@@ -1,6 +1,6 @@
 //! A checked policy of `cbq`: its classes, numbered, with the weights of their turns.
 
-use super::settings::{ClassSettings, RoundRobin, Settings};
+use super::settings::{ClassSettings, RoundRobin, Settings, Sharing};
 use crate::discipline::Plan;
 use crate::kind::{Check, ClassRoutes, QueuePlan};
 use crate::packet::ClassId;
@@ -59,7 +59,9 @@ pub(super) fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         .map(|class| class.rate.on(check.link.bandwidth))
         .collect();
     let borrows: Vec<bool> = read.iter().map(|class| class.borrow).collect();
-    class_rates::check_sums(check, &rates);
+    if !settings.overbook {
+        class_rates::check_sums(check, &rates);
+    }
     class_rates::check_reach(check, &rates, &borrows);
     let levels = class_rates::levels(check)?;
     (check.problems.len() == before)
@@ -79,9 +81,33 @@ pub(super) fn check_settings(check: &mut Check<'_>, settings: &Settings) {
             .problems
             .push(problem.help("leave it out for timers without a tick"));
     }
+    check_root(check, settings);
     if check.link.bandwidth == Bandwidth::ZERO {
         let message = "`cbq` needs a link with a bandwidth: the classes share it";
         check.problems.push(Problem::new(check.settings.at, message));
+    }
+}
+
+/// What only goes with an estimator of the link, and that only the older modes have one.
+fn check_root(check: &mut Check<'_>, settings: &Settings) {
+    let mut wrong = |key: &str, message: String, help: &str| {
+        if let Some(entry) = check.settings.get(key) {
+            check.problems.push(Problem::new(entry.at, message).help(help));
+        }
+    };
+    if settings.root_rate.is_none() {
+        for key in ["root_maxburst", "efficient", "overbook"] {
+            let message = format!("`{key}` is for a link with an estimator, and `root_rate` is missing");
+            wrong(key, message, "leave it out, or write `root_rate = \"98 %\"`");
+        }
+    } else if settings.sharing == Sharing::Formal {
+        let message = "`root_rate` is for the older modes, and `sharing` is \"formal\"";
+        let help = "leave it out, or write `sharing = \"top-level\"` or \"ancestors-only\"";
+        wrong("root_rate", message.into(), help);
+    }
+    if settings.root_maxburst == 0 {
+        let message = "`root_maxburst` must be at least 1";
+        wrong("root_maxburst", message.into(), "write 1 for no burst");
     }
 }
 

@@ -60,6 +60,22 @@ settings! {
         round_robin: RoundRobin = default "weighted",
             "packet: classes with long packets get more of what is lent",
             "Floyd and Jacobson 1995, section 4";
+        /// The rate of the link's own estimator; the classes then have moving averages, as in ns-2
+        root_rate: Rate = derived "no estimator: the link lends only what it would lose",
+            "older modes only: up to this rate the link lends by priority; beyond it, classes keep theirs",
+            "the root class of ns-2's tests has 97 to 100 %";
+        /// Packets that the link may lend at once after it was idle
+        root_maxburst: u32 = default "16",
+            "with `root_rate` only; as `maxburst` of a class",
+            "ALTQ";
+        /// Whether a class that borrows goes on for nothing if nobody else may send
+        efficient: bool = default "true",
+            "with `root_rate` only; false: the link may idle while packets wait",
+            "ns-2, which always does; ALTQ's `efficient`";
+        /// Whether rates below a class may add up to more than its own
+        overbook: bool = default "false",
+            "with `root_rate` only; true: classes of one parent may all get less than their rates",
+            "the tests of ns-2 overbook the link by 2 to 3 %";
         /// What paces packets on a full link
         link: PacedBy = default "shaped",
             "port: for a port that itself sends at the link's bandwidth; a faster one is not slowed down",

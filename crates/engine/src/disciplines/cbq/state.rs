@@ -1,5 +1,6 @@
 //! What `cbq` keeps: a node for each class and for the link, and in which rows nodes stand.
 
+use super::inspection::Tally;
 use super::plan::{CbqPlan, ClassPlan};
 use super::settings::PacedBy;
 use super::settings::{RoundRobin, Sharing};
@@ -94,16 +95,6 @@ pub(super) struct Rules {
     /// A waiting class accumulates credit beyond its burst, up to this.
     pub(super) ceiling: Option<i64>,
     pub(super) tick: Option<u64>,
-}
-
-/// Counts of a node, human-readable.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
-    pub(super) over: u64,
-    pub(super) borrows: u64,
-    pub(super) delays: u64,
-    pub(super) borrowed: u64,
-    pub(super) lent: u64,
 }
 
 #[derive(Debug)]

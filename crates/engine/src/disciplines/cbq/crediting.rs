@@ -1,0 +1,189 @@
+//! `cbq` by credits: formal link sharing, and the older modes of a link without an estimator.
+
+use super::inspection::{Shown, Standing, Tally};
+use super::plan::{CbqPlan, ClassPlan};
+use super::state::{ASLEEP, BACKLOGGED, BORROW, Cbq, LISTED, LONGEST_UNIT, OVER, Rules};
+use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use crate::inspect::Inspection;
+use crate::link_clock::CreditClock;
+use crate::packet::Packet;
+use crate::queue::Queue;
+use crate::sharing::credit::NANOBITS;
+use crate::structures::rings::{Rows, Sets};
+use crate::structures::shortcuts::Shortcuts;
+use crate::structures::timer_wheel::TimerWheel;
+use crate::units::Instant;
+
+impl Cbq {
+    /// A tree of this plan with these queues, all of its classes idle.
+    pub(super) fn new(plan: CbqPlan, queues: Vec<Queue>, clock: CreditClock) -> Self {
+        let mut cbq = Self {
+            nodes: Vec::new(),
+            places: Vec::new(),
+            rows: Rows::default(),
+            sets: Sets::default(),
+            queues,
+            backlogged: 0,
+            wheel: TimerWheel::new(plan.classes.len()),
+            clock,
+            rules: Rules::new(&plan),
+            cutoff: 0,
+            unsatisfied: 0,
+            shortcuts: Shortcuts::default(),
+            waiting: Shortcuts::default(),
+            revealed: Vec::new(),
+            regains: TimerWheel::new(0),
+            unit: plan.mtu.get().clamp(1, LONGEST_UNIT),
+            tallies: vec![Tally::default(); plan.classes.len() + 1],
+            plan,
+        };
+        cbq.lay_out();
+        cbq
+    }
+
+    /// Every leaf that has packets joins.
+    pub(super) fn resume(&mut self, now: u64) {
+        let clock = self.clock.idle(now);
+        for leaf in 0..self.leaves() {
+            if !self.queues[leaf].is_empty() {
+                self.nodes[leaf].flags |= BACKLOGGED;
+                self.backlogged += 1;
+                self.join(leaf, clock, now, now);
+            }
+        }
+    }
+
+    /// Takes over the settings of a plan of the same shape, if they differ.
+    pub(super) fn take_over(&mut self, plan: &CbqPlan, now: u64) {
+        let values = |plan: &CbqPlan| -> Vec<_> {
+            let value = |class: &ClassPlan| (class.credit.rate, class.packet, class.settings.clone());
+            plan.classes.iter().map(value).collect()
+        };
+        let same =
+            (plan.link, plan.mtu, &plan.settings) == (self.plan.link, self.plan.mtu, &self.plan.settings);
+        if !same || values(plan) != values(&self.plan) {
+            self.adopt(plan, now);
+        }
+    }
+
+    /// What a class does at the moment.
+    fn standing(&self, number: usize) -> Standing {
+        let node = &self.nodes[number];
+        let waits = node.flags & OVER != 0 && node.demand != 0;
+        let state = match () {
+            () if node.flags & ASLEEP != 0 => "asleep",
+            () if node.demand == 0 => "idle",
+            () if !self.rules.formal && node.flags & LISTED == 0 => "suspended",
+            () if !waits => "ready",
+            () if node.flags & BORROW != 0 => "borrowing",
+            () => "suspended",
+        };
+        Standing {
+            state,
+            credit: node.credit.left / NANOBITS,
+        }
+    }
+}
+
+impl Discipline for Cbq {
+    fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        let Some(leaf) = self.plan.routes.child(packet.class) else {
+            sink.drop(packet, Reason::NoClass);
+            return Verdict::Dropped(Reason::NoClass);
+        };
+        let verdict = self.queues[leaf].enqueue(now, packet, sink);
+        let flags = self.nodes[leaf].flags;
+        let holds = !self.queues[leaf].is_empty();
+        let waiting = flags & BACKLOGGED != 0 && flags & ASLEEP == 0;
+        if holds && waiting && !self.rules.top_level {
+            return verdict;
+        }
+        let now = now.nanos();
+        let clock = if self.backlogged > 0 {
+            self.clock.at(now, self.since())
+        } else {
+            self.clock.idle(now)
+        };
+        match (flags & BACKLOGGED != 0, holds) {
+            (false, true) => {
+                self.nodes[leaf].flags |= BACKLOGGED;
+                self.backlogged += 1;
+                self.join(leaf, clock, now, now);
+            }
+            (true, false) => self.empty(leaf, clock),
+            // The queue may have a packet earlier now: it is polled again.
+            (true, true) if flags & ASLEEP != 0 => {
+                self.stop(leaf, clock);
+                self.join(leaf, clock, now, now);
+            }
+            _ => {}
+        }
+        if self.rules.top_level && holds {
+            self.lower_cutoff(leaf, clock);
+        }
+        verdict
+    }
+
+    fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        if self.backlogged == 0 {
+            return Next::Empty;
+        }
+        let at = now.nanos();
+        if self.rules.shaped && self.clock.free_at() > at {
+            return Next::Wait(Instant::from_nanos(self.clock.free_at()));
+        }
+        let since = self.since();
+        let clock = self.clock.at(at, since);
+        self.wake(clock, at, since);
+        loop {
+            let choice = if self.rules.formal {
+                self.choose()
+            } else {
+                self.choose_by_priority(clock, at)
+            };
+            let Some(choice) = choice else {
+                return match self.backlogged {
+                    0 => Next::Empty,
+                    _ => Next::Wait(self.wheel.next().unwrap_or(Instant::NEVER)),
+                };
+            };
+            match self.queues[choice.leaf].dequeue(now, sink) {
+                Next::Ready(packet) => {
+                    self.sent(choice, packet.len.get(), clock, at);
+                    return Next::Ready(packet);
+                }
+                Next::Wait(until) => {
+                    self.leave(choice.leaf, clock);
+                    self.nodes[choice.leaf].flags |= ASLEEP;
+                    self.wheel.set(choice.leaf as u32, until);
+                }
+                Next::Empty => self.empty(choice.leaf, clock),
+            }
+        }
+    }
+
+    fn flush(&mut self, sink: &mut dyn Sink) {
+        for leaf in 0..self.leaves() {
+            self.queues[leaf].flush(sink);
+            if self.nodes[leaf].flags & BACKLOGGED != 0 {
+                let clock = self.nodes[leaf].credit.updated;
+                self.empty(leaf, clock);
+            }
+        }
+        // No leaf is backlogged any more. The time of the flush is not known; credit up to it
+        // accrues later.
+        for node in &mut self.nodes {
+            node.credit.cap();
+        }
+    }
+
+    fn inspect(&self, out: &mut Inspection<'_>) {
+        let shown = Shown {
+            plan: &self.plan,
+            queues: &self.queues,
+            tallies: &self.tallies,
+            clock: &self.clock,
+        };
+        shown.inspect(out, |number| self.standing(number));
+    }
+}
