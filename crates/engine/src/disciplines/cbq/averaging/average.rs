@@ -112,7 +112,8 @@ impl Average {
         }
         let due = nanobits / self.limits.rate;
         let idle = finished.wrapping_sub(self.last).wrapping_sub(due) as i64;
-        self.idle = (self.idle - (self.idle >> GAIN))
+        // Towards 0, so that a class that has waited comes back to 0 and not to a hair above it.
+        self.idle = (self.idle - self.idle / (1 << GAIN))
             .saturating_add(idle)
             .min(self.limits.most);
         self.last = finished;
@@ -160,7 +161,10 @@ mod tests {
         for percent in [1, 30, 60, 90] {
             for maxburst in [1, 2, 8, 16, 40] {
                 let sent = burst(percent, maxburst);
-                assert!(sent.abs_diff(maxburst) <= 1, "{percent} %, {maxburst}: {sent}");
+                // The one that begins the burst is beyond Floyd's formula, and so is one that finds
+                // the average at 0 but for rounding.
+                let allowed = maxburst..=maxburst + 2;
+                assert!(allowed.contains(&sent), "{percent} %, {maxburst}: {sent}");
             }
         }
     }
