@@ -1,7 +1,7 @@
 //! `cbq` by credits: formal link sharing, and the older modes of a link without an estimator.
 
 use super::inspection::{Shown, Standing, Tally};
-use super::plan::{CbqPlan, ClassPlan};
+use super::plan::CbqPlan;
 use super::state::{ASLEEP, BACKLOGGED, BORROW, Cbq, LISTED, LONGEST_UNIT, OVER, Rules};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::Inspection;
@@ -50,19 +50,6 @@ impl Cbq {
                 self.backlogged += 1;
                 self.join(leaf, clock, now, now);
             }
-        }
-    }
-
-    /// Takes over the settings of a plan of the same shape, if they differ.
-    pub(super) fn take_over(&mut self, plan: &CbqPlan, now: u64) {
-        let values = |plan: &CbqPlan| -> Vec<_> {
-            let value = |class: &ClassPlan| (class.credit.rate, class.packet, class.settings.clone());
-            plan.classes.iter().map(value).collect()
-        };
-        let same =
-            (plan.link, plan.mtu, &plan.settings) == (self.plan.link, self.plan.mtu, &self.plan.settings);
-        if !same || values(plan) != values(&self.plan) {
-            self.adopt(plan, now);
         }
     }
 

@@ -237,8 +237,11 @@ impl Discipline for Mode {
         let adopted = queues
             .filter_map(|(queue, class)| Some(queue.retune(now, class.queue.as_ref()?.plan.as_ref())))
             .fold(true, |all, one| all & one);
+        if plan.has_values_of(self.plan()) {
+            return adopted;
+        }
         match (&mut *self, plan.settings.root_rate) {
-            (Self::Crediting(cbq), None) => cbq.take_over(plan, now.nanos()),
+            (Self::Crediting(cbq), None) => cbq.adopt(plan, now.nanos()),
             (Self::Averaging(cbq), Some(_)) => cbq.adopt(plan, now.nanos()),
             _ => self.change_over(plan, now.nanos()),
         }

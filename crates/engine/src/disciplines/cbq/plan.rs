@@ -39,6 +39,18 @@ pub(super) struct CbqPlan {
     pub(super) weights: Arc<Weights>,
 }
 
+impl CbqPlan {
+    /// Whether all values are those of another plan of the same shape.
+    pub(super) fn has_values_of(&self, other: &Self) -> bool {
+        let values = |plan: &Self| -> Vec<_> {
+            let value = |class: &ClassPlan| (class.credit.rate, class.packet, class.settings.clone());
+            plan.classes.iter().map(value).collect()
+        };
+        (self.link, self.mtu, &self.settings) == (other.link, other.mtu, &other.settings)
+            && values(self) == values(other)
+    }
+}
+
 pub(super) fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let before = check.problems.len();
     let settings = Settings::read(check.settings, &[], check.problems);
