@@ -7,6 +7,7 @@
 //! - [`port_config`], [`filters`], [`rsvp_config`], [`yields`]: a policy's parts with a syntax of
 //!   their own; [`rsvp_keys`]: the key file of RSVP;
 //! - [`snapshot`]: the metrics of every class; [`readout`]: how its values are displayed;
+//! - [`difference`]: what a policy differs in from the one in force;
 //! - [`protocol`], [`socket`]: how a running program is queried and changed; [`reservation`]: its
 //!   RSVP part; [`refusal`]: why it refuses; [`run_directory`]: where sockets and claims are.
 //!
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod diagnostics;
+pub mod difference;
 pub mod documents;
 pub mod filters;
 mod pieces;

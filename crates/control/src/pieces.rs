@@ -5,8 +5,8 @@
 //! cut before a `[[header]]`, it holds those of one piece; each is added to what came before it.
 //!
 //! The meaning is that of the whole text, or `None`: whatever cannot be told from the pieces alone
-//! (a fault, a quoted or dotted key, a table that is opened in two pieces, an array that is not made
-//! of headers) is left to a parser of the whole.
+//! (a fault, a quoted or dotted key, a table that is opened in two pieces, an array that is not
+//! made of headers) is left to a parser of the whole.
 
 use crate::values::{self, KeyValue, TomlContent};
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -10,6 +10,7 @@
 //!
 //! An unknown request is refused with a reason; the connection stays open.
 
+use crate::difference::Difference;
 pub use crate::refusal::Refusal;
 use crate::reservation::{Notice, ReservationRequest, ReservationState, RsvpStatus};
 use crate::snapshot::{ClassView, Snapshot, StatusDetail};
@@ -68,6 +69,16 @@ pub enum Request {
         class: String,
         /// Settings by name, with values as in a policy.
         changes: BTreeMap<String, SettingChange>,
+    },
+    /// What a policy differs in from the one in force; nothing is changed.
+    Plan {
+        /// The absolute path of the policy, which the program reads.
+        file: String,
+    },
+    /// Puts a policy into force while packets flow, or refuses it as a whole.
+    Apply {
+        /// The absolute path of the policy, which the program reads.
+        file: String,
     },
     /// Reserve bandwidth along the path for as long as the connection lasts. Each change of the
     /// reservation's state is a reply.
@@ -163,6 +174,8 @@ pub enum Reply<C = Vec<ClassView>> {
         /// What was done.
         message: String,
     },
+    /// What a policy differs in from the one in force.
+    Plan(Difference),
     /// The request was refused, and nothing was changed.
     Refused(Refusal),
     /// The state of a reservation.

@@ -9,6 +9,7 @@
 //! The user that runs the program and root may connect. The mode of the socket enforces it, and the
 //! credentials of the peer are checked too, since some systems ignore the mode of a socket.
 
+use crate::difference::Difference;
 use crate::protocol::{INTERVAL_MS, Refusal, Reply, Request, SettingChange, VERSION, printable};
 use crate::reservation::{Lease, Reservations};
 use crate::run_directory::{OF_ROOT, connect, directory, prepare};
@@ -79,10 +80,23 @@ pub trait Handler: Send + Sync + 'static {
         class: &str,
         changes: &BTreeMap<String, SettingChange>,
     ) -> Result<String, Refusal>;
+    /// What the policy of this file differs in from the one in force.
+    fn plan(&self, _file: &Path) -> Result<Difference, Refusal> {
+        Err(no_policy())
+    }
+    /// Puts the policy of this file into force, as a whole or not at all.
+    fn apply(&self, _file: &Path) -> Result<String, Refusal> {
+        Err(no_policy())
+    }
     /// The RSVP node, if the program has one.
     fn reservations(&self) -> Result<&dyn Reservations, Refusal> {
         Err(no_rsvp())
     }
+}
+
+/// The refusal of a program that enforces no policy.
+fn no_policy() -> Refusal {
+    Refusal::new("this suimon enforces no policy".to_owned())
 }
 
 /// The refusal of a program without an RSVP node.
@@ -481,6 +495,8 @@ impl Connection<'_> {
                 class,
                 changes,
             } => done(handler.set_class(&interface, &class, &changes)),
+            Request::Plan { file } => handler.plan(Path::new(&file)).map(Reply::Plan),
+            Request::Apply { file } => done(handler.apply(Path::new(&file))),
             Request::Change { number, rate_bps } => done(
                 handler
                     .reservations()

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::assemble::{Assembly, assemble};
+use crate::changes::PolicyChanges;
 use crate::claim::Claim;
 use crate::direction::secret_seed;
 use crate::facts::{self, Facts};
@@ -12,7 +13,7 @@ use crate::service::ControlService;
 use crate::signalling::beacon::Beacon;
 use crate::signalling::key_file::KeyFile;
 use crate::signalling::speaker::{self, Setup};
-use crate::supervise::{RunningWorker, handle_signals, supervise};
+use crate::supervise::{HangUpSignal, RunningWorker, handle_signals, supervise};
 use crate::yielding;
 use control::policy::{InterfacePolicy, Policy};
 use control::port_config::{AttachedPort, PortConfig};
@@ -24,13 +25,14 @@ use engine::units::Bytes;
 use netio::handle::{Handle, WorkerSnapshot};
 use netio::worker::Worker;
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// Puts a policy into force until a signal or a client ends it. Changes of classes are checked
-/// with the kinds of `registry`. `watch` gets a snapshot without classes
-/// twice a second.
+/// Puts a policy into force until a signal or a client ends it. Changes are
+/// checked with the kinds of `registry`. The policy was read from `file`, if from one: SIGHUP has
+/// it read again. `watch` gets a snapshot without classes twice a second.
 ///
 /// # Errors
 ///
@@ -39,6 +41,7 @@ use std::thread::JoinHandle;
 pub fn enforce(
     policy: &Policy,
     registry: &Registry,
+    file: Option<&Path>,
     name: &str,
     socket: &str,
     out: &mut dyn Write,
@@ -60,6 +63,7 @@ pub fn enforce(
     let _beacon = beacon.map_err(Error::Beacon)?;
     let end = Arc::new(AtomicBool::new(false));
     handle_signals(&end).map_err(Error::Signals)?;
+    let hang_up = HangUpSignal::handled().map_err(Error::Signals)?;
     let Assembly {
         workers,
         handle,
@@ -82,7 +86,9 @@ pub fn enforce(
     let speaker = start_speaker(policy, keys, &in_force).inspect_err(|_| handle.stop())?;
     let (_yields, yielding) = yielding::start(&handle, &managed).inspect_err(|_| handle.stop())?;
     let rsvp = speaker.as_ref().map(|(handle, _)| handle.clone());
-    let service = ControlService::new(name, handle.clone(), in_force, rsvp, yielding, Arc::clone(&end));
+    let changes = Arc::new(PolicyChanges::new(Arc::clone(&in_force), rsvp.clone(), policy));
+    let (own, detach) = (Arc::clone(&changes), Arc::clone(&end));
+    let service = ControlService::new(name, handle.clone(), in_force, own, rsvp, yielding, detach);
     let server = Server::start(&socket, Arc::new(service)).map_err(|why| {
         handle.stop();
         Error::Socket {
@@ -94,7 +100,21 @@ pub fn enforce(
     netio::heap::give_back();
     writeln!(out, "running; control socket {}", server.path().display())?;
     out.flush()?;
-    let last = supervise(&handle, workers, &end, out, watch)?;
+    let reload = |out: &mut dyn Write| {
+        let again = file.filter(|_| !hang_up.terminal_is_gone());
+        match again.map(|file| changes.apply(file)) {
+            None => end.store(true, Ordering::Relaxed),
+            Some(Ok(done)) => drop(writeln!(out, "{done}")),
+            Some(Err(why)) => drop(writeln!(out, "the policy stays as it is: {why}")),
+        }
+        let _ = out.flush();
+    };
+    let mut each = |out: &mut dyn Write| {
+        if hang_up.came() {
+            reload(out);
+        }
+    };
+    let last = supervise(&handle, workers, &end, out, watch, &mut each)?;
     if let Some((speaker, thread)) = speaker {
         speaker.stop();
         let _ = thread.join();

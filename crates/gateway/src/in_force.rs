@@ -89,7 +89,8 @@ impl InForce {
                 || !Arc::ptr_eq(&managed.whole.filters, &whole.filters)
                     && managed.whole.filters != whole.filters)
                 .then(|| by_filters(&whole)),
-            bandwidth: None,
+            bandwidth: Some(whole.link().bandwidth)
+                .filter(|bandwidth| *bandwidth != managed.whole.link().bandwidth),
             guarantees: whole.guarantees(),
         };
         let adopted = self.handle.retune(managed.path, retune).map_err(refused)?;

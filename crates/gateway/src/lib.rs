@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod assemble;
+pub mod changes;
 pub mod claim;
 pub mod direction;
 pub mod enforce;

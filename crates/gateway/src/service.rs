@@ -3,24 +3,27 @@
 //! The worker never blocks on a request. A change of a class is first checked as part of the
 //! whole tree, so an invalid one is refused and nothing changes.
 
+use super::changes::PolicyChanges;
 use super::in_force::{InForce, InterfaceInForce, refused};
 use super::yielding::YieldGauges;
 use crate::realise;
 use crate::signalling::speaker;
+use control::difference::Difference;
 use control::protocol::{Refusal, SettingChange};
 use control::reservation::Reservations;
 use control::snapshot::{ClassReading, FrameCounts, InterfaceReading, Reading, State};
 use control::socket::{Handler, no_rsvp};
 use engine::settings::Raw;
 use engine::units::Instant;
-use netio::handle::{Adopted, Handle, PathView, PortView, WorkerSnapshot};
+use netio::handle::{Handle, PathView, PortView, WorkerSnapshot};
 use netio::inspection::Detail;
 use netio::pool::PoolUsage;
 use netio::worker::PortId;
 use std::collections::BTreeMap;
 use std::mem::take;
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// The running program behind its control socket.
 #[derive(Debug)]
@@ -29,11 +32,10 @@ pub struct ControlService {
     begin: Instant,
     handle: Handle,
     in_force: Arc<InForce>,
+    changes: Arc<PolicyChanges>,
     speaker: Option<speaker::SpeakerHandle>,
     yielding: YieldGauges,
     detach: Arc<AtomicBool>,
-    /// Held while a class is changed: each change is made of what the one before left.
-    changing: Mutex<()>,
 }
 
 impl ControlService {
@@ -42,6 +44,7 @@ impl ControlService {
         name: &str,
         handle: Handle,
         in_force: Arc<InForce>,
+        changes: Arc<PolicyChanges>,
         speaker: Option<speaker::SpeakerHandle>,
         yielding: YieldGauges,
         detach: Arc<AtomicBool>,
@@ -51,10 +54,10 @@ impl ControlService {
             begin: netio::clock::now(),
             handle,
             in_force,
+            changes,
             speaker,
             yielding,
             detach,
-            changing: Mutex::default(),
         }
     }
 
@@ -147,33 +150,29 @@ impl Handler for ControlService {
         class: &str,
         changes: &BTreeMap<String, SettingChange>,
     ) -> Result<String, Refusal> {
-        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let managed = self.chosen(Some(interface))?.into_iter().next();
-        let gone = || Refusal::new(format!("{interface} is no longer managed"));
-        let policy = managed.ok_or_else(gone)?.policy;
+        self.chosen(Some(interface))?;
         let raw: Vec<(&str, Raw)> = changes
             .iter()
             .map(|(key, value)| (key.as_str(), value.raw()))
             .collect();
-        let changed = policy.with_class_settings(self.in_force.registry(), class, &raw)?;
-        let adopted = match &self.speaker {
-            Some(speaker) if changed.reserve.is_some() => {
-                speaker.change_policy(changed)?;
-                Adopted::InPlace
-            }
-            _ => self.in_force.put_class(changed, class)?,
-        };
+        let dropped = self.changes.set_class(interface, class, &raw)?;
         let list: Vec<String> = changes
             .iter()
             .map(|(key, value)| format!("{key} = {value}"))
             .collect();
-        let lost = match adopted {
-            Adopted::Rebuilt {
-                dropped: dropped @ 1..,
-            } => format!("; {dropped} packets did not fit and were dropped"),
-            _ => String::new(),
+        let lost = match dropped {
+            0 => String::new(),
+            n => format!("; {n} packets did not fit and were dropped"),
         };
         Ok(format!("{interface}: {class}: {}{lost}", list.join(", ")))
+    }
+
+    fn plan(&self, file: &Path) -> Result<Difference, Refusal> {
+        self.changes.plan(file)
+    }
+
+    fn apply(&self, file: &Path) -> Result<String, Refusal> {
+        self.changes.apply(file)
     }
 
     fn reservations(&self) -> Result<&dyn Reservations, Refusal> {
@@ -299,8 +298,10 @@ mod tests {
         let path = worker.add_path(direction::managed(interface, from, to));
         let thread = std::thread::spawn(move || worker.run());
         let in_force = InForce::new(handle.clone(), Registry::builtin(), [(path, interface.clone())]);
+        let in_force = Arc::new(in_force);
+        let changes = Arc::new(PolicyChanges::new(Arc::clone(&in_force), None, policy));
         let (none, detach) = (YieldGauges::default(), Arc::default());
-        let service = ControlService::new("test", handle.clone(), Arc::new(in_force), None, none, detach);
+        let service = ControlService::new("test", handle.clone(), in_force, changes, None, none, detach);
         (service, handle, thread)
     }
 

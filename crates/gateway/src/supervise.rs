@@ -31,6 +31,42 @@ pub fn handle_signals(end: &Arc<AtomicBool>) -> io::Result<()> {
     Ok(())
 }
 
+/// SIGHUP: that of an administrator, who wants the policy to be read again; or that of the kernel,
+/// since the terminal is gone.
+#[derive(Debug)]
+pub struct HangUpSignal {
+    came: Arc<AtomicBool>,
+    had_terminal: bool,
+}
+
+impl HangUpSignal {
+    /// From now on SIGHUP does not end the process.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the signal handler cannot be registered.
+    pub fn handled() -> io::Result<Self> {
+        let came = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::clone(&came))?;
+        let had_terminal = has_terminal();
+        Ok(Self { came, had_terminal })
+    }
+
+    /// Whether it came since the last question.
+    pub fn came(&self) -> bool {
+        self.came.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether the process had a controlling terminal, and has none any more.
+    pub fn terminal_is_gone(&self) -> bool {
+        self.had_terminal && !has_terminal()
+    }
+}
+
+fn has_terminal() -> bool {
+    std::fs::File::open("/dev/tty").is_ok()
+}
+
 /// The last error of each port.
 #[derive(Debug, Default)]
 struct PortErrors(BTreeMap<String, String>);
@@ -67,7 +103,8 @@ impl PortErrors {
 pub type RunningWorker = JoinHandle<WorkerSnapshot>;
 
 /// Waits until a signal or a client ends it, or a worker ends. Returns the last snapshot of all
-/// workers. `watch` gets a snapshot without classes twice a second.
+/// workers. `watch` gets a snapshot without classes twice a second; `each` is called after every
+/// poll.
 ///
 /// Errors of `out` are ignored: a closed output is no reason to stop managing the link.
 ///
@@ -80,10 +117,12 @@ pub fn supervise(
     end: &AtomicBool,
     out: &mut dyn Write,
     watch: &mut dyn FnMut(&WorkerSnapshot, &mut dyn Write) -> io::Result<()>,
+    each: &mut dyn FnMut(&mut dyn Write),
 ) -> Result<WorkerSnapshot, Error> {
     let (mut troubles, mut glances) = (PortErrors::default(), 0u32);
     while !end.load(Ordering::Relaxed) && !workers.iter().any(JoinHandle::is_finished) {
         std::thread::sleep(POLL_INTERVAL);
+        each(out);
         glances = glances.wrapping_add(1);
         if !glances.is_multiple_of(POLLS_PER_CHECK) {
             continue;

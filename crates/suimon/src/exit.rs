@@ -7,10 +7,10 @@ use std::process::ExitCode;
 
 /// Shown under the help.
 pub const HELP: &str = "Exit codes: 0 done, 1 failed at run time, 2 usage or configuration, \
-     4 an expectation missed, 5 running in bypass, 6 a reservation was refused, \
+     3 a policy differs from the one in force, 4 an expectation missed, 5 running in bypass, 6 a reservation was refused, \
      7 no reply to a reservation request";
 
-/// How a verb ended. The numbers are documented and never change; 3 is free.
+/// How a verb ended. The numbers are documented and never change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
     /// It succeeded.
@@ -19,6 +19,8 @@ pub enum Exit {
     Failed,
     /// The command line or the policy is wrong; nothing was changed.
     Usage,
+    /// A policy differs from the one in force.
+    Differs,
     /// It ran, and an expectation was missed.
     Missed,
     /// It runs, but traffic bypasses the policy, which is disabled.
@@ -38,6 +40,7 @@ impl Exit {
             Self::Done => 0,
             Self::Failed => 1,
             Self::Usage => 2,
+            Self::Differs => 3,
             Self::Missed => 4,
             Self::Bypass => 5,
             Self::Refused => 6,

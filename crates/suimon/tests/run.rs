@@ -584,6 +584,118 @@ fn an_egress_that_fails_closed_does_not_replace_a_qdisc_that_somebody_chose() {
     });
 }
 
+/// The same rig's policies: another class and filter, another bandwidth, another discipline.
+fn others(policy: &str) -> [String; 3] {
+    let games = "[[interface.wan0.class]]\nname = \"games\"\nrate = \"5 Mbit/s\"\n\
+                 [[interface.wan0.filter]]\nclass = \"games\"\nprotocol = \"udp\"\ndestination_port = \"6003\"\n";
+    let faster = policy.replace("\"40 Mbit/s\"", "\"60 Mbit/s\"");
+    let drr = policy
+        .lines()
+        .filter(|line| !line.starts_with("rate") && !line.starts_with("borrow"));
+    let drr = drr.collect::<Vec<_>>().join("\n").replace("\"cbq\"", "\"drr\"");
+    [format!("{policy}{games}"), faster, drr]
+}
+
+#[test]
+fn policies_are_applied_while_packets_flow_and_none_is_lost_or_overtaken() {
+    in_turn(|| {
+        lab::isolated(|| {
+            let Some(rig) = Rig::start(Kind::AfPacket) else {
+                return;
+            };
+            let files = &rig.files;
+            let ordered = fs::read_to_string(files.join("policy.toml")).expect("the policy");
+            let mut policies = vec![ordered.clone()];
+            policies.extend(others(&ordered));
+            let names: Vec<String> = (0..policies.len())
+                .map(|n| files.join(format!("{n}.toml")).display().to_string())
+                .collect();
+            names
+                .iter()
+                .zip(&policies)
+                .for_each(|(name, text)| fs::write(name, text).expect("a file"));
+            let apply = |name: &String| rig.ask(&Request::Apply { file: name.clone() });
+            let stream = rig.udp(500, 200, Duration::from_secs(4));
+            let transfer = rig.tcp(LARGE);
+            for round in 1..=24 {
+                std::thread::sleep(Duration::from_millis(100));
+                let Reply::Done { message } = apply(&names[round % 4]) else {
+                    panic!("round {round} was refused");
+                };
+                assert!(
+                    message.ends_with("is in force; no packet was dropped by the change"),
+                    "{message}"
+                );
+            }
+            let report = stream.finish().expect("a report");
+            assert_eq!(
+                (report.lost(), report.reordered, report.duplicates),
+                (0, 0, 0),
+                "{report:?}"
+            );
+            // The last is the first again, and its rates hold.
+            settles_at(&transfer, 16.0 * PAYLOAD, "16 Mbit/s after 24 policies");
+            let plan = |name: &String| match rig.ask(&Request::Plan { file: name.clone() }) {
+                Reply::Plan(difference) => difference,
+                other => panic!("{other:?}"),
+            };
+            assert!(plan(&names[0]).is_empty());
+            assert_eq!(plan(&names[2]).changes, ["wan0: bandwidth 40 Mbit/s → 60 Mbit/s"]);
+            assert_eq!(
+                rig.set_small("7 Mbit/s"),
+                Reply::Done {
+                    message: "wan0: small: rate = 7 Mbit/s".into()
+                }
+            );
+            assert_eq!(
+                plan(&names[0]).changes,
+                ["wan0: class small: rate 7 Mbit/s → 8 Mbit/s"]
+            );
+            refused_changes_change_nothing(&rig, &ordered);
+        });
+    });
+}
+
+/// Each file that cannot be applied leaves what is in force, also by SIGHUP; a good one is applied.
+fn refused_changes_change_nothing(rig: &Rig, ordered: &str) {
+    let own = rig.files.join("policy.toml");
+    let file = own.display().to_string();
+    let cases = [
+        (
+            ordered.replace("rate = \"10 Mbit/s\"", "rate = \"90 Mbit/s\""),
+            "is not in force",
+        ),
+        (
+            ordered.replace("discipline", "overhead = \"4 B\"\ndiscipline"),
+            "a running program cannot change",
+        ),
+        (ordered.replace("40 Mbit/s\"", "40 Mbit/s"), "is not in force"),
+    ];
+    for (text, why) in cases {
+        fs::write(&own, text).expect("a file");
+        let Reply::Refused(refusal) = rig.ask(&Request::Apply { file: file.clone() }) else {
+            panic!("{why}: it was applied");
+        };
+        assert!(refusal.message.contains(why), "{refusal:?}");
+        rig.signal("HUP");
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(rate_of(rig, "small"), "7 Mbit/s");
+    }
+    fs::write(&own, ordered).expect("a file");
+    rig.signal("HUP");
+    let until = Instant::now() + Duration::from_secs(5);
+    while rate_of(rig, "small") != "8 Mbit/s" {
+        assert!(Instant::now() < until, "SIGHUP did not apply the file");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The configured rate of a class.
+fn rate_of(rig: &Rig, class: &str) -> String {
+    let rate = rig.class(class).asked_bps.expect("a rate");
+    format!("{} Mbit/s", rate / 1_000_000)
+}
+
 #[test]
 fn sigterm_detaches_and_a_second_program_on_the_same_interface_is_refused() {
     in_turn(|| {

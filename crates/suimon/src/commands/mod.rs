@@ -9,6 +9,7 @@ use engine::tree::Registry;
 use std::io::Write;
 
 mod accept;
+mod apply;
 mod bottlenet;
 mod check;
 mod demo;
@@ -20,6 +21,7 @@ mod lab;
 pub(crate) mod nine;
 mod nine_top;
 mod pace;
+mod plan;
 mod prove;
 mod reproduce;
 mod reserve;
@@ -63,6 +65,7 @@ macro_rules! verbs {
 
 verbs! {
     accept::Accept,
+    apply::Apply,
     bottlenet::Bottlenet,
     check::Check,
     demo::Demo,
@@ -74,6 +77,7 @@ verbs! {
     nine::Nine,
     nine_top::NineTop,
     pace::Pace,
+    plan::Plan,
     prove::Prove,
     reproduce::Reproduce,
     reserve::Reserve,

@@ -115,6 +115,7 @@ impl Pace {
             enforce(
                 &policy,
                 cx.registry,
+                None,
                 &name,
                 socket,
                 &mut silent,
@@ -122,9 +123,15 @@ impl Pace {
             )?;
             return Ok(Exit::Done);
         }
-        enforce(&policy, cx.registry, &name, socket, out, &mut |snapshot, out| {
-            reporter.show(snapshot, out)
-        })?;
+        enforce(
+            &policy,
+            cx.registry,
+            None,
+            &name,
+            socket,
+            out,
+            &mut |snapshot, out| reporter.show(snapshot, out),
+        )?;
         Ok(Exit::Done)
     }
 

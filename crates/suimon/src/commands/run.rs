@@ -11,7 +11,8 @@ use plot::colour;
 use std::io;
 use std::path::Path;
 
-/// Put a policy into force on real interfaces, until SIGINT, SIGTERM or `suimon detach`
+/// Put a policy into force on real interfaces, until SIGINT, SIGTERM or `suimon detach`; SIGHUP
+/// applies the file again
 #[derive(Debug, Args)]
 pub struct Run {
     /// The policy, a TOML file (see `suimon check`); `-` reads standard input
@@ -28,7 +29,19 @@ impl Run {
         let policy = self.read(cx.registry)?;
         let name = self.name();
         let socket = self.socket.as_deref().unwrap_or(&name);
-        enforce(&policy, cx.registry, &name, socket, out, &mut |_, _| Ok(()))?;
+        let file = match self.policy.as_str() {
+            "-" => None,
+            file => Some(std::path::absolute(file)?),
+        };
+        enforce(
+            &policy,
+            cx.registry,
+            file.as_deref(),
+            &name,
+            socket,
+            out,
+            &mut |_, _| Ok(()),
+        )?;
         Ok(Exit::Done)
     }
 

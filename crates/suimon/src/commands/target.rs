@@ -1,11 +1,33 @@
 //! The running suimon to which a verb sends a request, and how its reply is shown.
 
 use crate::exit::{Exit, Failure};
+use crate::source;
 use clap::Args;
+use control::policy::Policy;
 use control::protocol::{Reply, Request};
 use control::socket::{self, Client};
+use engine::tree::Registry;
+use plot::colour;
 use serde_json::json;
-use std::io::Write;
+use std::io::{self, Write};
+
+/// The absolute path of a policy without mistakes, for a program that has another working
+/// directory.
+pub(super) fn absolute(policy: &str, registry: &Registry) -> Result<String, Failure> {
+    let text = source::load("policy", policy)?;
+    if policy == "-" {
+        return Err(Failure::usage(
+            "the running suimon reads the policy itself: name a file",
+        ));
+    }
+    Policy::read(policy, &text, registry, &netio::ports::declared()).map_err(|mistakes| {
+        let colour = colour::wanted(&io::stderr());
+        Failure::usage(format!("{policy} is not in force:\n{}", mistakes.render(colour)))
+    })?;
+    let path = std::path::absolute(policy);
+    let path = path.map_err(|why| Failure::usage(format!("cannot find {policy}: {why}")))?;
+    Ok(path.to_string_lossy().into_owned())
+}
 
 /// Which running suimon gets the request, and the format of its reply.
 #[derive(Debug, Args)]
@@ -20,14 +42,19 @@ pub struct Target {
 }
 
 impl Target {
-    /// Sends the request, and shows the reply.
-    pub(super) fn request(&self, request: &Request, out: &mut dyn Write) -> Result<Exit, Failure> {
+    /// Sends the request, and returns the reply.
+    pub(super) fn ask(&self, request: &Request) -> Result<Reply, Failure> {
         let named = self.socket.as_deref();
         let path = match request.interface() {
             Some(interface) => socket::find_managing(named, interface)?,
             None => socket::find(named)?,
         };
-        let reply = Client::connect(Some(&path.to_string_lossy()))?.ask(request)?;
+        Ok(Client::connect(Some(&path.to_string_lossy()))?.ask(request)?)
+    }
+
+    /// Sends the request, and shows the reply.
+    pub(super) fn request(&self, request: &Request, out: &mut dyn Write) -> Result<Exit, Failure> {
+        let reply = self.ask(request)?;
         match &reply {
             Reply::Refused(why) if !self.json => {
                 return Err(Failure::usage(why.to_string()));

@@ -1,0 +1,396 @@
+//! What a policy differs in from the one in force, in words; and what of it cannot be changed while
+//! the program runs.
+
+use crate::filters;
+use crate::policy::{InterfacePolicy, Policy};
+use crate::port_config::PortConfig;
+use crate::rsvp_config::RsvpConfig;
+use engine::settings::Table;
+use engine::tree::{ClassSpec, DisciplineSpec};
+use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
+
+/// What a change of the policy in force would do.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Difference {
+    /// What would change, a line each: `wan0: class calls: rate 4 Mbit/s → 5 Mbit/s`.
+    pub changes: Vec<String>,
+    /// What of it a running program cannot change.
+    pub needs_restart: Vec<String>,
+}
+
+impl Difference {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.needs_restart.is_empty()
+    }
+
+    /// Of these interfaces, ports and RSVP settings in force, and another policy.
+    pub fn between<'a>(
+        in_force: impl IntoIterator<Item = &'a InterfacePolicy>,
+        port: Option<&PortConfig>,
+        rsvp: Option<&RsvpConfig>,
+        new: &Policy,
+    ) -> Self {
+        let mut all = Self::default();
+        let mut known = HashSet::new();
+        for old in in_force {
+            known.insert(old.name.as_str());
+            match new.interface(&old.name) {
+                Some(new) => {
+                    let Self {
+                        changes,
+                        needs_restart,
+                    } = Self::of(old, new);
+                    all.changes.extend(changes);
+                    all.needs_restart.extend(needs_restart);
+                }
+                None => all.restart(&old.name, "it is no longer managed"),
+            }
+        }
+        let added = new.interfaces.iter();
+        for added in added.filter(|interface| !known.contains(interface.name.as_str())) {
+            all.restart(&added.name, "it is not managed yet");
+        }
+        if port.map(ports) != new.port.as_ref().map(ports) {
+            all.restart("[port]", "its settings differ");
+        }
+        if rsvp != new.rsvp.as_ref() {
+            all.restart("[rsvp]", "its settings differ");
+        }
+        all
+    }
+
+    fn restart(&mut self, what: &str, why: &str) {
+        self.needs_restart.push(format!("{what}: {why}"));
+    }
+
+    /// Of the policies of one interface.
+    pub fn of(old: &InterfacePolicy, new: &InterfacePolicy) -> Self {
+        let mut all = Self::default();
+        let name = new.name.as_str();
+        let mut changes = Vec::new();
+        let differs =
+            |key: &str, old: String, new: String| (old != new).then(|| format!("{key} {old} → {new}"));
+        let (before, after) = (&old.settings, &new.settings);
+        let rates = (before.bandwidth.to_string(), after.bandwidth.to_string());
+        changes.extend(differs("bandwidth", rates.0, rates.1));
+        changes.extend(differs("discipline", described(&old.spec), described(&new.spec)));
+        classes(&old.spec, &new.spec, &mut changes);
+        of_filters(old, new, &mut changes);
+        let reserve = |policy: &InterfacePolicy| {
+            policy
+                .reserve
+                .as_ref()
+                .map(|reserve| format!("{:?}", reserve.settings))
+        };
+        if reserve(old) != reserve(new) {
+            changes.push("reserve: other settings".into());
+        }
+        all.changes
+            .extend(changes.into_iter().map(|what| format!("{name}: {what}")));
+        for why in unchangeable(old, new) {
+            all.restart(name, &why);
+        }
+        all
+    }
+}
+
+/// Where and how the ports are attached, without the positions in a text.
+fn ports(port: &PortConfig) -> String {
+    let attached: Vec<_> = port
+        .attached
+        .iter()
+        .map(|port| (port.kind_name(), &port.attachment))
+        .collect();
+    format!("{attached:?} {:?} {}", port.settings, table(&port.own))
+}
+
+/// `weight=2 quantum=3kB`
+fn table(table: &Table) -> String {
+    let text = |entry: &engine::settings::Entry| {
+        let value = entry.value.to_string().replace(' ', "");
+        format!("{}={value}", entry.key)
+    };
+    table.entries.iter().map(text).collect::<Vec<_>>().join(" ")
+}
+
+/// `red ecn=true over fifo`: a discipline with its settings and what it wraps, classes aside.
+fn described(spec: &DisciplineSpec) -> String {
+    let own = [spec.kind.clone(), table(&spec.settings)];
+    let own = own
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ");
+    match &spec.child {
+        Some(child) => format!("{own} over {}", described(child)),
+        None => own,
+    }
+}
+
+/// A class and the class in whose queue its discipline is.
+struct Placed<'a> {
+    class: &'a ClassSpec,
+    owner: Option<&'a str>,
+}
+
+impl Placed<'_> {
+    fn parent(&self) -> &str {
+        let parent = self.class.parent.as_ref().map(|parent| parent.name.as_str());
+        parent.or(self.owner).unwrap_or("the interface")
+    }
+
+    /// Its settings and what is said of it beside them, by name.
+    fn facts(&self) -> Vec<(&str, String)> {
+        let class = self.class;
+        let mut facts = vec![("parent", self.parent().to_owned())];
+        let entries = class.settings.entries.iter();
+        facts.extend(entries.map(|entry| (entry.key.as_str(), entry.value.to_string())));
+        facts.extend(
+            class
+                .discipline
+                .iter()
+                .map(|spec| ("discipline", described(spec))),
+        );
+        let sends = class.sends.iter();
+        facts.extend(sends.map(|sends| ("sends", format!("{} and {} at once", sends.rate, sends.burst))));
+        facts.extend(class.default.then(|| ("default", "true".to_owned())));
+        facts
+    }
+}
+
+/// All classes of a tree by name, and their names in order.
+fn placed<'a>(spec: &'a DisciplineSpec, owner: Option<&'a str>, out: &mut Vec<Placed<'a>>) {
+    out.extend(spec.classes.iter().map(|class| Placed { class, owner }));
+    for class in &spec.classes {
+        if let Some(inner) = &class.discipline {
+            placed(inner, Some(&class.name), out);
+        }
+    }
+    spec.child.iter().for_each(|child| placed(child, owner, out));
+}
+
+fn classes(old: &DisciplineSpec, new: &DisciplineSpec, out: &mut Vec<String>) {
+    let list = |spec| {
+        let mut all = Vec::new();
+        placed(spec, None, &mut all);
+        all
+    };
+    let (old, new) = (list(old), list(new));
+    let by_name = |all: &[Placed<'_>]| -> HashMap<String, usize> {
+        let names = all.iter().enumerate();
+        names
+            .map(|(place, placed)| (placed.class.name.clone(), place))
+            .collect()
+    };
+    let (before, after) = (by_name(&old), by_name(&new));
+    for placed in &new {
+        let (name, facts) = (&placed.class.name, placed.facts());
+        let Some(&place) = before.get(name) else {
+            let facts: Vec<_> = facts
+                .iter()
+                .map(|(key, value)| format!("{key} {value}"))
+                .collect();
+            out.push(format!("new class {name}: {}", facts.join(", ")));
+            continue;
+        };
+        let former = old[place].facts();
+        let changed = changed(&former, &facts);
+        if !changed.is_empty() {
+            out.push(format!("class {name}: {}", changed.join(", ")));
+        }
+    }
+    let gone = old.iter().map(|placed| &placed.class.name);
+    let gone = gone.filter(|name| !after.contains_key(*name));
+    out.extend(gone.map(|name| format!("class {name} goes; its packets go where filters now put them")));
+}
+
+/// `rate 4 Mbit/s → 5 Mbit/s`
+fn changed(former: &[(&str, String)], now: &[(&str, String)]) -> Vec<String> {
+    let value = |facts: &[(&str, String)], key: &str| {
+        let found = facts.iter().find(|(known, _)| *known == key);
+        found.map(|(_, value)| value.clone())
+    };
+    let unset = || "not set".to_owned();
+    let mut all = Vec::new();
+    for (key, new) in now {
+        let old = value(former, key);
+        if old.as_ref() != Some(new) {
+            all.push(format!("{key} {} → {new}", old.unwrap_or_else(unset)));
+        }
+    }
+    let dropped = former.iter().filter(|(key, _)| value(now, key).is_none());
+    all.extend(dropped.map(|(key, old)| format!("{key} {old} → {}", unset())));
+    all
+}
+
+fn of_filters(old: &InterfacePolicy, new: &InterfacePolicy, out: &mut Vec<String>) {
+    let list = |policy: &InterfacePolicy| -> Vec<String> {
+        let text = |filter: &engine::classify::Filter| {
+            let class = policy
+                .plan
+                .info(filter.class)
+                .map_or("", |info| info.name.as_str());
+            let rule = match filter.rule {
+                0 => String::new(),
+                rule => format!(", rule {rule}"),
+            };
+            format!("filter {}{rule} → {class}", filters::words(filter))
+        };
+        policy.filters.iter().map(text).collect()
+    };
+    let (old, new) = (list(old), list(new));
+    let [before, after] = [&old, &new].map(|list| list.iter().collect::<HashSet<_>>());
+    let added = new.iter().filter(|filter| !before.contains(filter));
+    out.extend(added.map(|filter| format!("new {filter}")));
+    let gone = old.iter().filter(|filter| !after.contains(filter));
+    out.extend(gone.map(|filter| format!("{filter} goes")));
+    if before == after && old != new {
+        out.push("filters: another order, which decides between equally specific ones".into());
+    }
+}
+
+/// What of an interface a running program cannot change.
+fn unchangeable(old: &InterfacePolicy, new: &InterfacePolicy) -> Vec<String> {
+    let mut all = Vec::new();
+    let (before, after) = (&old.settings, &new.settings);
+    if (before.overhead, before.max_frame) != (after.overhead, after.max_frame) {
+        all.push("`overhead` and `max_frame` say how every packet is counted".to_owned());
+    }
+    let yields = |policy: &InterfacePolicy| {
+        let all = policy.yields.iter();
+        all.map(|yields| (yields.class.clone(), yields.settings.clone()))
+            .collect::<Vec<_>>()
+    };
+    if yields(old) != yields(new) {
+        all.push("its classes yield otherwise".into());
+    } else if !new.yields.is_empty() && before.bandwidth != after.bandwidth {
+        all.push("its classes yield, by its `bandwidth`".into());
+    }
+    if old.reserve.is_some() != new.reserve.is_some() {
+        all.push("whether RSVP may reserve of it".into());
+    }
+    let pacing = |policy: &InterfacePolicy| {
+        let pacing = policy.plan.root.plan.pacing();
+        pacing.map(|pacing| (pacing.wire, pacing.frames))
+    };
+    if pacing(old) != pacing(new) {
+        all.push("its packets are sent at times of the discipline's, or at others".into());
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::tree::Registry;
+
+    const POLICY: &str = r#"
+        version = 1
+        [interface.wan0]
+        bandwidth = "20 Mbit/s"
+        discipline = "cbq"
+        [[interface.wan0.class]]
+        name = "calls"
+        rate = "4 Mbit/s"
+        [[interface.wan0.class]]
+        name = "rest"
+        rate = "16 Mbit/s"
+        default = true
+        [[interface.wan0.filter]]
+        class = "calls"
+        protocol = "udp"
+        destination_port = "3478-3481"
+    "#;
+
+    fn difference(from: &str, to: &str) -> Difference {
+        let read = |text: &str| Policy::read("test", text, &Registry::builtin(), &[]);
+        let [from, to] = [from, to].map(|text| read(text).unwrap_or_else(|mistakes| panic!("{mistakes:?}")));
+        Difference::between(&from.interfaces, from.port.as_ref(), from.rsvp.as_ref(), &to)
+    }
+
+    #[test]
+    fn a_policy_does_not_differ_from_itself_wherever_its_lines_stand() {
+        let moved = POLICY.replace("version = 1", "# A comment.\n\nversion = 1");
+        assert_eq!(difference(POLICY, &moved), Difference::default());
+    }
+
+    /// A part of the policy, what stands in its place, and what is said of that.
+    const CASES: [(&str, &str, &[&str]); 6] = [
+        (
+            "20 Mbit/s",
+            "25 Mbit/s",
+            &["wan0: bandwidth 20 Mbit/s → 25 Mbit/s"],
+        ),
+        (
+            "rate = \"4 Mbit/s\"",
+            "rate = \"3 Mbit/s\"\npriority = 7",
+            &["wan0: class calls: rate 4 Mbit/s → 3 Mbit/s, priority not set → 7"],
+        ),
+        (
+            "3478-3481",
+            "3478",
+            &[
+                "wan0: new filter udp, destination port 3478 → calls",
+                "wan0: filter udp, destination port 3478-3481 → calls goes",
+            ],
+        ),
+        (
+            "default = true",
+            "default = true\ndiscipline = \"fq_codel\"",
+            &["wan0: class rest: discipline not set → fq_codel"],
+        ),
+        (
+            "\"cbq\"",
+            "{ kind = \"cbq\", excess = \"share\" }",
+            &["wan0: discipline cbq → cbq excess=share"],
+        ),
+        ("20 Mbit/s\"", "20 Mbit/s\"\noverhead = \"4 B\"", &[]),
+    ];
+
+    #[test]
+    fn every_difference_is_said_once() {
+        for (from, to, expected) in CASES {
+            let found = difference(POLICY, &POLICY.replacen(from, to, 1));
+            assert_eq!(found.changes, expected, "{to}");
+            assert_eq!(found.needs_restart.is_empty(), !to.contains("overhead"), "{to}");
+        }
+        let more =
+            "[[interface.wan0.class]]\nname = \"games\"\nrate = \"0 bit/s\"\n[[interface.wan0.filter]]";
+        let more = POLICY.replacen("[[interface.wan0.filter]]", more, 1);
+        let grows = difference(POLICY, &more);
+        assert_eq!(
+            grows.changes,
+            ["wan0: new class games: parent the interface, rate 0 bit/s"]
+        );
+        let shrinks = difference(&more, POLICY);
+        assert_eq!(
+            shrinks.changes,
+            ["wan0: class games goes; its packets go where filters now put them"]
+        );
+    }
+
+    #[test]
+    fn what_a_running_program_cannot_change_is_said() {
+        let other = POLICY.replace("wan0", "lan0");
+        let found = difference(POLICY, &other);
+        assert_eq!(
+            found.needs_restart,
+            ["wan0: it is no longer managed", "lan0: it is not managed yet"]
+        );
+        let port = POLICY.replace("version = 1", "version = 1\n[port]\negress = \"wan0\"");
+        assert_eq!(
+            difference(POLICY, &port).needs_restart,
+            ["[port]: its settings differ"]
+        );
+        let paced = POLICY
+            .replace("\"cbq\"", "\"pacer\"")
+            .replace("16 Mbit/s", "12 Mbit/s");
+        let found = difference(POLICY, &paced).needs_restart;
+        assert!(
+            found.len() == 1 && found[0].contains("at times of the discipline's"),
+            "{found:?}"
+        );
+    }
+}
