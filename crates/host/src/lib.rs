@@ -15,9 +15,11 @@
 //! - [`coordinate`]: the nines of one user act as one;
 //! - [`supervise`]: a command under nine, and the processes that look after it;
 //! - `guest_link`: the link of a connection in another network namespace, such as a container's;
-//! - [`process_filter`]: processes chosen by control group, unit or container;
+//! - [`process_filter`]: processes chosen by program, control group, user and hour; [`rules`]: from
+//!   a file;
 //! - `ledger`: the modified sockets, for whoever must restore them;
-//! - `process_tree`, `sockets`: what `/proc` lists; `sys`: system calls.
+//! - `process_root`: the processes of a nine; `process_tree`, `sockets`: what `/proc` lists;
+//! - `sys`: system calls.
 
 pub mod actuator;
 mod borrowed;
@@ -29,8 +31,10 @@ pub mod law;
 mod ledger;
 pub mod order;
 pub mod process_filter;
+mod process_root;
 mod process_tree;
 pub mod rewrite;
+pub mod rules;
 mod sockets;
 pub mod supervise;
 mod sys;

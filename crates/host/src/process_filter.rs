@@ -1,12 +1,17 @@
-//! Processes chosen by what the system says of them, whoever started them: by their control group.
+//! Processes chosen by what the system says of them, whoever started them: program, user, and
+//! control group; and by the hour.
 //!
 //! A control group's path names units and containers: systemd gives each unit a group with the
 //! unit's name, and Docker, Podman, containerd and CRI-O each container one with its identifier of
 //! 64 hexadecimal digits; LXC and systemd-nspawn use names. Names that only a daemon knows, such as
 //! Docker's, are not in the path.
 
+use crate::process_tree;
+use crate::sys;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
+use std::str::FromStr;
 
 /// Digits of a container's identifier.
 const IDENTIFIER: usize = 64;
@@ -147,25 +152,106 @@ fn matches(pattern: &str, name: &str) -> bool {
     starts.into_iter().any(|at| matches(rest, &name[at..]))
 }
 
-/// Which processes are chosen.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// Hours of each day, by the local clock: from one minute of the day to before another, perhaps
+/// past midnight.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DailyHours {
+    from: u32,
+    to: u32,
+}
+
+impl DailyHours {
+    fn include(self, minute: u32) -> bool {
+        match self.from <= self.to {
+            true => (self.from..self.to).contains(&minute),
+            false => minute >= self.from || minute < self.to,
+        }
+    }
+}
+
+impl FromStr for DailyHours {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let minute = |text: &str| {
+            let (hour, minute) = text.split_once(':')?;
+            let (hour, minute): (u32, u32) = (hour.parse().ok()?, minute.parse().ok()?);
+            let is_time = minute < 60 && hour * 60 + minute <= 24 * 60;
+            is_time.then_some(hour * 60 + minute)
+        };
+        let both = text
+            .split_once('-')
+            .and_then(|(from, to)| Some((minute(from)?, minute(to)?)));
+        let (from, to) = both
+            .filter(|(from, to)| from != to)
+            .ok_or_else(|| format!("hours: `{text}` is not HH:MM-HH:MM, as 22:00-06:00"))?;
+        Ok(Self { from, to })
+    }
+}
+
+/// Which processes are chosen: those that fit every kind that is given. Empty, it chooses none.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ProcessFilter {
+    /// Those of a program with one of these names, and their descendants. `*` stands for any
+    /// characters.
+    pub programs: Vec<String>,
     /// Those in one of these.
     pub groups: Vec<ControlGroup>,
+    /// Those of one of these users.
+    pub users: Vec<u32>,
+    /// In these hours; at other times none.
+    pub hours: Option<DailyHours>,
+    /// But none that one of these chooses.
+    pub except: Vec<Self>,
 }
 
 impl ProcessFilter {
     /// The processes that are chosen now.
     pub(crate) fn processes(&self) -> Vec<i32> {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        pids.filter(|pid| self.chooses(*pid)).collect()
+        let all: Vec<i32> = entries
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .collect();
+        let minute = sys::minute_of_day();
+        let mut chosen = self.chosen_of(&all, minute);
+        for other in &self.except {
+            let theirs = other.chosen_of(&all, minute);
+            chosen.retain(|pid| !theirs.contains(pid));
+        }
+        chosen.into_iter().collect()
     }
 
+    fn chosen_of(&self, all: &[i32], minute: u32) -> BTreeSet<i32> {
+        if self.hours.is_some_and(|hours| !hours.include(minute)) {
+            return BTreeSet::new();
+        }
+        let direct = all.iter().copied().filter(|pid| self.chooses(*pid));
+        let mut chosen: BTreeSet<i32> = direct.collect();
+        if !self.programs.is_empty() {
+            // What a backup's script starts is the backup.
+            let below: Vec<i32> = chosen.iter().flat_map(|pid| process_tree::below(*pid)).collect();
+            chosen.extend(below);
+        }
+        chosen
+    }
+
+    /// One that has ended meanwhile fits nothing.
     fn chooses(&self, pid: i32) -> bool {
-        // One that cannot be read has ended.
-        let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        self.groups.iter().any(|group| is_in(group, &text))
+        let fits_group = || {
+            let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+            self.groups.iter().any(|group| is_in(group, &text))
+        };
+        let fits_user = || process_tree::user_of(pid).is_some_and(|user| self.users.contains(&user));
+        let fits_program = || {
+            let names = process_tree::program_names(pid);
+            let fits = |pattern: &String| names.iter().any(|name| matches(pattern, name));
+            self.programs.iter().any(fits)
+        };
+        let is_empty = self.groups.is_empty() && self.users.is_empty() && self.programs.is_empty();
+        !is_empty
+            && (self.groups.is_empty() || fits_group())
+            && (self.users.is_empty() || fits_user())
+            && (self.programs.is_empty() || fits_program())
     }
 }
 
@@ -174,13 +260,6 @@ impl ProcessFilter {
 fn is_in(group: &ControlGroup, text: &str) -> bool {
     let mut paths = text.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     paths.any(|path| group.holds(path))
-}
-
-impl fmt::Display for ProcessFilter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<String> = self.groups.iter().map(ToString::to_string).collect();
-        f.write_str(&names.join(", "))
-    }
 }
 
 #[cfg(test)]
@@ -260,5 +339,66 @@ mod tests {
         }
         assert!(!chosen(&named, "0::/system.slice/web.service\n"));
         assert!(ControlGroup::container("3f2").is_err());
+    }
+
+    #[test]
+    fn hours_may_pass_midnight() {
+        let hours = |text: &str| text.parse::<DailyHours>();
+        let night = hours("22:00-06:00").expect("hours");
+        let day = hours("08:30-24:00").expect("hours");
+        for (minute, at_night, by_day) in [
+            (0, true, false),
+            (6 * 60 - 1, true, false),
+            (6 * 60, false, false),
+            (8 * 60 + 30, false, true),
+            (22 * 60, true, true),
+        ] {
+            assert_eq!(
+                (night.include(minute), day.include(minute)),
+                (at_night, by_day),
+                "{minute}"
+            );
+        }
+        for wrong in ["8-18", "08:00-08:00", "08:60-09:00", "25:00-26:00", "08:00"] {
+            assert!(hours(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn programs_are_chosen_with_their_descendants_and_but_for_exceptions() {
+        let own = std::process::id().cast_signed();
+        let mut child = std::process::Command::new("sleep")
+            .arg("100")
+            .spawn()
+            .expect("sleep runs");
+        let pid = child.id().cast_signed();
+        // Until it has executed it bears this program's name.
+        while process_tree::name_of(pid) != "sleep" {
+            std::thread::yield_now();
+        }
+        let this = process_tree::program_names(own);
+        let by = |programs: &[String]| ProcessFilter {
+            programs: programs.to_vec(),
+            ..ProcessFilter::default()
+        };
+        let both = by(&this).processes();
+        assert!(both.contains(&own) && both.contains(&pid));
+        let sleep = by(&["sle*p".into()]);
+        assert!(sleep.processes().contains(&pid) && !sleep.processes().contains(&own));
+        let without = ProcessFilter {
+            except: vec![sleep.clone()],
+            ..by(&this)
+        };
+        assert!(without.processes().contains(&own) && !without.processes().contains(&pid));
+        let user = process_tree::user_of(own).expect("a user");
+        let of_user = |users| ProcessFilter {
+            users,
+            ..sleep.clone()
+        };
+        assert!(of_user(vec![user]).processes().contains(&pid));
+        assert!(!of_user(vec![user + 1]).processes().contains(&pid));
+        assert_eq!(ProcessFilter::default().processes(), [0_i32; 0]);
+        child.kill().expect("killed");
+        child.wait().expect("its status");
     }
 }

@@ -1,47 +1,8 @@
 //! Processes, their descendants and their socket descriptors, as `/proc` lists them.
 
-use crate::actuator::Scan;
-use crate::process_filter::ProcessFilter;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-
-/// The processes whose sockets are controlled.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum ProcessRoot {
-    /// Every descendant of this process, which is nine's own.
-    Below(i32),
-    /// This process and all its descendants.
-    At(i32),
-    /// All that a filter chooses, now and later.
-    Chosen(ProcessFilter),
-}
-
-impl ProcessRoot {
-    /// The processes that exist now.
-    pub(crate) fn processes(&self) -> Vec<i32> {
-        match self {
-            Self::Below(root) => below(*root),
-            Self::At(root) => {
-                let alive = process_of(*root).is_some();
-                let mut pids = below(*root);
-                if alive {
-                    pids.push(*root);
-                }
-                pids
-            }
-            Self::Chosen(filter) => filter.processes(),
-        }
-    }
-
-    /// What a scan of these processes has found. A filter may choose others later.
-    pub(crate) fn scanned(&self, pids: &[i32]) -> Scan {
-        match (self, pids) {
-            (Self::Below(_) | Self::At(_), []) => Scan::Nobody,
-            _ => Scan::Processes,
-        }
-    }
-}
 
 /// The process of this thread.
 pub(crate) fn process_of(thread: i32) -> Option<i32> {
@@ -70,6 +31,36 @@ pub(crate) fn is_in_other_namespace(pid: i32) -> bool {
 pub(crate) fn name_of(pid: i32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     name.trim().to_string()
+}
+
+/// The user of a process: the effective one.
+pub(crate) fn user_of(pid: i32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// The names by which users know a process's program: the kernel's, which has 15 bytes at most,
+/// that of the first word of its command line, and that of the script which an interpreter runs.
+pub(crate) fn program_names(pid: i32) -> Vec<String> {
+    const INTERPRETERS: [&str; 8] = ["sh", "bash", "dash", "zsh", "python", "perl", "ruby", "node"];
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words: Vec<String> = line
+        .split(|b| *b == 0)
+        .map(|word| {
+            let word = String::from_utf8_lossy(word);
+            word.rsplit('/').next().unwrap_or_default().to_string()
+        })
+        .collect();
+    let mut names = vec![name_of(pid)];
+    let first = words.first().cloned().unwrap_or_default();
+    let stem = first.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    if INTERPRETERS.contains(&stem) {
+        names.extend(words.get(1).cloned());
+    }
+    names.push(first);
+    names.retain(|name| !name.is_empty());
+    names
 }
 
 /// All descendants of this process, nearest first.

@@ -4,7 +4,8 @@
 
 use crate::actuator::{Actuator, ConnectionInfo, MemberActuator, Scan, Uncontrolled};
 use crate::order::LimitOrder;
-use crate::process_tree::{self, ProcessRoot};
+use crate::process_root::ProcessRoot;
+use crate::process_tree;
 use crate::sockets;
 use crate::sys::now;
 use crate::tick::FlowSample;

@@ -14,7 +14,8 @@ use crate::actuator::{Actuator, ConnectionInfo, MemberActuator, Scan, Uncontroll
 use crate::guest_link::GuestLink;
 use crate::ledger::{Ledger, LedgerEntry};
 use crate::order::{FlowLimit, LimitOrder};
-use crate::process_tree::{self, ProcessRoot};
+use crate::process_root::ProcessRoot;
+use crate::process_tree;
 use crate::sys::socket::{self, Kind};
 use crate::sys::{now, process};
 use crate::tick::{ConnectionId, FlowSample, MemberId};

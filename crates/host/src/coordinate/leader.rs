@@ -1,5 +1,6 @@
 //! The leader: it collects the samples of all nines and runs the control laws.
 
+use super::claims::{Claims, freed};
 use super::json_lines::JsonLines;
 use super::leader_lock::LeaderLock;
 use super::message::{
@@ -114,6 +115,7 @@ pub(super) struct Leader {
     /// The interfaces of whose wrong rates the user was told, and what to tell next.
     told: BTreeSet<String>,
     notices: Vec<String>,
+    claims: Claims,
     shown: BTreeMap<ConnectionId, DisplayedRates>,
     links: BTreeMap<String, DisplayedRates>,
     status: NineStatus,
@@ -136,6 +138,7 @@ impl Leader {
             looked_up: None,
             told: BTreeSet::new(),
             notices: Vec::new(),
+            claims: Claims::default(),
             shown: BTreeMap::new(),
             links: BTreeMap::new(),
             status: NineStatus::default(),
@@ -210,6 +213,7 @@ impl Leader {
         for peer in self.peers.iter().filter(|peer| peer.has_reported(self.tick)) {
             all.extend(peer.profile.clone().map(|profile| (profile, peer.report.clone())));
         }
+        let unclaimed = self.claims.settle(&mut all);
         self.look_up(at, &all);
         let members: Vec<Member> = all.iter().map(|(profile, _)| profile.member()).collect();
         let mut flows: BTreeMap<String, Vec<FlowSample>> = BTreeMap::new();
@@ -230,13 +234,14 @@ impl Leader {
             let link = counters[&interface];
             orders.extend(self.run_laws(at, &interface, link, &members, &flows));
         }
-        self.send_orders(&orders);
+        self.send_orders(&orders, &unclaimed);
         self.idle = all.iter().all(|(_, report)| report.flows.is_empty());
         if at.since(Instant::from_nanos(self.status.at_ns)) >= STATUS_INTERVAL {
             self.update_status(at, &all, &counters, &orders);
         }
         let mine: BTreeSet<u64> = all[0].1.flows.iter().map(|flow| flow.id).collect();
         orders.retain(|order| mine.contains(&order.flow.0));
+        orders.extend(freed(unclaimed.get(&own.pid)));
         orders
     }
 
@@ -324,13 +329,19 @@ impl Leader {
             .retain(|name| before.get(name) == self.settings.get(name));
     }
 
-    fn send_orders(&mut self, orders: &[LimitOrder]) {
+    fn send_orders(&mut self, orders: &[LimitOrder], unclaimed: &BTreeMap<u32, BTreeSet<u64>>) {
         for peer in &mut self.peers {
+            let profile = peer.profile.as_ref();
+            let theirs = profile.and_then(|profile| unclaimed.get(&profile.pid));
             let ids: BTreeSet<u64> = peer.report.flows.iter().map(|flow| flow.id).collect();
-            let own: Vec<WireOrder> = orders
-                .iter()
-                .filter(|order| ids.contains(&order.flow.0))
-                .map(WireOrder::new)
+            let is_own = |order: &&LimitOrder| {
+                let id = order.flow.0;
+                ids.contains(&id) && theirs.is_none_or(|theirs| !theirs.contains(&id))
+            };
+            let own = orders.iter().filter(is_own).copied();
+            let own: Vec<WireOrder> = own
+                .chain(freed(theirs))
+                .map(|order| WireOrder::new(&order))
                 .collect();
             if !own.is_empty() {
                 // That a peer has gone is noticed when it is read.

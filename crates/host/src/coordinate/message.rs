@@ -28,6 +28,10 @@ pub struct MemberProfile {
     pub floor_bps: Option<u64>,
     /// The paper's WINDOW in bytes, which selects the paper's law.
     pub window: Option<u64>,
+    /// Its processes are chosen among all: a connection of a command under nine of its own is that
+    /// command's.
+    #[serde(default)]
+    pub chosen: bool,
 }
 
 impl MemberProfile {

@@ -8,6 +8,7 @@
 //! Each nine borrows the sockets of its own command, since under Yama only ancestors may. Nines in
 //! different network namespaces have different links, and so different leaders.
 
+mod claims;
 mod json_lines;
 mod leader;
 mod leader_lock;

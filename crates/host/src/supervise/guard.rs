@@ -3,7 +3,7 @@
 use super::hand::{HandMessage, allow_connects_until_all_are_gone, stand_in, take_listener};
 use crate::borrowed::undo;
 use crate::ledger::Ledger;
-use crate::process_tree::ProcessRoot;
+use crate::process_root::ProcessRoot;
 use crate::sys::process::{self, End};
 use crate::sys::seccomp::Listener;
 use crate::sys::signal::{Signal, Signals};
@@ -94,6 +94,6 @@ fn forward(signal: Signal, command: i32) {
     }
 }
 
-fn is_termination(signal: i32) -> bool {
+pub(super) fn is_termination(signal: i32) -> bool {
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT].contains(&signal)
 }

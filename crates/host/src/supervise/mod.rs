@@ -30,13 +30,17 @@ mod supervisor;
 mod understudy;
 
 use crate::ledger::Ledger;
+use crate::sys::poll;
 use crate::sys::process::{self, End};
 use crate::sys::signal::Signals;
 use crate::sys::vitals::Vitals;
-use guard::Guard;
+use guard::{Guard, is_termination};
+use hand::LOOK_MILLIS;
 use plan::WhileDoing;
 pub use plan::{StartError, SupervisionPlan, SupervisionTarget, UdpPolicer};
+use std::collections::BTreeSet;
 use std::io;
+use std::os::fd::AsFd;
 use supervisor::SupervisorPipes;
 use understudy::Understudy;
 
@@ -51,9 +55,57 @@ pub fn run(plan: SupervisionPlan) -> StartError {
     }
 }
 
+/// Supervises several targets, each in processes of its own, until one ends or this process is told
+/// to end: then all end, and this process does. Returns only if supervision could not start.
+///
+/// This process must have one thread.
+pub fn run_all(plans: Vec<SupervisionPlan>) -> StartError {
+    match start_all(plans) {
+        Ok(end) => process::end_as(end),
+        Err(error) => error,
+    }
+}
+
+fn start_all(plans: Vec<SupervisionPlan>) -> Result<End, StartError> {
+    let parent = process::own_pid();
+    let mut children = BTreeSet::new();
+    for plan in plans {
+        let Some(child) = process::fork().doing("start a process")? else {
+            process::end_with(parent);
+            let error = run(plan);
+            supervisor::print(&error.to_string());
+            process::end_as(End::Exit(1));
+        };
+        children.insert(child);
+    }
+    let mut signals = Signals::block().doing("wait for signals")?;
+    let mut end = None;
+    while !children.is_empty() {
+        let _ = poll(&[signals.as_fd()], Some(LOOK_MILLIS));
+        while let Some(signal) = signals.next() {
+            if is_termination(signal.number) {
+                end = end.or(Some(End::Exit(0)));
+            }
+        }
+        while let Some((pid, _)) = process::reap() {
+            // None ends by itself.
+            end = end.or_else(|| children.contains(&pid).then_some(End::Exit(1)));
+            children.remove(&pid);
+        }
+        if end.is_some() {
+            children
+                .iter()
+                .for_each(|pid| process::signal(*pid, libc::SIGTERM));
+        }
+    }
+    Ok(end.unwrap_or(End::Exit(1)))
+}
+
 fn start(mut plan: SupervisionPlan) -> Result<End, StartError> {
-    if let (SupervisionTarget::Process(pid), None) = (&plan.target, &plan.rewrite) {
-        may_borrow(*pid)?;
+    match (&plan.target, &plan.rewrite) {
+        (SupervisionTarget::Process(pid), None) => may_borrow(*pid)?,
+        (SupervisionTarget::Chosen(_), None) => may_borrow_from_others()?,
+        _ => {}
     }
     let signals = Signals::block().doing("wait for signals")?;
     process::inherit_orphans().doing("become the parent of orphans")?;
@@ -107,6 +159,22 @@ fn start(mut plan: SupervisionPlan) -> Result<End, StartError> {
         listener_taken,
     };
     supervisor::run(plan, signals, pipes, ledger, vitals)
+}
+
+/// Whether sockets of processes that others have started can be borrowed.
+fn may_borrow_from_others() -> Result<(), StartError> {
+    /// `CAP_SYS_PTRACE`.
+    const PTRACE: u32 = 19;
+    let yama = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let held = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let held = held.and_then(|held| u64::from_str_radix(held.trim(), 16).ok());
+    if matches!(yama.trim(), "" | "0") || held.is_some_and(|held| held >> PTRACE & 1 == 1) {
+        return Ok(());
+    }
+    let why = "on this system only ancestors may inspect a process (kernel.yama.ptrace_scope); run nine \
+               as root, or `sysctl -w kernel.yama.ptrace_scope=0`";
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why)).doing("borrow sockets of running programs")
 }
 
 /// Whether sockets of this process can be borrowed.

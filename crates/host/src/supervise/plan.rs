@@ -3,7 +3,7 @@
 use crate::coordinate::Rendezvous;
 use crate::coordinate::message::MemberProfile;
 use crate::process_filter::ProcessFilter;
-use crate::process_tree::ProcessRoot;
+use crate::process_root::ProcessRoot;
 use engine::units::Bandwidth;
 use std::ffi::OsString;
 use std::fmt;

@@ -145,9 +145,10 @@ pub(super) fn run(
             (CommandState::None, None, Controller::This)
         }
         SupervisionTarget::Chosen(filter) => {
-            if filter.processes().is_empty() {
+            if !filter.groups.is_empty() && filter.processes().is_empty() {
+                let shown = &plan.profile.command;
                 print(&format!(
-                    "{filter} has no process now: they are controlled when they come"
+                    "{shown} has no process now: they are controlled when they come"
                 ));
             }
             (CommandState::None, None, Controller::This)
@@ -233,7 +234,7 @@ fn give_up(error: &StartError, hands: &mut Hands) -> ! {
 }
 
 /// Prints a message on standard error, which may be closed.
-fn print(text: &str) {
+pub(super) fn print(text: &str) {
     let _ = writeln!(io::stderr(), "nine: {text}");
 }
 

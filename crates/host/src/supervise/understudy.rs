@@ -5,7 +5,8 @@ use super::hand::{
 };
 use crate::borrowed::undo;
 use crate::ledger::Ledger;
-use crate::process_tree::{self, ProcessRoot};
+use crate::process_root::ProcessRoot;
+use crate::process_tree;
 use crate::sys::process::{self, End};
 use crate::sys::seccomp::Listener;
 use crate::sys::signal::Signals;

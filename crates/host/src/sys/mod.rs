@@ -33,6 +33,20 @@ pub(crate) fn now() -> Instant {
     Instant::from_nanos(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
 }
 
+/// The minute of the day by the local clock.
+#[expect(unsafe_code, reason = "localtime_r is the C library's")]
+pub(crate) fn minute_of_day() -> u32 {
+    let mut parts = MaybeUninit::<libc::tm>::zeroed();
+    // SAFETY: the calls read and fill what is ours, for which zeroes are valid. This process has
+    // one thread, or only reads the environment.
+    let parts = unsafe {
+        let now = libc::time(std::ptr::null_mut());
+        libc::localtime_r(&raw const now, parts.as_mut_ptr());
+        parts.assume_init()
+    };
+    parts.tm_hour.unsigned_abs() * 60 + parts.tm_min.unsigned_abs()
+}
+
 /// What a descriptor is ready for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Ready {

@@ -111,6 +111,18 @@ pub(crate) fn has_children() -> bool {
     !answer.is_err_and(|e| e.raw_os_error() == Some(libc::ECHILD))
 }
 
+/// Has this process terminated when its parent ends, which must be this one.
+pub(crate) fn end_with(parent: i32) {
+    // SAFETY: plain calls without pointers.
+    let is_parent = unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM, 0, 0, 0);
+        libc::getppid() == parent
+    };
+    if !is_parent {
+        end_as(End::Exit(0));
+    }
+}
+
 /// Gives this process another name, of at most 15 bytes.
 pub(crate) fn set_name(name: &CStr) {
     // SAFETY: the kernel copies the name, which ends in zero.

@@ -11,6 +11,7 @@ use host::coordinate::Rendezvous;
 use host::coordinate::message::MemberProfile;
 use host::interface;
 use host::process_filter::{ControlGroup, ProcessFilter};
+use host::rules;
 use host::supervise::{self, SupervisionPlan, SupervisionTarget, UdpPolicer};
 use std::ffi::OsString;
 use std::fs;
@@ -31,7 +32,7 @@ const MAX_WINDOW: u64 = 32_767;
     override_usage = "suimon nine [-WINDOW | --weight W | --cap RATE | --floor RATE] [--] CMD...\n       \
                       suimon nine [...] -p PID\n       suimon nine [...] --unit NAME\n       \
                       suimon nine [...] --container ID\n       suimon nine [...] --cgroup PATH\n       \
-                      suimon nine [...] --behind NAME\n       suimon nine top [--json]",
+                      suimon nine [...] --behind NAME\n       suimon nine --service FILE [--systemd]\n       suimon nine top [--json]",
     after_help = "The exit status is the command's; 127 if it is not found, 126 if it cannot be started."
 )]
 pub struct Nine {
@@ -65,6 +66,14 @@ pub struct Nine {
     /// As root: lower windows in the ACKs that leave by the link's interface, and borrow no sockets
     #[arg(long)]
     rewrite: bool,
+    /// Control the programs that the rules of this file choose, until you press ctrl-c: a rule is a
+    /// line such as `program restic borg` or `unit apt-daily* hours 08:00-18:00 cap 5Mbit/s`
+    #[arg(long, value_name = "FILE", group = "running",
+          conflicts_with_all = ["weight", "cap", "floor", "window", "rewrite", "udp", "interface"])]
+    service: Option<PathBuf>,
+    /// Print a systemd unit that runs this service, once its file is found right
+    #[arg(long, requires = "service")]
+    systemd: bool,
     /// As root: control all connections of the hosts behind this interface, until you press ctrl-c
     #[arg(long, value_name = "NAME", group = "running")]
     behind: Option<String>,
@@ -91,7 +100,10 @@ impl Nine {
     /// # Errors
     ///
     /// If the arguments are wrong or supervision cannot start.
-    pub fn run(self, _cx: &mut Context<'_>) -> Result<Exit, Failure> {
+    pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        if let Some(file) = &self.service {
+            return self.serve(file, cx);
+        }
         if let (Some(floor), Some(cap)) = (self.floor, self.cap)
             && floor > cap
         {
@@ -108,16 +120,18 @@ impl Nine {
         let directory = make_directory(&directory())?;
         let link = self.link()?;
         let (target, command) = self.target()?;
+        let profile = MemberProfile {
+            pid: std::process::id(),
+            command,
+            weight: self.weight,
+            cap_bps: self.cap.map(Bandwidth::bits),
+            floor_bps: self.floor.map(Bandwidth::bits),
+            window: self.window,
+            chosen: matches!(target, SupervisionTarget::Chosen(_)),
+        };
         let error = supervise::run(SupervisionPlan {
             target,
-            profile: MemberProfile {
-                pid: std::process::id(),
-                command,
-                weight: self.weight,
-                cap_bps: self.cap.map(Bandwidth::bits),
-                floor_bps: self.floor.map(Bandwidth::bits),
-                window: self.window,
-            },
+            profile,
             rendezvous: Rendezvous::new(&directory, setting_directories()),
             police: link
                 .clone()
@@ -125,6 +139,37 @@ impl Nine {
                 .map(|(interface, rate)| UdpPolicer { interface, rate }),
             rewrite: link.filter(|_| self.rewrite || self.behind.is_some()),
         });
+        Err(Failure::at_run_time(error.to_string()))
+    }
+
+    /// Runs the rules of a file, each in processes of its own, or prints a unit that does.
+    fn serve(&self, file: &Path, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let text = fs::read_to_string(file)
+            .map_err(|e| Failure::usage(format!("cannot read {}: {e}", file.display())))?;
+        let rules = rules::parse(&text).map_err(|mistakes| {
+            let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+            Failure::usage(format!("{}: {}", file.display(), mistakes.join("\n  ")))
+        })?;
+        if self.systemd {
+            return print_unit(file, cx);
+        }
+        let directory = make_directory(&directory())?;
+        let plan = |rule: rules::ServiceRule| SupervisionPlan {
+            target: SupervisionTarget::Chosen(rule.filter),
+            profile: MemberProfile {
+                pid: std::process::id(),
+                command: format!("rule {}: {}", rule.line, rule.text),
+                weight: rule.weight,
+                cap_bps: rule.cap.map(Bandwidth::bits),
+                floor_bps: rule.floor.map(Bandwidth::bits),
+                window: None,
+                chosen: true,
+            },
+            rendezvous: Rendezvous::new(&directory, setting_directories()),
+            police: None,
+            rewrite: None,
+        };
+        let error = supervise::run_all(rules.into_iter().map(plan).collect());
         Err(Failure::at_run_time(error.to_string()))
     }
 
@@ -141,8 +186,9 @@ impl Nine {
         {
             let filter = ProcessFilter {
                 groups: vec![group.clone()],
+                ..ProcessFilter::default()
             };
-            let shown = filter.to_string();
+            let shown = group.to_string();
             return Ok((SupervisionTarget::Chosen(filter), shown));
         }
         if let Some(pid) = self.pid {
@@ -177,6 +223,34 @@ impl Nine {
         }
         Ok(Some(interface))
     }
+}
+
+/// Prints a unit for a user's systemd, or root's.
+fn print_unit(file: &Path, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+    let program = std::env::current_exe()?;
+    let file = fs::canonicalize(file)?;
+    let wanted_by = if is_root() {
+        "multi-user.target"
+    } else {
+        "default.target"
+    };
+    writeln!(
+        cx.out,
+        "[Unit]\n\
+         Description=Programs that yield to other traffic, by the rules of {file}\n\
+         \n\
+         [Service]\n\
+         ExecStart=\"{program}\" nine --service \"{file}\"\n\
+         Restart=on-failure\n\
+         RestartSec=5\n\
+         \n\
+         [Install]\n\
+         WantedBy={wanted_by}",
+        // A percent sign begins a specifier.
+        file = file.display().to_string().replace('%', "%%"),
+        program = program.display().to_string().replace('%', "%%"),
+    )?;
+    Ok(Exit::Done)
 }
 
 /// The directory of this user's nines and bottlenet settings.

@@ -257,6 +257,7 @@ mod tests {
                     cap_bps: Some(5_000_000),
                     floor_bps: None,
                     window: None,
+                    chosen: false,
                 },
                 connections: vec![connection],
                 not_controlled: vec![UncontrolledStatus {

@@ -7,6 +7,7 @@ mod as_root;
 mod containers;
 mod processes;
 mod rig;
+mod service;
 
 use engine::units::Bandwidth;
 use processes::{command_of, kill};
