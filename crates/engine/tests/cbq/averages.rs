@@ -101,3 +101,26 @@ fn an_estimator_comes_and_goes_while_packets_flow() {
     rig.run(SECOND);
     assert!(rig.queue.is_empty() && rig.dropped.0.is_empty());
 }
+
+#[test]
+fn of_many_classes_each_has_its_rate_and_borrows_by_it() {
+    // More than a choice visits: every third may not borrow, and a third has twice the rate.
+    let name = |n: usize| format!("c{n}");
+    let classes: Vec<ClassSpec> = (0..42)
+        .map(|n| {
+            let one = class(&name(n), "", if n % 3 == 1 { "2 %" } else { "1 %" });
+            if n % 3 == 2 { one.limited() } else { one }
+        })
+        .collect();
+    let names: Vec<String> = (0..42).map(name).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for sharing in OLDER {
+        let mut rig = Rig::new(estimated(sharing, "100 %"), LINK, &classes);
+        rig.start(&names, 1_000);
+        rig.run(Duration::from_secs(10));
+        let got = rig.rates(&names, Duration::from_secs(20));
+        let sum = |kind: usize| got.iter().skip(kind).step_by(3).sum::<f64>();
+        near(&[sum(0), sum(1), sum(2)], &[2_867.0, 5_733.0, 1_400.0], 10.0);
+        assert!(got.iter().all(|&rate| rate > 95.0), "{got:?}");
+    }
+}

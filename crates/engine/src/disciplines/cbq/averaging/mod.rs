@@ -14,10 +14,10 @@
 //! A leaf that is refused is due a packet's time after its last packet, whatever its average: what
 //! it borrowed earlier is forgiven then, once for each time it was within its limit.
 //!
-//! Departures: whole sixteenths of nanoseconds; turns are by start tags (Goyal, Vin and Cheng,
-//! 1996) and not by deficits, so that nobody is passed over one by one; whoever is overlimit wakes
-//! up by a timer, where ns-2 waits for the next event; where there are many, not every leaf is
-//! refused at once.
+//! Departures: whole sixteenths of nanoseconds; a choice visits eight leaves of a priority, and
+//! where none of them may send, the least start tag decides (Goyal, Vin and Cheng, 1996), so that
+//! nobody is passed over one by one; whoever is overlimit wakes up by a timer, where ns-2 waits for
+//! the next event.
 
 mod average;
 mod pools;
@@ -71,8 +71,10 @@ struct Leaf {
     share: Share,
     /// Bytes that are left of its turn.
     left: i64,
-    /// Among the backlogged leaves of its priority that borrow.
+    /// Among the backlogged leaves of its priority.
     turn: Neighbours,
+    /// Among those of them that borrow.
+    borrower: Neighbours,
     /// Among those of its priority that are overlimit and were not refused yet.
     fresh: Neighbours,
 }
@@ -117,6 +119,7 @@ pub(super) struct Averaging {
     pools: Pools,
     /// Heads of rings, by priority: the leaf whose turn it is, or comes next.
     turns: [u32; PRIORITIES],
+    borrowers: [u32; PRIORITIES],
     fresh: [u32; PRIORITIES],
     /// The start tag of the last packet of each priority.
     tags: [u128; PRIORITIES],
@@ -168,6 +171,7 @@ impl Averaging {
             pools: Pools::new(&below, &above, plan.levels),
             leaves: shares(&plan).into_iter().map(Leaf::new).collect(),
             turns: [NONE; PRIORITIES],
+            borrowers: [NONE; PRIORITIES],
             fresh: [NONE; PRIORITIES],
             tags: [0; PRIORITIES],
             backlogged: 0,
@@ -229,7 +233,7 @@ impl Averaging {
 
     /// Whether somebody may send.
     fn may_send(&self) -> bool {
-        self.pools.any() || self.customs.efficient && self.turns.iter().any(|&head| head != NONE)
+        self.pools.any() || self.customs.efficient && self.borrowers.iter().any(|&head| head != NONE)
     }
 
     /// Since when a leaf may send; if none may, when the first could have been woken.
@@ -323,6 +327,7 @@ impl Leaf {
             share,
             left: 0,
             turn: Neighbours::FREE,
+            borrower: Neighbours::FREE,
             fresh: Neighbours::FREE,
         }
     }
@@ -466,8 +471,9 @@ impl Discipline for Averaging {
         let clock = self.clock.at(at, since);
         self.wake(clock, at, since);
         loop {
-            let Some(chosen) = self.choose(clock) else {
-                if self.refuse(None, clock, at) {
+            let Some(chosen) = self.choose(at) else {
+                // Who is refused may be due at once.
+                if self.refuse_all(at) || self.wheel.next().is_some_and(|due| due <= now) {
                     self.wake(clock, at, at);
                     continue;
                 }
@@ -478,7 +484,6 @@ impl Discipline for Averaging {
             };
             match self.queues[chosen.leaf].dequeue(now, sink) {
                 Next::Ready(packet) => {
-                    let _ = self.refuse(Some(chosen), clock, at);
                     self.sent(chosen, packet.len.get(), clock, at);
                     return Next::Ready(packet);
                 }

@@ -152,27 +152,21 @@ impl Pools {
         self.levels.iter().any(|&levels| levels != 0)
     }
 
-    /// Of the candidates up to a level: the first of the highest priority, with that priority.
+    /// The first of the candidates of a priority, up to a level.
     #[inline]
-    pub(super) fn best(&self, level: u8) -> Option<(u32, usize)> {
-        let among = u64::MAX >> (63 - u32::from(level).min(63));
-        for priority in (0..PRIORITIES).rev() {
-            let mut levels = self.levels[priority] & among;
-            let mut best = None;
-            while levels != 0 {
-                let level = levels.trailing_zeros() as usize;
-                levels &= levels - 1;
-                let first = self.heaps.first(level * PRIORITIES + priority);
-                best = match (best, first) {
-                    (Some(best), Some(first)) => Some(std::cmp::min::<(u128, u32)>(best, first)),
-                    (best, first) => best.or(first),
-                };
-            }
-            if let Some((_, spot)) = best {
-                return Some((spot, priority));
-            }
+    pub(super) fn best_of(&self, priority: usize, level: u8) -> Option<u32> {
+        let mut levels = self.levels[priority] & u64::MAX >> (63 - u32::from(level).min(63));
+        let mut best: Option<(u128, u32)> = None;
+        while levels != 0 {
+            let level = levels.trailing_zeros() as usize;
+            levels &= levels - 1;
+            let first = self.heaps.first(level * PRIORITIES + priority);
+            best = match (best, first) {
+                (Some(best), Some(first)) => Some(best.min(first)),
+                (best, first) => best.or(first),
+            };
         }
-        None
+        Some(best?.1)
     }
 
     /// The leaf that a candidate stands for.

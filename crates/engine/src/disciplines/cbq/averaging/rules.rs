@@ -1,11 +1,12 @@
 //! The rules: who joins and leaves, who is charged, who is refused, and where the cutoff is.
 
 use super::{ASLEEP, Averaging, BORROW, Chosen, FRESH, OVER, REFUSED};
-use crate::structures::rings::{self, NONE, Neighbours, PRIORITIES};
+use crate::structures::rings::{self, NONE, PRIORITIES};
 use crate::units::Instant;
 
-/// When a packet leaves, at most so many leaves of each priority are refused; others are later.
-const FEW: u32 = 4;
+/// A choice visits at most so many leaves of each priority, from the one whose turn it is. Beyond
+/// them the least start tag decides.
+const FEW: u32 = 8;
 
 // Who waits where.
 impl Averaging {
@@ -13,9 +14,12 @@ impl Averaging {
     pub(super) fn join(&mut self, leaf: usize, clock: u64, now: u64) {
         let priority = usize::from(self.members[leaf].priority);
         self.members[leaf].demand = 1;
+        let leaves = &mut self.leaves;
+        let head = &mut self.turns[priority];
+        *head = rings::insert(leaves, |one| &mut one.turn, *head, leaf as u32);
         if self.members[leaf].flags & BORROW != 0 {
-            let head = self.turns[priority];
-            self.turns[priority] = rings::insert(&mut self.leaves, |one| &mut one.turn, head, leaf as u32);
+            let head = &mut self.borrowers[priority];
+            *head = rings::insert(leaves, |one| &mut one.borrower, *head, leaf as u32);
         }
         self.settle(leaf, clock, now);
         self.offer(leaf, priority, clock, now);
@@ -26,10 +30,12 @@ impl Averaging {
     pub(super) fn leave(&mut self, leaf: usize) {
         let priority = usize::from(self.members[leaf].priority);
         self.members[leaf].demand = 0;
-        if self.leaves[leaf].turn.next != NONE {
-            let head = self.turns[priority];
-            self.turns[priority] = rings::remove(&mut self.leaves, |one| &mut one.turn, head, leaf as u32);
-            self.leaves[leaf].turn = Neighbours::FREE;
+        let leaves = &mut self.leaves;
+        let head = &mut self.turns[priority];
+        *head = rings::remove(leaves, |one| &mut one.turn, *head, leaf as u32);
+        if self.members[leaf].flags & BORROW != 0 {
+            let head = &mut self.borrowers[priority];
+            *head = rings::remove(leaves, |one| &mut one.borrower, *head, leaf as u32);
         }
         self.wheel.cancel(leaf as u32);
         self.withdraw(leaf, priority);
@@ -177,77 +183,114 @@ impl Averaging {
 
 // Who is next.
 impl Averaging {
-    /// The next leaf; changes nothing.
-    pub(super) fn choose(&self, clock: u64) -> Option<Chosen> {
+    /// The next leaf. Whoever is passed over is refused, and loses what is left of its turn.
+    pub(super) fn choose(&mut self, now: u64) -> Option<Chosen> {
         let top = self.members[self.members.len() - 1].level;
         let cutoff = if self.customs.top_level { self.cutoff } else { top };
-        if let Some(chosen) = self.choose_up_to(cutoff, clock) {
+        if let Some(chosen) = self.choose_up_to(cutoff, now) {
             return Some(chosen);
         }
         if !self.customs.efficient {
-            return (cutoff + 1..=top).find_map(|level| self.choose_up_to(level, clock));
+            return (cutoff + 1..=top).find_map(|level| self.choose_up_to(level, now));
         }
         let priority = (0..PRIORITIES)
             .rev()
-            .find(|&priority| self.turns[priority] != NONE)?;
+            .find(|&priority| self.borrowers[priority] != NONE)?;
         Some(Chosen {
-            leaf: self.turns[priority] as usize,
+            leaf: self.first_borrower(priority),
             lender: None,
             priority,
         })
     }
 
-    /// The leaf whose turn it is, while it has bytes left and may send.
-    fn goes_on(&self, priority: usize, level: u8, clock: u64) -> Option<Chosen> {
-        let at = self.turns[priority];
-        if at == NONE || self.leaves[at as usize].of_turn() <= 0 {
-            return None;
+    /// The next of those that borrow, in the order of turns.
+    fn first_borrower(&self, priority: usize) -> usize {
+        let mut at = self.turns[priority];
+        for _ in 0..FEW {
+            if self.members[at as usize].flags & BORROW != 0 {
+                return at as usize;
+            }
+            at = self.leaves[at as usize].turn.next;
         }
-        let leaf = at as usize;
-        let lender = match self.members[leaf].flags & OVER {
-            0 => leaf,
-            _ => self
-                .lender_of(leaf, clock)
-                .filter(|&node| self.members[node].level <= level)?,
-        };
-        Some(Chosen {
-            leaf,
-            lender: Some(lender),
-            priority,
-        })
+        self.borrowers[priority] as usize
     }
 
-    fn choose_up_to(&self, level: u8, clock: u64) -> Option<Chosen> {
-        let (spot, priority) = self.pools.best(level)?;
-        if let Some(chosen) = self.goes_on(priority, level, clock) {
-            return Some(chosen);
+    fn choose_up_to(&mut self, level: u8, now: u64) -> Option<Chosen> {
+        for priority in (0..PRIORITIES).rev() {
+            if self.turns[priority] == NONE {
+                continue;
+            }
+            let chosen = self.choose_by_turns(priority, level, now);
+            if chosen.is_some() {
+                return chosen;
+            }
+            if let Some(spot) = self.pools.best_of(priority, level) {
+                return Some(Chosen {
+                    leaf: self.pools.leaf(spot, priority),
+                    lender: Some(self.pools.node(spot)),
+                    priority,
+                });
+            }
         }
-        Some(Chosen {
-            leaf: self.pools.leaf(spot, priority),
-            lender: Some(self.pools.node(spot)),
-            priority,
-        })
+        None
+    }
+
+    /// The first from the one whose turn it is that may send and has bytes left; without such a
+    /// one, the first that may send.
+    fn choose_by_turns(&mut self, priority: usize, level: u8, now: u64) -> Option<Chosen> {
+        let head = self.turns[priority];
+        for with_bytes in [true, false] {
+            let (mut at, mut short) = (head, false);
+            for _ in 0..FEW {
+                let leaf = at as usize;
+                if with_bytes {
+                    self.leaves[leaf].left = self.leaves[leaf].of_turn();
+                }
+                let lender = self.permitted(leaf, level);
+                if lender.is_some() && (!self.customs.weighted || !with_bytes || self.leaves[leaf].left > 0) {
+                    return Some(Chosen {
+                        leaf,
+                        lender,
+                        priority,
+                    });
+                }
+                short |= lender.is_some();
+                if lender.is_none() {
+                    self.refuse_one(leaf, now);
+                }
+                self.leaves[leaf].left = 0;
+                at = self.leaves[leaf].turn.next;
+                if at == head {
+                    break;
+                }
+            }
+            if !short {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Who pays for a packet of this leaf, if anybody up to this level does.
+    fn permitted(&self, leaf: usize, level: u8) -> Option<usize> {
+        if self.members[leaf].flags & OVER == 0 {
+            return Some(leaf);
+        }
+        self.lender_of(leaf)
+            .filter(|&node| self.members[node].level <= level)
     }
 
     /// A leaf has sent a packet, of these bytes of its turn or for nothing: it goes on while it has
-    /// bytes left, or the next of the ring has its turn. Whoever was passed over has no bytes left.
+    /// bytes left, or the next of the ring has its turn.
     pub(super) fn move_turn(&mut self, leaf: usize, priority: usize, len: Option<u64>) {
-        for above in priority..PRIORITIES {
-            let at = self.turns[above];
-            if at != NONE && at as usize != leaf {
-                let left = &mut self.leaves[at as usize].left;
-                *left = (*left).min(0);
-            }
-        }
         let own = &mut self.leaves[leaf];
-        if own.turn.next == NONE {
-            return;
+        if let Some(len) = len
+            && own.left > 0
+        {
+            own.left = own.left.saturating_sub_unsigned(len);
         }
-        own.left = match len {
-            Some(len) => own.of_turn().saturating_sub_unsigned(len),
-            None => 0,
-        };
-        self.turns[priority] = if own.left > 0 { leaf as u32 } else { own.turn.next };
+        let goes_on = len.is_some() && own.left > 0;
+        self.turns[priority] = if goes_on { leaf as u32 } else { own.turn.next };
     }
 
     /// A leaf has sent a packet: its next one starts when this one ends.
@@ -269,69 +312,42 @@ impl Averaging {
         }
     }
 
-    /// Leaves that a choice passes over are refused: all that find no lender where none may send
-    /// but for nothing, and those of the chosen priority and above where one may. Whether there
-    /// were any.
-    pub(super) fn refuse(&mut self, chosen: Option<Chosen>, clock: u64, now: u64) -> bool {
-        let lowest = match chosen {
-            Some(Chosen {
-                lender: Some(_),
-                priority,
-                ..
-            }) => priority,
-            _ => 0,
-        };
-        let most = if chosen.is_some() { FEW } else { u32::MAX };
+    /// Nobody may send: all that were not refused yet are. Whether there were any.
+    pub(super) fn refuse_all(&mut self, now: u64) -> bool {
         let mut any = false;
-        for priority in lowest..PRIORITIES {
-            any |= self.refuse_some(priority, most, clock, now);
-        }
-        any
-    }
-
-    /// The same for the next leaves of a priority, `most` at most.
-    fn refuse_some(&mut self, priority: usize, most: u32, clock: u64, now: u64) -> bool {
-        let (mut at, mut any, mut left) = (self.fresh[priority], false, most);
-        if at == NONE {
-            return false;
-        }
-        let last = self.leaves[at as usize].fresh.previous;
-        while at != NONE && left > 0 {
-            let (leaf, next) = (at as usize, self.leaves[at as usize].fresh.next);
-            left -= 1;
-            if !self.finds_lender(leaf, clock) {
-                any = true;
-                self.members[leaf].flags |= REFUSED;
-                self.members[leaf].average.refuse();
-                self.tallies[leaf].delays += 1;
-                self.set_timer(leaf, now);
-                self.refresh(leaf);
+        for priority in 0..PRIORITIES {
+            while self.fresh[priority] != NONE {
+                any |= self.refuse_one(self.fresh[priority] as usize, now);
             }
-            at = if at == last { NONE } else { next };
-        }
-        if at != NONE {
-            self.fresh[priority] = at;
         }
         any
     }
 
-    /// The first node above this leaf that lends to it, however high.
-    fn lender_of(&self, leaf: usize, clock: u64) -> Option<usize> {
+    /// A leaf that is overlimit is refused, if it was not yet.
+    fn refuse_one(&mut self, leaf: usize, now: u64) -> bool {
+        let fresh = self.members[leaf].flags & FRESH != 0;
+        if fresh {
+            self.members[leaf].flags |= REFUSED;
+            self.members[leaf].average.refuse();
+            self.tallies[leaf].delays += 1;
+            self.set_timer(leaf, now);
+            self.refresh(leaf);
+        }
+        fresh
+    }
+
+    /// The first node above this leaf that lends to it, however high. Whoever has somebody waiting
+    /// knows whether it is overlimit.
+    fn lender_of(&self, leaf: usize) -> Option<usize> {
         let link = self.members.len() - 1;
         let mut node = leaf;
         while node != link && self.members[node].flags & BORROW != 0 {
             node = self.members[node].parent as usize;
-            if !self.members[node].average.is_over(clock) {
+            if self.members[node].flags & OVER == 0 {
                 return Some(node);
             }
         }
         None
-    }
-
-    /// Whether a node above this leaf, up to the cutoff, lends to it.
-    fn finds_lender(&self, leaf: usize, clock: u64) -> bool {
-        let lender = self.lender_of(leaf, clock);
-        lender.is_some_and(|node| !self.customs.top_level || self.members[node].level <= self.cutoff)
     }
 }
 
