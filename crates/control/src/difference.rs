@@ -19,6 +19,23 @@ pub struct Difference {
     pub needs_restart: Vec<String>,
 }
 
+/// What is or was in force after a change.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct GenerationView {
+    /// Its number: 1 is what the program began with.
+    pub number: u64,
+    /// For how long it has been, or since when.
+    pub age_ms: u64,
+    /// The request that made it.
+    pub by: String,
+    /// What that changed.
+    pub changes: Vec<String>,
+    /// Whether it is in force.
+    pub in_force: bool,
+    /// The time that is left to confirm it; none if it need not be.
+    pub unconfirmed_ms: Option<u64>,
+}
+
 impl Difference {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
@@ -136,15 +153,17 @@ struct Placed<'a> {
 }
 
 impl Placed<'_> {
-    fn parent(&self) -> &str {
+    /// The class above it; none at the top.
+    fn parent(&self) -> Option<&str> {
         let parent = self.class.parent.as_ref().map(|parent| parent.name.as_str());
-        parent.or(self.owner).unwrap_or("the interface")
+        parent.or(self.owner)
     }
 
     /// Its settings and what is said of it beside them, by name.
     fn facts(&self) -> Vec<(&str, String)> {
         let class = self.class;
-        let mut facts = vec![("parent", self.parent().to_owned())];
+        let mut facts = Vec::new();
+        facts.extend(self.parent().map(|parent| ("parent", parent.to_owned())));
         let entries = class.settings.entries.iter();
         facts.extend(entries.map(|entry| (entry.key.as_str(), entry.value.to_string())));
         facts.extend(
@@ -192,7 +211,11 @@ fn classes(old: &DisciplineSpec, new: &DisciplineSpec, out: &mut Vec<String>) {
                 .iter()
                 .map(|(key, value)| format!("{key} {value}"))
                 .collect();
-            out.push(format!("new class {name}: {}", facts.join(", ")));
+            out.push(
+                format!("new class {name}: {}", facts.join(", "))
+                    .trim_end_matches(": ")
+                    .to_owned(),
+            );
             continue;
         };
         let former = old[place].facts();
@@ -360,10 +383,7 @@ mod tests {
             "[[interface.wan0.class]]\nname = \"games\"\nrate = \"0 bit/s\"\n[[interface.wan0.filter]]";
         let more = POLICY.replacen("[[interface.wan0.filter]]", more, 1);
         let grows = difference(POLICY, &more);
-        assert_eq!(
-            grows.changes,
-            ["wan0: new class games: parent the interface, rate 0 bit/s"]
-        );
+        assert_eq!(grows.changes, ["wan0: new class games: rate 0 bit/s"]);
         let shrinks = difference(&more, POLICY);
         assert_eq!(
             shrinks.changes,

@@ -10,7 +10,7 @@
 //!
 //! An unknown request is refused with a reason; the connection stays open.
 
-use crate::difference::Difference;
+use crate::difference::{Difference, GenerationView};
 pub use crate::refusal::Refusal;
 use crate::reservation::{Notice, ReservationRequest, ReservationState, RsvpStatus};
 use crate::snapshot::{ClassView, Snapshot, StatusDetail};
@@ -79,7 +79,20 @@ pub enum Request {
     Apply {
         /// The absolute path of the policy, which the program reads.
         file: String,
+        /// After this time the change is undone, unless it is confirmed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        confirm_within_ms: Option<u64>,
     },
+    /// Keeps a change that would be undone otherwise.
+    Confirm {},
+    /// Puts back what was in force before the last change, or the generation of this number.
+    Rollback {
+        /// The number.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<u64>,
+    },
+    /// What was in force, change by change.
+    History {},
     /// Reserve bandwidth along the path for as long as the connection lasts. Each change of the
     /// reservation's state is a reply.
     Reserve {
@@ -176,6 +189,11 @@ pub enum Reply<C = Vec<ClassView>> {
     },
     /// What a policy differs in from the one in force.
     Plan(Difference),
+    /// What was in force, the latest last.
+    History {
+        /// The generations that are kept.
+        generations: Vec<GenerationView>,
+    },
     /// The request was refused, and nothing was changed.
     Refused(Refusal),
     /// The state of a reservation.

@@ -9,7 +9,7 @@
 //! The user that runs the program and root may connect. The mode of the socket enforces it, and the
 //! credentials of the peer are checked too, since some systems ignore the mode of a socket.
 
-use crate::difference::Difference;
+use crate::difference::{Difference, GenerationView};
 use crate::protocol::{INTERVAL_MS, Refusal, Reply, Request, SettingChange, VERSION, printable};
 use crate::reservation::{Lease, Reservations};
 use crate::run_directory::{OF_ROOT, connect, directory, prepare};
@@ -84,8 +84,21 @@ pub trait Handler: Send + Sync + 'static {
     fn plan(&self, _file: &Path) -> Result<Difference, Refusal> {
         Err(no_policy())
     }
-    /// Puts the policy of this file into force, as a whole or not at all.
-    fn apply(&self, _file: &Path) -> Result<String, Refusal> {
+    /// Puts the policy of this file into force, as a whole or not at all; and back after this time,
+    /// unless it is confirmed.
+    fn apply(&self, _file: &Path, _confirm_within: Option<Duration>) -> Result<String, Refusal> {
+        Err(no_policy())
+    }
+    /// Keeps a change that would be undone otherwise.
+    fn confirm(&self) -> Result<String, Refusal> {
+        Err(no_policy())
+    }
+    /// Puts back what was in force before, or the generation of this number.
+    fn rollback(&self, _to: Option<u64>) -> Result<String, Refusal> {
+        Err(no_policy())
+    }
+    /// What was in force, change by change.
+    fn history(&self) -> Result<Vec<GenerationView>, Refusal> {
         Err(no_policy())
     }
     /// The RSVP node, if the program has one.
@@ -496,7 +509,18 @@ impl Connection<'_> {
                 changes,
             } => done(handler.set_class(&interface, &class, &changes)),
             Request::Plan { file } => handler.plan(Path::new(&file)).map(Reply::Plan),
-            Request::Apply { file } => done(handler.apply(Path::new(&file))),
+            Request::Apply {
+                file,
+                confirm_within_ms,
+            } => {
+                let within = confirm_within_ms.map(Duration::from_millis);
+                done(handler.apply(Path::new(&file), within))
+            }
+            Request::Confirm {} => done(handler.confirm()),
+            Request::Rollback { to } => done(handler.rollback(to)),
+            Request::History {} => handler
+                .history()
+                .map(|generations| Reply::History { generations }),
             Request::Change { number, rate_bps } => done(
                 handler
                     .reservations()

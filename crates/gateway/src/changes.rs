@@ -4,9 +4,10 @@
 //! changes. The worker adopts it while packets flow: in place where the classes stay, otherwise as
 //! a new tree, into which packets move, each into the class where it would now go.
 
+use crate::generations::{Generation, Generations};
 use crate::in_force::{InForce, InterfaceInForce};
 use crate::signalling::speaker::SpeakerHandle;
-use control::difference::Difference;
+use control::difference::{Difference, GenerationView};
 use control::policy::{InterfacePolicy, Policy};
 use control::port_config::PortConfig;
 use control::protocol::Refusal;
@@ -15,6 +16,7 @@ use engine::settings::Raw;
 use netio::handle::Adopted;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Changes of what is in force, one at a time.
 #[derive(Debug)]
@@ -24,23 +26,24 @@ pub struct PolicyChanges {
     port: Option<PortConfig>,
     rsvp: Option<RsvpConfig>,
     /// Held during a change: each is made of what the one before left.
-    changing: Mutex<()>,
+    generations: Mutex<Generations>,
 }
 
 impl PolicyChanges {
     /// Of the interfaces in force, whose ports and RSVP settings stay those of `policy`.
     pub fn new(in_force: Arc<InForce>, speaker: Option<SpeakerHandle>, policy: &Policy) -> Self {
+        let generations = Generations::new(policies(&in_force));
         Self {
             in_force,
             speaker,
             port: policy.port.clone(),
             rsvp: policy.rsvp.clone(),
-            changing: Mutex::default(),
+            generations: Mutex::new(generations),
         }
     }
 
-    fn alone(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn alone(&self) -> MutexGuard<'_, Generations> {
+        self.generations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives a class of an interface other settings. How many packets that dropped.
@@ -49,14 +52,18 @@ impl PolicyChanges {
     ///
     /// Returns an error if the whole tree with them is refused; then nothing has changed.
     pub fn set_class(&self, interface: &str, class: &str, changes: &[(&str, Raw)]) -> Result<u64, Refusal> {
-        let _alone = self.alone();
-        let managed = self.in_force.all().into_iter();
-        let found = managed
-            .map(|managed| managed.policy)
+        let mut generations = self.alone();
+        generations.refuse_unconfirmed()?;
+        let found = policies(&self.in_force)
+            .into_iter()
             .find(|policy| policy.name == interface);
         let policy = found.ok_or_else(|| Refusal::new(format!("{interface} is no longer managed")))?;
         let changed = policy.with_class_settings(self.in_force.registry(), class, changes)?;
-        self.put(changed, |changed| self.in_force.put_class(changed, class))
+        let dropped = self.put(changed, |changed| self.in_force.put_class(changed, class))?;
+        let list = changes.iter().map(|(key, value)| format!("{key} = {value}"));
+        let what = format!("{interface}: {class}: {}", list.collect::<Vec<_>>().join(", "));
+        generations.push(policies(&self.in_force), "set".into(), vec![what]);
+        Ok(dropped)
     }
 
     /// Puts the policy of an interface into force: by the RSVP node where that keeps classes in its
@@ -111,9 +118,10 @@ impl PolicyChanges {
     /// # Errors
     ///
     /// Returns an error if the file cannot be read, has a mistake, or differs in what a running
-    /// program cannot change; then nothing has changed.
-    pub fn apply(&self, file: &Path) -> Result<String, Refusal> {
-        let _alone = self.alone();
+    /// program cannot change, or a change waits to be confirmed; then nothing has changed.
+    pub fn apply(&self, file: &Path, confirm_within: Option<Duration>) -> Result<String, Refusal> {
+        let mut generations = self.alone();
+        generations.refuse_unconfirmed()?;
         let new = self.read(file)?;
         let difference = self.differences(&new);
         if !difference.needs_restart.is_empty() {
@@ -128,23 +136,100 @@ impl PolicyChanges {
         if difference.is_empty() {
             return Ok(format!("{} is in force already", file.display()));
         }
-        let dropped = self.put_all(&new)?;
-        let lost = match dropped {
-            0 => "no packet was dropped by the change".into(),
-            1 => "1 packet did not fit and was dropped".into(),
-            n => format!("{n} packets did not fit and were dropped"),
-        };
-        let changes = difference.changes.join("\n");
-        Ok(format!("{changes}\n{} is in force; {lost}", file.display()))
+        let lost = lost(self.put_all(&new.interfaces)?);
+        let (before, changes) = (generations.number(), difference.changes.join("\n"));
+        generations.push(
+            policies(&self.in_force),
+            format!("apply {}", file.display()),
+            difference.changes,
+        );
+        let mut waits = String::new();
+        if let Some(time) = confirm_within {
+            generations.confirm_within(time, before);
+            waits = format!(
+                "; it is undone after {} s, unless you `suimon confirm`",
+                time.as_secs_f64()
+            );
+        }
+        Ok(format!(
+            "{changes}\n{} is in force; {lost}{waits}",
+            file.display()
+        ))
+    }
+
+    /// Keeps a change that would be undone otherwise.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no change waits for it.
+    pub fn confirm(&self) -> Result<String, Refusal> {
+        let mut generations = self.alone();
+        match generations.settle() {
+            Some(_) => Ok(format!("generation {} stays", generations.number())),
+            None => Err(Refusal::new("no change waits to be confirmed")),
+        }
+    }
+
+    /// Puts back the generation of this number; without one that before the last change.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it is not kept, or the worker does not respond.
+    pub fn rollback(&self, to: Option<u64>) -> Result<String, Refusal> {
+        self.return_to(&mut self.alone(), to)
+    }
+
+    fn return_to(&self, generations: &mut Generations, to: Option<u64>) -> Result<String, Refusal> {
+        let Generation {
+            number,
+            policies: back,
+            ..
+        } = generations.find(to)?;
+        let pairs = policies(&self.in_force);
+        let pairs = pairs
+            .iter()
+            .zip(&back)
+            .filter(|(now, back)| now.name == back.name);
+        let changes: Vec<String> = pairs
+            .flat_map(|(now, back)| Difference::of(now, back).changes)
+            .collect();
+        let lost = lost(self.put_all(&back)?);
+        generations.settle();
+        let said = changes
+            .iter()
+            .fold(String::new(), |said, change| said + change + "\n");
+        generations.push(policies(&self.in_force), format!("rollback to {number}"), changes);
+        Ok(format!(
+            "{said}generation {number} is in force again, as {}; {lost}",
+            generations.number()
+        ))
+    }
+
+    /// Undoes a change that nobody has confirmed in time. To be called many times a second.
+    pub fn undo_unconfirmed(&self) -> Option<String> {
+        let mut generations = self.alone();
+        let back_to = generations.overdue()?;
+        let done = self.return_to(&mut generations, Some(back_to));
+        // Tried once: what cannot be put back now cannot be a moment later.
+        generations.settle();
+        Some(match done {
+            Ok(done) => format!("nobody has confirmed the change:\n{done}"),
+            Err(why) => format!("nobody has confirmed the change, and it cannot be undone: {why}"),
+        })
+    }
+
+    /// What was in force, change by change.
+    pub fn history(&self) -> Vec<GenerationView> {
+        self.alone().show()
     }
 
     /// Puts all that differ into force; if one is refused, those before it are put back.
-    fn put_all(&self, new: &Policy) -> Result<u64, Refusal> {
+    fn put_all(&self, new: &[InterfacePolicy]) -> Result<u64, Refusal> {
         let mut done: Vec<InterfacePolicy> = Vec::new();
         let mut dropped = 0;
         let plainly = |policy: InterfacePolicy| self.in_force.put(policy.clone(), policy);
         for InterfaceInForce { policy: old, .. } in self.in_force.all() {
-            let Some(new) = new.interface(&old.name) else {
+            let Some(new) = new.iter().find(|new| new.name == old.name) else {
                 continue;
             };
             if Difference::of(&old, new).is_empty() {
@@ -167,5 +252,18 @@ impl PolicyChanges {
             done.push(old);
         }
         Ok(dropped)
+    }
+}
+
+/// The policies in force.
+fn policies(in_force: &InForce) -> Vec<InterfacePolicy> {
+    in_force.all().into_iter().map(|managed| managed.policy).collect()
+}
+
+fn lost(packets: u64) -> String {
+    match packets {
+        0 => "no packet was dropped by the change".into(),
+        1 => "1 packet did not fit and was dropped".into(),
+        n => format!("{n} packets did not fit and were dropped"),
     }
 }

@@ -102,7 +102,7 @@ pub fn enforce(
     out.flush()?;
     let reload = |out: &mut dyn Write| {
         let again = file.filter(|_| !hang_up.terminal_is_gone());
-        match again.map(|file| changes.apply(file)) {
+        match again.map(|file| changes.apply(file, None)) {
             None => end.store(true, Ordering::Relaxed),
             Some(Ok(done)) => drop(writeln!(out, "{done}")),
             Some(Err(why)) => drop(writeln!(out, "the policy stays as it is: {why}")),
@@ -112,6 +112,9 @@ pub fn enforce(
     let mut each = |out: &mut dyn Write| {
         if hang_up.came() {
             reload(out);
+        }
+        if let Some(undone) = changes.undo_unconfirmed() {
+            let _ = writeln!(out, "{undone}").and_then(|()| out.flush());
         }
     };
     let last = supervise(&handle, workers, &end, out, watch, &mut each)?;

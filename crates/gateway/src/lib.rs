@@ -21,6 +21,7 @@ pub mod direction;
 pub mod enforce;
 mod error;
 pub mod facts;
+mod generations;
 pub mod in_force;
 pub mod memory;
 pub mod realise;

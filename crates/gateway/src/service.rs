@@ -8,7 +8,7 @@ use super::in_force::{InForce, InterfaceInForce, refused};
 use super::yielding::YieldGauges;
 use crate::realise;
 use crate::signalling::speaker;
-use control::difference::Difference;
+use control::difference::{Difference, GenerationView};
 use control::protocol::{Refusal, SettingChange};
 use control::reservation::Reservations;
 use control::snapshot::{ClassReading, FrameCounts, InterfaceReading, Reading, State};
@@ -24,6 +24,7 @@ use std::mem::take;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// The running program behind its control socket.
 #[derive(Debug)]
@@ -171,8 +172,20 @@ impl Handler for ControlService {
         self.changes.plan(file)
     }
 
-    fn apply(&self, file: &Path) -> Result<String, Refusal> {
-        self.changes.apply(file)
+    fn apply(&self, file: &Path, confirm_within: Option<Duration>) -> Result<String, Refusal> {
+        self.changes.apply(file, confirm_within)
+    }
+
+    fn confirm(&self) -> Result<String, Refusal> {
+        self.changes.confirm()
+    }
+
+    fn rollback(&self, to: Option<u64>) -> Result<String, Refusal> {
+        self.changes.rollback(to)
+    }
+
+    fn history(&self) -> Result<Vec<GenerationView>, Refusal> {
+        Ok(self.changes.history())
     }
 
     fn reservations(&self) -> Result<&dyn Reservations, Refusal> {

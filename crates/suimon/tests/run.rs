@@ -614,7 +614,7 @@ fn policies_are_applied_while_packets_flow_and_none_is_lost_or_overtaken() {
                 .iter()
                 .zip(&policies)
                 .for_each(|(name, text)| fs::write(name, text).expect("a file"));
-            let apply = |name: &String| rig.ask(&Request::Apply { file: name.clone() });
+            let apply = |name: &String| rig.ask(&apply_request(name));
             let stream = rig.udp(500, 200, Duration::from_secs(4));
             let transfer = rig.tcp(LARGE);
             for round in 1..=24 {
@@ -652,6 +652,7 @@ fn policies_are_applied_while_packets_flow_and_none_is_lost_or_overtaken() {
                 ["wan0: class small: rate 7 Mbit/s → 8 Mbit/s"]
             );
             refused_changes_change_nothing(&rig, &ordered);
+            changes_are_undone(&rig, &names);
         });
     });
 }
@@ -673,7 +674,7 @@ fn refused_changes_change_nothing(rig: &Rig, ordered: &str) {
     ];
     for (text, why) in cases {
         fs::write(&own, text).expect("a file");
-        let Reply::Refused(refusal) = rig.ask(&Request::Apply { file: file.clone() }) else {
+        let Reply::Refused(refusal) = rig.ask(&apply_request(&file)) else {
             panic!("{why}: it was applied");
         };
         assert!(refusal.message.contains(why), "{refusal:?}");
@@ -688,6 +689,70 @@ fn refused_changes_change_nothing(rig: &Rig, ordered: &str) {
         assert!(Instant::now() < until, "SIGHUP did not apply the file");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+fn apply_request(file: &str) -> Request {
+    Request::Apply {
+        file: file.into(),
+        confirm_within_ms: None,
+    }
+}
+
+/// Unless it is confirmed, a change is undone; and at any time by its number.
+fn changes_are_undone(rig: &Rig, names: &[String]) {
+    let bandwidth = || {
+        let snapshot = rig.client().status(Duration::ZERO, false).expect("a status");
+        snapshot.interfaces[0].bandwidth_bps / 1_000_000
+    };
+    let faster = |confirm_within_ms| {
+        let file = names[2].clone();
+        let reply = rig.ask(&Request::Apply {
+            file,
+            confirm_within_ms,
+        });
+        assert!(matches!(&reply, Reply::Done { .. }), "{reply:?}");
+        assert_eq!(bandwidth(), 60);
+    };
+    let refused = |request: &Request, why: &str| match rig.ask(request) {
+        Reply::Refused(refusal) => assert!(refusal.message.contains(why), "{refusal:?}"),
+        other => panic!("{other:?}"),
+    };
+    refused(&Request::Confirm {}, "no change waits");
+    faster(Some(500));
+    refused(&apply_request(&names[1]), "waits to be confirmed");
+    let until = Instant::now() + Duration::from_secs(5);
+    while bandwidth() != 40 {
+        assert!(Instant::now() < until, "it was not undone");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    faster(Some(300));
+    assert!(matches!(rig.ask(&Request::Confirm {}), Reply::Done { .. }));
+    std::thread::sleep(Duration::from_millis(600));
+    assert_eq!(bandwidth(), 60);
+    assert!(matches!(
+        rig.ask(&Request::Rollback { to: None }),
+        Reply::Done { .. }
+    ));
+    assert_eq!(bandwidth(), 40);
+    let Reply::History { generations } = rig.ask(&Request::History {}) else {
+        panic!("no history");
+    };
+    let last = generations.last().expect("one");
+    assert!(last.in_force && last.by.starts_with("rollback to"), "{last:?}");
+    assert_eq!(last.changes, ["wan0: bandwidth 60 Mbit/s → 40 Mbit/s"]);
+    assert!(
+        generations.len() > 24
+            && generations
+                .windows(2)
+                .all(|pair| pair[0].number + 1 == pair[1].number)
+    );
+    let confirmed = generations[generations.len() - 2].number;
+    assert!(matches!(
+        rig.ask(&Request::Rollback { to: Some(confirmed) }),
+        Reply::Done { .. }
+    ));
+    assert_eq!(bandwidth(), 60);
+    refused(&Request::Rollback { to: Some(9_999) }, "is not kept");
 }
 
 /// The configured rate of a class.

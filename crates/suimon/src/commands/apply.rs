@@ -5,12 +5,16 @@ use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::protocol::Request;
+use engine::units::Duration;
 
 /// Put a policy into force in a running suimon, as a whole, while packets flow (see `suimon plan`)
 #[derive(Debug, Args)]
 pub struct Apply {
     /// The policy, a TOML file
     policy: String,
+    /// Undo the change after this time, unless `suimon confirm` is called
+    #[arg(long, value_name = "TIME")]
+    confirm_within: Option<Duration>,
     #[command(flatten)]
     target: Target,
 }
@@ -19,6 +23,11 @@ impl Apply {
     /// Sends the request.
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let file = absolute(&self.policy, cx.registry)?;
-        self.target.request(&Request::Apply { file }, cx.out)
+        let confirm_within_ms = self.confirm_within.map(|time| time.nanos().div_ceil(1_000_000));
+        let request = Request::Apply {
+            file,
+            confirm_within_ms,
+        };
+        self.target.request(&request, cx.out)
     }
 }

@@ -12,10 +12,12 @@ mod accept;
 mod apply;
 mod bottlenet;
 mod check;
+mod confirm;
 mod demo;
 mod detach;
 mod disable;
 mod enable;
+mod history;
 mod kinds;
 mod lab;
 pub(crate) mod nine;
@@ -25,6 +27,7 @@ mod plan;
 mod prove;
 mod reproduce;
 mod reserve;
+mod rollback;
 mod rsvp_options;
 mod run;
 mod set;
@@ -68,10 +71,12 @@ verbs! {
     apply::Apply,
     bottlenet::Bottlenet,
     check::Check,
+    confirm::Confirm,
     demo::Demo,
     detach::Detach,
     disable::Disable,
     enable::Enable,
+    history::History,
     kinds::Kinds,
     lab::Lab,
     nine::Nine,
@@ -81,6 +86,7 @@ verbs! {
     prove::Prove,
     reproduce::Reproduce,
     reserve::Reserve,
+    rollback::Rollback,
     run::Run,
     set::Set,
     sim::Sim,

@@ -4,5 +4,5 @@
 pub mod bands;
 #[cfg(test)]
 pub mod example;
-pub mod history;
+pub mod samples;
 pub mod screen;

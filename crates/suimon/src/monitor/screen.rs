@@ -2,7 +2,7 @@
 //! Parts that do not fit are left out in this order: the state, the graph, columns by rank.
 
 use super::bands::{Bands, COLOURS, letter};
-use super::history::History;
+use super::samples::History;
 use control::readout;
 use control::snapshot::{ClassView, InterfaceView, State};
 use measure::numbers;

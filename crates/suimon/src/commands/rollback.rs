@@ -1,0 +1,24 @@
+//! `suimon rollback`: puts back what was in force before.
+
+use super::target::Target;
+use crate::commands::Context;
+use crate::exit::{Exit, Failure};
+use clap::Args;
+use control::protocol::Request;
+
+/// Put back what was in force before the last change, or an earlier generation, while packets flow
+#[derive(Debug, Args)]
+pub struct Rollback {
+    /// The generation's number (see `suimon history`); by default the one before the last change
+    generation: Option<u64>,
+    #[command(flatten)]
+    target: Target,
+}
+
+impl Rollback {
+    /// Sends the request.
+    pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let to = self.generation;
+        self.target.request(&Request::Rollback { to }, cx.out)
+    }
+}
