@@ -5,7 +5,7 @@
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
-use crate::monitor::history::History;
+use crate::monitor::samples::History;
 use crate::monitor::screen::{ScreenView, draw};
 use crate::screen;
 use clap::Args;
