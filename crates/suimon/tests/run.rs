@@ -13,6 +13,7 @@
 use control::protocol::{Reply, Request, SettingChange};
 use control::snapshot::{ClassView, State};
 use control::socket::Client;
+use engine::random::{Rng, Seed};
 use lab::host::OffloadFeature;
 use lab::traffic::generator::TrafficShape;
 use lab::traffic::tcp::{Bulk, BulkRun};
@@ -653,6 +654,110 @@ fn policies_are_applied_while_packets_flow_and_none_is_lost_or_overtaken() {
             );
             refused_changes_change_nothing(&rig, &ordered);
             changes_are_undone(&rig, &names);
+        });
+    });
+}
+
+/// A random policy for the rig's port: rates, structure, disciplines, filters, bandwidth.
+fn random_policy(random: &mut Rng) -> String {
+    let mbit = 30 + random.below(31);
+    let kind = ["cbq", "hfsc", "drr", "priq", "wrr", "fq_codel", "cake", "fifo"][random.below(8) as usize];
+    let (port, out) = Kind::AfPacket.port();
+    let head = format!(
+        "version = 1\n[port]\n{port}\n[interface.{out}]\nbandwidth = \"{mbit} Mbit/s\"\ndiscipline = \"{kind}\"\n"
+    );
+    if ["fq_codel", "cake", "fifo"].contains(&kind) {
+        return head;
+    }
+    let classes = 1 + random.below(6);
+    let default = random.below(classes);
+    let class = |n: u64, random: &mut Rng| {
+        let weight = 1 + random.below(9);
+        let setting = match kind {
+            "cbq" => format!("rate = \"{} kbit/s\"", mbit * 1_000 / classes),
+            "hfsc" => format!("linkshare = \"{weight} Mbit/s\""),
+            "priq" => format!("priority = {}", 10 + n),
+            _ => format!("weight = {weight}"),
+        };
+        let inner = match random.below(5) {
+            0 => "discipline = \"fq_codel\"".to_owned(),
+            1 => "discipline = \"codel\"".to_owned(),
+            2 => {
+                format!("discipline = {{ kind = \"drr\", class = [{{ name = \"in{n}\", default = true }}] }}")
+            }
+            _ => String::new(),
+        };
+        let default = n == default;
+        format!("[[interface.{out}.class]]\nname = \"c{n}\"\ndefault = {default}\n{setting}\n{inner}\n")
+    };
+    let mut text = head;
+    (0..classes).for_each(|n| text += &class(n, random));
+    for port in [REST, SMALL] {
+        if random.below(2) == 0 {
+            let n = random.below(classes);
+            text += &format!(
+                "[[interface.{out}.filter]]\nclass = \"c{n}\"\nprotocol = \"udp\"\ndestination_port = {port}\n"
+            );
+        }
+    }
+    text
+}
+
+/// 100 changes; `SUIMON_CHANGES=1000` for more.
+#[test]
+fn random_policies_are_applied_under_bursts_and_none_is_lost_or_overtaken() {
+    in_turn(|| {
+        lab::isolated(|| {
+            let Some(rig) = Rig::start(Kind::AfPacket) else {
+                return;
+            };
+            let changes = std::env::var("SUIMON_CHANGES")
+                .ok()
+                .and_then(|text| text.parse().ok());
+            let changes: u64 = changes.unwrap_or(100);
+            let file = rig.files.join("random.toml").display().to_string();
+            let mut random = Seed(1).stream();
+            // Bursts take the link some milliseconds: a change often finds a backlog.
+            let bursts = |port, burst: u32, payload| {
+                let shape = TrafficShape {
+                    payload,
+                    interval: Duration::from_micros(20),
+                    burst,
+                    period: Duration::from_millis(10),
+                    count: changes * 4 * u64::from(burst) + 50 * u64::from(burst),
+                };
+                Stream {
+                    to: to_b(port),
+                    shape,
+                }
+                .start(&rig.a, &rig.b)
+                .expect("a stream")
+            };
+            let streams = [bursts(REST, 15, 1_400), bursts(SMALL, 5, 200)];
+            let mut seen = 0;
+            for change in 0..changes {
+                std::thread::sleep(Duration::from_millis(25 + random.below(10)));
+                let text = random_policy(&mut random);
+                fs::write(&file, &text).expect("a file");
+                match rig.ask(&apply_request(&file)) {
+                    Reply::Done { message } if message.contains("in force") => {
+                        assert!(
+                            !message.contains("did not fit"),
+                            "change {change}: {message}\n{text}"
+                        );
+                    }
+                    other => panic!("change {change}: {other:?}\n{text}"),
+                }
+                seen += u64::from(streams.iter().any(|stream| stream.arrived() > 0));
+            }
+            let delays = streams.map(|stream| {
+                let report = stream.finish().expect("a report");
+                let felt = (report.lost(), report.reordered, report.duplicates);
+                assert_eq!(felt, (0, 0, 0), "of {} datagrams", report.sent);
+                report.delay(0.99)
+            });
+            assert!(seen > changes / 2);
+            eprintln!("{changes} changes; the 99th percentile of the delay of both streams: {delays:?}");
         });
     });
 }
