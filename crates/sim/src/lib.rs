@@ -71,6 +71,7 @@ pub mod adversary;
 pub mod agent;
 pub mod capture;
 mod event_queue;
+pub mod exhaustive;
 pub mod link;
 pub mod meter;
 pub mod packet;

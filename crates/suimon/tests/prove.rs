@@ -108,3 +108,22 @@ fn a_policy_without_bounds_is_a_mistake() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("no interface has a class with a bound"));
 }
+
+#[test]
+fn every_pattern_of_a_small_world_is_judged() {
+    let directory = TestDirectory::new("exhaustive");
+    fs::write(directory.0.join("policy.toml"), POLICY).expect("a file");
+    let options = ["prove", "policy.toml", "--exhaustive", "--packets", "2"];
+    let judged = suimon(&directory, &[&options[..], &["--json"]].concat());
+    assert_eq!(judged.status.code(), Some(0), "{judged:?}");
+    let value = json(&judged);
+    // Nine sorts of one packet; of two, the second in any of twelve slots.
+    assert_eq!(value[0]["patterns"], 9 + 12 * 81, "{value}");
+    assert_eq!(value[0]["classes"][0]["class"], "voice");
+    let text = suimon(&directory, &options);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(
+        text.contains("981 of 981 patterns: 3 queues, 3 lengths, 12 slots"),
+        "{text}"
+    );
+}

@@ -1,5 +1,6 @@
 //! `suimon prove POLICY`: searches for the arrival pattern that delays each class most, and
-//! compares the delay with the bound that `check` prints.
+//! compares the delay with the bound that `check` prints. With `--exhaustive` it judges every
+//! pattern of a small world instead.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
@@ -15,6 +16,7 @@ use plot::text::{self, Align};
 use scenario::counterexample;
 use serde_json::{Value, json};
 use sim::adversary::{Adversary, Target};
+use sim::exhaustive::{BoundedClass, Claims, Exhaustive, LENGTHS, QUEUES, SLOTS};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -35,6 +37,14 @@ pub struct Prove {
     /// same result
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
     patterns: Option<u64>,
+    /// Judge every pattern of a small world: up to so many packets (--packets) of three classes and
+    /// three lengths in twelve slots. Conservation, order and work conservation count, too
+    #[arg(long, conflicts_with_all = ["patterns", "scenario", "seconds"])]
+    exhaustive: bool,
+    /// Packets of a pattern of --exhaustive at most; each more takes some 40 times longer
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "exhaustive",
+        value_parser = clap::value_parser!(u32).range(1..=6))]
+    packets: u32,
     /// The seed of the search
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -68,6 +78,9 @@ impl Prove {
         })?;
         let chosen =
             |interface: &&InterfacePolicy| self.interface.as_ref().is_none_or(|name| *name == interface.name);
+        if self.exhaustive {
+            return self.judge_all(cx, policy.interfaces.iter().filter(chosen));
+        }
         let mut searched = Vec::new();
         for interface in policy.interfaces.iter().filter(chosen) {
             let adversary = Adversary::new(&interface.plan, Seed(self.seed));
@@ -97,6 +110,46 @@ impl Prove {
             .flat_map(|one| one.adversary.targets())
             .any(Target::is_exceeded);
         Ok(if exceeded { Exit::Missed } else { Exit::Done })
+    }
+
+    /// Judges every pattern of the small world on each interface.
+    fn judge_all<'a>(
+        &self,
+        cx: &mut Context<'_>,
+        interfaces: impl Iterator<Item = &'a InterfacePolicy>,
+    ) -> Result<Exit, Failure> {
+        let mut judged = Vec::new();
+        for interface in interfaces {
+            let plan = &interface.plan;
+            let mut world = Exhaustive::new(plan, Claims::of(plan), self.packets);
+            let mut progress = ProgressLine::begin();
+            let mut fault = None;
+            while fault.is_none() && !world.is_complete() {
+                fault = world.judge(1_000).err();
+                progress.show(world.patterns() as f64 / world.total() as f64, || {
+                    format!(
+                        "{}: {} patterns",
+                        interface.name,
+                        numbers::count(world.patterns())
+                    )
+                });
+            }
+            progress.clear();
+            judged.push(Judged {
+                interface,
+                world,
+                fault,
+            });
+        }
+        if judged.is_empty() {
+            return Err(Failure::usage(format!("{}: no such interface", self.policy)));
+        }
+        match self.json {
+            true => writeln!(cx.out, "{:#}", judged.iter().map(Judged::json).collect::<Value>())?,
+            false => judged.iter().try_for_each(|one| one.show(cx.out))?,
+        }
+        let holds = judged.iter().all(|one| one.fault.is_none());
+        Ok(if holds { Exit::Done } else { Exit::Missed })
     }
 
     fn search<'a>(
@@ -133,6 +186,63 @@ impl Prove {
         }
         progress.clear();
         Ok(Searched { interface, adversary })
+    }
+}
+
+/// Every pattern against one interface, up to the first that violates something.
+struct Judged<'a> {
+    interface: &'a InterfacePolicy,
+    world: Exhaustive,
+    fault: Option<String>,
+}
+
+impl Judged<'_> {
+    fn show(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self {
+            interface,
+            world,
+            fault,
+        } = self;
+        writeln!(
+            out,
+            "{}  {} of {} patterns: {QUEUES} queues, {LENGTHS} lengths, {SLOTS} slots of {}",
+            interface.name,
+            numbers::count(world.patterns()),
+            numbers::count(world.total()),
+            world.slot()
+        )?;
+        let row = |class: &BoundedClass| {
+            vec![
+                format!("  {}", world.name(class.queue)),
+                format!("bound {},", bounds::shown(class.bound.delay)),
+                format!("worst {}", bounds::shown(class.worst)),
+            ]
+        };
+        let rows: Vec<Vec<String>> = world.bounds().iter().map(row).collect();
+        for line in text::table(&rows, &[Align::Left, Align::Right, Align::Right]) {
+            writeln!(out, "{line}")?;
+        }
+        match fault {
+            Some(fault) => writeln!(out, "  VIOLATED: {fault}"),
+            None => writeln!(out, "  every pattern keeps conservation, order, and the bounds"),
+        }
+    }
+
+    fn json(&self) -> Value {
+        let class = |class: &BoundedClass| {
+            json!({
+                "class": self.world.name(class.queue),
+                "bound_ns": class.bound.delay.nanos(),
+                "worst_ns": class.worst.nanos(),
+            })
+        };
+        json!({
+            "interface": self.interface.name,
+            "patterns": self.world.patterns(),
+            "total": self.world.total(),
+            "violated": self.fault,
+            "classes": self.world.bounds().iter().map(class).collect::<Value>(),
+        })
     }
 }
 
