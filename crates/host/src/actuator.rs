@@ -81,6 +81,11 @@ pub(crate) trait MemberActuator: Actuator + std::fmt::Debug {
         false
     }
 
+    /// Whether a connection is about to be established, which no sample shows yet.
+    fn is_opening(&self, _at: Instant) -> bool {
+        false
+    }
+
     /// Reasserts the clamps of new connections where the kernel has undone them.
     fn reassert_new(&mut self, _at: Instant) {}
 

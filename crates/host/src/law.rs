@@ -7,9 +7,11 @@
 //! - [`scavenger`]: the default law: reacts to other traffic only, shares by weight;
 //!   [`delay_law`]: its substitute where the link's rate is unknown;
 //! - [`full_link_clamp`]: the paper's law: windows are clamped while the link is full;
-//! - [`rate_meter`], [`rate_estimate`], `queue_witness`, [`share`], [`flow_controller`], `turns`:
+//! - [`rate_meter`], [`rate_estimate`], `queue_witness`, [`share`], [`flow_controller`], `turns`,
+//!   `cap_budget`:
 //!   parts of the default law.
 
+mod cap_budget;
 pub mod delay_law;
 pub mod flow_controller;
 pub mod full_link_clamp;

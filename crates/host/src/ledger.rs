@@ -9,17 +9,20 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-/// Bytes of an entry: process, descriptor, cookie, lock, pacing.
+/// Bytes of an entry: process, descriptor, cookie, lock, buffer, pacing.
 const ENTRY: usize = 32;
 /// Stand for "not modified".
 const NO_LOCK: u32 = u32::MAX;
 const NO_PACING: u64 = 0;
+const NO_BUFFER: u32 = 0;
 
 /// A socket's options before they were modified. None: not modified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct SavedOptions {
     /// Which buffers were locked.
     pub(crate) lock: Option<u32>,
+    /// The receive buffer, as the kernel reports it. Only with `lock`.
+    pub(crate) buffer: Option<u32>,
     /// The pacing rate, in bytes a second.
     pub(crate) pacing: Option<u64>,
 }
@@ -36,6 +39,9 @@ pub(crate) struct LedgerEntry {
 impl SavedOptions {
     /// Restores the options: first the window may grow again, then the kernel may tune the buffer.
     pub(crate) fn restore(self, of: &OwnedFd) -> io::Result<()> {
+        if let Some(buffer) = self.buffer {
+            socket::set_receive_buffer(of, buffer / 2)?;
+        }
         if let Some(lock) = self.lock {
             socket::set_clamp(of, 1 << 30)?;
             socket::set_lock(of, lock)?;
@@ -81,6 +87,7 @@ impl Ledger {
         raw[4..8].copy_from_slice(&entry.fd.to_ne_bytes());
         raw[8..16].copy_from_slice(&entry.cookie.to_ne_bytes());
         raw[16..20].copy_from_slice(&entry.saved.lock.unwrap_or(NO_LOCK).to_ne_bytes());
+        raw[20..24].copy_from_slice(&entry.saved.buffer.unwrap_or(NO_BUFFER).to_ne_bytes());
         raw[24..].copy_from_slice(&entry.saved.pacing.unwrap_or(NO_PACING).to_ne_bytes());
         self.file.write_all_at(&raw, slot * ENTRY as u64)?;
         Ok(slot)
@@ -125,6 +132,7 @@ fn read(raw: &[u8; ENTRY]) -> Option<LedgerEntry> {
         cookie: long(8),
         saved: SavedOptions {
             lock: Some(word(16)).filter(|lock| *lock != NO_LOCK),
+            buffer: Some(word(20)).filter(|buffer| *buffer != NO_BUFFER),
             pacing: Some(long(24)).filter(|pacing| *pacing != NO_PACING),
         },
     };
@@ -139,11 +147,15 @@ mod tests {
     fn the_guard_reads_what_the_supervisor_wrote_and_did_not_strike_off() {
         let mut ledger = Ledger::new().expect("a file in memory");
         let guard = ledger.share().expect("the same");
-        let entry = |pid, lock, pacing| LedgerEntry {
+        let entry = |pid, lock: Option<u32>, pacing| LedgerEntry {
             pid,
             fd: 4,
             cookie: 77,
-            saved: SavedOptions { lock, pacing },
+            saved: SavedOptions {
+                lock,
+                buffer: lock.map(|lock| lock + 131_072),
+                pacing,
+            },
         };
         let [one, two] = [entry(1, Some(0), None), entry(2, Some(2), Some(u64::MAX))];
         let slot = ledger.write(None, &one).expect("written");

@@ -98,6 +98,10 @@ impl MemberActuator for WithUdpPolicer {
         self.connections.has_new(at)
     }
 
+    fn is_opening(&self, at: Instant) -> bool {
+        self.connections.is_opening(at)
+    }
+
     fn reassert_new(&mut self, at: Instant) {
         self.connections.reassert_new(at);
     }

@@ -14,6 +14,9 @@ use std::os::fd::OwnedFd;
 /// Bytes by which an IPv6 header is longer than an IPv4 header.
 const V6: u64 = 20;
 
+/// How long an open connection waits for its first order. The laws order at each tick.
+const OPENING: Duration = Duration::from_millis(250);
+
 /// The state of one connection.
 #[derive(Debug)]
 pub(crate) struct BorrowedFlow {
@@ -30,6 +33,9 @@ pub(crate) struct BorrowedFlow {
     pub(crate) info: Info,
     /// Since when it is missing from its process and descriptor.
     pub(crate) missing_since: Option<Instant>,
+    /// It was limited before its SYN, by a small buffer or window, and has no order yet. Since when
+    /// it can carry data.
+    opening: Option<Option<Instant>>,
     /// Its limit, by direction.
     pub(crate) limits: [FlowLimit; 2],
     read: bool,
@@ -62,6 +68,7 @@ impl BorrowedFlow {
             link: None,
             info: Info::default(),
             missing_since: None,
+            opening: None,
             limits: [FlowLimit::Free; 2],
             read: false,
             read_at: born,
@@ -95,6 +102,34 @@ impl BorrowedFlow {
         matches!(self.info.state, socket::ESTABLISHED | socket::CLOSE_WAIT)
     }
 
+    /// Limits it before its SYN, so that its first window is this: a window that was told cannot
+    /// be taken back. The buffer does not determine the window scale, as the clamp does.
+    pub(crate) fn open_with(
+        &mut self,
+        of: &OwnedFd,
+        id: ConnectionId,
+        window: u32,
+        ledger: &mut Ledger,
+    ) -> io::Result<()> {
+        self.saved.lock = Some(socket::lock(of)?);
+        self.saved.buffer = Some(socket::receive_buffer(of)?);
+        self.save(id, ledger)?;
+        self.opening = Some(None);
+        self.limits[0] = FlowLimit::Window(Bytes::new(u64::from(window)));
+        socket::set_receive_buffer(of, window)
+    }
+
+    /// Whether it was limited before its SYN, and no order has come in time: it uses no link.
+    pub(crate) fn opens_in_vain(&self, at: Instant) -> bool {
+        let since = self.opening.flatten();
+        since.is_some_and(|since| at.since(since) > OPENING)
+    }
+
+    /// Whether it carries nothing more, or nothing yet and is not about to.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.info.state, socket::TIME_WAIT | socket::CLOSED)
+    }
+
     /// Reads TCP_INFO and counts what has been carried since the last reading.
     pub(crate) fn update(&mut self, of: &OwnedFd) -> io::Result<()> {
         let (info, at) = clock::timed(|| socket::info(of));
@@ -119,6 +154,9 @@ impl BorrowedFlow {
         self.received += on_the_link(segments_in, payload) + Bytes::new(extra).times(segments_in);
         self.sent += on_the_link(segments_out, sent) + Bytes::new(extra).times(segments_out);
         (self.info, self.read) = (info, true);
+        if self.opening == Some(None) && self.is_open() {
+            self.opening = Some(Some(at));
+        }
         Ok(())
     }
 
@@ -163,6 +201,7 @@ impl BorrowedFlow {
     /// Records an order that is in force already.
     pub(crate) fn record(&mut self, order: &LimitOrder) {
         self.limits[index(order.direction)] = order.limit;
+        self.opening = self.opening.filter(|_| order.direction == DataDirection::Upload);
     }
 
     /// Puts an order into effect, also what the kernel has undone of it.
@@ -176,6 +215,7 @@ impl BorrowedFlow {
         let index = index(order.direction);
         let before = self.limits[index];
         self.limits[index] = order.limit;
+        self.opening = self.opening.filter(|_| order.direction == DataDirection::Upload);
         match order.limit {
             FlowLimit::Free if self.is_modified() && before != FlowLimit::Free => {
                 self.lift(of, order.direction, ledger, id)
@@ -215,6 +255,12 @@ impl BorrowedFlow {
         if self.saved.lock.is_none() {
             // A kernel without locks undoes clamps more often: they are reasserted at each tick.
             self.saved.lock = Some(socket::lock(of).unwrap_or(0));
+            self.save(id, ledger)?;
+        }
+        if let Some(buffer) = self.saved.buffer {
+            // It was small for the first window. From here on the clamp limits.
+            socket::set_receive_buffer(of, buffer / 2)?;
+            self.saved.buffer = None;
             self.save(id, ledger)?;
         }
         let own = self.saved.lock.unwrap_or(0);
@@ -265,10 +311,12 @@ impl BorrowedFlow {
         let undo = match direction {
             DataDirection::Download => SavedOptions {
                 lock: self.saved.lock.take(),
+                buffer: self.saved.buffer.take(),
                 pacing: None,
             },
             DataDirection::Upload => SavedOptions {
                 lock: None,
+                buffer: None,
                 pacing: self.saved.pacing.take(),
             },
         };
@@ -284,6 +332,7 @@ impl BorrowedFlow {
     /// Lifts all limits.
     pub(crate) fn release(&mut self, of: &OwnedFd, ledger: &mut Ledger) -> io::Result<()> {
         self.limits = [FlowLimit::Free; 2];
+        self.opening = None;
         self.clamped = None;
         std::mem::take(&mut self.saved).restore(of)?;
         self.strike_off(ledger);

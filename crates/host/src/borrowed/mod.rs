@@ -18,7 +18,7 @@ use crate::process_root::ProcessRoot;
 use crate::process_tree;
 use crate::sys::socket::{self, Kind};
 use crate::sys::{now, process};
-use crate::tick::{ConnectionId, FlowSample, MemberId};
+use crate::tick::{ConnectionId, DataDirection, FlowSample, MemberId};
 use engine::units::{Duration, Instant};
 use flow::BorrowedFlow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +42,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// what a scan takes.
 const SCAN_INTERVAL: Duration = Duration::from_millis(500);
 const SPARING: u64 = 50;
+
+/// How long after the last order a new connection is limited before its SYN.
+const LIMITED_FOR: Duration = Duration::from_secs(3);
+
+/// Its first window at least: two full segments.
+const FIRST_WINDOW: u32 = 3_000;
 
 /// Why UDP is not controlled, and what to do about it.
 pub(crate) const WHY_NOT_UDP: &str =
@@ -67,8 +73,16 @@ pub(crate) struct BorrowedSockets {
     uncontrolled: BTreeMap<UncontrolledKey, Uncontrolled>,
     /// This process's network namespace, where the kernel tells it.
     namespace: Option<u64>,
+    in_flight: Option<InFlight>,
     ledger: Ledger,
     next_scan: Instant,
+}
+
+/// What all limited connections of the member may have in flight.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct InFlight {
+    at: Instant,
+    windows: u64,
 }
 
 impl BorrowedSockets {
@@ -81,6 +95,7 @@ impl BorrowedSockets {
             not_tcp: BTreeSet::new(),
             uncontrolled: BTreeMap::new(),
             namespace: socket::namespace().ok(),
+            in_flight: None,
             ledger,
             next_scan: Instant::START,
         }
@@ -148,9 +163,11 @@ impl BorrowedSockets {
             self.not_tcp.insert(inode);
             return;
         }
+        let mut first_window = None;
         if info.state == socket::CLOSED && socket::clamp(socket).is_ok_and(|clamp| clamp == 0) {
             // Finer windows help, but are not required.
             let _ = socket::set_clamp(socket, SYN_CLAMP);
+            first_window = self.first_window();
         }
         let id = ConnectionId(cookie);
         let is_guest = match (self.namespace, socket::namespace_of(socket)) {
@@ -164,6 +181,45 @@ impl BorrowedSockets {
         if flow.missing_since.is_some() {
             flow.found_at(id, pid, fd, &mut self.ledger);
         }
+        if let Some(window) = first_window.filter(|_| !flow.is_modified()) {
+            // Where it fails, the connection is limited from its first tick on.
+            let _ = flow.open_with(socket, id, window, &mut self.ledger);
+        }
+    }
+
+    /// What a new connection may tell with its SYN while the member's connections are limited: the
+    /// mean of what they and it have together.
+    fn first_window(&self) -> Option<u32> {
+        let last = self.in_flight.filter(|last| now().since(last.at) < LIMITED_FOR)?;
+        let is_limited = |flow: &&BorrowedFlow| {
+            flow.missing_since.is_none() && !flow.is_over() && flow.limits[0] != FlowLimit::Free
+        };
+        let limited = self.flows.values().filter(is_limited);
+        let mean = last.windows / (limited.count() as u64 + 1);
+        let window = u32::try_from(mean).unwrap_or(u32::MAX).max(FIRST_WINDOW);
+        // A SYN tells no more than this in any case.
+        (window < u32::from(u16::MAX)).then_some(window)
+    }
+
+    /// Remembers what the member's connections may have in flight together.
+    fn remember(&mut self, orders: &[LimitOrder]) {
+        let downloads = orders
+            .iter()
+            .filter(|order| order.direction == DataDirection::Download);
+        let windows = downloads.map(|order| match order.limit {
+            FlowLimit::Window(bytes) => Some(bytes.get()),
+            FlowLimit::Parked => Some(0),
+            FlowLimit::Free | FlowLimit::Pace(_) => None,
+        });
+        let windows: Vec<Option<u64>> = windows.collect();
+        if windows.is_empty() {
+            // None is open. The next one is limited as the last ones were.
+            return;
+        }
+        self.in_flight = windows.iter().any(Option::is_some).then(|| InFlight {
+            at: now(),
+            windows: windows.iter().flatten().sum(),
+        });
     }
 
     /// Reports a connection whose link is not this host's, and leaves it alone.
@@ -276,14 +332,16 @@ impl Actuator for BorrowedSockets {
                 continue;
             };
             flow.update(&socket)?;
+            let is_over = flow.is_modified() && flow.info.state == socket::CLOSED;
+            if is_over || flow.opens_in_vain(at) {
+                let _ = flow.release(&socket, &mut self.ledger);
+            }
             drop(socket);
             if flow.link() == Some(&GuestLink::Apart) {
                 self.disclaim(id);
             } else if flow.is_open() {
                 readings.push(flow.sample(id, self.member));
-            } else if matches!(flow.info.state, socket::TIME_WAIT | socket::CLOSED)
-                && at.since(flow.born) > PATIENCE
-            {
+            } else if flow.is_over() && at.since(flow.born) > PATIENCE {
                 flow.strike_off(&mut self.ledger);
                 self.flows.remove(&id);
             }
@@ -292,6 +350,7 @@ impl Actuator for BorrowedSockets {
     }
 
     fn apply(&mut self, orders: &[LimitOrder]) -> io::Result<()> {
+        self.remember(orders);
         for order in orders {
             match self.flows.get_mut(&order.flow) {
                 Some(flow) if flow.is_in_force(order) => {
@@ -381,6 +440,14 @@ impl MemberActuator for BorrowedSockets {
 
     fn has_new(&self, at: Instant) -> bool {
         self.flows.values().any(|flow| is_new(flow, at))
+    }
+
+    fn is_opening(&self, at: Instant) -> bool {
+        let opens = |flow: &BorrowedFlow| {
+            let is_young = at.since(flow.born) < NEW_FOR && flow.missing_since.is_none();
+            is_young && !flow.is_open() && !flow.is_over()
+        };
+        self.flows.values().any(opens)
     }
 
     fn reassert_new(&mut self, at: Instant) {

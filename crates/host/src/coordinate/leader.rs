@@ -25,6 +25,9 @@ use std::path::PathBuf;
 /// How long a tick waits for a follower's report. One that is late is left out, and its traffic
 /// counts as other traffic.
 const PATIENCE: Duration = Duration::from_millis(300);
+/// How long after the last connection the leader is idle. A program may open one after another,
+/// each too short for the ticks of an idle leader.
+const IDLE_AFTER: Duration = Duration::from_secs(5);
 /// How often addresses and bottlenet settings are looked up.
 const LOOKUP_INTERVAL: Duration = Duration::from_secs(1);
 /// The averaging time of the rates in the status, and how often the status is made.
@@ -108,6 +111,8 @@ pub(super) struct Leader {
     begun: Option<Instant>,
     interval: Duration,
     idle: bool,
+    /// When there was a connection last.
+    busy_at: Option<Instant>,
     laws: BTreeMap<String, InterfaceLaws>,
     addresses: BTreeMap<IpAddr, String>,
     settings: BTreeMap<String, BottlenetSetting>,
@@ -132,6 +137,7 @@ impl Leader {
             begun: None,
             interval: INTERVAL,
             idle: true,
+            busy_at: None,
             laws: BTreeMap::new(),
             addresses: BTreeMap::new(),
             settings: BTreeMap::new(),
@@ -235,7 +241,10 @@ impl Leader {
             orders.extend(self.run_laws(at, &interface, link, &members, &flows));
         }
         self.send_orders(&orders, &unclaimed);
-        self.idle = all.iter().all(|(_, report)| report.flows.is_empty());
+        if all.iter().any(|(_, report)| !report.flows.is_empty()) {
+            self.busy_at = Some(at);
+        }
+        self.idle = self.busy_at.is_none_or(|busy| at.since(busy) > IDLE_AFTER);
         if at.since(Instant::from_nanos(self.status.at_ns)) >= STATUS_INTERVAL {
             self.update_status(at, &all, &counters, &orders);
         }

@@ -116,6 +116,7 @@
 //!     yields too little / the kernel timer for the next segment is far away; chosen
 //! ```
 
+use super::cap_budget::CapBudgets;
 use super::delay_law::DelayLaw;
 use super::flow_controller::{FlowController, intervals, pace, takes_turns};
 use super::queue_witness::{LinkLoad, QueueWitness};
@@ -283,6 +284,9 @@ pub struct Scavenger {
     turns: TurnScheduler,
     delay_law: DelayLaw,
     orders: BTreeMap<ConnectionId, LimitOrder>,
+    budgets: CapBudgets,
+    /// The members, with the caps that apply now.
+    members: Vec<Member>,
 }
 
 impl Scavenger {
@@ -307,6 +311,8 @@ impl Scavenger {
             turns: TurnScheduler::default(),
             delay_law: DelayLaw::default(),
             orders: BTreeMap::new(),
+            budgets: CapBudgets::default(),
+            members: Vec::new(),
         }
     }
 
@@ -748,8 +754,17 @@ impl Scavenger {
 }
 
 impl Law for Scavenger {
-    fn tick(&mut self, tick: &LawInput<'_>) -> Vec<LimitOrder> {
-        if let Some(rates) = self.meter.read(tick) {
+    fn tick(&mut self, stated: &LawInput<'_>) -> Vec<LimitOrder> {
+        let read = self.meter.read(stated);
+        if let Some(rates) = &read {
+            self.members = self.budgets.adjust(stated, self.direction, rates.seconds);
+        }
+        let members = std::mem::take(&mut self.members);
+        let tick = &LawInput {
+            members: &members,
+            ..*stated
+        };
+        if let Some(rates) = read {
             self.update(tick, &rates);
             match self.rate(tick.bottleneck).map(|rate| rate.bits() as f64) {
                 Some(rate) if rate > 0.0 => {
@@ -780,7 +795,17 @@ impl Law for Scavenger {
             let last = self.orders.get(&sample.id).copied();
             last.unwrap_or_else(|| order(sample, self.direction, FlowLimit::Free, LimitReason::LinkIsFree))
         };
-        tick.flows.iter().map(of).collect()
+        let orders = tick.flows.iter().map(of).zip(tick.flows);
+        let with_reason = |(order, sample): (LimitOrder, &FlowSample)| match order.reason {
+            LimitReason::Cap(_) => LimitOrder {
+                reason: cap_reason(stated, sample),
+                ..order
+            },
+            _ => order,
+        };
+        let orders = orders.map(with_reason).collect();
+        self.members = members;
+        orders
     }
 
     fn interval(&self) -> Duration {

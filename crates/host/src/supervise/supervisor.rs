@@ -5,6 +5,7 @@ use super::plan::{StartError, SupervisionPlan, SupervisionTarget};
 use crate::actuator::{MemberActuator, Scan};
 use crate::borrowed::BorrowedSockets;
 use crate::coordinate::{Participant, Wakeup};
+use crate::law::INTERVAL;
 use crate::ledger::Ledger;
 use crate::process_tree;
 use crate::rewrite::RewrittenMember;
@@ -375,7 +376,11 @@ impl Supervisor {
             self.print_once(&e.to_string());
         }
         if wakeup == Wakeup::Tick {
-            self.next_tick = (self.next_tick + self.participant.interval()).max(at + RECHECK);
+            let interval = match self.actuator.is_opening(at) {
+                true => self.participant.interval().min(INTERVAL),
+                false => self.participant.interval(),
+            };
+            self.next_tick = (self.next_tick + interval).max(at + RECHECK);
             self.print_uncontrolled();
             for text in self.participant.take_notices() {
                 self.print_once(&text);

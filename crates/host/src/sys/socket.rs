@@ -233,6 +233,11 @@ pub(crate) fn receive_buffer(socket: &OwnedFd) -> io::Result<u32> {
     get_word(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)
 }
 
+/// Sets the receive buffer to twice this, which the kernel counts with its overhead, and locks it.
+pub(crate) fn set_receive_buffer(socket: &OwnedFd, bytes: u32) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes.to_ne_bytes())
+}
+
 /// Which buffers are locked.
 pub(crate) fn lock(socket: &OwnedFd) -> io::Result<u32> {
     get_word(socket, libc::SOL_SOCKET, SO_BUF_LOCK)

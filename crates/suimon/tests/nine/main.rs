@@ -8,6 +8,7 @@ mod containers;
 mod processes;
 mod rig;
 mod service;
+mod short;
 
 use engine::units::Bandwidth;
 use processes::{command_of, kill};

@@ -25,6 +25,9 @@ pub const CUBIC: u16 = 8000;
 pub const BBR: u16 = 8001;
 pub const SINK: u16 = 8002;
 
+/// The length of what is sent to a client whose name begins with `object`.
+const OBJECT: usize = 100_000;
+
 /// The server's record: the bytes sent to each client, by name, and the times of closes.
 #[derive(Default)]
 struct ServerLog {
@@ -182,6 +185,16 @@ impl Rig {
         format!("exec 3<>/dev/tcp/10.0.0.2/{port}; echo GET /{name} HTTP/1.0 >&3; exec cat <&3 >/dev/null")
     }
 
+    /// A script for `bash` that downloads short objects for ever, each by a connection of its own,
+    /// so many at a time.
+    pub fn objects(port: u16, at_once: usize) -> String {
+        format!(
+            "fetch() {{ while :; do exec 3<>/dev/tcp/10.0.0.2/{port} || sleep 0.1; \
+             echo GET /object HTTP/1.0 >&3; cat <&3 >/dev/null; exec 3>&-; done; }}; \
+             for n in $(seq {at_once}); do fetch & done; wait"
+        )
+    }
+
     /// A download without nine, for this long.
     pub fn high(&self, congestion: &str, length: Duration) -> BulkRun {
         let port = self.ports.fetch_add(1, Ordering::Relaxed) as u16;
@@ -208,8 +221,7 @@ impl Rig {
             .clone()
     }
 
-    /// The bytes that `home` has received: for the bench.
-    #[cfg_attr(test, allow(dead_code, reason = "the bench uses it"))]
+    /// The bytes that `home` has received, as its interface counts frames.
     pub fn received(&self) -> u64 {
         let text = self
             .home
@@ -260,7 +272,14 @@ fn serve_one(mut stream: TcpStream, port: u16, congestion: &str, log: &Mutex<Ser
         lock().closed.push(SystemTime::now());
         return;
     }
+    let is_object = name.starts_with("object");
     let count = Arc::clone(lock().sent.entry(name).or_default());
+    if is_object {
+        let object = vec![0x5a; OBJECT];
+        let _ = stream.write_all(&object);
+        count.fetch_add(OBJECT as u64, Ordering::Relaxed);
+        return;
+    }
     let head = "HTTP/1.0 200 OK\r\nContent-Length: 1000000000000\r\n\r\n";
     let _ = stream.write_all(head.as_bytes());
     let chunk = [0x5a; 16 << 10];
