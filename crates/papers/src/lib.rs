@@ -30,6 +30,7 @@ mod limited_class;
 mod link_sharing;
 mod long_pipe;
 mod long_pipe_lab;
+mod ns2_suite;
 pub mod page;
 mod points;
 mod reserve_cost;
@@ -57,6 +58,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     guarantees::A6,
     link_sharing::A7,
     link_sharing::A8,
+    ns2_suite::A9,
+    ns2_suite::A10,
     delay_guarantees::I1,
     delay_guarantees::I2,
     delay_guarantees::I3,

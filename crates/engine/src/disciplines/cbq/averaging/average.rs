@@ -22,6 +22,9 @@ pub(super) struct Limits {
     /// How much longer a class is regulated that was refused, in nanoseconds: offtime beyond the
     /// time of one packet.
     extra: u64,
+    /// 1 for a leaf: it is within its limit after its time, and a lender at it. Times often meet,
+    /// and so ns-2 has it.
+    after: u64,
 }
 
 impl Limits {
@@ -47,7 +50,15 @@ impl Limits {
             rate: rate.bits(),
             most: if share > 0.0 { most.min(HOUR) as i64 } else { 0 },
             extra: if share > 0.0 { extra.min(HOUR) as u64 } else { 0 },
+            after: 0,
         }
+    }
+}
+
+impl Limits {
+    /// The same for a leaf.
+    pub(super) fn of_leaf(self) -> Self {
+        Self { after: 1, ..self }
     }
 }
 
@@ -117,10 +128,12 @@ impl Average {
             .saturating_add(idle)
             .min(self.limits.most);
         self.last = finished;
-        if self.idle <= 0 {
-            let next = finished.saturating_add(due).saturating_sub(on_wire);
+        // The nanosecond by which a leaf waits longer is not idle time.
+        if self.idle <= (self.limits.after << GAIN) as i64 {
+            let after = finished.saturating_add(self.limits.after);
+            let next = after.saturating_add(due).saturating_sub(on_wire);
             // After so long without a packet the average would be 0.
-            let debt = self.idle.unsigned_abs();
+            let debt = self.idle.min(0).unsigned_abs();
             self.until = next.saturating_add(debt - (debt >> GAIN));
             self.refused = next.saturating_add(self.limits.extra >> GAIN);
         }
@@ -146,7 +159,7 @@ mod tests {
     /// How many packets of 1,000 bytes go back to back after a long idle time.
     fn burst(percent: u64, maxburst: u32) -> u32 {
         let (link, rate) = (Bandwidth::mbit(8), Bandwidth::bits_per_sec(percent * 80_000));
-        let mut average = Average::new(Limits::new(rate, link, Bytes::new(1_000), (maxburst, 1)));
+        let mut average = Average::new(Limits::new(rate, link, Bytes::new(1_000), (maxburst, 1)).of_leaf());
         let (mut now, mut sent) = (1_000_000_000_000, 0);
         while !average.is_over(now) {
             now += 1_000_000;
@@ -168,7 +181,7 @@ mod tests {
             }
         }
         // The least that maxidle is lets a class of nearly all of the link send more.
-        assert_eq!((burst(1, 1), burst(30, 2), burst(90, 1)), (2, 4, 8));
+        assert_eq!((burst(1, 1), burst(30, 2), burst(90, 1)), (2, 3, 8));
     }
 
     #[test]
@@ -176,7 +189,7 @@ mod tests {
         let link = Bandwidth::mbit(8);
         for (percent, refused) in [(3, false), (3, true), (30, false), (30, true), (97, true)] {
             let rate = Bandwidth::bits_per_sec(percent * 80_000);
-            let mut average = Average::new(Limits::new(rate, link, Bytes::new(1_000), (16, 1)));
+            let mut average = Average::new(Limits::new(rate, link, Bytes::new(1_000), (16, 1)).of_leaf());
             let (mut now, mut sent) = (0u64, 0u64);
             while now < 1_000_000_000_000 {
                 now = now.max(average.until()) + 1_000_000;

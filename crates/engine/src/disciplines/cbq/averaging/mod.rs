@@ -120,6 +120,8 @@ pub(super) struct Averaging {
     /// Heads of rings, by priority: the leaf whose turn it is, or comes next.
     turns: [u32; PRIORITIES],
     borrowers: [u32; PRIORITIES],
+    /// Who has sent last, by priority.
+    last: [u32; PRIORITIES],
     fresh: [u32; PRIORITIES],
     /// The start tag of the last packet of each priority.
     tags: [u128; PRIORITIES],
@@ -172,6 +174,7 @@ impl Averaging {
             leaves: shares(&plan).into_iter().map(Leaf::new).collect(),
             turns: [NONE; PRIORITIES],
             borrowers: [NONE; PRIORITIES],
+            last: [NONE; PRIORITIES],
             fresh: [NONE; PRIORITIES],
             tags: [0; PRIORITIES],
             backlogged: 0,
@@ -352,6 +355,10 @@ fn member(class: &ClassPlan, link: Bandwidth) -> Member {
     let bursts = (settings.maxburst, settings.minburst);
     let rate = Bandwidth::bits_per_sec(class.credit.rate);
     let limits = Limits::new(rate, link, Bytes::new(class.packet), bursts);
+    let limits = match class.level {
+        0 => limits.of_leaf(),
+        _ => limits,
+    };
     Member {
         average: Average::new(limits),
         parent: class.parent,

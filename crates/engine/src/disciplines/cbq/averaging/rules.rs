@@ -14,9 +14,10 @@ impl Averaging {
     pub(super) fn join(&mut self, leaf: usize, clock: u64, now: u64) {
         let priority = usize::from(self.members[leaf].priority);
         self.members[leaf].demand = 1;
+        // Turns that passed while it had nothing to send have used up what was left.
+        self.leaves[leaf].left = 0;
+        self.join_turns(leaf, priority);
         let leaves = &mut self.leaves;
-        let head = &mut self.turns[priority];
-        *head = rings::insert(leaves, |one| &mut one.turn, *head, leaf as u32);
         if self.members[leaf].flags & BORROW != 0 {
             let head = &mut self.borrowers[priority];
             *head = rings::insert(leaves, |one| &mut one.borrower, *head, leaf as u32);
@@ -24,6 +25,41 @@ impl Averaging {
         self.settle(leaf, clock, now);
         self.offer(leaf, priority, clock, now);
         self.refresh(leaf);
+    }
+
+    /// Takes its place among the turns, by number if that is near. If the one before it was the
+    /// last to send, its turn is now.
+    fn join_turns(&mut self, leaf: usize, priority: usize) {
+        let (head, leaf) = (self.turns[priority], leaf as u32);
+        let (mut next, mut near) = (head, head != NONE);
+        for _ in 0..FEW {
+            if head == NONE {
+                break;
+            }
+            let previous = self.leaves[next as usize].turn.previous;
+            near = match previous < next {
+                true => previous < leaf && leaf < next,
+                false => previous < leaf || leaf < next,
+            };
+            if near {
+                break;
+            }
+            next = self.leaves[next as usize].turn.next;
+        }
+        let next = if near { next } else { head };
+        let previous = match next {
+            NONE => NONE,
+            next => self.leaves[next as usize].turn.previous,
+        };
+        let first = rings::insert(&mut self.leaves, |one| &mut one.turn, next, leaf);
+        self.turns[priority] = match head {
+            NONE => first,
+            head if next == head && previous == self.last[priority] => {
+                let goes_on = previous == head && self.leaves[head as usize].left > 0;
+                if goes_on { head } else { leaf }
+            }
+            head => head,
+        };
     }
 
     /// A leaf has no packet to send any more.
@@ -283,6 +319,7 @@ impl Averaging {
     /// A leaf has sent a packet, of these bytes of its turn or for nothing: it goes on while it has
     /// bytes left, or the next of the ring has its turn.
     pub(super) fn move_turn(&mut self, leaf: usize, priority: usize, len: Option<u64>) {
+        self.last[priority] = leaf as u32;
         let own = &mut self.leaves[leaf];
         if let Some(len) = len
             && own.left > 0
