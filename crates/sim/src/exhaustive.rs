@@ -5,13 +5,14 @@
 //! a longest packet takes on the link. A pattern is a list of packets, each with its slot, queue
 //! and length, several of them in one slot or none. There are 10¹² patterns even with one packet a
 //! slot, so they are taken by their number of packets, as most faults need few: all of one, all of
-//! two, and so on. Patterns that differ only in when they begin are one.
+//! two, and so on. Each is judged with single packets, and with volleys of four in place of each,
+//! so that queues build up. Patterns that differ only in when they begin are one.
 //!
 //! Each runs through the queue that the plan builds, behind the device's ring and a wire of exact
 //! byte times. Judged are: conservation (each packet leaves once, unchanged, by the wire or the
-//! sink, and none stays), order in each class, work conservation or a rate where claimed, and the
-//! bound on each class's delay where the pattern keeps to the arrival curves that the bound
-//! assumes.
+//! sink, and none stays), order in each class, work conservation, a rate or fair shares where
+//! claimed, and the bound on each class's delay where the pattern keeps to the arrival curves that
+//! the bound assumes.
 
 use engine::bounds::{ArrivalCurve, Bound};
 use engine::discipline::{Next, Reason, Sink};
@@ -32,6 +33,8 @@ pub const QUEUES: u64 = 3;
 pub const LENGTHS: u64 = 3;
 /// A slot's packets: queue and length.
 const SORTS: u64 = QUEUES * LENGTHS;
+/// Packets in place of each of a pattern.
+const VOLLEYS: [usize; 2] = [1, 4];
 /// The shortest frame.
 const SHORTEST: u64 = 64;
 const NANOBITS: u128 = 8_000_000_000;
@@ -45,6 +48,9 @@ pub struct Claims {
     pub keeps_order: bool,
     /// What leaves keeps to this curve.
     pub output: Option<ArrivalCurve>,
+    /// The quanta *Q* of the queues. In any time in which two of them stay backlogged,
+    /// |S₁/Q₁ − S₂/Q₂| ≤ 1 + Max/Q₁ + Max/Q₂ for the bytes *S* that they send.
+    pub quanta: Option<[u64; QUEUES as usize]>,
 }
 
 impl Claims {
@@ -56,6 +62,7 @@ impl Claims {
             // What exceeds a guaranteed rate may be sent after all else.
             keeps_order: !properties.guarantees_delays,
             output: None,
+            quanta: None,
         }
     }
 }
@@ -140,8 +147,8 @@ impl Exhaustive {
         self.patterns
     }
 
-    /// All patterns. Of *k* packets there are 9ᵏ sorts, and the slots of all but the first are any
-    /// of twelve, in ascending order.
+    /// All patterns, single and in volleys. Of *k* packets there are 9ᵏ sorts, and the slots of all
+    /// but the first are any of twelve, in ascending order.
     pub fn total(&self) -> u64 {
         let mut slots = 1;
         (1..=u64::from(self.most))
@@ -149,7 +156,7 @@ impl Exhaustive {
                 if k > 1 {
                     slots = slots * (SLOTS + k - 2) / (k - 1);
                 }
-                slots * SORTS.pow(k as u32)
+                slots * SORTS.pow(k as u32) * VOLLEYS.len() as u64
             })
             .sum()
     }
@@ -165,7 +172,7 @@ impl Exhaustive {
         Duration::from_nanos((longest.nanos() / 2).max(1))
     }
 
-    /// Judges so many patterns more, or all that are left.
+    /// Judges so many patterns more, or all that are left, each with all its volleys.
     ///
     /// # Errors
     /// What a pattern violates, and the pattern.
@@ -174,10 +181,12 @@ impl Exhaustive {
             if self.is_complete() {
                 break;
             }
-            let offered = self.offered();
-            self.judge_one(&offered)
-                .map_err(|fault| format!("{fault}: {}", self.described(&offered)))?;
-            self.patterns += 1;
+            for volley in VOLLEYS {
+                let offered = self.offered(volley);
+                self.judge_one(&offered)
+                    .map_err(|fault| format!("{fault}: {}", self.described(&offered)))?;
+                self.patterns += 1;
+            }
             self.advance();
         }
         Ok(())
@@ -198,7 +207,7 @@ impl Exhaustive {
         self.codes = vec![0; self.codes.len() + 1];
     }
 
-    fn offered(&self) -> Vec<Offered> {
+    fn offered(&self, volley: usize) -> Vec<Offered> {
         let (longest, slot) = (self.plan.link.mtu.get(), self.slot());
         let shortest = (SHORTEST + self.plan.link.overhead.get()).min(longest);
         let lengths = [shortest, longest / 2, longest];
@@ -207,7 +216,9 @@ impl Exhaustive {
             queue: (code % SORTS / LENGTHS) as usize,
             len: Bytes::new(lengths[(code % LENGTHS) as usize]),
         };
-        self.codes.iter().map(packet).collect()
+        let each = self.codes.iter().map(packet);
+        each.flat_map(|packet| std::iter::repeat_n(packet, volley))
+            .collect()
     }
 
     fn described(&self, offered: &[Offered]) -> String {
@@ -313,6 +324,17 @@ struct Departure {
     delay: Duration,
 }
 
+/// How far two queues are apart since both have been backlogged: S₁ Q₂ − S₂ Q₁.
+#[derive(Clone, Copy, Default, Debug)]
+struct Apart {
+    now: i128,
+    least: i128,
+    most: i128,
+}
+
+/// The pairs of queues.
+const PAIRS: [[usize; 2]; 3] = [[0, 1], [0, 2], [1, 2]];
+
 /// What was dropped.
 #[derive(Default)]
 struct Dropped(Vec<Packet>);
@@ -333,6 +355,10 @@ struct Run<'a> {
     /// When the packets in the device have been sent, and how many it holds at most.
     ring: VecDeque<Instant>,
     room: usize,
+    /// The longest packet.
+    longest: Bytes,
+    /// By pair.
+    apart: [Apart; PAIRS.len()],
     /// By queue of the world: the packets that wait, by number.
     waiting: Vec<VecDeque<usize>>,
     dropped: Dropped,
@@ -349,6 +375,8 @@ impl<'a> Run<'a> {
             wire: LinkClock::new(world.plan.link.bandwidth, Duration::ZERO),
             ring: VecDeque::new(),
             room: world.plan.link.ring.max(1) as usize,
+            longest: world.plan.link.mtu,
+            apart: Default::default(),
             waiting: vec![VecDeque::new(); world.queues.len()],
             dropped: Dropped::default(),
             departures: Vec::new(),
@@ -391,6 +419,11 @@ impl<'a> Run<'a> {
             buffer: Buffer(number as u32),
             ..Packet::new(offered.len, offered.at, self.classes[offered.queue])
         };
+        if self.waiting[offered.queue].is_empty() {
+            let pairs = self.apart.iter_mut().zip(PAIRS);
+            let its = pairs.filter(|(_, pair)| pair.contains(&offered.queue));
+            its.for_each(|(apart, _)| *apart = Apart::default());
+        }
         self.waiting[offered.queue].push_back(number);
         let _ = self.queue.enqueue(offered.at, packet, &mut self.dropped);
         self.settle()
@@ -405,7 +438,7 @@ impl<'a> Run<'a> {
             let next = self.queue.dequeue(now, &mut self.dropped);
             self.settle_after(&next)?;
             match next {
-                Next::Ready(packet) => self.send(now, &packet),
+                Next::Ready(packet) => self.send(now, &packet)?,
                 Next::Wait(until) if until <= now || until == Instant::NEVER => {
                     return Err(format!("waits until {until} at {now}"));
                 }
@@ -421,16 +454,43 @@ impl<'a> Run<'a> {
         Ok(self.ring.front().copied())
     }
 
-    fn send(&mut self, now: Instant, packet: &Packet) {
+    fn send(&mut self, now: Instant, packet: &Packet) -> Result<(), String> {
         self.wire.send(now, packet.len);
         let end = self.wire.free_at();
         self.ring.push_back(end);
+        let queue = self.offered[packet.buffer.0 as usize].queue;
         self.departures.push(Departure {
-            queue: self.offered[packet.buffer.0 as usize].queue,
+            queue,
             len: packet.len,
             start: now,
             delay: end.since(packet.arrived),
         });
+        self.claims
+            .quanta
+            .map_or(Ok(()), |quanta| self.share(queue, packet.len, quanta))
+    }
+
+    /// Counts what a queue sent against the others that are backlogged.
+    fn share(&mut self, queue: usize, len: Bytes, quanta: [u64; QUEUES as usize]) -> Result<(), String> {
+        let longest = i128::from(self.longest.get());
+        let quanta = quanta.map(i128::from);
+        for (apart, [one, other]) in self.apart.iter_mut().zip(PAIRS) {
+            let (sign, against) = match queue {
+                _ if queue == one => (1, other),
+                _ if queue == other => (-1, one),
+                _ => continue,
+            };
+            if self.waiting[against].is_empty() {
+                continue;
+            }
+            apart.now += sign * i128::from(len.get()) * quanta[against];
+            (apart.least, apart.most) = (apart.least.min(apart.now), apart.most.max(apart.now));
+            let (q1, q2) = (quanta[one], quanta[other]);
+            if apart.most - apart.least > q1 * q2 + longest * (q1 + q2) {
+                return Err("two queues are further apart than their quanta allow".into());
+            }
+        }
+        Ok(())
     }
 
     fn settle_after(&mut self, next: &Next<Packet>) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! Every arrival pattern of a small world against a policy of every kind
-//! (`sim::exhaustive`): conservation, order in a class, work conservation or the rate, and the
-//! bounds on delay.
+//! (`sim::exhaustive`): conservation, order in a class, work conservation or the rate, fair shares,
+//! and the bounds on delay.
 //!
 //! All patterns of up to 3 packets with `--profile release-tests`, of 2 without;
 //! `SUIMON_EXHAUSTIVE_PACKETS` sets another number.
@@ -19,6 +19,8 @@ const LINK: Link = Link::new(Bandwidth::mbit(10), Bytes::new(1_514));
 enum Claim {
     /// It never waits with a backlog.
     Works,
+    /// The same, and classes share by these quanta.
+    Shares([u64; 3]),
     /// It sends no more than this.
     Sends(ArrivalCurve),
 }
@@ -58,7 +60,10 @@ const CASES: &[Case] = &[
     case("blue", &[], 0),
     case("rio", &[], 0),
     case("dualpi2", &[], 0),
-    case("wfq", &[], 0),
+    Case {
+        claim: Claim::Shares([1_514; 3]),
+        ..case("wfq", &[], 0)
+    },
     case("fq_codel", &[], 0),
     Case {
         settings: "rate=5 Mbit/s",
@@ -75,7 +80,10 @@ const CASES: &[Case] = &[
         ..case("tbf", &[], 1)
     },
     case("priq", &["priority=3", "priority=2", "priority=1"], 3),
-    case("drr", &["weight=1", "weight=2", "weight=3"], 3),
+    Case {
+        claim: Claim::Shares([1_514, 2 * 1_514, 3 * 1_514]),
+        ..case("drr", &["weight=1", "weight=2", "weight=3"], 3)
+    },
     case("wrr", &["weight=1", "weight=2", "weight=3"], 0),
     case("cbq", &["rate=30 % priority=2", "rate=30 %", "rate=30 %"], 3),
     case(
@@ -140,6 +148,11 @@ fn all(plan: &TreePlan, claim: Claim, packets: u32) -> Result<Exhaustive, String
             conserves_work: true,
             ..claims
         },
+        Claim::Shares(quanta) => Claims {
+            conserves_work: true,
+            quanta: Some(quanta),
+            ..claims
+        },
         Claim::Sends(curve) => Claims {
             output: Some(curve),
             ..claims
@@ -184,12 +197,18 @@ fn a_claim_that_does_not_hold_is_found_with_its_pattern() {
     let find = |kind: &str| CASES.iter().find(|case| case.kind == kind).expect("a case");
     let waits = all(&plan(find("tbf")), Claim::Works, 2).expect_err("it waits");
     assert!(
-        waits.contains("waits with a backlog") && waits.contains("1.514 kB"),
+        waits.contains("waits with a backlog") && waits.contains("757 B"),
         "{waits}"
     );
     let sent = all(&plan(find("tbf")), sends(2, 1_514), 2).expect_err("a burst of 2,000 B");
     assert!(
         sent.contains("more leaves than the rate and burst allow"),
         "{sent}"
+    );
+    let quanta = [3 * 1_514, 2 * 1_514, 1_514];
+    let shared = all(&plan(find("drr")), Claim::Shares(quanta), 2).expect_err("weights of 1 to 3");
+    assert!(
+        shared.contains("further apart than their quanta allow"),
+        "{shared}"
     );
 }

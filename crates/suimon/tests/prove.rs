@@ -117,13 +117,13 @@ fn every_pattern_of_a_small_world_is_judged() {
     let judged = suimon(&directory, &[&options[..], &["--json"]].concat());
     assert_eq!(judged.status.code(), Some(0), "{judged:?}");
     let value = json(&judged);
-    // Nine sorts of one packet; of two, the second in any of twelve slots.
-    assert_eq!(value[0]["patterns"], 9 + 12 * 81, "{value}");
+    // Nine sorts of one packet; of two, the second in any of twelve slots; single, and in volleys.
+    assert_eq!(value[0]["patterns"], 2 * (9 + 12 * 81), "{value}");
     assert_eq!(value[0]["classes"][0]["class"], "voice");
     let text = suimon(&directory, &options);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(
-        text.contains("981 of 981 patterns: 3 queues, 3 lengths, 12 slots"),
+        text.contains("1962 of 1962 patterns: 3 queues, 3 lengths, 12 slots"),
         "{text}"
     );
 }

@@ -38,7 +38,8 @@ pub struct Prove {
     #[arg(long, value_name = "N", conflicts_with = "seconds")]
     patterns: Option<u64>,
     /// Judge every pattern of a small world: up to so many packets (--packets) of three classes and
-    /// three lengths in twelve slots. Conservation, order and work conservation count, too
+    /// three lengths in twelve slots, single and in volleys of four. Conservation, order and work
+    /// conservation count, too
     #[arg(long, conflicts_with_all = ["patterns", "scenario", "seconds"])]
     exhaustive: bool,
     /// Packets of a pattern of --exhaustive at most; each more takes some 40 times longer
