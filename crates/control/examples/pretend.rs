@@ -100,6 +100,7 @@ impl Handler for Pretend {
             policy: Arc::clone(&inner.policy),
             state: if inner.on { State::Enabled } else { State::Disabled },
             error: None,
+            not_enforced: None,
             totals: Stats {
                 offered: sent,
                 sent,

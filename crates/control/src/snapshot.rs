@@ -77,6 +77,8 @@ pub struct InterfaceReading {
     pub state: State,
     /// The error that keeps the interface from working, if there is one.
     pub error: Option<String>,
+    /// Why the policy is not enforced; `None`: it is.
+    pub not_enforced: Option<String>,
     /// Packets offered, sent and dropped since the start.
     pub totals: Stats,
     /// The state of the tree as a whole, then of each class.
@@ -143,6 +145,10 @@ pub struct InterfaceView<C = Vec<ClassView>> {
     pub state: State,
     /// The error that keeps it from working, if there is one.
     pub error: Option<String>,
+    /// Why the policy is not enforced, and `None` if it is: it is disabled, the port has failed, or
+    /// something around it has changed.
+    #[serde(default)]
+    pub not_enforced: Option<String>,
     /// The kind of its discipline.
     pub discipline: String,
     /// The link rate.
@@ -518,6 +524,7 @@ impl InterfaceReading {
             name: self.policy.name.clone(),
             state: self.state,
             error: self.error.clone(),
+            not_enforced: self.not_enforced.clone(),
             discipline: self.policy.spec.kind.clone(),
             bandwidth_bps: link.bandwidth.bits(),
             overhead_bytes: self.policy.settings.overhead.get(),
@@ -658,6 +665,7 @@ impl InterfaceView<ClassStream<'_>> {
             name,
             state,
             error,
+            not_enforced,
             discipline,
             bandwidth_bps,
             overhead_bytes,
@@ -670,6 +678,7 @@ impl InterfaceView<ClassStream<'_>> {
             name,
             state,
             error,
+            not_enforced,
             discipline,
             bandwidth_bps,
             overhead_bytes,

@@ -87,6 +87,7 @@ fn reading(policy: &Arc<InterfacePolicy>, seconds: u64, state: State) -> Reading
         policy: Arc::clone(policy),
         state,
         error: None,
+        not_enforced: None,
         totals: Stats {
             offered: count(625_000 * seconds),
             sent: count(625_000 * seconds),

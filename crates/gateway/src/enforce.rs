@@ -5,6 +5,7 @@ use crate::assemble::{Assembly, assemble};
 use crate::changes::PolicyChanges;
 use crate::claim::Claim;
 use crate::direction::secret_seed;
+use crate::enforced::Enforcement;
 use crate::facts::{self, Facts};
 use crate::in_force::InForce;
 use crate::memory;
@@ -88,7 +89,10 @@ pub fn enforce(
     let rsvp = speaker.as_ref().map(|(handle, _)| handle.clone());
     let changes = Arc::new(PolicyChanges::new(Arc::clone(&in_force), rsvp.clone(), policy));
     let (own, detach) = (Arc::clone(&changes), Arc::clone(&end));
+    let names = policy.interfaces.iter().map(|interface| interface.name.as_str());
+    let enforcement = Arc::new(Enforcement::new(config, names));
     let service = ControlService::new(name, handle.clone(), in_force, own, rsvp, yielding, detach);
+    let service = service.watching(Arc::clone(&enforcement));
     let server = Server::start(&socket, Arc::new(service)).map_err(|why| {
         handle.stop();
         Error::Socket {
@@ -117,7 +121,13 @@ pub fn enforce(
             let _ = writeln!(out, "{undone}").and_then(|()| out.flush());
         }
     };
-    let last = supervise(&handle, workers, &end, out, watch, &mut each)?;
+    let mut watch = |snapshot: &WorkerSnapshot, out: &mut dyn Write| {
+        let mut news = enforcement.look().into_iter();
+        news.try_for_each(|line| writeln!(out, "{line}"))?;
+        out.flush()?;
+        watch(snapshot, out)
+    };
+    let last = supervise(&handle, workers, &end, out, &mut watch, &mut each)?;
     if let Some((speaker, thread)) = speaker {
         speaker.stop();
         let _ = thread.join();

@@ -8,6 +8,7 @@
 //!   worker;
 //! - [`in_force`]: what is in force on each interface, and how it changes while packets flow;
 //! - [`yielding`]: classes whose downloads yield, by the law of `nine`;
+//! - [`changes`]: another policy, and back; [`enforced`]: whether what runs has effect;
 //! - [`service`], [`supervise`]: requests and messages while packets flow; [`enforce`] does all
 //!   of it in order;
 //! - [`signalling`]: RSVP with sockets, routes and a clock.
@@ -19,6 +20,7 @@ pub mod changes;
 pub mod claim;
 pub mod direction;
 pub mod enforce;
+pub mod enforced;
 mod error;
 pub mod facts;
 mod generations;

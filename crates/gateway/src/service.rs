@@ -4,6 +4,7 @@
 //! whole tree, so an invalid one is refused and nothing changes.
 
 use super::changes::PolicyChanges;
+use super::enforced::Enforcement;
 use super::in_force::{InForce, InterfaceInForce, refused};
 use super::yielding::YieldGauges;
 use crate::realise;
@@ -34,6 +35,7 @@ pub struct ControlService {
     handle: Handle,
     in_force: Arc<InForce>,
     changes: Arc<PolicyChanges>,
+    enforcement: Arc<Enforcement>,
     speaker: Option<speaker::SpeakerHandle>,
     yielding: YieldGauges,
     detach: Arc<AtomicBool>,
@@ -56,10 +58,17 @@ impl ControlService {
             handle,
             in_force,
             changes,
+            enforcement: Arc::default(),
             speaker,
             yielding,
             detach,
         }
+    }
+
+    /// The same, which also shows whether what runs has effect.
+    #[must_use]
+    pub fn watching(self, enforcement: Arc<Enforcement>) -> Self {
+        Self { enforcement, ..self }
     }
 
     fn read_to(&self, detail: Detail) -> Result<Reading, Refusal> {
@@ -68,7 +77,7 @@ impl ControlService {
             .in_force
             .all()
             .iter()
-            .filter_map(|managed| reading(managed, &mut snapshot, &self.yielding))
+            .filter_map(|managed| reading(managed, &mut snapshot, self))
             .collect();
         Ok(Reading {
             at: Instant::START + snapshot.at.since(self.begin),
@@ -207,8 +216,13 @@ fn names(managed: &[InterfaceInForce]) -> String {
 fn reading(
     managed: &InterfaceInForce,
     snapshot: &mut WorkerSnapshot,
-    yielding: &YieldGauges,
+    service: &ControlService,
 ) -> Option<InterfaceReading> {
+    let ControlService {
+        yielding,
+        enforcement,
+        ..
+    } = service;
     // A path has one policy.
     let (views, classes) = snapshot
         .paths
@@ -238,6 +252,12 @@ fn reading(
         let gauges = name.and_then(|info| yielding.of(&managed.policy.name, &info.name));
         view.gauges.extend(gauges.into_iter().flatten());
     }
+    let error = error.map(|error| match aside {
+        Some(_) => format!("{error}; meanwhile the kernel forwards"),
+        None => error,
+    });
+    let disabled = (!path.enabled).then(|| "it is disabled".to_owned());
+    let not_enforced = disabled.or_else(|| error.clone());
     Some(InterfaceReading {
         policy: Arc::clone(&managed.whole),
         state: if path.enabled {
@@ -245,10 +265,8 @@ fn reading(
         } else {
             State::Disabled
         },
-        error: error.map(|error| match aside {
-            Some(_) => format!("{error}; meanwhile the kernel forwards"),
-            None => error,
-        }),
+        not_enforced: not_enforced.or_else(|| enforcement.reason(&managed.policy.name)),
+        error,
         totals: path.totals,
         views,
         classes: classes.collect(),

@@ -146,6 +146,14 @@ pub fn rate_of(interface: u32) -> io::Result<Option<Bandwidth>> {
     Ok(root.filter(Root::is_ours).and_then(|root| root.rate))
 }
 
+/// The kind of the root qdisc of an interface; `None` if it has none.
+///
+/// # Errors
+/// If the kernel does not list the interface's qdiscs.
+pub fn root_kind(interface: u32) -> io::Result<Option<String>> {
+    Ok(root(&Netlink::open()?, interface)?.map(|root| root.kind))
+}
+
 impl Root {
     fn is_ours(&self) -> bool {
         self.handle == HANDLE && self.kind == TBF

@@ -95,25 +95,49 @@ impl Interface {
         self.channels().map(|channels| (channels[6] + channels[8]).max(1))
     }
 
+    /// Its offloads by the names of `ethtool -k`, and whether each is on; those that the driver does
+    /// not report are off.
+    ///
+    /// # Errors
+    /// If the interface has been removed.
+    pub fn offloads(&self) -> io::Result<Vec<(&'static str, bool)>> {
+        const OFFLOADS: [(&str, u32); 5] = [
+            ("rx-checksumming", 0x14),
+            ("tx-checksumming", 0x16),
+            ("tso", 0x1e),
+            ("gso", 0x23),
+            ("gro", 0x2b),
+        ];
+        // `struct ethtool_value`: command, value.
+        let is_on = |(name, get)| Ok((name, self.ethtool([get, 0])?[1] != 0));
+        OFFLOADS.into_iter().map(is_on).collect()
+    }
+
     /// `struct ethtool_channels`: command, four maxima, then receive, transmit, other, combined.
     fn channels(&self) -> io::Result<[u32; 9]> {
         const GET_CHANNELS: u32 = 0x3c;
-        const SIOCETHTOOL: libc::c_ulong = 0x8946;
         let mut channels = [0u32; 9];
         channels[0] = GET_CHANNELS;
+        self.ethtool(channels)
+    }
+
+    /// Asks the driver by a structure of words, of which the first is the command; all are 0 if it
+    /// does not know it.
+    fn ethtool<const WORDS: usize>(&self, mut words: [u32; WORDS]) -> io::Result<[u32; WORDS]> {
+        const SIOCETHTOOL: libc::c_ulong = 0x8946;
         let mut request = request(&self.name);
-        request.ifr_ifru.ifru_data = channels.as_mut_ptr().cast();
+        request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
         let socket = datagram_socket()?;
-        // SAFETY: the request and the channels it points to are valid for what this command reads
-        // and writes.
+        // SAFETY: the request and the words it points to are valid for what these commands read
+        // and write.
         if unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) } < 0 {
             let error = io::Error::last_os_error();
             return match error.raw_os_error() {
-                Some(libc::EOPNOTSUPP) => Ok([0; 9]),
+                Some(libc::EOPNOTSUPP) => Ok([0; WORDS]),
                 _ => Err(error),
             };
         }
-        Ok(channels)
+        Ok(words)
     }
 }
 

@@ -547,10 +547,10 @@ fn an_egress_that_fails_closed_keeps_to_its_limit_without_the_program() {
     });
 }
 
-/// As `tc qdisc add dev eth0 root handle 7: pfifo` does.
-fn choose_a_qdisc() -> std::io::Result<()> {
+/// As `tc qdisc add dev NAME root handle 7: pfifo` does.
+fn choose_a_qdisc(name: &str) -> std::io::Result<()> {
     const KIND: u16 = 1;
-    let interface = netio::interface::Interface::named("eth0")?.index;
+    let interface = netio::interface::Interface::named(name)?.index;
     let mut head = [0; 20];
     for (at, value) in [(4, interface), (8, 7 << 16), (12, u32::MAX)] {
         head[at..at + 4].copy_from_slice(&value.to_ne_bytes());
@@ -569,7 +569,10 @@ fn an_egress_that_fails_closed_does_not_replace_a_qdisc_that_somebody_chose() {
             };
             rig.signal("TERM");
             assert!(rig.end().status.success());
-            rig.a.call(choose_a_qdisc).expect("a thread").expect("a qdisc");
+            rig.a
+                .call(|| choose_a_qdisc("eth0"))
+                .expect("a thread")
+                .expect("a qdisc");
             let policy = rig.files.join("policy.toml").display().to_string();
             fs::write(&policy, Kind::ClosedEgress.policy()).expect("a file");
             // Twice: the refusal changes nothing.
@@ -864,6 +867,121 @@ fn changes_are_undone(rig: &Rig, names: &[String]) {
 fn rate_of(rig: &Rig, class: &str) -> String {
     let rate = rig.class(class).asked_bps.expect("a rate");
     format!("{} Mbit/s", rate / 1_000_000)
+}
+
+/// As `tc qdisc del dev NAME root` does.
+fn remove_the_qdisc(name: &str) -> std::io::Result<()> {
+    let interface = netio::interface::Interface::named(name)?.index;
+    let mut head = [0; 20];
+    for (at, value) in [(4, interface), (12, u32::MAX)] {
+        head[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+    let request = NetlinkRequest::new(libc::RTM_DELQDISC, 0, &head);
+    Netlink::open()?.ask(request).map(drop)
+}
+
+/// As `ip link set NAME nomaster` does.
+fn leave_the_bridge(name: &str) -> std::io::Result<()> {
+    let interface = netio::interface::Interface::named(name)?.index;
+    let mut head = [0; 16];
+    head[4..8].copy_from_slice(&interface.to_ne_bytes());
+    let request = NetlinkRequest::new(libc::RTM_NEWLINK, 0, &head).number(libc::IFLA_MASTER, 0);
+    Netlink::open()?.ask(request).map(drop)
+}
+
+/// What goes wrong around a running program, how it is mended, and what is said of it.
+struct Fault {
+    why: &'static str,
+    make: fn(&Host),
+    mend: fn(&Host),
+}
+
+const FAULTS: [Fault; 5] = [
+    Fault {
+        why: "wan0",
+        make: |r| r.netlink(|n| n.down("wan0")).expect("down"),
+        mend: |r| r.netlink(|n| n.up("wan0")).expect("up"),
+    },
+    Fault {
+        why: "lan0 is no longer in br0",
+        make: |r| {
+            r.call(|| leave_the_bridge("lan0"))
+                .expect("a call")
+                .expect("left")
+        },
+        mend: |r| r.netlink(|n| n.enslave("lan0", "br0")).expect("joined"),
+    },
+    Fault {
+        why: "the qdisc of wan0 is pfifo",
+        make: |r| {
+            r.call(|| choose_a_qdisc("wan0"))
+                .expect("a call")
+                .expect("chosen")
+        },
+        mend: |r| {
+            r.call(|| remove_the_qdisc("wan0"))
+                .expect("a call")
+                .expect("removed")
+        },
+    },
+    Fault {
+        why: "the offload `gro` of lan0 was switched",
+        make: |r| r.offload("lan0", OffloadFeature::Gro, true).expect("an offload"),
+        mend: |r| r.offload("lan0", OffloadFeature::Gro, false).expect("an offload"),
+    },
+    Fault {
+        why: "no such interface",
+        make: |r| {
+            r.netlink(|n| n.down("wan0").and_then(|()| n.rename("wan0", "wan9")))
+                .expect("renamed");
+        },
+        mend: |r| {
+            r.netlink(|n| n.rename("wan9", "wan0").and_then(|()| n.up("wan0")))
+                .expect("renamed");
+        },
+    },
+];
+
+#[test]
+fn what_takes_the_policys_effect_is_named_and_ends_with_5_until_it_is_mended() {
+    in_turn(|| {
+        lab::isolated(|| {
+            let Some(mut rig) = Rig::start(Kind::AfPacket) else {
+                return;
+            };
+            let reason = || {
+                let snapshot = rig.client().status(Duration::ZERO, false).expect("a status");
+                snapshot.interfaces[0].not_enforced.clone()
+            };
+            let until = |what: &str, is: &dyn Fn(Option<String>) -> bool| {
+                let began = Instant::now();
+                while !is(reason()) {
+                    assert!(began.elapsed() < Duration::from_secs(5), "{what}: {:?}", reason());
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                eprintln!("{what}: after {:?}", began.elapsed());
+            };
+            for fault in FAULTS {
+                until("enforced", &|reason| reason.is_none());
+                (fault.make)(&rig.r);
+                until(fault.why, &|reason| {
+                    reason.is_some_and(|reason| reason.contains(fault.why))
+                });
+                let status = rig.r.program(env!("CARGO_BIN_EXE_suimon"));
+                let socket = rig.socket();
+                let status = status.args(["status", "--interval", "0s", "--socket", &socket]);
+                let status = status.output().expect("it ends");
+                assert_eq!(status.status.code(), Some(5), "{}: {status:?}", fault.why);
+                (fault.mend)(&rig.r);
+            }
+            until("enforced", &|reason| reason.is_none());
+            rig.signal("TERM");
+            let output = rig.end();
+            let again = output.out.matches("wan0: enforced again").count();
+            // The port itself tells of an interface that is down or gone.
+            assert!(again >= 3, "{output:?}");
+        });
+    });
 }
 
 #[test]

@@ -65,8 +65,20 @@ impl Status {
 
 /// The exit code tells a script whether the policy is in force on every interface.
 fn ending(now: &Snapshot) -> Exit {
-    let in_force = now.interfaces.iter().all(|i| i.state == State::Enabled);
-    if in_force { Exit::Done } else { Exit::Bypass }
+    let enforced = now
+        .interfaces
+        .iter()
+        .all(|interface| interface.not_enforced.is_none());
+    if enforced { Exit::Done } else { Exit::Bypass }
+}
+
+/// What keeps it from working, or from having effect.
+fn trouble(interface: &InterfaceView) -> String {
+    match (&interface.error, &interface.not_enforced) {
+        (Some(error), _) => format!(": {error}"),
+        (None, Some(why)) if interface.state == State::Enabled => format!(", not enforced: {why}"),
+        _ => String::new(),
+    }
 }
 
 const COLUMNS: [(&str, Align); 11] = [
@@ -103,11 +115,7 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
         numbers::rate(interface.bandwidth_bps),
         interface.discipline,
         interface.state.name(),
-        interface
-            .error
-            .as_ref()
-            .map(|e| format!(": {e}"))
-            .unwrap_or_default(),
+        trouble(interface),
     )?;
     let titles = COLUMNS.map(|(title, _)| title.to_owned()).to_vec();
     let depths: Vec<usize> = interface.classes.iter().map(|class| class.depth).collect();

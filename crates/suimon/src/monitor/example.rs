@@ -17,6 +17,7 @@ pub fn snapshot() -> Snapshot {
             name: "wan0".into(),
             state: State::Enabled,
             error: None,
+            not_enforced: None,
             discipline: "cbq".into(),
             bandwidth_bps: 20_000_000,
             overhead_bytes: 0,
