@@ -7,6 +7,7 @@ use super::message::{
     ConnectionStatus, FlowReport, FromLeader, InterfaceStatus, MemberProfile, MemberReport, MemberStatus,
     NineStatus, ToLeader, WireOrder,
 };
+use super::totals::Totals;
 use crate::bottlenet::{BottlenetSetting, setting_of};
 use crate::interface;
 use crate::law::{FullLinkClamp, INTERVAL, Law, Scavenger};
@@ -121,6 +122,7 @@ pub(super) struct Leader {
     told: BTreeSet<String>,
     notices: Vec<String>,
     claims: Claims,
+    totals: Totals,
     shown: BTreeMap<ConnectionId, DisplayedRates>,
     links: BTreeMap<String, DisplayedRates>,
     status: NineStatus,
@@ -145,6 +147,7 @@ impl Leader {
             told: BTreeSet::new(),
             notices: Vec::new(),
             claims: Claims::default(),
+            totals: Totals::default(),
             shown: BTreeMap::new(),
             links: BTreeMap::new(),
             status: NineStatus::default(),
@@ -391,6 +394,7 @@ impl Leader {
                         .or_insert_with(|| process_tree::name_of(pid))
                         .clone(),
                 };
+                self.totals.count(profile.pid, &program, flow);
                 let busier = match flow.sent > flow.received {
                     true => DataDirection::Upload,
                     false => DataDirection::Download,
@@ -413,9 +417,13 @@ impl Leader {
             members.push(MemberStatus {
                 profile: profile.clone(),
                 connections,
+                programs: self.totals.of(profile.pid),
                 not_controlled: report.uncontrolled.clone(),
             });
         }
+        let present = all.iter().map(|(profile, _)| profile.pid).collect();
+        let open = shown.keys().map(|id| id.0).collect();
+        self.totals.retain(&present, &open);
         self.shown = shown;
         let interfaces = used.into_iter().filter_map(|name| {
             let rates = DisplayedRates::update(self.links.get(&name).copied(), at, *counters.get(&name)?);

@@ -217,8 +217,25 @@ pub struct MemberStatus {
     pub profile: MemberProfile,
     /// Its connections.
     pub connections: Vec<ConnectionStatus>,
+    /// What its programs have carried so far, by name, ended ones too.
+    #[serde(default)]
+    pub programs: Vec<ProgramTotals>,
     /// Its sockets and processes that nine cannot control.
     pub not_controlled: Vec<UncontrolledStatus>,
+}
+
+/// What the connections of a program have carried, as frames of the link, since this leader saw
+/// them first.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ProgramTotals {
+    /// The program's name.
+    pub program: String,
+    /// How many connections there were.
+    pub connections: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
 }
 
 /// A connection, its limit, and the reason for it.

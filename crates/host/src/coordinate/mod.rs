@@ -13,6 +13,7 @@ mod json_lines;
 mod leader;
 mod leader_lock;
 pub mod message;
+mod totals;
 
 use crate::actuator::MemberActuator;
 use crate::interface;

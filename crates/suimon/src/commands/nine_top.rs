@@ -9,7 +9,7 @@ use crate::screen;
 use clap::Args;
 use control::protocol::printable;
 use host::coordinate::Rendezvous;
-use host::coordinate::message::{ConnectionStatus, InterfaceStatus, MemberStatus, NineStatus};
+use host::coordinate::message::{ConnectionStatus, InterfaceStatus, MemberStatus, NineStatus, ProgramTotals};
 use measure::numbers;
 use plot::colour;
 use ratatui::Frame;
@@ -146,6 +146,7 @@ fn lines(status: &NineStatus) -> Vec<StyledLine> {
         );
         lines.push(line(Kind::Plain, text));
     }
+    lines.push(line(Kind::Plain, HEAD.into()));
     for member in &status.members {
         lines.push(line(Kind::Member, head(member)));
         for connection in &member.connections {
@@ -155,6 +156,9 @@ fn lines(status: &NineStatus) -> Vec<StyledLine> {
                 Kind::Limited
             };
             lines.push(line(kind, connection_line(connection)));
+        }
+        for total in &member.programs {
+            lines.push(line(Kind::Plain, total_line(total)));
         }
         for one in &member.not_controlled {
             let (kind, how) = match one.policed_bps {
@@ -166,6 +170,22 @@ fn lines(status: &NineStatus) -> Vec<StyledLine> {
         }
     }
     lines
+}
+
+/// The columns, as [`connection_line`] fills them.
+const HEAD: &str = "      PID  PROGRAM      REMOTE                                IN            OUT              RTT  LIMIT            WHY";
+
+/// What a program has carried, in the columns of a connection.
+fn total_line(total: &ProgramTotals) -> String {
+    let bytes = |bytes: u64| engine::units::Bytes::new(bytes).to_string();
+    format!(
+        "  {:>7}  {:<12} {:<28} {:>11} in {:>11} out",
+        "total",
+        total.program,
+        format!("{} connections", total.connections),
+        bytes(total.received_bytes),
+        bytes(total.sent_bytes),
+    )
 }
 
 /// The link rates that the law uses.
@@ -260,6 +280,12 @@ mod tests {
                     chosen: false,
                 },
                 connections: vec![connection],
+                programs: vec![ProgramTotals {
+                    program: "curl".into(),
+                    connections: 3,
+                    received_bytes: 12_345_678,
+                    sent_bytes: 90_000,
+                }],
                 not_controlled: vec![UncontrolledStatus {
                     pid: 812,
                     what: "UDP to 198.51.100.1:443".into(),
@@ -280,6 +306,8 @@ mod tests {
         for expected in [
             "eth0: 9.55 Mbit/s in",
             "link rate 10.0",
+            "PID  PROGRAM",
+            "3 connections",
             "weight 2, cap 5 Mbit/s",
             "198.51.100.1:443",
             "window 5792 B",

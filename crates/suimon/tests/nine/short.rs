@@ -26,6 +26,9 @@ fn short_connections_stay_within_the_cap() {
                 std::thread::sleep(Duration::from_secs(1));
                 let rates = rates(&rig, 2);
                 eprintln!("{mbit} Mbit/s, {at_once} at once: {rates:.2?}");
+                // Each is counted, though none is open for long.
+                let total = rig.top()["members"][0]["programs"][0].clone();
+                assert!(total["connections"].as_u64() > Some(at_once as u64), "{total}");
                 // A slow machine carries less. Formerly 4.2 to 18 Mbit/s passed.
                 assert!(rates.iter().any(|rate| *rate < 2.5), "{rates:.2?}");
             }
