@@ -1,7 +1,7 @@
 //! A budget for each capped member: what it has carried below its cap it may catch up on shortly
 //! after, and what it has carried above it must save.
 //!
-//! The windows of its connections add up to the cap only where each lives long enough for its window
+//! The windows of its connections add up to the cap only where each lives long enough for its own
 //! to be corrected. Of short connections, one after another or many at once, the first windows,
 //! handshakes and rounding decide. The budget is the member's, and outlives them.
 
