@@ -84,8 +84,8 @@ fn strict_priority_without_preemption() {
     assert_tight("the lower", delays[1].nanos(), LOW);
 }
 
-/// The same as a policy: what `check` prints for `priq`, at a tenth of the speed, where ports cut no
-/// super-packets that would be longer than *L*.
+/// The same as a policy: what `check` prints for `priq`, at a tenth of the speed, where ports cut
+/// no super-packets that would be longer than *L*.
 #[test]
 fn strict_priority_as_a_policy() {
     let class = |(priority, arrivals): (i64, ArrivalCurve)| ClassSpec {

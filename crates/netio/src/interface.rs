@@ -95,8 +95,8 @@ impl Interface {
         self.channels().map(|channels| (channels[6] + channels[8]).max(1))
     }
 
-    /// Its offloads by the names of `ethtool -k`, and whether each is on; those that the driver does
-    /// not report are off.
+    /// Its offloads by the names of `ethtool -k`, and whether each is on; those that the driver
+    /// does not report are off.
     ///
     /// # Errors
     /// If the interface has been removed.

@@ -2,9 +2,8 @@
 //! Mbit/s with 20 ms RTT: the numbers in docs/nine.md.
 //! It needs a quiet machine and asserts nothing.
 //!
-//! ```text
-//! cargo bench -p suimon --bench nine [-- [--only TEXT] [--rounds N] [--series DIR] [--picture FILE]]
-//! ```
+//! ```text cargo bench -p suimon --bench nine [-- [--only TEXT] [--rounds N] [--series DIR]
+//! [--picture FILE]] ```
 //!
 //! The table has for each scenario the median of its rounds and the worst. `--only` selects
 //! scenarios by a part of their name; `--series` writes the samples of every 50 ms, one file per
