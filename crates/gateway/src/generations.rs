@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// How many generations are kept.
 const KEPT: usize = 32;
 /// How many classes they have together, but for the last two.
-const CLASSES: usize = 400_000;
+const CLASSES: usize = 200_000;
 
 /// What is in force after a change.
 #[derive(Clone, Debug)]

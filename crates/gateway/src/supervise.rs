@@ -128,7 +128,10 @@ pub fn supervise(
             continue;
         }
         match handle.inspect_to(Detail::Paths) {
-            Ok(snapshot) => drop(troubles.note(&snapshot, out).and_then(|()| watch(&snapshot, out))),
+            Ok(snapshot) => {
+                let _ = troubles.note(&snapshot, out);
+                let _ = watch(&snapshot, out);
+            }
             Err(Unanswered::Ended) => break,
             Err(why) => drop(writeln!(out, "{why}")),
         }

@@ -430,7 +430,8 @@ impl Path {
     }
 
     /// Adopts a new plan: in place if the disciplines can, else by a new tree into which packets
-    /// are moved.
+    /// are moved. So are they if filters change: later packets of a flow that gets another class
+    /// must not overtake those that wait in the former one.
     pub(crate) fn retune(&mut self, now: Instant, pool: &mut Pool, retune: Retune) -> Adopted {
         let Retune {
             plan,
@@ -440,17 +441,19 @@ impl Path {
             guarantees,
         } = retune;
         let claim = Claim::of(Some(&plan), &guarantees);
+        let classified_alike = classify.is_none();
         if let Some(classify) = classify {
             self.classify = classify;
         }
         if let Some(bandwidth) = bandwidth {
             self.queue.set_bandwidth(now, bandwidth);
         }
-        let same = self.plan.as_ref().is_some_and(|old| {
-            old.root.kind.name == plan.root.kind.name
-                && old.has_classes_of(&plan)
-                && old.default == plan.default
-        });
+        let same = classified_alike
+            && self.plan.as_ref().is_some_and(|old| {
+                old.root.kind.name == plan.root.kind.name
+                    && old.has_classes_of(&plan)
+                    && old.default == plan.default
+            });
         let now = self.queue_time(now);
         if let (Some(realiser), Some(pacing)) = (&mut self.realiser, plan.root.plan.pacing()) {
             realiser.repace(pacing);

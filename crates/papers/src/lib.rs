@@ -266,7 +266,8 @@ mod tests {
     fn ids_are_in_order_and_given_once() {
         let ids: Vec<&str> = EXPERIMENTS.iter().map(|e| e.id).collect();
         let mut sorted = ids.clone();
-        sorted.sort_unstable();
+        // By family, then by number.
+        sorted.sort_by_key(|id| (&id[..1], id[1..].parse::<u32>().expect("a number")));
         sorted.dedup();
         assert_eq!(ids, sorted);
     }

@@ -765,6 +765,36 @@ fn random_policies_are_applied_under_bursts_and_none_is_lost_or_overtaken() {
     });
 }
 
+#[test]
+fn a_flow_that_a_filter_moves_to_a_faster_class_does_not_overtake_itself() {
+    in_turn(|| {
+        lab::isolated(|| {
+            let Some(rig) = Rig::start(Kind::AfPacket) else {
+                return;
+            };
+            let ordered = fs::read_to_string(rig.files.join("policy.toml")).expect("the policy");
+            let to = |class: &str| {
+                let file = rig.files.join(format!("{class}.toml"));
+                let filter = format!(
+                    "[[interface.wan0.filter]]\nclass = \"{class}\"\nprotocol = \"udp\"\ndestination_port = \"{REST}\"\n"
+                );
+                fs::write(&file, format!("{ordered}{filter}")).expect("a file");
+                let reply = rig.ask(&apply_request(&file.display().to_string()));
+                assert!(matches!(&reply, Reply::Done { .. }), "{reply:?}");
+            };
+            to("small");
+            // 12 Mbit/s into 8: the queue grows by 4 packets in 10 ms.
+            let stream = rig.udp(1_072, 1_400, Duration::from_secs(1));
+            for class in ["large", "small", "large", "small", "large"] {
+                std::thread::sleep(Duration::from_millis(120));
+                to(class);
+            }
+            let report = stream.finish().expect("a report");
+            assert_eq!((report.lost(), report.reordered), (0, 0), "of {}", report.sent);
+        });
+    });
+}
+
 /// Each file that cannot be applied leaves what is in force, also by SIGHUP; a good one is applied.
 fn refused_changes_change_nothing(rig: &Rig, ordered: &str) {
     let own = rig.files.join("policy.toml");
