@@ -65,11 +65,12 @@ impl Status {
 
 /// The exit code tells a script whether the policy is in force on every interface.
 fn ending(now: &Snapshot) -> Exit {
-    let enforced = now
-        .interfaces
-        .iter()
-        .all(|interface| interface.not_enforced.is_none());
-    if enforced { Exit::Done } else { Exit::Bypass }
+    let enforced =
+        |interface: &InterfaceView| interface.state == State::Enabled && interface.not_enforced.is_none();
+    match now.interfaces.iter().all(enforced) {
+        true => Exit::Done,
+        false => Exit::Bypass,
+    }
 }
 
 /// What keeps it from working, or from having effect.
