@@ -4,8 +4,8 @@
 use crate::filters;
 use crate::policy::{InterfacePolicy, Policy};
 use crate::port_config::PortConfig;
+use crate::readout;
 use crate::rsvp_config::RsvpConfig;
-use engine::settings::Table;
 use engine::tree::{ClassSpec, DisciplineSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -92,7 +92,11 @@ impl Difference {
         let (before, after) = (&old.settings, &new.settings);
         let rates = (before.bandwidth.to_string(), after.bandwidth.to_string());
         changes.extend(differs("bandwidth", rates.0, rates.1));
-        changes.extend(differs("discipline", described(&old.spec), described(&new.spec)));
+        changes.extend(differs(
+            "discipline",
+            readout::discipline(&old.spec),
+            readout::discipline(&new.spec),
+        ));
         classes(&old.spec, &new.spec, &mut changes);
         of_filters(old, new, &mut changes);
         let reserve = |policy: &InterfacePolicy| {
@@ -120,30 +124,11 @@ fn ports(port: &PortConfig) -> String {
         .iter()
         .map(|port| (port.kind_name(), &port.attachment))
         .collect();
-    format!("{attached:?} {:?} {}", port.settings, table(&port.own))
-}
-
-/// `weight=2 quantum=3kB`
-fn table(table: &Table) -> String {
-    let text = |entry: &engine::settings::Entry| {
-        let value = entry.value.to_string().replace(' ', "");
-        format!("{}={value}", entry.key)
-    };
-    table.entries.iter().map(text).collect::<Vec<_>>().join(" ")
-}
-
-/// `red ecn=true over fifo`: a discipline with its settings and what it wraps, classes aside.
-fn described(spec: &DisciplineSpec) -> String {
-    let own = [spec.kind.clone(), table(&spec.settings)];
-    let own = own
-        .into_iter()
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join(" ");
-    match &spec.child {
-        Some(child) => format!("{own} over {}", described(child)),
-        None => own,
-    }
+    format!(
+        "{attached:?} {:?} {}",
+        port.settings,
+        readout::settings(&port.own, &[])
+    )
 }
 
 /// A class and the class in whose queue its discipline is.
@@ -170,7 +155,7 @@ impl Placed<'_> {
             class
                 .discipline
                 .iter()
-                .map(|spec| ("discipline", described(spec))),
+                .map(|spec| ("discipline", readout::discipline(spec))),
         );
         let sends = class.sends.iter();
         facts.extend(sends.map(|sends| ("sends", format!("{} and {} at once", sends.rate, sends.burst))));

@@ -1,6 +1,9 @@
-//! Text forms of a snapshot's values: drops by reason, borrowed bytes, gauges with their units.
+//! Text forms of a snapshot's values: drops by reason, borrowed bytes, gauges with their units; and
+//! of disciplines with their settings.
 
 use crate::snapshot::{BORROWED, ClassView, FrameCounts, Gauge, InterfaceView, Traffic};
+use engine::settings::Table;
+use engine::tree::DisciplineSpec;
 use measure::numbers;
 
 /// Why packets were dropped, such as `12 full, 3 early`; empty if none were.
@@ -57,4 +60,30 @@ pub fn gauge(gauge: &Gauge) -> String {
         (_, None, Some(x), _) => numbers::digits(x, 4),
         _ => value.to_string(),
     }
+}
+
+/// `red ecn=true over fifo`: a discipline with its settings and what it wraps, classes aside.
+pub fn discipline(spec: &DisciplineSpec) -> String {
+    let mut text = spec.kind.clone();
+    let own = settings(&spec.settings, &[]);
+    if !own.is_empty() {
+        text = format!("{text} {own}");
+    }
+    match &spec.child {
+        Some(child) => format!("{text} over {}", discipline(child)),
+        None => text,
+    }
+}
+
+/// `weight=2 quantum=3kB`: settings, but for those of these names.
+pub fn settings(table: &Table, without: &[&str]) -> String {
+    let shown = table
+        .entries
+        .iter()
+        .filter(|entry| !without.contains(&entry.key.as_str()));
+    let text = shown.map(|entry| {
+        let value = entry.value.to_string().replace(' ', "");
+        format!("{}={value}", entry.key)
+    });
+    text.collect::<Vec<_>>().join(" ")
 }

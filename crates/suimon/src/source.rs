@@ -1,6 +1,9 @@
 //! Reads the texts that users write, policies and topologies, from a file or a pipe.
 
 use crate::exit::Failure;
+use control::policy::Policy;
+use engine::tree::Registry;
+use plot::colour;
 use std::io::{self, Read};
 
 /// Reads the text at this path; `-` is standard input. `what` names it in the error message.
@@ -19,6 +22,15 @@ pub fn load(what: &str, path: &str) -> Result<String, Failure> {
             _ => error.to_string(),
         };
         Failure::usage(format!("cannot read the {what} `{path}`: {why}"))
+    })
+}
+
+/// Reads and checks the policy at this path.
+pub fn policy(path: &str, registry: &Registry) -> Result<Policy, Failure> {
+    let text = load("policy", path)?;
+    Policy::read(path, &text, registry, &netio::ports::declared()).map_err(|mistakes| {
+        let colour = colour::wanted(&io::stderr());
+        Failure::usage(format!("{path} is not in force:\n{}", mistakes.render(colour)))
     })
 }
 

@@ -11,12 +11,12 @@ use control::documents::Document;
 use control::filters;
 use control::policy::{InterfacePolicy, InterfaceSettings, Policy};
 use control::port_config::AttachedPort;
+use control::readout;
 use control::snapshot;
 use control::yields::{Yields, least_round_trip};
 use engine::disciplines::DEFAULT_LEAF;
 use engine::packet::ClassId;
 use engine::port_kind::Attachment;
-use engine::settings::Table;
 use engine::tree::{ClassInfo, ClassSpec, DisciplineSpec, TreePlan};
 use engine::units::{Bandwidth, Probability};
 use measure::numbers;
@@ -124,7 +124,7 @@ fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Resul
     writeln!(
         out,
         "\n{name}  {rate}{overhead}  {}",
-        discipline_text(&interface.spec)
+        readout::discipline(&interface.spec)
     )?;
     let mut rates = HashMap::new();
     snapshot::rates(&interface.spec, settings.bandwidth, &mut rates);
@@ -142,7 +142,7 @@ fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Resul
             let rate = rates.get(info.name.as_str());
             let share = rate.map(|rate| Probability::ratio(rate.bits(), settings.bandwidth.bits()).as_f64());
             let queue = class.filter(|_| info.leaf).map(|class| match &class.discipline {
-                Some(spec) => discipline_text(spec),
+                Some(spec) => readout::discipline(spec),
                 None => DEFAULT_LEAF.name.into(),
             });
             vec![
@@ -150,7 +150,7 @@ fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Resul
                 rate.map(|rate| numbers::rate(rate.bits())).unwrap_or_default(),
                 share.map(numbers::share).unwrap_or_default(),
                 class
-                    .map(|class| settings_text(&class.settings, &["rate"]))
+                    .map(|class| readout::settings(&class.settings, &["rate"]))
                     .unwrap_or_default(),
                 queue.unwrap_or_default(),
                 default_text(plan, index, class.is_some_and(|class| class.default)),
@@ -247,31 +247,6 @@ fn gather<'a>(spec: &'a DisciplineSpec, out: &mut HashMap<&'a str, &'a ClassSpec
     }
 }
 
-/// `red ecn=true over fifo`
-fn discipline_text(spec: &DisciplineSpec) -> String {
-    let mut text = spec.kind.clone();
-    let settings = settings_text(&spec.settings, &[]);
-    if !settings.is_empty() {
-        text = format!("{text} {settings}");
-    }
-    match &spec.child {
-        Some(child) => format!("{text} over {}", discipline_text(child)),
-        None => text,
-    }
-}
-
-fn settings_text(table: &Table, without: &[&str]) -> String {
-    let shown = table
-        .entries
-        .iter()
-        .filter(|entry| !without.contains(&entry.key.as_str()));
-    let text = shown.map(|entry| {
-        let value = entry.value.to_string().replace(' ', "");
-        format!("{}={value}", entry.key)
-    });
-    text.collect::<Vec<_>>().join(" ")
-}
-
 fn to_json(path: &str, read: &Result<Policy, Diagnostics>) -> Value {
     let diagnostics = match read {
         Ok(policy) => &policy.warnings,
@@ -326,7 +301,7 @@ fn interface_json(interface: &InterfacePolicy) -> Value {
         "name": interface.name,
         "bandwidth_bps": interface.settings.bandwidth.bits(),
         "overhead_bytes": interface.settings.overhead.get(),
-        "discipline": discipline_text(&interface.spec),
+        "discipline": readout::discipline(&interface.spec),
         "classes": classes.collect::<Vec<_>>(),
         "worst_cases": worst_cases::json(interface),
         "filters": filters.collect::<Vec<_>>(),

@@ -46,15 +46,9 @@ impl Run {
     }
 
     fn read(&self, registry: &Registry) -> Result<Policy, Failure> {
-        let path = self.policy.as_str();
-        let text = source::load("policy", path)?;
-        let colour = colour::wanted(&io::stderr());
-        let policy =
-            Policy::read(path, &text, registry, &netio::ports::declared()).map_err(|diagnostics| {
-                Failure::usage(format!("{path} is not in force:\n{}", diagnostics.render(colour)))
-            })?;
+        let policy = source::policy(&self.policy, registry)?;
         if !policy.warnings.is_empty() {
-            eprint!("{}", policy.warnings.render(colour));
+            eprint!("{}", policy.warnings.render(colour::wanted(&io::stderr())));
         }
         Ok(policy)
     }

@@ -3,27 +3,21 @@
 use crate::exit::{Exit, Failure};
 use crate::source;
 use clap::Args;
-use control::policy::Policy;
 use control::protocol::{Reply, Request};
 use control::socket::{self, Client};
 use engine::tree::Registry;
-use plot::colour;
 use serde_json::json;
-use std::io::{self, Write};
+use std::io::Write;
 
 /// The absolute path of a policy without mistakes, for a program that has another working
 /// directory.
 pub(super) fn absolute(policy: &str, registry: &Registry) -> Result<String, Failure> {
-    let text = source::load("policy", policy)?;
     if policy == "-" {
         return Err(Failure::usage(
             "the running suimon reads the policy itself: name a file",
         ));
     }
-    Policy::read(policy, &text, registry, &netio::ports::declared()).map_err(|mistakes| {
-        let colour = colour::wanted(&io::stderr());
-        Failure::usage(format!("{policy} is not in force:\n{}", mistakes.render(colour)))
-    })?;
+    source::policy(policy, registry)?;
     let path = std::path::absolute(policy);
     let path = path.map_err(|why| Failure::usage(format!("cannot find {policy}: {why}")))?;
     Ok(path.to_string_lossy().into_owned())
