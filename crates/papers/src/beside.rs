@@ -54,6 +54,7 @@ pub fn chart<'a>(name: &str, title: &str, label: &str, rows: impl IntoIterator<I
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ClaimVerdict;
 
     #[test]
     fn a_row_with_two_numbers_is_drawn_and_others_are_not() {
@@ -62,7 +63,7 @@ mod tests {
             paper,
             ours: 0.1.into(),
             unit: "µs".into(),
-            holds: true,
+            verdict: ClaimVerdict::Shown,
             note: String::new(),
         };
         let rows = [row("with-both", 10.0.into()), row("with-a-text", "linear".into())];

@@ -9,7 +9,7 @@
 
 use super::rounds::Rounds;
 use super::testbed::interface;
-use super::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue};
+use super::{ChartFile, ClaimVerdict, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue};
 use crate::Error;
 use engine::packet::Buffer;
 use engine::units::{Bandwidth, Duration};
@@ -337,8 +337,8 @@ fn judged(name: &str, measurements: &WireMeasurements) -> Vec<Row> {
     let mut rows = Vec::new();
     for (index, (_, load, paper)) in LOADS.into_iter().enumerate() {
         let copied = measurements.copied.of(index);
-        let (holds, note) = match index {
-            0 => (copied > 0.0, "The copy alone.".to_string()),
+        let (verdict, note) = match index {
+            0 => (ClaimVerdict::Orientation, "The copy alone.".to_string()),
             PACED => {
                 let times = measurements.copied.times(PACED, FULL);
                 let doubt = measurements.copied.doubt_of_times(PACED, FULL);
@@ -348,11 +348,14 @@ fn judged(name: &str, measurements: &WireMeasurements) -> Vec<Row> {
                     times * 100.0,
                     doubt * 100.0
                 );
-                (times + doubt >= 0.95, note)
+                ((times + doubt >= 0.95).into(), note)
             }
             _ => {
                 let times = measurements.copied.times(index, 0);
-                (copied > 0.0, format!("{:.1} % of alone.", times * 100.0))
+                (
+                    ClaimVerdict::Orientation,
+                    format!("{:.1} % of alone.", times * 100.0),
+                )
             }
         };
         rows.push(row(
@@ -360,7 +363,7 @@ fn judged(name: &str, measurements: &WireMeasurements) -> Vec<Row> {
             paper.into(),
             copied,
             "MB/s",
-            holds,
+            verdict,
             note,
         ));
     }
@@ -389,13 +392,20 @@ fn judged(name: &str, measurements: &WireMeasurements) -> Vec<Row> {
     rows
 }
 
-fn row(what: String, paper: RowValue, ours: f64, unit: &str, holds: bool, note: String) -> Row {
+fn row(
+    what: String,
+    paper: RowValue,
+    ours: f64,
+    unit: &str,
+    verdict: impl Into<ClaimVerdict>,
+    note: String,
+) -> Row {
     Row {
         what,
         paper,
         ours: ((ours * 100.0).round() / 100.0).into(),
         unit: unit.into(),
-        holds,
+        verdict: verdict.into(),
         note,
     }
 }

@@ -200,10 +200,11 @@ fn rows(case: &Case, rounds: &Rounds) -> [Row; 3] {
         paper: paper.into(),
         ours: ours.into(),
         unit: "Mbit/s".into(),
-        holds: match case.rate {
+        verdict: match case.rate {
             Some(rate) => ours >= rate.bits() as f64 / 1e6 * FULL,
             None => ours >= paper,
-        },
+        }
+        .into(),
         note: match case.rate {
             Some(_) => {
                 "Required: nine tenths of the rate, since headers take a part of it. The rates are \
@@ -222,7 +223,7 @@ fn rows(case: &Case, rounds: &Rounds) -> [Row; 3] {
             paper: overhead.into(),
             ours: ours.into(),
             unit: "%".into(),
-            holds: ours - doubt <= limit,
+            verdict: (ours - doubt <= limit).into(),
             note: match case.rate {
                 Some(_) => {
                     "Required: at most 1 %, since a queue's work overlaps with the transmission of \
@@ -251,7 +252,7 @@ mod tests {
     fn a_link_may_cost_one_per_cent_and_a_processor_as_much_as_the_papers() {
         let holds = |case: usize, cbq: f64| {
             let rate = CASES[case].rate.map_or(1e4, |rate| rate.bits() as f64 / 1e6);
-            rows(&CASES[case], &rounds(&[[rate, rate * cbq]])).map(|row| row.holds)
+            rows(&CASES[case], &rounds(&[[rate, rate * cbq]])).map(|row| row.is_shown())
         };
         assert_eq!(holds(0, 0.995), [true, true, true]);
         assert_eq!(holds(0, 0.95), [true, true, false]);
@@ -279,6 +280,9 @@ mod tests {
     fn without_a_lab_every_line_of_the_table_is_reported_as_unmeasured() {
         let rows: Vec<Row> = CASES.iter().flat_map(|case| case.unmeasured("no box")).collect();
         assert_eq!(rows.len(), 3 * CASES.len());
-        assert!(rows.iter().all(|row| row.ours == RowValue::Nothing && !row.holds));
+        assert!(
+            rows.iter()
+                .all(|row| row.ours == RowValue::Nothing && !row.is_shown())
+        );
     }
 }

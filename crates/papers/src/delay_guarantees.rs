@@ -13,7 +13,8 @@ use crate::Error;
 use crate::delay_tables::{BurstFlow, FLOWS, FRAME_TIME, MEASUREMENTS, Measurement, SHOWN, WITHIN, rounded};
 use crate::testbed::{behind, interface};
 use crate::{
-    ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue, delay_guarantees_lab, points,
+    ChartFile, ClaimVerdict, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue,
+    delay_guarantees_lab, points,
 };
 use control::policy::InterfacePolicy;
 use engine::header::{Family, FlowKey};
@@ -290,17 +291,17 @@ fn within(measurement: &Measurement, ring: u32, result: &SimDelays) -> Vec<Row> 
             .is_some_and(|&first| index == first);
         let near = ring > 1 && own;
         let apart = measurement.paper[index].map_or(0.0, |paper| (ours - paper).abs());
-        let (holds, note) = match () {
-            () if kept => (ours >= 100.0, KEPT),
-            () if near => (ours < 100.0 && apart <= 5.0, NEAR),
-            () => (!result.delays.is_empty(), SHOWN),
+        let (verdict, note) = match () {
+            () if kept => ((ours >= 100.0).into(), KEPT),
+            () if near => ((ours < 100.0 && apart <= 5.0).into(), NEAR),
+            () => (ClaimVerdict::Orientation, SHOWN),
         };
         Row {
             what: format!("{}: within {} ms", ring_name(ring), micros as f64 / 1_000.0),
             paper: measurement.paper[index].map_or(RowValue::Nothing, RowValue::Number),
             ours: ours.into(),
             unit: "%".into(),
-            holds,
+            verdict,
             note: note.into(),
         }
     };
@@ -314,7 +315,10 @@ fn loss(measurement: &Measurement, ring: u32, result: &SimDelays) -> Row {
         paper: measurement.loss.into(),
         ours: rounded(result.loss).into(),
         unit: "%".into(),
-        holds: !guaranteed || result.loss == 0.0,
+        verdict: match guaranteed {
+            true => (result.loss == 0.0).into(),
+            false => ClaimVerdict::Orientation,
+        },
         note: "Required: none for a flow with a guaranteed delay that conforms to its arrival curve. \
             Without a guarantee, all flows share the loss of the excess over the link's rate."
             .into(),
@@ -327,7 +331,7 @@ fn rates(result: &SimDelays) -> Vec<Row> {
         paper: flow.paper.into(),
         ours: rounded(rate).into(),
         unit: "Mbit/s".into(),
-        holds: (rate / flow.paper - 1.0).abs() < 0.02,
+        verdict: ((rate / flow.paper - 1.0).abs() < 0.02).into(),
         note: "Required: within 2 % of Table 2: a guaranteed delay takes no bandwidth from other flows. \
             All flows together send 0.37 % more than the link carries."
             .into(),
@@ -339,14 +343,14 @@ fn rates(result: &SimDelays) -> Vec<Row> {
 fn counted(measurement: &Measurement, results: &[SimDelays]) -> Vec<Row> {
     let row = |(&ring, result): (&u32, &SimDelays)| {
         let kept = measurement.guaranteed.contains(&2);
-        let (holds, note) = match ring {
+        let (verdict, note) = match ring {
             1 if kept => (
-                result.late == 0,
+                (result.late == 0).into(),
                 "Required: none, as no packet of flow 1 is late.",
             ),
-            1 => (true, SHOWN),
+            1 => (ClaimVerdict::Orientation, SHOWN),
             _ => (
-                result.late > 0,
+                (result.late > 0).into(),
                 "Required: at least one: the engine detects that a ring breaks the guarantee of the \
                  paper's rule.",
             ),
@@ -356,7 +360,7 @@ fn counted(measurement: &Measurement, results: &[SimDelays]) -> Vec<Row> {
             paper: RowValue::Nothing,
             ours: (result.late as f64).into(),
             unit: "packets".into(),
-            holds,
+            verdict,
             note: note.into(),
         }
     };

@@ -6,7 +6,7 @@
 //! the lab adds to a packet on an idle link. Every delay includes all of that, as measured.
 
 use super::delay_tables::{BurstFlow, FLOWS, FRAME_TIME, Measurement, SHOWN, WITHIN, rounded};
-use super::{Options, Progress, Row, RowValue};
+use super::{ClaimVerdict, Options, Progress, Row, RowValue};
 use crate::Error;
 use control::policy::InterfacePolicy;
 use engine::inspect::{Value, View};
@@ -86,20 +86,23 @@ fn within(micros: u64) -> String {
 fn judged(measurement: &Measurement, lab_delays: &LabDelays) -> Vec<Row> {
     let ask = |index: usize, ours: f64| match measurement.guaranteed.contains(&index) {
         true => (
-            ours >= 95.0,
+            (ours >= 95.0).into(),
             "Required: 95 %, since nothing guarantees when the machine's threads run. In simulated time: \
              every packet.",
         ),
-        false => (true, SHOWN),
+        false => (ClaimVerdict::Orientation, SHOWN),
     };
-    let row = |what: String, paper: Option<f64>, ours: f64, unit: &str, (holds, note): (bool, &str)| Row {
-        what,
-        paper: paper.map_or(RowValue::Nothing, RowValue::Number),
-        ours: rounded(ours).into(),
-        unit: unit.into(),
-        holds,
-        note: note.into(),
-    };
+    let row =
+        |what: String, paper: Option<f64>, ours: f64, unit: &str, (verdict, note): (ClaimVerdict, &str)| {
+            Row {
+                what,
+                paper: paper.map_or(RowValue::Nothing, RowValue::Number),
+                ours: rounded(ours).into(),
+                unit: unit.into(),
+                verdict,
+                note: note.into(),
+            }
+        };
     let mut rows = Vec::new();
     for (index, &micros) in WITHIN.iter().enumerate() {
         let limit = Duration::from_micros(micros);
@@ -121,21 +124,39 @@ fn judged(measurement: &Measurement, lab_delays: &LabDelays) -> Vec<Row> {
         Some(measurement.loss),
         lab_delays.loss,
         "%",
-        (true, note),
+        (ClaimVerdict::Orientation, note),
     ));
     for (number, (flow, &rate)) in FLOWS.iter().zip(&lab_delays.rates).enumerate() {
         let what = format!("lab: rate of flow {}, as IP", number + 1);
-        rows.push(row(what, Some(flow.paper), rate, "Mbit/s", (true, SHOWN)));
+        rows.push(row(
+            what,
+            Some(flow.paper),
+            rate,
+            "Mbit/s",
+            (ClaimVerdict::Orientation, SHOWN),
+        ));
     }
     if let Some(late) = lab_delays.late {
         let note = "For comparison. The paper's rule ignores the packet on the wire; the gaps between \
             frames compensate for it, but a sender that was late sends without gaps.";
         let what = "lab: late packets of flow 1 that `ips` counted".into();
-        rows.push(row(what, None, late as f64, "packets", (true, note)));
+        rows.push(row(
+            what,
+            None,
+            late as f64,
+            "packets",
+            (ClaimVerdict::Orientation, note),
+        ));
     }
     if let Some(policed) = lab_delays.policed {
         let what = "lab: packets of flow 1 that were policed".into();
-        rows.push(row(what, None, policed as f64, "packets", (true, SHOWN)));
+        rows.push(row(
+            what,
+            None,
+            policed as f64,
+            "packets",
+            (ClaimVerdict::Orientation, SHOWN),
+        ));
     }
     let noise = [
         ("excess delay on the idle link over its 1.21 ms", lab_delays.alone),
@@ -150,7 +171,7 @@ fn judged(measurement: &Measurement, lab_delays: &LabDelays) -> Vec<Row> {
                 None,
                 millis,
                 "ms",
-                (true, SHOWN),
+                (ClaimVerdict::Orientation, SHOWN),
             ));
         }
     }

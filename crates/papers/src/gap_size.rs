@@ -90,7 +90,7 @@ fn sizes(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOu
         paper,
         ours: ((ours * 1e4).round() / 1e4).into(),
         unit: unit.into(),
-        holds,
+        verdict: holds.into(),
         note: note.into(),
     };
     let near = "Required: at most 0.01 MB/s. Rates are whole bits per second, and 200 ms are whole packets.";

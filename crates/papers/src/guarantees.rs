@@ -228,12 +228,12 @@ mod tests {
         assert!(
             judged(&trace(0), "simulated", 1.0, "")
                 .iter()
-                .all(|row| row.holds)
+                .all(|row| row.is_shown())
         );
         let rows = judged(&trace(2), "simulated", 1.0, "");
         let missed: Vec<&str> = rows
             .iter()
-            .filter(|row| !row.holds)
+            .filter(|row| !row.is_shown())
             .map(|row| row.what.as_str())
             .collect();
         assert_eq!(missed, ["simulated: class-0"]);
@@ -246,7 +246,7 @@ mod tests {
             rows.len() == 4
                 && rows
                     .iter()
-                    .all(|row| !row.holds && row.note.contains("no namespaces"))
+                    .all(|row| !row.is_shown() && row.note.contains("no namespaces"))
         );
     }
 }

@@ -81,7 +81,7 @@ fn judged(trial: Trial, reading: &TrialResult) -> Vec<Row> {
         paper: RowValue::Nothing,
         ours: ours.into(),
         unit: unit.into(),
-        holds,
+        verdict: holds.into(),
         note,
     };
     let drops = reading.drops as f64;
@@ -191,7 +191,7 @@ mod tests {
             };
             judged(trial, reading)
                 .iter()
-                .map(|row| row.holds)
+                .map(|row| row.is_shown())
                 .collect::<Vec<_>>()
         };
         assert_eq!(holds(true, &reading(59.0, 0)), [true, true]);

@@ -23,6 +23,7 @@ mod delay_tables;
 pub mod demo;
 mod downloads;
 mod error;
+pub mod figures;
 mod gap_size;
 mod guarantees;
 mod kernel_pipe;
@@ -42,11 +43,13 @@ mod shared_pipe;
 mod tail_drop;
 mod testbed;
 mod timeline;
+mod verdict;
 mod yielding;
 
 pub use error::Error;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
+pub use verdict::{ClaimVerdict, Counts};
 
 /// Every experiment, in the order of `--all`.
 pub const EXPERIMENTS: &[Experiment] = &[
@@ -120,9 +123,14 @@ pub struct ExperimentOutcome {
 }
 
 impl ExperimentOutcome {
-    /// Returns whether every claim holds, and there is at least one.
-    pub fn holds(&self) -> bool {
-        !self.rows.is_empty() && self.rows.iter().all(|row| row.holds)
+    /// How many rows have which verdict.
+    pub fn counts(&self) -> Counts {
+        self.rows.iter().collect()
+    }
+
+    /// The verdict of all rows together.
+    pub fn verdict(&self) -> ClaimVerdict {
+        self.counts().verdict()
     }
 }
 
@@ -136,7 +144,7 @@ pub struct ChartFile {
 }
 
 /// The paper's value and ours.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// What is compared.
     pub what: String,
@@ -146,9 +154,9 @@ pub struct Row {
     pub ours: RowValue,
     /// The unit of both, such as "Mbit/s"; empty for texts.
     pub unit: String,
-    /// Whether ours is as required. The note explains the criterion.
-    pub holds: bool,
-    /// The requirement on ours, and why it differs where it does.
+    /// Whether ours is as required, if anything is.
+    pub verdict: ClaimVerdict,
+    /// The requirement on ours, and why it differs where it does; or why it cannot be judged.
     pub note: String,
 }
 
@@ -160,7 +168,7 @@ impl Row {
         paper: impl Into<RowValue>,
         ours: f64,
         unit: &str,
-        holds: bool,
+        verdict: impl Into<ClaimVerdict>,
         note: impl Into<String>,
     ) -> Self {
         Self {
@@ -168,21 +176,26 @@ impl Row {
             paper: paper.into(),
             ours: ((ours * 1e3).round() / 1e3).into(),
             unit: unit.into(),
-            holds,
+            verdict: verdict.into(),
             note: note.into(),
         }
     }
 
-    /// A claim that this machine could not test. It does not hold.
+    /// A claim that could not be tested here.
     pub fn unmeasured(what: impl Into<String>, paper: RowValue, unit: &str, why: &str) -> Self {
         Self {
             what: what.into(),
             paper,
             ours: RowValue::Nothing,
             unit: unit.into(),
-            holds: false,
+            verdict: ClaimVerdict::CannotBeShown,
             note: format!("not measured: {why}"),
         }
+    }
+
+    /// Returns whether something was asked of it, and met.
+    pub fn is_shown(&self) -> bool {
+        self.verdict == ClaimVerdict::Shown
     }
 
     /// Our value less the paper's, if both are numbers.
@@ -195,7 +208,7 @@ impl Row {
 }
 
 /// A number, a text such as "linear", or nothing; JSON has the same.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum RowValue {
     /// A number, in the row's unit.
@@ -282,25 +295,5 @@ mod tests {
             ]
         );
         assert_eq!(number(f64::NAN), "–");
-    }
-
-    #[test]
-    fn an_outcome_holds_if_every_row_does_and_there_is_one() {
-        let row = |holds| Row {
-            what: "a".into(),
-            paper: RowValue::Nothing,
-            ours: 1.0.into(),
-            unit: "s".into(),
-            holds,
-            note: String::new(),
-        };
-        let outcome = |rows| ExperimentOutcome {
-            rows,
-            ..ExperimentOutcome::default()
-        };
-        assert!(outcome(vec![row(true), row(true)]).holds());
-        assert!(!outcome(vec![row(true), row(false)]).holds());
-        assert!(!outcome(vec![]).holds());
-        assert!(!Row::unmeasured("a", RowValue::Nothing, "s", "no lab").holds);
     }
 }

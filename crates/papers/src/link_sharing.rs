@@ -465,7 +465,7 @@ fn row(
         // Adding zero turns -0.0 into 0.0.
         ours: ((ours * 100.0).round() / 100.0 + 0.0).into(),
         unit: unit.into(),
-        holds,
+        verdict: holds.into(),
         note: note.into(),
     }
 }
@@ -552,13 +552,18 @@ mod tests {
 
     #[test]
     fn a_class_that_takes_two_points_more_than_its_share_is_detected() {
-        let missed = |taken| formal(&run_with(taken)).iter().filter(|row| !row.holds).count();
+        let missed = |taken| {
+            formal(&run_with(taken))
+                .iter()
+                .filter(|row| !row.is_shown())
+                .count()
+        };
         assert_eq!(missed(0.0), 0);
         assert!(missed(2.0) >= 4, "{}", missed(2.0));
         let holds = |taken, priorities| {
             top_level(&run_with(taken), priorities)
                 .iter()
-                .all(|row| row.holds)
+                .all(|row| row.is_shown())
         };
         assert!(!holds(0.5, PRIORITIES) && holds(3.0, PRIORITIES));
         assert!(holds(0.5, ONE_PRIORITY) && !holds(2.0, ONE_PRIORITY));

@@ -470,6 +470,6 @@ mod tests {
         let ours = without.measured(40).expect("a run");
         let compared = Compared { case, theirs, ours };
         assert!(compared.greatest().0.abs() > POINTS, "{:?}", compared.greatest());
-        assert!(!compared.rows()[0].holds);
+        assert!(!compared.rows()[0].is_shown());
     }
 }

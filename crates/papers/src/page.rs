@@ -1,6 +1,6 @@
 //! Formats an outcome: as one JSON object, as text for a terminal, and as a page with its charts.
 
-use super::{ChartFile, Experiment, ExperimentOutcome, Row, number};
+use super::{ChartFile, ClaimVerdict, Experiment, ExperimentOutcome, Row, figures, number};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +12,7 @@ use std::path::Path;
 struct View<'a> {
     id: &'a str,
     title: &'a str,
-    holds: bool,
+    verdict: ClaimVerdict,
     rows: &'a [Row],
 }
 
@@ -20,7 +20,7 @@ fn view<'a>(experiment: &'a Experiment, outcome: &'a ExperimentOutcome) -> View<
     View {
         id: experiment.id,
         title: experiment.title,
-        holds: outcome.holds(),
+        verdict: outcome.verdict(),
         rows: &outcome.rows,
     }
 }
@@ -34,7 +34,7 @@ pub fn json(experiment: &Experiment, outcome: &ExperimentOutcome) -> io::Result<
     Ok(serde_json::to_string(&view(experiment, outcome))?)
 }
 
-const HEAD: [&str; 7] = ["what", "paper", "ours", "difference", "unit", "holds", "note"];
+const HEAD: [&str; 7] = ["what", "paper", "ours", "difference", "unit", "verdict", "note"];
 
 fn cells(row: &Row, notes: &[&str]) -> [String; 7] {
     let note = notes.iter().position(|note| *note == row.note);
@@ -48,10 +48,21 @@ fn cells(row: &Row, notes: &[&str]) -> [String; 7] {
         row.ours.to_string(),
         difference,
         row.unit.clone(),
-        if row.holds { "yes" } else { "NO" }.into(),
+        row.verdict.to_string(),
         note.map_or(String::new(), |note| format!("{}", note + 1)),
     ]
 }
+
+/// The rows that were judged or should have been, and those for orientation.
+fn apart(outcome: &ExperimentOutcome) -> [Vec<&Row>; 2] {
+    let (orientation, asked) = outcome
+        .rows
+        .iter()
+        .partition(|row| row.verdict == ClaimVerdict::Orientation);
+    [asked, orientation]
+}
+
+const ORIENTATION: &str = "For orientation; nothing is asked of these:";
 
 /// Prints the table, and the reasons below it, for a terminal.
 ///
@@ -61,24 +72,30 @@ fn cells(row: &Row, notes: &[&str]) -> [String; 7] {
 pub fn print(out: &mut dyn Write, experiment: &Experiment, outcome: &ExperimentOutcome) -> io::Result<()> {
     writeln!(
         out,
-        "{}  {}\n    {}\n",
+        "{}  {}\n    {}",
         experiment.id, experiment.title, experiment.reference
     )?;
-    let (head, notes) = (HEAD.map(String::from), notes(outcome));
-    let rows: Vec<[String; 7]> = std::iter::once(head)
-        .chain(outcome.rows.iter().map(|row| cells(row, &notes)))
-        .collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    for figure in judged_figures(experiment) {
+        writeln!(out, "    {}: {}", figure.name, figure.claim)?;
+    }
+    let notes = notes(outcome);
+    let [asked, orientation] = apart(outcome).map(|rows| {
+        let rows = rows.into_iter().map(|row| cells(row, &notes));
+        rows.collect::<Vec<[String; 7]>>()
+    });
+    let head = HEAD.map(String::from);
+    let all = || std::iter::once(&head).chain(&asked).chain(&orientation);
+    let width = |column: usize| all().map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..HEAD.len()).map(|column| width(column).unwrap_or(0)).collect();
-    for row in &rows {
-        let cells = row.iter().zip(&widths).enumerate();
-        let line: Vec<String> = cells
-            .map(|(column, (cell, &width))| match column {
-                1..=3 => format!("{cell:>width$}"),
-                _ => format!("{cell:<width$}"),
-            })
-            .collect();
-        writeln!(out, "  {}", line.join("  ").trim_end())?;
+    writeln!(out)?;
+    for row in std::iter::once(&head).chain(&asked) {
+        writeln!(out, "{}", line(row, &widths))?;
+    }
+    if !orientation.is_empty() {
+        writeln!(out, "\n  {ORIENTATION}")?;
+    }
+    for row in &orientation {
+        writeln!(out, "{}", line(row, &widths))?;
     }
     writeln!(out)?;
     for (index, note) in notes.iter().enumerate() {
@@ -87,8 +104,31 @@ pub fn print(out: &mut dyn Write, experiment: &Experiment, outcome: &ExperimentO
     for remark in &outcome.remarks {
         writeln!(out, "{}", wrapped("-", remark))?;
     }
-    let verdict = if outcome.holds() { "holds" } else { "does NOT hold" };
-    writeln!(out, "{} {verdict}\n", experiment.id)
+    writeln!(
+        out,
+        "{} {}: {}\n",
+        experiment.id,
+        outcome.verdict(),
+        outcome.counts()
+    )
+}
+
+/// The figures and tables that the experiment judges.
+fn judged_figures(experiment: &Experiment) -> impl Iterator<Item = &'static figures::Figure> {
+    let id = experiment.id;
+    figures::FIGURES.iter().filter(move |figure| figure.is_of(id))
+}
+
+/// A row of the terminal's table.
+fn line(row: &[String; 7], widths: &[usize]) -> String {
+    let cells = row.iter().zip(widths).enumerate();
+    let line: Vec<String> = cells
+        .map(|(column, (cell, &width))| match column {
+            1..=3 => format!("{cell:>width$}"),
+            _ => format!("{cell:<width$}"),
+        })
+        .collect();
+    format!("  {}", line.join("  ")).trim_end().into()
 }
 
 /// The rows' notes without repetition.
@@ -116,7 +156,10 @@ fn wrapped(mark: &str, text: &str) -> String {
     lines.join("\n")
 }
 
-/// Writes `ID.md`, `ID.json` and the charts into a directory.
+/// The page of all figures.
+pub const FIGURES: &str = "figures.md";
+
+/// Writes `ID.md`, `ID.json` and the charts into a directory, and the page of all figures anew.
 ///
 /// # Errors
 ///
@@ -133,6 +176,7 @@ pub fn write(
     fs::write(file(&format!("{id}.md")), markdown(experiment, outcome, quick))?;
     let text = serde_json::to_string_pretty(&view(experiment, outcome))?;
     fs::write(file(&format!("{id}.json")), text + "\n")?;
+    fs::write(file(FIGURES), figures::markdown(&figures::read(directory)?))?;
     for (index, chart) in outcome.charts.iter().enumerate() {
         fs::write(file(&chart_file(id, index, chart)), &chart.svg)?;
     }
@@ -146,6 +190,15 @@ fn chart_file(id: &str, index: usize, chart: &ChartFile) -> String {
     }
 }
 
+fn table(rows: &[&Row], notes: &[&str]) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let mut table = line(&HEAD.map(String::from)) + "|---|---:|---:|---:|---|---|---|\n";
+    for row in rows {
+        table += &line(&cells(row, notes).map(|cell| cell.replace('|', "\\|")));
+    }
+    table
+}
+
 /// The page in Markdown.
 fn markdown(experiment: &Experiment, outcome: &ExperimentOutcome, quick: bool) -> String {
     let Experiment {
@@ -153,21 +206,28 @@ fn markdown(experiment: &Experiment, outcome: &ExperimentOutcome, quick: bool) -
     } = experiment;
     let mut page = format!("# {id}: {title}\n\n{reference}. ");
     let flag = if quick { " --quick" } else { "" };
-    let verdict = if outcome.holds() {
-        "It holds."
-    } else {
-        "It does **not** hold."
-    };
     let _ = writeln!(
         page,
-        "{verdict} Made by `suimon reproduce {id}{flag} --write DIR`.\n"
+        "{}: {}. Made by `suimon reproduce {id}{flag} --write DIR`.\n",
+        match outcome.verdict() {
+            ClaimVerdict::Shown => "Shown",
+            ClaimVerdict::NotShown => "**Not shown**",
+            ClaimVerdict::Orientation => "Nothing was judged",
+            ClaimVerdict::CannotBeShown => "**Cannot be shown here**",
+        },
+        outcome.counts()
     );
-    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-    page += &line(&HEAD.map(String::from));
-    page += "|---|---:|---:|---:|---|---|---|\n";
+    for figure in judged_figures(experiment) {
+        let _ = writeln!(page, "- {}: {}", figure.name, figure.claim);
+    }
+    if judged_figures(experiment).next().is_some() {
+        page.push('\n');
+    }
     let notes = notes(outcome);
-    for row in &outcome.rows {
-        page += &line(&cells(row, &notes).map(|cell| cell.replace('|', "\\|")));
+    let [asked, orientation] = apart(outcome);
+    page += &table(&asked, &notes);
+    if !orientation.is_empty() {
+        let _ = write!(page, "\n{ORIENTATION}\n\n{}", table(&orientation, &notes));
     }
     for (index, chart) in outcome.charts.iter().enumerate() {
         let _ = write!(page, "\n![{}]({})\n", chart.name, chart_file(id, index, chart));
@@ -200,18 +260,19 @@ mod tests {
     };
 
     fn outcome() -> ExperimentOutcome {
-        let row = |what: &str, paper: RowValue, ours: RowValue, holds| Row {
+        let row = |what: &str, paper: RowValue, ours: RowValue, verdict| Row {
             what: what.into(),
             paper,
             ours,
             unit: "%".into(),
-            holds,
+            verdict,
             note: "as the note says".into(),
         };
         ExperimentOutcome {
             rows: vec![
-                row("down", 1.5.into(), 2.0.into(), true),
-                row("up", "linear".into(), RowValue::Nothing, false),
+                row("down", 1.5.into(), 2.0.into(), ClaimVerdict::Shown),
+                row("up", "linear".into(), RowValue::Nothing, ClaimVerdict::NotShown),
+                row("there", RowValue::Nothing, 3.0.into(), ClaimVerdict::Orientation),
             ],
             charts: ["first", "second"]
                 .map(|name| ChartFile {
@@ -224,15 +285,16 @@ mod tests {
     }
 
     #[test]
-    fn json_has_id_title_holds_and_rows_with_numbers_texts_and_null() {
+    fn json_has_id_title_verdict_and_rows_with_numbers_texts_and_null() {
         let text = json(&EXPERIMENT, &outcome()).expect("json");
         assert_eq!(text.lines().count(), 1);
         assert_eq!(
             text,
             concat!(
-                r#"{"id":"Z1","title":"whether water flows","holds":false,"rows":["#,
-                r#"{"what":"down","paper":1.5,"ours":2.0,"unit":"%","holds":true,"note":"as the note says"},"#,
-                r#"{"what":"up","paper":"linear","ours":null,"unit":"%","holds":false,"note":"as the note says"}]}"#
+                r#"{"id":"Z1","title":"whether water flows","verdict":"not shown","rows":["#,
+                r#"{"what":"down","paper":1.5,"ours":2.0,"unit":"%","verdict":"shown","note":"as the note says"},"#,
+                r#"{"what":"up","paper":"linear","ours":null,"unit":"%","verdict":"not shown","note":"as the note says"},"#,
+                r#"{"what":"there","paper":null,"ours":3.0,"unit":"%","verdict":"for orientation","note":"as the note says"}]}"#
             )
         );
     }
@@ -244,7 +306,13 @@ mod tests {
         let text = String::from_utf8(out).expect("text");
         assert!(text.contains("+0.5") && text.contains("linear"), "{text}");
         assert_eq!(text.matches("as the note says").count(), 1, "{text}");
-        assert!(text.contains("Z1 does NOT hold"), "{text}");
+        assert!(
+            text.contains("Z1 NOT shown: 1 of 2 judged rows, 1 for orientation"),
+            "{text}"
+        );
+        let (asked, orientation) = text.split_once(ORIENTATION).expect("two tables");
+        assert!(asked.contains("down") && !asked.contains("there"), "{text}");
+        assert!(orientation.contains("there"), "{text}");
     }
 
     #[test]
@@ -258,6 +326,10 @@ mod tests {
             page.contains("![first](Z1.svg)") && page.contains("![second](Z1-second.svg)"),
             "{page}"
         );
+        let verdict = "Table 1. **Not shown**: 1 of 2 judged rows, 1 for orientation. Made by";
+        assert!(page.contains(verdict), "{page}");
+        assert!(page.contains(&format!("\n{ORIENTATION}\n")), "{page}");
+        assert!(read(FIGURES).starts_with("# The papers"), "{page}");
         assert!(page.lines().all(|line| !line.ends_with(' ')), "{page}");
         assert_eq!(read("Z1-second.svg"), "<svg>second</svg>");
         let value: serde_json::Value = serde_json::from_str(&read("Z1.json")).expect("json");

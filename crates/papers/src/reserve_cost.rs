@@ -9,7 +9,7 @@
 use super::cost_treatments::Treatment;
 use super::cost_wire::LabWire;
 use super::rounds::median;
-use super::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue};
+use super::{ChartFile, ClaimVerdict, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue};
 use crate::Error;
 use engine::link::Link;
 use engine::units::{Bandwidth, Bytes};
@@ -136,8 +136,8 @@ const STRAIGHT: f64 = 0.9;
 
 fn rows(points: &[Point], most: &Point) -> Vec<Row> {
     let lines = [0, 1].map(|treatment| line(&curve(points, treatment)));
-    let row = |what: &str, paper: RowValue, ours: f64, unit: &str, holds: bool, note: &str| {
-        Row::rounded(format!("lab: {what}"), paper, ours, unit, holds, note)
+    let row = |what: &str, paper: RowValue, ours: f64, unit: &str, verdict: ClaimVerdict, note: &str| {
+        Row::rounded(format!("lab: {what}"), paper, ours, unit, verdict, note)
     };
     let straight = |treatment: usize| {
         let (_, _, squared) = lines[treatment];
@@ -146,7 +146,7 @@ fn rows(points: &[Point], most: &Point) -> Vec<Row> {
             "straight".into(),
             squared,
             "",
-            squared >= STRAIGHT,
+            (squared >= STRAIGHT).into(),
             "Use of one processor against the incoming traffic. 1 is a straight line. Required: 0.9, since \
              others use this machine too.",
         )
@@ -165,7 +165,7 @@ fn rows(points: &[Point], most: &Point) -> Vec<Row> {
             5.0.into(),
             apart,
             "points of one processor",
-            apart <= 5.0,
+            (apart <= 5.0).into(),
             "The median over the loads of the use with the reservation minus the use without. Required: at \
              most the paper's 5.",
         ),
@@ -174,7 +174,7 @@ fn rows(points: &[Point], most: &Point) -> Vec<Row> {
             80.0.into(),
             most.use_of[1],
             "%",
-            most.use_of[1] <= 80.0,
+            (most.use_of[1] <= 80.0).into(),
             &format!(
                 "Measured, at {:.0} Mbit/s. Required: at most the paper's 80.",
                 most.traffic
@@ -185,7 +185,7 @@ fn rows(points: &[Point], most: &Point) -> Vec<Row> {
             390.0.into(),
             at_80(1),
             "Mbit/s",
-            true,
+            ClaimVerdict::Orientation,
             "By the line, as in the paper; no requirement. The estimate is low: at higher rates the loop \
              takes more packets per turn, so each packet costs less.",
         ),
@@ -259,7 +259,10 @@ mod tests {
             traffic: 390.0,
             use_of: [used; 2],
         };
-        let holds = |apart, used| rows(&points(apart), &at_most(used)).iter().all(|row| row.holds);
+        let holds = |apart, used| {
+            let rows = rows(&points(apart), &at_most(used));
+            rows.iter().all(|row| row.verdict != ClaimVerdict::NotShown)
+        };
         assert!(holds(0.5, 79.0) && !holds(5.5, 79.0) && !holds(0.5, 81.0));
         let at_80 = rows(&points(0.0), &at_most(50.0)).pop().expect("the last");
         assert_eq!(at_80.ours, 790.0.into());

@@ -15,7 +15,9 @@
 use super::reserved_sockets::{self, LabCurves};
 use super::reserved_streams::{HEADERS, LINK, LinkService, MOST, ON_WIRE, PORT, PacketStream};
 use super::testbed::interface;
-use super::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue, points};
+use super::{
+    ChartFile, ClaimVerdict, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue, points,
+};
 use crate::Error;
 use engine::header::{Family, FlowKey};
 use engine::random::Seed;
@@ -355,31 +357,27 @@ impl Curve<'_> {
 /// The row of a trial with unequal packets.
 fn mixed(case: &str, trial: &Trial, delivered: f64) -> Row {
     let short = trial.measured.data < trial.disturber.data;
-    let (holds, note) = match (trial.discipline, short) {
+    let (verdict, note) = match (trial.discipline, short) {
+        (Fifo, _) => (ClaimVerdict::Orientation, "For comparison."),
         (Drr, true) => (
-            (delivered - 30.1).abs() < 0.5,
+            ((delivered - 30.1).abs() < 0.5).into(),
             "By bytes: it gets its 40 Mbit/s of the wire whatever its packet length.",
         ),
         (Drr, false) => (
-            (delivered - 38.2).abs() < 0.8,
+            ((delivered - 38.2).abs() < 0.8).into(),
             "By bytes: it gets its reserved 40 Mbit/s of the wire, and what the others leave.",
         ),
         (_, true) => (
-            delivered < 25.0 || trial.discipline == Fifo,
+            (delivered < 25.0).into(),
             "By packets: 4 short ones of 10 are less than 8 % of the wire, so the reservation is worthless.",
         ),
         (_, false) => (
-            delivered > 45.0 || trial.discipline == Fifo,
+            (delivered > 45.0).into(),
             "By packets: 4 long ones of 10 are most of the wire, so it takes far more than it reserved.",
         ),
     };
-    let note = if trial.discipline == Fifo {
-        "For comparison."
-    } else {
-        note
-    };
     let what = format!("unequal packets, {}: {case}", trial.discipline.name());
-    Row::rounded(what, RowValue::Nothing, delivered, "Mbit/s", holds, note)
+    Row::rounded(what, RowValue::Nothing, delivered, "Mbit/s", verdict, note)
 }
 
 fn drawn(curves: &[Curve<'_>], lab_curves: Option<&LabCurves>) -> String {
@@ -464,7 +462,7 @@ mod tests {
                 .map(|trial| (trial, if trial.disturbers == 7 { least } else { 37.28 }))
                 .collect()
         };
-        let holds = |least| Curve(&curve(least)).rows().iter().all(|row| row.holds);
+        let holds = |least| Curve(&curve(least)).rows().iter().all(|row| row.is_shown());
         assert!(holds(35.5) && !holds(35.3));
     }
 }

@@ -420,14 +420,14 @@ mod tests {
             }
             .row()
         };
-        assert!(row(true, 36.0).holds && !row(true, 35.0).holds);
-        assert!(row(false, 30.0).holds && !row(false, 36.0).holds);
+        assert!(row(true, 36.0).is_shown() && !row(true, 35.0).is_shown());
+        assert!(row(false, 30.0).is_shown() && !row(false, 36.0).is_shown());
     }
 
     #[test]
     fn short_packets_get_their_share_of_the_wire_only_by_bytes() {
         assert!((reserved_rate(&short()) - 3.008).abs() < 0.001);
-        assert!(mixed(LinkService::Drr, 3.0).holds && !mixed(LinkService::Drr, 2.8).holds);
-        assert!(mixed(LinkService::Wrr, 0.8).holds && !mixed(LinkService::Wrr, 3.0).holds);
+        assert!(mixed(LinkService::Drr, 3.0).is_shown() && !mixed(LinkService::Drr, 2.8).is_shown());
+        assert!(mixed(LinkService::Wrr, 0.8).is_shown() && !mixed(LinkService::Wrr, 3.0).is_shown());
     }
 }

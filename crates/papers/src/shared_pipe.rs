@@ -10,7 +10,7 @@
 
 use crate::Error;
 use crate::long_pipe::{DATA, FRAME, connection, gigabit, host_queue, key};
-use crate::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, points};
+use crate::{ChartFile, ClaimVerdict, Experiment, ExperimentOutcome, Options, Progress, Row, points};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use plot::{Level, PlotStyle, Series, picture, rates_over_time};
@@ -169,7 +169,7 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutc
             "unstable",
             free.received,
             "MB/s",
-            free.received > 0.0,
+            ClaimVerdict::Orientation,
             "For comparison: six windows of 8 MB exceed the pipe's capacity.",
         ),
     ];

@@ -7,7 +7,7 @@
 //! alone, that meets a normal one, and that is alone again.
 
 use super::downloads::{Bed, Download, DownloadBytes, WindowRule, run};
-use super::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue};
+use super::{ChartFile, ClaimVerdict, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue};
 use crate::Error;
 use engine::units::{Bandwidth, Bytes, Duration};
 use host::law::{FullLinkClamp, Law, Scavenger};
@@ -175,7 +175,7 @@ fn curve(points: &[Point]) -> Vec<Row> {
             paper: "yes".into(),
             ours: if ordered { "yes" } else { "no" }.into(),
             unit: String::new(),
-            holds: ordered,
+            verdict: ordered.into(),
             note: "Within 1.5 Mbit/s, as windows above the other's part of the buffer do not limit it."
                 .into(),
         },
@@ -437,8 +437,9 @@ fn judged(results: &[LawResult]) -> Vec<Row> {
     let mut rows = Vec::new();
     for one in results {
         let what = |of: &str| format!("{} Mbit/s, law {}: {of}", one.mbit, one.trial.name());
-        let percent = |of: &str, ours: f64, least: f64, note: &str| {
-            Row::rounded(what(of), RowValue::Nothing, ours, "%", ours >= least, note)
+        let percent = |of: &str, ours: f64, least: Option<f64>, note: &str| {
+            let verdict = least.map_or(ClaimVerdict::Orientation, |least| (ours >= least).into());
+            Row::rounded(what(of), RowValue::Nothing, ours, "%", verdict, note)
         };
         let none = results
             .iter()
@@ -454,7 +455,7 @@ fn judged(results: &[LawResult]) -> Vec<Row> {
                 "Equal \
                 rates in the paper: 4.30 Mbit/s each.",
             )),
-            Trial::NoneBbr => rows.push(percent("high", one.high, 0.0, "For comparison.")),
+            Trial::NoneBbr => rows.push(percent("high", one.high, None, "For comparison.")),
             Trial::FullLinkClamp => rows.push(Row::rounded(
                 what("high"),
                 73.9,
@@ -467,7 +468,7 @@ fn judged(results: &[LawResult]) -> Vec<Row> {
             Trial::Delay => rows.push(percent(
                 "high",
                 one.high,
-                0.0,
+                None,
                 "For comparison. It has no configured \
                 rate, and yields late.",
             )),
@@ -478,7 +479,7 @@ fn judged(results: &[LawResult]) -> Vec<Row> {
                 rows.push(percent(
                     "low alone, relative to no law",
                     alone,
-                    least,
+                    Some(least),
                     "Required: 97 %; 90 % \
                     while the rate has to be estimated.",
                 ));
@@ -491,7 +492,7 @@ fn judged(results: &[LawResult]) -> Vec<Row> {
                     "Required: \
                     within 1 s.",
                 ));
-                rows.push(percent("together", one.total, 97.0, "Required: 97 %."));
+                rows.push(percent("together", one.total, Some(97.0), "Required: 97 %."));
                 rows.push(Row::rounded(
                     what("low recovered after"),
                     RowValue::Nothing,
@@ -531,7 +532,7 @@ mod tests {
             back: Some(0.3),
             ..none
         };
-        let missed = |one: LawResult| judged(&[none, one]).iter().filter(|row| !row.holds).count();
+        let missed = |one: LawResult| judged(&[none, one]).iter().filter(|row| !row.is_shown()).count();
         assert_eq!(missed(good), 0);
         assert_eq!(missed(LawResult { alone: 90.0, ..good }), 1);
         assert_eq!(
@@ -560,8 +561,8 @@ mod tests {
             point(Some(400), 0.04),
             point(Some(80), 0.01),
         ];
-        assert!(curve(&points).iter().all(|row| row.holds));
+        assert!(curve(&points).iter().all(|row| row.is_shown()));
         points[3].1[0] = 7.0;
-        assert_eq!(curve(&points).iter().filter(|row| !row.holds).count(), 1);
+        assert_eq!(curve(&points).iter().filter(|row| !row.is_shown()).count(), 1);
     }
 }

@@ -34,7 +34,7 @@ fn without_an_id_the_costs_are_listed() {
 }
 
 #[test]
-fn an_experiment_prints_one_object_writes_its_page_and_exits_by_whether_it_holds() {
+fn an_experiment_prints_one_object_writes_its_page_and_exits_by_its_verdict() {
     let place = std::env::temp_dir().join(format!("suimon-reproduce-{}", std::process::id()));
     let directory = place.to_str().expect("a path in UTF-8");
     let output = run(&["A4", "--quick", "--json", "--write", directory]);
@@ -42,12 +42,12 @@ fn an_experiment_prints_one_object_writes_its_page_and_exits_by_whether_it_holds
     assert_eq!(text.lines().count(), 1, "{output:?}");
     let value: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(value["id"], "A4");
-    let holds = value["holds"].as_bool().expect("holds");
-    assert_eq!(output.status.code(), Some(if holds { 0 } else { 4 }), "{text}");
+    let shown = value["verdict"] == "shown";
+    assert_eq!(output.status.code(), Some(if shown { 0 } else { 4 }), "{text}");
     let rows = value["rows"].as_array().expect("rows");
     assert!(!rows.is_empty());
     for row in rows {
-        for key in ["what", "paper", "ours", "unit", "holds", "note"] {
+        for key in ["what", "paper", "ours", "unit", "verdict", "note"] {
             assert!(row.get(key).is_some(), "{key} is missing: {row}");
         }
     }

@@ -5,15 +5,19 @@ use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use engine::settings::{Span, unknown};
-use papers::{EXPERIMENTS, Experiment, Options, Progress, page};
+use papers::{ClaimVerdict, EXPERIMENTS, Experiment, Options, Progress, figures, page};
 use plot::progress;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Run the papers' experiments; show the paper's values, ours, and why they differ
 ///
-/// Without an id: list the experiments. With --json one object for each, on a line: id, title,
-/// holds, and rows of what, paper, ours (each a number, a text or null), unit, holds, note.
+/// Without an id: list the experiments. --all ends with a summary: for each figure and table of the
+/// papers its claim, and whether it was shown. With --json one object for each experiment, on a
+/// line: id, title, verdict, and rows of what, paper, ours (each a number, a text or null), unit,
+/// verdict ("shown", "not shown", "for orientation" or "cannot be shown"), note; and one with the
+/// figures of the summary. Exit code 4: a row that was judged is not shown, or an experiment could
+/// judge none.
 #[derive(Debug, Args)]
 pub struct Reproduce {
     /// Ids, such as A1
@@ -63,7 +67,8 @@ impl Reproduce {
             quick: self.quick,
             lab: enter(),
         };
-        let (mut holds, mut failed) = (true, false);
+        let (mut shown, mut failed) = (true, false);
+        let mut rows = figures::Rows::new();
         for (index, experiment) in chosen.iter().enumerate() {
             let mut bar = Bar::new(experiment.id, index, chosen.len());
             let outcome = (experiment.run)(&options, &mut bar);
@@ -77,7 +82,7 @@ impl Reproduce {
                     continue;
                 }
             };
-            holds &= outcome.holds();
+            shown &= outcome.verdict() == ClaimVerdict::Shown;
             if self.json {
                 writeln!(out, "{}", page::json(experiment, &outcome)?)?;
             } else {
@@ -88,8 +93,15 @@ impl Reproduce {
                 page::write(directory, experiment, &outcome, self.quick)
                     .map_err(|e| unwritten(directory, &e))?;
             }
+            rows.insert(experiment.id.into(), outcome.rows);
         }
-        Ok(match (failed, holds) {
+        if self.all {
+            match self.json {
+                true => writeln!(out, "{}", figures::json(&rows)?)?,
+                false => figures::print(out, &rows)?,
+            }
+        }
+        Ok(match (failed, shown) {
             (true, _) => Exit::Failed,
             (false, false) => Exit::Missed,
             (false, true) => Exit::Done,
@@ -153,46 +165,51 @@ mod tests {
     use super::*;
     use papers::{ExperimentOutcome, Row, RowValue};
 
-    fn row(holds: bool, note: &str) -> Row {
-        Row {
-            what: "flow".into(),
-            paper: 1.0.into(),
-            ours: RowValue::Number(2.0),
-            unit: "l/s".into(),
-            holds,
-            note: note.into(),
-        }
-    }
-
-    fn outcome(holds: bool, note: &str) -> ExperimentOutcome {
+    fn outcome(verdict: ClaimVerdict, note: &str) -> ExperimentOutcome {
         ExperimentOutcome {
-            rows: vec![row(holds, note)],
+            rows: vec![
+                Row::rounded("flow", 1.0, 2.0, "l/s", verdict, note),
+                Row::rounded(
+                    "depth",
+                    RowValue::Nothing,
+                    3.0,
+                    "m",
+                    ClaimVerdict::Orientation,
+                    "",
+                ),
+            ],
             ..ExperimentOutcome::default()
         }
     }
 
-    const LIST: [Experiment; 3] = [
+    const LIST: [Experiment; 4] = [
         Experiment {
             id: "Z1",
-            title: "it holds",
+            title: "it is shown",
             reference: "Anybody 1998",
             run: |options, progress| {
                 progress.show(0.5, "half");
                 let note = format!("{} {:?}", options.quick, options.lab);
-                Ok(outcome(true, &note))
+                Ok(outcome(ClaimVerdict::Shown, &note))
             },
         },
         Experiment {
             id: "Z2",
-            title: "it does not",
+            title: "it is not",
             reference: "Anybody 1998",
-            run: |_, _| Ok(outcome(false, "")),
+            run: |_, _| Ok(outcome(ClaimVerdict::NotShown, "")),
         },
         Experiment {
             id: "Z3",
             title: "it breaks",
             reference: "Anybody 1998",
             run: |_, _| Err(papers::Error::new("broken")),
+        },
+        Experiment {
+            id: "Z4",
+            title: "it needs a river",
+            reference: "Anybody 1998",
+            run: |_, _| Ok(outcome(ClaimVerdict::CannotBeShown, "no river here")),
         },
     ];
 
@@ -213,11 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn exit_codes_distinguish_holding_not_holding_and_failed() {
+    fn exit_codes_distinguish_shown_not_shown_and_failed() {
         let code = |ids: &[&str]| run(&verb(ids)).0.expect("it ran");
         assert_eq!(code(&["Z1"]), Exit::Done);
         assert_eq!(code(&["Z1", "Z2"]), Exit::Missed);
         assert_eq!(code(&["Z3", "Z2"]), Exit::Failed);
+        // Its only other row asks nothing, and so shows nothing.
+        assert_eq!(code(&["Z1", "Z4"]), Exit::Missed);
     }
 
     #[test]
@@ -227,11 +246,21 @@ mod tests {
             ..verb(&[])
         };
         let (_, text) = run(&all);
-        let ids: Vec<String> = text
+        let mut lines: Vec<serde_json::Value> = text
             .lines()
-            .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("json")["id"].to_string())
+            .map(|line| serde_json::from_str(line).expect("json"))
             .collect();
-        assert_eq!(ids, ["\"Z1\"", "\"Z2\""]);
+        let summary = lines.pop().expect("a summary");
+        let ids: Vec<&str> = lines.iter().filter_map(|line| line["id"].as_str()).collect();
+        assert_eq!(ids, ["Z1", "Z2", "Z4"]);
+        let figures = summary["figures"].as_array().expect("figures");
+        assert_eq!(figures.len(), figures::FIGURES.len());
+        // None of the papers' experiments was run.
+        assert!(
+            figures
+                .iter()
+                .all(|figure| figure["verdict"] == "cannot be shown")
+        );
     }
 
     #[test]
@@ -268,6 +297,6 @@ mod tests {
     fn without_an_id_the_experiments_are_listed() {
         let (exit, text) = run(&verb(&[]));
         assert_eq!(exit.expect("a list"), Exit::Done);
-        assert!(text.contains("Z1   it holds"), "{text}");
+        assert!(text.contains("Z1   it is shown"), "{text}");
     }
 }
