@@ -92,17 +92,6 @@ fn judged(measurement: &Measurement, lab_delays: &LabDelays) -> Vec<Row> {
         ),
         false => (ClaimVerdict::Orientation, SHOWN),
     };
-    let row =
-        |what: String, paper: Option<f64>, ours: f64, unit: &str, (verdict, note): (ClaimVerdict, &str)| {
-            Row {
-                what,
-                paper: paper.map_or(RowValue::Nothing, RowValue::Number),
-                ours: rounded(ours).into(),
-                unit: unit.into(),
-                verdict,
-                note: note.into(),
-            }
-        };
     let mut rows = Vec::new();
     for (index, &micros) in WITHIN.iter().enumerate() {
         let limit = Duration::from_micros(micros);
@@ -158,24 +147,44 @@ fn judged(measurement: &Measurement, lab_delays: &LabDelays) -> Vec<Row> {
             (ClaimVerdict::Orientation, SHOWN),
         ));
     }
+    rows.extend(noise(lab_delays));
+    rows
+}
+
+fn row(
+    what: String,
+    paper: Option<f64>,
+    ours: f64,
+    unit: &str,
+    (verdict, note): (ClaimVerdict, &str),
+) -> Row {
+    Row {
+        what,
+        paper: paper.map_or(RowValue::Nothing, RowValue::Number),
+        ours: rounded(ours).into(),
+        unit: unit.into(),
+        verdict,
+        note: note.into(),
+    }
+}
+
+/// What the machine adds.
+fn noise(lab_delays: &LabDelays) -> Vec<Row> {
     let noise = [
         ("excess delay on the idle link over its 1.21 ms", lab_delays.alone),
         ("lateness of flow 1's sender", lab_delays.sender),
         ("lateness of the link's thread", lab_delays.link),
     ];
-    for (what, late) in noise {
-        for (part, late) in ["99th percentile", "maximum"].into_iter().zip(late) {
+    let parts = noise.into_iter().flat_map(|(what, late)| {
+        let parts = ["99th percentile", "maximum"].into_iter().zip(late);
+        parts.map(move |(part, late)| (format!("lab: {what}, {part}"), late))
+    });
+    parts
+        .map(|(what, late)| {
             let millis = late.as_secs_f64() * 1e3;
-            rows.push(row(
-                format!("lab: {what}, {part}"),
-                None,
-                millis,
-                "ms",
-                (ClaimVerdict::Orientation, SHOWN),
-            ));
-        }
-    }
-    rows
+            row(what, None, millis, "ms", (ClaimVerdict::Orientation, SHOWN))
+        })
+        .collect()
 }
 
 fn shape(flow: &BurstFlow, duration: Duration) -> TrafficShape {
