@@ -11,7 +11,9 @@
 
 use crate::Error;
 use crate::delay_runs::{AdmissionRule, FlowDelays, NodeModel, measure};
-use crate::delay_tables::{BurstFlow, FLOWS, MEASUREMENTS, Measurement, SHOWN, WITHIN, rounded};
+use crate::delay_tables::{
+    BurstFlow, DelayRequirement, FLOWS, MEASUREMENTS, Measurement, SHOWN, WITHIN, rounded,
+};
 use crate::testbed::interface;
 use crate::{
     ChartFile, ClaimVerdict, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue, delay_bounds,
@@ -134,48 +136,16 @@ const NOT_KEPT: &str = "Required: less than 100 %, and within 5 points of the pa
 const SCATTERED: &str =
     "Required: less than the paper has with this delay guaranteed, 84.1, 94.4 and 98.6 %.";
 
-/// What is required of the share of packets within one of the six times.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum DelayRequirement {
-    /// Every packet without a ring; behind one, at the guarantee itself, near the paper's value.
-    Kept(Option<f64>),
-    /// Near the paper's value, below 100 %.
-    NotKept(f64),
-    /// Below this, which the paper has with a guarantee.
-    Scattered(f64),
-    /// Nothing.
-    Nothing,
-}
-
-impl DelayRequirement {
-    fn judged(self, ring: u32, ours: f64) -> (ClaimVerdict, &'static str) {
-        let near = |paper: f64| (ours < 100.0 && (ours - paper).abs() <= 5.0).into();
-        match (self, ring) {
-            (Self::Kept(_), 1) => ((ours >= 100.0).into(), KEPT),
-            (Self::Kept(Some(paper)), _) => (near(paper), NEAR),
-            (Self::NotKept(paper), _) => (near(paper), NOT_KEPT),
-            (Self::Scattered(guaranteed), _) => ((ours < guaranteed).into(), SCATTERED),
-            (Self::Kept(None) | Self::Nothing, _) => (ClaimVerdict::Orientation, SHOWN),
-        }
-    }
-}
-
-impl Measurement {
-    /// What is required of the share at this index.
-    pub fn requirement(&self, index: usize) -> DelayRequirement {
-        // The time that is guaranteed itself, not those computed by the rule.
-        let own = self.guaranteed.first() == Some(&index);
-        match (self.flow_delays.len(), index) {
-            (0, 0) => DelayRequirement::Scattered(84.1),
-            (0, 2) => DelayRequirement::Scattered(94.4),
-            (0, 4) => DelayRequirement::Scattered(98.6),
-            (1.., 4) if self.guaranteed.is_empty() => {
-                self.paper[index].map_or(DelayRequirement::Nothing, DelayRequirement::NotKept)
-            }
-            _ if own => DelayRequirement::Kept(self.paper[index]),
-            _ if self.guaranteed.contains(&index) => DelayRequirement::Kept(None),
-            _ => DelayRequirement::Nothing,
-        }
+/// The verdict on a simulated share of packets.
+fn judged(requirement: DelayRequirement, ring: u32, ours: f64) -> (ClaimVerdict, &'static str) {
+    use DelayRequirement::{Kept, NotKept, Nothing, Scattered};
+    let near = |paper: f64| (ours < 100.0 && (ours - paper).abs() <= 5.0).into();
+    match (requirement, ring) {
+        (Kept(_), 1) => ((ours >= 100.0).into(), KEPT),
+        (Kept(Some(paper)), _) => (near(paper), NEAR),
+        (NotKept(paper), _) => (near(paper), NOT_KEPT),
+        (Scattered(guaranteed), _) => ((ours < guaranteed).into(), SCATTERED),
+        (Kept(None) | Nothing, _) => (ClaimVerdict::Orientation, SHOWN),
     }
 }
 
@@ -183,7 +153,7 @@ impl Measurement {
 fn within(measurement: &Measurement, ring: u32, result: &FlowDelays) -> Vec<Row> {
     let row = |(index, &micros): (usize, &u64)| {
         let ours = rounded(result.within(Duration::from_micros(micros)));
-        let (verdict, note) = measurement.requirement(index).judged(ring, ours);
+        let (verdict, note) = judged(measurement.requirement(index), ring, ours);
         Row {
             what: format!("{}: within {} ms", ring_name(ring), micros as f64 / 1_000.0),
             paper: measurement.paper[index].map_or(RowValue::Nothing, RowValue::Number),

@@ -5,10 +5,11 @@
 //! when it wakes up. Rows of their own report how late it was, how late the senders were, and what
 //! the lab adds to a packet on an idle link. Every delay includes all of that, as measured.
 
-use super::delay_tables::{BurstFlow, FLOWS, FRAME_TIME, Measurement, SHOWN, WITHIN, rounded};
+use super::delay_tables::{
+    BurstFlow, DelayRequirement, FLOWS, FRAME_TIME, Measurement, SHOWN, WITHIN, rounded,
+};
 use super::{ClaimVerdict, Options, Progress, Row, RowValue};
 use crate::Error;
-use crate::delay_guarantees::DelayRequirement;
 use control::policy::InterfacePolicy;
 use engine::inspect::{Value, View};
 use engine::random::Seed;
