@@ -49,6 +49,9 @@ pub struct LinkSpec {
     pub loss: Loss,
     /// The largest random delay that is added to the propagation delay.
     pub jitter: Duration,
+    /// The receiving card interrupts its host at multiples of this time only; it hands over all
+    /// that has arrived since. Zero: at once.
+    pub interrupts: Duration,
     /// The queue in front of the wire.
     pub queue: LinkQueue,
 }
@@ -62,6 +65,7 @@ impl LinkSpec {
             framing: Framing::PLAIN,
             loss: Loss::None,
             jitter: Duration::ZERO,
+            interrupts: Duration::ZERO,
             queue: LinkQueue::TailDrop(Bytes::new(u64::MAX)),
         }
     }
@@ -84,6 +88,13 @@ impl LinkSpec {
     #[must_use]
     pub fn jitter(mut self, most: Duration) -> Self {
         self.jitter = most;
+        self
+    }
+
+    /// The same with a receiving card that interrupts its host this often at most.
+    #[must_use]
+    pub fn interrupts(mut self, every: Duration) -> Self {
+        self.interrupts = every;
         self
     }
 
@@ -233,6 +244,7 @@ pub(crate) struct SimLink {
     framing: Framing,
     loss: LossModel,
     jitter: Jitter,
+    interrupts: Duration,
     /// Packets that the wire has lost.
     pub(crate) lost: u64,
     in_flight: VecDeque<PendingArrival>,
@@ -256,6 +268,7 @@ impl SimLink {
             framing: spec.framing,
             loss: LossModel::new(spec.loss, seed),
             jitter: Jitter::new(spec.jitter, seed),
+            interrupts: spec.interrupts,
             lost: 0,
             in_flight: VecDeque::new(),
             queue: match spec.queue {
@@ -503,7 +516,8 @@ impl SimLink {
             cx.store.free(packet);
             return;
         }
-        let key = cx.events.key(self.jitter.arrival(finish + self.delay));
+        let arrival = self.jitter.arrival(finish + self.delay);
+        let key = cx.events.key(handed_over(arrival, self.interrupts));
         if self.in_flight.is_empty() {
             cx.events.insert(key, Event::Arrival(self.id));
         }
@@ -517,6 +531,14 @@ impl SimLink {
             events.insert(next.key, Event::Arrival(self.id));
         }
         Some(arrived.packet)
+    }
+}
+
+/// When the receiver gets a packet that arrives at this time.
+fn handed_over(arrival: Instant, interrupts: Duration) -> Instant {
+    match interrupts.nanos() {
+        0 => arrival,
+        every => Instant::from_nanos(arrival.nanos().next_multiple_of(every)),
     }
 }
 
