@@ -44,6 +44,7 @@ pub mod tcp;
 pub mod vnet;
 pub mod wake;
 pub mod window_clamp;
+pub mod wire;
 pub mod worker;
 
 pub use meter::ClassMeter;

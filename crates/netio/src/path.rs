@@ -11,6 +11,7 @@ use crate::port::{Capabilities, ETHERNET, Port, TAG};
 use crate::realiser::{Realiser, Step};
 use crate::segment::{self, Cut};
 use crate::window_clamp::{FrameSize, WindowClamp};
+use crate::wire::Wire;
 use crate::worker::{PathSpec, PortId};
 use engine::discipline::{Next, Reason, Sink};
 use engine::header::{self, Headers};
@@ -56,6 +57,9 @@ pub(crate) struct Path {
     /// The latest time that the queue has seen.
     shown: Instant,
     realiser: Option<Box<dyn Realiser>>,
+    wire: Option<Box<dyn Wire>>,
+    /// When the packet that departs has left the queue for the wire.
+    left: Option<Instant>,
     /// The classes whose connections are clamped, by name, and the index in this list of each class
     /// of the plan.
     yields: Vec<String>,
@@ -138,6 +142,8 @@ impl Path {
             segments: Vec::new(),
             shown: Instant::START,
             realiser: spec.realiser,
+            wire: spec.wire,
+            left: None,
             yields: Vec::new(),
             clamp_indices: Vec::new(),
         }
@@ -241,8 +247,13 @@ impl Path {
             Some(Gso::Udp) => to.udp_gso,
             _ => to.tcp_gso,
         };
-        let bandwidth = self.queue.bandwidth();
-        let slow = bandwidth.is_some_and(|bandwidth| bandwidth.time_to_send(len) > above);
+        let wire = self.wire.as_ref().map(|wire| wire.rate());
+        let slow = self
+            .queue
+            .bandwidth()
+            .into_iter()
+            .chain(wire)
+            .any(|rate| rate.time_to_send(len) > above);
         // Pacing spaces single frames, not bursts of segments.
         let paced = self.realiser.is_some();
         !able || (self.enabled && (slow || paced))
@@ -296,7 +307,10 @@ impl Path {
             flushed: Reason::Flushed,
         };
         // The sink has counted a refusal.
-        let _ = self.queue.enqueue(now, packet, &mut sink);
+        let _ = match &mut self.wire {
+            Some(wire) => wire.enqueue(&mut self.queue, now, packet, &mut sink),
+            None => self.queue.enqueue(now, packet, &mut sink),
+        };
     }
 
     /// Sends what may leave, while the port has room.
@@ -363,8 +377,9 @@ impl Path {
     fn depart(&mut self, now: Instant, pool: &mut Pool, packet: &Packet) {
         pool.discharge(packet.buffer);
         self.totals.sent += packet.len;
+        let left = self.left.take().unwrap_or(now);
         self.meters
-            .depart(now, packet.class, packet.len, now.since(packet.arrived));
+            .depart(now, packet.class, packet.len, left.since(packet.arrived));
         if packet.ecn == Ecn::Ce {
             header::set_ce(pool.bytes_mut(packet.buffer));
         }
@@ -383,6 +398,15 @@ impl Path {
         };
         let next = if realiser.is_some_and(Realiser::keeps_wire) {
             self.queue.queue_mut().dequeue(now, &mut sink)
+        } else if let Some(wire) = &mut self.wire {
+            match wire.next(&mut self.queue, now, &mut sink) {
+                Next::Ready(carried) => {
+                    self.left = Some(carried.left);
+                    Next::Ready(carried.packet)
+                }
+                Next::Wait(until) => Next::Wait(until),
+                Next::Empty => Next::Empty,
+            }
         } else {
             self.queue.dequeue(now, &mut sink)
         };
@@ -401,7 +425,8 @@ impl Path {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.bypass.is_empty()
+        let on_wire = self.wire.as_ref().is_some_and(|wire| wire.in_flight() > 0);
+        self.queue.is_empty() && self.bypass.is_empty() && !on_wire
     }
 
     /// Drops the whole backlog, for this reason: its port has failed, or there is no time to send
@@ -413,6 +438,7 @@ impl Path {
             flushed: why,
         };
         self.queue.queue_mut().flush(&mut sink);
+        self.wire.iter_mut().for_each(|wire| wire.flush(&mut sink));
         self.bypass.drain(..).for_each(|packet| sink.drop(packet, why));
         self.due = None;
     }
@@ -460,6 +486,7 @@ impl Path {
         }
         // A due time of the old plan means nothing under the new one.
         self.due = None;
+        self.wire.iter_mut().for_each(|wire| wire.retuned(now));
         if same && self.queue.queue_mut().retune(now, plan.root.plan.as_ref()) {
             self.plan = Some(plan);
             pool.claim(self.id as usize, claim);
@@ -495,6 +522,7 @@ impl Path {
         }
         // A due time of the old settings means nothing under the new ones.
         self.due = None;
+        self.wire.iter_mut().for_each(|wire| wire.retuned(now));
         self.plan = Some(plan);
         let path = self.id;
         pool.claim_rate(Owner { path, class }, guarantee);

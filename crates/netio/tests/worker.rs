@@ -47,6 +47,7 @@ fn path(from: PortId, to: PortId, queue: Queue) -> PathSpec {
         bandwidth: None,
         overhead: Bytes::ZERO,
         realiser: None,
+        wire: None,
         guarantees: Vec::new(),
     }
 }

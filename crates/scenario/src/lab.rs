@@ -5,12 +5,10 @@ use crate::Scenario;
 use crate::topology::{LabLinkSettings, LinkConfig, Topology};
 use control::policy::InterfacePolicy;
 use engine::classify::Classifier;
-use engine::link_clock::LinkClock;
 use engine::random::Seed;
-use engine::shaped_queue::{CATCH_UP, ShapedQueue};
 use engine::units::Bandwidth;
 use lab::addressing::{self, AddressPair};
-use lab::{EmulatedDirection, EmulatedLink, Host, Lab, Record};
+use lab::{EmulatedDirection, EmulatedLink, Host, Lab, Record, RuledQueue};
 use netio::classify::ByFilters;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -216,10 +214,14 @@ fn direction(
 pub fn ruled(link: EmulatedLink, policy: &InterfacePolicy, seed: Seed) -> EmulatedDirection {
     let classifier = Classifier::new(policy.filters.iter().cloned(), seed);
     let classify = ByFilters::new(classifier, &policy.plan, seed);
-    let clock = LinkClock::new(policy.settings.bandwidth, CATCH_UP);
-    let queue = ShapedQueue::new(policy.plan.build(seed), Some(clock));
-    let direction = EmulatedDirection::ruled(link, queue, Box::new(classify));
-    direction.overhead(policy.link().overhead)
+    let ruled = RuledQueue {
+        plan: Some(policy.plan.clone()),
+        bandwidth: Some(policy.link().bandwidth),
+        overhead: policy.link().overhead,
+        guarantees: policy.guarantees(),
+        ..RuledQueue::new(policy.plan.build(seed), Box::new(classify))
+    };
+    EmulatedDirection::ruled(link, ruled)
 }
 
 impl Built {
