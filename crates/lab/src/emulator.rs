@@ -52,6 +52,8 @@ pub struct RuledQueue {
     pub overhead: Bytes,
     /// The rates that classes of the plan are guaranteed.
     pub guarantees: Vec<(ClassId, Bandwidth)>,
+    /// Classes of the plan whose TCP connections can be clamped, in ACKs of the other direction.
+    pub yields: Vec<String>,
 }
 
 impl RuledQueue {
@@ -64,6 +66,7 @@ impl RuledQueue {
             bandwidth: None,
             overhead: Bytes::ZERO,
             guarantees: Vec::new(),
+            yields: Vec::new(),
         }
     }
 }
@@ -85,6 +88,13 @@ impl EmulatedDirection {
             record: None,
             capture: None,
         }
+    }
+
+    /// The same with this much added to each frame's length.
+    #[must_use]
+    pub fn overhead(mut self, overhead: Bytes) -> Self {
+        self.ruled.overhead = overhead;
+        self
     }
 
     /// The same with a record of what is offered and sent.
@@ -158,8 +168,10 @@ impl Emulator {
         for port in ports {
             worker.add_port(port);
         }
+        let mut yields = [Vec::new(), Vec::new()];
         for (side, direction) in directions.into_iter().enumerate() {
             let ruled = direction.ruled;
+            yields[side] = ruled.yields;
             worker.add_path(PathSpec {
                 name: format!("{} to {}", names[side], names[1 - side]),
                 from: PortId(side),
@@ -174,6 +186,11 @@ impl Emulator {
                 wire: Some(direction.link.wire(direction.record)),
                 guarantees: ruled.guarantees,
             });
+        }
+        for (side, classes) in yields.into_iter().enumerate() {
+            if !classes.is_empty() {
+                worker.clamp(PathId(side), PathId(1 - side), classes);
+            }
         }
         let thread = Builder::new()
             .name(format!("{a}-{b}"))

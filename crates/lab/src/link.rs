@@ -239,6 +239,11 @@ impl Wire for EmulatedWire {
         self.in_flight.len()
     }
 
+    fn each(&mut self, see: &mut dyn FnMut(&mut Packet)) {
+        let packets = self.in_flight.iter_mut();
+        packets.for_each(|(_, carried)| see(&mut carried.packet));
+    }
+
     fn flush(&mut self, sink: &mut dyn Sink) {
         while let Some((_, carried)) = self.in_flight.pop_front() {
             sink.drop(carried.packet, Reason::Flushed);

@@ -548,6 +548,12 @@ impl Path {
         let packets = self.queue.replace(now, queue, renumber);
         // Its classes have other numbers now.
         packets.iter().for_each(|packet| pool.discharge(packet.buffer));
+        if let Some(wire) = &mut self.wire {
+            wire.each(&mut |packet| {
+                pool.discharge(packet.buffer);
+                packet.class = renumber(packet.class).or(plan.default).unwrap_or(ClassId(0));
+            });
+        }
         pool.claim(self.id as usize, claim);
         let before = self.totals.dropped.packets;
         for mut packet in packets {

@@ -37,6 +37,9 @@ pub trait Wire: fmt::Debug + Send {
     /// How many packets are in flight.
     fn in_flight(&self) -> usize;
 
+    /// Shows each packet in flight.
+    fn each(&mut self, see: &mut dyn FnMut(&mut Packet));
+
     /// Gives what is in flight to the sink.
     fn flush(&mut self, sink: &mut dyn Sink);
 

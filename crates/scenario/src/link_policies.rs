@@ -1,12 +1,14 @@
 //! The policy at an end of a link, in the simulator and in the lab: a policy file of `suimon run`,
 //! or a section with the same settings.
 //!
-//! What only `suimon run` does with a policy is refused where it is written for the link, and said
-//! where it stands in a file: that file serves `suimon run` too.
+//! What the simulator does not do with a policy is refused where it is written for the link, and
+//! said where it stands in a file: that file serves `suimon run` too.
 
+use crate::Scenario;
 use crate::folder::Files;
 use control::diagnostics::Diagnostics;
 use control::policy::{InterfacePolicy, Policy, PolicyReader};
+use control::sections::Section;
 use control::values::KeyValue;
 use control::yields::Yields;
 use engine::settings::{Problem, Span, unknown};
@@ -22,25 +24,38 @@ pub(crate) fn read(
 ) -> Option<InterfacePolicy> {
     if let Some(file) = pair.value.value.as_str() {
         let at = pair.value.at;
-        let interface = from_file(reader, registry, files, (file, at), ring)?;
-        let idle = interface.yields.iter().map(|yields| not_here(yields, at));
-        reader.warnings.extend(idle);
-        return Some(interface);
+        return from_file(reader, registry, files, (file, at), ring);
     }
     if pair.value.section().is_none() {
         let expected = "expected the path of a policy in quotes, or a section as [interface.…] of a policy";
         reader.problems.push(pair.value.wrong(expected));
         return None;
     }
-    let interface = reader.interface(&pair.key, &pair.value, ring)?;
-    let refused = interface.yields.iter().map(|yields| not_here(yields, yields.at));
-    reader.problems.extend(refused);
-    Some(interface)
+    reader.interface(&pair.key, &pair.value, ring)
+}
+
+/// Says where `yields` does not act, which is in the simulator.
+pub(crate) fn find_idle_yields(root: &Section<'_>, scenario: &Scenario, reader: &mut PolicyReader<'_>) {
+    let links = root.sections("link", "link", &mut Vec::new());
+    for (link, ways) in links.iter().zip(scenario.directions.chunks(2)) {
+        let policies = link.section("policy", &mut Vec::new());
+        for way in ways {
+            let host = &scenario.hosts[way.from].name;
+            let pair = policies.as_ref().and_then(|section| section.get(host));
+            let file = pair.filter(|pair| pair.value.section().is_none());
+            for yields in way.policy.iter().flat_map(|policy| &policy.yields) {
+                match file {
+                    Some(pair) => reader.warnings.push(not_here(yields, pair.value.at)),
+                    None => reader.problems.push(not_here(yields, yields.at)),
+                }
+            }
+        }
+    }
 }
 
 fn not_here(yields: &Yields, at: Span) -> Problem {
     let message = format!(
-        "`{}` does not yield here: `yields` acts in `suimon run` only",
+        "`{}` does not yield here: `yields` acts in `suimon run` and in the lab",
         yields.class
     );
     Problem::new(at, message)
@@ -165,29 +180,26 @@ mod tests {
 
     #[test]
     fn a_policy_of_run_serves_simulator_and_lab_and_what_does_not_act_is_said() {
-        for (said, place) in said("policy.a = \"router.toml\"")
-            .into_iter()
-            .zip(["s.toml:6:12", "t.toml:6:12"])
-        {
-            let said = said.expect("a good policy");
-            assert!(
-                said.contains(place) && said.contains("`bulk` does not yield here"),
-                "{said}"
-            );
-        }
+        let [simulated, built] = said("policy.a = \"router.toml\"");
+        let said = simulated.expect("a good policy");
+        assert!(
+            said.contains("s.toml:6:12") && said.contains("`bulk` does not yield here"),
+            "{said}"
+        );
+        assert_eq!(built, Ok(String::new()));
     }
 
     #[test]
-    fn yields_written_for_a_link_is_refused() {
+    fn yields_written_for_a_simulated_link_is_refused() {
         let own = "[link.policy.a]\nbandwidth = \"8 Mbit/s\"\ndiscipline = \"drr\"\n\
                    [[link.policy.a.class]]\nname = \"bulk\"\nyields = {}\n\
                    [[link.policy.a.class]]\nname = \"rest\"\ndefault = true";
-        for said in said(own) {
-            let said = said.expect_err("yields");
-            assert!(
-                said.contains(":11:1") && said.contains("`bulk` does not yield here"),
-                "{said}"
-            );
-        }
+        let [simulated, built] = said(own);
+        let said = simulated.expect_err("yields");
+        assert!(
+            said.contains(":11:1") && said.contains("`bulk` does not yield here"),
+            "{said}"
+        );
+        assert_eq!(built, Ok(String::new()));
     }
 }

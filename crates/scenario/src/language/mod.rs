@@ -35,6 +35,7 @@ pub use reservations::{ReservationConfig, ReservationSettings, SignallingConfig,
 pub use sweep::Sweep;
 
 use crate::folder::Files;
+use crate::link_policies;
 use control::diagnostics::{Diagnostics, Severity};
 use control::documents::Document;
 use control::policy::PolicyReader;
@@ -46,7 +47,7 @@ use engine::settings::{Problem, Raw, Span, unknown};
 use engine::tree::Registry;
 use engine::units::{Bytes, Duration};
 use engine::{choices, settings};
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
 choices! {
@@ -121,6 +122,19 @@ impl Scenario {
     /// The path from one host to another: the indices of its directions.
     pub fn path(&self, between: [usize; 2]) -> Vec<usize> {
         path(self.hosts.len(), &self.directions, between).unwrap_or_default()
+    }
+
+    /// The hosts on the paths of its reservations that speak RSVP.
+    pub fn rsvp_hosts(&self) -> BTreeSet<usize> {
+        let mut on_path = BTreeSet::new();
+        for reservation in &self.signalling.reservations {
+            let [from, to] = self.flows[reservation.flow].between;
+            on_path.extend([from, to]);
+            for path in [self.path([from, to]), self.path([to, from])] {
+                on_path.extend(path.into_iter().map(|index| self.directions[index].to));
+            }
+        }
+        on_path.intersection(&self.signalling.nodes).copied().collect()
     }
 
     /// The bin width.
@@ -266,8 +280,12 @@ impl Scenarios {
                 lab_rules::refuse_keys(&root, &mut reader.problems);
             }
             let read = scenario(&mut reader, &self.registry, files, &root);
-            if let (Venue::Lab, Some(read), true) = (self.venue, &read, reader.problems.is_empty()) {
-                lab_rules::refuse_values(&root, read, &mut reader.problems);
+            match (self.venue, &read) {
+                (Venue::Lab, Some(read)) if reader.problems.is_empty() => {
+                    lab_rules::refuse_values(&root, read, &mut reader.problems);
+                }
+                (Venue::Simulator, Some(read)) => link_policies::find_idle_yields(&root, read, &mut reader),
+                _ => {}
             }
             problems.append(&mut reader.problems);
             unused = root
