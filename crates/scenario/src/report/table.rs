@@ -1,7 +1,9 @@
 //! Outcomes as tables for the terminal: one point in full, or a sweep with a line for each point.
 
 use crate::run::live::LiveOutcome;
-use crate::run::outcome::{ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed, ReservationOutcome};
+use crate::run::outcome::{
+    ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed, ReservationOutcome,
+};
 use engine::units::Instant;
 use measure::delay::Delays;
 use measure::numbers;

@@ -3,7 +3,7 @@
 //! accept` does, and the classes are made on the lab's links.
 
 use super::reserved_flows::ReservationLog;
-use crate::lab::Built;
+use crate::lab::{Built, HostInterface};
 use crate::lab_policies::HostTrees;
 use crate::language::ReservationConfig;
 use crate::{Error, Scenario};
@@ -15,6 +15,7 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use gateway::signalling::speaker::{self, Setup, SpeakerHandle};
 use measure::numbers;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -25,6 +26,8 @@ pub(super) struct LabRsvp {
     /// The nodes, by host.
     nodes: BTreeMap<usize, (SpeakerHandle, JoinHandle<()>)>,
     logs: Mutex<Vec<ReservationLog>>,
+    /// The host of each interface's address.
+    names: BTreeMap<IpAddr, String>,
 }
 
 impl Drop for LabRsvp {
@@ -50,6 +53,7 @@ impl LabRsvp {
                 ReservationLog::default();
                 scenario.signalling.reservations.len()
             ]),
+            names: names(built),
         };
         for host in scenario.rsvp_hosts() {
             let setup = setup(scenario, built, host);
@@ -112,33 +116,45 @@ impl LabRsvp {
                 log.ended(now);
                 log.record(now, "no longer in force".into());
             }
-            ReservationState::Refused(why) => log.record(now, refusal(&why)),
+            ReservationState::Refused(why) => log.record(now, self.refusal(&why)),
             ReservationState::Asked { .. } | ReservationState::Offer(_) => {}
         }
     }
+
+    fn refusal(&self, why: &PathRefusal) -> String {
+        let available = why
+            .left_bps
+            .map_or_else(String::new, |left| format!(", available {}", numbers::rate(left)));
+        let delay = why.possible_delay_us.map_or_else(String::new, |micros| {
+            format!(
+                "; it could guarantee a delay of {}",
+                numbers::time(micros * 1_000)
+            )
+        });
+        let asked = numbers::rate(why.asked_bps);
+        let node = self.names.get(&why.node).cloned();
+        let node = node.unwrap_or_else(|| why.node.to_string());
+        format!(
+            "refused by {node}: {}; requested {asked}{available}{delay}",
+            why.reason
+        )
+    }
 }
 
-fn refusal(why: &PathRefusal) -> String {
-    let available = why
-        .left_bps
-        .map_or_else(String::new, |left| format!(", available {}", numbers::rate(left)));
-    let delay = why.possible_delay_us.map_or_else(String::new, |micros| {
-        format!(
-            "; it could guarantee a delay of {}",
-            numbers::time(micros * 1_000)
-        )
-    });
-    let asked = numbers::rate(why.asked_bps);
-    format!(
-        "refused by {}: {}; requested {asked}{available}{delay}",
-        why.node, why.reason
-    )
+fn names(built: &Built) -> BTreeMap<IpAddr, String> {
+    let hosts = built.lab.hosts().iter().zip(&built.interfaces);
+    let of = |(host, interfaces): (&lab::Host, &Vec<HostInterface>)| {
+        let addresses = interfaces.iter().flat_map(|interface| interface.addresses);
+        let named = |address: lab::Address| (address.ip, host.name().to_owned());
+        addresses.map(named).collect::<Vec<_>>()
+    };
+    hosts.flat_map(of).collect()
 }
 
 /// The node of a host: on all its interfaces, with the policies of the links that leave by them.
 fn setup(scenario: &Scenario, built: &Built, host: usize) -> Setup {
     let interfaces = &built.interfaces[host];
-    let of = |interface: &crate::lab::HostInterface| built.policies.of(interface.direction).cloned();
+    let of = |interface: &HostInterface| built.policies.of(interface.direction).cloned();
     let name = scenario.hosts[host].name.clone();
     let config = RsvpConfig {
         interfaces: interfaces
