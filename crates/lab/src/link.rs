@@ -30,7 +30,7 @@ use engine::shaped_queue::ShapedQueue;
 use engine::tree::{DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::impairments::{Jitter, Loss, LossModel};
-use netio::wire::{Carried, Wire};
+use netio::wire::{PathWire, WireArrival};
 use std::collections::VecDeque;
 
 /// The longest frame of a link: an IP packet of 1500 bytes, Ethernet header, VLAN tag.
@@ -105,7 +105,7 @@ impl EmulatedLink {
     }
 
     /// This link behind a queue. Bytes offered and sent go into `record`, if there is one.
-    pub fn wire(&self, record: Option<Record>) -> Box<dyn Wire> {
+    pub fn wire(&self, record: Option<Record>) -> Box<dyn PathWire> {
         Box::new(EmulatedWire::new(*self, record))
     }
 }
@@ -123,7 +123,7 @@ struct EmulatedWire {
     /// When the queue was last called. Its time never goes back.
     called_at: Instant,
     /// Packets in flight, with their times of arrival.
-    in_flight: VecDeque<(Instant, Carried)>,
+    in_flight: VecDeque<(Instant, WireArrival)>,
     loss: LossModel,
     jitter: Jitter,
     record: Option<Record>,
@@ -166,7 +166,7 @@ impl EmulatedWire {
                     }
                     let arrives = self.jitter.arrival(sent + self.link.delay);
                     self.in_flight
-                        .push_back((arrives, Carried { packet, left: start }));
+                        .push_back((arrives, WireArrival { packet, left: start }));
                 }
                 Next::Wait(at) => self.resume_at = at,
                 Next::Empty => {
@@ -193,7 +193,7 @@ impl EmulatedWire {
     }
 }
 
-impl Wire for EmulatedWire {
+impl PathWire for EmulatedWire {
     fn rate(&self) -> Bandwidth {
         self.link.rate
     }
@@ -218,7 +218,7 @@ impl Wire for EmulatedWire {
         verdict
     }
 
-    fn next(&mut self, queue: &mut ShapedQueue, now: Instant, sink: &mut dyn Sink) -> Next<Carried> {
+    fn next(&mut self, queue: &mut ShapedQueue, now: Instant, sink: &mut dyn Sink) -> Next<WireArrival> {
         self.transmit(queue, now, sink);
         match self.in_flight.front() {
             Some((arrives, _)) if *arrives > now => Next::Wait(*arrives),
@@ -275,7 +275,7 @@ mod tests {
     /// A queue and the wire behind it.
     struct Line {
         queue: ShapedQueue,
-        wire: Box<dyn Wire>,
+        wire: Box<dyn PathWire>,
     }
 
     impl Line {
@@ -290,7 +290,7 @@ mod tests {
             self.wire.enqueue(&mut self.queue, now, packet, sink)
         }
 
-        fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Carried> {
+        fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<WireArrival> {
             self.wire.next(&mut self.queue, now, sink)
         }
     }

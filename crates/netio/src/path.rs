@@ -11,7 +11,7 @@ use crate::port::{Capabilities, ETHERNET, Port, TAG};
 use crate::realiser::{Realiser, Step};
 use crate::segment::{self, Cut};
 use crate::window_clamp::{FrameSize, WindowClamp};
-use crate::wire::Wire;
+use crate::wire::PathWire;
 use crate::worker::{PathSpec, PortId};
 use engine::discipline::{Next, Reason, Sink};
 use engine::header::{self, Headers};
@@ -57,7 +57,7 @@ pub(crate) struct Path {
     /// The latest time that the queue has seen.
     shown: Instant,
     realiser: Option<Box<dyn Realiser>>,
-    wire: Option<Box<dyn Wire>>,
+    wire: Option<Box<dyn PathWire>>,
     /// When the packet that departs has left the queue for the wire.
     left: Option<Instant>,
     /// The classes whose connections are clamped, by name, and the index in this list of each class

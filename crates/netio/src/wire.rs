@@ -10,7 +10,7 @@ use std::fmt;
 
 /// A packet that has arrived at the far end of a wire.
 #[derive(Debug)]
-pub struct Carried {
+pub struct WireArrival {
     /// The packet.
     pub packet: Packet,
     /// When it left the queue.
@@ -18,7 +18,7 @@ pub struct Carried {
 }
 
 /// Takes packets from a path's queue, and lets them arrive later.
-pub trait Wire: fmt::Debug + Send {
+pub trait PathWire: fmt::Debug + Send {
     /// How fast it carries frames.
     fn rate(&self) -> Bandwidth;
 
@@ -32,7 +32,7 @@ pub trait Wire: fmt::Debug + Send {
     ) -> Verdict;
 
     /// The next packet at its far end. Never empty while the queue or the wire holds one.
-    fn next(&mut self, queue: &mut ShapedQueue, now: Instant, sink: &mut dyn Sink) -> Next<Carried>;
+    fn next(&mut self, queue: &mut ShapedQueue, now: Instant, sink: &mut dyn Sink) -> Next<WireArrival>;
 
     /// How many packets are in flight.
     fn in_flight(&self) -> usize;

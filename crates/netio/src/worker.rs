@@ -26,7 +26,7 @@ use crate::port::{Capabilities, Fault, Port, PortError};
 use crate::realiser::Realiser;
 use crate::sys::Bell;
 use crate::window_clamp::WindowClamp;
-use crate::wire::Wire;
+use crate::wire::PathWire;
 use engine::discipline::Reason;
 use engine::packet::{Buffer, ClassId};
 use engine::queue::Queue;
@@ -136,7 +136,7 @@ pub struct PathSpec {
     /// the worker waits, and catches up with whatever it missed.
     pub realiser: Option<Box<dyn Realiser>>,
     /// The wire behind the queue, if the worker models one; `None`: the port has its own.
-    pub wire: Option<Box<dyn Wire>>,
+    pub wire: Option<Box<dyn PathWire>>,
     /// The rates that classes of the plan are guaranteed: memory is reserved for them accordingly.
     pub guarantees: Vec<(ClassId, Bandwidth)>,
 }

@@ -1,16 +1,10 @@
 //! The policy at an end of a link, in the simulator and in the lab: a policy file of `suimon run`,
 //! or a section with the same settings.
-//!
-//! What the simulator does not do with a policy is refused where it is written for the link, and
-//! said where it stands in a file: that file serves `suimon run` too.
 
-use crate::Scenario;
 use crate::folder::Files;
 use control::diagnostics::Diagnostics;
 use control::policy::{InterfacePolicy, Policy, PolicyReader};
-use control::sections::Section;
 use control::values::KeyValue;
-use control::yields::Yields;
 use engine::settings::{Problem, Span, unknown};
 use engine::tree::Registry;
 
@@ -32,34 +26,6 @@ pub(crate) fn read(
         return None;
     }
     reader.interface(&pair.key, &pair.value, ring)
-}
-
-/// Says where `yields` does not act, which is in the simulator.
-pub(crate) fn find_idle_yields(root: &Section<'_>, scenario: &Scenario, reader: &mut PolicyReader<'_>) {
-    let links = root.sections("link", "link", &mut Vec::new());
-    for (link, ways) in links.iter().zip(scenario.directions.chunks(2)) {
-        let policies = link.section("policy", &mut Vec::new());
-        for way in ways {
-            let host = &scenario.hosts[way.from].name;
-            let pair = policies.as_ref().and_then(|section| section.get(host));
-            let file = pair.filter(|pair| pair.value.section().is_none());
-            for yields in way.policy.iter().flat_map(|policy| &policy.yields) {
-                match file {
-                    Some(pair) => reader.warnings.push(not_here(yields, pair.value.at)),
-                    None => reader.problems.push(not_here(yields, yields.at)),
-                }
-            }
-        }
-    }
-}
-
-fn not_here(yields: &Yields, at: Span) -> Problem {
-    let message = format!(
-        "`{}` does not yield here: `yields` acts in `suimon run` and in the lab",
-        yields.class
-    );
-    Problem::new(at, message)
-        .help("leave `yields` out; `control = \"ledbat++\"` of a simulated flow yields by itself")
 }
 
 /// Reads an interface from a policy file: `home-router.toml`, or `home-router.toml: wan0` if it has
@@ -131,77 +97,4 @@ fn not_good(path: &str, diagnostics: &Diagnostics, at: Span) -> Problem {
         words.collect::<Vec<_>>().join("; ")
     );
     Problem::new(at, message).help(format!("`suimon check` on {path} shows every mistake in it"))
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::folder::{Packets, Store};
-    use crate::{Scenarios, topology::Topology};
-    use engine::tree::Registry;
-
-    const YIELDING: &str = "version = 1\n[interface.wan0]\nbandwidth = \"8 Mbit/s\"\ndiscipline = \"drr\"\n\
-                            [[interface.wan0.class]]\nname = \"bulk\"\nyields = {}\n\
-                            [[interface.wan0.class]]\nname = \"rest\"\ndefault = true\n";
-
-    /// One policy file, whatever its path.
-    struct OneFile(&'static str);
-
-    impl Store for OneFile {
-        fn text(&self, _path: &str) -> Result<String, String> {
-            Ok(self.0.into())
-        }
-
-        fn capture(&self, _path: &str) -> Result<Packets, String> {
-            Err("there is none".into())
-        }
-    }
-
-    /// A link with this policy, as a scenario and as a topology: what the reader says to each.
-    fn said(policy: &str) -> [Result<String, String>; 2] {
-        let link = format!(
-            "[[link]]\nbetween = [\"a\", \"b\"]\nrate = \"10 Mbit/s\"\n{policy}\n\
-             [[flow]]\nbetween = [\"a\", \"b\"]\nkind = \"tcp\"\n"
-        );
-        let (registry, files) = (Registry::builtin(), OneFile(YIELDING));
-        let text = format!("version = 1\nduration = \"1 s\"\n{link}");
-        let scenario = Scenarios::read("s.toml", &text, &registry, &files);
-        let link = link.split("[[flow]]").next().unwrap_or_default();
-        let text = format!("version = 1\nhosts = [\"a\", \"b\"]\n{link}");
-        let topology = Topology::read("t.toml", &text, &registry, &files);
-        [
-            scenario
-                .map(|read| read.warnings.to_string())
-                .map_err(|wrong| wrong.to_string()),
-            topology
-                .map(|read| read.warnings.to_string())
-                .map_err(|wrong| wrong.to_string()),
-        ]
-    }
-
-    #[test]
-    fn a_policy_of_run_serves_simulator_and_lab_and_what_does_not_act_is_said() {
-        let [simulated, built] = said("policy.a = \"router.toml\"");
-        let said = simulated.expect("a good policy");
-        assert!(
-            said.contains("s.toml:6:12") && said.contains("`bulk` does not yield here"),
-            "{said}"
-        );
-        let built = built.expect("the lab has it");
-        assert!(!built.contains("yield"), "{built}");
-    }
-
-    #[test]
-    fn yields_written_for_a_simulated_link_is_refused() {
-        let own = "[link.policy.a]\nbandwidth = \"8 Mbit/s\"\ndiscipline = \"drr\"\n\
-                   [[link.policy.a.class]]\nname = \"bulk\"\nyields = {}\n\
-                   [[link.policy.a.class]]\nname = \"rest\"\ndefault = true";
-        let [simulated, built] = said(own);
-        let said = simulated.expect_err("yields");
-        assert!(
-            said.contains(":11:1") && said.contains("`bulk` does not yield here"),
-            "{said}"
-        );
-        let built = built.expect("the lab has it");
-        assert!(!built.contains("yield"), "{built}");
-    }
 }

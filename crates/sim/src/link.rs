@@ -19,6 +19,7 @@ use crate::capture::LinkCapture;
 use crate::event_queue::{Event, EventKey, EventQueue};
 use crate::meter::{Departure, DropRecord, LinkMeter};
 use crate::packet::{InFlight, Store};
+use crate::stage::Stage;
 use crate::stream::Stream;
 use engine::byte_clock::{SHORTEST_FRAME, WIRE_OVERHEAD};
 use engine::classify::{Classifier, Filter};
@@ -251,6 +252,7 @@ pub(crate) struct SimLink {
     queue: QueueState,
     pub(crate) meter: Option<Box<LinkMeter>>,
     pub(crate) capture: Option<Box<LinkCapture>>,
+    pub(crate) stages: Vec<Box<dyn Stage>>,
 }
 
 #[derive(Debug)]
@@ -279,6 +281,7 @@ impl SimLink {
             },
             meter: None,
             capture: None,
+            stages: Vec::new(),
         }
     }
 
@@ -371,6 +374,7 @@ impl SimLink {
             ..
         } = *cx.store.get(packet);
         let frame = cx.store.get(packet).frame();
+        self.pass_stages(cx, packet);
         match &mut self.queue {
             QueueState::TailDrop(buffer) => match buffer.start(cx.now, frame, self.wire.free_at()) {
                 Some(start) => {
@@ -412,6 +416,25 @@ impl SimLink {
                 // The sink has seen a refusal.
                 let _ = driven.queue.enqueue(cx.now, offered, &mut sink);
                 self.drive(cx);
+            }
+        }
+    }
+
+    /// Shows a packet to the stages before the queue.
+    fn pass_stages(&mut self, cx: &mut LinkContext<'_>, slot: Buffer) {
+        if self.stages.is_empty() {
+            return;
+        }
+        let InFlight { stream, remarked, .. } = *cx.store.get(slot);
+        let class = match &mut self.queue {
+            QueueState::TailDrop(_) => ClassId(0),
+            QueueState::Policy(driven) => driven.class(stream, remarked, cx.streams).0,
+        };
+        let key = cx.streams[stream as usize].key_of(remarked);
+        for stage in &mut self.stages {
+            let window = stage.pass(cx.now, &key, &cx.store.packet(slot), class);
+            if let Some(window) = window {
+                cx.store.set_window(slot, window);
             }
         }
     }

@@ -68,6 +68,18 @@ fn a_reservation_of_a_scenario_is_made_by_rsvp_between_real_sockets() {
     );
 }
 
+/// The bounds of the simulator with room for a busy machine.
+#[test]
+fn a_download_of_a_scenario_yields_between_real_sockets() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/yields.toml");
+    let (value, _) = run(&file);
+    let [alone, page, beside, after] = [0, 1, 2, 3].map(|n| measured(&value, n) / 1e6);
+    assert!((8.3..9.7).contains(&alone), "{alone} Mbit/s alone");
+    assert!((7.8..9.7).contains(&page), "{page} Mbit/s of the page");
+    assert!(beside < 1.6, "{beside} Mbit/s beside the page");
+    assert!((8.3..9.7).contains(&after), "{after} Mbit/s after the page");
+}
+
 const SWAPPED: &str = r#"
 version = 1
 duration = "6 s"

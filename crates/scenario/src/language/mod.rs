@@ -35,7 +35,6 @@ pub use reservations::{ReservationConfig, ReservationSettings, SignallingConfig,
 pub use sweep::Sweep;
 
 use crate::folder::Files;
-use crate::link_policies;
 use control::diagnostics::{Diagnostics, Severity};
 use control::documents::Document;
 use control::policy::PolicyReader;
@@ -280,12 +279,8 @@ impl Scenarios {
                 lab_rules::refuse_keys(&root, &mut reader.problems);
             }
             let read = scenario(&mut reader, &self.registry, files, &root);
-            match (self.venue, &read) {
-                (Venue::Lab, Some(read)) if reader.problems.is_empty() => {
-                    lab_rules::refuse_values(&root, read, &mut reader.problems);
-                }
-                (Venue::Simulator, Some(read)) => link_policies::find_idle_yields(&root, read, &mut reader),
-                _ => {}
+            if let (Venue::Lab, Some(read), true) = (self.venue, &read, reader.problems.is_empty()) {
+                lab_rules::refuse_values(&root, read, &mut reader.problems);
             }
             problems.append(&mut reader.problems);
             unused = root

@@ -17,6 +17,7 @@ pub mod points;
 mod readings;
 mod reserved_flows;
 mod signalling;
+mod yielding;
 
 use self::captures::CaptureRequest;
 use self::judge::Window;
