@@ -95,18 +95,12 @@ impl Host {
             let namespace = namespace::unshare_network()
                 .doing(doing)
                 .map_err(|e| e.help("run as root, or call `lab::enter` at the start of `main`"))?;
-            // A lab's addresses are unique and stay: no half a second of duplicate address detection,
-            // no router solicitation, no neighbour that is looked for again in the middle of a run,
-            // whose answer may find a full queue. A kernel without IPv6 has no such settings.
-            for (setting, value) in [
-                ("ipv6/conf/all/accept_dad", "0"),
-                ("ipv6/conf/default/accept_dad", "0"),
-                ("ipv6/conf/all/router_solicitations", "0"),
-                ("ipv6/conf/default/router_solicitations", "0"),
-                ("ipv4/neigh/default/base_reachable_time_ms", "86400000"),
-                ("ipv6/neigh/default/base_reachable_time_ms", "86400000"),
-            ] {
-                let _ = std::fs::write(format!("/proc/sys/net/{setting}"), value);
+            // A lab's addresses are unique: no half a second of duplicate address detection, no
+            // router solicitation. A kernel without IPv6 has no such settings.
+            for (setting, value) in [("accept_dad", "0"), ("router_solicitations", "0")] {
+                for conf in ["all", "default"] {
+                    let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{conf}/{setting}"), value);
+                }
             }
             let mut netlink = LabNetlink::open()?;
             netlink.up("lo")?;

@@ -29,6 +29,7 @@ pub mod interface;
 pub mod mapping;
 mod messages;
 mod meter;
+mod neighbours;
 pub mod netlink;
 mod path;
 mod pause;

@@ -6,6 +6,7 @@ use crate::classify::Classify;
 use crate::handle::{Adopted, ClassAdopted, ClassRetune, PathView, Realised, Retune};
 use crate::inspection::{Detail, PathSlice, Window};
 use crate::meter::Meters;
+use crate::neighbours::NeighbourFrames;
 use crate::pool::{Gso, Offload, Pool};
 use crate::port::{Capabilities, ETHERNET, Port, TAG};
 use crate::realiser::{Realiser, Step};
@@ -46,7 +47,10 @@ pub(crate) struct Path {
     trees: u64,
     overhead: Bytes,
     enabled: bool,
+    /// What leaves before the queue's packets: its former backlog once it is off, and frames by
+    /// which neighbours are found.
     bypass: VecDeque<Packet>,
+    neighbour_frames: NeighbourFrames,
     /// When the queue's next packet is due, as the queue said last.
     due: Option<Instant>,
     totals: Stats,
@@ -134,6 +138,7 @@ impl Path {
             overhead: spec.overhead,
             enabled: true,
             bypass: VecDeque::new(),
+            neighbour_frames: NeighbourFrames::default(),
             due: None,
             totals: Stats::default(),
             meters: Meters::new(classes),
@@ -238,6 +243,14 @@ impl Path {
                 return self.refuse(pool, frame, Reason::Port);
             }
             pool.set_offload(frame, Offload::default());
+        }
+        // Paced packets leave at their times, to the byte.
+        if self.enabled
+            && self.realiser.is_none()
+            && self.neighbour_frames.goes_first(now, &headers, pool.bytes(frame))
+        {
+            self.totals.offered += packet.len;
+            return self.bypass.push_back(packet);
         }
         self.offer(pool, packet);
     }

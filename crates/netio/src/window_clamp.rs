@@ -657,7 +657,7 @@ mod tests {
             len: Bytes::new(74),
             segments: 1,
         };
-        let mut data = |ms: u64, flags: u8, clamp: &mut WindowClamp| {
+        let data = |ms: u64, flags: u8, clamp: &mut WindowClamp| {
             let options = if flags & SYN != 0 { &OPTIONS[..] } else { &[] };
             let frame = frame(THERE, HERE, flags, (1, 500), options);
             clamp.on_data(at(ms), &Headers::parse(&frame, 0), &frame, size, Some(0));
