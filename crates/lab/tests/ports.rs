@@ -52,7 +52,6 @@ fn plain(from: PortId, to: PortId, bandwidth: Option<Bandwidth>) -> PathSpec {
         bandwidth,
         overhead: Bytes::ZERO,
         realiser: None,
-        wire: None,
         guarantees: Vec::new(),
     }
 }

@@ -19,7 +19,6 @@ pub mod counterexample;
 mod error;
 pub mod folder;
 pub mod lab;
-pub mod lab_policies;
 pub mod language;
 mod link_policies;
 pub mod report;

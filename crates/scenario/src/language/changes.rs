@@ -5,7 +5,7 @@ use control::policy::InterfacePolicy;
 use control::sections::Section;
 use engine::settings;
 use engine::settings::{Problem, Raw};
-use engine::tree::Registry;
+use engine::tree::{Registry, TreePlan};
 use engine::units::{Duration, Instant};
 use std::collections::HashMap;
 
@@ -28,10 +28,8 @@ pub struct ScheduledChange {
     pub at: Instant,
     /// The index of the direction whose policy it changes.
     pub direction: usize,
-    /// The class.
-    pub class: String,
-    /// The whole policy after the change.
-    pub policy: InterfacePolicy,
+    /// The whole tree after the change.
+    pub plan: TreePlan,
     /// Its description.
     pub what: String,
 }
@@ -97,8 +95,7 @@ pub(super) fn read_all(
                 changes.push(ScheduledChange {
                     at: Instant::START + at,
                     direction,
-                    class: settings.class.clone(),
-                    policy: interface.clone(),
+                    plan: interface.plan.clone(),
                     what: format!("{}: {}", settings.class, words.join(", ")),
                 });
                 amended.insert(direction, interface);

@@ -398,6 +398,30 @@ fn every_mistake_is_reported_with_its_position_and_the_expectation() {
 }
 
 #[test]
+fn what_needs_sack_is_refused_in_a_recovery_without_it() {
+    let text = |settings: &str| {
+        format!(
+            "version = 1\nduration = \"1 s\"\nlink = [{{ between = [\"a\", \"b\"], rate = \"10 Mbit/s\" }}]\n\
+             [[flow]]\nbetween = [\"a\", \"b\"]\nkind = \"tcp\"\n{settings}\n"
+        )
+    };
+    for good in [
+        "recovery = \"linux-2.4\"",
+        "recovery = \"sack\"\nrack = false\ntlp = false",
+    ] {
+        assert!(read(&text(good)).is_ok(), "{good}");
+    }
+    for key in ["rack", "tlp"] {
+        let report = read(&text(&format!("recovery = \"newreno\"\n{key} = true"))).expect_err(key);
+        let expected = format!("`{key}` needs SACK, which `recovery = \"newreno\"` does without");
+        assert!(
+            report.contains(&expected) && report.contains("s.toml:8:"),
+            "{report}"
+        );
+    }
+}
+
+#[test]
 fn all_mistakes_are_reported_in_one_pass() {
     let mut text = GOOD.to_owned();
     for bad in ["duration = \"30 s\"", "kind = \"constant\"", "at = \"10 s\""] {

@@ -5,7 +5,7 @@ use engine::settings;
 use engine::units::{Bytes, Duration};
 use sim::agent::Agent;
 use sim::tcp;
-use sim::tcp::{ControlKind, RtoRule};
+use sim::tcp::{ControlKind, Recovery, RtoRule};
 use std::sync::Arc;
 
 /// The kind, for the list.
@@ -42,6 +42,11 @@ settings! {
         /// The least of that rule: of the variance term (linux), or of the timeout (rfc6298)
         min_rto: Duration = derived "200 ms; 1 s with rto = \"rfc6298\"",
             "too small: spurious timeouts; too large: long silence", "Linux's TCP_RTO_MIN; RFC 6298, 2.4";
+        /// How losses are found and repaired: by what receivers report, or without SACK by duplicate
+        /// ACKs
+        recovery: Recovery = default "sack",
+            "newreno, linux-2.4: a window with many losses takes a round trip for each, or a timeout",
+            "RFC 2018, 6675 and 9937; RFC 6582";
         /// Whether losses are detected by time (RACK), not by three SACKed segments
         rack: bool = default "true", "false: RFC 6675, as before Linux 4.18", "RFC 8985; Linux";
         /// Whether a tail loss probe precedes the retransmission timeout
@@ -92,6 +97,16 @@ pub(super) fn read_connection(reader: &mut SourceReader<'_>) -> Option<TcpSettin
         settings.receive_window < Bytes::new(1460),
         "`receive_window` must be at least 1460 B: one segment",
     );
+    for key in ["rack", "tlp"] {
+        reader.refuse(
+            key,
+            !settings.recovery.has_sack() && reader.section.get(key).is_some(),
+            &format!(
+                "`{key}` needs SACK, which `recovery = \"{}\"` does without",
+                settings.recovery.name()
+            ),
+        );
+    }
     Some(settings)
 }
 
@@ -109,6 +124,7 @@ impl TcpSettings {
             hystart: self.hystart,
             rto: self.rto,
             min_rto: self.min_rto,
+            recovery: self.recovery,
             rack: self.rack,
             tlp: self.tlp,
             pacing: self.pacing,
@@ -159,6 +175,7 @@ mod tests {
             .with("hystart", Raw::Boolean(true))
             .text("rto", "rfc6298")
             .text("min_rto", "300 ms")
+            .text("recovery", "linux-2.4")
             .with("rack", Raw::Boolean(false))
             .with("tlp", Raw::Boolean(false))
             .with("pacing", Raw::Boolean(true));
@@ -175,6 +192,7 @@ mod tests {
             hystart: true,
             rto: RtoRule::Rfc6298,
             min_rto: Some(Duration::from_millis(300)),
+            recovery: Recovery::Linux24,
             rack: false,
             tlp: false,
             pacing: true,

@@ -3,7 +3,7 @@
 //! - [`Settings`] and [`pair`]: a connection from outside;
 //! - [`application`]: what writes into it;
 //! - [`sender`]: handshake, timers, recovery; with `scoreboard` (SACK), `ranges`, `rack`,
-//!   `loss_timer`, [`rtt`] and [`delivery`];
+//!   `recovery`, `loss_timer`, [`rtt`] and [`delivery`];
 //! - [`receiver`]: reassembly, ACKs, the receive window;
 //! - [`control`]: the interface of congestion controls; [`congestion`]: one file each, and their
 //!   list.
@@ -11,9 +11,9 @@
 //! Data flows one way, from the initiator, and so does the FIN: it takes the sequence number
 //! behind the last byte, and the responder acknowledges it but sends none. The SYN takes no
 //! sequence number. Windows and sequence numbers are 64-bit byte counts: nothing wraps, and
-//! windows need no scaling (RFC 7323's 14 bits end at 1 GiB). SACK, timestamps and, if both ends
-//! ask for it, ECN are always negotiated. A frame is Ethernet's, IPv4's and TCP's headers with
-//! options, and data.
+//! windows need no scaling (RFC 7323's 14 bits end at 1 GiB). Timestamps and, if both ends ask for
+//! it, ECN are always negotiated; so is SACK, unless [`Recovery`] is one without. A frame is
+//! Ethernet's, IPv4's and TCP's headers with options, and data.
 
 pub mod application;
 pub mod congestion;
@@ -26,6 +26,7 @@ mod loss_timer;
 mod rack;
 mod ranges;
 pub mod receiver;
+mod recovery;
 pub mod rtt;
 mod scoreboard;
 pub mod sender;
@@ -33,6 +34,7 @@ mod settings;
 
 pub use control::ControlKind;
 pub use receiver::TcpReceiver;
+pub use recovery::Recovery;
 pub use rtt::RtoRule;
 pub use sender::TcpSender;
 pub use settings::Settings;

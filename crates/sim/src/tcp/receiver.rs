@@ -4,7 +4,8 @@
 //!   [`DELAYED_ACK`] (RFC 9293, section 3.8.6.3; RFC 5681, section 4.2). A segment that is out of
 //!   order, fills a hole, ends the stream or carries the first mark is acknowledged at once.
 //! - **SACK**: blocks that arrived out of order are reported, the latest first (RFC 2018). A
-//!   duplicate is reported before them, once (DSACK, RFC 2883).
+//!   duplicate is reported before them, once (DSACK, RFC 2883). Connections without SACK have
+//!   neither.
 //! - **Timestamps**: an ACK echoes the earliest segment not yet acknowledged (RFC 7323), or the
 //!   segment that fills a hole or lies beyond one; so the sender learns when that was sent.
 //! - **ECN**: ECE is set from the first mark until the sender sends CWR (RFC 3168, section 6.1.3).
@@ -46,6 +47,7 @@ pub struct TcpReceiver {
     pub finished: Option<Instant>,
     mss: u64,
     delayed_ack: bool,
+    sack: bool,
     ecn: bool,
     buffer: u64,
     read_rate: Option<Bandwidth>,
@@ -82,6 +84,7 @@ impl TcpReceiver {
             finished: None,
             mss: settings.mss().get(),
             delayed_ack: settings.delayed_ack,
+            sack: settings.recovery.has_sack(),
             ecn: settings.ecn,
             buffer: settings.receive_window.get().max(1),
             read_rate: settings.read_rate,
@@ -149,6 +152,7 @@ impl TcpReceiver {
     fn send_ack(&mut self, cx: &mut Context<'_>) {
         self.read(cx.now());
         let sack = match self.duplicate.take() {
+            _ if !self.sack => [ByteRange::default(); 3],
             Some(duplicate) => [duplicate, self.sack_blocks[0], self.sack_blocks[1]],
             None => self.sack_blocks,
         };

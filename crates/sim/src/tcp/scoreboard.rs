@@ -26,6 +26,8 @@ pub(crate) enum LossRule {
     DupThresh,
     /// RACK's time.
     Time,
+    /// Without SACK, what the sender says: the first segment, after duplicate ACKs (RFC 6582).
+    Told,
 }
 
 /// Segments are lost that were sent before this one, and not after this time.
@@ -77,6 +79,8 @@ pub(crate) struct Scoreboard {
     first_sent: VecDeque<Transmitted>,
     /// Arrived out of order.
     sacked: RangeSet,
+    /// Without SACK: bytes that arrived out of order, by the number of duplicate ACKs.
+    duplicates: u64,
     /// Bytes below this that have not arrived are lost.
     lost_below: u64,
     /// The number of lost bytes, retransmitted or not.
@@ -103,6 +107,7 @@ impl Scoreboard {
             tail: 0,
             first_sent: VecDeque::new(),
             sacked: RangeSet::default(),
+            duplicates: 0,
             lost_below: 0,
             lost: 0,
             retransmitted: RangeSet::default(),
@@ -128,7 +133,8 @@ impl Scoreboard {
 
     /// The estimate of bytes in the network.
     pub(crate) fn pipe(&self) -> u64 {
-        self.flight_size() - self.sacked.bytes() - self.lost + self.retransmitted.bytes()
+        let arrived = self.sacked.bytes() + self.duplicates;
+        self.flight_size() - arrived - self.lost + self.retransmitted.bytes()
     }
 
     /// Whether any unacknowledged byte is deemed lost.
@@ -241,6 +247,39 @@ impl Scoreboard {
         summary
     }
 
+    /// Without SACK: a duplicate ACK says that a segment arrived. Returns its bytes.
+    pub(crate) fn on_duplicate(&mut self) -> u64 {
+        let possible = self.flight_size() - self.lost - self.duplicates;
+        let arrived = self.mss.min(possible);
+        self.duplicates += arrived;
+        arrived
+    }
+
+    /// The bytes of duplicate ACKs.
+    pub(crate) fn duplicates(&self) -> u64 {
+        self.duplicates
+    }
+
+    /// Without SACK: of this many bytes that an ACK covers, a segment filled a hole and the others
+    /// had been told of by duplicates. Returns how many of them are new.
+    pub(crate) fn settle_duplicates(&mut self, acked: u64) -> u64 {
+        let known = self.duplicates.min(acked - acked.min(self.mss));
+        self.duplicates -= known;
+        acked - known
+    }
+
+    /// Duplicates no longer count.
+    pub(crate) fn forget_duplicates(&mut self) {
+        self.duplicates = 0;
+    }
+
+    /// Without SACK: the first segment is lost.
+    pub(crate) fn lose_head(&mut self) {
+        self.raise_to(self.snd_nxt.min(self.snd_una + self.mss));
+        self.count_lost();
+        self.duplicates = self.duplicates.min(self.flight_size() - self.lost);
+    }
+
     /// Raises the limit below which all that has not arrived is lost.
     fn raise_lost_below(&mut self) {
         let mut above = 0;
@@ -278,7 +317,7 @@ impl Scoreboard {
     /// segment that arrived was sent, if it is not overdue yet.
     pub(crate) fn detect_lost(&mut self, overdue: Overdue) -> Option<Instant> {
         let again = self.detect_lost_retransmissions(overdue);
-        if self.rule == LossRule::DupThresh {
+        if self.rule != LossRule::Time {
             return None;
         }
         again.max(self.detect_lost_first_transmissions(overdue))
@@ -403,6 +442,7 @@ impl Scoreboard {
         let at = self.first_sent.partition_point(|run| run.sent <= by);
         let late = at.checked_sub(1).map_or(0, |last| self.first_sent[last].end);
         let head = self.snd_nxt.min(self.snd_una + self.mss);
+        self.duplicates = 0;
         self.lost_below = self.lost_below.max(head).max(late);
         self.cursor = self.snd_una;
         self.retransmitted.trim(head);

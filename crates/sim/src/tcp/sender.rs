@@ -1,7 +1,7 @@
 //! The sending end: handshake, cwnd, timers and recovery, until the FIN is acknowledged.
 //!
 //! - **Losses** are what RACK finds (RFC 8985), or RFC 6675's DupThresh. The tail loss probe shows
-//!   losses at the end of a flight. Both can be switched off.
+//!   losses at the end of a flight. Both can be switched off; SACK, too (`recovery.rs`).
 //! - **Recovery** (RFC 6675, RFC 6582) begins with the first loss in a window and ends when all
 //!   that was outstanding then is acknowledged. Lost segments go first. Meanwhile cwnd follows
 //!   proportional rate reduction (RFC 9937), unless the control governs it. Limited transmit (RFC
@@ -30,6 +30,7 @@ use super::delivery::RateSampler;
 use super::frames::{ack_frame, data_frame, syn_frame};
 use super::loss_timer::{LossProbe, LossTimer, ProbeOutcome, TimerKind};
 use super::rack::{Rack, Transmitted};
+use super::recovery::{RateHalving, RateReduction, Recovery, Reduction};
 use super::rtt::{RtoRule, RttEstimator, RttSample};
 use super::scoreboard::{AckSummary, LossRule, Overdue, Scoreboard};
 use super::settings::Settings;
@@ -37,6 +38,9 @@ use crate::agent::{Agent, Context};
 use crate::packet::{ByteRange, Flags, Payload, Segment, SimPacket};
 use engine::packet::Ecn;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+
+/// The duplicates that show a loss (RFC 5681's DupThresh).
+const DUPLICATES: u64 = 3;
 
 /// What a sender has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -83,42 +87,6 @@ enum Phase {
     RtoRecovery,
 }
 
-/// Proportional rate reduction (RFC 9937, as in Linux). Below ssthresh as much is sent as is
-/// delivered, and a segment more per ACK while recovery makes progress. Where retransmissions are
-/// dropped too, packet conservation lets the sender slow down further.
-#[derive(Clone, Copy, Debug, Default)]
-struct RateReduction {
-    /// prr_delivered.
-    delivered: u64,
-    /// prr_out.
-    sent: u64,
-    /// RecoverFS: FlightSize at the beginning of recovery.
-    recover_fs: u64,
-    /// The bytes that may be in the network until the next ACK.
-    cwnd: u64,
-}
-
-impl RateReduction {
-    /// An ACK; `safe` if it acknowledged new data and nothing more was deemed lost.
-    fn on_ack(&mut self, delivered: u64, pipe: u64, ssthresh: u64, mss: u64, safe: bool) {
-        self.delivered += delivered;
-        let may_send = if pipe > ssthresh {
-            let due = u128::from(self.delivered) * u128::from(ssthresh);
-            (due.div_ceil(u128::from(self.recover_fs.max(1))) as u64).saturating_sub(self.sent)
-        } else {
-            let conserved = self.delivered.saturating_sub(self.sent).max(delivered);
-            (conserved + if safe { mss } else { 0 }).min(ssthresh - pipe)
-        };
-        // The first retransmission goes at once.
-        self.cwnd = pipe
-            + if self.sent == 0 {
-                may_send.max(mss)
-            } else {
-                may_send
-            };
-    }
-}
-
 /// A segment's place among those that were sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Transmission {
@@ -162,13 +130,16 @@ pub struct TcpSender {
     phase: Phase,
     /// The phase ends when all before this byte is acknowledged (RFC 6675's RecoveryPoint).
     recovery_point: u64,
-    reduction: RateReduction,
+    recovery: Recovery,
+    reduction: Reduction,
+    /// Without SACK: duplicates count only beyond this byte (RFC 6582's recover).
+    recover: Option<u64>,
+    /// The first segment was found lost by duplicates: it goes at once.
+    head_is_due: bool,
+    /// cwnd where a recovery left it below the control's: slow start leads back.
+    resuming: Option<u64>,
     /// The right edge of the receiver's window.
     window_edge: u64,
-    /// The widest window so far.
-    widest: u64,
-    /// When the latest ACK was sent: what the next segment echoes.
-    peer_sent: Option<Instant>,
     /// The FIN has been sent.
     fin_sent: bool,
     /// SND.NXT when cwnd last stopped the sender.
@@ -215,25 +186,27 @@ impl TcpSender {
             control: (settings.control.build)(&start),
             board: Scoreboard::new(
                 mss,
-                if settings.rack {
-                    LossRule::Time
-                } else {
-                    LossRule::DupThresh
+                match settings.recovery {
+                    Recovery::NewReno | Recovery::Linux24 => LossRule::Told,
+                    Recovery::Sack if settings.rack => LossRule::Time,
+                    Recovery::Sack => LossRule::DupThresh,
                 },
             ),
             delivery: None,
             rtt: RttEstimator::new(settings.rto, settings.min_rto),
             rto_rule: settings.rto,
             rack: Rack::default(),
-            rack_on: settings.rack,
-            tlp: settings.tlp,
+            rack_on: settings.rack && settings.recovery.has_sack(),
+            tlp: settings.tlp && settings.recovery.has_sack(),
             probe: None,
             phase: Phase::SynSent,
             recovery_point: 0,
-            reduction: RateReduction::default(),
+            recovery: settings.recovery,
+            reduction: Reduction::AtOnce { first: true },
+            recover: None,
+            head_is_due: false,
+            resuming: None,
             window_edge: 0,
-            widest: 0,
-            peer_sent: None,
             fin_sent: false,
             cwnd_limited_at: 0,
             send_cwr: false,
@@ -246,7 +219,8 @@ impl TcpSender {
 
     /// cwnd in bytes.
     pub fn cwnd(&self) -> u64 {
-        self.control.cwnd()
+        let cwnd = self.control.cwnd();
+        self.resuming.map_or(cwnd, |resuming| resuming.min(cwnd))
     }
 
     /// The congestion control, if it is of this type.
@@ -298,7 +272,6 @@ impl TcpSender {
         }
         self.ecn &= segment.flags.ece;
         self.window_edge = segment.window;
-        self.widest = segment.window;
         if let Some(echo) = segment.echo {
             self.sample_rtt(cx.now(), cx.now().since(echo), 1);
         }
@@ -328,9 +301,13 @@ impl TcpSender {
     /// The bytes that may be in the network.
     fn allowance(&self) -> u64 {
         if self.phase == Phase::Recovery && !self.control.governs_recovery() {
-            self.reduction.cwnd
+            match self.reduction {
+                Reduction::Proportional(reduction) => reduction.cwnd,
+                Reduction::AtOnce { .. } => self.control.cwnd(),
+                Reduction::Halving(halving) => halving.cwnd,
+            }
         } else {
-            self.control.cwnd()
+            self.cwnd()
         }
     }
 
@@ -351,10 +328,9 @@ impl TcpSender {
         let full = written.min(next + self.mss);
         let end = full.min(self.window_edge);
         if end > next {
-            // Part of a segment waits until the window admits all of it; or, with nothing in
-            // flight, half of the widest window, or a timeout (RFC 9293, section 3.8.6.2.1).
-            let enough = self.board.flight_size() == 0 && 2 * (end - next) >= self.widest;
-            return (end == full || enough).then_some(ByteRange::new(next, end));
+            // Part of a segment waits until the window admits all of it, or nothing is in flight.
+            let whole = end == full || self.board.flight_size() == 0;
+            return whole.then_some(ByteRange::new(next, end));
         }
         (self.written.closed && written == next).then_some(ByteRange::new(next, next))
     }
@@ -440,8 +416,8 @@ impl TcpSender {
         if !self.pacing {
             return None;
         }
-        let tenths = if self.control.in_slow_start() { 20 } else { 12 };
-        let per_rtt = Bytes::new(self.control.cwnd().saturating_mul(tenths) / 10);
+        let tenths = if self.in_slow_start() { 20 } else { 12 };
+        let per_rtt = Bytes::new(self.cwnd().saturating_mul(tenths) / 10);
         Some(Bandwidth::of(per_rtt, srtt))
     }
 
@@ -471,7 +447,6 @@ impl TcpSender {
         let mut segment = Segment {
             seq: range.start,
             len: range.len() as u32,
-            echo: self.peer_sent,
             ..Segment::default()
         };
         match transmission {
@@ -497,13 +472,14 @@ impl TcpSender {
         if self.ecn && transmission == Transmission::First && segment.len > 0 {
             packet.ecn = Ecn::Ect0;
         }
-        if self.phase == Phase::Recovery {
-            self.reduction.sent += range.len();
+        if let (Phase::Recovery, Reduction::Proportional(reduction)) = (self.phase, &mut self.reduction) {
+            reduction.sent += range.len();
         }
         if let Some(rate) = rate {
             self.pace_at = self.pace_at.max(now) + rate.time_to_send(Bytes::new(range.len()));
         }
         let head_again = transmission == Transmission::Again && range.start == self.board.snd_una();
+        let head_again = head_again && !self.keeps_timer();
         if self.timer.is_off() || (head_again && self.timer.kind != TimerKind::Reordering) {
             self.timer = LossTimer::rto(now, &self.rtt);
         }
@@ -514,9 +490,8 @@ impl TcpSender {
     fn set_timer(&mut self, cx: &mut Context<'_>) {
         let next = self.board.snd_nxt();
         let outstanding = self.board.flight_size() > 0;
-        // Nothing is in flight, and the window does not let the next segment go.
-        let held = !outstanding && self.window_edge < self.written.bytes.min(next + self.mss);
-        if outstanding || held {
+        let zero_window = !outstanding && self.window_edge <= next && self.written.bytes > next;
+        if outstanding || zero_window {
             if self.timer.is_off() {
                 self.timer = LossTimer::rto(cx.now(), &self.rtt);
             }
@@ -548,7 +523,7 @@ impl TcpSender {
             return;
         }
         if self.board.flight_size() == 0 {
-            self.probe_window(cx);
+            self.probe_zero_window(cx);
             return;
         }
         self.statistics.timeouts += 1;
@@ -566,13 +541,20 @@ impl TcpSender {
         self.probe = None;
         self.phase = Phase::RtoRecovery;
         self.recovery_point = self.board.snd_nxt();
+        self.recover = Some(self.recovery_point);
+        self.resuming = None;
         self.pace_at = cx.now();
         // The first segment goes at once, whatever is in the network (RFC 6298, 5.4).
+        self.send_head(cx);
+        self.transmit(cx);
+    }
+
+    /// Retransmits the first lost segment, whatever is in the network.
+    fn send_head(&mut self, cx: &mut Context<'_>) {
         if let Some(range) = self.board.next_lost() {
             let rate = self.pacing_rate();
             self.send(cx, range, Transmission::Again, rate);
         }
-        self.transmit(cx);
     }
 
     /// The tail loss probe is due.
@@ -620,8 +602,7 @@ impl TcpSender {
         if self.board.has_lost() && matches!(self.phase, Phase::Open | Phase::Cwr) {
             let event = self.congestion_event(now);
             self.enter_recovery(&event);
-            let (pipe, ssthresh) = (self.board.pipe(), self.control.cwnd());
-            self.reduction.on_ack(0, pipe, ssthresh, self.mss, false);
+            self.reduce(0, false);
         }
         self.timer = self.timer.back_to_rto(now, self.board.head_sent(), &self.rtt);
         self.transmit(cx);
@@ -643,16 +624,7 @@ impl TcpSender {
         Some(waiting + age)
     }
 
-    /// The window has not let the next segment go for a timeout: what fits of it goes, or the byte
-    /// before it asks for a window.
-    fn probe_window(&mut self, cx: &mut Context<'_>) {
-        let next = self.board.snd_nxt();
-        if self.window_edge > next {
-            let range = ByteRange::new(next, self.window_edge);
-            let rate = self.pacing_rate();
-            self.send(cx, range, Transmission::First, rate);
-            return self.set_timer(cx);
-        }
+    fn probe_zero_window(&mut self, cx: &mut Context<'_>) {
         self.statistics.probes += 1;
         let segment = Segment {
             seq: self.board.snd_una().saturating_sub(1),
@@ -688,6 +660,7 @@ impl TcpSender {
         if self.phase != Phase::Open && over {
             if self.phase == Phase::Recovery {
                 self.rack.on_recovered();
+                self.resume();
             }
             self.phase = Phase::Open;
             self.control.on_recovered(now);
@@ -707,6 +680,7 @@ impl TcpSender {
     }
 
     fn enter_recovery(&mut self, event: &CongestionEvent) {
+        let before = self.cwnd();
         // A loss in a window that was reduced for a mark reduces no further (RFC 3168,
         // section 6.1.2).
         if self.phase == Phase::Open {
@@ -716,17 +690,87 @@ impl TcpSender {
         self.statistics.recoveries += 1;
         self.probe = None;
         (self.phase, self.recovery_point) = (Phase::Recovery, self.board.snd_nxt());
-        self.reduction = RateReduction {
-            recover_fs: event.flight_size,
-            ..RateReduction::default()
+        self.recover = Some(self.recovery_point);
+        self.resuming = None;
+        self.reduction = match self.recovery {
+            Recovery::Sack => Reduction::Proportional(RateReduction::new(event.flight_size)),
+            Recovery::NewReno => Reduction::AtOnce { first: true },
+            Recovery::Linux24 => Reduction::Halving(RateHalving::new(before)),
         };
+    }
+
+    /// An ACK in a recovery, before it lets anything go; `safe` as in proportional rate reduction.
+    fn reduce(&mut self, delivered: u64, safe: bool) {
+        let (pipe, ssthresh) = (self.board.pipe(), self.control.cwnd());
+        match &mut self.reduction {
+            Reduction::Proportional(reduction) => {
+                reduction.on_ack(delivered, pipe, ssthresh, self.mss, safe);
+            }
+            Reduction::AtOnce { .. } => {}
+            Reduction::Halving(halving) => halving.on_ack(pipe, ssthresh, self.mss),
+        }
+    }
+
+    /// A recovery ends: slow start leads back from a cwnd that it left below ssthresh.
+    fn resume(&mut self) {
+        if let (Reduction::Halving(halving), false) = (self.reduction, self.control.governs_recovery()) {
+            self.resuming = Some(halving.cwnd).filter(|cwnd| *cwnd < self.control.cwnd());
+        }
+    }
+
+    /// RFC 6582's impatient timer: in a recovery the first partial ACK alone starts it anew.
+    fn keeps_timer(&self) -> bool {
+        self.phase == Phase::Recovery && matches!(self.reduction, Reduction::AtOnce { first: false })
+    }
+
+    fn in_slow_start(&self) -> bool {
+        self.resuming.is_some() || self.control.in_slow_start()
+    }
+
+    /// Grows a cwnd that is below the control's by slow start. Returns whether there was one.
+    fn grow_back(&mut self, growth_bytes: u64, may_grow: bool) -> bool {
+        let Some(cwnd) = self.resuming else {
+            return false;
+        };
+        let grown = cwnd
+            + if may_grow {
+                growth_bytes.min(2 * self.mss)
+            } else {
+                0
+            };
+        self.resuming = Some(grown).filter(|cwnd| *cwnd < self.control.cwnd());
+        true
+    }
+
+    /// Without SACK: what an ACK shows (RFC 6582, section 3.2). `same`: it repeats the last one,
+    /// with data outstanding.
+    fn judge_duplicates(&mut self, same: bool, summary: &mut AckSummary) {
+        let una = self.board.snd_una();
+        let repairs = self.phase == Phase::Recovery && una < self.recovery_point;
+        let may_enter =
+            matches!(self.phase, Phase::Open | Phase::Cwr) && self.recover.is_none_or(|end| una > end);
+        if summary.acked > 0 {
+            summary.delivered = self.board.settle_duplicates(summary.acked);
+            if repairs {
+                self.board.lose_head();
+                self.head_is_due = true;
+            } else {
+                self.board.forget_duplicates();
+            }
+        } else if same && (repairs || may_enter) {
+            summary.delivered = self.board.on_duplicate();
+            if may_enter && self.board.duplicates() >= DUPLICATES * self.mss {
+                self.board.lose_head();
+                self.head_is_due = true;
+            }
+        }
     }
 
     /// Learns from an ACK when the segment was sent that arrived last, and finds what is lost.
     /// Returns when the reordering window ends, if something waits for it.
     fn update_rack(&mut self, now: Instant, segment: &Segment, summary: &AckSummary) -> Option<Instant> {
         let echo = segment.echo?;
-        if summary.delivered == 0 {
+        if summary.delivered == 0 || !self.recovery.has_sack() {
             return None;
         }
         // An ACK of several segments echoes the first. A probe's time is not that of its original.
@@ -741,24 +785,19 @@ impl TcpSender {
         self.detect_lost(now)
     }
 
-    /// The right edge of the window: it moves left only with an ACK of new data (RFC 9293, section
-    /// 3.10.7.4; where a gateway clamps windows it does).
-    fn update_window(&mut self, segment: &Segment) {
-        let edge = segment.ack + segment.window;
-        if segment.ack > self.board.snd_una() || edge > self.window_edge {
-            self.window_edge = edge;
-            self.widest = self.widest.max(segment.window);
-        }
-    }
-
     fn on_ack(&mut self, cx: &mut Context<'_>, segment: &Segment) {
         let now = cx.now();
         let (flight_size, pipe_before) = (self.board.flight_size(), self.board.pipe());
         let una_before = self.board.snd_una();
         let edge_before = self.window_edge;
-        self.update_window(segment);
+        self.window_edge = edge_before.max(segment.ack + segment.window);
         let head_sent = self.board.head_sent();
-        let summary = self.board.on_ack(segment.ack, &segment.sack);
+        let mut summary = self.board.on_ack(segment.ack, &segment.sack);
+        let has_sack = self.recovery.has_sack();
+        if !has_sack {
+            let same = segment.ack == una_before && flight_size > 0 && self.window_edge == edge_before;
+            self.judge_duplicates(same, &mut summary);
+        }
         let AckSummary {
             acked,
             delivered,
@@ -766,11 +805,12 @@ impl TcpSender {
             ..
         } = summary;
         let rtt = segment.echo.map(|echo| now.since(echo));
-        if let (Some(rtt), true) = (rtt, delivered > 0) {
+        // Without SACK the data behind a duplicate is not known, and so not when it was sent.
+        if let (Some(rtt), true) = (rtt, if has_sack { delivered > 0 } else { acked > 0 }) {
             self.sample_rtt(now, rtt, flight_size / self.mss / 2);
         }
         let mut restarts = acked > 0;
-        if self.rto_rule == RtoRule::Linux && delivered > 0 {
+        if self.rto_rule == RtoRule::Linux && has_sack && delivered > 0 {
             restarts |= matches!((head_sent, segment.echo), (Some(head), Some(echo)) if echo < head);
         }
         if acked > 0 {
@@ -790,25 +830,32 @@ impl TcpSender {
             self.timer = LossTimer::reordering(at, rto.at);
             restarts = false;
         }
-        let cwnd_limited = una_before < self.cwnd_limited_at
-            || (self.control.in_slow_start() && 2 * flight_size > self.control.cwnd());
+        let cwnd_limited =
+            una_before < self.cwnd_limited_at || (self.in_slow_start() && 2 * flight_size > self.cwnd());
         // Duplicate ACKs let nothing grow (RFC 5681, section 3.2).
         let may_grow = self.update_phase(now, segment, flight_size) && cwnd_limited && acked > 0;
         let newly_lost = self.board.take_newly_lost();
-        if restarts {
+        if restarts && !self.keeps_timer() {
             self.restart_timer(now);
+        }
+        if let (true, Phase::Recovery, Reduction::AtOnce { first }) =
+            (acked > 0, self.phase, &mut self.reduction)
+        {
+            *first = false;
         }
         let snd_una = self.board.snd_una();
         let delivery = self.delivery.as_mut();
         let rate = delivery.and_then(|delivery| delivery.on_ack(now, delivered, ends, snd_una));
+        let growth_bytes = if self.byte_counting {
+            delivered
+        } else {
+            delivered.min(self.mss)
+        };
+        let grows_back = self.grow_back(growth_bytes, may_grow);
         self.control.on_ack(&Ack {
             now,
             delivered,
-            growth_bytes: if self.byte_counting {
-                delivered
-            } else {
-                delivered.min(self.mss)
-            },
+            growth_bytes,
             pipe_before,
             pipe: self.board.pipe(),
             snd_una,
@@ -816,15 +863,15 @@ impl TcpSender {
             rtt,
             rate,
             srtt: self.rtt.srtt().unwrap_or(Duration::ZERO),
-            may_grow,
+            may_grow: may_grow && !grows_back,
         });
         if self.phase == Phase::Recovery {
-            let ssthresh = self.control.cwnd();
-            let safe = acked > 0 && !newly_lost;
-            self.reduction
-                .on_ack(delivered, self.board.pipe(), ssthresh, self.mss, safe);
+            self.reduce(delivered, acked > 0 && !newly_lost);
         }
         self.sample_cwnd(now);
+        if std::mem::take(&mut self.head_is_due) {
+            self.send_head(cx);
+        }
         self.transmit(cx);
         if self.fin_sent && self.board.flight_size() == 0 {
             self.finished = self.finished.or(Some(now));
@@ -837,7 +884,7 @@ impl TcpSender {
         if self.sample_interval.is_some_and(due) {
             self.samples.push(CwndSample {
                 at: now,
-                cwnd: self.control.cwnd(),
+                cwnd: self.cwnd(),
                 pipe: self.board.pipe(),
                 srtt: self.rtt.srtt().unwrap_or(Duration::ZERO),
             });
@@ -864,7 +911,6 @@ impl Agent for TcpSender {
         let Payload::Tcp(segment) = packet.payload else {
             return;
         };
-        self.peer_sent = Some(packet.sent);
         if segment.flags.syn {
             self.on_syn_ack(cx, &segment);
         } else if self.phase != Phase::SynSent {

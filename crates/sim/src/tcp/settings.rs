@@ -3,6 +3,7 @@
 use super::congestion::CONTROLS;
 use super::control::ControlKind;
 use super::frames;
+use super::recovery::Recovery;
 use super::rtt::RtoRule;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 
@@ -33,6 +34,8 @@ pub struct Settings {
     /// The least of that rule, its own if not given: Linux's 200 ms of the variance term, RFC
     /// 6298's 1 s of the whole.
     pub min_rto: Option<Duration>,
+    /// How losses are found and repaired. Without SACK `rack` and `tlp` have no effect.
+    pub recovery: Recovery,
     /// Losses are detected by time (RACK, RFC 8985), not by RFC 6675's DupThresh.
     pub rack: bool,
     /// A tail loss probe precedes the retransmission timeout (RFC 8985, section 7).
@@ -61,6 +64,7 @@ impl Default for Settings {
             hystart: false,
             rto: RtoRule::Linux,
             min_rto: None,
+            recovery: Recovery::Sack,
             rack: true,
             tlp: true,
             total: None,

@@ -10,15 +10,21 @@ fn any_settings() -> impl Strategy<Value = Settings> {
     let sizes = (1u64..400_000, 1u32..50, 1_000u64..200_000, 500u64..9_000);
     let reads = proptest::option::weighted(0.3, 1u64..50);
     let losses = (any::<bool>(), any::<bool>(), any::<bool>());
+    let recoveries = prop_oneof![
+        Just(Recovery::Sack),
+        Just(Recovery::NewReno),
+        Just(Recovery::Linux24)
+    ];
     let rule = |linux| if linux { RtoRule::Linux } else { RtoRule::Rfc6298 };
-    (0..CONTROLS.len(), flags, sizes, reads, losses).prop_map(
-        move |(control, flags, sizes, reads, losses)| Settings {
+    (0..CONTROLS.len(), flags, sizes, reads, losses, recoveries).prop_map(
+        move |(control, flags, sizes, reads, losses, recovery)| Settings {
             control: CONTROLS[control],
             ecn: flags.0,
             delayed_ack: flags.1,
             byte_counting: flags.2,
             pacing: flags.3,
             hystart: flags.0 != flags.1,
+            recovery,
             rack: losses.0,
             tlp: losses.1,
             rto: rule(losses.2),
@@ -33,7 +39,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn every_byte_is_delivered_once_in_order_and_the_connection_ends(

@@ -11,18 +11,18 @@ use crate::packet::{ByteRange, Flags, Payload, Segment, SimPacket, Store};
 use engine::packet::Ecn;
 
 /// One endpoint alone; the test sets the time and sends the packets.
-struct Bench<A> {
-    agent: A,
-    now: Instant,
+pub(super) struct Bench<A> {
+    pub(super) agent: A,
+    pub(super) now: Instant,
     events: EventQueue,
-    timer: Timer,
+    pub(super) timer: Timer,
     delivered: Delivered,
     /// When each segment with data was sent last.
     sent: BTreeMap<u64, Instant>,
 }
 
 impl<A: Agent> Bench<A> {
-    fn new(agent: A) -> Self {
+    pub(super) fn new(agent: A) -> Self {
         Self {
             agent,
             now: Instant::START,
@@ -61,13 +61,13 @@ impl<A: Agent> Bench<A> {
     }
 
     /// Its timer expires.
-    fn expire_timer(&mut self) -> Vec<(Segment, Ecn)> {
+    pub(super) fn expire_timer(&mut self) -> Vec<(Segment, Ecn)> {
         self.now = self.timer.due;
         self.timer = Timer::OFF;
         self.act(|agent, cx| agent.wake(cx))
     }
 
-    fn receive(&mut self, after: Duration, ecn: Ecn, segment: Segment) -> Vec<(Segment, Ecn)> {
+    pub(super) fn receive(&mut self, after: Duration, ecn: Ecn, segment: Segment) -> Vec<(Segment, Ecn)> {
         self.now = self.now + after;
         let mut packet = SimPacket::new(Bytes::new(66), Payload::Tcp(segment));
         (packet.ecn, packet.sent) = (ecn, self.now);
@@ -77,7 +77,7 @@ impl<A: Agent> Bench<A> {
 
 impl Bench<TcpSender> {
     /// A sender whose SYN was acknowledged after 100 ms, and the first segments that it sent.
-    fn established(settings: &Settings) -> (Self, Vec<(Segment, Ecn)>) {
+    pub(super) fn established(settings: &Settings) -> (Self, Vec<(Segment, Ecn)>) {
         let program = application::BulkWriter::new(settings.total, &settings.active);
         let mut bench = Self::new(TcpSender::new(settings, Box::new(program)));
         let syn = bench.act(|sender, cx| sender.wake(cx));
@@ -98,7 +98,7 @@ impl Bench<TcpSender> {
 
     /// An ACK up to this segment, with one SACK block of segments; the last of these is the one
     /// that has just arrived.
-    fn acknowledge(
+    pub(super) fn acknowledge(
         &mut self,
         after: Duration,
         ack: u64,
@@ -124,7 +124,7 @@ impl Bench<TcpSender> {
     }
 }
 
-fn data(number: u64) -> Segment {
+pub(super) fn data(number: u64) -> Segment {
     Segment {
         seq: number * MSS,
         len: MSS as u32,
@@ -518,61 +518,6 @@ fn the_receive_window_limits_what_is_in_flight() {
     assert!((19 * MSS..=21 * MSS).contains(&per_round), "{per_round}");
     // An unused cwnd does not grow, except that slow start may double one that is half used.
     assert!(sender(&simulation, flow).cwnd() <= 42 * MSS);
-}
-
-/// RFC 9293, section 3.10.7.4: the window of an ACK of new data counts, and that of another only if
-/// its right edge is further.
-#[test]
-fn a_window_shrinks_with_an_ack_of_new_data_and_with_no_other() {
-    let settings = Settings {
-        initial_window: 4,
-        ..Settings::default()
-    };
-    let (mut bench, first) = Bench::established(&settings);
-    assert_eq!(first.len(), 4);
-    let ack = |segments: u64, window: u64| Segment {
-        ack: segments * MSS,
-        window,
-        ..Segment::default()
-    };
-    assert!(
-        bench.receive(ms(100), Ecn::NotEct, ack(2, 2 * MSS)).is_empty(),
-        "two are in flight"
-    );
-    assert_eq!(
-        bench.receive(ms(1), Ecn::NotEct, ack(3, 2 * MSS)).len(),
-        1,
-        "the edge is at five"
-    );
-    assert!(
-        bench.receive(ms(1), Ecn::NotEct, ack(3, 0)).is_empty(),
-        "nothing new is acknowledged"
-    );
-    assert_eq!(
-        bench.receive(ms(100), Ecn::NotEct, ack(5, 2 * MSS)).len(),
-        2,
-        "the edge is at seven"
-    );
-}
-
-/// RFC 9293, section 3.8.6.2.1.
-#[test]
-fn a_part_of_a_segment_waits_for_a_timeout_if_the_window_was_ever_much_wider() {
-    let settings = Settings {
-        initial_window: 2,
-        ..Settings::default()
-    };
-    let (mut bench, first) = Bench::established(&settings);
-    assert_eq!(first.len(), 2);
-    let ack = Segment {
-        ack: 2 * MSS,
-        window: MSS / 4,
-        ..Segment::default()
-    };
-    assert!(bench.receive(ms(100), Ecn::NotEct, ack).is_empty());
-    let part = bench.expire_timer();
-    assert_eq!(part.len(), 1);
-    assert_eq!((part[0].0.seq, u64::from(part[0].0.len)), (2 * MSS, MSS / 4));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod conservation;
 mod controls;
 mod laws;
 mod mechanisms;
+mod without_sack;
 
 use congestion::{CONTROLS, bbr, cubic, highspeed, ledbat, reno, scalable, vegas};
 
