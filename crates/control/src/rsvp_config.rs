@@ -139,6 +139,19 @@ pub struct IncomingPath {
 }
 
 impl RsvpSettings {
+    /// The defaults, with this mean refresh period.
+    pub const fn refreshed(refresh: Duration) -> Self {
+        Self {
+            refresh,
+            most_messages: 5_000,
+            longest_refresh: None,
+            most_senders: 100_000,
+            keys: None,
+            protection: Protection::Required,
+            refresh_reduction: true,
+        }
+    }
+
     /// The longest refresh period that is accepted of a neighbour.
     pub fn longest_accepted(&self) -> Duration {
         const USUAL: Duration = Duration::from_secs(300);

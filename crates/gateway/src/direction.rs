@@ -41,6 +41,7 @@ pub fn managed(interface: &InterfacePolicy, from: PortId, to: PortId) -> PathSpe
         bandwidth: Some(interface.link().bandwidth),
         overhead: interface.link().overhead,
         realiser: None,
+        wire: None,
         guarantees: interface.guarantees(),
     }
 }
@@ -73,6 +74,7 @@ pub fn unmanaged(name: &str, from: PortId, to: PortId) -> PathSpec {
         bandwidth: None,
         overhead: Bytes::ZERO,
         realiser: None,
+        wire: None,
         guarantees: Vec::new(),
     }
 }

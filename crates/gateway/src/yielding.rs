@@ -17,6 +17,7 @@ use host::{
     MemberId,
 };
 use netio::handle::{Handle, Unanswered};
+use netio::tcp::{Ends, Limit};
 use netio::window_clamp::{ClampSnapshot, ClassConnection};
 use netio::worker::PathId;
 use std::collections::BTreeMap;
@@ -26,14 +27,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 /// The state of each class that yields, by the names of interface and class.
-type ClassStates = BTreeMap<(String, String), ClassState>;
+pub type ClassStates = BTreeMap<(String, String), ClassState>;
 
+/// The state of a class that yields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct ClassState {
-    yields: &'static str,
-    connections: u64,
-    left_alone: u64,
-    least_round_trip: Duration,
+pub struct ClassState {
+    /// What the law does with its connections.
+    pub yields: &'static str,
+    /// Its connections.
+    pub connections: u64,
+    /// Those whose SYN was not seen.
+    pub left_alone: u64,
+    /// The shortest round trip over which a connection can yield.
+    pub least_round_trip: Duration,
 }
 
 /// The gauges of classes that yield, for any thread.
@@ -79,10 +85,16 @@ pub fn start(
     managed: &[(PathId, InterfacePolicy)],
 ) -> io::Result<(Option<YieldThread>, YieldGauges)> {
     let gauges = YieldGauges::default();
-    let mut controllers: Vec<InterfaceController> = managed
+    let mut controllers: Vec<YieldController<WorkerPath>> = managed
         .iter()
         .filter(|(_, interface)| !interface.yields.is_empty())
-        .map(|(path, interface)| InterfaceController::new(handle.clone(), *path, interface))
+        .map(|(path, interface)| {
+            let path = WorkerPath {
+                handle: handle.clone(),
+                path: *path,
+            };
+            YieldController::new(path, interface)
+        })
         .collect();
     if controllers.is_empty() {
         return Ok((None, gauges));
@@ -95,7 +107,7 @@ pub fn start(
             let (mut states, mut interval) = (ClassStates::new(), INTERVAL);
             for controller in &mut controllers {
                 let ticked = controller.tick();
-                interval = interval.min(controller.law.interval());
+                interval = interval.min(controller.interval());
                 match ticked {
                     Ok(classes) => states.extend(classes),
                     Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return,
@@ -114,11 +126,44 @@ pub fn start(
     Ok((Some(YieldThread { end, thread }), gauges))
 }
 
-/// A path of the worker as the rewrite point.
+/// A path whose connections are clamped: of a worker, or of a simulated link.
+pub trait ClampedPath {
+    /// Its connections, and what it has carried.
+    ///
+    /// # Errors
+    ///
+    /// If it does not answer.
+    fn watch(&mut self) -> io::Result<ClampSnapshot>;
+
+    /// Sets these limits, and keeps all others in force for a while.
+    ///
+    /// # Errors
+    ///
+    /// If it does not answer.
+    fn clamp(&mut self, limits: Vec<(Ends, Option<Limit>)>) -> io::Result<()>;
+}
+
+/// A path of a worker.
 #[derive(Debug)]
 struct WorkerPath {
     handle: Handle,
     path: PathId,
+}
+
+impl ClampedPath for WorkerPath {
+    fn watch(&mut self) -> io::Result<ClampSnapshot> {
+        self.handle.watch(self.path).map_err(failed)
+    }
+
+    fn clamp(&mut self, limits: Vec<(Ends, Option<Limit>)>) -> io::Result<()> {
+        self.handle.clamp(self.path, limits).map_err(failed)
+    }
+}
+
+/// A path as the rewrite point.
+#[derive(Debug)]
+struct ClassRewriter<P> {
+    path: P,
     snapshot: ClampSnapshot,
 }
 
@@ -130,14 +175,14 @@ fn failed(why: Unanswered) -> io::Error {
     io::Error::new(kind, why)
 }
 
-impl RewritePoint for WorkerPath {
+impl<P: ClampedPath> RewritePoint for ClassRewriter<P> {
     fn connections(&mut self) -> io::Result<ConnectionList> {
-        self.snapshot = self.handle.watch(self.path).map_err(failed)?;
+        self.snapshot = self.path.watch()?;
         let assign = |one: &ClassConnection| MemberConnection {
             connection: one.connection,
             member: Some(member(one.class)),
         };
-        // The worker reads the link's counter and the connections at the same time.
+        // The path reads the link's counter and the connections at the same time.
         Ok(ConnectionList {
             at: self.snapshot.at,
             connections: self.snapshot.connections.iter().map(assign).collect(),
@@ -146,7 +191,7 @@ impl RewritePoint for WorkerPath {
 
     fn set_limits(&mut self, limits: Vec<ConnectionLimit>) -> io::Result<()> {
         let limits = limits.into_iter().map(|one| (one.ends, one.limit)).collect();
-        self.handle.clamp(self.path, limits).map_err(failed)
+        self.path.clamp(limits)
     }
 }
 
@@ -155,7 +200,7 @@ fn member(class: usize) -> MemberId {
 }
 
 /// The law of one interface, and its actuator.
-struct InterfaceController {
+pub struct YieldController<P> {
     interface: String,
     classes: Vec<String>,
     members: Vec<Member>,
@@ -163,11 +208,12 @@ struct InterfaceController {
     /// The shortest round trip over which a connection can yield.
     least_round_trip: Duration,
     law: Scavenger,
-    rewriter: WindowRewriter<WorkerPath>,
+    rewriter: WindowRewriter<ClassRewriter<P>>,
 }
 
-impl InterfaceController {
-    fn new(handle: Handle, path: PathId, interface: &InterfacePolicy) -> Self {
+impl<P: ClampedPath> YieldController<P> {
+    /// For the classes of this interface that yield, whose packets take this path.
+    pub fn new(path: P, interface: &InterfacePolicy) -> Self {
         let link = interface.settings.bandwidth;
         let classes = interface.yields.iter();
         let members = classes.clone().enumerate().map(|(class, yields)| {
@@ -186,16 +232,24 @@ impl InterfaceController {
             link,
             least_round_trip: least_round_trip(link, interface.settings.max_frame),
             law: Scavenger::new(DataDirection::Download),
-            rewriter: WindowRewriter::at(WorkerPath {
-                handle,
+            rewriter: WindowRewriter::at(ClassRewriter {
                 path,
                 snapshot: ClampSnapshot::default(),
             }),
         }
     }
 
+    /// The time until the next turn.
+    pub fn interval(&self) -> Duration {
+        self.law.interval()
+    }
+
     /// Takes a snapshot, runs the law and sets the limits. Returns the states of the classes.
-    fn tick(&mut self) -> io::Result<ClassStates> {
+    ///
+    /// # Errors
+    ///
+    /// If the path does not answer.
+    pub fn tick(&mut self) -> io::Result<ClassStates> {
         let flows = self.rewriter.samples(netio::clock::now())?;
         let snapshot = &self.rewriter.point().snapshot;
         let orders = self.law.tick(&LawInput {
@@ -204,7 +258,7 @@ impl InterfaceController {
                 received: snapshot.carried,
                 sent: Bytes::ZERO,
             },
-            bottleneck: Bottleneck::Stated(self.link),
+            bottleneck: Bottleneck::Enforced(self.link),
             members: &self.members,
             flows: &flows,
         });

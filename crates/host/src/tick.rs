@@ -118,6 +118,9 @@ pub enum Bottleneck {
     /// `bottlenet RATE`, counted as the interface counts frames: a hint, which what is measured
     /// overrules.
     Stated(Bandwidth),
+    /// What a shaper of ours enforces at this very link. Nothing that is measured overrules it:
+    /// what is offered to a queue may exceed the rate for a while, before packets are dropped.
+    Enforced(Bandwidth),
     /// `bottlenet auto`: estimated from what the link carried while RTTs grew.
     #[default]
     Auto,

@@ -11,7 +11,8 @@ use crate::host::Host;
 use crate::link::EmulatedLink;
 use crate::record::Record;
 use engine::packet::ClassId;
-use engine::shaped_queue::ShapedQueue;
+use engine::queue::Queue;
+use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration};
 use netio::classify::{Classify, Everything};
 use netio::handle::{Handle, Unanswered, WorkerSnapshot};
@@ -25,11 +26,6 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::thread::{Builder, JoinHandle};
 
-/// How much faster than the link a path may send after its thread was late. The link itself keeps
-/// its rate to the nanosecond; a path with the same rate would never catch up the time that the
-/// thread slept.
-const CATCH_UP: u64 = 16;
-
 /// A super-frame that would occupy the link for longer than this is segmented.
 const GRAIN: Duration = Duration::from_micros(500);
 
@@ -42,24 +38,53 @@ const USUAL_PACKET: u64 = 1_024;
 /// Slots at most: 8 GiB of address space.
 const MAX_SLOTS: u64 = 4 << 20;
 
+/// A queue in place of a link's buffer, such as a policy's, with what goes with it.
+pub struct RuledQueue {
+    /// Chooses each packet's class.
+    pub classify: Box<dyn Classify>,
+    /// Queues and schedules them.
+    pub queue: Queue,
+    /// The plan that the queue was built from, if it may change.
+    pub plan: Option<TreePlan>,
+    /// The rate of what leaves it; `None`: the link's.
+    pub bandwidth: Option<Bandwidth>,
+    /// Added to each frame's length.
+    pub overhead: Bytes,
+    /// The rates that classes of the plan are guaranteed.
+    pub guarantees: Vec<(ClassId, Bandwidth)>,
+    /// Classes of the plan whose TCP connections can be clamped, in ACKs of the other direction.
+    pub yields: Vec<String>,
+}
+
+impl RuledQueue {
+    /// This queue, at the link's rate.
+    pub fn new(queue: Queue, classify: Box<dyn Classify>) -> Self {
+        Self {
+            classify,
+            queue,
+            plan: None,
+            bandwidth: None,
+            overhead: Bytes::ZERO,
+            guarantees: Vec::new(),
+            yields: Vec::new(),
+        }
+    }
+}
+
 /// One direction of an emulated link: the link, and the queue before it.
 pub struct EmulatedDirection {
     link: EmulatedLink,
-    queue: ShapedQueue,
-    classify: Box<dyn Classify>,
-    overhead: Bytes,
+    ruled: RuledQueue,
     record: Option<Record>,
     capture: Option<PathBuf>,
 }
 
 impl EmulatedDirection {
     /// A direction with another queue, such as a policy's, in place of the link's buffer.
-    pub fn ruled(link: EmulatedLink, queue: ShapedQueue, classify: Box<dyn Classify>) -> Self {
+    pub fn ruled(link: EmulatedLink, ruled: RuledQueue) -> Self {
         Self {
             link,
-            queue,
-            classify,
-            overhead: Bytes::ZERO,
+            ruled,
             record: None,
             capture: None,
         }
@@ -68,7 +93,7 @@ impl EmulatedDirection {
     /// The same with this much added to each frame's length.
     #[must_use]
     pub fn overhead(mut self, overhead: Bytes) -> Self {
-        self.overhead = overhead;
+        self.ruled.overhead = overhead;
         self
     }
 
@@ -94,8 +119,8 @@ impl EmulatedDirection {
 impl From<EmulatedLink> for EmulatedDirection {
     /// A direction with tail drop.
     fn from(link: EmulatedLink) -> Self {
-        let queue = ShapedQueue::new(link.tail_drop(), None);
-        Self::ruled(link, queue, Box::new(Everything(ClassId(0))))
+        let everything = Box::new(Everything(ClassId(0)));
+        Self::ruled(link, RuledQueue::new(link.tail_drop(), everything))
     }
 }
 
@@ -130,7 +155,7 @@ impl Emulator {
         let doing = || format!("start the link between `{a}` and `{b}`");
         let settings = Settings {
             slots: slots(&directions),
-            split_above: Duration::from_nanos(GRAIN.nanos() / CATCH_UP),
+            split_above: GRAIN,
             realtime: true,
             guard: if spin {
                 Settings::default().guard
@@ -143,21 +168,29 @@ impl Emulator {
         for port in ports {
             worker.add_port(port);
         }
+        let mut yields = [Vec::new(), Vec::new()];
         for (side, direction) in directions.into_iter().enumerate() {
-            let rate = direction.link.rate;
+            let ruled = direction.ruled;
+            yields[side] = ruled.yields;
             worker.add_path(PathSpec {
                 name: format!("{} to {}", names[side], names[1 - side]),
                 from: PortId(side),
                 to: PortId(1 - side),
-                classify: direction.classify,
-                queue: direction.link.queue_over(direction.queue, direction.record),
-                plan: None,
-                bandwidth: Some(Bandwidth::bits_per_sec(rate.bits().saturating_mul(CATCH_UP))),
+                classify: ruled.classify,
+                queue: ruled.queue,
+                plan: ruled.plan,
+                bandwidth: ruled.bandwidth,
                 mark: 0,
-                overhead: direction.overhead,
+                overhead: ruled.overhead,
                 realiser: None,
-                guarantees: Vec::new(),
+                wire: Some(direction.link.wire(direction.record)),
+                guarantees: ruled.guarantees,
             });
+        }
+        for (side, classes) in yields.into_iter().enumerate() {
+            if !classes.is_empty() {
+                worker.clamp(PathId(side), PathId(1 - side), classes);
+            }
         }
         let thread = Builder::new()
             .name(format!("{a}-{b}"))

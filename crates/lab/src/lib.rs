@@ -6,7 +6,7 @@
 //! - [`topology`]: hosts joined by links;
 //! - [`emulator`]: the thread that moves frames over such a link;
 //! - [`addressing`]: assignment of addresses and routes;
-//! - [`link`]: the discipline that turns a queue into a link: rate, delay, buffer, loss, jitter;
+//! - [`link`]: the wire behind a queue: rate, delay, buffer, loss, jitter;
 //! - [`record`]: bytes offered to a link and sent by it, in time bins;
 //! - [`program`]: real programs in a host, with a time limit;
 //! - [`traffic`]: our own senders and receivers, limited in time and amount;
@@ -30,7 +30,7 @@ mod sys;
 pub mod topology;
 pub mod traffic;
 
-pub use emulator::{EmulatedDirection, Emulator};
+pub use emulator::{EmulatedDirection, Emulator, RuledQueue};
 pub use error::{Error, Result};
 pub use host::{Address, Host};
 pub use isolation::{enter, isolated, isolated_as};

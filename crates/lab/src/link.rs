@@ -1,11 +1,12 @@
-//! The discipline of an emulated link: a buffer, then one direction of a wire with a rate and a
-//! delay.
+//! An emulated link: behind a path's queue, one direction of a wire with a rate and a delay.
 //!
 //! ```text
 //! packets → queue (tail drop, or a tree) → transmitter (rate) → wire (loss, delay, jitter) → out
 //! ```
 //!
-//! A tree keeps to its policy's bandwidth ([`ShapedQueue`]), as in the worker and in the simulator.
+//! The queue is the path's own ([`ShapedQueue`]), with the same policy, changes and reservations as
+//! on an interface.
+//!
 //! A packet occupies the transmitter for its length over the rate, and is then in flight for the
 //! delay: the store-and-forward link of textbooks. The transmitter dequeues a packet at the instant
 //! at which it becomes free; this instant is computed afterwards, however late the host calls. So
@@ -14,13 +15,12 @@
 //!
 //! Every operation is O(1) beside the queue's own. A whole bandwidth-delay product can be in
 //! flight. The simulator's models decide, from a seed, which packets the wire loses and by how much
-//! it delays them ([`measure::impairments`]). A link can [record](EmulatedLink::queue_over) the
+//! it delays them ([`measure::impairments`]). A link can [record](EmulatedLink::wire) the
 //! bytes offered and sent, in time bins.
 
 use crate::record::Record;
-use engine::discipline::{Discipline, Next, Plan, Reason, Sink, Verdict};
+use engine::discipline::{Next, Reason, Sink, Verdict};
 use engine::disciplines::fifo;
-use engine::inspect::{Inspection, Value};
 use engine::link;
 use engine::packet::Packet;
 use engine::queue::Queue;
@@ -30,6 +30,7 @@ use engine::shaped_queue::ShapedQueue;
 use engine::tree::{DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::impairments::{Jitter, Loss, LossModel};
+use netio::wire::{PathWire, WireArrival};
 use std::collections::VecDeque;
 
 /// The longest frame of a link: an IP packet of 1500 bytes, Ethernet header, VLAN tag.
@@ -87,11 +88,6 @@ impl EmulatedLink {
         self
     }
 
-    /// This link as a queue, with tail drop.
-    pub fn queue(&self) -> Queue {
-        self.queue_over(ShapedQueue::new(self.tail_drop(), None), None)
-    }
-
     /// The link's buffer.
     pub(crate) fn tail_drop(&self) -> Queue {
         let settings = Table::default()
@@ -108,18 +104,16 @@ impl EmulatedLink {
         tail_drop.unwrap_or_else(|problems| panic!("a plain FIFO is refused: {problems:?}"))
     }
 
-    /// This link as a queue, with another queue, such as a policy's, in place of its buffer. Bytes
-    /// offered and sent go into `record`, if there is one.
-    pub fn queue_over(&self, queue: ShapedQueue, record: Option<Record>) -> Queue {
-        Queue::new("link", Box::new(Wire::new(*self, queue, record)))
+    /// This link behind a queue. Bytes offered and sent go into `record`, if there is one.
+    pub fn wire(&self, record: Option<Record>) -> Box<dyn PathWire> {
+        Box::new(EmulatedWire::new(*self, record))
     }
 }
 
 /// The running link.
 #[derive(Debug)]
-struct Wire {
+struct EmulatedWire {
     link: EmulatedLink,
-    queue: ShapedQueue,
     /// When the transmitter becomes free, and the fraction of a nanosecond beyond, in units of
     /// 1 ns / rate.
     free_at: Instant,
@@ -129,17 +123,16 @@ struct Wire {
     /// When the queue was last called. Its time never goes back.
     called_at: Instant,
     /// Packets in flight, with their times of arrival.
-    in_flight: VecDeque<(Instant, Packet)>,
+    in_flight: VecDeque<(Instant, WireArrival)>,
     loss: LossModel,
     jitter: Jitter,
     record: Option<Record>,
 }
 
-impl Wire {
-    fn new(link: EmulatedLink, queue: ShapedQueue, record: Option<Record>) -> Self {
+impl EmulatedWire {
+    fn new(link: EmulatedLink, record: Option<Record>) -> Self {
         Self {
             link,
-            queue,
             free_at: Instant::START,
             fraction: 0,
             resume_at: Instant::START,
@@ -153,14 +146,14 @@ impl Wire {
 
     /// Sends what the transmitter takes by `now`, each packet at the instant at which the
     /// transmitter became free.
-    fn transmit(&mut self, now: Instant, sink: &mut dyn Sink) {
+    fn transmit(&mut self, queue: &mut ShapedQueue, now: Instant, sink: &mut dyn Sink) {
         loop {
             let start = self.free_at.max(self.called_at).max(self.resume_at);
             if start > now {
                 return;
             }
             self.called_at = start;
-            match self.queue.dequeue(start, sink) {
+            match queue.dequeue(start, sink) {
                 Next::Ready(packet) => {
                     self.resume_at = Instant::START;
                     let sent = self.send(start, packet.len);
@@ -172,7 +165,8 @@ impl Wire {
                         continue;
                     }
                     let arrives = self.jitter.arrival(sent + self.link.delay);
-                    self.in_flight.push_back((arrives, packet));
+                    self.in_flight
+                        .push_back((arrives, WireArrival { packet, left: start }));
                 }
                 Next::Wait(at) => self.resume_at = at,
                 Next::Empty => {
@@ -199,31 +193,40 @@ impl Wire {
     }
 }
 
-impl Discipline for Wire {
-    fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+impl PathWire for EmulatedWire {
+    fn rate(&self) -> Bandwidth {
+        self.link.rate
+    }
+
+    fn enqueue(
+        &mut self,
+        queue: &mut ShapedQueue,
+        now: Instant,
+        packet: Packet,
+        sink: &mut dyn Sink,
+    ) -> Verdict {
         // Packets that were due before this one arrived have made room for it.
-        self.transmit(now, sink);
+        self.transmit(queue, now, sink);
         // The new packet may leave before the one that the queue waits for.
-        self.resume_at = Instant::START;
-        self.called_at = now;
+        self.retuned(now);
         let len = packet.len;
-        let verdict = self.queue.enqueue(now, packet, sink);
+        let verdict = queue.enqueue(now, packet, sink);
         if let Some(record) = &self.record {
-            record.offered(now, len, self.queue.queue().backlog().bytes);
+            record.offered(now, len, queue.queue().backlog().bytes);
         }
-        self.transmit(now, sink);
+        self.transmit(queue, now, sink);
         verdict
     }
 
-    fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
-        self.transmit(now, sink);
+    fn next(&mut self, queue: &mut ShapedQueue, now: Instant, sink: &mut dyn Sink) -> Next<WireArrival> {
+        self.transmit(queue, now, sink);
         match self.in_flight.front() {
             Some((arrives, _)) if *arrives > now => Next::Wait(*arrives),
             Some(_) => match self.in_flight.pop_front() {
-                Some((_, packet)) => Next::Ready(packet),
+                Some((_, carried)) => Next::Ready(carried),
                 None => Next::Empty,
             },
-            None if self.queue.is_empty() => Next::Empty,
+            None if queue.is_empty() => Next::Empty,
             None => Next::Wait(
                 self.free_at
                     .max(self.resume_at)
@@ -232,25 +235,25 @@ impl Discipline for Wire {
         }
     }
 
+    fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    fn each(&mut self, see: &mut dyn FnMut(&mut Packet)) {
+        let packets = self.in_flight.iter_mut();
+        packets.for_each(|(_, carried)| see(&mut carried.packet));
+    }
+
     fn flush(&mut self, sink: &mut dyn Sink) {
-        while let Some((_, packet)) = self.in_flight.pop_front() {
-            sink.drop(packet, Reason::Flushed);
+        while let Some((_, carried)) = self.in_flight.pop_front() {
+            sink.drop(carried.packet, Reason::Flushed);
         }
-        self.queue.queue_mut().flush(sink);
         self.resume_at = Instant::START;
     }
 
-    fn inspect(&self, out: &mut Inspection<'_>) {
-        out.gauge("rate", Value::Bandwidth(self.link.rate));
-        out.gauge("delay", Value::Duration(self.link.delay));
-        out.gauge("waiting", Value::Bytes(self.queue.queue().backlog().bytes));
-        out.gauge("in-flight", Value::Count(self.in_flight.len() as u64));
-        self.queue.queue().inspect(out);
-    }
-
-    fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
+    fn retuned(&mut self, now: Instant) {
+        self.resume_at = Instant::START;
         self.called_at = self.called_at.max(now);
-        self.queue.queue_mut().retune(now, plan)
     }
 }
 
@@ -258,7 +261,6 @@ impl Discipline for Wire {
 mod tests {
     use super::*;
     use engine::packet::ClassId;
-    use engine::queue::Count;
 
     #[derive(Debug, Default)]
     struct Drops(u64);
@@ -270,16 +272,39 @@ mod tests {
         }
     }
 
+    /// A queue and the wire behind it.
+    struct Line {
+        queue: ShapedQueue,
+        wire: Box<dyn PathWire>,
+    }
+
+    impl Line {
+        fn of(link: &EmulatedLink, record: Option<Record>) -> Self {
+            Self {
+                queue: ShapedQueue::new(link.tail_drop(), None),
+                wire: link.wire(record),
+            }
+        }
+
+        fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+            self.wire.enqueue(&mut self.queue, now, packet, sink)
+        }
+
+        fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<WireArrival> {
+            self.wire.next(&mut self.queue, now, sink)
+        }
+    }
+
     fn at(us: u64) -> Instant {
         Instant::START + Duration::from_micros(us)
     }
 
-    fn offer(queue: &mut Queue, now: Instant, len: u64, drops: &mut Drops) {
+    fn offer(queue: &mut Line, now: Instant, len: u64, drops: &mut Drops) {
         let _ = queue.enqueue(now, Packet::new(Bytes::new(len), now, ClassId(0)), drops);
     }
 
     /// All departures, each at the time that the link announced.
-    fn departures(queue: &mut Queue, mut now: Instant, drops: &mut Drops) -> Vec<Instant> {
+    fn departures(queue: &mut Line, mut now: Instant, drops: &mut Drops) -> Vec<Instant> {
         let mut times = Vec::new();
         loop {
             match queue.dequeue(now, drops) {
@@ -293,7 +318,7 @@ mod tests {
     #[test]
     fn a_packet_arrives_after_its_transmission_and_the_delay() {
         let link = EmulatedLink::new(Bandwidth::mbit(8)).delay(Duration::from_millis(5));
-        let (mut queue, mut drops) = (link.queue(), Drops::default());
+        let (mut queue, mut drops) = (Line::of(&link, None), Drops::default());
         offer(&mut queue, at(1000), 1000, &mut drops);
         offer(&mut queue, at(1000), 500, &mut drops);
         assert_eq!(departures(&mut queue, at(1000), &mut drops), [at(7000), at(7500)]);
@@ -308,7 +333,7 @@ mod tests {
     #[test]
     fn the_rate_is_exact_whatever_the_fraction_of_a_nanosecond() {
         let rate = Bandwidth::bits_per_sec(7_000_000_013);
-        let (mut queue, mut drops) = (EmulatedLink::new(rate).queue(), Drops::default());
+        let (mut queue, mut drops) = (Line::of(&EmulatedLink::new(rate), None), Drops::default());
         let packets = 5_000;
         for _ in 0..packets {
             offer(&mut queue, at(0), 1514, &mut drops);
@@ -323,7 +348,7 @@ mod tests {
     #[test]
     fn a_full_buffer_drops_the_arriving_packet_and_no_other() {
         let link = EmulatedLink::new(Bandwidth::mbit(8)).buffer(Bytes::new(3000));
-        let (mut queue, mut drops) = (link.queue(), Drops::default());
+        let (mut queue, mut drops) = (Line::of(&link, None), Drops::default());
         // One on the transmitter, three in the buffer, two dropped.
         for _ in 0..6 {
             offer(&mut queue, at(0), 1000, &mut drops);
@@ -339,7 +364,7 @@ mod tests {
     #[test]
     fn a_late_host_costs_no_rate() {
         let link = EmulatedLink::new(Bandwidth::mbit(8)).delay(Duration::from_millis(1));
-        let (mut queue, mut drops) = (link.queue(), Drops::default());
+        let (mut queue, mut drops) = (Line::of(&link, None), Drops::default());
         for _ in 0..10 {
             offer(&mut queue, at(0), 1000, &mut drops);
         }
@@ -360,18 +385,12 @@ mod tests {
         let link = EmulatedLink::new(Bandwidth::mbit(80))
             .delay(Duration::from_secs(1))
             .buffer(Bytes::new(2000));
-        let (mut queue, mut drops) = (link.queue(), Drops::default());
+        let (mut queue, mut drops) = (Line::of(&link, None), Drops::default());
         for n in 0..10_000 {
             offer(&mut queue, at(n * 100), 1000, &mut drops);
         }
         assert_eq!(drops.0, 0);
-        assert_eq!(
-            queue.backlog(),
-            Count {
-                packets: 10_000,
-                bytes: Bytes::new(10_000_000)
-            }
-        );
+        assert_eq!(queue.wire.in_flight(), 10_000);
         assert_eq!(departures(&mut queue, at(1_000_000), &mut drops).len(), 10_000);
     }
 
@@ -387,10 +406,7 @@ mod tests {
         let spread = Duration::from_micros(700);
         let link = EmulatedLink::new(Bandwidth::mbit(8)).impaired(Loss::Every(3), spread, Seed(5));
         let record = Record::new(at(0), Duration::from_millis(1));
-        let (mut queue, mut drops) = (
-            link.queue_over(ShapedQueue::new(link.tail_drop(), None), Some(record.clone())),
-            WireLosses(0),
-        );
+        let (mut queue, mut drops) = (Line::of(&link, Some(record.clone())), WireLosses(0));
         for _ in 0..9 {
             let _ = queue.enqueue(
                 at(0),
@@ -438,13 +454,18 @@ mod tests {
                 self.0 += 1;
             }
         }
-        let (mut queue, mut drops) = (EmulatedLink::new(Bandwidth::mbit(8)).queue(), Drops::default());
+        let link = EmulatedLink::new(Bandwidth::mbit(8));
+        let (mut queue, mut drops) = (Line::of(&link, None), Drops::default());
         for _ in 0..5 {
             offer(&mut queue, at(0), 1000, &mut drops);
         }
         let mut flushed = Flushed(0);
-        queue.flush(&mut flushed);
-        assert_eq!((flushed.0, queue.backlog().packets), (5, 0));
+        queue.wire.flush(&mut flushed);
+        queue.queue.queue_mut().flush(&mut flushed);
+        assert_eq!(
+            (flushed.0, queue.queue.is_empty(), queue.wire.in_flight()),
+            (5, true, 0)
+        );
         offer(&mut queue, at(9_000), 1000, &mut drops);
         assert_eq!(departures(&mut queue, at(9_000), &mut drops).len(), 1);
     }

@@ -258,6 +258,7 @@ fn path(name: &str, from: netio::worker::PortId, to: netio::worker::PortId) -> O
         bandwidth: None,
         overhead: Bytes::ZERO,
         realiser: None,
+        wire: None,
         guarantees: Vec::new(),
         mark: 0,
     })

@@ -8,12 +8,11 @@ use engine::discipline::Reason;
 use engine::link;
 use engine::random::Seed;
 use engine::settings::Table;
-use engine::shaped_queue::ShapedQueue;
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration as Span};
 use lab::host::OffloadFeature;
 use lab::traffic::{generator::TrafficShape, probe::Probe, tcp::Bulk, udp::Stream};
-use lab::{EmulatedDirection, EmulatedLink, Emulator, Host, Lab, Record, Result};
+use lab::{EmulatedDirection, EmulatedLink, Emulator, Host, Lab, Record, Result, RuledQueue};
 use measure::impairments::Loss;
 use netio::classify::ByFilters;
 use std::net::SocketAddr;
@@ -286,8 +285,8 @@ fn three_to_one(link: EmulatedLink) -> EmulatedDirection {
     };
     let classifier = Classifier::new([filter], Seed(1));
     let classify = ByFilters::new(classifier, &plan, Seed(1));
-    let queue = ShapedQueue::new(plan.build(Seed(1)), None);
-    EmulatedDirection::ruled(link, queue, Box::new(classify))
+    let ruled = RuledQueue::new(plan.build(Seed(1)), Box::new(classify));
+    EmulatedDirection::ruled(link, ruled)
 }
 
 #[test]

@@ -52,6 +52,7 @@ fn plain(from: PortId, to: PortId, bandwidth: Option<Bandwidth>) -> PathSpec {
         bandwidth,
         overhead: Bytes::ZERO,
         realiser: None,
+        wire: None,
         guarantees: Vec::new(),
     }
 }

@@ -29,6 +29,7 @@ pub mod interface;
 pub mod mapping;
 mod messages;
 mod meter;
+mod neighbours;
 pub mod netlink;
 mod path;
 mod pause;
@@ -44,6 +45,7 @@ pub mod tcp;
 pub mod vnet;
 pub mod wake;
 pub mod window_clamp;
+pub mod wire;
 pub mod worker;
 
 pub use meter::ClassMeter;

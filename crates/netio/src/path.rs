@@ -6,11 +6,13 @@ use crate::classify::Classify;
 use crate::handle::{Adopted, ClassAdopted, ClassRetune, PathView, Realised, Retune};
 use crate::inspection::{Detail, PathSlice, Window};
 use crate::meter::Meters;
+use crate::neighbours::NeighbourFrames;
 use crate::pool::{Gso, Offload, Pool};
 use crate::port::{Capabilities, ETHERNET, Port, TAG};
 use crate::realiser::{Realiser, Step};
 use crate::segment::{self, Cut};
 use crate::window_clamp::{FrameSize, WindowClamp};
+use crate::wire::PathWire;
 use crate::worker::{PathSpec, PortId};
 use engine::discipline::{Next, Reason, Sink};
 use engine::header::{self, Headers};
@@ -45,7 +47,10 @@ pub(crate) struct Path {
     trees: u64,
     overhead: Bytes,
     enabled: bool,
+    /// What leaves before the queue's packets: its former backlog once it is off, and frames by
+    /// which neighbours are found.
     bypass: VecDeque<Packet>,
+    neighbour_frames: NeighbourFrames,
     /// When the queue's next packet is due, as the queue said last.
     due: Option<Instant>,
     totals: Stats,
@@ -56,6 +61,9 @@ pub(crate) struct Path {
     /// The latest time that the queue has seen.
     shown: Instant,
     realiser: Option<Box<dyn Realiser>>,
+    wire: Option<Box<dyn PathWire>>,
+    /// When the packet that departs has left the queue for the wire.
+    left: Option<Instant>,
     /// The classes whose connections are clamped, by name, and the index in this list of each class
     /// of the plan.
     yields: Vec<String>,
@@ -130,6 +138,7 @@ impl Path {
             overhead: spec.overhead,
             enabled: true,
             bypass: VecDeque::new(),
+            neighbour_frames: NeighbourFrames::default(),
             due: None,
             totals: Stats::default(),
             meters: Meters::new(classes),
@@ -138,6 +147,8 @@ impl Path {
             segments: Vec::new(),
             shown: Instant::START,
             realiser: spec.realiser,
+            wire: spec.wire,
+            left: None,
             yields: Vec::new(),
             clamp_indices: Vec::new(),
         }
@@ -233,6 +244,14 @@ impl Path {
             }
             pool.set_offload(frame, Offload::default());
         }
+        // Paced packets leave at their times, to the byte.
+        if self.enabled
+            && self.realiser.is_none()
+            && self.neighbour_frames.goes_first(now, &headers, pool.bytes(frame))
+        {
+            self.totals.offered += packet.len;
+            return self.bypass.push_back(packet);
+        }
         self.offer(pool, packet);
     }
 
@@ -241,8 +260,13 @@ impl Path {
             Some(Gso::Udp) => to.udp_gso,
             _ => to.tcp_gso,
         };
-        let bandwidth = self.queue.bandwidth();
-        let slow = bandwidth.is_some_and(|bandwidth| bandwidth.time_to_send(len) > above);
+        let wire = self.wire.as_ref().map(|wire| wire.rate());
+        let slow = self
+            .queue
+            .bandwidth()
+            .into_iter()
+            .chain(wire)
+            .any(|rate| rate.time_to_send(len) > above);
         // Pacing spaces single frames, not bursts of segments.
         let paced = self.realiser.is_some();
         !able || (self.enabled && (slow || paced))
@@ -296,7 +320,10 @@ impl Path {
             flushed: Reason::Flushed,
         };
         // The sink has counted a refusal.
-        let _ = self.queue.enqueue(now, packet, &mut sink);
+        let _ = match &mut self.wire {
+            Some(wire) => wire.enqueue(&mut self.queue, now, packet, &mut sink),
+            None => self.queue.enqueue(now, packet, &mut sink),
+        };
     }
 
     /// Sends what may leave, while the port has room.
@@ -363,8 +390,9 @@ impl Path {
     fn depart(&mut self, now: Instant, pool: &mut Pool, packet: &Packet) {
         pool.discharge(packet.buffer);
         self.totals.sent += packet.len;
+        let left = self.left.take().unwrap_or(now);
         self.meters
-            .depart(now, packet.class, packet.len, now.since(packet.arrived));
+            .depart(now, packet.class, packet.len, left.since(packet.arrived));
         if packet.ecn == Ecn::Ce {
             header::set_ce(pool.bytes_mut(packet.buffer));
         }
@@ -383,6 +411,15 @@ impl Path {
         };
         let next = if realiser.is_some_and(Realiser::keeps_wire) {
             self.queue.queue_mut().dequeue(now, &mut sink)
+        } else if let Some(wire) = &mut self.wire {
+            match wire.next(&mut self.queue, now, &mut sink) {
+                Next::Ready(carried) => {
+                    self.left = Some(carried.left);
+                    Next::Ready(carried.packet)
+                }
+                Next::Wait(until) => Next::Wait(until),
+                Next::Empty => Next::Empty,
+            }
         } else {
             self.queue.dequeue(now, &mut sink)
         };
@@ -401,7 +438,8 @@ impl Path {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.bypass.is_empty()
+        let on_wire = self.wire.as_ref().is_some_and(|wire| wire.in_flight() > 0);
+        self.queue.is_empty() && self.bypass.is_empty() && !on_wire
     }
 
     /// Drops the whole backlog, for this reason: its port has failed, or there is no time to send
@@ -413,6 +451,7 @@ impl Path {
             flushed: why,
         };
         self.queue.queue_mut().flush(&mut sink);
+        self.wire.iter_mut().for_each(|wire| wire.flush(&mut sink));
         self.bypass.drain(..).for_each(|packet| sink.drop(packet, why));
         self.due = None;
     }
@@ -460,6 +499,7 @@ impl Path {
         }
         // A due time of the old plan means nothing under the new one.
         self.due = None;
+        self.wire.iter_mut().for_each(|wire| wire.retuned(now));
         if same && self.queue.queue_mut().retune(now, plan.root.plan.as_ref()) {
             self.plan = Some(plan);
             pool.claim(self.id as usize, claim);
@@ -495,6 +535,7 @@ impl Path {
         }
         // A due time of the old settings means nothing under the new ones.
         self.due = None;
+        self.wire.iter_mut().for_each(|wire| wire.retuned(now));
         self.plan = Some(plan);
         let path = self.id;
         pool.claim_rate(Owner { path, class }, guarantee);
@@ -520,6 +561,12 @@ impl Path {
         let packets = self.queue.replace(now, queue, renumber);
         // Its classes have other numbers now.
         packets.iter().for_each(|packet| pool.discharge(packet.buffer));
+        if let Some(wire) = &mut self.wire {
+            wire.each(&mut |packet| {
+                pool.discharge(packet.buffer);
+                packet.class = renumber(packet.class).or(plan.default).unwrap_or(ClassId(0));
+            });
+        }
         pool.claim(self.id as usize, claim);
         let before = self.totals.dropped.packets;
         for mut packet in packets {

@@ -41,8 +41,8 @@ pub struct Connection {
     pub mss: u16,
     /// The window advertised last, in bytes, after clamping.
     pub window: Bytes,
-    /// The time from the clamped side's SYN to the SYN-ACK; none until both were seen, and none if
-    /// the peer sent the first SYN: the time to the SYN-ACK is then not that of the path.
+    /// The time from the clamped side's SYN or SYN-ACK to the peer's answer; none until that was
+    /// seen. At an interface ([`crate::bpf::windows`]) also none if the peer sent the first SYN.
     pub handshake: Option<Duration>,
     /// Round trips measured by timestamps: the sum of all so far, and their number.
     pub round_trips: (Duration, u64),

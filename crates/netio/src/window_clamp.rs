@@ -21,7 +21,7 @@ use engine::units::{Bytes, Duration, Instant};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// How long limits stay in force after `WindowClamp::set_limits`. A controller that hangs
+/// How long limits stay in force after [`WindowClamp::set_limits`]. A controller that hangs
 /// clamps nobody.
 pub const LIMIT_LIFETIME: Duration = Duration::from_secs(1);
 
@@ -66,9 +66,11 @@ pub struct ClampSnapshot {
 
 /// The size of a frame, or of all segments of a super-frame together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FrameSize {
-    pub(crate) len: Bytes,
-    pub(crate) segments: u64,
+pub struct FrameSize {
+    /// Its bytes, with the path's overhead.
+    pub len: Bytes,
+    /// Its segments.
+    pub segments: u64,
 }
 
 /// Which of the two paths a frame takes, seen from the side whose windows are clamped.
@@ -239,6 +241,8 @@ struct ClampedFlow {
     right_edge: Option<u32>,
     limit: Option<FieldLimit>,
     pending_echo: Option<PendingEcho>,
+    /// The time from the SYN-ACK of the clamped side to the peer's answer, where the peer began.
+    answered: Option<Duration>,
     /// The sum of all measured round trips, and their number.
     round_trips: (Duration, u64),
     last_seen: Instant,
@@ -294,6 +298,16 @@ impl ClampedFlow {
         })
     }
 
+    /// A segment of the peer. The first after a SYN-ACK answers it at once.
+    fn see_answer(&mut self, now: Instant, segment: &TcpSegment<'_>) {
+        if let (Some(own), Some(peer), None) = (self.own_syn, self.peer_syn, self.answered)
+            && own.at >= peer.at
+            && !segment.has(SYN)
+        {
+            self.answered = Some(now.since(own.at));
+        }
+    }
+
     fn connection(&self, ends: Ends) -> Option<Connection> {
         let Agreed { scale, mss } = self.agreed()?;
         let (own, peer) = (self.own_syn?.at, self.peer_syn?.at);
@@ -304,7 +318,11 @@ impl ClampedFlow {
             scale,
             mss,
             window: Bytes::new(u64::from(self.advertised) << scale),
-            handshake: (peer > own).then(|| peer.since(own)),
+            handshake: if peer > own {
+                Some(peer.since(own))
+            } else {
+                self.answered
+            },
             round_trips: self.round_trips,
             closes: self.closes,
         })
@@ -313,7 +331,7 @@ impl ClampedFlow {
 
 /// The clamping stage of one pair of paths.
 #[derive(Debug)]
-pub(crate) struct WindowClamp {
+pub struct WindowClamp {
     flows: HashMap<FlowEnds, ClampedFlow>,
     classes: usize,
     /// Until when limits are in force.
@@ -323,7 +341,7 @@ pub(crate) struct WindowClamp {
 
 impl WindowClamp {
     /// For this number of clamped classes.
-    pub(crate) fn new(classes: usize) -> Self {
+    pub fn new(classes: usize) -> Self {
         Self {
             flows: HashMap::new(),
             classes,
@@ -334,7 +352,7 @@ impl WindowClamp {
 
     /// Tracks a frame of the data's path. `class` is its index in the list of clamped classes;
     /// none if its class is not clamped.
-    pub(crate) fn on_data(
+    pub fn on_data(
         &mut self,
         now: Instant,
         headers: &Headers,
@@ -356,6 +374,7 @@ impl WindowClamp {
         };
         flow.count(now, &segment, size, PathRole::Data);
         flow.class = class;
+        flow.see_answer(now, &segment);
         if let (Some(pending), Some(stamps)) = (flow.pending_echo, segment.timestamps())
             && stamps.echo.wrapping_sub(pending.value).cast_signed() >= 0
         {
@@ -372,8 +391,9 @@ impl WindowClamp {
         self.clamp_ack(now, pool.bytes_mut(slot), unfinished, enabled);
     }
 
-    /// `unfinished`: the card will compute the checksum, so it must not be updated here.
-    fn clamp_ack(&mut self, now: Instant, frame: &mut [u8], unfinished: bool, enabled: bool) {
+    /// The same of the headers of a frame. `unfinished`: the card will compute the checksum, so it
+    /// must not be updated here.
+    pub fn clamp_ack(&mut self, now: Instant, frame: &mut [u8], unfinished: bool, enabled: bool) {
         let headers = &Headers::parse(frame, 0);
         // Only the data direction is clamped, so the overhead and super-frames of this one do not
         // matter.
@@ -446,7 +466,7 @@ impl WindowClamp {
     }
 
     /// The connections as they are now. Closed ones are forgotten.
-    pub(crate) fn snapshot(&mut self, now: Instant, carried: Bytes) -> ClampSnapshot {
+    pub fn snapshot(&mut self, now: Instant, carried: Bytes) -> ClampSnapshot {
         let mut snapshot = ClampSnapshot {
             at: now,
             carried,
@@ -472,7 +492,7 @@ impl WindowClamp {
 
     /// Sets the limits of these connections; `None` lifts one. All others keep theirs. All limits
     /// stay in force for [`LIMIT_LIFETIME`] from now.
-    pub(crate) fn set_limits(&mut self, now: Instant, limits: &[(Ends, Option<Limit>)]) {
+    pub fn set_limits(&mut self, now: Instant, limits: &[(Ends, Option<Limit>)]) {
         self.limits_expire = now + LIMIT_LIFETIME;
         for (ends, limit) in limits {
             if let Some(flow) = self.flows.get_mut(&FlowEnds::new(ends)) {
@@ -627,6 +647,29 @@ mod tests {
         assert_eq!(sent(&mut clamp, 1_041, (1, 500)), 500, "the limit has expired");
         clamp.set_limits(at(1_050), &[(ends(HERE, THERE), None)]);
         assert_eq!(sent(&mut clamp, 1_060, (1, 500)), 500, "lifted");
+    }
+
+    /// A server behind the gateway: its client began, and its first ACK comes after a round trip.
+    #[test]
+    fn a_handshake_is_measured_whoever_began_the_connection() {
+        let mut clamp = WindowClamp::new(1);
+        let size = FrameSize {
+            len: Bytes::new(74),
+            segments: 1,
+        };
+        let data = |ms: u64, flags: u8, clamp: &mut WindowClamp| {
+            let options = if flags & SYN != 0 { &OPTIONS[..] } else { &[] };
+            let frame = frame(THERE, HERE, flags, (1, 500), options);
+            clamp.on_data(at(ms), &Headers::parse(&frame, 0), &frame, size, Some(0));
+        };
+        data(10, SYN, &mut clamp);
+        let mut answer = frame(HERE, THERE, SYN | ACK, (1, 500), &OPTIONS);
+        clamp.clamp_ack(at(11), &mut answer, false, true);
+        data(41, ACK, &mut clamp);
+        data(90, ACK, &mut clamp);
+        let snapshot = clamp.snapshot(at(100), Bytes::ZERO);
+        let handshake = snapshot.connections[0].connection.handshake;
+        assert_eq!(handshake, Some(Duration::from_millis(30)));
     }
 
     #[test]

@@ -26,6 +26,7 @@ use crate::port::{Capabilities, Fault, Port, PortError};
 use crate::realiser::Realiser;
 use crate::sys::Bell;
 use crate::window_clamp::WindowClamp;
+use crate::wire::PathWire;
 use engine::discipline::Reason;
 use engine::packet::{Buffer, ClassId};
 use engine::queue::Queue;
@@ -134,6 +135,8 @@ pub struct PathSpec {
     /// Makes the departure times of a pacing discipline come true, attached to the port; `None`:
     /// the worker waits, and catches up with whatever it missed.
     pub realiser: Option<Box<dyn Realiser>>,
+    /// The wire behind the queue, if the worker models one; `None`: the port has its own.
+    pub wire: Option<Box<dyn PathWire>>,
     /// The rates that classes of the plan are guaranteed: memory is reserved for them accordingly.
     pub guarantees: Vec<(ClassId, Bandwidth)>,
 }

@@ -108,6 +108,7 @@ fn voice_beside(plan: TreePlan, others: u32, flood: Flood, frames: u32, bandwidt
         bandwidth: Some(bandwidth),
         overhead: Bytes::ZERO,
         realiser: None,
+        wire: None,
         guarantees,
     });
     let (mut sent, mut flooded) = (0, 0);

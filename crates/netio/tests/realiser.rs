@@ -72,6 +72,7 @@ fn out(from: PortId, to: PortId, gap: &str, realiser: Box<dyn Realiser>) -> Path
         bandwidth: Some(WIRE),
         overhead: Bytes::ZERO,
         realiser: Some(realiser),
+        wire: None,
         guarantees: Vec::new(),
     }
 }

@@ -47,6 +47,7 @@ fn path(from: PortId, to: PortId, queue: Queue) -> PathSpec {
         bandwidth: None,
         overhead: Bytes::ZERO,
         realiser: None,
+        wire: None,
         guarantees: Vec::new(),
     }
 }
@@ -205,6 +206,51 @@ fn blocked_until(at: Instant) -> Queue {
 
 fn blocked_for_an_hour() -> Queue {
     blocked_until(now() + Duration::from_secs(3600))
+}
+
+/// An answer that waits in a full queue is too late: the neighbour counts as gone, and what the
+/// other direction sends to it is dropped.
+#[test]
+fn frames_by_which_neighbours_are_found_leave_before_a_full_queue_and_a_flood_of_them_does_not() {
+    let arp = |number: u32| {
+        let mut frame = numbered(number, 60);
+        frame[12..14].copy_from_slice(&[0x08, 0x06]);
+        frame
+    };
+    let discovery = |kind: u8| {
+        let mut frame = vec![0; 86];
+        frame[12..15].copy_from_slice(&[0x86, 0xdd, 0x60]);
+        frame[18..22].copy_from_slice(&[0, 32, 58, 255]);
+        (frame[54], frame[37]) = (kind, 9);
+        frame
+    };
+    let mut rig = rig(Slots { small: 1024, big: 16 }, plain());
+    let blocked = path(rig.from, rig.to, blocked_for_an_hour());
+    rig.worker.add_path(blocked);
+    send(&rig.left, 0..20);
+    rig.settle();
+    for frame in [arp(7), discovery(136), discovery(128)] {
+        rig.left.send(&frame, Offload::default());
+    }
+    rig.settle();
+    let kinds = std::iter::from_fn(|| rig.right.take()).map(|frame| (frame.bytes[13], frame.bytes[54]));
+    assert_eq!(
+        kinds.collect::<Vec<_>>(),
+        [(0x06, 0), (0xdd, 136)],
+        "an echo request waits"
+    );
+    // A second may end in between.
+    for number in 0..300 {
+        rig.left.send(&arp(number), Offload::default());
+    }
+    let mut first = 0;
+    // The port has room for 64.
+    for _ in 0..5 {
+        rig.settle();
+        first += arrived(&rig.right).len();
+    }
+    assert!((98..=200).contains(&first), "{first}");
+    assert_eq!(rig.show().paths[0].totals.dropped.packets, 0);
 }
 
 #[test]

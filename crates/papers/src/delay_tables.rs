@@ -15,6 +15,38 @@ pub struct Measurement {
     pub guaranteed: &'static [usize],
 }
 
+/// What is required of the share of packets within one of the six times.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum DelayRequirement {
+    /// Every packet without a ring; behind one, at the guarantee itself, near the paper's value.
+    Kept(Option<f64>),
+    /// Near the paper's value, below 100 %.
+    NotKept(f64),
+    /// Below this, which the paper has with a guarantee.
+    Scattered(f64),
+    /// Nothing.
+    Nothing,
+}
+
+impl Measurement {
+    /// What is required of the share at this index.
+    pub fn requirement(&self, index: usize) -> DelayRequirement {
+        // The time that is guaranteed itself, not those computed by the rule.
+        let own = self.guaranteed.first() == Some(&index);
+        match (self.flow_delays.len(), index) {
+            (0, 0) => DelayRequirement::Scattered(84.1),
+            (0, 2) => DelayRequirement::Scattered(94.4),
+            (0, 4) => DelayRequirement::Scattered(98.6),
+            (1.., 4) if self.guaranteed.is_empty() => {
+                self.paper[index].map_or(DelayRequirement::Nothing, DelayRequirement::NotKept)
+            }
+            _ if own => DelayRequirement::Kept(self.paper[index]),
+            _ if self.guaranteed.contains(&index) => DelayRequirement::Kept(None),
+            _ => DelayRequirement::Nothing,
+        }
+    }
+}
+
 /// The measurements of Table 3.
 pub const MEASUREMENTS: [Measurement; 5] = [
     Measurement {

@@ -111,6 +111,20 @@ impl LongPipe {
     ///
     /// Returns an error if the policy is invalid.
     pub fn new(settings: &tcp::Settings, buffer: u64, paced: bool) -> Result<Self, Error> {
+        Self::with_interrupts(settings, buffer, paced, Duration::ZERO)
+    }
+
+    /// The same with cards that interrupt their hosts this often at most.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the policy is invalid.
+    pub fn with_interrupts(
+        settings: &tcp::Settings,
+        buffer: u64,
+        paced: bool,
+        every: Duration,
+    ) -> Result<Self, Error> {
         let mut sim = Simulation::new(Seed(1));
         let [host, gnet, far]: [NodeId; 3] = ["host", "gnet", "far"].map(|name| sim.node(name));
         let out = sim.link(
@@ -121,9 +135,10 @@ impl LongPipe {
         let fcs = Framing::Add(4);
         let wire = LinkSpec::new(NARROW, HALF)
             .framing(fcs)
+            .interrupts(every)
             .queue(LinkQueue::TailDrop(Bytes::new(buffer)));
         let narrow = sim.link(gnet, far, wire);
-        sim.link(far, host, gigabit(HALF));
+        sim.link(far, host, gigabit(HALF).interrupts(every));
         sim.watch(narrow, Duration::from_millis(100));
         let flow = sim.flow([host, far], key(1), Instant::START, tcp::pair(settings));
         let flow = flow.map_err(|e| Error::new(e.to_string()))?;

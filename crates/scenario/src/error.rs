@@ -17,6 +17,8 @@ pub enum Error {
     NoRoute(sim::simulation::NoRoute),
     /// The lab could not be built, or a flow in it failed.
     Lab(lab::Error),
+    /// A part of the lab could not be started.
+    Started(io::Error),
     /// A file could not be written.
     Unwritten {
         /// The file.
@@ -49,6 +51,7 @@ impl fmt::Display for Error {
             },
             Self::NoRoute(why) => write!(f, "{why}"),
             Self::Lab(why) => write!(f, "{why}"),
+            Self::Started(why) => write!(f, "cannot start a part of the lab: {why}"),
             Self::Unwritten { file, why } => write!(f, "cannot write `{}`: {why}", file.display()),
             Self::Shards(why) => write!(f, "{why}"),
             Self::Output(why) => write!(f, "cannot write: {why}"),

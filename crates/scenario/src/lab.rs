@@ -2,15 +2,15 @@
 
 use crate::Error;
 use crate::Scenario;
+use crate::lab_policies::{LabPolicies, LinkDirection};
 use crate::topology::{LabLinkSettings, LinkConfig, Topology};
 use control::policy::InterfacePolicy;
 use engine::classify::Classifier;
-use engine::link_clock::LinkClock;
 use engine::random::Seed;
-use engine::shaped_queue::{CATCH_UP, ShapedQueue};
+use engine::tree::Registry;
 use engine::units::Bandwidth;
 use lab::addressing::{self, AddressPair};
-use lab::{EmulatedDirection, EmulatedLink, Host, Lab, Record};
+use lab::{EmulatedDirection, EmulatedLink, Host, Lab, Record, RuledQueue};
 use netio::classify::ByFilters;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -24,6 +24,8 @@ pub struct Built {
     pub lab: Lab,
     /// For each host its interfaces.
     pub interfaces: Vec<Vec<HostInterface>>,
+    /// The policies of its links.
+    pub policies: LabPolicies,
 }
 
 /// An interface of a host.
@@ -35,10 +37,9 @@ pub struct HostInterface {
     pub addresses: AddressPair,
     /// The host at the other end.
     pub to: String,
+    /// What it sends goes by this direction of a link.
+    pub direction: LinkDirection,
 }
-
-/// A direction of a link: the number of the link, and its sending end (0 or 1).
-pub type LinkDirection = (usize, usize);
 
 /// Captures and recordings of links.
 #[derive(Debug, Default)]
@@ -93,7 +94,12 @@ impl Instruments {
 /// # Errors
 ///
 /// Returns an error if a host, a link, an address or a route cannot be created.
-pub fn build(topology: &Topology, instruments: &Instruments, seed: Seed) -> lab::Result<Built> {
+pub fn build(
+    topology: &Topology,
+    registry: &Registry,
+    instruments: &Instruments,
+    seed: Seed,
+) -> Result<Built, Error> {
     let mut lab = Lab::new();
     let hosts: Vec<Host> = topology
         .hosts
@@ -123,6 +129,7 @@ pub fn build(topology: &Topology, instruments: &Instruments, seed: Seed) -> lab:
                 name,
                 addresses: addresses[side],
                 to: topology.hosts[link.between[1 - side]].clone(),
+                direction: (number, side),
             });
         }
     }
@@ -135,7 +142,17 @@ pub fn build(topology: &Topology, instruments: &Instruments, seed: Seed) -> lab:
     for route in addressing::routes(hosts.len(), &ends) {
         hosts[route.host].route(route.to, route.by)?;
     }
-    Ok(Built { lab, interfaces })
+    let name = |direction: LinkDirection| {
+        let mut all = interfaces.iter().flatten();
+        let found = all.find(|interface| interface.direction == direction);
+        found.map_or_else(String::new, |interface| interface.name.clone())
+    };
+    let policies = LabPolicies::start(&lab, topology, registry, name).map_err(Error::Started)?;
+    Ok(Built {
+        lab,
+        interfaces,
+        policies,
+    })
 }
 
 /// Builds the lab of a scenario. A host has the address that filters see in the simulator, on its
@@ -144,9 +161,13 @@ pub fn build(topology: &Topology, instruments: &Instruments, seed: Seed) -> lab:
 /// # Errors
 ///
 /// Returns an error if a host, a link, an address or a route cannot be created.
-pub fn build_scenario(scenario: &Scenario, instruments: &Instruments) -> lab::Result<Built> {
+pub fn build_scenario(
+    scenario: &Scenario,
+    registry: &Registry,
+    instruments: &Instruments,
+) -> Result<Built, Error> {
     let seed = Seed(scenario.settings.seed.into());
-    let built = build(&Topology::of(scenario), instruments, seed)?;
+    let built = build(&Topology::of(scenario), registry, instruments, seed)?;
     let hosts = built.lab.hosts();
     for ((host, config), interfaces) in hosts.iter().zip(&scenario.hosts).zip(&built.interfaces) {
         let own = |end: &HostInterface| end.addresses.iter().any(|address| address.ip == config.address);
@@ -216,10 +237,15 @@ fn direction(
 pub fn ruled(link: EmulatedLink, policy: &InterfacePolicy, seed: Seed) -> EmulatedDirection {
     let classifier = Classifier::new(policy.filters.iter().cloned(), seed);
     let classify = ByFilters::new(classifier, &policy.plan, seed);
-    let clock = LinkClock::new(policy.settings.bandwidth, CATCH_UP);
-    let queue = ShapedQueue::new(policy.plan.build(seed), Some(clock));
-    let direction = EmulatedDirection::ruled(link, queue, Box::new(classify));
-    direction.overhead(policy.link().overhead)
+    let ruled = RuledQueue {
+        plan: Some(policy.plan.clone()),
+        bandwidth: Some(policy.link().bandwidth),
+        overhead: policy.link().overhead,
+        guarantees: policy.guarantees(),
+        yields: policy.yields.iter().map(|yields| yields.class.clone()).collect(),
+        ..RuledQueue::new(policy.plan.build(seed), Box::new(classify))
+    };
+    EmulatedDirection::ruled(link, ruled)
 }
 
 impl Built {

@@ -19,6 +19,7 @@ pub mod counterexample;
 mod error;
 pub mod folder;
 pub mod lab;
+pub mod lab_policies;
 pub mod language;
 mod link_policies;
 pub mod report;

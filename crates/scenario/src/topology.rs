@@ -109,6 +109,11 @@ impl Topology {
 }
 
 impl Topology {
+    /// Whether this link is emulated: its rate is stated in both directions.
+    pub fn is_emulated(&self, link: &LinkConfig) -> bool {
+        link.settings.iter().all(|settings| settings.rate.is_some())
+    }
+
     /// The hosts and links of a scenario that was read for the lab.
     pub fn of(scenario: &Scenario) -> Self {
         let settings = |way: &DirectionConfig| LabLinkSettings {

@@ -296,6 +296,7 @@ impl Live {
             bandwidth: Some(trial.plan.link.bandwidth),
             overhead: trial.plan.link.overhead,
             realiser: pacing.map(|pacing| Box::new(Timer::new(pacing, 1_500, None)) as Box<dyn Realiser>),
+            wire: None,
             guarantees: Vec::new(),
         });
         Self {

@@ -77,5 +77,6 @@ pub mod meter;
 pub mod packet;
 pub mod simulation;
 pub mod sources;
+pub mod stage;
 mod stream;
 pub mod tcp;

@@ -19,6 +19,7 @@ use crate::capture::LinkCapture;
 use crate::event_queue::{Event, EventKey, EventQueue};
 use crate::meter::{Departure, DropRecord, LinkMeter};
 use crate::packet::{InFlight, Store};
+use crate::stage::Stage;
 use crate::stream::Stream;
 use engine::byte_clock::{SHORTEST_FRAME, WIRE_OVERHEAD};
 use engine::classify::{Classifier, Filter};
@@ -49,6 +50,9 @@ pub struct LinkSpec {
     pub loss: Loss,
     /// The largest random delay that is added to the propagation delay.
     pub jitter: Duration,
+    /// The receiving card interrupts its host at multiples of this time only; it hands over all
+    /// that has arrived since. Zero: at once.
+    pub interrupts: Duration,
     /// The queue in front of the wire.
     pub queue: LinkQueue,
 }
@@ -62,6 +66,7 @@ impl LinkSpec {
             framing: Framing::PLAIN,
             loss: Loss::None,
             jitter: Duration::ZERO,
+            interrupts: Duration::ZERO,
             queue: LinkQueue::TailDrop(Bytes::new(u64::MAX)),
         }
     }
@@ -84,6 +89,13 @@ impl LinkSpec {
     #[must_use]
     pub fn jitter(mut self, most: Duration) -> Self {
         self.jitter = most;
+        self
+    }
+
+    /// The same with a receiving card that interrupts its host this often at most.
+    #[must_use]
+    pub fn interrupts(mut self, every: Duration) -> Self {
+        self.interrupts = every;
         self
     }
 
@@ -233,12 +245,14 @@ pub(crate) struct SimLink {
     framing: Framing,
     loss: LossModel,
     jitter: Jitter,
+    interrupts: Duration,
     /// Packets that the wire has lost.
     pub(crate) lost: u64,
     in_flight: VecDeque<PendingArrival>,
     queue: QueueState,
     pub(crate) meter: Option<Box<LinkMeter>>,
     pub(crate) capture: Option<Box<LinkCapture>>,
+    pub(crate) stages: Vec<Box<dyn Stage>>,
 }
 
 #[derive(Debug)]
@@ -256,6 +270,7 @@ impl SimLink {
             framing: spec.framing,
             loss: LossModel::new(spec.loss, seed),
             jitter: Jitter::new(spec.jitter, seed),
+            interrupts: spec.interrupts,
             lost: 0,
             in_flight: VecDeque::new(),
             queue: match spec.queue {
@@ -266,6 +281,7 @@ impl SimLink {
             },
             meter: None,
             capture: None,
+            stages: Vec::new(),
         }
     }
 
@@ -358,6 +374,7 @@ impl SimLink {
             ..
         } = *cx.store.get(packet);
         let frame = cx.store.get(packet).frame();
+        self.pass_stages(cx, packet);
         match &mut self.queue {
             QueueState::TailDrop(buffer) => match buffer.start(cx.now, frame, self.wire.free_at()) {
                 Some(start) => {
@@ -399,6 +416,25 @@ impl SimLink {
                 // The sink has seen a refusal.
                 let _ = driven.queue.enqueue(cx.now, offered, &mut sink);
                 self.drive(cx);
+            }
+        }
+    }
+
+    /// Shows a packet to the stages before the queue.
+    fn pass_stages(&mut self, cx: &mut LinkContext<'_>, slot: Buffer) {
+        if self.stages.is_empty() {
+            return;
+        }
+        let InFlight { stream, remarked, .. } = *cx.store.get(slot);
+        let class = match &mut self.queue {
+            QueueState::TailDrop(_) => ClassId(0),
+            QueueState::Policy(driven) => driven.class(stream, remarked, cx.streams).0,
+        };
+        let key = cx.streams[stream as usize].key_of(remarked);
+        for stage in &mut self.stages {
+            let window = stage.pass(cx.now, &key, &cx.store.packet(slot), class);
+            if let Some(window) = window {
+                cx.store.set_window(slot, window);
             }
         }
     }
@@ -503,7 +539,8 @@ impl SimLink {
             cx.store.free(packet);
             return;
         }
-        let key = cx.events.key(self.jitter.arrival(finish + self.delay));
+        let arrival = self.jitter.arrival(finish + self.delay);
+        let key = cx.events.key(handed_over(arrival, self.interrupts));
         if self.in_flight.is_empty() {
             cx.events.insert(key, Event::Arrival(self.id));
         }
@@ -517,6 +554,14 @@ impl SimLink {
             events.insert(next.key, Event::Arrival(self.id));
         }
         Some(arrived.packet)
+    }
+}
+
+/// When the receiver gets a packet that arrives at this time.
+fn handed_over(arrival: Instant, interrupts: Duration) -> Instant {
+    match interrupts.nanos() {
+        0 => arrival,
+        every => Instant::from_nanos(arrival.nanos().next_multiple_of(every)),
     }
 }
 

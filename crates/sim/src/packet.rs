@@ -198,6 +198,13 @@ impl Store {
         }
     }
 
+    /// The ACK in this slot advertises another window.
+    pub(crate) fn set_window(&mut self, slot: Buffer, window: u64) {
+        if let Payload::Tcp(segment) = &mut self.payloads[slot.0 as usize] {
+            segment.window = window;
+        }
+    }
+
     /// Frees the slot.
     pub(crate) fn free(&mut self, slot: Buffer) {
         self.free.push(slot.0);

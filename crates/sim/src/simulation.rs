@@ -9,6 +9,7 @@ use crate::event_queue::{Event, EventQueue, MAX_INDEX};
 use crate::link::{LinkContext, LinkSpec, SimLink};
 use crate::meter::{Delivered, LinkMeter, MeterSettings};
 use crate::packet::Store;
+use crate::stage::Stage;
 use crate::stream::{Stream, Topology};
 use engine::classify::Filter;
 use engine::header::FlowKey;
@@ -199,6 +200,11 @@ impl Simulation {
         self.timers.extend([Timer::OFF; 2]);
         self.timers[endpoint as usize].set(&mut self.event_queue, endpoint, start);
         Ok(FlowId(endpoint / 2))
+    }
+
+    /// Adds a stage before the queue of a link, behind those that it has.
+    pub fn stage(&mut self, link: LinkId, stage: Box<dyn Stage>) {
+        self.links[link.0 as usize].stages.push(stage);
     }
 
     /// Meters a link from now on: with series in bins of this length, or by these settings. Packets

@@ -163,6 +163,26 @@ fn a_lone_packet_takes_the_time_of_its_bits_on_each_link_and_of_travel() {
 }
 
 #[test]
+fn a_card_that_coalesces_interrupts_hands_over_together_what_has_arrived() {
+    let mut sim = Simulation::new(Seed(1));
+    let [a, b] = ["a", "b"].map(|name| sim.node(name));
+    let spec = LinkSpec::new(Bandwidth::mbit(100), Duration::ZERO);
+    sim.duplex(a, b, &spec.interrupts(Duration::from_millis(1)));
+    let source = DatagramSource::new(FRAME, Constant::every(Duration::from_micros(100)));
+    let ends: [Box<dyn Agent>; 2] = [Box::new(source), Box::new(Listener::default())];
+    let flow = sim.flow([a, b], key(1), ms(7), ends).expect("a route");
+    let received = |sim: &Simulation| {
+        let listener: &Listener = sim.agent(flow, End::Responder).expect("a listener");
+        (listener.packets, listener.delays.longest())
+    };
+    sim.run_until(Instant::from_nanos(ms(8).nanos() - 1));
+    let before = received(&sim).0;
+    sim.run_until(ms(8));
+    // The first arrives after 100 µs, the tenth after 1 ms.
+    assert_eq!((before, received(&sim)), (0, (10, Duration::from_millis(1))));
+}
+
+#[test]
 fn a_computed_buffer_and_the_engines_fifo_treat_every_packet_alike() {
     let limit = FRAME.times(16);
     let run = |queue: LinkQueue| {

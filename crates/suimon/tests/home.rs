@@ -66,7 +66,13 @@ fn between(server: &Host, home: &Host, to: SocketAddr) -> Felt {
 
 /// Builds the network, lets `start` begin what runs on the router, and measures.
 fn measured(ruled: &str, start: impl FnOnce(&Host) -> Option<Option<Running>>) -> Option<Felt> {
-    let built = build(&topology(ruled), &Instruments::default(), Seed(1)).expect("a lab");
+    let built = build(
+        &topology(ruled),
+        &Registry::builtin(),
+        &Instruments::default(),
+        Seed(1),
+    )
+    .expect("a lab");
     let [server, router, _, home] = built.lab.hosts() else {
         panic!("four hosts")
     };

@@ -19,7 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "scenario",
         &[
-            "engine", "measure", "plot", "netio", "sim", "control", "rsvp", "lab",
+            "engine", "measure", "plot", "netio", "sim", "control", "rsvp", "lab", "gateway",
         ],
     ),
     (

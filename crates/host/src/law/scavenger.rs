@@ -326,6 +326,7 @@ impl Scavenger {
                 let highest = bits(self.estimate.highest());
                 Some(estimated.unwrap_or(stated.max(highest)))
             }
+            Bottleneck::Enforced(rate) => Some(rate),
             Bottleneck::Auto => estimated,
             Bottleneck::Unknown => None,
         }
@@ -368,7 +369,7 @@ impl Scavenger {
             queued_rtt,
             free: free && !self.witness.is_busy(),
             stated: match tick.bottleneck {
-                Bottleneck::Stated(rate) => rate.bits() as f64,
+                Bottleneck::Stated(rate) | Bottleneck::Enforced(rate) => rate.bits() as f64,
                 Bottleneck::Auto | Bottleneck::Unknown => 0.0,
             },
         });

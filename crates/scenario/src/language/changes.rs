@@ -5,7 +5,7 @@ use control::policy::InterfacePolicy;
 use control::sections::Section;
 use engine::settings;
 use engine::settings::{Problem, Raw};
-use engine::tree::{Registry, TreePlan};
+use engine::tree::Registry;
 use engine::units::{Duration, Instant};
 use std::collections::HashMap;
 
@@ -28,8 +28,10 @@ pub struct ScheduledChange {
     pub at: Instant,
     /// The index of the direction whose policy it changes.
     pub direction: usize,
-    /// The whole tree after the change.
-    pub plan: TreePlan,
+    /// The class.
+    pub class: String,
+    /// The whole policy after the change.
+    pub policy: InterfacePolicy,
     /// Its description.
     pub what: String,
 }
@@ -95,7 +97,8 @@ pub(super) fn read_all(
                 changes.push(ScheduledChange {
                     at: Instant::START + at,
                     direction,
-                    plan: interface.plan.clone(),
+                    class: settings.class.clone(),
+                    policy: interface.clone(),
                     what: format!("{}: {}", settings.class, words.join(", ")),
                 });
                 amended.insert(direction, interface);

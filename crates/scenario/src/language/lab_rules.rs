@@ -37,9 +37,6 @@ const ONE_EACH: &str = "write a flow for each copy, with a `destination_port` of
 /// Every key that only the simulator has.
 pub static SIMULATED_ONLY: &[SimulatedKey] = &[
     key("", "sweep", "write the values of one point"),
-    key("", "change", LEAVE),
-    key("", "rsvp", LEAVE),
-    key("", "reserve", LEAVE),
     key(
         "link",
         "framing",
@@ -186,8 +183,9 @@ fn refuse_addresses(root: &Section<'_>, scenario: &Scenario, problems: &mut Vec<
     }
 }
 
-const MEASURED: &str = "it measures `rate`, `share` and `jain` of flows, `packets` and delays of datagrams, and of \
-                        links `rate`, `load` and delays";
+const MEASURED: &str = "it measures `rate`, `share` and `jain` of flows, `packets` and delays of datagrams; of links \
+                        `rate`, `load`, delays, `packets`, `drops` and `marks`; of classes `rate`, `share`, delays \
+                        and `packets`; and `in-force`";
 
 /// Whether the lab measures this.
 fn measures(scenario: &Scenario, expectation: &Expectation) -> bool {
@@ -196,8 +194,9 @@ fn measures(scenario: &Scenario, expectation: &Expectation) -> bool {
     let delay = matches!(metric, M::DelayMean | M::DelayP50 | M::DelayP99 | M::DelayMax);
     match expectation.subject {
         Subject::All => true,
-        Subject::Class { .. } | Subject::Reservation(_) => false,
-        Subject::Link(_) => delay || matches!(metric, M::Rate | M::Load),
+        Subject::Reservation(_) => true,
+        Subject::Class { .. } => delay || matches!(metric, M::Rate | M::Share | M::Packets),
+        Subject::Link(_) => delay || matches!(metric, M::Rate | M::Load | M::Packets | M::Drops | M::Marks),
         Subject::Flow(flow) => {
             let datagrams = scenario.flows[flow].settings.kind.transport == Transport::Udp;
             matches!(metric, M::Rate | M::Share) || (datagrams && (delay || metric == M::Packets))
@@ -249,7 +248,7 @@ mod tests {
     fn sources_ports_policies_and_metrics_that_the_lab_lacks_are_refused_where_they_stand() {
         let policy = "policy.a = { bandwidth = \"20 Mbit/s\", discipline = \"fifo\" }";
         let second = "[[flow]]\nbetween = [\"a\", \"b\"]\nkind = \"tcp\"";
-        let drops = "[[expect]]\nlink = \"a > b\"\nmetric = \"drops\"\nat_most = 1";
+        let deep = "[[expect]]\nlink = \"a > b\"\nmetric = \"backlog-max\"\nat_most = \"1 kB\"";
         for (said, place, message) in [
             (read(policy, TCP, ""), ":6:1", "no policy above the rate"),
             (
@@ -267,7 +266,7 @@ mod tests {
                 "at least 74 B",
             ),
             (read("", TCP, second), ":10:1", "two flows to one host and port"),
-            (read("", TCP, drops), ":12:10", "does not measure `drops`"),
+            (read("", TCP, deep), ":12:10", "does not measure `backlog-max`"),
         ] {
             let said = said.expect_err(message);
             assert!(

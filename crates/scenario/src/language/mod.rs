@@ -46,7 +46,7 @@ use engine::settings::{Problem, Raw, Span, unknown};
 use engine::tree::Registry;
 use engine::units::{Bytes, Duration};
 use engine::{choices, settings};
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 
 choices! {
@@ -121,6 +121,19 @@ impl Scenario {
     /// The path from one host to another: the indices of its directions.
     pub fn path(&self, between: [usize; 2]) -> Vec<usize> {
         path(self.hosts.len(), &self.directions, between).unwrap_or_default()
+    }
+
+    /// The hosts on the paths of its reservations that speak RSVP.
+    pub fn rsvp_hosts(&self) -> BTreeSet<usize> {
+        let mut on_path = BTreeSet::new();
+        for reservation in &self.signalling.reservations {
+            let [from, to] = self.flows[reservation.flow].between;
+            on_path.extend([from, to]);
+            for path in [self.path([from, to]), self.path([to, from])] {
+                on_path.extend(path.into_iter().map(|index| self.directions[index].to));
+            }
+        }
+        on_path.intersection(&self.signalling.nodes).copied().collect()
     }
 
     /// The bin width.

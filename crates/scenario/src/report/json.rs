@@ -38,6 +38,7 @@ pub fn live(outcome: &LiveOutcome) -> Value {
         "scenario": outcome.scenario,
         "duration_ns": outcome.duration.nanos(),
         "flows": outcome.flows.iter().map(flow).collect::<Vec<_>>(),
+        "reservations": outcome.reservations.iter().map(reservation).collect::<Vec<_>>(),
         "expectations": outcome.expectations.iter().map(judgement).collect::<Vec<_>>(),
         "met": outcome.expectations.iter().all(|judgement| judgement.met),
     })

@@ -1,7 +1,9 @@
 //! Outcomes as tables for the terminal: one point in full, or a sweep with a line for each point.
 
 use crate::run::live::LiveOutcome;
-use crate::run::outcome::{ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed};
+use crate::run::outcome::{
+    ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed, ReservationOutcome,
+};
 use engine::units::Instant;
 use measure::delay::Delays;
 use measure::numbers;
@@ -26,7 +28,7 @@ pub fn point(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
         show_link(out, link)?;
     }
     writeln!(out)?;
-    show_reservations(out, outcome)?;
+    show_reservations(out, &outcome.reservations)?;
     flows_and_verdicts(out, &outcome.flows, &outcome.expectations)
 }
 
@@ -37,6 +39,7 @@ pub fn point(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
 /// Returns an error if `out` cannot be written to.
 pub fn live(out: &mut dyn Write, outcome: &LiveOutcome) -> io::Result<()> {
     writeln!(out, "{}: {} in the lab\n", outcome.scenario, outcome.duration)?;
+    show_reservations(out, &outcome.reservations)?;
     flows_and_verdicts(out, &outcome.flows, &outcome.expectations)
 }
 
@@ -204,9 +207,9 @@ fn show_flows(out: &mut dyn Write, flows: &[FlowOutcome]) -> io::Result<()> {
     write_table(out, &mut rows, &TITLES.map(|(_, align)| align))
 }
 
-fn show_reservations(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
+fn show_reservations(out: &mut dyn Write, reservations: &[ReservationOutcome]) -> io::Result<()> {
     let mut rows = Vec::new();
-    for reservation in &outcome.reservations {
+    for reservation in reservations {
         let in_force = format!("in force for {}", numbers::time(reservation.in_force.nanos()));
         rows.push(vec![
             format!("reservation {}", reservation.name),

@@ -4,19 +4,28 @@
 //! Rates and shares of flows count as in the simulator: payload of TCP, frames of datagrams.
 
 use super::judge::{delay, fairness_of, ratio, verdict};
-use super::outcome::{FlowOutcome, Judgement};
+use super::live_rsvp::LabRsvp;
+use super::outcome::{FlowOutcome, Judgement, ReservationOutcome};
+use super::reserved_flows::ReservationLog;
 use crate::lab::{Built, Instruments, build_scenario};
-use crate::language::{Expectation, FlowConfig, Metric, Subject};
+use crate::language::{Expectation, FlowConfig, Metric, ReservationConfig, Subject};
 use crate::sources::LabSource;
 use crate::{Error, Scenario};
+use control::policy::InterfacePolicy;
+use engine::packet::ClassId;
+use engine::queue::{Count, Stats};
+use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use gateway::in_force::InForce;
 use lab::Record;
 use lab::record::Recorded;
 use lab::traffic::generator::TrafficShape;
 use lab::traffic::tcp::Bulk;
 use lab::traffic::udp::Stream;
 use measure::delay::Delays;
+use netio::handle::{PathView, Unanswered};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time;
 
 /// The bins in which a TCP receiver counts.
@@ -31,6 +40,8 @@ pub struct LiveOutcome {
     pub duration: Duration,
     /// Every flow.
     pub flows: Vec<FlowOutcome>,
+    /// Every reservation.
+    pub reservations: Vec<ReservationOutcome>,
     /// The expectations and the measured values.
     pub expectations: Vec<Judgement>,
 }
@@ -50,7 +61,7 @@ struct Arrived {
 /// # Errors
 ///
 /// Returns an error if the lab cannot be built, or a flow fails.
-pub fn run(name: &str, scenario: &Scenario) -> Result<LiveOutcome, Error> {
+pub fn run(name: &str, scenario: &Scenario, registry: &Registry) -> Result<LiveOutcome, Error> {
     let origin = netio::clock::now();
     let records: Vec<Record> = scenario
         .directions
@@ -62,10 +73,11 @@ pub fn run(name: &str, scenario: &Scenario) -> Result<LiveOutcome, Error> {
         records: records.iter().enumerate().map(on).collect(),
         ..Instruments::default()
     };
-    let built = build_scenario(scenario, &instruments)?;
+    let built = build_scenario(scenario, registry, &instruments)?;
     let run = LiveRun {
         scenario,
         built: &built,
+        rsvp: LabRsvp::start(scenario, &built)?,
         records: &records,
         begin: time::Instant::now(),
         started: netio::clock::now(),
@@ -84,15 +96,37 @@ pub fn run(name: &str, scenario: &Scenario) -> Result<LiveOutcome, Error> {
             .zip(&flows)
             .map(|(flow, got)| run.outcome(flow, got))
             .collect(),
+        reservations: run.reservations(),
     })
 }
 
-/// The state of a link at both edges of an expectation's window; none of other subjects.
-type LinkWindow = Option<[Recorded; 2]>;
+/// What an expectation's subject had done by an instant.
+#[derive(Clone, Debug)]
+enum LabReading {
+    /// The receivers tell.
+    OfFlows,
+    /// A link, and what has passed its queue.
+    Link(Box<Recorded>, Stats),
+    /// A class, and its link.
+    Class { own: Passage, all: Bytes },
+    /// For how long a reservation was in force.
+    InForce(Duration),
+}
+
+/// What has left by a class.
+#[derive(Clone, Debug, Default)]
+struct Passage {
+    sent: Count,
+    delays: Delays,
+}
+
+/// The readings at both edges of an expectation's window.
+type LabWindow = [LabReading; 2];
 
 struct LiveRun<'a> {
     scenario: &'a Scenario,
     built: &'a Built,
+    rsvp: LabRsvp,
     records: &'a [Record],
     /// The start of the run, on the clock of sockets and on that of links.
     begin: time::Instant,
@@ -100,8 +134,9 @@ struct LiveRun<'a> {
 }
 
 impl LiveRun<'_> {
-    /// Runs all flows beside each other, and reads links at the edges of windows.
-    fn traffic(&self) -> Result<(Vec<Vec<Arrived>>, Vec<LinkWindow>), Error> {
+    /// Runs all flows beside each other, holds reservations, makes changes, and reads at the edges
+    /// of windows.
+    fn traffic(&self) -> Result<(Vec<Vec<Arrived>>, Vec<LabWindow>), Error> {
         std::thread::scope(|scope| {
             let flows: Vec<_> = self
                 .scenario
@@ -109,11 +144,17 @@ impl LiveRun<'_> {
                 .iter()
                 .map(|flow| scope.spawn(|| self.flow(flow)))
                 .collect();
+            for index in 0..self.scenario.signalling.reservations.len() {
+                scope.spawn(move || self.rsvp.hold(self.scenario, index, self.begin));
+            }
+            let changes = scope.spawn(|| self.changes());
             let windows = self.windows();
             let got = flows
                 .into_iter()
                 .map(|flow| flow.join().map_err(|_| Error::ThreadEnded)?.map_err(Error::Lab));
-            Ok((got.collect::<Result<_, Error>>()?, windows))
+            let got = got.collect::<Result<_, Error>>()?;
+            changes.join().map_err(|_| Error::ThreadEnded)??;
+            Ok((got, windows?))
         })
     }
 
@@ -123,27 +164,120 @@ impl LiveRun<'_> {
         std::thread::sleep(due.saturating_sub(self.begin.elapsed()));
     }
 
-    fn windows(&self) -> Vec<LinkWindow> {
+    /// Makes the scenario's changes, each at its time.
+    fn changes(&self) -> Result<(), Error> {
+        for change in &self.scenario.changes {
+            self.wait_until(change.at);
+            let Some(in_force) = self.policy(change.direction) else {
+                continue;
+            };
+            let named = |name: String| InterfacePolicy {
+                name,
+                ..change.policy.clone()
+            };
+            let managed = in_force.all().into_iter().next();
+            let Some(policy) = managed.map(|managed| named(managed.policy.name)) else {
+                continue;
+            };
+            let put = in_force.put_class(policy, &change.class);
+            put.map_err(|why| Error::Started(std::io::Error::other(format!("{}: {why}", change.what))))?;
+        }
+        Ok(())
+    }
+
+    /// The policy in force at the sending end of a direction.
+    fn policy(&self, direction: usize) -> Option<&Arc<InForce>> {
+        self.built.policies.of((direction / 2, direction % 2))
+    }
+
+    fn windows(&self) -> Result<Vec<LabWindow>, Error> {
         let expectations = &self.scenario.expectations;
         let mut edges: Vec<Instant> = expectations.iter().flat_map(|e| [e.from, e.to]).collect();
         edges.push(Instant::START + self.scenario.settings.duration);
         edges.sort_unstable();
         edges.dedup();
-        let mut read: Vec<[Option<Recorded>; 2]> = vec![[None, None]; expectations.len()];
+        let mut read = vec![[LabReading::OfFlows, LabReading::OfFlows]; expectations.len()];
         for edge in edges {
             self.wait_until(edge);
             for (expectation, window) in expectations.iter().zip(&mut read) {
-                let Subject::Link(link) = expectation.subject else {
-                    continue;
-                };
                 for (at, side) in [expectation.from, expectation.to].into_iter().zip(window) {
                     if at == edge {
-                        *side = Some(self.records[link].read());
+                        *side = self.look(expectation.subject, at)?;
                     }
                 }
             }
         }
-        read.into_iter().map(|[from, to]| Some([from?, to?])).collect()
+        Ok(read)
+    }
+
+    /// What this subject has done by now.
+    fn look(&self, subject: Subject, now: Instant) -> Result<LabReading, Error> {
+        Ok(match subject {
+            Subject::Flow(_) | Subject::All => LabReading::OfFlows,
+            Subject::Reservation(index) => LabReading::InForce(self.rsvp.read()[index].in_force(now)),
+            Subject::Link(link) => {
+                let totals = self.path(link)?.totals;
+                LabReading::Link(Box::new(self.records[link].read()), totals)
+            }
+            Subject::Class { direction, class } => {
+                let path = self.path(direction)?;
+                let own = self.passage(&path, direction, class);
+                LabReading::Class {
+                    own,
+                    all: path.totals.sent.bytes,
+                }
+            }
+        })
+    }
+
+    /// What the worker of a link says of a direction.
+    fn path(&self, direction: usize) -> Result<PathView, Error> {
+        let gone = |why: Unanswered| Error::Started(std::io::Error::other(why));
+        let snapshot = self.built.lab.links()[direction / 2].inspect().map_err(gone)?;
+        let path = snapshot.paths.into_iter().nth(direction % 2);
+        path.ok_or(Error::ThreadEnded)
+    }
+
+    /// What has left by a class, or by those below it. Reservations number classes anew, so they
+    /// are found by name.
+    fn passage(&self, path: &PathView, direction: usize, class: ClassId) -> Passage {
+        let mut passage = Passage::default();
+        let read = self.scenario.directions[direction].policy.as_ref();
+        let present = self.policy(direction).and_then(|of| of.all().into_iter().next());
+        let (Some(read), Some(present)) = (read, present) else {
+            return passage;
+        };
+        let below = |mut number: ClassId| loop {
+            if number == class {
+                return true;
+            }
+            match read.plan.info(number).and_then(|info| info.parent) {
+                Some(parent) => number = parent,
+                None => return false,
+            }
+        };
+        for meter in &path.classes {
+            let name = present
+                .whole
+                .plan
+                .info(meter.class)
+                .map(|info| info.name.as_str());
+            if name.and_then(|name| read.plan.class(name)).is_some_and(below) {
+                passage.sent.packets += meter.sent.packets;
+                passage.sent.bytes += meter.sent.bytes;
+                passage.delays.merge(&meter.delays);
+            }
+        }
+        passage
+    }
+
+    fn reservations(&self) -> Vec<ReservationOutcome> {
+        let end = Instant::START + self.scenario.settings.duration;
+        let configured = self.scenario.signalling.reservations.iter();
+        let of = |(reservation, log): (&ReservationConfig, ReservationLog)| {
+            log.outcome(end, reservation, self.scenario)
+        };
+        configured.zip(self.rsvp.read()).map(of).collect()
     }
 
     /// Sends a flow from its start to its stop; what arrived, in order.
@@ -204,7 +338,7 @@ impl LiveRun<'_> {
         }
     }
 
-    fn measure(&self, expectation: &Expectation, window: &LinkWindow, flows: &[Vec<Arrived>]) -> u64 {
+    fn measure(&self, expectation: &Expectation, window: &LabWindow, flows: &[Vec<Arrived>]) -> u64 {
         let Expectation { from, to, metric, .. } = *expectation;
         let span = to.since(from);
         let inside = |flow: &Vec<Arrived>| -> Vec<Arrived> {
@@ -216,25 +350,59 @@ impl LiveRun<'_> {
         let bytes = |flow: &Vec<Arrived>| inside(flow).iter().map(|one| one.bytes).sum::<u64>();
         let all: u64 = flows.iter().map(bytes).sum();
         let rate = |bytes| Bandwidth::of(Bytes::new(bytes), span).bits();
-        match (expectation.subject, metric, window) {
-            (Subject::Flow(flow), Metric::Rate, _) => rate(bytes(&flows[flow])),
-            (Subject::Flow(flow), Metric::Share, _) => ratio(bytes(&flows[flow]), all),
-            (Subject::Flow(flow), Metric::Packets, _) => inside(&flows[flow]).len() as u64,
-            (Subject::Flow(flow), metric, _) => delay(metric, &delays(&inside(&flows[flow]))),
-            (Subject::All, Metric::Jain, _) => fairness_of(flows.iter().map(bytes)),
-            (Subject::Link(link), metric, Some([before, after])) => {
+        match (expectation.subject, metric) {
+            (Subject::Flow(flow), Metric::Rate) => rate(bytes(&flows[flow])),
+            (Subject::Flow(flow), Metric::Share) => ratio(bytes(&flows[flow]), all),
+            (Subject::Flow(flow), Metric::Packets) => inside(&flows[flow]).len() as u64,
+            (Subject::Flow(flow), metric) => delay(metric, &delays(&inside(&flows[flow]))),
+            (Subject::All, Metric::Jain) => fairness_of(flows.iter().map(bytes)),
+            (Subject::All, _) => rate(all),
+            (Subject::Link(_) | Subject::Class { .. } | Subject::Reservation(_), _) => {
+                self.measure_between(expectation, window)
+            }
+        }
+    }
+
+    /// The metric of a link, a class or a reservation, from the readings at both edges.
+    fn measure_between(&self, expectation: &Expectation, window: &LabWindow) -> u64 {
+        let Expectation { from, to, metric, .. } = *expectation;
+        let span = to.since(from);
+        let rate = |bytes| Bandwidth::of(Bytes::new(bytes), span).bits();
+        match window {
+            [LabReading::Link(before, earlier), LabReading::Link(after, totals)] => {
                 let edge = |at: Instant| self.started + at.since(Instant::START);
                 let sent = after.sent.between(edge(from), edge(to));
-                match metric {
-                    Metric::Rate => rate(sent),
-                    Metric::Load => {
+                match (metric, expectation.subject) {
+                    (Metric::Rate, _) => rate(sent),
+                    (Metric::Load, Subject::Link(link)) => {
                         let whole = self.scenario.directions[link].settings.rate.bytes_in(span);
                         ratio(sent, whole.get())
                     }
-                    metric => delay(metric, &after.waited.since(&before.waited)),
+                    (Metric::Packets, _) => totals.sent.packets - earlier.sent.packets,
+                    (Metric::Drops, _) => totals.dropped.packets - earlier.dropped.packets,
+                    (Metric::Marks, _) => totals.marked - earlier.marked,
+                    (metric, _) => delay(metric, &after.waited.since(&before.waited)),
                 }
             }
-            _ => rate(all),
+            [
+                LabReading::Class {
+                    own: before,
+                    all: earlier,
+                },
+                LabReading::Class { own: after, all },
+            ] => {
+                let sent = (after.sent.bytes - before.sent.bytes).get();
+                match metric {
+                    Metric::Rate => rate(sent),
+                    Metric::Share => ratio(sent, (*all - *earlier).get()),
+                    Metric::Packets => after.sent.packets - before.sent.packets,
+                    metric => delay(metric, &after.delays.since(&before.delays)),
+                }
+            }
+            [LabReading::InForce(before), LabReading::InForce(after)] => {
+                ratio((*after - *before).nanos(), span.nanos())
+            }
+            _ => 0,
         }
     }
 

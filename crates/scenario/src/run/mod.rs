@@ -10,12 +10,14 @@ pub mod captures;
 mod host_routes;
 mod judge;
 pub mod live;
+mod live_rsvp;
 mod network;
 pub mod outcome;
 pub mod points;
 mod readings;
 mod reserved_flows;
 mod signalling;
+mod yielding;
 
 use self::captures::CaptureRequest;
 use self::judge::Window;
@@ -67,7 +69,7 @@ pub fn run(
         for change in scenario.changes.iter().filter(|change| change.at == at) {
             network
                 .sim
-                .retune(network.links[change.direction], change.plan.clone());
+                .retune(network.links[change.direction], change.policy.plan.clone());
         }
         progress(at.since(Instant::START), network.sim.events());
     }
@@ -187,11 +189,8 @@ fn reservations(meters: &Meters<'_>) -> Vec<ReservationOutcome> {
         .map_or(&[][..], SimulatedRsvp::logs);
     let configured = meters.scenario.signalling.reservations.iter();
     let now = meters.network.sim.now();
-    let of = |(reservation, log): (&ReservationConfig, &ReservationLog)| ReservationOutcome {
-        name: reservation.name.clone(),
-        flow: meters.scenario.flows[reservation.flow].name.clone(),
-        in_force: log.in_force(now),
-        events: log.events.clone(),
+    let of = |(reservation, log): (&ReservationConfig, &ReservationLog)| {
+        log.outcome(now, reservation, meters.scenario)
     };
     configured.zip(logs).map(of).collect()
 }

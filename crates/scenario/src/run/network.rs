@@ -1,6 +1,7 @@
 //! Builds the simulator's hosts, links and flows from a checked scenario.
 
 use super::signalling::{SimParts, SimulatedRsvp};
+use super::yielding::SimulatedYields;
 use crate::language::{DirectionConfig, Expectation, Scenario, Subject};
 use crate::sources::FlowContext;
 use engine::random::Seed;
@@ -21,6 +22,7 @@ pub struct Network {
     nodes: Vec<NodeId>,
     /// RSVP, if anything is reserved.
     pub signalling: Option<SimulatedRsvp>,
+    yields: SimulatedYields,
 }
 
 impl Network {
@@ -60,6 +62,7 @@ impl Network {
         }
         let reserves = !scenario.signalling.reservations.is_empty();
         Ok(Self {
+            yields: SimulatedYields::new(scenario, &mut sim, &links),
             signalling: reserves.then(|| SimulatedRsvp::new(scenario, &sim)),
             sim,
             links,
@@ -68,29 +71,29 @@ impl Network {
         })
     }
 
-    /// Lets time pass up to and including `end`; RSVP takes its turns meanwhile.
+    /// Lets time pass up to and including `end`; RSVP and the laws of classes that yield take their
+    /// turns meanwhile.
     ///
     /// # Errors
     ///
     /// Returns an error if the links do not lead back from an RSVP neighbour.
     pub fn run_until(&mut self, scenario: &Scenario, end: Instant) -> Result<(), NoRoute> {
-        let Some(signalling) = &mut self.signalling else {
-            self.sim.run_until(end);
-            return Ok(());
-        };
         loop {
-            let due = signalling.due();
+            let signalling = self.signalling.as_ref().map(SimulatedRsvp::due);
+            let due = self.yields.due().min(signalling.unwrap_or(Instant::NEVER));
             let state = self.sim.run_until_paused(due.min(end));
             if state == RunState::Reached && due > end {
                 return Ok(());
             }
-            let mut parts = SimParts {
-                scenario,
-                sim: &mut self.sim,
-                nodes: &self.nodes,
-                links: &self.links,
-            };
-            signalling.turn(&mut parts)?;
+            self.yields.turn(self.sim.now());
+            if let Some(signalling) = &mut self.signalling {
+                signalling.turn(&mut SimParts {
+                    scenario,
+                    sim: &mut self.sim,
+                    nodes: &self.nodes,
+                    links: &self.links,
+                })?;
+            }
         }
     }
 }

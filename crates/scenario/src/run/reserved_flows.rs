@@ -5,6 +5,7 @@
 //! and is refused is given up; one that was in force stays requested.
 
 use super::host_routes::SimNode;
+use super::outcome::ReservationOutcome;
 use crate::Scenario;
 use crate::language::ReservationConfig;
 use control::rsvp_config::AcceptStyle;
@@ -43,14 +44,41 @@ impl ReservationLog {
         self.in_force + self.since.map_or(Duration::ZERO, |since| now.since(since))
     }
 
-    fn record(&mut self, now: Instant, event: String) {
+    /// What a report says of it.
+    pub(super) fn outcome(
+        &self,
+        now: Instant,
+        reservation: &ReservationConfig,
+        scenario: &Scenario,
+    ) -> ReservationOutcome {
+        ReservationOutcome {
+            name: reservation.name.clone(),
+            flow: scenario.flows[reservation.flow].name.clone(),
+            in_force: self.in_force(now),
+            events: self.events.clone(),
+        }
+    }
+
+    /// It is in force for all its senders from now on.
+    pub(super) fn begun(&mut self, now: Instant, rate: Bandwidth, guaranteed: bool) {
+        self.since.get_or_insert(now);
+        let service = match guaranteed {
+            true => "guaranteed service",
+            false => "controlled load",
+        };
+        let rate = numbers::rate(rate.bits());
+        self.record(now, format!("in force: {rate}, {service}"));
+    }
+
+    pub(super) fn record(&mut self, now: Instant, event: String) {
         let again = self.events.last().is_some_and(|(_, last)| *last == event);
         if !again && self.events.len() < MOST {
             self.events.push((now, event));
         }
     }
 
-    fn ended(&mut self, now: Instant) {
+    /// It is no longer in force.
+    pub(super) fn ended(&mut self, now: Instant) {
         self.in_force = self.in_force(now);
         self.since = None;
     }
@@ -342,16 +370,12 @@ impl ReservedFlows {
         if log.senders.len() < senders(scenario, reservation).count() || log.since.is_some() {
             return;
         }
-        log.since = Some(now);
-        let (rate, service) = match flowspec {
-            Flowspec::ControlledLoad(bucket) => (bucket.rate, "controlled load"),
-            Flowspec::Guaranteed { rate, .. } => (*rate, "guaranteed service"),
+        let (rate, guaranteed) = match flowspec {
+            Flowspec::ControlledLoad(bucket) => (bucket.rate, false),
+            Flowspec::Guaranteed { rate, .. } => (*rate, true),
         };
         let rate = Bandwidth::bits_per_sec(rate.ceil().saturating_mul(8));
-        log.record(
-            now,
-            format!("in force: {}, {service}", numbers::rate(rate.bits())),
-        );
+        log.begun(now, rate, guaranteed);
     }
 
     /// The reservation of a sender, or the first of a session.

@@ -96,16 +96,7 @@ impl std::fmt::Debug for SimulatedRsvp {
 impl SimulatedRsvp {
     /// The nodes on the paths of a scenario's reservations.
     pub fn new(scenario: &Scenario, sim: &Simulation) -> Self {
-        let config = &scenario.signalling;
-        let mut on_path = BTreeSet::new();
-        for reservation in &config.reservations {
-            let [from, to] = scenario.flows[reservation.flow].between;
-            on_path.extend([from, to]);
-            for path in [scenario.path([from, to]), scenario.path([to, from])] {
-                on_path.extend(path.into_iter().map(|index| scenario.directions[index].to));
-            }
-        }
-        let taking_part: BTreeSet<usize> = on_path.intersection(&config.nodes).copied().collect();
+        let taking_part = scenario.rsvp_hosts();
         let of = |&host: &usize| (host, RsvpHost::new(scenario, sim, host, &taking_part));
         Self {
             hosts: taking_part.iter().map(of).collect(),

@@ -16,7 +16,7 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const UDP_HEADER: usize = 8;
 
-/// Windows are in units of 2¹⁰ bytes, so up to 64 MiB.
+/// In captures windows are in units of 2¹⁰ bytes, so up to 64 MiB.
 const WINDOW_SCALE: u8 = 10;
 
 /// The MSS option of SYN segments.
@@ -24,6 +24,11 @@ const MAXIMUM_SEGMENT: [u8; 2] = 1460u16.to_be_bytes();
 
 /// Appends the packet's headers; returns the length of its frame.
 pub fn write(out: &mut Vec<u8>, key: &FlowKey, packet: &SimPacket) -> u32 {
+    write_scaled(out, key, packet, WINDOW_SCALE)
+}
+
+/// The same with windows in units of two to this power of bytes.
+pub fn write_scaled(out: &mut Vec<u8>, key: &FlowKey, packet: &SimPacket, scale: u8) -> u32 {
     let frame = usize::try_from(packet.frame.get()).unwrap_or(usize::MAX);
     ethernet(out, key);
     let ip = out.len();
@@ -36,7 +41,7 @@ pub fn write(out: &mut Vec<u8>, key: &FlowKey, packet: &SimPacket) -> u32 {
     let upper = out.len();
     let data = match packet.payload {
         Payload::Tcp(segment) if key.protocol == TCP => {
-            tcp(out, key, packet, &segment);
+            tcp(out, key, packet, &segment, scale);
             segment.len as usize
         }
         Payload::Datagram(_) | Payload::Tcp(_) if key.protocol == UDP => {
@@ -136,7 +141,7 @@ fn udp(out: &mut Vec<u8>, key: &FlowKey, data: usize) {
     out.extend([0; 2]);
 }
 
-fn tcp(out: &mut Vec<u8>, key: &FlowKey, packet: &SimPacket, segment: &Segment) {
+fn tcp(out: &mut Vec<u8>, key: &FlowKey, packet: &SimPacket, segment: &Segment, scale: u8) {
     let begin = out.len();
     let flags = segment.flags;
     // The SYN has number 0, and it alone acknowledges nothing; a SYN-ACK echoes its timestamp.
@@ -155,19 +160,19 @@ fn tcp(out: &mut Vec<u8>, key: &FlowKey, packet: &SimPacket, segment: &Segment) 
     ];
     out.push(0);
     out.push(bits.iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum());
-    out.extend(window(segment).to_be_bytes());
+    out.extend(window(segment, scale).to_be_bytes());
     out.extend([0; 4]);
-    options(out, packet, segment);
+    options(out, packet, segment, scale);
     out[begin + 12] = ((out.len() - begin) as u8 / 4) << 4;
 }
 
 /// The sending end receives no data, and the model leaves its window at 0: it advertises the
 /// largest.
-fn window(segment: &Segment) -> u16 {
+fn window(segment: &Segment, scale: u8) -> u16 {
     let units = if segment.flags.syn {
         segment.window
     } else {
-        segment.window.div_ceil(1 << WINDOW_SCALE)
+        segment.window.div_ceil(1 << scale)
     };
     if segment.ack == 0 && segment.window == 0 {
         return u16::MAX;
@@ -175,7 +180,7 @@ fn window(segment: &Segment) -> u16 {
     u16::try_from(units).unwrap_or(u16::MAX)
 }
 
-fn options(out: &mut Vec<u8>, packet: &SimPacket, segment: &Segment) {
+fn options(out: &mut Vec<u8>, packet: &SimPacket, segment: &Segment, scale: u8) {
     const NOP: u8 = 1;
     let micros = |at: Instant| ((at.nanos() / 1_000) as u32).to_be_bytes();
     if segment.flags.syn {
@@ -189,7 +194,7 @@ fn options(out: &mut Vec<u8>, packet: &SimPacket, segment: &Segment) {
     out.extend(micros(packet.sent));
     out.extend(micros(segment.echo.unwrap_or(Instant::START)));
     if segment.flags.syn {
-        out.extend([NOP, 3, 3, WINDOW_SCALE]);
+        out.extend([NOP, 3, 3, scale]);
     }
     let blocks = || segment.sack.iter().filter(|block| !block.is_empty());
     if blocks().next().is_some() {

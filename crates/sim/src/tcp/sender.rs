@@ -140,6 +140,10 @@ pub struct TcpSender {
     resuming: Option<u64>,
     /// The right edge of the receiver's window.
     window_edge: u64,
+    /// The widest window so far.
+    widest: u64,
+    /// When the latest ACK was sent: what the next segment echoes.
+    peer_sent: Option<Instant>,
     /// The FIN has been sent.
     fin_sent: bool,
     /// SND.NXT when cwnd last stopped the sender.
@@ -207,6 +211,8 @@ impl TcpSender {
             head_is_due: false,
             resuming: None,
             window_edge: 0,
+            widest: 0,
+            peer_sent: None,
             fin_sent: false,
             cwnd_limited_at: 0,
             send_cwr: false,
@@ -272,6 +278,7 @@ impl TcpSender {
         }
         self.ecn &= segment.flags.ece;
         self.window_edge = segment.window;
+        self.widest = segment.window;
         if let Some(echo) = segment.echo {
             self.sample_rtt(cx.now(), cx.now().since(echo), 1);
         }
@@ -328,9 +335,10 @@ impl TcpSender {
         let full = written.min(next + self.mss);
         let end = full.min(self.window_edge);
         if end > next {
-            // Part of a segment waits until the window admits all of it, or nothing is in flight.
-            let whole = end == full || self.board.flight_size() == 0;
-            return whole.then_some(ByteRange::new(next, end));
+            // Part of a segment waits until the window admits all of it; or, with nothing in
+            // flight, half of the widest window, or a timeout (RFC 9293, section 3.8.6.2.1).
+            let enough = self.board.flight_size() == 0 && 2 * (end - next) >= self.widest;
+            return (end == full || enough).then_some(ByteRange::new(next, end));
         }
         (self.written.closed && written == next).then_some(ByteRange::new(next, next))
     }
@@ -447,6 +455,7 @@ impl TcpSender {
         let mut segment = Segment {
             seq: range.start,
             len: range.len() as u32,
+            echo: self.peer_sent,
             ..Segment::default()
         };
         match transmission {
@@ -490,8 +499,9 @@ impl TcpSender {
     fn set_timer(&mut self, cx: &mut Context<'_>) {
         let next = self.board.snd_nxt();
         let outstanding = self.board.flight_size() > 0;
-        let zero_window = !outstanding && self.window_edge <= next && self.written.bytes > next;
-        if outstanding || zero_window {
+        // Nothing is in flight, and the window does not let the next segment go.
+        let held = !outstanding && self.window_edge < self.written.bytes.min(next + self.mss);
+        if outstanding || held {
             if self.timer.is_off() {
                 self.timer = LossTimer::rto(cx.now(), &self.rtt);
             }
@@ -523,7 +533,7 @@ impl TcpSender {
             return;
         }
         if self.board.flight_size() == 0 {
-            self.probe_zero_window(cx);
+            self.probe_window(cx);
             return;
         }
         self.statistics.timeouts += 1;
@@ -624,7 +634,16 @@ impl TcpSender {
         Some(waiting + age)
     }
 
-    fn probe_zero_window(&mut self, cx: &mut Context<'_>) {
+    /// The window has not let the next segment go for a timeout: what fits of it goes, or the byte
+    /// before it asks for a window.
+    fn probe_window(&mut self, cx: &mut Context<'_>) {
+        let next = self.board.snd_nxt();
+        if self.window_edge > next {
+            let range = ByteRange::new(next, self.window_edge);
+            let rate = self.pacing_rate();
+            self.send(cx, range, Transmission::First, rate);
+            return self.set_timer(cx);
+        }
         self.statistics.probes += 1;
         let segment = Segment {
             seq: self.board.snd_una().saturating_sub(1),
@@ -785,12 +804,22 @@ impl TcpSender {
         self.detect_lost(now)
     }
 
+    /// The right edge of the window: it moves left only with an ACK of new data (RFC 9293, section
+    /// 3.10.7.4; where a gateway clamps windows it does).
+    fn update_window(&mut self, segment: &Segment) {
+        let edge = segment.ack + segment.window;
+        if segment.ack > self.board.snd_una() || edge > self.window_edge {
+            self.window_edge = edge;
+            self.widest = self.widest.max(segment.window);
+        }
+    }
+
     fn on_ack(&mut self, cx: &mut Context<'_>, segment: &Segment) {
         let now = cx.now();
         let (flight_size, pipe_before) = (self.board.flight_size(), self.board.pipe());
         let una_before = self.board.snd_una();
         let edge_before = self.window_edge;
-        self.window_edge = edge_before.max(segment.ack + segment.window);
+        self.update_window(segment);
         let head_sent = self.board.head_sent();
         let mut summary = self.board.on_ack(segment.ack, &segment.sack);
         let has_sack = self.recovery.has_sack();
@@ -911,6 +940,7 @@ impl Agent for TcpSender {
         let Payload::Tcp(segment) = packet.payload else {
             return;
         };
+        self.peer_sent = Some(packet.sent);
         if segment.flags.syn {
             self.on_syn_ack(cx, &segment);
         } else if self.phase != Phase::SynSent {

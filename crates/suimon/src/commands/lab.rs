@@ -18,7 +18,8 @@ use engine::units::Duration;
 use lab::Record;
 use plot::colour;
 use scenario::folder::Folder;
-use scenario::lab::{Built, HostInterface, Instruments, LinkDirection, build, build_scenario};
+use scenario::lab::{Built, HostInterface, Instruments, build, build_scenario};
+use scenario::lab_policies::LinkDirection;
 use scenario::report::{json, table};
 use scenario::run::captures::CaptureRequest;
 use scenario::run::live;
@@ -68,7 +69,7 @@ impl Lab {
             .then(|| self.scenario(&text, cx.registry))
             .transpose()?;
         if let (Some(scenario), true) = (&scenario, self.command.is_empty()) {
-            return self.live(scenario, out);
+            return self.live(scenario, cx.registry, out);
         }
         let topology = match &scenario {
             Some(scenario) => Topology::of(scenario),
@@ -78,8 +79,8 @@ impl Lab {
         lab::enter()?;
         let instruments = self.instruments(&topology)?;
         let built = match &scenario {
-            Some(scenario) => build_scenario(scenario, &instruments)?,
-            None => build(&topology, &instruments, Seed(self.seed))?,
+            Some(scenario) => build_scenario(scenario, cx.registry, &instruments)?,
+            None => build(&topology, cx.registry, &instruments, Seed(self.seed))?,
         };
         let hosts = built.lab.hosts();
         if let Some((name, arguments)) = self.command.split_first() {
@@ -127,7 +128,7 @@ impl Lab {
     }
 
     /// Runs a scenario with real sockets, and judges its expectations.
-    fn live(&self, scenario: &Scenario, out: &mut dyn Write) -> Result<Exit, Failure> {
+    fn live(&self, scenario: &Scenario, registry: &Registry, out: &mut dyn Write) -> Result<Exit, Failure> {
         if !self.pcap.is_empty() || self.host.is_some() {
             return Err(Failure::usage(
                 "--pcap and --in belong to a program in the lab: write `-- CMD`, or leave them out",
@@ -136,7 +137,7 @@ impl Lab {
         lab::enter()?;
         let stem = Path::new(&self.file).file_stem();
         let name = stem.map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-        let outcome = live::run(&name, scenario)?;
+        let outcome = live::run(&name, scenario, registry)?;
         if self.json {
             writeln!(out, "{}", json::live(&outcome))?;
         } else {
@@ -209,7 +210,10 @@ impl Lab {
     fn describe(built: &Built, out: &mut dyn Write) -> std::io::Result<()> {
         for (host, interfaces) in built.lab.hosts().iter().zip(&built.interfaces) {
             writeln!(out, "{}", host.name())?;
-            for HostInterface { name, addresses, to } in interfaces {
+            for HostInterface {
+                name, addresses, to, ..
+            } in interfaces
+            {
                 let [v4, v6] = addresses;
                 writeln!(out, "    {name:<6} {v4:<16} {v6:<20} to {to}")?;
             }

@@ -1,7 +1,7 @@
 //! Options that the RSVP verbs share: those of a node without a data plane, rates and protocols.
 
 use clap::Args;
-use control::rsvp_config::{AcceptRule, Protection, RsvpConfig, RsvpSettings};
+use control::rsvp_config::{AcceptRule, RsvpConfig, RsvpSettings};
 use engine::units::{Bandwidth, Duration};
 
 /// The options of a node without a data plane.
@@ -42,18 +42,12 @@ pub fn protocol(text: &str) -> Result<u8, String> {
 impl NodeArgs {
     /// The configuration of a node with these rules.
     pub fn config(&self, accept: Vec<AcceptRule>) -> RsvpConfig {
-        const USUAL: u32 = 5000;
-        const SENDERS: u32 = 100_000;
         RsvpConfig {
             interfaces: self.interface.clone(),
             settings: RsvpSettings {
-                refresh: self.refresh,
-                most_messages: USUAL,
-                longest_refresh: None,
-                most_senders: SENDERS,
                 keys: self.keys.clone(),
-                protection: Protection::Required,
                 refresh_reduction: !self.no_refresh_reduction,
+                ..RsvpSettings::refreshed(self.refresh)
             },
             unprotected: Vec::new(),
             accept,

@@ -244,12 +244,8 @@ impl Rig {
     #[cfg_attr(test, allow(dead_code, reason = "the bench uses it"))]
     pub fn waiting(&self) -> u64 {
         let snapshot = self.lab.links()[0].inspect().expect("a running link");
-        let gauges = &snapshot.paths[lab::Emulator::FORTH.0].views[0].gauges;
-        let waiting = gauges.iter().find(|(name, _)| *name == "waiting");
-        match waiting {
-            Some((_, engine::inspect::Value::Bytes(bytes))) => bytes.get(),
-            _ => 0,
-        }
+        let backlog = snapshot.paths[lab::Emulator::FORTH.0].views[0].stats.backlog();
+        backlog.bytes.get()
     }
 }
 

@@ -520,6 +520,61 @@ fn the_receive_window_limits_what_is_in_flight() {
     assert!(sender(&simulation, flow).cwnd() <= 42 * MSS);
 }
 
+/// RFC 9293, section 3.10.7.4: the window of an ACK of new data counts, and that of another only if
+/// its right edge is further.
+#[test]
+fn a_window_shrinks_with_an_ack_of_new_data_and_with_no_other() {
+    let settings = Settings {
+        initial_window: 4,
+        ..Settings::default()
+    };
+    let (mut bench, first) = Bench::established(&settings);
+    assert_eq!(first.len(), 4);
+    let ack = |segments: u64, window: u64| Segment {
+        ack: segments * MSS,
+        window,
+        ..Segment::default()
+    };
+    assert!(
+        bench.receive(ms(100), Ecn::NotEct, ack(2, 2 * MSS)).is_empty(),
+        "two are in flight"
+    );
+    assert_eq!(
+        bench.receive(ms(1), Ecn::NotEct, ack(3, 2 * MSS)).len(),
+        1,
+        "the edge is at five"
+    );
+    assert!(
+        bench.receive(ms(1), Ecn::NotEct, ack(3, 0)).is_empty(),
+        "nothing new is acknowledged"
+    );
+    assert_eq!(
+        bench.receive(ms(100), Ecn::NotEct, ack(5, 2 * MSS)).len(),
+        2,
+        "the edge is at seven"
+    );
+}
+
+/// RFC 9293, section 3.8.6.2.1.
+#[test]
+fn a_part_of_a_segment_waits_for_a_timeout_if_the_window_was_ever_much_wider() {
+    let settings = Settings {
+        initial_window: 2,
+        ..Settings::default()
+    };
+    let (mut bench, first) = Bench::established(&settings);
+    assert_eq!(first.len(), 2);
+    let ack = Segment {
+        ack: 2 * MSS,
+        window: MSS / 4,
+        ..Segment::default()
+    };
+    assert!(bench.receive(ms(100), Ecn::NotEct, ack).is_empty());
+    let part = bench.expire_timer();
+    assert_eq!(part.len(), 1);
+    assert_eq!((part[0].0.seq, u64::from(part[0].0.len)), (2 * MSS, MSS / 4));
+}
+
 #[test]
 fn a_slow_reader_closes_the_window_and_opens_it_again() {
     let settings = Settings {

@@ -1,0 +1,48 @@
+//! A wire that the packet loop models behind a path's queue, instead of a device: what leaves the
+//! queue is in flight before it reaches the port. The lab's links are such wires; a real device
+//! has its own.
+
+use engine::discipline::{Next, Sink, Verdict};
+use engine::packet::Packet;
+use engine::shaped_queue::ShapedQueue;
+use engine::units::{Bandwidth, Instant};
+use std::fmt;
+
+/// A packet that has arrived at the far end of a wire.
+#[derive(Debug)]
+pub struct WireArrival {
+    /// The packet.
+    pub packet: Packet,
+    /// When it left the queue.
+    pub left: Instant,
+}
+
+/// Takes packets from a path's queue, and lets them arrive later.
+pub trait PathWire: fmt::Debug + Send {
+    /// How fast it carries frames.
+    fn rate(&self) -> Bandwidth;
+
+    /// A packet arrives at the queue.
+    fn enqueue(
+        &mut self,
+        queue: &mut ShapedQueue,
+        now: Instant,
+        packet: Packet,
+        sink: &mut dyn Sink,
+    ) -> Verdict;
+
+    /// The next packet at its far end. Never empty while the queue or the wire holds one.
+    fn next(&mut self, queue: &mut ShapedQueue, now: Instant, sink: &mut dyn Sink) -> Next<WireArrival>;
+
+    /// How many packets are in flight.
+    fn in_flight(&self) -> usize;
+
+    /// Shows each packet in flight.
+    fn each(&mut self, see: &mut dyn FnMut(&mut Packet));
+
+    /// Gives what is in flight to the sink.
+    fn flush(&mut self, sink: &mut dyn Sink);
+
+    /// The queue's settings have changed: what it said of its next packet does not hold any more.
+    fn retuned(&mut self, now: Instant);
+}

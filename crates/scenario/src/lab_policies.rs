@@ -1,0 +1,83 @@
+//! The policies at the ends of a lab's links, in force as `suimon run` has them: settings change
+//! while packets flow, reservations make classes, downloads yield. What differs from a router is
+//! the wire behind the queue, which the lab emulates.
+
+use crate::topology::Topology;
+use control::policy::InterfacePolicy;
+use control::protocol::Refusal;
+use engine::reserved::ReservedLayout;
+use engine::tree::Registry;
+use gateway::in_force::InForce;
+use gateway::signalling::trees::Trees;
+use gateway::yielding::{self, YieldThread};
+use lab::Lab;
+use netio::worker::PathId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A direction of a link: the number of the link, and its sending end (0 or 1).
+pub type LinkDirection = (usize, usize);
+
+/// The policies of a running lab.
+#[derive(Debug, Default)]
+pub struct LabPolicies {
+    in_force: BTreeMap<LinkDirection, Arc<InForce>>,
+    _yields: Vec<YieldThread>,
+}
+
+impl LabPolicies {
+    /// The policies of this topology, each named by the interface at its sending end.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the thread of a class that yields cannot be started.
+    pub(crate) fn start(
+        lab: &Lab,
+        topology: &Topology,
+        registry: &Registry,
+        interface: impl Fn(LinkDirection) -> String,
+    ) -> std::io::Result<Self> {
+        let emulated = |link: &&_| topology.is_emulated(link);
+        let numbered = (0..).zip(&topology.links);
+        let mut policies = Self::default();
+        for ((number, link), emulator) in numbered.filter(|(_, link)| emulated(link)).zip(lab.links()) {
+            let mut managed = Vec::new();
+            for (side, policy) in link.policies.iter().enumerate() {
+                let Some(policy) = policy else { continue };
+                let policy = InterfacePolicy {
+                    name: interface((number, side)),
+                    ..policy.clone()
+                };
+                managed.push((PathId(side), policy.clone()));
+                let in_force = InForce::new(emulator.handle(), registry.clone(), [(PathId(side), policy)]);
+                policies.in_force.insert((number, side), Arc::new(in_force));
+            }
+            let (thread, _) = yielding::start(&emulator.handle(), &managed)?;
+            policies._yields.extend(thread);
+        }
+        Ok(policies)
+    }
+
+    /// What is in force at the sending end of a direction; none if it has no policy.
+    pub fn of(&self, direction: LinkDirection) -> Option<&Arc<InForce>> {
+        self.in_force.get(&direction)
+    }
+}
+
+/// The policies of the interfaces of one host, where its RSVP node installs classes.
+pub struct HostTrees(pub Vec<Arc<InForce>>);
+
+impl Trees for HostTrees {
+    fn managed(&self) -> Vec<InterfacePolicy> {
+        self.0.iter().flat_map(Trees::managed).collect()
+    }
+
+    fn adopt(&self, policy: &InterfacePolicy, layout: ReservedLayout) -> Result<(), Refusal> {
+        let has = |of: &&Arc<InForce>| of.managed().iter().any(|own| own.name == policy.name);
+        let found = self.0.iter().find(has);
+        found.map_or_else(
+            || Err(Refusal::new(format!("{} is not managed", policy.name))),
+            |of| of.adopt(policy, layout),
+        )
+    }
+}

@@ -1,0 +1,188 @@
+//! Classes that yield in a simulation: the clamping stage of the packet loop and the control law of
+//! `suimon run`, at the links whose policies have such classes.
+//!
+//! The data of a connection passes the queue of such a link, and its ACKs the link back between the
+//! same hosts. The stage sees headers as they would be on the wire, with windows in units of 128
+//! bytes, as Linux has them. The law looks as often as beside a packet loop.
+
+use crate::Scenario;
+use crate::language::DirectionConfig;
+use engine::header::{FlowKey, Headers};
+use engine::packet::ClassId;
+use engine::units::{Bytes, Instant};
+use gateway::yielding::{ClampedPath, YieldController};
+use netio::tcp::{Ends, Limit};
+use netio::window_clamp::{ClampSnapshot, FrameSize, WindowClamp};
+use sim::capture::headers;
+use sim::packet::SimPacket;
+use sim::simulation::{LinkId, Simulation};
+use sim::stage::Stage;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Windows are in units of 2⁷ bytes.
+const SCALE: u8 = 7;
+
+/// What both stages of a link and its law share.
+#[derive(Debug)]
+struct Clamped {
+    now: Instant,
+    clamp: WindowClamp,
+    /// Bytes offered to the link.
+    carried: Bytes,
+}
+
+#[derive(Clone, Debug)]
+struct SharedClamp(Arc<Mutex<Clamped>>);
+
+impl SharedClamp {
+    fn get(&self) -> MutexGuard<'_, Clamped> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ClampedPath for SharedClamp {
+    fn watch(&mut self) -> io::Result<ClampSnapshot> {
+        let Clamped { now, clamp, carried } = &mut *self.get();
+        let mut snapshot = clamp.snapshot(*now, *carried);
+        // A simulation is the same each time: the order of a table is not.
+        snapshot.connections.sort_by_key(|one| one.connection.ends);
+        Ok(snapshot)
+    }
+
+    fn clamp(&mut self, limits: Vec<(Ends, Option<Limit>)>) -> io::Result<()> {
+        let Clamped { now, clamp, .. } = &mut *self.get();
+        clamp.set_limits(*now, &limits);
+        Ok(())
+    }
+}
+
+/// Before the queue of the link that carries the data.
+#[derive(Debug)]
+struct DataStage {
+    shared: SharedClamp,
+    /// For each class of the policy, its index among those that yield.
+    places: Vec<Option<usize>>,
+    overhead: Bytes,
+    bytes: Vec<u8>,
+}
+
+impl Stage for DataStage {
+    fn pass(&mut self, now: Instant, key: &FlowKey, packet: &SimPacket, class: ClassId) -> Option<u64> {
+        self.bytes.clear();
+        headers::write_scaled(&mut self.bytes, key, packet, SCALE);
+        let len = packet.frame + self.overhead;
+        let size = FrameSize { len, segments: 1 };
+        let place = self.places.get(class.0 as usize).copied().flatten();
+        let Clamped { clamp, carried, .. } = &mut *self.shared.get();
+        *carried += len;
+        clamp.on_data(now, &Headers::parse(&self.bytes, 0), &self.bytes, size, place);
+        None
+    }
+}
+
+/// Before the queue of the link that carries the ACKs.
+#[derive(Debug)]
+struct AckStage {
+    shared: SharedClamp,
+    bytes: Vec<u8>,
+}
+
+impl Stage for AckStage {
+    fn pass(&mut self, now: Instant, key: &FlowKey, packet: &SimPacket, _class: ClassId) -> Option<u64> {
+        self.bytes.clear();
+        headers::write_scaled(&mut self.bytes, key, packet, SCALE);
+        let at = Headers::parse(&self.bytes, 0).l4.map(usize::from)?;
+        let field = |bytes: &[u8]| Some(u16::from_be_bytes([*bytes.get(at + 14)?, *bytes.get(at + 15)?]));
+        let before = field(&self.bytes);
+        // Nobody reads the checksum.
+        self.shared
+            .get()
+            .clamp
+            .clamp_ack(now, &mut self.bytes, true, true);
+        let after = field(&self.bytes)?;
+        (before != Some(after)).then_some(u64::from(after) << SCALE)
+    }
+}
+
+/// The classes that yield at one link.
+struct YieldingLink {
+    shared: SharedClamp,
+    controller: YieldController<SharedClamp>,
+    due: Instant,
+}
+
+/// The classes that yield in a scenario.
+#[derive(Default)]
+pub(super) struct SimulatedYields(Vec<YieldingLink>);
+
+impl std::fmt::Debug for SimulatedYields {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("SimulatedYields").field(&self.0.len()).finish()
+    }
+}
+
+impl SimulatedYields {
+    /// Puts the stages before the links of this scenario.
+    pub(super) fn new(scenario: &Scenario, sim: &mut Simulation, links: &[LinkId]) -> Self {
+        let mut yields = Self::default();
+        for (index, direction) in scenario.directions.iter().enumerate() {
+            yields
+                .0
+                .extend(yielding(direction, sim, [links[index], links[index ^ 1]]));
+        }
+        yields
+    }
+
+    /// When a law looks next.
+    pub(super) fn due(&self) -> Instant {
+        let due = self.0.iter().map(|link| link.due);
+        due.min().unwrap_or(Instant::NEVER)
+    }
+
+    /// The laws whose time has come look, and set windows.
+    pub(super) fn turn(&mut self, now: Instant) {
+        for link in self.0.iter_mut().filter(|link| link.due <= now) {
+            link.shared.get().now = now;
+            // In a simulation nothing fails to answer.
+            let _ = link.controller.tick();
+            link.due = now + link.controller.interval();
+        }
+    }
+}
+
+fn yielding(
+    direction: &DirectionConfig,
+    sim: &mut Simulation,
+    [data, back]: [LinkId; 2],
+) -> Option<YieldingLink> {
+    let policy = direction.policy.as_ref()?;
+    let classes = &policy.yields;
+    if classes.is_empty() {
+        return None;
+    }
+    let shared = SharedClamp(Arc::new(Mutex::new(Clamped {
+        now: Instant::START,
+        clamp: WindowClamp::new(classes.len()),
+        carried: Bytes::ZERO,
+    })));
+    let place = |name: &str| classes.iter().position(|yields| yields.class == name);
+    let stage = DataStage {
+        shared: shared.clone(),
+        places: policy.plan.classes.iter().map(|info| place(&info.name)).collect(),
+        overhead: policy.link().overhead,
+        bytes: Vec::new(),
+    };
+    sim.stage(data, Box::new(stage));
+    let stage = AckStage {
+        shared: shared.clone(),
+        bytes: Vec::new(),
+    };
+    sim.stage(back, Box::new(stage));
+    let controller = YieldController::new(shared.clone(), policy);
+    Some(YieldingLink {
+        due: Instant::START + controller.interval(),
+        shared,
+        controller,
+    })
+}

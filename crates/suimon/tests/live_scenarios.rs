@@ -1,0 +1,120 @@
+//! `suimon lab SCENARIO`: what a router does with its policies while packets flow happens in the
+//! lab, too: reservations by RSVP, changes, classes that yield; and is measured there.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SUIMON: &str = env!("CARGO_BIN_EXE_suimon");
+
+/// What a scenario's lab run says, and its exit code.
+fn run(file: &Path) -> (Value, Option<i32>) {
+    let run = Command::new(SUIMON)
+        .args(["lab".as_ref(), file.as_os_str(), "--json".as_ref()])
+        .output()
+        .expect("it runs");
+    let errors = String::from_utf8_lossy(&run.stderr).into_owned();
+    let value = serde_json::from_slice(&run.stdout).unwrap_or_else(|wrong| panic!("{wrong}: {errors}"));
+    eprintln!("{value:#}\n{errors}");
+    (value, run.status.code())
+}
+
+/// The measured value of an expectation, by number.
+fn measured(value: &Value, expectation: usize) -> f64 {
+    value["expectations"][expectation]["value"]
+        .as_f64()
+        .expect("a value")
+}
+
+/// A scenario in a file of its own, removed at the end.
+struct Written(PathBuf);
+
+impl Written {
+    fn new(name: &str, text: &str) -> Self {
+        let file = std::env::temp_dir().join(format!("suimon-live-{name}-{}.toml", std::process::id()));
+        std::fs::write(&file, text).expect("a file");
+        Self(file)
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// The scenario of the simulator, with its own expectations; a held-up machine may miss that of the
+/// longest delay, which is not held here.
+#[test]
+fn a_reservation_of_a_scenario_is_made_by_rsvp_between_real_sockets() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/reserved-path.toml");
+    let (value, code) = run(&file);
+    assert_eq!(code, Some(if value["met"] == true { 0 } else { 4 }));
+    let expectations = value["expectations"].as_array().expect("expectations");
+    let (mut held, mut judged) = (0, 0);
+    for one in expectations {
+        let what = one["what"].as_str().expect("words");
+        if !what.contains("delay") {
+            judged += 1;
+            held += usize::from(one["met"] == true);
+        }
+    }
+    assert_eq!((held, judged), (7, 7));
+    let events = &value["reservations"][1]["events"];
+    let first = events[0]["what"].as_str().expect("an event");
+    assert!(
+        first.contains("refused by right: ") && first.contains("bandwidth"),
+        "{first}"
+    );
+}
+
+/// The bounds of the simulator with room for a busy machine.
+#[test]
+fn a_download_of_a_scenario_yields_between_real_sockets() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/yields.toml");
+    let (value, _) = run(&file);
+    let [alone, page, beside, after] = [0, 1, 2, 3].map(|n| measured(&value, n) / 1e6);
+    assert!((8.3..9.7).contains(&alone), "{alone} Mbit/s alone");
+    assert!((7.8..9.7).contains(&page), "{page} Mbit/s of the page");
+    assert!(beside < 1.6, "{beside} Mbit/s beside the page");
+    assert!((8.3..9.7).contains(&after), "{after} Mbit/s after the page");
+}
+
+const SWAPPED: &str = r#"
+version = 1
+duration = "6 s"
+flow = [
+    { name = "gold", between = ["router", "away"], kind = "constant", rate = "12 Mbit/s", frame = "1214 B", destination_port = 1 },
+    { name = "silver", between = ["router", "away"], kind = "constant", rate = "12 Mbit/s", frame = "1214 B", destination_port = 2 },
+]
+change = [
+    { at = "3 s", class = "gold", rate = "30 %" },
+    { at = "3 s", class = "silver", rate = "70 %" },
+]
+expect = [
+    { class = "gold", metric = "share", from = "1 s", to = "3 s", within = ["69 %", "71 %"] },
+    { class = "gold", metric = "share", from = "3.5 s", to = "6 s", within = ["29 %", "31 %"] },
+    { class = "silver", metric = "rate", from = "3.5 s", to = "6 s", within = ["6.9 Mbit/s", "7.1 Mbit/s"] },
+]
+
+[[link]]
+between = ["router", "away"]
+rate = "10 Mbit/s"
+delay = "5 ms"
+[link.policy.router]
+bandwidth = "10 Mbit/s"
+discipline = "cbq"
+class = [{ name = "gold", rate = "70 %", default = true }, { name = "silver", rate = "30 %" }]
+filter = [{ class = "silver", destination_port = 2 }]
+"#;
+
+#[test]
+fn a_change_of_a_scenario_is_made_while_packets_flow() {
+    let file = Written::new("swapped", SWAPPED);
+    let (value, _) = run(&file.0);
+    let share = |n| measured(&value, n) / 2_f64.powi(32);
+    assert!((share(0) - 0.7).abs() < 0.02, "{}", share(0));
+    assert!((share(1) - 0.3).abs() < 0.02, "{}", share(1));
+    let silver = measured(&value, 2);
+    assert!((silver / 7e6 - 1.0).abs() < 0.03, "{silver}");
+}
