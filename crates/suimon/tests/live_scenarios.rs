@@ -80,6 +80,58 @@ fn a_download_of_a_scenario_yields_between_real_sockets() {
     assert!((8.3..9.7).contains(&after), "{after} Mbit/s after the page");
 }
 
+/// Two routers, RSVP, a class that yields, a source that is paced: the file's own expectations. The
+/// longest delay is not held here, since nothing guarantees when this machine's threads run.
+#[test]
+fn everything_at_once_is_the_same_between_real_sockets() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/one-system.toml");
+    let (value, _) = run(&file);
+    let call = measured(&value, 2);
+    assert!((call / 4e6 - 1.0).abs() < 0.01, "{call}");
+    assert!(
+        (measured(&value, 0) / 2_f64.powi(32) - 1.0).abs() < 1e-6,
+        "in force"
+    );
+    let [bulk, alone, page, beside] = [3, 4, 5, 6].map(|n| measured(&value, n) / 1e6);
+    assert!((1.8..2.0).contains(&bulk), "{bulk} Mbit/s of what is paced");
+    assert!((8.0..9.7).contains(&alone), "{alone} Mbit/s of what yields");
+    assert!((7.8..9.7).contains(&page), "{page} Mbit/s of the page");
+    assert!(beside < 1.6, "{beside} Mbit/s beside the page");
+    let load = measured(&value, 8) / 2_f64.powi(32);
+    assert!((0.965..=1.001).contains(&load), "{load} of the link");
+}
+
+/// The promise is printed before the run, and no packet of a million breaks it.
+#[test]
+fn a_million_packets_of_a_reserved_flow_are_as_punctual_as_was_promised() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/one-system.toml");
+    let text = std::fs::read_to_string(file).expect("the scenario");
+    let long = Written::new(
+        "million",
+        &text.replace("duration = \"30 s\"", "duration = \"600 s\""),
+    );
+    let run = Command::new(SUIMON)
+        .arg("sim")
+        .arg(&long.0)
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&run.stdout);
+    let promise = "promised to call: 4 Mbit/s from end to end, and at most 30 ms in queues beside 8 ms of propagation: 38 ms";
+    assert!(said.starts_with(promise), "{said}");
+    assert_eq!(run.status.code(), Some(0), "{said}");
+    let json = Command::new(SUIMON)
+        .args(["sim", "--json"])
+        .arg(&long.0)
+        .output()
+        .expect("it runs");
+    let value: Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    let flows = value["flows"].as_array().expect("flows");
+    let call = flows.iter().find(|flow| flow["name"] == "call").expect("a call");
+    assert!(call["counts"]["packets"].as_u64().expect("a number") >= 1_000_000);
+    assert_eq!(call["counts"]["lost"], 0);
+    assert!(call["delay"]["max_ns"].as_u64().expect("a number") <= 38_000_000);
+}
+
 const SWAPPED: &str = r#"
 version = 1
 duration = "6 s"

@@ -1,10 +1,11 @@
 //! Outcomes as tables for the terminal: one point in full, or a sweep with a line for each point.
 
+use crate::Scenario;
 use crate::run::live::LiveOutcome;
 use crate::run::outcome::{
     ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed, ReservationOutcome,
 };
-use engine::units::Instant;
+use engine::units::{Duration, Instant};
 use measure::delay::Delays;
 use measure::numbers;
 use plot::text::{self, Align};
@@ -30,6 +31,35 @@ pub fn point(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     writeln!(out)?;
     show_reservations(out, &outcome.reservations)?;
     flows_and_verdicts(out, &outcome.flows, &outcome.expectations)
+}
+
+/// Prints what a scenario promises, before it runs: the rate and the delay of each reservation for
+/// guaranteed service.
+///
+/// # Errors
+///
+/// Returns an error if `out` cannot be written to.
+pub fn promises(out: &mut dyn Write, scenario: &Scenario) -> io::Result<()> {
+    for reservation in &scenario.signalling.reservations {
+        let Some(delay) = reservation.settings.delay else {
+            continue;
+        };
+        let path = scenario.path(scenario.flows[reservation.flow].between);
+        let flight = path
+            .iter()
+            .map(|&index| scenario.directions[index].settings.delay);
+        let flight = flight.fold(Duration::ZERO, |sum, delay| sum + delay);
+        writeln!(
+            out,
+            "promised to {}: {} from end to end, and at most {} in queues beside {} of propagation: {} in all",
+            reservation.name,
+            numbers::rate(reservation.settings.rate.bits()),
+            numbers::time(delay.nanos()),
+            numbers::time(flight.nanos()),
+            numbers::time((delay + flight).nanos()),
+        )?;
+    }
+    out.flush()
 }
 
 /// Prints what a lab measured.

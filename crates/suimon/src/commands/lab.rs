@@ -137,6 +137,9 @@ impl Lab {
         lab::enter()?;
         let stem = Path::new(&self.file).file_stem();
         let name = stem.map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        if !self.json {
+            table::promises(out, scenario)?;
+        }
         let outcome = live::run(&name, scenario, registry)?;
         if self.json {
             writeln!(out, "{}", json::live(&outcome))?;

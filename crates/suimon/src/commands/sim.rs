@@ -13,12 +13,12 @@ use measure::numbers;
 use plot::colour;
 use plot::progress::ProgressLine;
 use plot::terminal::{Abilities, still};
-use scenario::Scenarios;
 use scenario::folder::Folder;
 use scenario::report::{alone, csv, json, merge, page, pictures, series, table};
 use scenario::run::captures::CaptureRequest;
 use scenario::run::outcome::Outcome;
 use scenario::run::points::{Done, Job, Shard};
+use scenario::{Scenario, Scenarios};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -142,7 +142,13 @@ impl Sim {
             jobs: self.jobs.map_or_else(processors, usize::from),
             captures: &self.pcap,
         };
-        let length = points.first().map_or(Ok(0), |&first| read.length(first))?;
+        let first = points.first().map(|&first| read.point(first)).transpose()?;
+        let length = first
+            .as_ref()
+            .map_or(0, |scenario| scenario.settings.duration.nanos());
+        if let (Some(scenario), 1, false) = (&first, points.len(), self.json) {
+            table::promises(out, scenario)?;
+        }
         let mut progress = ProgressLine::begin();
         let total = length.saturating_mul(points.len() as u64);
         let mut met = true;
@@ -278,10 +284,8 @@ impl Read {
         })
     }
 
-    /// The duration of a point, in simulated nanoseconds.
-    fn length(&self, point: usize) -> Result<u64, Failure> {
+    fn point(&self, point: usize) -> Result<Scenario, Failure> {
         let scenario = self.scenarios.point(point, &self.folder);
-        let scenario = scenario.map_err(|diagnostics| Failure::usage(diagnostics.to_string()))?;
-        Ok(scenario.settings.duration.nanos())
+        scenario.map_err(|diagnostics| Failure::usage(diagnostics.to_string()))
     }
 }
