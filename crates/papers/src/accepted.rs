@@ -61,8 +61,8 @@ fn only(left: &[String], right: &[String], sign: char) -> String {
         .collect()
 }
 
-/// Measured rows, and those of long runs, whose claims are known not to be shown. Each has its reason
-/// on its page.
+/// Measured rows, and those of long runs, whose claims are known not to be shown. Each has its
+/// reason on its page.
 const KNOWN: &[(&str, &str)] = &[
     ("P4", "300 s, 512 KB: bandwidth beside the paper's"),
     ("P4", "300 s, 1024 KB: bandwidth beside the paper's"),

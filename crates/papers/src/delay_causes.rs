@@ -1,5 +1,5 @@
-//! Why Kusaka and Sugano measured other delays than the simulator: what is different, one thing at a
-//! time.
+//! Why Kusaka and Sugano measured other delays than the simulator: what is different, one thing
+//! at a time.
 
 use crate::delay_runs::{AdmissionRule, FlowDelays, NodeModel, measure};
 use crate::delay_tables::{Measurement, WITHIN, rounded};
