@@ -83,6 +83,7 @@ fn parts() -> Vec<Part> {
         ("rsvp", language::SignallingSettings::SETTINGS),
         ("reserve", language::ReservationSettings::SETTINGS),
         ("change", language::ChangeSettings::SETTINGS),
+        ("failure", language::FailureSettings::SETTINGS),
         ("expect", language::ExpectSettings::SETTINGS),
     ];
     parts.extend(whole.iter().map(|(name, settings)| part(name, settings)));

@@ -8,7 +8,7 @@
 
 use crate::error::{Doing, Error, Result};
 use crate::host::Host;
-use crate::link::EmulatedLink;
+use crate::link::{CableSwitch, EmulatedLink};
 use crate::record::Record;
 use engine::packet::ClassId;
 use engine::queue::Queue;
@@ -77,6 +77,7 @@ pub struct EmulatedDirection {
     ruled: RuledQueue,
     record: Option<Record>,
     capture: Option<PathBuf>,
+    cable: CableSwitch,
 }
 
 impl EmulatedDirection {
@@ -87,6 +88,7 @@ impl EmulatedDirection {
             ruled,
             record: None,
             capture: None,
+            cable: CableSwitch::default(),
         }
     }
 
@@ -101,6 +103,13 @@ impl EmulatedDirection {
     #[must_use]
     pub fn recorded(mut self, record: &Record) -> Self {
         self.record = Some(record.clone());
+        self
+    }
+
+    /// The same with a cable that this switch cuts.
+    #[must_use]
+    pub fn cut_by(mut self, cable: &CableSwitch) -> Self {
+        self.cable = cable.clone();
         self
     }
 
@@ -183,7 +192,7 @@ impl Emulator {
                 mark: 0,
                 overhead: ruled.overhead,
                 realiser: None,
-                wire: Some(direction.link.wire(direction.record)),
+                wire: Some(direction.link.wire(direction.record, direction.cable)),
                 guarantees: ruled.guarantees,
             });
         }

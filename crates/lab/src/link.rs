@@ -32,6 +32,8 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::impairments::{Jitter, Loss, LossModel};
 use netio::wire::{PathWire, WireArrival};
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The longest frame of a link: an IP packet of 1500 bytes, Ethernet header, VLAN tag.
 const LONGEST: Bytes = Bytes::new(1518);
@@ -105,8 +107,24 @@ impl EmulatedLink {
     }
 
     /// This link behind a queue. Bytes offered and sent go into `record`, if there is one.
-    pub fn wire(&self, record: Option<Record>) -> Box<dyn PathWire> {
-        Box::new(EmulatedWire::new(*self, record))
+    pub fn wire(&self, record: Option<Record>, cable: CableSwitch) -> Box<dyn PathWire> {
+        Box::new(EmulatedWire::new(*self, record, cable))
+    }
+}
+
+/// Cuts the cable of a link, and joins it: what arrives or is sent meanwhile is lost. Clones switch
+/// the same cable.
+#[derive(Clone, Debug, Default)]
+pub struct CableSwitch(Arc<AtomicBool>);
+
+impl CableSwitch {
+    /// Cuts the cable, or joins it.
+    pub fn cut(&self, cut: bool) {
+        self.0.store(cut, Ordering::Relaxed);
+    }
+
+    fn is_cut(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -127,10 +145,11 @@ struct EmulatedWire {
     loss: LossModel,
     jitter: Jitter,
     record: Option<Record>,
+    cable: CableSwitch,
 }
 
 impl EmulatedWire {
-    fn new(link: EmulatedLink, record: Option<Record>) -> Self {
+    fn new(link: EmulatedLink, record: Option<Record>, cable: CableSwitch) -> Self {
         Self {
             link,
             free_at: Instant::START,
@@ -141,6 +160,7 @@ impl EmulatedWire {
             loss: LossModel::new(link.loss, link.seed),
             jitter: Jitter::new(link.jitter, link.seed),
             record,
+            cable,
         }
     }
 
@@ -160,7 +180,7 @@ impl EmulatedWire {
                     if let Some(record) = &self.record {
                         record.sent(packet.arrived, start, sent, packet.len);
                     }
-                    if self.loss.loses_next() {
+                    if self.loss.loses_next() || self.cable.is_cut() {
                         sink.drop(packet, Reason::Wire);
                         continue;
                     }
@@ -218,14 +238,23 @@ impl PathWire for EmulatedWire {
         verdict
     }
 
+    fn carry(&mut self, now: Instant, packet: Packet) {
+        let last = self.in_flight.back().map_or(now, |(arrives, _)| *arrives);
+        let arrives = last.max(now + self.link.delay);
+        self.in_flight
+            .push_back((arrives, WireArrival { packet, left: now }));
+    }
+
     fn next(&mut self, queue: &mut ShapedQueue, now: Instant, sink: &mut dyn Sink) -> Next<WireArrival> {
         self.transmit(queue, now, sink);
+        while let Some((_, carried)) = self.in_flight.pop_front_if(|(arrives, _)| *arrives <= now) {
+            if !self.cable.is_cut() {
+                return Next::Ready(carried);
+            }
+            sink.drop(carried.packet, Reason::Wire);
+        }
         match self.in_flight.front() {
-            Some((arrives, _)) if *arrives > now => Next::Wait(*arrives),
-            Some(_) => match self.in_flight.pop_front() {
-                Some((_, carried)) => Next::Ready(carried),
-                None => Next::Empty,
-            },
+            Some((arrives, _)) => Next::Wait(*arrives),
             None if queue.is_empty() => Next::Empty,
             None => Next::Wait(
                 self.free_at
@@ -282,7 +311,7 @@ mod tests {
         fn of(link: &EmulatedLink, record: Option<Record>) -> Self {
             Self {
                 queue: ShapedQueue::new(link.tail_drop(), None),
-                wire: link.wire(record),
+                wire: link.wire(record, CableSwitch::default()),
             }
         }
 
@@ -443,6 +472,36 @@ mod tests {
             Bytes::new(8_000),
             "the ninth was on the transmitter"
         );
+    }
+
+    #[test]
+    fn a_cut_cable_loses_what_it_carries_and_what_it_is_given() {
+        struct Lost(u64);
+        impl Sink for Lost {
+            fn drop(&mut self, _packet: Packet, why: Reason) {
+                assert_eq!(why, Reason::Wire);
+                self.0 += 1;
+            }
+        }
+        let link = EmulatedLink::new(Bandwidth::mbit(8)).delay(Duration::from_millis(5));
+        let cable = CableSwitch::default();
+        let mut line = Line {
+            queue: ShapedQueue::new(link.tail_drop(), None),
+            wire: link.wire(None, cable.clone()),
+        };
+        let mut lost = Lost(0);
+        let offer = |us: u64, line: &mut Line, lost: &mut Lost| {
+            let _ = line.enqueue(at(us), Packet::new(Bytes::new(1000), at(us), ClassId(0)), lost);
+        };
+        offer(0, &mut line, &mut lost);
+        cable.cut(true);
+        assert!(matches!(line.dequeue(at(6_000), &mut lost), Next::Empty));
+        offer(7_000, &mut line, &mut lost);
+        assert!(matches!(line.dequeue(at(20_000), &mut lost), Next::Empty));
+        cable.cut(false);
+        offer(30_000, &mut line, &mut lost);
+        assert!(matches!(line.dequeue(at(36_000), &mut lost), Next::Ready(_)));
+        assert_eq!(lost.0, 2);
     }
 
     #[test]

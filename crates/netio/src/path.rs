@@ -250,7 +250,10 @@ impl Path {
             && self.neighbour_frames.goes_first(now, &headers, pool.bytes(frame))
         {
             self.totals.offered += packet.len;
-            return self.bypass.push_back(packet);
+            return match &mut self.wire {
+                Some(wire) => wire.carry(now, packet),
+                None => self.bypass.push_back(packet),
+            };
         }
         self.offer(pool, packet);
     }

@@ -10,7 +10,7 @@ use engine::random::Seed;
 use engine::tree::Registry;
 use engine::units::Bandwidth;
 use lab::addressing::{self, AddressPair};
-use lab::{EmulatedDirection, EmulatedLink, Host, Lab, Record, RuledQueue};
+use lab::{CableSwitch, EmulatedDirection, EmulatedLink, Host, Lab, Record, RuledQueue};
 use netio::classify::ByFilters;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -48,6 +48,8 @@ pub struct Instruments {
     pub captures: Vec<(LinkDirection, PathBuf)>,
     /// CSV files for the packets offered and sent, bin by bin.
     pub series: Vec<(LinkDirection, PathBuf, Record)>,
+    /// Switches that cut cables.
+    pub cables: Vec<(LinkDirection, CableSwitch)>,
     /// Recordings that are read, not written.
     pub records: Vec<(LinkDirection, Record)>,
 }
@@ -57,6 +59,9 @@ impl Instruments {
     fn on(&self, link: LinkDirection, mut direction: EmulatedDirection) -> EmulatedDirection {
         for (_, file) in self.captures.iter().filter(|(of, _)| *of == link) {
             direction = direction.captured(file);
+        }
+        for (_, cable) in self.cables.iter().filter(|(of, _)| *of == link) {
+            direction = direction.cut_by(cable);
         }
         for (_, _, record) in self.series.iter().filter(|(of, ..)| *of == link) {
             direction = direction.recorded(record);

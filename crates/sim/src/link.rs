@@ -253,6 +253,8 @@ pub(crate) struct SimLink {
     pub(crate) meter: Option<Box<LinkMeter>>,
     pub(crate) capture: Option<Box<LinkCapture>>,
     pub(crate) stages: Vec<Box<dyn Stage>>,
+    /// Its cable is cut.
+    pub(crate) cut: bool,
 }
 
 #[derive(Debug)]
@@ -282,6 +284,7 @@ impl SimLink {
             meter: None,
             capture: None,
             stages: Vec::new(),
+            cut: false,
         }
     }
 
@@ -534,7 +537,7 @@ impl SimLink {
             let key = cx.streams[stream as usize].key_of(remarked);
             capture.add(start, &key, &cx.store.packet(packet));
         }
-        if self.loss.loses_next() {
+        if self.loss.loses_next() || self.cut {
             self.lost += 1;
             cx.store.free(packet);
             return;

@@ -202,6 +202,11 @@ impl Simulation {
         Ok(FlowId(endpoint / 2))
     }
 
+    /// Cuts the cable of a link, or joins it: what arrives or is sent meanwhile is lost.
+    pub fn cut(&mut self, link: LinkId, cut: bool) {
+        self.links[link.0 as usize].cut = cut;
+    }
+
     /// Adds a stage before the queue of a link, behind those that it has.
     pub fn stage(&mut self, link: LinkId, stage: Box<dyn Stage>) {
         self.links[link.0 as usize].stages.push(stage);
@@ -357,6 +362,11 @@ impl Simulation {
         let Some(slot) = self.links[link as usize].arrive(&mut self.event_queue) else {
             return;
         };
+        let passed = &mut self.links[link as usize];
+        if passed.cut {
+            passed.lost += 1;
+            return self.store.free(slot);
+        }
         let in_flight = self.store.get_mut(slot);
         let next = self.hops[in_flight.next_hop as usize];
         if next != ARRIVED {

@@ -132,6 +132,21 @@ fn a_million_packets_of_a_reserved_flow_are_as_punctual_as_was_promised() {
     assert!(call["delay"]["max_ns"].as_u64().expect("a number") <= 38_000_000);
 }
 
+#[test]
+fn a_reservation_ends_while_a_cable_is_cut_and_comes_back_by_itself() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/link-fails.toml");
+    let (value, _) = run(&file);
+    let in_force = [0, 1, 2].map(|n| measured(&value, n) / 2_f64.powi(32));
+    assert!(
+        in_force[0] > 0.999 && in_force[1] < 1e-6 && in_force[2] > 0.999,
+        "{in_force:?}"
+    );
+    let [before, cut, after] = [3, 4, 5].map(|n| measured(&value, n) / 1e6);
+    assert!((before / 2.0 - 1.0).abs() < 0.02, "{before}");
+    assert!(cut < 1e-6, "{cut}");
+    assert!((after / 2.0 - 1.0).abs() < 0.02, "{after}");
+}
+
 const SWAPPED: &str = r#"
 version = 1
 duration = "6 s"

@@ -19,6 +19,7 @@
 
 mod changes;
 mod expectations;
+mod failures;
 mod flows;
 mod lab_rules;
 mod links;
@@ -27,6 +28,7 @@ mod sweep;
 
 pub use changes::{ChangeSettings, ScheduledChange};
 pub use expectations::{ExpectSettings, Expectation, Metric, Subject, Unit};
+pub use failures::{FailureSettings, LinkFailure};
 pub use flows::{EndAddress, FlowConfig, FlowSettings, Spans};
 pub use lab_rules::{SIMULATED_ONLY, SimulatedKey};
 pub use links::{DirectionConfig, LinkSettings};
@@ -44,7 +46,7 @@ use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::settings::{Problem, Raw, Span, unknown};
 use engine::tree::Registry;
-use engine::units::{Bytes, Duration};
+use engine::units::{Bytes, Duration, Instant};
 use engine::{choices, settings};
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -113,6 +115,8 @@ pub struct Scenario {
     pub signalling: SignallingConfig,
     /// Changes, in the order of time.
     pub changes: Vec<ScheduledChange>,
+    /// Failures of links.
+    pub failures: Vec<LinkFailure>,
     /// The expectations.
     pub expectations: Vec<Expectation>,
 }
@@ -134,6 +138,13 @@ impl Scenario {
             }
         }
         on_path.intersection(&self.signalling.nodes).copied().collect()
+    }
+
+    /// The numbers of the links that are cut at an instant.
+    pub fn cut_at(&self, now: Instant) -> BTreeSet<usize> {
+        let failures = self.failures.iter();
+        let cut = failures.filter(|failure| (failure.from..failure.to).contains(&now));
+        cut.map(|failure| failure.link).collect()
     }
 
     /// The bin width.
@@ -158,7 +169,7 @@ fn round(ns: u64) -> Duration {
 }
 
 const ROOT: &[&str] = &[
-    "version", "hosts", "host", "link", "flow", "rsvp", "reserve", "change", "expect", "sweep",
+    "version", "hosts", "host", "link", "flow", "rsvp", "reserve", "change", "failure", "expect", "sweep",
 ];
 
 /// Where a scenario is to run.
@@ -351,6 +362,7 @@ fn scenario(
     let flows = flows.unwrap_or_default();
     let expects = root.sections("expect", "expect", &mut reader.problems);
     let changes = root.sections("change", "change", &mut reader.problems);
+    let failures = root.sections("failure", "failure", &mut reader.problems);
     let signalling = if complete {
         let context = reservations::ReservationContext {
             hosts: &hosts,
@@ -366,6 +378,10 @@ fn scenario(
         flows: &flows,
         reservations: &signalling.reservations,
         duration,
+    };
+    let failures = match complete {
+        true => failures::read_all(&failures, &named, &mut reader.problems),
+        false => Vec::new(),
     };
     let (changes, expectations) = if complete {
         let changes = changes::read_all(&changes, &named, registry, &mut reader.problems);
@@ -383,6 +399,7 @@ fn scenario(
         flows,
         signalling,
         changes,
+        failures,
         expectations,
     })
 }

@@ -422,6 +422,39 @@ fn what_needs_sack_is_refused_in_a_recovery_without_it() {
 }
 
 #[test]
+fn a_failure_that_never_is_or_of_no_link_is_a_mistake_where_it_stands() {
+    let text = |failure: &str| {
+        format!(
+            "version = 1\nduration = \"10 s\"\nlink = [{{ between = [\"a\", \"b\"], rate = \"10 Mbit/s\" }}]\n\
+             flow = [{{ between = [\"a\", \"b\"], kind = \"greedy\" }}]\n[[failure]]\n{failure}\n"
+        )
+    };
+    let good = point(&text("link = \"b > a\"\nfrom = \"2 s\"\nto = \"4 s\""), 1);
+    let cut = |ms| good.cut_at(Instant::START + Duration::from_millis(ms));
+    assert!(cut(1_999).is_empty() && cut(2_000).contains(&0) && cut(4_000).is_empty());
+    for (failure, place, message) in [
+        (
+            "link = \"a > c\"\nfrom = \"2 s\"",
+            "s.toml:6:8",
+            "unknown link `a > c`",
+        ),
+        (
+            "link = \"a > b\"\nfrom = \"10 s\"",
+            "s.toml:7:8",
+            "this never fails",
+        ),
+        (
+            "link = \"a > b\"\nfrom = \"3 s\"\nto = \"3 s\"",
+            "s.toml:7:8",
+            "this never fails",
+        ),
+    ] {
+        let report = read(&text(failure)).expect_err(failure);
+        assert!(report.contains(place) && report.contains(message), "{report}");
+    }
+}
+
+#[test]
 fn all_mistakes_are_reported_in_one_pass() {
     let mut text = GOOD.to_owned();
     for bad in ["duration = \"30 s\"", "kind = \"constant\"", "at = \"10 s\""] {

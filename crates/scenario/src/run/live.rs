@@ -17,11 +17,11 @@ use engine::queue::{Count, Stats};
 use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use gateway::in_force::InForce;
-use lab::Record;
 use lab::record::Recorded;
 use lab::traffic::generator::TrafficShape;
 use lab::traffic::tcp::Bulk;
 use lab::traffic::udp::Stream;
+use lab::{CableSwitch, Record};
 use measure::delay::Delays;
 use netio::handle::{PathView, Unanswered};
 use std::net::SocketAddr;
@@ -69,8 +69,16 @@ pub fn run(name: &str, scenario: &Scenario, registry: &Registry) -> Result<LiveO
         .map(|_| Record::new(origin, scenario.bin()))
         .collect();
     let on = |(index, record): (usize, &Record)| ((index / 2, index % 2), record.clone());
+    let cables: Vec<CableSwitch> = scenario
+        .directions
+        .chunks(2)
+        .map(|_| CableSwitch::default())
+        .collect();
     let instruments = Instruments {
         records: records.iter().enumerate().map(on).collect(),
+        cables: (0..records.len())
+            .map(|index| ((index / 2, index % 2), cables[index / 2].clone()))
+            .collect(),
         ..Instruments::default()
     };
     let built = build_scenario(scenario, registry, &instruments)?;
@@ -79,6 +87,7 @@ pub fn run(name: &str, scenario: &Scenario, registry: &Registry) -> Result<LiveO
         built: &built,
         rsvp: LabRsvp::start(scenario, &built)?,
         records: &records,
+        cables: &cables,
         begin: time::Instant::now(),
         started: netio::clock::now(),
     };
@@ -128,6 +137,8 @@ struct LiveRun<'a> {
     built: &'a Built,
     rsvp: LabRsvp,
     records: &'a [Record],
+    /// By the number of the link.
+    cables: &'a [CableSwitch],
     /// The start of the run, on the clock of sockets and on that of links.
     begin: time::Instant,
     started: Instant,
@@ -148,6 +159,7 @@ impl LiveRun<'_> {
                 scope.spawn(move || self.rsvp.hold(self.scenario, index, self.begin));
             }
             let changes = scope.spawn(|| self.changes());
+            scope.spawn(|| self.failures());
             let windows = self.windows();
             let got = flows
                 .into_iter()
@@ -183,6 +195,20 @@ impl LiveRun<'_> {
             put.map_err(|why| Error::Started(std::io::Error::other(format!("{}: {why}", change.what))))?;
         }
         Ok(())
+    }
+
+    /// Cuts cables and joins them, each at its time.
+    fn failures(&self) {
+        let failures = self.scenario.failures.iter();
+        let mut times: Vec<Instant> = failures.flat_map(|failure| [failure.from, failure.to]).collect();
+        times.sort_unstable();
+        for at in times {
+            self.wait_until(at);
+            let cut = self.scenario.cut_at(at);
+            for (link, cable) in self.cables.iter().enumerate() {
+                cable.cut(cut.contains(&link));
+            }
+        }
     }
 
     /// The policy in force at the sending end of a direction.

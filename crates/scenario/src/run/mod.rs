@@ -71,6 +71,10 @@ pub fn run(
                 .sim
                 .retune(network.links[change.direction], change.policy.plan.clone());
         }
+        let cut = scenario.cut_at(at);
+        for (index, &link) in network.links.iter().enumerate() {
+            network.sim.cut(link, cut.contains(&(index / 2)));
+        }
         progress(at.since(Instant::START), network.sim.events());
     }
     let meters = Meters {
@@ -109,8 +113,13 @@ fn stops(scenario: &Scenario, end: Instant) -> Vec<Instant> {
         .iter()
         .flat_map(|expectation| [expectation.from, expectation.to]);
     let changes = scenario.changes.iter().map(|change| change.at);
+    let failures = scenario
+        .failures
+        .iter()
+        .flat_map(|failure| [failure.from, failure.to]);
     let mut stops: Vec<Instant> = steps
         .chain(windows)
+        .chain(failures)
         .chain(changes)
         .chain([end])
         .filter(|at| *at <= end)

@@ -75,6 +75,9 @@ impl Lab {
             Some(scenario) => Topology::of(scenario),
             None => self.read(&text, cx.registry)?,
         };
+        if let Some(idle) = scenario.as_ref().and_then(idle_with_program) {
+            eprintln!("suimon: warning: {idle}");
+        }
         let host = self.host(&topology)?;
         lab::enter()?;
         let instruments = self.instruments(&topology)?;
@@ -194,7 +197,7 @@ impl Lab {
         Ok(Instruments {
             captures: self.pcap.iter().map(capture).collect::<Result<_, Failure>>()?,
             series: self.series.iter().map(record).collect::<Result<_, Failure>>()?,
-            records: Vec::new(),
+            ..Instruments::default()
         })
     }
 
@@ -207,6 +210,24 @@ impl Lab {
             unknown("host", name, Span::default(), hosts).into()
         })
     }
+}
+
+/// What of a scenario does not happen while a program runs in place of its flows.
+fn idle_with_program(scenario: &Scenario) -> Option<String> {
+    let parts = [
+        (scenario.signalling.reservations.is_empty(), "reserved"),
+        (scenario.changes.is_empty(), "changed"),
+        (scenario.failures.is_empty(), "cut"),
+        (scenario.expectations.is_empty(), "judged"),
+    ];
+    let idle: Vec<&str> = parts
+        .iter()
+        .filter_map(|(none, what)| (!none).then_some(*what))
+        .collect();
+    (!idle.is_empty()).then(|| {
+        let idle = idle.join(", ");
+        format!("with a program in place of the flows nothing is {idle}")
+    })
 }
 
 impl Lab {
