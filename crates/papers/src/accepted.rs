@@ -71,6 +71,23 @@ const KNOWN: &[(&str, &str)] = &[
     ("P5", "300 s, 512 KB: bandwidth beside the paper's"),
     ("P5", "300 s, 1024 KB: bandwidth beside the paper's"),
     ("P5", "300 s, 2048 KB: bandwidth beside the paper's"),
+    ("P4", "300 s, 512 KB, without SACK: bandwidth beside the paper's"),
+    ("P4", "300 s, 1024 KB, without SACK: bandwidth beside the paper's"),
+    ("P4", "300 s, 2048 KB, without SACK: bandwidth beside the paper's"),
+    ("P4", "300 s, 4096 KB, without SACK: bandwidth beside the paper's"),
+    ("P4", "300 s, 4096 KB, without SACK: of the paced bandwidth"),
+    ("P5", "300 s, 512 KB, without SACK: bandwidth beside the paper's"),
+    (
+        "P5",
+        "300 s, 512 KB, without SACK: bandwidth beside Scalable TCP's and the paced",
+    ),
+    ("P5", "300 s, 1024 KB, without SACK: bandwidth beside the paper's"),
+    ("P5", "300 s, 2048 KB, without SACK: bandwidth beside the paper's"),
+    ("P5", "300 s, 4096 KB, without SACK: bandwidth beside the paper's"),
+    (
+        "P5",
+        "300 s, 4096 KB, without SACK: bandwidth beside Scalable TCP's and the paced",
+    ),
 ];
 
 /// Returns whether a row that is not made again here is as required, or is known not to be.

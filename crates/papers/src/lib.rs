@@ -46,6 +46,7 @@ mod shared_pipe;
 mod tail_drop;
 mod testbed;
 mod timeline;
+mod unpaced;
 mod verdict;
 mod yielding;
 
@@ -78,8 +79,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
     gap_size::P1,
     gap_size::P2,
     tail_drop::P3,
-    tail_drop::P4,
-    tail_drop::P5,
+    unpaced::P4,
+    unpaced::P5,
     tail_drop::P6,
     cost_gaps::P7,
     shared_pipe::P8,

@@ -1,5 +1,5 @@
-//! P3 to P6: one TCP connection over a bottleneck with a tail-drop buffer, paced and not (Takano et
-//! al. 2004, section 4.3, Tables 3 to 5, Figs. 8 and 9).
+//! P3 and P6: one TCP connection over a bottleneck with a tail-drop buffer, paced and not (Takano
+//! et al. 2004, section 4.3, Tables 3 to 5, Figs. 8 and 9). P4 and P5 are made of this, too.
 //!
 //! A run of 300 s is sampled at 20 s, too; `--quick` stops there.
 
@@ -10,8 +10,8 @@ use crate::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, Ro
 use engine::units::{Bytes, Duration, Instant};
 use plot::{Level, PlotStyle, Series, picture, rates_over_time};
 use sim::simulation::End;
-use sim::tcp::congestion::{reno, scalable};
-use sim::tcp::{ControlKind, TcpSender};
+use sim::tcp::congestion::scalable;
+use sim::tcp::{self, ControlKind, TcpSender};
 
 /// P3: Scalable TCP, paced.
 pub const P3: Experiment = Experiment {
@@ -25,22 +25,6 @@ pub const P3: Experiment = Experiment {
     },
 };
 
-/// P4: Scalable TCP, not paced.
-pub const P4: Experiment = Experiment {
-    id: "P4",
-    title: "The same, not paced",
-    reference: "Takano et al. 2004, section 4.3, Table 4",
-    run: |options, progress| table(&TABLE_4, options, progress),
-};
-
-/// P5: standard TCP, not paced.
-pub const P5: Experiment = Experiment {
-    id: "P5",
-    title: "Standard TCP, not paced",
-    reference: "Takano et al. 2004, section 4.3, Table 5",
-    run: |options, progress| table(&TABLE_5, options, progress),
-};
-
 /// P6: the host's departures.
 pub const P6: Experiment = Experiment {
     id: "P6",
@@ -50,13 +34,14 @@ pub const P6: Experiment = Experiment {
 };
 
 /// A table of the paper: for each buffer, in KB, the bandwidth in MB/s and the packets dropped.
-struct Table {
-    control: &'static ControlKind,
-    paced: bool,
-    paper: [(u64, f64, f64); 4],
+#[derive(Debug)]
+pub struct BufferTable {
+    pub control: &'static ControlKind,
+    pub paced: bool,
+    pub paper: [(u64, f64, f64); 4],
 }
 
-const TABLE_3: Table = Table {
+const TABLE_3: BufferTable = BufferTable {
     control: &scalable::CONTROL,
     paced: true,
     paper: [
@@ -66,51 +51,38 @@ const TABLE_3: Table = Table {
         (4_096, 57.3, 0.0),
     ],
 };
-const TABLE_4: Table = Table {
-    control: &scalable::CONTROL,
-    paced: false,
-    paper: [
-        (512, 5.0, 2_263.0),
-        (1_024, 1.7, 5_473.0),
-        (2_048, 9.3, 18_635.0),
-        (4_096, 49.3, 1_146.0),
-    ],
-};
-const TABLE_5: Table = Table {
-    control: &reno::CONTROL,
-    paced: false,
-    paper: [
-        (512, 24.4, 521.0),
-        (1_024, 27.1, 3_012.0),
-        (2_048, 45.6, 2_063.0),
-        (4_096, 53.5, 1_278.0),
-    ],
-};
-
 /// The paper's largest socket buffer.
-const WINDOW: Bytes = Bytes::new(32 << 20);
+pub const WINDOW: Bytes = Bytes::new(32 << 20);
 /// The round-trip time without a queue, in seconds.
 const RTT: f64 = 0.2;
-const SHORT: u64 = 20;
+pub const SHORT: u64 = 20;
 /// The second half of a short run counts: slow start is over.
-const SETTLED: u64 = 10;
+pub const SETTLED: u64 = 10;
 const LONG: u64 = 300;
 
 /// A connection's counters up to some time.
 #[derive(Clone, Debug, Default)]
-struct RunSample {
-    seconds: u64,
-    received: u64,
-    drops: u64,
-    retransmissions: u64,
-    timeouts: u64,
+pub struct RunSample {
+    pub seconds: u64,
+    pub received: u64,
+    pub drops: u64,
+    pub retransmissions: u64,
+    pub recoveries: u64,
+    pub timeouts: u64,
+}
+
+impl RunSample {
+    /// The goodput of all of it, in MB/s.
+    pub fn rate(&self) -> f64 {
+        self.received as f64 / 1e6 / self.seconds as f64
+    }
 }
 
 /// The samples of one run.
 #[derive(Clone, Debug)]
-struct Run {
+pub struct Run {
     /// At 10 s, at 20 s, and at 300 s if it went on.
-    readings: Vec<RunSample>,
+    pub readings: Vec<RunSample>,
     /// The rate at the receiver, each second, in bit/s.
     rates: Vec<f64>,
 }
@@ -119,8 +91,22 @@ fn second(n: u64) -> Instant {
     Instant::START + Duration::from_secs(n)
 }
 
-fn run(table: &Table, buffer: u64, ends: &[u64]) -> Result<Run, Error> {
-    let mut pipe = LongPipe::new(&connection(table.control, WINDOW), buffer << 10, table.paced)?;
+/// When the runs are sampled, in seconds.
+pub fn ends(options: &Options) -> &'static [u64] {
+    if options.quick {
+        &[SETTLED, SHORT]
+    } else {
+        &[SETTLED, SHORT, LONG]
+    }
+}
+
+/// One run, with a buffer in KB.
+///
+/// # Errors
+///
+/// Returns an error if the host's policy is invalid.
+pub fn run(settings: &tcp::Settings, buffer: u64, paced: bool, ends: &[u64]) -> Result<Run, Error> {
+    let mut pipe = LongPipe::new(settings, buffer << 10, paced)?;
     pipe.sim
         .watch_flow(pipe.flow, End::Responder, Duration::from_secs(1));
     let mut readings = Vec::new();
@@ -133,6 +119,7 @@ fn run(table: &Table, buffer: u64, ends: &[u64]) -> Result<Run, Error> {
             received: pipe.sim.delivered(pipe.flow, End::Responder).bytes.get(),
             drops: pipe.drops(),
             retransmissions: statistics.retransmissions,
+            recoveries: statistics.recoveries,
             timeouts: statistics.timeouts,
         });
     }
@@ -166,7 +153,7 @@ struct Fluid {
 }
 
 impl Fluid {
-    fn new(table: &Table, buffer: u64) -> Self {
+    fn new(table: &BufferTable, buffer: u64) -> Self {
         let buffer = (buffer << 10) as f64 / FRAME;
         let mut overflowing = 2.0;
         while overflowing / 2.0 <= buffer {
@@ -217,14 +204,21 @@ impl Fluid {
     }
 }
 
-fn table(table: &Table, options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutcome, Error> {
-    let ends: &[u64] = if options.quick {
-        &[SETTLED, SHORT]
-    } else {
-        &[SETTLED, SHORT, LONG]
-    };
+/// The rows of a table with the recovery of today.
+///
+/// # Errors
+///
+/// Returns an error if the host's policy is invalid.
+pub fn table(
+    table: &BufferTable,
+    options: &Options,
+    progress: &mut dyn Progress,
+) -> Result<ExperimentOutcome, Error> {
+    let (ends, settings) = (ends(options), connection(table.control, WINDOW));
     let name = |(kb, ..): &(u64, f64, f64)| format!("{kb} KB");
-    let runs = points::all(&table.paper, progress, name, |&(kb, ..)| run(table, kb, ends))?;
+    let runs = points::all(&table.paper, progress, name, |&(kb, ..)| {
+        run(&settings, kb, table.paced, ends)
+    })?;
     let mut rows = Vec::new();
     for (&(kb, bandwidth, drops), run) in table.paper.iter().zip(&runs) {
         if let [settled, short, long @ ..] = &run.readings[..] {
@@ -240,7 +234,7 @@ fn table(table: &Table, options: &Options, progress: &mut dyn Progress) -> Resul
         rows,
         charts: vec![ChartFile {
             name: "bandwidth".into(),
-            svg: drawn(table, &runs),
+            svg: drawn(table, "", &runs),
         }],
         remarks: remarks(table),
     })
@@ -248,7 +242,7 @@ fn table(table: &Table, options: &Options, progress: &mut dyn Progress) -> Resul
 
 /// The rows of the paper's 300 s, whose bandwidth and drops are given.
 fn whole(
-    table: &Table,
+    table: &BufferTable,
     kb: u64,
     [bandwidth, drops]: [f64; 2],
     fluid: Fluid,
@@ -263,7 +257,7 @@ fn whole(
             false => vec![Row::unmeasured(beside, bandwidth.into(), "MB/s", why)],
         };
     };
-    let rate = long.received as f64 / 1e6 / LONG as f64;
+    let rate = long.rate();
     let due = fluid.goodput(0.0, LONG as f64);
     let [first, mut second] = judged(table, &span, bandwidth.into(), [rate, due], fluid, long);
     second.paper = drops.into();
@@ -279,7 +273,7 @@ const NEAR: &str = "Required: the paper's, within a tenth.";
 
 /// The rows of a run: `rate` is ours and what the fluid has.
 fn judged(
-    table: &Table,
+    table: &BufferTable,
     span: &str,
     paper: RowValue,
     rate: [f64; 2],
@@ -348,7 +342,7 @@ const MODEL: &str = "Bandwidth is TCP's goodput, over all of the 300 s as in the
     data (1448 B in 1518 B; in the paper, without timestamps, 1460 B). A buffer of 512 KB is 512 × 1024 B \
     of frames, besides the frame on the wire.";
 
-fn remarks(table: &Table) -> Vec<String> {
+fn remarks(table: &BufferTable) -> Vec<String> {
     let why = match (table.paced, table.control) {
         (true, _) => {
             "The paper configured 62.5 MB/s and had 61.8 on the wire, since it did not count the bytes \
@@ -356,20 +350,20 @@ fn remarks(table: &Table) -> Vec<String> {
              over 300 s is slow start."
         }
         (false, control) if *control == scalable::CONTROL => {
-            "The paper's collapse does not appear: over 300 s Scalable TCP has 54 to 59 MB/s here without pacing (the paper 5.0, 1.7, \
+            "With SACK the paper's collapse does not appear: over 300 s Scalable TCP has 54 to 59 MB/s here without pacing (the paper 5.0, 1.7, \
              9.3 and 49.3), against 59.1 paced (P3). What appears is its beginning. Slow start sends its window at the host's rate, twice \
              the bottleneck's, so the first window of more than twice the buffer overflows it, though the pipe is nearly empty: with 512 KB \
              that is a window of 1,024 packets where the pipe holds 8,234, and after 10 to 20 s the connection has a third of what it has \
              paced. From there it grows by a hundredth per round trip, and every loss is repaired without a timeout: SACK tells what is missing \
              (RFC 6675), the window is reduced over a round trip (RFC 9937), and losses cost no processor time. The paper's kernel \
              (2.4.26) had to search a queue of up to 8,600 segments for each acknowledgment of a burst of losses; we take it that its \
-             timeouts, and with them the collapse, come from there, and have no model of it. Earlier editions of this page had 37 MB/s \
+             timeouts, and with them the collapse, come from there, and have no model of it; what its recovery without SACK does is below. Earlier editions of this page had 37 MB/s \
              for 4096 KB, by two timeouts in the first overflow: they came from a retransmission timeout without Linux's margin of 200 ms above \
              the round-trip time. RACK and tail loss probes, which that kernel did not have, are off; with them the bandwidth is \
              the same to 0.1 MB/s."
         }
         _ => {
-            "The connection drops packets once, in the overflow of slow start. Slow start sends its window at the host's rate, twice the \
+            "With SACK the connection drops packets once, in the overflow of slow start. Slow start sends its window at the host's rate, twice the \
              bottleneck's, so the first window of more than twice the buffer overflows it, whatever the pipe holds: windows of 1,024, 2,048, 4,096 \
              and 8,192 packets, of which the buffers drop half. The paper's drops with 512 and 2048 KB, 521 and 2063, are those of one such \
              overflow, so its connection began like ours, and with 4096 KB its bandwidth is ours, too. What the overflow leaves is a window that \
@@ -384,7 +378,8 @@ fn remarks(table: &Table) -> Vec<String> {
     vec![MODEL.into(), why.into()]
 }
 
-fn drawn(table: &Table, runs: &[Run]) -> String {
+/// The rates over time; `how` adds to the title.
+pub fn drawn(table: &BufferTable, how: &str, runs: &[Run]) -> String {
     let line = |((kb, ..), run): (&(u64, f64, f64), &Run)| {
         let points = run
             .rates
@@ -396,7 +391,7 @@ fn drawn(table: &Table, runs: &[Run]) -> String {
     let series = table.paper.iter().zip(runs).map(line).collect();
     let paced = if table.paced { "paced" } else { "not paced" };
     let title = format!(
-        "{} TCP, {paced}: data received, by the size of the bottleneck's buffer",
+        "{} TCP, {paced}{how}: data received, by the size of the bottleneck's buffer",
         table.control
     );
     let mut plot = rates_over_time("", PlotStyle::Lines, series);
