@@ -84,6 +84,7 @@ fn parts() -> Vec<Part> {
         ("reserve", language::ReservationSettings::SETTINGS),
         ("change", language::ChangeSettings::SETTINGS),
         ("failure", language::FailureSettings::SETTINGS),
+        ("program", language::ProgramSettings::SETTINGS),
         ("expect", language::ExpectSettings::SETTINGS),
     ];
     parts.extend(whole.iter().map(|(name, settings)| part(name, settings)));

@@ -147,6 +147,47 @@ fn a_reservation_ends_while_a_cable_is_cut_and_comes_back_by_itself() {
     assert!((after / 2.0 - 1.0).abs() < 0.02, "{after}");
 }
 
+const PROGRAMS: &str = r#"
+version = 1
+duration = "3 s"
+link = [{ between = ["alice", "bob"], rate = "10 Mbit/s", delay = "5 ms" }]
+flow = [{ between = ["alice", "bob"], kind = "constant", rate = "1 Mbit/s", frame = "500 B" }]
+program = [
+    { host = "alice", command = ["sh", "-c", "cat /proc/net/dev | grep -q eth0 && test $SUIMON_BOB = 10.0.0.2"], start = "1 s" },
+    { host = "bob", name = "server", command = ["sleep", "600"], stop = "2 s" },
+    { host = "bob", name = "broken", command = ["sh", "-c", "echo no such thing >&2; exit 7"] },
+]
+expect = [{ flow = "flow 1", metric = "rate", from = "1 s", at_least = "900 kbit/s" }]
+"#;
+
+#[test]
+fn a_program_of_a_scenario_is_judged_by_how_it_ends_and_the_simulator_says_that_it_runs_none() {
+    let file = Written::new("programs", PROGRAMS);
+    let (value, code) = run(&file.0);
+    let ends = value["expectations"].as_array().expect("expectations")[1..].iter();
+    let ends: Vec<_> = ends
+        .map(|one| {
+            let words = |key: &str| one[key].as_str().expect("words").to_owned();
+            (words("what"), words("got"), one["met"] == true)
+        })
+        .collect();
+    let expected = [
+        ("program sh on alice", "it ended", true),
+        ("program server on bob", "it was stopped", true),
+        ("program broken on bob", "exit code 7: no such thing", false),
+    ];
+    let expected = expected.map(|(what, got, met)| (what.to_owned(), got.to_owned(), met));
+    assert_eq!((ends.as_slice(), code), (&expected[..], Some(4)));
+    let sim = Command::new(SUIMON)
+        .arg("sim")
+        .arg(&file.0)
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&sim.stderr);
+    assert_eq!(sim.status.code(), Some(0), "{said}");
+    assert_eq!(said.matches("the simulator runs no program").count(), 3, "{said}");
+}
+
 const SWAPPED: &str = r#"
 version = 1
 duration = "6 s"

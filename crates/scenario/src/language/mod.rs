@@ -23,6 +23,7 @@ mod failures;
 mod flows;
 mod lab_rules;
 mod links;
+mod programs;
 mod reservations;
 mod sweep;
 
@@ -32,6 +33,7 @@ pub use failures::{FailureSettings, LinkFailure};
 pub use flows::{EndAddress, FlowConfig, FlowSettings, Spans};
 pub use lab_rules::{SIMULATED_ONLY, SimulatedKey};
 pub use links::{DirectionConfig, LinkSettings};
+pub use programs::{ProgramConfig, ProgramSettings};
 pub(crate) use reservations::signalling_key;
 pub use reservations::{ReservationConfig, ReservationSettings, SignallingConfig, SignallingSettings};
 pub use sweep::Sweep;
@@ -117,6 +119,8 @@ pub struct Scenario {
     pub changes: Vec<ScheduledChange>,
     /// Failures of links.
     pub failures: Vec<LinkFailure>,
+    /// Programs, which the lab runs.
+    pub programs: Vec<ProgramConfig>,
     /// The expectations.
     pub expectations: Vec<Expectation>,
 }
@@ -169,7 +173,8 @@ fn round(ns: u64) -> Duration {
 }
 
 const ROOT: &[&str] = &[
-    "version", "hosts", "host", "link", "flow", "rsvp", "reserve", "change", "failure", "expect", "sweep",
+    "version", "hosts", "host", "link", "flow", "rsvp", "reserve", "change", "failure", "program", "expect",
+    "sweep",
 ];
 
 /// Where a scenario is to run.
@@ -293,6 +298,13 @@ impl Scenarios {
             if let (Venue::Lab, Some(read), true) = (self.venue, &read, reader.problems.is_empty()) {
                 lab_rules::refuse_values(&root, read, &mut reader.problems);
             }
+            if self.venue == Venue::Simulator {
+                let programs = root.sections("program", "program", &mut Vec::new());
+                reader.warnings.extend(programs.iter().map(|section| {
+                    let problem = Problem::new(section.at, "the simulator runs no program");
+                    problem.help("`suimon lab` does; here sources take its place: a section [[flow]]")
+                }));
+            }
             problems.append(&mut reader.problems);
             unused = root
                 .get("sweep")
@@ -379,6 +391,8 @@ fn scenario(
         reservations: &signalling.reservations,
         duration,
     };
+    let programs = root.sections("program", "program", &mut reader.problems);
+    let programs = programs::read_all(&programs, &hosts, duration, &mut reader.problems);
     let failures = match complete {
         true => failures::read_all(&failures, &named, &mut reader.problems),
         false => Vec::new(),
@@ -400,6 +414,7 @@ fn scenario(
         signalling,
         changes,
         failures,
+        programs,
         expectations,
     })
 }

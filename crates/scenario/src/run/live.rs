@@ -4,6 +4,7 @@
 //! Rates and shares of flows count as in the simulator: payload of TCP, frames of datagrams.
 
 use super::judge::{delay, fairness_of, ratio, verdict};
+use super::live_programs;
 use super::live_rsvp::LabRsvp;
 use super::outcome::{FlowOutcome, Judgement, ReservationOutcome};
 use super::reserved_flows::ReservationLog;
@@ -91,13 +92,14 @@ pub fn run(name: &str, scenario: &Scenario, registry: &Registry) -> Result<LiveO
         begin: time::Instant::now(),
         started: netio::clock::now(),
     };
-    let (flows, windows) = run.traffic()?;
+    let (flows, windows, programs) = run.traffic()?;
     let judged = scenario.expectations.iter().zip(&windows);
     Ok(LiveOutcome {
         scenario: name.into(),
         duration: scenario.settings.duration,
         expectations: judged
             .map(|(expectation, window)| verdict(expectation, run.measure(expectation, window, &flows)))
+            .chain(programs)
             .collect(),
         flows: scenario
             .flows
@@ -129,6 +131,9 @@ struct Passage {
     delays: Delays,
 }
 
+/// What each flow's receiver got, the readings of each expectation, and how programs ended.
+type LiveTraffic = (Vec<Vec<Arrived>>, Vec<LabWindow>, Vec<Judgement>);
+
 /// The readings at both edges of an expectation's window.
 type LabWindow = [LabReading; 2];
 
@@ -145,9 +150,9 @@ struct LiveRun<'a> {
 }
 
 impl LiveRun<'_> {
-    /// Runs all flows beside each other, holds reservations, makes changes, and reads at the edges
+    /// Runs all flows and programs beside each other, holds reservations, makes changes, and reads at the edges
     /// of windows.
-    fn traffic(&self) -> Result<(Vec<Vec<Arrived>>, Vec<LabWindow>), Error> {
+    fn traffic(&self) -> Result<LiveTraffic, Error> {
         std::thread::scope(|scope| {
             let flows: Vec<_> = self
                 .scenario
@@ -158,6 +163,14 @@ impl LiveRun<'_> {
             for index in 0..self.scenario.signalling.reservations.len() {
                 scope.spawn(move || self.rsvp.hold(self.scenario, index, self.begin));
             }
+            let programs: Vec<_> = self
+                .scenario
+                .programs
+                .iter()
+                .map(|program| {
+                    scope.spawn(|| live_programs::run(self.scenario, self.built, program, self.begin))
+                })
+                .collect();
             let changes = scope.spawn(|| self.changes());
             scope.spawn(|| self.failures());
             let windows = self.windows();
@@ -166,7 +179,13 @@ impl LiveRun<'_> {
                 .map(|flow| flow.join().map_err(|_| Error::ThreadEnded)?.map_err(Error::Lab));
             let got = got.collect::<Result<_, Error>>()?;
             changes.join().map_err(|_| Error::ThreadEnded)??;
-            Ok((got, windows?))
+            let programs = programs.into_iter().map(|program| {
+                program
+                    .join()
+                    .map_err(|_| Error::ThreadEnded)?
+                    .map_err(Error::Lab)
+            });
+            Ok((got, windows?, programs.collect::<Result<_, Error>>()?))
         })
     }
 

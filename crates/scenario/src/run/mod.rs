@@ -10,6 +10,7 @@ pub mod captures;
 mod host_routes;
 mod judge;
 pub mod live;
+mod live_programs;
 mod live_rsvp;
 mod network;
 pub mod outcome;

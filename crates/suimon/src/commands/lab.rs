@@ -218,6 +218,7 @@ fn idle_with_program(scenario: &Scenario) -> Option<String> {
         (scenario.signalling.reservations.is_empty(), "reserved"),
         (scenario.changes.is_empty(), "changed"),
         (scenario.failures.is_empty(), "cut"),
+        (scenario.programs.is_empty(), "run besides"),
         (scenario.expectations.is_empty(), "judged"),
     ];
     let idle: Vec<&str> = parts
