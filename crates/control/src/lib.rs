@@ -3,7 +3,8 @@
 //! - [`diagnostics`]: mistakes and warnings with their positions in a policy's text;
 //! - [`policy`]: TOML text → checked plan for every interface;
 //! - [`documents`]: which type of document a text is; [`sections`]: TOML with positions, for other
-//!   documents as well, and [`values`], as which it is kept;
+//!   documents as well, and [`values`], as which it is kept; [`text_file`]: how texts are
+//!   read from files;
 //! - [`port_config`], [`filters`], [`rsvp_config`], [`yields`]: a policy's parts with a syntax of
 //!   their own; [`rsvp_keys`]: the key file of RSVP;
 //! - [`snapshot`]: the metrics of every class; [`readout`]: how its values are displayed;
@@ -33,5 +34,6 @@ pub mod run_directory;
 pub mod sections;
 pub mod snapshot;
 pub mod socket;
+pub mod text_file;
 pub mod values;
 pub mod yields;

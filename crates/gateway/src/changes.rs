@@ -12,6 +12,7 @@ use control::policy::{InterfacePolicy, Policy};
 use control::port_config::PortConfig;
 use control::protocol::Refusal;
 use control::rsvp_config::RsvpConfig;
+use control::text_file;
 use engine::settings::Raw;
 use netio::handle::Adopted;
 use std::path::Path;
@@ -104,7 +105,7 @@ impl PolicyChanges {
     fn read(&self, file: &Path) -> Result<Policy, Refusal> {
         let shown = file.display().to_string();
         let unread = |why| Refusal::new(format!("cannot read the policy `{shown}`: {why}"));
-        let text = std::fs::read_to_string(file).map_err(unread)?;
+        let text = text_file::read(file, text_file::LONGEST).map_err(unread)?;
         let ports = match &self.port {
             Some(_) => netio::ports::declared(),
             None => Vec::new(),

@@ -31,6 +31,12 @@ pub fn handle_signals(end: &Arc<AtomicBool>) -> io::Result<()> {
     Ok(())
 }
 
+/// Ends the process as SIGPIPE does, which Rust's programs ignore.
+pub fn end_by_closed_pipe() {
+    // It returns only if the signal cannot be raised; then the exit code says the same.
+    let _ = signal_hook::low_level::emulate_default_handler(signal_hook::consts::SIGPIPE);
+}
+
 /// SIGHUP: that of an administrator, who wants the policy to be read again; or that of the kernel,
 /// since the terminal is gone.
 #[derive(Debug)]

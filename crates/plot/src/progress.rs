@@ -36,8 +36,8 @@ impl Pace {
     }
 }
 
-/// A bar filled to this fraction, with a text beside it, no wider than `width`.
-fn line(part: f64, text: &str, width: usize) -> String {
+/// A bar filled to this fraction, with the time left and a text beside it, no wider than `width`.
+fn line(part: f64, since: Duration, text: &str, width: usize) -> String {
     let full = (part.clamp(0.0, 1.0) * CELLS as f64 * 8.0).round() as usize;
     let cell = |index: usize| match full.saturating_sub(index * 8) {
         0 => '░',
@@ -46,10 +46,26 @@ fn line(part: f64, text: &str, width: usize) -> String {
     };
     let bar: String = (0..CELLS).map(cell).collect();
     let percent = (part.clamp(0.0, 1.0) * 100.0).floor();
-    format!("{bar} {percent:>3} %  {text}")
+    let left = left(part, since).map_or_else(String::new, |left| format!("{left} left, "));
+    format!("{bar} {percent:>3} %  {left}{text}")
         .chars()
         .take(width.saturating_sub(1))
         .collect()
+}
+
+/// The time left if what is missing takes as long as what is done; none at the beginning, when
+/// nobody knows, and at the end.
+fn left(part: f64, since: Duration) -> Option<String> {
+    const KNOWN: f64 = 0.01;
+    if !(KNOWN..1.0).contains(&part) {
+        return None;
+    }
+    let seconds = (since.as_secs_f64() * (1.0 - part) / part).ceil() as u64;
+    Some(match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    })
 }
 
 /// The progress line on standard error. Dropping it erases it.
@@ -80,9 +96,8 @@ impl ProgressLine {
     /// Shows the fraction that is done and what is going on, if a redraw is due.
     pub fn show(&mut self, part: f64, text: impl FnOnce() -> String) {
         if let Some(width) = self.width {
-            let drawn = self
-                .pace
-                .draw(self.begun.elapsed(), || line(part, &text(), width));
+            let since = self.begun.elapsed();
+            let drawn = self.pace.draw(since, || line(part, since, &text(), width));
             write(drawn.as_deref());
         }
     }
@@ -133,12 +148,35 @@ mod tests {
 
     #[test]
     fn the_bar_is_as_full_as_the_run_is_far_and_the_line_fits() {
-        assert_eq!(line(0.0, "A5", 80), format!("{}   0 %  A5", "░".repeat(24)));
-        assert_eq!(line(1.0, "A5", 80), format!("{} 100 %  A5", "█".repeat(24)));
-        assert!(line(0.5, "", 80).starts_with(&("█".repeat(12) + "░")));
-        assert!(line(1.0 / 48.0, "", 80).starts_with("▌░"));
+        assert_eq!(
+            line(0.0, ms(0), "A5", 80),
+            format!("{}   0 %  A5", "░".repeat(24))
+        );
+        assert_eq!(
+            line(1.0, ms(0), "A5", 80),
+            format!("{} 100 %  A5", "█".repeat(24))
+        );
+        assert!(line(0.5, ms(0), "", 80).starts_with(&("█".repeat(12) + "░")));
+        assert!(line(1.0 / 48.0, ms(0), "", 80).starts_with("▌░"));
         for odd in [f64::NAN, -1.0, 7.0] {
-            assert_eq!(line(odd, &"long ".repeat(40), 60).chars().count(), 59, "{odd}");
+            assert_eq!(
+                line(odd, ms(0), &"long ".repeat(40), 60).chars().count(),
+                59,
+                "{odd}"
+            );
         }
+    }
+
+    #[test]
+    fn the_time_left_is_that_of_the_part_that_is_missing() {
+        let after = |part, seconds| left(part, Duration::from_secs(seconds));
+        assert_eq!(after(0.25, 10).as_deref(), Some("30 s"));
+        assert_eq!(after(0.5, 200).as_deref(), Some("3 min 20 s"));
+        assert_eq!(after(0.1, 900).as_deref(), Some("2 h 15 min"));
+        for unknown in [0.0, 0.001, 1.0, 1.5, f64::NAN] {
+            assert_eq!(after(unknown, 10), None, "{unknown}");
+        }
+        let drawn = line(0.5, ms(4000), "A5", 80);
+        assert!(drawn.ends_with(" 50 %  4 s left, A5"), "{drawn}");
     }
 }

@@ -1,5 +1,6 @@
 //! The files that a scenario names, with paths relative to its directory.
 
+use control::text_file;
 use engine::units::{Bytes, Duration};
 use netio::ports::pcap::Reader;
 use std::fs::File;
@@ -57,7 +58,9 @@ impl Folder {
 
 impl Store for Folder {
     fn text(&self, path: &str) -> Result<String, String> {
-        std::fs::read_to_string(self.0.join(path)).map_err(|error| self.why(path, &error))
+        let file = self.0.join(path);
+        std::fs::metadata(&file).map_err(|error| self.why(path, &error))?;
+        text_file::read(&file, text_file::LONGEST)
     }
 
     fn capture(&self, path: &str) -> Result<Packets, String> {

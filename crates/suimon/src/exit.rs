@@ -3,12 +3,19 @@
 use control::protocol::Refusal;
 use engine::settings::Problem;
 use std::io;
-use std::process::ExitCode;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
 
 /// Shown under the help.
 pub const HELP: &str = "Exit codes: 0 done, 1 failed at run time, 2 usage or configuration, \
      3 a policy differs from the one in force, 4 an expectation missed, 5 running in bypass, 6 a reservation was refused, \
-     7 no reply to a reservation request";
+     7 no reply to a reservation request; \
+     that of CMD where a command is run";
+
+/// Shells add this to the number of the signal that ended a program.
+const BY_SIGNAL: u8 = 128;
+const SIGINT: u8 = 2;
+const SIGPIPE: u8 = 13;
 
 /// How a verb ended. The numbers are documented and never change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +38,11 @@ pub enum Exit {
     Unanswered,
     /// The exit code of the command that was run.
     Passed(u8),
+    /// Nobody reads the output any more: the program ends by SIGPIPE, as others do. What was not
+    /// shown, such as a missed expectation, is not success.
+    OutputClosed,
+    /// Ctrl-C.
+    Interrupted,
 }
 
 impl Exit {
@@ -46,7 +58,18 @@ impl Exit {
             Self::Refused => 6,
             Self::Unanswered => 7,
             Self::Passed(code) => code,
+            Self::OutputClosed => BY_SIGNAL + SIGPIPE,
+            Self::Interrupted => BY_SIGNAL + SIGINT,
         }
+    }
+}
+
+impl From<ExitStatus> for Exit {
+    /// The end of a command, as shells report it.
+    fn from(status: ExitStatus) -> Self {
+        let by_signal = || status.signal().map(|signal| i32::from(BY_SIGNAL) + signal);
+        let code = status.code().or_else(by_signal);
+        Self::Passed(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
     }
 }
 
@@ -91,11 +114,11 @@ impl Failure {
 }
 
 impl From<io::Error> for Failure {
-    /// A reader that has closed the pipe (`suimon kinds | head -1`) has what it needs: no error.
+    /// A reader that has closed the pipe (`suimon kinds | head -1`) has what it needs: no message.
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self {
-                exit: Exit::Done,
+                exit: Exit::OutputClosed,
                 message: String::new(),
             };
         }

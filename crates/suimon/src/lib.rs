@@ -43,6 +43,9 @@ pub fn main(registry: Registry) -> ExitCode {
         Ok(exit) => exit.into(),
         Err(failure) => {
             failure.report();
+            if failure.exit == exit::Exit::OutputClosed {
+                gateway::supervise::end_by_closed_pipe();
+            }
             failure.exit.into()
         }
     }

@@ -2,27 +2,31 @@
 
 use crate::exit::Failure;
 use control::policy::Policy;
+use control::text_file;
 use engine::tree::Registry;
 use plot::colour;
-use std::io::{self, Read};
+use std::io;
+use std::path::Path;
+
+/// The longest output of a shard.
+const LONGEST_OUTPUT: u64 = 4 << 30;
 
 /// Reads the text at this path; `-` is standard input. `what` names it in the error message.
 pub fn load(what: &str, path: &str) -> Result<String, Failure> {
-    let read = if path == "-" {
-        let mut text = String::new();
-        io::stdin().read_to_string(&mut text).map(|_| text)
-    } else {
-        std::fs::read_to_string(path)
+    within(what, path, text_file::LONGEST)
+}
+
+/// Reads the outputs of shards, which may be longer than what people write.
+pub fn load_output(path: &str) -> Result<String, Failure> {
+    within("output", path, LONGEST_OUTPUT)
+}
+
+fn within(what: &str, path: &str, longest: u64) -> Result<String, Failure> {
+    let read = match path {
+        "-" => text_file::bounded(io::stdin().lock(), longest),
+        _ => text_file::read(Path::new(path), longest),
     };
-    read.map_err(|error| {
-        let why = match error.kind() {
-            io::ErrorKind::NotFound => "no such file".into(),
-            io::ErrorKind::IsADirectory => "it is a directory; name a TOML file in it".into(),
-            io::ErrorKind::InvalidData => "it is not UTF-8 text".into(),
-            _ => error.to_string(),
-        };
-        Failure::usage(format!("cannot read the {what} `{path}`: {why}"))
-    })
+    read.map_err(|why| Failure::usage(format!("cannot read the {what} `{path}`: {why}")))
 }
 
 /// Reads and checks the policy at this path.
@@ -45,7 +49,8 @@ mod tests {
         let cases = [
             ("/nonexistent/policy.toml", "no such file"),
             (here, "a directory"),
-            ("/proc/self/exe", "not UTF-8"),
+            ("/bin/sh", "not UTF-8"),
+            ("/dev/zero", "a device"),
         ];
         for (path, why) in cases {
             let failure = load("policy", path).expect_err(path);

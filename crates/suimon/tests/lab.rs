@@ -41,9 +41,10 @@ fn a_program_in_a_host_sees_that_hosts_interfaces_and_all_addresses() {
 }
 
 #[test]
-fn a_program_that_fails_is_a_failure_with_its_status() {
+fn a_program_that_fails_is_a_failure_with_its_exit_code() {
     let output = in_example("bob", "exit 7");
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(in_example("bob", "kill -9 $$").status.code(), Some(128 + 9));
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(
         error.contains("`sh` in host `bob` ended with exit status: 7"),

@@ -75,11 +75,14 @@ pub struct Job<'a> {
     pub jobs: usize,
     /// The links to capture.
     pub captures: &'a [CaptureRequest],
+    /// Once set, no further point is begun.
+    pub end: &'a AtomicBool,
 }
 
 impl Job<'_> {
     /// Runs the points, and passes their outcomes to `tell` in the order of the points. `watch` is
-    /// called at intervals with the progress.
+    /// called at intervals with the progress. After `end` the points that were begun are finished:
+    /// the first ones without a gap.
     ///
     /// # Errors
     ///
@@ -96,7 +99,7 @@ impl Job<'_> {
                 let send = send.clone();
                 let (done, next, stop) = (&done, &next, &stop);
                 scope.spawn(move || {
-                    while !stop.load(Ordering::Relaxed) {
+                    while !stop.load(Ordering::Relaxed) && !self.end.load(Ordering::Relaxed) {
                         let index = next.fetch_add(1, Ordering::Relaxed);
                         let Some(&number) = self.points.get(index) else {
                             break;
@@ -131,6 +134,7 @@ impl Job<'_> {
                     early.insert(index, outcome?);
                 }
                 Err(RecvTimeoutError::Timeout) => watch(done),
+                Err(RecvTimeoutError::Disconnected) if self.end.load(Ordering::Relaxed) => return Ok(()),
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Error::ThreadEnded.into());
                 }

@@ -96,6 +96,12 @@ fn show(out: &mut dyn Write, path: &str, policy: &Policy) -> io::Result<()> {
             }
         }
     }
+    if policy.port.is_none() {
+        writeln!(
+            out,
+            "no [port]: for `sim` and links of `lab` only; `run` needs one: between = [\"lan0\", \"wan0\"]"
+        )?;
+    }
     policy
         .interfaces
         .iter()
@@ -358,6 +364,18 @@ filters, the first that matches decides:
   anything else                    → rest
 ";
         assert_eq!((exit, shown.as_str()), (Exit::Done, expected), "\n{shown}");
+    }
+
+    #[test]
+    fn check_says_that_a_policy_without_a_port_is_for_sim_only() {
+        let (exit, shown) = check("warnings.toml", false);
+        assert_eq!(exit, Exit::Done, "{shown}");
+        assert!(
+            shown.contains("no [port]: for `sim` and links of `lab` only"),
+            "{shown}"
+        );
+        let (_, shown) = check("cbq_good.toml", false);
+        assert!(!shown.contains("no [port]"), "{shown}");
     }
 
     #[test]

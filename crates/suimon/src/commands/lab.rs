@@ -97,10 +97,10 @@ impl Lab {
             return if status.success() {
                 Ok(Exit::Done)
             } else {
-                Err(Failure::at_run_time(format!(
-                    "`{name}` in host `{}` ended with {status}",
-                    hosts[host].name()
-                )))
+                Err(Failure {
+                    exit: status.into(),
+                    message: format!("`{name}` in host `{}` ended with {status}", hosts[host].name()),
+                })
             };
         }
         if self.json {

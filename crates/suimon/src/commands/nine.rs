@@ -6,6 +6,7 @@ use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::run_directory;
+use control::text_file;
 use engine::units::Bandwidth;
 use host::coordinate::Rendezvous;
 use host::coordinate::message::MemberProfile;
@@ -144,7 +145,7 @@ impl Nine {
 
     /// Runs the rules of a file, each in processes of its own, or prints a unit that does.
     fn serve(&self, file: &Path, cx: &mut Context<'_>) -> Result<Exit, Failure> {
-        let text = fs::read_to_string(file)
+        let text = text_file::read(file, text_file::LONGEST)
             .map_err(|e| Failure::usage(format!("cannot read {}: {e}", file.display())))?;
         let rules = rules::parse(&text).map_err(|mistakes| {
             let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();

@@ -9,6 +9,7 @@ use crate::exit::{Exit, Failure};
 use crate::source;
 use clap::Args;
 use engine::tree::Registry;
+use gateway::supervise::handle_signals;
 use measure::numbers;
 use plot::colour;
 use plot::progress::ProgressLine;
@@ -22,7 +23,8 @@ use scenario::{Scenario, Scenarios};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Run scenarios in the simulator: the same engine and policies; expectations decide the exit
 /// code
@@ -68,7 +70,7 @@ impl Sim {
             let outputs = self
                 .files
                 .iter()
-                .map(|path| Ok((path.clone(), source::load("output", path)?)));
+                .map(|path| Ok((path.clone(), source::load_output(path)?)));
             let outputs = outputs.collect::<Result<Vec<_>, Failure>>()?;
             let met = merge::merge(&outputs, out)?;
             return Ok(if met { Exit::Done } else { Exit::Missed });
@@ -80,12 +82,13 @@ impl Sim {
             .collect::<Result<_, _>>()?;
         self.one_capture(&read)?;
         let mut csv = self.csv()?;
+        let end = Arc::new(AtomicBool::new(false));
         let mut met = true;
         for (index, read) in read.iter().enumerate() {
             if index > 0 && !self.json {
                 writeln!(out)?;
             }
-            met &= self.scenario(read, out, csv.as_mut())?;
+            met &= self.scenario(read, out, csv.as_mut(), &end)?;
         }
         if let Some(csv) = &mut csv {
             csv.flush()?;
@@ -117,19 +120,24 @@ impl Sim {
             return Ok(None);
         };
         let file = File::create(path);
-        let file = file
-            .map_err(|error| Failure::at_run_time(format!("cannot write `{}`: {error}", path.display())))?;
+        let file = file.map_err(|error| {
+            Failure::at_run_time(format!(
+                "cannot write `{}`: {error}; choose another path with --csv",
+                path.display()
+            ))
+        })?;
         let mut file = BufWriter::new(file);
         file.write_all(series::HEADER.as_bytes())?;
         Ok(Some(file))
     }
 
-    /// Runs all points of a scenario. Returns whether its expectations were met.
+    /// Runs all points of a scenario, until `end`. Returns whether its expectations were met.
     fn scenario(
         &self,
         read: &Read,
         out: &mut dyn Write,
         mut csv: Option<&mut BufWriter<File>>,
+        end: &Arc<AtomicBool>,
     ) -> Result<bool, Failure> {
         let all = read.scenarios.sweep.points();
         let points = self.shard.unwrap_or(Shard::WHOLE).points(all);
@@ -141,6 +149,7 @@ impl Sim {
             points: &points,
             jobs: self.jobs.map_or_else(processors, usize::from),
             captures: &self.pcap,
+            end,
         };
         let first = points.first().map(|&first| read.point(first)).transpose()?;
         let length = first
@@ -149,12 +158,17 @@ impl Sim {
         if let (Some(scenario), 1, false) = (&first, points.len(), self.json) {
             table::promises(out, scenario)?;
         }
+        if points.len() > 1 {
+            handle_signals(end).map_err(|e| Failure::at_run_time(format!("cannot handle signals: {e}")))?;
+        }
         let mut progress = ProgressLine::begin();
         let total = length.saturating_mul(points.len() as u64);
         let mut met = true;
+        let mut finished = 0;
         let mut kept: Vec<Outcome> = Vec::new();
         let mut report = |outcome: Outcome| {
             met &= outcome.expectations.iter().all(|judgement| judgement.met);
+            finished += 1;
             if let Some(csv) = &mut csv {
                 series::write(csv, &outcome)?;
             }
@@ -185,6 +199,10 @@ impl Sim {
             several => table::sweep(out, several)?,
         }
         self.report(read, &kept)?;
+        if finished < points.len() {
+            out.flush()?;
+            return Err(interrupted(csv, finished, points.len())?);
+        }
         Ok(met)
     }
 
@@ -205,6 +223,17 @@ impl Sim {
         }
         write("csv", &csv::points(outcomes))
     }
+}
+
+/// What was done of a sweep is shown; it says how much that is.
+fn interrupted(csv: Option<&mut BufWriter<File>>, done: usize, of: usize) -> io::Result<Failure> {
+    if let Some(csv) = csv {
+        csv.flush()?;
+    }
+    Ok(Failure {
+        exit: Exit::Interrupted,
+        message: format!("interrupted: {done} of {of} points are done, and shown"),
+    })
 }
 
 fn write_to(path: &Path, text: &str, option: &str) -> Result<(), Failure> {

@@ -13,8 +13,7 @@ use gateway::supervise::handle_signals;
 use serde_json::json;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
@@ -184,7 +183,7 @@ impl Hold {
                 .try_wait()
                 .map_err(|e| Failure::at_run_time(format!("cannot wait for the command: {e}")))?;
             if let Some(status) = ended {
-                return Ok(Exit::Passed(code(status)));
+                return Ok(status.into());
             }
             if end.load(Ordering::Relaxed) && !std::mem::replace(&mut passed, true) {
                 let id = i32::try_from(child.id())
@@ -199,15 +198,6 @@ impl Hold {
             std::thread::sleep(POLL_INTERVAL);
         }
     }
-}
-
-/// The exit code of a command, as shells report it.
-fn code(status: ExitStatus) -> u8 {
-    const BY_SIGNAL: i32 = 128;
-    let code = status
-        .code()
-        .or_else(|| status.signal().map(|signal| BY_SIGNAL + signal));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
 }
 
 /// A refusal, human-readable.

@@ -1,0 +1,83 @@
+//! Reads the texts that users write, within a limit: what is no file, or has no end, is refused before
+//! it fills the memory, or is waited for.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+/// The longest policy, scenario or list of rules: one of 100,000 classes has a sixth of it.
+pub const LONGEST: u64 = 64 << 20;
+
+/// The text of the file at this path, of at most `longest` bytes.
+///
+/// # Errors
+///
+/// Returns why it cannot be read, and what to do.
+pub fn read(path: &Path, longest: u64) -> Result<String, String> {
+    let kind = fs::metadata(path).map_err(|error| reason(&error))?.file_type();
+    // Before it is opened: a pipe without a writer is waited for there.
+    let other = match kind {
+        kind if kind.is_file() || kind.is_dir() => None,
+        kind if kind.is_fifo() => Some("a pipe"),
+        kind if kind.is_socket() => Some("a socket"),
+        _ => Some("a device"),
+    };
+    if let Some(other) = other {
+        return Err(format!(
+            "it is {other}, not a file; standard input is read as `-`"
+        ));
+    }
+    bounded(File::open(path).map_err(|error| reason(&error))?, longest)
+}
+
+/// The text from this reader, of at most `longest` bytes.
+///
+/// # Errors
+///
+/// Returns why it cannot be read, and what to do.
+pub fn bounded(from: impl Read, longest: u64) -> Result<String, String> {
+    let mut text = Vec::new();
+    let mut limited = from.take(longest + 1);
+    limited.read_to_end(&mut text).map_err(|error| reason(&error))?;
+    if text.len() as u64 > longest {
+        return Err(format!(
+            "it is longer than {} MB, the most that is read",
+            longest >> 20
+        ));
+    }
+    String::from_utf8(text).map_err(|_| "it is not UTF-8 text".into())
+}
+
+/// Why a file cannot be read, and what to do.
+pub fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such file".into(),
+        io::ErrorKind::IsADirectory => "it is a directory; name a file in it".into(),
+        io::ErrorKind::PermissionDenied => {
+            "this user may not read it; `chmod` lets it, or `sudo` reads as root".into()
+        }
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_end_or_is_no_file_is_refused_at_once() {
+        let refused = |path: &str| read(Path::new(path), LONGEST).expect_err(path);
+        assert!(refused("/dev/zero").contains("it is a device, not a file"));
+        assert!(refused("/").contains("a directory"));
+        let endless = bounded(io::repeat(b'#'), LONGEST).expect_err("endless");
+        assert_eq!(endless, "it is longer than 64 MB, the most that is read");
+    }
+
+    #[test]
+    fn a_text_may_be_as_long_as_the_limit_and_no_longer() {
+        assert_eq!(bounded(&b"1234"[..], 4), Ok("1234".into()));
+        assert!(bounded(&b"12345"[..], 4).is_err());
+        assert_eq!(bounded(&b"\xff"[..], 4), Err("it is not UTF-8 text".into()));
+    }
+}
