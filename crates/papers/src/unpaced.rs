@@ -302,7 +302,7 @@ fn remark(standard: bool) -> &'static str {
 }
 
 const SCALABLE: &str = "Without SACK: the simulator's `linux-2.4`, what that kernel does where SACK is off; cwnd grows by the number of ACKs, \
-    as it did until Linux 2.6.14. Three duplicate ACKs show one loss, and each partial ACK the next, so a window that lost 500 packets takes 500 \
+    as in RFC 5681. Three duplicate ACKs show one loss, and each partial ACK the next, so a window that lost 500 packets takes 500 \
     round trips, 100 s, in which hardly anything else is sent. It leaves a cwnd of a segment or two, and slow start leads from there to ssthresh: \
     seven eighths of the window that overflowed the buffer, which may overflow it again. So the bandwidth collapses with 2048 KB and less, and \
     pacing, which loses nothing, gains what is lost. What is not shown: the paper's numbers (ours are 2.5 and 3.1 times as high with 512 and 1024 KB, and half with 2048), and that most is kept with 4096 KB. \
