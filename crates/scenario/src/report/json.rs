@@ -39,6 +39,7 @@ pub fn live(outcome: &LiveOutcome) -> Value {
         "duration_ns": outcome.duration.nanos(),
         "flows": outcome.flows.iter().map(flow).collect::<Vec<_>>(),
         "reservations": outcome.reservations.iter().map(reservation).collect::<Vec<_>>(),
+        "held_up_ns": outcome.held_up.as_ref().map_or(0, |(_, late)| late.nanos()),
         "expectations": outcome.expectations.iter().map(judgement).collect::<Vec<_>>(),
         "met": outcome.expectations.iter().all(|judgement| judgement.met),
     })

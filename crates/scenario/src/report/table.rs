@@ -70,7 +70,19 @@ pub fn promises(out: &mut dyn Write, scenario: &Scenario) -> io::Result<()> {
 pub fn live(out: &mut dyn Write, outcome: &LiveOutcome) -> io::Result<()> {
     writeln!(out, "{}: {} in the lab\n", outcome.scenario, outcome.duration)?;
     show_reservations(out, &outcome.reservations)?;
-    flows_and_verdicts(out, &outcome.flows, &outcome.expectations)
+    flows_and_verdicts(out, &outcome.flows, &outcome.expectations)?;
+    // A thread that wakes up a little late is no news.
+    const USUAL: Duration = Duration::from_millis(1);
+    match &outcome.held_up {
+        Some((link, late)) if *late > USUAL => {
+            let late = numbers::time(late.nanos());
+            writeln!(
+                out,
+                "\nThis machine was held up: the thread of {link} was late by {late} once; delays include that."
+            )
+        }
+        _ => Ok(()),
+    }
 }
 
 fn flows_and_verdicts(

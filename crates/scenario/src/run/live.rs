@@ -41,6 +41,8 @@ pub struct LiveOutcome {
     pub duration: Duration,
     /// Every flow.
     pub flows: Vec<FlowOutcome>,
+    /// The link whose thread was late the most, and by how much: delays include that.
+    pub held_up: Option<(String, Duration)>,
     /// Every reservation.
     pub reservations: Vec<ReservationOutcome>,
     /// The expectations and the measured values.
@@ -107,6 +109,7 @@ pub fn run(name: &str, scenario: &Scenario, registry: &Registry) -> Result<LiveO
             .zip(&flows)
             .map(|(flow, got)| run.outcome(flow, got))
             .collect(),
+        held_up: run.held_up()?,
         reservations: run.reservations(),
     })
 }
@@ -314,6 +317,18 @@ impl LiveRun<'_> {
             }
         }
         passage
+    }
+
+    /// How late packets left that had to wait for their time, at the worst link.
+    fn held_up(&self) -> Result<Option<(String, Duration)>, Error> {
+        let mut worst = None;
+        for (index, direction) in self.scenario.directions.iter().enumerate() {
+            let late = self.path(index)?.lateness.longest();
+            if late > worst.as_ref().map_or(Duration::ZERO, |(_, most)| *most) {
+                worst = Some((direction.name.clone(), late));
+            }
+        }
+        Ok(worst)
     }
 
     fn reservations(&self) -> Vec<ReservationOutcome> {
