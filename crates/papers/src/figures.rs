@@ -65,7 +65,7 @@ pub const FIGURES: &[Figure] = &[
     figure!(PSPACER "Table 5", "Standard TCP, not paced, has more than Scalable TCP, not paced, and less than paced.", ["P5"], |what| what.ends_with("beside the paper's") || what.ends_with("and the paced")),
     figure!(PSPACER "Fig. 8", "A paced host never sends above the bottleneck's rate, in bins of 500 µs.", ["P6"], |what| what.starts_with("paced")),
     figure!(PSPACER "Fig. 9", "A host that is not paced sends far above it.", ["P6"], |what| what.starts_with("not paced")),
-    figure!(PSPACER "Table 6", "Gap frames leave a copy in memory more bandwidth than sending at the full rate does, and less than no gap frames.", ["P7"], ALL),
+    figure!(PSPACER "Table 6", "Gap frames leave a copy in memory more bandwidth than sending at the full rate does, and less than no gap frames.", ["P7"], |what| what.ends_with("of the copy alone")),
     figure!(RSVP "Fig. 3", "A reserved flow keeps its throughput at any load; without the reservation it loses in proportion.", ["K1"], ALL),
     figure!(RSVP "Fig. 4", "Processor use grows linearly with the traffic; a reservation costs at most about 5 points more.", ["K2"], ALL),
     figure!(NINE "Fig. 4", "The smaller one connection's window, the more the other one has.", ["N1"], ALL),
