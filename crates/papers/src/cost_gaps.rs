@@ -268,8 +268,8 @@ fn copy(length: Duration, [from, to]: &mut [Vec<u8>; 2]) -> (f64, Duration) {
     (bytes as f64 / own.as_secs_f64().max(1e-9) / 1e6, own)
 }
 
-/// The measurements on one wire: copy rate, processor time and frames of each load by round, and the
-/// last readings.
+/// The measurements on one wire: copy rate, processor time and frames of each load by round, and
+/// the last readings.
 #[derive(Debug, Default)]
 struct WireMeasurements {
     copied: Rounds,
