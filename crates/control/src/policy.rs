@@ -29,7 +29,7 @@ use engine::port_kind::{Attachment, PortKind};
 use engine::reserved::{Reservable, ReserveSettings};
 use engine::settings;
 use engine::settings::SettingValue;
-use engine::settings::{Problem, Raw, Span, unknown};
+use engine::settings::{Problem, Raw, Span, nearest, unknown};
 use engine::tree::{ArrivalCurveSpec, ClassInfo, ClassSpec, DisciplineSpec, ParentSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Rate};
 use std::collections::HashMap;
@@ -372,6 +372,10 @@ impl<'a> PolicyReader<'a> {
             .map(|section| rsvp_config::read(&section, &mut self.problems));
         let mut interfaces = Vec::new();
         match root.get("interface") {
+            // A misspelt section has been told.
+            None if root
+                .iter()
+                .any(|pair| nearest(&pair.key, ["interface"]).is_some()) => {}
             None => self.problems.push(
                 Problem::new(root.at, "no interface is managed")
                     .help("write a section such as [interface.wan0] with `bandwidth` and `discipline`"),

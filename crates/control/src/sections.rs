@@ -48,6 +48,10 @@ pub fn parse_amended<T>(
     read: impl FnOnce(Section<'_>, &mut Vec<Problem>) -> Option<T>,
 ) -> Option<T> {
     let (document, faults) = DeTable::parse_recoverable(text);
+    if let (Some(other), false) = (other_format(text), faults.is_empty()) {
+        problems.push(other);
+        return None;
+    }
     let mut readable = true;
     for fault in faults {
         let at = fault
@@ -81,6 +85,30 @@ pub fn parse_amended<T>(
     let mut entries = values::entries(document.into_inner(), 0);
     amend(&mut entries, problems);
     read(Section::root(&entries), problems)
+}
+
+/// The problem of a text in another format, once: a parser of TOML objects to every line of it.
+fn other_format(text: &str) -> Option<Problem> {
+    let code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with(['#', '-']);
+    let first = text.lines().find(code)?;
+    let is_key = |key: &str| !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || "_-".contains(c));
+    let yaml = |line: &str| {
+        let (key, rest) = line.trim().split_once(':')?;
+        (is_key(key) && (rest.is_empty() || rest.starts_with(' '))).then_some(())
+    };
+    let format = match first.trim_start().starts_with('{') {
+        true => "JSON",
+        false => yaml(first).map(|()| "YAML")?,
+    };
+    let begin = text.find(first)?;
+    let at = Span {
+        start: begin,
+        end: begin + first.len(),
+    };
+    let problem = Problem::new(at, format!("this is {format}, not TOML"));
+    Some(problem.help(
+        "write `version = 1`, a section as [interface.wan0], a list of sections as [[interface.wan0.class]]",
+    ))
 }
 
 impl<'a> Section<'a> {

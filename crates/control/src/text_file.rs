@@ -1,5 +1,5 @@
-//! Reads the texts that users write, within a limit: what is no file, or has no end, is refused before
-//! it fills the memory, or is waited for.
+//! Reads the texts that users write, within a limit: what is no file, or has no end, is refused
+//! before it fills the memory, or is waited for.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -180,6 +180,8 @@ pub struct Properties {
     pub reserves: Option<&'static dyn Reserves>,
     /// Settings that repeated a fact of the link, and are still read for one release: key and fact.
     pub former: &'static [(&'static str, Fact)],
+    /// What other programs call it, or what comes nearest to it: for a message that helps.
+    pub elsewhere: &'static [&'static str],
 }
 
 impl Properties {
@@ -193,6 +195,7 @@ impl Properties {
         guarantees_delays: false,
         reserves: None,
         former: &[],
+        elsewhere: &[],
     };
 }
 

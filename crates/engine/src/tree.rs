@@ -341,9 +341,7 @@ impl Checker<'_> {
         above: &[ClassId],
     ) -> Option<(QueuePlan, Option<ClassId>)> {
         let Some(kind) = self.registry.find(&spec.kind) else {
-            let names = self.registry.kinds().map(|k| k.name);
-            self.problems
-                .push(unknown("discipline", &spec.kind, spec.at, names));
+            self.problems.push(self.unknown_discipline(spec));
             // What is inside it is checked all the same.
             let order = self.in_order(&spec.classes);
             let _ = self.classes(None, spec, &order, above);
@@ -512,6 +510,37 @@ impl Checker<'_> {
         }
     }
 
+    /// Names the nearest kind, or what a word of other programs is here.
+    fn unknown_discipline(&self, spec: &DisciplineSpec) -> Problem {
+        let known = |kind: &&Kind| kind.properties.elsewhere.contains(&spec.kind.as_str());
+        let here: Vec<String> = self
+            .registry
+            .kinds()
+            .filter(known)
+            .map(|kind| format!("`{}`", kind.name))
+            .collect();
+        let problem = unknown(
+            "discipline",
+            &spec.kind,
+            spec.at,
+            self.registry.kinds().map(|k| k.name),
+        );
+        match spec.kind.as_str() {
+            "netem" => problem.help(
+                "the delay and loss of a link are settings of `link` in a scenario, for `sim` and `lab`",
+            ),
+            "ingress" | "clsact" => problem.help(
+                "what arrives is managed where it leaves again, as by the other interface of `between`",
+            ),
+            _ if here.is_empty() => problem,
+            _ => problem.help(format!(
+                "what other programs call `{}` is {} here",
+                spec.kind,
+                here.join(" or ")
+            )),
+        }
+    }
+
     /// The order in which every parent comes before its children, with each class's parent as an
     /// index into that order. Reports unknown parents and circles.
     fn in_order(&mut self, specs: &SharedList<ClassSpec>) -> Vec<(usize, Option<usize>)> {
@@ -548,15 +577,47 @@ impl Checker<'_> {
         if order.len() < specs.len() {
             let mut placed = vec![false; specs.len()];
             order.iter().for_each(|&(i, _)| placed[i] = true);
-            for (spec, _) in specs.iter().zip(&placed).filter(|(_, placed)| !**placed) {
-                let at = spec.parent.as_ref().map_or(spec.at, |parent| parent.at);
-                self.problems.push(Problem::new(
-                    at,
-                    format!("class `{}` is its own ancestor", spec.name),
-                ));
-            }
+            self.refuse_circles(specs, &by_name, placed);
         }
         order
+    }
+
+    /// One problem for each circle of parents, at its first class. `seen`: what is in no circle,
+    /// nor below one. A class below a circle is not in it, and has no problem of its own.
+    fn refuse_circles(
+        &mut self,
+        specs: &SharedList<ClassSpec>,
+        by_name: &BTreeMap<&str, usize>,
+        mut seen: Vec<bool>,
+    ) {
+        let parent = |class: usize| specs[class].parent.as_ref();
+        for start in 0..specs.len() {
+            let (mut path, mut class) = (Vec::new(), start);
+            while !std::mem::replace(&mut seen[class], true) {
+                path.push(class);
+                // Classes without a parent, and with an unknown one, are in no circle.
+                let Some(above) = parent(class).and_then(|parent| by_name.get(parent.name.as_str())) else {
+                    break;
+                };
+                class = *above;
+            }
+            let Some(begin) = path.iter().position(|&passed| passed == class) else {
+                continue;
+            };
+            let circle = path.split_off(begin);
+            let first = circle.iter().copied().min().unwrap_or(class);
+            let at = parent(first).map_or(specs[first].at, |parent| parent.at);
+            let problem = Problem::new(at, format!("class `{}` is its own ancestor", specs[first].name));
+            let names = circle.iter().map(|&class| format!("`{}`", specs[class].name));
+            let names: Vec<String> = names.collect();
+            self.problems.push(match names.len() {
+                1 => problem,
+                _ => problem.help(format!(
+                    "give one of {} another parent, or none",
+                    names.join(", ")
+                )),
+            });
+        }
     }
 
     /// Checks the classes of one discipline and what is in them, parents first. A packet of a class
@@ -612,7 +673,9 @@ impl Checker<'_> {
                 inside: before..class_id(self.classes.len()).0,
             });
         }
-        if default.is_none() && !spec.classes.is_empty() {
+        // Where one is declared, or none can be, the reason has been told.
+        let told = order.is_empty() || spec.classes.iter().any(|class| class.default);
+        if default.is_none() && !told {
             let message = format!(
                 "`{}` has no default class: packets that no filter takes would be lost",
                 spec.kind

@@ -57,7 +57,10 @@ pub static KIND: Kind = Kind {
     children: Children::None,
     settings: Settings::SETTINGS,
     class_settings: &[],
-    properties: Properties::NONE,
+    properties: Properties {
+        elsewhere: &["sqm", "cake_mq"],
+        ..Properties::NONE
+    },
     check,
 };
 

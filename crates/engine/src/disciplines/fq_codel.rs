@@ -54,6 +54,7 @@ pub static KIND: Kind = Kind {
     class_settings: &[],
     properties: Properties {
         conserves_work: true,
+        elsewhere: &["sfq", "fairq"],
         ..Properties::NONE
     },
     check,

@@ -71,6 +71,7 @@ pub static KIND: Kind = Kind {
     class_settings: ClassSettings::SETTINGS,
     properties: Properties {
         isolates: true,
+        elsewhere: &["htb"],
         ..Properties::NONE
     },
     check,

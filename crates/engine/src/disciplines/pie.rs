@@ -53,6 +53,7 @@ pub static KIND: Kind = Kind {
     properties: Properties {
         keeps_order: true,
         conserves_work: true,
+        elsewhere: &["fq_pie"],
         ..Properties::NONE
     },
     check,

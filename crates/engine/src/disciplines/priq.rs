@@ -32,6 +32,7 @@ pub static KIND: Kind = Kind {
     class_settings: ClassSettings::SETTINGS,
     properties: Properties {
         follows_any_rate: true,
+        elsewhere: &["prio"],
         ..Properties::NONE
     },
     check,

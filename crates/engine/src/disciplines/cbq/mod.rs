@@ -96,6 +96,7 @@ pub static KIND: Kind = Kind {
     properties: Properties {
         reserves: Some(&ByRates),
         isolates: true,
+        elsewhere: &["htb"],
         ..Properties::NONE
     },
     check,
