@@ -244,9 +244,11 @@ impl FlowController {
         self.fill() >= FILLS
     }
 
-    /// Whether its window limits it, and not its application or its sender's cwnd.
+    /// Whether its window limits it, and not its application or its sender's cwnd. A sender holds
+    /// back what is less than a segment: of four segments and a part, four can be in flight.
     pub(super) fn is_window_limited(&self) -> bool {
-        self.fill() >= WINDOW_LIMITED
+        let segments = (self.window / self.mss).max(1.0);
+        self.fill() * segments / segments.floor() >= WINDOW_LIMITED
     }
 
     /// Compares what it used with its target. One that fills its window could use more.
