@@ -234,7 +234,8 @@ fn beside_four_uploads(policy: &str, interface: &str, bandwidth: u64) -> String 
         ]
         "#,
         bandwidth * 95 / 100_000,
-        bandwidth / 1_000,
+        // A frame at the edge of the 15 s counts as a whole: 0.8 kbit/s.
+        bandwidth / 1_000 + 1,
     )
 }
 
@@ -242,27 +243,30 @@ fn beside_four_uploads(policy: &str, interface: &str, bandwidth: u64) -> String 
 fn a_ping_beside_four_uploads_does_not_wait_with_any_policy_that_is_there_to_be_copied() {
     let place = TestDirectory::new("copied");
     let examples = scenarios().join("../examples");
-    let example = |name: &str| fs::read_to_string(examples.join(name)).expect("an example");
     let readme = fs::read_to_string(scenarios().join("../README.md")).expect("README.md");
     let readmes = readme
         .split("```toml\n")
         .nth(1)
         .and_then(|rest| rest.split_once("```"));
-    let policies = [
-        ("readme.toml", readmes.expect("a policy").0.to_owned()),
-        ("home-router.toml", example("home-router.toml")),
-        ("host-egress.toml", example("host-egress.toml")),
-        ("rsvp-router.toml", example("rsvp-router.toml")),
-    ];
+    let mut policies = vec![("readme.toml".to_owned(), readmes.expect("a policy").0.to_owned())];
+    for path in tomls(examples) {
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
+        let text_of = fs::read_to_string(&path).expect("an example");
+        // The others are networks of a lab, without a policy; and the demo's keeps its queues full,
+        // so that shares are seen.
+        if text_of.contains("\n[interface.") && name != "demo.toml" {
+            policies.push((name.to_owned(), text_of));
+        }
+    }
     let mut judged = 0;
     for (name, text_of) in policies {
-        let file = place.write(name, &text_of);
+        let file = place.write(&name, &text_of);
         let checked = suimon(&["check", "--json", &file]);
         let checked: Value = serde_json::from_slice(&checked.stdout).expect("JSON");
         for interface in checked["interfaces"].as_array().expect("interfaces") {
             let (own, rate) = (&interface["name"], &interface["bandwidth_bps"]);
             let (own, rate) = (own.as_str().expect("a name"), rate.as_u64().expect("a rate"));
-            let scenario = place.write("judge.toml", &beside_four_uploads(name, own, rate));
+            let scenario = place.write("judge.toml", &beside_four_uploads(&name, own, rate));
             let run = suimon(&["sim", &scenario]);
             let out = text(&run.stdout);
             assert_eq!(
@@ -274,7 +278,7 @@ fn a_ping_beside_four_uploads_does_not_wait_with_any_policy_that_is_there_to_be_
             judged += 1;
         }
     }
-    assert_eq!(judged, 5);
+    assert_eq!(judged, 7);
 }
 
 #[test]
