@@ -140,6 +140,8 @@ struct EmulatedWire {
     resume_at: Instant,
     /// When the queue was last called. Its time never goes back.
     called_at: Instant,
+    /// What goes before the queue's packets.
+    first: VecDeque<Packet>,
     /// Packets in flight, with their times of arrival.
     in_flight: VecDeque<(Instant, WireArrival)>,
     loss: LossModel,
@@ -156,6 +158,7 @@ impl EmulatedWire {
             fraction: 0,
             resume_at: Instant::START,
             called_at: Instant::START,
+            first: VecDeque::new(),
             in_flight: VecDeque::new(),
             loss: LossModel::new(link.loss, link.seed),
             jitter: Jitter::new(link.jitter, link.seed),
@@ -173,7 +176,11 @@ impl EmulatedWire {
                 return;
             }
             self.called_at = start;
-            match queue.dequeue(start, sink) {
+            let next = match self.first.pop_front() {
+                Some(packet) => Next::Ready(packet),
+                None => queue.dequeue(start, sink),
+            };
+            match next {
                 Next::Ready(packet) => {
                     self.resume_at = Instant::START;
                     let sent = self.send(start, packet.len);
@@ -238,11 +245,14 @@ impl PathWire for EmulatedWire {
         verdict
     }
 
-    fn carry(&mut self, now: Instant, packet: Packet) {
-        let last = self.in_flight.back().map_or(now, |(arrives, _)| *arrives);
-        let arrives = last.max(now + self.link.delay);
-        self.in_flight
-            .push_back((arrives, WireArrival { packet, left: now }));
+    fn carry(&mut self, queue: &mut ShapedQueue, now: Instant, packet: Packet, sink: &mut dyn Sink) {
+        self.transmit(queue, now, sink);
+        self.retuned(now);
+        if let Some(record) = &self.record {
+            record.offered(now, packet.len, queue.queue().backlog().bytes);
+        }
+        self.first.push_back(packet);
+        self.transmit(queue, now, sink);
     }
 
     fn next(&mut self, queue: &mut ShapedQueue, now: Instant, sink: &mut dyn Sink) -> Next<WireArrival> {
@@ -255,7 +265,7 @@ impl PathWire for EmulatedWire {
         }
         match self.in_flight.front() {
             Some((arrives, _)) => Next::Wait(*arrives),
-            None if queue.is_empty() => Next::Empty,
+            None if queue.is_empty() && self.first.is_empty() => Next::Empty,
             None => Next::Wait(
                 self.free_at
                     .max(self.resume_at)
@@ -265,15 +275,19 @@ impl PathWire for EmulatedWire {
     }
 
     fn in_flight(&self) -> usize {
-        self.in_flight.len()
+        self.first.len() + self.in_flight.len()
     }
 
     fn each(&mut self, see: &mut dyn FnMut(&mut Packet)) {
+        self.first.iter_mut().for_each(&mut *see);
         let packets = self.in_flight.iter_mut();
         packets.for_each(|(_, carried)| see(&mut carried.packet));
     }
 
     fn flush(&mut self, sink: &mut dyn Sink) {
+        self.first
+            .drain(..)
+            .for_each(|packet| sink.drop(packet, Reason::Flushed));
         while let Some((_, carried)) = self.in_flight.pop_front() {
             sink.drop(carried.packet, Reason::Flushed);
         }

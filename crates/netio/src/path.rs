@@ -249,11 +249,7 @@ impl Path {
             && self.realiser.is_none()
             && self.neighbour_frames.goes_first(now, &headers, pool.bytes(frame))
         {
-            self.totals.offered += packet.len;
-            return match &mut self.wire {
-                Some(wire) => wire.carry(now, packet),
-                None => self.bypass.push_back(packet),
-            };
+            return self.offer_first(pool, packet);
         }
         self.offer(pool, packet);
     }
@@ -305,6 +301,20 @@ impl Path {
             return;
         }
         self.enqueue(packet.arrived, pool, packet);
+    }
+
+    /// Lets a packet leave before what is queued.
+    fn offer_first(&mut self, pool: &mut Pool, packet: Packet) {
+        self.totals.offered += packet.len;
+        let Some(wire) = &mut self.wire else {
+            return self.bypass.push_back(packet);
+        };
+        let mut sink = DropSink {
+            pool,
+            totals: &mut self.totals,
+            flushed: Reason::Flushed,
+        };
+        wire.carry(&mut self.queue, packet.arrived, packet, &mut sink);
     }
 
     /// Gives a packet to the discipline, if its class may occupy one more slot.

@@ -31,8 +31,8 @@ pub trait PathWire: fmt::Debug + Send {
         sink: &mut dyn Sink,
     ) -> Verdict;
 
-    /// A packet goes onto it before those that are queued.
-    fn carry(&mut self, now: Instant, packet: Packet);
+    /// A packet arrives that goes onto it before those that are queued.
+    fn carry(&mut self, queue: &mut ShapedQueue, now: Instant, packet: Packet, sink: &mut dyn Sink);
 
     /// The next packet at its far end. Never empty while the queue or the wire holds one.
     fn next(&mut self, queue: &mut ShapedQueue, now: Instant, sink: &mut dyn Sink) -> Next<WireArrival>;
