@@ -436,8 +436,8 @@ fn within(points: f64) -> String {
     format!("within {points} point{}", if points > 1.0 { "s" } else { "" })
 }
 
-/// The paper's claim under the paper's own rule: organisations about keep 70 and 30 %, class-4 has a
-/// little more than its share with priorities, and at one priority none.
+/// The paper's claim under the paper's own rule: organisations about keep 70 and 30 %, class-4 has
+/// a little more than its share with priorities, and at one priority none.
 fn as_shipped(run: &Run, priorities: Priorities) -> Vec<Row> {
     let equal = priorities == ONE_PRIORITY;
     let (most_off, least_part) = if equal { (2.0, 95.0) } else { (8.0, 75.0) };

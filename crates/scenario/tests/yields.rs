@@ -164,7 +164,8 @@ fn several_downloads_that_yield_fill_a_line_that_nobody_else_uses() {
     }
 }
 
-/// A call of 1 Mbit/s loses no packet, of which one may be under way at the end, and waits for at most one frame more on average.
+/// A call of 1 Mbit/s loses no packet, of which one may be under way at the end, and waits for at
+/// most one frame more on average.
 #[test]
 fn a_call_is_not_delayed_by_downloads_that_yield() {
     let call = r#"{ name = "call", between = ["server", "home"], kind = "constant", rate = "1 Mbit/s", frame = "214 B", destination_port = 5060 },"#;

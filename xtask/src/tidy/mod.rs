@@ -41,7 +41,7 @@ const RULES: &[Rule] = &[
     rule("links", files::links, 0),
     rule("modules outside macros", files::modules_outside_macros, 0),
     rule("no unwrap", files::no_unwrap, 0),
-    rule("comment width", files::comment_width, 24),
+    rule("comment width", files::comment_width, 22),
     rule("errors documented", errors::errors_documented, 0),
     rule("words", names::words, 0),
     rule("unique types", names::unique_types, 0),

@@ -1,5 +1,5 @@
-//! Programs of a scenario: real ones, in the lab. The simulator has models of traffic, and says that
-//! it runs no program.
+//! Programs of a scenario: real ones, in the lab. The simulator has models of traffic, and says
+//! that it runs no program.
 
 use super::HostConfig;
 use control::sections::Section;

@@ -153,8 +153,8 @@ struct LiveRun<'a> {
 }
 
 impl LiveRun<'_> {
-    /// Runs all flows and programs beside each other, holds reservations, makes changes, and reads at the edges
-    /// of windows.
+    /// Runs all flows and programs beside each other, holds reservations, makes changes, and reads
+    /// at the edges of windows.
     fn traffic(&self) -> Result<LiveTraffic, Error> {
         std::thread::scope(|scope| {
             let flows: Vec<_> = self
