@@ -3,14 +3,16 @@
 //!
 //! If their answers wait in the queue of an overloaded class, or are dropped there, a neighbour
 //! counts as gone after some seconds, and with it everything that is sent to it by the other
-//! direction. So they leave before what is queued: so many in a second that no link needs more,
-//! and a flood of them takes little of any; further ones take their class like other packets.
+//! direction. So they leave before what is queued: so few at a time that a packet of a class waits
+//! for about one full frame more, and so many in a second that hardly a link needs more. Further
+//! ones take their class like other packets.
 
 use engine::header::Headers;
 use engine::units::{Duration, Instant};
 
-/// Frames in a second that leave first.
-const MOST: u32 = 100;
+/// Frames that leave first in each period: of 60 bytes, in two periods less than a full frame.
+const MOST: u32 = 10;
+const PERIOD: Duration = Duration::from_millis(100);
 
 const ARP: u16 = 0x0806;
 const ICMPV6: u8 = 58;
@@ -20,7 +22,7 @@ const DISCOVERY: std::ops::RangeInclusive<u8> = 133..=137;
 /// Counts such frames of one path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NeighbourFrames {
-    second: u64,
+    period: u64,
     count: u32,
 }
 
@@ -30,9 +32,9 @@ impl NeighbourFrames {
         if !is_one(headers, frame) {
             return false;
         }
-        let second = now.nanos() / Duration::from_secs(1).nanos();
-        if second != self.second {
-            *self = Self { second, count: 0 };
+        let period = now.nanos() / PERIOD.nanos();
+        if period != self.period {
+            *self = Self { period, count: 0 };
         }
         self.count += 1;
         self.count <= MOST

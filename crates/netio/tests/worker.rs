@@ -239,7 +239,7 @@ fn frames_by_which_neighbours_are_found_leave_before_a_full_queue_and_a_flood_of
         [(0x06, 0), (0xdd, 136)],
         "an echo request waits"
     );
-    // A second may end in between.
+    // Ten in each tenth of a second; some of these may end in between.
     for number in 0..300 {
         rig.left.send(&arp(number), Offload::default());
     }
@@ -249,7 +249,7 @@ fn frames_by_which_neighbours_are_found_leave_before_a_full_queue_and_a_flood_of
         rig.settle();
         first += arrived(&rig.right).len();
     }
-    assert!((98..=200).contains(&first), "{first}");
+    assert!((8..=100).contains(&first), "{first}");
     assert_eq!(rig.show().paths[0].totals.dropped.packets, 0);
 }
 

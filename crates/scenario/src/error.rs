@@ -17,7 +17,7 @@ pub enum Error {
     NoRoute(sim::simulation::NoRoute),
     /// The lab could not be built, or a flow in it failed.
     Lab(lab::Error),
-    /// A part of the lab could not be started.
+    /// A part of the lab could not be started, or does not answer.
     Started(io::Error),
     /// A file could not be written.
     Unwritten {
@@ -51,7 +51,7 @@ impl fmt::Display for Error {
             },
             Self::NoRoute(why) => write!(f, "{why}"),
             Self::Lab(why) => write!(f, "{why}"),
-            Self::Started(why) => write!(f, "cannot start a part of the lab: {why}"),
+            Self::Started(why) => write!(f, "a part of the lab failed: {why}"),
             Self::Unwritten { file, why } => write!(f, "cannot write `{}`: {why}", file.display()),
             Self::Shards(why) => write!(f, "{why}"),
             Self::Output(why) => write!(f, "cannot write: {why}"),
