@@ -116,6 +116,13 @@ pub trait Plan: Any + fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// The rate that the queue of this class gets at least of a link of this bandwidth, whenever it
+    /// has packets; none: that of the queue below all wrappers. The default: a discipline without
+    /// a wrapper gets the link, and nothing is guaranteed to a class.
+    fn serves(&self, class: Option<ClassId>, link: Bandwidth) -> Option<Bandwidth> {
+        class.is_none().then_some(link)
+    }
+
     /// The plan that a [check](crate::kind::Kind::check) of the whole makes when one class of its
     /// own has other settings; without a look at the others. `None` if it cannot tell, or the check
     /// would report anything: then the whole is checked. The default: it cannot.

@@ -176,6 +176,8 @@ pub struct Properties {
     /// Its classes state their senders' arrival curves and the delay they need, by settings of
     /// their own; it admits them as if it had the whole link.
     pub guarantees_delays: bool,
+    /// It holds packets back, and drops none: reservations may get classes in the queue below it.
+    pub only_delays: bool,
     /// How reservations get classes in it, if they can.
     pub reserves: Option<&'static dyn Reserves>,
     /// Settings that repeated a fact of the link, and are still read for one release: key and fact.
@@ -193,6 +195,7 @@ impl Properties {
         isolates: false,
         adds_no_delay: false,
         guarantees_delays: false,
+        only_delays: false,
         reserves: None,
         former: &[],
         elsewhere: &[],

@@ -8,12 +8,12 @@ use crate::classify::Filter;
 use crate::link::Link;
 use crate::settings::{Problem, Span};
 use crate::spec::DisciplineSpec;
-use crate::units::{Bandwidth, Duration};
+use crate::units::{Bandwidth, Bytes, Duration};
 use std::fmt;
 
 /// The class of the signalling's own messages, by the name of its protocol.
 pub const SIGNALLING: &str = "rsvp";
-/// With `cbq`: the parent class of all reservations.
+/// With `cbq` and `hfsc`: the parent class of all reservations.
 pub const PARENT: &str = "reserved";
 /// The names of reservations' classes begin with it.
 pub const PREFIX: &str = "resv-";
@@ -25,8 +25,12 @@ pub struct ReservedClass {
     pub number: u64,
     /// Its guaranteed rate, as the kind [counts](Reserves::counts) it.
     pub rate: Bandwidth,
-    /// The arrival curve of its senders.
+    /// The arrival curve of its senders, as they arrive here.
     pub sends: ArrivalCurve,
+    /// The shortest packets that it sends many of.
+    pub least: Bytes,
+    /// What it may wait here beyond its own rate, D of RFC 2212; none if no delay is guaranteed.
+    pub latency: Option<Duration>,
     /// Limit of its queue, in packets.
     pub limit: u32,
     /// Its priority under `cbq`, from 0 to 6; 7 is the signalling's.
@@ -40,7 +44,18 @@ impl ReservedClass {
     pub fn name(&self) -> String {
         class_name(self.number)
     }
+
+    /// The guaranteed delay of its packets: D and the time that its burst takes at its rate (RFC
+    /// 2212, section 2). None if none is guaranteed, or it does not fit.
+    pub fn delay(&self) -> Option<Duration> {
+        let bits = u128::from(self.rate.bits());
+        let burst = (u128::from(self.sends.burst.get()) * NANOBITS).checked_div(bits)?;
+        Some(self.latency? + Duration::from_nanos(u64::try_from(burst).ok()?))
+    }
 }
+
+/// Nanobits of a byte.
+const NANOBITS: u128 = 8_000_000_000;
 
 /// The name of the class of the reservation of this number.
 pub fn class_name(number: u64) -> String {
@@ -50,8 +65,14 @@ pub fn class_name(number: u64) -> String {
 /// How a kind of discipline gives classes to reservations. A kind states it in its
 /// [`properties`](crate::kind::Properties::reserves).
 pub trait Reserves: fmt::Debug + Sync {
-    /// Whether bytes are counted, so that a delay can be guaranteed.
-    fn is_exact(&self) -> bool;
+    /// Whether a class has a bound, so that a delay can be guaranteed.
+    fn bounds_delays(&self) -> bool;
+
+    /// Whether the tree itself refuses what does not fit: requests are tried in it, those without a
+    /// guaranteed delay too. The default: what is within the capacity fits.
+    fn refuses(&self) -> bool {
+        false
+    }
 
     /// The sum of all reservations that the tree admits, as it [counts](Self::counts) them; reports
     /// what the tree cannot give.

@@ -22,6 +22,8 @@
 //! with the other traffic there, in equal parts, and takes nothing from a guarantee; under `cbq` it
 //! is guaranteed a hundredth of the reservable part.
 
+mod place;
+
 use crate::classify::Filter;
 use crate::kind::Kind;
 use crate::link::Link;
@@ -34,6 +36,7 @@ use crate::settings::{Problem, Span};
 use crate::spec::DisciplineSpec;
 use crate::tree::{Registry, TreePlan};
 use crate::units::{Bandwidth, Duration, Rate};
+use place::Place;
 
 settings! {
     /// What of an interface may be reserved: `reserve = { share = "75 %" }`.
@@ -50,11 +53,16 @@ settings! {
         largest: Rate = derived "`share`",
             "too small: large flows are refused; too large: one flow takes all there is",
             "whoever comes first";
-        /// What guaranteed service may wait here at most beyond its own rate (drr, cbq): D of RFC
-        /// 2212
-        delay: Duration = derived "drr: what `smallest` leads to at worst; cbq: none, and guaranteed service is refused",
+        /// What guaranteed service may wait here at most beyond its own rate (drr, cbq, hfsc, ips):
+        /// D of RFC 2212
+        delay: Duration = derived "drr: what `smallest` leads to at worst; others: none, and guaranteed service is refused",
             "too small: requests are refused that others' delays do not allow; too large: receivers must reserve more for the delay that they want",
             "RFC 2212, section 2";
+        /// The class in whose discipline reservations get their classes; `share` is then of what
+        /// that class is guaranteed
+        class: String = derived "none: the interface's own discipline",
+            "-",
+            "-";
     }
 }
 
@@ -64,6 +72,11 @@ const RSVP: u8 = 46;
 /// A policy's tree that takes reservations.
 #[derive(Clone, Debug)]
 pub struct Reservable {
+    /// The whole.
+    spec: DisciplineSpec,
+    link: Link,
+    /// Where in it reservations get classes.
+    place: Place,
     tree: ReservableTree,
     kind: &'static Kind,
     reserves: &'static dyn Reserves,
@@ -95,50 +108,42 @@ impl Reservable {
     ) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         refuse_names(spec, &mut problems);
-        let share = settings.share.on(link.bandwidth);
-        let smallest = settings.smallest.on(link.bandwidth);
-        let largest = settings.largest.map_or(share, |rate| rate.on(link.bandwidth));
-        if share == Bandwidth::ZERO || share >= link.bandwidth {
-            problems.push(Problem::new(
-                at,
-                "`share` must be more than 0 % and less than 100 % of the link: all else needs a part of it",
-            ));
-        }
-        if smallest == Bandwidth::ZERO || smallest > share || largest < smallest {
-            problems.push(Problem::new(at, format!("`smallest` ({smallest}) must be more than 0 and at most `largest` ({largest}) and `share` ({share})")));
-        }
-        let kind = registry.find(&spec.kind);
-        let Some((kind, reserves)) = kind.and_then(|kind| Some((kind, kind.properties.reserves?))) else {
-            let message = format!("`{}` has no room for reservations", spec.kind);
-            problems.push(Problem::new(at, message).help(format!("use {}", kinds_that_reserve(registry))));
-            return Err(problems);
-        };
-        if settings.delay.is_some() && !reserves.is_exact() {
-            let message = format!("`delay`: `{}` counts packets, and guarantees no delay", kind.name);
-            let help = format!("use {}, or leave it out", exact_kinds(registry));
-            problems.push(Problem::new(at, message).help(help));
+        let one = |problem: Problem| vec![problem];
+        let class = settings.class.as_deref();
+        let place = Place::find(registry, spec, class, at).map_err(one)?;
+        let here = place.of(spec).unwrap_or(spec);
+        let (kind, reserves) = kind_there(registry, here, at).map_err(one)?;
+        // A problem of the policy's own was reported when it was checked without reservations.
+        let plan = spec.check(registry, link)?;
+        let there = place::link_at(&plan, class, kind, at).map_err(one)?;
+        let (share, smallest, largest) = parts(settings, there, at, &mut problems);
+        if settings.delay.is_some() {
+            problems.extend(no_delay(registry, kind, &place, at));
         }
         let requested = RequestedShare {
-            spec,
-            link,
+            spec: here,
+            link: there,
             share,
             at,
         };
         let capacity = reserves.capacity(&requested, &mut problems);
+        let tree = ReservableTree {
+            spec: here.clone(),
+            link: there,
+            capacity,
+            smallest,
+            largest: largest.min(capacity),
+        };
         let this = Self {
-            tree: ReservableTree {
-                spec: spec.clone(),
-                link,
-                capacity,
-                smallest,
-                largest: largest.min(capacity),
-            },
+            spec: spec.clone(),
+            link,
+            place,
+            tree,
             kind,
             reserves,
             registry: registry.clone(),
         };
         if problems.is_empty() {
-            // A problem of the policy's own was reported when it was checked without reservations.
             this.spec_with(&[]).check(registry, link).map(|_| this)
         } else {
             Err(problems)
@@ -162,28 +167,36 @@ impl Reservable {
 
     /// The link.
     pub fn link(&self) -> Link {
-        self.tree.link
+        self.link
     }
 
     /// The policy's tree.
     pub fn spec(&self) -> &DisciplineSpec {
-        &self.tree.spec
+        &self.spec
     }
 
-    /// The kind of the tree.
+    /// The kind whose classes reservations become.
     pub fn kind(&self) -> &'static Kind {
         self.kind
     }
 
-    /// Whether bytes are counted, so that a delay can be guaranteed.
-    pub fn is_exact(&self) -> bool {
-        self.reserves.is_exact()
+    /// Whether a delay can be guaranteed.
+    pub fn bounds_delays(&self) -> bool {
+        self.reserves.bounds_delays() && !self.place.is_in_class()
+    }
+
+    /// Whether requests without a guaranteed delay, too, are tried in the tree: it may refuse what
+    /// is within the capacity.
+    pub fn refuses(&self) -> bool {
+        self.reserves.refuses()
     }
 
     /// The worst delay of a packet that finds its own class empty, whatever other reservations are
     /// admitted; none if it is not known.
     pub fn worst_delay(&self) -> Option<Duration> {
-        self.reserves.worst_delay(&self.tree)
+        let whole_link = self.tree.link.bandwidth == self.link.bandwidth;
+        let known = whole_link && self.place == Place::default();
+        self.reserves.worst_delay(&self.tree).filter(|_| known)
     }
 
     /// What a reservation of this rate takes of [`Reservable::capacity`]: never less than the rate,
@@ -204,7 +217,7 @@ impl Reservable {
         reservations: &[ReservedClass],
     ) -> Result<ReservedLayout, Vec<Problem>> {
         let spec = self.spec_with(reservations);
-        let new = spec.check(&self.registry, self.tree.link)?;
+        let new = spec.check(&self.registry, self.link)?;
         let by_name: std::collections::BTreeMap<&str, ClassId> = new
             .classes
             .iter()
@@ -237,19 +250,70 @@ impl Reservable {
 
     /// The tree with these reservations, unchecked.
     fn spec_with(&self, reservations: &[ReservedClass]) -> DisciplineSpec {
-        let mut spec = self.tree.spec.clone();
-        self.reserves.add(&self.tree, &mut spec, reservations);
+        let mut spec = self.spec.clone();
+        if let Some(here) = self.place.of_mut(&mut spec) {
+            self.reserves.add(&self.tree, here, reservations);
+        }
         spec
     }
 }
 
-/// The kinds that take reservations; those that count packets say so.
+/// The kind of the discipline that is to take reservations.
+fn kind_there(
+    registry: &Registry,
+    spec: &DisciplineSpec,
+    at: Span,
+) -> Result<(&'static Kind, &'static dyn Reserves), Problem> {
+    let kind = registry.find(&spec.kind);
+    let found = kind.and_then(|kind| Some((kind, kind.properties.reserves?)));
+    found.ok_or_else(|| {
+        let message = format!("`{}` has no room for reservations", spec.kind);
+        Problem::new(at, message).help(format!("use {}", kinds_that_reserve(registry)))
+    })
+}
+
+/// The part for reservations, and the least and the most of one.
+fn parts(
+    settings: &ReserveSettings,
+    link: Link,
+    at: Span,
+    problems: &mut Vec<Problem>,
+) -> (Bandwidth, Bandwidth, Bandwidth) {
+    let share = settings.share.on(link.bandwidth);
+    let smallest = settings.smallest.on(link.bandwidth);
+    let largest = settings.largest.map_or(share, |rate| rate.on(link.bandwidth));
+    if share == Bandwidth::ZERO || share >= link.bandwidth {
+        problems.push(Problem::new(
+            at,
+            "`share` must be more than 0 % and less than 100 % of the link: all else needs a part of it",
+        ));
+    }
+    if smallest == Bandwidth::ZERO || smallest > share || largest < smallest {
+        problems.push(Problem::new(at, format!("`smallest` ({smallest}) must be more than 0 and at most `largest` ({largest}) and `share` ({share})")));
+    }
+    (share, smallest, largest)
+}
+
+/// Why no delay can be guaranteed, if so.
+fn no_delay(registry: &Registry, kind: &Kind, place: &Place, at: Span) -> Option<Problem> {
+    let reserves = kind.properties.reserves;
+    if !reserves.is_some_and(|reserves| reserves.bounds_delays()) {
+        let message = format!("`delay`: `{}` guarantees no delay", kind.name);
+        let help = format!("use {}, or leave it out", exact_kinds(registry));
+        return Some(Problem::new(at, message).help(help));
+    }
+    let message = "`delay`: no bound is known for classes inside a class";
+    let help = "leave it out: rates can be reserved there; for delays reserve in the interface's discipline";
+    place.is_in_class().then(|| Problem::new(at, message).help(help))
+}
+
+/// The kinds that take reservations; those without delays say so.
 fn kinds_that_reserve(registry: &Registry) -> String {
     let words = |kind: &'static Kind| {
-        let exact = kind.properties.reserves?.is_exact();
+        let exact = kind.properties.reserves?.bounds_delays();
         Some(match exact {
             true => format!("`{}`", kind.name),
-            false => format!("`{}`, which counts packets", kind.name),
+            false => format!("`{}`, without delays", kind.name),
         })
     };
     registry
@@ -264,7 +328,7 @@ fn exact_kinds(registry: &Registry) -> String {
     let exact = |kind: &&Kind| {
         kind.properties
             .reserves
-            .is_some_and(|reserves| reserves.is_exact())
+            .is_some_and(|reserves| reserves.bounds_delays())
     };
     let names: Vec<String> = registry
         .kinds()
@@ -312,6 +376,8 @@ mod tests {
         let rest = |name: &str, weight: i64| {
             let settings = match kind {
                 "cbq" => Table::default().with("rate", Bandwidth::mbit(weight.unsigned_abs())),
+                "hfsc" => Table::default().with("linkshare", Bandwidth::mbit(weight.unsigned_abs())),
+                "ips" | "pacer" => Table::default(),
                 _ => Table::default().with("weight", Raw::Integer(weight)),
             };
             ClassSpec {
@@ -341,6 +407,8 @@ mod tests {
                 rate,
                 burst: Bytes::new(3000),
             },
+            least: Bytes::new(1538),
+            latency: None,
             limit: 50,
             priority: 5,
             filters,
@@ -408,7 +476,8 @@ mod tests {
     #[test]
     fn every_kind_gives_what_is_reserved_and_the_rest_by_weight() {
         let ten = Some(("cycle", Raw::Integer(10)));
-        for (kind, word) in [("wrr", ten), ("drr", None), ("cbq", None)] {
+        let others = ["drr", "cbq", "hfsc", "pacer"].map(|kind| (kind, None));
+        for (kind, word) in [("wrr", ten)].into_iter().chain(others) {
             let room = room(kind, word, "60 %");
             let policy = policy(kind, None)
                 .check(&Registry::builtin(), link())
@@ -418,11 +487,16 @@ mod tests {
                 reserved(2, room.counts(Bandwidth::mbit(10))),
             ];
             let layout = room.lay_out(&policy, &[], &list).expect("it fits");
-            let rest = if kind == "cbq" { "rest" } else { "rest-other" };
+            let rest = match kind {
+                "cbq" | "hfsc" => "rest",
+                _ => "rest-other",
+            };
             let sent = departures(&layout, &["resv-1", "resv-2", rest, "mail"], 20_000);
             let share = |place: usize| sent[place] as f64 / (20_000.0 * 1538.0);
             assert!(share(0) > 0.399 && share(1) > 0.099, "{kind}: {sent:?}");
-            if kind != "cbq" {
+            if kind == "pacer" {
+                assert!(share(0) < 0.405 && share(1) < 0.105, "{kind}: {sent:?}");
+            } else if !["cbq", "hfsc"].contains(&kind) {
                 assert!(share(0) < 0.405 && share(2) > 0.37, "{kind}: {sent:?}");
             }
         }
@@ -448,7 +522,7 @@ mod tests {
         let list = [reserved(1, room.counts(Bandwidth::mbit(40)))];
         let layout = room.lay_out(&plan, &[], &list).expect("it fits");
         assert!(layout.plan.class("resv-1").is_some());
-        assert!(room.is_exact() && room.worst_delay().is_some());
+        assert!(room.bounds_delays() && room.worst_delay().is_some());
         let refused = Reservable::new(
             &registry,
             &policy("priq", None),
@@ -459,7 +533,9 @@ mod tests {
         let help = refused.expect_err("no room")[0].help.clone();
         assert_eq!(
             help.as_deref(),
-            Some("use `cbq`, or `drr`, or `wrr`, which counts packets, or `outside`")
+            Some(
+                "use `cbq`, or `drr`, or `wrr`, without delays, or `hfsc`, or `ips`, or `pacer`, without delays, or `outside`"
+            )
         );
     }
 
@@ -479,7 +555,7 @@ mod tests {
             room("cbq", None, "75 %").counts(Bandwidth::kbit(64)),
             Bandwidth::kbit(64)
         );
-        assert!(!wrr.is_exact() && drr.is_exact());
+        assert!(!wrr.bounds_delays() && drr.bounds_delays());
     }
 
     #[test]
@@ -585,7 +661,8 @@ mod tests {
             rates in prop::collection::vec(1_000u64..30_000_000, 0..60),
             cycle in 10i64..2_000,
         ) {
-            for (kind, word) in [("wrr", Some(("cycle", Raw::Integer(cycle)))), ("drr", None), ("cbq", None)] {
+            let others = ["drr", "cbq", "hfsc", "ips", "pacer"].map(|kind| (kind, None));
+            for (kind, word) in [("wrr", Some(("cycle", Raw::Integer(cycle))))].into_iter().chain(others) {
                 let room = room(kind, word, "75 %");
                 let mut left = room.capacity();
                 let mut list = Vec::new();
@@ -608,7 +685,7 @@ mod tests {
                     None => 0,
                 };
                 let whole: u128 = layout.spec.classes.iter().map(|class| u128::from(part(class))).sum();
-                for reserved in list.iter().filter(|_| kind != "cbq") {
+                for reserved in list.iter().filter(|_| ["wrr", "drr"].contains(&kind)) {
                     let own = layout.spec.classes.iter().find(|class| class.name == reserved.name()).map_or(0, part);
                     // A bit per second is less than what `counts` may round.
                     let requested = u128::from(reserved.rate.bits()) * whole;

@@ -1,7 +1,8 @@
 //! The admission state of a node: what is reserved on each interface, what is left, and the classes
 //! that enforce it.
 //!
-//! Traffic control (RFC 2205, section 3.11.2) over the engine's disciplines `wrr`, `drr` and `cbq`.
+//! Traffic control (RFC 2205, section 3.11.2) over those of the engine's disciplines that give
+//! classes to reservations.
 //! A reservation here is an entry and a class in a list, both exact and without side effects:
 //! whoever moves the packets asks [`AdmissionState::take_changed`], and lays the tree out again
 //! with [`AdmissionState::lay_out`].
@@ -22,7 +23,7 @@ use crate::wire::{ErrorCode, Flowspec, Real, SenderTemplate, Session, code, valu
 use engine::bounds::ArrivalCurve;
 use engine::classify::{Filter, Ports, Prefix};
 use engine::packet::ClassId;
-use engine::reservation::{ReservedClass, class_name};
+use engine::reservation::ReservedClass;
 use engine::reserved::{Reservable, ReserveSettings, ReservedLayout};
 use engine::settings::Problem;
 use engine::tree::TreePlan;
@@ -213,57 +214,39 @@ impl AdmissionState {
             flows: BTreeSet::new(),
         };
         self.check_delays(managed, &new, replaces)
-            .map_err(|possible_delay| AdmissionFailure {
+            .map_err(|(value, possible_delay)| AdmissionFailure {
                 possible_delay,
-                ..refuse(value::DELAY)
+                ..refuse(value)
             })?;
         Ok(requested)
     }
 
-    /// Checks that every guaranteed delay holds in the tree with this reservation in it.
+    /// Checks that every guaranteed delay holds in the tree with this reservation in it, and that
+    /// the tree admits it at all: the policy's own classes keep theirs there.
     ///
     /// # Errors
     ///
-    /// The delay that would hold; none if there is none.
+    /// The error value of the refusal; and the delay, beyond that of the reserved rate, that would
+    /// hold, if there is one.
     fn check_delays(
         &self,
         managed: &ManagedInterface,
         new: &Reservation,
         replaces: Option<RHandle>,
-    ) -> Result<(), Option<Duration>> {
-        let Some(delay) = managed.delay else {
-            return Ok(());
-        };
+    ) -> Result<(), (u16, Option<Duration>)> {
         let rhandle = replaces.unwrap_or(RHandle(self.last + 1));
         let others = self.on(new.interface).filter(|(other, _)| *other != rhandle);
-        let all: Vec<(RHandle, &Reservation)> = others.chain([(rhandle, new)]).collect();
-        let is_guaranteed = |one: &Reservation| matches!(one.request.flowspec, Flowspec::Guaranteed { .. });
-        if !all.iter().any(|(_, one)| is_guaranteed(one)) {
+        let all = others.chain([(rhandle, new)]);
+        let all: Vec<ReservedClass> = all.map(|(rhandle, one)| managed.reserved(rhandle, one)).collect();
+        let is_guaranteed = all.iter().any(|one| one.latency.is_some());
+        if !is_guaranteed && !managed.room.refuses() {
             return Ok(());
         }
-        let list = all.iter().map(|(rhandle, reservation)| {
-            let mut reserved = managed.reserved(*rhandle, reservation);
-            // The delay of a single packet is the latency of its class; a burst adds its own, by
-            // the rate.
-            reserved.sends.burst = Bytes::ZERO;
-            reserved
-        });
-        let Ok(layout) = managed.lay_out(&list.collect::<Vec<_>>()) else {
-            return Err(None);
-        };
-        let cases = layout.plan.bounds();
-        let bound = |rhandle: RHandle| {
-            let class = layout.plan.class(&class_name(rhandle.0));
-            let case = cases.iter().find(|case| case.class == class);
-            case.and_then(|case| case.bound.as_ref().ok())
-                .map(|bound| bound.delay)
-        };
-        let guaranteed = all.iter().filter(|(_, one)| is_guaranteed(one));
-        let bounds: Option<Vec<Duration>> = guaranteed.map(|(rhandle, _)| bound(*rhandle)).collect();
-        let longest = bounds.and_then(|bounds| bounds.into_iter().max());
-        match longest.is_some_and(|longest| longest <= delay) {
-            true => Ok(()),
-            false => Err(longest),
+        match managed.exceeded(&all) {
+            Ok(Duration::ZERO) => Ok(()),
+            Ok(exceeded) => Err((value::DELAY, managed.delay.map(|delay| delay + exceeded))),
+            Err(_) if is_guaranteed => Err((value::DELAY, managed.possible_delay(all))),
+            Err(_) => Err((value::BANDWIDTH, None)),
         }
     }
 }
@@ -293,7 +276,7 @@ impl ManagedInterface {
         Self {
             headers: plan.link.overhead + ETHERNET,
             mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
-            delay: delay.filter(|_| room.is_exact()),
+            delay: delay.filter(|_| room.bounds_delays()),
             room,
             plan,
             filters,
@@ -302,6 +285,50 @@ impl ManagedInterface {
 
     fn lay_out(&self, list: &[ReservedClass]) -> Result<ReservedLayout, Vec<Problem>> {
         self.room.lay_out(&self.plan, &self.filters, list)
+    }
+
+    /// By how much the bound of a guaranteed class exceeds its delay, at most, in the tree with
+    /// these reservations.
+    ///
+    /// # Errors
+    /// What the tree refuses, or that a class has no bound.
+    fn exceeded(&self, list: &[ReservedClass]) -> Result<Duration, Vec<Problem>> {
+        let layout = self.lay_out(list)?;
+        let cases = layout.plan.bounds();
+        let none = |why: &str| vec![Problem::new(engine::settings::Span::default(), why)];
+        let mut most = Duration::ZERO;
+        for reserved in list.iter().filter(|one| one.latency.is_some()) {
+            let class = layout.plan.class(&reserved.name());
+            let case = cases.iter().find(|case| case.class == class);
+            let case = case.ok_or_else(|| none("no bound is known"))?;
+            let bound = case.bound.as_ref().map_err(|why| none(why))?;
+            let delay = reserved.delay().ok_or_else(|| none("it does not fit"))?;
+            most = most.max(bound.delay - delay.min(bound.delay));
+        }
+        Ok(most)
+    }
+
+    /// The D, to a hundredth, with which these reservations would fit a tree that refuses them; none
+    /// if there is none below ten seconds.
+    fn possible_delay(&self, mut list: Vec<ReservedClass>) -> Option<Duration> {
+        let mut fits = |delay: Duration| {
+            let guaranteed = list.iter_mut().filter_map(|one| one.latency.as_mut());
+            guaranteed.for_each(|latency| *latency = delay);
+            self.exceeded(&list)
+                .is_ok_and(|exceeded| exceeded == Duration::ZERO)
+        };
+        let (mut no, mut yes) = (self.delay?, Duration::from_millis(10_000));
+        if !fits(yes) {
+            return None;
+        }
+        while yes - no > Duration::from_nanos(yes.nanos() / 100) {
+            let middle = Duration::from_nanos(no.nanos() / 2 + yes.nanos() / 2);
+            match fits(middle) {
+                true => yes = middle,
+                false => no = middle,
+            }
+        }
+        Some(yes)
     }
 
     /// The rate and burst of a request, as the link counts.
@@ -332,14 +359,16 @@ impl ManagedInterface {
             u64::from(reservation.request.flowspec.bucket().minimum.max(SHORTEST)) + self.headers.get();
         // Twice the burst: what arrives while the class waits for its turn is not dropped.
         let limit = (2 * (burst.get() / least)).clamp(QUEUE.0, QUEUE.1) as u32;
-        let priority = match reservation.request.flowspec {
-            Flowspec::Guaranteed { .. } => GUARANTEED,
-            Flowspec::ControlledLoad(_) => CONTROLLED_LOAD,
+        let (priority, latency) = match reservation.request.flowspec {
+            Flowspec::Guaranteed { .. } => (GUARANTEED, self.delay),
+            Flowspec::ControlledLoad(_) => (CONTROLLED_LOAD, None),
         };
         ReservedClass {
             number: rhandle.0,
             rate: reservation.link_rate,
             sends: ArrivalCurve { rate, burst },
+            least: Bytes::new(least),
+            latency,
             limit,
             priority,
             filters: reservation
@@ -508,10 +537,10 @@ mod tests {
 
     fn budget(kind: &str, settings: Table) -> InterfaceBudget {
         let link = Link::new(Bandwidth::mbit(100), Bytes::new(1500 + HEADERS));
-        let rate = if kind == "cbq" {
-            Table::default().text("rate", "1 Mbit/s")
-        } else {
-            Table::default()
+        let rate = match kind {
+            "cbq" => Table::default().text("rate", "1 Mbit/s"),
+            "hfsc" => Table::default().text("linkshare", "1 Mbit/s"),
+            _ => Table::default(),
         };
         let rest = ClassSpec {
             name: "rest".into(),
@@ -610,7 +639,7 @@ mod tests {
 
     #[test]
     fn a_failed_change_leaves_the_old_reservation_and_less_is_never_refused() {
-        for kind in ["wrr", "drr", "cbq"] {
+        for kind in ["wrr", "drr", "cbq", "hfsc", "ips", "pacer"] {
             let mut state = state(kind, Table::default());
             let first = handle(state.add_flowspec(0, &load(35)));
             handle(state.add_flowspec(0, &load(25)));
@@ -724,8 +753,12 @@ mod tests {
 
         // A shorter D holds because requests that would break it are refused. Under `cbq` those of
         // controlled load have a lower priority, and break none.
-        for (kind, further) in [("drr", load(1)), ("cbq", guaranteed(1))] {
-            let settings = Table::default().text("delay", "15 ms");
+        for (kind, delay, further) in [
+            ("drr", "15 ms", load(1)),
+            ("cbq", "15 ms", guaranteed(1)),
+            ("ips", "3 ms", guaranteed(1)),
+        ] {
+            let settings = Table::default().text("delay", delay);
             let mut state = state(kind, settings);
             let first = handle(state.add_flowspec(0, &guaranteed(20)));
             let refused = (0..60)
@@ -745,7 +778,7 @@ mod tests {
         fn no_budget_is_exceeded_and_every_layout_is_sound(
             calls in prop::collection::vec((0u8..4, 0usize..12, 1u64..40), 1..60),
         ) {
-            for kind in ["wrr", "drr", "cbq"] {
+            for kind in ["wrr", "drr", "cbq", "hfsc", "ips", "pacer"] {
                 let mut state = state(kind, Table::default());
                 let mut known: Vec<RHandle> = Vec::new();
                 for &(what, which, mbit) in &calls {

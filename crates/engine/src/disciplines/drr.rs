@@ -180,6 +180,14 @@ impl Plan for DrrPlan {
         self.leaves.each().zip(&self.quanta).map(case).collect()
     }
 
+    fn serves(&self, class: Option<ClassId>, link: Bandwidth) -> Option<Bandwidth> {
+        let whole: u128 = self.quanta.iter().map(|&part| u128::from(part)).sum();
+        self.leaves.serves(class, link, |leaf| {
+            let bits = u128::from(link.bits()) * u128::from(*self.quanta.get(leaf)?) / whole.max(1);
+            Some(Bandwidth::bits_per_sec(bits as u64))
+        })
+    }
+
     fn amended(&self, change: &ChangedClass<'_>) -> Option<Arc<dyn Plan>> {
         let leaf = self.leaves.leaf_of(change.class)?;
         let mut problems = Vec::new();
@@ -364,7 +372,7 @@ impl ByBytes {
 }
 
 impl Reserves for ByBytes {
-    fn is_exact(&self) -> bool {
+    fn bounds_delays(&self) -> bool {
         true
     }
 
@@ -433,7 +441,7 @@ impl Reserves for ByBytes {
 }
 
 /// Divides the default class by DRR with equal quanta: its packets, and the signalling's.
-pub(super) fn keep_signalling_apart(spec: &mut DisciplineSpec) {
+pub(crate) fn keep_signalling_apart(spec: &mut DisciplineSpec) {
     let Some(default) = spec.classes.iter_mut().find(|class| class.default) else {
         return;
     };

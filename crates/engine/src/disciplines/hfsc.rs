@@ -49,6 +49,7 @@ use crate::packet::{ClassId, Packet};
 use crate::queue::Stats;
 use crate::settings;
 use crate::settings::{Problem, Span, Table};
+use crate::sharing::by_rates::ByRates;
 use crate::sharing::class_numbers::ClassNumbers;
 use crate::sharing::credit::nanobits;
 use crate::sharing::leaves::{Leaves, LeavesPlan};
@@ -70,6 +71,11 @@ pub static KIND: Kind = Kind {
     settings: Settings::SETTINGS,
     class_settings: ClassSettings::SETTINGS,
     properties: Properties {
+        reserves: Some(&ByRates {
+            leaf: "realtime",
+            parent: "linkshare",
+            credits: false,
+        }),
         isolates: true,
         elsewhere: &["htb"],
         ..Properties::NONE
@@ -405,6 +411,13 @@ impl Plan for HfscPlan {
             }
         };
         self.leaves.each().zip(self.classes.iter()).map(case).collect()
+    }
+
+    fn serves(&self, class: Option<ClassId>, link: Bandwidth) -> Option<Bandwidth> {
+        self.leaves.serves(class, link, |leaf| {
+            let real = self.classes.get(leaf)?.curves.real?;
+            Some(Bandwidth::bits_per_sec(real.m2))
+        })
     }
 
     fn amended(&self, change: &ChangedClass<'_>) -> Option<Arc<dyn Plan>> {

@@ -12,6 +12,9 @@
 //! - `rule = "sound"`, the default, includes the packet that is being sent, the device's ring, and
 //!   new bursts of higher classes. The paper's rule includes none of them, and packets exceed its
 //!   delays (`docs/decisions/ips-rules.md`).
+//! - The bucket also holds what the rate brings in `jitter`, so that packets that were sent as
+//!   stated are not policed for what the way to here did to their distances (RFC 2212, section 2,
+//!   grows bursts so).
 //! - The limit of a queue is its backlog bound: σ + ρ *T* by the sound rule, σ by the paper's.
 //! - Every departure of a guaranteed class is checked against its delay, at the time when its last
 //!   bit is sent by a clock of the link's bandwidth. `late` counts violations; they are caused by
@@ -37,6 +40,7 @@ use crate::link::Fact;
 use crate::link_clock::LinkClock;
 use crate::packet::{ClassId, Packet};
 use crate::settings::{Problem, Raw, Table};
+use crate::sharing::by_delays::ByDelays;
 use crate::sharing::class_numbers::ClassNumbers;
 use crate::sharing::credit::{Credit, nanobits};
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
@@ -55,6 +59,7 @@ pub static KIND: Kind = Kind {
     class_settings: ClassSettings::SETTINGS,
     properties: Properties {
         guarantees_delays: true,
+        reserves: Some(&ByDelays),
         former: &[("transmit_ring", Fact::Ring)],
         isolates: true,
         ..Properties::NONE
@@ -120,11 +125,18 @@ settings! {
         delay: Duration = derived "best effort: served when no guaranteed class has packets",
             "too small: it is refused; the message has the smallest possible bound",
             "the requirement of the receivers";
+        /// By how much later than when it was sent a packet may arrive here, beyond the least: the
+        /// policer allows for what the rate brings in that time, and the bounds count it
+        jitter: Duration = derived "1 ms; with `rule = \"paper\"` 0",
+            "too small: packets that were sent as stated are policed; too large: fewer other flows are admitted",
+            "timers and interrupts of a sender";
     }
 }
 
 /// The token bucket counts nanobits in 63 bits.
 const LONGEST_BURST: Bytes = Bytes::new(1_000_000_000);
+/// The jitter that is allowed for if none is stated.
+const JITTER: Duration = Duration::from_millis(1);
 /// The limit of the queue of packets that exceed the arrival curve, in packets.
 const EXCESS_LIMIT: usize = 100;
 /// The numbers of priorities of `cbq` and `priq`.
@@ -163,8 +175,13 @@ struct IpsPlan {
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let before = check.problems.len();
     let settings = Settings::read(check.settings, &[], check.problems);
-    let flows: Vec<Option<Option<FlowRequest>>> =
-        (0..check.classes.len()).map(|index| flow(check, index)).collect();
+    let by_paper = settings
+        .as_ref()
+        .is_some_and(|settings| settings.rule == Rule::Paper);
+    let usual = if by_paper { Duration::ZERO } else { JITTER };
+    let flows: Vec<Option<Option<FlowRequest>>> = (0..check.classes.len())
+        .map(|index| flow(check, index, usual))
+        .collect();
     let (settings, flows) = (settings?, flows.into_iter().collect::<Option<Vec<_>>>()?);
     if check.link.bandwidth == Bandwidth::ZERO {
         let message = "`ips` needs a link with a bandwidth: delays follow from it";
@@ -218,7 +235,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 }
 
 /// The flow of a class; `Some(None)` for best effort, `None` if a problem was reported.
-fn flow(check: &mut Check<'_>, index: usize) -> Option<Option<FlowRequest>> {
+fn flow(check: &mut Check<'_>, index: usize, usual: Duration) -> Option<Option<FlowRequest>> {
     let (link, class) = (check.link, &check.classes[index]);
     let settings = ClassSettings::read(class.settings, &[], check.problems)?;
     let mut wrong = |key: &str, message: String, help: &str| {
@@ -228,9 +245,13 @@ fn flow(check: &mut Check<'_>, index: usize) -> Option<Option<FlowRequest>> {
     let before_burst = settings.burst.unwrap_or(link.mtu);
     let (rate, delay) = match (settings.rate, settings.delay) {
         (Some(rate), Some(delay)) => (rate.on(link.bandwidth), delay),
-        (None, None) if settings.burst.is_none() => return Some(None),
+        (None, None) if settings.burst.is_none() && settings.jitter.is_none() => return Some(None),
         (_, None) => {
-            let key = if settings.rate.is_some() { "rate" } else { "burst" };
+            let key = match (settings.rate, settings.burst) {
+                (Some(_), _) => "rate",
+                (None, Some(_)) => "burst",
+                (None, None) => "jitter",
+            };
             let message = format!("class `{}` has a {key}, but no required delay", class.name);
             wrong(
                 key,
@@ -280,7 +301,7 @@ fn flow(check: &mut Check<'_>, index: usize) -> Option<Option<FlowRequest>> {
     }
     let arrivals = ArrivalCurve {
         rate,
-        burst: before_burst,
+        burst: before_burst + brought(rate, settings.jitter.unwrap_or(usual)),
     };
     (fits && in_order).then(|| {
         Some(FlowRequest {
@@ -289,6 +310,14 @@ fn flow(check: &mut Check<'_>, index: usize) -> Option<Option<FlowRequest>> {
             delay,
         })
     })
+}
+
+/// What a rate brings in this time, a begun byte in full.
+fn brought(rate: Bandwidth, time: Duration) -> Bytes {
+    match time {
+        Duration::ZERO => Bytes::ZERO,
+        _ => rate.bytes_in(time) + Bytes::new(1),
+    }
 }
 
 fn longest(check: &mut Check<'_>, settings: &Settings) -> Option<Bytes> {
@@ -799,7 +828,8 @@ mod tests {
             settings: Table::default()
                 .text("rate", &format!("{kbit} kbit/s"))
                 .text("burst", &format!("{} B", packets * FRAME))
-                .text("delay", &format!("{millis} ms")),
+                .text("delay", &format!("{millis} ms"))
+                .text("jitter", "0 s"),
             ..ClassSpec::default()
         };
         let rest = ClassSpec {
@@ -895,6 +925,32 @@ mod tests {
             let _ = queue.dequeue(Instant::from_nanos(nanos), &mut dropped);
         }
         assert_eq!((dropped.0.len(), queue.stats().sent.packets), (2, 3));
+    }
+
+    #[test]
+    fn packets_that_came_nearer_to_each_other_on_the_way_are_not_policed() {
+        let dropped = |jitter: Option<&str>, late: u64| {
+            let mut spec = spec(Table::default(), &[(1, 1_000, 30)]);
+            let settings = &mut spec.classes[0].settings;
+            settings.entries.retain(|entry| entry.key != "jitter");
+            if let Some(jitter) = jitter {
+                *settings = std::mem::take(settings).text("jitter", jitter);
+            }
+            let mut queue = plan(&spec).expect("a good plan").build(Seed(1));
+            let mut dropped = DropLog::default();
+            // Sent every 12.144 ms, what 1,518 bytes at 1 Mbit/s take; the second is late.
+            for nanos in [0, 12_144_000 + late, 24_288_000] {
+                offer(&mut queue, Instant::from_nanos(nanos), 0, &mut dropped);
+                let _ = queue.dequeue(Instant::from_nanos(nanos), &mut dropped);
+            }
+            dropped.0.len()
+        };
+        assert_eq!((dropped(None, 1_000_000), dropped(None, 1_010_000)), (0, 1));
+        assert_eq!((dropped(Some("0 s"), 0), dropped(Some("0 s"), 10_000)), (0, 1));
+        assert_eq!(
+            (dropped(Some("4 ms"), 4_000_000), dropped(Some("4 ms"), 4_010_000)),
+            (0, 1)
+        );
     }
 
     #[test]

@@ -54,7 +54,8 @@ use crate::kind::{Check, Children, Kind, Properties};
 use crate::link::{Fact, Link};
 use crate::packet::{ClassId, Packet};
 use crate::prefetch::Prefetched;
-use crate::settings::Problem;
+use crate::settings::{Problem, Table};
+use crate::sharing::by_pace::ByPace;
 use crate::sharing::class_numbers::ClassNumbers;
 use crate::sharing::leaves::{Leaves, LeavesPlan};
 use crate::structures::calendar::Calendar;
@@ -75,6 +76,7 @@ pub static KIND: Kind = Kind {
     class_settings: ClassSettings::SETTINGS,
     properties: Properties {
         former: &[("overhead", Fact::Overhead)],
+        reserves: Some(&ByPace),
         ..Properties::NONE
     },
     check: |check| plan_with(check, Waiting::Calendar),
@@ -254,7 +256,6 @@ pub fn plan_with(check: &mut Check<'_>, waiting: Waiting) -> Option<Arc<dyn Plan
 }
 
 fn rules(check: &mut Check<'_>, settings: &Settings) -> Option<Rules> {
-    let Link { mtu, overhead, .. } = check.link;
     let mut wrong = Vec::new();
     if settings.tags > MOST_TAGS {
         wrong.push(("tags", format!("`tags` is at most {MOST_TAGS}")));
@@ -281,17 +282,28 @@ fn rules(check: &mut Check<'_>, settings: &Settings) -> Option<Rules> {
             .into_iter()
             .map(|(key, message)| Problem::new(at(key), message)),
     );
-    let (overhead, tags) = (overhead.get(), settings.tags.into());
     right.then(|| Rules {
         basis: settings.basis,
         frames: settings.gap == Gap::Frames,
         wire: wire.bits(),
-        slots: WireSlots {
-            overhead,
-            tags,
-            longest: mtu.get().saturating_sub(overhead).max(1),
-        },
+        slots: wire_slots(check.link, settings.tags),
     })
+}
+
+/// What a rate counts of a packet of this length, by the settings of a pacer on this link.
+pub(crate) fn counted(settings: &Table, link: Link, length: Bytes) -> Bytes {
+    let read = Settings::read(settings, &[], &mut Vec::new());
+    let (basis, tags) = read.map_or((Basis::Wire, MOST_TAGS), |read| (read.basis, read.tags));
+    Bytes::new(wire_slots(link, tags).counted(length, basis))
+}
+
+fn wire_slots(link: Link, tags: u32) -> WireSlots {
+    let overhead = link.overhead.get();
+    WireSlots {
+        overhead,
+        tags: tags.into(),
+        longest: link.mtu.get().saturating_sub(overhead).max(1),
+    }
 }
 
 impl Rules {

@@ -21,7 +21,7 @@ use crate::discipline::{Build, Discipline, Next, Plan, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
 use crate::link::Link;
-use crate::packet::Packet;
+use crate::packet::{ClassId, Packet};
 use crate::queue::Queue;
 use crate::settings;
 use crate::settings::Problem;
@@ -39,7 +39,10 @@ pub static KIND: Kind = Kind {
     children: Children::One,
     settings: Settings::SETTINGS,
     class_settings: &[],
-    properties: Properties::NONE,
+    properties: Properties {
+        only_delays: true,
+        ..Properties::NONE
+    },
     check,
 };
 
@@ -126,6 +129,14 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     }))
 }
 
+impl TbfPlan {
+    /// What passes in the long run on this link.
+    fn slowest(&self, link: Bandwidth) -> Bandwidth {
+        let rates = self.buckets.iter().flatten().map(|(rate, _)| *rate);
+        rates.fold(link, Bandwidth::min)
+    }
+}
+
 impl Plan for TbfPlan {
     /// Those of the queue below, on a link of this rate: while there is a backlog, and however
     /// empty the bucket was, *r t* less what is counted here leaves in any time *t*. Counted are
@@ -133,10 +144,6 @@ impl Plan for TbfPlan {
     /// packet on the link, and the overdraft of one that is longer than the burst, all at *r*.
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         let below = |terms: &Terms<'_>| self.child.plan.bounds(terms);
-        let slowest = self.buckets.iter().flatten().map(|(rate, _)| *rate).min();
-        let rate = slowest
-            .filter(|rate| *rate < terms.link.bandwidth)
-            .unwrap_or(terms.link.bandwidth);
         let overdrafts = self
             .buckets
             .iter()
@@ -145,7 +152,7 @@ impl Plan for TbfPlan {
         let taken = terms.taken + terms.longest.times(2) + overdrafts.sum();
         let mut cases = below(&Terms {
             link: Link {
-                bandwidth: rate,
+                bandwidth: self.slowest(terms.link.bandwidth),
                 ..terms.link
             },
             taken,
@@ -159,6 +166,10 @@ impl Plan for TbfPlan {
             cases.iter_mut().for_each(|case| case.bound = Err(why.clone()));
         }
         cases
+    }
+
+    fn serves(&self, class: Option<ClassId>, link: Bandwidth) -> Option<Bandwidth> {
+        self.child.plan.serves(class, self.slowest(link))
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {

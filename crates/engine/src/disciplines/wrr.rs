@@ -561,7 +561,7 @@ impl ByPackets {
 }
 
 impl Reserves for ByPackets {
-    fn is_exact(&self) -> bool {
+    fn bounds_delays(&self) -> bool {
         false
     }
 

@@ -1,59 +1,42 @@
-//! Reservations as classes with their rate, for a kind whose classes have a rate and a burst
-//! (`cbq`).
+//! Reservations as classes with their rate, for kinds whose classes are guaranteed one (`cbq`, and
+//! `hfsc` by real-time curves that are lines).
 
+use crate::link::Link;
 use crate::reservation::{PARENT, RequestedShare, ReservableTree, ReservedClass, Reserves, SIGNALLING};
-use crate::settings::{Problem, Raw, SettingValue, Table};
-use crate::sharing::reserved_classes;
+use crate::settings::{Problem, Raw, Table};
+use crate::sharing::reserved_classes::{
+    self, guaranteed, refuse_oversold, signalling_beside, without_signalling,
+};
 use crate::spec::{ClassSpec, DisciplineSpec, ParentSpec};
-use crate::units::{Bandwidth, Rate};
+use crate::units::Bandwidth;
 
 /// Reservations as classes with their rate, below one class for all of them.
 #[derive(Debug)]
-pub(crate) struct ByRates;
+pub(crate) struct ByRates {
+    /// The setting that guarantees a leaf its rate.
+    pub(crate) leaf: &'static str,
+    /// The setting that gives a class with classes below it its part.
+    pub(crate) parent: &'static str,
+    /// Whether leaves have a priority and a credit.
+    pub(crate) credits: bool,
+}
 
 /// Bursts in nanobits fit in 63 bits.
 pub(crate) const LONGEST_BURST: u64 = 1_000_000_000;
 /// The priority of the signalling.
 const FIRST: u32 = 7;
-/// Of the reservable part of a link, one of so many for the signalling.
-const SIGNALLING_PART: u64 = 100;
 
 impl Reserves for ByRates {
-    fn is_exact(&self) -> bool {
+    fn bounds_delays(&self) -> bool {
         true
     }
 
     fn capacity(&self, requested: &RequestedShare<'_>, problems: &mut Vec<Problem>) -> Bandwidth {
-        let RequestedShare {
-            spec,
-            link,
-            share,
-            at,
-        } = *requested;
-        let rate = |class: &ClassSpec| {
-            let rate = class
-                .settings
-                .get("rate")
-                .and_then(|entry| Rate::from_raw(&entry.value).ok());
-            rate.map_or(Bandwidth::ZERO, |rate| rate.on(link.bandwidth))
-        };
-        let guaranteed: Bandwidth = spec
-            .classes
-            .iter()
-            .filter(|class| class.parent.is_none())
-            .map(rate)
-            .sum();
-        if guaranteed + share > link.bandwidth {
-            let message = format!(
-                "the policy's classes are guaranteed {guaranteed}, and {share} can be reserved: more than the link's {}",
-                link.bandwidth
-            );
-            let left = link.bandwidth - guaranteed.min(link.bandwidth);
-            problems.push(Problem::new(at, message).help(format!(
-                "{left} can be reserved beside the classes; or give them lower rates: what is not used is lent"
-            )));
-        }
-        share - Bandwidth::bits_per_sec(share.bits() / SIGNALLING_PART)
+        let top = |class: &&ClassSpec| !self.credits || class.parent.is_none();
+        let classes = requested.spec.classes.iter().filter(top);
+        let link = requested.link.bandwidth;
+        refuse_oversold(requested, guaranteed(classes, self.leaf, link), problems);
+        without_signalling(requested.share)
     }
 
     fn counts(&self, _tree: &ReservableTree, rate: Bandwidth) -> Bandwidth {
@@ -61,27 +44,48 @@ impl Reserves for ByRates {
     }
 
     fn add(&self, tree: &ReservableTree, spec: &mut DisciplineSpec, reservations: &[ReservedClass]) {
-        let rated = |rate: Bandwidth| Table::default().with("rate", rate);
-        // The capacity is what the share leaves after it.
-        let signalling = Bandwidth::bits_per_sec(tree.capacity.bits() / (SIGNALLING_PART - 1));
+        let rated = |rate: Bandwidth| Table::default().with(self.leaf, rate);
+        let signalling = signalling_beside(tree.capacity);
         let parent = Some(ParentSpec::from(PARENT));
-        let whole = rated(tree.capacity + signalling);
+        let whole = Table::default().with(self.parent, tree.capacity + signalling);
         spec.classes.push(reserved_classes::class(PARENT, whole));
+        let first = match self.credits {
+            true => rated(signalling).with("priority", FIRST),
+            false => rated(signalling),
+        };
         spec.classes.push(ClassSpec {
             parent: parent.clone(),
-            ..reserved_classes::class(SIGNALLING, rated(signalling).with("priority", FIRST))
+            ..reserved_classes::class(SIGNALLING, first)
         });
-        let packet = tree.link.mtu.get().max(1);
         for reserved in reservations {
-            // One packet more than the burst: the last of it may overdraw the credit.
-            let burst = (reserved.sends.burst.get().min(LONGEST_BURST / 2).div_ceil(packet) + 1).max(2);
-            let settings = rated(reserved.rate)
-                .with("priority", reserved.priority)
-                .with("maxburst", Raw::Integer(burst.cast_signed()));
+            let settings = match self.credits {
+                true => rated(reserved.rate)
+                    .with("priority", reserved.priority)
+                    .with("maxburst", Raw::Integer(covering(reserved, tree.link))),
+                false => rated(reserved.rate),
+            };
             spec.classes.push(ClassSpec {
                 parent: parent.clone(),
                 ..reserved_classes::leaf(reserved, settings)
             });
         }
     }
+}
+
+/// The `maxburst` whose [credit](crate::sharing::credit::Credit::full) covers the burst of a
+/// reservation. Of *n* packets all but the last take from it, and while each but the first of these
+/// is on the wire, the rate's part of a packet is regained.
+fn covering(reserved: &ReservedClass, link: Link) -> i64 {
+    let (part, whole) = (
+        u128::from(reserved.rate.bits()),
+        u128::from(link.bandwidth.bits()),
+    );
+    let packet = u128::from(link.mtu.get().max(1));
+    let burst = u128::from(reserved.sends.burst.get().min(LONGEST_BURST / 2));
+    let takes = (packet * whole.saturating_sub(part)).max(1);
+    let more = (burst * whole).saturating_sub(packet * part).div_ceil(takes);
+    let most = LONGEST_BURST / link.mtu.get().max(1);
+    i64::try_from(more + 1)
+        .unwrap_or(i64::MAX)
+        .clamp(2, most.max(2).cast_signed())
 }

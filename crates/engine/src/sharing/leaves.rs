@@ -14,7 +14,7 @@ use crate::prefetch::Prefetched;
 use crate::queue::{Queue, Stats};
 use crate::sharing::class_numbers::ClassNumbers;
 use crate::structures::timer_wheel::TimerWheel;
-use crate::units::{Bytes, Instant};
+use crate::units::{Bandwidth, Bytes, Instant};
 use std::sync::Arc;
 
 /// The number of a class that has no queue.
@@ -72,6 +72,20 @@ impl LeavesPlan {
     pub(crate) fn leaf_of(&self, class: ClassId) -> Option<usize> {
         let leaf = self.numbers.own(class.0)?;
         (leaf < self.leaves.len()).then_some(leaf)
+    }
+
+    /// What the queue of this class gets at least, where `own` is what its leaf gets.
+    pub(crate) fn serves(
+        &self,
+        class: Option<ClassId>,
+        link: Bandwidth,
+        own: impl Fn(usize) -> Option<Bandwidth>,
+    ) -> Option<Bandwidth> {
+        let Some(class) = class else { return Some(link) };
+        let number = self.routes.child(class)?;
+        let leaf = self.leaves.get(number)?;
+        let below = (leaf.id != class).then_some(class);
+        leaf.queue.plan.serves(below, own(number)?)
     }
 
     /// Each leaf's class, name, and the kind of its queue.

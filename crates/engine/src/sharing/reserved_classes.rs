@@ -2,9 +2,11 @@
 //! the division of what reservations leave among the policy's classes.
 
 use crate::disciplines::fifo;
-use crate::reservation::ReservedClass;
-use crate::settings::{Problem, Raw, Table};
+use crate::reservation::{RequestedShare, ReservedClass};
+use crate::settings::{Problem, Raw, SettingValue, Table};
+use crate::sharing::service_curve::ServiceCurve;
 use crate::spec::{ClassSpec, DisciplineSpec};
+use crate::units::Bandwidth;
 
 /// A class of this name at the top, with these settings.
 pub(crate) fn class(name: &str, settings: Table) -> ClassSpec {
@@ -25,6 +27,50 @@ pub(crate) fn leaf(reserved: &ReservedClass, settings: Table) -> ClassSpec {
         }),
         sends: Some(reserved.sends.into()),
         ..class(&reserved.name(), settings)
+    }
+}
+
+/// Of the reservable part of a link, one of so many for the signalling, where that is guaranteed a
+/// rate.
+const SIGNALLING_PART: u64 = 100;
+
+/// What of this share the signalling leaves.
+pub(crate) fn without_signalling(share: Bandwidth) -> Bandwidth {
+    share - Bandwidth::bits_per_sec(share.bits() / SIGNALLING_PART)
+}
+
+/// What the signalling has beside a capacity that it left.
+pub(crate) fn signalling_beside(capacity: Bandwidth) -> Bandwidth {
+    Bandwidth::bits_per_sec(capacity.bits() / (SIGNALLING_PART - 1))
+}
+
+/// What this setting guarantees to these classes of the policy: a rate, or the long run of a curve.
+pub(crate) fn guaranteed<'a>(
+    classes: impl Iterator<Item = &'a ClassSpec>,
+    key: &str,
+    link: Bandwidth,
+) -> Bandwidth {
+    let rate = |class: &ClassSpec| {
+        let curve = ServiceCurve::from_raw(&class.settings.get(key)?.value).ok()?;
+        Some(Bandwidth::bits_per_sec(curve.on(link).m2))
+    };
+    classes.filter_map(rate).sum()
+}
+
+/// Reports it if the policy's classes are guaranteed so much that the link cannot give the share.
+pub(crate) fn refuse_oversold(
+    requested: &RequestedShare<'_>,
+    guaranteed: Bandwidth,
+    problems: &mut Vec<Problem>,
+) {
+    let (link, share) = (requested.link.bandwidth, requested.share);
+    if guaranteed + share > link {
+        let message = format!(
+            "the policy's classes are guaranteed {guaranteed}, and {share} can be reserved: more than the link's {link}"
+        );
+        let left = link - guaranteed.min(link);
+        let help = format!("{left} can be reserved beside the classes; or give them lower rates");
+        problems.push(Problem::new(requested.at, message).help(help));
     }
 }
 

@@ -30,7 +30,11 @@ impl SettingValue for ServiceCurve {
     const UNIT: &'static str = "a rate, or a curve such as \"5 Mbit/s for 10 ms, then 1 Mbit/s\" or \"160 B in 5 ms, then 64 kbit/s\"";
     fn from_raw(raw: &Raw) -> Result<Self, String> {
         let wrong = || format!("expected {}; found {}", Self::UNIT, describe(raw));
-        let Raw::Text(text) = raw else { return Err(wrong()) };
+        let text = match raw {
+            Raw::Text(text) => text,
+            Raw::Bandwidth(rate) => return Ok(Self::Line(Rate::Absolute(*rate))),
+            _ => return Err(wrong()),
+        };
         fn read<T: SettingValue>(text: &str) -> Result<T, String> {
             T::from_raw(&Raw::Text(text.trim().into()))
         }

@@ -75,11 +75,11 @@ use crate::discipline::{Build, Discipline, Next, Plan, Sink, Verdict};
 use crate::inspect::Inspection;
 use crate::kind::{Children, Kind, Properties};
 use crate::link_clock::CreditClock;
-use crate::packet::Packet;
+use crate::packet::{ClassId, Packet};
 use crate::queue::Queue;
 use crate::sharing::by_rates::ByRates;
 use crate::sharing::credit_bound::{self, Credited};
-use crate::units::Instant;
+use crate::units::{Bandwidth, Instant};
 use averaging::Averaging;
 use plan::{CbqPlan, ClassPlan, check};
 use state::Cbq;
@@ -94,7 +94,11 @@ pub static KIND: Kind = Kind {
     settings: Settings::SETTINGS,
     class_settings: ClassSettings::SETTINGS,
     properties: Properties {
-        reserves: Some(&ByRates),
+        reserves: Some(&ByRates {
+            leaf: "rate",
+            parent: "rate",
+            credits: true,
+        }),
         isolates: true,
         elsewhere: &["htb"],
         ..Properties::NONE
@@ -121,6 +125,14 @@ impl Plan for CbqPlan {
             formal,
             patience,
         )
+    }
+
+    fn serves(&self, class: Option<ClassId>, link: Bandwidth) -> Option<Bandwidth> {
+        let Some(class) = class else { return Some(link) };
+        let leaf = self.classes.get(self.routes.child(class)?)?;
+        let below = (leaf.id != class).then_some(class);
+        let own = Bandwidth::bits_per_sec(leaf.credit.rate);
+        leaf.queue.as_ref()?.plan.serves(below, own)
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
