@@ -346,10 +346,8 @@ impl ManagedInterface {
             u64::try_from(all.div_ceil(least)).unwrap_or(u64::MAX)
         };
         let bits = with_headers(rate.ceil()).saturating_mul(8);
-        (
-            Bandwidth::bits_per_sec(bits),
-            Bytes::new(with_headers(bucket.bucket.ceil())),
-        )
+        let burst = bucket.bucket.ceil().saturating_add(growth(request));
+        (Bandwidth::bits_per_sec(bits), Bytes::new(with_headers(burst)))
     }
 
     /// The class of a reservation.
@@ -385,6 +383,15 @@ impl ManagedInterface {
         let bytes = u128::from(rate.bits() / 8) * mtu / (mtu + u128::from(self.headers.get()));
         Real::nearest(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
+}
+
+/// The bytes by which a burst has grown on the way here: Csum + *r* Dsum.
+fn growth(request: &TcRequest) -> u64 {
+    const MICROS: u64 = 1_000_000;
+    let (before, rate) = (request.before, request.tspec.rate.ceil());
+    let meanwhile = u128::from(rate) * u128::from(before.rate_independent);
+    let meanwhile = u64::try_from(meanwhile.div_ceil(MICROS.into())).unwrap_or(u64::MAX);
+    u64::from(before.rate_dependent).saturating_add(meanwhile)
 }
 
 /// Matches the packets of a sender to a session. A port of 0 matches any.
@@ -589,6 +596,7 @@ mod tests {
             flowspec,
             tspec: *flowspec.bucket(),
             police: PoliceFlags::default(),
+            before: ErrorTerms::default(),
         }
     }
 
@@ -771,6 +779,31 @@ mod tests {
             );
             assert!(state.reservation(first).is_some());
         }
+    }
+
+    #[test]
+    fn a_burst_has_grown_by_what_the_hops_before_added() {
+        let mut state = state("cbq", Table::default().text("delay", "30 ms"));
+        let mut credit = |dsum: u32| {
+            let mut request = guaranteed(8);
+            request.before = ErrorTerms {
+                rate_dependent: 500,
+                rate_independent: dsum,
+            };
+            let one = handle(state.add_flowspec(0, &request));
+            let layout = state.lay_out(0).expect("managed").expect("it fits");
+            state.delete_flowspec(one);
+            let classes = layout.plan.classes.iter();
+            let sends = classes
+                .filter_map(|class| class.arrivals)
+                .next()
+                .expect("a class");
+            sends.burst.get()
+        };
+        // 1 MB/s for 20 ms, and the headers of every 1,500 bytes.
+        let with_headers = |bytes: u64| (bytes * 1_538).div_ceil(1_500);
+        assert_eq!(credit(0), with_headers(3_500));
+        assert_eq!(credit(20_000), with_headers(23_500));
     }
 
     proptest! {

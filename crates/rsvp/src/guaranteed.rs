@@ -109,9 +109,18 @@ pub fn slack_left(
 /// Ctot and Dtot that a path exports. None where some hop does not offer guaranteed service, or its
 /// terms are unknown.
 pub fn exported(adspec: &Adspec) -> Option<ErrorTerms> {
+    terms(adspec, (133, 134))
+}
+
+/// Csum and Dsum: the terms of the hops since the packets were last reshaped, by which bursts have
+/// grown. None as for [`exported`].
+pub fn since_reshaping(adspec: &Adspec) -> Option<ErrorTerms> {
+    terms(adspec, (135, 136))
+}
+
+/// The rate-dependent and the rate-independent term with these parameter numbers.
+fn terms(adspec: &Adspec, ids: (u8, u8)) -> Option<ErrorTerms> {
     const GUARANTEED: u8 = 2;
-    /// Ctot and Dtot.
-    const TOTAL: (u8, u8) = (133, 134);
     let fragment = adspec
         .fragments()
         .iter()
@@ -126,7 +135,7 @@ pub fn exported(adspec: &Adspec) -> Option<ErrorTerms> {
         }
     };
     Some(ErrorTerms {
-        rate_dependent: word(TOTAL.0)?,
-        rate_independent: word(TOTAL.1)?,
+        rate_dependent: word(ids.0)?,
+        rate_independent: word(ids.1)?,
     })
 }

@@ -45,6 +45,21 @@ pub struct TcRequest {
     pub tspec: TokenBucket,
     /// TC_Police_Flags.
     pub police: PoliceFlags,
+    /// Csum and Dsum of the hops before this interface, the largest of any sender: a burst has
+    /// grown by Csum + *r* Dsum when it arrives (RFC 2212, section 2). RFC 2205 hands on no such
+    /// thing.
+    pub before: ErrorTerms,
+}
+
+impl ErrorTerms {
+    /// The larger of each.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            rate_dependent: self.rate_dependent.max(other.rate_dependent),
+            rate_independent: self.rate_independent.max(other.rate_independent),
+        }
+    }
 }
 
 /// An admitted reservation.
@@ -73,7 +88,7 @@ pub struct AdmissionFailure {
 
 /// The error terms of guaranteed service on an interface: its delay exceeds that of the fluid model
 /// by at most C / R + D (RFC 2212).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ErrorTerms {
     /// C, in bytes.
     pub rate_dependent: u32,

@@ -5,7 +5,8 @@ use super::merge::merge;
 use super::neighbour::NextHop;
 use super::reconcile::{Affected, ResvOptions};
 use super::resv_refresh::flow_descriptors;
-use super::state::{FilterSpec, SessionKey, SessionState, Tcsb, TcsbKey};
+use super::state::{FilterSpec, Psb, SessionKey, SessionState, Tcsb, TcsbKey};
+use crate::guaranteed::since_reshaping;
 use crate::traffic_control::{
     AdmissionFailure, InterfaceId, PoliceFlags, RHandle, Routing, TcRequest, TrafficControl,
 };
@@ -49,10 +50,12 @@ impl SessionState {
         let (flowspec, senders) = all.remove(&interface)?;
         let mut psbs = senders.iter().filter_map(|sender| self.psbs.get(sender));
         let first = psbs.next()?;
-        let (mut tspec, mut entry) = (first.tspec, first.police);
+        let before = |psb: &Psb| psb.adspec.as_ref().and_then(since_reshaping).unwrap_or_default();
+        let (mut tspec, mut entry, mut grown) = (first.tspec, first.police, before(first));
         for psb in psbs {
             tspec = tspec.sum(&psb.tspec);
             entry |= psb.police;
+            grown = grown.max(before(psb));
         }
         let police = PoliceFlags {
             entry,
@@ -63,6 +66,7 @@ impl SessionState {
             flowspec,
             tspec,
             police,
+            before: grown,
         };
         Some((request, senders))
     }
@@ -70,7 +74,7 @@ impl SessionState {
 
 impl<T: TrafficControl, R: Routing> Node<T, R> {
     /// Updates traffic control for a whole session, or for one sender. No request grows here except
-    /// with a sender's Tspec. If traffic control refuses that, the old reservation stays and nobody
+    /// with a sender's Tspec or the terms of the hops before. If traffic control refuses that, the old reservation stays and nobody
     /// is notified.
     pub(super) fn update_all_traffic_control(&mut self, key: SessionKey, only: Option<SenderTemplate>) {
         let Some(state) = self.state(key) else {

@@ -6,7 +6,7 @@
 use super::intserv::{CONTROLLED_LOAD, GENERAL, GUARANTEED, Real, head, header};
 use super::object::Object;
 use super::reader::{Misread, Reader};
-use crate::traffic_control::{Advertised, ErrorTerms};
+use crate::traffic_control::Advertised;
 
 /// A per-service data fragment. The first holds the default general parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -95,10 +95,7 @@ impl Adspec {
     /// and minima, also of service-specific values; a service that the hop does not offer gets its
     /// break bit.
     pub fn cross(&mut self, link: &Advertised) {
-        let terms = link.guaranteed.unwrap_or(ErrorTerms {
-            rate_dependent: 0,
-            rate_independent: 0,
-        });
+        let terms = link.guaranteed.unwrap_or_default();
         for fragment in &mut self.0 {
             fragment.broken |= match fragment.service {
                 GENERAL => false,
