@@ -488,7 +488,7 @@ mod tests {
             ];
             let layout = room.lay_out(&policy, &[], &list).expect("it fits");
             let rest = match kind {
-                "cbq" | "hfsc" => "rest",
+                "cbq" | "hfsc" | "pacer" => "rest",
                 _ => "rest-other",
             };
             let sent = departures(&layout, &["resv-1", "resv-2", rest, "mail"], 20_000);

@@ -308,8 +308,8 @@ impl ManagedInterface {
         Ok(most)
     }
 
-    /// The D, to a hundredth, with which these reservations would fit a tree that refuses them; none
-    /// if there is none below ten seconds.
+    /// The D, to a hundredth, with which these reservations would fit a tree that refuses them;
+    /// none if there is none below ten seconds.
     fn possible_delay(&self, mut list: Vec<ReservedClass>) -> Option<Duration> {
         let mut fits = |delay: Duration| {
             let guaranteed = list.iter_mut().filter_map(|one| one.latency.as_mut());

@@ -441,7 +441,7 @@ impl Reserves for ByBytes {
 }
 
 /// Divides the default class by DRR with equal quanta: its packets, and the signalling's.
-pub(crate) fn keep_signalling_apart(spec: &mut DisciplineSpec) {
+pub(super) fn keep_signalling_apart(spec: &mut DisciplineSpec) {
     let Some(default) = spec.classes.iter_mut().find(|class| class.default) else {
         return;
     };

@@ -54,10 +54,12 @@ use crate::kind::{Check, Children, Kind, Properties};
 use crate::link::{Fact, Link};
 use crate::packet::{ClassId, Packet};
 use crate::prefetch::Prefetched;
+use crate::reservation::{RequestedShare, ReservableTree, ReservedClass, Reserves, SIGNALLING};
 use crate::settings::{Problem, Table};
-use crate::sharing::by_pace::ByPace;
 use crate::sharing::class_numbers::ClassNumbers;
 use crate::sharing::leaves::{Leaves, LeavesPlan};
+use crate::sharing::reserved_classes::{class, guaranteed, leaf, refuse_oversold};
+use crate::spec::DisciplineSpec;
 use crate::structures::calendar::Calendar;
 use crate::structures::heaps::PriorityQueue;
 use crate::units::{Bandwidth, Bytes, Instant, Rate};
@@ -288,13 +290,6 @@ fn rules(check: &mut Check<'_>, settings: &Settings) -> Option<Rules> {
         wire: wire.bits(),
         slots: wire_slots(check.link, settings.tags),
     })
-}
-
-/// What a rate counts of a packet of this length, by the settings of a pacer on this link.
-pub(crate) fn counted(settings: &Table, link: Link, length: Bytes) -> Bytes {
-    let read = Settings::read(settings, &[], &mut Vec::new());
-    let (basis, tags) = read.map_or((Basis::Wire, MOST_TAGS), |read| (read.basis, read.tags));
-    Bytes::new(wire_slots(link, tags).counted(length, basis))
 }
 
 fn wire_slots(link: Link, tags: u32) -> WireSlots {
@@ -897,4 +892,57 @@ impl CarryOver for Pacer {
             }
         }
     }
+}
+
+/// Reservations as paced classes at the top. Such a class gets its rate and not more, at even
+/// distances, so a flow that keeps to its reservation stays as even as the wire permits. Rates are
+/// counted as `basis` counts them, for the shortest packets of the flow.
+#[derive(Debug)]
+struct ByPace;
+
+impl Reserves for ByPace {
+    fn bounds_delays(&self) -> bool {
+        false
+    }
+
+    /// Framing takes a part of the wire that depends on the lengths of packets.
+    fn refuses(&self) -> bool {
+        true
+    }
+
+    fn capacity(&self, requested: &RequestedShare<'_>, problems: &mut Vec<Problem>) -> Bandwidth {
+        let classes = requested
+            .spec
+            .classes
+            .iter()
+            .filter(|class| class.parent.is_none());
+        let link = requested.link.bandwidth;
+        refuse_oversold(requested, guaranteed(classes, "rate", link), problems);
+        requested.share
+    }
+
+    fn counts(&self, _tree: &ReservableTree, rate: Bandwidth) -> Bandwidth {
+        rate
+    }
+
+    fn add(&self, tree: &ReservableTree, spec: &mut DisciplineSpec, reservations: &[ReservedClass]) {
+        // Best effort: it takes turns with the others there.
+        spec.classes.push(class(SIGNALLING, Table::default()));
+        for reserved in reservations {
+            let least = reserved.least.min(tree.link.mtu).max(Bytes::new(1));
+            let counted = counted(&spec.settings, tree.link, least);
+            let bits = u128::from(reserved.rate.bits()) * u128::from(counted.get());
+            let bits = bits.div_ceil(u128::from(least.get()));
+            let rate = Bandwidth::bits_per_sec(u64::try_from(bits).unwrap_or(u64::MAX));
+            let settings = Table::default().with("rate", rate).with("packet", least);
+            spec.classes.push(leaf(reserved, settings));
+        }
+    }
+}
+
+/// What a rate counts of a packet of this length, by the settings of a pacer on this link.
+fn counted(settings: &Table, link: Link, length: Bytes) -> Bytes {
+    let read = Settings::read(settings, &[], &mut Vec::new());
+    let (basis, tags) = read.map_or((Basis::Wire, MOST_TAGS), |read| (read.basis, read.tags));
+    Bytes::new(wire_slots(link, tags).counted(length, basis))
 }

@@ -4,7 +4,6 @@
 //! |---|---|---|
 //! | [`leaves`] | the leaf classes' queues: idle, ready or asleep | `priq`, `drr`, `wrr`, `hfsc`, `pacer` |
 //! | [`by_delays`] | reservations as classes with a rate, a burst and a delay | `ips` |
-//! | [`by_pace`] | reservations as paced classes | `pacer` |
 //! | [`by_rates`] | reservations as classes with their rate | `cbq`, `hfsc` |
 //! | [`class_numbers`] | the classes in a slice of an inspection | all with classes |
 //! | [`class_rates`] | admission to a tree of rates: no parent is oversubscribed | `cbq` |
@@ -14,7 +13,6 @@
 //! | [`service_curve`] | service curves of two pieces | `hfsc` |
 
 pub(crate) mod by_delays;
-pub(crate) mod by_pace;
 pub(crate) mod by_rates;
 pub(crate) mod class_numbers;
 pub(crate) mod class_rates;

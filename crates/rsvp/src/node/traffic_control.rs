@@ -74,8 +74,8 @@ impl SessionState {
 
 impl<T: TrafficControl, R: Routing> Node<T, R> {
     /// Updates traffic control for a whole session, or for one sender. No request grows here except
-    /// with a sender's Tspec or the terms of the hops before. If traffic control refuses that, the old reservation stays and nobody
-    /// is notified.
+    /// with a sender's Tspec or the terms of the hops before. If traffic control refuses that, the
+    /// old reservation stays and nobody is notified.
     pub(super) fn update_all_traffic_control(&mut self, key: SessionKey, only: Option<SenderTemplate>) {
         let Some(state) = self.state(key) else {
             return;
