@@ -51,7 +51,7 @@ impl Measurement {
         let class = |(index, flow): (usize, &BurstFlow)| {
             let settings = match (self.delay(index, rule), self.plain) {
                 (Some(millis), _) => format!(
-                    "rate = \"{} kbit/s\"\nburst = \"{} B\"\ndelay = \"{millis} ms\"\n",
+                    "rate = \"{} kbit/s\"\nburst = \"{} B\"\ndelay = \"{millis} ms\"\njitter = \"0 s\"\n",
                     flow.rate,
                     flow.frames * COUNTED
                 ),
