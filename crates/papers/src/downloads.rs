@@ -17,7 +17,7 @@ use netio::bpf::windows::Side;
 use netio::clock;
 use std::net::{Ipv4Addr, SocketAddr};
 
-const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
+pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 /// A member's downloads come from this port plus its number; other traffic comes from the port
 /// itself.
 const MEMBERS: u16 = 5_000;
@@ -27,8 +27,8 @@ const OTHERS: u16 = 7_000;
 #[derive(Debug)]
 pub struct Bed {
     _lab: Lab,
-    server: Host,
-    home: Host,
+    pub(super) server: Host,
+    pub(super) home: Host,
     /// The host that clamps windows: home, or its router.
     rewriter_host: Host,
 }
@@ -261,7 +261,7 @@ fn start(bed: &Bed, download: &Download, rule: &WindowRule) -> Result<BulkRun, E
 }
 
 /// The counters of `eth0` of this thread's network namespace.
-fn carried() -> Result<LinkCounters, Error> {
+pub(super) fn carried() -> Result<LinkCounters, Error> {
     let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
     let line = text.lines().find_map(|line| line.trim().strip_prefix("eth0:"));
     let counters: Vec<u64> = line

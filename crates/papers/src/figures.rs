@@ -67,7 +67,7 @@ pub const FIGURES: &[Figure] = &[
     figure!(PSPACER "Fig. 9", "A host that is not paced sends far above it.", ["P6"], |what| what.starts_with("not paced")),
     figure!(PSPACER "Table 6", "Gap frames leave a copy in memory more bandwidth than sending at the full rate does, and less than no gap frames.", ["P7"], |what| what.ends_with("of the copy alone")),
     figure!(RSVP "Fig. 3", "A reserved flow keeps its throughput at any load; without the reservation it loses in proportion.", ["K1"], ALL),
-    figure!(RSVP "Fig. 4", "Processor use grows linearly with the traffic; a reservation costs at most about 5 points more.", ["K2"], ALL),
+    figure!(RSVP "Fig. 4", "Processor use grows linearly with the traffic; a reservation makes it little more.", ["K2"], ALL),
     figure!(NINE "Fig. 4", "The smaller one connection's window, the more the other one has.", ["N1"], ALL),
     figure!(NINE "section 4", "With `nine` and `bottlenet`, one of two equal downloads has most of the link, 6.03 against 2.13 Mbit/s.", ["N2"], ALL),
     figure!(IPS "Table 3", "A flow with a guaranteed delay keeps it, but for what the computer adds; with a guaranteed rate alone, or a FIFO, it does not.", ["I1", "I2", "I3", "I4", "I5"], |what| !what.contains("rate of")),

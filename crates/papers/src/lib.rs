@@ -29,6 +29,7 @@ mod error;
 pub mod figures;
 mod gap_size;
 mod guarantees;
+mod installed;
 mod kernel_pipe;
 mod limited_class;
 mod link_sharing;

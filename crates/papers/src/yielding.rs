@@ -7,6 +7,8 @@
 //! alone, that meets a normal one, and that is alone again.
 
 use super::downloads::{Bed, Download, DownloadBytes, WindowRule, run};
+use super::installed::{self, ALONE, ALONE_AGAIN, HIGH_BESIDE, TOGETHER};
+use super::rounds::Rounds;
 use super::{ChartFile, ClaimVerdict, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue};
 use crate::Error;
 use engine::units::{Bandwidth, Bytes, Duration};
@@ -89,7 +91,7 @@ fn figure(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOu
             bottleneck: Bottleneck::Unknown,
             congestion: "cubic",
         };
-        progress.show(n as f64 / windows.len() as f64, &what);
+        progress.show(n as f64 / windows.len() as f64 * 0.6, &what);
         let counted = match run(&bed, &[free, clamped], rule, seconds) {
             Ok(counted) => counted,
             Err(e) if n == 0 => return Ok(missing(&e.to_string())),
@@ -98,8 +100,10 @@ fn figure(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOu
         let rates = [0, 1].map(|download| counted.rate(download, 1.0, seconds));
         points.push((window, rates));
     }
+    let mut rows = curve(&points);
+    rows.extend(installed_windows(options.quick, progress)?);
     Ok(ExperimentOutcome {
-        rows: curve(&points),
+        rows,
         charts: vec![ChartFile {
             name: "windows".into(),
             svg: drawn(&points),
@@ -110,6 +114,7 @@ fn figure(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOu
              are exact to the byte. Payload after the first second. The paper transfers 30 MB; here each \
              point has a fixed duration."
                 .into(),
+            INSTALLED.into(),
         ],
     })
 }
@@ -372,7 +377,8 @@ fn laws(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutc
         (&TRIALS, SCHEDULE)
     };
     let (mut results, mut plots) = (Vec::new(), Vec::new());
-    let steps = (trials.len() * 2) as f64;
+    // The last tenth is the installed programs'.
+    let steps = (trials.len() * 2) as f64 / 0.9;
     for mbit in [10, 100] {
         for &trial in trials {
             let (one, counted) = match tried(trial, mbit, schedule, progress, results.len() as f64 / steps) {
@@ -407,8 +413,11 @@ fn laws(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutc
         ),
     ];
     remarks.extend(results.iter().map(summary));
+    remarks.push(INSTALLED.into());
+    let mut rows = judged(&results);
+    rows.extend(installed_laws(options.quick, progress)?);
     Ok(ExperimentOutcome {
-        rows: judged(&results),
+        rows,
         charts: vec![ChartFile {
             name: "laws".into(),
             svg: picture("Laws for a low-priority download", &plots),
@@ -508,6 +517,142 @@ fn judged(results: &[LawResult]) -> Vec<Row> {
     rows
 }
 
+const INSTALLED: &str = "Installed: `bottlenet 10Mbit/s` and `nine` as an ordinary user runs them, without any capability, \
+    around a shell that downloads; round-trip time 20 ms, a buffer of 64 kB. The other download joins \
+    after 4 s and leaves after 10 s; a second after each is left out. The median of three rounds, in per \
+    cent of the link's payload rate. Such a user's windows are set by the receiving socket, and the \
+    kernel has a least one of about 2 kB: the windows below are for `--rewrite`, above.";
+
+/// A row of a median that must be between two bounds.
+fn between(what: &str, paper: RowValue, ours: f64, bounds: (f64, f64)) -> Row {
+    let (least, most) = bounds;
+    let note = match most < EVERYTHING {
+        true => format!("Required: {least} to {most} %."),
+        false => format!("Required: at least {least} %."),
+    };
+    let shown: ClaimVerdict = (least..=most).contains(&ours).into();
+    Row::rounded(
+        format!("installed: {what}"),
+        paper,
+        ours,
+        "%",
+        shown,
+        &note,
+    )
+}
+
+/// No rate is above the link's, but for what the rounds' ends cut off.
+const EVERYTHING: f64 = 102.0;
+
+/// N2's claims by the installed programs.
+fn installed_laws(quick: bool, progress: &mut dyn Progress) -> Result<Vec<Row>, Error> {
+    let times = if quick { 1 } else { 3 };
+    let mut run = |done: f64, what: &str, nine: Option<&[&str]>| {
+        progress.show(done, &format!("installed: {what}"));
+        installed::rounds(nine, times)
+    };
+    let none = run(0.9, "nobody under nine", None)?;
+    let paper = run(0.93, "nine -6000", Some(&["-6000"]))?;
+    let own = run(0.97, "nine", Some(&[]))?;
+    Ok(law_rows(&none, &paper, &own))
+}
+
+fn law_rows(none: &Rounds, paper: &Rounds, own: &Rounds) -> Vec<Row> {
+    let nothing = || RowValue::Nothing;
+    vec![
+        between(
+            "nobody under nine: the other download",
+            50.0.into(),
+            none.of(HIGH_BESIDE),
+            (20.0, 80.0),
+        ),
+        between(
+            "nine -6000: the other download",
+            73.9.into(),
+            paper.of(HIGH_BESIDE),
+            (70.0, EVERYTHING),
+        ),
+        between("nine: alone", nothing(), own.of(ALONE), (97.0, EVERYTHING)),
+        between(
+            "nine: the other download",
+            nothing(),
+            own.of(HIGH_BESIDE),
+            (85.0, EVERYTHING),
+        ),
+        between("nine: together", nothing(), own.of(TOGETHER), (97.0, EVERYTHING)),
+        between(
+            "nine: alone again",
+            nothing(),
+            own.of(ALONE_AGAIN),
+            (97.0, EVERYTHING),
+        ),
+    ]
+}
+
+/// The windows of N1 that an ordinary user's `nine` can set.
+const ORDINARY: [u64; 4] = [32_767, 16_000, 8_000, 4_000];
+
+/// N1's claim by the installed programs.
+fn installed_windows(quick: bool, progress: &mut dyn Progress) -> Result<Vec<Row>, Error> {
+    let times = if quick { 1 } else { 3 };
+    let mut points = Vec::new();
+    for (n, window) in ORDINARY.into_iter().enumerate() {
+        progress.show(0.6 + 0.1 * n as f64, &format!("installed: nine -{window}"));
+        let rounds = installed::rounds(Some(&[&format!("-{window}")]), times)?;
+        points.push((window, rounds.of(HIGH_BESIDE), rounds.of(TOGETHER)));
+    }
+    Ok(window_rows(&points))
+}
+
+fn window_rows(points: &[(u64, f64, f64)]) -> Vec<Row> {
+    /// What two runs of the same may differ by.
+    const SCATTER: f64 = 3.0;
+    let least = points.iter().map(|point| point.2).fold(f64::INFINITY, f64::min);
+    let gains = points.windows(2).all(|two| two[1].1 >= two[0].1 - SCATTER);
+    let (first, last) = (
+        points.first().map_or(0.0, |p| p.1),
+        points.last().map_or(0.0, |p| p.1),
+    );
+    let what = |window: u64| format!("nine -{window}: the other download");
+    let mut rows: Vec<Row> = points
+        .iter()
+        .map(|point| {
+            let what = format!("installed: {}", what(point.0));
+            Row::rounded(
+                what,
+                RowValue::Nothing,
+                point.1,
+                "%",
+                ClaimVerdict::Orientation,
+                "",
+            )
+        })
+        .collect();
+    let more = gains && last >= first + 10.0;
+    rows.push(Row {
+        what: "installed: the other download has more with each smaller window".into(),
+        paper: "yes".into(),
+        ours: if more { "yes" } else { "no" }.into(),
+        unit: String::new(),
+        verdict: more.into(),
+        note: "Within 3 points, and 10 points in all.".into(),
+    });
+    rows.push(between(
+        "nine -4000: the other download, at least",
+        RowValue::Nothing,
+        last,
+        (85.0, EVERYTHING),
+    ));
+    let total = between(
+        "together, with any window",
+        RowValue::Nothing,
+        least,
+        (97.0, EVERYTHING),
+    );
+    rows.push(total);
+    rows
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -550,6 +695,30 @@ mod tests {
             ..none
         };
         assert_eq!(missed(paper), 1);
+    }
+
+    #[test]
+    fn an_installed_nine_that_does_not_yield_or_taxes_a_lone_download_is_not_shown() {
+        let rounds = |values: [f64; 4]| {
+            let mut all = Rounds::default();
+            all.push(values.into());
+            all
+        };
+        let (none, paper) = (rounds([99.0, 45.0, 99.0, 99.0]), rounds([60.0, 90.0, 99.0, 60.0]));
+        let missed = |values: [f64; 4]| {
+            let rows = law_rows(&none, &paper, &rounds(values));
+            rows.iter().filter(|row| !row.is_shown()).count()
+        };
+        assert_eq!(missed([99.0, 95.0, 99.0, 99.0]), 0);
+        assert_eq!(missed([90.0, 45.0, 99.0, 99.0]), 2);
+        let rows = |last: f64| window_rows(&[(32_767, 50.0, 99.0), (4_000, last, 99.0)]);
+        let judged = |last| {
+            rows(last)
+                .iter()
+                .filter(|row| row.verdict == ClaimVerdict::NotShown)
+                .count()
+        };
+        assert_eq!((judged(92.0), judged(55.0)), (0, 2));
     }
 
     #[test]
