@@ -68,7 +68,7 @@ fn round(nine: Option<&[&str]>) -> Result<Vec<f64>, Error> {
     let bed = Bed::new(Bandwidth::mbit(LINK), ROUND_TRIP, BUFFER)?;
     let home = Home::new(bed)?;
     home.serve()?;
-    home.suimon(&["bottlenet", &format!("{LINK}Mbit/s")])?.wait()?;
+    home.state_the_rate()?;
     let Schedule {
         joins,
         leaves,
@@ -157,6 +157,17 @@ impl Home {
             .unprivileged(&program.display().to_string())
             .args(words)
             .start()?)
+    }
+
+    fn state_the_rate(&self) -> Result<(), Error> {
+        let rate = format!("{LINK}Mbit/s");
+        let output = self
+            .suimon(&["bottlenet", &rate, "--interface", "eth0"])?
+            .wait()?;
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(Error::new(format!("`bottlenet {rate}`: {}", output.err))),
+        }
     }
 
     /// The low download, by a shell.

@@ -531,14 +531,7 @@ fn between(what: &str, paper: RowValue, ours: f64, bounds: (f64, f64)) -> Row {
         false => format!("Required: at least {least} %."),
     };
     let shown: ClaimVerdict = (least..=most).contains(&ours).into();
-    Row::rounded(
-        format!("installed: {what}"),
-        paper,
-        ours,
-        "%",
-        shown,
-        &note,
-    )
+    Row::rounded(format!("installed: {what}"), paper, ours, "%", shown, &note)
 }
 
 /// No rate is above the link's, but for what the rounds' ends cut off.
@@ -613,11 +606,11 @@ fn window_rows(points: &[(u64, f64, f64)]) -> Vec<Row> {
         points.first().map_or(0.0, |p| p.1),
         points.last().map_or(0.0, |p| p.1),
     );
-    let what = |window: u64| format!("nine -{window}: the other download");
-    let mut rows: Vec<Row> = points
+    let above = points.split_last().map_or(points, |(_, above)| above);
+    let mut rows: Vec<Row> = above
         .iter()
         .map(|point| {
-            let what = format!("installed: {}", what(point.0));
+            let what = format!("installed: nine -{}: the other download", point.0);
             Row::rounded(
                 what,
                 RowValue::Nothing,
@@ -638,7 +631,7 @@ fn window_rows(points: &[(u64, f64, f64)]) -> Vec<Row> {
         note: "Within 3 points, and 10 points in all.".into(),
     });
     rows.push(between(
-        "nine -4000: the other download, at least",
+        "nine -4000: the other download",
         RowValue::Nothing,
         last,
         (85.0, EVERYTHING),
