@@ -90,6 +90,7 @@ name = \"voice\"
 rate = \"2 Mbit/s\"
 burst = \"6 kB\"
 delay = \"12 ms\"
+jitter = \"0 s\"
 [[interface.wan0.class]]
 name = \"rest\"
 default = true
