@@ -2,7 +2,7 @@
 //! program that knows nothing of them, without any capability.
 //!
 //! ```text
-//!  server ═══ 10 Mbit/s, 20 ms, 64 kB ═══ home: bottlenet 10Mbit/s; nine … bash -c 'cat </dev/tcp/…'
+//!  server ═ 10 Mbit/s, 20 ms, 64 kB ═ home: bottlenet 10Mbit/s; nine … bash -c 'cat </dev/tcp/…'
 //! ```
 //!
 //! The low download is counted by what the interface received and the high one did not.
