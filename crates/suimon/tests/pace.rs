@@ -22,6 +22,13 @@ struct Rig {
     socket: PathBuf,
 }
 
+impl Drop for Rig {
+    /// A program that was killed leaves its socket behind.
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
 impl Rig {
     fn new(which: &str) -> Self {
         let mut lab = Lab::new();
