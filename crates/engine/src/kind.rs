@@ -166,8 +166,8 @@ pub struct Properties {
     pub keeps_order: bool,
     /// Work-conserving: it never waits with a backlog.
     pub conserves_work: bool,
-    /// Its bounds follow from the rate at which packets are taken from it, and from nothing settled
-    /// for another rate.
+    /// Its bounds, and what reservations get in it, follow from the rate at which packets are taken
+    /// from it, and from nothing settled for another rate.
     pub follows_any_rate: bool,
     /// The bound of a class holds whatever the senders of other classes do.
     pub isolates: bool,

@@ -113,9 +113,10 @@ impl Reservable {
         let place = Place::find(registry, spec, class, at).map_err(one)?;
         let here = place.of(spec).unwrap_or(spec);
         let (kind, reserves) = kind_there(registry, here, at).map_err(one)?;
-        // A problem of the policy's own was reported when it was checked without reservations.
-        let plan = spec.check(registry, link)?;
-        let there = place::link_at(&plan, class, kind, at).map_err(one)?;
+        let there = match place.is_outermost() {
+            true => link,
+            false => place::link_at(&spec.check(registry, link)?, class, kind, at).map_err(one)?,
+        };
         let (share, smallest, largest) = parts(settings, there, at, &mut problems);
         if settings.delay.is_some() {
             problems.extend(no_delay(registry, kind, &place, at));
@@ -144,6 +145,7 @@ impl Reservable {
             registry: registry.clone(),
         };
         if problems.is_empty() {
+            // A problem of the policy's own was reported when it was checked without reservations.
             this.spec_with(&[]).check(registry, link).map(|_| this)
         } else {
             Err(problems)
@@ -194,8 +196,7 @@ impl Reservable {
     /// The worst delay of a packet that finds its own class empty, whatever other reservations are
     /// admitted; none if it is not known.
     pub fn worst_delay(&self) -> Option<Duration> {
-        let whole_link = self.tree.link.bandwidth == self.link.bandwidth;
-        let known = whole_link && self.place == Place::default();
+        let known = self.place.is_outermost();
         self.reserves.worst_delay(&self.tree).filter(|_| known)
     }
 

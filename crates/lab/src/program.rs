@@ -51,6 +51,13 @@ impl Host {
     pub fn program(&self, name: &str) -> Program {
         Program::new(self, name)
     }
+
+    /// A program to run in this host as an ordinary user has it, without capabilities: whoever
+    /// makes a namespace has all of them in it.
+    pub fn unprivileged(&self, name: &str) -> Program {
+        let program = self.program("setpriv");
+        program.args(["--bounding-set=-all", "--inh-caps=-all"]).arg(name)
+    }
 }
 
 impl Program {

@@ -143,12 +143,10 @@ impl Home {
         Ok(Self { bed, files })
     }
 
-    /// A program without capabilities: whoever makes a namespace has all of them in it.
+    /// A program of an ordinary user of this host.
     fn unprivileged(&self, name: &str) -> Program {
-        let program = self.bed.home.program("setpriv");
-        let program = program.args(["--bounding-set=-all", "--inh-caps=-all"]);
-        let program = program.arg(name).env("XDG_RUNTIME_DIR", &self.files);
-        program.limit(LIMIT)
+        let program = self.bed.home.unprivileged(name);
+        program.env("XDG_RUNTIME_DIR", &self.files).limit(LIMIT)
     }
 
     fn suimon(&self, words: &[&str]) -> Result<Running, Error> {

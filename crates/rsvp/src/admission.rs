@@ -243,10 +243,10 @@ impl AdmissionState {
             return Ok(());
         }
         match managed.exceeded(&all) {
-            Ok(Duration::ZERO) => Ok(()),
-            Ok(exceeded) => Err((value::DELAY, managed.delay.map(|delay| delay + exceeded))),
-            Err(_) if is_guaranteed => Err((value::DELAY, managed.possible_delay(all))),
-            Err(_) => Err((value::BANDWIDTH, None)),
+            Some(Duration::ZERO) => Ok(()),
+            Some(exceeded) => Err((value::DELAY, managed.delay.map(|delay| delay + exceeded))),
+            None if is_guaranteed => Err((value::DELAY, managed.possible_delay(all))),
+            None => Err((value::BANDWIDTH, None)),
         }
     }
 }
@@ -288,24 +288,18 @@ impl ManagedInterface {
     }
 
     /// By how much the bound of a guaranteed class exceeds its delay, at most, in the tree with
-    /// these reservations.
-    ///
-    /// # Errors
-    /// What the tree refuses, or that a class has no bound.
-    fn exceeded(&self, list: &[ReservedClass]) -> Result<Duration, Vec<Problem>> {
-        let layout = self.lay_out(list)?;
-        let cases = layout.plan.bounds();
-        let none = |why: &str| vec![Problem::new(engine::settings::Span::default(), why)];
+    /// these reservations. None if the tree refuses them, or such a class has no bound.
+    fn exceeded(&self, list: &[ReservedClass]) -> Option<Duration> {
+        let layout = self.lay_out(list).ok()?;
+        let cases = layout.plan.bounds().into_iter();
+        let bounds: BTreeMap<_, _> = cases.map(|case| (case.class, case.bound)).collect();
         let mut most = Duration::ZERO;
         for reserved in list.iter().filter(|one| one.latency.is_some()) {
             let class = layout.plan.class(&reserved.name());
-            let case = cases.iter().find(|case| case.class == class);
-            let case = case.ok_or_else(|| none("no bound is known"))?;
-            let bound = case.bound.as_ref().map_err(|why| none(why))?;
-            let delay = reserved.delay().ok_or_else(|| none("it does not fit"))?;
-            most = most.max(bound.delay - delay.min(bound.delay));
+            let bound = bounds.get(&class)?.as_ref().ok()?.delay;
+            most = most.max(bound - reserved.delay()?.min(bound));
         }
-        Ok(most)
+        Some(most)
     }
 
     /// The D, to a hundredth, with which these reservations would fit a tree that refuses them;
@@ -314,8 +308,7 @@ impl ManagedInterface {
         let mut fits = |delay: Duration| {
             let guaranteed = list.iter_mut().filter_map(|one| one.latency.as_mut());
             guaranteed.for_each(|latency| *latency = delay);
-            self.exceeded(&list)
-                .is_ok_and(|exceeded| exceeded == Duration::ZERO)
+            self.exceeded(&list) == Some(Duration::ZERO)
         };
         let (mut no, mut yes) = (self.delay?, Duration::from_millis(10_000));
         if !fits(yes) {

@@ -12,7 +12,7 @@ use crate::spec::{ClassSpec, DisciplineSpec};
 use crate::tree::{Registry, TreePlan};
 
 /// A step down a tree.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Step {
     /// To what a wrapper holds back.
     Wrapped,
@@ -21,7 +21,7 @@ enum Step {
 }
 
 /// The way to a discipline of a tree.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Place(Vec<Step>);
 
 impl Place {
@@ -61,6 +61,11 @@ impl Place {
             Step::Wrapped => here.child.as_deref_mut(),
             Step::Class(index) => here.classes.get_mut(index)?.discipline.as_mut(),
         })
+    }
+
+    /// Whether it is the interface's own discipline, which has the whole link.
+    pub(super) fn is_outermost(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Whether a class is on the way: bounds of classes inside a class are not known.

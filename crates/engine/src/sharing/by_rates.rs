@@ -17,7 +17,8 @@ pub(crate) struct ByRates {
     pub(crate) leaf: &'static str,
     /// The setting that gives a class with classes below it its part.
     pub(crate) parent: &'static str,
-    /// Whether leaves have a priority and a credit.
+    /// Whether leaves have a priority and a credit, and the classes above them hold their rates;
+    /// otherwise the leaves alone hold any.
     pub(crate) credits: bool,
 }
 

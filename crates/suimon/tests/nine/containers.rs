@@ -13,7 +13,7 @@ fn connections_of_a_container_are_limited_by_the_link_of_its_host() {
         rig.suimon(&["bottlenet", "10Mbit/s", "--interface", "eth0"]);
         let container = rig.container();
         let script = Rig::download(CUBIC, "guest");
-        let program = Rig::unprivileged_in(&container, "bash").args(["-c", &script]);
+        let program = container.unprivileged("bash").args(["-c", &script]);
         let program = program.start().expect("bash runs");
         let pid = program.id().to_string();
         // Before, it has capabilities, and its sockets cannot be borrowed.
@@ -40,7 +40,7 @@ fn a_container_with_a_way_out_of_its_own_is_not_controlled_and_said_so() {
         let mut rig = Rig::new(10, 64 << 10);
         let apart = rig.apart();
         let script = Rig::download(CUBIC, "apart");
-        let program = Rig::unprivileged_in(&apart, "bash").args(["-c", &script]);
+        let program = apart.unprivileged("bash").args(["-c", &script]);
         let program = program.start().expect("bash runs");
         // Before, it has capabilities, and its sockets cannot be borrowed.
         assert!(until(PATIENCE, || rig.sent("apart") > 0));
@@ -104,13 +104,13 @@ fn a_control_groups_present_and_future_processes_are_limited() {
         let joined = || rig.top()["members"].as_array().is_some_and(|all| all.len() == 1);
         assert!(until(PATIENCE, joined), "it does not begin");
         let start = |name: &str| {
-            let program = rig.unprivileged("bash");
+            let program = rig.home.unprivileged("bash");
             let script = format!("sleep 0.5; {}", Rig::download(CUBIC, name));
             let program = program.args(["-c", &script]).start().expect("bash runs");
             group.put(program.id());
             program
         };
-        let beside = rig.unprivileged("bash");
+        let beside = rig.home.unprivileged("bash");
         let beside = beside.args(["-c", &Rig::download(CUBIC, "beside")]);
         let _beside = beside.start().expect("bash runs");
         for name in ["one", "two"] {

@@ -395,7 +395,7 @@ fn a_running_program_is_limited_by_its_pid_and_udp_is_reported() {
     lab::isolated_as(NOBODY, FILES, || {
         let rig = Rig::new(10, 64 << 10);
         rig.suimon(&["bottlenet", "10Mbit/s", "--interface", "eth0"]);
-        let program = rig.unprivileged("bash").args([
+        let program = rig.home.unprivileged("bash").args([
             "-c",
             &format!("exec 4<>/dev/udp/10.0.0.2/443; {}", Rig::download(CUBIC, "p")),
         ]);

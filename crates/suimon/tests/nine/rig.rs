@@ -7,7 +7,7 @@
 
 use engine::units::{Bandwidth, Bytes, Duration as Span};
 use lab::traffic::tcp::{Bulk, BulkRun};
-use lab::{EmulatedLink, Host, Lab, Program, Running};
+use lab::{EmulatedLink, Host, Lab, Running};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -96,17 +96,6 @@ impl Rig {
         });
     }
 
-    /// A program in `home` without capabilities: the creator of a namespace has all of them in it.
-    pub fn unprivileged(&self, name: &str) -> Program {
-        Self::unprivileged_in(&self.home, name)
-    }
-
-    /// The same in another host.
-    pub fn unprivileged_in(host: &Host, name: &str) -> Program {
-        let program = host.program("setpriv");
-        program.args(["--bounding-set=-all", "--inh-caps=-all"]).arg(name)
-    }
-
     /// A container of `home`: a host in a network namespace of its own, for which `home` forwards.
     pub fn container(&mut self) -> Host {
         let container = self.lab.host("container").expect("a host");
@@ -152,7 +141,7 @@ impl Rig {
         let suimon = suimon.to_str().expect("a path in UTF-8");
         let program = match privileged {
             true => self.home.program(suimon),
-            false => self.unprivileged(suimon),
+            false => self.home.unprivileged(suimon),
         };
         let program = program.arg("nine").args(words);
         let program = program.env("XDG_RUNTIME_DIR", &self.files);

@@ -31,7 +31,7 @@ fn rules_choose_programs_and_a_command_of_its_own_nine_is_left_to_that() {
             let path = state_path(&rig, name);
             ["plain", "10.0.0.2", &port, name, &path].map(str::to_string)
         };
-        let free = rig.unprivileged(&client).args(words("chosen"));
+        let free = rig.home.unprivileged(&client).args(words("chosen"));
         let _free = free.start().expect("it runs");
         let of = |command: &str| connections_of(&rig.top(), command);
         let is_held = |name: &str| client_state(&rig, name).lock & 2 == 2;
