@@ -701,3 +701,14 @@ fn always_backlogged(composition: &mut Composition, steps: u64) {
         }
     }
 }
+
+/// A pair of which hardly any policy is valid is hardly tested, and one day not at all.
+#[test]
+fn of_every_pair_enough_policies_are_valid() {
+    let builtin = Registry::builtin();
+    for parent in builtin.kinds() {
+        for child in builtin.kinds() {
+            policies::are_seldom_refused(&builtin, parent, Some(child), Seed(1));
+        }
+    }
+}

@@ -9,12 +9,26 @@ use engine::random::{Rng, Seed};
 use engine::settings::{Fallback, Raw, Setting, SettingValue, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Probability, Rate};
-use std::collections::HashMap;
 
-/// Where a setting stands: how deep in a tree of classes.
+/// Where a setting stands in a tree of classes.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     depth: usize,
+    /// It is a class's, which has no class above it.
+    top: bool,
+    /// It is a class's, which has classes below it.
+    interior: bool,
+}
+
+impl Place {
+    /// A discipline's own.
+    fn own(depth: usize) -> Self {
+        Self {
+            depth,
+            top: false,
+            interior: false,
+        }
+    }
 }
 
 type Draw = fn(&mut Rng, Place) -> Raw;
@@ -214,11 +228,74 @@ pub const VALUES: &[(&str, &[(&str, Draw)])] = &[
     ),
 ];
 
-/// Settings that mean nothing without another, which is declared before them: kind, setting, the
-/// other, and whether the other needs it too. Drawn one by one, hardly any policy of such a kind
-/// would be valid.
-const TOGETHER: &[(&str, &str, &str, bool)] =
-    &[("ips", "burst", "rate", false), ("ips", "delay", "rate", true)];
+/// Whether a setting is drawn, by its place and by those drawn before it.
+type Tie = fn(&Table, Place) -> Wanted;
+
+enum Wanted {
+    /// It would be refused.
+    No,
+    Perhaps,
+    Yes,
+}
+
+/// Settings that depend on their place, or on others of the same table, declared before them. Drawn
+/// one by one, hardly any policy of such a kind would be valid.
+const TIES: &[(&str, &str, Tie)] = &[
+    ("cbq", "root_rate", |drawn, _| {
+        let older = has(drawn, "sharing") && !is(drawn, "sharing", "formal");
+        perhaps(older)
+    }),
+    ("cbq", "root_maxburst", |drawn, _| {
+        perhaps(has(drawn, "root_rate"))
+    }),
+    ("cbq", "efficient", |drawn, _| perhaps(has(drawn, "root_rate"))),
+    ("cbq", "overbook", |drawn, _| perhaps(has(drawn, "root_rate"))),
+    ("drr", "quantum", |drawn, _| perhaps(!has(drawn, "weight"))),
+    ("hfsc", "realtime", |_, place| perhaps(!place.interior)),
+    ("hfsc", "linkshare", |drawn, _| match has(drawn, "realtime") {
+        true => Wanted::Perhaps,
+        false => Wanted::Yes,
+    }),
+    ("ips", "burst", |drawn, _| perhaps(has(drawn, "rate"))),
+    ("ips", "delay", |drawn, _| only(has(drawn, "rate"))),
+    ("ips", "jitter", |drawn, _| perhaps(has(drawn, "delay"))),
+    ("pacer", "rate", |_, place| match place.top && !place.interior {
+        true => Wanted::Perhaps,
+        false => Wanted::Yes,
+    }),
+    ("police", "excess_rate", |drawn, _| {
+        let two = is(drawn, "meter", "trtcm") || is(drawn, "meter", "trtcm-4115");
+        perhaps(two)
+    }),
+    ("police", "aware", |drawn, _| {
+        let colours = has(drawn, "meter") && !is(drawn, "meter", "token-bucket");
+        perhaps(colours)
+    }),
+    ("rio", "green_max", |drawn, _| perhaps(has(drawn, "green_min"))),
+    ("rio", "yellow_max", |drawn, _| perhaps(has(drawn, "yellow_min"))),
+    ("rio", "red_max", |drawn, _| perhaps(has(drawn, "red_min"))),
+    ("tbf", "peak_burst", |drawn, _| perhaps(has(drawn, "peak"))),
+    ("wfq", "weights", |drawn, _| perhaps(!has(drawn, "perturb"))),
+    ("wrr", "interval", |drawn, _| perhaps(is(drawn, "mode", "poll"))),
+    ("wrr", "rate", |drawn, _| perhaps(!has(drawn, "weight"))),
+];
+
+fn has(table: &Table, setting: &str) -> bool {
+    table.get(setting).is_some()
+}
+
+fn is(table: &Table, setting: &str, value: &str) -> bool {
+    let value = Raw::Text(value.into());
+    table.get(setting).is_some_and(|entry| entry.value == value)
+}
+
+fn perhaps(allowed: bool) -> Wanted {
+    if allowed { Wanted::Perhaps } else { Wanted::No }
+}
+
+fn only(needed: bool) -> Wanted {
+    if needed { Wanted::Yes } else { Wanted::No }
+}
 
 /// The link that policies are for.
 pub const LINK: Link = Link::new(Bandwidth::mbit(100), Bytes::new(1_514));
@@ -299,12 +376,14 @@ fn table(kind: &Kind, settings: &[Setting], rng: &mut Rng, place: Place) -> Tabl
     }
     let mut table = Table::default();
     for setting in settings {
-        let tied = TOGETHER
+        let tied = TIES
             .iter()
-            .find(|tie| (tie.0, tie.1) == (kind.name, setting.name));
+            .find(|tie| (tie.0, tie.1) == (kind.name, setting.name))
+            .map(|(.., tie)| tie(&table, place));
         let wanted = match tied {
-            Some((.., other, needed)) => table.get(other).is_some() && (*needed || rng.below(2) == 0),
-            None => setting.default == Fallback::Required || rng.below(2) == 0,
+            Some(Wanted::Yes) => true,
+            Some(Wanted::No) => false,
+            Some(Wanted::Perhaps) | None => setting.default == Fallback::Required || rng.below(2) == 0,
         };
         if !wanted {
             continue;
@@ -328,7 +407,6 @@ fn table(kind: &Kind, settings: &[Setting], rng: &mut Rng, place: Place) -> Tabl
 
 /// A tree in the making.
 struct Drawing<'a> {
-    registry: &'a Registry,
     rng: &'a mut Rng,
     names: u32,
 }
@@ -336,7 +414,7 @@ struct Drawing<'a> {
 impl Drawing<'_> {
     /// A discipline of this kind with `child` below it, or in its classes.
     fn discipline(&mut self, kind: &Kind, child: Option<&Kind>, depth: usize) -> DisciplineSpec {
-        let settings = table(kind, kind.settings, self.rng, Place { depth });
+        let settings = table(kind, kind.settings, self.rng, Place::own(depth));
         let mut spec = DisciplineSpec {
             settings,
             ..DisciplineSpec::new(kind.name)
@@ -378,11 +456,16 @@ impl Drawing<'_> {
             self.names += 1;
             let interior = nested && depth < 2 && self.rng.below(3) == 0;
             let wanted = self.rng.below(4) > 0;
+            let place = Place {
+                depth,
+                top: parent.is_none(),
+                interior,
+            };
             spec.classes.push(ClassSpec {
                 name: name.clone(),
                 parent: parent.map(Into::into),
                 default: !interior,
-                settings: table(kind, kind.class_settings, self.rng, Place { depth }),
+                settings: table(kind, kind.class_settings, self.rng, place),
                 discipline: match interior || !wanted {
                     true => None,
                     false => self.below(child, depth),
@@ -400,23 +483,22 @@ impl Drawing<'_> {
 fn changed(registry: &Registry, spec: &DisciplineSpec, rng: &mut Rng, depth: usize) -> DisciplineSpec {
     let kind = registry.find(&spec.kind).expect("a kind that was drawn");
     let mut spec = spec.clone();
-    let change = |table: &mut Table, settings: &[Setting], rng: &mut Rng, depth: usize| {
-        for entry in self::table(kind, settings, rng, Place { depth }).entries {
+    let change = |table: &mut Table, settings: &[Setting], rng: &mut Rng, place: Place| {
+        for entry in self::table(kind, settings, rng, place).entries {
             if rng.below(3) == 0 {
                 *table = std::mem::take(table).with(&entry.key, entry.value);
             }
         }
     };
-    change(&mut spec.settings, kind.settings, rng, depth);
+    change(&mut spec.settings, kind.settings, rng, Place::own(depth));
     if let Some(child) = &mut spec.child {
         **child = changed(registry, child, rng, depth + 1);
     }
-    let mut depths = HashMap::new();
-    for class in &mut spec.classes {
-        let parent = class.parent.as_ref().map(|parent| depths[&parent.name] + 1);
-        let depth = parent.unwrap_or(depth);
-        depths.insert(class.name.clone(), depth);
-        change(&mut class.settings, kind.class_settings, rng, depth);
+    let places: Vec<Place> = (0..spec.classes.len())
+        .map(|class| place_of(&spec, class, depth))
+        .collect();
+    for (class, place) in spec.classes.iter_mut().zip(places) {
+        change(&mut class.settings, kind.class_settings, rng, place);
         if let Some(inner) = &mut class.discipline {
             *inner = changed(registry, inner, rng, depth + 1);
         }
@@ -424,20 +506,35 @@ fn changed(registry: &Registry, spec: &DisciplineSpec, rng: &mut Rng, depth: usi
     spec
 }
 
+/// Where the class of this number stands, in a discipline at this depth.
+fn place_of(spec: &DisciplineSpec, class: usize, depth: usize) -> Place {
+    let classes = &spec.classes;
+    let parent_of = |class: &ClassSpec| class.parent.as_ref().map(|parent| parent.name.clone());
+    let mut above = 0;
+    let mut parent = parent_of(&classes[class]);
+    while let Some(name) = parent {
+        above += 1;
+        parent = classes
+            .iter()
+            .find(|class| class.name == name)
+            .and_then(parent_of);
+    }
+    let name = Some(&classes[class].name);
+    Place {
+        depth: depth + above,
+        top: above == 0,
+        interior: classes.iter().any(|class| parent_of(class).as_ref() == name),
+    }
+}
+
 #[allow(dead_code, reason = "the test of amended plans uses it")]
 /// The spec with some settings of one of its own classes drawn anew, and the number of that class.
 pub fn with_a_class_changed(kind: &Kind, spec: &DisciplineSpec, rng: &mut Rng) -> (DisciplineSpec, usize) {
     let mut spec = spec.clone();
     let chosen = rng.below(spec.classes.len() as u64) as usize;
-    let of = |class: &ClassSpec| class.parent.as_ref().map(|parent| parent.name.clone());
-    let mut parent = of(&spec.classes[chosen]);
-    let mut depth = 0;
-    while let Some(name) = parent {
-        depth += 1;
-        parent = spec.classes.iter().find(|class| class.name == name).and_then(of);
-    }
+    let place = place_of(&spec, chosen, 0);
     let class = &mut spec.classes[chosen];
-    for entry in table(kind, kind.class_settings, rng, Place { depth }).entries {
+    for entry in table(kind, kind.class_settings, rng, place).entries {
         if rng.below(2) == 0 {
             class.settings = std::mem::take(&mut class.settings).with(&entry.key, entry.value);
         }
@@ -455,6 +552,33 @@ pub struct Policy {
     pub other: TreePlan,
 }
 
+/// As many as make a failure for mere chance impossible: of every pair at least one in
+/// [`ONE_IN`] is valid.
+const TRIES: usize = 50 * ONE_IN;
+const ONE_IN: usize = 20;
+
+/// What a policy of this kind may look like, valid or not.
+fn a_spec(kind: &Kind, child: Option<&Kind>, rng: &mut Rng) -> DisciplineSpec {
+    Drawing { rng, names: 0 }.discipline(kind, child, 0)
+}
+
+#[allow(dead_code, reason = "one test judges the drawing itself")]
+/// That enough of what is drawn is valid.
+pub fn are_seldom_refused(registry: &Registry, kind: &Kind, child: Option<&Kind>, seed: Seed) {
+    let mut rng = seed.stream();
+    let draws = 600;
+    let valid = (0..draws)
+        .filter(|_| a_spec(kind, child, &mut rng).check(registry, LINK).is_ok())
+        .count();
+    let child = child.map(|child| child.name);
+    assert!(
+        valid * ONE_IN >= draws,
+        "of {draws} policies of kind `{}` over {child:?} only {valid} are valid: tie settings that exclude or \
+         need others, in TIES in tests/contract/policies.rs",
+        kind.name
+    );
+}
+
 /// A random valid policy of this kind, with `child` below it; without one, with plain queues.
 #[allow(dead_code, reason = "some tests draw policies for links of their own")]
 pub fn draw(registry: &Registry, kind: &Kind, child: Option<&Kind>, seed: Seed) -> Policy {
@@ -465,14 +589,9 @@ pub fn draw(registry: &Registry, kind: &Kind, child: Option<&Kind>, seed: Seed) 
 pub fn draw_for(registry: &Registry, link: Link, kind: &Kind, child: Option<&Kind>, seed: Seed) -> Policy {
     let mut rng = seed.stream();
     let mut refused = Vec::new();
-    for _ in 0..300 {
-        let mut drawing = Drawing {
-            registry,
-            rng: &mut rng,
-            names: 0,
-        };
-        let spec = drawing.discipline(kind, child, 0);
-        match spec.check(drawing.registry, link) {
+    for _ in 0..TRIES {
+        let spec = a_spec(kind, child, &mut rng);
+        match spec.check(registry, link) {
             Ok(plan) => {
                 let change = |_| changed(registry, &spec, &mut rng, 0).check(registry, link).ok();
                 let other = (0..100).find_map(change).unwrap_or_else(|| plan.clone());
@@ -482,7 +601,7 @@ pub fn draw_for(registry: &Registry, link: Link, kind: &Kind, child: Option<&Kin
         }
     }
     panic!(
-        "300 random policies of kind `{}` over {:?} were all refused, the last for {refused:?}: narrow the values \
+        "{TRIES} random policies of kind `{}` over {:?} were all refused, the last for {refused:?}: narrow the values \
          in VALUES in tests/contract/policies.rs",
         kind.name,
         child.map(|child| child.name)
