@@ -263,7 +263,11 @@ struct Live {
 
 impl Live {
     fn new(trial: &Trial) -> Self {
-        let slots = Slots { small: 256, big: 256 };
+        // A simulator has memory without end: here too there is enough for every packet.
+        let slots = Slots {
+            small: 1_024,
+            big: 1_024,
+        };
         let settings = Settings {
             slots,
             ..Settings::default()
