@@ -4,17 +4,21 @@
 //! changes. The worker adopts it while packets flow: in place where the classes stay, otherwise as
 //! a new tree, into which packets move, each into the class where it would now go.
 
-use crate::generations::{Generation, Generations};
+use crate::generations::{Change, Generation, Generations};
 use crate::in_force::{InForce, InterfaceInForce};
+use crate::kept::{Kept, MadeOf};
 use crate::signalling::speaker::SpeakerHandle;
 use control::difference::{Difference, GenerationView};
 use control::policy::{InterfacePolicy, Policy};
 use control::port_config::PortConfig;
-use control::protocol::Refusal;
+use control::protocol::{Refusal, SettingChange};
 use control::rsvp_config::RsvpConfig;
 use control::text_file;
+use engine::port_kind::PortKind;
 use engine::settings::Raw;
 use netio::handle::Adopted;
+use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -31,16 +35,35 @@ pub struct PolicyChanges {
 }
 
 impl PolicyChanges {
-    /// Of the interfaces in force, whose ports and RSVP settings stay those of `policy`.
-    pub fn new(in_force: Arc<InForce>, speaker: Option<SpeakerHandle>, policy: &Policy) -> Self {
-        let generations = Generations::new(policies(&in_force));
-        Self {
+    /// Of the interfaces in force, whose ports and RSVP settings stay those of `policy`. The
+    /// generations are kept on disk where an origin is given, from there on with what is in force.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if that cannot be written.
+    pub fn new(
+        in_force: Arc<InForce>,
+        speaker: Option<SpeakerHandle>,
+        policy: &Policy,
+        origin: Option<(Kept, MadeOf)>,
+    ) -> io::Result<Self> {
+        let generations = Generations::new(policies(&in_force), origin)?;
+        Ok(Self {
             in_force,
             speaker,
             port: policy.port.clone(),
             rsvp: policy.rsvp.clone(),
             generations: Mutex::new(generations),
-        }
+        })
+    }
+
+    /// Notes an orderly end.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be written.
+    pub fn ended(&self) -> io::Result<()> {
+        self.alone().ended()
     }
 
     fn alone(&self) -> MutexGuard<'_, Generations> {
@@ -52,19 +75,37 @@ impl PolicyChanges {
     /// # Errors
     ///
     /// Returns an error if the whole tree with them is refused; then nothing has changed.
-    pub fn set_class(&self, interface: &str, class: &str, changes: &[(&str, Raw)]) -> Result<u64, Refusal> {
+    pub fn set_class(
+        &self,
+        interface: &str,
+        class: &str,
+        changes: &BTreeMap<String, SettingChange>,
+    ) -> Result<u64, Refusal> {
         let mut generations = self.alone();
         generations.refuse_unconfirmed()?;
         let found = policies(&self.in_force)
             .into_iter()
             .find(|policy| policy.name == interface);
         let policy = found.ok_or_else(|| Refusal::new(format!("{interface} is no longer managed")))?;
-        let changed = policy.with_class_settings(self.in_force.registry(), class, changes)?;
-        let dropped = self.put(changed, |changed| self.in_force.put_class(changed, class))?;
+        let raw: Vec<(&str, Raw)> = changes.iter().map(|(key, value)| (&**key, value.raw())).collect();
+        let changed = policy.with_class_settings(self.in_force.registry(), class, &raw)?;
         let list = changes.iter().map(|(key, value)| format!("{key} = {value}"));
         let what = format!("{interface}: {class}: {}", list.collect::<Vec<_>>().join(", "));
-        generations.push(policies(&self.in_force), "set".into(), vec![what]);
-        Ok(dropped)
+        let set = |made_of: MadeOf| {
+            let changes = changes.iter();
+            changes.fold(made_of, |made, (key, value)| {
+                made.with(interface, class, key, value)
+            })
+        };
+        let change = Change {
+            changes: vec![what],
+            made_of: generations.made_of().map(set),
+            ..Change::by("set")
+        };
+        generations.make(change, || {
+            let dropped = self.put(changed, |changed| self.in_force.put_class(changed, class))?;
+            Ok((dropped, policies(&self.in_force)))
+        })
     }
 
     /// Puts the policy of an interface into force: by the RSVP node where that keeps classes in its
@@ -93,7 +134,7 @@ impl PolicyChanges {
     ///
     /// Returns an error if the file cannot be read, or has a mistake.
     pub fn plan(&self, file: &Path) -> Result<Difference, Refusal> {
-        Ok(self.differences(&self.read(file)?))
+        Ok(self.differences(&self.read(file)?.0))
     }
 
     fn differences(&self, new: &Policy) -> Difference {
@@ -102,16 +143,23 @@ impl PolicyChanges {
         Difference::between(policies, self.port.as_ref(), self.rsvp.as_ref(), new)
     }
 
-    fn read(&self, file: &Path) -> Result<Policy, Refusal> {
+    /// The policy of this file, and its text.
+    fn read(&self, file: &Path) -> Result<(Policy, String), Refusal> {
         let shown = file.display().to_string();
         let unread = |why| Refusal::new(format!("cannot read the policy `{shown}`: {why}"));
         let text = text_file::read(file, text_file::LONGEST).map_err(unread)?;
-        let ports = match &self.port {
+        let read = Policy::read(&shown, &text, self.in_force.registry(), &self.ports());
+        let policy = read.map_err(|mistakes| {
+            Refusal::new(format!("{shown} is not in force:\n{}", mistakes.render(false)))
+        })?;
+        Ok((policy, text))
+    }
+
+    fn ports(&self) -> Vec<&'static PortKind> {
+        match &self.port {
             Some(_) => netio::ports::declared(),
             None => Vec::new(),
-        };
-        let read = Policy::read(&shown, &text, self.in_force.registry(), &ports);
-        read.map_err(|mistakes| Refusal::new(format!("{shown} is not in force:\n{}", mistakes.render(false))))
+        }
     }
 
     /// Puts the policy of this file into force, as a whole. What changed, and what it cost.
@@ -123,7 +171,7 @@ impl PolicyChanges {
     pub fn apply(&self, file: &Path, confirm_within: Option<Duration>) -> Result<String, Refusal> {
         let mut generations = self.alone();
         generations.refuse_unconfirmed()?;
-        let new = self.read(file)?;
+        let (new, text) = self.read(file)?;
         let difference = self.differences(&new);
         if !difference.needs_restart.is_empty() {
             let list = difference.needs_restart.join("\n  ");
@@ -137,21 +185,26 @@ impl PolicyChanges {
         if difference.is_empty() {
             return Ok(format!("{} is in force already", file.display()));
         }
-        let lost = lost(self.put_all(&new.interfaces)?);
-        let (before, changes) = (generations.number(), difference.changes.join("\n"));
-        generations.push(
-            policies(&self.in_force),
-            format!("apply {}", file.display()),
-            difference.changes,
-        );
-        let mut waits = String::new();
-        if let Some(time) = confirm_within {
-            generations.confirm_within(time, before);
-            waits = format!(
+        let changes = difference.changes.join("\n");
+        let shown = file.display().to_string();
+        let on_disk = generations.are_on_disk();
+        let change = Change {
+            changes: difference.changes,
+            made_of: on_disk.then(|| MadeOf::text(&shown, &text)),
+            confirm_within,
+            ..Change::by(format!("apply {shown}"))
+        };
+        let dropped = generations.make(change, || {
+            let dropped = self.put_all(&new.interfaces)?;
+            Ok((dropped, policies(&self.in_force)))
+        })?;
+        let lost = lost(dropped);
+        let waits = confirm_within.map_or_else(String::new, |time| {
+            format!(
                 "; it is undone after {} s, unless you `suimon confirm`",
                 time.as_secs_f64()
-            );
-        }
+            )
+        });
         Ok(format!(
             "{changes}\n{} is in force; {lost}{waits}",
             file.display()
@@ -164,11 +217,8 @@ impl PolicyChanges {
     ///
     /// Returns an error if no change waits for it.
     pub fn confirm(&self) -> Result<String, Refusal> {
-        let mut generations = self.alone();
-        match generations.settle() {
-            Some(_) => Ok(format!("generation {} stays", generations.number())),
-            None => Err(Refusal::new("no change waits to be confirmed")),
-        }
+        let number = self.alone().confirm()?;
+        Ok(format!("generation {number} stays"))
     }
 
     /// Puts back the generation of this number; without one that before the last change.
@@ -181,11 +231,8 @@ impl PolicyChanges {
     }
 
     fn return_to(&self, generations: &mut Generations, to: Option<u64>) -> Result<String, Refusal> {
-        let Generation {
-            number,
-            policies: back,
-            ..
-        } = generations.find(to)?;
+        let found = generations.find(to)?;
+        let back = self.policies_of(&found)?;
         let pairs = policies(&self.in_force);
         let pairs = pairs
             .iter()
@@ -194,16 +241,38 @@ impl PolicyChanges {
         let changes: Vec<String> = pairs
             .flat_map(|(now, back)| Difference::of(now, back).changes)
             .collect();
-        let lost = lost(self.put_all(&back)?);
-        generations.settle();
         let said = changes
             .iter()
             .fold(String::new(), |said, change| said + change + "\n");
-        generations.push(policies(&self.in_force), format!("rollback to {number}"), changes);
+        let number = found.number;
+        let change = Change {
+            changes,
+            made_of: found.made_of,
+            back_to: Some(number),
+            ..Change::by(format!("rollback to {number}"))
+        };
+        let dropped = generations.make(change, || {
+            let dropped = self.put_all(&back)?;
+            Ok((dropped, policies(&self.in_force)))
+        })?;
+        let lost = lost(dropped);
         Ok(format!(
             "{said}generation {number} is in force again, as {}; {lost}",
             generations.number()
         ))
+    }
+
+    /// The policies of a generation: one of an earlier run is read again.
+    fn policies_of(&self, generation: &Generation) -> Result<Vec<InterfacePolicy>, Refusal> {
+        match &generation.made_of {
+            Some(made_of) if generation.policies.is_empty() => {
+                let number = generation.number;
+                let read = made_of.policy(self.in_force.registry(), &self.ports(), false);
+                let why = |why| Refusal::new(format!("generation {number} cannot be read again: {why}"));
+                Ok(read.map_err(why)?.interfaces)
+            }
+            _ => Ok(generation.policies.clone()),
+        }
     }
 
     /// Undoes a change that nobody has confirmed in time. To be called many times a second.
@@ -212,7 +281,7 @@ impl PolicyChanges {
         let back_to = generations.overdue()?;
         let done = self.return_to(&mut generations, Some(back_to));
         // Tried once: what cannot be put back now cannot be a moment later.
-        generations.settle();
+        generations.give_up();
         Some(match done {
             Ok(done) => format!("nobody has confirmed the change:\n{done}"),
             Err(why) => format!("nobody has confirmed the change, and it cannot be undone: {why}"),

@@ -8,6 +8,7 @@ use crate::direction::secret_seed;
 use crate::enforced::Enforcement;
 use crate::facts::{self, Facts};
 use crate::in_force::InForce;
+use crate::kept::{Kept, MadeOf};
 use crate::memory;
 use crate::selfcheck::{self, ManagedDirection};
 use crate::service::ControlService;
@@ -31,9 +32,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+/// Where a policy comes from.
+#[derive(Debug, Default)]
+pub struct Origin<'a> {
+    /// The file that it was read from, if from one: SIGHUP has it read again.
+    pub file: Option<&'a Path>,
+    /// Where its generations are kept, and what it was made of.
+    pub state: Option<(Kept, MadeOf)>,
+}
+
 /// Puts a policy into force until a signal or a client ends it. Changes are
-/// checked with the kinds of `registry`. The policy was read from `file`, if from one: SIGHUP has
-/// it read again. `watch` gets a snapshot without classes twice a second.
+/// checked with the kinds of `registry`. `watch` gets a snapshot without classes twice a second.
 ///
 /// # Errors
 ///
@@ -42,7 +51,7 @@ use std::thread::JoinHandle;
 pub fn enforce(
     policy: &Policy,
     registry: &Registry,
-    file: Option<&Path>,
+    origin: Origin<'_>,
     name: &str,
     socket: &str,
     out: &mut dyn Write,
@@ -87,7 +96,9 @@ pub fn enforce(
     let speaker = start_speaker(policy, keys, &in_force).inspect_err(|_| handle.stop())?;
     let (_yields, yielding) = yielding::start(&handle, &managed).inspect_err(|_| handle.stop())?;
     let rsvp = speaker.as_ref().map(|(handle, _)| handle.clone());
-    let changes = Arc::new(PolicyChanges::new(Arc::clone(&in_force), rsvp.clone(), policy));
+    let Origin { file, state } = origin;
+    let changes = PolicyChanges::new(Arc::clone(&in_force), rsvp.clone(), policy, state);
+    let changes = Arc::new(changes.map_err(Error::State).inspect_err(|_| handle.stop())?);
     let (own, detach) = (Arc::clone(&changes), Arc::clone(&end));
     let names = policy.interfaces.iter().map(|interface| interface.name.as_str());
     let enforcement = Arc::new(Enforcement::new(config, names));
@@ -133,7 +144,7 @@ pub fn enforce(
         let _ = thread.join();
     }
     farewell(out, &last)?;
-    Ok(())
+    changes.ended().map_err(Error::State)
 }
 
 /// Starts a thread for each worker.

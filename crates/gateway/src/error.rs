@@ -21,6 +21,8 @@ pub enum Error {
     Keys(String),
     /// No realiser works on the interface.
     Realiser(String),
+    /// The generations cannot be kept on disk.
+    State(io::Error),
     /// Another suimon manages one of the interfaces.
     Claimed(String),
     /// Another node speaks RSVP on this host.
@@ -91,6 +93,7 @@ impl fmt::Display for Error {
             | Self::Beacon(why)
             | Self::NodeFailed(why) => write!(f, "{why}"),
             Self::Port(why) => write!(f, "{why}"),
+            Self::State(why) => write!(f, "cannot write the state: {why}"),
             Self::Memory(why) => write!(f, "cannot allocate memory for packets: {why}"),
             Self::Signals(why) => write!(f, "cannot handle signals: {why}"),
             Self::Thread(why) => write!(f, "cannot start the packet loop: {why}"),

@@ -1,12 +1,15 @@
 //! What was in force, change by change, so that one can be undone.
 //!
-//! A generation is what is in force after a change. Those of this run are kept, the latest [`KEPT`]
-//! and of very many classes fewer; a change that was to be confirmed and was not is undone in time.
+//! A generation is what is in force after a change. The latest [`KEPT`] are kept, in memory and,
+//! where a folder is given, on disk; of very many classes fewer. A change that was to be confirmed
+//! and was not is undone in time, and by a restart.
 
+use crate::kept::{Kept, MadeOf, NewRecord, Record, now_ms};
 use control::difference::GenerationView;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use std::collections::VecDeque;
+use std::io;
 use std::time::{Duration, Instant};
 
 /// How many generations are kept.
@@ -18,40 +21,158 @@ const CLASSES: usize = 200_000;
 #[derive(Clone, Debug)]
 pub(crate) struct Generation {
     pub(crate) number: u64,
+    /// Empty in one of an earlier run, which is read again from what it was made of.
     pub(crate) policies: Vec<InterfacePolicy>,
-    since: Instant,
+    /// Known where generations are kept on disk.
+    pub(crate) made_of: Option<MadeOf>,
+    since_ms: u64,
     by: String,
     changes: Vec<String>,
+}
+
+/// A change to be made.
+#[derive(Debug, Default)]
+pub(crate) struct Change {
+    /// The request.
+    pub(crate) by: String,
+    pub(crate) changes: Vec<String>,
+    pub(crate) made_of: Option<MadeOf>,
+    /// The generation that it goes back to.
+    pub(crate) back_to: Option<u64>,
+    pub(crate) confirm_within: Option<Duration>,
 }
 
 /// A change that is undone unless it is confirmed.
 #[derive(Clone, Copy, Debug)]
 struct Unconfirmed {
-    until: Instant,
+    /// None if only a restart undoes it: it could not be written that it is confirmed.
+    until: Option<Instant>,
     back_to: u64,
 }
 
-/// The generations of this run; the last is in force.
+/// The generations; the last is in force.
 #[derive(Debug)]
 pub(crate) struct Generations {
     kept: VecDeque<Generation>,
     unconfirmed: Option<Unconfirmed>,
+    on_disk: Option<Kept>,
 }
 
 impl Generations {
-    /// The first: these policies.
-    pub(crate) fn new(policies: Vec<InterfacePolicy>) -> Self {
+    /// The first of this run: these policies, in force and confirmed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if that cannot be written where generations are kept on disk.
+    pub(crate) fn new(policies: Vec<InterfacePolicy>, origin: Option<(Kept, MadeOf)>) -> io::Result<Self> {
         let mut all = Self {
             kept: VecDeque::with_capacity(KEPT),
             unconfirmed: None,
+            on_disk: None,
         };
-        all.push(policies, "run".into(), Vec::new());
-        all
+        let Some((mut kept, made_of)) = origin else {
+            all.push(1, policies, &mut Change::by("run"));
+            return Ok(all);
+        };
+        let goes_on = kept.goes_on(&made_of);
+        let (undoes, number) = (kept.unconfirmed(), kept.last() + u64::from(!goes_on));
+        let earlier = kept.records().iter().filter(|record| record.number < number);
+        let earlier = earlier.map(|record| Ok((record, kept.made_of(record)?)));
+        for (record, made_of) in earlier.collect::<io::Result<Vec<_>>>()? {
+            let known = Generation::of(record, made_of);
+            all.kept.push_back(known);
+        }
+        let mut first = Change::by("run");
+        if !goes_on {
+            let record = NewRecord {
+                number,
+                by: &first.by,
+                changes: &[],
+                undoes: &undoes,
+            };
+            first.made_of = Some(kept.write(&record, made_of)?);
+        } else if let Some(record) = kept.find(number) {
+            first.by.clone_from(&record.by);
+            first.changes.clone_from(&record.changes);
+            first.made_of = Some(made_of);
+        }
+        kept.running()?;
+        all.push(number, policies, &mut first);
+        kept.confirm(number, all.first())?;
+        all.on_disk = Some(kept);
+        Ok(all)
+    }
+
+    /// Makes a change: what `adopt` puts into force, and the policies that then are.
+    ///
+    /// On disk it is written before, and named as confirmed after; so a crash in between undoes it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be written, or is refused; then nothing has changed. Or, and
+    /// this is said, if it is in force and cannot be named as confirmed.
+    pub(crate) fn make<T>(
+        &mut self,
+        mut change: Change,
+        adopt: impl FnOnce() -> Result<(T, Vec<InterfacePolicy>), Refusal>,
+    ) -> Result<T, Refusal> {
+        let (before, number) = (self.number(), self.number() + 1);
+        let written = self.write(number, &mut change);
+        // What goes back to the generation that a crash returns to needs no disk.
+        let undoes = self
+            .unconfirmed
+            .is_some_and(|waiting| change.back_to == Some(waiting.back_to));
+        if let Err(why) = &written
+            && !undoes
+        {
+            return Err(Refusal {
+                message: format!("nothing was changed: the generation cannot be written: {why}"),
+                help: None,
+            });
+        }
+        let (done, policies) = adopt().inspect_err(|_| {
+            if let Some(kept) = &mut self.on_disk {
+                kept.discard(number);
+            }
+        })?;
+        let back_to = self.unconfirmed.take().map_or(before, |waiting| waiting.back_to);
+        let confirm_within = change.confirm_within;
+        self.push(number, policies, &mut change);
+        match confirm_within {
+            Some(time) => {
+                let until = Some(Instant::now() + time);
+                self.unconfirmed = Some(Unconfirmed { until, back_to });
+            }
+            None if written.is_ok() => {
+                self.unconfirmed = Some(Unconfirmed { until: None, back_to });
+                self.confirm()?;
+            }
+            None => {}
+        }
+        Ok(done)
+    }
+
+    /// Writes the generation of this number, where generations are kept on disk.
+    fn write(&mut self, number: u64, change: &mut Change) -> io::Result<()> {
+        let (Some(kept), Some(made_of)) = (&mut self.on_disk, &mut change.made_of) else {
+            return Ok(());
+        };
+        let last = self.kept.back().map_or(0, |last| last.number);
+        let undoes: Vec<u64> = change
+            .back_to
+            .map_or_else(Vec::new, |to| (to + 1..=last).collect());
+        let record = NewRecord {
+            number,
+            by: &change.by,
+            changes: &change.changes,
+            undoes: &undoes,
+        };
+        *made_of = kept.write(&record, made_of.clone())?;
+        Ok(())
     }
 
     /// From now on these policies are in force.
-    pub(crate) fn push(&mut self, policies: Vec<InterfacePolicy>, by: String, changes: Vec<String>) {
-        let number = self.number() + 1;
+    fn push(&mut self, number: u64, policies: Vec<InterfacePolicy>, change: &mut Change) {
         let classes = |policies: &[InterfacePolicy]| -> usize {
             policies.iter().map(|policy| policy.plan.classes.len()).sum()
         };
@@ -64,10 +185,25 @@ impl Generations {
         self.kept.push_back(Generation {
             number,
             policies,
-            since: Instant::now(),
-            by,
-            changes,
+            made_of: change.made_of.take(),
+            since_ms: now_ms(),
+            by: std::mem::take(&mut change.by),
+            changes: std::mem::take(&mut change.changes),
         });
+    }
+
+    /// What is in force was made of this, where that is known.
+    pub(crate) fn made_of(&self) -> Option<MadeOf> {
+        self.kept.back()?.made_of.clone()
+    }
+
+    /// Whether the generations are kept on disk.
+    pub(crate) fn are_on_disk(&self) -> bool {
+        self.on_disk.is_some()
+    }
+
+    fn first(&self) -> u64 {
+        self.kept.front().map_or(0, |first| first.number)
     }
 
     /// The number of the one in force.
@@ -106,38 +242,86 @@ impl Generations {
         })
     }
 
-    /// What is in force is undone after this time, unless it is confirmed.
-    pub(crate) fn confirm_within(&mut self, time: Duration, back_to: u64) {
-        let until = Instant::now() + time;
-        self.unconfirmed = Some(Unconfirmed { until, back_to });
+    /// Confirms what is in force.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no change waits for it, or it cannot be written; then it still waits.
+    pub(crate) fn confirm(&mut self) -> Result<u64, Refusal> {
+        let (number, first) = (self.number(), self.first());
+        if self.unconfirmed.is_none() {
+            return Err(Refusal::new("no change waits to be confirmed"));
+        }
+        if let Some(kept) = &mut self.on_disk {
+            kept.confirm(number, first).map_err(|why| Refusal {
+                message: format!(
+                    "generation {number} is in force, but a restart undoes it: that it is confirmed cannot be \
+                     written: {why}"
+                ),
+                help: Some("`suimon confirm` tries again".into()),
+            })?;
+        }
+        self.unconfirmed = None;
+        Ok(number)
     }
 
-    /// Confirms what is in force, or ends the wait for it; what it would have gone back to.
-    pub(crate) fn settle(&mut self) -> Option<u64> {
-        self.unconfirmed.take().map(|waiting| waiting.back_to)
+    /// Waits no longer.
+    pub(crate) fn give_up(&mut self) {
+        self.unconfirmed = None;
+    }
+
+    /// Notes an orderly end; not while a change waits, which is not to begin with then.
+    pub(crate) fn ended(&mut self) -> io::Result<()> {
+        match (&mut self.on_disk, self.unconfirmed) {
+            (Some(kept), None) => kept.ended(),
+            _ => Ok(()),
+        }
     }
 
     /// The generation to return to, if nobody has confirmed in time.
     pub(crate) fn overdue(&self) -> Option<u64> {
-        let overdue = self.unconfirmed.filter(|waiting| waiting.until <= Instant::now());
-        overdue.map(|waiting| waiting.back_to)
+        let now = Instant::now();
+        let overdue = |waiting: &Unconfirmed| waiting.until.is_some_and(|until| until <= now);
+        self.unconfirmed.filter(overdue).map(|waiting| waiting.back_to)
     }
 
     /// All that are kept, the latest last.
     pub(crate) fn show(&self) -> Vec<GenerationView> {
-        let now = Instant::now();
-        let left = self
-            .unconfirmed
-            .map(|waiting| waiting.until.saturating_duration_since(now));
+        let (now, now_ms) = (Instant::now(), now_ms());
+        let until = self.unconfirmed.and_then(|waiting| waiting.until);
+        let left = until.map(|until| until.saturating_duration_since(now));
         let view = |generation: &Generation| GenerationView {
             number: generation.number,
-            age_ms: millis(now - generation.since),
+            age_ms: now_ms.saturating_sub(generation.since_ms),
             by: generation.by.clone(),
             changes: generation.changes.clone(),
             in_force: generation.number == self.number(),
             unconfirmed_ms: left.filter(|_| generation.number == self.number()).map(millis),
         };
         self.kept.iter().map(view).collect()
+    }
+}
+
+impl Generation {
+    fn of(record: &Record, made_of: MadeOf) -> Self {
+        Self {
+            number: record.number,
+            policies: Vec::new(),
+            made_of: Some(made_of),
+            since_ms: record.since_ms,
+            by: record.by.clone(),
+            changes: record.changes.clone(),
+        }
+    }
+}
+
+impl Change {
+    /// One that this request makes.
+    pub(crate) fn by(request: impl Into<String>) -> Self {
+        Self {
+            by: request.into(),
+            ..Self::default()
+        }
     }
 }
 
@@ -149,16 +333,18 @@ fn millis(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
+    fn made(all: &mut Generations, change: Change) {
+        all.make(change, || Ok(((), Vec::new()))).expect("a change");
+    }
+
     #[test]
     fn the_latest_generations_are_kept_and_found_by_their_numbers() {
-        let mut all = Generations::new(Vec::new());
+        let mut all = Generations::new(Vec::new(), None).expect("no disk");
         all.find(None).expect_err("there is none before the first");
         for n in 2..=100 {
-            all.push(
-                Vec::new(),
-                format!("change {n}"),
-                vec![format!("what {n} changed")],
-            );
+            let changes = vec![format!("what {n} changed")];
+            let change = Change::by(format!("change {n}"));
+            made(&mut all, Change { changes, ..change });
         }
         let shown = all.show();
         let numbers: Vec<u64> = shown.iter().map(|view| view.number).collect();
@@ -175,14 +361,19 @@ mod tests {
 
     #[test]
     fn a_change_that_waits_is_overdue_in_time_unless_it_is_confirmed() {
-        let mut all = Generations::new(Vec::new());
-        all.push(Vec::new(), "apply".into(), Vec::new());
-        all.confirm_within(Duration::ZERO, 1);
+        let mut all = Generations::new(Vec::new(), None).expect("no disk");
+        let apply = |seconds| Change {
+            confirm_within: Some(Duration::from_secs(seconds)),
+            ..Change::by("apply")
+        };
+        made(&mut all, apply(0));
         assert_eq!(all.overdue(), Some(1));
         all.refuse_unconfirmed().expect_err("it waits");
-        assert_eq!((all.settle(), all.settle(), all.overdue()), (Some(1), None, None));
+        assert_eq!(all.confirm().ok(), Some(2));
+        all.confirm().expect_err("it is confirmed");
+        assert_eq!(all.overdue(), None);
         all.refuse_unconfirmed().expect("it is settled");
-        all.confirm_within(Duration::from_secs(3600), 1);
+        made(&mut all, apply(3600));
         assert_eq!(all.overdue(), None);
     }
 }

@@ -14,7 +14,6 @@ use control::protocol::{Refusal, SettingChange};
 use control::reservation::Reservations;
 use control::snapshot::{ClassReading, FrameCounts, InterfaceReading, Reading, State};
 use control::socket::{Handler, no_rsvp};
-use engine::settings::Raw;
 use engine::units::Instant;
 use netio::handle::{Handle, PathView, PortView, WorkerSnapshot};
 use netio::inspection::Detail;
@@ -161,11 +160,7 @@ impl Handler for ControlService {
         changes: &BTreeMap<String, SettingChange>,
     ) -> Result<String, Refusal> {
         self.chosen(Some(interface))?;
-        let raw: Vec<(&str, Raw)> = changes
-            .iter()
-            .map(|(key, value)| (key.as_str(), value.raw()))
-            .collect();
-        let dropped = self.changes.set_class(interface, class, &raw)?;
+        let dropped = self.changes.set_class(interface, class, changes)?;
         let list: Vec<String> = changes
             .iter()
             .map(|(key, value)| format!("{key} = {value}"))
@@ -298,6 +293,7 @@ mod tests {
     use crate::direction;
     use control::policy::Policy;
     use engine::inspect::Value;
+    use engine::settings::Raw;
     use engine::tree::Registry;
     use netio::port::Capabilities;
     use netio::ports::memory::Memory;
@@ -330,7 +326,8 @@ mod tests {
         let thread = std::thread::spawn(move || worker.run());
         let in_force = InForce::new(handle.clone(), Registry::builtin(), [(path, interface.clone())]);
         let in_force = Arc::new(in_force);
-        let changes = Arc::new(PolicyChanges::new(Arc::clone(&in_force), None, policy));
+        let changes =
+            Arc::new(PolicyChanges::new(Arc::clone(&in_force), None, policy, None).expect("no disk"));
         let (none, detach) = (YieldGauges::default(), Arc::default());
         let service = ControlService::new("test", handle.clone(), in_force, changes, None, none, detach);
         (service, handle, thread)

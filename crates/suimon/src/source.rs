@@ -4,6 +4,7 @@ use crate::exit::Failure;
 use control::policy::Policy;
 use control::text_file;
 use engine::tree::Registry;
+use gateway::kept::MadeOf;
 use plot::colour;
 use std::io;
 use std::path::Path;
@@ -36,6 +37,12 @@ pub fn policy(path: &str, registry: &Registry) -> Result<Policy, Failure> {
         let colour = colour::wanted(&io::stderr());
         Failure::usage(format!("{path} is not in force:\n{}", mistakes.render(colour)))
     })
+}
+
+/// Checks a policy that generations are kept of.
+pub fn made(of: &MadeOf, registry: &Registry) -> Result<Policy, Failure> {
+    let read = of.policy(registry, &netio::ports::declared(), colour::wanted(&io::stderr()));
+    read.map_err(|why| Failure::usage(format!("the policy is not in force:\n{why}")))
 }
 
 #[cfg(test)]

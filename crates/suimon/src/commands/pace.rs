@@ -15,7 +15,7 @@ use engine::queue::Count;
 use engine::settings::{Raw, SettingValue};
 use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use gateway::enforce::enforce;
+use gateway::enforce::{Origin, enforce};
 use gateway::facts::{self, Facts};
 use gateway::realise::PacedInterface;
 use gateway::selfcheck;
@@ -115,7 +115,7 @@ impl Pace {
             enforce(
                 &policy,
                 cx.registry,
-                None,
+                Origin::default(),
                 &name,
                 socket,
                 &mut silent,
@@ -126,7 +126,7 @@ impl Pace {
         enforce(
             &policy,
             cx.registry,
-            None,
+            Origin::default(),
             &name,
             socket,
             out,

@@ -6,10 +6,11 @@ use crate::source;
 use clap::Args;
 use control::policy::Policy;
 use engine::tree::Registry;
-use gateway::enforce::enforce;
+use gateway::enforce::{Origin, enforce};
+use gateway::kept::{Kept, MadeOf};
 use plot::colour;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Put a policy into force on real interfaces, until SIGINT, SIGTERM or `suimon detach`; SIGHUP
 /// applies the file again
@@ -20,37 +21,51 @@ pub struct Run {
     /// Name or path of the control socket; by default the policy file's name
     #[arg(long, value_name = "NAME|PATH")]
     socket: Option<String>,
+    /// Keep every change in this folder, and begin with what was last confirmed there, however the
+    /// last run ended; the file counts if it was changed since and that run ended in order
+    #[arg(long, value_name = "FOLDER")]
+    state: Option<PathBuf>,
 }
 
 impl Run {
     /// Runs it.
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let out = &mut *cx.out;
-        let policy = self.read(cx.registry)?;
+        let (policy, state) = self.read(cx.registry)?;
         let name = self.name();
         let socket = self.socket.as_deref().unwrap_or(&name);
         let file = match self.policy.as_str() {
             "-" => None,
             file => Some(std::path::absolute(file)?),
         };
-        enforce(
-            &policy,
-            cx.registry,
-            file.as_deref(),
-            &name,
-            socket,
-            out,
-            &mut |_, _| Ok(()),
-        )?;
+        let origin = Origin {
+            file: file.as_deref(),
+            state,
+        };
+        enforce(&policy, cx.registry, origin, &name, socket, out, &mut |_, _| {
+            Ok(())
+        })?;
         Ok(Exit::Done)
     }
 
-    fn read(&self, registry: &Registry) -> Result<Policy, Failure> {
-        let policy = source::policy(&self.policy, registry)?;
+    /// The policy to begin with; where its generations are kept, and what it was made of.
+    fn read(&self, registry: &Registry) -> Result<(Policy, Option<(Kept, MadeOf)>), Failure> {
+        let (policy, state) = match &self.state {
+            None => (source::policy(&self.policy, registry)?, None),
+            Some(folder) => {
+                let text = source::load("policy", &self.policy)?;
+                let (kept, made_of, news) =
+                    Kept::begin(folder, &self.policy, &text).map_err(Failure::at_run_time)?;
+                if let Some(news) = news {
+                    eprintln!("{news}");
+                }
+                (source::made(&made_of, registry)?, Some((kept, made_of)))
+            }
+        };
         if !policy.warnings.is_empty() {
             eprint!("{}", policy.warnings.render(colour::wanted(&io::stderr())));
         }
-        Ok(policy)
+        Ok((policy, state))
     }
 
     /// The policy's name: its file's, without the ending.

@@ -1,0 +1,672 @@
+//! Generations on disk: which of them a start puts into force, whatever ended the program.
+//!
+//! `suimon run FILE --state FOLDER` has them. A generation is a file of what it was made of: a
+//! policy's text as it was read, and the settings of classes that were set since. The file
+//! `confirmed` names the one that a crash returns to; it is written last, so what nobody has
+//! confirmed, and what was cut off in the middle, is never in force after a crash.
+
+use crate::state_folder::{Disk, Folder, UNFINISHED, replace};
+use control::policy::Policy;
+use control::protocol::SettingChange;
+use engine::port_kind::PortKind;
+use engine::tree::Registry;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Names the confirmed generation.
+const CONFIRMED: &str = "confirmed";
+/// Is there from the start of a program to its orderly end.
+const RUNNING: &str = "running";
+
+/// A setting of a class that was set by itself.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct ClassSetting {
+    interface: String,
+    class: String,
+    key: String,
+    value: SettingChange,
+}
+
+/// What a generation is made of.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MadeOf {
+    /// The name of the policy's file, as it was given.
+    file: String,
+    text: Arc<str>,
+    /// The generation beside which the text is kept; 0 if beside none yet.
+    text_of: u64,
+    set: Vec<ClassSetting>,
+}
+
+impl MadeOf {
+    /// A policy as this file has it.
+    pub(crate) fn text(file: &str, text: &str) -> Self {
+        Self {
+            file: file.into(),
+            text: text.into(),
+            text_of: 0,
+            set: Vec::new(),
+        }
+    }
+
+    /// With another setting of a class.
+    #[must_use]
+    pub(crate) fn with(mut self, interface: &str, class: &str, key: &str, value: &SettingChange) -> Self {
+        let same =
+            |set: &&mut ClassSetting| (&*set.interface, &*set.class, &*set.key) == (interface, class, key);
+        match self.set.iter_mut().find(same) {
+            Some(set) => set.value = value.clone(),
+            None => self.set.push(ClassSetting {
+                interface: interface.into(),
+                class: class.into(),
+                key: key.into(),
+                value: value.clone(),
+            }),
+        }
+        self
+    }
+
+    /// The policy.
+    ///
+    /// # Errors
+    ///
+    /// Returns the mistakes in it, as people read them.
+    pub fn policy(
+        &self,
+        registry: &Registry,
+        ports: &[&'static PortKind],
+        colour: bool,
+    ) -> Result<Policy, String> {
+        let read = Policy::read(&self.file, &self.text, registry, ports);
+        let mut policy = read.map_err(|mistakes| mistakes.render(colour))?;
+        for ClassSetting {
+            interface,
+            class,
+            key,
+            value,
+        } in &self.set
+        {
+            let Some(of) = policy.interfaces.iter_mut().find(|of| of.name == *interface) else {
+                return Err(format!(
+                    "it sets {key} of {class} on {interface}, which it does not manage"
+                ));
+            };
+            let changed = of.with_class_settings(registry, class, &[(key, value.raw())]);
+            *of = changed
+                .map_err(|why| format!("{interface}: {class}: {key} = {value}: {}", why[0].message))?;
+        }
+        Ok(policy)
+    }
+}
+
+/// A generation as it stands on the disk, but for its text.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) number: u64,
+    /// Since when it is in force, in milliseconds since 1970.
+    pub(crate) since_ms: u64,
+    pub(crate) by: String,
+    pub(crate) changes: Vec<String>,
+    /// The generations that it undoes: a start does not put their text into force again.
+    pub(crate) undoes: Vec<u64>,
+    file: String,
+    text_of: u64,
+    set: Vec<ClassSetting>,
+}
+
+impl Record {
+    fn name(&self) -> String {
+        format!("generation-{}.json", self.number)
+    }
+}
+
+fn text_name(number: u64) -> String {
+    format!("policy-{number}.toml")
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The generations of a folder.
+#[derive(Debug)]
+pub struct Kept {
+    folder: Box<dyn Folder>,
+    /// By their numbers.
+    records: Vec<Record>,
+    /// What a crash returns to; 0 if nothing was ever confirmed.
+    confirmed: u64,
+}
+
+impl Kept {
+    /// Opens the folder, and says what a start with this file puts into force, and in a line why,
+    /// if it is not what the file says.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with a remedy if the folder cannot be used.
+    pub fn begin(folder: &Path, file: &str, text: &str) -> Result<(Self, MadeOf, Option<String>), String> {
+        let disk = Disk::open(folder)?;
+        let begun = Self::read(Box::new(disk)).and_then(|mut kept| {
+            let (made_of, news) = kept.choose(file, text)?;
+            Ok((kept, made_of, news))
+        });
+        begun.map_err(|why| {
+            let shown = folder.display();
+            format!("cannot use the state in {shown}: {why}; without that folder, {file} is begun with")
+        })
+    }
+
+    pub(crate) fn read(folder: Box<dyn Folder>) -> io::Result<Self> {
+        let mut records = Vec::new();
+        let mut confirmed = 0;
+        for name in folder.names()? {
+            let wrong = |why: String| io::Error::other(format!("{name}: {why}"));
+            if name == CONFIRMED {
+                let number = String::from_utf8(folder.read(&name)?).map_err(|why| wrong(why.to_string()))?;
+                confirmed = number
+                    .trim()
+                    .parse()
+                    .map_err(|_| wrong("it is no number".into()))?;
+            } else if name.starts_with("generation-") && !name.ends_with(UNFINISHED) {
+                let record = serde_json::from_slice(&folder.read(&name)?);
+                records.push(record.map_err(|why| wrong(why.to_string()))?);
+            }
+        }
+        records.sort_by_key(|record: &Record| record.number);
+        Ok(Self {
+            folder,
+            records,
+            confirmed,
+        })
+    }
+
+    /// What a start with this text puts into force.
+    pub(crate) fn choose(&mut self, file: &str, text: &str) -> io::Result<(MadeOf, Option<String>)> {
+        let Some(confirmed) = self.find(self.confirmed).cloned() else {
+            return Ok((MadeOf::text(file, text), None));
+        };
+        let kept = self.made_of(&confirmed)?;
+        if *kept.text == *text {
+            let news = (!kept.set.is_empty()).then(|| {
+                let set = kept
+                    .set
+                    .iter()
+                    .map(|set| format!("{} {} = {}", set.class, set.key, set.value));
+                format!("{file}, and as set since: {}", set.collect::<Vec<_>>().join(", "))
+            });
+            return Ok((kept, news));
+        }
+        let number = confirmed.number;
+        let why = if self.is_undone(text)? {
+            "is as in a generation that was undone or never confirmed"
+        } else if self.folder.names()?.iter().any(|name| name == RUNNING) {
+            "differs, and nobody has applied it before the last run was cut off"
+        } else {
+            return Ok((MadeOf::text(file, text), None));
+        };
+        let news = format!(
+            "{file} {why}: generation {number}, the last that was confirmed, is put into force; \
+             `suimon plan` shows the difference, `suimon apply` puts the file into force"
+        );
+        Ok((kept, Some(news)))
+    }
+
+    /// Whether a generation of this text was undone, or waited in vain to be confirmed.
+    fn is_undone(&self, text: &str) -> io::Result<bool> {
+        let undone: BTreeSet<u64> = self
+            .records
+            .iter()
+            .flat_map(|record| record.undoes.clone())
+            .collect();
+        let records = self.records.iter();
+        let mut of =
+            records.filter(|record| record.number > self.confirmed || undone.contains(&record.number));
+        of.try_fold(false, |found, record| {
+            Ok(found || *self.made_of(record)?.text == *text)
+        })
+    }
+
+    /// What this generation was made of.
+    pub(crate) fn made_of(&self, record: &Record) -> io::Result<MadeOf> {
+        let text =
+            String::from_utf8(self.folder.read(&text_name(record.text_of))?).map_err(io::Error::other)?;
+        Ok(MadeOf {
+            file: record.file.clone(),
+            text: text.into(),
+            text_of: record.text_of,
+            set: record.set.clone(),
+        })
+    }
+
+    pub(crate) fn find(&self, number: u64) -> Option<&Record> {
+        self.records.iter().find(|record| record.number == number)
+    }
+
+    pub(crate) fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The highest number there is.
+    pub(crate) fn last(&self) -> u64 {
+        self.records.last().map_or(0, |last| last.number)
+    }
+
+    /// Those that nobody has confirmed.
+    pub(crate) fn unconfirmed(&self) -> Vec<u64> {
+        self.records
+            .iter()
+            .map(|record| record.number)
+            .filter(|number| *number > self.confirmed)
+            .collect()
+    }
+
+    /// What is in force now: the one confirmed, if a start goes on with it.
+    pub(crate) fn goes_on(&self, made_of: &MadeOf) -> bool {
+        let confirmed = self.find(self.confirmed);
+        let same = |record: &Record| (record.text_of, &record.set) == (made_of.text_of, &made_of.set);
+        confirmed.is_some_and(same) && self.unconfirmed().is_empty()
+    }
+
+    /// A program runs from now on; until its end is noted, it counts as cut off.
+    pub(crate) fn running(&mut self) -> io::Result<()> {
+        replace(&mut *self.folder, RUNNING, b"")
+    }
+
+    /// The program ends in order.
+    pub(crate) fn ended(&mut self) -> io::Result<()> {
+        self.folder.remove(RUNNING)
+    }
+
+    /// Writes a generation before it is in force. What it was made of, with the place of its text.
+    pub(crate) fn write(&mut self, record: &NewRecord<'_>, mut made_of: MadeOf) -> io::Result<MadeOf> {
+        if made_of.text_of == 0 {
+            replace(
+                &mut *self.folder,
+                &text_name(record.number),
+                made_of.text.as_bytes(),
+            )?;
+            made_of.text_of = record.number;
+        }
+        let record = Record {
+            number: record.number,
+            since_ms: now_ms(),
+            by: record.by.into(),
+            changes: record.changes.to_vec(),
+            undoes: record.undoes.to_vec(),
+            file: made_of.file.clone(),
+            text_of: made_of.text_of,
+            set: made_of.set.clone(),
+        };
+        let bytes = serde_json::to_vec(&record).map_err(io::Error::other)?;
+        replace(&mut *self.folder, &record.name(), &bytes)?;
+        self.records.push(record);
+        Ok(made_of)
+    }
+
+    /// From now on a crash returns to this generation. Those before number `first` are forgotten.
+    pub(crate) fn confirm(&mut self, number: u64, first: u64) -> io::Result<()> {
+        replace(&mut *self.folder, CONFIRMED, number.to_string().as_bytes())?;
+        self.confirmed = number;
+        self.forget(|record| record.number < first && record.number != number);
+        Ok(())
+    }
+
+    /// Forgets a generation that was refused.
+    pub(crate) fn discard(&mut self, number: u64) {
+        self.forget(|record| record.number == number);
+    }
+
+    /// What cannot be removed stays, and harms nothing.
+    fn forget(&mut self, these: impl Fn(&Record) -> bool) {
+        let texts =
+            |records: &[Record]| -> BTreeSet<u64> { records.iter().map(|record| record.text_of).collect() };
+        let before = texts(&self.records);
+        for record in self.records.iter().filter(|record| these(record)) {
+            let _ = self.folder.remove(&record.name());
+        }
+        self.records.retain(|record| !these(record));
+        for text in before.difference(&texts(&self.records)) {
+            let _ = self.folder.remove(&text_name(*text));
+        }
+    }
+}
+
+/// What a generation is, beside what it was made of.
+#[derive(Debug)]
+pub(crate) struct NewRecord<'a> {
+    pub(crate) number: u64,
+    pub(crate) by: &'a str,
+    pub(crate) changes: &'a [String],
+    pub(crate) undoes: &'a [u64],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generations::{Change, Generations};
+    use std::collections::BTreeMap;
+    use std::sync::{Mutex, PoisonError};
+    use std::time::Duration;
+
+    /// A disk whose power goes off after some writes; what was being written then is cut short.
+    #[derive(Clone, Debug, Default)]
+    struct Power(Arc<Mutex<(BTreeMap<String, Vec<u8>>, Option<usize>)>>);
+
+    impl Power {
+        fn with<T>(&self, act: impl FnOnce(&mut BTreeMap<String, Vec<u8>>, &mut Option<usize>) -> T) -> T {
+            let mut disk = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let (files, left) = &mut *disk;
+            act(files, left)
+        }
+
+        fn goes_off_after(&self, writes: Option<usize>) {
+            self.with(|_, left| *left = writes);
+        }
+
+        fn is_off(&self) -> bool {
+            self.with(|_, left| *left == Some(0))
+        }
+
+        /// One write; `cut` is what is left of it if the power goes off now.
+        fn write(
+            &self,
+            cut: impl FnOnce(&mut BTreeMap<String, Vec<u8>>),
+            whole: impl FnOnce(&mut BTreeMap<String, Vec<u8>>),
+        ) -> io::Result<()> {
+            self.with(|files, left| {
+                match left {
+                    Some(0) => return Err(io::Error::other("no power")),
+                    Some(1) => {
+                        *left = Some(0);
+                        cut(files);
+                        return Err(io::Error::other("no power"));
+                    }
+                    Some(more) => *more -= 1,
+                    None => {}
+                }
+                whole(files);
+                Ok(())
+            })
+        }
+    }
+
+    impl Folder for Power {
+        fn names(&self) -> io::Result<Vec<String>> {
+            Ok(self.with(|files, _| files.keys().cloned().collect()))
+        }
+
+        fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+            let found = self.with(|files, _| files.get(name).cloned());
+            found.ok_or_else(|| io::ErrorKind::NotFound.into())
+        }
+
+        fn create(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+            let part = bytes[..bytes.len() / 2].to_vec();
+            self.write(
+                |files| drop(files.insert(name.into(), part)),
+                |files| drop(files.insert(name.into(), bytes.to_vec())),
+            )
+        }
+
+        fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+            let moved = |files: &mut BTreeMap<String, Vec<u8>>| {
+                let bytes = files.remove(from).expect("it is there");
+                files.insert(to.into(), bytes);
+            };
+            self.write(|_| (), moved)
+        }
+
+        fn remove(&mut self, name: &str) -> io::Result<()> {
+            self.write(|_| (), |files| drop(files.remove(name)))
+        }
+    }
+
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    enum Step {
+        Apply,
+        ApplyToConfirm,
+        Confirm,
+        TimeOut,
+        Rollback,
+        Set,
+        Restart,
+        Crash,
+    }
+
+    const STEPS: [Step; 8] = [
+        Step::Apply,
+        Step::ApplyToConfirm,
+        Step::Confirm,
+        Step::TimeOut,
+        Step::Rollback,
+        Step::Set,
+        Step::Restart,
+        Step::Crash,
+    ];
+
+    /// What is in force: a text, and the settings since.
+    type Content = (String, Vec<ClassSetting>);
+
+    fn content(made_of: &MadeOf) -> Content {
+        (made_of.text.to_string(), made_of.set.clone())
+    }
+
+    /// A program with its policy file and its disk, and beside it what must be in force.
+    struct World {
+        power: Power,
+        file: String,
+        generations: Generations,
+        /// What was in force, change by change; the last is.
+        history: Vec<Content>,
+        /// What was confirmed last; while a change waits, not what is in force.
+        confirmed: Content,
+        waits: bool,
+        changes: u32,
+    }
+
+    fn start(power: &Power, file: &str) -> io::Result<(Generations, Content)> {
+        let mut kept = Kept::read(Box::new(power.clone()))?;
+        let (made_of, _) = kept.choose("FILE", file)?;
+        let begun = content(&made_of);
+        Ok((Generations::new(Vec::new(), Some((kept, made_of)))?, begun))
+    }
+
+    impl World {
+        fn new() -> Self {
+            let power = Power::default();
+            let (generations, begun) = start(&power, "text 0").expect("power");
+            Self {
+                power,
+                file: "text 0".into(),
+                generations,
+                history: vec![begun.clone()],
+                confirmed: begun,
+                waits: false,
+                changes: 0,
+            }
+        }
+
+        /// What is in force from now on, and whether it waits.
+        fn now(&mut self, content: Content, waits: bool) {
+            self.history.push(content.clone());
+            if !waits {
+                self.confirmed = content;
+            }
+            self.waits = waits;
+        }
+
+        fn begins_anew(&mut self) {
+            self.power.goes_off_after(None);
+            let (generations, begun) = start(&self.power, &self.file).expect("power");
+            assert_eq!(begun, self.confirmed, "the start goes on with the last confirmed");
+            self.generations = generations;
+            let last = self.history.last().expect("there is one").clone();
+            if last != begun {
+                self.history.push(begun);
+            }
+            self.waits = false;
+        }
+
+        /// Does it, if it can be done now; the model follows.
+        fn step(&mut self, step: Step) {
+            let last = self.history.last().expect("there is one").clone();
+            let adopted = || Ok(((), Vec::new()));
+            match step {
+                Step::Apply | Step::ApplyToConfirm if !self.waits => {
+                    self.changes += 1;
+                    self.file = format!("text {}", self.changes);
+                    let waits = step == Step::ApplyToConfirm;
+                    let change = Change {
+                        made_of: Some(MadeOf::text("FILE", &self.file)),
+                        confirm_within: waits.then_some(Duration::ZERO),
+                        ..Change::by("apply")
+                    };
+                    let _ = self.generations.make(change, adopted);
+                    self.now((self.file.clone(), Vec::new()), waits);
+                }
+                Step::Set if !self.waits => {
+                    self.changes += 1;
+                    let value = SettingChange::Integer(i64::from(self.changes));
+                    let made_of = self.generations.made_of().expect("it is known");
+                    let made_of = made_of.with("wan0", "a", "weight", &value);
+                    let changed = content(&made_of);
+                    let change = Change {
+                        made_of: Some(made_of),
+                        ..Change::by("set")
+                    };
+                    let _ = self.generations.make(change, adopted);
+                    self.now(changed, false);
+                }
+                Step::Confirm if self.waits => {
+                    let _ = self.generations.confirm();
+                    self.confirmed = last;
+                    self.waits = false;
+                }
+                Step::TimeOut if self.waits => {
+                    let back_to = self.generations.overdue();
+                    self.goes_back(back_to.expect("its time is over"));
+                }
+                Step::Rollback if self.history.len() > 1 => {
+                    let before = self.generations.find(None).expect("there is one before");
+                    self.goes_back(before.number);
+                }
+                Step::Restart => {
+                    let _ = self.generations.ended();
+                    if !self.power.is_off() {
+                        self.begins_anew();
+                    }
+                }
+                Step::Crash => self.begins_anew(),
+                _ => {}
+            }
+        }
+
+        fn goes_back(&mut self, to: u64) {
+            let found = self.generations.find(Some(to)).expect("it is kept");
+            let back = content(found.made_of.as_ref().expect("it is known"));
+            let change = Change {
+                made_of: found.made_of,
+                back_to: Some(to),
+                ..Change::by("rollback")
+            };
+            let _ = self.generations.make(change, || Ok(((), Vec::new())));
+            self.now(back, false);
+        }
+    }
+
+    /// The steps, of which the last is cut off after some writes. Whether it was.
+    fn cut_off(steps: &[Step], writes: usize) -> bool {
+        let mut world = World::new();
+        let (last, first) = steps.split_last().expect("a step");
+        first.iter().for_each(|step| world.step(*step));
+        let before = world.confirmed.clone();
+        world.power.goes_off_after(Some(writes));
+        world.step(*last);
+        let cut = world.power.is_off();
+        world.power.goes_off_after(None);
+        let (_, begun) = start(&world.power, &world.file).expect("power");
+        // Cut off in the middle it is done or it is not; otherwise it is done.
+        let good = begun == world.confirmed || cut && begun == before;
+        assert!(good, "{steps:?}, cut after {writes}: {begun:?}");
+        let (_, again) = start(&world.power, &world.file).expect("power");
+        assert_eq!(again, begun, "{steps:?}, cut after {writes}: the second crash");
+        cut
+    }
+
+    #[test]
+    fn every_interleaving_with_a_crash_at_any_write_ends_in_the_last_confirmed_generation() {
+        let mut crashes = 0;
+        for number in 0..STEPS.len().pow(4) {
+            let digit = |place: u32| STEPS[number / STEPS.len().pow(place) % STEPS.len()];
+            let steps: Vec<Step> = (0..4).map(digit).collect();
+            crashes += (1..100).take_while(|writes| cut_off(&steps, *writes)).count();
+        }
+        assert!(crashes > 5_000, "{crashes} crashes");
+    }
+
+    #[test]
+    fn a_file_that_was_edited_counts_after_an_orderly_end_alone() {
+        let mut world = World::new();
+        world.step(Step::Set);
+        let (_, begun) = start(&world.power, "edited").expect("power");
+        assert_eq!(begun, world.confirmed, "the program was cut off");
+        let (mut generations, _) = start(&world.power, "text 0").expect("power");
+        generations.ended().expect("power");
+        drop(generations);
+        let (mut generations, begun) = start(&world.power, "edited").expect("power");
+        assert_eq!(begun, ("edited".to_owned(), Vec::new()));
+        // What was before it is still known, by its number.
+        let before = generations.find(None).expect("there is one before");
+        assert_eq!(before.made_of.as_ref().map(content), Some(world.confirmed));
+        generations.ended().expect("power");
+    }
+
+    #[test]
+    fn what_is_undone_needs_no_disk() {
+        let mut world = World::new();
+        let first = world.confirmed.clone();
+        world.step(Step::ApplyToConfirm);
+        world.power.goes_off_after(Some(0));
+        world.step(Step::TimeOut);
+        assert_eq!(
+            world.generations.made_of().as_ref().map(content),
+            Some(first.clone())
+        );
+        world.power.goes_off_after(None);
+        let (_, begun) = start(&world.power, &world.file).expect("power");
+        assert_eq!(begun, first);
+    }
+
+    #[test]
+    fn a_change_that_cannot_be_written_is_not_made() {
+        let mut world = World::new();
+        world.power.goes_off_after(Some(0));
+        let change = Change {
+            made_of: Some(MadeOf::text("FILE", "other")),
+            ..Change::by("apply")
+        };
+        let adopted = || -> Result<((), _), _> { panic!("it is put into force") };
+        let why = world.generations.make(change, adopted).expect_err("no power");
+        assert!(why.message.starts_with("nothing was changed"), "{why}");
+    }
+
+    #[test]
+    fn old_generations_and_their_texts_are_removed() {
+        let mut world = World::new();
+        for _ in 0..100 {
+            world.step(Step::Apply);
+            world.step(Step::Set);
+        }
+        let names = Folder::names(&world.power).expect("power");
+        assert!(names.len() < 60, "{names:?}");
+        world.begins_anew();
+        assert_eq!(world.generations.show().len(), 32);
+    }
+}

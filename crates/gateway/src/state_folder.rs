@@ -1,0 +1,91 @@
+//! The folder in which generations outlive the program, and the one way to write to it: a new file
+//! beside the old one, brought to the disk, then given its name. A crash leaves the old or the new.
+
+use std::fs::{self, DirBuilder, File, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// Files by their names. Each call is on the disk when it returns, or has failed.
+pub(crate) trait Folder: Send + std::fmt::Debug {
+    fn names(&self) -> io::Result<Vec<String>>;
+    fn read(&self, name: &str) -> io::Result<Vec<u8>>;
+    fn create(&mut self, name: &str, bytes: &[u8]) -> io::Result<()>;
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
+    fn remove(&mut self, name: &str) -> io::Result<()>;
+}
+
+/// What is being written ends so; a crash may leave it.
+pub(crate) const UNFINISHED: &str = ".new";
+
+/// Writes this file as a whole.
+pub(crate) fn replace(folder: &mut dyn Folder, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let unfinished = format!("{name}{UNFINISHED}");
+    folder.create(&unfinished, bytes)?;
+    folder.rename(&unfinished, name)
+}
+
+/// A folder of the disk, for one program at a time.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    path: PathBuf,
+    /// Locked as long as it is open.
+    folder: File,
+}
+
+impl Disk {
+    /// Opens or makes it; the error says which folder, and what to do.
+    pub(crate) fn open(path: &Path) -> Result<Self, String> {
+        let shown = path.display();
+        let unusable = |why: io::Error| format!("cannot keep the state in {shown}: {why}");
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(unusable)?;
+        let folder = File::open(path).map_err(unusable)?;
+        match folder.try_lock() {
+            Ok(()) => Ok(Self {
+                path: path.into(),
+                folder,
+            }),
+            Err(TryLockError::WouldBlock) => Err(format!(
+                "another suimon keeps its state in {shown}: give each a folder of its own"
+            )),
+            Err(TryLockError::Error(why)) => Err(unusable(why)),
+        }
+    }
+}
+
+impl Folder for Disk {
+    fn names(&self) -> io::Result<Vec<String>> {
+        let name = |entry: io::Result<fs::DirEntry>| entry.map(|entry| entry.file_name());
+        let names = fs::read_dir(&self.path)?
+            .map(name)
+            .collect::<io::Result<Vec<_>>>()?;
+        Ok(names
+            .into_iter()
+            .filter_map(|name| name.into_string().ok())
+            .collect())
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        fs::read(self.path.join(name))
+    }
+
+    fn create(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let mut file = File::create(self.path.join(name))?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))?;
+        self.folder.sync_all()
+    }
+
+    fn remove(&mut self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))?;
+        self.folder.sync_all()
+    }
+}
