@@ -355,12 +355,14 @@ mod tests {
     use std::sync::{Mutex, PoisonError};
     use std::time::Duration;
 
+    type Files = BTreeMap<String, Vec<u8>>;
+
     /// A disk whose power goes off after some writes; what was being written then is cut short.
     #[derive(Clone, Debug, Default)]
-    struct Power(Arc<Mutex<(BTreeMap<String, Vec<u8>>, Option<usize>)>>);
+    struct Power(Arc<Mutex<(Files, Option<usize>)>>);
 
     impl Power {
-        fn with<T>(&self, act: impl FnOnce(&mut BTreeMap<String, Vec<u8>>, &mut Option<usize>) -> T) -> T {
+        fn with<T>(&self, act: impl FnOnce(&mut Files, &mut Option<usize>) -> T) -> T {
             let mut disk = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let (files, left) = &mut *disk;
             act(files, left)
@@ -375,11 +377,7 @@ mod tests {
         }
 
         /// One write; `cut` is what is left of it if the power goes off now.
-        fn write(
-            &self,
-            cut: impl FnOnce(&mut BTreeMap<String, Vec<u8>>),
-            whole: impl FnOnce(&mut BTreeMap<String, Vec<u8>>),
-        ) -> io::Result<()> {
+        fn write(&self, cut: impl FnOnce(&mut Files), whole: impl FnOnce(&mut Files)) -> io::Result<()> {
             self.with(|files, left| {
                 match left {
                     Some(0) => return Err(io::Error::other("no power")),
@@ -416,7 +414,7 @@ mod tests {
         }
 
         fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-            let moved = |files: &mut BTreeMap<String, Vec<u8>>| {
+            let moved = |files: &mut Files| {
                 let bytes = files.remove(from).expect("it is there");
                 files.insert(to.into(), bytes);
             };

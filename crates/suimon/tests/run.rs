@@ -183,9 +183,14 @@ impl Rig {
         } else {
             &self.r
         };
-        let program =
+        let mut program =
             host.program(env!("CARGO_BIN_EXE_suimon"))
                 .args(["run", &policy, "--socket", &self.socket()]);
+        // Where a test has made this folder, generations are kept in it.
+        let state = self.files.join("state");
+        if state.is_dir() {
+            program = program.args(["--state", &state.display().to_string()]);
+        }
         let suimon = program
             .limit(Duration::from_secs(60))
             .start()
@@ -908,6 +913,66 @@ fn changes_are_undone(rig: &Rig, names: &[String]) {
     ));
     assert_eq!(bandwidth(), 60);
     refused(&Request::Rollback { to: Some(9_999) }, "is not kept");
+}
+
+#[test]
+fn a_killed_program_goes_on_with_what_was_confirmed_last() {
+    in_turn(|| {
+        lab::isolated(|| {
+            let Some(mut rig) = Rig::start(Kind::AfPacket) else {
+                return;
+            };
+            kill(&mut rig);
+            fs::create_dir(rig.files.join("state")).expect("a folder");
+            let file = rig.files.join("policy.toml");
+            let policy = fs::read_to_string(&file).expect("the policy");
+            let edit = |large: &str| {
+                let edited = policy.replace("\"16 Mbit/s\"", &format!("\"{large}\""));
+                fs::write(&file, edited).expect("a file");
+            };
+            let apply = |rig: &Rig, confirm_within_ms| {
+                let file = file.display().to_string();
+                let reply = rig.ask(&Request::Apply {
+                    file,
+                    confirm_within_ms,
+                });
+                assert!(matches!(&reply, Reply::Done { .. }), "{reply:?}");
+            };
+            let begins_with = |rig: &mut Rig, small: &str, large: &str| {
+                assert!(rig.launch(), "it ran before");
+                assert_eq!(
+                    (rate_of(rig, "small"), rate_of(rig, "large")),
+                    (small.into(), large.into())
+                );
+            };
+            begins_with(&mut rig, "8 Mbit/s", "16 Mbit/s");
+            assert!(matches!(rig.set_small("3 Mbit/s"), Reply::Done { .. }));
+            kill(&mut rig);
+            begins_with(&mut rig, "3 Mbit/s", "16 Mbit/s");
+            // Edited in place and applied, but nobody has confirmed it; nor what is edited after.
+            edit("12 Mbit/s");
+            apply(&rig, Some(60_000));
+            assert_eq!(rate_of(&rig, "large"), "12 Mbit/s");
+            kill(&mut rig);
+            begins_with(&mut rig, "3 Mbit/s", "16 Mbit/s");
+            apply(&rig, Some(60_000));
+            assert!(matches!(rig.ask(&Request::Confirm {}), Reply::Done { .. }));
+            edit("14 Mbit/s");
+            kill(&mut rig);
+            begins_with(&mut rig, "8 Mbit/s", "12 Mbit/s");
+            // One of an earlier run is put back, by its number.
+            let back = Request::Rollback { to: Some(2) };
+            assert!(matches!(rig.ask(&back), Reply::Done { .. }));
+            assert_eq!(rate_of(&rig, "small"), "3 Mbit/s");
+            // After an orderly end the edited file counts.
+            assert!(matches!(
+                rig.ask(&Request::Detach { interface: None }),
+                Reply::Done { .. }
+            ));
+            rig.suimon.take().expect("it runs").wait().expect("its end");
+            begins_with(&mut rig, "8 Mbit/s", "14 Mbit/s");
+        });
+    });
 }
 
 /// The configured rate of a class.
