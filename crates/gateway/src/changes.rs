@@ -173,15 +173,7 @@ impl PolicyChanges {
         generations.refuse_unconfirmed()?;
         let (new, text) = self.read(file)?;
         let difference = self.differences(&new);
-        if !difference.needs_restart.is_empty() {
-            let list = difference.needs_restart.join("\n  ");
-            return Err(Refusal {
-                message: format!(
-                    "nothing was changed; these differ, and a running program cannot change them:\n  {list}"
-                ),
-                help: Some("end it, and run it with this policy".into()),
-            });
-        }
+        refuse_restart(&difference)?;
         if difference.is_empty() {
             return Ok(format!("{} is in force already", file.display()));
         }
@@ -269,7 +261,9 @@ impl PolicyChanges {
                 let number = generation.number;
                 let read = made_of.policy(self.in_force.registry(), &self.ports(), false);
                 let why = |why| Refusal::new(format!("generation {number} cannot be read again: {why}"));
-                Ok(read.map_err(why)?.interfaces)
+                let policy = read.map_err(why)?;
+                refuse_restart(&self.differences(&policy))?;
+                Ok(policy.interfaces)
             }
             _ => Ok(generation.policies.clone()),
         }
@@ -325,12 +319,27 @@ impl PolicyChanges {
     }
 }
 
+/// Refuses what only another start can put into force.
+fn refuse_restart(difference: &Difference) -> Result<(), Refusal> {
+    if difference.needs_restart.is_empty() {
+        return Ok(());
+    }
+    let list = difference.needs_restart.join("\n  ");
+    Err(Refusal {
+        message: format!(
+            "nothing was changed; these differ, and a running program cannot change them:\n  {list}"
+        ),
+        help: Some("end it, and run it with this policy".into()),
+    })
+}
+
 /// The policies in force.
 fn policies(in_force: &InForce) -> Vec<InterfacePolicy> {
     in_force.all().into_iter().map(|managed| managed.policy).collect()
 }
 
-fn lost(packets: u64) -> String {
+/// What a change cost.
+pub(crate) fn lost(packets: u64) -> String {
     match packets {
         0 => "no packet was dropped by the change".into(),
         1 => "1 packet did not fit and was dropped".into(),

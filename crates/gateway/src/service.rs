@@ -3,7 +3,7 @@
 //! The worker never blocks on a request. A change of a class is first checked as part of the
 //! whole tree, so an invalid one is refused and nothing changes.
 
-use super::changes::PolicyChanges;
+use super::changes::{PolicyChanges, lost};
 use super::enforced::Enforcement;
 use super::in_force::{InForce, InterfaceInForce, refused};
 use super::yielding::YieldGauges;
@@ -167,7 +167,7 @@ impl Handler for ControlService {
             .collect();
         let lost = match dropped {
             0 => String::new(),
-            n => format!("; {n} packets did not fit and were dropped"),
+            n => format!("; {}", lost(n)),
         };
         Ok(format!("{interface}: {class}: {}{lost}", list.join(", ")))
     }

@@ -965,12 +965,21 @@ fn a_killed_program_goes_on_with_what_was_confirmed_last() {
             assert!(matches!(rig.ask(&back), Reply::Done { .. }));
             assert_eq!(rate_of(&rig, "small"), "3 Mbit/s");
             // After an orderly end the edited file counts.
+            let text = fs::read_to_string(&file).expect("the policy");
+            let counted = text.replace("\"cbq\"\n", "\"cbq\"\noverhead = \"24 B\"\n");
+            fs::write(&file, counted).expect("a file");
             assert!(matches!(
                 rig.ask(&Request::Detach { interface: None }),
                 Reply::Done { .. }
             ));
             rig.suimon.take().expect("it runs").wait().expect("its end");
             begins_with(&mut rig, "8 Mbit/s", "14 Mbit/s");
+            // What a running program cannot change, going back does not change by half.
+            match rig.ask(&back) {
+                Reply::Refused(why) => assert!(why.message.contains("`overhead`"), "{why:?}"),
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(rate_of(&rig, "small"), "8 Mbit/s");
         });
     });
 }
