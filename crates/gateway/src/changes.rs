@@ -236,7 +236,7 @@ impl PolicyChanges {
         let said = changes
             .iter()
             .fold(String::new(), |said, change| said + change + "\n");
-        let number = found.number;
+        let number = found.head.number;
         let change = Change {
             changes,
             made_of: found.made_of,
@@ -258,7 +258,7 @@ impl PolicyChanges {
     fn policies_of(&self, generation: &Generation) -> Result<Vec<InterfacePolicy>, Refusal> {
         match &generation.made_of {
             Some(made_of) if generation.policies.is_empty() => {
-                let number = generation.number;
+                let number = generation.head.number;
                 let read = made_of.policy(self.in_force.registry(), &self.ports(), false);
                 let why = |why| Refusal::new(format!("generation {number} cannot be read again: {why}"));
                 let policy = read.map_err(why)?;

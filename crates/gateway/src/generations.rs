@@ -4,7 +4,7 @@
 //! where a folder is given, on disk; of very many classes fewer. A change that was to be confirmed
 //! and was not is undone in time, and by a restart.
 
-use crate::kept::{Kept, MadeOf, NewRecord, Record, now_ms};
+use crate::kept::{Head, Kept, MadeOf, now_ms};
 use control::difference::GenerationView;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
@@ -20,14 +20,11 @@ const CLASSES: usize = 200_000;
 /// What is in force after a change.
 #[derive(Clone, Debug)]
 pub(crate) struct Generation {
-    pub(crate) number: u64,
+    pub(crate) head: Head,
     /// Empty in one of an earlier run, which is read again from what it was made of.
     pub(crate) policies: Vec<InterfacePolicy>,
     /// Known where generations are kept on disk.
     pub(crate) made_of: Option<MadeOf>,
-    since_ms: u64,
-    by: String,
-    changes: Vec<String>,
 }
 
 /// A change to be made.
@@ -70,34 +67,29 @@ impl Generations {
             unconfirmed: None,
             on_disk: None,
         };
+        let run = |number| Change::by("run").head(number);
         let Some((mut kept, made_of)) = origin else {
-            all.push(1, policies, &mut Change::by("run"));
+            all.push(run(1), policies, None);
             return Ok(all);
         };
         let goes_on = kept.goes_on(&made_of);
         let (undoes, number) = (kept.unconfirmed(), kept.last() + u64::from(!goes_on));
-        let earlier = kept.records().iter().filter(|record| record.number < number);
-        let earlier = earlier.map(|record| Ok((record, kept.made_of(record)?)));
-        for (record, made_of) in earlier.collect::<io::Result<Vec<_>>>()? {
-            let known = Generation::of(record, made_of);
-            all.kept.push_back(known);
+        for record in kept.records().iter().filter(|record| record.head.number < number) {
+            all.kept.push_back(Generation {
+                head: record.head.clone(),
+                policies: Vec::new(),
+                made_of: Some(kept.made_of(record)?),
+            });
         }
-        let mut first = Change::by("run");
-        if !goes_on {
-            let record = NewRecord {
-                number,
-                by: &first.by,
-                changes: &[],
-                undoes: &undoes,
-            };
-            first.made_of = Some(kept.write(&record, made_of)?);
-        } else if let Some(record) = kept.find(number) {
-            first.by.clone_from(&record.by);
-            first.changes.clone_from(&record.changes);
-            first.made_of = Some(made_of);
-        }
+        let (head, made_of) = match kept.find(number) {
+            Some(record) => (record.head.clone(), made_of),
+            None => {
+                let head = run(number);
+                (head.clone(), kept.write(head, undoes, made_of)?)
+            }
+        };
         kept.running()?;
-        all.push(number, policies, &mut first);
+        all.push(head, policies, Some(made_of));
         kept.confirm(number, all.first())?;
         all.on_disk = Some(kept);
         Ok(all)
@@ -116,8 +108,9 @@ impl Generations {
         mut change: Change,
         adopt: impl FnOnce() -> Result<(T, Vec<InterfacePolicy>), Refusal>,
     ) -> Result<T, Refusal> {
-        let (before, number) = (self.number(), self.number() + 1);
-        let written = self.write(number, &mut change);
+        let before = self.number();
+        let head = change.head(before + 1);
+        let written = self.write(&head, &mut change);
         // What goes back to the generation that a crash returns to needs no disk.
         let undoes = self
             .unconfirmed
@@ -132,13 +125,12 @@ impl Generations {
         }
         let (done, policies) = adopt().inspect_err(|_| {
             if let Some(kept) = &mut self.on_disk {
-                kept.discard(number);
+                kept.discard(head.number);
             }
         })?;
         let back_to = self.unconfirmed.take().map_or(before, |waiting| waiting.back_to);
-        let confirm_within = change.confirm_within;
-        self.push(number, policies, &mut change);
-        match confirm_within {
+        self.push(head, policies, change.made_of);
+        match change.confirm_within {
             Some(time) => {
                 let until = Some(Instant::now() + time);
                 self.unconfirmed = Some(Unconfirmed { until, back_to });
@@ -152,27 +144,20 @@ impl Generations {
         Ok(done)
     }
 
-    /// Writes the generation of this number, where generations are kept on disk.
-    fn write(&mut self, number: u64, change: &mut Change) -> io::Result<()> {
+    /// Writes the generation, where generations are kept on disk.
+    fn write(&mut self, head: &Head, change: &mut Change) -> io::Result<()> {
         let (Some(kept), Some(made_of)) = (&mut self.on_disk, &mut change.made_of) else {
             return Ok(());
         };
-        let last = self.kept.back().map_or(0, |last| last.number);
-        let undoes: Vec<u64> = change
+        let undoes = change
             .back_to
-            .map_or_else(Vec::new, |to| (to + 1..=last).collect());
-        let record = NewRecord {
-            number,
-            by: &change.by,
-            changes: &change.changes,
-            undoes: &undoes,
-        };
-        *made_of = kept.write(&record, made_of.clone())?;
+            .map_or_else(Vec::new, |to| (to + 1..head.number).collect());
+        *made_of = kept.write(head.clone(), undoes, made_of.clone())?;
         Ok(())
     }
 
     /// From now on these policies are in force.
-    fn push(&mut self, number: u64, policies: Vec<InterfacePolicy>, change: &mut Change) {
+    fn push(&mut self, head: Head, policies: Vec<InterfacePolicy>, made_of: Option<MadeOf>) {
         let classes = |policies: &[InterfacePolicy]| -> usize {
             policies.iter().map(|policy| policy.plan.classes.len()).sum()
         };
@@ -183,12 +168,9 @@ impl Generations {
             all -= first.map_or(0, |first| classes(&first.policies));
         }
         self.kept.push_back(Generation {
-            number,
+            head,
             policies,
-            made_of: change.made_of.take(),
-            since_ms: now_ms(),
-            by: std::mem::take(&mut change.by),
-            changes: std::mem::take(&mut change.changes),
+            made_of,
         });
     }
 
@@ -203,21 +185,25 @@ impl Generations {
     }
 
     fn first(&self) -> u64 {
-        self.kept.front().map_or(0, |first| first.number)
+        self.kept.front().map_or(0, |first| first.head.number)
     }
 
     /// The number of the one in force.
     pub(crate) fn number(&self) -> u64 {
-        self.kept.back().map_or(0, |last| last.number)
+        self.kept.back().map_or(0, |last| last.head.number)
     }
 
     /// The one of this number, or the one before that in force.
     pub(crate) fn find(&self, number: Option<u64>) -> Result<Generation, Refusal> {
         let before = || self.kept.iter().rev().nth(1);
-        let numbered = |number: u64| self.kept.iter().find(|generation| generation.number == number);
+        let numbered = |number: u64| {
+            self.kept
+                .iter()
+                .find(|generation| generation.head.number == number)
+        };
         let found = number.map_or_else(before, numbered).cloned();
         found.ok_or_else(|| {
-            let first = self.kept.front().map_or(0, |first| first.number);
+            let first = self.kept.front().map_or(0, |first| first.head.number);
             let what = match number {
                 Some(number) => format!("generation {number} is not kept"),
                 None => "there is no generation before this one".into(),
@@ -291,27 +277,16 @@ impl Generations {
         let until = self.unconfirmed.and_then(|waiting| waiting.until);
         let left = until.map(|until| until.saturating_duration_since(now));
         let view = |generation: &Generation| GenerationView {
-            number: generation.number,
-            age_ms: now_ms.saturating_sub(generation.since_ms),
-            by: generation.by.clone(),
-            changes: generation.changes.clone(),
-            in_force: generation.number == self.number(),
-            unconfirmed_ms: left.filter(|_| generation.number == self.number()).map(millis),
+            number: generation.head.number,
+            age_ms: now_ms.saturating_sub(generation.head.since_ms),
+            by: generation.head.by.clone(),
+            changes: generation.head.changes.clone(),
+            in_force: generation.head.number == self.number(),
+            unconfirmed_ms: left
+                .filter(|_| generation.head.number == self.number())
+                .map(millis),
         };
         self.kept.iter().map(view).collect()
-    }
-}
-
-impl Generation {
-    fn of(record: &Record, made_of: MadeOf) -> Self {
-        Self {
-            number: record.number,
-            policies: Vec::new(),
-            made_of: Some(made_of),
-            since_ms: record.since_ms,
-            by: record.by.clone(),
-            changes: record.changes.clone(),
-        }
     }
 }
 
@@ -321,6 +296,16 @@ impl Change {
         Self {
             by: request.into(),
             ..Self::default()
+        }
+    }
+
+    /// What is said of the generation of this number that it makes now.
+    fn head(&self, number: u64) -> Head {
+        Head {
+            number,
+            since_ms: now_ms(),
+            by: self.by.clone(),
+            changes: self.changes.clone(),
         }
     }
 }
@@ -350,9 +335,9 @@ mod tests {
         let numbers: Vec<u64> = shown.iter().map(|view| view.number).collect();
         assert_eq!(numbers, (69..=100).collect::<Vec<_>>());
         assert!(shown.iter().all(|view| view.in_force == (view.number == 100)));
-        assert_eq!(all.find(None).map(|found| found.number).ok(), Some(99));
+        assert_eq!(all.find(None).map(|found| found.head.number).ok(), Some(99));
         assert_eq!(
-            all.find(Some(69)).map(|found| found.by).ok().as_deref(),
+            all.find(Some(69)).map(|found| found.head.by).ok().as_deref(),
             Some("change 69")
         );
         let why = all.find(Some(68)).expect_err("it is no longer kept");

@@ -103,16 +103,24 @@ impl MadeOf {
     }
 }
 
-/// A generation as it stands on the disk, but for its text.
+/// What is said of a generation.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct Head {
     pub(crate) number: u64,
     /// Since when it is in force, in milliseconds since 1970.
     pub(crate) since_ms: u64,
+    /// The request that made it.
     pub(crate) by: String,
     pub(crate) changes: Vec<String>,
+}
+
+/// A generation as it stands on the disk, but for its text.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct Record {
+    #[serde(flatten)]
+    pub(crate) head: Head,
     /// The generations that it undoes: a start does not put their text into force again.
-    pub(crate) undoes: Vec<u64>,
+    undoes: Vec<u64>,
     file: String,
     text_of: u64,
     set: Vec<ClassSetting>,
@@ -120,7 +128,7 @@ pub(crate) struct Record {
 
 impl Record {
     fn name(&self) -> String {
-        format!("generation-{}.json", self.number)
+        format!("generation-{}.json", self.head.number)
     }
 }
 
@@ -153,7 +161,7 @@ impl Kept {
     /// Returns an error with a remedy if the folder cannot be used.
     pub fn begin(folder: &Path, file: &str, text: &str) -> Result<(Self, MadeOf, Option<String>), String> {
         let disk = Disk::open(folder)?;
-        let begun = Self::read(Box::new(disk)).and_then(|mut kept| {
+        let begun = Self::read(Box::new(disk)).and_then(|kept| {
             let (made_of, news) = kept.choose(file, text)?;
             Ok((kept, made_of, news))
         });
@@ -179,7 +187,7 @@ impl Kept {
                 records.push(record.map_err(|why| wrong(why.to_string()))?);
             }
         }
-        records.sort_by_key(|record: &Record| record.number);
+        records.sort_by_key(|record: &Record| record.head.number);
         Ok(Self {
             folder,
             records,
@@ -188,7 +196,7 @@ impl Kept {
     }
 
     /// What a start with this text puts into force.
-    pub(crate) fn choose(&mut self, file: &str, text: &str) -> io::Result<(MadeOf, Option<String>)> {
+    pub(crate) fn choose(&self, file: &str, text: &str) -> io::Result<(MadeOf, Option<String>)> {
         let Some(confirmed) = self.find(self.confirmed).cloned() else {
             return Ok((MadeOf::text(file, text), None));
         };
@@ -203,7 +211,7 @@ impl Kept {
             });
             return Ok((kept, news));
         }
-        let number = confirmed.number;
+        let number = confirmed.head.number;
         let why = if self.is_undone(text)? {
             "is as in a generation that was undone or never confirmed"
         } else if self.folder.names()?.iter().any(|name| name == RUNNING) {
@@ -223,14 +231,17 @@ impl Kept {
         let undone: BTreeSet<u64> = self
             .records
             .iter()
-            .flat_map(|record| record.undoes.clone())
+            .flat_map(|record| &record.undoes)
+            .copied()
             .collect();
-        let records = self.records.iter();
-        let mut of =
-            records.filter(|record| record.number > self.confirmed || undone.contains(&record.number));
-        of.try_fold(false, |found, record| {
-            Ok(found || *self.made_of(record)?.text == *text)
-        })
+        for record in &self.records {
+            let number = record.head.number;
+            let counts = number > self.confirmed || undone.contains(&number);
+            if counts && *self.made_of(record)?.text == *text {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// What this generation was made of.
@@ -246,7 +257,7 @@ impl Kept {
     }
 
     pub(crate) fn find(&self, number: u64) -> Option<&Record> {
-        self.records.iter().find(|record| record.number == number)
+        self.records.iter().find(|record| record.head.number == number)
     }
 
     pub(crate) fn records(&self) -> &[Record] {
@@ -255,14 +266,14 @@ impl Kept {
 
     /// The highest number there is.
     pub(crate) fn last(&self) -> u64 {
-        self.records.last().map_or(0, |last| last.number)
+        self.records.last().map_or(0, |last| last.head.number)
     }
 
     /// Those that nobody has confirmed.
     pub(crate) fn unconfirmed(&self) -> Vec<u64> {
         self.records
             .iter()
-            .map(|record| record.number)
+            .map(|record| record.head.number)
             .filter(|number| *number > self.confirmed)
             .collect()
     }
@@ -285,21 +296,18 @@ impl Kept {
     }
 
     /// Writes a generation before it is in force. What it was made of, with the place of its text.
-    pub(crate) fn write(&mut self, record: &NewRecord<'_>, mut made_of: MadeOf) -> io::Result<MadeOf> {
+    pub(crate) fn write(&mut self, head: Head, undoes: Vec<u64>, mut made_of: MadeOf) -> io::Result<MadeOf> {
         if made_of.text_of == 0 {
             replace(
                 &mut *self.folder,
-                &text_name(record.number),
+                &text_name(head.number),
                 made_of.text.as_bytes(),
             )?;
-            made_of.text_of = record.number;
+            made_of.text_of = head.number;
         }
         let record = Record {
-            number: record.number,
-            since_ms: now_ms(),
-            by: record.by.into(),
-            changes: record.changes.to_vec(),
-            undoes: record.undoes.to_vec(),
+            head,
+            undoes,
             file: made_of.file.clone(),
             text_of: made_of.text_of,
             set: made_of.set.clone(),
@@ -314,13 +322,13 @@ impl Kept {
     pub(crate) fn confirm(&mut self, number: u64, first: u64) -> io::Result<()> {
         replace(&mut *self.folder, CONFIRMED, number.to_string().as_bytes())?;
         self.confirmed = number;
-        self.forget(|record| record.number < first && record.number != number);
+        self.forget(|record| record.head.number < first && record.head.number != number);
         Ok(())
     }
 
     /// Forgets a generation that was refused.
     pub(crate) fn discard(&mut self, number: u64) {
-        self.forget(|record| record.number == number);
+        self.forget(|record| record.head.number == number);
     }
 
     /// What cannot be removed stays, and harms nothing.
@@ -336,15 +344,6 @@ impl Kept {
             let _ = self.folder.remove(&text_name(*text));
         }
     }
-}
-
-/// What a generation is, beside what it was made of.
-#[derive(Debug)]
-pub(crate) struct NewRecord<'a> {
-    pub(crate) number: u64,
-    pub(crate) by: &'a str,
-    pub(crate) changes: &'a [String],
-    pub(crate) undoes: &'a [u64],
 }
 
 #[cfg(test)]
@@ -470,7 +469,7 @@ mod tests {
     }
 
     fn start(power: &Power, file: &str) -> io::Result<(Generations, Content)> {
-        let mut kept = Kept::read(Box::new(power.clone()))?;
+        let kept = Kept::read(Box::new(power.clone()))?;
         let (made_of, _) = kept.choose("FILE", file)?;
         let begun = content(&made_of);
         Ok((Generations::new(Vec::new(), Some((kept, made_of)))?, begun))
@@ -553,7 +552,7 @@ mod tests {
                 }
                 Step::Rollback if self.history.len() > 1 => {
                     let before = self.generations.find(None).expect("there is one before");
-                    self.goes_back(before.number);
+                    self.goes_back(before.head.number);
                 }
                 Step::Restart => {
                     let _ = self.generations.ended();
