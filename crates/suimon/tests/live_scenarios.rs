@@ -2,10 +2,35 @@
 //! lab, too: reservations by RSVP, changes, classes that yield; and is measured there.
 
 use serde_json::Value;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const SUIMON: &str = env!("CARGO_BIN_EXE_suimon");
+/// A link whose thread was late by so much says nothing about rates: TCP takes it for a slower path.
+const HELD_UP_NS: u64 = 20_000_000;
+
+/// One test after another: they would hold up each other.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Judges what a scenario's lab run says and its exit code, by a run that the machine did not hold
+/// up.
+fn undisturbed(file: &Path, judge: impl Fn(&Value, Option<i32>)) {
+    let _turn = turn();
+    for _ in 0..4 {
+        let (value, code) = run(file);
+        match catch_unwind(AssertUnwindSafe(|| judge(&value, code))) {
+            Ok(()) => return,
+            Err(_) if value["held_up_ns"].as_u64() > Some(HELD_UP_NS) => eprintln!("held up; once more"),
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+    panic!("the machine held a link up in each of four runs");
+}
 
 /// What a scenario's lab run says, and its exit code.
 fn run(file: &Path) -> (Value, Option<i32>) {
@@ -48,36 +73,53 @@ impl Drop for Written {
 #[test]
 fn a_reservation_of_a_scenario_is_made_by_rsvp_between_real_sockets() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/reserved-path.toml");
-    let (value, code) = run(&file);
-    assert_eq!(code, Some(if value["met"] == true { 0 } else { 4 }));
-    let expectations = value["expectations"].as_array().expect("expectations");
-    let (mut held, mut judged) = (0, 0);
-    for one in expectations {
-        let what = one["what"].as_str().expect("words");
-        if !what.contains("delay") {
-            judged += 1;
-            held += usize::from(one["met"] == true);
+    undisturbed(&file, |value, code| {
+        assert_eq!(code, Some(if value["met"] == true { 0 } else { 4 }));
+        let expectations = value["expectations"].as_array().expect("expectations");
+        let (mut held, mut judged) = (0, 0);
+        for one in expectations {
+            let what = one["what"].as_str().expect("words");
+            if !what.contains("delay") {
+                judged += 1;
+                held += usize::from(one["met"] == true);
+            }
         }
-    }
-    assert_eq!((held, judged), (7, 7));
-    let events = &value["reservations"][1]["events"];
-    let first = events[0]["what"].as_str().expect("an event");
-    assert!(
-        first.contains("refused by right: ") && first.contains("bandwidth"),
-        "{first}"
-    );
+        assert_eq!((held, judged), (7, 7));
+        let events = &value["reservations"][1]["events"];
+        let first = events[0]["what"].as_str().expect("an event");
+        assert!(
+            first.contains("refused by right: ") && first.contains("bandwidth"),
+            "{first}"
+        );
+    });
 }
 
 /// The bounds of the simulator with room for a busy machine.
 #[test]
 fn a_download_of_a_scenario_yields_between_real_sockets() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/yields.toml");
-    let (value, _) = run(&file);
-    let [alone, page, beside, after] = [0, 1, 2, 3].map(|n| measured(&value, n) / 1e6);
-    assert!((8.3..9.7).contains(&alone), "{alone} Mbit/s alone");
-    assert!((7.8..9.7).contains(&page), "{page} Mbit/s of the page");
-    assert!(beside < 1.6, "{beside} Mbit/s beside the page");
-    assert!((8.3..9.7).contains(&after), "{after} Mbit/s after the page");
+    undisturbed(&file, |value, _| {
+        let [alone, page, beside, after] = [0, 1, 2, 3].map(|n| measured(value, n) / 1e6);
+        assert!((8.3..9.7).contains(&alone), "{alone} Mbit/s alone");
+        assert!((7.8..9.7).contains(&page), "{page} Mbit/s of the page");
+        assert!(beside < 1.6, "{beside} Mbit/s beside the page");
+        assert!((8.3..9.7).contains(&after), "{after} Mbit/s after the page");
+    });
+}
+
+/// The exit code follows the verdict. Of the simulator's bounds only the rates are held here, within
+/// 5 %.
+#[test]
+fn a_policy_below_its_modem_has_its_rates_between_real_sockets() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/behind-a-modem.toml");
+    undisturbed(&file, |value, code| {
+        assert_eq!(code, Some(if value["met"] == true { 0 } else { 4 }));
+        // 18 Mbit/s, and their part that is payload of TCP in full frames.
+        for (of, whole) in [(0, 18e6 * 1_448.0 / 1_514.0), (1, 18e6)] {
+            let rate = measured(value, of);
+            assert!((0.95..=1.01).contains(&(rate / whole)), "{rate} of {whole}");
+        }
+    });
 }
 
 /// Two routers, RSVP, a class that yields, a source that is paced: the file's own expectations. The
@@ -85,25 +127,27 @@ fn a_download_of_a_scenario_yields_between_real_sockets() {
 #[test]
 fn everything_at_once_is_the_same_between_real_sockets() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/one-system.toml");
-    let (value, _) = run(&file);
-    let call = measured(&value, 2);
-    assert!((call / 4e6 - 1.0).abs() < 0.01, "{call}");
-    assert!(
-        (measured(&value, 0) / 2_f64.powi(32) - 1.0).abs() < 1e-6,
-        "in force"
-    );
-    let [bulk, alone, page, beside] = [3, 4, 5, 6].map(|n| measured(&value, n) / 1e6);
-    assert!((1.8..2.0).contains(&bulk), "{bulk} Mbit/s of what is paced");
-    assert!((8.0..9.7).contains(&alone), "{alone} Mbit/s of what yields");
-    assert!((7.8..9.7).contains(&page), "{page} Mbit/s of the page");
-    assert!(beside < 1.6, "{beside} Mbit/s beside the page");
-    let load = measured(&value, 8) / 2_f64.powi(32);
-    assert!((0.965..=1.001).contains(&load), "{load} of the link");
+    undisturbed(&file, |value, _| {
+        let call = measured(value, 2);
+        assert!((call / 4e6 - 1.0).abs() < 0.01, "{call}");
+        assert!(
+            (measured(value, 0) / 2_f64.powi(32) - 1.0).abs() < 1e-6,
+            "in force"
+        );
+        let [bulk, alone, page, beside] = [3, 4, 5, 6].map(|n| measured(value, n) / 1e6);
+        assert!((1.8..2.0).contains(&bulk), "{bulk} Mbit/s of what is paced");
+        assert!((8.0..9.7).contains(&alone), "{alone} Mbit/s of what yields");
+        assert!((7.8..9.7).contains(&page), "{page} Mbit/s of the page");
+        assert!(beside < 1.6, "{beside} Mbit/s beside the page");
+        let load = measured(value, 8) / 2_f64.powi(32);
+        assert!((0.965..=1.001).contains(&load), "{load} of the link");
+    });
 }
 
 /// The promise is printed before the run, and no packet of a million breaks it.
 #[test]
 fn a_million_packets_of_a_reserved_flow_are_as_punctual_as_was_promised() {
+    let _turn = turn();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/one-system.toml");
     let text = std::fs::read_to_string(file).expect("the scenario");
     let long = Written::new(
@@ -135,16 +179,17 @@ fn a_million_packets_of_a_reserved_flow_are_as_punctual_as_was_promised() {
 #[test]
 fn a_reservation_ends_while_a_cable_is_cut_and_comes_back_by_itself() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/link-fails.toml");
-    let (value, _) = run(&file);
-    let in_force = [0, 1, 2].map(|n| measured(&value, n) / 2_f64.powi(32));
-    assert!(
-        in_force[0] > 0.999 && in_force[1] < 1e-6 && in_force[2] > 0.999,
-        "{in_force:?}"
-    );
-    let [before, cut, after] = [3, 4, 5].map(|n| measured(&value, n) / 1e6);
-    assert!((before / 2.0 - 1.0).abs() < 0.02, "{before}");
-    assert!(cut < 1e-6, "{cut}");
-    assert!((after / 2.0 - 1.0).abs() < 0.02, "{after}");
+    undisturbed(&file, |value, _| {
+        let in_force = [0, 1, 2].map(|n| measured(value, n) / 2_f64.powi(32));
+        assert!(
+            in_force[0] > 0.999 && in_force[1] < 1e-6 && in_force[2] > 0.999,
+            "{in_force:?}"
+        );
+        let [before, cut, after] = [3, 4, 5].map(|n| measured(value, n) / 1e6);
+        assert!((before / 2.0 - 1.0).abs() < 0.02, "{before}");
+        assert!(cut < 1e-6, "{cut}");
+        assert!((after / 2.0 - 1.0).abs() < 0.02, "{after}");
+    });
 }
 
 const PROGRAMS: &str = r#"
@@ -162,6 +207,7 @@ expect = [{ flow = "flow 1", metric = "rate", from = "1 s", at_least = "900 kbit
 
 #[test]
 fn a_program_of_a_scenario_is_judged_by_how_it_ends_and_the_simulator_says_that_it_runs_none() {
+    let _turn = turn();
     let file = Written::new("programs", PROGRAMS);
     let (value, code) = run(&file.0);
     let ends = value["expectations"].as_array().expect("expectations")[1..].iter();
@@ -219,10 +265,11 @@ filter = [{ class = "silver", destination_port = 2 }]
 #[test]
 fn a_change_of_a_scenario_is_made_while_packets_flow() {
     let file = Written::new("swapped", SWAPPED);
-    let (value, _) = run(&file.0);
-    let share = |n| measured(&value, n) / 2_f64.powi(32);
-    assert!((share(0) - 0.7).abs() < 0.02, "{}", share(0));
-    assert!((share(1) - 0.3).abs() < 0.02, "{}", share(1));
-    let silver = measured(&value, 2);
-    assert!((silver / 7e6 - 1.0).abs() < 0.03, "{silver}");
+    undisturbed(&file.0, |value, _| {
+        let share = |n| measured(value, n) / 2_f64.powi(32);
+        assert!((share(0) - 0.7).abs() < 0.02, "{}", share(0));
+        assert!((share(1) - 0.3).abs() < 0.02, "{}", share(1));
+        let silver = measured(value, 2);
+        assert!((silver / 7e6 - 1.0).abs() < 0.03, "{silver}");
+    });
 }
