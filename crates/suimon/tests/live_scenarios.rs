@@ -8,7 +8,8 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const SUIMON: &str = env!("CARGO_BIN_EXE_suimon");
-/// A link whose thread was late by so much says nothing about rates: TCP takes it for a slower path.
+/// A link whose thread was late by so much says nothing about rates: TCP takes it for a slower
+/// path.
 const HELD_UP_NS: u64 = 20_000_000;
 
 /// One test after another: they would hold up each other.
@@ -107,8 +108,8 @@ fn a_download_of_a_scenario_yields_between_real_sockets() {
     });
 }
 
-/// The exit code follows the verdict. Of the simulator's bounds only the rates are held here, within
-/// 5 %.
+/// The exit code follows the verdict. Of the simulator's bounds only the rates are held here,
+/// within 5 %.
 #[test]
 fn a_policy_below_its_modem_has_its_rates_between_real_sockets() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/behind-a-modem.toml");
