@@ -4,7 +4,8 @@
 //! `cargo run -p control --example pretend -- POLICY SOCKET`
 
 use control::policy::{InterfacePolicy, Policy};
-use control::protocol::{Refusal, SettingChange};
+use control::protocol::{Refusal, SettingChanges};
+use control::provenance::Provenance;
 use control::snapshot::{ClassReading, FrameCounts, InterfaceReading, Reading, State};
 use control::socket::{Handler, Server};
 use engine::inspect::{Value, View};
@@ -14,7 +15,6 @@ use engine::settings::Raw;
 use engine::tree::Registry;
 use engine::units::{Bytes, Duration, Instant};
 use measure::delay::Delays;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -129,12 +129,8 @@ impl Handler for Pretend {
         Err(Refusal::new("there is nothing to detach from"))
     }
 
-    fn set_class(
-        &self,
-        _interface: &str,
-        class: &str,
-        changes: &BTreeMap<String, SettingChange>,
-    ) -> Result<String, Refusal> {
+    fn set(&self, wanted: &SettingChanges, _by: Provenance) -> Result<String, Refusal> {
+        let (class, changes) = (wanted.class.as_deref().unwrap_or(""), &wanted.changes);
         let mut inner = self.inner.lock().map_err(|_| Refusal::new("broken"))?;
         let changes: Vec<(&str, Raw)> = changes.iter().map(|(k, v)| (k.as_str(), v.raw())).collect();
         let changed = inner

@@ -4,6 +4,7 @@
 use crate::filters;
 use crate::policy::{InterfacePolicy, Policy};
 use crate::port_config::PortConfig;
+use crate::provenance::Provenance;
 use crate::readout;
 use crate::rsvp_config::RsvpConfig;
 use engine::tree::{ClassSpec, DisciplineSpec};
@@ -28,6 +29,9 @@ pub struct GenerationView {
     pub age_ms: u64,
     /// The request that made it.
     pub by: String,
+    /// Who asked for it, and why.
+    #[serde(flatten)]
+    pub provenance: Provenance,
     /// What that changed.
     pub changes: Vec<String>,
     /// Whether it is in force.

@@ -8,23 +8,27 @@
 //! - [`port_config`], [`filters`], [`rsvp_config`], [`yields`]: a policy's parts with a syntax of
 //!   their own; [`rsvp_keys`]: the key file of RSVP;
 //! - [`snapshot`]: the metrics of every class; [`readout`]: how its values are displayed;
-//! - [`difference`]: what a policy differs in from the one in force;
+//! - [`difference`]: what a policy differs in from the one in force; [`policy_text`]: its text with
+//!   other settings; [`calendar`]: until when they hold; [`provenance`]: who asked, and why;
 //! - [`protocol`], [`socket`]: how a running program is queried and changed; [`reservation`]: its
 //!   RSVP part; [`refusal`]: why it refuses; [`run_directory`]: where sockets and claims are.
 //!
-//! This crate has no ports, packets or clocks. Packet loops take a [`policy::Policy`] and build
+//! This crate has no ports or packets. Packet loops take a [`policy::Policy`] and build
 //! queues from it.
 
 #![forbid(unsafe_code)]
 
+pub mod calendar;
 pub mod diagnostics;
 pub mod difference;
 pub mod documents;
 pub mod filters;
 mod pieces;
 pub mod policy;
+pub mod policy_text;
 pub mod port_config;
 pub mod protocol;
+pub mod provenance;
 pub mod readout;
 pub mod refusal;
 pub mod reservation;

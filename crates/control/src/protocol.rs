@@ -10,6 +10,7 @@
 //!
 //! An unknown request is refused with a reason; the connection stays open.
 
+use crate::calendar;
 use crate::difference::{Difference, GenerationView};
 pub use crate::refusal::Refusal;
 use crate::reservation::{Notice, ReservationRequest, ReservationState, RsvpStatus};
@@ -61,15 +62,10 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interface: Option<String>,
     },
-    /// Change settings of a class.
-    Set {
-        /// The interface.
-        interface: String,
-        /// The class.
-        class: String,
-        /// Settings by name, with values as in a policy.
-        changes: BTreeMap<String, SettingChange>,
-    },
+    /// Change settings of an interface or a class.
+    Set(SettingChanges),
+    /// Write what was set, but for what ends by itself, into the policy's file.
+    Save {},
     /// What a policy differs in from the one in force; nothing is changed.
     Plan {
         /// The absolute path of the policy, which the program reads.
@@ -82,6 +78,9 @@ pub enum Request {
         /// After this time the change is undone, unless it is confirmed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         confirm_within_ms: Option<u64>,
+        /// Why; the history shows it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// Keeps a change that would be undone otherwise.
     Confirm {},
@@ -90,6 +89,9 @@ pub enum Request {
         /// The number.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<u64>,
+        /// Why; the history shows it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// What was in force, change by change.
     History {},
@@ -121,7 +123,7 @@ impl Request {
     /// The interface that it names, if it names one.
     pub fn interface(&self) -> Option<&str> {
         match self {
-            Self::Set { interface, .. } => Some(interface),
+            Self::Set(set) => Some(&set.interface),
             Self::Enable { interface } | Self::Disable { interface } | Self::Detach { interface } => {
                 interface.as_deref()
             }
@@ -132,6 +134,41 @@ impl Request {
 
 fn default_interval() -> u64 {
     INTERVAL_MS
+}
+
+/// Other settings of an interface or a class.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SettingChanges {
+    /// The interface.
+    pub interface: String,
+    /// The class; none for the interface and its discipline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// Settings by name, with values as in a policy.
+    pub changes: BTreeMap<String, SettingChange>,
+    /// When they end, in milliseconds since 1970: what was in force before then is again. None:
+    /// they stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_ms: Option<u64>,
+    /// Why; the history shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl fmt::Display for SettingChanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.interface)?;
+        if let Some(class) = &self.class {
+            write!(f, "{class}: ")?;
+        }
+        let list = self.changes.iter().map(|(key, value)| format!("{key} = {value}"));
+        f.write_str(&list.collect::<Vec<_>>().join(", "))?;
+        match self.until_ms {
+            Some(until) => write!(f, ", until {}", calendar::shown(until)),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A setting's new value.
@@ -279,7 +316,7 @@ mod tests {
         let set = read(
             r#"{"request":"set","interface":"wan0","class":"voice","changes":{"rate":"3 Mbit/s","priority":7}}"#,
         );
-        let Ok(Request::Set { changes, .. }) = set else {
+        let Ok(Request::Set(SettingChanges { changes, .. })) = set else {
             panic!("{set:?}")
         };
         assert_eq!(changes["rate"].raw(), Raw::Text("3 Mbit/s".into()));
@@ -287,6 +324,7 @@ mod tests {
         for wrong in [
             r#"{"request":"stauts"}"#,
             r#"{"request":"status","intreval_ms":1}"#,
+            r#"{"request":"set","interface":"wan0","changes":{},"utnil_ms":1}"#,
             "[]",
             "{",
         ] {

@@ -10,12 +10,13 @@
 //! credentials of the peer are checked too, since some systems ignore the mode of a socket.
 
 use crate::difference::{Difference, GenerationView};
-use crate::protocol::{INTERVAL_MS, Refusal, Reply, Request, SettingChange, VERSION, printable};
+use crate::protocol::{INTERVAL_MS, Refusal, Reply, Request, SettingChanges, VERSION, printable};
+use crate::provenance::Provenance;
 use crate::reservation::{Lease, Reservations};
 use crate::run_directory::{OF_ROOT, connect, directory, prepare};
 use crate::snapshot::{Reading, Snapshot, StatusDetail};
+use rustix::net::UCred;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -73,20 +74,24 @@ pub trait Handler: Send + Sync + 'static {
     fn switch(&self, interface: Option<&str>, on: bool) -> Result<String, Refusal>;
     /// Hands an interface, or all, back to the kernel.
     fn detach(&self, interface: Option<&str>) -> Result<String, Refusal>;
-    /// Changes settings of a class. The whole tree is checked first; a refusal leaves it unchanged.
-    fn set_class(
-        &self,
-        interface: &str,
-        class: &str,
-        changes: &BTreeMap<String, SettingChange>,
-    ) -> Result<String, Refusal>;
+    /// Changes settings. The whole tree is checked first; a refusal leaves it unchanged.
+    fn set(&self, changes: &SettingChanges, by: Provenance) -> Result<String, Refusal>;
+    /// Writes what was set into the policy's file.
+    fn save(&self, _by: Provenance) -> Result<String, Refusal> {
+        Err(no_policy())
+    }
     /// What the policy of this file differs in from the one in force.
     fn plan(&self, _file: &Path) -> Result<Difference, Refusal> {
         Err(no_policy())
     }
     /// Puts the policy of this file into force, as a whole or not at all; and back after this time,
     /// unless it is confirmed.
-    fn apply(&self, _file: &Path, _confirm_within: Option<Duration>) -> Result<String, Refusal> {
+    fn apply(
+        &self,
+        _file: &Path,
+        _confirm_within: Option<Duration>,
+        _by: Provenance,
+    ) -> Result<String, Refusal> {
         Err(no_policy())
     }
     /// Keeps a change that would be undone otherwise.
@@ -94,7 +99,7 @@ pub trait Handler: Send + Sync + 'static {
         Err(no_policy())
     }
     /// Puts back what was in force before, or the generation of this number.
-    fn rollback(&self, _to: Option<u64>) -> Result<String, Refusal> {
+    fn rollback(&self, _to: Option<u64>, _by: Provenance) -> Result<String, Refusal> {
         Err(no_policy())
     }
     /// What was in force, change by change.
@@ -382,12 +387,14 @@ fn accept(listener: &UnixListener, handler: &Arc<dyn Handler>, stop: &Arc<Stop>)
     }
 }
 
+fn peer(stream: &UnixStream) -> Result<UCred, Refusal> {
+    let peer = rustix::net::sockopt::socket_peercred(stream);
+    peer.map_err(|e| Refusal::new(format!("cannot tell who asks: {e}")))
+}
+
 /// Whether this peer is served, while so many are.
 fn admit(stream: &UnixStream, taken: usize) -> Result<(), Refusal> {
-    let peer = rustix::net::sockopt::socket_peercred(stream);
-    let peer = peer
-        .map_err(|e| Refusal::new(format!("cannot tell who asks: {e}")))?
-        .uid;
+    let peer = peer(stream)?.uid;
     if !peer.is_root() && peer != rustix::process::geteuid() {
         return Err(Refusal::new("this suimon belongs to another user"));
     }
@@ -491,6 +498,11 @@ impl Connection<'_> {
         served
     }
 
+    /// Who asks, and why.
+    fn provenance(&self, reason: Option<String>) -> Result<Provenance, Refusal> {
+        Ok(Provenance::of(peer(self.stream)?, reason))
+    }
+
     fn answer(&self, request: Request) -> Reply {
         let handler = self.handler;
         let done = match request {
@@ -503,21 +515,25 @@ impl Connection<'_> {
             Request::Enable { interface } => done(handler.switch(interface.as_deref(), true)),
             Request::Disable { interface } => done(handler.switch(interface.as_deref(), false)),
             Request::Detach { interface } => done(handler.detach(interface.as_deref())),
-            Request::Set {
-                interface,
-                class,
-                changes,
-            } => done(handler.set_class(&interface, &class, &changes)),
+            Request::Set(changes) => {
+                let reason = changes.reason.clone();
+                done(self.provenance(reason).and_then(|by| handler.set(&changes, by)))
+            }
+            Request::Save {} => done(self.provenance(None).and_then(|by| handler.save(by))),
             Request::Plan { file } => handler.plan(Path::new(&file)).map(Reply::Plan),
             Request::Apply {
                 file,
                 confirm_within_ms,
+                reason,
             } => {
                 let within = confirm_within_ms.map(Duration::from_millis);
-                done(handler.apply(Path::new(&file), within))
+                let by = self.provenance(reason);
+                done(by.and_then(|by| handler.apply(Path::new(&file), within, by)))
             }
             Request::Confirm {} => done(handler.confirm()),
-            Request::Rollback { to } => done(handler.rollback(to)),
+            Request::Rollback { to, reason } => {
+                done(self.provenance(reason).and_then(|by| handler.rollback(to, by)))
+            }
             Request::History {} => handler
                 .history()
                 .map(|generations| Reply::History { generations }),

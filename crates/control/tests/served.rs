@@ -1,7 +1,8 @@
 //! A client and a server over a real socket, with a fake packet loop behind it.
 
 use control::policy::{InterfacePolicy, Policy};
-use control::protocol::{Refusal, Reply, Request, SettingChange};
+use control::protocol::{Refusal, Reply, Request, SettingChanges};
+use control::provenance::Provenance;
 use control::snapshot::{
     ClassReading, ClassView, FrameCounts, InterfaceReading, Reading, Snapshot, State, StatusDetail,
 };
@@ -251,12 +252,8 @@ impl Handler for Fake {
         Ok("detached".into())
     }
 
-    fn set_class(
-        &self,
-        _interface: &str,
-        class: &str,
-        changes: &BTreeMap<String, SettingChange>,
-    ) -> Result<String, Refusal> {
+    fn set(&self, wanted: &SettingChanges, _by: Provenance) -> Result<String, Refusal> {
+        let (class, changes) = (wanted.class.as_deref().unwrap_or(""), &wanted.changes);
         let changes: Vec<(&str, Raw)> = changes.iter().map(|(k, v)| (k.as_str(), v.raw())).collect();
         let mut policy = self.policy.lock().expect("not poisoned");
         let changed = policy.with_class_settings(&Registry::builtin(), class, &changes)?;

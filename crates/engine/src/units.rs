@@ -335,12 +335,17 @@ impl std::error::Error for UnitError {}
 type Units = [(&'static str, u64)];
 
 const TIME: &Units = &[
+    ("h", 3600 * NANOS),
+    ("min", 60 * NANOS),
     ("s", NANOS),
     ("ms", 1_000_000),
     ("us", 1_000),
     ("µs", 1_000),
     ("ns", 1),
 ];
+
+/// A time is shown in seconds.
+const SHOWN_TIME: &Units = TIME.split_at(2).1;
 
 const LENGTH: &Units = &[
     ("GB", NANOS),
@@ -558,13 +563,13 @@ impl FromStr for Rate {
 
 impl fmt::Display for Duration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write(f, self.0, TIME)
+        write(f, self.0, SHOWN_TIME)
     }
 }
 
 impl fmt::Display for Instant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write(f, self.0, TIME)
+        write(f, self.0, SHOWN_TIME)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Changes of the policy in force: of a class, or of all that a file says.
+//! Changes of the policy in force: of settings, for good or for a time, or of all that a file says.
 //!
 //! Each is checked as a whole before the worker gets it, so an invalid one is refused and nothing
 //! changes. The worker adopts it while packets flow: in place where the classes stay, otherwise as
@@ -6,22 +6,23 @@
 
 use crate::generations::{Change, Generation, Generations};
 use crate::in_force::{InForce, InterfaceInForce};
-use crate::kept::{Kept, MadeOf};
+use crate::kept::{Kept, MadeOf, now_ms};
 use crate::signalling::speaker::SpeakerHandle;
+use control::calendar;
 use control::difference::{Difference, GenerationView};
 use control::policy::{InterfacePolicy, Policy};
 use control::port_config::PortConfig;
-use control::protocol::{Refusal, SettingChange};
+use control::protocol::{Refusal, SettingChanges};
+use control::provenance::Provenance;
 use control::rsvp_config::RsvpConfig;
 use control::text_file;
 use engine::port_kind::PortKind;
 use engine::settings::Raw;
 use netio::handle::Adopted;
-use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Changes of what is in force, one at a time.
 #[derive(Debug)]
@@ -32,11 +33,16 @@ pub struct PolicyChanges {
     rsvp: Option<RsvpConfig>,
     /// Held during a change: each is made of what the one before left.
     generations: Mutex<Generations>,
+    /// What was set for a time could not be ended: when that is tried again.
+    ends_again: Mutex<Option<Instant>>,
 }
 
+/// After this time it is tried again to end what was set for a time.
+const END_AGAIN: Duration = Duration::from_secs(60);
+
 impl PolicyChanges {
-    /// Of the interfaces in force, whose ports and RSVP settings stay those of `policy`. The
-    /// generations are kept on disk where an origin is given, from there on with what is in force.
+    /// Of the interfaces in force, whose ports and RSVP settings stay those of `policy`, which was
+    /// made of this. The generations are kept on disk as well, where one is given.
     ///
     /// # Errors
     ///
@@ -45,15 +51,17 @@ impl PolicyChanges {
         in_force: Arc<InForce>,
         speaker: Option<SpeakerHandle>,
         policy: &Policy,
-        origin: Option<(Kept, MadeOf)>,
+        on_disk: Option<Kept>,
+        made_of: MadeOf,
     ) -> io::Result<Self> {
-        let generations = Generations::new(policies(&in_force), origin)?;
+        let generations = Generations::new(policies(&in_force), on_disk, made_of)?;
         Ok(Self {
             in_force,
             speaker,
             port: policy.port.clone(),
             rsvp: policy.rsvp.clone(),
             generations: Mutex::new(generations),
+            ends_again: Mutex::default(),
         })
     }
 
@@ -70,42 +78,113 @@ impl PolicyChanges {
         self.generations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a class of an interface other settings. How many packets that dropped.
+    /// Changes settings, for good or for a time. What was done.
     ///
     /// # Errors
     ///
-    /// Returns an error if the whole tree with them is refused; then nothing has changed.
-    pub fn set_class(
-        &self,
-        interface: &str,
-        class: &str,
-        changes: &BTreeMap<String, SettingChange>,
-    ) -> Result<u64, Refusal> {
+    /// Returns an error if the whole tree with them is refused, or that without them when they end;
+    /// then nothing has changed.
+    pub fn set(&self, wanted: &SettingChanges, by: Provenance) -> Result<String, Refusal> {
         let mut generations = self.alone();
         generations.refuse_unconfirmed()?;
+        if wanted.until_ms.is_some_and(|until| until <= now_ms()) {
+            return Err(Refusal::new(format!(
+                "nothing was changed: {wanted} is over already"
+            )));
+        }
+        let what = wanted.to_string();
+        let change = Change {
+            changes: vec![what.clone()],
+            made_of: generations.made_of().clone().at(now_ms()).with(wanted),
+            ..Change::by("set", by)
+        };
+        let dropped = match &wanted.class {
+            Some(class) => self.set_class(&mut generations, wanted, class, change)?,
+            None => self.set_interface(&mut generations, change)?,
+        };
+        Ok(match dropped {
+            0 => what,
+            n => format!("{what}; {}", lost(n)),
+        })
+    }
+
+    fn set_class(
+        &self,
+        generations: &mut Generations,
+        wanted: &SettingChanges,
+        class: &str,
+        change: Change,
+    ) -> Result<u64, Refusal> {
+        let interface = &wanted.interface;
         let found = policies(&self.in_force)
             .into_iter()
-            .find(|policy| policy.name == interface);
+            .find(|policy| policy.name == *interface);
         let policy = found.ok_or_else(|| Refusal::new(format!("{interface} is no longer managed")))?;
-        let raw: Vec<(&str, Raw)> = changes.iter().map(|(key, value)| (&**key, value.raw())).collect();
+        let raw: Vec<(&str, Raw)> = wanted
+            .changes
+            .iter()
+            .map(|(key, value)| (&**key, value.raw()))
+            .collect();
         let changed = policy.with_class_settings(self.in_force.registry(), class, &raw)?;
-        let list = changes.iter().map(|(key, value)| format!("{key} = {value}"));
-        let what = format!("{interface}: {class}: {}", list.collect::<Vec<_>>().join(", "));
-        let set = |made_of: MadeOf| {
-            let changes = changes.iter();
-            changes.fold(made_of, |made, (key, value)| {
-                made.with(interface, class, key, value)
-            })
-        };
-        let change = Change {
-            changes: vec![what],
-            made_of: generations.made_of().map(set),
-            ..Change::by("set")
-        };
+        self.refuse_bad_ends(&change.made_of)?;
         generations.make(change, || {
             let dropped = self.put(changed, |changed| self.in_force.put_class(changed, class))?;
             Ok((dropped, policies(&self.in_force)))
         })
+    }
+
+    fn set_interface(&self, generations: &mut Generations, change: Change) -> Result<u64, Refusal> {
+        let changed = self.policy_of(&change.made_of)?;
+        refuse_restart(&self.differences(&changed))?;
+        self.refuse_bad_ends(&change.made_of)?;
+        generations.make(change, || self.adopt(&changed.interfaces))
+    }
+
+    fn policy_of(&self, made_of: &MadeOf) -> Result<Policy, Refusal> {
+        let read = made_of.policy(self.in_force.registry(), &self.ports(), false);
+        read.map_err(|why| Refusal::new(format!("nothing was changed:\n{why}")))
+    }
+
+    /// Refuses what would leave something wrong behind when settings end by themselves.
+    fn refuse_bad_ends(&self, made_of: &MadeOf) -> Result<(), Refusal> {
+        for end in made_of.ends() {
+            let left = made_of.clone().at(end);
+            let read = left.policy(self.in_force.registry(), &self.ports(), false);
+            read.map_err(|why| Refusal {
+                message: format!(
+                    "nothing was changed: what is in force after {} would be wrong:\n{why}",
+                    calendar::shown(end)
+                ),
+                help: Some("set first what may stay, then what ends by itself".into()),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Writes what was set, but for what ends by itself, into the policy's file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such file, it was edited since, or cannot be written; what
+    /// is in force stays so.
+    pub fn save(&self, by: Provenance) -> Result<String, Refusal> {
+        let mut generations = self.alone();
+        generations.refuse_unconfirmed()?;
+        let (made_of, saving) = generations.made_of().saved()?;
+        saving.refuse_edited()?;
+        let file = &saving.file;
+        let change = Change {
+            changes: vec![format!("what was set is in {file}")],
+            made_of,
+            ..Change::by("save", by)
+        };
+        // A crash in between, before or after, leaves the same in force.
+        generations.make(change, || {
+            let unwritten = |why| Refusal::new(format!("{file} stays as it is: it cannot be written: {why}"));
+            saving.write().map_err(unwritten)?;
+            Ok(((), policies(&self.in_force)))
+        })?;
+        Ok(format!("{file} has what was set"))
     }
 
     /// Puts the policy of an interface into force: by the RSVP node where that keeps classes in its
@@ -168,7 +247,12 @@ impl PolicyChanges {
     ///
     /// Returns an error if the file cannot be read, has a mistake, or differs in what a running
     /// program cannot change, or a change waits to be confirmed; then nothing has changed.
-    pub fn apply(&self, file: &Path, confirm_within: Option<Duration>) -> Result<String, Refusal> {
+    pub fn apply(
+        &self,
+        file: &Path,
+        confirm_within: Option<Duration>,
+        by: Provenance,
+    ) -> Result<String, Refusal> {
         let mut generations = self.alone();
         generations.refuse_unconfirmed()?;
         let (new, text) = self.read(file)?;
@@ -179,17 +263,13 @@ impl PolicyChanges {
         }
         let changes = difference.changes.join("\n");
         let shown = file.display().to_string();
-        let on_disk = generations.are_on_disk();
         let change = Change {
             changes: difference.changes,
-            made_of: on_disk.then(|| MadeOf::text(&shown, &text)),
+            made_of: MadeOf::text(&shown, &text),
             confirm_within,
-            ..Change::by(format!("apply {shown}"))
+            ..Change::by(format!("apply {shown}"), by)
         };
-        let dropped = generations.make(change, || {
-            let dropped = self.put_all(&new.interfaces)?;
-            Ok((dropped, policies(&self.in_force)))
-        })?;
+        let dropped = generations.make(change, || self.adopt(&new.interfaces))?;
         let lost = lost(dropped);
         let waits = confirm_within.map_or_else(String::new, |time| {
             format!(
@@ -218,35 +298,31 @@ impl PolicyChanges {
     /// # Errors
     ///
     /// Returns an error if it is not kept, or the worker does not respond.
-    pub fn rollback(&self, to: Option<u64>) -> Result<String, Refusal> {
-        self.return_to(&mut self.alone(), to)
+    pub fn rollback(&self, to: Option<u64>, by: Provenance) -> Result<String, Refusal> {
+        self.return_to(&mut self.alone(), to, by)
     }
 
-    fn return_to(&self, generations: &mut Generations, to: Option<u64>) -> Result<String, Refusal> {
+    fn return_to(
+        &self,
+        generations: &mut Generations,
+        to: Option<u64>,
+        by: Provenance,
+    ) -> Result<String, Refusal> {
         let found = generations.find(to)?;
-        let back = self.policies_of(&found)?;
-        let pairs = policies(&self.in_force);
-        let pairs = pairs
-            .iter()
-            .zip(&back)
-            .filter(|(now, back)| now.name == back.name);
-        let changes: Vec<String> = pairs
-            .flat_map(|(now, back)| Difference::of(now, back).changes)
-            .collect();
+        let made_of = found.made_of.clone().at(now_ms());
+        let back = self.policies_of(&found, &made_of)?;
+        let changes = self.changes_to(&back);
         let said = changes
             .iter()
             .fold(String::new(), |said, change| said + change + "\n");
         let number = found.head.number;
         let change = Change {
             changes,
-            made_of: found.made_of,
+            made_of,
             back_to: Some(number),
-            ..Change::by(format!("rollback to {number}"))
+            ..Change::by(format!("rollback to {number}"), by)
         };
-        let dropped = generations.make(change, || {
-            let dropped = self.put_all(&back)?;
-            Ok((dropped, policies(&self.in_force)))
-        })?;
+        let dropped = generations.make(change, || self.adopt(&back))?;
         let lost = lost(dropped);
         Ok(format!(
             "{said}generation {number} is in force again, as {}; {lost}",
@@ -254,26 +330,72 @@ impl PolicyChanges {
         ))
     }
 
-    /// The policies of a generation: one of an earlier run is read again.
-    fn policies_of(&self, generation: &Generation) -> Result<Vec<InterfacePolicy>, Refusal> {
-        match &generation.made_of {
-            Some(made_of) if generation.policies.is_empty() => {
-                let number = generation.head.number;
-                let read = made_of.policy(self.in_force.registry(), &self.ports(), false);
-                let why = |why| Refusal::new(format!("generation {number} cannot be read again: {why}"));
-                let policy = read.map_err(why)?;
-                refuse_restart(&self.differences(&policy))?;
-                Ok(policy.interfaces)
-            }
-            _ => Ok(generation.policies.clone()),
-        }
+    /// In what these policies differ from those in force.
+    fn changes_to(&self, new: &[InterfacePolicy]) -> Vec<String> {
+        let now = policies(&self.in_force);
+        let pairs = now.iter().zip(new).filter(|(now, new)| now.name == new.name);
+        pairs
+            .flat_map(|(now, new)| Difference::of(now, new).changes)
+            .collect()
     }
 
-    /// Undoes a change that nobody has confirmed in time. To be called many times a second.
-    pub fn undo_unconfirmed(&self) -> Option<String> {
+    /// The policies of a generation, of which this is left: one of an earlier run is read again,
+    /// and one of which something is over.
+    fn policies_of(&self, generation: &Generation, left: &MadeOf) -> Result<Vec<InterfacePolicy>, Refusal> {
+        if *left == generation.made_of && !generation.policies.is_empty() {
+            return Ok(generation.policies.clone());
+        }
+        let number = generation.head.number;
+        let read = left.policy(self.in_force.registry(), &self.ports(), false);
+        let why = |why| Refusal::new(format!("generation {number} cannot be read again: {why}"));
+        let policy = read.map_err(why)?;
+        refuse_restart(&self.differences(&policy))?;
+        Ok(policy.interfaces)
+    }
+
+    /// Does what is due by itself: undoes what nobody has confirmed in time, and ends what was set
+    /// for a time. To be called many times a second.
+    pub fn settle(&self) -> Option<String> {
+        self.undo_unconfirmed().or_else(|| self.end_timed())
+    }
+
+    fn end_timed(&self) -> Option<String> {
+        let mut generations = self.alone();
+        let rest = generations.rest(now_ms())?;
+        let mut again = self.ends_again.lock().unwrap_or_else(PoisonError::into_inner);
+        if again.is_some_and(|again| Instant::now() < again) {
+            return None;
+        }
+        *again = None;
+        Some(match self.end(&mut generations, rest) {
+            Ok(done) => format!("what was set for a time is over:\n{done}"),
+            Err(why) => {
+                *again = Some(Instant::now() + END_AGAIN);
+                format!(
+                    "what was set for a time is over and cannot be ended; it is tried again in a minute: {why}"
+                )
+            }
+        })
+    }
+
+    fn end(&self, generations: &mut Generations, rest: MadeOf) -> Result<String, Refusal> {
+        let policy = self.policy_of(&rest)?;
+        let changes = self.changes_to(&policy.interfaces);
+        let said = changes.join("\n");
+        let change = Change {
+            changes,
+            made_of: rest,
+            ends_by_itself: true,
+            ..Change::by("the end of a set", Provenance::default())
+        };
+        let dropped = generations.make(change, || self.adopt(&policy.interfaces))?;
+        Ok(format!("{said}\n{}", lost(dropped)))
+    }
+
+    fn undo_unconfirmed(&self) -> Option<String> {
         let mut generations = self.alone();
         let back_to = generations.overdue()?;
-        let done = self.return_to(&mut generations, Some(back_to));
+        let done = self.return_to(&mut generations, Some(back_to), Provenance::default());
         // Tried once: what cannot be put back now cannot be a moment later.
         generations.give_up();
         Some(match done {
@@ -285,6 +407,12 @@ impl PolicyChanges {
     /// What was in force, change by change.
     pub fn history(&self) -> Vec<GenerationView> {
         self.alone().show()
+    }
+
+    /// Puts these into force. How many packets that dropped, and what is in force then.
+    fn adopt(&self, new: &[InterfacePolicy]) -> Result<(u64, Vec<InterfacePolicy>), Refusal> {
+        let dropped = self.put_all(new)?;
+        Ok((dropped, policies(&self.in_force)))
     }
 
     /// Puts all that differ into force; if one is refused, those before it are put back.

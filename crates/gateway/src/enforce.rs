@@ -19,6 +19,7 @@ use crate::supervise::{HangUpSignal, RunningWorker, handle_signals, supervise};
 use crate::yielding;
 use control::policy::{InterfacePolicy, Policy};
 use control::port_config::{AttachedPort, PortConfig};
+use control::provenance::Provenance;
 use control::socket::{Server, path_of};
 use engine::discipline::Reason;
 use engine::port_kind::Attachment;
@@ -37,8 +38,10 @@ use std::thread::JoinHandle;
 pub struct Origin<'a> {
     /// The file that it was read from, if from one: SIGHUP has it read again.
     pub file: Option<&'a Path>,
-    /// Where its generations are kept, and what it was made of.
-    pub state: Option<(Kept, MadeOf)>,
+    /// Where its generations are kept, if on disk.
+    pub state: Option<Kept>,
+    /// What it was made of.
+    pub made_of: MadeOf,
 }
 
 /// Puts a policy into force until a signal or a client ends it. Changes are
@@ -96,8 +99,8 @@ pub fn enforce(
     let speaker = start_speaker(policy, keys, &in_force).inspect_err(|_| handle.stop())?;
     let (_yields, yielding) = yielding::start(&handle, &managed).inspect_err(|_| handle.stop())?;
     let rsvp = speaker.as_ref().map(|(handle, _)| handle.clone());
-    let Origin { file, state } = origin;
-    let changes = PolicyChanges::new(Arc::clone(&in_force), rsvp.clone(), policy, state);
+    let Origin { file, state, made_of } = origin;
+    let changes = PolicyChanges::new(Arc::clone(&in_force), rsvp.clone(), policy, state, made_of);
     let changes = Arc::new(changes.map_err(Error::State).inspect_err(|_| handle.stop())?);
     let (own, detach) = (Arc::clone(&changes), Arc::clone(&end));
     let names = policy.interfaces.iter().map(|interface| interface.name.as_str());
@@ -117,7 +120,7 @@ pub fn enforce(
     out.flush()?;
     let reload = |out: &mut dyn Write| {
         let again = file.filter(|_| !hang_up.terminal_is_gone());
-        match again.map(|file| changes.apply(file, None)) {
+        match again.map(|file| changes.apply(file, None, Provenance::default())) {
             None => end.store(true, Ordering::Relaxed),
             Some(Ok(done)) => drop(writeln!(out, "{done}")),
             Some(Err(why)) => drop(writeln!(out, "the policy stays as it is: {why}")),
@@ -128,8 +131,8 @@ pub fn enforce(
         if hang_up.came() {
             reload(out);
         }
-        if let Some(undone) = changes.undo_unconfirmed() {
-            let _ = writeln!(out, "{undone}").and_then(|()| out.flush());
+        if let Some(done) = changes.settle() {
+            let _ = writeln!(out, "{done}").and_then(|()| out.flush());
         }
     };
     let mut watch = |snapshot: &WorkerSnapshot, out: &mut dyn Write| {

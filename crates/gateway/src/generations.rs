@@ -8,6 +8,7 @@ use crate::kept::{Head, Kept, MadeOf, now_ms};
 use control::difference::GenerationView;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
+use control::provenance::Provenance;
 use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
@@ -23,8 +24,7 @@ pub(crate) struct Generation {
     pub(crate) head: Head,
     /// Empty in one of an earlier run, which is read again from what it was made of.
     pub(crate) policies: Vec<InterfacePolicy>,
-    /// Known where generations are kept on disk.
-    pub(crate) made_of: Option<MadeOf>,
+    pub(crate) made_of: MadeOf,
 }
 
 /// A change to be made.
@@ -33,10 +33,14 @@ pub(crate) struct Change {
     /// The request.
     pub(crate) by: String,
     pub(crate) changes: Vec<String>,
-    pub(crate) made_of: Option<MadeOf>,
+    /// Who asked for it, and why.
+    pub(crate) provenance: Provenance,
+    pub(crate) made_of: MadeOf,
     /// The generation that it goes back to.
     pub(crate) back_to: Option<u64>,
     pub(crate) confirm_within: Option<Duration>,
+    /// What was set for a time is over: a start does the same, so it needs no disk.
+    pub(crate) ends_by_itself: bool,
 }
 
 /// A change that is undone unless it is confirmed.
@@ -61,15 +65,19 @@ impl Generations {
     /// # Errors
     ///
     /// Returns an error if that cannot be written where generations are kept on disk.
-    pub(crate) fn new(policies: Vec<InterfacePolicy>, origin: Option<(Kept, MadeOf)>) -> io::Result<Self> {
+    pub(crate) fn new(
+        policies: Vec<InterfacePolicy>,
+        on_disk: Option<Kept>,
+        made_of: MadeOf,
+    ) -> io::Result<Self> {
         let mut all = Self {
             kept: VecDeque::with_capacity(KEPT),
             unconfirmed: None,
             on_disk: None,
         };
-        let run = |number| Change::by("run").head(number);
-        let Some((mut kept, made_of)) = origin else {
-            all.push(run(1), policies, None);
+        let run = |number| Change::by("run", Provenance::default()).head(number);
+        let Some(mut kept) = on_disk else {
+            all.push(run(1), policies, made_of);
             return Ok(all);
         };
         let goes_on = kept.goes_on(&made_of);
@@ -78,7 +86,7 @@ impl Generations {
             all.kept.push_back(Generation {
                 head: record.head.clone(),
                 policies: Vec::new(),
-                made_of: Some(kept.made_of(record)?),
+                made_of: kept.made_of(record)?,
             });
         }
         let (head, made_of) = match kept.find(number) {
@@ -89,7 +97,7 @@ impl Generations {
             }
         };
         kept.running()?;
-        all.push(head, policies, Some(made_of));
+        all.push(head, policies, made_of);
         kept.confirm(number, all.first())?;
         all.on_disk = Some(kept);
         Ok(all)
@@ -117,6 +125,7 @@ impl Generations {
             .is_some_and(|waiting| change.back_to == Some(waiting.back_to));
         if let Err(why) = &written
             && !undoes
+            && !change.ends_by_itself
         {
             return Err(Refusal {
                 message: format!("nothing was changed: the generation cannot be written: {why}"),
@@ -146,18 +155,18 @@ impl Generations {
 
     /// Writes the generation, where generations are kept on disk.
     fn write(&mut self, head: &Head, change: &mut Change) -> io::Result<()> {
-        let (Some(kept), Some(made_of)) = (&mut self.on_disk, &mut change.made_of) else {
+        let Some(kept) = &mut self.on_disk else {
             return Ok(());
         };
         let undoes = change
             .back_to
             .map_or_else(Vec::new, |to| (to + 1..head.number).collect());
-        *made_of = kept.write(head.clone(), undoes, made_of.clone())?;
+        change.made_of = kept.write(head.clone(), undoes, change.made_of.clone())?;
         Ok(())
     }
 
     /// From now on these policies are in force.
-    fn push(&mut self, head: Head, policies: Vec<InterfacePolicy>, made_of: Option<MadeOf>) {
+    fn push(&mut self, head: Head, policies: Vec<InterfacePolicy>, made_of: MadeOf) {
         let classes = |policies: &[InterfacePolicy]| -> usize {
             policies.iter().map(|policy| policy.plan.classes.len()).sum()
         };
@@ -174,14 +183,24 @@ impl Generations {
         });
     }
 
-    /// What is in force was made of this, where that is known.
-    pub(crate) fn made_of(&self) -> Option<MadeOf> {
-        self.kept.back()?.made_of.clone()
+    /// What is in force was made of this.
+    pub(crate) fn made_of(&self) -> &MadeOf {
+        &self.last().made_of
     }
 
-    /// Whether the generations are kept on disk.
-    pub(crate) fn are_on_disk(&self) -> bool {
-        self.on_disk.is_some()
+    fn last(&self) -> &Generation {
+        self.kept
+            .back()
+            .expect("the first is pushed by `new`, and the last is never removed")
+    }
+
+    /// What stays of that, if what was set for a time is over; not while a change waits, which may
+    /// be undone.
+    pub(crate) fn rest(&self, now_ms: u64) -> Option<MadeOf> {
+        let over = |until: &u64| *until <= now_ms;
+        let waits = self.unconfirmed.is_some();
+        let ends = !waits && self.made_of().ends().first().is_some_and(over);
+        ends.then(|| self.made_of().clone().at(now_ms))
     }
 
     fn first(&self) -> u64 {
@@ -190,7 +209,7 @@ impl Generations {
 
     /// The number of the one in force.
     pub(crate) fn number(&self) -> u64 {
-        self.kept.back().map_or(0, |last| last.head.number)
+        self.last().head.number
     }
 
     /// The one of this number, or the one before that in force.
@@ -280,6 +299,7 @@ impl Generations {
             number: generation.head.number,
             age_ms: now_ms.saturating_sub(generation.head.since_ms),
             by: generation.head.by.clone(),
+            provenance: generation.head.provenance.clone(),
             changes: generation.head.changes.clone(),
             in_force: generation.head.number == self.number(),
             unconfirmed_ms: left
@@ -292,9 +312,10 @@ impl Generations {
 
 impl Change {
     /// One that this request makes.
-    pub(crate) fn by(request: impl Into<String>) -> Self {
+    pub(crate) fn by(request: impl Into<String>, provenance: Provenance) -> Self {
         Self {
             by: request.into(),
+            provenance,
             ..Self::default()
         }
     }
@@ -305,6 +326,7 @@ impl Change {
             number,
             since_ms: now_ms(),
             by: self.by.clone(),
+            provenance: self.provenance.clone(),
             changes: self.changes.clone(),
         }
     }
@@ -324,11 +346,11 @@ mod tests {
 
     #[test]
     fn the_latest_generations_are_kept_and_found_by_their_numbers() {
-        let mut all = Generations::new(Vec::new(), None).expect("no disk");
+        let mut all = Generations::new(Vec::new(), None, MadeOf::default()).expect("no disk");
         all.find(None).expect_err("there is none before the first");
         for n in 2..=100 {
             let changes = vec![format!("what {n} changed")];
-            let change = Change::by(format!("change {n}"));
+            let change = Change::by(format!("change {n}"), Provenance::default());
             made(&mut all, Change { changes, ..change });
         }
         let shown = all.show();
@@ -346,10 +368,10 @@ mod tests {
 
     #[test]
     fn a_change_that_waits_is_overdue_in_time_unless_it_is_confirmed() {
-        let mut all = Generations::new(Vec::new(), None).expect("no disk");
+        let mut all = Generations::new(Vec::new(), None, MadeOf::default()).expect("no disk");
         let apply = |seconds| Change {
             confirm_within: Some(Duration::from_secs(seconds)),
-            ..Change::by("apply")
+            ..Change::by("apply", Provenance::default())
         };
         made(&mut all, apply(0));
         assert_eq!(all.overdue(), Some(1));

@@ -7,12 +7,16 @@
 
 use crate::state_folder::{Disk, Folder, UNFINISHED, replace};
 use control::policy::Policy;
-use control::protocol::SettingChange;
+use control::protocol::{Refusal, SettingChanges};
+use control::provenance::Provenance;
+use control::{policy_text, text_file};
 use engine::port_kind::PortKind;
 use engine::tree::Registry;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,29 +26,21 @@ const CONFIRMED: &str = "confirmed";
 /// Is there from the start of a program to its orderly end.
 const RUNNING: &str = "running";
 
-/// A setting of a class that was set by itself.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct ClassSetting {
-    interface: String,
-    class: String,
-    key: String,
-    value: SettingChange,
-}
-
 /// What a generation is made of.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct MadeOf {
     /// The name of the policy's file, as it was given.
     file: String,
     text: Arc<str>,
     /// The generation beside which the text is kept; 0 if beside none yet.
     text_of: u64,
-    set: Vec<ClassSetting>,
+    /// What was set since, each key by itself. What ends by itself comes after what it covers.
+    set: Vec<SettingChanges>,
 }
 
 impl MadeOf {
-    /// A policy as this file has it.
-    pub(crate) fn text(file: &str, text: &str) -> Self {
+    /// A policy as this file has it; `-` if it is from none.
+    pub fn text(file: &str, text: &str) -> Self {
         Self {
             file: file.into(),
             text: text.into(),
@@ -53,21 +49,72 @@ impl MadeOf {
         }
     }
 
-    /// With another setting of a class.
+    /// With other settings. What ends by itself uncovers then what was set before; what stays
+    /// replaces both.
     #[must_use]
-    pub(crate) fn with(mut self, interface: &str, class: &str, key: &str, value: &SettingChange) -> Self {
-        let same =
-            |set: &&mut ClassSetting| (&*set.interface, &*set.class, &*set.key) == (interface, class, key);
-        match self.set.iter_mut().find(same) {
-            Some(set) => set.value = value.clone(),
-            None => self.set.push(ClassSetting {
-                interface: interface.into(),
-                class: class.into(),
-                key: key.into(),
-                value: value.clone(),
-            }),
+    pub(crate) fn with(mut self, changes: &SettingChanges) -> Self {
+        for (key, value) in &changes.changes {
+            let replaced = |old: &SettingChanges| {
+                (&old.interface, &old.class) == (&changes.interface, &changes.class)
+                    && old.changes.contains_key(key)
+                    && (old.until_ms.is_some() || changes.until_ms.is_none())
+            };
+            self.set.retain(|old| !replaced(old));
+            self.set.push(SettingChanges {
+                changes: [(key.clone(), value.clone())].into(),
+                reason: None,
+                ..changes.clone()
+            });
         }
         self
+    }
+
+    /// As it is at this moment: without what is over.
+    #[must_use]
+    pub(crate) fn at(mut self, now_ms: u64) -> Self {
+        self.set
+            .retain(|set| set.until_ms.is_none_or(|until| until > now_ms));
+        self
+    }
+
+    /// When settings end by themselves, in order.
+    pub(crate) fn ends(&self) -> BTreeSet<u64> {
+        self.set.iter().filter_map(|set| set.until_ms).collect()
+    }
+
+    /// With what was set, and stays, in the text. The file's name and the text that it must have
+    /// now, and will have.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such file, or nothing to write into it.
+    pub(crate) fn saved(&self) -> Result<(Self, Saving), Refusal> {
+        if self.file == "-" {
+            return Err(Refusal::new(
+                "what runs was not read from a file that could be written",
+            ));
+        }
+        let (ends, stays): (Vec<_>, Vec<_>) =
+            self.set.iter().cloned().partition(|set| set.until_ms.is_some());
+        if stays.is_empty() {
+            let file = &self.file;
+            return Err(Refusal::new(format!(
+                "nothing was set that is not in {file}, and stays"
+            )));
+        }
+        let text = policy_text::with(&self.text, &stays).map_err(Refusal::new)?;
+        let saving = Saving {
+            file: self.file.clone(),
+            from: Arc::clone(&self.text),
+            to: text.into(),
+        };
+        let saved = Self {
+            text: Arc::clone(&saving.to),
+            text_of: 0,
+            set: ends,
+            ..self.clone()
+        };
+        Ok((saved, saving))
     }
 
     /// The policy.
@@ -81,25 +128,59 @@ impl MadeOf {
         ports: &[&'static PortKind],
         colour: bool,
     ) -> Result<Policy, String> {
-        let read = Policy::read(&self.file, &self.text, registry, ports);
-        let mut policy = read.map_err(|mistakes| mistakes.render(colour))?;
-        for ClassSetting {
-            interface,
-            class,
-            key,
-            value,
-        } in &self.set
-        {
-            let Some(of) = policy.interfaces.iter_mut().find(|of| of.name == *interface) else {
-                return Err(format!(
-                    "it sets {key} of {class} on {interface}, which it does not manage"
-                ));
-            };
-            let changed = of.with_class_settings(registry, class, &[(key, value.raw())]);
-            *of = changed
-                .map_err(|why| format!("{interface}: {class}: {key} = {value}: {}", why[0].message))?;
+        let text = match self.set.is_empty() {
+            true => None,
+            false => Some(policy_text::with(&self.text, &self.set)?),
+        };
+        let text = text.as_deref().unwrap_or(&self.text);
+        Policy::read(&self.file, text, registry, ports).map_err(|mistakes| mistakes.render(colour))
+    }
+}
+
+/// A policy's file that gets another text.
+#[derive(Debug)]
+pub(crate) struct Saving {
+    pub(crate) file: String,
+    from: Arc<str>,
+    to: Arc<str>,
+}
+
+impl Saving {
+    /// Refuses it if the file has another text by now.
+    pub(crate) fn refuse_edited(&self) -> Result<(), Refusal> {
+        let file = &self.file;
+        let found = text_file::read(Path::new(file), text_file::LONGEST)
+            .map_err(|why| Refusal::new(format!("cannot read {file}: {why}")))?;
+        if found == *self.from {
+            return Ok(());
         }
-        Ok(policy)
+        Err(Refusal {
+            message: format!("{file} was edited since it was put into force; it stays as it is"),
+            help: Some(format!(
+                "`suimon plan {file}` shows the difference, `suimon apply {file}` puts the file into force"
+            )),
+        })
+    }
+
+    /// Writes it: whoever reads it meanwhile has the old or the new text as a whole.
+    pub(crate) fn write(&self) -> io::Result<()> {
+        // A link stays one.
+        let path = fs::canonicalize(&self.file)?;
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(UNFINISHED);
+        let unfinished = path.with_file_name(name);
+        let old = fs::metadata(&path)?;
+        let mut file = File::create(&unfinished)?;
+        let written = file
+            .write_all(self.to.as_bytes())
+            .and_then(|()| file.set_permissions(old.permissions()))
+            .and_then(|()| chown(&unfinished, Some(old.uid()), Some(old.gid())))
+            .and_then(|()| file.sync_all())
+            .and_then(|()| fs::rename(&unfinished, &path));
+        if written.is_err() {
+            let _ = fs::remove_file(&unfinished);
+        }
+        written
     }
 }
 
@@ -111,6 +192,8 @@ pub(crate) struct Head {
     pub(crate) since_ms: u64,
     /// The request that made it.
     pub(crate) by: String,
+    #[serde(flatten)]
+    pub(crate) provenance: Provenance,
     pub(crate) changes: Vec<String>,
 }
 
@@ -123,7 +206,7 @@ pub(crate) struct Record {
     undoes: Vec<u64>,
     file: String,
     text_of: u64,
-    set: Vec<ClassSetting>,
+    set: Vec<SettingChanges>,
 }
 
 impl Record {
@@ -162,7 +245,7 @@ impl Kept {
     pub fn begin(folder: &Path, file: &str, text: &str) -> Result<(Self, MadeOf, Option<String>), String> {
         let disk = Disk::open(folder)?;
         let begun = Self::read(Box::new(disk)).and_then(|kept| {
-            let (made_of, news) = kept.choose(file, text)?;
+            let (made_of, news) = kept.choose(file, text, now_ms())?;
             Ok((kept, made_of, news))
         });
         begun.map_err(|why| {
@@ -195,19 +278,16 @@ impl Kept {
         })
     }
 
-    /// What a start with this text puts into force.
-    pub(crate) fn choose(&self, file: &str, text: &str) -> io::Result<(MadeOf, Option<String>)> {
+    /// What a start with this text puts into force now.
+    pub(crate) fn choose(&self, file: &str, text: &str, now_ms: u64) -> io::Result<(MadeOf, Option<String>)> {
         let Some(confirmed) = self.find(self.confirmed).cloned() else {
             return Ok((MadeOf::text(file, text), None));
         };
-        let kept = self.made_of(&confirmed)?;
+        let kept = self.made_of(&confirmed)?.at(now_ms);
         if *kept.text == *text {
             let news = (!kept.set.is_empty()).then(|| {
-                let set = kept
-                    .set
-                    .iter()
-                    .map(|set| format!("{} {} = {}", set.class, set.key, set.value));
-                format!("{file}, and as set since: {}", set.collect::<Vec<_>>().join(", "))
+                let set = kept.set.iter().map(ToString::to_string);
+                format!("{file}, and as set since: {}", set.collect::<Vec<_>>().join("; "))
             });
             return Ok((kept, news));
         }
@@ -350,6 +430,7 @@ impl Kept {
 mod tests {
     use super::*;
     use crate::generations::{Change, Generations};
+    use control::protocol::SettingChange;
     use std::collections::BTreeMap;
     use std::sync::{Mutex, PoisonError};
     use std::time::Duration;
@@ -433,27 +514,42 @@ mod tests {
         TimeOut,
         Rollback,
         Set,
+        /// Until an hour later.
+        SetForATime,
+        /// Two hours.
+        TimePasses,
         Restart,
         Crash,
     }
 
-    const STEPS: [Step; 8] = [
+    const STEPS: [Step; 10] = [
         Step::Apply,
         Step::ApplyToConfirm,
         Step::Confirm,
         Step::TimeOut,
         Step::Rollback,
         Step::Set,
+        Step::SetForATime,
+        Step::TimePasses,
         Step::Restart,
         Step::Crash,
     ];
 
     /// What is in force: a text, and the settings since.
-    type Content = (String, Vec<ClassSetting>);
+    type Content = (String, Vec<SettingChanges>);
 
     fn content(made_of: &MadeOf) -> Content {
         (made_of.text.to_string(), made_of.set.clone())
     }
+
+    /// What is left of it at this moment.
+    fn left(content: &Content, now_ms: u64) -> Content {
+        let (text, set) = content.clone();
+        let stays = |set: &SettingChanges| set.until_ms.is_none_or(|until| until > now_ms);
+        (text, set.into_iter().filter(stays).collect())
+    }
+
+    const HOUR: u64 = 3_600_000;
 
     /// A program with its policy file and its disk, and beside it what must be in force.
     struct World {
@@ -466,19 +562,20 @@ mod tests {
         confirmed: Content,
         waits: bool,
         changes: u32,
+        now_ms: u64,
     }
 
-    fn start(power: &Power, file: &str) -> io::Result<(Generations, Content)> {
+    fn start(power: &Power, file: &str, now_ms: u64) -> io::Result<(Generations, Content)> {
         let kept = Kept::read(Box::new(power.clone()))?;
-        let (made_of, _) = kept.choose("FILE", file)?;
+        let (made_of, _) = kept.choose("FILE", file, now_ms)?;
         let begun = content(&made_of);
-        Ok((Generations::new(Vec::new(), Some((kept, made_of)))?, begun))
+        Ok((Generations::new(Vec::new(), Some(kept), made_of)?, begun))
     }
 
     impl World {
         fn new() -> Self {
             let power = Power::default();
-            let (generations, begun) = start(&power, "text 0").expect("power");
+            let (generations, begun) = start(&power, "text 0", 0).expect("power");
             Self {
                 power,
                 file: "text 0".into(),
@@ -487,6 +584,7 @@ mod tests {
                 confirmed: begun,
                 waits: false,
                 changes: 0,
+                now_ms: 0,
             }
         }
 
@@ -501,7 +599,8 @@ mod tests {
 
         fn begins_anew(&mut self) {
             self.power.goes_off_after(None);
-            let (generations, begun) = start(&self.power, &self.file).expect("power");
+            let (generations, begun) = start(&self.power, &self.file, self.now_ms).expect("power");
+            self.confirmed = left(&self.confirmed, self.now_ms);
             assert_eq!(begun, self.confirmed, "the start goes on with the last confirmed");
             self.generations = generations;
             let last = self.history.last().expect("there is one").clone();
@@ -521,25 +620,45 @@ mod tests {
                     self.file = format!("text {}", self.changes);
                     let waits = step == Step::ApplyToConfirm;
                     let change = Change {
-                        made_of: Some(MadeOf::text("FILE", &self.file)),
+                        made_of: MadeOf::text("FILE", &self.file),
                         confirm_within: waits.then_some(Duration::ZERO),
-                        ..Change::by("apply")
+                        ..Change::by("apply", Provenance::default())
                     };
                     let _ = self.generations.make(change, adopted);
                     self.now((self.file.clone(), Vec::new()), waits);
                 }
-                Step::Set if !self.waits => {
+                Step::Set | Step::SetForATime if !self.waits => {
                     self.changes += 1;
                     let value = SettingChange::Integer(i64::from(self.changes));
-                    let made_of = self.generations.made_of().expect("it is known");
-                    let made_of = made_of.with("wan0", "a", "weight", &value);
+                    let for_a_time = step == Step::SetForATime;
+                    let wanted = SettingChanges {
+                        interface: "wan0".into(),
+                        class: Some("a".into()),
+                        changes: [("weight".to_owned(), value)].into(),
+                        until_ms: for_a_time.then_some(self.now_ms + HOUR),
+                        reason: None,
+                    };
+                    let made_of = self.generations.made_of().clone().with(&wanted);
                     let changed = content(&made_of);
                     let change = Change {
-                        made_of: Some(made_of),
-                        ..Change::by("set")
+                        made_of,
+                        ..Change::by("set", Provenance::default())
                     };
                     let _ = self.generations.make(change, adopted);
                     self.now(changed, false);
+                }
+                Step::TimePasses => {
+                    self.now_ms += 2 * HOUR;
+                    if let Some(rest) = self.generations.rest(self.now_ms) {
+                        let ended = content(&rest);
+                        let change = Change {
+                            made_of: rest,
+                            ends_by_itself: true,
+                            ..Change::by("end", Provenance::default())
+                        };
+                        let _ = self.generations.make(change, adopted);
+                        self.now(ended, false);
+                    }
                 }
                 Step::Confirm if self.waits => {
                     let _ = self.generations.confirm();
@@ -567,11 +686,12 @@ mod tests {
 
         fn goes_back(&mut self, to: u64) {
             let found = self.generations.find(Some(to)).expect("it is kept");
-            let back = content(found.made_of.as_ref().expect("it is known"));
+            let made_of = found.made_of.at(self.now_ms);
+            let back = content(&made_of);
             let change = Change {
-                made_of: found.made_of,
+                made_of,
                 back_to: Some(to),
-                ..Change::by("rollback")
+                ..Change::by("rollback", Provenance::default())
             };
             let _ = self.generations.make(change, || Ok(((), Vec::new())));
             self.now(back, false);
@@ -588,11 +708,12 @@ mod tests {
         world.step(*last);
         let cut = world.power.is_off();
         world.power.goes_off_after(None);
-        let (_, begun) = start(&world.power, &world.file).expect("power");
+        let now = world.now_ms;
+        let (_, begun) = start(&world.power, &world.file, now).expect("power");
         // Cut off in the middle it is done or it is not; otherwise it is done.
-        let good = begun == world.confirmed || cut && begun == before;
+        let good = begun == left(&world.confirmed, now) || cut && begun == left(&before, now);
         assert!(good, "{steps:?}, cut after {writes}: {begun:?}");
-        let (_, again) = start(&world.power, &world.file).expect("power");
+        let (_, again) = start(&world.power, &world.file, now).expect("power");
         assert_eq!(again, begun, "{steps:?}, cut after {writes}: the second crash");
         cut
     }
@@ -612,16 +733,16 @@ mod tests {
     fn a_file_that_was_edited_counts_after_an_orderly_end_alone() {
         let mut world = World::new();
         world.step(Step::Set);
-        let (_, begun) = start(&world.power, "edited").expect("power");
+        let (_, begun) = start(&world.power, "edited", 0).expect("power");
         assert_eq!(begun, world.confirmed, "the program was cut off");
-        let (mut generations, _) = start(&world.power, "text 0").expect("power");
+        let (mut generations, _) = start(&world.power, "text 0", 0).expect("power");
         generations.ended().expect("power");
         drop(generations);
-        let (mut generations, begun) = start(&world.power, "edited").expect("power");
+        let (mut generations, begun) = start(&world.power, "edited", 0).expect("power");
         assert_eq!(begun, ("edited".to_owned(), Vec::new()));
         // What was before it is still known, by its number.
         let before = generations.find(None).expect("there is one before");
-        assert_eq!(before.made_of.as_ref().map(content), Some(world.confirmed));
+        assert_eq!(content(&before.made_of), world.confirmed);
         generations.ended().expect("power");
     }
 
@@ -632,12 +753,9 @@ mod tests {
         world.step(Step::ApplyToConfirm);
         world.power.goes_off_after(Some(0));
         world.step(Step::TimeOut);
-        assert_eq!(
-            world.generations.made_of().as_ref().map(content),
-            Some(first.clone())
-        );
+        assert_eq!(content(world.generations.made_of()), first);
         world.power.goes_off_after(None);
-        let (_, begun) = start(&world.power, &world.file).expect("power");
+        let (_, begun) = start(&world.power, &world.file, 0).expect("power");
         assert_eq!(begun, first);
     }
 
@@ -646,8 +764,8 @@ mod tests {
         let mut world = World::new();
         world.power.goes_off_after(Some(0));
         let change = Change {
-            made_of: Some(MadeOf::text("FILE", "other")),
-            ..Change::by("apply")
+            made_of: MadeOf::text("FILE", "other"),
+            ..Change::by("apply", Provenance::default())
         };
         let adopted = || -> Result<((), _), _> { panic!("it is put into force") };
         let why = world.generations.make(change, adopted).expect_err("no power");

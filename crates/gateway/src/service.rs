@@ -3,14 +3,15 @@
 //! The worker never blocks on a request. A change of a class is first checked as part of the
 //! whole tree, so an invalid one is refused and nothing changes.
 
-use super::changes::{PolicyChanges, lost};
+use super::changes::PolicyChanges;
 use super::enforced::Enforcement;
 use super::in_force::{InForce, InterfaceInForce, refused};
 use super::yielding::YieldGauges;
 use crate::realise;
 use crate::signalling::speaker;
 use control::difference::{Difference, GenerationView};
-use control::protocol::{Refusal, SettingChange};
+use control::protocol::{Refusal, SettingChanges};
+use control::provenance::Provenance;
 use control::reservation::Reservations;
 use control::snapshot::{ClassReading, FrameCounts, InterfaceReading, Reading, State};
 use control::socket::{Handler, no_rsvp};
@@ -19,7 +20,6 @@ use netio::handle::{Handle, PathView, PortView, WorkerSnapshot};
 use netio::inspection::Detail;
 use netio::pool::PoolUsage;
 use netio::worker::PortId;
-use std::collections::BTreeMap;
 use std::mem::take;
 use std::path::Path;
 use std::sync::Arc;
@@ -153,39 +153,34 @@ impl Handler for ControlService {
         ))
     }
 
-    fn set_class(
-        &self,
-        interface: &str,
-        class: &str,
-        changes: &BTreeMap<String, SettingChange>,
-    ) -> Result<String, Refusal> {
-        self.chosen(Some(interface))?;
-        let dropped = self.changes.set_class(interface, class, changes)?;
-        let list: Vec<String> = changes
-            .iter()
-            .map(|(key, value)| format!("{key} = {value}"))
-            .collect();
-        let lost = match dropped {
-            0 => String::new(),
-            n => format!("; {}", lost(n)),
-        };
-        Ok(format!("{interface}: {class}: {}{lost}", list.join(", ")))
+    fn set(&self, wanted: &SettingChanges, by: Provenance) -> Result<String, Refusal> {
+        self.chosen(Some(&wanted.interface))?;
+        self.changes.set(wanted, by)
+    }
+
+    fn save(&self, by: Provenance) -> Result<String, Refusal> {
+        self.changes.save(by)
     }
 
     fn plan(&self, file: &Path) -> Result<Difference, Refusal> {
         self.changes.plan(file)
     }
 
-    fn apply(&self, file: &Path, confirm_within: Option<Duration>) -> Result<String, Refusal> {
-        self.changes.apply(file, confirm_within)
+    fn apply(
+        &self,
+        file: &Path,
+        confirm_within: Option<Duration>,
+        by: Provenance,
+    ) -> Result<String, Refusal> {
+        self.changes.apply(file, confirm_within, by)
     }
 
     fn confirm(&self) -> Result<String, Refusal> {
         self.changes.confirm()
     }
 
-    fn rollback(&self, to: Option<u64>) -> Result<String, Refusal> {
-        self.changes.rollback(to)
+    fn rollback(&self, to: Option<u64>, by: Provenance) -> Result<String, Refusal> {
+        self.changes.rollback(to, by)
     }
 
     fn history(&self) -> Result<Vec<GenerationView>, Refusal> {
@@ -291,7 +286,9 @@ fn frames(path: &PathView, snapshot: &WorkerSnapshot) -> FrameCounts {
 mod tests {
     use super::*;
     use crate::direction;
+    use crate::kept::MadeOf;
     use control::policy::Policy;
+    use control::protocol::SettingChange;
     use engine::inspect::Value;
     use engine::settings::Raw;
     use engine::tree::Registry;
@@ -326,16 +323,23 @@ mod tests {
         let thread = std::thread::spawn(move || worker.run());
         let in_force = InForce::new(handle.clone(), Registry::builtin(), [(path, interface.clone())]);
         let in_force = Arc::new(in_force);
-        let changes =
-            Arc::new(PolicyChanges::new(Arc::clone(&in_force), None, policy, None).expect("no disk"));
+        let changes = PolicyChanges::new(Arc::clone(&in_force), None, policy, None, MadeOf::default())
+            .expect("no disk");
+        let changes = Arc::new(changes);
         let (none, detach) = (YieldGauges::default(), Arc::default());
         let service = ControlService::new("test", handle.clone(), in_force, changes, None, none, detach);
         (service, handle, thread)
     }
 
     fn set(service: &ControlService, class: usize, weight: i64) -> Result<String, Refusal> {
-        let changes = BTreeMap::from([("weight".to_owned(), SettingChange::Integer(weight))]);
-        service.set_class("wan0", &format!("c{class}"), &changes)
+        let wanted = SettingChanges {
+            interface: "wan0".into(),
+            class: Some(format!("c{class}")),
+            changes: [("weight".to_owned(), SettingChange::Integer(weight))].into(),
+            until_ms: None,
+            reason: None,
+        };
+        service.set(&wanted, Provenance::default())
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! skipped, which is reported. Rates are asserted with room for a busy machine; outages are
 //! measured and printed.
 
-use control::protocol::{Reply, Request, SettingChange};
+use control::protocol::{Reply, Request, SettingChange, SettingChanges};
 use control::snapshot::{ClassView, State};
 use control::socket::Client;
 use engine::random::{Rng, Seed};
@@ -26,7 +26,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// One test at a time: they measure rates.
 static TURN: Mutex<()> = Mutex::new(());
@@ -228,13 +228,21 @@ impl Rig {
     }
 
     fn set_small(&self, rate: &str) -> Reply {
+        self.set(Some("small"), "rate", rate, None)
+    }
+
+    /// Changes a setting, for good or for this time.
+    fn set(&self, class: Option<&str>, key: &str, value: &str, time: Option<Duration>) -> Reply {
         let (_, interface) = self.kind.port();
-        let changes = [("rate".to_string(), SettingChange::Text(rate.into()))].into();
-        self.ask(&Request::Set {
+        let until = time.map(|time| SystemTime::now() + time);
+        let since_1970 = until.map(|until| until.duration_since(UNIX_EPOCH).expect("later"));
+        self.ask(&Request::Set(SettingChanges {
             interface: interface.into(),
-            class: "small".into(),
-            changes,
-        })
+            class: class.map(str::to_owned),
+            changes: [(key.to_string(), SettingChange::Text(value.into()))].into(),
+            until_ms: since_1970.map(|time| u64::try_from(time.as_millis()).expect("this age")),
+            reason: Some("the test wants it".into()),
+        }))
     }
 
     fn tcp(&self, port: u16) -> BulkRun {
@@ -855,6 +863,7 @@ fn apply_request(file: &str) -> Request {
     Request::Apply {
         file: file.into(),
         confirm_within_ms: None,
+        reason: None,
     }
 }
 
@@ -869,6 +878,7 @@ fn changes_are_undone(rig: &Rig, names: &[String]) {
         let reply = rig.ask(&Request::Apply {
             file,
             confirm_within_ms,
+            reason: None,
         });
         assert!(matches!(&reply, Reply::Done { .. }), "{reply:?}");
         assert_eq!(bandwidth(), 60);
@@ -890,7 +900,10 @@ fn changes_are_undone(rig: &Rig, names: &[String]) {
     std::thread::sleep(Duration::from_millis(600));
     assert_eq!(bandwidth(), 60);
     assert!(matches!(
-        rig.ask(&Request::Rollback { to: None }),
+        rig.ask(&Request::Rollback {
+            to: None,
+            reason: None,
+        }),
         Reply::Done { .. }
     ));
     assert_eq!(bandwidth(), 40);
@@ -908,11 +921,20 @@ fn changes_are_undone(rig: &Rig, names: &[String]) {
     );
     let confirmed = generations[generations.len() - 2].number;
     assert!(matches!(
-        rig.ask(&Request::Rollback { to: Some(confirmed) }),
+        rig.ask(&Request::Rollback {
+            to: Some(confirmed),
+            reason: None
+        }),
         Reply::Done { .. }
     ));
     assert_eq!(bandwidth(), 60);
-    refused(&Request::Rollback { to: Some(9_999) }, "is not kept");
+    refused(
+        &Request::Rollback {
+            to: Some(9_999),
+            reason: None,
+        },
+        "is not kept",
+    );
 }
 
 #[test]
@@ -935,6 +957,7 @@ fn a_killed_program_goes_on_with_what_was_confirmed_last() {
                 let reply = rig.ask(&Request::Apply {
                     file,
                     confirm_within_ms,
+                    reason: None,
                 });
                 assert!(matches!(&reply, Reply::Done { .. }), "{reply:?}");
             };
@@ -961,7 +984,10 @@ fn a_killed_program_goes_on_with_what_was_confirmed_last() {
             kill(&mut rig);
             begins_with(&mut rig, "8 Mbit/s", "12 Mbit/s");
             // One of an earlier run is put back, by its number.
-            let back = Request::Rollback { to: Some(2) };
+            let back = Request::Rollback {
+                to: Some(2),
+                reason: None,
+            };
             assert!(matches!(rig.ask(&back), Reply::Done { .. }));
             assert_eq!(rate_of(&rig, "small"), "3 Mbit/s");
             // After an orderly end the edited file counts.
@@ -982,6 +1008,108 @@ fn a_killed_program_goes_on_with_what_was_confirmed_last() {
             assert_eq!(rate_of(&rig, "small"), "8 Mbit/s");
         });
     });
+}
+
+#[test]
+fn what_is_set_for_a_time_ends_by_itself_also_over_a_restart() {
+    const SHORT: Option<Duration> = Some(Duration::from_secs(2));
+    const LONG: Option<Duration> = Some(Duration::from_secs(3600));
+    in_turn(|| {
+        lab::isolated(|| {
+            let Some(mut rig) = Rig::start(Kind::AfPacket) else {
+                return;
+            };
+            kill(&mut rig);
+            fs::create_dir(rig.files.join("state")).expect("a folder");
+            assert!(rig.launch(), "it ran before");
+            let done = |reply: Reply| assert!(matches!(&reply, Reply::Done { .. }), "{reply:?}");
+            let refused = |reply: Reply, why: &str| match reply {
+                Reply::Refused(refusal) => assert!(refusal.message.contains(why), "{refusal:?}"),
+                other => panic!("{other:?}"),
+            };
+            let becomes = |rig: &Rig, small: &str| {
+                let until = Instant::now() + Duration::from_secs(10);
+                while rate_of(rig, "small") != small {
+                    assert!(Instant::now() < until, "{} is not {small}", rate_of(rig, "small"));
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            };
+            // What was set before for good is uncovered.
+            done(rig.set_small("3 Mbit/s"));
+            done(rig.set(Some("small"), "rate", "2 Mbit/s", SHORT));
+            assert_eq!(rate_of(&rig, "small"), "2 Mbit/s");
+            becomes(&rig, "3 Mbit/s");
+            // What is set for good meanwhile stays.
+            done(rig.set(Some("small"), "rate", "2 Mbit/s", SHORT));
+            done(rig.set_small("4 Mbit/s"));
+            std::thread::sleep(Duration::from_millis(2_500));
+            assert_eq!(rate_of(&rig, "small"), "4 Mbit/s");
+            // It outlasts a kill, and ends while nothing runs.
+            done(rig.set(Some("large"), "rate", "5 Mbit/s", LONG));
+            done(rig.set(Some("small"), "rate", "2 Mbit/s", SHORT));
+            kill(&mut rig);
+            std::thread::sleep(Duration::from_secs(2));
+            assert!(rig.launch(), "it ran before");
+            let rates = ["small", "large"].map(|class| rate_of(&rig, class));
+            assert_eq!(rates, ["4 Mbit/s", "5 Mbit/s"]);
+            // What fits only as long as that holds is refused; `rest` has 10.
+            let more = format!("{} Mbit/s", LINK - 5.0 - 10.0);
+            refused(rig.set_small(&more), "would be wrong");
+            assert_eq!(rate_of(&rig, "small"), "4 Mbit/s");
+            the_interface_itself_is_set(&rig);
+            what_was_set_is_written_into_the_file(&rig);
+        });
+    });
+}
+
+fn the_interface_itself_is_set(rig: &Rig) {
+    const WHOLE: u64 = LINK as u64;
+    let bandwidth = || {
+        let snapshot = rig.client().status(Duration::ZERO, false).expect("a status");
+        snapshot.interfaces[0].bandwidth_bps / 1_000_000
+    };
+    let more = format!("{} Mbit/s", WHOLE + 5);
+    let reply = rig.set(None, "bandwidth", &more, Some(Duration::from_secs(2)));
+    assert!(matches!(&reply, Reply::Done { .. }), "{reply:?}");
+    assert_eq!(bandwidth(), WHOLE + 5);
+    let until = Instant::now() + Duration::from_secs(10);
+    while bandwidth() != WHOLE {
+        assert!(Instant::now() < until, "{} Mbit/s", bandwidth());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let history = match rig.ask(&Request::History {}) {
+        Reply::History { generations } => generations,
+        other => panic!("{other:?}"),
+    };
+    let [.., set, end] = &*history else {
+        panic!("{history:?}")
+    };
+    assert!(set.provenance.author.is_some(), "{set:?}");
+    assert_eq!(set.provenance.reason.as_deref(), Some("the test wants it"));
+    assert_eq!((&*end.by, &end.provenance.author), ("the end of a set", &None));
+}
+
+/// But for what ends by itself: that is the only difference then.
+fn what_was_set_is_written_into_the_file(rig: &Rig) {
+    let file = rig.files.join("policy.toml");
+    let written = |text: &str| fs::write(&file, text).expect("a file");
+    let before = fs::read_to_string(&file).expect("the policy");
+    written(&format!("{before}# A remark.\n"));
+    match rig.ask(&Request::Save {}) {
+        Reply::Refused(why) => assert!(why.message.contains("was edited"), "{why:?}"),
+        other => panic!("{other:?}"),
+    }
+    written(&before);
+    let reply = rig.ask(&Request::Save {});
+    assert!(matches!(&reply, Reply::Done { .. }), "{reply:?}");
+    let after = fs::read_to_string(&file).expect("the policy");
+    assert_eq!(after, before.replace("\"8 Mbit/s\"", "\"4 Mbit/s\""));
+    match rig.ask(&Request::Plan {
+        file: file.display().to_string(),
+    }) {
+        Reply::Plan(difference) => assert_eq!(difference.changes.len(), 1, "{difference:?}"),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// The configured rate of a class.

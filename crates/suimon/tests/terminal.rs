@@ -1,11 +1,11 @@
 //! A terminal that closes: the programs on it end, also where it is not their controlling one and
 //! no SIGHUP tells them.
 
-use control::protocol::{Refusal, SettingChange};
+use control::protocol::{Refusal, SettingChanges};
+use control::provenance::Provenance;
 use control::snapshot::Reading;
 use control::socket::{Handler, Server};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::os::unix::ffi::OsStringExt;
 use std::process::{Child, Command};
@@ -71,12 +71,7 @@ impl Handler for Idle {
         Err(Refusal::new("idle"))
     }
 
-    fn set_class(
-        &self,
-        _interface: &str,
-        _class: &str,
-        _changes: &BTreeMap<String, SettingChange>,
-    ) -> Result<String, Refusal> {
+    fn set(&self, _changes: &SettingChanges, _by: Provenance) -> Result<String, Refusal> {
         Err(Refusal::new("idle"))
     }
 }

@@ -7,12 +7,12 @@ use super::speaker::{self, Setup, SpeakerHandle};
 use super::trees::NoTrees;
 use crate::Error;
 use crate::direction::secret_seed;
-use control::protocol::{Refusal, SettingChange};
+use control::protocol::{Refusal, SettingChanges};
+use control::provenance::Provenance;
 use control::reservation::Reservations;
 use control::rsvp_config::RsvpConfig;
 use control::snapshot::Reading;
 use control::socket::{Handler, Server};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -111,12 +111,7 @@ impl Handler for Service {
         Ok("suimon ends".into())
     }
 
-    fn set_class(
-        &self,
-        _interface: &str,
-        _class: &str,
-        _changes: &BTreeMap<String, SettingChange>,
-    ) -> Result<String, Refusal> {
+    fn set(&self, _changes: &SettingChanges, _by: Provenance) -> Result<String, Refusal> {
         Err(no_packets())
     }
 

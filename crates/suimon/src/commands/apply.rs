@@ -15,18 +15,22 @@ pub struct Apply {
     /// Undo the change after this time, unless `suimon confirm` is called
     #[arg(long, value_name = "TIME")]
     confirm_within: Option<Duration>,
+    /// Why; `suimon history` shows it
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
     #[command(flatten)]
     target: Target,
 }
 
 impl Apply {
     /// Sends the request.
-    pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+    pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let file = absolute(&self.policy, cx.registry)?;
         let confirm_within_ms = self.confirm_within.map(|time| time.nanos().div_ceil(1_000_000));
         let request = Request::Apply {
             file,
             confirm_within_ms,
+            reason: self.reason,
         };
         self.target.request(&request, cx.out)
     }

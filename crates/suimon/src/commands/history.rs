@@ -47,15 +47,18 @@ impl History {
 
 /// A generation, and a line below it for each change but the first.
 fn rows(generation: &GenerationView) -> Vec<Vec<String>> {
+    let by = match generation.provenance.to_string() {
+        said if said.is_empty() => generation.by.clone(),
+        said => format!("{}, {said}", generation.by),
+    };
     let age = numbers::time(generation.age_ms.saturating_mul(1_000_000));
     let state = match (generation.in_force, generation.unconfirmed_ms) {
         (true, Some(left)) => format!(
-            "{}, in force; undone in {}",
-            generation.by,
+            "{by}, in force; undone in {}",
             numbers::time(left.saturating_mul(1_000_000))
         ),
-        (true, None) => format!("{}, in force", generation.by),
-        (false, _) => generation.by.clone(),
+        (true, None) => format!("{by}, in force"),
+        (false, _) => by,
     };
     let mut changes = generation.changes.iter().cloned();
     let first = vec![

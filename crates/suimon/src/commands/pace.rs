@@ -17,6 +17,7 @@ use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use gateway::enforce::{Origin, enforce};
 use gateway::facts::{self, Facts};
+use gateway::kept::MadeOf;
 use gateway::realise::PacedInterface;
 use gateway::selfcheck;
 use measure::numbers;
@@ -105,7 +106,12 @@ impl Pace {
         let wire = self.speed()?;
         let mut tried = Vec::new();
         let means = self.means(&place, wire, &mut tried)?;
-        let policy = self.policy(&place, wire, means)?;
+        let text = self.policy(&place, wire, means);
+        let policy = self.read(&text)?;
+        let origin = Origin {
+            made_of: MadeOf::text("-", &text),
+            ..Origin::default()
+        };
         if !self.json {
             tried.iter().try_for_each(|why| writeln!(out, "{why}"))?;
         }
@@ -115,7 +121,7 @@ impl Pace {
             enforce(
                 &policy,
                 cx.registry,
-                Origin::default(),
+                origin,
                 &name,
                 socket,
                 &mut silent,
@@ -126,7 +132,7 @@ impl Pace {
         enforce(
             &policy,
             cx.registry,
-            Origin::default(),
+            origin,
             &name,
             socket,
             out,
@@ -170,7 +176,7 @@ impl Pace {
             Wanted::Auto => {}
         }
         // A launch time costs nothing; gap frames cost the whole link up to the next switch.
-        let probe = self.policy(place, wire, (true, "timer"))?;
+        let probe = self.read(&self.policy(place, wire, (true, "timer")))?;
         let Some(port) = &probe.port else {
             return Ok((false, "timer"));
         };
@@ -191,12 +197,7 @@ impl Pace {
     }
 
     /// The equivalent policy.
-    fn policy(
-        &self,
-        place: &PacedInterface,
-        wire: Bandwidth,
-        (frames, realiser): (bool, &str),
-    ) -> Result<Policy, Failure> {
+    fn policy(&self, place: &PacedInterface, wire: Bandwidth, (frames, realiser): (bool, &str)) -> String {
         let Self {
             interface,
             rate,
@@ -219,7 +220,7 @@ impl Pace {
             true => format!("fail_closed = \"{} bit/s\"\n", rate.bits()),
             false => String::new(),
         };
-        let text = format!(
+        format!(
             "version = 1\n[port]\negress = \"{interface}\"\nspin = \"{spin}\"\n{catch_up}{closed}\
              realiser = \"{realiser}\"\ngap_frame = \"{frame}\"\n[interface.\"{interface}\"]\nbandwidth = \"{} bit/s\"\n\
              max_frame = \"{} B\"\ndiscipline = {{ kind = \"pacer\", basis = \"{}\", gap = \"{gap}\" }}\n\
@@ -229,15 +230,19 @@ impl Pace {
             place.mtu() + netio::port::ETHERNET,
             basis.name(),
             rate.bits(),
-        );
-        Policy::read("pace", &text, &Registry::builtin(), &netio::ports::declared()).map_err(|diagnostics| {
+        )
+    }
+
+    fn read(&self, text: &str) -> Result<Policy, Failure> {
+        Policy::read("pace", text, &Registry::builtin(), &netio::ports::declared()).map_err(|diagnostics| {
             let what = |place: &control::diagnostics::LocatedDiagnostic<'_>| match place.help {
                 Some(help) => format!("{}; {help}", place.message),
                 None => place.message.to_string(),
             };
             let mistakes: Vec<String> = diagnostics.places().iter().map(what).collect();
             Failure::usage(format!(
-                "{interface} cannot be paced like this: {}",
+                "{} cannot be paced like this: {}",
+                self.interface,
                 mistakes.join("; ")
             ))
         })

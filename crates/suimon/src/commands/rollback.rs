@@ -11,14 +11,17 @@ use control::protocol::Request;
 pub struct Rollback {
     /// The generation's number (see `suimon history`); by default the one before the last change
     generation: Option<u64>,
+    /// Why; `suimon history` shows it
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
     #[command(flatten)]
     target: Target,
 }
 
 impl Rollback {
     /// Sends the request.
-    pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
-        let to = self.generation;
-        self.target.request(&Request::Rollback { to }, cx.out)
+    pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let (to, reason) = (self.generation, self.reason);
+        self.target.request(&Request::Rollback { to, reason }, cx.out)
     }
 }

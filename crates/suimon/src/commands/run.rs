@@ -31,7 +31,7 @@ impl Run {
     /// Runs it.
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let out = &mut *cx.out;
-        let (policy, state) = self.read(cx.registry)?;
+        let (policy, state, made_of) = self.read(cx.registry)?;
         let name = self.name();
         let socket = self.socket.as_deref().unwrap_or(&name);
         let file = match self.policy.as_str() {
@@ -41,6 +41,7 @@ impl Run {
         let origin = Origin {
             file: file.as_deref(),
             state,
+            made_of,
         };
         enforce(&policy, cx.registry, origin, &name, socket, out, &mut |_, _| {
             Ok(())
@@ -48,24 +49,25 @@ impl Run {
         Ok(Exit::Done)
     }
 
-    /// The policy to begin with; where its generations are kept, and what it was made of.
-    fn read(&self, registry: &Registry) -> Result<(Policy, Option<(Kept, MadeOf)>), Failure> {
-        let (policy, state) = match &self.state {
-            None => (source::policy(&self.policy, registry)?, None),
+    /// The policy to begin with, where its generations are kept, and what it was made of.
+    fn read(&self, registry: &Registry) -> Result<(Policy, Option<Kept>, MadeOf), Failure> {
+        let text = source::load("policy", &self.policy)?;
+        let (state, made_of) = match &self.state {
+            None => (None, MadeOf::text(&self.policy, &text)),
             Some(folder) => {
-                let text = source::load("policy", &self.policy)?;
-                let (kept, made_of, news) =
-                    Kept::begin(folder, &self.policy, &text).map_err(Failure::at_run_time)?;
+                let begun = Kept::begin(folder, &self.policy, &text);
+                let (kept, made_of, news) = begun.map_err(Failure::at_run_time)?;
                 if let Some(news) = news {
                     eprintln!("{news}");
                 }
-                (source::made(&made_of, registry)?, Some((kept, made_of)))
+                (Some(kept), made_of)
             }
         };
+        let policy = source::made(&made_of, registry)?;
         if !policy.warnings.is_empty() {
             eprint!("{}", policy.warnings.render(colour::wanted(&io::stderr())));
         }
-        Ok((policy, state))
+        Ok((policy, state, made_of))
     }
 
     /// The policy's name: its file's, without the ending.

@@ -1,24 +1,73 @@
-//! `suimon set`: changes settings of a class of a running suimon while packets flow.
+//! `suimon set`: changes settings of a running suimon while packets flow, for good or for a time.
 
 use super::target::Target;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
-use control::protocol::{Request, SettingChange};
+use control::calendar;
+use control::protocol::{Request, SettingChange, SettingChanges};
+use engine::units::Duration;
 use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Change settings of a class of a running suimon; the whole tree is checked before
+/// Change settings of a class or an interface of a running suimon; the whole tree is checked before
+///
+/// `suimon set wan0 calls rate=6Mbit/s` changes a class, `suimon set wan0 bandwidth=18Mbit/s` the
+/// interface or its discipline. With `for 2h` or `until 18:00` at the end what was before is in
+/// force again then.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "suimon set [OPTIONS] INTERFACE [CLASS] SETTING=VALUE... [for TIME | until CLOCK]
+       suimon set --save"
+)]
 pub struct Set {
-    /// The interface
-    interface: String,
-    /// The class
-    class: String,
-    /// The new values, written as in a policy, without quotes: rate=20Mbit/s
-    #[arg(required = true, value_name = "SETTING=VALUE", value_parser = change)]
-    changes: Vec<(String, SettingChange)>,
+    /// The interface, a class of it unless the interface itself is meant, and the new values,
+    /// written as in a policy, without quotes: rate=20Mbit/s; then for how long, if not for good:
+    /// `for 2h`, `until 18:00`, `until "2026-12-24 18:00"`
+    #[arg(value_name = "WORD", required_unless_present = "save")]
+    words: Vec<String>,
+    /// Write what is set, and stays, into the policy's file, whose comments and order are kept
+    #[arg(long)]
+    save: bool,
+    /// Why; `suimon history` shows it
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
     #[command(flatten)]
     target: Target,
+}
+
+/// What the words ask for.
+fn changes(words: &[String], now_ms: u64) -> Result<SettingChanges, String> {
+    let expected =
+        || "expected an interface, a class if one is meant, and settings such as rate=20Mbit/s".to_owned();
+    let (interface, words) = words.split_first().ok_or_else(expected)?;
+    let (class, words) = match words.split_first() {
+        Some((class, rest)) if !class.contains('=') => (Some(class.clone()), rest),
+        _ => (None, words),
+    };
+    let (words, until_ms) = match words {
+        [words @ .., word, time] if word == "for" => (words, Some(after(time, now_ms)?)),
+        [words @ .., word, time] if word == "until" => (words, Some(calendar::moment(time, now_ms)?)),
+        words => (words, None),
+    };
+    let changes: BTreeMap<String, SettingChange> =
+        words.iter().map(|word| change(word)).collect::<Result<_, _>>()?;
+    if changes.is_empty() {
+        return Err(expected());
+    }
+    Ok(SettingChanges {
+        interface: interface.clone(),
+        class,
+        changes,
+        until_ms,
+        reason: None,
+    })
+}
+
+/// The moment after this time.
+fn after(time: &str, now_ms: u64) -> Result<u64, String> {
+    let time: Duration = time.parse().map_err(|why| format!("`{time}`: {why}"))?;
+    Ok(now_ms.saturating_add(time.nanos().div_ceil(1_000_000)))
 }
 
 fn change(word: &str) -> Result<(String, SettingChange), String> {
@@ -26,23 +75,29 @@ fn change(word: &str) -> Result<(String, SettingChange), String> {
         Some((key, value)) if !key.is_empty() && !value.is_empty() => {
             Ok((key.trim().into(), SettingChange::from_word(value.trim())))
         }
-        _ => Err("expected a setting and its value, such as rate=20Mbit/s".into()),
+        _ => Err(format!(
+            "`{word}`: expected a setting and its value, such as rate=20Mbit/s, or `for TIME` or `until CLOCK` at the end"
+        )),
     }
 }
 
 impl Set {
     /// Sends the request.
     pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
-        let changes: BTreeMap<String, SettingChange> = self.changes.into_iter().collect();
-        let (interface, class) = (self.interface, self.class);
-        self.target.request(
-            &Request::Set {
-                interface,
-                class,
-                changes,
-            },
-            cx.out,
-        )
+        if !self.words.is_empty() {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+            let changes = changes(&self.words, now_ms).map_err(Failure::usage)?;
+            let wanted = SettingChanges {
+                reason: self.reason,
+                ..changes
+            };
+            let done = self.target.request(&Request::Set(wanted), cx.out)?;
+            if !self.save || done != Exit::Done {
+                return Ok(done);
+            }
+        }
+        self.target.request(&Request::Save {}, cx.out)
     }
 }
 
@@ -50,16 +105,50 @@ impl Set {
 mod tests {
     use super::*;
 
+    fn read(words: &str) -> Result<SettingChanges, String> {
+        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        changes(&words, 1_000)
+    }
+
     #[test]
-    fn a_change_is_a_setting_and_its_value() {
+    fn the_words_name_an_interface_perhaps_a_class_and_settings() {
         let rate = SettingChange::Text("20Mbit/s".into());
-        assert_eq!(change("rate=20Mbit/s"), Ok(("rate".into(), rate)));
+        let set = read("wan0 calls rate=20Mbit/s priority=7").expect("a class");
+        assert_eq!(set.class.as_deref(), Some("calls"));
+        assert_eq!(set.changes["rate"], rate);
+        assert_eq!(set.changes["priority"], SettingChange::Integer(7));
+        let set = read("wan0 bandwidth=20Mbit/s").expect("an interface");
+        assert_eq!((set.class, set.until_ms), (None, None));
+        assert_eq!(set.changes["bandwidth"], rate);
+    }
+
+    #[test]
+    fn the_last_words_may_say_when_it_ends() {
+        let until = |words| read(words).map(|set| set.until_ms);
+        assert_eq!(until("wan0 calls rate=1Mbit/s for 2h"), Ok(Some(7_201_000)));
+        assert!(until("wan0 calls rate=1Mbit/s until 18:00").is_ok_and(|until| until.is_some()));
+        // A class may have such a name.
         assert_eq!(
-            change("priority=7"),
-            Ok(("priority".into(), SettingChange::Integer(7)))
+            read("wan0 for rate=1Mbit/s").map(|set| set.class),
+            Ok(Some("for".into()))
         );
-        for wrong in ["rate", "=7", "rate="] {
-            assert!(change(wrong).is_err(), "{wrong} was accepted");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused() {
+        for wrong in [
+            "wan0",
+            "wan0 calls",
+            "wan0 calls rate",
+            "wan0 calls =7",
+            "wan0 calls rate=",
+            "wan0 calls for 2h",
+            "wan0 calls rate=1Mbit/s for",
+            "wan0 calls rate=1Mbit/s for ever",
+            "wan0 calls rate=1Mbit/s until noon",
+            "wan0 calls rate=1Mbit/s for 2h priority=7",
+        ] {
+            assert!(read(wrong).is_err(), "{wrong} was accepted");
         }
     }
 }

@@ -1,0 +1,93 @@
+//! Moments by the computer's clock, as users write and read them, in its time zone.
+
+use jiff::civil::{DateTime, Time};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan, ZonedDateTime};
+
+/// The moment in milliseconds since 1970 that `18:00` (the next one after `now_ms`) or
+/// `2026-12-24 18:00` names.
+///
+/// # Errors
+///
+/// Returns what is expected, or that the moment is over.
+pub fn moment(word: &str, now_ms: u64) -> Result<u64, String> {
+    moment_in(&TimeZone::system(), word, now_ms)
+}
+
+/// A moment in milliseconds since 1970, as people read it.
+pub fn shown(ms: u64) -> String {
+    match zoned(&TimeZone::system(), ms) {
+        Some(zoned) => zoned.strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        None => format!("{ms} ms after 1970"),
+    }
+}
+
+fn zoned(zone: &TimeZone, ms: u64) -> Option<ZonedDateTime> {
+    let moment = Timestamp::from_millisecond(i64::try_from(ms).ok()?).ok()?;
+    Some(moment.to_zoned_datetime(zone.clone()))
+}
+
+fn moment_in(zone: &TimeZone, word: &str, now_ms: u64) -> Result<u64, String> {
+    let wrong =
+        || format!("`{word}`: expected a time such as 18:00, or a date and a time such as 2026-12-24 18:00");
+    let now = zoned(zone, now_ms).ok_or_else(|| "the computer's clock is wrong".to_owned())?;
+    let next = |time: Time| {
+        let today = now.date().to_datetime(time).to_zoned_datetime(zone.clone())?;
+        match today > now {
+            true => Ok(today),
+            false => now
+                .date()
+                .checked_add(1.day())?
+                .to_datetime(time)
+                .to_zoned_datetime(zone.clone()),
+        }
+    };
+    let found = match (word.parse::<DateTime>(), word.parse::<Time>()) {
+        // A date alone would be midnight: hardly what is meant.
+        (Ok(date), _) if word.contains(':') => date.to_zoned_datetime(zone.clone()),
+        (_, Ok(time)) => next(time),
+        _ => return Err(wrong()),
+    };
+    let found = found.map_err(|_| wrong())?.timestamp().as_millisecond();
+    match u64::try_from(found) {
+        Ok(found) if found > now_ms => Ok(found),
+        _ => Err(format!("`{word}` is over")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-11-25, 12:00 UTC.
+    const NOON: u64 = 1_795_608_000_000;
+    const HOUR: u64 = 3_600_000;
+
+    #[test]
+    fn a_time_is_the_next_one_and_a_date_is_that_day() {
+        let at = |word| moment_in(&TimeZone::UTC, word, NOON);
+        assert_eq!(at("18:00"), Ok(NOON + 6 * HOUR));
+        assert_eq!(at("18:30:10"), Ok(NOON + 6 * HOUR + HOUR / 2 + 10_000));
+        assert_eq!(at("12:00"), Ok(NOON + 24 * HOUR));
+        assert_eq!(at("08:00"), Ok(NOON + 20 * HOUR));
+        assert_eq!(at("2026-11-26 12:00"), Ok(NOON + 24 * HOUR));
+        assert_eq!(at("2026-11-26T12:00"), Ok(NOON + 24 * HOUR));
+        for wrong in [
+            "",
+            "6pm",
+            "25:00",
+            "2026-11-31 10:00",
+            "2026-11-26",
+            "2026-11-25 11:59",
+        ] {
+            assert!(at(wrong).is_err(), "{wrong} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_time_is_that_of_the_time_zone() {
+        let east = TimeZone::fixed(jiff::tz::offset(9));
+        assert_eq!(moment_in(&east, "22:00", NOON), Ok(NOON + HOUR));
+        assert_eq!(moment_in(&east, "20:00", NOON), Ok(NOON + 23 * HOUR));
+    }
+}
