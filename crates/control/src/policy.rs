@@ -25,7 +25,7 @@ use engine::disciplines::DEFAULT_LEAF;
 use engine::kind::{Children, Kind};
 use engine::link::Link;
 use engine::packet::ClassId;
-use engine::port_kind::{Attachment, PortKind};
+use engine::port_kind::{Attachment, PortKind, device};
 use engine::reserved::{Reservable, ReserveSettings};
 use engine::settings;
 use engine::settings::SettingValue;
@@ -468,7 +468,7 @@ impl<'a> PolicyReader<'a> {
 
     /// Refuses an interface that is not one of the port's.
     fn of_the_port(&mut self, name: &str, at: Span, port: Option<&PortConfig>) {
-        if let Some(why) = port_config::wrong_interface_name(name) {
+        if let Some(why) = port_config::wrong_interface_name(device(name)) {
             self.problems.push(Problem::new(at, why));
             return;
         }

@@ -9,7 +9,7 @@
 
 use crate::sections::Section;
 use crate::values::TomlValue;
-use engine::port_kind::{Attachment, Needs, PortKind};
+use engine::port_kind::{Attachment, Needs, PortKind, device, received};
 use engine::settings::{Problem, Setting, Span, Table, refuse_wrong, unknown};
 use engine::units::{Bytes, Duration};
 use engine::{choices, settings};
@@ -137,7 +137,7 @@ impl AttachedPort {
     pub fn interfaces(&self) -> Vec<&str> {
         match &self.attachment {
             Attachment::Between(a, b) => vec![a, b],
-            Attachment::Egress(interface) => vec![interface],
+            Attachment::Egress(interface) | Attachment::Ingress(interface) => vec![interface],
             Attachment::Files { .. } => Vec::new(),
         }
     }
@@ -159,6 +159,12 @@ impl PortConfig {
         self.attached.iter().flat_map(AttachedPort::interfaces).collect()
     }
 
+    /// The interfaces that they are of, each once.
+    pub fn devices(&self) -> Vec<&str> {
+        let devices: BTreeSet<&str> = self.interfaces().into_iter().map(device).collect();
+        devices.into_iter().collect()
+    }
+
     /// The port by which packets leave through this interface.
     pub fn of_interface(&self, name: &str) -> Option<&AttachedPort> {
         let files = |port: &AttachedPort| matches!(port.attachment, Attachment::Files { .. });
@@ -167,7 +173,7 @@ impl PortConfig {
     }
 }
 
-const ATTACHMENTS: &[&str] = &["between", "egress", "read", "write"];
+const ATTACHMENTS: &[&str] = &["between", "egress", "ingress", "read", "write"];
 
 /// Reads the section; `None` if a problem was reported. `ports` are the kinds that the caller can
 /// open.
@@ -291,9 +297,10 @@ fn attachments(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<Vec
     let present: Vec<_> = ATTACHMENTS.iter().filter_map(|key| section.get(key)).collect();
     let Some(first) = present.first() else {
         let help = format!(
-            "write {}, or {} for the packets that this host sends",
+            "write {}, or {} for the packets that this host sends, {} for those that it receives",
             Needs::TwoInterfaces.example(),
-            Needs::OneInterface.example()
+            Needs::OneInterface.example(),
+            Needs::Received.example()
         );
         problems.push(Problem::new(section.at, "the port is attached to nothing").help(help));
         return None;
@@ -319,7 +326,11 @@ fn attachments(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<Vec
                 attachment: between(&pair.value, problems)?,
                 at: pair.value.at,
             }),
-            _ => attached.extend(egress(&pair.value, problems)?),
+            "egress" => attached.extend(each(&pair.value, "egress", Attachment::Egress, problems)?),
+            _ => {
+                let received = |name: String| Attachment::Ingress(received(&name));
+                attached.extend(each(&pair.value, "ingress", received, problems)?);
+            }
         }
     }
     refuse_twice(&attached, problems)?;
@@ -332,7 +343,7 @@ fn refuse_twice(attached: &[PlacedAttachment], problems: &mut Vec<Problem>) -> O
     for place in attached {
         let names = match &place.attachment {
             Attachment::Between(a, b) => vec![a, b],
-            Attachment::Egress(interface) => vec![interface],
+            Attachment::Egress(interface) | Attachment::Ingress(interface) => vec![interface],
             Attachment::Files { .. } => Vec::new(),
         };
         if let Some(name) = names.into_iter().find(|name| !seen.insert(*name)) {
@@ -362,9 +373,14 @@ fn files(section: &Section<'_>, key_at: Span, problems: &mut Vec<Problem>) -> Op
 }
 
 /// One interface, or a list of them.
-fn egress(value: &TomlValue<'_>, problems: &mut Vec<Problem>) -> Option<Vec<PlacedAttachment>> {
+fn each(
+    value: &TomlValue<'_>,
+    key: &str,
+    attached: impl Fn(String) -> Attachment,
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<PlacedAttachment>> {
     let one = |value: &TomlValue<'_>, problems: &mut Vec<Problem>| {
-        let attachment = Attachment::Egress(interface(value, problems)?);
+        let attachment = attached(interface(value, problems)?);
         let at = value.at;
         Some(PlacedAttachment { attachment, at })
     };
@@ -373,7 +389,7 @@ fn egress(value: &TomlValue<'_>, problems: &mut Vec<Problem>) -> Option<Vec<Plac
     };
     let places: Vec<_> = items.iter().map(|item| one(item, problems)).collect();
     if places.is_empty() {
-        let message = "`egress`: expected an interface such as \"wan0\", or a list of some";
+        let message = format!("`{key}`: expected an interface such as \"wan0\", or a list of some");
         problems.push(Problem::new(value.at, message));
         return None;
     }

@@ -133,6 +133,10 @@ pub(crate) fn idle(port: Option<&PortConfig>, interface: &str) -> Option<&'stati
             "this port sees what leaves, but not the ACKs that arrive; \
              use `between`, or `suimon nine --behind NAME` on the host that routes",
         ),
+        Some(Attachment::Ingress(_)) => Some(
+            "this port sees what arrives, but not the ACKs that leave; \
+             use `between`, or `suimon nine --behind NAME` on the host that routes",
+        ),
         Some(Attachment::Files { .. }) => Some("senders in a file do not react"),
     }
 }

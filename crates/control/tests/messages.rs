@@ -34,6 +34,7 @@ static PORTS: &[&PortKind] = &[
         ..kind("af_xdp", Needs::TwoInterfaces)
     },
     &kind("egress", Needs::OneInterface),
+    &kind("ingress", Needs::Received),
     &kind("pcap", Needs::TwoFiles),
 ];
 

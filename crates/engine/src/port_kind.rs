@@ -14,6 +14,8 @@ pub enum Needs {
     TwoInterfaces,
     /// One interface, `egress = "eth0"`: what this host itself sends.
     OneInterface,
+    /// One interface, `ingress = "eth0"`: what this host receives.
+    Received,
     /// Two files, `read = "in.pcapng"` and `write = "out.pcapng"`.
     TwoFiles,
 }
@@ -24,6 +26,7 @@ impl Needs {
         match self {
             Self::TwoInterfaces => "`between = [\"lan0\", \"wan0\"]`",
             Self::OneInterface => "`egress = \"eth0\"`",
+            Self::Received => "`ingress = \"eth0\"`",
             Self::TwoFiles => "`read = \"in.pcapng\"` and `write = \"out.pcapng\"`",
         }
     }
@@ -36,6 +39,8 @@ pub enum Attachment {
     Between(String, String),
     /// What this host itself sends on this interface.
     Egress(String),
+    /// What this host receives on an interface; the [name](received) under which it is managed.
+    Ingress(String),
     /// From one file of packets into another.
     Files {
         /// Where packets come from.
@@ -51,9 +56,23 @@ impl Attachment {
         match self {
             Self::Between(..) => Needs::TwoInterfaces,
             Self::Egress(_) => Needs::OneInterface,
+            Self::Ingress(_) => Needs::Received,
             Self::Files { .. } => Needs::TwoFiles,
         }
     }
+}
+
+/// No interface has such a name.
+const RECEIVED: &str = ":in";
+
+/// The name under which a policy manages what this interface receives: `eth0:in`.
+pub fn received(interface: &str) -> String {
+    format!("{interface}{RECEIVED}")
+}
+
+/// The interface that a managed name means: of `eth0:in` it is `eth0`.
+pub fn device(managed: &str) -> &str {
+    managed.strip_suffix(RECEIVED).unwrap_or(managed)
 }
 
 /// A kind of port.

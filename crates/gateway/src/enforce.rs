@@ -22,7 +22,7 @@ use control::port_config::{AttachedPort, PortConfig};
 use control::provenance::Provenance;
 use control::socket::{Server, path_of};
 use engine::discipline::Reason;
-use engine::port_kind::Attachment;
+use engine::port_kind::{Attachment, device};
 use engine::tree::Registry;
 use engine::units::Bytes;
 use netio::handle::{Handle, WorkerSnapshot};
@@ -66,7 +66,7 @@ pub fn enforce(
     warnings.extend(memory.into_iter().map(|problem| problem.message));
     let keys = policy.rsvp.as_ref().map(KeyFile::of).transpose();
     let keys = keys.map_err(Error::Keys)?.flatten();
-    let _claim = Claim::on(&config.interfaces()).map_err(Error::Claimed)?;
+    let _claim = Claim::on(&config.devices()).map_err(Error::Claimed)?;
     let socket = path_of(socket);
     let beacon = policy
         .rsvp
@@ -188,22 +188,22 @@ fn check_interfaces(policy: &Policy, config: &PortConfig) -> Result<Vec<String>,
     let between: Vec<(&str, &str)> = wired
         .filter_map(|port| match &port.attachment {
             Attachment::Between(a, b) => Some((a.as_str(), b.as_str())),
-            Attachment::Egress(_) | Attachment::Files { .. } => None,
+            Attachment::Egress(_) | Attachment::Ingress(_) | Attachment::Files { .. } => None,
         })
         .collect();
-    let has_wire = |interface: &&InterfacePolicy| {
+    let is_there = |interface: &&InterfacePolicy| {
         let port = config.of_interface(&interface.name);
-        port.is_some_and(AttachedPort::has_wire)
+        port.is_some_and(|port| port.has_wire() || matches!(port.attachment, Attachment::Ingress(_)))
     };
     let managed = |interface: &'_ InterfacePolicy| {
         let settings = &interface.settings;
         (interface.name.clone(), settings.bandwidth, settings.max_frame)
     };
-    let managed: Vec<_> = policy.interfaces.iter().filter(has_wire).map(managed).collect();
+    let managed: Vec<_> = policy.interfaces.iter().filter(is_there).map(managed).collect();
     let managed: Vec<ManagedDirection<'_>> = managed
         .iter()
         .map(|(interface, bandwidth, max_frame)| ManagedDirection {
-            interface,
+            interface: device(interface),
             bandwidth: *bandwidth,
             max_frame: *max_frame,
         })
@@ -242,7 +242,7 @@ fn introduce(
         .iter()
         .filter(|name| policy.interface(name).is_none() && names.len() > 1)
     {
-        writeln!(out, "{name}: not managed; its egress passes in order")?;
+        writeln!(out, "{name}: not managed; what takes it passes in order")?;
     }
     if let Some(rsvp) = &policy.rsvp {
         let of = |interface: &&InterfacePolicy| interface.reserve.is_some();
@@ -277,6 +277,7 @@ fn origin(port: &AttachedPort, interface: &str) -> String {
         Attachment::Between(a, b) if *b == interface => format!("from {a}, by {kind}"),
         Attachment::Between(_, b) => format!("from {b}, by {kind}"),
         Attachment::Egress(_) => "the traffic that this host sends".into(),
+        Attachment::Ingress(_) => "the traffic that this host receives".into(),
         Attachment::Files { read, write } => format!("from {read} to {write}"),
     }
 }

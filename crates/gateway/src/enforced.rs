@@ -6,7 +6,7 @@
 //! program fails, qdiscs behind it, and offloads.
 
 use control::port_config::PortConfig;
-use engine::port_kind::Attachment;
+use engine::port_kind::{Attachment, device};
 use netio::interface::Interface;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -79,7 +79,7 @@ impl Enforcement {
     pub fn new<'a>(config: &PortConfig, managed: impl IntoIterator<Item = &'a str>) -> Self {
         let passing = |name: &str| match config.of_interface(name).map(|port| &port.attachment) {
             Some(Attachment::Between(a, b)) => vec![a.clone(), b.clone()],
-            _ => vec![name.to_owned()],
+            _ => vec![device(name).to_owned()],
         };
         let managed = managed.into_iter();
         let passing: Vec<_> = managed.map(|name| (name.to_owned(), passing(name))).collect();

@@ -45,7 +45,7 @@ pub trait Capture: Port {
     ///
     /// # Errors
     /// If the kernel refuses a program.
-    fn attach(&self, own: &Heartbeat, to: &mut Attached) -> io::Result<()>;
+    fn attach(&mut self, own: &Heartbeat, to: &mut Attached) -> io::Result<()>;
 
     /// From now on copies of frames with other arrival timestamps (of `CLOCK_REALTIME`) are
     /// discarded: the kernel forwards these. Only where there are copies.
@@ -60,7 +60,7 @@ pub trait Capture: Port {
 impl Capture for AfPacket {
     const COPIES: bool = true;
 
-    fn attach(&self, own: &Heartbeat, to: &mut Attached) -> io::Result<()> {
+    fn attach(&mut self, own: &Heartbeat, to: &mut Attached) -> io::Result<()> {
         let program = syscall::load("suimon_take", Hook::Ingress, false, &TAKE, own.map(), None)?;
         to.add(&program)
     }

@@ -50,6 +50,7 @@ enum Kind {
     AfXdp,
     AfXdpGeneric,
     Egress,
+    Ingress,
     /// With a limit for the time without the program.
     ClosedEgress,
     Tap,
@@ -73,6 +74,7 @@ impl Kind {
                 "wan0",
             ),
             Self::Egress => ("egress = \"eth0\"", "eth0"),
+            Self::Ingress => ("ingress = \"eth0\"", "eth0:in"),
             Self::ClosedEgress => ("egress = \"eth0\"\nfail_closed = \"4 Mbit/s\"", "eth0"),
             Self::Tap => ("kind = \"tap\"\nbetween = [\"tap0\", \"tap1\"]", "tap1"),
         }
@@ -81,15 +83,15 @@ impl Kind {
     fn policy(self) -> String {
         let (port, out) = self.port();
         let class = |name: &str, rate: u32, more: &str| {
-            format!("[[interface.{out}.class]]\nname = \"{name}\"\nrate = \"{rate} Mbit/s\"\n{more}\n")
+            format!("[[interface.\"{out}\".class]]\nname = \"{name}\"\nrate = \"{rate} Mbit/s\"\n{more}\n")
         };
         let filter = |class: &str, port: u16| {
             format!(
-                "[[interface.{out}.filter]]\nclass = \"{class}\"\nprotocol = \"tcp\"\ndestination_port = \"{port}\"\n"
+                "[[interface.\"{out}\".filter]]\nclass = \"{class}\"\nprotocol = \"tcp\"\ndestination_port = \"{port}\"\n"
             )
         };
         [
-            format!("version = 1\n[port]\n{port}\n[interface.{out}]\nbandwidth = \"{LINK} Mbit/s\"\ndiscipline = \"cbq\"\n"),
+            format!("version = 1\n[port]\n{port}\n[interface.\"{out}\"]\nbandwidth = \"{LINK} Mbit/s\"\ndiscipline = \"cbq\"\n"),
             class("small", 8, "borrow = false"),
             class("large", 16, "borrow = false"),
             class("rest", 10, "default = true"),
@@ -101,7 +103,13 @@ impl Kind {
 }
 
 /// The kinds of port where traffic flows without the program.
-const FAIL_OPEN: [Kind; 4] = [Kind::AfPacket, Kind::AfXdp, Kind::AfXdpGeneric, Kind::Egress];
+const FAIL_OPEN: [Kind; 5] = [
+    Kind::AfPacket,
+    Kind::AfXdp,
+    Kind::AfXdpGeneric,
+    Kind::Egress,
+    Kind::Ingress,
+];
 
 const SMALL: u16 = 6001;
 const LARGE: u16 = 6002;
@@ -178,10 +186,10 @@ impl Rig {
     /// Starts the program and waits until it runs; `false` if the machine forbids it.
     fn launch(&mut self) -> bool {
         let policy = self.files.join("policy.toml").display().to_string();
-        let host = if matches!(self.kind, Kind::Egress | Kind::ClosedEgress) {
-            &self.a
-        } else {
-            &self.r
+        let host = match self.kind {
+            Kind::Egress | Kind::ClosedEgress => &self.a,
+            Kind::Ingress => &self.b,
+            _ => &self.r,
         };
         let mut program =
             host.program(env!("CARGO_BIN_EXE_suimon"))
@@ -490,6 +498,11 @@ fn a_policy_is_enforced_on_the_hosts_egress() {
 }
 
 #[test]
+fn a_policy_is_enforced_on_what_a_host_receives() {
+    in_turn(|| lab::isolated(|| enforces(Kind::Ingress)));
+}
+
+#[test]
 fn a_policy_is_enforced_between_taps() {
     in_turn(|| lab::isolated(|| enforces(Kind::Tap)));
 }
@@ -699,7 +712,7 @@ fn random_policy(random: &mut Rng) -> String {
     let kind = ["cbq", "hfsc", "drr", "priq", "wrr", "fq_codel", "cake", "fifo"][random.below(8) as usize];
     let (port, out) = Kind::AfPacket.port();
     let head = format!(
-        "version = 1\n[port]\n{port}\n[interface.{out}]\nbandwidth = \"{mbit} Mbit/s\"\ndiscipline = \"{kind}\"\n"
+        "version = 1\n[port]\n{port}\n[interface.\"{out}\"]\nbandwidth = \"{mbit} Mbit/s\"\ndiscipline = \"{kind}\"\n"
     );
     if ["fq_codel", "cake", "fifo"].contains(&kind) {
         return head;
@@ -723,7 +736,7 @@ fn random_policy(random: &mut Rng) -> String {
             _ => String::new(),
         };
         let default = n == default;
-        format!("[[interface.{out}.class]]\nname = \"c{n}\"\ndefault = {default}\n{setting}\n{inner}\n")
+        format!("[[interface.\"{out}\".class]]\nname = \"c{n}\"\ndefault = {default}\n{setting}\n{inner}\n")
     };
     let mut text = head;
     (0..classes).for_each(|n| text += &class(n, random));
@@ -731,7 +744,7 @@ fn random_policy(random: &mut Rng) -> String {
         if random.below(2) == 0 {
             let n = random.below(classes);
             text += &format!(
-                "[[interface.{out}.filter]]\nclass = \"c{n}\"\nprotocol = \"udp\"\ndestination_port = {port}\n"
+                "[[interface.\"{out}\".filter]]\nclass = \"c{n}\"\nprotocol = \"udp\"\ndestination_port = {port}\n"
             );
         }
     }

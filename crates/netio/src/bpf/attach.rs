@@ -35,6 +35,11 @@ impl Attached {
         }
     }
 
+    /// How programs are attached.
+    pub fn means(&self) -> Means {
+        self.means
+    }
+
     /// Attaches a program after those that are already attached.
     ///
     /// # Errors

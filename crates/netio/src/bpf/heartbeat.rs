@@ -31,6 +31,8 @@ pub enum Word {
     /// For [`super::programs::TAKE`]: frames with an earlier arrival timestamp (of
     /// `CLOCK_REALTIME`) pass; zero: none do.
     Since,
+    /// For [`super::programs::HAND_BACK`]: the interface that frames are handed back to.
+    HandBackTo,
 }
 
 impl Word {
@@ -40,7 +42,7 @@ impl Word {
     }
 }
 
-const WORDS: usize = 5;
+const WORDS: usize = 6;
 
 /// The cell of one port.
 #[derive(Debug)]
@@ -98,6 +100,11 @@ impl Heartbeat {
     /// Sets the interface that frames are redirected to.
     pub fn point_to(&self, interface: u32) {
         self.set(Word::Interface, u64::from(interface));
+    }
+
+    /// Sets the interface that frames are handed back to.
+    pub fn hand_back_to(&self, interface: u32) {
+        self.set(Word::HandBackTo, u64::from(interface));
     }
 
     /// Whether the kernel has taken over. It may then have forwarded frames that were read from the

@@ -24,7 +24,7 @@ use super::instruction::Width::{Byte, Double, Half, Word as Long};
 use super::instruction::{
     Instruction, Reference, add, and, call, copy, exit, load, or, pass, pass_if, pass_if_above, pass_if_any,
     pass_if_at_least, pass_if_equal, pass_if_not_equal, program, refer, set, shift_left, skip_if_any,
-    skip_if_equal, skip_if_not_equal,
+    skip_if_equal, skip_if_not_equal, store,
 };
 
 const KTIME_GET_NS: i32 = 5;
@@ -39,6 +39,7 @@ const XDP_PASS: i32 = 2;
 /// Offsets of `data` and `data_end` in a context: `__sk_buff` and `xdp_md`.
 const SKB: (i16, i16) = (76, 80);
 const XDP: (i16, i16) = (0, 4);
+const SKB_MARK: i16 = 8;
 const SKB_ARRIVED_AT: i16 = 36;
 const SKB_ARRIVED: i16 = 152;
 const XDP_QUEUE: i16 = 16;
@@ -167,3 +168,43 @@ pub const TO_TAP: [Instruction; 12] = program(&[
     ],
     &[set(R0, TCX_NEXT), exit()],
 ]);
+
+/// The mark of frames that are handed back: "suim". Nothing else sees it.
+const HANDED_BACK: i32 = 0x7375_696d;
+const TO_INGRESS: i32 = 1;
+
+/// Ingress: redirects what arrives to the interface in the cell, which is our TAP; what was handed
+/// back from there passes without its mark, also when we are gone.
+pub const RECEIVED_TO_TAP: [Instruction; 18] = program(&[
+    &[
+        load(Long, R2, R1, SKB_MARK),
+        skip_if_not_equal(R2, HANDED_BACK, 4),
+        set(R3, 0),
+        store(Long, R1, SKB_MARK, R3),
+        set(R0, TCX_NEXT),
+        exit(),
+    ],
+    &ALIVE,
+    &[
+        load(Double, R1, R7, Word::Interface.offset()),
+        set(R2, 0),
+        call(REDIRECT),
+        exit(),
+    ],
+    &[set(R0, TCX_NEXT), exit()],
+]);
+
+/// Ingress of our TAP: hands what we write to the interface in the cell, as if it had arrived there.
+pub const HAND_BACK: [Instruction; 8] = {
+    let [low, high] = refer(R7, Reference::Cell);
+    program(&[&[
+        low,
+        high,
+        set(R3, HANDED_BACK),
+        store(Long, R1, SKB_MARK, R3),
+        load(Double, R1, R7, Word::HandBackTo.offset()),
+        set(R2, TO_INGRESS),
+        call(REDIRECT),
+        exit(),
+    ]])
+};

@@ -17,21 +17,20 @@
 //! the source: `ip link set IF gso_max_segs N`.
 
 use super::af_packet::{self, AfPacket};
+use super::presence::Presence;
 use super::tap::Tap;
-use super::{Kind, Lane, Open, Opened, Opening};
+use super::{Kind, Lane, Open, Opened, Opening, presence};
 use crate::bpf::programs::TO_TAP;
 use crate::bpf::syscall::{self, Hook};
 use crate::bpf::{Attached, Heartbeat, Means};
-use crate::clock;
 use crate::fail_closed::{self, FailClosed};
 use crate::fail_open::{self, Capture};
-use crate::interface::Interface;
 use crate::pool::Pool;
-use crate::port::{Capabilities, Counters, Fault, PacedPort, Port, PortError, Wake};
+use crate::port::{Capabilities, Counters, PacedPort, Port, PortError, Wake};
 use engine::packet::Buffer;
 use engine::port_kind::{Needs, PortKind};
 use engine::settings;
-use engine::units::{Bandwidth, Duration, Instant};
+use engine::units::{Bandwidth, Duration};
 use std::io;
 
 /// What this host itself sends on an interface.
@@ -65,7 +64,7 @@ fn on(interface: &str, opening: &Opening<'_>) -> Result<Opened, PortError> {
     if let Some(rate) = own.fail_closed {
         port.fail_closed(rate)?;
     }
-    let (tap, index) = (port.tap().to_owned(), port.index);
+    let (tap, index) = (port.tap().to_owned(), port.interface.index());
     let (port, pulse) = fail_open::single(port, limit, Means::Best)?;
     let mut without_us = fail_open::takeover(limit, port.attached());
     if let Some(rate) = own.fail_closed {
@@ -97,22 +96,13 @@ const LIMITING: &str = "limiting what it sends without this program";
 /// When to look for room in the packet socket: only the TAP's descriptor is waited for.
 const ROOM_RETRY: Duration = Duration::from_micros(50);
 
-/// How often to check that the interface is still the same one: neither the TAP nor a socket that
-/// does not receive reports its removal.
-const CHECK_INTERVAL: Duration = Duration::from_millis(100);
-
-/// The kernel replaces `%d` with the first free number.
-const TAP: &str = "suimon%d";
-
 /// A port that receives what this host sends on an interface, and sends on that interface.
 #[derive(Debug)]
 pub struct Egress {
     tap: Tap,
     tap_index: u32,
     wire: AfPacket,
-    /// The interface's index, and when it was last checked.
-    index: u32,
-    checked: Instant,
+    interface: Presence,
     closed: Option<FailClosed>,
 }
 
@@ -131,25 +121,14 @@ impl Egress {
             receive: false,
             ..af_packet::Settings::new(interface)
         })?;
-        let tap = Tap::open(TAP, transmit_ring)?;
-        let tap_index = set_up(tap.name()).map_err(|e| PortError::new(tap.name(), "setting it up", e))?;
-        let mut egress = Self {
+        let (tap, tap_index) = presence::own_tap(transmit_ring)?;
+        Ok(Self {
             tap,
             tap_index,
             wire,
-            index: 0,
-            checked: Instant::START,
+            interface: Presence::of(interface)?,
             closed: None,
-        };
-        egress.check_interface()?;
-        Ok(egress)
-    }
-
-    fn check_interface(&mut self) -> Result<(), PortError> {
-        let interface = Interface::named(self.name());
-        let interface = interface.map_err(|e| PortError::new(self.name(), "looking for it", e))?;
-        (self.index, self.checked) = (interface.index, clock::now());
-        Ok(())
+        })
     }
 
     /// While this process is dead or hangs, the interface sends no faster than this.
@@ -158,7 +137,7 @@ impl Egress {
     ///
     /// Returns an error if the kernel refuses the qdisc, or somebody has chosen one.
     pub fn fail_closed(&mut self, rate: Bandwidth) -> Result<(), PortError> {
-        let closed = FailClosed::at(self.index, rate);
+        let closed = FailClosed::at(self.interface.index(), rate);
         self.closed = Some(closed.map_err(|e| PortError::new(self.name(), LIMITING, e))?);
         Ok(())
     }
@@ -167,19 +146,6 @@ impl Egress {
     pub fn tap(&self) -> &str {
         self.tap.name()
     }
-}
-
-/// Brings the TAP up with IPv6 disabled: the kernel's own packets on it would go out on the wire.
-fn set_up(name: &str) -> io::Result<u32> {
-    let disable_ipv6 = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
-    match std::fs::write(disable_ipv6, "1") {
-        // A kernel without IPv6.
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => result,
-    }?;
-    let tap = Interface::named(name)?;
-    tap.bring_up()?;
-    Ok(tap.index)
 }
 
 impl Port for Egress {
@@ -210,14 +176,7 @@ impl Port for Egress {
     fn kick(&mut self, pool: &mut Pool) -> Result<(), PortError> {
         self.wire.kick(pool)?;
         self.closed.iter_mut().for_each(FailClosed::served);
-        if clock::now().since(self.checked) > CHECK_INTERVAL {
-            let before = self.index;
-            self.check_interface()?;
-            if self.index != before {
-                return Err(PortError::fault(self.name(), "sending", Fault::Gone));
-            }
-        }
-        Ok(())
+        self.interface.check("sending")
     }
 
     fn wake(&self, room: bool) -> Option<Wake<'_>> {
@@ -232,9 +191,9 @@ impl Port for Egress {
     fn revive(&mut self, pool: &mut Pool) -> Result<(), PortError> {
         self.tap.revive(pool)?;
         self.wire.revive(pool)?;
-        self.check_interface()?;
+        self.interface.find()?;
         let renewed = match &mut self.closed {
-            Some(closed) => closed.renew(self.index),
+            Some(closed) => closed.renew(self.interface.index()),
             None => Ok(()),
         };
         renewed.map_err(|e| PortError::new(self.name(), LIMITING, e))
@@ -258,7 +217,7 @@ impl Port for Egress {
 impl Capture for Egress {
     const COPIES: bool = false;
 
-    fn attach(&self, own: &Heartbeat, to: &mut Attached) -> io::Result<()> {
+    fn attach(&mut self, own: &Heartbeat, to: &mut Attached) -> io::Result<()> {
         own.point_to(self.tap_index);
         let program = syscall::load("suimon_to_tap", Hook::Egress, false, &TO_TAP, own.map(), None)?;
         to.add(&program)

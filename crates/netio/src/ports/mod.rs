@@ -21,9 +21,11 @@ pub mod af_packet;
 pub mod af_xdp;
 pub mod captured;
 pub mod egress;
+pub mod ingress;
 pub mod memory;
 pub mod model_wire;
 pub mod pcap;
+mod presence;
 pub mod tap;
 
 /// Every kind of port that a policy can name. If a policy names none, the first that fits its
@@ -33,6 +35,7 @@ pub static KINDS: &[&Kind] = &[
     &af_xdp::KIND,
     &tap::KIND,
     &egress::KIND,
+    &ingress::KIND,
     &pcap::KIND,
 ];
 
@@ -52,6 +55,8 @@ pub enum Open {
     Between(fn([&str; 2], &Opening<'_>) -> Result<Opened, PortError>),
     /// For what this host itself sends on this interface.
     Egress(fn(&str, &Opening<'_>) -> Result<Opened, PortError>),
+    /// For what this host receives, by the name under which a policy manages it.
+    Ingress(fn(&str, &Opening<'_>) -> Result<Opened, PortError>),
     /// From the first file into the second.
     Files(fn([&str; 2], &Opening<'_>) -> Result<Opened, PortError>),
 }
@@ -130,6 +135,7 @@ pub fn open(kind: &PortKind, attachment: &Attachment, opening: &Opening<'_>) -> 
     match (kind.map(|kind| kind.open), attachment) {
         (Some(Open::Between(open)), Attachment::Between(a, b)) => open([a, b], opening),
         (Some(Open::Egress(open)), Attachment::Egress(interface)) => open(interface, opening),
+        (Some(Open::Ingress(open)), Attachment::Ingress(managed)) => open(managed, opening),
         (Some(Open::Files(open)), Attachment::Files { read, write }) => open([read, write], opening),
         (kind, attachment) => unreachable!("{kind:?} does not open {attachment:?}"),
     }
@@ -211,6 +217,7 @@ mod tests {
             let opened_by = match kind.open {
                 Open::Between(_) => Needs::TwoInterfaces,
                 Open::Egress(_) => Needs::OneInterface,
+                Open::Ingress(_) => Needs::Received,
                 Open::Files(_) => Needs::TwoFiles,
             };
             assert_eq!(kind.declared.needs, opened_by, "{}", kind.declared.name);

@@ -16,7 +16,7 @@ use control::snapshot;
 use control::yields::{Yields, least_round_trip};
 use engine::disciplines::DEFAULT_LEAF;
 use engine::packet::ClassId;
-use engine::port_kind::Attachment;
+use engine::port_kind::{Attachment, device};
 use engine::tree::{ClassInfo, ClassSpec, DisciplineSpec, TreePlan};
 use engine::units::{Bandwidth, Probability};
 use measure::numbers;
@@ -92,7 +92,7 @@ fn show(out: &mut dyn Write, path: &str, policy: &Policy) -> io::Result<()> {
         }
         for name in port.interfaces() {
             if policy.interface(name).is_none() {
-                writeln!(out, "     {name} is not managed: its egress passes in order")?;
+                writeln!(out, "     {name} is not managed: what takes it passes in order")?;
             }
         }
     }
@@ -112,6 +112,7 @@ fn port_text(port: &AttachedPort, ring: u32) -> String {
     let location = match &port.attachment {
         Attachment::Between(a, b) => format!("between {a} and {b}"),
         Attachment::Egress(interface) => format!("for what this host sends through {interface}"),
+        Attachment::Ingress(managed) => format!("for what this host receives on {}", device(managed)),
         Attachment::Files { read, write } => format!("from {read} to {write}"),
     };
     format!(
@@ -349,7 +350,7 @@ mod tests {
 cbq_good.toml: valid: 1 interface, 4 classes, 3 filters
 
 port af_packet between lan0 and wan0, 64 packets in the transmit ring
-     lan0 is not managed: its egress passes in order
+     lan0 is not managed: what takes it passes in order
 
 wan0  20 Mbit/s  cbq sharing=formal
 ├─ office    16 Mbit/s  80 %

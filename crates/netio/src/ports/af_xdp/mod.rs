@@ -403,7 +403,7 @@ impl Port for AfXdp {
 impl Capture for AfXdp {
     const COPIES: bool = false;
 
-    fn attach(&self, own: &Heartbeat, to: &mut Attached) -> io::Result<()> {
+    fn attach(&mut self, own: &Heartbeat, to: &mut Attached) -> io::Result<()> {
         let fragments = self.open.pieces > 1;
         let mut attach = |hook| -> io::Result<()> {
             let map = Some(self.open.map.as_fd());
