@@ -58,6 +58,38 @@ pub fn names() -> Vec<String> {
         .collect()
 }
 
+/// The interface that the default route goes by, of IPv4 or else of IPv6.
+pub fn default_route() -> Option<String> {
+    let read = |table: &str| fs::read_to_string(format!("/proc/self/net/{table}")).unwrap_or_default();
+    by_default_v4(&read("route")).or_else(|| by_default_v6(&read("ipv6_route")))
+}
+
+/// Columns: interface, destination, gateway, flags, two counters, metric, mask.
+fn by_default_v4(table: &str) -> Option<String> {
+    let routes = table.lines().skip(1).filter_map(|line| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let [name, "00000000", _, _, _, _, metric, "00000000", ..] = *columns else {
+            return None;
+        };
+        Some((metric.parse::<u64>().ok()?, name.to_owned()))
+    });
+    Some(routes.min()?.1)
+}
+
+/// Columns: destination, its prefix, source, its prefix, next hop, metric, two counters, flags,
+/// interface. The kernel's own entry that refuses what has no route is of the loopback.
+fn by_default_v6(table: &str) -> Option<String> {
+    let routes = table.lines().filter_map(|line| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let [_, "00", _, _, _, metric, _, _, _, name] = *columns else {
+            return None;
+        };
+        let metric = u64::from_str_radix(metric, 16).ok()?;
+        (name != "lo").then(|| (metric, name.to_owned()))
+    });
+    Some(routes.min()?.1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,5 +100,21 @@ mod tests {
         let lo = Facts::of("lo").expect("lo");
         assert_eq!((lo.master, lo.speed), (None, None));
         assert_eq!(Facts::of("no-such-thing"), None);
+    }
+
+    #[test]
+    fn the_default_route_with_the_least_metric_counts() {
+        let v4 = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n\
+                  eth0 000A000A 00000000 0001 0 0 0 00FFFFFF 0 0 0\n\
+                  wlan0 00000000 0101A8C0 0003 0 0 600 00000000 0 0 0\n\
+                  eth1 00000000 0101A8C0 0003 0 0 100 00000000 0 0 0\n";
+        assert_eq!(by_default_v4(v4).as_deref(), Some("eth1"));
+        assert_eq!(by_default_v4("Iface Destination\n"), None);
+        let zero = "00000000000000000000000000000000";
+        let v6 = format!(
+            "{zero} 00 {zero} 00 fe800000000000000000000000000001 00000400 1 0 00000003     eth2\n\
+             {zero} 00 {zero} 00 {zero} ffffffff 1 0 00200200       lo\n"
+        );
+        assert_eq!(by_default_v6(&v6).as_deref(), Some("eth2"));
     }
 }

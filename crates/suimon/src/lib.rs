@@ -9,6 +9,7 @@
 
 mod commands;
 mod exit;
+mod line;
 mod monitor;
 mod screen;
 mod source;

@@ -85,13 +85,18 @@ fn measured(ruled: &str, start: impl FnOnce(&Host) -> Option<Option<Running>>) -
 
 /// `suimon run` on the router; none if the machine forbids it.
 fn run_on(router: &Host, files: &Path) -> Option<Running> {
-    let [policy, socket] = ["policy.toml", "control.sock"].map(|name| files.join(name).display().to_string());
+    let policy = files.join("policy.toml").display().to_string();
     let text = format!("version = 1\n[port]\negress = \"eth1\"\n[interface.eth1]\n{POLICY}");
     std::fs::write(&policy, text).expect("a file");
-    let program = router.program(env!("CARGO_BIN_EXE_suimon"));
-    let program = program
-        .args(["run", &policy, "--socket", &socket])
-        .limit(Duration::from_secs(60));
+    running(router, files, &[&policy])
+}
+
+/// `suimon run` with these arguments; none if the machine forbids it.
+fn running(on: &Host, files: &Path, what: &[&str]) -> Option<Running> {
+    let socket = files.join("control.sock").display().to_string();
+    let program = on.program(env!("CARGO_BIN_EXE_suimon"));
+    let arguments = [&["run"], what, &["--socket", &socket]].concat();
+    let program = program.args(arguments).limit(Duration::from_secs(60));
     let running = program.start().expect("it starts");
     let until = Instant::now() + Duration::from_secs(10);
     while Client::connect(Some(&socket)).is_err() {
@@ -149,5 +154,55 @@ fn a_policy_below_its_modem_holds_as_a_program_on_the_router() {
         let felt = measured("", |router| run_on(router, &files).map(Some));
         felt.iter().for_each(|felt| judge("run", felt));
         let _ = std::fs::remove_dir_all(&files);
+    });
+}
+
+/// What two transfers and two calls have over a line of 20 Mbit/s with a deep buffer at each end,
+/// one of each in each direction.
+fn both_ways(name: &str, start: impl FnOnce(&Host) -> Option<Option<Running>>) -> Option<[Felt; 2]> {
+    let text = "version = 1\nhosts = [\"server\", \"home\"]\n[[link]]\nbetween = [\"server\", \"home\"]\n\
+                rate = \"20 Mbit/s\"\ndelay = \"10 ms\"\nbuffer = \"500 kB\"\n";
+    let topology = Topology::read("line", text, &Registry::builtin(), &Folder::of("line"))
+        .unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    let built = build(&topology, &Registry::builtin(), &Instruments::default(), Seed(1)).expect("a lab");
+    let [server, home] = built.lab.hosts() else {
+        panic!("two hosts")
+    };
+    let ran = start(home)?;
+    let address = |host: usize| SocketAddr::new(built.interfaces[host][0].addresses[0].ip, 0);
+    let (to_home, to_server) = (address(1), address(0));
+    let felt = std::thread::scope(|scope| {
+        let up = scope.spawn(|| between(home, server, to_server));
+        let down = between(server, home, to_home);
+        [down, up.join().expect("a measurement")]
+    });
+    drop(ran);
+    eprintln!("{name}: {felt:?}");
+    Some(felt)
+}
+
+#[test]
+fn an_interface_and_a_rate_cure_both_directions_of_a_line() {
+    lab::isolated(|| {
+        let files = std::env::temp_dir().join(format!("suimon-line-{}", std::process::id()));
+        std::fs::create_dir_all(&files).expect("a folder");
+        let cured = both_ways("cured", |home| {
+            running(home, &files, &["eth0", "--rate", "18Mbit/s"]).map(Some)
+        });
+        let _ = std::fs::remove_dir_all(&files);
+        let Some(cured) = cured else { return };
+        let plain = both_ways("plain", |_| Some(None)).expect("a measurement");
+        for (cured, plain) in cured.iter().zip(&plain) {
+            assert!(
+                plain.call > Duration::from_millis(100),
+                "the line is no trouble: {plain:?}"
+            );
+            assert!(
+                cured.call < Duration::from_millis(30),
+                "{cured:?}, and plain {plain:?}"
+            );
+            // Acknowledgments of the other direction take some of it.
+            assert!((0.85..=1.0).contains(&(cured.download / PAYLOAD)), "{cured:?}");
+        }
     });
 }

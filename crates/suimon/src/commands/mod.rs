@@ -18,6 +18,7 @@ mod detach;
 mod disable;
 mod enable;
 mod history;
+mod init;
 mod kinds;
 mod lab;
 pub(crate) mod nine;
@@ -77,6 +78,7 @@ verbs! {
     disable::Disable,
     enable::Enable,
     history::History,
+    init::Init,
     kinds::Kinds,
     lab::Lab,
     nine::Nine,

@@ -2,12 +2,15 @@
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
+use crate::line::{LinePolicy, Rates};
 use crate::source;
 use clap::Args;
 use control::policy::Policy;
 use engine::tree::Registry;
 use gateway::enforce::{Origin, enforce};
+use gateway::facts::{self, Facts};
 use gateway::kept::{Kept, MadeOf};
+use gateway::selfcheck;
 use plot::colour;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,8 +19,12 @@ use std::path::{Path, PathBuf};
 /// applies the file again
 #[derive(Debug, Args)]
 pub struct Run {
-    /// The policy, a TOML file (see `suimon check`); `-` reads standard input
+    /// The policy, a TOML file (see `suimon check`), `-` for standard input; or an interface: cake
+    /// for what leaves and arrives by it, fair per device
+    #[arg(value_name = "FILE|INTERFACE")]
     policy: String,
+    #[command(flatten)]
+    rates: Rates,
     /// Name or path of the control socket; by default the policy file's name
     #[arg(long, value_name = "NAME|PATH")]
     socket: Option<String>,
@@ -36,6 +43,7 @@ impl Run {
         let socket = self.socket.as_deref().unwrap_or(&name);
         let file = match self.policy.as_str() {
             "-" => None,
+            _ if self.is_interface() => None,
             file => Some(std::path::absolute(file)?),
         };
         let origin = Origin {
@@ -51,7 +59,7 @@ impl Run {
 
     /// The policy to begin with, where its generations are kept, and what it was made of.
     fn read(&self, registry: &Registry) -> Result<(Policy, Option<Kept>, MadeOf), Failure> {
-        let text = source::load("policy", &self.policy)?;
+        let text = self.text()?;
         let (state, made_of) = match &self.state {
             None => (None, MadeOf::text(&self.policy, &text)),
             Some(folder) => {
@@ -68,6 +76,31 @@ impl Run {
             eprint!("{}", policy.warnings.render(colour::wanted(&io::stderr())));
         }
         Ok((policy, state, made_of))
+    }
+
+    /// Whether an interface is named, and no file.
+    fn is_interface(&self) -> bool {
+        self.policy != "-" && !Path::new(&self.policy).exists() && Facts::of(&self.policy).is_some()
+    }
+
+    /// The policy's text.
+    fn text(&self) -> Result<String, Failure> {
+        if self.is_interface() {
+            let line = LinePolicy::of(&self.policy, self.rates).map_err(Failure::usage)?;
+            line.notes().iter().for_each(|note| eprintln!("{note}"));
+            return Ok(line.text());
+        }
+        if !self.rates.are_missing() {
+            let why = match Path::new(&self.policy).exists() || self.policy == "-" {
+                true => format!(
+                    "{}: rates are for an interface; a policy has its own `bandwidth`",
+                    self.policy
+                ),
+                false => selfcheck::missing(&facts::names(), &self.policy),
+            };
+            return Err(Failure::usage(why));
+        }
+        source::load("policy", &self.policy)
     }
 
     /// The policy's name: its file's, without the ending.
