@@ -23,7 +23,7 @@ use crate::values::TomlValue;
 use crate::yields::{self, Yields, YieldsSettings};
 use engine::disciplines::DEFAULT_LEAF;
 use engine::kind::{Children, Kind};
-use engine::link::Link;
+use engine::link::{LONGEST_SUPER, Link};
 use engine::packet::ClassId;
 use engine::port_kind::{Attachment, PortKind, device};
 use engine::reserved::{Reservable, ReserveSettings};
@@ -583,8 +583,8 @@ impl<'a> PolicyReader<'a> {
             let message = "`bandwidth` must be from 8 kbit/s to 800 Gbit/s";
             self.problems.push(Problem::new(at("bandwidth"), message));
         }
-        if settings.max_frame < Bytes::new(60) || settings.max_frame > Bytes::new(65_549) {
-            let message = "`max_frame` must be from 60 B to 65549 B";
+        if settings.max_frame < Bytes::new(60) || settings.max_frame > LONGEST_SUPER {
+            let message = format!("`max_frame` must be from 60 B to {} B", LONGEST_SUPER.get());
             self.problems.push(Problem::new(at("max_frame"), message));
         }
         if settings.overhead > Bytes::new(512) {

@@ -21,7 +21,7 @@ pub struct Link {
 }
 
 /// The longest super-packet: 64 KiB of IP and its header.
-const LONGEST_SUPER: Bytes = Bytes::new(65_549);
+pub const LONGEST_SUPER: Bytes = Bytes::new(65_549);
 /// Ports cut super-packets that would take longer.
 const SPLIT: Duration = Duration::from_millis(1);
 

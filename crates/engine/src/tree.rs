@@ -530,7 +530,7 @@ impl Checker<'_> {
                 "the delay and loss of a link are settings of `link` in a scenario, for `sim` and `lab`",
             ),
             "ingress" | "clsact" => problem.help(
-                "what arrives is managed where it leaves again, as by the other interface of `between`",
+                "what arrives is managed by a port of its own, as [interface.\"eth0:in\"], or where it leaves again",
             ),
             _ if here.is_empty() => problem,
             _ => problem.help(format!(

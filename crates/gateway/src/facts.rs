@@ -58,6 +58,12 @@ pub fn names() -> Vec<String> {
         .collect()
 }
 
+/// Whether this host passes on packets for others.
+pub fn forwards() -> bool {
+    let on = |file: &str| fs::read_to_string(file).is_ok_and(|text| text.trim() == "1");
+    on("/proc/sys/net/ipv4/ip_forward") || on("/proc/sys/net/ipv6/conf/all/forwarding")
+}
+
 /// The interface that the default route goes by, of IPv4 or else of IPv6.
 pub fn default_route() -> Option<String> {
     let read = |table: &str| fs::read_to_string(format!("/proc/self/net/{table}")).unwrap_or_default();

@@ -5,7 +5,8 @@
 //! internet, otherwise to the devices.
 
 use clap::Args;
-use engine::port_kind::received;
+use engine::link::LONGEST_SUPER;
+use engine::port_kind::{Needs, received};
 use engine::units::{Bandwidth, Bytes};
 use gateway::facts::{self, Facts};
 
@@ -83,7 +84,7 @@ impl LinePolicy {
         Ok(Self {
             interface: interface.into(),
             to_internet: facts::default_route().as_deref() == Some(interface),
-            max_frame: found.mtu + HEADER,
+            max_frame: (found.mtu + HEADER).min(LONGEST_SUPER),
             down: rates.down(),
             up: rates.up(),
             own_queue,
@@ -98,6 +99,12 @@ impl LinePolicy {
             false => "no default route goes by it: what leaves is the download, to the devices behind it",
         };
         let mut notes = vec![format!("{interface}: {leads}")];
+        if self.to_internet && facts::forwards() {
+            notes.push(format!(
+                "{interface}: this host routes; if it translates addresses too (NAT), all devices count as one here: \
+                 name the interface towards them instead"
+            ));
+        }
         if let Some(speed) = self.own_queue {
             notes.push(format!(
                 "{interface}: no rate is given, so only its own queue is managed, at the {speed} of the device; \
@@ -150,9 +157,15 @@ impl LinePolicy {
         let mut text = format!(
             "# The line by {interface}: short queues, and each device its share.\nversion = 1\n\n[port]\n"
         );
-        let attached = [("egress", interface.clone()), ("ingress", received(interface))];
-        for (key, _) in attached.iter().filter(|(_, name)| is_managed(name)) {
-            text += &format!("{key} = \"{interface}\"\n");
+        for (name, needs) in [
+            (interface.clone(), Needs::OneInterface),
+            (received(interface), Needs::Received),
+        ] {
+            if is_managed(&name) {
+                // The example, of this interface.
+                text += &needs.example().trim_matches('`').replace("eth0", interface);
+                text += "\n";
+            }
         }
         for Direction {
             name,

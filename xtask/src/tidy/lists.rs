@@ -165,6 +165,17 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "*",
         "it joins a packet socket and a TAP interface",
     ),
+    ("crates/engine/src/tree.rs", "ingress", "the kernel's qdisc"),
+    (
+        "crates/netio/src/ports/ingress.rs",
+        "tap",
+        "it redirects into a TAP interface",
+    ),
+    (
+        "crates/netio/src/ports/presence.rs",
+        "tap",
+        "the ports that redirect into a TAP interface make it here",
+    ),
     ("crates/netio/src/fail_closed.rs", "tbf", "the kernel's qdisc"),
     ("crates/netio/src/ports/captured.rs", "pcap", "the file format"),
     ("crates/sim/src/capture", "pcap", "the file format"),
@@ -173,6 +184,11 @@ const KNOWN: &[(&str, &str, &str)] = &[
     (
         "crates/control/src/port_config.rs",
         "egress",
+        "the key that an interface is given by",
+    ),
+    (
+        "crates/control/src/port_config.rs",
+        "ingress",
         "the key that an interface is given by",
     ),
     (

@@ -194,7 +194,8 @@ pub const RECEIVED_TO_TAP: [Instruction; 18] = program(&[
     &[set(R0, TCX_NEXT), exit()],
 ]);
 
-/// Ingress of our TAP: hands what we write to the interface in the cell, as if it had arrived there.
+/// Ingress of our TAP: hands what we write to the interface in the cell, as if it had arrived
+/// there.
 pub const HAND_BACK: [Instruction; 8] = {
     let [low, high] = refer(R7, Reference::Cell);
     program(&[&[

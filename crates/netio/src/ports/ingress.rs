@@ -3,19 +3,20 @@
 //! A program at the interface's ingress hook (tcx, or clsact before Linux 6.6) redirects every
 //! frame, including ARP, into a TAP of ours. We read the TAP, and write the frames back into it in
 //! the order and at the rate of the policy. A program at the TAP's own ingress hook hands them back
-//! to the interface, as if they had just arrived there, with a mark by which the first program knows
-//! them: it takes the mark off and lets them pass. So hosts, routes, filters and addresses are those
-//! of the interface. Sent frames are not touched.
+//! to the interface, as if they had just arrived there, with a mark by which the first program
+//! knows them: it takes the mark off and lets them pass. So hosts, routes, filters and addresses
+//! are those of the interface. Sent frames are not touched.
 //!
 //! The queue at the other end of the line is the provider's. This one shortens it by being a little
-//! slower than the line: packets then wait here, where the policy applies, and TCP's senders follow.
+//! slower than the line: packets then wait here, where the policy applies, and TCP's senders
+//! follow.
 //!
-//! The first program checks the heartbeat; if it has expired, frames take their usual path. When the
-//! process dies, the kernel detaches the program (a clsact filter stays, and lets frames pass) and
-//! removes the TAP.
+//! The first program checks the heartbeat; if it has expired, frames take their usual path. When
+//! the process dies, the kernel detaches the program (a clsact filter stays, and lets frames pass)
+//! and removes the TAP.
 //!
-//! Costs: the frames of the interface are seen twice by packet sockets on it (tcpdump, DHCP clients),
-//! on arrival and when they are handed back.
+//! Costs: the frames of the interface are seen twice by packet sockets on it (tcpdump, DHCP
+//! clients), on arrival and when they are handed back.
 
 use super::presence::Presence;
 use super::tap::Tap;

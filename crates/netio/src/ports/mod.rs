@@ -241,8 +241,11 @@ mod tests {
     fn the_name_of_a_kind_stands_in_quotes_in_its_own_file_alone() {
         /// Names of kinds that mean something else in this file.
         const OTHERWISE: &[(&str, &str)] = &[
-            // The key of what a port is attached to.
+            // The keys of what a port is attached to.
             ("egress", "control/src/port_config.rs"),
+            ("ingress", "control/src/port_config.rs"),
+            // The kernel's qdisc.
+            ("ingress", "engine/src/tree.rs"),
             // The kind of a traffic source.
             ("pcap", "scenario/src/sources/pcap.rs"),
             // An option of the command line.

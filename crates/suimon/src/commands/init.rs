@@ -115,3 +115,45 @@ fn ask(
     let answer = answer.trim();
     Ok(if answer.is_empty() { otherwise } else { answer }.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::policy::Policy;
+    use engine::tree::Registry;
+
+    fn init(file: &str, out: &mut Vec<u8>) -> Result<Exit, Failure> {
+        let registry = Registry::builtin();
+        let init = Init {
+            file: file.into(),
+            interface: Some("lo".into()),
+            down: Some(Bandwidth::mbit(250)),
+            up: Some(Bandwidth::mbit(40)),
+        };
+        init.run(&mut Context {
+            registry: &registry,
+            out,
+        })
+    }
+
+    #[test]
+    fn what_is_given_is_written_five_per_cent_below_and_nothing_is_overwritten() {
+        let file = std::env::temp_dir().join(format!("suimon-init-{}.toml", std::process::id()));
+        let file = file.to_str().expect("a path of text");
+        let mut out = Vec::new();
+        assert_eq!(init(file, &mut out).ok(), Some(Exit::Done));
+        let text = std::fs::read_to_string(file).expect("a policy");
+        let policy = Policy::read(file, &text, &Registry::builtin(), &netio::ports::declared());
+        let policy = policy.unwrap_or_else(|mistakes| panic!("{text}{}", mistakes.render(false)));
+        let mut rates: Vec<u64> = policy
+            .interfaces
+            .iter()
+            .map(|interface| interface.settings.bandwidth.bits() / 100_000)
+            .collect();
+        rates.sort_unstable();
+        assert_eq!(rates, [380, 2_375], "{text}");
+        let again = init(file, &mut out).expect_err("it is there");
+        std::fs::remove_file(file).expect("it is there");
+        assert!(again.message.contains(file), "{}", again.message);
+    }
+}

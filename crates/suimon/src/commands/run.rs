@@ -90,15 +90,19 @@ impl Run {
             line.notes().iter().for_each(|note| eprintln!("{note}"));
             return Ok(line.text());
         }
+        let is_file = self.policy == "-" || Path::new(&self.policy).exists();
+        if !is_file && !self.policy.contains(['/', '.']) {
+            let missing = selfcheck::missing(&facts::names(), &self.policy);
+            return Err(Failure::usage(format!(
+                "there is no file {}: {missing}",
+                self.policy
+            )));
+        }
         if !self.rates.are_missing() {
-            let why = match Path::new(&self.policy).exists() || self.policy == "-" {
-                true => format!(
-                    "{}: rates are for an interface; a policy has its own `bandwidth`",
-                    self.policy
-                ),
-                false => selfcheck::missing(&facts::names(), &self.policy),
-            };
-            return Err(Failure::usage(why));
+            return Err(Failure::usage(format!(
+                "{}: rates are for an interface; a policy has its own `bandwidth`",
+                self.policy
+            )));
         }
         source::load("policy", &self.policy)
     }
