@@ -29,9 +29,7 @@ impl Facts {
     pub fn of(name: &str) -> Option<Self> {
         let found = Interface::named(name).ok()?;
         let master = found.master.and_then(|index| Interface::numbered(index).ok());
-        let sys = PathBuf::from("/sys/class/net").join(name);
-        let text = |file: &str| Some(fs::read_to_string(sys.join(file)).ok()?.trim().to_owned());
-        let ours = text("ifindex").is_some_and(|index| index == found.index.to_string());
+        let text = |file: &str| sysfs(name, found.index, file);
         // Mbit/s; -1 or no answer if the driver does not know.
         let speed = text("speed")
             .and_then(|speed| speed.parse().ok())
@@ -39,14 +37,19 @@ impl Facts {
         const FORWARDING: &str = "3";
         Some(Self {
             up: found.up,
-            speed: speed.filter(|_| ours),
+            speed,
             mtu: Bytes::new(found.mtu as u64),
             master: master.map(|bridge| bridge.name),
-            forwarding: text("brport/state")
-                .map(|state| state == FORWARDING)
-                .filter(|_| ours),
+            forwarding: text("brport/state").map(|state| state == FORWARDING),
         })
     }
+}
+
+/// What `/sys` has of an interface, in a file of its own; none if `/sys` shows another namespace.
+pub(crate) fn sysfs(name: &str, index: u32, file: &str) -> Option<String> {
+    let of = PathBuf::from("/sys/class/net").join(name);
+    let text = |file: &str| Some(fs::read_to_string(of.join(file)).ok()?.trim().to_owned());
+    text(file).filter(|_| text("ifindex").is_some_and(|found| found == index.to_string()))
 }
 
 /// The names of all interfaces.

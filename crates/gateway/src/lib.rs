@@ -3,6 +3,7 @@
 //!
 //! - [`facts`], [`selfcheck`], [`claim`]: what the interfaces are, whether the policy will work,
 //!   and that no other suimon manages them; before anything is changed;
+//! - [`doctor`]: what of the machine and an interface hinders a policy, to ask before;
 //! - [`memory`]: whether the queues' limits fit the memory for frames;
 //! - [`direction`], [`realise`], [`assemble`]: ports, paths, realisers, and the
 //!   worker;
@@ -19,6 +20,7 @@ pub mod assemble;
 pub mod changes;
 pub mod claim;
 pub mod direction;
+pub mod doctor;
 pub mod enforce;
 pub mod enforced;
 mod error;

@@ -113,6 +113,28 @@ impl Interface {
         OFFLOADS.into_iter().map(is_on).collect()
     }
 
+    /// Whether its driver joins what it receives (LRO): such frames cannot be passed on as they came.
+    ///
+    /// # Errors
+    /// If the interface has been removed.
+    pub fn joins_what_it_receives(&self) -> io::Result<bool> {
+        const GET_FLAGS: u32 = 0x25;
+        const LRO: u32 = 1 << 15;
+        Ok(self.ethtool([GET_FLAGS, 0])?[1] & LRO != 0)
+    }
+
+    /// How many packets its transmit ring holds, where the driver reports it.
+    ///
+    /// # Errors
+    /// If the interface has been removed.
+    pub fn transmit_ring(&self) -> io::Result<Option<u32>> {
+        const GET_RINGS: u32 = 0x10;
+        // `struct ethtool_ringparam`: command, four maxima, then receive (three sizes), transmit.
+        let mut rings = [0; 9];
+        rings[0] = GET_RINGS;
+        Ok(Some(self.ethtool(rings)?[8]).filter(|ring| *ring > 0))
+    }
+
     /// `struct ethtool_channels`: command, four maxima, then receive, transmit, other, combined.
     fn channels(&self) -> io::Result<[u32; 9]> {
         const GET_CHANNELS: u32 = 0x3c;

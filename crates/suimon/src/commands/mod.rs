@@ -16,6 +16,7 @@ mod confirm;
 mod demo;
 mod detach;
 mod disable;
+mod doctor;
 mod enable;
 mod history;
 mod init;
@@ -76,6 +77,7 @@ verbs! {
     demo::Demo,
     detach::Detach,
     disable::Disable,
+    doctor::Doctor,
     enable::Enable,
     history::History,
     init::Init,

@@ -1,0 +1,466 @@
+//! What of this machine and an interface helps or hinders a policy there, and what to do about it.
+//! Read only: nothing is changed.
+//!
+//! [`Observed`] is what the kernel says, [`findings`] is what it means.
+
+use crate::facts::{self, Facts};
+use engine::units::Bandwidth;
+use netio::interface::Interface;
+use std::fs;
+use std::path::Path;
+
+/// How much a finding matters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Weight {
+    /// As it should be.
+    Good,
+    /// Works, but perhaps not as expected.
+    Note,
+    /// A policy would not have its effect.
+    Bad,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// How much it matters.
+    pub weight: Weight,
+    /// What was found, in a line.
+    pub what: String,
+    /// What to do: a command, or a sentence.
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    fn of(weight: Weight, what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        let remedy = remedy.into();
+        Self {
+            weight,
+            what: what.into(),
+            remedy: (!remedy.is_empty()).then_some(remedy),
+        }
+    }
+
+    fn good(what: impl Into<String>) -> Self {
+        Self::of(Weight::Good, what, "")
+    }
+}
+
+/// What the kernel says of an interface.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Observed {
+    /// Its name.
+    pub name: String,
+    /// Whether it is administratively up.
+    pub up: bool,
+    /// Whether it has a carrier, if that is known.
+    pub carrier: Option<bool>,
+    /// The speed of its link, if the driver reports one.
+    pub speed: Option<Bandwidth>,
+    /// `full` or `half`, if the driver reports it.
+    pub duplex: Option<String>,
+    /// Whether it is a radio.
+    pub wireless: bool,
+    /// Its bridge or other master.
+    pub master: Option<String>,
+    /// The kind of its root qdisc.
+    pub qdisc: Option<String>,
+    /// The rate of a limit that a killed suimon has left there.
+    pub left: Option<Bandwidth>,
+    /// The filters at its hooks, where those of old kernels are used.
+    pub filters: Vec<String>,
+    /// Its offloads that are on.
+    pub offloads: Vec<&'static str>,
+    /// Whether its hardware or driver joins what it receives (LRO), which cannot be passed on.
+    pub lro: bool,
+    /// How many transmit queues it has.
+    pub transmit_queues: u32,
+    /// How many packets its transmit ring holds, if the driver reports it.
+    pub ring: Option<u32>,
+    /// Whether the default route goes by it.
+    pub default_route: bool,
+    /// Whether this host passes on packets for others.
+    pub forwards: bool,
+    /// How many connections the kernel or the card forwards by themselves (flow tables), if that can
+    /// be read.
+    pub offloaded_connections: Option<usize>,
+}
+
+impl Observed {
+    /// What the kernel says of this interface now; `None` if there is none.
+    pub fn of(name: &str) -> Option<Self> {
+        let (facts, interface) = (Facts::of(name)?, Interface::named(name).ok()?);
+        let sys = |file: &str| facts::sysfs(name, interface.index, file);
+        let offloads = interface.offloads().unwrap_or_default();
+        let on = offloads
+            .into_iter()
+            .filter(|(_, on)| *on)
+            .map(|(offload, _)| offload);
+        Some(Self {
+            up: facts.up,
+            carrier: sys("carrier").map(|carrier| carrier == "1"),
+            speed: facts.speed.filter(|speed| *speed > Bandwidth::ZERO),
+            duplex: sys("duplex").filter(|duplex| duplex != "unknown"),
+            wireless: sys("uevent").is_some_and(|uevent| uevent.contains("DEVTYPE=wlan")),
+            master: facts.master,
+            qdisc: netio::fail_closed::root_kind(interface.index).ok().flatten(),
+            left: netio::fail_closed::rate_of(interface.index).ok().flatten(),
+            filters: netio::bpf::clsact::names(interface.index)
+                .ok()
+                .flatten()
+                .unwrap_or_default(),
+            offloads: on.collect(),
+            lro: interface.joins_what_it_receives().unwrap_or(false),
+            transmit_queues: interface.transmit_queues().unwrap_or(1),
+            ring: interface.transmit_ring().ok().flatten(),
+            default_route: facts::default_route().as_deref() == Some(name),
+            forwards: facts::forwards(),
+            offloaded_connections: offloaded_connections(),
+            name: name.into(),
+        })
+    }
+}
+
+/// Needs root.
+fn offloaded_connections() -> Option<usize> {
+    let table = fs::read_to_string("/proc/self/net/nf_conntrack").ok()?;
+    let passes_by = |line: &&str| line.contains("[OFFLOAD]") || line.contains("[HW_OFFLOAD]");
+    Some(table.lines().filter(passes_by).count())
+}
+
+/// What that means for a policy on this interface.
+pub fn findings(of: &Observed) -> Vec<Finding> {
+    let mut found = link(of);
+    found.extend(others(of));
+    found.extend(frames(of));
+    found
+}
+
+/// The link itself.
+fn link(of: &Observed) -> Vec<Finding> {
+    let name = &of.name;
+    let mut found = Vec::new();
+    found.push(match (of.up, of.carrier) {
+        (false, _) => Finding::of(Weight::Bad, "it is down", format!("ip link set {name} up")),
+        (true, Some(false)) => Finding::of(
+            Weight::Bad,
+            "it has no carrier",
+            "plug the cable in, or switch the other end on",
+        ),
+        (true, _) => Finding::good("it is up"),
+    });
+    found.push(match &of.speed {
+        Some(speed) => Finding::good(format!("its link has {speed}")),
+        None => Finding::of(
+            Weight::Note,
+            "its driver does not tell the speed of its link",
+            "measure the line, and give `run` a rate",
+        ),
+    });
+    if of.duplex.as_deref() == Some("half") {
+        let remedy = "look at the cable and at the settings of the other end: one of them does not negotiate";
+        found.push(Finding::of(
+            Weight::Bad,
+            "it is half duplex: collisions, and both directions share its rate",
+            remedy,
+        ));
+    }
+    if of.wireless {
+        let remedy = "choose a rate that it always has; packets wait in the radio whenever it has less";
+        found.push(Finding::of(
+            Weight::Note,
+            "it is a radio, whose rate varies",
+            remedy,
+        ));
+    }
+    found.push(match (of.default_route, of.forwards) {
+        (true, true) => Finding::of(
+            Weight::Note,
+            "the default route goes by it, and this host routes: after address translation (NAT) all devices are one",
+            "for a share for each device manage the interface towards them",
+        ),
+        (true, false) => Finding::good("the default route goes by it: what leaves is the upload"),
+        (false, _) => Finding::good("no default route goes by it: what leaves is the download of what is behind it"),
+    });
+    if let Some(master) = &of.master {
+        found.push(Finding::of(
+            Weight::Note,
+            format!("it is a port of {master}"),
+            format!("manage both ports of {master}, by `between`: it forwards when suimon does not"),
+        ));
+    }
+    found
+}
+
+/// What else handles its packets.
+fn others(of: &Observed) -> Vec<Finding> {
+    /// Qdiscs that do not limit the rate.
+    const PLAIN: [&str; 8] = [
+        "noqueue",
+        "mq",
+        "pfifo_fast",
+        "pfifo",
+        "bfifo",
+        "fq",
+        "fq_codel",
+        "codel",
+    ];
+    let name = &of.name;
+    let remove = format!("tc qdisc del dev {name} root");
+    let mut found = Vec::new();
+    found.push(match (&of.left, of.qdisc.as_deref()) {
+        (Some(rate), _) => Finding::of(
+            Weight::Note,
+            format!("a killed suimon has left a limit of {rate}"),
+            remove,
+        ),
+        (None, Some(kind)) if !PLAIN.contains(&kind) => Finding::of(
+            Weight::Note,
+            format!("the kernel's `{kind}` is there; what suimon sends bypasses it, the rest does not"),
+            remove,
+        ),
+        (None, kind) => Finding::good(format!("its qdisc is {}", kind.unwrap_or("none"))),
+    });
+    if !of.filters.is_empty() {
+        found.push(Finding::of(
+            Weight::Note,
+            format!("filters are at its hooks: {}", of.filters.join(", ")),
+            format!(
+                "tc qdisc del dev {name} clsact   # if a killed suimon has left them, or nobody needs them"
+            ),
+        ));
+    }
+    match of.offloaded_connections {
+        Some(count) if count > 0 => found.push(Finding::of(
+            Weight::Bad,
+            format!("{count} connections are forwarded by a flow table, past every policy"),
+            "take the `flowtable` out of the firewall's rules",
+        )),
+        _ => {}
+    }
+    found
+}
+
+/// How it handles frames.
+fn frames(of: &Observed) -> Vec<Finding> {
+    let name = &of.name;
+    let mut found = Vec::new();
+    if of.lro && of.forwards {
+        found.push(Finding::of(
+            Weight::Bad,
+            "it joins what it receives (LRO), and this host routes: such frames cannot be passed on as they came",
+            format!("ethtool -K {name} lro off"),
+        ));
+    }
+    found.push(match of.offloads.is_empty() {
+        true => Finding::of(
+            Weight::Note,
+            "its offloads are off: every packet costs its own system call",
+            format!("ethtool -K {name} tso on gso on gro on"),
+        ),
+        false => Finding::good(format!(
+            "offloads: {}; super-frames that would take longer than 1 ms are cut by `run`",
+            of.offloads.join(", ")
+        )),
+    });
+    if of.transmit_queues > 1 {
+        found.push(Finding::of(
+            Weight::Good,
+            format!("{} transmit queues", of.transmit_queues),
+            format!("ethtool -L {name} combined 1   # for pacing by gap frames alone"),
+        ));
+    }
+    if let Some(ring) = of.ring {
+        found.push(Finding::good(format!(
+            "its transmit ring holds {ring} packets; `transmit_ring` of them are used at once, 64 unless a policy says otherwise"
+        )));
+    }
+    found
+}
+
+/// What the machine itself has.
+pub fn machine() -> Vec<Finding> {
+    let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let release = text("/proc/sys/kernel/osrelease");
+    let clock = text("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    vec![
+        kernel(&release),
+        privileges(&text("/proc/self/status")),
+        match Path::new("/dev/net/tun").exists() {
+            true => Finding::good("TAP devices: /dev/net/tun"),
+            false => Finding::of(
+                Weight::Bad,
+                "there is no /dev/net/tun: nothing on one interface can be managed",
+                "modprobe tun   # in a container: pass the device in",
+            ),
+        },
+        match &*clock {
+            "hpet" | "acpi_pm" | "jiffies" => Finding::of(
+                Weight::Note,
+                format!("the clock is {clock}, which is slow to read: less than half of the packet rate"),
+                "see `clocksource=` and `tsc=` of the kernel's command line",
+            ),
+            _ => Finding::good(format!("the clock is {clock}")),
+        },
+        match processors {
+            1 => Finding::of(
+                Weight::Note,
+                "one processor for everything",
+                "below 100 Mbit/s that is enough",
+            ),
+            n => Finding::good(format!(
+                "{n} processors; a thread for each direction from four on"
+            )),
+        },
+    ]
+}
+
+fn kernel(release: &str) -> Finding {
+    let mut numbers = release
+        .split(['.', '-'])
+        .map_while(|number| number.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    match version {
+        v if v >= (6, 6) => Finding::good(format!(
+            "Linux {release}: programs by tcx links, which end with the process"
+        )),
+        v if v >= (5, 8) => Finding::of(
+            Weight::Note,
+            format!(
+                "Linux {release}: programs by clsact filters, which a killed process leaves; they let everything pass"
+            ),
+            "Linux 6.6 has tcx links",
+        ),
+        _ => Finding::of(
+            Weight::Bad,
+            format!("Linux {release} is not supported"),
+            "Linux 6.1 is the oldest that is tested",
+        ),
+    }
+}
+
+/// From `/proc/self/status`.
+fn privileges(status: &str) -> Finding {
+    const NEEDED: [(u32, &str); 3] = [(12, "NET_ADMIN"), (13, "NET_RAW"), (39, "BPF")];
+    const ADMIN: u64 = 1 << 21;
+    const NICE: u64 = 1 << 23;
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
+    let Some(effective) = effective else {
+        return Finding::of(Weight::Note, "its privileges cannot be read", "");
+    };
+    // CAP_SYS_ADMIN includes CAP_BPF.
+    let has = |bit: u32| effective & (1 << bit) != 0 || bit == 39 && effective & ADMIN != 0;
+    let missing: Vec<&str> = NEEDED
+        .into_iter()
+        .filter(|(bit, _)| !has(*bit))
+        .map(|(_, name)| name)
+        .collect();
+    if !missing.is_empty() {
+        let what = format!("`run` would lack {}", missing.join(", "));
+        return Finding::of(
+            Weight::Note,
+            what,
+            "run it as root; this command tells more as root too",
+        );
+    }
+    match effective & NICE != 0 {
+        true => Finding::good("privileges: all that `run` needs"),
+        false => Finding::of(
+            Weight::Note,
+            "without SYS_NICE packets wait for the processor on a busy machine",
+            "run it as root, or give it SYS_NICE",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fine() -> Observed {
+        Observed {
+            name: "eth0".into(),
+            up: true,
+            carrier: Some(true),
+            speed: Some(Bandwidth::gbit(1)),
+            duplex: Some("full".into()),
+            qdisc: Some("fq_codel".into()),
+            offloads: vec!["tso", "gro"],
+            transmit_queues: 1,
+            default_route: true,
+            ..Observed::default()
+        }
+    }
+
+    #[test]
+    fn nothing_is_wrong_with_a_usual_interface() {
+        let found = findings(&fine());
+        assert!(
+            found.iter().all(|finding| finding.weight == Weight::Good),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn each_hindrance_is_named_with_its_remedy() {
+        type Change = fn(&mut Observed);
+        let cases: [(Change, Weight, &str); 12] = [
+            (|of| of.up = false, Weight::Bad, "ip link set eth0 up"),
+            (|of| of.carrier = Some(false), Weight::Bad, "cable"),
+            (|of| of.duplex = Some("half".into()), Weight::Bad, "negotiate"),
+            (|of| of.speed = None, Weight::Note, "measure the line"),
+            (|of| of.wireless = true, Weight::Note, "always has"),
+            (|of| of.forwards = true, Weight::Note, "towards them"),
+            (
+                |of| of.master = Some("br0".into()),
+                Weight::Note,
+                "both ports of br0",
+            ),
+            (
+                |of| of.qdisc = Some("htb".into()),
+                Weight::Note,
+                "tc qdisc del dev eth0 root",
+            ),
+            (
+                |of| of.left = Some(Bandwidth::mbit(4)),
+                Weight::Note,
+                "tc qdisc del dev eth0 root",
+            ),
+            (|of| of.filters = vec!["other".into()], Weight::Note, "clsact"),
+            (|of| of.offloaded_connections = Some(3), Weight::Bad, "flowtable"),
+            (
+                |of| (of.lro, of.forwards, of.default_route) = (true, true, false),
+                Weight::Bad,
+                "lro off",
+            ),
+        ];
+        for (change, weight, remedy) in cases {
+            let mut of = fine();
+            change(&mut of);
+            let found = findings(&of);
+            let wrong: Vec<&Finding> = found.iter().filter(|f| f.weight != Weight::Good).collect();
+            let [one] = *wrong else {
+                panic!("{remedy}: {found:?}")
+            };
+            assert_eq!(one.weight, weight, "{one:?}");
+            assert!(one.remedy.as_ref().is_some_and(|r| r.contains(remedy)), "{one:?}");
+        }
+    }
+
+    #[test]
+    fn the_kernel_and_privileges_are_judged_by_what_run_needs() {
+        let weight = |release| kernel(release).weight;
+        let releases = ["6.6.0", "6.18.1-fc", "6.1.0-13-amd64", "5.4.0", ""];
+        assert_eq!(
+            releases.map(weight),
+            [Weight::Good, Weight::Good, Weight::Note, Weight::Bad, Weight::Bad]
+        );
+        let of = |caps: &str| privileges(&format!("Name:\tx\nCapEff:\t{caps}\n"));
+        assert_eq!(of("000001ffffffffff").weight, Weight::Good);
+        assert!(of("0000000000000000").what.contains("NET_ADMIN, NET_RAW, BPF"));
+        // SYS_ADMIN in place of BPF, and no SYS_NICE.
+        assert!(of("0000000000203000").what.contains("SYS_NICE"));
+    }
+}
