@@ -1,7 +1,7 @@
 //! What of this machine and an interface helps or hinders a policy there, and what to do about it.
 //! Read only: nothing is changed.
 //!
-//! [`Observed`] is what the kernel says, [`findings`] is what it means.
+//! [`Observed`] is what the kernel says, [`symptoms`] is what it means.
 
 use crate::facts::{self, Facts};
 use engine::units::Bandwidth;
@@ -9,9 +9,9 @@ use netio::interface::Interface;
 use std::fs;
 use std::path::Path;
 
-/// How much a finding matters.
+/// How much a symptom matters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Weight {
+pub enum Gravity {
     /// As it should be.
     Good,
     /// Works, but perhaps not as expected.
@@ -22,27 +22,27 @@ pub enum Weight {
 
 /// One thing that was looked at.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Finding {
+pub struct Symptom {
     /// How much it matters.
-    pub weight: Weight,
+    pub gravity: Gravity,
     /// What was found, in a line.
     pub what: String,
     /// What to do: a command, or a sentence.
     pub remedy: Option<String>,
 }
 
-impl Finding {
-    fn of(weight: Weight, what: impl Into<String>, remedy: impl Into<String>) -> Self {
+impl Symptom {
+    fn of(gravity: Gravity, what: impl Into<String>, remedy: impl Into<String>) -> Self {
         let remedy = remedy.into();
         Self {
-            weight,
+            gravity,
             what: what.into(),
             remedy: (!remedy.is_empty()).then_some(remedy),
         }
     }
 
     fn good(what: impl Into<String>) -> Self {
-        Self::of(Weight::Good, what, "")
+        Self::of(Gravity::Good, what, "")
     }
 }
 
@@ -81,8 +81,8 @@ pub struct Observed {
     pub default_route: bool,
     /// Whether this host passes on packets for others.
     pub forwards: bool,
-    /// How many connections the kernel or the card forwards by themselves (flow tables), if that can
-    /// be read.
+    /// How many connections the kernel or the card forwards by themselves (flow tables), if that
+    /// can be read.
     pub offloaded_connections: Option<usize>,
 }
 
@@ -129,7 +129,7 @@ fn offloaded_connections() -> Option<usize> {
 }
 
 /// What that means for a policy on this interface.
-pub fn findings(of: &Observed) -> Vec<Finding> {
+pub fn symptoms(of: &Observed) -> Vec<Symptom> {
     let mut found = link(of);
     found.extend(others(of));
     found.extend(frames(of));
@@ -137,54 +137,54 @@ pub fn findings(of: &Observed) -> Vec<Finding> {
 }
 
 /// The link itself.
-fn link(of: &Observed) -> Vec<Finding> {
+fn link(of: &Observed) -> Vec<Symptom> {
     let name = &of.name;
     let mut found = Vec::new();
     found.push(match (of.up, of.carrier) {
-        (false, _) => Finding::of(Weight::Bad, "it is down", format!("ip link set {name} up")),
-        (true, Some(false)) => Finding::of(
-            Weight::Bad,
+        (false, _) => Symptom::of(Gravity::Bad, "it is down", format!("ip link set {name} up")),
+        (true, Some(false)) => Symptom::of(
+            Gravity::Bad,
             "it has no carrier",
             "plug the cable in, or switch the other end on",
         ),
-        (true, _) => Finding::good("it is up"),
+        (true, _) => Symptom::good("it is up"),
     });
     found.push(match &of.speed {
-        Some(speed) => Finding::good(format!("its link has {speed}")),
-        None => Finding::of(
-            Weight::Note,
+        Some(speed) => Symptom::good(format!("its link has {speed}")),
+        None => Symptom::of(
+            Gravity::Note,
             "its driver does not tell the speed of its link",
             "measure the line, and give `run` a rate",
         ),
     });
     if of.duplex.as_deref() == Some("half") {
         let remedy = "look at the cable and at the settings of the other end: one of them does not negotiate";
-        found.push(Finding::of(
-            Weight::Bad,
+        found.push(Symptom::of(
+            Gravity::Bad,
             "it is half duplex: collisions, and both directions share its rate",
             remedy,
         ));
     }
     if of.wireless {
         let remedy = "choose a rate that it always has; packets wait in the radio whenever it has less";
-        found.push(Finding::of(
-            Weight::Note,
+        found.push(Symptom::of(
+            Gravity::Note,
             "it is a radio, whose rate varies",
             remedy,
         ));
     }
     found.push(match (of.default_route, of.forwards) {
-        (true, true) => Finding::of(
-            Weight::Note,
+        (true, true) => Symptom::of(
+            Gravity::Note,
             "the default route goes by it, and this host routes: after address translation (NAT) all devices are one",
             "for a share for each device manage the interface towards them",
         ),
-        (true, false) => Finding::good("the default route goes by it: what leaves is the upload"),
-        (false, _) => Finding::good("no default route goes by it: what leaves is the download of what is behind it"),
+        (true, false) => Symptom::good("the default route goes by it: what leaves is the upload"),
+        (false, _) => Symptom::good("no default route goes by it: what leaves is the download of what is behind it"),
     });
     if let Some(master) = &of.master {
-        found.push(Finding::of(
-            Weight::Note,
+        found.push(Symptom::of(
+            Gravity::Note,
             format!("it is a port of {master}"),
             format!("manage both ports of {master}, by `between`: it forwards when suimon does not"),
         ));
@@ -193,7 +193,7 @@ fn link(of: &Observed) -> Vec<Finding> {
 }
 
 /// What else handles its packets.
-fn others(of: &Observed) -> Vec<Finding> {
+fn others(of: &Observed) -> Vec<Symptom> {
     /// Qdiscs that do not limit the rate.
     const PLAIN: [&str; 8] = [
         "noqueue",
@@ -209,21 +209,21 @@ fn others(of: &Observed) -> Vec<Finding> {
     let remove = format!("tc qdisc del dev {name} root");
     let mut found = Vec::new();
     found.push(match (&of.left, of.qdisc.as_deref()) {
-        (Some(rate), _) => Finding::of(
-            Weight::Note,
+        (Some(rate), _) => Symptom::of(
+            Gravity::Note,
             format!("a killed suimon has left a limit of {rate}"),
             remove,
         ),
-        (None, Some(kind)) if !PLAIN.contains(&kind) => Finding::of(
-            Weight::Note,
+        (None, Some(kind)) if !PLAIN.contains(&kind) => Symptom::of(
+            Gravity::Note,
             format!("the kernel's `{kind}` is there; what suimon sends bypasses it, the rest does not"),
             remove,
         ),
-        (None, kind) => Finding::good(format!("its qdisc is {}", kind.unwrap_or("none"))),
+        (None, kind) => Symptom::good(format!("its qdisc is {}", kind.unwrap_or("none"))),
     });
     if !of.filters.is_empty() {
-        found.push(Finding::of(
-            Weight::Note,
+        found.push(Symptom::of(
+            Gravity::Note,
             format!("filters are at its hooks: {}", of.filters.join(", ")),
             format!(
                 "tc qdisc del dev {name} clsact   # if a killed suimon has left them, or nobody needs them"
@@ -231,8 +231,8 @@ fn others(of: &Observed) -> Vec<Finding> {
         ));
     }
     match of.offloaded_connections {
-        Some(count) if count > 0 => found.push(Finding::of(
-            Weight::Bad,
+        Some(count) if count > 0 => found.push(Symptom::of(
+            Gravity::Bad,
             format!("{count} connections are forwarded by a flow table, past every policy"),
             "take the `flowtable` out of the firewall's rules",
         )),
@@ -242,36 +242,36 @@ fn others(of: &Observed) -> Vec<Finding> {
 }
 
 /// How it handles frames.
-fn frames(of: &Observed) -> Vec<Finding> {
+fn frames(of: &Observed) -> Vec<Symptom> {
     let name = &of.name;
     let mut found = Vec::new();
     if of.lro && of.forwards {
-        found.push(Finding::of(
-            Weight::Bad,
+        found.push(Symptom::of(
+            Gravity::Bad,
             "it joins what it receives (LRO), and this host routes: such frames cannot be passed on as they came",
             format!("ethtool -K {name} lro off"),
         ));
     }
     found.push(match of.offloads.is_empty() {
-        true => Finding::of(
-            Weight::Note,
+        true => Symptom::of(
+            Gravity::Note,
             "its offloads are off: every packet costs its own system call",
             format!("ethtool -K {name} tso on gso on gro on"),
         ),
-        false => Finding::good(format!(
+        false => Symptom::good(format!(
             "offloads: {}; super-frames that would take longer than 1 ms are cut by `run`",
             of.offloads.join(", ")
         )),
     });
     if of.transmit_queues > 1 {
-        found.push(Finding::of(
-            Weight::Good,
+        found.push(Symptom::of(
+            Gravity::Good,
             format!("{} transmit queues", of.transmit_queues),
             format!("ethtool -L {name} combined 1   # for pacing by gap frames alone"),
         ));
     }
     if let Some(ring) = of.ring {
-        found.push(Finding::good(format!(
+        found.push(Symptom::good(format!(
             "its transmit ring holds {ring} packets; `transmit_ring` of them are used at once, 64 unless a policy says otherwise"
         )));
     }
@@ -279,7 +279,7 @@ fn frames(of: &Observed) -> Vec<Finding> {
 }
 
 /// What the machine itself has.
-pub fn machine() -> Vec<Finding> {
+pub fn machine() -> Vec<Symptom> {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let release = text("/proc/sys/kernel/osrelease");
     let clock = text("/sys/devices/system/clocksource/clocksource0/current_clocksource");
@@ -288,52 +288,52 @@ pub fn machine() -> Vec<Finding> {
         kernel(&release),
         privileges(&text("/proc/self/status")),
         match Path::new("/dev/net/tun").exists() {
-            true => Finding::good("TAP devices: /dev/net/tun"),
-            false => Finding::of(
-                Weight::Bad,
+            true => Symptom::good("TAP devices: /dev/net/tun"),
+            false => Symptom::of(
+                Gravity::Bad,
                 "there is no /dev/net/tun: nothing on one interface can be managed",
                 "modprobe tun   # in a container: pass the device in",
             ),
         },
         match &*clock {
-            "hpet" | "acpi_pm" | "jiffies" => Finding::of(
-                Weight::Note,
+            "hpet" | "acpi_pm" | "jiffies" => Symptom::of(
+                Gravity::Note,
                 format!("the clock is {clock}, which is slow to read: less than half of the packet rate"),
                 "see `clocksource=` and `tsc=` of the kernel's command line",
             ),
-            _ => Finding::good(format!("the clock is {clock}")),
+            _ => Symptom::good(format!("the clock is {clock}")),
         },
         match processors {
-            1 => Finding::of(
-                Weight::Note,
+            1 => Symptom::of(
+                Gravity::Note,
                 "one processor for everything",
                 "below 100 Mbit/s that is enough",
             ),
-            n => Finding::good(format!(
+            n => Symptom::good(format!(
                 "{n} processors; a thread for each direction from four on"
             )),
         },
     ]
 }
 
-fn kernel(release: &str) -> Finding {
+fn kernel(release: &str) -> Symptom {
     let mut numbers = release
         .split(['.', '-'])
         .map_while(|number| number.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     match version {
-        v if v >= (6, 6) => Finding::good(format!(
+        v if v >= (6, 6) => Symptom::good(format!(
             "Linux {release}: programs by tcx links, which end with the process"
         )),
-        v if v >= (5, 8) => Finding::of(
-            Weight::Note,
+        v if v >= (5, 8) => Symptom::of(
+            Gravity::Note,
             format!(
                 "Linux {release}: programs by clsact filters, which a killed process leaves; they let everything pass"
             ),
             "Linux 6.6 has tcx links",
         ),
-        _ => Finding::of(
-            Weight::Bad,
+        _ => Symptom::of(
+            Gravity::Bad,
             format!("Linux {release} is not supported"),
             "Linux 6.1 is the oldest that is tested",
         ),
@@ -341,14 +341,14 @@ fn kernel(release: &str) -> Finding {
 }
 
 /// From `/proc/self/status`.
-fn privileges(status: &str) -> Finding {
+fn privileges(status: &str) -> Symptom {
     const NEEDED: [(u32, &str); 3] = [(12, "NET_ADMIN"), (13, "NET_RAW"), (39, "BPF")];
     const ADMIN: u64 = 1 << 21;
     const NICE: u64 = 1 << 23;
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
     let Some(effective) = effective else {
-        return Finding::of(Weight::Note, "its privileges cannot be read", "");
+        return Symptom::of(Gravity::Note, "its privileges cannot be read", "");
     };
     // CAP_SYS_ADMIN includes CAP_BPF.
     let has = |bit: u32| effective & (1 << bit) != 0 || bit == 39 && effective & ADMIN != 0;
@@ -359,16 +359,16 @@ fn privileges(status: &str) -> Finding {
         .collect();
     if !missing.is_empty() {
         let what = format!("`run` would lack {}", missing.join(", "));
-        return Finding::of(
-            Weight::Note,
+        return Symptom::of(
+            Gravity::Note,
             what,
             "run it as root; this command tells more as root too",
         );
     }
     match effective & NICE != 0 {
-        true => Finding::good("privileges: all that `run` needs"),
-        false => Finding::of(
-            Weight::Note,
+        true => Symptom::good("privileges: all that `run` needs"),
+        false => Symptom::of(
+            Gravity::Note,
             "without SYS_NICE packets wait for the processor on a busy machine",
             "run it as root, or give it SYS_NICE",
         ),
@@ -396,9 +396,9 @@ mod tests {
 
     #[test]
     fn nothing_is_wrong_with_a_usual_interface() {
-        let found = findings(&fine());
+        let found = symptoms(&fine());
         assert!(
-            found.iter().all(|finding| finding.weight == Weight::Good),
+            found.iter().all(|symptom| symptom.gravity == Gravity::Good),
             "{found:?}"
         );
     }
@@ -406,59 +406,65 @@ mod tests {
     #[test]
     fn each_hindrance_is_named_with_its_remedy() {
         type Change = fn(&mut Observed);
-        let cases: [(Change, Weight, &str); 12] = [
-            (|of| of.up = false, Weight::Bad, "ip link set eth0 up"),
-            (|of| of.carrier = Some(false), Weight::Bad, "cable"),
-            (|of| of.duplex = Some("half".into()), Weight::Bad, "negotiate"),
-            (|of| of.speed = None, Weight::Note, "measure the line"),
-            (|of| of.wireless = true, Weight::Note, "always has"),
-            (|of| of.forwards = true, Weight::Note, "towards them"),
+        let cases: [(Change, Gravity, &str); 12] = [
+            (|of| of.up = false, Gravity::Bad, "ip link set eth0 up"),
+            (|of| of.carrier = Some(false), Gravity::Bad, "cable"),
+            (|of| of.duplex = Some("half".into()), Gravity::Bad, "negotiate"),
+            (|of| of.speed = None, Gravity::Note, "measure the line"),
+            (|of| of.wireless = true, Gravity::Note, "always has"),
+            (|of| of.forwards = true, Gravity::Note, "towards them"),
             (
                 |of| of.master = Some("br0".into()),
-                Weight::Note,
+                Gravity::Note,
                 "both ports of br0",
             ),
             (
                 |of| of.qdisc = Some("htb".into()),
-                Weight::Note,
+                Gravity::Note,
                 "tc qdisc del dev eth0 root",
             ),
             (
                 |of| of.left = Some(Bandwidth::mbit(4)),
-                Weight::Note,
+                Gravity::Note,
                 "tc qdisc del dev eth0 root",
             ),
-            (|of| of.filters = vec!["other".into()], Weight::Note, "clsact"),
-            (|of| of.offloaded_connections = Some(3), Weight::Bad, "flowtable"),
+            (|of| of.filters = vec!["other".into()], Gravity::Note, "clsact"),
+            (|of| of.offloaded_connections = Some(3), Gravity::Bad, "flowtable"),
             (
                 |of| (of.lro, of.forwards, of.default_route) = (true, true, false),
-                Weight::Bad,
+                Gravity::Bad,
                 "lro off",
             ),
         ];
-        for (change, weight, remedy) in cases {
+        for (change, gravity, remedy) in cases {
             let mut of = fine();
             change(&mut of);
-            let found = findings(&of);
-            let wrong: Vec<&Finding> = found.iter().filter(|f| f.weight != Weight::Good).collect();
+            let found = symptoms(&of);
+            let wrong: Vec<&Symptom> = found.iter().filter(|f| f.gravity != Gravity::Good).collect();
             let [one] = *wrong else {
                 panic!("{remedy}: {found:?}")
             };
-            assert_eq!(one.weight, weight, "{one:?}");
+            assert_eq!(one.gravity, gravity, "{one:?}");
             assert!(one.remedy.as_ref().is_some_and(|r| r.contains(remedy)), "{one:?}");
         }
     }
 
     #[test]
     fn the_kernel_and_privileges_are_judged_by_what_run_needs() {
-        let weight = |release| kernel(release).weight;
+        let gravity = |release| kernel(release).gravity;
         let releases = ["6.6.0", "6.18.1-fc", "6.1.0-13-amd64", "5.4.0", ""];
         assert_eq!(
-            releases.map(weight),
-            [Weight::Good, Weight::Good, Weight::Note, Weight::Bad, Weight::Bad]
+            releases.map(gravity),
+            [
+                Gravity::Good,
+                Gravity::Good,
+                Gravity::Note,
+                Gravity::Bad,
+                Gravity::Bad
+            ]
         );
         let of = |caps: &str| privileges(&format!("Name:\tx\nCapEff:\t{caps}\n"));
-        assert_eq!(of("000001ffffffffff").weight, Weight::Good);
+        assert_eq!(of("000001ffffffffff").gravity, Gravity::Good);
         assert!(of("0000000000000000").what.contains("NET_ADMIN, NET_RAW, BPF"));
         // SYS_ADMIN in place of BPF, and no SYS_NICE.
         assert!(of("0000000000203000").what.contains("SYS_NICE"));

@@ -113,7 +113,8 @@ impl Interface {
         OFFLOADS.into_iter().map(is_on).collect()
     }
 
-    /// Whether its driver joins what it receives (LRO): such frames cannot be passed on as they came.
+    /// Whether its driver joins what it receives (LRO): such frames cannot be passed on as they
+    /// came.
     ///
     /// # Errors
     /// If the interface has been removed.

@@ -176,6 +176,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "tap",
         "the ports that redirect into a TAP interface make it here",
     ),
+    ("crates/gateway/src/doctor.rs", "*", "the kernel's qdiscs"),
     ("crates/netio/src/fail_closed.rs", "tbf", "the kernel's qdisc"),
     ("crates/netio/src/ports/captured.rs", "pcap", "the file format"),
     ("crates/sim/src/capture", "pcap", "the file format"),

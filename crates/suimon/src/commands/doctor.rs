@@ -3,7 +3,7 @@
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
-use gateway::doctor::{self, Finding, Observed, Weight};
+use gateway::doctor::{self, Gravity, Observed, Symptom};
 use gateway::{facts, selfcheck};
 use plot::text::{self, Align};
 use serde_json::{Value, json};
@@ -29,10 +29,10 @@ impl Doctor {
             Observed::of(&name).ok_or_else(|| Failure::usage(selfcheck::missing(&facts::names(), &name)))?;
         let parts = [
             ("this machine".to_owned(), doctor::machine()),
-            (name, doctor::findings(&observed)),
+            (name, doctor::symptoms(&observed)),
         ];
-        let bad = |finding: &Finding| finding.weight == Weight::Bad;
-        let hindered = parts.iter().any(|(_, findings)| findings.iter().any(bad));
+        let bad = |symptom: &Symptom| symptom.gravity == Gravity::Bad;
+        let hindered = parts.iter().any(|(_, symptoms)| symptoms.iter().any(bad));
         match self.json {
             true => writeln!(cx.out, "{}", as_json(&parts))?,
             false => show(cx.out, &parts)?,
@@ -42,23 +42,23 @@ impl Doctor {
 }
 
 /// The word for it.
-fn word(weight: Weight) -> &'static str {
-    match weight {
-        Weight::Good => "good",
-        Weight::Note => "note",
-        Weight::Bad => "BAD",
+fn word(gravity: Gravity) -> &'static str {
+    match gravity {
+        Gravity::Good => "good",
+        Gravity::Note => "note",
+        Gravity::Bad => "BAD",
     }
 }
 
-fn show(out: &mut dyn Write, parts: &[(String, Vec<Finding>)]) -> Result<(), Failure> {
-    for (of, findings) in parts {
+fn show(out: &mut dyn Write, parts: &[(String, Vec<Symptom>)]) -> Result<(), Failure> {
+    for (of, symptoms) in parts {
         writeln!(out, "{of}")?;
-        let row = |finding: &Finding| vec![format!("  {}", word(finding.weight)), finding.what.clone()];
-        let rows: Vec<Vec<String>> = findings.iter().map(row).collect();
+        let row = |symptom: &Symptom| vec![format!("  {}", word(symptom.gravity)), symptom.what.clone()];
+        let rows: Vec<Vec<String>> = symptoms.iter().map(row).collect();
         let lines = text::table(&rows, &[Align::Left, Align::Left]);
-        for (line, finding) in lines.iter().zip(findings) {
+        for (line, symptom) in lines.iter().zip(symptoms) {
             writeln!(out, "{line}")?;
-            if let Some(remedy) = &finding.remedy {
+            if let Some(remedy) = &symptom.remedy {
                 writeln!(out, "          → {remedy}")?;
             }
         }
@@ -66,12 +66,12 @@ fn show(out: &mut dyn Write, parts: &[(String, Vec<Finding>)]) -> Result<(), Fai
     Ok(())
 }
 
-fn as_json(parts: &[(String, Vec<Finding>)]) -> Value {
-    let finding = |finding: &Finding| {
+fn as_json(parts: &[(String, Vec<Symptom>)]) -> Value {
+    let symptom = |symptom: &Symptom| {
         json!({
-            "weight": word(finding.weight).to_lowercase(), "what": finding.what, "remedy": finding.remedy,
+            "gravity": word(symptom.gravity).to_lowercase(), "what": symptom.what, "remedy": symptom.remedy,
         })
     };
-    let part = |(of, findings): &(String, Vec<Finding>)| json!({ "of": of, "findings": findings.iter().map(finding).collect::<Vec<_>>() });
+    let part = |(of, symptoms): &(String, Vec<Symptom>)| json!({ "of": of, "symptoms": symptoms.iter().map(symptom).collect::<Vec<_>>() });
     parts.iter().map(part).collect()
 }
