@@ -8,6 +8,7 @@ use control::policy::InterfaceSettings;
 use control::port_config::PortSettings;
 use control::rsvp_config::{AcceptSettings, RsvpSettings};
 use control::yields::YieldsSettings;
+use engine::disciplines::{DEFAULT_LEAF, PLAIN_LEAF};
 use engine::kind::{Children, Kind};
 use engine::reserved::ReserveSettings;
 use engine::settings::{Fallback, Setting};
@@ -147,13 +148,19 @@ fn kinds_of_port() -> String {
 }
 
 fn of_kind(kind: &'static Kind) -> Part {
+    let leaf = match kind.properties.needs_plain_queues {
+        true => PLAIN_LEAF.name,
+        false => DEFAULT_LEAF.name,
+    };
     let below = match kind.children {
-        Children::None => "none: it holds packets itself",
-        Children::One => "one discipline (`child`, FIFO if not given)",
+        Children::None => "none: it holds packets itself".to_owned(),
+        Children::One => format!("one discipline (`child`, `{}` if not given)", PLAIN_LEAF.name),
         Children::Classes { nested: true } => {
-            "classes, which may have classes; each leaf has a discipline (FIFO if not given)"
+            format!("classes, which may have classes; each leaf has a discipline (`{leaf}` if not given)")
         }
-        Children::Classes { nested: false } => "classes; each has a discipline (FIFO if not given)",
+        Children::Classes { nested: false } => {
+            format!("classes; each has a discipline (`{leaf}` if not given)")
+        }
     };
     let mut text = format!("Reference: {}.\nBelow it: {below}.\n\n", kind.reference);
     for (what, settings) in [("discipline", kind.settings), ("class", kind.class_settings)] {

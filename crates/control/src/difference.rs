@@ -350,8 +350,8 @@ mod tests {
         ),
         (
             "default = true",
-            "default = true\ndiscipline = \"fq_codel\"",
-            &["wan0: class rest: discipline not set → fq_codel"],
+            "default = true\ndiscipline = \"fifo\"",
+            &["wan0: class rest: discipline fq_codel → fifo"],
         ),
         (
             "\"cbq\"",
@@ -372,7 +372,10 @@ mod tests {
             "[[interface.wan0.class]]\nname = \"games\"\nrate = \"0 bit/s\"\n[[interface.wan0.filter]]";
         let more = POLICY.replacen("[[interface.wan0.filter]]", more, 1);
         let grows = difference(POLICY, &more);
-        assert_eq!(grows.changes, ["wan0: new class games: rate 0 bit/s"]);
+        assert_eq!(
+            grows.changes,
+            ["wan0: new class games: rate 0 bit/s, discipline fq_codel"]
+        );
         let shrinks = difference(&more, POLICY);
         assert_eq!(
             shrinks.changes,

@@ -32,7 +32,7 @@ use engine::settings::SettingValue;
 use engine::settings::{Problem, Raw, Span, nearest, unknown};
 use engine::tree::{ArrivalCurveSpec, ClassInfo, ClassSpec, DisciplineSpec, ParentSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Rate};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 settings! {
@@ -266,6 +266,13 @@ fn warn_of_nested_guarantees(spec: &DisciplineSpec, registry: &Registry, warning
             warnings.push(Problem::new(inner.at, message).help(help));
         }
         warn_of_nested_guarantees(inner, registry, warnings);
+    }
+}
+
+fn default_leaf(at: Span) -> DisciplineSpec {
+    DisciplineSpec {
+        at,
+        ..DisciplineSpec::of(DEFAULT_LEAF)
     }
 }
 
@@ -618,7 +625,7 @@ impl<'a> PolicyReader<'a> {
                     ..DisciplineSpec::new(kind)
                 }
             }
-            None => DisciplineSpec::default_leaf(section.at),
+            None => default_leaf(section.at),
         };
         if has_classes {
             // If a discipline such as RED has CBQ as its child, the classes are those of CBQ.
@@ -638,7 +645,31 @@ impl<'a> PolicyReader<'a> {
             let classes = self.classes(sections, kind);
             parent.classes.extend(classes);
         }
+        self.fill_leaves(&mut spec);
         Some(spec)
+    }
+
+    /// Gives each leaf for which no discipline is named the usual one: not where its length is
+    /// computed, by its discipline or from what its senders promise.
+    fn fill_leaves(&self, spec: &mut DisciplineSpec) {
+        let plain = self
+            .kind(spec)
+            .is_none_or(|kind| kind.properties.needs_plain_queues);
+        let parents: HashSet<String> = spec
+            .classes
+            .iter()
+            .filter_map(|class| Some(class.parent.as_ref()?.name.clone()))
+            .collect();
+        for class in spec.classes.iter_mut() {
+            match &mut class.discipline {
+                Some(inner) => self.fill_leaves(inner),
+                None if plain || class.sends.is_some() || parents.contains(&class.name) => {}
+                none => *none = Some(default_leaf(class.at)),
+            }
+        }
+        if let Some(child) = &mut spec.child {
+            self.fill_leaves(child);
+        }
     }
 
     fn kind(&self, spec: &DisciplineSpec) -> Option<&'static Kind> {
@@ -807,5 +838,52 @@ impl<'a> PolicyReader<'a> {
             return placeholder;
         }
         (name.into(), at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The discipline of each class of this interface, or none.
+    fn leaves(interface: &str) -> Vec<Option<String>> {
+        let text = format!("version = 1\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\n{interface}");
+        let read = Policy::read("test", &text, &Registry::builtin(), &[]);
+        let policy = read.unwrap_or_else(|mistakes| panic!("{text}{}", mistakes.render(false)));
+        let [interface] = &*policy.interfaces else {
+            panic!("one interface")
+        };
+        let kind = |class: &ClassSpec| class.discipline.as_ref().map(|spec| spec.kind.to_string());
+        match interface.spec.classes.is_empty() {
+            true => vec![Some(interface.spec.kind.to_string())],
+            false => interface.spec.classes.iter().map(kind).collect(),
+        }
+    }
+
+    #[test]
+    fn a_leaf_for_which_none_is_named_has_a_short_queue_for_each_flow() {
+        let short = || Some(DEFAULT_LEAF.name.to_owned());
+        assert_eq!(leaves(""), [short()]);
+        let class = |rest: &str| format!("discipline = \"cbq\"\n{rest}");
+        let two = class(
+            "[[interface.wan0.class]]\nname = \"a\"\nrate = \"40 %\"\n\
+             [[interface.wan0.class]]\nname = \"b\"\nparent = \"a\"\nrate = \"40 %\"\ndefault = true\n",
+        );
+        assert_eq!(leaves(&two), [None, short()]);
+        let named = class(
+            "[[interface.wan0.class]]\nname = \"a\"\nrate = \"40 %\"\ndefault = true\ndiscipline = \"red\"\n",
+        );
+        assert_eq!(leaves(&named), [Some("red".into())]);
+    }
+
+    #[test]
+    fn a_queue_whose_length_is_computed_or_meant_stays_plain() {
+        let sends = "discipline = \"drr\"\n[[interface.wan0.class]]\nname = \"a\"\ndefault = true\n\
+                     sends = { rate = \"1 Mbit/s\", burst = \"3 kB\" }\n";
+        let paced = "discipline = \"pacer\"\n[[interface.wan0.class]]\nname = \"a\"\ndefault = true\nrate = \"1 Mbit/s\"\n";
+        let delayed = "discipline = \"ips\"\n[[interface.wan0.class]]\nname = \"a\"\ndefault = true\n";
+        for text in [sends, paced, delayed] {
+            assert_eq!(leaves(text), [None], "{text}");
+        }
     }
 }

@@ -176,6 +176,9 @@ pub struct Properties {
     /// Its classes state their senders' arrival curves and the delay they need, by settings of
     /// their own; it admits them as if it had the whole link.
     pub guarantees_delays: bool,
+    /// The queues of its classes are as long as was computed or meant: where a policy names no
+    /// discipline for them, they stay plain.
+    pub needs_plain_queues: bool,
     /// It holds packets back, and drops none: reservations may get classes in the queue below it.
     pub only_delays: bool,
     /// How reservations get classes in it, if they can.
@@ -195,6 +198,7 @@ impl Properties {
         isolates: false,
         adds_no_delay: false,
         guarantees_delays: false,
+        needs_plain_queues: false,
         only_delays: false,
         reserves: None,
         former: &[],

@@ -34,7 +34,7 @@
 
 use crate::bounds::{ArrivalCurve, Terms, WorstCase};
 use crate::discipline::{Build, ChangedClass, Plan};
-use crate::disciplines::{DEFAULT_LEAF, fifo};
+use crate::disciplines::{PLAIN_LEAF, fifo};
 use crate::inspect::View;
 use crate::kind::{Check, CheckedClass, Children, Kind, QueuePlan};
 use crate::link::Link;
@@ -285,10 +285,10 @@ fn class_id(index: usize) -> ClassId {
 
 impl DisciplineSpec {
     /// What a leaf has for which no discipline is named, at this place of the policy.
-    pub fn default_leaf(at: Span) -> Self {
+    fn plain_leaf(at: Span) -> Self {
         Self {
             at,
-            ..Self::of(DEFAULT_LEAF)
+            ..Self::of(PLAIN_LEAF)
         }
     }
 
@@ -742,7 +742,7 @@ impl Checker<'_> {
         id: ClassId,
         above: &[ClassId],
     ) -> (Option<QueuePlan>, Vec<ClassId>, Option<ClassId>) {
-        let usual = DisciplineSpec::default_leaf(class.at);
+        let usual = DisciplineSpec::plain_leaf(class.at);
         let first = self.classes.len();
         let unrouted: &[ClassId] = if class.default { above } else { &[] };
         let own: Vec<ClassId> = std::iter::once(id).chain(unrouted.iter().copied()).collect();

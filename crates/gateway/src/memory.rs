@@ -6,7 +6,7 @@
 
 use crate::workers;
 use control::policy::Policy;
-use engine::disciplines::DEFAULT_LEAF;
+use engine::disciplines::{DEFAULT_LEAF, PLAIN_LEAF};
 use engine::kind::{Children, Kind};
 use engine::settings::{Fallback, Problem, Raw, SettingValue};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
@@ -58,10 +58,14 @@ fn packets(spec: &DisciplineSpec, registry: &Registry) -> u64 {
         return 0;
     };
     match kind.children {
+        // Kept short, but for bursts: the limit that nobody chose is not meant to be filled.
+        Children::None if kind.name == DEFAULT_LEAF.name && spec.settings.entries.is_empty() => {
+            plain_leaf(registry)
+        }
         Children::None => own_limit(spec, kind),
         Children::One => {
             let child = spec.child.as_deref();
-            child.map_or_else(|| default_leaf(registry), |child| packets(child, registry))
+            child.map_or_else(|| plain_leaf(registry), |child| packets(child, registry))
         }
         Children::Classes { .. } => {
             let parents = spec.classes.iter().filter_map(|class| class.parent.as_ref());
@@ -70,15 +74,15 @@ fn packets(spec: &DisciplineSpec, registry: &Registry) -> u64 {
             let leaves = leaves.filter(|class| !parents.contains(class.name.as_str()));
             let limit = |class: &ClassSpec| {
                 let queue = class.discipline.as_ref();
-                queue.map_or_else(|| default_leaf(registry), |queue| packets(queue, registry))
+                queue.map_or_else(|| plain_leaf(registry), |queue| packets(queue, registry))
             };
             leaves.map(limit).sum()
         }
     }
 }
 
-fn default_leaf(registry: &Registry) -> u64 {
-    packets(&DisciplineSpec::of(DEFAULT_LEAF), registry)
+fn plain_leaf(registry: &Registry) -> u64 {
+    packets(&DisciplineSpec::of(PLAIN_LEAF), registry)
 }
 
 /// The limit of a queue without children: `limit` in packets, or `limit_bytes`.

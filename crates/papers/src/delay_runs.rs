@@ -60,7 +60,7 @@ impl Measurement {
             };
             let number = index + 1;
             format!(
-                "[[interface.c.class]]\nname = \"flow-{number}\"\ndefault = {}\n{settings}\
+                "[[interface.c.class]]\nname = \"flow-{number}\"\ndefault = {}\n{settings}discipline = \"fifo\"\n\
                  [[interface.c.filter]]\nclass = \"flow-{number}\"\ndestination_port = \"900{number}\"\nprotocol = \"udp\"\n",
                 number == FLOWS.len()
             )

@@ -33,10 +33,11 @@ const SETTLE: Duration = Duration::from_secs(1);
 
 fn policy(wire: &Wire) -> String {
     let class = |(name, rate, _): (&str, u64, u16)| {
-        format!("[[interface.c.class]]\nname = \"{name}\"\nrate = \"{rate} Mbit/s\"\nborrow = false\n")
+        format!(
+            "[[interface.c.class]]\nname = \"{name}\"\nrate = \"{rate} Mbit/s\"\nborrow = false\ndiscipline = \"fifo\"\n"
+        )
     };
-    let background =
-        "[[interface.c.class]]\nname = \"background\"\nrate = \"34 Mbit/s\"\npriority = 0\ndefault = true\n";
+    let background = "[[interface.c.class]]\nname = \"background\"\nrate = \"34 Mbit/s\"\npriority = 0\ndefault = true\ndiscipline = \"fifo\"\n";
     let classes: String = CLASSES.into_iter().map(class).collect();
     let filters = filters(&CLASSES.map(|(name, _, port)| (name, port)));
     format!("{}{classes}{background}{filters}", wire.policy("\"cbq\""))

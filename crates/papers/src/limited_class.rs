@@ -93,7 +93,8 @@ impl Setting {
         };
         let head = self.wire.policy(discipline);
         format!(
-            "{head}[[interface.c.class]]\nname = \"limited\"\nrate = \"{rate} %\"\nborrow = {borrow}\ndefault = true\n"
+            "{head}[[interface.c.class]]\nname = \"limited\"\nrate = \"{rate} %\"\nborrow = {borrow}\ndefault = true\n\
+             discipline = \"fifo\"\n"
         )
     }
 

@@ -34,7 +34,7 @@ loss = "{loss}"
 bandwidth = "10 Mbit/s"
 discipline = "drr"
 reserve = {{ share = "50 %", delay = "20 ms" }}
-class = [{{ name = "rest", default = true }}]
+class = [{{ name = "rest", default = true, discipline = "fifo" }}]
 "#
     )
 }

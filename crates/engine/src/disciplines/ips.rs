@@ -59,6 +59,7 @@ pub static KIND: Kind = Kind {
     class_settings: ClassSettings::SETTINGS,
     properties: Properties {
         guarantees_delays: true,
+        needs_plain_queues: true,
         reserves: Some(&ByDelays),
         former: &[("transmit_ring", Fact::Ring)],
         isolates: true,

@@ -26,8 +26,11 @@ pub mod wfq;
 pub mod wrr;
 
 /// The discipline of a leaf class, and of an interface without classes, for which a policy names
-/// none.
-pub static DEFAULT_LEAF: &Kind = &fifo::KIND;
+/// none: a queue for each flow, kept short. A tree that is built in code has [`PLAIN_LEAF`] there.
+pub static DEFAULT_LEAF: &Kind = &fq_codel::KIND;
+
+/// The discipline of a leaf whose queue is as long as was computed or meant.
+pub static PLAIN_LEAF: &Kind = &fifo::KIND;
 
 /// Every kind of this crate, in the order in which they are listed to people.
 pub static KINDS: &[&Kind] = &[

@@ -79,6 +79,7 @@ pub static KIND: Kind = Kind {
     properties: Properties {
         former: &[("overhead", Fact::Overhead)],
         reserves: Some(&ByPace),
+        needs_plain_queues: true,
         ..Properties::NONE
     },
     check: |check| plan_with(check, Waiting::Calendar),

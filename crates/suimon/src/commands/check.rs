@@ -14,7 +14,7 @@ use control::port_config::AttachedPort;
 use control::readout;
 use control::snapshot;
 use control::yields::{Yields, least_round_trip};
-use engine::disciplines::DEFAULT_LEAF;
+use engine::disciplines::PLAIN_LEAF;
 use engine::packet::ClassId;
 use engine::port_kind::{Attachment, device};
 use engine::tree::{ClassInfo, ClassSpec, DisciplineSpec, TreePlan};
@@ -150,7 +150,7 @@ fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Resul
             let share = rate.map(|rate| Probability::ratio(rate.bits(), settings.bandwidth.bits()).as_f64());
             let queue = class.filter(|_| info.leaf).map(|class| match &class.discipline {
                 Some(spec) => readout::discipline(spec),
-                None => DEFAULT_LEAF.name.into(),
+                None => PLAIN_LEAF.name.into(),
             });
             vec![
                 format!("{branch}{}", info.name),
