@@ -26,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "gateway",
         &["engine", "measure", "netio", "control", "rsvp", "host"],
     ),
+    ("web", &["control"]),
     (
         "papers",
         &[
@@ -36,7 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "suimon",
         &[
             "papers", "gateway", "engine", "measure", "plot", "netio", "sim", "control", "rsvp", "lab",
-            "host", "scenario",
+            "host", "scenario", "web",
         ],
     ),
     ("xtask", &["control", "engine", "netio", "scenario", "skips"]),

@@ -354,9 +354,9 @@ port af_packet between lan0 and wan0, 64 packets in the transmit ring
 
 wan0  20 Mbit/s  cbq sharing=formal
 ├─ office    16 Mbit/s  80 %
-│  ├─ voice   2 Mbit/s  10 %  priority=7  fifo
+│  ├─ voice   2 Mbit/s  10 %  priority=7  fq_codel
 │  └─ work   14 Mbit/s  70 %              red ecn=true over fifo
-└─ rest       4 Mbit/s  20 %              fifo                    default
+└─ rest       4 Mbit/s  20 %              fq_codel                default
 no bound on delays: none guaranteed: `sends` states no rate and burst
 filters, the first that matches decides:
   ipv4, from 10.1.0.0/16           → work   rule 10

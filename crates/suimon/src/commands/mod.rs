@@ -38,6 +38,7 @@ mod status;
 mod target;
 mod top;
 mod traffic;
+mod web;
 
 /// What a verb may use besides its arguments.
 pub struct Context<'a> {
@@ -97,4 +98,5 @@ verbs! {
     status::Status,
     top::Top,
     traffic::Traffic,
+    web::Web,
 }

@@ -1,0 +1,45 @@
+//! `suimon web`: a running suimon over HTTP, read only.
+
+use crate::commands::Context;
+use crate::exit::{Exit, Failure};
+use clap::Args;
+use std::net::{SocketAddr, TcpListener};
+use web::server;
+
+/// Show a running suimon in a browser, and to Prometheus: a live page, `/metrics`, `/api/status`,
+/// `/api/history`; read only
+#[derive(Debug, Args)]
+pub struct Web {
+    /// The address to listen on; whoever reaches it can read
+    #[arg(long, default_value = "127.0.0.1:9476", value_name = "ADDRESS:PORT")]
+    listen: SocketAddr,
+    /// The running suimon, by name or by the path of its socket; by default the only one
+    #[arg(long, value_name = "NAME|PATH")]
+    socket: Option<String>,
+}
+
+impl Web {
+    /// Serves until it is ended.
+    pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let listener = TcpListener::bind(self.listen).map_err(|why| {
+            Failure::at_run_time(format!(
+                "cannot listen on {}: {why}; choose another with `--listen`",
+                self.listen
+            ))
+        })?;
+        let at = listener.local_addr()?;
+        writeln!(
+            cx.out,
+            "http://{at}/   the page; http://{at}/metrics for Prometheus"
+        )?;
+        if !at.ip().is_loopback() {
+            writeln!(
+                cx.out,
+                "everyone who reaches {at} can read; nobody can change anything"
+            )?;
+        }
+        cx.out.flush()?;
+        server::serve(listener, self.socket)?;
+        Ok(Exit::Done)
+    }
+}

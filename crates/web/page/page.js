@@ -1,0 +1,201 @@
+// Follows a running suimon: each event is its state. Rows are made only for what is in view, so that
+// thousands of classes scroll without a pause.
+"use strict";
+
+const SECONDS = 60;          // what the charts show
+const STACKED = 8;           // classes with a colour of their own; the others are one
+const ROW = 28;              // as in page.css
+const COLOURS = ["#3b7dbd", "#e08e2b", "#3f9c6b", "#b5568c", "#8a6bc1", "#c9b23a", "#4bb3c4", "#a86a45"];
+const OTHERS = "#8b98a3";
+
+const rate = bits => scaled(bits ?? 0, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"]);
+const bytes = count => scaled(count ?? 0, ["B", "kB", "MB", "GB"]);
+const time = nanos => nanos == null ? "" : scaled(nanos, ["ns", "µs", "ms", "s"]);
+
+function scaled(value, units) {
+  let step = 0;
+  while (value >= 1000 && step < units.length - 1) { value /= 1000; step += 1; }
+  const digits = value >= 100 || step === 0 ? 0 : value >= 10 ? 1 : 2;
+  return `${value.toFixed(digits)} ${units[step]}`;
+}
+
+const clock = seconds => new Date(seconds * 1000).toTimeString().slice(0, 8);
+
+const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** One managed interface: its charts and its table. */
+class View {
+  constructor(name) {
+    const part = document.getElementById("interface").content.cloneNode(true);
+    this.root = part.querySelector("section");
+    this.root.querySelector("h2").textContent = name;
+    this.points = [];          // {at, all, rates: Map, delays: Map}
+    this.sums = new Map();     // of the rates in view, kept as points come and go
+    this.rows = [];
+    this.search = this.root.querySelector("input");
+    this.table = this.root.querySelector(".table");
+    this.search.addEventListener("input", () => this.showRows());
+    this.table.addEventListener("scroll", () => this.showRows());
+    document.getElementById("interfaces").append(this.root);
+    this.shown = "";
+  }
+
+  show(state, at) {
+    const bad = state.state !== "enabled" || state.not_enforced;
+    const badge = this.root.querySelector(".badge");
+    badge.textContent = state.state !== "enabled" ? state.state : bad ? "not enforced" : "enforced";
+    badge.classList.toggle("bad", Boolean(bad));
+    const why = this.root.querySelector(".why");
+    why.hidden = !state.not_enforced;
+    why.textContent = state.not_enforced ?? "";
+    this.root.querySelector(".facts").textContent =
+      `${state.discipline}, ${rate(state.got_bps)} of ${rate(state.bandwidth_bps)}`;
+    const classes = state.classes.length ? state.classes : [{ ...state, name: state.name, leaf: true, depth: 0 }];
+    this.rows = classes;
+    this.bandwidth = state.bandwidth_bps;
+    this.remember(classes.filter(of => of.leaf), at);
+    this.draw();
+    this.showRows();
+  }
+
+  remember(leaves, at) {
+    const rates = new Map(leaves.filter(of => of.got_bps).map(of => [of.name, of.got_bps]));
+    const delays = new Map(leaves.filter(of => of.delay).map(of => [of.name, of.delay.p99_ns / 1e6]));
+    let all = 0;
+    for (const bits of rates.values()) all += bits / 1e6;
+    this.points.push({ at, all, rates, delays });
+    this.count(rates, 1);
+    while (this.points[0].at < at - SECONDS) this.count(this.points.shift().rates, -1);
+  }
+
+  count(rates, sign) {
+    for (const [name, bits] of rates) {
+      const sum = (this.sums.get(name) ?? 0) + sign * bits;
+      if (sum > 0) this.sums.set(name, sum); else this.sums.delete(name);
+    }
+  }
+
+  /** The classes with the most traffic in view. */
+  largest() {
+    return [...this.sums].sort((a, b) => b[1] - a[1]).slice(0, STACKED).map(([name]) => name).sort();
+  }
+
+  draw() {
+    const names = this.largest();
+    const key = JSON.stringify(names);
+    if (key !== this.shown) this.rebuild(names, key);
+    const at = this.points.map(point => point.at);
+    // The highest sum is drawn first, and each lower one over it.
+    const sums = this.points.map(point => {
+      const named = names.map(name => (point.rates.get(name) ?? 0) / 1e6);
+      let sum = 0;
+      return [...named.map(mbit => (sum += mbit)), Math.max(point.all, sum)];
+    });
+    const series = [...names.keys(), names.length].reverse().map(index => sums.map(point => point[index]));
+    this.stack.setData([at, ...series]);
+    this.lines.setData([at, ...names.map(name => this.points.map(point => point.delays.get(name) ?? null))]);
+  }
+
+  rebuild(names, key) {
+    this.shown = key;
+    for (const chart of [this.stack, this.lines]) chart?.destroy();
+    const [ink, line] = [colour("--faint"), colour("--line")];
+    const axis = unit => ({ stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line }, size: 84,
+                            values: (_, ticks) => ticks.map(tick => `${tick} ${unit}`) });
+    const times = { ...axis(""), size: 30, values: (_, ticks) => ticks.map(tick => clock(tick)), space: 70 };
+    const chart = (place, unit, series) => {
+      const host = this.root.querySelector(place);
+      const options = { width: Math.max(host.clientWidth, 240), height: 190, legend: { show: false }, cursor: { y: false },
+                        scales: { x: { range: (_, low, high) => [high - SECONDS, high] }, y: { range: (_, low, high) => [0, Math.max(high * 1.05, 0.01)] } },
+                        axes: [times, axis(unit)], series: [{}, ...series] };
+      return new uPlot(options, [[], ...series.map(() => [])], host);
+    };
+    const filled = stroke => ({ stroke, fill: stroke, width: 0, points: { show: false } });
+    this.stack = chart(".bandwidth", "Mbit/s", [filled(OTHERS), ...names.map((_, index) => filled(COLOURS[index])).reverse()]);
+    this.lines = chart(".delay", "ms", names.map((_, index) => ({ stroke: COLOURS[index], width: 2, points: { show: false }, spanGaps: true })));
+    const legend = this.root.querySelector(".legend");
+    legend.replaceChildren(...names.map((name, index) => entry(name, COLOURS[index])));
+    if (this.rows.filter(of => of.leaf).length > names.length) legend.append(entry("others", OTHERS));
+  }
+
+  resize() {
+    for (const [chart, place] of [[this.stack, ".bandwidth"], [this.lines, ".delay"]])
+      chart?.setSize({ width: Math.max(this.root.querySelector(place).clientWidth, 240), height: 190 });
+  }
+
+  showRows() {
+    const wanted = this.search.value.trim().toLowerCase();
+    const found = wanted ? this.rows.filter(of => of.name.toLowerCase().includes(wanted)) : this.rows;
+    this.root.querySelector(".count").textContent =
+      wanted ? `${found.length} of ${this.rows.length} classes` : `${this.rows.length} classes`;
+    const first = Math.max(0, Math.min(Math.floor(this.table.scrollTop / ROW) - 5, found.length - 1));
+    const last = Math.min(found.length, first + Math.ceil((this.table.clientHeight || 600) / ROW) + 12);
+    const rows = found.slice(first, last).map(of => this.row(of, Boolean(wanted)));
+    this.table.querySelector("tbody").replaceChildren(pad(first), ...rows, pad(found.length - last));
+  }
+
+  row(of, flat) {
+    const used = (of.got_bps ?? 0) / (of.asked_bps || this.bandwidth || 1);
+    const drops = Object.entries(of.drops ?? {}).map(([why, count]) => `${count} ${why}`).join(", ");
+    const backlog = of.backlog_packets ? `${of.backlog_packets} p, ${bytes(of.backlog_bytes)}` : "";
+    const row = document.createElement("tr");
+    const cells = [of.name, of.asked_bps ? rate(of.asked_bps) : "", rate(of.got_bps), null, backlog,
+                   time(of.delay?.p50_ns), time(of.delay?.p99_ns), drops, of.marked_packets || ""];
+    for (const text of cells) row.append(cell(text));
+    row.cells[0].style.paddingLeft = `${flat ? 0.6 : 0.6 + 1.2 * (of.depth ?? 0)}rem`;
+    const bar = document.createElement("div");
+    bar.style.width = `${Math.min(used, 1) * 100}%`;
+    row.cells[3].className = "bar";
+    row.cells[3].append(bar);
+    row.cells[7].className = "drops";
+    return row;
+  }
+}
+
+function cell(text) {
+  const made = document.createElement("td");
+  made.textContent = text ?? "";
+  return made;
+}
+
+/** Stands for so many rows out of view. */
+function pad(rows) {
+  const row = document.createElement("tr");
+  row.className = "pad";
+  const empty = cell("");
+  empty.colSpan = 9;
+  empty.style.height = `${Math.max(rows, 0) * ROW}px`;
+  row.append(empty);
+  return row;
+}
+
+function entry(name, stroke) {
+  const item = document.createElement("li");
+  const mark = document.createElement("i");
+  mark.style.background = stroke;
+  item.append(mark, name);
+  return item;
+}
+
+const views = new Map();
+
+function show(snapshot) {
+  document.getElementById("policy").textContent = snapshot.policy;
+  const names = new Set(snapshot.interfaces.map(of => of.name));
+  for (const [name, view] of views) if (!names.has(name)) { view.root.remove(); views.delete(name); }
+  for (const of of snapshot.interfaces) {
+    if (!views.has(of.name)) views.set(of.name, new View(of.name));
+    views.get(of.name).show(of, Date.now() / 1000);
+  }
+}
+
+const state = document.getElementById("state");
+const events = new EventSource("api/events");
+events.onmessage = event => {
+  const { snapshot, error } = JSON.parse(event.data);
+  state.textContent = error ?? "live";
+  if (snapshot) show(snapshot);
+};
+events.onerror = () => { state.textContent = "no connection to suimon web; trying again …"; };
+addEventListener("resize", () => views.forEach(view => view.resize()));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => views.forEach(view => { view.shown = ""; }));

@@ -1,0 +1,13 @@
+//! A running suimon over HTTP, read only: metrics for Prometheus, JSON, and a page that follows it
+//! live.
+//!
+//! It is another program than the one that moves packets, and reads from its control socket. In
+//! reading order: [`server`] has the addresses and who may ask; [`live`] follows the program and
+//! gives each state to all who listen; [`metrics`] is its counters as OpenMetrics text. The page is
+//! in `page/`, embedded; its charts are drawn by uPlot, which stands there with its licence.
+
+#![forbid(unsafe_code)]
+
+pub mod live;
+pub mod metrics;
+pub mod server;

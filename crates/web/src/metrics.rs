@@ -1,0 +1,289 @@
+//! The counters of a running suimon as OpenMetrics text, which Prometheus reads.
+//!
+//! Base units, as Prometheus advises: bytes and seconds. The labels are `interface`, `class` and,
+//! of drops, `reason`; no address of a host is ever one. Delays are those since the start, which
+//! the program keeps as quantiles.
+
+use control::snapshot::{ClassView, InterfaceView, Snapshot, Traffic};
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The type of the text.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+const NANOS: f64 = 1e9;
+const BITS: f64 = 8.0;
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct OfInterface {
+    interface: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct OfClass {
+    interface: String,
+    class: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct OfDrop {
+    interface: String,
+    class: String,
+    reason: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct OfQuantile {
+    interface: String,
+    class: String,
+    quantile: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct OfFrame {
+    interface: String,
+    fate: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct OfProgram {
+    version: &'static str,
+    policy: String,
+}
+
+type Count<L> = Family<L, Counter>;
+type Level<L> = Family<L, Gauge<f64, AtomicU64>>;
+
+/// Every metric.
+#[derive(Default)]
+struct Metrics {
+    info: Level<OfProgram>,
+    enforced: Level<OfInterface>,
+    bandwidth: Level<OfInterface>,
+    frames: Count<OfFrame>,
+    slots_used: Level<OfInterface>,
+    slots: Level<OfInterface>,
+    rate: Level<OfClass>,
+    packets: Count<OfClass>,
+    bytes: Count<OfClass>,
+    dropped: Count<OfDrop>,
+    marked: Count<OfClass>,
+    backlog_packets: Level<OfClass>,
+    backlog_bytes: Level<OfClass>,
+    delay: Level<OfQuantile>,
+}
+
+/// The text.
+///
+/// # Errors
+///
+/// Returns an error if it cannot be written.
+pub fn text(now: &Snapshot) -> Result<String, fmt::Error> {
+    let metrics = Metrics::default();
+    let program = OfProgram {
+        version: env!("CARGO_PKG_VERSION"),
+        policy: now.policy.clone(),
+    };
+    metrics.info.get_or_create(&program).set(1.0);
+    now.interfaces
+        .iter()
+        .for_each(|interface| metrics.interface(interface));
+    let mut out = String::new();
+    text::encode(&mut out, &metrics.registered())?;
+    Ok(out)
+}
+
+impl Metrics {
+    /// Where each has its name and its help. Counters get `_total` behind their names.
+    fn registered(&self) -> Registry {
+        let mut all = Registry::with_prefix("suimon");
+        let registry = &mut all;
+        registry.register(
+            "build_info",
+            "The program's version, and its policy's name; always 1",
+            self.info.clone(),
+        );
+        registry.register(
+            "enforced",
+            "Whether the policy of the interface is enforced",
+            self.enforced.clone(),
+        );
+        registry.register(
+            "interface_bandwidth_bytes_per_second",
+            "The rate of the link by the policy",
+            self.bandwidth.clone(),
+        );
+        registry.register(
+            "interface_unqueued_frames",
+            "Frames that reached no queue",
+            self.frames.clone(),
+        );
+        registry.register(
+            "memory_frames_used",
+            "Memory for frames in use, of all interfaces",
+            self.slots_used.clone(),
+        );
+        registry.register(
+            "memory_frames",
+            "Memory for frames, of all interfaces",
+            self.slots.clone(),
+        );
+        registry.register(
+            "class_configured_bytes_per_second",
+            "The rate that the policy gives the class",
+            self.rate.clone(),
+        );
+        registry.register("class_packets", "Packets sent", self.packets.clone());
+        registry.register("class_bytes", "Bytes sent, by frames", self.bytes.clone());
+        registry.register("class_dropped_packets", "Packets dropped", self.dropped.clone());
+        registry.register(
+            "class_marked_packets",
+            "Packets marked (ECN)",
+            self.marked.clone(),
+        );
+        registry.register(
+            "class_backlog_packets",
+            "Packets queued",
+            self.backlog_packets.clone(),
+        );
+        registry.register("class_backlog_bytes", "Bytes queued", self.backlog_bytes.clone());
+        registry.register(
+            "class_delay_seconds",
+            "Queueing delay since the start; 1 is the longest",
+            self.delay.clone(),
+        );
+        all
+    }
+
+    fn interface(&self, of: &InterfaceView) {
+        let interface = || OfInterface {
+            interface: of.name.clone(),
+        };
+        let enforced = of.not_enforced.is_none();
+        self.enforced
+            .get_or_create(&interface())
+            .set(f64::from(u8::from(enforced)));
+        self.bandwidth
+            .get_or_create(&interface())
+            .set(of.bandwidth_bps as f64 / BITS);
+        self.slots_used
+            .get_or_create(&interface())
+            .set(of.frames.used_slots as f64);
+        self.slots.get_or_create(&interface()).set(of.frames.slots as f64);
+        for (fate, count) in [
+            ("missed", of.frames.missed),
+            ("refused", of.frames.refused),
+            ("unsent", of.frames.unsent),
+        ] {
+            let frame = OfFrame {
+                interface: of.name.clone(),
+                fate,
+            };
+            set(&self.frames.get_or_create(&frame), count);
+        }
+        if of.classes.is_empty() {
+            // A discipline without classes.
+            self.traffic(&of.name, "", &of.traffic);
+        }
+        of.classes.iter().for_each(|class| self.class(&of.name, class));
+    }
+
+    fn class(&self, interface: &str, class: &ClassView) {
+        if let Some(rate) = class.asked_bps {
+            self.rate
+                .get_or_create(&of_class(interface, &class.name))
+                .set(rate as f64 / BITS);
+        }
+        // What an interior class has is that of its leaves, and would be counted twice.
+        if class.leaf {
+            self.traffic(interface, &class.name, &class.traffic);
+        }
+    }
+
+    fn traffic(&self, interface: &str, class: &str, traffic: &Traffic) {
+        let of = of_class(interface, class);
+        set(&self.packets.get_or_create(&of), traffic.sent_packets);
+        set(&self.bytes.get_or_create(&of), traffic.sent_bytes);
+        set(&self.marked.get_or_create(&of), traffic.marked_packets);
+        self.backlog_packets
+            .get_or_create(&of)
+            .set(traffic.backlog_packets as f64);
+        self.backlog_bytes
+            .get_or_create(&of)
+            .set(traffic.backlog_bytes as f64);
+        for (reason, count) in &traffic.drops {
+            let drop = OfDrop {
+                interface: interface.into(),
+                class: class.into(),
+                reason: reason.clone(),
+            };
+            set(&self.dropped.get_or_create(&drop), *count);
+        }
+        let Some(delay) = &traffic.delay else { return };
+        for (quantile, nanos) in [("0.5", delay.p50_ns), ("0.99", delay.p99_ns), ("1", delay.max_ns)] {
+            let of = OfQuantile {
+                interface: interface.into(),
+                class: class.into(),
+                quantile,
+            };
+            self.delay.get_or_create(&of).set(nanos as f64 / NANOS);
+        }
+    }
+}
+
+fn of_class(interface: &str, class: &str) -> OfClass {
+    OfClass {
+        interface: interface.into(),
+        class: class.into(),
+    }
+}
+
+/// The program counts; this only says how far it has come.
+fn set(counter: &Counter, count: u64) {
+    counter.inner().store(count, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUS: &str = r#"{"version":1,"policy":"home","at_ns":5,"interval_ns":null,"basis":"frame","interfaces":[
+        {"name":"wan0","state":"enabled","error":null,"not_enforced":"it is down","discipline":"cbq",
+         "bandwidth_bps":20000000,"overhead_bytes":0,"got_bps":null,"sent_packets":7,"sent_bytes":700,
+         "backlog_packets":0,"backlog_bytes":0,"delay":null,"dropped_packets":0,"dropped_bytes":0,"drops":{},
+         "marked_packets":0,"gauges":[],
+         "frames":{"missed":3,"refused":0,"unsent":0,"exhausted":0,"used_slots":2,"slots":100},
+         "classes":[
+            {"name":"all","asked_bps":8000000,"sent_packets":7,"sent_bytes":700},
+            {"name":"a \"b\"","parent":"all","depth":1,"leaf":true,"asked_bps":4000000,"sent_packets":7,"sent_bytes":700,
+             "delay":{"mean_ns":1,"p50_ns":500000,"p99_ns":2000000,"max_ns":3000000000},
+             "drops":{"full":4},"dropped_packets":4}]}]}"#;
+
+    #[test]
+    fn counters_levels_and_delays_are_in_base_units_and_a_sum_counts_once() {
+        let now: Snapshot = serde_json::from_str(STATUS).expect("a status");
+        let text = text(&now).expect("a text");
+        for line in [
+            "suimon_enforced{interface=\"wan0\"} 0.0",
+            "suimon_interface_bandwidth_bytes_per_second{interface=\"wan0\"} 2500000.0",
+            "suimon_interface_unqueued_frames_total{interface=\"wan0\",fate=\"missed\"} 3",
+            "suimon_class_configured_bytes_per_second{interface=\"wan0\",class=\"all\"} 1000000.0",
+            "suimon_class_bytes_total{interface=\"wan0\",class=\"a \\\"b\\\"\"} 700",
+            "suimon_class_dropped_packets_total{interface=\"wan0\",class=\"a \\\"b\\\"\",reason=\"full\"} 4",
+            "suimon_class_delay_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",quantile=\"0.99\"} 0.002",
+            "suimon_class_delay_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",quantile=\"1\"} 3.0",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+        assert!(
+            !text.contains("class_bytes_total{interface=\"wan0\",class=\"all\""),
+            "{text}"
+        );
+        assert!(text.ends_with("# EOF\n"), "{text}");
+    }
+}
