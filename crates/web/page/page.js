@@ -129,7 +129,7 @@ class View {
     this.root.querySelector(".count").textContent =
       wanted ? `${found.length} of ${this.rows.length} classes` : `${this.rows.length} classes`;
     const first = Math.max(0, Math.min(Math.floor(this.table.scrollTop / ROW) - 5, found.length - 1));
-    const last = Math.min(found.length, first + Math.ceil((this.table.clientHeight || 600) / ROW) + 12);
+    const last = Math.min(found.length, first + Math.ceil(innerHeight / ROW) + 10);
     const rows = found.slice(first, last).map(of => this.row(of, Boolean(wanted)));
     this.table.querySelector("tbody").replaceChildren(pad(first), ...rows, pad(found.length - last));
   }
