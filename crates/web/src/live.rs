@@ -14,7 +14,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The last state as JSON: `{"snapshot": …}`, or `{"error": "…"}` while there is none.
-pub type State = Arc<str>;
+pub type LiveState = Arc<str>;
 
 /// Follows the program of this socket, or the only one, in a thread of its own, as long as somebody
 /// can listen.
@@ -22,7 +22,7 @@ pub type State = Arc<str>;
 /// # Errors
 ///
 /// Returns an error if there can be no thread.
-pub fn follow(socket: Option<String>) -> std::io::Result<watch::Receiver<State>> {
+pub fn follow(socket: Option<String>) -> std::io::Result<watch::Receiver<LiveState>> {
     let (tell, listen) = watch::channel(failed("not read yet"));
     let thread = std::thread::Builder::new().name("follow".into());
     thread.spawn(move || {
@@ -37,7 +37,7 @@ pub fn follow(socket: Option<String>) -> std::io::Result<watch::Receiver<State>>
 }
 
 /// Follows it until it ends, or nobody listens any more.
-fn follow_once(socket: Option<&str>, tell: &watch::Sender<State>) -> Result<(), Refusal> {
+fn follow_once(socket: Option<&str>, tell: &watch::Sender<LiveState>) -> Result<(), Refusal> {
     let mut client = Client::connect(socket)?;
     let mut now = client.status_with(INTERVAL, true, StatusDetail::Brief)?;
     while !tell.is_closed() {
@@ -48,7 +48,7 @@ fn follow_once(socket: Option<&str>, tell: &watch::Sender<State>) -> Result<(), 
 }
 
 /// What the page shows: of thousands of classes, most of which are idle, that is little.
-fn shown(now: &Snapshot) -> State {
+fn shown(now: &Snapshot) -> LiveState {
     let interfaces: Vec<Value> = now.interfaces.iter().map(interface).collect();
     json!({ "snapshot": { "policy": now.policy, "interfaces": interfaces } })
         .to_string()
@@ -104,6 +104,6 @@ fn unless_nothing(of: &mut Map<String, Value>, name: &str, value: Value) {
     }
 }
 
-fn failed(why: &str) -> State {
+fn failed(why: &str) -> LiveState {
     json!({ "error": why }).to_string().into()
 }

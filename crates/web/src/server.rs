@@ -4,7 +4,7 @@
 //! to this address; so the name in a request must be an address or `localhost`. The page loads
 //! nothing from elsewhere.
 
-use crate::live::{self, State};
+use crate::live::{self, LiveState};
 use crate::metrics;
 use axum::Router;
 use axum::extract::Request as HttpRequest;
@@ -66,7 +66,7 @@ pub fn serve(listener: TcpListener, socket: Option<String>) -> io::Result<()> {
     })
 }
 
-fn routes(socket: Option<String>, state: watch::Receiver<State>) -> Router {
+fn routes(socket: Option<String>, state: watch::Receiver<LiveState>) -> Router {
     let ask = move |request: Request| {
         let socket = socket.clone();
         move || asked(socket, request)
@@ -137,7 +137,9 @@ fn as_metrics(reply: Reply) -> Result<Response, Gone> {
 }
 
 /// Every state from now on.
-fn events(state: watch::Receiver<State>) -> Sse<impl tokio_stream::Stream<Item = Result<Event, Infallible>>> {
+fn events(
+    state: watch::Receiver<LiveState>,
+) -> Sse<impl tokio_stream::Stream<Item = Result<Event, Infallible>>> {
     let each = WatchStream::new(state).map(|state| Ok(Event::default().data(&*state)));
     Sse::new(each).keep_alive(KeepAlive::new().interval(Duration::from_secs(10)))
 }
