@@ -1,5 +1,5 @@
-//! `cargo xtask ci | tidy | docs | pictures | bench | compare | instructions`: what cargo itself
-//! does not do.
+//! `cargo xtask ci | tidy | docs | pictures | package | bench | compare | instructions`: what cargo
+//! itself does not do.
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
 
 mod bench;
@@ -8,6 +8,7 @@ mod compare;
 mod docs;
 mod instructions;
 mod marked;
+mod package;
 mod pictures;
 mod tidy;
 
@@ -23,6 +24,7 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
                           its complaints, also those still allowed
        cargo xtask docs    writes the generated parts of docs/disciplines
        cargo xtask pictures  draws docs/disciplines/*.svg from scenarios/disciplines
+       cargo xtask package  a Debian package of the release build, in target/debian; needs cargo-deb
        cargo xtask bench [PART...]  all benches, or some, written into docs/benchmarks.md with the date, the
                           machine and its limits; wants a quiet machine and root
        cargo xtask compare [CASE...]   disciplines of the Linux kernel beside ours, written into
@@ -48,6 +50,10 @@ fn main() -> ExitCode {
         },
         "docs" => docs::write(&root),
         "pictures" => pictures::draw(&root),
+        "package" => match rest {
+            [] => package::make(&root),
+            _ => return usage(),
+        },
         "bench" => bench::run(&root, rest),
         "compare" => compare::run(&root, rest),
         "instructions" => match rest {

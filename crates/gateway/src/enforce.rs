@@ -12,6 +12,7 @@ use crate::kept::{Kept, MadeOf};
 use crate::memory;
 use crate::selfcheck::{self, ManagedDirection};
 use crate::service::ControlService;
+use crate::service_manager;
 use crate::signalling::beacon::Beacon;
 use crate::signalling::key_file::KeyFile;
 use crate::signalling::speaker::{self, Setup};
@@ -118,14 +119,10 @@ pub fn enforce(
     netio::heap::give_back();
     writeln!(out, "running; control socket {}", server.path().display())?;
     out.flush()?;
-    let reload = |out: &mut dyn Write| {
-        let again = file.filter(|_| !hang_up.terminal_is_gone());
-        match again.map(|file| changes.apply(file, None, Provenance::default())) {
-            None => end.store(true, Ordering::Relaxed),
-            Some(Ok(done)) => drop(writeln!(out, "{done}")),
-            Some(Err(why)) => drop(writeln!(out, "the policy stays as it is: {why}")),
-        }
-        let _ = out.flush();
+    service_manager::runs(name);
+    let reload = |out: &mut dyn Write| match file.filter(|_| !hang_up.terminal_is_gone()) {
+        None => end.store(true, Ordering::Relaxed),
+        Some(file) => reload(&changes, file, out),
     };
     let mut each = |out: &mut dyn Write| {
         if hang_up.came() {
@@ -136,18 +133,32 @@ pub fn enforce(
         }
     };
     let mut watch = |snapshot: &WorkerSnapshot, out: &mut dyn Write| {
+        service_manager::lives();
         let mut news = enforcement.look().into_iter();
         news.try_for_each(|line| writeln!(out, "{line}"))?;
         out.flush()?;
         watch(snapshot, out)
     };
     let last = supervise(&handle, workers, &end, out, &mut watch, &mut each)?;
+    service_manager::ends();
     if let Some((speaker, thread)) = speaker {
         speaker.stop();
         let _ = thread.join();
     }
     farewell(out, &last)?;
     changes.ended().map_err(Error::State)
+}
+
+/// Puts the file into force as it is now.
+fn reload(changes: &PolicyChanges, file: &Path, out: &mut dyn Write) {
+    service_manager::reloads();
+    let done = changes.apply(file, None, Provenance::default());
+    service_manager::reloaded();
+    let _ = match done {
+        Ok(done) => writeln!(out, "{done}"),
+        Err(why) => writeln!(out, "the policy stays as it is: {why}"),
+    };
+    let _ = out.flush();
 }
 
 /// Starts a thread for each worker.

@@ -32,6 +32,7 @@ pub mod memory;
 pub mod realise;
 pub mod selfcheck;
 pub mod service;
+mod service_manager;
 pub mod signalling;
 mod state_folder;
 pub mod supervise;

@@ -15,7 +15,7 @@ mod screen;
 mod source;
 mod worst_cases;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use commands::{Command, Context};
 use engine::tree::Registry;
 use std::io::{self, Write};
@@ -27,6 +27,11 @@ use std::process::ExitCode;
 struct Cli {
     #[command(subcommand)]
     command: Command,
+}
+
+/// The command line, for its manual and completions.
+fn command_line() -> clap::Command {
+    Cli::command()
 }
 
 /// Runs the verb that the command line names, and returns its exit code. Policies may name the

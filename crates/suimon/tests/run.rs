@@ -22,6 +22,7 @@ use lab::{Host, Lab, Output, Running};
 use netio::netlink::{Netlink, NetlinkRequest};
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixDatagram;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -198,6 +199,11 @@ impl Rig {
         let state = self.files.join("state");
         if state.is_dir() {
             program = program.args(["--state", &state.display().to_string()]);
+        }
+        // And where it has made this socket, it is told what a service manager is.
+        let manager = self.files.join("manager.sock");
+        if manager.exists() {
+            program = program.env("NOTIFY_SOCKET", manager);
         }
         let suimon = program
             .limit(Duration::from_secs(60))
@@ -1071,6 +1077,57 @@ fn what_is_set_for_a_time_ends_by_itself_also_over_a_restart() {
             assert_eq!(rate_of(&rig, "small"), "4 Mbit/s");
             the_interface_itself_is_set(&rig);
             what_was_set_is_written_into_the_file(&rig);
+        });
+    });
+}
+
+#[test]
+fn a_service_manager_is_told_how_the_program_stands() {
+    in_turn(|| {
+        lab::isolated(|| {
+            let Some(mut rig) = Rig::start(Kind::AfPacket) else {
+                return;
+            };
+            kill(&mut rig);
+            let manager = UnixDatagram::bind(rig.files.join("manager.sock")).expect("a socket");
+            manager
+                .set_read_timeout(Some(Duration::from_secs(10)))
+                .expect("set");
+            assert!(rig.launch(), "it ran before");
+            let hear = || {
+                let mut text = [0; 512];
+                let length = manager.recv(&mut text).expect("it is told");
+                String::from_utf8_lossy(&text[..length]).into_owned()
+            };
+            let hear_of = |what: &str| {
+                let all: Vec<String> = (0..50)
+                    .map(|_| hear())
+                    .take_while(|text| !text.contains(what))
+                    .collect();
+                assert!(all.len() < 50, "{what} is not told: {all:?}");
+                all
+            };
+            assert!(hear().contains("READY=1"), "first it is ready");
+            assert_eq!(hear_of("WATCHDOG=1"), [""; 0]);
+            rig.signal("HUP");
+            hear_of("RELOADING=1");
+            hear_of("READY=1");
+            // A program that hangs is silent, so that its watchdog ends it.
+            rig.signal("STOP");
+            manager.set_nonblocking(true).expect("set");
+            let mut rest = [0; 512];
+            while manager.recv(&mut rest).is_ok() {}
+            std::thread::sleep(Duration::from_millis(1_500));
+            assert!(
+                manager.recv(&mut rest).is_err(),
+                "it hangs and says that it lives"
+            );
+            manager.set_nonblocking(false).expect("set");
+            rig.signal("CONT");
+            hear_of("WATCHDOG=1");
+            rig.signal("TERM");
+            hear_of("STOPPING=1");
+            rig.suimon.take().expect("it runs").wait().expect("its end");
         });
     });
 }

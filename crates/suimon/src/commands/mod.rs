@@ -12,6 +12,7 @@ mod accept;
 mod apply;
 mod bottlenet;
 mod check;
+mod completions;
 mod confirm;
 mod demo;
 mod detach;
@@ -22,6 +23,7 @@ mod history;
 mod init;
 mod kinds;
 mod lab;
+mod man;
 pub(crate) mod nine;
 mod nine_top;
 mod pace;
@@ -74,6 +76,7 @@ verbs! {
     apply::Apply,
     bottlenet::Bottlenet,
     check::Check,
+    completions::Completions,
     confirm::Confirm,
     demo::Demo,
     detach::Detach,
@@ -84,6 +87,7 @@ verbs! {
     init::Init,
     kinds::Kinds,
     lab::Lab,
+    man::Man,
     nine::Nine,
     nine_top::NineTop,
     pace::Pace,

@@ -1,0 +1,50 @@
+//! `cargo xtask package`: a Debian package of the release build, with manual pages, completions,
+//! units and links.
+//!
+//! What is generated goes to `target/package`; `[package.metadata.deb]` of `crates/suimon` names
+//! it. Needs cargo-deb.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+/// The other names of the program.
+const LINKS: [&str; 2] = ["nine", "bottlenet"];
+const SHELLS: [(&str, &str); 3] = [("bash", "suimon"), ("zsh", "_suimon"), ("fish", "suimon.fish")];
+
+pub fn make(root: &Path) -> Result<(), String> {
+    let parts = root.join("target/package");
+    let _ = fs::remove_dir_all(&parts);
+    run(root, "cargo", &["build", "--release", "--package", "suimon"])?;
+    let suimon = root.join("target/release/suimon").display().to_string();
+    run(root, &suimon, &["man", "target/package/man"])?;
+    for (shell, file) in SHELLS {
+        let text = Command::new(&suimon).args(["completions", shell]).output();
+        let text = text.map_err(|why| format!("cannot run {suimon}: {why}"))?.stdout;
+        write(&parts.join("completions"), file, &text)?;
+    }
+    fs::create_dir_all(parts.join("bin")).map_err(|why| why.to_string())?;
+    for link in LINKS {
+        symlink("suimon", parts.join("bin").join(link))
+            .map_err(|why| format!("cannot link {link}: {why}"))?;
+    }
+    run(root, "cargo", &["deb", "--package", "suimon", "--no-build"])
+        .map_err(|why| format!("{why}; cargo-deb is installed by `cargo install cargo-deb`"))
+}
+
+fn write(folder: &Path, file: &str, text: &[u8]) -> Result<(), String> {
+    let path = folder.join(file);
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(&path, text))
+        .map_err(|why| format!("cannot write {}: {why}", path.display()))
+}
+
+fn run(root: &Path, program: &str, arguments: &[&str]) -> Result<(), String> {
+    let ended = Command::new(program).args(arguments).current_dir(root).status();
+    match ended {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{program} {}: {status}", arguments.join(" "))),
+        Err(why) => Err(format!("cannot run {program}: {why}")),
+    }
+}
