@@ -98,7 +98,7 @@ impl Plan {
                 "version = 1\n[port]\n{port}\n\
                  [rsvp]\ninterfaces = [\"wan0\", \"lan0\"{second}]\nrefresh = \"{}\"\n{rsvp}\n\
                  [interface.{out}]\nbandwidth = \"40 Mbit/s\"\ndiscipline = \"{discipline}\"\nreserve = {{ {reserve} }}\n\
-                 [[interface.{out}.class]]\nname = \"rest\"\n{class}default = true\n",
+                 [[interface.{out}.class]]\nname = \"rest\"\ndiscipline = \"fifo\"\n{class}default = true\n",
                 self.refresh
             )
         };
