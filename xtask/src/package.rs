@@ -29,8 +29,12 @@ pub fn make(root: &Path) -> Result<(), String> {
         symlink("suimon", parts.join("bin").join(link))
             .map_err(|why| format!("cannot link {link}: {why}"))?;
     }
-    run(root, "cargo", &["deb", "--package", "suimon", "--no-build"])
-        .map_err(|why| format!("{why}; cargo-deb is installed by `cargo install cargo-deb`"))
+    run(
+        root,
+        "cargo",
+        &["deb", "--package", "suimon", "--no-build", "--strip"],
+    )
+    .map_err(|why| format!("{why}; cargo-deb is installed by `cargo install cargo-deb`"))
 }
 
 fn write(folder: &Path, file: &str, text: &[u8]) -> Result<(), String> {

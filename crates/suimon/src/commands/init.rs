@@ -6,8 +6,9 @@ use crate::line::{LinePolicy, Rates};
 use clap::Args;
 use engine::units::Bandwidth;
 use gateway::facts;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::path::Path;
 
 /// What of the measured rate is left to the line, so that packets wait here and not there.
 const PERCENT: u64 = 95;
@@ -15,7 +16,7 @@ const PERCENT: u64 = 95;
 /// Write a first policy for a line, after three questions; what is given is not asked
 #[derive(Debug, Args)]
 pub struct Init {
-    /// The file to write; it must not be there yet
+    /// The file to write, and its folder if there is none; it must not be there yet
     #[arg(default_value = "policy.toml")]
     file: String,
     /// The interface that the line is behind
@@ -72,8 +73,10 @@ impl Init {
              # name the interface towards the home instead.\n",
             line.text()
         );
-        let file = OpenOptions::new().write(true).create_new(true).open(&self.file);
-        file.and_then(|mut file| file.write_all(text.as_bytes()))
+        let folder = Path::new(&self.file).parent().unwrap_or(Path::new(""));
+        fs::create_dir_all(folder)
+            .and_then(|()| OpenOptions::new().write(true).create_new(true).open(&self.file))
+            .and_then(|mut file| file.write_all(text.as_bytes()))
             .map_err(|why| Failure::usage(format!("cannot write {}: {why}", self.file)))?;
         for note in line.notes() {
             writeln!(out, "{note}")?;
