@@ -464,13 +464,26 @@ pub fn optional<T: SettingValue>(
 #[doc(hidden)]
 pub fn required<T: SettingValue>(table: &Table, name: &str, problems: &mut Vec<Problem>) -> Option<T> {
     let value = optional(table, name, problems)?;
-    if value.is_none() {
+    if value.is_none() && !is_misspelt(table, name, problems) {
         problems.push(Problem::new(
             table.at,
             format!("`{name}` is missing: {}", T::UNIT),
         ));
     }
     value
+}
+
+/// Whether it was told that a key of this table probably means this one.
+fn is_misspelt(table: &Table, name: &str, problems: &[Problem]) -> bool {
+    let meant = did_you_mean(name);
+    let of_table = |at: Span| table.entries.iter().any(|entry| entry.key_at == at);
+    problems
+        .iter()
+        .any(|problem| problem.help.as_ref() == Some(&meant) && of_table(problem.at))
+}
+
+fn did_you_mean(word: &str) -> String {
+    format!("did you mean `{word}`?")
 }
 
 #[doc(hidden)]
@@ -511,7 +524,7 @@ pub fn refuse_wrong(table: &Table, settings: &[Setting], problems: &mut Vec<Prob
                 let message = format!("`{}`: {why}", setting.name);
                 Problem::new(entry.at, message)
             })),
-            None if setting.default == Fallback::Required => {
+            None if setting.default == Fallback::Required && !is_misspelt(table, setting.name, problems) => {
                 let message = format!("`{}` is missing: {}", setting.name, setting.unit);
                 problems.push(Problem::new(table.at, message));
             }
@@ -535,7 +548,7 @@ pub fn unknown<'a>(what: &str, word: &str, at: Span, known: impl IntoIterator<It
     let known: Vec<&str> = known.into_iter().collect();
     let problem = Problem::new(at, format!("unknown {what} `{word}`"));
     match nearest(word, known.iter().copied()) {
-        Some(near) => problem.help(format!("did you mean `{near}`?")),
+        Some(near) => problem.help(did_you_mean(near)),
         None if known.is_empty() => problem.help(format!("no {what} is possible here")),
         None => problem.help(format!("possible here: {}", known.join(", "))),
     }
@@ -616,6 +629,14 @@ mod tests {
         assert_eq!(trial.wait, Some(Duration::from_nanos(3)));
         let wrong = read(&table.with("wait", Bytes::new(9))).expect_err("a length is no time");
         assert!(wrong[0].contains("found the length 9 B"), "{wrong:?}");
+    }
+
+    #[test]
+    fn a_misspelt_setting_is_told_once_and_not_as_missing_too() {
+        let wrong = read(&Table::default().text("rtae", "40 %")).expect_err("there is no such setting");
+        assert_eq!(wrong, ["unknown setting `rtae` (did you mean `rate`?)"]);
+        let wrong = read(&Table::default().text("elsewhere", "40 %")).expect_err("nor such");
+        assert_eq!(wrong.len(), 2, "{wrong:?}");
     }
 
     #[test]

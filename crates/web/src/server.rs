@@ -29,11 +29,16 @@ use tokio_stream::wrappers::WatchStream;
 const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'";
 
 /// The page's files: path, type, content.
-const FILES: [(&str, &str, &str); 5] = [
+const FILES: [(&str, &str, &str); 6] = [
     (
         "/",
         "text/html; charset=utf-8",
         include_str!("../page/index.html"),
+    ),
+    (
+        "/favicon.svg",
+        "image/svg+xml",
+        include_str!("../page/favicon.svg"),
     ),
     ("/page.css", "text/css", include_str!("../page/page.css")),
     ("/page.js", "text/javascript", include_str!("../page/page.js")),
