@@ -6,10 +6,10 @@
 use crate::sections::Section;
 use engine::choices;
 use engine::classify::{DscpPattern, Filter, Ports, Prefix};
-use engine::header::Family;
+use engine::header::{Family, FlowKey};
 use engine::packet::ClassId;
 use engine::settings;
-use engine::settings::{Problem, Raw, SettingValue, Span, describe, nearest, unknown};
+use engine::settings::{Problem, Raw, SettingValue, Span, Table, describe, nearest, unknown};
 use engine::tree::{ClassSpec, DisciplineSpec, TreePlan};
 use std::collections::{HashMap, HashSet};
 
@@ -465,6 +465,137 @@ pub fn words(filter: &Filter) -> String {
         filter.mark.map(|mark| format!("mark {mark}")),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// A packet by the same keys and values as a filter: `source = "10.0.0.1"`, `protocol = "udp"`.
+///
+/// # Errors
+///
+/// Returns every mistake in it: a key that filters do not have, a value that cannot be read, or one
+/// that no packet has (a prefix, a range).
+pub fn packet(described: &Table) -> Result<FlowKey, Vec<Problem>> {
+    let mut problems = Vec::new();
+    // A packet has no class and no rule.
+    let keys = FilterSettings::SETTINGS
+        .iter()
+        .map(|setting| setting.name)
+        .filter(|key| !["class", "rule"].contains(key));
+    for entry in &described.entries {
+        if !keys.clone().any(|key| key == entry.key) {
+            problems.push(unknown(
+                "property of a packet",
+                &entry.key,
+                entry.key_at,
+                keys.clone(),
+            ));
+        }
+    }
+    let table = described.clone().text("class", "none");
+    let read = FilterSettings::read(&table, &[], &mut Vec::new());
+    engine::settings::refuse_wrong(&table, FilterSettings::SETTINGS, &mut problems);
+    let Some(filter) = read
+        .map(|read| read.filter(ClassId(0)))
+        .filter(|_| problems.is_empty())
+    else {
+        return Err(problems);
+    };
+    let mut one = |prefix: Option<Prefix>, key: &str| {
+        let whole = |prefix: Prefix| {
+            prefix.mask()
+                == if prefix.family() == Family::V4 {
+                    u32::MAX.into()
+                } else {
+                    u128::MAX
+                }
+        };
+        if prefix.is_some_and(|prefix| !whole(prefix)) {
+            problems.push(Problem::new(
+                Span::default(),
+                format!("`{key}`: a packet has one address, not a prefix"),
+            ));
+        }
+        prefix.map_or(0, |prefix| prefix.bits())
+    };
+    let (source, destination) = (
+        one(filter.source, "source"),
+        one(filter.destination, "destination"),
+    );
+    let mut port = |ports: Option<Ports>, key: &str| {
+        if ports.is_some_and(|ports| ports.low() != ports.high()) {
+            problems.push(Problem::new(
+                Span::default(),
+                format!("`{key}`: a packet has one port, not a range"),
+            ));
+        }
+        ports.map(|ports| ports.low())
+    };
+    let (source_port, destination_port) = (
+        port(filter.source_port, "source_port"),
+        port(filter.destination_port, "destination_port"),
+    );
+    let of_address = [filter.source, filter.destination].into_iter().flatten().next();
+    let family = filter.family.or(of_address.map(|prefix| prefix.family()));
+    let key = FlowKey {
+        source,
+        destination,
+        family: family.unwrap_or(Family::V4),
+        protocol: filter.protocol.unwrap_or(0),
+        dscp: filter.dscp.map_or(0, |dscp| dscp.value()),
+        source_port,
+        destination_port,
+        flow_label: filter.flow_label.unwrap_or(0),
+        mark: filter.mark.unwrap_or(0),
+        ..FlowKey::default()
+    };
+    match problems.is_empty() {
+        true => Ok(key),
+        false => Err(problems),
+    }
+}
+
+/// What of this filter the packet does not have, each as text; nothing: it takes the packet.
+pub fn mismatches(filter: &Filter, packet: &FlowKey) -> Vec<String> {
+    let any = Filter::new(filter.class);
+    let fields = [
+        Filter {
+            family: filter.family,
+            ..any
+        },
+        Filter {
+            protocol: filter.protocol,
+            ..any
+        },
+        Filter {
+            source: filter.source,
+            ..any
+        },
+        Filter {
+            destination: filter.destination,
+            ..any
+        },
+        Filter {
+            source_port: filter.source_port,
+            ..any
+        },
+        Filter {
+            destination_port: filter.destination_port,
+            ..any
+        },
+        Filter {
+            dscp: filter.dscp,
+            ..any
+        },
+        Filter {
+            flow_label: filter.flow_label,
+            ..any
+        },
+        Filter {
+            mark: filter.mark,
+            ..any
+        },
+    ];
+    let fails = |field: &Filter| !field.matches(packet);
+    fields.iter().filter(|field| fails(field)).map(words).collect()
 }
 
 /// The filters in order of precedence.

@@ -19,6 +19,7 @@ mod detach;
 mod disable;
 mod doctor;
 mod enable;
+mod explain;
 mod history;
 mod init;
 mod kinds;
@@ -83,6 +84,7 @@ verbs! {
     disable::Disable,
     doctor::Doctor,
     enable::Enable,
+    explain::Explain,
     history::History,
     init::Init,
     kinds::Kinds,

@@ -1,0 +1,246 @@
+//! `suimon explain`: which class a packet goes to by a policy, and why.
+
+use crate::commands::Context;
+use crate::exit::{Exit, Failure};
+use crate::source;
+use clap::Args;
+use control::filters;
+use control::policy::InterfacePolicy;
+use control::protocol::SettingChange;
+use control::{readout, snapshot};
+use engine::classify::Filter;
+use engine::header::FlowKey;
+use engine::packet::ClassId;
+use engine::settings::Table;
+use engine::tree::{ClassSpec, DisciplineSpec};
+use measure::numbers;
+use plot::text::{self, Align};
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+/// Tell which class a packet goes to by a policy, and why: each filter that is asked, and what of
+/// it the packet does not have
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// The policy, a TOML file
+    policy: String,
+    /// The packet, by the keys of a filter: protocol=udp source=10.0.0.1 destination_port=5060
+    #[arg(value_name = "KEY=VALUE", value_parser = property)]
+    packet: Vec<(String, SettingChange)>,
+    /// The interface that it leaves by; by default each
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+}
+
+fn property(word: &str) -> Result<(String, SettingChange), String> {
+    match word.split_once('=') {
+        Some((key, value)) if !key.is_empty() && !value.is_empty() => {
+            Ok((key.trim().into(), SettingChange::from_word(value.trim())))
+        }
+        _ => Err("expected a key and its value, such as destination_port=5060".into()),
+    }
+}
+
+impl Explain {
+    /// Explains it.
+    pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let policy = source::policy(&self.policy, cx.registry)?;
+        let described = self.packet.iter().fold(Table::default(), |table, (key, value)| {
+            table.with(key, value.raw())
+        });
+        let packet = filters::packet(&described).map_err(|problems| {
+            let said = problems.into_iter().map(|problem| match problem.help {
+                Some(help) => format!("{}; {help}", problem.message),
+                None => problem.message,
+            });
+            Failure::usage(said.collect::<Vec<_>>().join("\n"))
+        })?;
+        let wanted =
+            |interface: &&InterfacePolicy| self.interface.as_ref().is_none_or(|name| *name == interface.name);
+        let chosen: Vec<&InterfacePolicy> = policy.interfaces.iter().filter(wanted).collect();
+        if chosen.is_empty() {
+            let names = policy.interfaces.iter().map(|interface| interface.name.as_str());
+            let name = self.interface.unwrap_or_default();
+            let unknown = engine::settings::unknown("interface", &name, Default::default(), names);
+            return Err(unknown.into());
+        }
+        for interface in chosen {
+            show(cx.out, interface, &packet)?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn show(out: &mut dyn Write, interface: &InterfacePolicy, packet: &FlowKey) -> io::Result<()> {
+    let plan = &interface.plan;
+    writeln!(
+        out,
+        "{}  {}  {}",
+        interface.name,
+        numbers::rate(interface.settings.bandwidth.bits()),
+        readout::discipline(&interface.spec)
+    )?;
+    if plan.classes.is_empty() {
+        return writeln!(out, "  it has no classes: every packet goes to its one queue");
+    }
+    let (asked, taken) = asked(&interface.filters, packet);
+    let name = |class: ClassId| plan.info(class).map_or("", |info| info.name.as_str());
+    let row = |(filter, misses): &(&Filter, Vec<String>)| {
+        let verdict = match misses.is_empty() {
+            true => "it does".to_owned(),
+            false => format!("no: it is not {}", misses.join(", nor ")),
+        };
+        vec![
+            format!("  {}", filters::words(filter)),
+            format!("→ {}", name(filter.class)),
+            verdict,
+        ]
+    };
+    if !asked.is_empty() {
+        writeln!(out, "filters, in the order in which they are asked:")?;
+    }
+    let rows: Vec<Vec<String>> = asked.iter().map(row).collect();
+    for line in text::table(&rows, &[Align::Left; 3]) {
+        writeln!(out, "{line}")?;
+    }
+    let class = plan.class_of(taken.map(|filter| filter.class));
+    let why = match taken {
+        Some(_) => "by that filter",
+        None => "as the default class: no filter takes it",
+    };
+    writeln!(out, "it goes to {}, {why}", name(class))?;
+    path(out, interface, class)
+}
+
+/// The filters that are asked, with what of each the packet does not have; and the one that takes
+/// it.
+fn asked<'a>(all: &'a [Filter], packet: &FlowKey) -> (Vec<(&'a Filter, Vec<String>)>, Option<&'a Filter>) {
+    let mut asked = Vec::new();
+    for filter in filters::in_order(all) {
+        let misses = filters::mismatches(filter, packet);
+        let takes = misses.is_empty();
+        asked.push((filter, misses));
+        if takes {
+            return (asked, Some(filter));
+        }
+    }
+    (asked, None)
+}
+
+/// The class and those above it: what each may send, and what it queues in.
+fn path(out: &mut dyn Write, interface: &InterfacePolicy, class: ClassId) -> io::Result<()> {
+    let plan = &interface.plan;
+    let mut rates = HashMap::new();
+    snapshot::rates(&interface.spec, interface.settings.bandwidth, &mut rates);
+    let above = std::iter::successors(Some(class), |class| plan.info(*class)?.parent);
+    for (depth, class) in above.enumerate() {
+        let Some(info) = plan.info(class) else { break };
+        let spec = find(&interface.spec, &info.name);
+        let rate = rates
+            .get(info.name.as_str())
+            .map(|rate| numbers::rate(rate.bits()));
+        let settings = spec.map(|spec| readout::settings(&spec.settings, &["rate"]));
+        let queue = spec
+            .filter(|_| info.leaf)
+            .and_then(|spec| spec.discipline.as_ref())
+            .map(|queue| format!("queue: {}", readout::discipline(queue)));
+        let said: Vec<String> = [rate, settings, queue]
+            .into_iter()
+            .flatten()
+            .filter(|part| !part.is_empty())
+            .collect();
+        let lead = if depth == 0 { "  " } else { "  below " };
+        writeln!(out, "{lead}{}: {}", info.name, said.join("; "))?;
+    }
+    Ok(())
+}
+
+fn find<'a>(spec: &'a DisciplineSpec, name: &str) -> Option<&'a ClassSpec> {
+    let inner = spec.classes.iter().filter_map(|class| class.discipline.as_ref());
+    let own = spec.classes.iter().find(|class| class.name == name);
+    own.or_else(|| {
+        inner
+            .chain(spec.child.as_deref())
+            .find_map(|spec| find(spec, name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::tree::Registry;
+
+    fn explained(words: &[&str]) -> Result<String, String> {
+        let here = env!("CARGO_MANIFEST_DIR");
+        let registry = Registry::builtin();
+        let mut out = Vec::new();
+        let explain = Explain {
+            policy: format!("{here}/../../examples/home-router.toml"),
+            packet: words
+                .iter()
+                .map(|word| property(word).expect("a property"))
+                .collect(),
+            interface: Some("wan0".into()),
+        };
+        let done = explain.run(&mut Context {
+            registry: &registry,
+            out: &mut out,
+        });
+        match done {
+            Ok(_) => Ok(String::from_utf8(out).expect("text")),
+            Err(failure) => Err(failure.message),
+        }
+    }
+
+    #[test]
+    fn the_class_is_that_of_the_first_filter_that_takes_the_packet() {
+        let call = explained(&["protocol=udp", "dscp=ef"]).expect("a packet");
+        assert!(call.contains("it goes to calls, by that filter"), "{call}");
+        let other = explained(&["protocol=tcp", "destination_port=7"]).expect("a packet");
+        assert!(
+            other.contains("as the default class: no filter takes it"),
+            "{other}"
+        );
+    }
+
+    /// The classifier finds what this says, over many packets.
+    #[test]
+    fn what_is_explained_is_what_the_classifier_does() {
+        let path = format!("{}/../../examples/home-router.toml", env!("CARGO_MANIFEST_DIR"));
+        let policy = source::policy(&path, &Registry::builtin()).expect("a policy");
+        for interface in &policy.interfaces {
+            let classifier =
+                engine::classify::Classifier::new(interface.filters.iter().copied(), engine::random::Seed(1));
+            for number in 0..50_000u32 {
+                let packet = FlowKey {
+                    family: engine::header::Family::V4,
+                    protocol: [6, 17, 1][number as usize % 3],
+                    dscp: (number / 3 % 64) as u8,
+                    source_port: Some((number * 7 % 65_536) as u16),
+                    destination_port: Some((number * 13 % 65_536) as u16),
+                    ..FlowKey::default()
+                };
+                let (_, taken) = asked(&interface.filters, &packet);
+                assert_eq!(
+                    taken.map(|filter| filter.class),
+                    classifier.classify(&packet),
+                    "{packet:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_packet_has_is_refused() {
+        for (words, why) in [
+            (vec!["destination_prot=5"], "did you mean `destination_port`?"),
+            (vec!["source=10.0.0.0/8"], "not a prefix"),
+            (vec!["source_port=5-9"], "not a range"),
+            (vec!["dscp=high"], "unknown code point"),
+            (vec!["class=calls"], "unknown property of a packet `class`"),
+        ] {
+            let said = explained(&words).expect_err(why);
+            assert!(said.contains(why), "{said}");
+        }
+    }
+}
