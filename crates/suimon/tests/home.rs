@@ -186,23 +186,27 @@ fn an_interface_and_a_rate_cure_both_directions_of_a_line() {
     lab::isolated(|| {
         let files = std::env::temp_dir().join(format!("suimon-line-{}", std::process::id()));
         std::fs::create_dir_all(&files).expect("a folder");
-        let cured = both_ways("cured", |home| {
-            running(home, &files, &["eth0", "--rate", "18Mbit/s"]).map(Some)
+        let plain = both_ways("plain", |_| Some(None)).expect("a measurement");
+        for felt in &plain {
+            assert!(
+                felt.call > Duration::from_millis(100),
+                "the line is no trouble: {felt:?}"
+            );
+        }
+        // In one of three tries: other programs may occupy the processors.
+        let good = |felt: &Felt| {
+            // Acknowledgments of the other direction take some of it.
+            felt.call < Duration::from_millis(30) && (0.85..=1.0).contains(&(felt.download / PAYLOAD))
+        };
+        let cured = (0..3).any(|_| {
+            let started = |home: &Host| running(home, &files, &["eth0", "--rate", "18Mbit/s"]).map(Some);
+            // None: the machine forbids it.
+            both_ways("cured", started).is_none_or(|felt| felt.iter().all(good))
         });
         let _ = std::fs::remove_dir_all(&files);
-        let Some(cured) = cured else { return };
-        let plain = both_ways("plain", |_| Some(None)).expect("a measurement");
-        for (cured, plain) in cured.iter().zip(&plain) {
-            assert!(
-                plain.call > Duration::from_millis(100),
-                "the line is no trouble: {plain:?}"
-            );
-            assert!(
-                cured.call < Duration::from_millis(30),
-                "{cured:?}, and plain {plain:?}"
-            );
-            // Acknowledgments of the other direction take some of it.
-            assert!((0.85..=1.0).contains(&(cured.download / PAYLOAD)), "{cured:?}");
-        }
+        assert!(
+            cured,
+            "a call waits, or a transfer has too little, in each of three tries"
+        );
     });
 }
