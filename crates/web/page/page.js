@@ -112,7 +112,7 @@ class View {
     };
     const filled = stroke => ({ stroke, fill: stroke, width: 0, points: { show: false } });
     this.stack = chart(".bandwidth", "Mbit/s", [filled(OTHERS), ...names.map((_, index) => filled(COLOURS[index])).reverse()]);
-    this.lines = chart(".delay", "ms", names.map((_, index) => ({ stroke: COLOURS[index], width: 2, points: { show: false }, spanGaps: true })));
+    this.lines = chart(".delay", "ms", names.map((_, index) => ({ stroke: COLOURS[index], width: 2, points: { show: false } })));
     const legend = this.root.querySelector(".legend");
     legend.replaceChildren(...names.map((name, index) => entry(name, COLOURS[index])));
     if (this.rows.filter(of => of.leaf).length > names.length) legend.append(entry("others", OTHERS));
