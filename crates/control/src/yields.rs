@@ -8,6 +8,7 @@ use crate::port_config::PortConfig;
 use engine::classify::Filter;
 use engine::packet::ClassId;
 use engine::port_kind::Attachment;
+use engine::port_kind::opposite;
 use engine::settings;
 use engine::settings::{Problem, Span};
 use engine::tree::TreePlan;
@@ -123,19 +124,21 @@ impl Yields {
 
 /// Why `yields` has no effect on the port of this interface; `None` if it has.
 pub(crate) fn idle(port: Option<&PortConfig>, interface: &str) -> Option<&'static str> {
+    let both = port.is_some_and(|port| port.interfaces().contains(&&*opposite(interface)));
     let port = port.and_then(|port| port.of_interface(interface));
     match port.map(|port| &port.attachment) {
+        Some(Attachment::Egress(_) | Attachment::Ingress(_)) if both => None,
         None => Some(
             "there is no [port]; `suimon run` sees both directions of a connection between two interfaces",
         ),
         Some(Attachment::Between(..)) => None,
         Some(Attachment::Egress(_)) => Some(
             "this port sees what leaves, but not the ACKs that arrive; \
-             use `between`, or `suimon nine --behind NAME` on the host that routes",
+             manage what arrives too, by `ingress`, or use `between`",
         ),
         Some(Attachment::Ingress(_)) => Some(
             "this port sees what arrives, but not the ACKs that leave; \
-             use `between`, or `suimon nine --behind NAME` on the host that routes",
+             manage what leaves too, by `egress`, or use `between`",
         ),
         Some(Attachment::Files { .. }) => Some("senders in a file do not react"),
     }

@@ -75,6 +75,15 @@ pub fn device(managed: &str) -> &str {
     managed.strip_suffix(RECEIVED).unwrap_or(managed)
 }
 
+/// The name under which a policy manages the other direction of an interface: of `eth0` it is
+/// `eth0:in`, and the reverse.
+pub fn opposite(managed: &str) -> String {
+    match managed.strip_suffix(RECEIVED) {
+        Some(device) => device.to_owned(),
+        None => received(managed),
+    }
+}
+
 /// A kind of port.
 #[derive(Debug)]
 pub struct PortKind {

@@ -6,6 +6,7 @@
 
 use control::policy::{InterfacePolicy, Policy};
 use control::port_config::{AttachedPort, PortConfig, Workers};
+use engine::port_kind::opposite;
 use netio::port::Port;
 use netio::ports::Lane;
 use std::thread::available_parallelism;
@@ -53,9 +54,12 @@ pub(crate) fn clamped<'a>(policy: &'a Policy, ports: &[Box<dyn Port>], lanes: &[
     let find = |interface: &'a InterfacePolicy| {
         let data = lanes.iter().position(|lane| manages(lane, &interface.name))?;
         let [from, to] = ends(&lanes[data]);
-        let back = lanes
-            .iter()
-            .position(|lane| ends(lane) == [to, from] && from != to)?;
+        // Between two interfaces, or the other direction of one.
+        let other = opposite(&interface.name);
+        let back = lanes.iter().position(|lane| match from == to {
+            true => lane.interface.as_deref() == Some(&*other),
+            false => ends(lane) == [to, from],
+        })?;
         Some(Clamped {
             interface,
             data,
