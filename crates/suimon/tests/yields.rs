@@ -245,8 +245,8 @@ fn yields_to(rig: &Rig, to: &Host) {
     }
 }
 
-/// One interface, both directions of which are managed: data arrives, and its acknowledgments leave.
-/// The first download of each try is of the class that yields.
+/// One interface, both directions of which are managed: data arrives, and its acknowledgments
+/// leave. The first download of each try is of the class that yields.
 #[test]
 fn what_a_host_receives_yields_where_what_it_sends_is_managed_too() {
     lab::isolated(|| {
