@@ -95,7 +95,8 @@ impl PolicyChanges {
         let what = wanted.to_string();
         let change = Change {
             changes: vec![what.clone()],
-            made_of: generations.made_of().clone().at(now_ms()).with(wanted),
+            // What is over and not ended yet stays in it, since it is still in force.
+            made_of: generations.made_of().clone().with(wanted),
             ..Change::by("set", by)
         };
         let dropped = match &wanted.class {

@@ -298,7 +298,7 @@ mod tests {
 
     const CLASSES: usize = 200;
 
-    fn drr() -> Policy {
+    fn text() -> String {
         let class = |n: usize| {
             format!(
                 "[[interface.wan0.class]]\nname = \"c{n}\"\ndefault = {}\n",
@@ -306,8 +306,11 @@ mod tests {
             )
         };
         let head = "version = 1\n[interface.wan0]\nbandwidth = \"1 Gbit/s\"\ndiscipline = \"drr\"\n";
-        let text = format!("{head}{}", (0..CLASSES).map(class).collect::<String>());
-        Policy::read("test", &text, &Registry::builtin(), &[]).expect("a policy")
+        format!("{head}{}", (0..CLASSES).map(class).collect::<String>())
+    }
+
+    fn drr() -> Policy {
+        Policy::read("test", &text(), &Registry::builtin(), &[]).expect("a policy")
     }
 
     /// A service over a worker that runs this policy between two ports in memory.
@@ -323,8 +326,14 @@ mod tests {
         let thread = std::thread::spawn(move || worker.run());
         let in_force = InForce::new(handle.clone(), Registry::builtin(), [(path, interface.clone())]);
         let in_force = Arc::new(in_force);
-        let changes = PolicyChanges::new(Arc::clone(&in_force), None, policy, None, MadeOf::default())
-            .expect("no disk");
+        let changes = PolicyChanges::new(
+            Arc::clone(&in_force),
+            None,
+            policy,
+            None,
+            MadeOf::text("test", &text()),
+        )
+        .expect("no disk");
         let changes = Arc::new(changes);
         let (none, detach) = (YieldGauges::default(), Arc::default());
         let service = ControlService::new("test", handle.clone(), in_force, changes, None, none, detach);
@@ -332,11 +341,20 @@ mod tests {
     }
 
     fn set(service: &ControlService, class: usize, weight: i64) -> Result<String, Refusal> {
+        set_until(service, class, weight, None)
+    }
+
+    fn set_until(
+        service: &ControlService,
+        class: usize,
+        weight: i64,
+        until_ms: Option<u64>,
+    ) -> Result<String, Refusal> {
         let wanted = SettingChanges {
             interface: "wan0".into(),
             class: Some(format!("c{class}")),
             changes: [("weight".to_owned(), SettingChange::Integer(weight))].into(),
-            until_ms: None,
+            until_ms,
             reason: None,
         };
         service.set(&wanted, Provenance::default())
@@ -379,6 +397,34 @@ mod tests {
             .check(&registry, in_force.link())
             .expect("a good tree");
         assert_eq!(format!("{:?}", in_force.plan), format!("{anew:?}"));
+        handle.stop();
+        thread.join().expect("an orderly end");
+    }
+
+    /// The weight of a class in the policy in force; 1 unless it is set.
+    fn weight(service: &ControlService, class: usize) -> Option<Raw> {
+        let all = service.in_force.all();
+        let spec = &all[0].policy.spec.classes[class];
+        spec.settings.get("weight").map(|entry| entry.value.clone())
+    }
+
+    #[test]
+    fn what_is_over_ends_also_where_another_set_comes_before_its_end_is_noticed() {
+        let policy = drr();
+        let (service, handle, thread) = served(&policy);
+        let soon = crate::kept::now_ms() + 200;
+        set_until(&service, 1, 9, Some(soon)).expect("a good weight");
+        assert_eq!(weight(&service, 1), Some(Raw::Integer(9)));
+        assert_eq!(service.changes.settle(), None, "it is not over");
+        std::thread::sleep(Duration::from_millis(300));
+        set(&service, 2, 5).expect("a good weight");
+        let ended = service.changes.settle().expect("it is over");
+        assert!(ended.contains("what was set for a time is over"), "{ended}");
+        assert_eq!(weight(&service, 1), None);
+        assert_eq!(weight(&service, 2), Some(Raw::Integer(5)));
+        assert_eq!(service.changes.settle(), None);
+        let past = set_until(&service, 1, 9, Some(soon)).expect_err("it is over");
+        assert!(past.message.contains("is over already"), "{past}");
         handle.stop();
         thread.join().expect("an orderly end");
     }
