@@ -480,35 +480,23 @@ pub fn packet(described: &Table) -> Result<FlowKey, Vec<Problem>> {
         .iter()
         .map(|setting| setting.name)
         .filter(|key| !["class", "rule"].contains(key));
-    for entry in &described.entries {
-        if !keys.clone().any(|key| key == entry.key) {
-            problems.push(unknown(
-                "property of a packet",
-                &entry.key,
-                entry.key_at,
-                keys.clone(),
-            ));
+    let mut known = described.clone();
+    known.entries.retain(|entry| {
+        let is_known = keys.clone().any(|key| key == entry.key);
+        if !is_known {
+            let what = "property of a packet";
+            problems.push(unknown(what, &entry.key, entry.key_at, keys.clone()));
         }
-    }
-    let table = described.clone().text("class", "none");
-    let read = FilterSettings::read(&table, &[], &mut Vec::new());
-    engine::settings::refuse_wrong(&table, FilterSettings::SETTINGS, &mut problems);
-    let Some(filter) = read
-        .map(|read| read.filter(ClassId(0)))
-        .filter(|_| problems.is_empty())
-    else {
+        is_known
+    });
+    let read = FilterSettings::read(&known.text("class", "none"), &[], &mut problems);
+    let Some(filter) = read.filter(|_| problems.is_empty()) else {
         return Err(problems);
     };
+    let filter = filter.filter(ClassId(0));
     let mut one = |prefix: Option<Prefix>, key: &str| {
-        let whole = |prefix: Prefix| {
-            prefix.mask()
-                == if prefix.family() == Family::V4 {
-                    u32::MAX.into()
-                } else {
-                    u128::MAX
-                }
-        };
-        if prefix.is_some_and(|prefix| !whole(prefix)) {
+        let whole = |prefix: &Prefix| prefix.len() == if prefix.family() == Family::V4 { 32 } else { 128 };
+        if prefix.is_some_and(|prefix| !whole(&prefix)) {
             problems.push(Problem::new(
                 Span::default(),
                 format!("`{key}`: a packet has one address, not a prefix"),

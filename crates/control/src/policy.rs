@@ -655,15 +655,14 @@ impl<'a> PolicyReader<'a> {
         let plain = self
             .kind(spec)
             .is_none_or(|kind| kind.properties.needs_plain_queues);
-        let parents: HashSet<String> = spec
-            .classes
-            .iter()
-            .filter_map(|class| Some(class.parent.as_ref()?.name.clone()))
-            .collect();
-        for class in spec.classes.iter_mut() {
+        let parents = spec.classes.iter().filter_map(|class| class.parent.as_ref());
+        let parents: HashSet<&str> = parents.map(|parent| parent.name.as_str()).collect();
+        let interior = |class: &ClassSpec| parents.contains(class.name.as_str());
+        let interior: Vec<bool> = spec.classes.iter().map(interior).collect();
+        for (class, interior) in spec.classes.iter_mut().zip(interior) {
             match &mut class.discipline {
                 Some(inner) => self.fill_leaves(inner),
-                None if plain || class.sends.is_some() || parents.contains(&class.name) => {}
+                None if plain || class.sends.is_some() || interior => {}
                 none => *none = Some(default_leaf(class.at)),
             }
         }

@@ -1,10 +1,8 @@
 //! A policy's text with other settings: comments, order and spacing stay as they were written.
 
+use crate::policy::InterfaceSettings;
 use crate::protocol::{SettingChange, SettingChanges};
 use toml_edit::{DocumentMut, InlineTable, Item, TableLike, Value};
-
-/// The keys of an interface that are not its discipline's.
-const OF_INTERFACE: [&str; 3] = ["bandwidth", "overhead", "max_frame"];
 
 /// The text with these settings.
 ///
@@ -23,7 +21,7 @@ pub fn with<'a>(text: &str, changes: impl IntoIterator<Item = &'a SettingChanges
             let place = match &change.class {
                 Some(class) => find_class(interface, class)
                     .ok_or_else(|| format!("{} has no class `{class}`", change.interface))?,
-                None if OF_INTERFACE.contains(&&**key) => &mut *interface,
+                None if is_of_interface(key) => &mut *interface,
                 None => discipline(interface)
                     .ok_or_else(|| format!("{} names no discipline", change.interface))?,
             };
@@ -31,6 +29,13 @@ pub fn with<'a>(text: &str, changes: impl IntoIterator<Item = &'a SettingChanges
         }
     }
     Ok(document.to_string())
+}
+
+/// Whether this is a setting of an interface, and not of its discipline.
+fn is_of_interface(key: &str) -> bool {
+    InterfaceSettings::SETTINGS
+        .iter()
+        .any(|setting| setting.name == key)
 }
 
 /// Writes a setting where it stands, or at the end.
@@ -69,29 +74,36 @@ fn discipline(interface: &mut dyn TableLike) -> Option<&mut dyn TableLike> {
 
 /// The class of this name: of the discipline here first, then of those below it.
 fn find_class<'a>(table: &'a mut dyn TableLike, name: &str) -> Option<&'a mut dyn TableLike> {
-    let is_it = |class: &dyn TableLike| class.get("name").and_then(Item::as_str) == Some(name);
-    let number = classes(table).position(is_it);
-    if let Some(number) = number {
+    let own = classes(table).position(|class| is_named(class, name));
+    if let Some(number) = own {
         return class_mut(table, number);
     }
     let inside = classes(table).position(|class| has_class(class, name));
     if let Some(number) = inside {
         return find_class(class_mut(table, number)?, name);
     }
-    let below = ["discipline", "child"].into_iter().find(|key| {
+    let below = BELOW.into_iter().find(|key| {
         let below = table.get(key).and_then(Item::as_table_like);
         below.is_some_and(|below| has_class(below, name))
     })?;
     find_class(table.get_mut(below)?.as_table_like_mut()?, name)
 }
 
+/// Where a table has another discipline.
+const BELOW: [&str; 2] = ["discipline", "child"];
+
+fn is_named(class: &dyn TableLike, name: &str) -> bool {
+    class.get("name").and_then(Item::as_str) == Some(name)
+}
+
 fn has_class(table: &dyn TableLike, name: &str) -> bool {
-    let own = classes(table)
-        .any(|class| class.get("name").and_then(Item::as_str) == Some(name) || has_class(class, name));
-    let below = ["discipline", "child"].into_iter();
-    own || below
-        .filter_map(|key| table.get(key)?.as_table_like())
-        .any(|below| has_class(below, name))
+    let own = classes(table).any(|class| is_named(class, name) || has_class(class, name));
+    let below = || {
+        BELOW
+            .into_iter()
+            .filter_map(|key| table.get(key)?.as_table_like())
+    };
+    own || below().any(|below| has_class(below, name))
 }
 
 /// The classes that a table declares itself, as `[[….class]]` or as a list.

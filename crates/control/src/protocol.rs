@@ -193,6 +193,13 @@ impl SettingChange {
         }
     }
 
+    /// A setting and its value, such as `rate=20Mbit/s`; none if it is not written so.
+    pub fn assignment(word: &str) -> Option<(String, Self)> {
+        let (key, value) = word.split_once('=')?;
+        let both = !key.is_empty() && !value.is_empty();
+        both.then(|| (key.trim().into(), Self::from_word(value.trim())))
+    }
+
     /// The value as a policy has it.
     pub fn raw(&self) -> Raw {
         match self {

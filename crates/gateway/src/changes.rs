@@ -6,9 +6,9 @@
 
 use crate::generations::{Change, Generation, Generations};
 use crate::in_force::{InForce, InterfaceInForce};
-use crate::kept::{Kept, MadeOf, now_ms};
+use crate::kept::{Kept, MadeOf};
 use crate::signalling::speaker::SpeakerHandle;
-use control::calendar;
+use control::calendar::{self, now_ms};
 use control::difference::{Difference, GenerationView};
 use control::policy::{InterfacePolicy, Policy};
 use control::port_config::PortConfig;
@@ -142,16 +142,20 @@ impl PolicyChanges {
     }
 
     fn policy_of(&self, made_of: &MadeOf) -> Result<Policy, Refusal> {
-        let read = made_of.policy(self.in_force.registry(), &self.ports(), false);
-        read.map_err(|why| Refusal::new(format!("nothing was changed:\n{why}")))
+        self.remade(made_of)
+            .map_err(|why| Refusal::new(format!("nothing was changed:\n{why}")))
+    }
+
+    /// Reads again what a generation was made of.
+    fn remade(&self, made_of: &MadeOf) -> Result<Policy, String> {
+        made_of.policy(self.in_force.registry(), &self.ports(), false)
     }
 
     /// Refuses what would leave something wrong behind when settings end by themselves.
     fn refuse_bad_ends(&self, made_of: &MadeOf) -> Result<(), Refusal> {
         for end in made_of.ends() {
-            let left = made_of.clone().at(end);
-            let read = left.policy(self.in_force.registry(), &self.ports(), false);
-            read.map_err(|why| Refusal {
+            let left = self.remade(&made_of.clone().at(end));
+            left.map_err(|why| Refusal {
                 message: format!(
                     "nothing was changed: what is in force after {} would be wrong:\n{why}",
                     calendar::shown(end)
@@ -347,9 +351,8 @@ impl PolicyChanges {
             return Ok(generation.policies.clone());
         }
         let number = generation.head.number;
-        let read = left.policy(self.in_force.registry(), &self.ports(), false);
         let why = |why| Refusal::new(format!("generation {number} cannot be read again: {why}"));
-        let policy = read.map_err(why)?;
+        let policy = self.remade(left).map_err(why)?;
         refuse_restart(&self.differences(&policy))?;
         Ok(policy.interfaces)
     }

@@ -25,6 +25,11 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// The longest frame, with its Ethernet header.
+    pub fn longest_frame(&self) -> Bytes {
+        self.mtu + Bytes::new(netio::port::ETHERNET as u64)
+    }
+
     /// The facts of the interface of this name; `None` if there is none.
     pub fn of(name: &str) -> Option<Self> {
         let found = Interface::named(name).ok()?;

@@ -4,7 +4,8 @@
 //! where a folder is given, on disk; of very many classes fewer. A change that was to be confirmed
 //! and was not is undone in time, and by a restart.
 
-use crate::kept::{Head, Kept, MadeOf, now_ms};
+use crate::kept::{Head, Kept, MadeOf};
+use control::calendar::now_ms;
 use control::difference::GenerationView;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
@@ -197,9 +198,7 @@ impl Generations {
     /// What stays of that, if what was set for a time is over; not while a change waits, which may
     /// be undone.
     pub(crate) fn rest(&self, now_ms: u64) -> Option<MadeOf> {
-        let over = |until: &u64| *until <= now_ms;
-        let waits = self.unconfirmed.is_some();
-        let ends = !waits && self.made_of().ends().first().is_some_and(over);
+        let ends = self.unconfirmed.is_none() && self.made_of().is_over_by(now_ms);
         ends.then(|| self.made_of().clone().at(now_ms))
     }
 

@@ -6,6 +6,7 @@
 //! confirmed, and what was cut off in the middle, is never in force after a crash.
 
 use crate::state_folder::{Disk, Folder, UNFINISHED, replace};
+use control::calendar::now_ms;
 use control::policy::Policy;
 use control::protocol::{Refusal, SettingChanges};
 use control::provenance::Provenance;
@@ -19,7 +20,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Names the confirmed generation.
 const CONFIRMED: &str = "confirmed";
@@ -75,6 +75,12 @@ impl MadeOf {
         self.set
             .retain(|set| set.until_ms.is_none_or(|until| until > now_ms));
         self
+    }
+
+    /// Whether some of it is over at this moment.
+    pub(crate) fn is_over_by(&self, now_ms: u64) -> bool {
+        let over = |set: &SettingChanges| set.until_ms.is_some_and(|until| until <= now_ms);
+        self.set.iter().any(over)
     }
 
     /// When settings end by themselves, in order.
@@ -217,12 +223,6 @@ impl Record {
 
 fn text_name(number: u64) -> String {
     format!("policy-{number}.toml")
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The generations of a folder.

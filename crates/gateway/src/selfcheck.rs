@@ -92,8 +92,7 @@ fn link(warnings: &mut Vec<String>, direction: &ManagedDirection<'_>, found: &Fa
             "{interface} has a link of {speed}, less than the policy's {bandwidth}: packets will queue where no policy applies; set `bandwidth` to a few per cent below {speed}"
         ));
     }
-    const ETHERNET: u64 = 14;
-    let longest = found.mtu + Bytes::new(ETHERNET);
+    let longest = found.longest_frame();
     if *max_frame < longest {
         warnings.push(format!(
             "{interface} carries frames of {longest}, but the policy expects at most {max_frame}; set `max_frame`"

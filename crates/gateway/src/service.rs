@@ -412,7 +412,7 @@ mod tests {
     fn what_is_over_ends_also_where_another_set_comes_before_its_end_is_noticed() {
         let policy = drr();
         let (service, handle, thread) = served(&policy);
-        let soon = crate::kept::now_ms() + 200;
+        let soon = control::calendar::now_ms() + 200;
         set_until(&service, 1, 9, Some(soon)).expect("a good weight");
         assert_eq!(weight(&service, 1), Some(Raw::Integer(9)));
         assert_eq!(service.changes.settle(), None, "it is not over");

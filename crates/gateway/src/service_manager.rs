@@ -21,11 +21,9 @@ pub(crate) fn lives() {
 
 /// The policy's file is read again.
 pub(crate) fn reloads() {
-    let reloading = [NotifyState::Reloading];
-    match NotifyState::monotonic_usec_now() {
-        Ok(now) => tell(&[NotifyState::Reloading, now]),
-        Err(_) => tell(&reloading),
-    }
+    let now = NotifyState::monotonic_usec_now().ok();
+    let state: Vec<_> = std::iter::once(NotifyState::Reloading).chain(now).collect();
+    tell(&state);
 }
 
 /// That is done, whatever became of it.

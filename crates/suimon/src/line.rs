@@ -10,8 +10,6 @@ use engine::port_kind::{Needs, received};
 use engine::units::{Bandwidth, Bytes};
 use gateway::facts::{self, Facts};
 
-/// An Ethernet header.
-const HEADER: Bytes = Bytes::new(14);
 /// What a full frame has without an MTU of its own.
 const USUAL: Bytes = Bytes::new(1514);
 
@@ -84,7 +82,7 @@ impl LinePolicy {
         Ok(Self {
             interface: interface.into(),
             to_internet: facts::default_route().as_deref() == Some(interface),
-            max_frame: (found.mtu + HEADER).min(LONGEST_SUPER),
+            max_frame: found.longest_frame().min(LONGEST_SUPER),
             down: rates.down(),
             up: rates.up(),
             own_queue,

@@ -157,17 +157,16 @@ pub const TO_SOCKET: [Instruction; 29] = {
     ])
 };
 
+/// Redirects to the interface in the cell.
+const REDIRECTED: [Instruction; 4] = [
+    load(Double, R1, R7, Word::Interface.offset()),
+    set(R2, 0),
+    call(REDIRECT),
+    exit(),
+];
+
 /// Egress: redirects what this host sends to the interface in the cell, which is our TAP.
-pub const TO_TAP: [Instruction; 12] = program(&[
-    &ALIVE,
-    &[
-        load(Double, R1, R7, Word::Interface.offset()),
-        set(R2, 0),
-        call(REDIRECT),
-        exit(),
-    ],
-    &[set(R0, TCX_NEXT), exit()],
-]);
+pub const TO_TAP: [Instruction; 12] = program(&[&ALIVE, &REDIRECTED, &[set(R0, TCX_NEXT), exit()]]);
 
 /// The mark of frames that are handed back: "suim". Nothing else sees it.
 const HANDED_BACK: i32 = 0x7375_696d;
@@ -185,12 +184,7 @@ pub const RECEIVED_TO_TAP: [Instruction; 18] = program(&[
         exit(),
     ],
     &ALIVE,
-    &[
-        load(Double, R1, R7, Word::Interface.offset()),
-        set(R2, 0),
-        call(REDIRECT),
-        exit(),
-    ],
+    &REDIRECTED,
     &[set(R0, TCX_NEXT), exit()],
 ]);
 

@@ -140,25 +140,12 @@ impl Capture for Ingress {
     fn attach(&mut self, own: &Heartbeat, to: &mut Attached) -> io::Result<()> {
         own.point_to(self.tap_index);
         own.hand_back_to(self.interface.index());
+        let program = |name, code| syscall::load(name, Hook::Ingress, false, code, own.map(), None);
         // First the way back.
         self.back = None;
         let mut back = Attached::to(self.tap_index, to.means());
-        back.add(&syscall::load(
-            "suimon_hand_back",
-            Hook::Ingress,
-            false,
-            &HAND_BACK,
-            own.map(),
-            None,
-        )?)?;
+        back.add(&program("suimon_hand_back", &HAND_BACK[..])?)?;
         self.back = Some(back);
-        to.add(&syscall::load(
-            "suimon_received",
-            Hook::Ingress,
-            false,
-            &RECEIVED_TO_TAP,
-            own.map(),
-            None,
-        )?)
+        to.add(&program("suimon_received", &RECEIVED_TO_TAP[..])?)
     }
 }

@@ -17,7 +17,7 @@ use control::yields::{Yields, least_round_trip};
 use engine::disciplines::PLAIN_LEAF;
 use engine::packet::ClassId;
 use engine::port_kind::{Attachment, device};
-use engine::tree::{ClassInfo, ClassSpec, DisciplineSpec, TreePlan};
+use engine::tree::{ClassInfo, TreePlan};
 use engine::units::{Bandwidth, Probability};
 use measure::numbers;
 use plot::colour;
@@ -137,7 +137,7 @@ fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Resul
     snapshot::rates(&interface.spec, settings.bandwidth, &mut rates);
     let plan = &interface.plan;
     let mut classes = HashMap::with_capacity(plan.classes.len());
-    gather(&interface.spec, &mut classes);
+    readout::gather_classes(&interface.spec, &mut classes);
     let order = snapshot::depth_first(plan);
     let depths: Vec<usize> = order.iter().map(|(_, depth)| *depth).collect();
     let rows = order
@@ -240,18 +240,6 @@ fn show_filters(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Result<
         writeln!(out, "{line}")?;
     }
     Ok(())
-}
-
-fn gather<'a>(spec: &'a DisciplineSpec, out: &mut HashMap<&'a str, &'a ClassSpec>) {
-    for class in &spec.classes {
-        out.insert(&class.name, class);
-        if let Some(inner) = &class.discipline {
-            gather(inner, out);
-        }
-    }
-    if let Some(child) = &spec.child {
-        gather(child, out);
-    }
 }
 
 fn to_json(path: &str, read: &Result<Policy, Diagnostics>) -> Value {

@@ -12,7 +12,6 @@ use engine::classify::Filter;
 use engine::header::FlowKey;
 use engine::packet::ClassId;
 use engine::settings::Table;
-use engine::tree::{ClassSpec, DisciplineSpec};
 use measure::numbers;
 use plot::text::{self, Align};
 use std::collections::HashMap;
@@ -33,12 +32,8 @@ pub struct Explain {
 }
 
 fn property(word: &str) -> Result<(String, SettingChange), String> {
-    match word.split_once('=') {
-        Some((key, value)) if !key.is_empty() && !value.is_empty() => {
-            Ok((key.trim().into(), SettingChange::from_word(value.trim())))
-        }
-        _ => Err("expected a key and its value, such as destination_port=5060".into()),
-    }
+    SettingChange::assignment(word)
+        .ok_or_else(|| "expected a key and its value, such as destination_port=5060".into())
 }
 
 impl Explain {
@@ -132,10 +127,12 @@ fn path(out: &mut dyn Write, interface: &InterfacePolicy, class: ClassId) -> io:
     let plan = &interface.plan;
     let mut rates = HashMap::new();
     snapshot::rates(&interface.spec, interface.settings.bandwidth, &mut rates);
+    let mut specs = HashMap::new();
+    readout::gather_classes(&interface.spec, &mut specs);
     let above = std::iter::successors(Some(class), |class| plan.info(*class)?.parent);
     for (depth, class) in above.enumerate() {
         let Some(info) = plan.info(class) else { break };
-        let spec = find(&interface.spec, &info.name);
+        let spec = specs.get(info.name.as_str());
         let rate = rates
             .get(info.name.as_str())
             .map(|rate| numbers::rate(rate.bits()));
@@ -153,16 +150,6 @@ fn path(out: &mut dyn Write, interface: &InterfacePolicy, class: ClassId) -> io:
         writeln!(out, "{lead}{}: {}", info.name, said.join("; "))?;
     }
     Ok(())
-}
-
-fn find<'a>(spec: &'a DisciplineSpec, name: &str) -> Option<&'a ClassSpec> {
-    let inner = spec.classes.iter().filter_map(|class| class.discipline.as_ref());
-    let own = spec.classes.iter().find(|class| class.name == name);
-    own.or_else(|| {
-        inner
-            .chain(spec.child.as_deref())
-            .find_map(|spec| find(spec, name))
-    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use control::calendar;
 use control::protocol::{Request, SettingChange, SettingChanges};
 use engine::units::Duration;
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Change settings of a class or an interface of a running suimon; the whole tree is checked before
 ///
@@ -71,23 +70,18 @@ fn after(time: &str, now_ms: u64) -> Result<u64, String> {
 }
 
 fn change(word: &str) -> Result<(String, SettingChange), String> {
-    match word.split_once('=') {
-        Some((key, value)) if !key.is_empty() && !value.is_empty() => {
-            Ok((key.trim().into(), SettingChange::from_word(value.trim())))
-        }
-        _ => Err(format!(
+    SettingChange::assignment(word).ok_or_else(|| {
+        format!(
             "`{word}`: expected a setting and its value, such as rate=20Mbit/s, or `for TIME` or `until CLOCK` at the end"
-        )),
-    }
+        )
+    })
 }
 
 impl Set {
     /// Sends the request.
     pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         if !self.words.is_empty() {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-            let changes = changes(&self.words, now_ms).map_err(Failure::usage)?;
+            let changes = changes(&self.words, calendar::now_ms()).map_err(Failure::usage)?;
             let wanted = SettingChanges {
                 reason: self.reason,
                 ..changes
