@@ -470,19 +470,6 @@ fn kill(rig: &mut Rig) {
     rig.suimon.take().expect("it runs").kill().expect("its end");
 }
 
-/// For a test that starts the program again in another way.
-fn stopped(body: impl FnOnce(Rig)) {
-    in_turn(|| {
-        lab::isolated(|| {
-            let Some(mut rig) = Rig::start(Kind::AfPacket) else {
-                return;
-            };
-            kill(&mut rig);
-            body(rig);
-        });
-    });
-}
-
 fn stop_and_continue(rig: &mut Rig) {
     rig.signal("STOP");
     std::thread::sleep(Duration::from_millis(800));
@@ -971,68 +958,74 @@ fn changes_are_undone(rig: &Rig, names: &[String]) {
 
 #[test]
 fn a_killed_program_goes_on_with_what_was_confirmed_last() {
-    stopped(|mut rig| {
-        fs::create_dir(rig.files.join("state")).expect("a folder");
-        let file = rig.files.join("policy.toml");
-        let policy = fs::read_to_string(&file).expect("the policy");
-        let edit = |large: &str| {
-            let edited = policy.replace("\"16 Mbit/s\"", &format!("\"{large}\""));
-            fs::write(&file, edited).expect("a file");
-        };
-        let apply = |rig: &Rig, confirm_within_ms| {
-            let file = file.display().to_string();
-            let reply = rig.ask(&Request::Apply {
-                file,
-                confirm_within_ms,
+    in_turn(|| {
+        lab::isolated(|| {
+            let Some(mut rig) = Rig::start(Kind::AfPacket) else {
+                return;
+            };
+            kill(&mut rig);
+            fs::create_dir(rig.files.join("state")).expect("a folder");
+            let file = rig.files.join("policy.toml");
+            let policy = fs::read_to_string(&file).expect("the policy");
+            let edit = |large: &str| {
+                let edited = policy.replace("\"16 Mbit/s\"", &format!("\"{large}\""));
+                fs::write(&file, edited).expect("a file");
+            };
+            let apply = |rig: &Rig, confirm_within_ms| {
+                let file = file.display().to_string();
+                let reply = rig.ask(&Request::Apply {
+                    file,
+                    confirm_within_ms,
+                    reason: None,
+                });
+                assert!(matches!(&reply, Reply::Done { .. }), "{reply:?}");
+            };
+            let begins_with = |rig: &mut Rig, small: &str, large: &str| {
+                assert!(rig.launch(), "it ran before");
+                assert_eq!(
+                    (rate_of(rig, "small"), rate_of(rig, "large")),
+                    (small.into(), large.into())
+                );
+            };
+            begins_with(&mut rig, "8 Mbit/s", "16 Mbit/s");
+            assert!(matches!(rig.set_small("3 Mbit/s"), Reply::Done { .. }));
+            kill(&mut rig);
+            begins_with(&mut rig, "3 Mbit/s", "16 Mbit/s");
+            // Edited in place and applied, but nobody has confirmed it; nor what is edited after.
+            edit("12 Mbit/s");
+            apply(&rig, Some(60_000));
+            assert_eq!(rate_of(&rig, "large"), "12 Mbit/s");
+            kill(&mut rig);
+            begins_with(&mut rig, "3 Mbit/s", "16 Mbit/s");
+            apply(&rig, Some(60_000));
+            assert!(matches!(rig.ask(&Request::Confirm {}), Reply::Done { .. }));
+            edit("14 Mbit/s");
+            kill(&mut rig);
+            begins_with(&mut rig, "8 Mbit/s", "12 Mbit/s");
+            // One of an earlier run is put back, by its number.
+            let back = Request::Rollback {
+                to: Some(2),
                 reason: None,
-            });
-            assert!(matches!(&reply, Reply::Done { .. }), "{reply:?}");
-        };
-        let begins_with = |rig: &mut Rig, small: &str, large: &str| {
-            assert!(rig.launch(), "it ran before");
-            assert_eq!(
-                (rate_of(rig, "small"), rate_of(rig, "large")),
-                (small.into(), large.into())
-            );
-        };
-        begins_with(&mut rig, "8 Mbit/s", "16 Mbit/s");
-        assert!(matches!(rig.set_small("3 Mbit/s"), Reply::Done { .. }));
-        kill(&mut rig);
-        begins_with(&mut rig, "3 Mbit/s", "16 Mbit/s");
-        // Edited in place and applied, but nobody has confirmed it; nor what is edited after.
-        edit("12 Mbit/s");
-        apply(&rig, Some(60_000));
-        assert_eq!(rate_of(&rig, "large"), "12 Mbit/s");
-        kill(&mut rig);
-        begins_with(&mut rig, "3 Mbit/s", "16 Mbit/s");
-        apply(&rig, Some(60_000));
-        assert!(matches!(rig.ask(&Request::Confirm {}), Reply::Done { .. }));
-        edit("14 Mbit/s");
-        kill(&mut rig);
-        begins_with(&mut rig, "8 Mbit/s", "12 Mbit/s");
-        // One of an earlier run is put back, by its number.
-        let back = Request::Rollback {
-            to: Some(2),
-            reason: None,
-        };
-        assert!(matches!(rig.ask(&back), Reply::Done { .. }));
-        assert_eq!(rate_of(&rig, "small"), "3 Mbit/s");
-        // After an orderly end the edited file counts.
-        let text = fs::read_to_string(&file).expect("the policy");
-        let counted = text.replace("\"cbq\"\n", "\"cbq\"\noverhead = \"24 B\"\n");
-        fs::write(&file, counted).expect("a file");
-        assert!(matches!(
-            rig.ask(&Request::Detach { interface: None }),
-            Reply::Done { .. }
-        ));
-        rig.suimon.take().expect("it runs").wait().expect("its end");
-        begins_with(&mut rig, "8 Mbit/s", "14 Mbit/s");
-        // What a running program cannot change, going back does not change by half.
-        match rig.ask(&back) {
-            Reply::Refused(why) => assert!(why.message.contains("`overhead`"), "{why:?}"),
-            other => panic!("{other:?}"),
-        }
-        assert_eq!(rate_of(&rig, "small"), "8 Mbit/s");
+            };
+            assert!(matches!(rig.ask(&back), Reply::Done { .. }));
+            assert_eq!(rate_of(&rig, "small"), "3 Mbit/s");
+            // After an orderly end the edited file counts.
+            let text = fs::read_to_string(&file).expect("the policy");
+            let counted = text.replace("\"cbq\"\n", "\"cbq\"\noverhead = \"24 B\"\n");
+            fs::write(&file, counted).expect("a file");
+            assert!(matches!(
+                rig.ask(&Request::Detach { interface: None }),
+                Reply::Done { .. }
+            ));
+            rig.suimon.take().expect("it runs").wait().expect("its end");
+            begins_with(&mut rig, "8 Mbit/s", "14 Mbit/s");
+            // What a running program cannot change, going back does not change by half.
+            match rig.ask(&back) {
+                Reply::Refused(why) => assert!(why.message.contains("`overhead`"), "{why:?}"),
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(rate_of(&rig, "small"), "8 Mbit/s");
+        });
     });
 }
 
@@ -1040,90 +1033,102 @@ fn a_killed_program_goes_on_with_what_was_confirmed_last() {
 fn what_is_set_for_a_time_ends_by_itself_also_over_a_restart() {
     const SHORT: Option<Duration> = Some(Duration::from_secs(2));
     const LONG: Option<Duration> = Some(Duration::from_secs(3600));
-    stopped(|mut rig| {
-        fs::create_dir(rig.files.join("state")).expect("a folder");
-        assert!(rig.launch(), "it ran before");
-        let done = |reply: Reply| assert!(matches!(&reply, Reply::Done { .. }), "{reply:?}");
-        let refused = |reply: Reply, why: &str| match reply {
-            Reply::Refused(refusal) => assert!(refusal.message.contains(why), "{refusal:?}"),
-            other => panic!("{other:?}"),
-        };
-        let becomes = |rig: &Rig, small: &str| {
-            let until = Instant::now() + Duration::from_secs(10);
-            while rate_of(rig, "small") != small {
-                assert!(Instant::now() < until, "{} is not {small}", rate_of(rig, "small"));
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        };
-        // What was set before for good is uncovered.
-        done(rig.set_small("3 Mbit/s"));
-        done(rig.set(Some("small"), "rate", "2 Mbit/s", SHORT));
-        assert_eq!(rate_of(&rig, "small"), "2 Mbit/s");
-        becomes(&rig, "3 Mbit/s");
-        // What is set for good meanwhile stays.
-        done(rig.set(Some("small"), "rate", "2 Mbit/s", SHORT));
-        done(rig.set_small("4 Mbit/s"));
-        std::thread::sleep(Duration::from_millis(2_500));
-        assert_eq!(rate_of(&rig, "small"), "4 Mbit/s");
-        // It outlasts a kill, and ends while nothing runs.
-        done(rig.set(Some("large"), "rate", "5 Mbit/s", LONG));
-        done(rig.set(Some("small"), "rate", "2 Mbit/s", SHORT));
-        kill(&mut rig);
-        std::thread::sleep(Duration::from_secs(2));
-        assert!(rig.launch(), "it ran before");
-        let rates = ["small", "large"].map(|class| rate_of(&rig, class));
-        assert_eq!(rates, ["4 Mbit/s", "5 Mbit/s"]);
-        // What fits only as long as that holds is refused; `rest` has 10.
-        let more = format!("{} Mbit/s", LINK - 5.0 - 10.0);
-        refused(rig.set_small(&more), "would be wrong");
-        assert_eq!(rate_of(&rig, "small"), "4 Mbit/s");
-        the_interface_itself_is_set(&rig);
-        what_was_set_is_written_into_the_file(&rig);
+    in_turn(|| {
+        lab::isolated(|| {
+            let Some(mut rig) = Rig::start(Kind::AfPacket) else {
+                return;
+            };
+            kill(&mut rig);
+            fs::create_dir(rig.files.join("state")).expect("a folder");
+            assert!(rig.launch(), "it ran before");
+            let done = |reply: Reply| assert!(matches!(&reply, Reply::Done { .. }), "{reply:?}");
+            let refused = |reply: Reply, why: &str| match reply {
+                Reply::Refused(refusal) => assert!(refusal.message.contains(why), "{refusal:?}"),
+                other => panic!("{other:?}"),
+            };
+            let becomes = |rig: &Rig, small: &str| {
+                let until = Instant::now() + Duration::from_secs(10);
+                while rate_of(rig, "small") != small {
+                    assert!(Instant::now() < until, "{} is not {small}", rate_of(rig, "small"));
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            };
+            // What was set before for good is uncovered.
+            done(rig.set_small("3 Mbit/s"));
+            done(rig.set(Some("small"), "rate", "2 Mbit/s", SHORT));
+            assert_eq!(rate_of(&rig, "small"), "2 Mbit/s");
+            becomes(&rig, "3 Mbit/s");
+            // What is set for good meanwhile stays.
+            done(rig.set(Some("small"), "rate", "2 Mbit/s", SHORT));
+            done(rig.set_small("4 Mbit/s"));
+            std::thread::sleep(Duration::from_millis(2_500));
+            assert_eq!(rate_of(&rig, "small"), "4 Mbit/s");
+            // It outlasts a kill, and ends while nothing runs.
+            done(rig.set(Some("large"), "rate", "5 Mbit/s", LONG));
+            done(rig.set(Some("small"), "rate", "2 Mbit/s", SHORT));
+            kill(&mut rig);
+            std::thread::sleep(Duration::from_secs(2));
+            assert!(rig.launch(), "it ran before");
+            let rates = ["small", "large"].map(|class| rate_of(&rig, class));
+            assert_eq!(rates, ["4 Mbit/s", "5 Mbit/s"]);
+            // What fits only as long as that holds is refused; `rest` has 10.
+            let more = format!("{} Mbit/s", LINK - 5.0 - 10.0);
+            refused(rig.set_small(&more), "would be wrong");
+            assert_eq!(rate_of(&rig, "small"), "4 Mbit/s");
+            the_interface_itself_is_set(&rig);
+            what_was_set_is_written_into_the_file(&rig);
+        });
     });
 }
 
 #[test]
 fn a_service_manager_is_told_how_the_program_stands() {
-    stopped(|mut rig| {
-        let manager = UnixDatagram::bind(rig.files.join("manager.sock")).expect("a socket");
-        manager
-            .set_read_timeout(Some(Duration::from_secs(10)))
-            .expect("set");
-        assert!(rig.launch(), "it ran before");
-        let hear = || {
-            let mut text = [0; 512];
-            let length = manager.recv(&mut text).expect("it is told");
-            String::from_utf8_lossy(&text[..length]).into_owned()
-        };
-        let hear_of = |what: &str| {
-            let all: Vec<String> = (0..50)
-                .map(|_| hear())
-                .take_while(|text| !text.contains(what))
-                .collect();
-            assert!(all.len() < 50, "{what} is not told: {all:?}");
-            all
-        };
-        assert!(hear().contains("READY=1"), "first it is ready");
-        assert_eq!(hear_of("WATCHDOG=1"), [""; 0]);
-        rig.signal("HUP");
-        hear_of("RELOADING=1");
-        hear_of("READY=1");
-        // A program that hangs is silent, so that its watchdog ends it.
-        rig.signal("STOP");
-        manager.set_nonblocking(true).expect("set");
-        let mut rest = [0; 512];
-        while manager.recv(&mut rest).is_ok() {}
-        std::thread::sleep(Duration::from_millis(1_500));
-        assert!(
-            manager.recv(&mut rest).is_err(),
-            "it hangs and says that it lives"
-        );
-        manager.set_nonblocking(false).expect("set");
-        rig.signal("CONT");
-        hear_of("WATCHDOG=1");
-        rig.signal("TERM");
-        hear_of("STOPPING=1");
-        rig.suimon.take().expect("it runs").wait().expect("its end");
+    in_turn(|| {
+        lab::isolated(|| {
+            let Some(mut rig) = Rig::start(Kind::AfPacket) else {
+                return;
+            };
+            kill(&mut rig);
+            let manager = UnixDatagram::bind(rig.files.join("manager.sock")).expect("a socket");
+            manager
+                .set_read_timeout(Some(Duration::from_secs(10)))
+                .expect("set");
+            assert!(rig.launch(), "it ran before");
+            let hear = || {
+                let mut text = [0; 512];
+                let length = manager.recv(&mut text).expect("it is told");
+                String::from_utf8_lossy(&text[..length]).into_owned()
+            };
+            let hear_of = |what: &str| {
+                let all: Vec<String> = (0..50)
+                    .map(|_| hear())
+                    .take_while(|text| !text.contains(what))
+                    .collect();
+                assert!(all.len() < 50, "{what} is not told: {all:?}");
+                all
+            };
+            assert!(hear().contains("READY=1"), "first it is ready");
+            assert_eq!(hear_of("WATCHDOG=1"), [""; 0]);
+            rig.signal("HUP");
+            hear_of("RELOADING=1");
+            hear_of("READY=1");
+            // A program that hangs is silent, so that its watchdog ends it.
+            rig.signal("STOP");
+            manager.set_nonblocking(true).expect("set");
+            let mut rest = [0; 512];
+            while manager.recv(&mut rest).is_ok() {}
+            std::thread::sleep(Duration::from_millis(1_500));
+            assert!(
+                manager.recv(&mut rest).is_err(),
+                "it hangs and says that it lives"
+            );
+            manager.set_nonblocking(false).expect("set");
+            rig.signal("CONT");
+            hear_of("WATCHDOG=1");
+            rig.signal("TERM");
+            hear_of("STOPPING=1");
+            rig.suimon.take().expect("it runs").wait().expect("its end");
+        });
     });
 }
 
