@@ -4,6 +4,7 @@
 use crate::filters;
 use crate::policy::{InterfacePolicy, Policy};
 use crate::port_config::PortConfig;
+use crate::promises::PromiseChange;
 use crate::provenance::Provenance;
 use crate::readout;
 use crate::rsvp_config::RsvpConfig;
@@ -18,6 +19,13 @@ pub struct Difference {
     pub changes: Vec<String>,
     /// What of it a running program cannot change.
     pub needs_restart: Vec<String>,
+    /// Why it would be refused, or what it breaks: reservations in force that lose what they were
+    /// promised.
+    #[serde(default)]
+    pub breaks: Vec<String>,
+    /// What it does to the promises of classes, those of reservations included.
+    #[serde(default)]
+    pub promises: Vec<PromiseChange>,
 }
 
 /// What is or was in force after a change.
@@ -46,6 +54,12 @@ impl Difference {
         self.changes.is_empty() && self.needs_restart.is_empty()
     }
 
+    /// What it does to reservations and promises, a line each; the worst first.
+    pub fn effects(&self) -> Vec<String> {
+        let promises = self.promises.iter().map(ToString::to_string);
+        self.breaks.iter().cloned().chain(promises).collect()
+    }
+
     /// Of these interfaces, ports and RSVP settings in force, and another policy.
     pub fn between<'a>(
         in_force: impl IntoIterator<Item = &'a InterfacePolicy>,
@@ -62,6 +76,7 @@ impl Difference {
                     let Self {
                         changes,
                         needs_restart,
+                        ..
                     } = Self::of(old, new);
                     all.changes.extend(changes);
                     all.needs_restart.extend(needs_restart);

@@ -8,8 +8,9 @@
 //! - [`port_config`], [`filters`], [`rsvp_config`], [`yields`]: a policy's parts with a syntax of
 //!   their own; [`rsvp_keys`]: the key file of RSVP;
 //! - [`snapshot`]: the metrics of every class; [`readout`]: how its values are displayed;
-//! - [`difference`]: what a policy differs in from the one in force; [`policy_text`]: its text with
-//!   other settings; [`calendar`]: until when they hold; [`provenance`]: who asked, and why;
+//! - [`difference`]: what a policy differs in from the one in force; [`promises`]: what that does to
+//!   guarantees; [`policy_text`]: its text with other settings; [`calendar`]: until when they hold;
+//!   [`provenance`]: who asked, and why;
 //! - [`protocol`], [`socket`]: how a running program is queried and changed; [`reservation`]: its
 //!   RSVP part; [`refusal`]: why it refuses; [`run_directory`]: where sockets and claims are.
 //!
@@ -27,6 +28,7 @@ mod pieces;
 pub mod policy;
 pub mod policy_text;
 pub mod port_config;
+pub mod promises;
 pub mod protocol;
 pub mod provenance;
 pub mod readout;

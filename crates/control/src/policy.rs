@@ -26,7 +26,7 @@ use engine::kind::{Children, Kind};
 use engine::link::{LONGEST_SUPER, Link};
 use engine::packet::ClassId;
 use engine::port_kind::{Attachment, PortKind, device};
-use engine::reserved::{Reservable, ReserveSettings};
+use engine::reserved::{Reservable, ReserveSettings, ReservedLayout};
 use engine::settings;
 use engine::settings::SettingValue;
 use engine::settings::{Problem, Raw, Span, nearest, unknown};
@@ -221,6 +221,17 @@ impl InterfacePolicy {
     /// guarantees none, or the class is not one of these.
     pub fn guarantee(&self, class: ClassId) -> Option<Bandwidth> {
         guarantee(self.spec.classes.get(class.0 as usize)?, self.settings.bandwidth)
+    }
+
+    /// The same interface with reservations in its tree.
+    pub fn with_reservations(&self, layout: ReservedLayout) -> Self {
+        let ReservedLayout { spec, plan, filters } = layout;
+        Self {
+            spec: Arc::new(spec),
+            plan,
+            filters: filters.into(),
+            ..self.clone()
+        }
     }
 
     fn checked(

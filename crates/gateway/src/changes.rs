@@ -12,6 +12,7 @@ use control::calendar::{self, now_ms};
 use control::difference::{Difference, GenerationView};
 use control::policy::{InterfacePolicy, Policy};
 use control::port_config::PortConfig;
+use control::promises;
 use control::protocol::{Refusal, SettingChanges};
 use control::provenance::Provenance;
 use control::rsvp_config::RsvpConfig;
@@ -218,7 +219,38 @@ impl PolicyChanges {
     ///
     /// Returns an error if the file cannot be read, or has a mistake.
     pub fn plan(&self, file: &Path) -> Result<Difference, Refusal> {
-        Ok(self.differences(&self.read(file)?.0))
+        let (new, _) = self.read(file)?;
+        let mut difference = self.differences(&new);
+        self.judge(&new, &mut difference)?;
+        Ok(difference)
+    }
+
+    /// Says what the change does to promises, those of reservations included.
+    fn judge(&self, new: &Policy, difference: &mut Difference) -> Result<(), Refusal> {
+        for managed in self.in_force.all() {
+            let Some(new) = new.interface(&managed.policy.name) else {
+                continue;
+            };
+            if Difference::of(&managed.policy, new).is_empty() {
+                continue;
+            }
+            let takes = |_: &&SpeakerHandle| managed.policy.reserve.is_some() && new.reserve.is_some();
+            let tried = match self.speaker.as_ref().filter(takes) {
+                Some(speaker) => speaker.try_policy(new.clone())?,
+                None => None,
+            };
+            let new = match tried {
+                Some(tried) => {
+                    difference.breaks.extend(tried.breaks);
+                    tried.whole
+                }
+                None => Some(new.clone()),
+            };
+            let changes = new.map(|new| promises::changes(&managed.whole, &new));
+            difference.promises.extend(changes.into_iter().flatten());
+        }
+        difference.promises.sort_by_key(|change| change.trend);
+        Ok(())
     }
 
     fn differences(&self, new: &Policy) -> Difference {

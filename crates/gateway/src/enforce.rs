@@ -152,6 +152,11 @@ pub fn enforce(
 /// Puts the file into force as it is now.
 fn reload(changes: &PolicyChanges, file: &Path, out: &mut dyn Write) {
     service_manager::reloads();
+    // A file that cannot be read is refused below.
+    let effects = changes.plan(file).map(|difference| difference.effects());
+    for effect in effects.unwrap_or_default() {
+        let _ = writeln!(out, "{effect}");
+    }
     let done = changes.apply(file, None, Provenance::default());
     service_manager::reloaded();
     let _ = match done {

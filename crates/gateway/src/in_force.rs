@@ -143,14 +143,8 @@ impl Trees for Arc<InForce> {
     }
 
     fn adopt(&self, policy: &InterfacePolicy, layout: ReservedLayout) -> Result<(), Refusal> {
-        let ReservedLayout { spec, plan, filters } = layout;
-        let whole = InterfacePolicy {
-            spec: Arc::new(spec),
-            plan,
-            filters: filters.into(),
-            ..policy.clone()
-        };
-        self.put(policy.clone(), whole).map(drop)
+        self.put(policy.clone(), policy.with_reservations(layout))
+            .map(drop)
     }
 }
 

@@ -16,6 +16,10 @@
 //! delay and C is 0. A request is admitted only while the worst case of every guaranteed class,
 //! computed over the whole tree, stays within D.
 
+mod tried;
+
+pub use tried::{BrokenPromise, Tried};
+
 use crate::traffic_control::{
     AdmissionFailure, Advertised, ErrorTerms, Granted, InterfaceId, RHandle, TcRequest, TrafficControl,
 };
@@ -654,6 +658,40 @@ mod tests {
             assert_eq!(state.modify_flowspec(first, &load(30)), Ok(None), "{kind}");
             assert!(state.modify_flowspec(first, &load(50)).is_err(), "{kind}");
         }
+    }
+
+    #[test]
+    fn another_policy_is_tried_against_what_reservations_were_promised_and_changes_nothing() {
+        let mut state = state("drr", Table::default().text("share", "60 %"));
+        let first = handle(state.add_flowspec(0, &guaranteed(20)));
+        handle(state.add_flowspec(0, &load(30)));
+        state.take_changed();
+        let tried = |settings| state.tried(0, &budget("drr", settings)).expect("managed");
+        let same = tried(Table::default().text("share", "60 %"));
+        assert!(same.layout.is_ok() && same.over.is_none(), "{same:?}");
+        assert_eq!(same.broken, []);
+        // Less room than is taken.
+        let small = tried(Table::default().text("share", "30 %"));
+        let (taken, capacity) = small.over.expect("too much");
+        assert!(taken > capacity, "{taken} of {capacity}");
+        // `wrr` guarantees no delay; what was promised without one stays whole.
+        let tried = state
+            .tried(0, &budget("wrr", Table::default().text("share", "60 %")))
+            .expect("managed");
+        assert_eq!(tried.broken.len(), 1, "{tried:?}");
+        let (
+            rhandle,
+            BrokenPromise::Delay {
+                promised,
+                bound: None,
+            },
+        ) = tried.broken[0]
+        else {
+            panic!("{tried:?}")
+        };
+        assert_eq!(rhandle, first);
+        assert!(promised > Duration::ZERO);
+        assert!(state.take_changed().is_empty());
     }
 
     #[test]

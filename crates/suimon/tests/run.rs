@@ -705,6 +705,10 @@ fn policies_are_applied_while_packets_flow_and_none_is_lost_or_overtaken() {
                     plan(&names[0]).changes,
                     ["wan0: class small: rate 7 Mbit/s → 8 Mbit/s"]
                 );
+                assert_eq!(
+                    plan(&names[0]).effects(),
+                    ["wan0: class small: guaranteed rate 7 Mbit/s (17.5 %) → 8 Mbit/s (20 %)"]
+                );
                 refused_changes_change_nothing(rig, &ordered);
                 changes_are_undone(rig, &names);
             })

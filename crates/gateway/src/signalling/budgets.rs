@@ -2,6 +2,7 @@
 
 use super::local_senders::KernelNode;
 use super::trees::{Trees, budget};
+use super::tried_policy::TriedPolicy;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use rsvp::admission::InterfaceBudget;
@@ -57,6 +58,17 @@ impl Budgets {
                 log(&format!("{}: the classes stay unchanged: {why}", policy.name));
             }
         }
+    }
+
+    /// What a policy would do to the reservations of its interface; none if it takes none.
+    pub fn try_policy(&self, node: &KernelNode, policy: &InterfacePolicy) -> Option<TriedPolicy> {
+        let (&id, _) = self
+            .policies
+            .iter()
+            .find(|(_, known)| known.name == policy.name)?;
+        let admission = node.traffic_control();
+        let tried = admission.tried(id, &budget(policy)?)?;
+        Some(TriedPolicy::of(policy, tried, admission))
     }
 
     /// Replaces the policy of an interface, and keeps its reservations.

@@ -1,6 +1,7 @@
 //! Commands to the thread that speaks RSVP, from any other thread.
 
 use super::local_senders::DoneSender;
+use super::tried_policy::TriedPolicy;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use control::reservation::{Lease, Notice, ReservationRequest, ReservationState, Reservations, RsvpStatus};
@@ -36,6 +37,10 @@ pub(super) enum Command {
     ChangePolicy {
         policy: Box<InterfacePolicy>,
         done: DoneSender,
+    },
+    TryPolicy {
+        policy: Box<InterfacePolicy>,
+        done: Sender<Option<TriedPolicy>>,
     },
     End {
         number: u64,
@@ -121,6 +126,18 @@ impl SpeakerHandle {
             policy: Box::new(policy),
             done,
         })?
+    }
+
+    /// What a policy would do to the reservations of its interface; none if it takes none.
+    ///
+    /// # Errors
+    ///
+    /// If the thread does not reply.
+    pub fn try_policy(&self, policy: InterfacePolicy) -> Result<Option<TriedPolicy>, Refusal> {
+        self.ask(|done| Command::TryPolicy {
+            policy: Box::new(policy),
+            done,
+        })
     }
 
     /// Ends the thread after tearing down the reservations of programs.

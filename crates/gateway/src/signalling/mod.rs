@@ -11,8 +11,9 @@
 //!   texts of error codes;
 //! - [`standalone`]: a node without a data plane, on a host;
 //! - [`client`], [`beacon`]: how a verb finds a node, and an interface has only one;
-//! - [`trees`], [`budgets`]: how a reservation becomes a class; [`overview`]: status and events;
-//!   [`limits`]: which limits of state were reached.
+//! - [`trees`], [`budgets`]: how a reservation becomes a class; [`tried_policy`]: what another
+//!   policy would do to reservations; [`overview`]: status and events; [`limits`]: which limits of
+//!   state were reached.
 
 pub mod beacon;
 pub mod budgets;
@@ -31,3 +32,4 @@ pub mod shim;
 pub mod speaker;
 pub mod standalone;
 pub mod trees;
+pub mod tried_policy;

@@ -257,6 +257,9 @@ impl Speaker {
                 }
                 Command::Watch { number, updates } => drop(self.watchers.insert(number, updates)),
                 Command::Status { done } => drop(done.send(self.status(now))),
+                Command::TryPolicy { policy, done } => {
+                    drop(done.send(self.budgets.try_policy(&self.node, &policy)));
+                }
                 Command::ChangePolicy { policy, done } => {
                     drop(done.send(self.budgets.change_policy(&mut self.node, *policy)));
                 }

@@ -1,4 +1,5 @@
-//! `suimon plan`: what a policy differs in from the one that a running suimon has in force.
+//! `suimon plan`: what a policy differs in from the one that a running suimon has in force, and
+//! what that does to guarantees and bounds.
 
 use super::target::{Target, absolute};
 use crate::commands::Context;
@@ -7,7 +8,8 @@ use clap::Args;
 use control::protocol::{Reply, Request};
 use serde_json::json;
 
-/// Show what `apply` would change on a running suimon; exit code 3 if there is something
+/// Show what `apply` would change on a running suimon, and what that does to guarantees and bounds;
+/// exit code 3 if there is something
 #[derive(Debug, Args)]
 pub struct Plan {
     /// The policy, a TOML file
@@ -46,8 +48,8 @@ impl Plan {
         if difference.is_empty() {
             writeln!(cx.out, "{} is in force: nothing to do", self.policy)?;
         }
-        for change in &difference.changes {
-            writeln!(cx.out, "{change}")?;
+        for line in difference.effects().iter().chain(&difference.changes) {
+            writeln!(cx.out, "{line}")?;
         }
         if !difference.needs_restart.is_empty() {
             writeln!(

@@ -1,0 +1,249 @@
+//! What a change does to the promises of an interface: the rate that each class is guaranteed, and
+//! the bound on its delay. A class that nobody edits may lose by a change of another.
+//!
+//! The bounds are those that `suimon check` shows ([`engine::bounds`]); the rates are what the tree
+//! serves at least, or where it states none, what the policy's own settings guarantee.
+
+use crate::policy::InterfacePolicy;
+use engine::bounds;
+use engine::units::{Bandwidth, Duration, Probability};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// What a class is promised.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Promise {
+    /// The rate that it gets at least whenever it has packets, in bit/s as the link counts; none if
+    /// none is guaranteed.
+    pub rate_bps: Option<u64>,
+    /// The bandwidth of the link, of which the rate is a share.
+    pub link_bps: u64,
+    /// The bound on the time from a packet's arrival to its last bit on the link, in nanoseconds;
+    /// none if nothing is known.
+    pub delay_ns: Option<u64>,
+}
+
+/// How a promise changes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Trend {
+    /// A rate or a bound is gone.
+    Lost,
+    /// A rate is lower, or a bound longer.
+    Worse,
+    /// Neither.
+    Better,
+}
+
+/// The promise of a class that changes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PromiseChange {
+    /// The interface.
+    pub interface: String,
+    /// The class; none for a discipline without classes.
+    pub class: Option<String>,
+    /// How.
+    pub trend: Trend,
+    /// The promise before; none if there was no such class.
+    pub before: Option<Promise>,
+    /// The promise after; none if there is no such class any more.
+    pub after: Option<Promise>,
+}
+
+/// The promises of a policy in which reservations may have classes, by the class.
+fn promises(policy: &InterfacePolicy) -> BTreeMap<Option<String>, Promise> {
+    let (plan, link) = (&policy.plan, policy.link().bandwidth);
+    let stated: BTreeMap<_, _> = policy.guarantees().into_iter().collect();
+    let rate = |class| {
+        let served = plan.root.plan.serves(class, link);
+        served.or_else(|| class.and_then(|class| stated.get(&class).copied()))
+    };
+    let promise = |case: bounds::WorstCase| {
+        let name = case.class.and_then(|class| plan.info(class));
+        let promise = Promise {
+            rate_bps: rate(case.class).map(Bandwidth::bits),
+            link_bps: link.bits(),
+            delay_ns: case.bound.ok().map(|bound| bound.delay.nanos()),
+        };
+        (name.map(|info| info.name.clone()), promise)
+    };
+    plan.bounds().into_iter().map(promise).collect()
+}
+
+/// Which promises change where this policy replaces that one, the lost ones first.
+pub fn changes(old: &InterfacePolicy, new: &InterfacePolicy) -> Vec<PromiseChange> {
+    let (old, interface) = (promises(old), &new.name);
+    let new = promises(new);
+    let nothing = Promise::default();
+    let change = |class: &&Option<String>| {
+        let (before, after) = (old.get(*class), new.get(*class));
+        let trend = trend(before.unwrap_or(&nothing), after.unwrap_or(&nothing))?;
+        Some(PromiseChange {
+            interface: interface.clone(),
+            class: (*class).clone(),
+            trend,
+            before: before.cloned(),
+            after: after.cloned(),
+        })
+    };
+    let classes: BTreeSet<&Option<String>> = old.keys().chain(new.keys()).collect();
+    let mut all: Vec<_> = classes.iter().filter_map(change).collect();
+    all.sort_by_key(|change| change.trend);
+    all
+}
+
+/// How a promise changes, if it does.
+fn trend(before: &Promise, after: &Promise) -> Option<Trend> {
+    let gone = |before: Option<u64>, after: Option<u64>| before.unwrap_or(0) > 0 && after.is_none();
+    let both = |before: Option<u64>, after: Option<u64>| before.zip(after);
+    let share = |promise: &Promise| promise.share();
+    if gone(before.rate_bps, after.rate_bps) || before.delay_ns.is_some() && after.delay_ns.is_none() {
+        return Some(Trend::Lost);
+    }
+    let slower = both(before.rate_bps, after.rate_bps).is_some_and(|(before, after)| after < before);
+    let later = both(before.delay_ns, after.delay_ns).is_some_and(|(before, after)| after > before);
+    if slower || later {
+        return Some(Trend::Worse);
+    }
+    let rates_differ = before.rate_bps.unwrap_or(0) != after.rate_bps.unwrap_or(0);
+    let differs = rates_differ || share(before) != share(after) || before.delay_ns != after.delay_ns;
+    differs.then_some(Trend::Better)
+}
+
+impl Promise {
+    /// The rate as a share of the link; none without a rate.
+    pub fn share(&self) -> Option<Probability> {
+        let rate = self.rate_bps.filter(|rate| *rate > 0)?;
+        Some(Probability::ratio(rate, self.link_bps))
+    }
+
+    fn rate_words(&self) -> String {
+        match (self.rate_bps, self.share()) {
+            (Some(rate), Some(share)) => {
+                let share = measure::numbers::share(share.as_f64());
+                format!("{} ({share})", measure::numbers::rate(rate))
+            }
+            _ => "none".into(),
+        }
+    }
+
+    fn delay_words(&self) -> String {
+        let delay = self.delay_ns.map(Duration::from_nanos);
+        delay.map_or("none".into(), |delay| bounds::shown(delay).to_string())
+    }
+}
+
+impl fmt::Display for PromiseChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.interface)?;
+        match &self.class {
+            Some(class) => write!(f, "class {class}: ")?,
+            None => f.write_str("all: ")?,
+        }
+        let nothing = Promise::default();
+        let [before, after] = [&self.before, &self.after].map(|one| one.as_ref().unwrap_or(&nothing));
+        let mut parts = Vec::new();
+        let mut differs = |what: &str, before: String, after: String| {
+            if before != after {
+                parts.push(format!("{what} {before} → {after}"));
+            }
+        };
+        differs("guaranteed rate", before.rate_words(), after.rate_words());
+        differs("bound on delay", before.delay_words(), after.delay_words());
+        let word = match self.trend {
+            Trend::Lost => "LOST: ",
+            Trend::Worse => "worse: ",
+            Trend::Better => "",
+        };
+        // Less than is shown.
+        if parts.is_empty() {
+            parts.push("by less than the shown digits".into());
+        }
+        write!(f, "{word}{}", parts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use engine::tree::Registry;
+
+    fn policy(text: &str) -> InterfacePolicy {
+        let head = "version = 1\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\n";
+        let read = Policy::read("test", &format!("{head}{text}"), &Registry::builtin(), &[]);
+        read.unwrap_or_else(|mistakes| panic!("{}", mistakes.render(false)))
+            .interfaces
+            .remove(0)
+    }
+
+    fn said(old: &str, new: &str) -> Vec<String> {
+        let changes = changes(&policy(old), &policy(new));
+        changes.iter().map(ToString::to_string).collect()
+    }
+
+    fn class(name: &str, settings: &str) -> String {
+        format!("[[interface.wan0.class]]\nname = \"{name}\"\n{settings}\n")
+    }
+
+    #[test]
+    fn a_class_that_nobody_edits_is_told_its_longer_bound_and_its_smaller_share() {
+        let sends = "sends = { rate = \"1 Mbit/s\", burst = \"3 kB\" }";
+        let tree = |bulk: u32| {
+            let voice = class("voice", &format!("weight = 2\n{sends}"));
+            let bulk = class("bulk", &format!("weight = {bulk}\ndefault = true"));
+            format!("discipline = \"drr\"\n{voice}{bulk}")
+        };
+        let said = said(&tree(2), &tree(6));
+        assert_eq!(said.len(), 2, "{said:?}");
+        let voice =
+            "wan0: class voice: worse: guaranteed rate 5 Mbit/s (50 %) → 2.5 Mbit/s (25 %), bound on delay ";
+        assert!(said[0].starts_with(voice), "{said:?}");
+        assert_eq!(
+            said[1],
+            "wan0: class bulk: guaranteed rate 5 Mbit/s (50 %) → 7.5 Mbit/s (75 %)"
+        );
+    }
+
+    #[test]
+    fn the_bounds_are_those_of_check_and_what_is_lost_comes_first() {
+        let sends = "sends = { rate = \"2 Mbit/s\", burst = \"6 kB\" }";
+        let tree = |own: &str| {
+            let before = class("bulk", "priority = 1\ndefault = true");
+            let voice = class("voice", &format!("priority = 7\n{own}"));
+            format!("discipline = \"priq\"\n{before}{voice}")
+        };
+        let (old, new) = (policy(&tree(sends)), policy(&tree("")));
+        let bound = old.plan.bounds()[1].bound.clone().expect("a bound").delay;
+        let all = changes(&old, &new);
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert_eq!(all[0].trend, Trend::Lost);
+        let delay = |promise: &Option<Promise>| promise.as_ref().and_then(|promise| promise.delay_ns);
+        assert_eq!(
+            (delay(&all[0].before), delay(&all[0].after)),
+            (Some(bound.nanos()), None)
+        );
+        // The other way round it is no loss.
+        assert_eq!(changes(&new, &old)[0].trend, Trend::Better);
+        assert_eq!(changes(&old, &old), []);
+    }
+
+    #[test]
+    fn a_class_that_goes_loses_its_rate_and_more_of_the_link_for_all_is_said_of_each() {
+        let tree = |more: &str| {
+            let rest = class("rest", "rate = \"4 Mbit/s\"\ndefault = true");
+            format!("discipline = \"cbq\"\n{more}{rest}")
+        };
+        let with = tree(&class("calls", "rate = \"2 Mbit/s\""));
+        let gone = said(&with, &tree(""));
+        assert_eq!(
+            gone,
+            ["wan0: class calls: LOST: guaranteed rate 2 Mbit/s (20 %) → none"]
+        );
+        assert_eq!(
+            said(&tree(""), &with),
+            ["wan0: class calls: guaranteed rate none → 2 Mbit/s (20 %)"]
+        );
+    }
+}
