@@ -62,16 +62,17 @@ impl ShapedQueue {
     }
 
     /// Takes another tree. What its classes had saved up or owed goes over to their successors
-    /// (`renumber`); what was queued is handed back, to be classified and queued anew.
+    /// (`renumber`); what was queued is handed back, to be classified and queued anew, and so is
+    /// the former tree, which takes long to drop if it has very many classes.
     pub fn replace(
         &mut self,
         now: Instant,
         queue: Queue,
         renumber: impl Fn(ClassId) -> Option<ClassId>,
-    ) -> VecDeque<Packet> {
+    ) -> (VecDeque<Packet>, Queue) {
         let mut former = std::mem::replace(&mut self.queue, queue);
         self.queue.carry_over(now, &mut former, renumber);
-        hand_over(&mut former)
+        (hand_over(&mut former), former)
     }
 
     /// Hands over everything that is queued.

@@ -67,9 +67,10 @@ pub(crate) enum Admission {
 }
 
 /// What one path needs of the pool.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Default, Debug)]
 pub(crate) enum Claim {
     /// It has no policy: one short queue.
+    #[default]
     Unmanaged,
     /// Of each class by number: whether it takes packets, and the rate in bit/s that it is
     /// guaranteed.
@@ -178,11 +179,11 @@ pub(crate) struct Budget {
 
 impl Budget {
     /// From now on this path has this claim. No frame of it may be charged to a class that has
-    /// another number under the new claim.
-    pub(crate) fn claim(&mut self, path: usize, claim: Claim, slots: [u32; SIZES]) {
+    /// another number under the new claim. What is left over is returned: one of the two claims.
+    pub(crate) fn claim(&mut self, path: usize, claim: Claim, slots: [u32; SIZES]) -> Claim {
         if self.claims.get(path) == Some(&claim) && self.rates[path] == self.divisions[path][0].rates {
             // Most changes of settings guarantee no class another rate.
-            return;
+            return claim;
         }
         if self.claims.len() <= path {
             self.claims.resize(path + 1, Claim::Unmanaged);
@@ -190,8 +191,9 @@ impl Budget {
             self.divisions.resize(path + 1, Default::default());
             self.rates.resize(path + 1, 0);
         }
-        self.claims[path] = claim;
+        let former = std::mem::replace(&mut self.claims[path], claim);
         self.divide(slots);
+        former
     }
 
     /// From now on this class of a path, if it takes packets, is guaranteed this rate; in a time

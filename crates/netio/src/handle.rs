@@ -4,6 +4,7 @@
 //! worker. A snapshot costs traffic no more than the copying of its numbers, and of very many
 //! classes the worker copies a [slice](crate::inspection) between two batches.
 
+use crate::budget::Claim;
 use crate::classify::Classify;
 use crate::inspection::{Collected, Detail, Piece};
 use crate::meter::ClassMeter;
@@ -16,11 +17,12 @@ use crate::window_clamp::ClampSnapshot;
 use crate::worker::{PathId, PortId, Worker};
 use engine::inspect::View;
 use engine::packet::ClassId;
-use engine::queue::{Count, Stats};
+use engine::queue::{Count, Queue, Stats};
 use engine::random::Seed;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Duration, Instant};
 use measure::delay::Delays;
+use std::any::Any;
 use std::fmt;
 use std::ops::AddAssign;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -44,6 +46,43 @@ pub struct Retune {
     pub bandwidth: Option<Bandwidth>,
     /// The rates that classes of the plan are guaranteed: memory is reserved for them accordingly.
     pub guarantees: Vec<(ClassId, Bandwidth)>,
+}
+
+/// A new plan, with what was made of it beside the packet loop.
+#[derive(Debug)]
+pub(crate) struct PreparedRetune {
+    pub(crate) retune: Retune,
+    /// What its classes claim of the pool.
+    pub(crate) claim: Claim,
+    /// The tree, once the worker has said that the present one cannot adopt the plan.
+    pub(crate) tree: Option<Queue>,
+}
+
+/// What a worker answers to a new plan.
+#[derive(Debug)]
+pub(crate) enum Retuned {
+    /// It is in force.
+    Adopted(Adopted, Retired),
+    /// Nothing that matters has changed: a tree is needed.
+    NeedsTree(Box<PreparedRetune>),
+}
+
+/// What a change has left over, to be dropped by whoever asked for it: with very many classes that
+/// takes longer than the packet loop may wait.
+#[derive(Default)]
+pub(crate) struct Retired(pub(crate) Vec<Box<dyn Any + Send>>);
+
+impl Retired {
+    /// Takes it.
+    pub(crate) fn keep(&mut self, left_over: impl Any + Send) {
+        self.0.push(Box::new(left_over));
+    }
+}
+
+impl fmt::Debug for Retired {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Retired").field(&self.0.len()).finish()
+    }
 }
 
 impl fmt::Debug for Retune {
@@ -101,8 +140,8 @@ pub(crate) enum Command {
     },
     Retune {
         path: PathId,
-        retune: Box<Retune>,
-        done: Sender<Option<Adopted>>,
+        retune: Box<PreparedRetune>,
+        done: Sender<Option<Retuned>>,
     },
     RetuneClass {
         path: PathId,
@@ -276,14 +315,32 @@ impl Handle {
         }
     }
 
-    /// Gives a path a new plan while packets flow.
+    /// Gives a path a new plan while packets flow. If its disciplines cannot adopt that in place, a
+    /// new tree is built here, beside the packet loop, and here the former one is dropped.
     ///
     /// # Errors
     /// If the worker has no such path, has ended, or does not answer.
     pub fn retune(&self, path: PathId, retune: Retune) -> Result<Adopted, Unanswered> {
-        let retune = Box::new(retune);
-        self.ask(path, |path, done| Command::Retune { path, retune, done })?
-            .ok_or(Unanswered::NoSuchPath)
+        let mut next = Box::new(PreparedRetune {
+            claim: Claim::of(Some(&retune.plan), &retune.guarantees),
+            retune,
+            tree: None,
+        });
+        loop {
+            let retuned = self.ask(path, |path, done| Command::Retune {
+                path,
+                retune: next,
+                done,
+            })?;
+            match retuned.ok_or(Unanswered::NoSuchPath)? {
+                Retuned::Adopted(adopted, _retired) => return Ok(adopted),
+                Retuned::NeedsTree(mut prepared) => {
+                    let Retune { plan, seed, .. } = &prepared.retune;
+                    prepared.tree = Some(plan.build(*seed));
+                    next = prepared;
+                }
+            }
+        }
     }
 
     /// Gives one class of a path new settings while packets flow; in a time that does not grow with

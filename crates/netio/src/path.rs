@@ -3,7 +3,9 @@
 use crate::budget::{Admission, Claim, Owner};
 use crate::checksum;
 use crate::classify::Classify;
-use crate::handle::{Adopted, ClassAdopted, ClassRetune, PathView, Realised, Retune};
+use crate::handle::{
+    Adopted, ClassAdopted, ClassRetune, PathView, PreparedRetune, Realised, Retired, Retune, Retuned,
+};
 use crate::inspection::{Detail, PathSlice, Window};
 use crate::meter::Meters;
 use crate::neighbours::NeighbourFrames;
@@ -157,13 +159,17 @@ impl Path {
     /// Connections of these classes are clamped from now on.
     pub(crate) fn set_yields(&mut self, classes: Vec<String>) {
         self.yields = classes;
-        self.find_yields();
+        if let Some(plan) = self.plan.clone() {
+            self.find_yields(&plan);
+        }
     }
 
-    fn find_yields(&mut self) {
+    fn find_yields(&mut self, plan: &TreePlan) {
         let place = |info: &ClassInfo| self.yields.iter().position(|name| *name == info.name);
-        let classes = self.plan.iter().flat_map(|plan| plan.classes.iter());
-        self.clamp_indices = classes.map(place).collect();
+        self.clamp_indices = match self.yields.is_empty() {
+            true => Vec::new(),
+            false => plan.classes.iter().map(place).collect(),
+        };
     }
 
     pub(crate) fn is_enabled(&self) -> bool {
@@ -481,31 +487,39 @@ impl Path {
         self.enabled = on;
     }
 
-    /// Adopts a new plan: in place if the disciplines can, else by a new tree into which packets
-    /// are moved. So are they if filters change: later packets of a flow that gets another class
-    /// must not overtake those that wait in the former one.
-    pub(crate) fn retune(&mut self, now: Instant, pool: &mut Pool, retune: Retune) -> Adopted {
+    /// Adopts a new plan: in place if the disciplines can, else by its tree, into which packets are
+    /// moved. So are they if filters change: later packets of a flow that gets another class must
+    /// not overtake those that wait in the former one.
+    pub(crate) fn retune(
+        &mut self,
+        now: Instant,
+        pool: &mut Pool,
+        mut prepared: Box<PreparedRetune>,
+    ) -> Retuned {
         let Retune {
             plan,
-            seed,
             classify,
             bandwidth,
-            guarantees,
-        } = retune;
-        let claim = Claim::of(Some(&plan), &guarantees);
-        let classified_alike = classify.is_none();
-        if let Some(classify) = classify {
-            self.classify = classify;
-        }
-        if let Some(bandwidth) = bandwidth {
-            self.queue.set_bandwidth(now, bandwidth);
-        }
-        let same = classified_alike
+            ..
+        } = &mut prepared.retune;
+        let same = classify.is_none()
             && self.plan.as_ref().is_some_and(|old| {
                 old.root.kind.name == plan.root.kind.name
-                    && old.has_classes_of(&plan)
+                    && old.has_classes_of(plan)
                     && old.default == plan.default
             });
+        if !same && prepared.tree.is_none() {
+            return Retuned::NeedsTree(prepared);
+        }
+        let mut retired = Retired::default();
+        if let Some(classify) = classify.take() {
+            retired
+                .0
+                .push(Box::new(std::mem::replace(&mut self.classify, classify)));
+        }
+        if let Some(bandwidth) = *bandwidth {
+            self.queue.set_bandwidth(now, bandwidth);
+        }
         let now = self.queue_time(now);
         if let (Some(realiser), Some(pacing)) = (&mut self.realiser, plan.root.plan.pacing()) {
             realiser.repace(pacing);
@@ -513,17 +527,17 @@ impl Path {
         // A due time of the old plan means nothing under the new one.
         self.due = None;
         self.wire.iter_mut().for_each(|wire| wire.retuned(now));
-        if same && self.queue.queue_mut().retune(now, plan.root.plan.as_ref()) {
-            self.plan = Some(plan);
-            pool.claim(self.id as usize, claim);
-            return Adopted::InPlace;
+        let adopted = match prepared.tree.take() {
+            None if self.queue.queue_mut().retune(now, plan.root.plan.as_ref()) => Adopted::InPlace,
+            None => return Retuned::NeedsTree(prepared),
+            Some(queue) => self.replace(now, pool, queue, &mut prepared, &mut retired),
+        };
+        if adopted == Adopted::InPlace {
+            retired.keep(pool.claim(self.id as usize, std::mem::take(&mut prepared.claim)));
         }
-        let queue = plan.build(seed);
-        self.trees += 1;
-        let adopted = self.replace(now, pool, queue, &plan, claim);
-        self.plan = Some(plan);
-        self.find_yields();
-        adopted
+        retired.keep(self.plan.replace(prepared.retune.plan.clone()));
+        retired.keep(prepared);
+        Retuned::Adopted(adopted, retired)
     }
 
     /// Adopts new settings of one class, if its discipline can do so without a look at the others.
@@ -563,15 +577,17 @@ impl Path {
         now: Instant,
         pool: &mut Pool,
         queue: Queue,
-        plan: &TreePlan,
-        claim: Claim,
+        prepared: &mut PreparedRetune,
+        retired: &mut Retired,
     ) -> Adopted {
-        let old = self.plan.take();
+        let (old, plan) = (self.plan.take(), &prepared.retune.plan);
         let renumber = |class: ClassId| match &old {
             Some(old) => old.info(class).and_then(|info| plan.class(&info.name)),
             None => Some(class),
         };
-        let packets = self.queue.replace(now, queue, renumber);
+        let (packets, former) = self.queue.replace(now, queue, renumber);
+        retired.keep(former);
+        self.trees += 1;
         // Its classes have other numbers now.
         packets.iter().for_each(|packet| pool.discharge(packet.buffer));
         if let Some(wire) = &mut self.wire {
@@ -580,7 +596,7 @@ impl Path {
                 packet.class = renumber(packet.class).or(plan.default).unwrap_or(ClassId(0));
             });
         }
-        pool.claim(self.id as usize, claim);
+        retired.keep(pool.claim(self.id as usize, std::mem::take(&mut prepared.claim)));
         let before = self.totals.dropped.packets;
         for mut packet in packets {
             let headers = Headers::parse(pool.bytes(packet.buffer), self.mark);
@@ -588,6 +604,8 @@ impl Path {
             self.enqueue(now, pool, packet);
         }
         self.meters.renumber(renumber);
+        self.find_yields(plan);
+        retired.keep(old);
         Adopted::Rebuilt {
             dropped: self.totals.dropped.packets - before,
         }

@@ -298,10 +298,10 @@ impl Pool {
     }
 
     /// From now on this path has this claim to slots. What it has queued must have been discharged
-    /// if its classes have other numbers now.
-    pub(crate) fn claim(&mut self, path: usize, claim: Claim) {
+    /// if its classes have other numbers now. What is left over: one of the two claims.
+    pub(crate) fn claim(&mut self, path: usize, claim: Claim) -> Claim {
         let slots = [self.small.total, self.big.total];
-        self.budget.claim(path, claim, slots);
+        self.budget.claim(path, claim, slots)
     }
 
     /// From now on this class is guaranteed this rate.

@@ -408,7 +408,7 @@ impl Worker {
                 }
                 Command::Retune { path, retune, done } => {
                     let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
-                    let _ = done.send(path.map(|path| path.retune(now, pool, *retune)));
+                    let _ = done.send(path.map(|path| path.retune(now, pool, retune)));
                 }
                 Command::RetuneClass { path, retune, done } => {
                     let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
