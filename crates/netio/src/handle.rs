@@ -54,7 +54,7 @@ pub(crate) struct PreparedRetune {
     pub(crate) retune: Retune,
     /// What its classes claim of the pool.
     pub(crate) claim: Claim,
-    /// The tree, once the worker has said that the present one cannot adopt the plan.
+    /// The tree, once the worker has said that the present one has not the shape of the plan.
     pub(crate) tree: Option<Queue>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct PreparedRetune {
 pub(crate) enum Retuned {
     /// It is in force.
     Adopted(Adopted, Retired),
-    /// Nothing that matters has changed: a tree is needed.
+    /// Nothing has changed: a tree is needed.
     NeedsTree(Box<PreparedRetune>),
 }
 

@@ -527,10 +527,15 @@ impl Path {
         // A due time of the old plan means nothing under the new one.
         self.due = None;
         self.wire.iter_mut().for_each(|wire| wire.retuned(now));
-        let adopted = match prepared.tree.take() {
-            None if self.queue.queue_mut().retune(now, plan.root.plan.as_ref()) => Adopted::InPlace,
-            None => return Retuned::NeedsTree(prepared),
-            Some(queue) => self.replace(now, pool, queue, &mut prepared, &mut retired),
+        let in_place = same && self.queue.queue_mut().retune(now, plan.root.plan.as_ref());
+        let adopted = if in_place {
+            Adopted::InPlace
+        } else {
+            // Some discipline in it could not, and others may have adopted theirs by then: no packet
+            // may leave before the tree is there.
+            let tree = prepared.tree.take();
+            let queue = tree.unwrap_or_else(|| prepared.retune.plan.build(prepared.retune.seed));
+            self.replace(now, pool, queue, &mut prepared, &mut retired)
         };
         if adopted == Adopted::InPlace {
             retired.keep(pool.claim(self.id as usize, std::mem::take(&mut prepared.claim)));

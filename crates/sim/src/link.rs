@@ -309,7 +309,7 @@ impl SimLink {
         let root = plan.root.plan.as_ref();
         if !driven.queue.queue_mut().retune(cx.now, root) {
             let queue = plan.build(driven.seed);
-            let packets = driven.queue.replace(cx.now, queue, Some);
+            let (packets, _) = driven.queue.replace(cx.now, queue, Some);
             let mut sink = DropSink {
                 now: cx.now,
                 events: cx.events,
@@ -335,7 +335,7 @@ impl SimLink {
         };
         let queue = plan.build(driven.seed);
         let renumber = |class: ClassId| plan.class(&driven.plan.info(class)?.name);
-        let packets = driven.queue.replace(cx.now, queue, renumber);
+        let (packets, _) = driven.queue.replace(cx.now, queue, renumber);
         if let Some(meter) = &mut self.meter {
             for packet in &packets {
                 let frame = cx.store.get(packet.buffer).frame();
