@@ -7,6 +7,7 @@
 //!   read from files;
 //! - [`port_config`], [`filters`], [`rsvp_config`], [`yields`]: a policy's parts with a syntax of
 //!   their own; [`rsvp_keys`]: the key file of RSVP;
+//! - [`schema`]: what a policy may say, for editors;
 //! - [`snapshot`]: the metrics of every class; [`readout`]: how its values are displayed;
 //! - [`difference`]: what a policy differs in from the one in force; [`promises`]: what that does
 //!   to guarantees; [`policy_text`]: its text with other settings; [`calendar`]: until when they hold;
@@ -37,6 +38,7 @@ pub mod reservation;
 pub mod rsvp_config;
 pub mod rsvp_keys;
 pub mod run_directory;
+pub mod schema;
 pub mod sections;
 pub mod snapshot;
 pub mod socket;

@@ -4,7 +4,7 @@
 //! The text of a policy comes in as a neutral [`Table`] whose entries record their position, so
 //! that a [`Problem`] can point at line and column. The file format is the control plane's affair.
 
-use crate::units::{Bandwidth, Bytes, Duration, Probability, Rate};
+use crate::units::{Bandwidth, Bytes, Duration, Probability, Rate, patterns};
 use std::fmt;
 
 /// A range of bytes in the text of a policy.
@@ -181,6 +181,8 @@ pub struct Setting {
     pub source: &'static str,
     /// Whether a value can be read; the error says what was expected.
     pub accepts: fn(&Raw) -> Result<(), String>,
+    /// What a text must look like, as a regular expression; none where only reading it tells.
+    pub pattern: fn() -> Option<String>,
 }
 
 /// A type that a setting can have.
@@ -189,6 +191,11 @@ pub trait SettingValue: Sized {
     const UNIT: &'static str;
     /// Reads a value; the error says what was expected.
     fn from_raw(raw: &Raw) -> Result<Self, String>;
+    /// What a text must look like, as a regular expression of ECMA-262, for editors; none where
+    /// only reading it tells.
+    fn pattern() -> Option<String> {
+        None
+    }
 }
 
 /// How a value of the wrong type looks in a message.
@@ -205,9 +212,12 @@ pub fn describe(raw: &Raw) -> String {
 }
 
 macro_rules! quantity {
-    ($($type:ty: $unit:literal $(, $typed:ident => $from:expr)?;)*) => {$(
+    ($($type:ty: $unit:literal, $pattern:expr $(, $typed:ident => $from:expr)?;)*) => {$(
         impl SettingValue for $type {
             const UNIT: &'static str = $unit;
+            fn pattern() -> Option<String> {
+                $pattern
+            }
             fn from_raw(raw: &Raw) -> Result<Self, String> {
                 match raw {
                     Raw::Text(text) => text.parse().map_err(|e: crate::units::UnitError| e.to_string()),
@@ -219,11 +229,11 @@ macro_rules! quantity {
     )*};
 }
 quantity! {
-    Bandwidth: "a rate such as \"20 Mbit/s\"", Bandwidth => std::convert::identity;
-    Rate: "a rate such as \"20 Mbit/s\", or a share of the link such as \"40 %\"", Bandwidth => Rate::Absolute;
-    Duration: "a time such as \"5 ms\"", Duration => std::convert::identity;
-    Bytes: "a length such as \"1500 B\"", Bytes => std::convert::identity;
-    Probability: "a share such as \"10 %\" or \"0.1\"";
+    Bandwidth: "a rate such as \"20 Mbit/s\"", Some(patterns::rate()), Bandwidth => std::convert::identity;
+    Rate: "a rate such as \"20 Mbit/s\", or a share of the link such as \"40 %\"", Some(patterns::rate_or_share()), Bandwidth => Rate::Absolute;
+    Duration: "a time such as \"5 ms\"", Some(patterns::time()), Duration => std::convert::identity;
+    Bytes: "a length such as \"1500 B\"", Some(patterns::length()), Bytes => std::convert::identity;
+    Probability: "a share such as \"10 %\" or \"0.1\"", Some(patterns::probability());
 }
 
 impl SettingValue for String {
@@ -411,6 +421,7 @@ macro_rules! settings {
                 effect: $effect,
                 source: $source,
                 accepts: |raw| <$type as $crate::settings::SettingValue>::from_raw(raw).map(drop),
+                pattern: <$type as $crate::settings::SettingValue>::pattern,
             }),*];
 
             /// Reads them from a table, reporting every problem; `also` names keys that others

@@ -407,7 +407,7 @@ fn read(text: &str, units: &Units, what: &str, example: &str) -> Result<u64, Uni
             .filter(|_| !unit.contains(['b', 'B']) || unit.to_ascii_lowercase().contains("bit"))
     });
     let Some(&(_, scale)) = found else {
-        let meant = meant(unit, units).map_or(String::new(), |name| format!("; did you mean \"{name}\"?"));
+        let meant = advice(unit, units).unwrap_or_default();
         return Err(UnitError(format!(
             "unknown unit \"{unit}\" for {what}; one of {}{meant}",
             names()
@@ -422,8 +422,88 @@ fn read(text: &str, units: &Units, what: &str, example: &str) -> Result<u64, Uni
     })
 }
 
-/// The unit that was meant by one as other programs write rates: `mbps`, `Mb/s`, `kbit`, `MBps`.
+/// The texts that are quantities, as regular expressions of ECMA-262: for editors, which know no
+/// more. They accept all that is read, and besides what is too large, or finer than the smallest
+/// unit.
+pub mod patterns {
+    use super::{BITRATE, LENGTH, PERCENT, TIME, Units};
+    use std::fmt::Write;
+
+    /// A rate.
+    pub fn rate() -> String {
+        quantity(&[BITRATE])
+    }
+
+    /// A rate, or a share of the link.
+    pub fn rate_or_share() -> String {
+        quantity(&[BITRATE, PERCENT])
+    }
+
+    /// A time.
+    pub fn time() -> String {
+        quantity(&[TIME])
+    }
+
+    /// A length.
+    pub fn length() -> String {
+        quantity(&[LENGTH])
+    }
+
+    /// A share from 0 to 1, or in per cent.
+    pub fn probability() -> String {
+        r"^\s*[0-9_]+(\.[0-9_]*)?\s*%?\s*$".into()
+    }
+
+    fn quantity(units: &[&Units]) -> String {
+        let names = units.iter().flat_map(|units| units.iter());
+        let names: Vec<String> = names.map(|unit| spellings(unit.0)).collect();
+        format!(r"^\s*[0-9_]+(\.[0-9_]*)?\s*({})\s*$", names.join("|"))
+    }
+
+    /// The unit in every case that is read: bytes in theirs alone.
+    fn spellings(unit: &str) -> String {
+        if unit.contains('B') {
+            return unit.into();
+        }
+        let mut out = String::new();
+        for c in unit.chars() {
+            let _ = match c.is_ascii_alphabetic() {
+                true => write!(out, "[{}{}]", c.to_ascii_lowercase(), c.to_ascii_uppercase()),
+                false => write!(out, "{c}"),
+            };
+        }
+        out
+    }
+}
+
+/// What other programs write for a rate, where it is not what the same letters mean elsewhere.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("bps", "B/s"),
+    ("kbps", "kB/s"),
+    ("mbps", "MB/s"),
+    ("gbps", "GB/s"),
+];
+
+/// The unit that was meant by one of another program, with what else the same letters mean there.
+fn advice(unit: &str, units: &Units) -> Option<String> {
+    let name = meant(unit, units)?;
+    let tc = ELSEWHERE.iter().find(|(word, _)| *word == unit);
+    let tc = tc.map_or_else(String::new, |(word, bytes)| {
+        format!(" In tc, `{word}` is bytes: \"{bytes}\"")
+    });
+    Some(format!("; did you mean \"{name}\"?{tc}"))
+}
+
+/// The unit that was meant by one as other programs write rates: `mbps`, `Mb/s`, `kbit`, `MBps`,
+/// and `M` alone.
 fn meant(unit: &str, units: &Units) -> Option<&'static str> {
+    if let Some(alone) = ["K", "M", "G", "T"]
+        .iter()
+        .position(|prefix| prefix.eq_ignore_ascii_case(unit))
+    {
+        let name = ["kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"][alone];
+        return units.iter().map(|unit| unit.0).find(|known| *known == name);
+    }
     let stem = ["ps", "/s", ""].iter().find_map(|end| unit.strip_suffix(end))?;
     let stem = stem.strip_suffix("it").unwrap_or(stem);
     let prefix = &stem[..stem
@@ -679,11 +759,13 @@ mod tests {
     #[test]
     fn a_unit_as_others_write_it_is_refused_with_the_one_that_was_meant() {
         for (text, meant) in [
-            ("20 mbps", "Mbit/s"),
             ("20 Mb/s", "Mbit/s"),
             ("20 Gbps", "Gbit/s"),
             ("20 MBps", "MB/s"),
             ("20 kbit", "kbit/s"),
+            ("20mbit", "Mbit/s"),
+            ("20Mb", "Mbit/s"),
+            ("20M", "Mbit/s"),
         ] {
             let why = text.parse::<Bandwidth>().expect_err("not our unit").to_string();
             assert!(
@@ -691,6 +773,9 @@ mod tests {
                 "{text}: {why}"
             );
         }
+        let why = "20mbps".parse::<Bandwidth>().expect_err("ambiguous").to_string();
+        let said = "; did you mean \"Mbit/s\"? In tc, `mbps` is bytes: \"MB/s\"";
+        assert!(why.ends_with(said), "{why}");
         let why = "20 parsecs"
             .parse::<Bandwidth>()
             .expect_err("no unit")

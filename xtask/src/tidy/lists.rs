@@ -71,6 +71,11 @@ const FAMILIES: &[Family] = &[
 
 /// Where members may be used by name: the path's prefix, the module or `*`, and why.
 const KNOWN: &[(&str, &str, &str)] = &[
+    (
+        "crates/control/src/schema.rs",
+        "*",
+        "keys of [port], some of which are kinds too",
+    ),
     ("crates/papers/", "*", "an experiment is about these"),
     (
         "crates/engine/src/queue.rs",

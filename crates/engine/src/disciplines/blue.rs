@@ -43,6 +43,7 @@ pub static KIND: Kind = Kind {
     properties: Properties {
         keeps_order: true,
         conserves_work: true,
+        elsewhere: &["sfb"],
         ..Properties::NONE
     },
     check,

@@ -56,6 +56,7 @@ pub static KIND: Kind = Kind {
         follows_any_rate: true,
         reserves: Some(&ByBytes),
         isolates: true,
+        elsewhere: &["qfq", "ets"],
         ..Properties::NONE
     },
     check,

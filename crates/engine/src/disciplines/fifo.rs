@@ -35,7 +35,7 @@ pub static KIND: Kind = Kind {
         conserves_work: true,
         follows_any_rate: true,
         isolates: true,
-        elsewhere: &["pfifo", "bfifo", "droptail"],
+        elsewhere: &["pfifo", "bfifo", "droptail", "fifoq"],
         ..Properties::NONE
     },
     check,

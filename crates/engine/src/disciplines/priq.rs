@@ -32,7 +32,7 @@ pub static KIND: Kind = Kind {
     class_settings: ClassSettings::SETTINGS,
     properties: Properties {
         follows_any_rate: true,
-        elsewhere: &["prio"],
+        elsewhere: &["prio", "pfifo_fast"],
         ..Properties::NONE
     },
     check,

@@ -50,7 +50,7 @@ pub static KIND: Kind = Kind {
     class_settings: &[],
     properties: Properties {
         conserves_work: true,
-        elsewhere: &["fq"],
+        elsewhere: &["fq", "sfq"],
         ..Properties::NONE
     },
     check,

@@ -5,6 +5,7 @@
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
+use control::schema;
 use engine::kind::{Children, Kind};
 use engine::settings::{Fallback, Setting, Span, unknown};
 use engine::tree::Registry;
@@ -19,6 +20,9 @@ pub struct Kinds {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print a JSON Schema of the policy file, for editors
+    #[arg(long, conflicts_with_all = ["name", "json"])]
+    schema: bool,
 }
 
 impl Kinds {
@@ -26,6 +30,10 @@ impl Kinds {
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let out = &mut *cx.out;
         let registry = cx.registry;
+        if self.schema {
+            writeln!(out, "{:#}", schema::policy(registry, &netio::ports::declared()))?;
+            return Ok(Exit::Done);
+        }
         let kinds: Vec<&Kind> = match &self.name {
             Some(name) => vec![registry.find(name).ok_or_else(|| unregistered(registry, name))?],
             None => registry.kinds().collect(),
@@ -154,6 +162,7 @@ mod tests {
         Kinds {
             name: name.map(Into::into),
             json,
+            schema: false,
         }
         .run(&mut Context {
             registry: &Registry::builtin(),

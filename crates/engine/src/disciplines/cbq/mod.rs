@@ -100,7 +100,7 @@ pub static KIND: Kind = Kind {
             credits: true,
         }),
         isolates: true,
-        elsewhere: &["htb"],
+        elsewhere: &["htb", "cbq-wrr", "cbq-prr"],
         ..Properties::NONE
     },
     check,
