@@ -62,6 +62,13 @@ pub(crate) struct EventKey {
     order: u64,
 }
 
+impl EventKey {
+    /// Whether its event is at this time.
+    pub(crate) fn is_at(self, at: Instant) -> bool {
+        self.at == at.nanos()
+    }
+}
+
 /// Children of a node of the heap: half the depth of a binary one.
 const ARITY: usize = 4;
 

@@ -550,9 +550,37 @@ impl SimLink {
         self.in_flight.push_back(PendingArrival { key, packet });
     }
 
-    /// The first packet in flight has arrived.
-    pub(crate) fn arrive(&mut self, events: &mut EventQueue) -> Option<Buffer> {
-        let arrived = self.in_flight.pop_front()?;
+    /// The host at its beginning restarts: what is queued and in flight is lost, and the wire free.
+    pub(crate) fn restart(&mut self, cx: &mut LinkContext<'_>) {
+        let mut sink = DropSink {
+            now: cx.now,
+            events: cx.events,
+            store: cx.store,
+            meter: &mut self.meter,
+        };
+        let waiting = match &mut self.queue {
+            QueueState::TailDrop(buffer) => buffer.empty(cx.now),
+            QueueState::Policy(driven) => {
+                driven.queue.queue_mut().flush(&mut sink);
+                driven.ring.clear();
+                driven.timer = None;
+                0
+            }
+        };
+        self.lost += (self.in_flight.len() - waiting) as u64;
+        self.in_flight
+            .drain(..)
+            .for_each(|pending| cx.store.free(pending.packet));
+        if let Some(meter) = &mut self.meter {
+            meter.emptied(cx.now);
+        }
+        self.wire = LinkClock::new(self.wire.rate(), Duration::ZERO);
+    }
+
+    /// The first packet in flight has arrived; none if this was the arrival of one that a restart
+    /// has taken.
+    pub(crate) fn arrive(&mut self, now: Instant, events: &mut EventQueue) -> Option<Buffer> {
+        let arrived = self.in_flight.pop_front_if(|first| first.key.is_at(now))?;
         if let Some(next) = self.in_flight.front() {
             events.insert(next.key, Event::Arrival(self.id));
         }
@@ -597,6 +625,13 @@ impl TailDrop {
             backlog: 0,
             queued: VecDeque::new(),
         }
+    }
+
+    /// Empties it; returns how many packets had not started.
+    fn empty(&mut self, now: Instant) -> usize {
+        self.backlog = 0;
+        let waiting = self.queued.drain(..).filter(|(start, _)| *start > now);
+        waiting.count()
     }
 
     /// When a packet that arrives now starts on a wire that is free at `free`; `None`: it is

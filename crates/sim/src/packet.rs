@@ -6,6 +6,7 @@
 
 use engine::packet::{Buffer, Ecn};
 use engine::units::{Bytes, Instant};
+use std::collections::HashSet;
 
 /// What a packet carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -208,6 +209,15 @@ impl Store {
     /// Frees the slot.
     pub(crate) fn free(&mut self, slot: Buffer) {
         self.free.push(slot.0);
+    }
+
+    /// The packets in flight.
+    pub(crate) fn used(&mut self) -> impl Iterator<Item = &mut InFlight> {
+        let free: HashSet<u32> = self.free.iter().copied().collect();
+        let numbered = (0..).zip(&mut self.in_flight);
+        numbered
+            .filter(move |(slot, _)| !free.contains(slot))
+            .map(|(_, packet)| packet)
     }
 
     /// The number of packets in flight.

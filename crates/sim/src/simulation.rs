@@ -19,6 +19,7 @@ use engine::random::Seed;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Duration, Instant};
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A host or a router.
@@ -169,6 +170,36 @@ impl Simulation {
         start: Instant,
         [initiator, responder]: [Box<dyn Agent>; 2],
     ) -> Result<FlowId, NoRoute> {
+        let route = |from: NodeId, to: NodeId| {
+            self.topology.route(from.0, to.0).ok_or_else(|| NoRoute {
+                from: self.names[from.0 as usize].clone(),
+                to: self.names[to.0 as usize].clone(),
+            })
+        };
+        let routes = [(from, to, route(from, to)?), (to, from, route(to, from)?)];
+        let routes = routes.map(|(from, to, route)| (Some([from.0, to.0]), route));
+        Ok(self.add_flow(routes, key, start, [initiator, responder]))
+    }
+
+    /// Adds a flow whose packets take these links, there and back, whatever becomes of routes; it
+    /// starts when its initiator is [woken](Self::wake).
+    pub fn flow_along(
+        &mut self,
+        [there, back]: [&[LinkId]; 2],
+        key: FlowKey,
+        agents: [Box<dyn Agent>; 2],
+    ) -> FlowId {
+        let route = |links: &[LinkId]| (None, links.iter().map(|link| link.0).collect());
+        self.add_flow([route(there), route(back)], key, Instant::NEVER, agents)
+    }
+
+    fn add_flow(
+        &mut self,
+        [there, back]: [(Option<[u32; 2]>, Vec<u32>); 2],
+        key: FlowKey,
+        start: Instant,
+        [initiator, responder]: [Box<dyn Agent>; 2],
+    ) -> FlowId {
         let reverse = FlowKey {
             source: key.destination,
             destination: key.source,
@@ -176,30 +207,73 @@ impl Simulation {
             destination_port: key.source_port,
             ..key
         };
-        let route = |from: NodeId, to: NodeId| {
-            self.topology.route(from.0, to.0).ok_or_else(|| NoRoute {
-                from: self.names[from.0 as usize].clone(),
-                to: self.names[to.0 as usize].clone(),
-            })
-        };
-        let routes = [(key, route(from, to)?), (reverse, route(to, from)?)];
         assert!(
             self.agents.len() + 1 < MAX_INDEX,
             "a simulation has at most {} flows",
             MAX_INDEX / 2
         );
         let endpoint = self.agents.len() as u32;
-        for (key, route) in routes {
-            let first_hop = self.hops.len() as u32;
-            self.streams.push(Stream { key, first_hop });
-            self.hops.extend(route.iter().chain(&[ARRIVED]));
+        for (key, (routed, route)) in [(key, there), (reverse, back)] {
+            let first_hop = self.add_hops(&route);
+            self.streams.push(Stream {
+                key,
+                first_hop,
+                routed,
+            });
         }
         self.agents.extend([initiator, responder]);
         self.delivered
             .extend([Delivered::default(), Delivered::default()]);
         self.timers.extend([Timer::OFF; 2]);
         self.timers[endpoint as usize].set(&mut self.event_queue, endpoint, start);
-        Ok(FlowId(endpoint / 2))
+        FlowId(endpoint / 2)
+    }
+
+    /// Adds a route; returns the index of its first hop.
+    fn add_hops(&mut self, route: &[u32]) -> u32 {
+        let first_hop = self.hops.len() as u32;
+        self.hops.extend(route.iter().chain(&[ARRIVED]));
+        first_hop
+    }
+
+    /// Routes avoid these links from now on, and no others; where no other way is left, they are
+    /// taken all the same. A packet that is under way follows from the end of its link on.
+    pub fn reroute(&mut self, avoided: &[LinkId]) {
+        self.topology.avoid(avoided.iter().map(|link| link.0).collect());
+        for index in 0..self.streams.len() {
+            let Some([from, to]) = self.streams[index].routed else {
+                continue;
+            };
+            if let Some(route) = self.topology.route(from, to) {
+                self.streams[index].first_hop = self.add_hops(&route);
+            }
+        }
+        // By the stream and the link of packets under way: their next hop.
+        let mut next_hops = BTreeMap::new();
+        let mut store = std::mem::take(&mut self.store);
+        for packet in store.used() {
+            let on = self.hops[packet.next_hop as usize - 1];
+            let key = (packet.stream, on);
+            let next = next_hops
+                .entry(key)
+                .or_insert_with(|| self.route_on(packet.stream, on));
+            packet.next_hop = next.unwrap_or(packet.next_hop);
+        }
+        self.store = store;
+    }
+
+    /// A route from the end of a link to where a stream leads: the index of its first hop, behind
+    /// that of the link itself.
+    fn route_on(&mut self, stream: u32, on: u32) -> Option<u32> {
+        let [_, to] = self.streams[stream as usize].routed?;
+        let route = self.topology.route(self.topology.end_of(on)?, to)?;
+        Some(self.add_hops(&[&[on], route.as_slice()].concat()) + 1)
+    }
+
+    /// The host that a link leaves restarts: what is queued there and on the wire is lost.
+    pub fn restart(&mut self, link: LinkId) {
+        let (link, mut cx) = self.link_and_context(link.0);
+        link.restart(&mut cx);
     }
 
     /// Cuts the cable of a link, or joins it: what arrives or is sent meanwhile is lost.
@@ -359,7 +433,7 @@ impl Simulation {
 
     /// A packet has passed a link: it enters the next, or has arrived.
     fn arrive(&mut self, link: u32) {
-        let Some(slot) = self.links[link as usize].arrive(&mut self.event_queue) else {
+        let Some(slot) = self.links[link as usize].arrive(self.now, &mut self.event_queue) else {
             return;
         };
         let passed = &mut self.links[link as usize];

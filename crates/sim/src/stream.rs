@@ -5,7 +5,7 @@
 //! links that were added first.
 
 use engine::header::FlowKey;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// The packets of an endpoint to its peer.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub(crate) struct Stream {
     pub(crate) key: FlowKey,
     /// The first hop of its route, an index into the links of all routes.
     pub(crate) first_hop: u32,
+    /// The nodes that routes lead between; none if it keeps the route that it was given.
+    pub(crate) routed: Option<[u32; 2]>,
 }
 
 impl Stream {
@@ -33,6 +35,8 @@ pub(crate) struct Topology {
     out: Vec<Vec<(u32, u32)>>,
     /// For each node, the links that reach it: (link, the node at its beginning).
     into: Vec<Vec<(u32, u32)>>,
+    /// The links that routes avoid, where there is another way.
+    avoided: BTreeSet<u32>,
 }
 
 impl Topology {
@@ -46,9 +50,26 @@ impl Topology {
         self.into[to as usize].push((link, from));
     }
 
-    /// The links from one node to another; `None` if there is no route. From either end, the only
-    /// link is taken without a search, so that a thousand hosts behind a router cost nothing.
+    /// Routes avoid these links from now on, and no others.
+    pub(crate) fn avoid(&mut self, links: BTreeSet<u32>) {
+        self.avoided = links;
+    }
+
+    /// The node at the end of a link.
+    pub(crate) fn end_of(&self, link: u32) -> Option<u32> {
+        let mut all = self.out.iter().flatten();
+        all.find(|(number, _)| *number == link).map(|(_, end)| *end)
+    }
+
+    /// The links from one node to another; `None` if there is no route.
     pub(crate) fn route(&self, from: u32, to: u32) -> Option<Vec<u32>> {
+        let around = (!self.avoided.is_empty()).then(|| self.search(from, to, &self.avoided));
+        around.flatten().or_else(|| self.usual_route(from, to))
+    }
+
+    /// A route by any links. From either end, the only link is taken without a search, so that a
+    /// thousand hosts behind a router cost nothing.
+    fn usual_route(&self, from: u32, to: u32) -> Option<Vec<u32>> {
         let (mut path, mut end) = (Vec::new(), Vec::new());
         let (mut start, mut goal) = (from, to);
         while start != goal
@@ -65,17 +86,18 @@ impl Topology {
             end.push(link);
             goal = previous;
         }
-        path.extend(self.search(start, goal)?);
+        path.extend(self.search(start, goal, &BTreeSet::new())?);
         path.extend(end.into_iter().rev());
         Some(path)
     }
 
-    /// Breadth-first search.
-    fn search(&self, from: u32, to: u32) -> Option<Vec<u32>> {
+    /// Breadth-first search without these links.
+    fn search(&self, from: u32, to: u32, without: &BTreeSet<u32>) -> Option<Vec<u32>> {
         let mut reached_by: Vec<Option<(u32, u32)>> = vec![None; self.out.len()];
         let mut next = VecDeque::from([from]);
         'all: while let Some(node) = next.pop_front() {
-            for &(link, end) in &self.out[node as usize] {
+            let links = self.out[node as usize].iter();
+            for &(link, end) in links.filter(|(link, _)| !without.contains(link)) {
                 if end != from && reached_by[end as usize].is_none() {
                     reached_by[end as usize] = Some((link, node));
                     next.push_back(end);

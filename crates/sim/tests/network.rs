@@ -290,3 +290,119 @@ fn a_wire_of_two_seconds_is_full_of_packets_and_loses_none() {
         Bytes::new(250_000 * 1_250)
     );
 }
+
+/// A packet each millisecond for 100 ms from `a` to `b`: by `r` in 2 × 5 ms, or by `s` in 2 × 10.
+struct TwoWays {
+    sim: Simulation,
+    flow: FlowId,
+    /// From `a` to `r`, and from `r` to `b`.
+    by_r: [LinkId; 2],
+    /// From `a` to `s`, and from `r`.
+    to_s: [LinkId; 2],
+}
+
+impl TwoWays {
+    fn new() -> Self {
+        let mut sim = Simulation::new(Seed(1));
+        let [a, r, s, b] = ["a", "r", "s", "b"].map(|name| sim.node(name));
+        let spec = |ms| LinkSpec::new(Bandwidth::mbit(100), Duration::from_millis(ms));
+        let [ar, _] = sim.duplex(a, r, &spec(5));
+        let [rb, _] = sim.duplex(r, b, &spec(5));
+        let [to_s, _] = sim.duplex(a, s, &spec(10));
+        sim.duplex(s, b, &spec(10));
+        let [rs, _] = sim.duplex(r, s, &spec(1));
+        let source = DatagramSource::new(
+            Datagrams::from(FRAME).until(ms(100)),
+            Constant::every(Duration::from_millis(1)),
+        );
+        let agents: [Box<dyn Agent>; 2] = [Box::new(source), Box::new(Listener::default())];
+        let flow = sim.flow([a, b], key(1), Instant::START, agents).expect("a route");
+        Self {
+            sim,
+            flow,
+            by_r: [ar, rb],
+            to_s: [to_s, rs],
+        }
+    }
+
+    /// How many of the hundred arrive.
+    fn arrive(&mut self) -> u64 {
+        self.sim.run_until(ms(1_000));
+        let listener = self.sim.agent::<Listener>(self.flow, End::Responder);
+        assert_eq!(self.sim.in_flight(), 0);
+        listener.expect("a listener").packets
+    }
+}
+
+#[test]
+fn routes_lead_around_a_link_and_what_is_under_way_follows_from_the_next_host() {
+    let mut plain = TwoWays::new();
+    assert_eq!(plain.arrive(), 100);
+    // At 50.5 ms those sent from 46 ms on are on `a > r`, and five before them on `r > b`: these
+    // are lost, as is what goes there.
+    let at_half = |by: fn(&mut Simulation, LinkId)| {
+        let mut ways = TwoWays::new();
+        ways.sim.run_until(ms(50) + Duration::from_micros(500));
+        by(&mut ways.sim, ways.by_r[1]);
+        ways.arrive()
+    };
+    assert_eq!(at_half(|sim, rb| sim.cut(rb, true)), 41);
+    // From `r` those that are on `a > r` go on by `s`, and later ones from `a`.
+    let around = |sim: &mut Simulation, rb: LinkId| {
+        sim.cut(rb, true);
+        sim.reroute(&[rb]);
+    };
+    assert_eq!(at_half(around), 95);
+    // And back again: nothing is lost, though later packets overtake.
+    let mut back = TwoWays::new();
+    let [ar, rb, ..] = back.by_r;
+    back.sim.run_until(ms(20));
+    back.sim.reroute(&[ar, rb]);
+    back.sim.run_until(ms(60));
+    back.sim.reroute(&[]);
+    assert_eq!(back.arrive(), 100);
+    // Where there is no other way, routes stay.
+    let mut none = TwoWays::new();
+    let all = [none.by_r.as_slice(), &none.to_s].concat();
+    none.sim.reroute(&all);
+    assert_eq!(none.arrive(), 100);
+}
+
+/// What stands in a queue of 20 packets, and what is on the wire, is gone after a restart; what
+/// comes later waits for nothing of it.
+#[test]
+fn a_restart_empties_the_queues_and_the_wires_of_a_host() {
+    for queue in [
+        LinkQueue::TailDrop(Bytes::new(20 * 1_250)),
+        fifo(20, 1),
+        fifo(20, 4),
+    ] {
+        let (mut sim, link, flows) = crowd(queue);
+        sim.run_until(ms(100));
+        let received = |sim: &Simulation| {
+            let of = |flow| {
+                sim.agent::<Listener>(flow, End::Responder)
+                    .expect("a listener")
+                    .packets
+            };
+            flows.map(of).into_iter().sum::<u64>()
+        };
+        let before = received(&sim);
+        let sent = |sim: &Simulation| sim.meter(link).expect("a meter").whole().total().sent.packets;
+        let sent_before = sent(&sim);
+        sim.restart(link);
+        assert!(sim.in_flight() < 4, "{} are left", sim.in_flight());
+        assert_eq!((received(&sim), sent(&sim)), (before, sent_before));
+        sim.run_until(ms(105));
+        assert_eq!(received(&sim), before, "what was queued has come through");
+        sim.run_until(ms(200));
+        assert!((93..=95).contains(&(received(&sim) - before)));
+        let flushed = sim
+            .meter(link)
+            .expect("a meter")
+            .whole()
+            .total()
+            .dropped_for(Reason::Flushed);
+        assert!((15..=20).contains(&flushed), "{flushed}");
+    }
+}

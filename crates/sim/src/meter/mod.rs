@@ -344,6 +344,26 @@ impl LinkMeter {
             .for_each(|window| window.departed(packet, stream));
     }
 
+    /// The queue and the device lose what has not started.
+    pub(crate) fn emptied(&mut self, now: Instant) {
+        self.advance(now);
+        for packet in std::mem::take(&mut self.ahead) {
+            if packet.dequeued > now {
+                self.removed(now, packet.class, packet.frame, packet.arrived);
+            }
+            let record = DropRecord {
+                class: packet.class,
+                stream: packet.stream,
+                frame: packet.frame,
+                arrived: packet.arrived,
+                why: Reason::Flushed,
+            };
+            let stream = self.stream(packet.stream);
+            self.open_until(now)
+                .for_each(|window| window.dropped(now, &record, stream));
+        }
+    }
+
     /// A packet finds a tail-drop buffer full.
     pub(crate) fn refused(&mut self, now: Instant, stream: u32, frame: Bytes) {
         let class = ClassId(0);
