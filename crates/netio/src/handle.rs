@@ -157,6 +157,10 @@ pub(crate) enum Command {
         limits: Vec<(Ends, Option<Limit>)>,
         done: Sender<bool>,
     },
+    Restart {
+        path: PathId,
+        done: Sender<bool>,
+    },
     Stop,
     Abort,
 }
@@ -378,6 +382,19 @@ impl Handle {
         } else {
             Err(Unanswered::NoSuchPath)
         }
+    }
+
+    /// Drops what a path has queued and on its wire ([`Reason::Flushed`]), and forgets the
+    /// connections that it clamps, as if the worker had been started anew. Its settings stay.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the worker has ended, does not answer, or has no such path.
+    ///
+    /// [`Reason::Flushed`]: engine::discipline::Reason::Flushed
+    pub fn restart(&self, path: PathId) -> Result<(), Unanswered> {
+        let known = self.ask(path, |path, done| Command::Restart { path, done })?;
+        known.then_some(()).ok_or(Unanswered::NoSuchPath)
     }
 
     /// Ends the worker cleanly: its disciplines are switched off, what is queued is sent, for half

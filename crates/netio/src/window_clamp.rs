@@ -350,6 +350,11 @@ impl WindowClamp {
         }
     }
 
+    /// Forgets all connections and limits: whose SYN it has not seen since, it leaves alone.
+    pub fn forget(&mut self) {
+        *self = Self::new(self.classes);
+    }
+
     /// Tracks a frame of the data's path. `class` is its index in the list of clamped classes;
     /// none if its class is not clamped.
     pub fn on_data(

@@ -426,9 +426,21 @@ impl Worker {
                         .for_each(|pair| pair.clamp.set_limits(now, &limits));
                     let _ = done.send(known);
                 }
+                Command::Restart { path, done } => drop(done.send(self.restart(path))),
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// Empties a path, and forgets what it clamps. Returns whether there is such a path.
+    fn restart(&mut self, path: PathId) -> bool {
+        let Some(emptied) = self.paths.get_mut(path.0) else {
+            return false;
+        };
+        emptied.abandon(&mut self.pool, Reason::Flushed);
+        let pairs = self.clamped.iter_mut().filter(|pair| pair.data == path.0);
+        pairs.for_each(|pair| pair.clamp.forget());
+        true
     }
 
     /// Carries the first of the inspections on, by a slice.

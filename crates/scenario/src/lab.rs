@@ -12,6 +12,7 @@ use engine::units::Bandwidth;
 use lab::addressing::{self, AddressPair};
 use lab::{CableSwitch, EmulatedDirection, EmulatedLink, Host, Lab, Record, RuledQueue};
 use netio::classify::ByFilters;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::fd::AsRawFd;
@@ -181,9 +182,19 @@ pub fn build_scenario(
             host.address("lo", lab::host::Address::new(config.address, prefix))?;
         }
     }
-    for (from, host) in hosts.iter().enumerate() {
+    reroute(&built, scenario, &BTreeSet::new())?;
+    Ok(built)
+}
+
+/// Sets the routes between the hosts of a scenario, around the links of these numbers.
+///
+/// # Errors
+///
+/// Returns an error if the kernel refuses a route.
+pub(crate) fn reroute(built: &Built, scenario: &Scenario, avoided: &BTreeSet<usize>) -> Result<(), Error> {
+    for (from, host) in built.lab.hosts().iter().enumerate() {
         for (to, config) in scenario.hosts.iter().enumerate() {
-            let Some(&first) = scenario.path([from, to]).first() else {
+            let Some(&first) = scenario.path_around([from, to], avoided).first() else {
                 continue;
             };
             let near = scenario.hosts[from].address;
@@ -196,7 +207,7 @@ pub fn build_scenario(
             host.route_from(near, config.address, gateway)?;
         }
     }
-    Ok(built)
+    Ok(())
 }
 
 fn join(

@@ -11,9 +11,10 @@ use gateway::in_force::InForce;
 use gateway::signalling::trees::Trees;
 use gateway::yielding::{self, YieldThread};
 use lab::Lab;
+use netio::handle::Handle;
 use netio::worker::PathId;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A direction of a link: the number of the link, and its sending end (0 or 1).
 pub type LinkDirection = (usize, usize);
@@ -22,7 +23,8 @@ pub type LinkDirection = (usize, usize);
 #[derive(Debug, Default)]
 pub struct LabPolicies {
     in_force: BTreeMap<LinkDirection, Arc<InForce>>,
-    _yields: Vec<YieldThread>,
+    /// The threads of classes that yield, with the policies that have these classes.
+    yields: Mutex<BTreeMap<LinkDirection, (InterfacePolicy, YieldThread)>>,
 }
 
 impl LabPolicies {
@@ -41,21 +43,47 @@ impl LabPolicies {
         let numbered = (0..).zip(&topology.links);
         let mut policies = Self::default();
         for ((number, link), emulator) in numbered.filter(|(_, link)| emulated(link)).zip(lab.links()) {
-            let mut managed = Vec::new();
             for (side, policy) in link.policies.iter().enumerate() {
                 let Some(policy) = policy else { continue };
                 let policy = InterfacePolicy {
                     name: interface((number, side)),
                     ..policy.clone()
                 };
-                managed.push((PathId(side), policy.clone()));
+                policies.yields_from(&emulator.handle(), (number, side), &policy)?;
                 let in_force = InForce::new(emulator.handle(), registry.clone(), [(PathId(side), policy)]);
                 policies.in_force.insert((number, side), Arc::new(in_force));
             }
-            let (thread, _) = yielding::start(&emulator.handle(), &managed)?;
-            policies._yields.extend(thread);
         }
         Ok(policies)
+    }
+
+    /// From now on the law of the classes of this policy that yield runs, if there are any.
+    fn yields_from(
+        &self,
+        handle: &Handle,
+        direction: LinkDirection,
+        policy: &InterfacePolicy,
+    ) -> std::io::Result<()> {
+        let (thread, _) = yielding::start(handle, &[(PathId(direction.1), policy.clone())])?;
+        let mut yields = self.yields.lock().unwrap_or_else(PoisonError::into_inner);
+        yields.extend(thread.map(|thread| (direction, (policy.clone(), thread))));
+        Ok(())
+    }
+
+    /// The host at the sending end of a direction begins anew: its queue and its wire are empty,
+    /// and it knows no connections. `handle` is that of the link.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the link does not answer, or a thread cannot be started.
+    pub(crate) fn restart(&self, handle: &Handle, direction: LinkDirection) -> std::io::Result<()> {
+        let mut yields = self.yields.lock().unwrap_or_else(PoisonError::into_inner);
+        let former = yields.remove(&direction).map(|(policy, _)| policy);
+        drop(yields);
+        handle
+            .restart(PathId(direction.1))
+            .map_err(std::io::Error::other)?;
+        former.map_or(Ok(()), |policy| self.yields_from(handle, direction, &policy))
     }
 
     /// What is in force at the sending end of a direction; none if it has no policy.

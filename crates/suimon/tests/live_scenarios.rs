@@ -274,3 +274,21 @@ fn a_change_of_a_scenario_is_made_while_packets_flow() {
         assert!((silver / 7e6 - 1.0).abs() < 0.03, "{silver}");
     });
 }
+
+/// A router forgets its reservation, and the next refreshes bring it back: the file's own bounds.
+#[test]
+fn a_router_of_a_scenario_restarts_and_learns_its_reservation_from_refreshes() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/router-restarts.toml");
+    undisturbed(&file, |value, code| {
+        assert_eq!((code, &value["met"]), (Some(0), &Value::Bool(true)))
+    });
+}
+
+/// The kernel's routes change, and the nodes follow by local repair: the file's own bounds.
+#[test]
+fn a_route_of_a_scenario_changes_and_its_reservation_follows() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/route-changes.toml");
+    undisturbed(&file, |value, code| {
+        assert_eq!((code, &value["met"]), (Some(0), &Value::Bool(true)))
+    });
+}

@@ -29,7 +29,7 @@ mod sweep;
 
 pub use changes::{ChangeSettings, ScheduledChange};
 pub use expectations::{ExpectSettings, Expectation, Metric, Subject, Unit};
-pub use failures::{FailureSettings, LinkFailure};
+pub use failures::{FailedPart, FailureSettings, PlannedFailure};
 pub use flows::{EndAddress, FlowConfig, FlowSettings, Spans};
 pub use lab_rules::{SIMULATED_ONLY, SimulatedKey};
 pub use links::{DirectionConfig, LinkSettings};
@@ -117,8 +117,8 @@ pub struct Scenario {
     pub signalling: SignallingConfig,
     /// Changes, in the order of time.
     pub changes: Vec<ScheduledChange>,
-    /// Failures of links.
-    pub failures: Vec<LinkFailure>,
+    /// Failures of links and hosts.
+    pub failures: Vec<PlannedFailure>,
     /// Programs, which the lab runs.
     pub programs: Vec<ProgramConfig>,
     /// The expectations.
@@ -128,27 +128,25 @@ pub struct Scenario {
 impl Scenario {
     /// The path from one host to another: the indices of its directions.
     pub fn path(&self, between: [usize; 2]) -> Vec<usize> {
-        path(self.hosts.len(), &self.directions, between).unwrap_or_default()
+        path(self.hosts.len(), &self.directions, between, &BTreeSet::new()).unwrap_or_default()
     }
 
-    /// The hosts on the paths of its reservations that speak RSVP.
+    /// The hosts that speak RSVP on the paths that its reservations ever take.
     pub fn rsvp_hosts(&self) -> BTreeSet<usize> {
+        let times = std::iter::once(Instant::START).chain(self.failure_times());
+        let avoided: BTreeSet<BTreeSet<usize>> = times.map(|at| self.avoided_at(at)).collect();
         let mut on_path = BTreeSet::new();
         for reservation in &self.signalling.reservations {
             let [from, to] = self.flows[reservation.flow].between;
             on_path.extend([from, to]);
-            for path in [self.path([from, to]), self.path([to, from])] {
-                on_path.extend(path.into_iter().map(|index| self.directions[index].to));
+            for avoided in &avoided {
+                for between in [[from, to], [to, from]] {
+                    let path = self.path_around(between, avoided);
+                    on_path.extend(path.into_iter().map(|index| self.directions[index].to));
+                }
             }
         }
         on_path.intersection(&self.signalling.nodes).copied().collect()
-    }
-
-    /// The numbers of the links that are cut at an instant.
-    pub fn cut_at(&self, now: Instant) -> BTreeSet<usize> {
-        let failures = self.failures.iter();
-        let cut = failures.filter(|failure| (failure.from..failure.to).contains(&now));
-        cut.map(|failure| failure.link).collect()
     }
 
     /// The bin width.
@@ -393,8 +391,13 @@ fn scenario(
     };
     let programs = root.sections("program", "program", &mut reader.problems);
     let programs = programs::read_all(&programs, &hosts, duration, &mut reader.problems);
+    let context = failures::FailureContext {
+        named: &named,
+        hosts: &hosts,
+        programs: &programs,
+    };
     let failures = match complete {
-        true => failures::read_all(&failures, &named, &mut reader.problems),
+        true => failures::read_all(&failures, &context, &mut reader.problems),
         false => Vec::new(),
     };
     let (changes, expectations) = if complete {
@@ -583,7 +586,7 @@ fn read_flows(
     }
     let mtu = |from, to| match directions {
         Some(all) => {
-            let path = path(hosts.len(), all, [from, to])?;
+            let path = path(hosts.len(), all, [from, to], &BTreeSet::new())?;
             path.into_iter().map(|index| all[index].settings.mtu).min()
         }
         None => Some(Bytes::new(65_535)),
@@ -615,16 +618,21 @@ fn read_flows(
     (flows.len() == sections.len()).then_some(flows)
 }
 
-/// The path that the simulator takes from one host to another: the fewest hops, and among equals
-/// the links that are declared first.
-fn path(hosts: usize, directions: &[DirectionConfig], [from, to]: [usize; 2]) -> Option<Vec<usize>> {
+/// The path that packets take from one host to another, without the links of these numbers: the
+/// fewest hops, and among equals the links that are declared first.
+fn path(
+    hosts: usize,
+    directions: &[DirectionConfig],
+    [from, to]: [usize; 2],
+    without: &BTreeSet<usize>,
+) -> Option<Vec<usize>> {
     let mut reached_by: Vec<Option<usize>> = vec![None; hosts];
     let mut next = VecDeque::from([from]);
     while let Some(host) = next.pop_front() {
         let leave = directions
             .iter()
             .enumerate()
-            .filter(|(_, direction)| direction.from == host);
+            .filter(|(index, direction)| direction.from == host && !without.contains(&(index / 2)));
         for (index, direction) in leave {
             if direction.to != from && reached_by[direction.to].is_none() {
                 reached_by[direction.to] = Some(index);

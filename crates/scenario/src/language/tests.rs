@@ -431,6 +431,8 @@ fn a_failure_that_never_is_or_of_no_link_is_a_mistake_where_it_stands() {
     };
     let good = point(&text("link = \"b > a\"\nfrom = \"2 s\"\nto = \"4 s\""), 1);
     let cut = |ms| good.cut_at(Instant::START + Duration::from_millis(ms));
+    let long = point(&text("link = \"b > a\"\nfrom = \"2 s\""), 1);
+    assert!(long.cut_at(Instant::START + Duration::from_secs(9)).contains(&0));
     assert!(cut(1_999).is_empty() && cut(2_000).contains(&0) && cut(4_000).is_empty());
     for (failure, place, message) in [
         (
@@ -452,6 +454,83 @@ fn a_failure_that_never_is_or_of_no_link_is_a_mistake_where_it_stands() {
         let report = read(&text(failure)).expect_err(failure);
         assert!(report.contains(place) && report.contains(message), "{report}");
     }
+}
+
+/// A line a – r – b, and a second way by s with another MTU.
+fn two_ways(failure: &str, mtu: u32) -> String {
+    let link = |from: &str, to: &str, mtu: u32| {
+        format!("[[link]]\nbetween = [\"{from}\", \"{to}\"]\nrate = \"10 Mbit/s\"\nmtu = \"{mtu} B\"\n")
+    };
+    let links = [
+        link("a", "r", 1500),
+        link("r", "b", 1500),
+        link("a", "s", mtu),
+        link("s", "b", 1500),
+    ];
+    format!(
+        "version = 1\nduration = \"10 s\"\nflow = [{{ between = [\"a\", \"b\"], kind = \"greedy\" }}]\n\
+         [[failure]]\nfrom = \"2 s\"\nto = \"4 s\"\n{failure}\n{}",
+        links.concat()
+    )
+}
+
+#[test]
+fn a_failure_names_what_fails_and_routes_follow_it_only_to_another_way() {
+    let restart = point(&two_ways("host = \"r\"\nreroute = \"0.5 s\"", 1500), 1);
+    let at = |ms| Instant::START + Duration::from_millis(ms);
+    assert_eq!(restart.cut_at(at(2_000)), [0, 1].into());
+    assert_eq!(restart.restarted_at(at(2_000)), [1].into());
+    assert_eq!(restart.restarted_at(at(4_000)), [1].into());
+    assert!(restart.restarted_at(at(3_000)).is_empty());
+    for (ms, around) in [(2_499, false), (2_500, true), (4_499, true), (4_500, false)] {
+        let avoided = restart.avoided_at(at(ms));
+        assert_eq!(avoided, if around { [0, 1].into() } else { [].into() });
+        let path = restart.path_around([0, 2], &avoided);
+        assert_eq!(path, if around { [4, 6] } else { [0, 2] });
+    }
+    for (failure, mtu, place, message) in [
+        ("", 1500, "s.toml:4:1", "a failure is of a `link`, or of a `host`"),
+        (
+            "link = \"a > r\"\nhost = \"r\"",
+            1500,
+            "s.toml:4:1",
+            "of a `link`, or of a `host`",
+        ),
+        ("host = \"q\"", 1500, "s.toml:7:8", "unknown host `q`"),
+        (
+            "host = \"b\"",
+            1500,
+            "s.toml:7:8",
+            "flow `flow 1` begins or ends there",
+        ),
+        (
+            "link = \"a > r\"\nreroute = \"2 s\"",
+            1500,
+            "s.toml:8:11",
+            "would not follow before it works",
+        ),
+        (
+            "link = \"a > s\"\nreroute = \"1 s\"",
+            1500,
+            "s.toml:8:11",
+            "no flow has another way",
+        ),
+        (
+            "link = \"a > r\"\nreroute = \"1 s\"",
+            1400,
+            "s.toml:8:11",
+            "whose `mtu` is only 1.4 kB",
+        ),
+    ] {
+        let report = read(&two_ways(failure, mtu)).expect_err(failure);
+        assert!(
+            report.contains(place) && report.contains(message),
+            "{failure}: {report}"
+        );
+    }
+    let program = two_ways("host = \"r\"", 1500) + "[[program]]\nhost = \"r\"\ncommand = [\"true\"]\n";
+    let report = read(&program).expect_err("a program");
+    assert!(report.contains("program `true` runs there"), "{report}");
 }
 
 #[test]

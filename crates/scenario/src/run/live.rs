@@ -8,7 +8,7 @@ use super::live_programs;
 use super::live_rsvp::LabRsvp;
 use super::outcome::{FlowOutcome, Judgement, ReservationOutcome};
 use super::reserved_flows::ReservationLog;
-use crate::lab::{Built, Instruments, build_scenario};
+use crate::lab::{Built, Instruments, build_scenario, reroute};
 use crate::language::{Expectation, FlowConfig, Metric, ReservationConfig, Subject};
 use crate::sources::LabSource;
 use crate::{Error, Scenario};
@@ -25,6 +25,7 @@ use lab::traffic::udp::Stream;
 use lab::{CableSwitch, Record};
 use measure::delay::Delays;
 use netio::handle::{PathView, Unanswered};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time;
@@ -175,13 +176,17 @@ impl LiveRun<'_> {
                 })
                 .collect();
             let changes = scope.spawn(|| self.changes());
-            scope.spawn(|| self.failures());
+            let failures = scope.spawn(|| self.failures());
+            if self.scenario.loses_state() {
+                scope.spawn(|| self.rsvp.look_for_lost(self.scenario, self.built, self.begin));
+            }
             let windows = self.windows();
             let got = flows
                 .into_iter()
                 .map(|flow| flow.join().map_err(|_| Error::ThreadEnded)?.map_err(Error::Lab));
             let got = got.collect::<Result<_, Error>>()?;
             changes.join().map_err(|_| Error::ThreadEnded)??;
+            failures.join().map_err(|_| Error::ThreadEnded)??;
             let programs = programs.into_iter().map(|program| {
                 program
                     .join()
@@ -219,18 +224,42 @@ impl LiveRun<'_> {
         Ok(())
     }
 
-    /// Cuts cables and joins them, each at its time.
-    fn failures(&self) {
-        let failures = self.scenario.failures.iter();
-        let mut times: Vec<Instant> = failures.flat_map(|failure| [failure.from, failure.to]).collect();
-        times.sort_unstable();
-        for at in times {
+    /// Lets fail what fails and work again what does, each at its time; then routes follow.
+    fn failures(&self) -> Result<(), Error> {
+        let mut avoided = BTreeSet::new();
+        let end = Instant::START + self.scenario.settings.duration;
+        for at in self.scenario.failure_times().into_iter().filter(|at| *at < end) {
             self.wait_until(at);
             let cut = self.scenario.cut_at(at);
-            for (link, cable) in self.cables.iter().enumerate() {
-                cable.cut(cut.contains(&link));
+            let cut_off = |links: &dyn Fn(usize) -> Option<bool>| {
+                for (link, cable) in self.cables.iter().enumerate() {
+                    links(link).into_iter().for_each(|cut| cable.cut(cut));
+                }
+            };
+            // What is to be cut is cut before a host loses its state, and joined after.
+            cut_off(&|link| cut.contains(&link).then_some(true));
+            for host in self.scenario.restarted_at(at) {
+                self.restart(host)?;
+            }
+            cut_off(&|link| Some(cut.contains(&link)));
+            let around = self.scenario.avoided_at(at);
+            if around != avoided {
+                reroute(self.built, self.scenario, &around)?;
+                avoided = around;
             }
         }
+        Ok(())
+    }
+
+    /// A host loses what it kept in memory.
+    fn restart(&self, host: usize) -> Result<(), Error> {
+        self.rsvp.restart(self.scenario, self.built, host)?;
+        for interface in &self.built.interfaces[host] {
+            let link = self.built.lab.links()[interface.direction.0].handle();
+            let restarted = self.built.policies.restart(&link, interface.direction);
+            restarted.map_err(Error::Started)?;
+        }
+        Ok(())
     }
 
     /// The policy in force at the sending end of a direction.

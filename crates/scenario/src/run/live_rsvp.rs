@@ -7,7 +7,7 @@ use crate::lab::{Built, HostInterface};
 use crate::lab_policies::HostTrees;
 use crate::language::ReservationConfig;
 use crate::{Error, Scenario};
-use control::reservation::{PathRefusal, ReservationRequest, ReservationState, Reservations};
+use control::reservation::{FlowView, PathRefusal, ReservationRequest, ReservationState, Reservations};
 use control::rsvp_config::{AcceptRule, RsvpConfig, RsvpSettings};
 use engine::classify::{Ports, Prefix};
 use engine::random::Seed;
@@ -21,23 +21,49 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time;
 
-/// RSVP in a lab. Dropping it ends the nodes.
+/// How often nodes are asked whether they have what is reserved.
+const LOOK: time::Duration = time::Duration::from_millis(10);
+
+/// A node. Dropping it ends it.
+struct LabNode {
+    handle: SpeakerHandle,
+    thread: Option<JoinHandle<()>>,
+    start: u64,
+}
+
+impl LabNode {
+    /// `start`: which start of this node it is, since no two have the same random choices.
+    fn start(scenario: &Scenario, built: &Built, host: usize, start: u64) -> Result<Self, Error> {
+        let seed = Seed(scenario.settings.seed.into()).fork(&scenario.hosts[host].name);
+        let setup = Setup {
+            seed: seed.fork(&start.to_string()),
+            ..setup(scenario, built, host)
+        };
+        let started = built.lab.hosts()[host].call(|| speaker::start(setup))?;
+        let (handle, thread) = started.map_err(Error::Started)?;
+        Ok(Self {
+            handle,
+            thread: Some(thread),
+            start,
+        })
+    }
+}
+
+impl Drop for LabNode {
+    fn drop(&mut self) {
+        self.handle.stop();
+        // A panic of the thread has been printed already.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// RSVP in a lab.
 pub(super) struct LabRsvp {
     /// The nodes, by host.
-    nodes: BTreeMap<usize, (SpeakerHandle, JoinHandle<()>)>,
+    nodes: Mutex<BTreeMap<usize, LabNode>>,
     logs: Mutex<Vec<ReservationLog>>,
     /// The host of each interface's address.
     names: BTreeMap<IpAddr, String>,
-}
-
-impl Drop for LabRsvp {
-    fn drop(&mut self) {
-        for (_, (node, thread)) in std::mem::take(&mut self.nodes) {
-            node.stop();
-            // A panic of the thread has been printed already.
-            let _ = thread.join();
-        }
-    }
 }
 
 impl LabRsvp {
@@ -47,8 +73,8 @@ impl LabRsvp {
     ///
     /// Returns an error if a node has no working socket.
     pub(super) fn start(scenario: &Scenario, built: &Built) -> Result<Self, Error> {
-        let mut rsvp = Self {
-            nodes: BTreeMap::new(),
+        let rsvp = Self {
+            nodes: Mutex::default(),
             logs: Mutex::new(vec![
                 ReservationLog::default();
                 scenario.signalling.reservations.len()
@@ -56,11 +82,87 @@ impl LabRsvp {
             names: names(built),
         };
         for host in scenario.rsvp_hosts() {
-            let setup = setup(scenario, built, host);
-            let started = built.lab.hosts()[host].call(|| speaker::start(setup))?;
-            rsvp.nodes.insert(host, started.map_err(Error::Started)?);
+            rsvp.nodes()
+                .insert(host, LabNode::start(scenario, built, host, 1)?);
         }
         Ok(rsvp)
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, BTreeMap<usize, LabNode>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn node(&self, host: usize) -> Option<SpeakerHandle> {
+        self.nodes().get(&host).map(|node| node.handle.clone())
+    }
+
+    /// The node of a host ends without a word and begins anew, without state.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the new node has no working socket.
+    pub(super) fn restart(&self, scenario: &Scenario, built: &Built, host: usize) -> Result<(), Error> {
+        // Only one may have the sockets.
+        let Some(former) = self.nodes().remove(&host) else {
+            return Ok(());
+        };
+        let start = former.start + 1;
+        drop(former);
+        let node = LabNode::start(scenario, built, host, start)?;
+        self.nodes().insert(host, node);
+        Ok(())
+    }
+
+    /// Looks until the end which node on the present path of a reservation does not have it.
+    /// `begin` is the start of the run.
+    pub(super) fn look_for_lost(&self, scenario: &Scenario, built: &Built, begin: time::Instant) {
+        let end = time::Duration::from_nanos(scenario.settings.duration.nanos());
+        while begin.elapsed() < end {
+            std::thread::sleep(LOOK);
+            let now = Instant::from_nanos(begin.elapsed().as_nanos() as u64);
+            let avoided = scenario.avoided_at(now);
+            for (index, reservation) in scenario.signalling.reservations.iter().enumerate() {
+                let path = scenario.path_around(scenario.flows[reservation.flow].between, &avoided);
+                let mut hosts = path
+                    .into_iter()
+                    .map(|index| (index, scenario.directions[index].from));
+                let lost = hosts.find(|(direction, host)| {
+                    scenario.signalling.nodes.contains(host)
+                        && !self.has(scenario, built, reservation, (*host, *direction))
+                });
+                // At the end senders take back what they have reserved.
+                if begin.elapsed() >= end {
+                    return;
+                }
+                let name = lost.map(|(_, host)| scenario.hosts[host].name.as_str());
+                self.logs()[index].missing_at(now, name);
+            }
+        }
+    }
+
+    /// Whether a host has what is reserved for a flow that leaves it by this direction.
+    fn has(
+        &self,
+        scenario: &Scenario,
+        built: &Built,
+        reservation: &ReservationConfig,
+        (host, direction): (usize, usize),
+    ) -> bool {
+        let status = self.node(host).and_then(|node| node.status().ok());
+        let wanted = request(scenario, reservation);
+        let is_own = |flow: &FlowView| {
+            (flow.to, flow.port, flow.protocol) == (wanted.to, wanted.port, wanted.protocol)
+                && (Some(flow.from), flow.from_port) == (wanted.from, wanted.from_port)
+        };
+        let by = built.interfaces[host]
+            .iter()
+            .find(|interface| interface.direction == (direction / 2, direction % 2));
+        let senders = status.map_or_else(Vec::new, |status| status.senders);
+        let mut own = senders.iter().filter(|sender| is_own(&sender.flow));
+        own.any(|sender| {
+            let mut all = sender.reservations.iter();
+            all.any(|one| by.is_some_and(|by| one.interface == by.name))
+        })
     }
 
     fn logs(&self) -> MutexGuard<'_, Vec<ReservationLog>> {
@@ -82,7 +184,7 @@ impl LabRsvp {
         std::thread::sleep(wait(reservation.start()));
         let (updates, news) = mpsc::channel();
         let sender = scenario.flows[reservation.flow].between[0];
-        let Some((node, _)) = self.nodes.get(&sender) else {
+        let Some(node) = self.node(sender) else {
             return;
         };
         let lease = match node.reserve(&request(scenario, reservation), updates) {

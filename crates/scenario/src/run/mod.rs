@@ -58,7 +58,7 @@ pub fn run(
     let mut windows: Vec<Window> = scenario.expectations.iter().map(|_| Window::default()).collect();
     let mut backlog_samples: Vec<Vec<(Instant, Bytes)>> = vec![Vec::new(); network.links.len()];
     for at in stops(scenario, end) {
-        network.run_until(scenario, at).map_err(Error::NoRoute)?;
+        network.run_until(scenario, at);
         for (link, samples) in network.links.iter().zip(&mut backlog_samples) {
             let queue = network.sim.queue(*link);
             samples.extend(queue.map(|(queue, _)| (at, queue.backlog().bytes)));
@@ -72,10 +72,7 @@ pub fn run(
                 .sim
                 .retune(network.links[change.direction], change.policy.plan.clone());
         }
-        let cut = scenario.cut_at(at);
-        for (index, &link) in network.links.iter().enumerate() {
-            network.sim.cut(link, cut.contains(&(index / 2)));
-        }
+        network.fail(scenario, at);
         progress(at.since(Instant::START), network.sim.events());
     }
     let meters = Meters {
@@ -114,13 +111,9 @@ fn stops(scenario: &Scenario, end: Instant) -> Vec<Instant> {
         .iter()
         .flat_map(|expectation| [expectation.from, expectation.to]);
     let changes = scenario.changes.iter().map(|change| change.at);
-    let failures = scenario
-        .failures
-        .iter()
-        .flat_map(|failure| [failure.from, failure.to]);
     let mut stops: Vec<Instant> = steps
         .chain(windows)
-        .chain(failures)
+        .chain(scenario.failure_times())
         .chain(changes)
         .chain([end])
         .filter(|at| *at <= end)

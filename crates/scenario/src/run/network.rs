@@ -9,6 +9,7 @@ use engine::units::Instant;
 use sim::link::{Driver, LinkQueue, LinkSpec, PolicyQueue};
 use sim::meter::MeterSettings;
 use sim::simulation::{End, FlowId, LinkId, NoRoute, NodeId, RunState, Simulation};
+use std::collections::BTreeSet;
 
 /// The simulation of a scenario, with the identifiers of its links and flows.
 #[derive(Debug)]
@@ -19,7 +20,8 @@ pub struct Network {
     pub links: Vec<LinkId>,
     /// The copies of each flow.
     pub flows: Vec<Vec<FlowId>>,
-    nodes: Vec<NodeId>,
+    /// The links that routes avoid, by number.
+    avoided: BTreeSet<usize>,
     /// RSVP, if anything is reserved.
     pub signalling: Option<SimulatedRsvp>,
     yields: SimulatedYields,
@@ -67,33 +69,67 @@ impl Network {
             sim,
             links,
             flows,
-            nodes,
+            avoided: BTreeSet::new(),
         })
+    }
+
+    /// Lets fail what fails at this instant, and work again what does; then routes follow.
+    pub fn fail(&mut self, scenario: &Scenario, at: Instant) {
+        if !scenario.failure_times().contains(&at) {
+            return;
+        }
+        let cut = scenario.cut_at(at);
+        for (index, &link) in self.links.iter().enumerate() {
+            self.sim.cut(link, cut.contains(&(index / 2)));
+        }
+        for host in scenario.restarted_at(at) {
+            for (index, direction) in scenario.directions.iter().enumerate() {
+                if direction.from == host {
+                    self.sim.restart(self.links[index]);
+                    self.yields.restart(index, direction, at);
+                }
+            }
+            if let Some(signalling) = &mut self.signalling {
+                signalling.restart(scenario, &self.sim, host);
+            }
+        }
+        let avoided = scenario.avoided_at(at);
+        if avoided != self.avoided {
+            let numbered = self.links.iter().enumerate();
+            let links = numbered.filter(|(index, _)| avoided.contains(&(index / 2)));
+            let links: Vec<LinkId> = links.map(|(_, link)| *link).collect();
+            self.sim.reroute(&links);
+            if let Some(signalling) = &mut self.signalling {
+                signalling.reroute(scenario, at, &avoided);
+            }
+            self.avoided = avoided;
+        }
+        self.signal(scenario);
+    }
+
+    /// RSVP takes its turn.
+    fn signal(&mut self, scenario: &Scenario) {
+        if let Some(signalling) = &mut self.signalling {
+            signalling.turn(&mut SimParts {
+                scenario,
+                sim: &mut self.sim,
+                links: &self.links,
+            });
+        }
     }
 
     /// Lets time pass up to and including `end`; RSVP and the laws of classes that yield take their
     /// turns meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the links do not lead back from an RSVP neighbour.
-    pub fn run_until(&mut self, scenario: &Scenario, end: Instant) -> Result<(), NoRoute> {
+    pub fn run_until(&mut self, scenario: &Scenario, end: Instant) {
         loop {
             let signalling = self.signalling.as_ref().map(SimulatedRsvp::due);
             let due = self.yields.due().min(signalling.unwrap_or(Instant::NEVER));
             let state = self.sim.run_until_paused(due.min(end));
             if state == RunState::Reached && due > end {
-                return Ok(());
+                return;
             }
             self.yields.turn(self.sim.now());
-            if let Some(signalling) = &mut self.signalling {
-                signalling.turn(&mut SimParts {
-                    scenario,
-                    sim: &mut self.sim,
-                    nodes: &self.nodes,
-                    links: &self.links,
-                })?;
-            }
+            self.signal(scenario);
         }
     }
 }

@@ -32,8 +32,14 @@ pub struct ReservationLog {
     pub events: Vec<(Instant, String)>,
     /// For how long it was in force, until `since`.
     in_force: Duration,
-    /// Since when it is in force for all its senders.
+    /// Since when it is in force for all its senders, at each node.
     since: Option<Instant>,
+    /// Its senders have heard that it is.
+    heard: bool,
+    /// A node on the path does not have it.
+    missing: bool,
+    /// That was found while it was in force.
+    lost: bool,
     /// The senders that it is in force for.
     senders: BTreeSet<SenderTemplate>,
 }
@@ -61,7 +67,10 @@ impl ReservationLog {
 
     /// It is in force for all its senders from now on.
     pub(super) fn begun(&mut self, now: Instant, rate: Bandwidth, guaranteed: bool) {
-        self.since.get_or_insert(now);
+        self.heard = true;
+        if !self.missing {
+            self.since.get_or_insert(now);
+        }
         let service = match guaranteed {
             true => "guaranteed service",
             false => "controlled load",
@@ -77,10 +86,34 @@ impl ReservationLog {
         }
     }
 
-    /// It is no longer in force.
+    /// Its senders hear that it is no longer in force.
     pub(super) fn ended(&mut self, now: Instant) {
+        self.heard = false;
+        self.pause(now);
+    }
+
+    fn pause(&mut self, now: Instant) {
         self.in_force = self.in_force(now);
         self.since = None;
+    }
+
+    /// This node on its path does not have it, or each has it. Its senders may not know that yet.
+    pub(super) fn missing_at(&mut self, now: Instant, node: Option<&str>) {
+        self.missing = node.is_some();
+        match node {
+            Some(node) if self.since.is_some() => {
+                self.pause(now);
+                self.lost = true;
+                self.record(now, format!("{node} does not have it"));
+            }
+            None if self.heard && self.since.is_none() => {
+                self.since = Some(now);
+                if std::mem::take(&mut self.lost) {
+                    self.record(now, "in force again at each node".into());
+                }
+            }
+            _ => {}
+        }
     }
 }
 
@@ -131,6 +164,11 @@ impl ReservedFlows {
 
     pub(super) fn logs(&self) -> &[ReservationLog] {
         &self.logs
+    }
+
+    /// This node on the path of a reservation does not have it, or each has it.
+    pub(super) fn missing_at(&mut self, now: Instant, index: usize, node: Option<&str>) {
+        self.logs[index].missing_at(now, node);
     }
 
     /// Does what is due, and answers the upcalls of all nodes.
@@ -367,7 +405,7 @@ impl ReservedFlows {
         let reservation = &scenario.signalling.reservations[index];
         let log = &mut self.logs[index];
         log.senders.insert(sender);
-        if log.senders.len() < senders(scenario, reservation).count() || log.since.is_some() {
+        if log.senders.len() < senders(scenario, reservation).count() || log.heard {
             return;
         }
         let (rate, guaranteed) = match flowspec {
@@ -426,7 +464,7 @@ fn receiver(reservation: &ReservationConfig, index: usize, sender: &SenderTempla
     ReceiverId(((index as u64) << 32) | own)
 }
 
-fn session(scenario: &Scenario, reservation: &ReservationConfig) -> Session {
+pub(super) fn session(scenario: &Scenario, reservation: &ReservationConfig) -> Session {
     let flow = &scenario.flows[reservation.flow];
     Session {
         destination: scenario.hosts[flow.between[1]].address,
@@ -436,7 +474,7 @@ fn session(scenario: &Scenario, reservation: &ReservationConfig) -> Session {
     }
 }
 
-fn senders<'a>(
+pub(super) fn senders<'a>(
     scenario: &'a Scenario,
     reservation: &ReservationConfig,
 ) -> impl Iterator<Item = SenderTemplate> + use<'a> {

@@ -8,23 +8,25 @@
 //! a reservation is enforced before a neighbour learns that it was admitted.
 //!
 //! A message with Router Alert goes to the first node on the way to its destination. Hosts that do
-//! not speak RSVP forward it. Nodes have one address, that of the host, on all their interfaces.
-//! INTEGRITY and refresh reduction are left out.
+//! not speak RSVP forward it. One to a neighbour on a link takes that link, whatever routes say.
+//! Nodes have one address, that of the host, on all their interfaces. INTEGRITY and refresh
+//! reduction are left out.
 
 use super::host_routes::{HostRoutes, SimNode};
-use super::reserved_flows::{ReservationLog, ReservedFlows};
+use super::reserved_flows::{ReservationLog, ReservedFlows, senders, session};
 use crate::Scenario;
-use crate::language::signalling_key;
+use crate::language::{ReservationConfig, signalling_key};
+use engine::random::Seed;
 use engine::reserved::ReservedLayout;
 use engine::settings::Problem;
 use engine::units::{Bytes, Duration, Instant};
 use rsvp::admission::{AdmissionState, InterfaceBudget, ManagedInterface};
-use rsvp::node::{Node, RsvpInterface, Settings, Transmit};
+use rsvp::node::{Node, RsvpInterface, Settings, TcsbStatus, Transmit};
 use rsvp::traffic_control::InterfaceId;
 use rsvp::wire::Refresh;
 use sim::agent::{Agent, Context};
 use sim::packet::{Payload, SimPacket};
-use sim::simulation::{End, FlowId, LinkId, NoRoute, NodeId, Simulation};
+use sim::simulation::{End, FlowId, LinkId, Simulation};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A host that speaks RSVP.
@@ -44,7 +46,7 @@ struct SentMessage {
     ttl: u8,
 }
 
-/// An end of the packets between two nodes: it keeps what has arrived, and sends what it is given.
+/// An end of a way between two nodes: it keeps what has arrived, and sends what it is given.
 #[derive(Debug, Default)]
 struct Mailbox {
     arrived: Vec<u64>,
@@ -68,18 +70,20 @@ impl Agent for Mailbox {
 pub(super) struct SimParts<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) sim: &'a mut Simulation,
-    pub(super) nodes: &'a [NodeId],
     pub(super) links: &'a [LinkId],
 }
 
 /// RSVP in a simulation.
 pub struct SimulatedRsvp {
     hosts: BTreeMap<usize, RsvpHost>,
-    /// The flows between pairs of nodes, the lower index first.
-    channels: BTreeMap<[usize; 2], FlowId>,
+    /// The flows from node to node, by the directions that they take.
+    channels: BTreeMap<Vec<usize>, FlowId>,
     /// Messages on their way; lost ones stay.
     messages: BTreeMap<u64, SentMessage>,
     sent: u64,
+    /// The links that routes avoid, by number.
+    avoided: BTreeSet<usize>,
+    restarts: u64,
     flows: ReservedFlows,
 }
 
@@ -96,13 +100,18 @@ impl std::fmt::Debug for SimulatedRsvp {
 impl SimulatedRsvp {
     /// The nodes on the paths of a scenario's reservations.
     pub fn new(scenario: &Scenario, sim: &Simulation) -> Self {
-        let taking_part = scenario.rsvp_hosts();
-        let of = |&host: &usize| (host, RsvpHost::new(scenario, sim, host, &taking_part));
+        let hosts = scenario.rsvp_hosts().into_iter();
+        let of = |host: usize| {
+            let seed = sim.seed(&format!("rsvp {}", scenario.hosts[host].name));
+            (host, RsvpHost::new(scenario, seed, host, &BTreeSet::new()))
+        };
         Self {
-            hosts: taking_part.iter().map(of).collect(),
+            hosts: hosts.map(of).collect(),
             channels: BTreeMap::new(),
             messages: BTreeMap::new(),
             sent: 0,
+            avoided: BTreeSet::new(),
+            restarts: 0,
             flows: ReservedFlows::new(scenario),
         }
     }
@@ -118,13 +127,28 @@ impl SimulatedRsvp {
         self.flows.logs()
     }
 
+    /// The node of this host begins anew, without state.
+    pub(super) fn restart(&mut self, scenario: &Scenario, sim: &Simulation, host: usize) {
+        if let Some(own) = self.hosts.get_mut(&host) {
+            self.restarts += 1;
+            let name = format!("rsvp {} {}", scenario.hosts[host].name, self.restarts);
+            *own = RsvpHost::new(scenario, sim.seed(&name), host, &self.avoided);
+        }
+    }
+
+    /// Routes avoid these links from now on.
+    pub(super) fn reroute(&mut self, scenario: &Scenario, now: Instant, avoided: &BTreeSet<usize>) {
+        self.avoided.clone_from(avoided);
+        for (&host, own) in &mut self.hosts {
+            *own.node.routing_mut() = routes(scenario, host, &own.interfaces, avoided);
+            own.node.routes_changed(now);
+        }
+    }
+
     /// A turn: what has arrived and what is due.
-    ///
-    /// # Errors
-    /// [`NoRoute`] if the links do not lead back from a neighbour.
-    pub(super) fn turn(&mut self, parts: &mut SimParts<'_>) -> Result<(), NoRoute> {
+    pub(super) fn turn(&mut self, parts: &mut SimParts<'_>) {
         let now = parts.sim.now();
-        for (host, number) in self.collect(parts.sim) {
+        for (host, number) in self.collect(parts.scenario, parts.sim) {
             let message = self.messages.remove(&number);
             if let (Some(message), Some(host)) = (message, self.hosts.get_mut(&host)) {
                 // Nodes send well-formed messages only.
@@ -149,53 +173,82 @@ impl SimulatedRsvp {
         for (index, host) in &mut self.hosts {
             transmits.extend(std::iter::from_fn(|| host.node.poll_transmit()).map(|sent| (*index, sent)));
         }
-        transmits
-            .into_iter()
-            .try_for_each(|(host, transmit)| self.transmit(parts, host, transmit))
+        for (host, transmit) in transmits {
+            self.transmit(parts, host, transmit);
+        }
+        if parts.scenario.loses_state() {
+            self.look_for_lost(parts.scenario, now);
+        }
+    }
+
+    /// Tells each reservation which node on its present path does not have it, if one does not.
+    fn look_for_lost(&mut self, scenario: &Scenario, now: Instant) {
+        for (index, reservation) in scenario.signalling.reservations.iter().enumerate() {
+            let between = scenario.flows[reservation.flow].between;
+            let path = scenario.path_around(between, &self.avoided).into_iter();
+            let mut on_path = path.map(|direction| (direction, scenario.directions[direction].from));
+            let lost = on_path.find(|(direction, host)| {
+                let host = self.hosts.get(host);
+                host.is_some_and(|host| !host.has(scenario, reservation, *direction))
+            });
+            let name = lost.map(|(_, host)| scenario.hosts[host].name.as_str());
+            self.flows.missing_at(now, index, name);
+        }
     }
 
     /// The messages that have arrived, with the hosts that they have arrived at.
-    fn collect(&self, sim: &mut Simulation) -> Vec<(usize, u64)> {
+    fn collect(&self, scenario: &Scenario, sim: &mut Simulation) -> Vec<(usize, u64)> {
         let mut all = Vec::new();
-        for ([low, high], channel) in &self.channels {
-            for (host, end) in [(low, End::Initiator), (high, End::Responder)] {
-                if let Some(mailbox) = sim.agent_mut::<Mailbox>(*channel, end) {
-                    all.extend(mailbox.arrived.drain(..).map(|number| (*host, number)));
-                }
-            }
+        for (path, channel) in &self.channels {
+            let (Some(last), Some(mailbox)) =
+                (path.last(), sim.agent_mut::<Mailbox>(*channel, End::Responder))
+            else {
+                continue;
+            };
+            let host = scenario.directions[*last].to;
+            all.extend(mailbox.arrived.drain(..).map(|number| (host, number)));
         }
         // In the order of sending: whoever sent first arrives first on one link.
         all.sort_unstable_by_key(|(_, number)| *number);
         all
     }
 
-    fn transmit(&mut self, parts: &mut SimParts<'_>, from: usize, transmit: Transmit) -> Result<(), NoRoute> {
-        const IP_HEADER: u64 = 20;
-        const ROUTER_ALERT: u64 = 4;
-        const ETHERNET: u64 = 14;
-        let scenario = parts.scenario;
-        let Some(destination) = scenario
-            .hosts
-            .iter()
-            .position(|host| host.address == transmit.destination)
-        else {
-            return Ok(());
+    /// The directions that a message takes to the node that it is for; none if there is none.
+    fn way(&self, scenario: &Scenario, from: usize, transmit: &Transmit) -> Option<Vec<usize>> {
+        let mut hosts = scenario.hosts.iter();
+        let destination = hosts.position(|host| host.address == transmit.destination)?;
+        let own = self.hosts.get(&from)?;
+        let direct = own.interfaces.get(transmit.interface as usize).copied();
+        let direct =
+            direct.filter(|index| !transmit.router_alert && scenario.directions[*index].to == destination);
+        let mut path = match direct {
+            Some(direct) => vec![direct],
+            None => scenario.path_around([from, destination], &self.avoided),
         };
-        let path = scenario.path([from, destination]);
         let stops = |direction: &usize| {
             let to = scenario.directions[*direction].to;
             self.hosts.contains_key(&to) && (transmit.router_alert || to == destination)
         };
         // Without a node on the way it reaches a host that does not understand it.
-        let Some(hops) = path.iter().position(stops) else {
-            return Ok(());
+        let hops = path.iter().position(stops)?;
+        path.truncate(hops + 1);
+        Some(path)
+    }
+
+    fn transmit(&mut self, parts: &mut SimParts<'_>, from: usize, transmit: Transmit) {
+        const IP_HEADER: u64 = 20;
+        const ROUTER_ALERT: u64 = 4;
+        const ETHERNET: u64 = 14;
+        let scenario = parts.scenario;
+        let Some(path) = self.way(scenario, from, &transmit) else {
+            return;
         };
-        let last = path[hops];
+        let Some(&last) = path.last() else { return };
         let to = scenario.directions[last].to;
         // Directions are in pairs.
         let interfaces = self.hosts.get(&to).map_or(&[][..], |host| &host.interfaces);
         let Some(interface) = interfaces.iter().position(|direction| *direction == last ^ 1) else {
-            return Ok(());
+            return;
         };
         let options = if transmit.router_alert { ROUTER_ALERT } else { 0 };
         let frame = ETHERNET + IP_HEADER + options + transmit.bytes.len() as u64;
@@ -203,58 +256,43 @@ impl SimulatedRsvp {
         let message = SentMessage {
             bytes: transmit.bytes,
             interface: interface as InterfaceId,
-            ttl: transmit.ttl.saturating_sub(hops as u8),
+            ttl: transmit.ttl.saturating_sub(path.len() as u8 - 1),
         };
         self.messages.insert(self.sent, message);
-        let channel = self.channel(parts, [from, to])?;
-        let end = if from < to { End::Initiator } else { End::Responder };
-        if let Some(mailbox) = parts.sim.agent_mut::<Mailbox>(channel, end) {
+        let channel = self.channel(parts, [from, to], path);
+        if let Some(mailbox) = parts.sim.agent_mut::<Mailbox>(channel, End::Initiator) {
             let packet = SimPacket::new(Bytes::new(frame), Payload::Datagram(self.sent));
             mailbox.to_send.push(packet);
-            parts.sim.wake(channel, end);
+            parts.sim.wake(channel, End::Initiator);
         }
-        Ok(())
     }
 
-    /// The flow between two nodes.
-    fn channel(&mut self, parts: &mut SimParts<'_>, ends: [usize; 2]) -> Result<FlowId, NoRoute> {
-        let pair = [ends[0].min(ends[1]), ends[0].max(ends[1])];
-        if let Some(channel) = self.channels.get(&pair) {
-            return Ok(*channel);
+    /// The flow from one node to another by these directions.
+    fn channel(&mut self, parts: &mut SimParts<'_>, ends: [usize; 2], path: Vec<usize>) -> FlowId {
+        if let Some(channel) = self.channels.get(&path) {
+            return *channel;
         }
-        let key = signalling_key(pair.map(|host| parts.scenario.hosts[host].address));
+        let key = signalling_key(ends.map(|host| parts.scenario.hosts[host].address));
         let agents: [Box<dyn Agent>; 2] = [Box::<Mailbox>::default(), Box::<Mailbox>::default()];
-        let nodes = pair.map(|host| parts.nodes[host]);
-        let channel = parts.sim.flow(nodes, key, Instant::NEVER, agents)?;
-        self.channels.insert(pair, channel);
-        Ok(channel)
+        let there: Vec<LinkId> = path.iter().map(|index| parts.links[*index]).collect();
+        let back: Vec<LinkId> = path.iter().rev().map(|index| parts.links[index ^ 1]).collect();
+        let channel = parts.sim.flow_along([&there, &back], key, agents);
+        self.channels.insert(path, channel);
+        channel
     }
 }
 
 impl RsvpHost {
-    fn new(scenario: &Scenario, sim: &Simulation, host: usize, taking_part: &BTreeSet<usize>) -> Self {
+    fn new(scenario: &Scenario, seed: Seed, host: usize, avoided: &BTreeSet<usize>) -> Self {
         let address = scenario.hosts[host].address;
         let interfaces: Vec<usize> = (0..scenario.directions.len())
             .filter(|&index| scenario.directions[index].from == host)
             .collect();
-        let mut routes = HostRoutes {
-            own: Some(address),
-            through: BTreeMap::new(),
-        };
-        for &other in taking_part.iter().filter(|&&other| other != host) {
-            let first = scenario.path([host, other]).first().copied();
-            let interface = first.and_then(|first| interfaces.iter().position(|&index| index == first));
-            if let Some(interface) = interface {
-                routes
-                    .through
-                    .insert(scenario.hosts[other].address, interface as InterfaceId);
-            }
-        }
+        let routes = routes(scenario, host, &interfaces, avoided);
         let mut admission = AdmissionState::new();
         for (id, &index) in (0..).zip(&interfaces) {
             admission.set_budget(id, budget(scenario, index));
         }
-        let seed = sim.seed(&format!("rsvp {}", scenario.hosts[host].name));
         let interface = RsvpInterface {
             addresses: vec![address],
             refresh: as_refresh(scenario.signalling.refresh),
@@ -264,6 +302,21 @@ impl RsvpHost {
             node: Node::new(settings, admission, routes),
             interfaces,
         }
+    }
+
+    /// Whether traffic control has what is reserved for a flow that leaves by this direction.
+    fn has(&self, scenario: &Scenario, reservation: &ReservationConfig, direction: usize) -> bool {
+        let Some(status) = self.node.status_of(&session(scenario, reservation)) else {
+            return false;
+        };
+        let own = |tcsb: &&TcsbStatus| self.interfaces.get(tcsb.interface as usize) == Some(&direction);
+        let installed: BTreeSet<_> = status
+            .tcsbs
+            .iter()
+            .filter(own)
+            .flat_map(|tcsb| &tcsb.senders)
+            .collect();
+        senders(scenario, reservation).all(|sender| installed.contains(&sender))
     }
 
     /// Installs the classes of changed reservations.
@@ -278,6 +331,23 @@ impl RsvpHost {
             }
         }
     }
+}
+
+/// The routes of a host with these interfaces to all that RSVP concerns, around these links.
+fn routes(scenario: &Scenario, host: usize, interfaces: &[usize], avoided: &BTreeSet<usize>) -> HostRoutes {
+    let mut routes = HostRoutes {
+        own: Some(scenario.hosts[host].address),
+        through: BTreeMap::new(),
+    };
+    for other in scenario.rsvp_hosts().into_iter().filter(|other| *other != host) {
+        let first = scenario.path_around([host, other], avoided).first().copied();
+        let interface = first.and_then(|first| interfaces.iter().position(|&index| index == first));
+        if let Some(interface) = interface {
+            let address = scenario.hosts[other].address;
+            routes.through.insert(address, interface as InterfaceId);
+        }
+    }
+    routes
 }
 
 fn as_refresh(period: Duration) -> Refresh {

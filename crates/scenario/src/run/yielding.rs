@@ -107,6 +107,8 @@ impl Stage for AckStage {
 
 /// The classes that yield at one link.
 struct YieldingLink {
+    /// The direction of the data.
+    direction: usize,
     shared: SharedClamp,
     controller: YieldController<SharedClamp>,
     due: Instant,
@@ -127,11 +129,21 @@ impl SimulatedYields {
     pub(super) fn new(scenario: &Scenario, sim: &mut Simulation, links: &[LinkId]) -> Self {
         let mut yields = Self::default();
         for (index, direction) in scenario.directions.iter().enumerate() {
-            yields
-                .0
-                .extend(yielding(direction, sim, [links[index], links[index ^ 1]]));
+            yields.0.extend(yielding(index, direction, sim, links));
         }
         yields
+    }
+
+    /// The host at the beginning of this direction begins anew: it has seen no SYN of the
+    /// connections that there are.
+    pub(super) fn restart(&mut self, index: usize, direction: &DirectionConfig, now: Instant) {
+        for link in self.0.iter_mut().filter(|link| link.direction == index) {
+            link.shared.get().clamp.forget();
+            if let Some(policy) = &direction.policy {
+                link.controller = YieldController::new(link.shared.clone(), policy);
+            }
+            link.due = now + link.controller.interval();
+        }
     }
 
     /// When a law looks next.
@@ -152,10 +164,12 @@ impl SimulatedYields {
 }
 
 fn yielding(
+    index: usize,
     direction: &DirectionConfig,
     sim: &mut Simulation,
-    [data, back]: [LinkId; 2],
+    links: &[LinkId],
 ) -> Option<YieldingLink> {
+    let [data, back] = [links[index], links[index ^ 1]];
     let policy = direction.policy.as_ref()?;
     let classes = &policy.yields;
     if classes.is_empty() {
@@ -181,6 +195,7 @@ fn yielding(
     sim.stage(back, Box::new(stage));
     let controller = YieldController::new(shared.clone(), policy);
     Some(YieldingLink {
+        direction: index,
         due: Instant::START + controller.interval(),
         shared,
         controller,

@@ -217,7 +217,7 @@ fn idle_with_program(scenario: &Scenario) -> Option<String> {
     let parts = [
         (scenario.signalling.reservations.is_empty(), "reserved"),
         (scenario.changes.is_empty(), "changed"),
-        (scenario.failures.is_empty(), "cut"),
+        (scenario.failures.is_empty(), "broken"),
         (scenario.programs.is_empty(), "run besides"),
         (scenario.expectations.is_empty(), "judged"),
     ];
