@@ -85,6 +85,11 @@ impl ShapedQueue {
         self.queue.is_empty()
     }
 
+    /// Whether the link has carried by `now` all that has left.
+    pub fn is_free(&self, now: Instant) -> bool {
+        self.clock.as_ref().is_none_or(|clock| clock.free_at() < now)
+    }
+
     /// A packet arrives.
     #[inline]
     pub fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {

@@ -11,6 +11,7 @@ use crate::meter::ClassMeter;
 use crate::pool::PoolUsage;
 use crate::port::{Capabilities, Counters};
 use crate::realiser::Achieved;
+use crate::replay::tape::{Rebase, Tape, Taped};
 use crate::sys::Bell;
 use crate::tcp::{Ends, Limit};
 use crate::window_clamp::ClampSnapshot;
@@ -56,6 +57,24 @@ pub(crate) struct PreparedRetune {
     pub(crate) claim: Claim,
     /// The tree, once the worker has said that the present one has not the shape of the plan.
     pub(crate) tree: Option<Queue>,
+}
+
+impl PreparedRetune {
+    /// This plan, without its tree.
+    pub(crate) fn new(retune: Retune) -> Self {
+        Self {
+            claim: Claim::of(Some(&retune.plan), &retune.guarantees),
+            retune,
+            tree: None,
+        }
+    }
+
+    /// The same with its tree.
+    pub(crate) fn with_tree(mut self: Box<Self>) -> Box<Self> {
+        let Retune { plan, seed, .. } = &self.retune;
+        self.tree = Some(plan.build(*seed));
+        self
+    }
 }
 
 /// What a worker answers to a new plan.
@@ -161,8 +180,26 @@ pub(crate) enum Command {
         path: PathId,
         done: Sender<bool>,
     },
+    Tape {
+        path: PathId,
+        wish: TapeWish,
+        done: Sender<Option<Taped>>,
+    },
     Stop,
     Abort,
+}
+
+/// What is wanted of a path's tape.
+#[derive(Debug)]
+pub enum TapeWish {
+    /// That the path writes on this one.
+    Start(Tape),
+    /// That the reader gets what is written so far.
+    Flush,
+    /// That it begins anew with this tree, once nothing is queued.
+    Rebase(Rebase),
+    /// That nothing is written any more.
+    Stop,
 }
 
 /// Why a command was not carried out.
@@ -325,11 +362,7 @@ impl Handle {
     /// # Errors
     /// If the worker has no such path, has ended, or does not answer.
     pub fn retune(&self, path: PathId, retune: Retune) -> Result<Adopted, Unanswered> {
-        let mut next = Box::new(PreparedRetune {
-            claim: Claim::of(Some(&retune.plan), &retune.guarantees),
-            retune,
-            tree: None,
-        });
+        let mut next = Box::new(PreparedRetune::new(retune));
         loop {
             let retuned = self.ask(path, |path, done| Command::Retune {
                 path,
@@ -338,11 +371,7 @@ impl Handle {
             })?;
             match retuned.ok_or(Unanswered::NoSuchPath)? {
                 Retuned::Adopted(adopted, _retired) => return Ok(adopted),
-                Retuned::NeedsTree(mut prepared) => {
-                    let Retune { plan, seed, .. } = &prepared.retune;
-                    prepared.tree = Some(plan.build(*seed));
-                    next = prepared;
-                }
+                Retuned::NeedsTree(prepared) => next = prepared.with_tree(),
             }
         }
     }
@@ -355,6 +384,15 @@ impl Handle {
     pub fn retune_class(&self, path: PathId, retune: ClassRetune) -> Result<ClassAdopted, Unanswered> {
         let retune = Box::new(retune);
         self.ask(path, |path, done| Command::RetuneClass { path, retune, done })?
+            .ok_or(Unanswered::NoSuchPath)
+    }
+
+    /// Tells a path what is wanted of its [tape](crate::replay::tape).
+    ///
+    /// # Errors
+    /// If the worker has no such path, has ended, or does not answer.
+    pub fn tape(&self, path: PathId, wish: TapeWish) -> Result<Taped, Unanswered> {
+        self.ask(path, |path, done| Command::Tape { path, wish, done })?
             .ok_or(Unanswered::NoSuchPath)
     }
 

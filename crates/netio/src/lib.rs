@@ -7,6 +7,7 @@
 //! - [`worker`]: the loop that moves packets from port to port through the engine's queues;
 //! - [`tcp`], [`window_clamp`]: TCP connections whose windows the loop clamps;
 //! - [`realiser`]: how packets leave at the departure times of a pacing discipline;
+//! - [`replay`]: what went through a queue, recorded beside the loop, and done again;
 //! - [`fail_open`]: ports fed by programs in the kernel, so that traffic flows without us;
 //!   [`fail_closed`]: a limit for that traffic;
 //! - [`signalling`], [`routes`], [`wake`]: for a signalling protocol in another thread;
@@ -37,6 +38,7 @@ pub mod pool;
 pub mod port;
 pub mod ports;
 pub mod realiser;
+pub mod replay;
 pub mod routes;
 pub mod segment;
 pub mod signalling;

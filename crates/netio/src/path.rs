@@ -1,5 +1,7 @@
 //! One way through a worker: from a port, by a classifier, into a queue, out of another port.
 
+mod taped;
+
 use crate::budget::{Admission, Claim, Owner};
 use crate::checksum;
 use crate::classify::Classify;
@@ -12,6 +14,8 @@ use crate::neighbours::NeighbourFrames;
 use crate::pool::{Gso, Offload, Pool};
 use crate::port::{Capabilities, ETHERNET, Port, TAG};
 use crate::realiser::{Realiser, Step};
+use crate::replay::event::{KEPT, TapeEvent, To};
+use crate::replay::tape::{Rebase, Tape};
 use crate::segment::{self, Cut};
 use crate::window_clamp::{FrameSize, WindowClamp};
 use crate::wire::PathWire;
@@ -27,6 +31,7 @@ use engine::tree::{ClassInfo, TreePlan};
 use engine::units::{Bytes, Duration, Instant};
 use measure::delay::Delays;
 use std::collections::VecDeque;
+use std::fmt;
 
 /// Packets that one path sends before it is another's turn.
 const QUANTUM: usize = 64;
@@ -70,6 +75,24 @@ pub(crate) struct Path {
     /// of the plan.
     yields: Vec<String>,
     clamp_indices: Vec<Option<usize>>,
+    /// Where what happens to the queue is written down, if it is.
+    tape: Option<Box<Tape>>,
+    /// A tree with which the tape begins anew as soon as nothing is queued.
+    rebase: Option<Rebase>,
+    /// Bytes of the frame at hand that a tape keeps.
+    kept: usize,
+    /// Plans adopted since the path was made, of one class or whole.
+    changes: u64,
+    /// Whether packets occupy parts of the pool; not where traffic is done again.
+    budgeted: bool,
+}
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Path")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The sink of dropped packets: counts them, and gives their slots back.
@@ -153,6 +176,11 @@ impl Path {
             left: None,
             yields: Vec::new(),
             clamp_indices: Vec::new(),
+            tape: None,
+            rebase: None,
+            kept: KEPT,
+            changes: 0,
+            budgeted: true,
         }
     }
 
@@ -215,6 +243,8 @@ impl Path {
         self.shown = self.shown.max(arrived);
         let (bytes, offload) = (pool.bytes(frame), pool.offload(frame));
         let headers = Headers::parse(bytes, self.mark);
+        // The transport header without its options, whichever it is.
+        self.kept = headers.l4.map_or(KEPT, |l4| usize::from(l4) + 20);
         let cut = Cut::of(bytes, &offload, &headers);
         let longest = cut.map_or(bytes.len(), |cut| cut.longest(bytes.len()));
         let tagged = headers
@@ -300,18 +330,25 @@ impl Path {
     fn offer(&mut self, pool: &mut Pool, packet: Packet) {
         self.totals.offered += packet.len;
         if !self.enabled {
+            self.tape_arrival(pool, &packet, To::Queue);
             if self.bypass.len() >= BYPASS_LIMIT {
                 return self.drop_frame(pool, packet.buffer, packet.len, Reason::Full);
             }
             self.bypass.push_back(packet);
             return;
         }
+        if !self.charge(pool, &packet) {
+            self.tape_arrival(pool, &packet, To::Nowhere);
+            return self.drop_short(pool, packet);
+        }
+        self.tape_arrival(pool, &packet, To::Queue);
         self.enqueue(packet.arrived, pool, packet);
     }
 
     /// Lets a packet leave before what is queued.
     fn offer_first(&mut self, pool: &mut Pool, packet: Packet) {
         self.totals.offered += packet.len;
+        self.tape_arrival(pool, &packet, To::First);
         let Some(wire) = &mut self.wire else {
             return self.bypass.push_back(packet);
         };
@@ -323,16 +360,23 @@ impl Path {
         wire.carry(&mut self.queue, packet.arrived, packet, &mut sink);
     }
 
-    /// Gives a packet to the discipline, if its class may occupy one more slot.
-    fn enqueue(&mut self, now: Instant, pool: &mut Pool, packet: Packet) {
+    /// Whether the packet's class may occupy one more slot; then it does.
+    fn charge(&self, pool: &mut Pool, packet: &Packet) -> bool {
         let owner = Owner {
             path: self.id,
             class: packet.class,
         };
-        if pool.charge(packet.buffer, owner) == Admission::Short {
-            self.meters.short(packet.class, packet.len);
-            return self.drop_frame(pool, packet.buffer, packet.len, Reason::Memory);
-        }
+        !self.budgeted || pool.charge(packet.buffer, owner) != Admission::Short
+    }
+
+    /// Drops a packet whose class has its part of the memory.
+    fn drop_short(&mut self, pool: &mut Pool, packet: Packet) {
+        self.meters.short(packet.class, packet.len);
+        self.drop_frame(pool, packet.buffer, packet.len, Reason::Memory);
+    }
+
+    /// Gives a packet to the discipline.
+    fn enqueue(&mut self, now: Instant, pool: &mut Pool, packet: Packet) {
         let mut sink = DropSink {
             pool,
             totals: &mut self.totals,
@@ -355,13 +399,17 @@ impl Path {
             None => now,
         };
         self.shown = self.shown.max(time);
-        let waiting = self.drain_at(time, pool, port, &mut realiser);
+        let waiting = self.drain_at(now, time, pool, port, &mut realiser);
         self.realiser = realiser.or(self.realiser.take());
+        if waiting == Waiting::Empty && self.rebase.is_some() {
+            self.begin_anew(time);
+        }
         waiting
     }
 
     fn drain_at(
         &mut self,
+        clock: Instant,
         mut now: Instant,
         pool: &mut Pool,
         port: &mut dyn Port,
@@ -374,6 +422,9 @@ impl Path {
                 } else {
                     Waiting::Room
                 };
+            }
+            if self.tape.is_some() && !self.is_empty() {
+                self.tape.iter_mut().for_each(|tape| tape.ask(clock, now));
             }
             let next = match self.bypass.pop_front() {
                 Some(packet) => Next::Ready(packet),
@@ -408,6 +459,9 @@ impl Path {
     /// Counts a packet that leaves, and writes its ECN mark and DSCP into the frame.
     fn depart(&mut self, now: Instant, pool: &mut Pool, packet: &Packet) {
         pool.discharge(packet.buffer);
+        if let Some(tape) = &mut self.tape {
+            tape.sent(packet);
+        }
         self.totals.sent += packet.len;
         let left = self.left.take().unwrap_or(now);
         self.meters
@@ -464,6 +518,7 @@ impl Path {
     /// Drops the whole backlog, for this reason: its port has failed, or there is no time to send
     /// it.
     pub(crate) fn abandon(&mut self, pool: &mut Pool, why: Reason) {
+        self.write(&TapeEvent::Abandoned { why });
         let mut sink = DropSink {
             pool,
             totals: &mut self.totals,
@@ -477,6 +532,7 @@ impl Path {
 
     /// Switches the discipline on or off. Off: its backlog is sent first, and nothing is dropped.
     pub(crate) fn switch(&mut self, pool: &mut Pool, on: bool) {
+        self.write(&TapeEvent::Switched { on });
         if self.enabled && !on {
             self.bypass.extend(self.queue.hand_over());
             self.bypass
@@ -490,8 +546,15 @@ impl Path {
     /// Adopts a new plan: in place if the disciplines can, else by its tree, into which packets are
     /// moved. So are they if filters change: later packets of a flow that gets another class must
     /// not overtake those that wait in the former one.
-    pub(crate) fn retune(
+    pub(crate) fn retune(&mut self, now: Instant, pool: &mut Pool, prepared: Box<PreparedRetune>) -> Retuned {
+        let at = self.queue_time(now);
+        self.retune_at(now, at, pool, prepared)
+    }
+
+    /// The same at this time of the clock, when the queue's time is `now`.
+    fn retune_at(
         &mut self,
+        clock: Instant,
         now: Instant,
         pool: &mut Pool,
         mut prepared: Box<PreparedRetune>,
@@ -518,9 +581,9 @@ impl Path {
                 .push(Box::new(std::mem::replace(&mut self.classify, classify)));
         }
         if let Some(bandwidth) = *bandwidth {
-            self.queue.set_bandwidth(now, bandwidth);
+            self.queue.set_bandwidth(clock, bandwidth);
         }
-        let now = self.queue_time(now);
+        self.changed(clock, now, false);
         if let (Some(realiser), Some(pacing)) = (&mut self.realiser, plan.root.plan.pacing()) {
             realiser.repace(pacing);
         }
@@ -548,10 +611,11 @@ impl Path {
     /// Adopts new settings of one class, if its discipline can do so without a look at the others.
     pub(crate) fn retune_class(
         &mut self,
-        now: Instant,
+        clock: Instant,
         pool: &mut Pool,
         retune: ClassRetune,
     ) -> ClassAdopted {
+        let now = self.queue_time(clock);
         let ClassRetune {
             plan,
             class,
@@ -561,10 +625,10 @@ impl Path {
         let same = self.plan.as_ref().is_some_and(|old| old.is_amended_by(&plan));
         // A realiser learns of new settings by a whole plan.
         let paced = self.realiser.is_some() && root.pacing().is_some();
-        let now = self.queue_time(now);
         if !same || paced || !self.queue.queue_mut().retune_class(now, root, class) {
             return ClassAdopted::WholeOnly;
         }
+        self.changed(clock, now, true);
         // A due time of the old settings means nothing under the new ones.
         self.due = None;
         self.wire.iter_mut().for_each(|wire| wire.retuned(now));
@@ -606,7 +670,11 @@ impl Path {
         for mut packet in packets {
             let headers = Headers::parse(pool.bytes(packet.buffer), self.mark);
             self.classify.classify(&headers, &mut packet);
-            self.enqueue(now, pool, packet);
+            if self.charge(pool, &packet) {
+                self.enqueue(now, pool, packet);
+            } else {
+                self.drop_short(pool, packet);
+            }
         }
         self.meters.renumber(renumber);
         self.find_yields(plan);

@@ -414,6 +414,10 @@ impl Worker {
                     let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
                     let _ = done.send(path.map(|path| path.retune_class(now, pool, *retune)));
                 }
+                Command::Tape { path, wish, done } => {
+                    let path = self.paths.get_mut(path.0);
+                    let _ = done.send(path.map(|path| path.wish(now, wish)));
+                }
                 Command::Watch { path, done } => {
                     let pair = self.clamped.iter_mut().find(|pair| pair.data == path.0);
                     let watched = pair.map(|pair| pair.clamp.snapshot(now, self.paths[pair.data].offered()));

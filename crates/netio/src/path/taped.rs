@@ -1,0 +1,178 @@
+//! A path and its tape: what is written down, and how what was written is done again.
+
+use super::Path;
+use crate::handle::{ClassAdopted, ClassRetune, PreparedRetune, Retune, Retuned, TapeWish};
+use crate::pool::Pool;
+use crate::replay::event::{TapeEvent, TapedArrival, To};
+use crate::replay::tape::{Rebase, Tape, Taped};
+use engine::discipline::Next;
+use engine::link_clock::LinkClock;
+use engine::packet::Packet;
+use engine::shaped_queue::{CATCH_UP, ShapedQueue};
+use engine::units::Instant;
+
+/// Gets each packet that leaves, with its time.
+pub(crate) type Leaving<'a> = &'a mut dyn FnMut(Instant, &Packet, &[u8]);
+
+impl Path {
+    /// Does what is wanted of the tape.
+    pub(crate) fn wish(&mut self, now: Instant, wish: TapeWish) -> Taped {
+        match wish {
+            TapeWish::Start(tape) => return self.start_tape(now, tape),
+            TapeWish::Rebase(rebase) => return self.rebase(rebase),
+            TapeWish::Flush => self.tape.iter_mut().for_each(|tape| tape.flush()),
+            TapeWish::Stop => {
+                self.tape.iter_mut().for_each(|tape| tape.flush());
+                (self.tape, self.rebase) = (None, None);
+            }
+        }
+        self.taped(false)
+    }
+
+    /// Writes what happens to the queue on this tape from now on.
+    fn start_tape(&mut self, now: Instant, tape: Tape) -> Taped {
+        let by_the_wire = self
+            .realiser
+            .as_ref()
+            .is_some_and(|realiser| realiser.keeps_wire());
+        if by_the_wire || self.wire.is_some() {
+            return Taped::NotOfThisPath;
+        }
+        let fresh = self.totals.offered.packets == 0 && self.changes == 0;
+        self.tape = Some(Box::new(tape));
+        self.rebase = None;
+        self.write(&TapeEvent::Start { at: now, fresh });
+        self.taped(fresh)
+    }
+
+    /// Lets the tape begin anew with this tree once nothing is queued.
+    fn rebase(&mut self, rebase: Rebase) -> Taped {
+        if rebase.changes != self.changes || self.tape.is_none() {
+            return Taped::Stale;
+        }
+        self.rebase = Some(rebase);
+        self.taped(false)
+    }
+
+    fn taped(&self, fresh: bool) -> Taped {
+        Taped::Done {
+            fresh,
+            changes: self.changes,
+        }
+    }
+
+    /// Takes the tree with which the tape begins anew, if nothing tells it from a new one: no
+    /// packet is queued, and the link is free.
+    pub(super) fn begin_anew(&mut self, now: Instant) {
+        let free = self.queue.is_free(now);
+        let current = |rebase: &Rebase| rebase.changes == self.changes;
+        if !self.enabled || !self.queue.is_empty() || !free || self.tape.is_none() {
+            return;
+        }
+        let Some(rebase) = self.rebase.take().filter(current) else {
+            return;
+        };
+        let clock = self.queue.bandwidth().map(|rate| LinkClock::new(rate, CATCH_UP));
+        let former = std::mem::replace(&mut self.queue, ShapedQueue::new(rebase.queue, clock));
+        // With very many classes it takes long to drop.
+        let _ = rebase.former.send(former);
+        self.due = None;
+        self.write(&TapeEvent::Start { at: now, fresh: true });
+    }
+
+    /// Writes an event down.
+    pub(super) fn write(&mut self, event: &TapeEvent<'_>) {
+        self.tape.iter_mut().for_each(|tape| tape.write(event));
+    }
+
+    /// Writes down that a packet arrived.
+    #[inline]
+    pub(super) fn tape_arrival(&mut self, pool: &Pool, packet: &Packet, to: To) {
+        if let Some(tape) = &mut self.tape {
+            let frame = pool.bytes(packet.buffer);
+            tape.write(&TapeEvent::TapedArrival(TapedArrival::of(
+                packet, to, frame, self.kept,
+            )));
+        }
+    }
+
+    /// Counts a change, and writes it down.
+    pub(super) fn changed(&mut self, clock: Instant, at: Instant, class: bool) {
+        self.changes += 1;
+        self.write(&TapeEvent::Changed { clock, at, class });
+    }
+
+    /// A path in which traffic is done again: its packets occupy parts of no port's memory.
+    pub(crate) fn unbudgeted(mut self) -> Self {
+        self.budgeted = false;
+        self
+    }
+
+    /// Offers a packet again.
+    pub(crate) fn offer_again(&mut self, pool: &mut Pool, packet: Packet, to: To) {
+        match to {
+            To::Queue => self.offer(pool, packet),
+            To::First => self.offer_first(pool, packet),
+            To::Nowhere => {
+                self.totals.offered += packet.len;
+                self.drop_short(pool, packet);
+            }
+        }
+    }
+
+    /// Chooses class and flow of a packet with these bytes, and offers it.
+    pub(crate) fn offer_classified(&mut self, pool: &mut Pool, mut packet: Packet) {
+        let headers = engine::header::Headers::parse(pool.bytes(packet.buffer), self.mark);
+        self.classify.classify(&headers, &mut packet);
+        self.offer(pool, packet);
+    }
+
+    /// Asks the queue so often, or until it has nothing for now. What its last answer was.
+    pub(crate) fn ask_again(
+        &mut self,
+        now: Instant,
+        asks: u32,
+        pool: &mut Pool,
+        leaving: Leaving<'_>,
+    ) -> Next<()> {
+        let mut last = Next::Empty;
+        for _ in 0..asks {
+            let next = match self.bypass.pop_front() {
+                Some(packet) => Next::Ready(packet),
+                None => self.next(now, pool, None),
+            };
+            last = match next {
+                Next::Ready(packet) => {
+                    self.depart(now, pool, &packet);
+                    leaving(now, &packet, pool.bytes(packet.buffer));
+                    pool.free(packet.buffer);
+                    Next::Ready(())
+                }
+                Next::Wait(until) => Next::Wait(until),
+                Next::Empty => Next::Empty,
+            };
+            if asks == u32::MAX && last != Next::Ready(()) {
+                break;
+            }
+        }
+        last
+    }
+
+    /// Packets that have not left.
+    pub(crate) fn backlog(&self) -> u64 {
+        self.queue.queue().backlog().packets + self.bypass.len() as u64
+    }
+
+    /// Adopts a plan again, at these times.
+    pub(crate) fn retune_again(&mut self, clock: Instant, at: Instant, pool: &mut Pool, retune: Retune) {
+        let prepared = Box::new(PreparedRetune::new(retune));
+        if let Retuned::NeedsTree(prepared) = self.retune_at(clock, at, pool, prepared) {
+            let _ = self.retune_at(clock, at, pool, prepared.with_tree());
+        }
+    }
+
+    /// Adopts the settings of one class again; `false` if that is not possible.
+    pub(crate) fn retune_class_again(&mut self, at: Instant, pool: &mut Pool, retune: ClassRetune) -> bool {
+        self.retune_class(at, pool, retune) == ClassAdopted::InPlace
+    }
+}

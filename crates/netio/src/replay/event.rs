@@ -1,0 +1,354 @@
+//! The events of a tape, and their form as bytes.
+//!
+//! An event is a byte that says which, and its fields, little-endian, one after the other. A tape
+//! in a file is untrusted: what is cut off or unknown is an error, never a guess.
+
+use engine::discipline::Reason;
+use engine::packet::{ClassId, Dscp, Ecn, FlowHashes, Packet};
+use engine::units::{Bytes, Instant};
+use std::fmt;
+
+/// Bytes of a frame that are kept at most: Ethernet, two tags, IPv6 and TCP.
+pub const KEPT: usize = 96;
+
+/// What happened to a path's queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TapeEvent<'a> {
+    /// The tape begins, or begins anew.
+    Start {
+        /// When.
+        at: Instant,
+        /// The disciplines are as they were built: what follows can be done again.
+        fresh: bool,
+    },
+    /// A packet arrived.
+    TapedArrival(TapedArrival<'a>),
+    /// The queue was asked for packets.
+    Asked(Asked),
+    /// The discipline was switched on or off.
+    Switched {
+        /// On.
+        on: bool,
+    },
+    /// The backlog was dropped.
+    Abandoned {
+        /// Why.
+        why: Reason,
+    },
+    /// The next of the path's changes was adopted.
+    Changed {
+        /// By the loop's clock.
+        clock: Instant,
+        /// By the queue's time.
+        at: Instant,
+        /// Of one class alone.
+        class: bool,
+    },
+}
+
+/// A packet as the queue was offered it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TapedArrival<'a> {
+    /// By the queue's time.
+    pub at: Instant,
+    /// On the wire, overhead included.
+    pub len: Bytes,
+    /// The class that the classifier chose.
+    pub class: ClassId,
+    /// Its flow.
+    pub flow: FlowHashes,
+    /// Its ECN field.
+    pub ecn: Ecn,
+    /// Its DSCP.
+    pub dscp: u8,
+    /// Where it went.
+    pub to: To,
+    /// The first bytes of the frame.
+    pub headers: &'a [u8],
+}
+
+/// Where a packet that arrived went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum To {
+    /// To the discipline, or past it while it is off.
+    Queue,
+    /// Before the queue: a frame by which neighbours are found.
+    First,
+    /// Nowhere: its class had its part of the port's memory.
+    Nowhere,
+}
+
+/// Calls for the next packet, all at one time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asked {
+    /// By the queue's time.
+    pub at: Instant,
+    /// By the loop's clock, when what left went to the port; another time where a realiser paces.
+    pub clock: Instant,
+    /// How many.
+    pub asks: u32,
+    /// How many of them gave a packet.
+    pub sent: u32,
+    /// Of these packets, in order.
+    pub digest: Digest,
+}
+
+/// Tells other packets, or another order of them, from these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Digest(u32);
+
+impl Digest {
+    /// Adds a packet.
+    #[inline]
+    pub fn add(&mut self, packet: &Packet) {
+        const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
+        let marks = u64::from(ecn_bits(packet.ecn)) << 6 | u64::from(packet.dscp.value());
+        let place = u64::from(packet.class.0) << 32 | u64::from(packet.flow.full);
+        let whole = [packet.arrived.nanos(), packet.len.get() << 8 | marks, place];
+        let mixed = whole.iter().fold(u64::from(self.0), |sum, part| {
+            (sum ^ part).wrapping_mul(PRIME).rotate_left(29)
+        });
+        self.0 = (mixed ^ mixed >> 32) as u32;
+    }
+}
+
+/// A tape that is not what one is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BrokenTape {
+    /// Bytes before the event that cannot be read.
+    pub at: usize,
+}
+
+impl fmt::Display for BrokenTape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "byte {} of the tape: no event begins here, or it is cut off",
+            self.at
+        )
+    }
+}
+
+impl std::error::Error for BrokenTape {}
+
+fn ecn_bits(ecn: Ecn) -> u8 {
+    match ecn {
+        Ecn::NotEct => 0,
+        Ecn::Ect1 => 1,
+        Ecn::Ect0 => 2,
+        Ecn::Ce => 3,
+    }
+}
+
+fn ecn(bits: u8) -> Ecn {
+    [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce][usize::from(bits & 3)]
+}
+
+const TO: [To; 3] = [To::Queue, To::First, To::Nowhere];
+
+const START: u8 = 1;
+const ARRIVAL: u8 = 2;
+const ASKED: u8 = 3;
+const SWITCHED: u8 = 4;
+const ABANDONED: u8 = 5;
+const CHANGED: u8 = 6;
+const ASKED_PACED: u8 = 7;
+
+/// Calls at one time that a tape may have: a file that asks for ever is no tape.
+pub(super) const MOST_ASKS: u32 = 1 << 20;
+
+/// Bytes of an arrival without its headers.
+const ARRIVAL_BYTES: usize = 36;
+
+impl<'a> TapedArrival<'a> {
+    /// The packet, without its bytes.
+    pub fn packet(&self) -> Packet {
+        Packet {
+            flow: self.flow,
+            ecn: self.ecn,
+            dscp: Dscp::arrived(self.dscp),
+            ..Packet::new(self.len, self.at, self.class)
+        }
+    }
+
+    /// What this packet is on a tape.
+    #[inline]
+    pub fn of(packet: &Packet, to: To, frame: &'a [u8], keep: usize) -> Self {
+        Self {
+            at: packet.arrived,
+            len: packet.len,
+            class: packet.class,
+            flow: packet.flow,
+            ecn: packet.ecn,
+            dscp: packet.dscp.value(),
+            to,
+            headers: &frame[..frame.len().min(keep).min(KEPT)],
+        }
+    }
+
+    #[inline]
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut fixed = [0; ARRIVAL_BYTES];
+        fixed[0] = ARRIVAL;
+        fixed[1] = self.to as u8 | ecn_bits(self.ecn) << 2;
+        fixed[2] = self.dscp;
+        fixed[3] = self.headers.len() as u8;
+        fixed[4..12].copy_from_slice(&self.len.get().to_le_bytes());
+        fixed[12..20].copy_from_slice(&self.at.nanos().to_le_bytes());
+        fixed[20..24].copy_from_slice(&self.class.0.to_le_bytes());
+        let FlowHashes {
+            source,
+            destination,
+            full,
+        } = self.flow;
+        fixed[24..28].copy_from_slice(&source.to_le_bytes());
+        fixed[28..32].copy_from_slice(&destination.to_le_bytes());
+        fixed[32..36].copy_from_slice(&full.to_le_bytes());
+        out.extend_from_slice(&fixed);
+        out.extend_from_slice(self.headers);
+    }
+}
+
+impl TapeEvent<'_> {
+    /// Appends it.
+    #[inline]
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::TapedArrival(arrival) => arrival.write(out),
+            Self::Asked(asked) => {
+                let paced = asked.clock != asked.at;
+                out.push(if paced { ASKED_PACED } else { ASKED });
+                out.extend_from_slice(&asked.at.nanos().to_le_bytes());
+                if paced {
+                    out.extend_from_slice(&asked.clock.nanos().to_le_bytes());
+                }
+                out.extend_from_slice(&asked.asks.to_le_bytes());
+                out.extend_from_slice(&asked.sent.to_le_bytes());
+                out.extend_from_slice(&asked.digest.0.to_le_bytes());
+            }
+            Self::Start { at, fresh } => {
+                out.extend([START, u8::from(*fresh)]);
+                out.extend_from_slice(&at.nanos().to_le_bytes());
+            }
+            Self::Switched { on } => out.extend([SWITCHED, u8::from(*on)]),
+            Self::Abandoned { why } => out.extend([ABANDONED, *why as u8]),
+            Self::Changed { clock, at, class } => {
+                out.extend([CHANGED, u8::from(*class)]);
+                out.extend_from_slice(&clock.nanos().to_le_bytes());
+                out.extend_from_slice(&at.nanos().to_le_bytes());
+            }
+        }
+    }
+}
+
+/// The events of a tape, one after the other.
+#[derive(Clone, Debug)]
+pub struct Events<'a> {
+    tape: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Events<'a> {
+    /// Of these bytes.
+    pub fn new(tape: &'a [u8]) -> Self {
+        Self { tape, at: 0 }
+    }
+
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let bytes = *self.tape.get(self.at..)?.first_chunk()?;
+        self.at += N;
+        Some(bytes)
+    }
+
+    fn word(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn time(&mut self) -> Option<Instant> {
+        self.take().map(u64::from_le_bytes).map(Instant::from_nanos)
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        match self.take()? {
+            [0] => Some(false),
+            [1] => Some(true),
+            _ => None,
+        }
+    }
+
+    fn arrival(&mut self) -> Option<TapedArrival<'a>> {
+        let [flags, dscp, kept] = self.take()?;
+        let to = *TO.get(usize::from(flags & 3)).filter(|_| flags < 16)?;
+        let len = self.take().map(u64::from_le_bytes).map(Bytes::new)?;
+        let at = self.time()?;
+        let class = ClassId(self.word()?);
+        let flow = FlowHashes {
+            source: self.word()?,
+            destination: self.word()?,
+            full: self.word()?,
+        };
+        let headers = self.tape.get(self.at..self.at + usize::from(kept))?;
+        self.at += headers.len();
+        Some(TapedArrival {
+            at,
+            len,
+            class,
+            flow,
+            ecn: ecn(flags >> 2),
+            dscp,
+            to,
+            headers,
+        })
+    }
+
+    fn event(&mut self) -> Option<TapeEvent<'a>> {
+        let [which] = self.take()?;
+        Some(match which {
+            ARRIVAL => TapeEvent::TapedArrival(self.arrival()?),
+            ASKED | ASKED_PACED => {
+                let at = self.time()?;
+                let clock = if which == ASKED { at } else { self.time()? };
+                TapeEvent::Asked(Asked {
+                    at,
+                    clock,
+                    asks: self.word().filter(|asks| *asks <= MOST_ASKS)?,
+                    sent: self.word()?,
+                    digest: Digest(self.word()?),
+                })
+            }
+            START => {
+                let fresh = self.flag()?;
+                let at = self.time()?;
+                TapeEvent::Start { at, fresh }
+            }
+            SWITCHED => TapeEvent::Switched { on: self.flag()? },
+            ABANDONED => {
+                let [why] = self.take()?;
+                let why = *Reason::ALL.iter().find(|reason| **reason as u8 == why)?;
+                TapeEvent::Abandoned { why }
+            }
+            CHANGED => {
+                let class = self.flag()?;
+                let (clock, at) = (self.time()?, self.time()?);
+                TapeEvent::Changed { clock, at, class }
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl<'a> Iterator for Events<'a> {
+    type Item = Result<TapeEvent<'a>, BrokenTape>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.tape.len() {
+            return None;
+        }
+        let begin = self.at;
+        let event = self.event();
+        if event.is_none() {
+            self.at = self.tape.len();
+        }
+        Some(event.ok_or(BrokenTape { at: begin }))
+    }
+}

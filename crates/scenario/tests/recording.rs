@@ -1,0 +1,607 @@
+//! A tape of what passes through a worker's queue, done again, gives the same departures to the
+//! nanosecond; and a candidate beside the live policy has the figures that it would have live.
+//!
+//! Policies of every kind are drawn at random, before a port that stalls at random, with changes of
+//! plan and bandwidth, the discipline switched off and on, and the tape begun anew under way. The
+//! worker runs between ports in memory, on a clock of the test's own.
+
+#[allow(dead_code, reason = "the engine's tests use more of it")]
+#[path = "../../engine/tests/contract/policies.rs"]
+mod policies;
+
+use engine::classify::{Classifier, Filter, Ports};
+use engine::header::{Family, FlowKey};
+use engine::kind::{Children, Kind};
+use engine::packet::{Buffer, ClassId, Ecn};
+use engine::random::{Rng, Seed};
+use engine::tree::{Registry, TreePlan};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use netio::classify::{ByFilters, Classify};
+use netio::handle::{Handle, PathView, Retune, TapeWish};
+use netio::pool::{Offload, Pool, Slots};
+use netio::port::{Capabilities, Counters, Port, PortError, Wake};
+use netio::ports::memory::Memory;
+use netio::realiser::Realiser;
+use netio::realiser::timer::Timer;
+use netio::replay::Beginning;
+use netio::replay::candidate::Candidate;
+use netio::replay::event::{Events, TapeEvent};
+use netio::replay::recreation::{Change, Departure, Recreation};
+use netio::replay::tape::{Read, Rebase, TapeReader, Taped, tape};
+use netio::worker::{PathId, PathSpec, Settings, Turn, Worker};
+use sim::capture::headers;
+use sim::packet::{Payload, SimPacket};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Policies in the debug build of CI; `RECORDED_POLICIES` says otherwise.
+const POLICIES: u64 = 150;
+const FLOWS: u16 = 6;
+const ARRIVALS: usize = 150;
+/// Bytes of the headers that identify a packet.
+const HEADERS: usize = 42;
+
+/// A packet that went to the port: when, and its headers.
+type Left = (Instant, Vec<u8>);
+
+/// A port without a wire: it sends at once, but for times when it has no room.
+#[derive(Debug, Default)]
+struct Stalls {
+    now: Instant,
+    until: Instant,
+    left: Vec<Left>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct ToNowhere(Arc<Mutex<Stalls>>);
+
+impl ToNowhere {
+    fn with<T>(&self, act: impl FnOnce(&mut Stalls) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Port for ToNowhere {
+    fn name(&self) -> &'static str {
+        "nowhere"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::plain(1_500, 64)
+    }
+
+    fn receive(&mut self, _pool: &mut Pool, _into: &mut Vec<Buffer>) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn room(&self) -> usize {
+        self.with(|port| usize::from(port.now >= port.until) * 64)
+    }
+
+    fn transmit(&mut self, pool: &mut Pool, frame: Buffer) {
+        let headers = pool.bytes(frame)[..HEADERS].to_vec();
+        self.with(|port| port.left.push((port.now, headers)));
+        pool.free(frame);
+    }
+
+    fn kick(&mut self, _pool: &mut Pool) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn wake(&self, _room: bool) -> Option<Wake<'_>> {
+        None
+    }
+
+    fn revive(&mut self, _pool: &mut Pool) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+}
+
+/// A policy: a plan and its filters.
+#[derive(Clone)]
+struct Drawn {
+    plan: TreePlan,
+    filters: Vec<Filter>,
+}
+
+impl Drawn {
+    fn classify(&self, seed: Seed) -> Box<dyn Classify> {
+        let classifier = Classifier::new(self.filters.iter().copied(), seed);
+        Box::new(ByFilters::new(classifier, &self.plan, seed))
+    }
+
+    fn beginning(&self, seed: Seed) -> Beginning {
+        Beginning {
+            name: "test".into(),
+            plan: self.plan.clone(),
+            seed,
+            classify: self.classify(seed),
+            bandwidth: Some(self.plan.link.bandwidth),
+            overhead: self.plan.link.overhead,
+            guarantees: Vec::new(),
+        }
+    }
+
+    /// As a change: as the gateway makes one.
+    fn retune(&self, before: &Self, seed: Seed) -> Retune {
+        let alike = before.plan.has_classes_of(&self.plan) && before.filters == self.filters;
+        let bandwidth = self.plan.link.bandwidth;
+        Retune {
+            plan: self.plan.clone(),
+            seed,
+            classify: (!alike).then(|| self.classify(seed)),
+            bandwidth: Some(bandwidth).filter(|new| *new != before.plan.link.bandwidth),
+            guarantees: Vec::new(),
+        }
+    }
+}
+
+/// What happens to the worker, beside arrivals.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Step {
+    /// A frame of this flow and length.
+    Arrive(u16, u64, Ecn),
+    /// To the policy of this number.
+    Change(usize),
+    Switch(bool),
+    Stall(Duration),
+    /// The tape is to begin anew.
+    Rebase,
+}
+
+struct Trial {
+    policies: Vec<Drawn>,
+    steps: Vec<(Instant, Step)>,
+    paced: bool,
+}
+
+fn key(flow: u16) -> FlowKey {
+    FlowKey {
+        family: Family::V4,
+        protocol: 17,
+        source: 0x0a00_0001,
+        destination: 0x0a00_0002,
+        source_port: Some(1_000 + flow),
+        destination_port: Some(2_000),
+        dscp: [0, 46, 10, 14, 8, 34][flow as usize % 6],
+        ethertype: 0x0800,
+        ..FlowKey::default()
+    }
+}
+
+/// The worker, its ports, and the reader of its tape.
+struct Live {
+    worker: Worker,
+    handle: Handle,
+    input: Memory,
+    port: ToNowhere,
+    reader: TapeReader,
+    next: Instant,
+    now: Instant,
+}
+
+impl Live {
+    fn new(trial: &Trial, seed: Seed) -> Self {
+        let slots = Slots {
+            small: 1_024,
+            big: 64,
+        };
+        let settings = Settings {
+            slots,
+            ..Settings::default()
+        };
+        let (mut worker, handle) = Worker::new(settings).expect("a worker");
+        let able = Capabilities::plain(1_500, 64);
+        let [near, input] = Memory::pair(["in", "far end"], able).expect("a wire");
+        let port = ToNowhere::default();
+        let from = worker.add_port(Box::new(near));
+        let to = worker.add_port(Box::new(port.clone()));
+        let first = &trial.policies[0];
+        let pacing = first.plan.root.plan.pacing().filter(|_| trial.paced);
+        worker.add_path(PathSpec {
+            name: "test".into(),
+            from,
+            to,
+            mark: 0,
+            classify: first.classify(seed),
+            queue: first.plan.build(seed),
+            plan: Some(first.plan.clone()),
+            bandwidth: Some(first.plan.link.bandwidth),
+            overhead: first.plan.link.overhead,
+            realiser: pacing.map(|pacing| Box::new(Timer::new(pacing, 1_500, None)) as Box<dyn Realiser>),
+            wire: None,
+            guarantees: Vec::new(),
+        });
+        let (writer, reader) = tape();
+        let mut live = Self {
+            worker,
+            handle,
+            input,
+            port,
+            reader,
+            next: Instant::NEVER,
+            now: Instant::START,
+        };
+        let taped = live.ask(|handle| handle.tape(PathId(0), TapeWish::Start(writer)));
+        assert!(matches!(
+            taped,
+            Ok(Taped::Done {
+                fresh: true,
+                changes: 0
+            })
+        ));
+        live
+    }
+
+    /// Asks the worker from another thread, as a gateway does.
+    fn ask<T: Send>(&mut self, ask: impl FnOnce(&Handle) -> T + Send) -> T {
+        let handle = self.handle.clone();
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(move || ask(&handle));
+            while !asked.is_finished() {
+                let _ = self.worker.turn_at(self.now);
+            }
+            asked.join().expect("a thread")
+        })
+    }
+
+    fn settle(&mut self, now: Instant) {
+        self.now = now;
+        self.port.with(|port| port.now = now);
+        let mut turns = (0..10_000).map(|_| self.worker.turn_at(now));
+        let idle = turns.find_map(|turn| match turn {
+            Turn::Idle(until) => Some(until),
+            Turn::Busy | Turn::Done => None,
+        });
+        let until = idle.expect("it never idles");
+        let room = self
+            .port
+            .with(|port| Some(port.until).filter(|until| *until > now));
+        self.next = until.min(room.unwrap_or(Instant::NEVER));
+    }
+
+    fn run_until(&mut self, end: Instant) {
+        while self.next <= end {
+            self.settle(self.next);
+        }
+        self.now = end;
+        self.port.with(|port| port.now = end);
+    }
+
+    fn written(&mut self) -> Vec<u8> {
+        self.ask(|handle| handle.tape(PathId(0), TapeWish::Flush))
+            .expect("an answer");
+        let mut bytes = Vec::new();
+        loop {
+            match self.reader.read(std::time::Duration::ZERO) {
+                Read::Chunk(chunk) => bytes.extend(chunk),
+                Read::Nothing => return bytes,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+/// What a worker did.
+struct Done {
+    left: Vec<Left>,
+    tape: Vec<u8>,
+    view: PathView,
+    /// The policy and the seed of each change.
+    changes: Vec<(usize, usize, Seed)>,
+    end: Instant,
+}
+
+fn live(trial: &Trial, seed: Seed) -> Done {
+    let mut live = Live::new(trial, seed);
+    let mut changes = Vec::new();
+    let mut present = 0;
+    for (number, (at, step)) in trial.steps.iter().enumerate() {
+        live.run_until(*at);
+        let own = seed.fork(&number.to_string());
+        match *step {
+            Step::Arrive(flow, frame, ecn) => {
+                let mut bytes = Vec::new();
+                let packet = SimPacket {
+                    ecn,
+                    ..SimPacket::new(Bytes::new(frame), Payload::Datagram(0))
+                };
+                headers::write(&mut bytes, &key(flow), &packet);
+                bytes.resize(frame as usize, 0);
+                // What tells packets of a flow apart.
+                bytes[18..20].copy_from_slice(&(number as u16).to_be_bytes());
+                live.input.send(&bytes, Offload::default());
+            }
+            Step::Change(to) => {
+                let retune = trial.policies[to].retune(&trial.policies[present], own);
+                live.ask(|handle| handle.retune(PathId(0), retune))
+                    .expect("an answer");
+                changes.push((present, to, own));
+                present = to;
+            }
+            Step::Switch(on) => live
+                .ask(|handle| handle.switch(PathId(0), on))
+                .expect("an answer"),
+            Step::Stall(time) => live.port.with(|port| port.until = *at + time),
+            Step::Rebase => {
+                let rebase = Rebase {
+                    queue: trial.policies[present].plan.build(rebase_seed(seed)),
+                    changes: changes.len() as u64,
+                    former: std::sync::mpsc::channel().0,
+                };
+                let taped = live.ask(|handle| handle.tape(PathId(0), TapeWish::Rebase(rebase)));
+                assert!(matches!(taped, Ok(Taped::Done { .. })), "{taped:?}");
+            }
+        }
+        live.settle(*at);
+    }
+    let end = live.now + Duration::from_secs(20);
+    live.run_until(end);
+    Done {
+        tape: live.written(),
+        left: live.port.with(|port| std::mem::take(&mut port.left)),
+        view: live.worker.show(end).paths.remove(0),
+        changes,
+        end,
+    }
+}
+
+/// What leaves when the tape is done again, from its `from`th beginning on; and how much left
+/// before that.
+fn again(trial: &Trial, seed: Seed, done: &Done, from: usize) -> (usize, Vec<Left>, Option<PathView>) {
+    let (mut before, mut left) = (0, Vec::new());
+    let mut recreation: Option<Recreation> = None;
+    let mut starts = 0;
+    let mut changed = 0;
+    for event in Events::new(&done.tape) {
+        let event = event.expect("a whole tape");
+        if matches!(event, TapeEvent::Start { fresh: true, .. }) {
+            starts += 1;
+            let begins = starts > from;
+            let beginning = match starts {
+                1 => trial.policies[0].beginning(seed),
+                _ => {
+                    let present = done.changes[..changed].last().map_or(0, |(_, to, _)| *to);
+                    let (by, own) = classifier(trial, seed, &done.changes[..changed]);
+                    Beginning {
+                        classify: trial.policies[by].classify(own),
+                        ..trial.policies[present].beginning(rebase_seed(seed))
+                    }
+                }
+            };
+            if begins {
+                recreation = Some(Recreation::new(beginning).expect("memory"));
+            }
+        }
+        let next = (matches!(event, TapeEvent::Changed { .. })).then(|| {
+            changed += 1;
+            done.changes[changed - 1]
+        });
+        match &mut recreation {
+            None => {
+                if let TapeEvent::Asked(asked) = event {
+                    before += asked.sent as usize;
+                }
+            }
+            Some(recreation) => {
+                let mut change = || {
+                    let (was, to, own) = next?;
+                    Some(Change::Whole(
+                        trial.policies[to].retune(&trial.policies[was], own),
+                    ))
+                };
+                let mut leaving = |departure: Departure<'_>| {
+                    left.push((departure.at, departure.headers[..HEADERS].to_vec()));
+                };
+                let again = recreation.again(&event, &mut change, &mut leaving);
+                again.unwrap_or_else(|why| panic!("{why}"));
+            }
+        }
+    }
+    (before, left, recreation.map(|mut recreation| recreation.show()))
+}
+
+/// The policy and the seed of the classifier that is in force after these changes.
+fn classifier(trial: &Trial, seed: Seed, changes: &[(usize, usize, Seed)]) -> (usize, Seed) {
+    let anew = |(was, to, own): &(usize, usize, Seed)| {
+        let retune = trial.policies[*to].retune(&trial.policies[*was], *own);
+        retune.classify.is_some().then_some((*to, *own))
+    };
+    changes.iter().rev().find_map(anew).unwrap_or((0, seed))
+}
+
+/// The seed of trees with which the tape begins anew.
+fn rebase_seed(seed: Seed) -> Seed {
+    seed.fork("anew")
+}
+
+/// Class by class: packets and bytes sent, and drops.
+fn figures(view: &PathView) -> Vec<(u32, u64, u64)> {
+    let sent = view.classes.iter().filter(|class| class.sent.packets > 0);
+    sent.map(|class| (class.class.0, class.sent.packets, class.sent.bytes.get()))
+        .collect()
+}
+
+fn steps(rng: &mut Rng, bandwidth: Bandwidth, policies: usize, plain: bool) -> Vec<(Instant, Step)> {
+    let mut at = Instant::START + Duration::from_micros(1_000);
+    let load = 1 + rng.below(4);
+    let mut on = true;
+    let mut one = |rng: &mut Rng| {
+        let frame = [60, 61, 590, 1_514, 60 + rng.below(1_455)][rng.below(5) as usize];
+        let time = bandwidth.time_to_send(Bytes::new(frame)).nanos();
+        at = at
+            + Duration::from_nanos(match rng.below(6) {
+                0 => 1,
+                1 => time * load / 2,
+                2 => rng.below(time * 40),
+                _ => 1 + rng.below(time * load),
+            });
+        let step = match rng.below(40) {
+            0 if !plain => Step::Change(rng.below(policies as u64) as usize),
+            1 if !plain => {
+                on = !on;
+                Step::Switch(on)
+            }
+            2 | 3 if !plain => Step::Stall(Duration::from_nanos(rng.below(time * 10))),
+            4 | 5 if !plain => Step::Rebase,
+            _ => {
+                let ecn = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1][rng.below(3) as usize];
+                Step::Arrive(rng.below(u64::from(FLOWS)) as u16, frame, ecn)
+            }
+        };
+        (at, step)
+    };
+    (0..ARRIVALS).map(|_| one(rng)).collect()
+}
+
+fn drawn(plan: TreePlan, rng: &mut Rng) -> Drawn {
+    let leaves: Vec<u32> = (0..plan.classes.len() as u32)
+        .filter(|class| plan.classes[*class as usize].leaf)
+        .collect();
+    let filters = (0..FLOWS - 1).filter_map(|flow| {
+        let class = leaves.get(rng.below(leaves.len().max(1) as u64) as usize)?;
+        Some(Filter {
+            source_port: Some(Ports::one(1_000 + flow)),
+            ..Filter::new(ClassId(*class))
+        })
+    });
+    let filters = filters.collect();
+    Drawn { plan, filters }
+}
+
+/// Random policies of this kind, one of them of another kind, and what happens.
+fn draw(registry: &Registry, kinds: &[&Kind], number: usize, seed: Seed, plain: bool) -> Trial {
+    let mut rng = seed.fork("around").stream();
+    let link = policies::LINK.with_overhead(Bytes::new([0, 0, 24][rng.below(3) as usize]));
+    let kind = kinds[number % kinds.len()];
+    let of = |kind: &Kind, seed: Seed| {
+        let child = (kind.children != Children::None).then(|| kinds[(number / kinds.len()) % kinds.len()]);
+        policies::draw_for(registry, link, kind, child, seed)
+    };
+    let policies::Policy { plan, other, .. } = of(kind, seed);
+    let strange = of(kinds[(number * 7 + 3) % kinds.len()], seed.fork("strange"));
+    let first = drawn(plan, &mut rng);
+    let alike = Drawn {
+        plan: other,
+        filters: first.filters.clone(),
+    };
+    let refiltered = drawn(first.plan.clone(), &mut rng);
+    let strange = drawn(strange.plan, &mut rng);
+    // A realiser is of the discipline that it was made for.
+    let paced = !plain && first.plan.root.plan.pacing().is_some() && rng.below(2) == 0;
+    let policies = match paced {
+        true => vec![first, alike],
+        false => vec![first, alike, refiltered, strange],
+    };
+    let steps = steps(&mut rng, link.bandwidth, policies.len(), plain);
+    Trial {
+        policies,
+        steps,
+        paced,
+    }
+}
+
+fn policies_to_try() -> u64 {
+    let asked = std::env::var("RECORDED_POLICIES").ok();
+    asked.and_then(|n| n.parse().ok()).unwrap_or(POLICIES)
+}
+
+#[test]
+fn a_tape_done_again_gives_the_same_departures_to_the_nanosecond() {
+    let registry = Registry::builtin();
+    let kinds: Vec<&Kind> = registry.kinds().collect();
+    let (mut packets, mut changes, mut starts) = (0, 0, 0);
+    for number in 0..policies_to_try() {
+        let seed = Seed(2).fork(&number.to_string());
+        let trial = draw(&registry, &kinds, number as usize, seed, false);
+        let done = live(&trial, seed);
+        let begun = Events::new(&done.tape).filter(|event| matches!(event, Ok(TapeEvent::Start { .. })));
+        let begun = begun.count();
+        for from in [0, begun - 1] {
+            let (before, left, view) = again(&trial, seed, &done, from);
+            assert_eq!(
+                before + left.len(),
+                done.left.len(),
+                "policy {number} from {from}"
+            );
+            let differs = left
+                .iter()
+                .zip(&done.left[before..])
+                .position(|(a, b)| a.0 != b.0);
+            assert_eq!(differs, None, "policy {number} from {from}");
+            assert!(left[..] == done.left[before..], "policy {number}: other packets");
+            if from == 0 && begun == 1 {
+                let view = view.expect("it began");
+                assert_eq!(figures(&view), figures(&done.view), "policy {number}");
+                assert_eq!(view.totals, done.view.totals, "policy {number}");
+            }
+        }
+        packets += done.left.len();
+        changes += done.changes.len();
+        starts += begun;
+    }
+    let policies = policies_to_try() as usize;
+    eprintln!("{policies} policies, {packets} packets, {changes} changes, {starts} beginnings");
+    assert!(packets > policies * ARRIVALS / 5 && changes > policies && starts > policies * 2);
+}
+
+#[test]
+fn a_tape_with_a_packet_less_is_not_done_again_unnoticed() {
+    let registry = Registry::builtin();
+    let kinds: Vec<&Kind> = registry.kinds().filter(|kind| kind.name == "drr").collect();
+    let trial = draw(&registry, &kinds, 0, Seed(5), true);
+    let done = live(&trial, Seed(5));
+    let events: Vec<TapeEvent<'_>> = Events::new(&done.tape)
+        .map(|event| event.expect("whole"))
+        .collect();
+    let arrivals = (0..events.len()).filter(|at| matches!(events[*at], TapeEvent::TapedArrival(_)));
+    for missing in arrivals.step_by(10) {
+        let beginning = trial.policies[0].beginning(Seed(5));
+        let mut recreation = Recreation::new(beginning).expect("memory");
+        let rest = events.iter().enumerate().filter(|(at, _)| *at != missing);
+        let mut all = rest.map(|(_, event)| recreation.again(event, &mut || None, &mut |_| {}));
+        assert!(all.any(|again| again.is_err()), "event {missing} was not missed");
+    }
+}
+
+#[test]
+fn a_candidate_beside_the_worker_is_as_the_same_policy_live() {
+    let registry = Registry::builtin();
+    let kinds: Vec<&Kind> = registry.kinds().collect();
+    let mut packets = 0;
+    for number in 0..policies_to_try() {
+        let seed = Seed(3).fork(&number.to_string());
+        let mut trial = draw(&registry, &kinds, number as usize, seed, true);
+        // Beside another policy, whose tape it follows.
+        let candidate = trial.policies[0].clone();
+        let alone = live(&trial, seed);
+        trial.policies.swap(0, 3);
+        let beside = live(&trial, seed);
+        let overhead = trial.policies[0].plan.link.overhead;
+        let mut shadow = Candidate::new(candidate.beginning(seed)).expect("memory");
+        let mut left = Vec::new();
+        let mut leaving = |departure: Departure<'_>| {
+            left.push((departure.at, departure.headers[..HEADERS].to_vec()));
+        };
+        for event in Events::new(&beside.tape) {
+            if let TapeEvent::TapedArrival(arrival) = event.expect("a whole tape") {
+                shadow.arrive_too(&arrival, overhead, &mut leaving).expect("room");
+            }
+        }
+        shadow.run_until(alone.end, &mut leaving);
+        // A packet's marks are written into its frame on departure: by the live one alone.
+        let plain = |left: &[Left]| -> Vec<(Instant, Vec<u8>)> {
+            let without = |(at, headers): &Left| (*at, headers[18..20].to_vec());
+            left.iter().map(without).collect()
+        };
+        assert_eq!(plain(&left), plain(&alone.left), "policy {number}");
+        let view = shadow.show();
+        assert_eq!(view.totals, alone.view.totals, "policy {number}");
+        assert_eq!(figures(&view), figures(&alone.view), "policy {number}");
+        packets += left.len();
+    }
+    assert!(packets as u64 > policies_to_try() * ARRIVALS as u64 / 4);
+}
