@@ -594,8 +594,8 @@ impl Path {
         let adopted = if in_place {
             Adopted::InPlace
         } else {
-            // Some discipline in it could not, and others may have adopted theirs by then: no packet
-            // may leave before the tree is there.
+            // Some discipline in it could not, and others may have adopted theirs by then: no
+            // packet may leave before the tree is there.
             let tree = prepared.tree.take();
             let queue = tree.unwrap_or_else(|| prepared.retune.plan.build(prepared.retune.seed));
             self.replace(now, pool, queue, &mut prepared, &mut retired)
