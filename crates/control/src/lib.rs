@@ -10,8 +10,8 @@
 //! - [`schema`]: what a policy may say, for editors;
 //! - [`snapshot`]: the metrics of every class; [`readout`]: how its values are displayed;
 //! - [`difference`]: what a policy differs in from the one in force; [`promises`]: what that does
-//!   to guarantees; [`policy_text`]: its text with other settings; [`calendar`]: until when they hold;
-//!   [`provenance`]: who asked, and why;
+//!   to guarantees; [`policy_text`]: its text with other settings; [`calendar`]: until when they
+//!   hold; [`provenance`]: who asked, and why;
 //! - [`protocol`], [`socket`]: how a running program is queried and changed; [`reservation`]: its
 //!   RSVP part; [`refusal`]: why it refuses; [`run_directory`]: where sockets and claims are.
 //!

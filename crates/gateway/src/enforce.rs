@@ -24,6 +24,7 @@ use control::provenance::Provenance;
 use control::socket::{Server, path_of};
 use engine::discipline::Reason;
 use engine::port_kind::{Attachment, device};
+use engine::queue::Count;
 use engine::tree::Registry;
 use engine::units::Bytes;
 use netio::handle::{Handle, WorkerSnapshot};
@@ -106,6 +107,7 @@ pub fn enforce(
     let (own, detach) = (Arc::clone(&changes), Arc::clone(&end));
     let names = policy.interfaces.iter().map(|interface| interface.name.as_str());
     let enforcement = Arc::new(Enforcement::new(config, names));
+    let watched = Arc::clone(&in_force);
     let service = ControlService::new(name, handle.clone(), in_force, own, rsvp, yielding, detach);
     let service = service.watching(Arc::clone(&enforcement));
     let server = Server::start(&socket, Arc::new(service)).map_err(|why| {
@@ -134,7 +136,8 @@ pub fn enforce(
     };
     let mut watch = |snapshot: &WorkerSnapshot, out: &mut dyn Write| {
         service_manager::lives();
-        let mut news = enforcement.look().into_iter();
+        let handed_over = |name: &str| handed_over(&watched, snapshot, name);
+        let mut news = enforcement.look(handed_over).into_iter();
         news.try_for_each(|line| writeln!(out, "{line}"))?;
         out.flush()?;
         watch(snapshot, out)
@@ -147,6 +150,32 @@ pub fn enforce(
     }
     farewell(out, &last)?;
     changes.ended().map_err(Error::State)
+}
+
+/// What the path of this interface has handed over to it, as the interface counts: without the
+/// policy's overhead.
+fn handed_over(in_force: &InForce, snapshot: &WorkerSnapshot, name: &str) -> Option<Count> {
+    let all = in_force.all();
+    let managed = all.iter().find(|managed| managed.policy.name == name)?;
+    // Gap frames are the realiser's, which does not count them there.
+    let fills_gaps = managed
+        .whole
+        .plan
+        .root
+        .plan
+        .pacing()
+        .is_some_and(|pacing| pacing.frames);
+    let sent = snapshot
+        .paths
+        .get(managed.path.0)
+        .filter(|_| !fills_gaps)?
+        .totals
+        .sent;
+    let overhead = managed.policy.settings.overhead.times(sent.packets);
+    Some(Count {
+        bytes: sent.bytes - overhead.min(sent.bytes),
+        ..sent
+    })
 }
 
 /// Puts the file into force as it is now.

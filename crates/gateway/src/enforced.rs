@@ -5,8 +5,11 @@
 //! program began: whether the interfaces are there and up, the bridge that forwards when the
 //! program fails, qdiscs behind it, and offloads.
 
+use crate::passing_by::{Look, PassingBy};
 use control::port_config::PortConfig;
 use engine::port_kind::{Attachment, device};
+use engine::queue::Count;
+use engine::units::Bytes;
 use netio::interface::Interface;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -18,6 +21,7 @@ struct Standing {
     master: Option<String>,
     qdisc: Option<String>,
     offloads: Vec<(&'static str, bool)>,
+    sent: Option<Count>,
 }
 
 impl Standing {
@@ -29,6 +33,10 @@ impl Standing {
             master: master.map(|master| master.name),
             qdisc: netio::fail_closed::root_kind(found.index).ok().flatten(),
             offloads: found.offloads().unwrap_or_default(),
+            sent: found.sent.zip(found.sent_bytes).map(|(packets, bytes)| Count {
+                packets,
+                bytes: Bytes::new(bytes),
+            }),
         })
     }
 
@@ -70,6 +78,12 @@ pub struct Enforcement {
     before: BTreeMap<String, Standing>,
     /// Of each managed interface, by which interfaces its packets pass.
     passing: Vec<(String, Vec<String>)>,
+    /// The managed interfaces whose own counters say what they send.
+    counting: Vec<String>,
+    /// What passes by the engine at each of these.
+    passing_by: Mutex<BTreeMap<String, PassingBy>>,
+    /// How many frames an interface may have taken and not sent.
+    under_way: u64,
     /// Why a managed interface's policy is not enforced.
     reasons: Mutex<BTreeMap<String, String>>,
 }
@@ -81,6 +95,10 @@ impl Enforcement {
             Some(Attachment::Between(a, b)) => vec![a.clone(), b.clone()],
             _ => vec![device(name).to_owned()],
         };
+        let managed: Vec<&str> = managed.into_iter().collect();
+        let has_wire = |name: &str| config.of_interface(name).is_some_and(|port| port.has_wire());
+        let counting = managed.iter().filter(|name| has_wire(name));
+        let counting = counting.map(|name| (*name).to_owned()).collect();
         let managed = managed.into_iter();
         let passing: Vec<_> = managed.map(|name| (name.to_owned(), passing(name))).collect();
         let names = passing.iter().flat_map(|(_, names)| names);
@@ -89,34 +107,64 @@ impl Enforcement {
         Self {
             before: before.collect(),
             passing,
+            counting,
+            passing_by: Mutex::default(),
+            under_way: config.settings.transmit_ring.into(),
             reasons: Mutex::default(),
         }
     }
 
-    /// Looks again. What has changed since the last look, in words.
-    pub fn look(&self) -> Vec<String> {
+    /// Looks again; `handed_over` says what the engine has handed over to a managed interface since
+    /// its start, as the interface counts. What has changed since the last look, in words.
+    pub fn look(&self, handed_over: impl Fn(&str) -> Option<Count>) -> Vec<String> {
+        let now = self.before.keys().map(|name| (name, Standing::of(name)));
+        let now: BTreeMap<&String, Option<Standing>> = now.collect();
         let lost = |(name, before): (&String, &Standing)| {
-            let lost = before.lost(name, Standing::of(name).as_ref());
+            let lost = before.lost(name, now.get(name)?.as_ref());
             lost.map(|why| (name.clone(), why))
         };
-        let lost: BTreeMap<String, String> = self.before.iter().filter_map(lost).collect();
+        let mut lost: BTreeMap<String, String> = self.before.iter().filter_map(lost).collect();
+        for managed in &self.counting {
+            let sent = now.get(managed).and_then(|now| now.as_ref()?.sent);
+            let by = sent.zip(handed_over(managed));
+            let by = by.and_then(|(interface, engine)| self.passes_by(managed, Look { interface, engine }));
+            if let Some(why) = by {
+                lost.entry(managed.clone()).or_insert(why);
+            }
+        }
         let mut reasons = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
         let mut news = Vec::new();
         for (managed, names) in &self.passing {
             let why = names.iter().find_map(|name| lost.get(name));
             match (why, reasons.get(managed)) {
-                (Some(why), known) if known != Some(why) => {
-                    news.push(format!("{managed}: not enforced: {why}"));
+                (Some(why), known) => {
+                    if !known.is_some_and(|known| is_same(known, why)) {
+                        news.push(format!("{managed}: not enforced: {why}"));
+                    }
                     reasons.insert(managed.clone(), why.clone());
                 }
                 (None, Some(_)) => {
                     news.push(format!("{managed}: enforced again"));
                     reasons.remove(managed);
                 }
-                _ => {}
+                (None, None) => {}
             }
         }
         news
+    }
+
+    /// Too much passes by the engine, in words.
+    fn passes_by(&self, managed: &str, look: Look) -> Option<String> {
+        let mut all = self.passing_by.lock().unwrap_or_else(PoisonError::into_inner);
+        let passed = all
+            .entry(managed.to_owned())
+            .or_default()
+            .look(look, self.under_way)?;
+        let share = passed.bytes.get() as f64 / passed.of.get().max(1) as f64;
+        let percent = (share * 100.0).round();
+        Some(format!(
+            "{percent} % of what {managed} sends passes by suimon: by a second route, a flow table or an offload"
+        ))
     }
 
     /// Why the policy of this interface is not enforced, as far as was seen at the last look.
@@ -124,6 +172,12 @@ impl Enforcement {
         let reasons = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
         reasons.get(interface).cloned()
     }
+}
+
+/// Whether it is the same fault: figures change from look to look.
+fn is_same(known: &str, why: &str) -> bool {
+    let words = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
+    words(known) == words(why)
 }
 
 #[cfg(test)]
@@ -137,6 +191,7 @@ mod tests {
             master: Some("br0".into()),
             qdisc: Some("noqueue".into()),
             offloads: vec![("tso", true), ("gro", false)],
+            sent: None,
         };
         let now = |change: fn(&mut Standing)| {
             let mut now = before.clone();

@@ -9,7 +9,8 @@
 //!   worker;
 //! - [`in_force`]: what is in force on each interface, and how it changes while packets flow;
 //! - [`yielding`]: classes whose downloads yield, by the law of `nine`;
-//! - [`changes`]: another policy, and back; [`enforced`]: whether what runs has effect;
+//! - [`changes`]: another policy, and back; [`enforced`]: whether what runs has effect, and
+//!   `passing_by`: how much passes by it;
 //! - [`service`], [`supervise`]: requests and messages while packets flow; [`enforce`] does all
 //!   of it in order;
 //! - [`signalling`]: RSVP with sockets, routes and a clock.
@@ -29,6 +30,7 @@ mod generations;
 pub mod in_force;
 pub mod kept;
 pub mod memory;
+mod passing_by;
 pub mod realise;
 pub mod selfcheck;
 pub mod service;

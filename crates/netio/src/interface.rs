@@ -27,6 +27,8 @@ pub struct Interface {
     pub master: Option<u32>,
     /// Frames sent, by the interface's own counter.
     pub sent: Option<u64>,
+    /// Bytes of these, by the same.
+    pub sent_bytes: Option<u64>,
 }
 
 const IFINFO: usize = 16;
@@ -208,6 +210,12 @@ fn read(answer: &[u8]) -> io::Result<Interface> {
     let flags = word(answer, 8).ok_or_else(short)?;
     let rest = answer.get(IFINFO..).ok_or_else(short)?;
     let number = |kind| attribute(rest, kind).and_then(|value| word(value, 0));
+    // `rtnl_link_stats64`: packets received, packets sent, bytes received, bytes sent.
+    let stats = |at: usize| {
+        attribute(rest, libc::IFLA_STATS64)
+            .and_then(|counts| counts.get(at..at + 8)?.try_into().ok())
+            .map(u64::from_ne_bytes)
+    };
     Ok(Interface {
         name: attribute(rest, libc::IFLA_IFNAME).map(text).unwrap_or_default(),
         index: word(answer, 4).ok_or_else(short)?,
@@ -217,10 +225,8 @@ fn read(answer: &[u8]) -> io::Result<Interface> {
         mtu: number(libc::IFLA_MTU).unwrap_or(0) as usize,
         up: flags & libc::IFF_UP as u32 != 0,
         master: number(libc::IFLA_MASTER),
-        // `rtnl_link_stats64`: packets received, packets sent.
-        sent: attribute(rest, libc::IFLA_STATS64)
-            .and_then(|counts| counts.get(8..16)?.try_into().ok())
-            .map(u64::from_ne_bytes),
+        sent: stats(8),
+        sent_bytes: stats(24),
     })
 }
 

@@ -1308,6 +1308,65 @@ fn what_takes_the_policys_effect_is_named_and_ends_with_5_until_it_is_mended() {
 }
 
 #[test]
+fn traffic_that_passes_by_the_engine_is_no_enforcement_until_it_ends() {
+    in_turn(|| {
+        lab::isolated(|| {
+            let Some(mut rig) = Rig::start(Kind::AfPacket) else {
+                return;
+            };
+            // A second route: the router sends by the bridge itself.
+            let own = "10.0.0.9/24".parse().expect("an address");
+            rig.r.address("br0", own).expect("set");
+            let reason = || {
+                let snapshot = rig.client().status(Duration::ZERO, false).expect("a status");
+                snapshot.interfaces[0].not_enforced.clone()
+            };
+            let send = |from: &Host, seconds: u64| {
+                let shape = TrafficShape::per_second(500, 1000, Duration::from_secs(seconds));
+                let stream = Stream {
+                    to: to_b(REST),
+                    shape,
+                };
+                stream
+                    .start(from, &rig.b)
+                    .expect("a stream")
+                    .finish()
+                    .expect("a report")
+            };
+            let report = send(&rig.a, 3);
+            assert_eq!((report.lost(), reason()), (0, None), "all of it is managed");
+            let stream = Stream {
+                to: to_b(REST),
+                shape: TrafficShape::per_second(500, 1000, Duration::from_secs(6)),
+            };
+            let stream = stream.start(&rig.r, &rig.b).expect("a stream");
+            let until = |what: &str, is: &dyn Fn(Option<String>) -> bool| {
+                let began = Instant::now();
+                while !is(reason()) {
+                    assert!(
+                        began.elapsed() < Duration::from_secs(12),
+                        "{what}: {:?}",
+                        reason()
+                    );
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                eprintln!("{what}: after {:?}", began.elapsed());
+            };
+            until("passes by", &|reason| {
+                reason.is_some_and(|why| why.contains("% of what wan0 sends passes by suimon"))
+            });
+            assert_eq!(stream.finish().expect("a report").lost(), 0);
+            until("enforced again", &|reason| reason.is_none());
+            rig.signal("TERM");
+            let output = rig.end();
+            let said = output.out.matches("wan0: not enforced: ").count();
+            assert_eq!(said, 1, "{output:?}");
+            assert!(output.out.contains("wan0: enforced again"), "{output:?}");
+        });
+    });
+}
+
+#[test]
 fn sigterm_detaches_and_a_second_program_on_the_same_interface_is_refused() {
     in_turn(|| {
         lab::isolated(|| {
