@@ -87,35 +87,36 @@ enum Inner {
 struct Other {
     backlog: Backlog,
     discipline: Box<dyn Discipline>,
-    kind: &'static str,
     pinned: Option<Packet>,
 }
 
 /// Every packet that was offered is in here, sent or dropped.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(C)]
 struct Backlog {
     bytes: Bytes,
     packets: u32,
     /// One of them is in [`Other::pinned`].
     pinned: bool,
+    kind: &'static str,
 }
 
 impl Backlog {
     #[inline]
-    fn leave(&mut self, packet: &Packet, kind: &&str) {
+    fn leave(&mut self, packet: &Packet) {
         assert!(
             self.packets > 0,
-            "{kind}: a packet came out that was never offered"
+            "{}: a packet came out that was never offered",
+            self.kind
         );
         self.packets -= 1;
-        self.bytes -= packet.len;
+        self.bytes.uncount(packet.len);
     }
 
     /// Checks an answer without a packet.
     #[inline(never)]
-    fn check_none(&self, now: Instant, next: &Next<Packet>, kind: &str) {
-        let backlog = self.packets;
+    fn check_none(&self, now: Instant, next: &Next<Packet>) {
+        let (backlog, kind) = (self.packets, self.kind);
         match next {
             Next::Ready(_) => {}
             Next::Wait(at) => {
@@ -134,12 +135,11 @@ impl Other {
         let mut sink = CountingSink {
             backlog: &mut self.backlog,
             drops,
-            kind: &self.kind,
             outer,
         };
         let next = self.discipline.dequeue(now, &mut sink);
         if !matches!(next, Next::Ready(_)) {
-            self.backlog.check_none(now, &next, self.kind);
+            self.backlog.check_none(now, &next);
         }
         next
     }
@@ -159,9 +159,10 @@ impl Other {
         self.pinned.as_ref().map_or(Next::Empty, Next::Ready)
     }
 
-    fn unpin(&mut self) -> Option<Packet> {
+    #[inline(never)]
+    fn unpin(&mut self) -> Next<Packet> {
         self.backlog.pinned = false;
-        self.pinned.take()
+        self.pinned.take().map_or(Next::Empty, Next::Ready)
     }
 }
 
@@ -170,9 +171,13 @@ impl Inner {
         let any: &dyn Any = &*discipline;
         if kind != fifo::KIND.name || !any.is::<Fifo>() {
             return Self::Other(Other {
-                backlog: Backlog::default(),
+                backlog: Backlog {
+                    bytes: Bytes::ZERO,
+                    packets: 0,
+                    pinned: false,
+                    kind,
+                },
                 discipline,
-                kind,
                 pinned: None,
             });
         }
@@ -227,14 +232,12 @@ impl Drops {
 struct CountingSink<'a> {
     backlog: &'a mut Backlog,
     drops: &'a mut Option<Box<Drops>>,
-    /// By reference: its cache line is needed for messages only.
-    kind: &'a &'static str,
     outer: &'a mut dyn Sink,
 }
 
 impl Sink for CountingSink<'_> {
     fn drop(&mut self, packet: Packet, why: Reason) {
-        self.backlog.leave(&packet, self.kind);
+        self.backlog.leave(&packet);
         self.drops.get_or_insert_default().pass(packet, why, self.outer);
     }
 
@@ -274,7 +277,7 @@ impl Queue {
     pub fn kind(&self) -> &'static str {
         match &self.discipline {
             Inner::Fifo(_) => fifo::KIND.name,
-            Inner::Other(other) => other.kind,
+            Inner::Other(other) => other.backlog.kind,
         }
     }
 
@@ -306,19 +309,20 @@ impl Queue {
         let backlog = &mut other.backlog;
         let before = backlog.packets;
         backlog.packets += 1;
-        backlog.bytes += packet.len;
+        backlog.bytes.count(packet.len);
         let mut sink = CountingSink {
             backlog,
             drops,
-            kind: &other.kind,
             outer,
         };
         let verdict = other.discipline.enqueue(now, packet, &mut sink);
-        assert!(
-            verdict == Verdict::Queued || other.backlog.packets <= before,
-            "{}: a packet was dropped without a witness",
-            other.kind
-        );
+        if verdict != Verdict::Queued {
+            assert!(
+                other.backlog.packets <= before,
+                "{}: a packet was dropped without a witness",
+                other.backlog.kind
+            );
+        }
         verdict
     }
 
@@ -329,43 +333,40 @@ impl Queue {
     /// `Empty` with a backlog, or waits without one.
     #[inline]
     pub fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
-        match &mut self.discipline {
-            Inner::Fifo(fifo) => {
-                let Some(packet) = fifo.take() else {
-                    return Next::Empty;
-                };
-                self.sent += packet.len;
-                Next::Ready(packet)
-            }
-            Inner::Other(other) if other.backlog.pinned => self.send_pinned(),
+        match &self.discipline {
+            Inner::Fifo(_) => self.send_oldest(),
             Inner::Other(_) => self.send(now, sink),
         }
     }
 
-    /// Asks a discipline for a packet, which is sent.
+    /// Sends the oldest packet of a FIFO.
     #[inline(never)]
-    fn send(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
-        let Inner::Other(other) = &mut self.discipline else {
-            return Next::Empty;
+    fn send_oldest(&mut self) -> Next<Packet> {
+        let Inner::Fifo(fifo) = &mut self.discipline else {
+            unreachable!("the caller has looked");
         };
-        let next = other.ask(now, &mut self.drops, sink);
+        let next = fifo.take();
         if let Next::Ready(packet) = &next {
-            other.backlog.leave(packet, &other.kind);
             self.sent += packet.len;
         }
         next
     }
 
+    /// Sends the packet that is pinned, or asks a discipline for one.
     #[inline(never)]
-    fn send_pinned(&mut self) -> Next<Packet> {
-        if let Inner::Other(other) = &mut self.discipline
-            && let Some(packet) = other.unpin()
-        {
-            other.backlog.leave(&packet, &other.kind);
+    fn send(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        let Inner::Other(other) = &mut self.discipline else {
+            unreachable!("the caller has looked");
+        };
+        let next = match other.backlog.pinned {
+            true => other.unpin(),
+            false => other.ask(now, &mut self.drops, sink),
+        };
+        if let Next::Ready(packet) = &next {
+            other.backlog.leave(packet);
             self.sent += packet.len;
-            return Next::Ready(packet);
         }
-        Next::Empty
+        next
     }
 
     /// The packet that the next `dequeue` returns, pinned.
@@ -428,10 +429,9 @@ impl Queue {
                 let mut sink = CountingSink {
                     backlog: &mut other.backlog,
                     drops,
-                    kind: &other.kind,
                     outer,
                 };
-                if let Some(packet) = pinned {
+                if let Next::Ready(packet) = pinned {
                     sink.drop(packet, Reason::Flushed);
                 }
                 other.discipline.flush(&mut sink);

@@ -17,7 +17,7 @@ impl AddAssign<Bytes> for Count {
     /// Counts one packet of this length.
     fn add_assign(&mut self, len: Bytes) {
         self.packets += 1;
-        self.bytes += len;
+        self.bytes.count(len);
     }
 }
 

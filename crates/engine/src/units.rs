@@ -316,6 +316,20 @@ macro_rules! additive {
 }
 additive!(Duration, Bytes, Bandwidth);
 
+impl Bytes {
+    /// Adds a packet's length to a sum that the lengths of 18 EB of packets do not fit into.
+    #[inline]
+    pub(crate) fn count(&mut self, len: Self) {
+        self.0 = self.0.wrapping_add(len.0);
+    }
+
+    /// Takes a length that was [counted](Self::count) out again.
+    #[inline]
+    pub(crate) fn uncount(&mut self, len: Self) {
+        self.0 = self.0.wrapping_sub(len.0);
+    }
+}
+
 // Reading and writing. A quantity is a decimal number, optional space, and a unit that is never
 // optional.
 

@@ -183,7 +183,7 @@ impl Fifo {
     /// Appends a packet that fits.
     #[inline]
     pub(crate) fn append(&mut self, packet: Packet) {
-        self.bytes += packet.len;
+        self.bytes.count(packet.len);
         self.packets += 1;
         match self.packets {
             1 => self.oldest = packet,
@@ -193,19 +193,19 @@ impl Fifo {
 
     /// The oldest packet.
     #[inline]
-    pub(crate) fn take(&mut self) -> Option<Packet> {
+    pub(crate) fn take(&mut self) -> Next<Packet> {
         if self.packets == 0 {
-            return None;
+            return Next::Empty;
         }
-        let packet = Packet::leave(&self.oldest);
+        let next = Next::Ready(Packet::leave(&self.oldest));
         self.packets -= 1;
-        self.bytes -= packet.len;
+        self.bytes.uncount(self.oldest.len);
         self.pinned = false;
         if let Some(second) = self.others.oldest() {
             self.oldest = Packet::leave(second);
             self.others.remove_oldest();
         }
-        Some(packet)
+        next
     }
 
     /// Pins the packet that the next `take` returns, whatever comes in between.
@@ -219,15 +219,18 @@ impl Fifo {
     }
 
     /// The oldest packet that may be dropped.
-    fn give_up(&mut self) -> Option<Packet> {
+    fn give_up(&mut self) -> Next<Packet> {
         if !self.pinned {
             return self.take();
         }
-        let packet = Packet::leave(self.others.oldest()?);
+        let Some(second) = self.others.oldest() else {
+            return Next::Empty;
+        };
+        let packet = Packet::leave(second);
         self.others.remove_oldest();
         self.packets -= 1;
-        self.bytes -= packet.len;
-        Some(packet)
+        self.bytes.uncount(packet.len);
+        Next::Ready(packet)
     }
 
     /// Reads what the packet after the oldest needs, once the FIFO itself is in the cache.
@@ -247,11 +250,11 @@ impl Discipline for Fifo {
         while !self.fits(packet.len) {
             let oldest = match self.drop {
                 DropFrom::Head => self.give_up(),
-                DropFrom::Tail => None,
+                DropFrom::Tail => Next::Empty,
             };
             match oldest {
-                Some(oldest) => sink.drop(oldest, Reason::Head),
-                None => {
+                Next::Ready(oldest) => sink.drop(oldest, Reason::Head),
+                _ => {
                     sink.drop(packet, Reason::Full);
                     return Verdict::Dropped(Reason::Full);
                 }
@@ -262,11 +265,11 @@ impl Discipline for Fifo {
     }
 
     fn dequeue(&mut self, _now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
-        self.take().map_or(Next::Empty, Next::Ready)
+        self.take()
     }
 
     fn flush(&mut self, sink: &mut dyn Sink) {
-        while let Some(packet) = self.take() {
+        while let Next::Ready(packet) = self.take() {
             sink.drop(packet, Reason::Flushed);
         }
     }
