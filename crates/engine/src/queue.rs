@@ -113,6 +113,16 @@ impl Backlog {
         self.bytes.uncount(packet.len);
     }
 
+    /// Checks that a packet went to the sink since there were so many.
+    #[inline(never)]
+    fn check_witness(&self, before: u32) {
+        assert!(
+            self.packets <= before,
+            "{}: a packet was dropped without a witness",
+            self.kind
+        );
+    }
+
     /// Checks an answer without a packet.
     #[inline(never)]
     fn check_none(&self, now: Instant, next: &Next<Packet>) {
@@ -129,7 +139,7 @@ impl Backlog {
 }
 
 impl Other {
-    /// Asks the discipline, and checks its answer against the contract.
+    /// Asks the discipline. An answer without a packet is to be [checked](Backlog::check_none).
     #[inline(always)]
     fn ask(&mut self, now: Instant, drops: &mut Option<Box<Drops>>, outer: &mut dyn Sink) -> Next<Packet> {
         let mut sink = CountingSink {
@@ -137,11 +147,7 @@ impl Other {
             drops,
             outer,
         };
-        let next = self.discipline.dequeue(now, &mut sink);
-        if !matches!(next, Next::Ready(_)) {
-            self.backlog.check_none(now, &next);
-        }
-        next
+        self.discipline.dequeue(now, &mut sink)
     }
 
     #[inline(never)]
@@ -152,8 +158,13 @@ impl Other {
                     self.backlog.pinned = true;
                     self.pinned = Some(packet);
                 }
-                Next::Wait(at) => return Next::Wait(at),
-                Next::Empty => return Next::Empty,
+                none => {
+                    self.backlog.check_none(now, &none);
+                    return match none {
+                        Next::Wait(at) => Next::Wait(at),
+                        _ => Next::Empty,
+                    };
+                }
             }
         }
         self.pinned.as_ref().map_or(Next::Empty, Next::Ready)
@@ -317,11 +328,7 @@ impl Queue {
         };
         let verdict = other.discipline.enqueue(now, packet, &mut sink);
         if verdict != Verdict::Queued {
-            assert!(
-                other.backlog.packets <= before,
-                "{}: a packet was dropped without a witness",
-                other.backlog.kind
-            );
+            other.backlog.check_witness(before);
         }
         verdict
     }
@@ -365,6 +372,8 @@ impl Queue {
         if let Next::Ready(packet) = &next {
             other.backlog.leave(packet);
             self.sent += packet.len;
+        } else {
+            other.backlog.check_none(now, &next);
         }
         next
     }
