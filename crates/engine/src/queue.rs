@@ -139,7 +139,7 @@ impl Backlog {
 }
 
 impl Other {
-    /// Asks the discipline. An answer without a packet is to be [checked](Backlog::check_none).
+    /// Asks the discipline, and checks its answer.
     #[inline(always)]
     fn ask(&mut self, now: Instant, drops: &mut Option<Box<Drops>>, outer: &mut dyn Sink) -> Next<Packet> {
         let mut sink = CountingSink {
@@ -147,7 +147,11 @@ impl Other {
             drops,
             outer,
         };
-        self.discipline.dequeue(now, &mut sink)
+        let next = self.discipline.dequeue(now, &mut sink);
+        if !matches!(next, Next::Ready(_)) {
+            self.backlog.check_none(now, &next);
+        }
+        next
     }
 
     #[inline(never)]
@@ -158,13 +162,8 @@ impl Other {
                     self.backlog.pinned = true;
                     self.pinned = Some(packet);
                 }
-                none => {
-                    self.backlog.check_none(now, &none);
-                    return match none {
-                        Next::Wait(at) => Next::Wait(at),
-                        _ => Next::Empty,
-                    };
-                }
+                Next::Wait(until) => return Next::Wait(until),
+                Next::Empty => return Next::Empty,
             }
         }
         self.pinned.as_ref().map_or(Next::Empty, Next::Ready)
@@ -372,8 +371,6 @@ impl Queue {
         if let Next::Ready(packet) = &next {
             other.backlog.leave(packet);
             self.sent += packet.len;
-        } else {
-            other.backlog.check_none(now, &next);
         }
         next
     }
