@@ -299,6 +299,7 @@ impl Admission {
                 delay: place.delay,
                 backlog: place.queue,
                 arrivals: Some(flow.arrivals),
+                shortest: Bytes::ZERO,
             });
             (flow.name, bound)
         };

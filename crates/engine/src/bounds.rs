@@ -20,6 +20,21 @@
 //! *C* its delay is *d* − *x* ≤ (*B* + σᵢ + σ_H) / (*C* − ρ_H). Classes of the same priority count
 //! as higher ones.
 //!
+//! **Classes in a class.** What a class is guaranteed holds for the discipline in its queue if it
+//! holds from *any* time at which the class has a backlog, not only from the begin of one: a strict
+//! service curve. A packet's last bit is on the link at most (*b* + *a*) / *R* after such a time,
+//! with *a* the bytes that its class dequeues from then on up to it. The inner discipline bounds
+//! *a* by its own rule, as if it had a link of rate *R*, with *b* bytes ahead and one packet more,
+//! which the outer discipline may have looked at and holds. What is in the device is in *b* once,
+//! however deep the nesting. (Bouillard, Boyer and Le Corronc, "Deterministic Network Calculus",
+//! 2018, chapters 5 and 7; Bouillard, Jouhet and Thierry, "Service curves in Network Calculus: dos
+//! and don'ts", 2009, on why a curve that is not strict does not do.)
+//!
+//! For strict priority that is not the curve above: higher classes may have a backlog already. With
+//! *p* the begin of it, they have been sent all but *B* bytes of what the link carries since, so at
+//! *s* they have at most σ_H + ρ_H *B* / *C* and what they are sent from then on:
+//! [`RateLatency::from_any_time`].
+//!
 //! Everything is rounded so that a bound is never too small.
 
 use crate::link::Link;
@@ -60,6 +75,8 @@ pub struct Bound {
     pub backlog: Bytes,
     /// The arrival curve of the class's senders under which it holds; none: whatever they send.
     pub arrivals: Option<ArrivalCurve>,
+    /// The shortest packets under which it holds, where framing counts; zero: any.
+    pub shortest: Bytes,
 }
 
 /// A bound to print: rounded up to a whole microsecond.
@@ -97,6 +114,40 @@ impl RateLatency {
         }
     }
 
+    /// Of a class under strict priority on this link, the same from any time at which it has a
+    /// backlog.
+    #[must_use]
+    pub fn from_any_time(self, terms: &Terms<'_>) -> Self {
+        let (link, higher) = (terms.link.bandwidth, terms.link.bandwidth - self.link);
+        let ahead = u128::from((terms.ahead + terms.grain).get());
+        let work = u128::from(higher.bits()).saturating_mul(ahead);
+        let more = work.div_ceil(u128::from(link.bits().max(1)));
+        Self {
+            before: self.before.saturating_add(more),
+            ..self
+        }
+    }
+
+    /// The terms of the discipline in the queue of a class that has this service from any time at
+    /// which it has a backlog; none if nothing is guaranteed.
+    pub fn inside<'a>(&self, terms: &Terms<'a>) -> Option<Terms<'a>> {
+        let (part, whole) = (u128::from(self.part), u128::from(self.whole).max(1));
+        let bits = u128::from(self.link.bits()) * part / whole;
+        let bandwidth = Bandwidth::bits_per_sec(u64::try_from(bits).ok().filter(|bits| *bits > 0)?);
+        let before = self.before.checked_mul(part)?.div_ceil(whole);
+        // The packet that was looked at, of the class or before it.
+        let ahead = Bytes::new(u64::try_from(before).ok()?) + terms.longest;
+        Some(Terms {
+            link: Link {
+                bandwidth,
+                ..terms.link
+            },
+            ahead,
+            grain: terms.grain + terms.longest.times(2),
+            ..*terms
+        })
+    }
+
     /// The bounds of a class with this service; none if its senders may exceed the service, or a
     /// bound does not fit.
     pub fn bound(&self, arrivals: ArrivalCurve) -> Option<Bound> {
@@ -125,6 +176,7 @@ impl RateLatency {
             delay: Duration::from_nanos(u64::try_from(nanos).ok()?),
             backlog: Bytes::new(u64::try_from(queued).ok()?),
             arrivals: Some(arrivals),
+            shortest: Bytes::ZERO,
         })
     }
 }
@@ -164,23 +216,22 @@ pub fn strict_priority(link: Bandwidth, ahead: Bytes, classes: &[PriorityClass])
 /// The terms of a bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
-    /// The link.
+    /// The link; its bandwidth is what is guaranteed to this place of the tree.
     pub link: Link,
     /// The longest packet.
     pub longest: Bytes,
     /// The arrival curve of each class's senders, by its number.
     pub arrivals: &'a [Option<ArrivalCurve>],
-    /// Bytes that a discipline above may have dequeued already and not sent, beside what is in the
-    /// device.
-    pub taken: Bytes,
+    /// Bytes that go before at that bandwidth: what may be in the device, what disciplines above
+    /// have dequeued and not sent, and what they may serve first.
+    pub ahead: Bytes,
+    /// The granularity of the service of this place: none on the link itself.
+    pub grain: Bytes,
+    /// The shortest packets that this place was promised; zero: any.
+    pub shortest: Bytes,
 }
 
 impl Terms<'_> {
-    /// What may have been handed on before, to the device and above.
-    pub fn ahead(&self) -> Bytes {
-        self.link.ahead(self.longest) + self.taken
-    }
-
     /// The arrival curve of a class's senders.
     ///
     /// # Errors

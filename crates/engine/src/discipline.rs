@@ -116,6 +116,12 @@ pub trait Plan: Any + fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Whether it never waits with a backlog, where that depends on the queues below it. The
+    /// default: it may wait.
+    fn conserves_work(&self) -> bool {
+        false
+    }
+
     /// The rate that the queue of this class gets at least of a link of this bandwidth, whenever it
     /// has packets; none: that of the queue below all wrappers. The default: a discipline without
     /// a wrapper gets the link, and nothing is guaranteed to a class.

@@ -74,7 +74,7 @@
 //! assert!(DisciplineSpec::new("lifo").check(&registry, link).is_ok());
 //! ```
 
-use crate::bounds::{ArrivalCurve, Bound, RateLatency, Terms};
+use crate::bounds::{ArrivalCurve, Bound, RateLatency, Terms, WorstCase};
 use crate::discipline::Plan;
 use crate::link::{Fact, Link};
 use crate::packet::ClassId;
@@ -147,7 +147,11 @@ impl Kind {
                 arrivals.rate
             )
         };
-        service.bound(arrivals).ok_or_else(more)
+        let bound = service.bound(arrivals).ok_or_else(more)?;
+        Ok(Bound {
+            shortest: terms.shortest,
+            ..bound
+        })
     }
 }
 
@@ -213,6 +217,45 @@ pub struct QueuePlan {
     pub kind: &'static Kind,
     /// Its plan.
     pub plan: Arc<dyn Plan>,
+}
+
+impl QueuePlan {
+    /// Whether it never waits with a backlog.
+    pub fn conserves_work(&self) -> bool {
+        self.kind.properties.conserves_work || self.plan.conserves_work()
+    }
+
+    /// The worst cases of the classes in this queue, which is that of the class of this name.
+    /// `service`: what that class is guaranteed from any time at which it has a backlog, or why
+    /// there is nothing.
+    pub fn bounds_inside(
+        &self,
+        class: &str,
+        terms: &Terms<'_>,
+        service: Result<RateLatency, String>,
+    ) -> Vec<WorstCase> {
+        if self.kind.children == Children::None {
+            return Vec::new();
+        }
+        let kind = self.kind.name;
+        let guaranteed = || format!("nothing is guaranteed to `{class}`, in whose queue it is");
+        let within = match service {
+            Err(why) => Err(why),
+            Ok(_) if !self.conserves_work() => Err(format!(
+                "the `{kind}` in `{class}` may hold packets back, and lose its turn by it"
+            )),
+            Ok(_) if !self.kind.properties.follows_any_rate => Err(format!(
+                "what `{kind}` guarantees assumes the whole link, and `{class}` above it gets less"
+            )),
+            Ok(service) => service.inside(terms).ok_or_else(guaranteed),
+        };
+        let mut cases = self.plan.bounds(within.as_ref().unwrap_or(terms));
+        if let Err(why) = within {
+            cases.iter_mut().for_each(|case| case.bound = Err(why.clone()));
+        }
+        cases.retain(|case| case.class.is_some());
+        cases
+    }
 }
 
 /// One class, as its parent's `check` sees it.

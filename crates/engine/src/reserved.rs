@@ -53,7 +53,7 @@ settings! {
         largest: Rate = derived "`share`",
             "too small: large flows are refused; too large: one flow takes all there is",
             "whoever comes first";
-        /// What guaranteed service may wait here at most beyond its own rate (drr, cbq, hfsc, ips):
+        /// What guaranteed service may wait here at most beyond its own rate (drr, cbq, hfsc, ips, pacer):
         /// D of RFC 2212
         delay: Duration = derived "drr: what `smallest` leads to at worst; others: none, and guaranteed service is refused",
             "too small: requests are refused that others' delays do not allow; too large: receivers must reserve more for the delay that they want",
@@ -119,7 +119,7 @@ impl Reservable {
         };
         let (share, smallest, largest) = parts(settings, there, at, &mut problems);
         if settings.delay.is_some() {
-            problems.extend(no_delay(registry, kind, &place, at));
+            problems.extend(no_delay(registry, kind, at));
         }
         let requested = RequestedShare {
             spec: here,
@@ -184,7 +184,7 @@ impl Reservable {
 
     /// Whether a delay can be guaranteed.
     pub fn bounds_delays(&self) -> bool {
-        self.reserves.bounds_delays() && !self.place.is_in_class()
+        self.reserves.bounds_delays()
     }
 
     /// Whether requests without a guaranteed delay, too, are tried in the tree: it may refuse what
@@ -296,16 +296,14 @@ fn parts(
 }
 
 /// Why no delay can be guaranteed, if so.
-fn no_delay(registry: &Registry, kind: &Kind, place: &Place, at: Span) -> Option<Problem> {
+fn no_delay(registry: &Registry, kind: &Kind, at: Span) -> Option<Problem> {
     let reserves = kind.properties.reserves;
-    if !reserves.is_some_and(|reserves| reserves.bounds_delays()) {
-        let message = format!("`delay`: `{}` guarantees no delay", kind.name);
-        let help = format!("use {}, or leave it out", exact_kinds(registry));
-        return Some(Problem::new(at, message).help(help));
+    if reserves.is_some_and(|reserves| reserves.bounds_delays()) {
+        return None;
     }
-    let message = "`delay`: no bound is known for classes inside a class";
-    let help = "leave it out: rates can be reserved there; for delays reserve in the interface's discipline";
-    place.is_in_class().then(|| Problem::new(at, message).help(help))
+    let message = format!("`delay`: `{}` guarantees no delay", kind.name);
+    let help = format!("use {}, or leave it out", exact_kinds(registry));
+    Some(Problem::new(at, message).help(help))
 }
 
 /// The kinds that take reservations; those without delays say so.
@@ -535,7 +533,7 @@ mod tests {
         assert_eq!(
             help.as_deref(),
             Some(
-                "use `cbq`, or `drr`, or `wrr`, without delays, or `hfsc`, or `ips`, or `pacer`, without delays, or `outside`"
+                "use `cbq`, or `drr`, or `wrr`, without delays, or `hfsc`, or `ips`, or `pacer`, or `outside`"
             )
         );
     }

@@ -162,12 +162,14 @@ impl TreePlan {
     /// The worst case of every class that takes packets, or of the whole where there are no
     /// classes; behind the link's device.
     pub fn bounds(&self) -> Vec<WorstCase> {
-        let arrivals: Vec<_> = self.classes.iter().map(|class| class.arrivals).collect();
+        let arrivals = self.arrivals();
         let terms = Terms {
             link: self.link,
             longest: self.link.longest(),
             arrivals: &arrivals,
-            taken: Bytes::ZERO,
+            ahead: self.link.ahead(self.link.longest()),
+            grain: Bytes::ZERO,
+            shortest: Bytes::ZERO,
         };
         let found = self.root.plan.bounds(&terms).into_iter();
         let mut found: BTreeMap<_, _> = found.map(|case| (case.class, case)).collect();
@@ -180,6 +182,26 @@ impl TreePlan {
         all.into_iter().map(case).collect()
     }
 
+    /// The arrival curve of every class. Of one that states none, and in whose queue all classes
+    /// have one, it is their sum.
+    fn arrivals(&self) -> Vec<Option<ArrivalCurve>> {
+        let mut found: Vec<_> = self.classes.iter().map(|class| class.arrivals).collect();
+        let mut inside: Vec<Vec<Option<ArrivalCurve>>> = vec![Vec::new(); found.len()];
+        // Classes in a queue stand after that queue's class.
+        for (index, class) in self.classes.iter().enumerate().rev() {
+            let inner = std::mem::take(&mut inside[index]);
+            if found[index].is_none() && !inner.is_empty() {
+                found[index] = inner.into_iter().sum();
+            }
+            if let Some(outer) = class.parent
+                && class.leaf
+            {
+                inside[outer.0 as usize].push(found[index]);
+            }
+        }
+        found
+    }
+
     /// Why a class has no bound.
     fn unknown_case(&self, class: Option<ClassId>) -> WorstCase {
         let info = class.and_then(|class| self.info(class));
@@ -188,7 +210,7 @@ impl TreePlan {
             .and_then(|parent| self.info(parent));
         let why = match outer {
             Some(outer) if outer.leaf => {
-                format!("it stands below `{}`, whose queue has the bound", outer.name)
+                format!("no bound is known for classes in the queue of `{}`", outer.name)
             }
             _ => format!("`{}` has no bound that is known", self.root.kind.name),
         };

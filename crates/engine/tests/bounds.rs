@@ -38,6 +38,8 @@ const MTU: u64 = 1_518;
 struct World {
     link: Link,
     promises: Vec<ArrivalCurve>,
+    /// The shortest packets.
+    shortest: u64,
     /// The rate of a `tbf` above, if there is one.
     held_to: Option<Bandwidth>,
     rng: Rng,
@@ -65,6 +67,7 @@ impl World {
         Self {
             link,
             promises,
+            shortest: 1,
             held_to: None,
             rng,
         }
@@ -148,7 +151,7 @@ impl World {
                 0 => self.rng.below(10 * frame),
                 _ => 0,
             };
-            let sender = Sender::new(promise);
+            let sender = Sender::new(promise).at_least(self.shortest);
             arrivals.extend(sender.harm(class as u32, (meeting + late, count), MTU, &mut self.rng));
         }
         arrivals
@@ -377,6 +380,33 @@ fn cbq_keeps_its_bound() {
     );
 }
 
+#[test]
+fn paces_keep_their_bound() {
+    let (nearest, bounded) = try_all("pacer", cases() / 5, |world| {
+        world.shortest = 1 + world.rng.below(MTU);
+        let shortest = world.shortest;
+        let basis = ["wire", "frame-fcs", "frame", "ip"][world.rng.below(4) as usize];
+        let effort = ["strict", "work-conserving"][world.rng.below(2) as usize];
+        let settings = Table::default().text("basis", basis).text("best_effort", effort);
+        // What its shortest packets count, padded and framed, and a bit.
+        let class = |_: usize, promise: ArrivalCurve| {
+            let rate = promise.rate.bits() * (shortest.max(60) + 24).div_ceil(shortest) + 1;
+            Table::default()
+                .text("rate", &format!("{rate} bit/s"))
+                .text("packet", &format!("{shortest} B"))
+        };
+        let spec = DisciplineSpec {
+            settings,
+            ..DisciplineSpec::new("pacer")
+        };
+        world.plan(spec, class, Table::default())
+    });
+    assert!(
+        nearest > 900 && bounded > cases() / 20,
+        "{nearest} of 1000, {bounded} classes"
+    );
+}
+
 /// Voice of priority 7, which sends 214 bytes at 100 kbit/s, beside eight classes of priority 1, on
 /// a link of 10 Mbit/s.
 fn voice_beside_eight(settings: Table) -> TreePlan {
@@ -452,6 +482,7 @@ fn two_flows(rule: &str) -> Option<TreePlan> {
     let world = World {
         link,
         promises: vec![promise(6), promise(1)],
+        shortest: 1,
         held_to: None,
         rng: Seed(1).stream(),
     };

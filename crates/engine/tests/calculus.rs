@@ -84,6 +84,45 @@ fn strict_priority_without_preemption() {
     assert_tight("the lower", delays[1].nanos(), LOW);
 }
 
+/// Priority in a class of priority is priority: of three levels, the first in the outer discipline,
+/// the others in its second class. The middle one has the exact (σ₁ + σ₂ + *L*) / (*C* − ρ₁).
+#[test]
+fn strict_priority_inside_strict_priority() {
+    let class = |name: &str, priority: i64, sends: Option<ArrivalCurve>| ClassSpec {
+        name: name.into(),
+        default: sends.is_none(),
+        settings: Table::default().with("priority", Raw::Integer(priority)),
+        sends: sends.map(Into::into),
+        ..ClassSpec::default()
+    };
+    let inner = DisciplineSpec {
+        classes: [
+            class("middle", 1, Some(curve(3_000, 50_000))),
+            class("last", 0, None),
+        ]
+        .into_iter()
+        .collect(),
+        ..DisciplineSpec::new("priq")
+    };
+    let below = ClassSpec {
+        discipline: Some(inner),
+        default: true,
+        ..class("below", 1, None)
+    };
+    let spec = DisciplineSpec {
+        classes: [class("first", 2, Some(curve(2_000, 10_000))), below]
+            .into_iter()
+            .collect(),
+        ..DisciplineSpec::new("priq")
+    };
+    let link = Link::new(Bandwidth::mbit(10), Bytes::new(1_500));
+    let plan = spec.check(&Registry::builtin(), link).expect("a policy");
+    let middle = plan.class("middle");
+    let case = plan.bounds().into_iter().find(|case| case.class == middle);
+    let bound = case.expect("a case").bound.expect("a bound");
+    assert_tight("the middle", bound.delay.nanos(), 61_500_000);
+}
+
 /// The same as a policy: what `check` prints for `priq`, at a tenth of the speed, where ports cut
 /// no super-packets that would be longer than *L*.
 #[test]

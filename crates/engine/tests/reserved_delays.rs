@@ -19,10 +19,10 @@ use proptest::prelude::*;
 
 const LINK: Bandwidth = Bandwidth::mbit(10);
 const PACKET: Bytes = Bytes::new(1_514);
-const KINDS: [&str; 4] = ["drr", "cbq", "hfsc", "ips"];
+const KINDS: [&str; 5] = ["drr", "cbq", "hfsc", "ips", "pacer"];
 
-/// Only the rest, this class, may lose packets: conforming ones are never dropped.
-struct OnlyOf(ClassId);
+/// Only the rest, these classes, may lose packets: conforming ones are never dropped.
+struct OnlyOf<'a>(&'a [ClassId]);
 
 /// Where every class may lose packets.
 struct Nowhere;
@@ -31,9 +31,9 @@ impl Sink for Nowhere {
     fn drop(&mut self, _: Packet, _: Reason) {}
 }
 
-impl Sink for OnlyOf {
+impl Sink for OnlyOf<'_> {
     fn drop(&mut self, packet: Packet, why: Reason) {
-        assert_eq!(packet.class, self.0, "lost: {packet:?}, {why}");
+        assert!(self.0.contains(&packet.class), "lost: {packet:?}, {why}");
     }
 }
 
@@ -55,9 +55,13 @@ fn policy(kind: &str) -> DisciplineSpec {
     }
 }
 
-fn room(spec: &DisciplineSpec) -> Reservable {
+/// A policy's tree with room in its outermost discipline, or in that of this class.
+fn room(spec: &DisciplineSpec, class: Option<&str>) -> Reservable {
     let link = Link::new(LINK, PACKET);
-    let table = Table::default().text("share", "80 %").text("smallest", "1 %");
+    let mut table = Table::default().text("share", "80 %").text("smallest", "1 %");
+    if let Some(class) = class {
+        table = table.text("class", class);
+    }
     let settings = ReserveSettings::read(&table, &[], &mut Vec::new()).expect("sound");
     Reservable::new(&Registry::builtin(), spec, link, &settings, Span::default()).expect("room")
 }
@@ -115,7 +119,7 @@ fn due(curve: &ArrivalCurve, sent: u64) -> Instant {
 fn worst(
     queue: &mut Queue,
     classes: &[(ClassId, ArrivalCurve)],
-    rest: ClassId,
+    rests: &[ClassId],
     packets: usize,
 ) -> Vec<Duration> {
     let mut now = Instant::START;
@@ -132,14 +136,14 @@ fn worst(
         };
         while let Some((at, index)) = next(&sent).filter(|(at, _)| *at <= now) {
             let packet = Packet::new(PACKET, at, classes[index].0);
-            let _ = queue.enqueue(at, packet, &mut OnlyOf(rest));
+            let _ = queue.enqueue(at, packet, &mut OnlyOf(rests));
             sent[index] += 1;
         }
-        for _ in 0..2 {
-            let _ = queue.enqueue(now, Packet::new(PACKET, now, rest), &mut OnlyOf(rest));
+        for &rest in rests.iter().chain(rests) {
+            let _ = queue.enqueue(now, Packet::new(PACKET, now, rest), &mut OnlyOf(rests));
         }
         let packet = loop {
-            match queue.dequeue(now, &mut OnlyOf(rest)) {
+            match queue.dequeue(now, &mut OnlyOf(rests)) {
                 Next::Ready(packet) => break packet,
                 Next::Wait(until) => now = until,
                 Next::Empty => panic!("the rest always has packets"),
@@ -161,26 +165,73 @@ proptest! {
     ) {
         for kind in KINDS {
             let spec = policy(kind);
-            let room = room(&spec);
-            let plan = spec.check(&Registry::builtin(), room.link()).expect("sound");
-            // With a D that no kind needs, what is needed can be read off.
-            let generous = reservations(&room, &asked, Duration::from_millis(5_000));
-            let layout = room.lay_out(&plan, &[], &generous).expect("within the capacity");
-            let latency = needed(&layout, &generous);
-            prop_assert!(latency.is_some(), "{kind}: every reservation has a bound");
-            let list = reservations(&room, &asked, latency.unwrap_or(Duration::ZERO));
-            let layout = room.lay_out(&plan, &[], &list);
-            prop_assert!(layout.is_ok(), "{kind}: {:?}", layout.err());
-            let layout = layout.expect("just asked");
-            let name = |name: &str| layout.plan.class(name).expect("it is there");
-            let classes: Vec<_> = list.iter().map(|one| (name(&one.name()), one.sends)).collect();
-            let rest = name(if kind == "drr" { "rest-other" } else { "rest" });
-            let delays = worst(&mut layout.plan.build(Seed(1)), &classes, rest, 2_000);
-            for (one, delay) in list.iter().zip(delays) {
-                let promised = one.delay().expect("it has one");
-                prop_assert!(delay > Duration::ZERO && delay <= promised, "{kind}: {delay} of {promised}");
-            }
+            let rests: &[&str] = if kind == "drr" { &["rest-other"] } else { &["rest"] };
+            delays_are_kept(kind, &spec, None, &asked, rests)?;
         }
+    }
+
+    #[test]
+    fn nor_in_a_class_of_another_discipline(
+        asked in prop::collection::vec((1u64..8, 1u64..12), 1..5),
+    ) {
+        for kind in ["drr", "cbq", "hfsc"] {
+            let spec = site_and_others(kind);
+            delays_are_kept(kind, &spec, Some("site"), &asked, &["rest-other", "others"])?;
+        }
+    }
+}
+
+/// Lays out reservations in this place of a policy, with the least D that they need, and lets all
+/// senders do their worst beside classes that always have packets.
+fn delays_are_kept(
+    kind: &str,
+    spec: &DisciplineSpec,
+    class: Option<&str>,
+    asked: &[(u64, u64)],
+    rests: &[&str],
+) -> Result<(), TestCaseError> {
+    let room = room(spec, class);
+    let plan = spec.check(&Registry::builtin(), room.link()).expect("sound");
+    // With a D that no kind needs, what is needed can be read off.
+    let generous = reservations(&room, asked, Duration::from_millis(5_000));
+    let layout = room.lay_out(&plan, &[], &generous).expect("within the capacity");
+    let latency = needed(&layout, &generous);
+    prop_assert!(latency.is_some(), "{kind}: every reservation has a bound");
+    let list = reservations(&room, asked, latency.unwrap_or(Duration::ZERO));
+    let layout = room.lay_out(&plan, &[], &list);
+    prop_assert!(layout.is_ok(), "{kind}: {:?}", layout.err());
+    let layout = layout.expect("just asked");
+    let name = |name: &str| layout.plan.class(name).expect("it is there");
+    let classes: Vec<_> = list.iter().map(|one| (name(&one.name()), one.sends)).collect();
+    let rests: Vec<ClassId> = rests.iter().map(|rest| name(rest)).collect();
+    let delays = worst(&mut layout.plan.build(Seed(1)), &classes, &rests, 2_000);
+    for (one, delay) in list.iter().zip(delays) {
+        let promised = one.delay().expect("it has one");
+        prop_assert!(
+            delay > Duration::ZERO && delay <= promised,
+            "{kind}: {delay} of {promised}"
+        );
+    }
+    Ok(())
+}
+
+/// Two classes that share the link alike, `site` with a `drr` for reservations.
+fn site_and_others(kind: &str) -> DisciplineSpec {
+    let settings = match kind {
+        "drr" => Table::default(),
+        "hfsc" => Table::default().text("realtime", "5 Mbit/s"),
+        _ => Table::default().text("rate", "5 Mbit/s"),
+    };
+    let class = |name: &str, discipline: Option<DisciplineSpec>| ClassSpec {
+        name: name.into(),
+        default: discipline.is_none(),
+        settings: settings.clone(),
+        discipline,
+        ..ClassSpec::default()
+    };
+    DisciplineSpec {
+        classes: vec![class("site", Some(policy("drr"))), class("others", None)].into(),
+        ..DisciplineSpec::new(kind)
     }
 }
 
@@ -211,14 +262,8 @@ fn reservations_in_a_shaped_or_nested_place_get_their_rate() {
         .classes
         .extend([class("site", false, Some(inside)), class("others", true, None)]);
     for (spec, class) in [(shaped, None), (nested, Some("site"))] {
-        let mut table = Table::default().text("share", "80 %").text("smallest", "1 %");
-        if let Some(class) = class {
-            table = table.text("class", class);
-        }
-        let settings = ReserveSettings::read(&table, &[], &mut Vec::new()).expect("sound");
-        let link = Link::new(LINK, PACKET);
-        let room =
-            Reservable::new(&Registry::builtin(), &spec, link, &settings, Span::default()).expect("room");
+        let room = room(&spec, class);
+        let link = room.link();
         assert_eq!(room.capacity(), Bandwidth::mbit(4), "80 % of what the place gets");
         let plan = spec.check(&Registry::builtin(), link).expect("sound");
         let mut list = reservations(&room, &[(30, 2)], Duration::ZERO);

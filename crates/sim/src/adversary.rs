@@ -143,7 +143,11 @@ impl Adversary {
 
     /// An adversary of these bounds of classes of the plan.
     pub fn against(plan: &TreePlan, bounds: Vec<(Option<ClassId>, Bound)>, seed: Seed) -> Self {
-        let restricted = !plan.root.kind.properties.isolates;
+        // A class in a class may not be isolated from its own neighbours, whatever the outermost
+        // does.
+        let is_leaf = |id: ClassId| plan.info(id).is_some_and(|outer| outer.leaf);
+        let nested = plan.classes.iter().any(|class| class.parent.is_some_and(is_leaf));
+        let restricted = nested || !plan.root.kind.properties.isolates;
         let is_parent = |id: ClassId| plan.classes.iter().any(|class| class.parent == Some(id));
         let classes = plan
             .classes
@@ -482,6 +486,12 @@ impl Adversary {
         Some((bucket.send(from, length)?, frame))
     }
 
+    /// The shortest packets that a bound was promised.
+    fn shortest(&self) -> u64 {
+        let shortest = self.targets.iter().map(|target| target.bound.shortest);
+        shortest.max().map_or(0, Bytes::get)
+    }
+
     /// The length of a frame that fits into a bucket of this depth.
     fn frame(&self, lengths: Mix, rng: &mut Rng, depth: u64, longest: bool) -> u64 {
         let overhead = self.plan.link.overhead.get();
@@ -493,7 +503,7 @@ impl Adversary {
             .min(depth)
             .saturating_sub(overhead)
             .max(1);
-        let least = SHORTEST.min(most);
+        let least = SHORTEST.max(self.shortest().saturating_sub(overhead)).min(most);
         match lengths {
             _ if longest => most,
             Mix::Longest => most,

@@ -254,7 +254,9 @@ impl Exhaustive {
         let assumed = queues.iter().all(|queue| keeps_to(queue.curve, queue.class));
         for bounded in &mut self.bounds {
             let class = queues[bounded.queue].class;
-            if !assumed || !keeps_to(bounded.bound.arrivals, class) {
+            let shortest = bounded.bound.shortest;
+            let long_enough = offered.iter().all(|packet| packet.len >= shortest);
+            if !assumed || !long_enough || !keeps_to(bounded.bound.arrivals, class) {
                 continue;
             }
             let delays = departures
@@ -280,7 +282,9 @@ impl Exhaustive {
 /// The first three leaf classes of a plan, again from the first if it has fewer; flows of the whole
 /// discipline if it has none.
 fn queues_of(plan: &TreePlan) -> Vec<WorldQueue> {
-    let restricted = !plan.root.kind.properties.isolates;
+    let is_leaf = |id: ClassId| plan.info(id).is_some_and(|outer| outer.leaf);
+    let nested = plan.classes.iter().any(|class| class.parent.is_some_and(is_leaf));
+    let restricted = nested || !plan.root.kind.properties.isolates;
     let leaves = plan.classes.iter().zip(0..).filter(|(class, _)| class.leaf);
     let mut leaves: Vec<WorldQueue> = leaves
         .map(|(class, number)| WorldQueue {

@@ -120,7 +120,70 @@ fn kinds(ring: u32) -> Vec<(&'static str, TreePlan, u64)> {
             500,
         ),
         ("ips", plan("ips", ring, ips, none()), 900),
+        (
+            "priq in drr",
+            nested("drr", ring, quantum(0, curve(600, 1_514))),
+            700,
+        ),
+        ("priq in cbq", nested("cbq", ring, rated(Bandwidth::mbit(5))), 200),
+        (
+            "priq in hfsc",
+            nested("hfsc", ring, none().text("realtime", "5 Mbit/s")),
+            500,
+        ),
+        (
+            "priq in pacer",
+            nested(
+                "pacer",
+                ring,
+                rated(Bandwidth::kbit(4_400)).text("packet", "400 B"),
+            ),
+            500,
+        ),
     ]
+}
+
+/// The three classes and the others in strict priority, in one of two classes of this kind that
+/// share the link alike.
+fn nested(kind: &str, ring: u32, half: Table) -> TreePlan {
+    let class = |(number, &(kbit, burst)): (usize, &(u64, u64))| ClassSpec {
+        name: format!("class-{number}"),
+        settings: priority(9 - number),
+        sends: Some(curve(kbit, burst.max(1_514)).into()),
+        ..ClassSpec::default()
+    };
+    let rest = |name: &str, settings: Table| ClassSpec {
+        name: name.into(),
+        default: true,
+        settings,
+        ..ClassSpec::default()
+    };
+    let inner = DisciplineSpec {
+        classes: CURVES
+            .iter()
+            .enumerate()
+            .map(class)
+            .chain([rest("rest", priority(0))])
+            .collect(),
+        ..DisciplineSpec::new("priq")
+    };
+    let site = ClassSpec {
+        name: "site".into(),
+        settings: half.clone(),
+        discipline: Some(inner),
+        ..ClassSpec::default()
+    };
+    let settings = match kind {
+        "cbq" => Table::default().text("link", "port").text("link_burst", "2 s"),
+        _ => Table::default(),
+    };
+    let spec = DisciplineSpec {
+        settings,
+        classes: [site, rest("elsewhere", half)].into_iter().collect(),
+        ..DisciplineSpec::new(kind)
+    };
+    let link = Link::new(Bandwidth::mbit(10), MTU).with_ring(ring);
+    spec.check(&Registry::builtin(), link).expect("a plan")
 }
 
 #[test]

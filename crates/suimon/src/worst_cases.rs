@@ -3,6 +3,7 @@
 
 use control::policy::InterfacePolicy;
 use engine::bounds::{self, WorstCase};
+use engine::units::Bytes;
 use plot::text::{self, Align};
 use serde_json::{Value, json};
 
@@ -46,12 +47,19 @@ fn row(interface: &InterfacePolicy, case: &WorstCase) -> Option<Vec<String>> {
     Some(vec![
         format!("  {}", name(interface, case)),
         bounds::shown(bound.delay).to_string(),
-        format!("{} backlog", bound.backlog),
+        match bound.shortest {
+            Bytes::ZERO => format!("{} backlog", bound.backlog),
+            shortest => format!(
+                "{} backlog, while no packet is shorter than {shortest}",
+                bound.backlog
+            ),
+        },
     ])
 }
 
 /// As JSON, for each class: `class` (null for a discipline without classes), and `delay_ns` and
-/// `backlog_bytes`, or `none`, the reason.
+/// `backlog_bytes`, and the shortest packets under which they hold (0: any), `shortest_bytes`; or
+/// `none`, the reason.
 pub fn json(interface: &InterfacePolicy) -> Value {
     let case = |case: &WorstCase| {
         let class = case
@@ -60,8 +68,10 @@ pub fn json(interface: &InterfacePolicy) -> Value {
             .map(|info| &info.name);
         match &case.bound {
             Ok(bound) => json!({ "class": class, "delay_ns": bound.delay.nanos(),
-                                 "backlog_bytes": bound.backlog.get(), "none": null }),
-            Err(why) => json!({ "class": class, "delay_ns": null, "backlog_bytes": null, "none": why }),
+                                 "backlog_bytes": bound.backlog.get(),
+                                 "shortest_bytes": bound.shortest.get(), "none": null }),
+            Err(why) => json!({ "class": class, "delay_ns": null, "backlog_bytes": null,
+                                "shortest_bytes": null, "none": why }),
         }
     };
     interface.plan.bounds().iter().map(case).collect()
@@ -130,7 +140,7 @@ default = true
         let value = json(&policy.interfaces[0]);
         assert_eq!(
             value[0],
-            json!({ "class": "voice", "delay_ns": 9_644_800, "backlog_bytes": 7_212, "none": null })
+            json!({ "class": "voice", "delay_ns": 9_644_800, "backlog_bytes": 7_212, "shortest_bytes": 0, "none": null })
         );
         assert_eq!(value[1]["none"], "best effort: no guarantee");
     }

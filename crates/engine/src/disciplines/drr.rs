@@ -28,7 +28,7 @@
 use crate::bounds::{RateLatency, Terms, WorstCase};
 use crate::discipline::{Build, ChangedClass, Discipline, Next, Plan, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Check, Children, Kind, Properties};
+use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
 use crate::link::Link;
 use crate::packet::{ClassId, Packet};
 use crate::prefetch::Prefetched;
@@ -161,24 +161,32 @@ impl Plan for DrrPlan {
     /// With *F* the sum of all quanta, a class that starts with nothing and is to send *a* bytes
     /// needs ⌈*a* / *Qᵢ*⌉ turns; until the last is over every other has had as many, and the
     /// deficit, less than a packet, that it brought along. So its queueing delay is at most *a* *F*
-    /// / *Qᵢ* + (*F* − *Qᵢ*) + (*n* − 1) *Max* bytes and what is in the device.
+    /// / *Qᵢ* + (*F* − *Qᵢ*) + (*n* − 1) *Max* bytes and what is in the device. The same holds from
+    /// any time at which it has a backlog: waiting for its turn, or in the middle of one, it needs
+    /// no more turns than that (Boyer, Stea and Sofack, "Deficit round robin with network
+    /// calculus", 2012).
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         let whole: u64 = self.quanta.iter().sum();
         let deficits = u128::from(terms.longest.get()) * (self.quanta.len() as u128 - 1);
-        let case = |((class, _, queue), &part): ((ClassId, &str, &'static Kind), &u64)| {
-            let before = u128::from(whole - part) + deficits + u128::from(terms.ahead().get());
+        let case = |((class, name, queue), &part): ((ClassId, &str, &QueuePlan), &u64)| {
+            let before = u128::from(whole - part) + deficits + u128::from(terms.ahead.get());
             let service = RateLatency {
                 part,
                 whole,
-                grain: terms.longest,
+                grain: terms.grain.max(terms.longest),
                 ..RateLatency::after(before, terms.link.bandwidth)
             };
-            WorstCase {
+            let own = WorstCase {
                 class: Some(class),
-                bound: queue.worst(class, terms, service),
-            }
+                bound: queue.kind.worst(class, terms, service),
+            };
+            std::iter::once(own).chain(queue.bounds_inside(name, terms, Ok(service)))
         };
-        self.leaves.each().zip(&self.quanta).map(case).collect()
+        self.leaves.each().zip(&self.quanta).flat_map(case).collect()
+    }
+
+    fn conserves_work(&self) -> bool {
+        self.leaves.conserve_work()
     }
 
     fn serves(&self, class: Option<ClassId>, link: Bandwidth) -> Option<Bandwidth> {

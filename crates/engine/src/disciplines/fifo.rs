@@ -102,10 +102,11 @@ impl Plan for Settings {
             rate: Bandwidth::ZERO,
             burst: held,
         };
-        let bound = RateLatency::after(terms.ahead().get().into(), terms.link.bandwidth).bound(senders);
+        let bound = RateLatency::after(terms.ahead.get().into(), terms.link.bandwidth).bound(senders);
         // Its limit drops what is more, so its senders need no arrival curve.
         let bound = bound.map(|bound| Bound {
             arrivals: None,
+            shortest: terms.shortest,
             ..bound
         });
         let bound = bound.ok_or_else(|| "the time does not fit".into());

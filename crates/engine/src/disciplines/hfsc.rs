@@ -41,10 +41,10 @@
 //!    `docs/decisions/hfsc.md`.
 //! 5. Times are rounded up to whole nanoseconds from exact sums, not at each packet.
 
-use crate::bounds::{ArrivalCurve, Bound, Terms, WorstCase};
+use crate::bounds::{ArrivalCurve, Bound, RateLatency, Terms, WorstCase};
 use crate::discipline::{Build, ChangedClass, Discipline, Next, Plan, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Check, CheckedClass, Children, Kind, Properties};
+use crate::kind::{Check, CheckedClass, Children, Kind, Properties, QueuePlan};
 use crate::packet::{ClassId, Packet};
 use crate::queue::Stats;
 use crate::settings;
@@ -337,11 +337,7 @@ fn check_sums(check: &mut Check<'_>, curves: &[Curves]) -> Vec<Option<CurveSum>>
 /// the packet on the wire at least. A convex curve that restarts may have to give up some of what
 /// it had, so none is stated.
 fn worst(real: Option<Slopes>, arrivals: ArrivalCurve, terms: &Terms<'_>) -> Result<Bound, String> {
-    let real = real.ok_or("it has no real-time curve, so nothing is guaranteed")?;
-    if real.m1 < real.m2 && real.d > 0 {
-        return Err("its real-time curve is convex, and one that starts again may have to give up some of what it had; a \
-                    concave curve or a line has a bound".into());
-    }
+    let real = guaranteed(real)?;
     if arrivals.rate.bits() > real.m2 || real.m2 == 0 {
         return Err(format!(
             "its senders may send {}, more than its real-time curve guarantees",
@@ -355,14 +351,38 @@ fn worst(real: Option<Slopes>, arrivals: ArrivalCurve, terms: &Terms<'_>) -> Res
         Some(rest) => u128::from(real.d) + rest.div_ceil(real.m2.into()),
     };
     // Deadlines and sums of curves are rounded to a nanosecond each.
-    let device = terms.link.bandwidth.time_to_send(terms.ahead()) + Duration::from_nanos(2);
+    let device = terms.link.bandwidth.time_to_send(terms.ahead) + Duration::from_nanos(2);
     let wait = Duration::from_nanos(u64::try_from(wait).map_err(|_| "the time does not fit")?);
     let meanwhile = arrivals.rate.bytes_in(device) + Bytes::new(1);
     Ok(Bound {
         delay: wait + device,
         backlog: arrivals.burst + meanwhile + terms.longest,
         arrivals: Some(arrivals),
+        shortest: terms.shortest,
     })
+}
+
+/// What a leaf is guaranteed from any time *s* at which it has a backlog, as long as that lasts.
+/// Its real-time service is ahead of its deadline curve by at most the packet that was eligible
+/// last, and that curve rises at least by its last slope *m*. So the deadline of a packet up to
+/// which *a* bytes are sent after *s* is at most (*a* + *Max*) / *m* after it, and is missed by no
+/// more than what is in the device. What link sharing gives comes on top.
+fn from_any_time(real: Option<Slopes>, terms: &Terms<'_>) -> Result<RateLatency, String> {
+    let real = guaranteed(real)?;
+    let bandwidth = Bandwidth::bits_per_sec(real.m2);
+    let device = terms.link.bandwidth.time_to_send(terms.ahead) + Duration::from_nanos(2);
+    let before = terms.longest + bandwidth.bytes_in(device) + Bytes::new(1);
+    Ok(RateLatency::after(before.get().into(), bandwidth))
+}
+
+/// A real-time curve that guarantees something from any time on.
+fn guaranteed(real: Option<Slopes>) -> Result<Slopes, String> {
+    let real = real.ok_or("it has no real-time curve, so nothing is guaranteed")?;
+    match real.m1 < real.m2 && real.d > 0 {
+        true => Err("its real-time curve is convex, and one that starts again may have to give up some of what it had; a \
+                     concave curve or a line has a bound".into()),
+        false => Ok(real),
+    }
 }
 
 impl HfscPlan {
@@ -401,16 +421,17 @@ impl HfscPlan {
 
 impl Plan for HfscPlan {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
-        let case = |((class, _, queue), plan): ((ClassId, &str, &'static Kind), &ClassPlan)| {
-            let bound = queue
-                .arrivals_in_order(class, terms)
-                .and_then(|arrivals| worst(plan.curves.real, arrivals, terms));
-            WorstCase {
+        let case = |((class, name, queue), plan): ((ClassId, &str, &QueuePlan), &ClassPlan)| {
+            let arrivals = queue.kind.arrivals_in_order(class, terms);
+            let own = WorstCase {
                 class: Some(class),
-                bound,
-            }
+                bound: arrivals.and_then(|arrivals| worst(plan.curves.real, arrivals, terms)),
+            };
+            let service = from_any_time(plan.curves.real, terms);
+            std::iter::once(own).chain(queue.bounds_inside(name, terms, service))
         };
-        self.leaves.each().zip(self.classes.iter()).map(case).collect()
+        let classes = self.leaves.each().zip(self.classes.iter());
+        classes.flat_map(case).collect()
     }
 
     fn serves(&self, class: Option<ClassId>, link: Bandwidth) -> Option<Bandwidth> {

@@ -517,7 +517,7 @@ impl Plan for IpsPlan {
     }
 
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
-        let ahead = terms.link.ahead(self.longest) + terms.taken;
+        let ahead = terms.link.ahead(self.longest);
         let over = match self.settings.over {
             Over::Priq => u32::MAX,
             Over::Cbq => CBQ_PRIORITIES - 1,

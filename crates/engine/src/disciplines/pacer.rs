@@ -46,11 +46,12 @@
 //! packet costs memory that has to be fetched; as the calendar shows which classes come next, many
 //! are [prefetched](crate::prefetch) at once.
 
+use crate::bounds::{Bound, RateLatency, Terms, WorstCase};
 use crate::byte_clock::{Basis, BytePace, SHORTEST_SLOT, WireSlots, WireTime, gap_slot};
 use crate::carry_over::{CarryOver, Deficit};
 use crate::discipline::{Build, Discipline, Next, Pacing, Plan, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Check, Children, Kind, Properties};
+use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
 use crate::link::{Fact, Link};
 use crate::packet::{ClassId, Packet};
 use crate::prefetch::Prefetched;
@@ -62,7 +63,7 @@ use crate::sharing::reserved_classes::{class, guaranteed, leaf, refuse_oversold}
 use crate::spec::DisciplineSpec;
 use crate::structures::calendar::Calendar;
 use crate::structures::heaps::PriorityQueue;
-use crate::units::{Bandwidth, Bytes, Instant, Rate};
+use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
 use crate::{choices, settings};
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -167,6 +168,8 @@ struct NodePlan {
     leaf: bool,
     /// Bits per second; none: best effort.
     rate: Option<u64>,
+    /// The shortest packets of its senders, if stated.
+    packet: Option<Bytes>,
 }
 
 #[derive(Clone, Debug)]
@@ -239,6 +242,7 @@ pub fn plan_with(check: &mut Check<'_>, waiting: Waiting) -> Option<Arc<dyn Plan
             parent: class.parent,
             leaf,
             rate,
+            packet: settings.packet,
         });
     }
     if check.problems.len() > before {
@@ -379,7 +383,111 @@ impl PacerPlan {
     }
 }
 
+impl PacerPlan {
+    /// Why no class has a bound, if so.
+    fn unbounded(&self, terms: &Terms<'_>) -> Result<(), String> {
+        let paced = || self.nodes.iter().filter(|node| node.rate.is_some());
+        if self.nodes.iter().any(|node| node.parent.is_some()) {
+            return Err("classes share a bottleneck, which has a pace of its own".into());
+        }
+        if self.rules.frames {
+            return Err(
+                "gap frames fill the device's ring before a packet; with `gap = \"timer\"` there is a bound"
+                    .into(),
+            );
+        }
+        if paced().any(|node| node.packet.is_none()) {
+            return Err("framing takes a part of the link that depends on the packets' lengths: state the shortest of every paced class, by `packet`".into());
+        }
+        let on_link = |length: Bytes| length.get().max(self.rules.slots.slot(length));
+        let need = |node: &NodePlan| {
+            let rate = u128::from(node.rate?);
+            let each = self.ratios(node, terms, on_link);
+            each.map(|(length, counted)| (rate * u128::from(length)).div_ceil(u128::from(counted)))
+                .max()
+        };
+        let need: u128 = paced().filter_map(need).sum();
+        match need > u128::from(terms.link.bandwidth.bits()) {
+            true => Err("the paced classes may need more than the link carries, framing included".into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Of the lengths that a class's packets may have, those at which what framing adds is extreme:
+    /// what `of` makes of each, and what the rate counts. A length just above a multiple of the
+    /// longest frame has a short last one.
+    fn ratios(
+        &self,
+        node: &NodePlan,
+        terms: &Terms<'_>,
+        of: impl Fn(Bytes) -> u64,
+    ) -> impl Iterator<Item = (u64, u64)> {
+        let Rules { slots, basis, .. } = self.rules;
+        let (most, least) = (terms.longest, node.packet.unwrap_or(terms.longest));
+        let pieces =
+            (1..=most.get() / slots.longest).map(move |frames| frames * slots.longest + slots.overhead + 1);
+        let lengths = pieces.map(Bytes::new).chain([least, most]);
+        let lengths = lengths.filter(move |length| (least..=most).contains(length));
+        lengths.map(move |length| (of(length), slots.counted(length, basis)))
+    }
+
+    /// The service of a class from any time at which it has a backlog. *E* is then at most its
+    /// longest packet ahead. No packet is later than its own *P* and what is in the device, since
+    /// the packets with *E* ≥ *t* and a deadline *E* + *P* ≤ *u* need no more than the link carries
+    /// from *t* to *u*: earliest deadline first, without preemption. So the last bit of a packet up
+    /// to which *a* bytes are sent is out within *κ* (*Max* + *a*) / *R* and the time of the
+    /// device, *κ* being the most that the rate counts of a byte.
+    fn service(&self, node: &NodePlan, terms: &Terms<'_>) -> Result<RateLatency, String> {
+        self.unbounded(terms)?;
+        let rate = node.rate.ok_or("best effort: no guarantee")?;
+        let each = self.ratios(node, terms, Bytes::get);
+        let bits = each
+            .map(|(length, counted)| u128::from(rate) * u128::from(length) / u128::from(counted))
+            .min();
+        let bits = bits.ok_or("its packets have no length")?;
+        let bandwidth = Bandwidth::bits_per_sec(u64::try_from(bits).unwrap_or(u64::MAX));
+        let before = bandwidth.bytes_in(self.device(terms)) + Bytes::new(1);
+        Ok(RateLatency::after(before.get().into(), bandwidth))
+    }
+
+    /// How late a deadline may be: the device, and roundings to a byte-time and a nanosecond each.
+    fn device(&self, terms: &Terms<'_>) -> Duration {
+        let ahead = terms.ahead + Bytes::new(4);
+        terms.link.bandwidth.time_to_send(ahead) + Duration::from_nanos(2)
+    }
+}
+
 impl Plan for PacerPlan {
+    /// A packet's deadline is at most the time of its class's burst after its arrival, at the rate:
+    /// *E* is the latest of the times at which a packet of the same busy period arrived and the
+    /// ones since then have paced. See [`PacerPlan::service`].
+    fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
+        let case = |((class, name, queue), node): ((ClassId, &str, &QueuePlan), &NodePlan)| {
+            let service = self.service(node, terms);
+            let within = Terms {
+                shortest: node.packet.unwrap_or(Bytes::ZERO),
+                ..*terms
+            };
+            let bound = service.clone().and_then(|service| {
+                let bound = queue.kind.worst(class, &within, service)?;
+                let backlog = bound.backlog + terms.longest;
+                Ok(Bound { backlog, ..bound })
+            });
+            let own = WorstCase {
+                class: Some(class),
+                bound,
+            };
+            // A packet that was sent just before may have paced it.
+            let lasting = service.map(|service| RateLatency {
+                before: service.before + u128::from(terms.longest.get()),
+                ..service
+            });
+            std::iter::once(own).chain(queue.bounds_inside(name, &within, lasting))
+        };
+        let leaves = self.nodes.iter().filter(|node| node.leaf);
+        self.leaves.each().zip(leaves).flat_map(case).collect()
+    }
+
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
         Box::new(Pacer::new(self.clone(), self.leaves.build(cx)))
     }
@@ -903,7 +1011,7 @@ struct ByPace;
 
 impl Reserves for ByPace {
     fn bounds_delays(&self) -> bool {
-        false
+        true
     }
 
     /// Framing takes a part of the wire that depends on the lengths of packets.

@@ -10,10 +10,10 @@
 //! one packet that is being sent. Not guaranteed: anything to a lower class while higher classes
 //! have enough to send.
 
-use crate::bounds::{PriorityClass, RateLatency, Terms, WorstCase, strict_priority};
+use crate::bounds::{ArrivalCurve, PriorityClass, RateLatency, Terms, WorstCase, strict_priority};
 use crate::discipline::{Build, Discipline, Next, Plan, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Check, Children, Kind, Properties};
+use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
 use crate::packet::{ClassId, Packet};
 use crate::settings;
 use crate::settings::{Problem, refuse_unknown};
@@ -101,10 +101,7 @@ impl PriqPlan {
         order.sort_by_key(|(_, priority)| std::cmp::Reverse(**priority));
         let mut bounded = Vec::new();
         for ((class, name, queue), &priority) in order {
-            let arrivals = terms
-                .arrivals(class)
-                .ok()
-                .filter(|_| queue.properties.conserves_work);
+            let arrivals = terms.arrivals(class).ok().filter(|_| queue.conserves_work());
             let Some(arrivals) = arrivals else {
                 return (bounded, Some((priority, name)));
             };
@@ -120,24 +117,51 @@ impl PriqPlan {
 impl Plan for PriqPlan {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         let (bounded, first) = self.bounded(terms);
-        let services = strict_priority(terms.link.bandwidth, terms.ahead(), &bounded);
-        let case = |((class, _, queue), &priority): ((ClassId, &str, &'static Kind), &u8)| {
+        let mut services = strict_priority(terms.link.bandwidth, terms.ahead, &bounded);
+        services
+            .iter_mut()
+            .for_each(|service| service.grain = terms.grain);
+        // To the highest without a stated curve, what the ones above it leave.
+        let above: ArrivalCurve = bounded.iter().map(|class| class.arrivals).sum();
+        let left = RateLatency {
+            grain: terms.grain,
+            ..RateLatency::after(
+                (above.burst + terms.ahead).get().into(),
+                terms.link.bandwidth - above.rate,
+            )
+        };
+        let case = |((class, name, queue), &priority): ((ClassId, &str, &QueuePlan), &u8)| {
             let place = bounded
                 .iter()
                 .position(|other| other.priority == u32::from(priority));
-            let bound = match (place, first) {
-                (Some(place), _) => queue.worst(class, terms, services[place]),
+            let service = match (place, first) {
+                (Some(place), _) => Ok(services[place]),
                 (None, Some((higher, name))) if higher > priority => Err(format!(
                     "`{name}` goes before it, and nothing bounds what that sends"
                 )),
-                _ => queue.worst(class, terms, RateLatency::after(0, Bandwidth::ZERO)),
+                _ => Ok(left),
             };
-            WorstCase {
+            let own = |service| match place {
+                Some(_) => service,
+                None => RateLatency::after(0, Bandwidth::ZERO),
+            };
+            let bound = service
+                .clone()
+                .and_then(|service| queue.kind.worst(class, terms, own(service)));
+            let lasting = service.map(|service| service.from_any_time(terms));
+            let inside = queue.bounds_inside(name, terms, lasting);
+            let own = WorstCase {
                 class: Some(class),
                 bound,
-            }
+            };
+            std::iter::once(own).chain(inside)
         };
-        self.leaves.each().zip(&self.priorities).map(case).collect()
+        let classes = self.leaves.each().zip(&self.priorities);
+        classes.flat_map(case).collect()
+    }
+
+    fn conserves_work(&self) -> bool {
+        self.leaves.conserve_work()
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {

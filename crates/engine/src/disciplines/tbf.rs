@@ -149,13 +149,13 @@ impl Plan for TbfPlan {
             .iter()
             .flatten()
             .map(|(_, burst)| terms.longest - *burst);
-        let taken = terms.taken + terms.longest.times(2) + overdrafts.sum();
+        let ahead = terms.ahead + terms.longest.times(2) + overdrafts.sum();
         let mut cases = below(&Terms {
             link: Link {
                 bandwidth: self.slowest(terms.link.bandwidth),
                 ..terms.link
             },
-            taken,
+            ahead,
             ..*terms
         });
         if !self.child.kind.properties.follows_any_rate {

@@ -27,8 +27,8 @@ use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Build, Discipline, Next, Plan, Sink, Verdict};
 use crate::disciplines::drr;
 use crate::inspect::{Inspection, Value};
-use crate::kind::{Check, Children, Kind, Properties};
-use crate::packet::Packet;
+use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
+use crate::packet::{ClassId, Packet};
 use crate::reservation::{RequestedShare, ReservableTree, ReservedClass, Reserves};
 use crate::settings::{Problem, Raw, Table};
 use crate::sharing::leaves::{Leaves, LeavesPlan};
@@ -248,15 +248,20 @@ fn weights(check: &mut Check<'_>, settings: &Settings, classes: &[ClassSettings]
 
 impl Plan for WrrPlan {
     /// None: an arrival curve is in bytes, and turns are of packets.
-    fn bounds(&self, _terms: &Terms<'_>) -> Vec<WorstCase> {
+    fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         let why = "`wrr` counts packets, so an arrival curve in bytes does not bound the turns it takes; `drr` has a bound";
-        self.leaves
-            .each()
-            .map(|(class, ..)| WorstCase {
+        let case = |(class, name, queue): (ClassId, &str, &QueuePlan)| {
+            let own = WorstCase {
                 class: Some(class),
                 bound: Err(why.into()),
-            })
-            .collect()
+            };
+            std::iter::once(own).chain(queue.bounds_inside(name, terms, Err(why.into())))
+        };
+        self.leaves.each().flat_map(case).collect()
+    }
+
+    fn conserves_work(&self) -> bool {
+        self.leaves.conserve_work()
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {

@@ -67,11 +67,6 @@ impl Place {
     pub(super) fn is_outermost(&self) -> bool {
         self.0.is_empty()
     }
-
-    /// Whether a class is on the way: bounds of classes inside a class are not known.
-    pub(super) fn is_in_class(&self) -> bool {
-        self.0.iter().any(|step| matches!(step, Step::Class(_)))
-    }
 }
 
 /// The link as this place of a checked tree has it.

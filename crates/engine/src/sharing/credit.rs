@@ -64,6 +64,11 @@ impl Credit {
         self.bounds.0.into()
     }
 
+    /// The bytes that end a regulated period.
+    pub(crate) fn wakes_with(&self) -> u64 {
+        self.bounds.1.into()
+    }
+
     /// Accrues credit since the last update, up to `most`, or to a full burst.
     #[inline]
     pub(crate) fn accrue(&mut self, now: u64, most: Option<i64>) {

@@ -17,88 +17,165 @@
 //! that of strict priority over leaves with these arrival curves (see [`bounds`](crate::bounds)):
 //! after *B* + Σ (σⱼ + *Max*) bytes the speed *C* − Σ *rⱼ*.
 //!
+//! **For the classes in a leaf's queue** the service has to hold from any time *u* at which the
+//! leaf has a backlog. Call *G* the leaves of *H* and *i*, and let *p* be the last time before *u*
+//! at which none of them could send. Since then the link has carried *B* bytes and then only
+//! theirs, so their credits together have grown by at most *B*: a backlog of credit of at most Σ_G
+//! (σⱼ + *Max*) + *B*, as none is overdrawn by more than *Max*. While *i* has credit, *H* sends at
+//! most that, Σ_H *Max* and Σ_H *rⱼ d*; so *i* has the speed *C* − Σ_H *rⱼ* after these bytes and
+//! *B*, *K* in all.
+//!
+//! If the senders of *i* keep within its credit, that is all. If not, let *u* be the last time at
+//! which it waited for credit. From any time *s* before it, it has sent all that accrued since but
+//! what ends its wait, *W*, and what it was overdrawn by; that is *rᵢ* (*u* − *s*) − *W* − *Max*.
+//! So from any time its service is the rate *rᵢ* after *W* + *Max* bytes at that rate and *K* at
+//! *C* − Σ_H *rⱼ*, which is no less than *rᵢ*. None of its credit may be lost to the ceiling of
+//! what a waiting class accumulates: σᵢ + *K* is checked to be within it. What it borrows comes on
+//! top.
+//!
 //! The clocks of the discipline and of the link start a packet in whole nanoseconds: two more.
 
 use crate::bounds::{Bound, RateLatency, Terms, WorstCase};
-use crate::kind::Kind;
+use crate::kind::QueuePlan;
 use crate::packet::ClassId;
-use crate::sharing::credit::Credit;
+use crate::sharing::credit::{Credit, nanobits};
 use crate::units::{Bandwidth, Bytes, Duration};
 
 /// By how much the clocks of a discipline and of its link may be apart.
 const ROUNDING: Duration = Duration::from_nanos(2);
 
 /// A leaf as checked.
-pub(crate) struct Credited {
+pub(crate) struct Credited<'a> {
     pub(crate) id: ClassId,
-    /// The kind of its queue.
-    pub(crate) queue: &'static Kind,
+    pub(crate) name: &'a str,
+    pub(crate) queue: &'a QueuePlan,
     /// A full credit.
     pub(crate) credit: Credit,
     pub(crate) priority: u32,
 }
 
-/// The worst case of each of these leaves. `patience`: if a port is the clock, how late it may come
-/// before it counts as late.
+/// The worst case of each of these leaves, and of the classes in their queues. `patience`: if a
+/// port is the clock, how late it may come before it counts as late. `ceiling`: the most credit, in
+/// nanobits, of a leaf that waits for its turn.
 pub(crate) fn all(
-    leaves: Vec<Credited>,
+    leaves: Vec<Credited<'_>>,
     terms: &Terms<'_>,
     formal: bool,
     patience: Option<Duration>,
+    ceiling: i64,
 ) -> Vec<WorstCase> {
     // A port that fills its ring dequeues again when there is room; until then it must not count as
     // late.
-    let filled = terms.link.bandwidth.time_to_send(terms.ahead() + terms.longest);
+    let filled = terms.link.bandwidth.time_to_send(terms.ahead + terms.longest);
     let known = match () {
         () if !formal => Err("only formal sharing without a tick has a bound".into()),
         () if patience.is_some_and(|patience| patience < filled) => Err(format!(
             "`link_burst` is less than the device's ring and a packet ({filled})"
         )),
-        () if !leaves.iter().all(|leaf| leaf.queue.properties.conserves_work) => {
+        () if !leaves.iter().all(|leaf| leaf.queue.conserves_work()) => {
             Err("a class may be regulated, and accumulate credit".into())
         }
         () => Ok(()),
     };
-    let case = |(number, leaf): (usize, &Credited)| {
+    let case = |number: usize| {
+        let leaf = &leaves[number];
         let stated = terms.arrivals(leaf.id).map(|_| ());
-        let bound = stated
-            .and(known.clone())
-            .and_then(|()| worst(&leaves, number, terms));
-        WorstCase {
+        let own = WorstCase {
             class: Some(leaf.id),
-            bound,
-        }
+            bound: stated
+                .and(known.clone())
+                .and_then(|()| worst(&leaves, number, terms)),
+        };
+        let service = known
+            .clone()
+            .and_then(|()| from_any_time(&leaves, number, terms, ceiling));
+        std::iter::once(own).chain(leaf.queue.bounds_inside(leaf.name, terms, service))
     };
-    leaves.iter().enumerate().map(case).collect()
+    (0..leaves.len()).flat_map(case).collect()
 }
 
-fn worst(leaves: &[Credited], number: usize, terms: &Terms<'_>) -> Result<Bound, String> {
+/// The leaves that go before a leaf, or take turns with it. A leaf without a rate has no credit: it
+/// only borrows.
+fn before_it<'a>(leaves: &'a [Credited<'a>], number: usize) -> impl Iterator<Item = &'a Credited<'a>> {
+    let others = leaves
+        .iter()
+        .enumerate()
+        .filter(move |(other, _)| *other != number);
+    let priority = leaves[number].priority;
+    others
+        .map(|(_, leaf)| leaf)
+        .filter(move |leaf| leaf.priority >= priority && leaf.credit.rate > 0)
+}
+
+/// The rates of these leaves, and their full credits with an overdraft each.
+fn sums<'a>(leaves: impl Iterator<Item = &'a Credited<'a>>, terms: &Terms<'_>) -> (Bandwidth, u128) {
+    let longest = u128::from(terms.longest.get());
+    leaves.fold((Bandwidth::ZERO, 0), |(rates, bursts), leaf| {
+        let rate = Bandwidth::bits_per_sec(leaf.credit.rate);
+        (rates + rate, bursts + u128::from(leaf.credit.covers()) + longest)
+    })
+}
+
+/// Whether all that enters a leaf keeps within its rate and its full credit.
+fn keeps_within(leaf: &Credited<'_>, terms: &Terms<'_>) -> bool {
+    terms.arrivals(leaf.id).is_ok_and(|arrivals| {
+        arrivals.rate.bits() <= leaf.credit.rate && arrivals.burst.get() <= leaf.credit.covers()
+    })
+}
+
+fn worst(leaves: &[Credited<'_>], number: usize, terms: &Terms<'_>) -> Result<Bound, String> {
     let own = &leaves[number];
-    let arrivals = own.queue.arrivals_in_order(own.id, terms)?;
-    let covers = Bytes::new(own.credit.covers());
-    if arrivals.rate.bits() > own.credit.rate || arrivals.burst > covers {
+    own.queue.kind.arrivals_in_order(own.id, terms)?;
+    if !keeps_within(own, terms) {
         return Err(format!(
-            "its senders may use up its credit, which covers {covers} and its rate"
+            "its senders may use up its credit, which covers {} and its rate",
+            Bytes::new(own.credit.covers())
         ));
     }
-    // A leaf without a rate has no credit: it only borrows.
-    let before_it = || {
-        let others = leaves.iter().enumerate().filter(|(other, _)| *other != number);
-        let leaves = others.map(|(_, leaf)| leaf);
-        leaves.filter(|leaf| leaf.priority >= own.priority && leaf.credit.rate > 0)
-    };
-    let longest = u128::from(terms.longest.get());
-    let bursts: u128 = before_it()
-        .map(|leaf| u128::from(leaf.credit.covers()) + longest)
-        .sum();
-    let rates: Bandwidth = before_it()
-        .map(|leaf| Bandwidth::bits_per_sec(leaf.credit.rate))
-        .sum();
-    let before = u128::from(terms.ahead().get()) + bursts;
+    let (rates, bursts) = sums(before_it(leaves, number), terms);
+    let before = u128::from(terms.ahead.get()) + bursts;
     let service = RateLatency::after(before, terms.link.bandwidth - rates);
-    let bound = own.queue.worst(own.id, terms, service)?;
+    let bound = own.queue.kind.worst(own.id, terms, service)?;
     Ok(Bound {
         delay: bound.delay + ROUNDING,
         ..bound
     })
+}
+
+/// What a leaf is guaranteed from any time at which it has a backlog.
+fn from_any_time(
+    leaves: &[Credited<'_>],
+    number: usize,
+    terms: &Terms<'_>,
+    ceiling: i64,
+) -> Result<RateLatency, String> {
+    let own = &leaves[number];
+    let (longest, ahead) = (u128::from(terms.longest.get()), u128::from(terms.ahead.get()));
+    let others = before_it(leaves, number).count() as u128;
+    let (rates, bursts) = sums(before_it(leaves, number), terms);
+    let full = u128::from(own.credit.covers()) + 1;
+    let left = terms.link.bandwidth - rates;
+    // Both clocks' rounding, as bytes of the link.
+    let rounding = u128::from(terms.link.bandwidth.bytes_in(ROUNDING).get()) + 1;
+    let before = 2 * ahead + bursts + full + longest + others * (longest + 1) + rounding;
+    let rate = own.credit.rate;
+    if rate == 0 {
+        return Err(format!("`{}` has no rate of its own, and only borrows", own.name));
+    }
+    if rate > left.bits() {
+        return Err("the rates add up to more than the link".into());
+    }
+    if keeps_within(own, terms) {
+        return Ok(RateLatency::after(before, left));
+    }
+    let accumulated = u64::try_from(full + before).unwrap_or(u64::MAX);
+    if nanobits(accumulated) > ceiling {
+        return Err(format!(
+            "`{}` may lose credit while it waits for its turn: a larger `maxburst` or `packet_size` keeps it",
+            own.name
+        ));
+    }
+    let waits = u128::from(own.credit.wakes_with()) + 1 + longest;
+    let theirs = (before * u128::from(rate)).div_ceil(u128::from(left.bits()));
+    Ok(RateLatency::after(waits + theirs, Bandwidth::bits_per_sec(rate)))
 }

@@ -8,7 +8,7 @@
 
 use crate::discipline::{Build, Next, Reason, Sink, Verdict};
 use crate::inspect::Inspection;
-use crate::kind::{Check, ClassRoutes, Kind, QueuePlan};
+use crate::kind::{Check, ClassRoutes, QueuePlan};
 use crate::packet::{ClassId, Packet};
 use crate::prefetch::Prefetched;
 use crate::queue::{Queue, Stats};
@@ -88,11 +88,16 @@ impl LeavesPlan {
         leaf.queue.plan.serves(below, own(number)?)
     }
 
-    /// Each leaf's class, name, and the kind of its queue.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (ClassId, &str, &'static Kind)> {
+    /// Each leaf's class, name and queue.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (ClassId, &str, &QueuePlan)> {
         self.leaves
             .iter()
-            .map(|leaf| (leaf.id, leaf.name.as_str(), leaf.queue.kind))
+            .map(|leaf| (leaf.id, leaf.name.as_str(), &leaf.queue))
+    }
+
+    /// Whether no queue waits with a backlog.
+    pub(crate) fn conserve_work(&self) -> bool {
+        self.leaves.iter().all(|leaf| leaf.queue.conserves_work())
     }
 
     /// Makes the queues.

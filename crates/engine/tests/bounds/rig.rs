@@ -41,6 +41,7 @@ impl Sink for Losses {
 /// Packets of a sender that conforms to the last bit: never more than its bucket has.
 pub struct Sender {
     promise: ArrivalCurve,
+    shortest: u64,
     /// Nanobits in the bucket, and since when.
     tokens: u128,
     at: u64,
@@ -52,9 +53,15 @@ impl Sender {
     pub fn new(promise: ArrivalCurve) -> Self {
         Self {
             promise,
+            shortest: 1,
             tokens: u128::from(promise.burst.get()) * NANOBITS,
             at: 0,
         }
+    }
+
+    /// The same with no packet shorter than this.
+    pub fn at_least(self, shortest: u64) -> Self {
+        Self { shortest, ..self }
     }
 
     /// The first nanosecond from `from` on in which a packet of this length conforms; it is sent
@@ -101,8 +108,8 @@ impl Sender {
         for _ in 0..count {
             let len = match lengths {
                 0 => longest,
-                1 => 1 + rng.below(longest),
-                _ => longest - rng.below(longest.min(64)),
+                1 => self.shortest + rng.below(longest + 1 - self.shortest),
+                _ => longest - rng.below((longest + 1 - self.shortest).min(64)),
             };
             let at = self.send(from, len);
             arrivals.push(Arrival { at, class, len });

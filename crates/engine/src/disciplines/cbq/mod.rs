@@ -78,7 +78,7 @@ use crate::link_clock::CreditClock;
 use crate::packet::{ClassId, Packet};
 use crate::queue::Queue;
 use crate::sharing::by_rates::ByRates;
-use crate::sharing::credit_bound::{self, Credited};
+use crate::sharing::credit_bound;
 use crate::units::{Bandwidth, Instant};
 use averaging::Averaging;
 use plan::{CbqPlan, ClassPlan, check};
@@ -108,22 +108,17 @@ pub static KIND: Kind = Kind {
 
 impl Plan for CbqPlan {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
-        // Every leaf has a queue: `check` made it so.
-        let leaf = |class: &ClassPlan| {
-            Some(Credited {
-                id: class.id,
-                queue: class.queue.as_ref()?.kind,
-                credit: class.credit,
-                priority: class.settings.priority,
-            })
-        };
         let patience = (self.settings.link == PacedBy::Port).then_some(self.settings.link_burst);
         let formal = self.settings.sharing == Sharing::Formal && self.settings.tick.is_none();
         credit_bound::all(
-            self.classes.iter().take(self.leaves).filter_map(leaf).collect(),
+            self.classes[..self.leaves]
+                .iter()
+                .filter_map(ClassPlan::credited)
+                .collect(),
             terms,
             formal,
             patience,
+            self.ceiling(),
         )
     }
 

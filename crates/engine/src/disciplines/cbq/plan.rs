@@ -8,7 +8,8 @@ use crate::settings::Problem;
 use crate::sharing::by_rates::LONGEST_BURST;
 use crate::sharing::class_numbers::ClassNumbers;
 use crate::sharing::class_rates;
-use crate::sharing::credit::Credit;
+use crate::sharing::credit::{Credit, NANOBITS};
+use crate::sharing::credit_bound::Credited;
 use crate::structures::rings::{PRIORITIES, Rated, Sets, Weights};
 use crate::units::{Bandwidth, Bytes, Duration};
 use std::sync::Arc;
@@ -39,7 +40,30 @@ pub(super) struct CbqPlan {
     pub(super) weights: Arc<Weights>,
 }
 
+impl ClassPlan {
+    /// What its bound follows from. Every leaf has a queue: `check` made it so.
+    pub(super) fn credited(&self) -> Option<Credited<'_>> {
+        Some(Credited {
+            id: self.id,
+            name: &self.name,
+            queue: self.queue.as_ref()?,
+            credit: self.credit,
+            priority: self.settings.priority,
+        })
+    }
+}
+
 impl CbqPlan {
+    /// The most credit of a class that waits for its turn, in nanobits. The sum of the credits
+    /// cannot grow while the link is busy (departure 3); twice it, for overdrafts.
+    pub(super) fn ceiling(&self) -> i64 {
+        let classes = self.classes.iter();
+        let bursts: u128 = classes
+            .map(|class| u128::from(class.settings.maxburst) * u128::from(class.packet))
+            .sum();
+        (bursts * 2 * NANOBITS as u128).min(i64::MAX as u128 / 4) as i64
+    }
+
     /// Whether all values are those of another plan of the same shape.
     pub(super) fn has_values_of(&self, other: &Self) -> bool {
         let values = |plan: &Self| -> Vec<_> {

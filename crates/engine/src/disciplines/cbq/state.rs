@@ -6,7 +6,7 @@ use super::settings::PacedBy;
 use super::settings::{RoundRobin, Sharing};
 use crate::link_clock::CreditClock;
 use crate::queue::Queue;
-use crate::sharing::credit::{Credit, NANOBITS};
+use crate::sharing::credit::Credit;
 use crate::structures::rings::{Neighbours, PRIORITIES, Rows, Sets, Turn, Weight};
 use crate::structures::shortcuts::Shortcuts;
 use crate::structures::timer_wheel::TimerWheel;
@@ -144,14 +144,6 @@ impl Rules {
     pub(super) fn new(plan: &CbqPlan) -> Self {
         let settings = &plan.settings;
         let formal = settings.sharing == Sharing::Formal;
-        let bursts: u128 = plan
-            .classes
-            .iter()
-            .map(|class| u128::from(class.settings.maxburst) * u128::from(class.packet))
-            .sum();
-        // The sum of the credits cannot grow while the link is busy (departure 3); twice it, for
-        // overdrafts.
-        let ceiling = (bursts * 2 * NANOBITS as u128).min(i64::MAX as u128 / 4) as i64;
         Self {
             formal,
             top_level: settings.sharing == Sharing::TopLevel,
@@ -160,7 +152,7 @@ impl Rules {
             lend_all: plan.classes[plan.leaves..]
                 .iter()
                 .all(|class| class.settings.borrow),
-            ceiling: (formal && settings.tick.is_none()).then_some(ceiling),
+            ceiling: (formal && settings.tick.is_none()).then_some(plan.ceiling()),
             tick: settings.tick.map(Duration::nanos),
         }
     }
