@@ -155,7 +155,7 @@ impl Interface {
         let socket = datagram_socket()?;
         // SAFETY: the request and the words it points to are valid for what these commands read
         // and write.
-        if unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL, &raw mut request) } < 0 {
+        if unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) } < 0 {
             let error = io::Error::last_os_error();
             return match error.raw_os_error() {
                 Some(libc::EOPNOTSUPP) => Ok([0; WORDS]),

@@ -105,12 +105,12 @@ impl Messages {
         // SAFETY: the first `count` headers point to vectors, control buffers and slots that live
         // until the call returns; the slots are distinct and borrowed exclusively with the pool.
         let filled = unsafe {
-            let flags = libc::MSG_DONTWAIT;
             libc::recvmmsg(
                 socket.as_raw_fd(),
                 self.headers.as_mut_ptr(),
                 count as _,
-                flags,
+                // C libraries differ in the types of counts and flags.
+                libc::MSG_DONTWAIT as _,
                 std::ptr::null_mut(),
             )
         };
@@ -192,7 +192,7 @@ impl Messages {
                 socket.as_raw_fd(),
                 self.headers.as_mut_ptr(),
                 count as _,
-                libc::MSG_DONTWAIT,
+                libc::MSG_DONTWAIT as _,
             )
         };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())

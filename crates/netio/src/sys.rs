@@ -170,7 +170,8 @@ pub(crate) fn interest(fd: RawFd, events: i16) -> libc::pollfd {
 /// Waits for a descriptor, at most `nanos`; a signal ends the wait like a time-out.
 pub(crate) fn wait(fds: &mut [libc::pollfd], nanos: u64) -> io::Result<usize> {
     let time = libc::timespec {
-        tv_sec: libc::time_t::try_from(nanos / 1_000_000_000).unwrap_or(libc::time_t::MAX),
+        // At most 2^35 seconds; C libraries differ in its type.
+        tv_sec: (nanos / 1_000_000_000) as _,
         tv_nsec: (nanos % 1_000_000_000).cast_signed(),
     };
     let count = fds.len() as libc::nfds_t;
