@@ -1,8 +1,9 @@
-//! `cargo xtask package`: a Debian package of the release build, with manual pages, completions,
-//! units and links.
+//! `cargo xtask package`: a Debian package of a static release build, with manual pages,
+//! completions, units, a profile for AppArmor, the board and alerts for Prometheus, and links.
 //!
-//! What is generated goes to `target/package`; `[package.metadata.deb]` of `crates/suimon` names
-//! it. Needs cargo-deb.
+//! The program is linked with musl, so that the package depends on nothing and one file runs on
+//! any distribution of this processor. What is generated goes to `target/package`;
+//! `[package.metadata.deb]` of `crates/suimon` names it. Needs the musl target and cargo-deb.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,8 +17,15 @@ const SHELLS: [(&str, &str); 3] = [("bash", "suimon"), ("zsh", "_suimon"), ("fis
 pub fn make(root: &Path) -> Result<(), String> {
     let parts = root.join("target/package");
     let _ = fs::remove_dir_all(&parts);
-    run(root, "cargo", &["build", "--release", "--package", "suimon"])?;
-    let suimon = root.join("target/release/suimon").display().to_string();
+    let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    run(
+        root,
+        "cargo",
+        &["build", "--release", "--package", "suimon", "--target", &target],
+    )
+    .map_err(|why| format!("{why}; the target is installed by `rustup target add {target}`"))?;
+    let suimon = root.join("target").join(&target).join("release/suimon");
+    let suimon = suimon.display().to_string();
     run(root, &suimon, &["man", "target/package/man"])?;
     for (shell, file) in SHELLS {
         let text = Command::new(&suimon).args(["completions", shell]).output();
@@ -32,7 +40,15 @@ pub fn make(root: &Path) -> Result<(), String> {
     run(
         root,
         "cargo",
-        &["deb", "--package", "suimon", "--no-build", "--strip"],
+        &[
+            "deb",
+            "--package",
+            "suimon",
+            "--target",
+            &target,
+            "--no-build",
+            "--strip",
+        ],
     )
     .map_err(|why| format!("{why}; cargo-deb is installed by `cargo install cargo-deb`"))
 }

@@ -53,8 +53,8 @@ settings! {
         largest: Rate = derived "`share`",
             "too small: large flows are refused; too large: one flow takes all there is",
             "whoever comes first";
-        /// What guaranteed service may wait here at most beyond its own rate (drr, cbq, hfsc, ips, pacer):
-        /// D of RFC 2212
+        /// What guaranteed service may wait here at most beyond its own rate
+        /// (drr, cbq, hfsc, ips, pacer): D of RFC 2212
         delay: Duration = derived "drr: what `smallest` leads to at worst; others: none, and guaranteed service is refused",
             "too small: requests are refused that others' delays do not allow; too large: receivers must reserve more for the delay that they want",
             "RFC 2212, section 2";

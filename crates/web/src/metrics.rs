@@ -251,6 +251,7 @@ fn set(counter: &Counter, count: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     const STATUS: &str = r#"{"version":1,"policy":"home","at_ns":5,"interval_ns":null,"basis":"frame","interfaces":[
         {"name":"wan0","state":"enabled","error":null,"not_enforced":"it is down","discipline":"cbq",
@@ -285,5 +286,30 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("# EOF\n"), "{text}");
+    }
+
+    #[test]
+    fn the_board_and_the_alerts_ask_for_metrics_that_there_are() {
+        let now: Snapshot = serde_json::from_str(STATUS).expect("a status");
+        let text = text(&now).expect("a text");
+        let there: BTreeSet<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("suimon_")?.split(['{', ' ']).next())
+            .collect();
+        for file in [
+            include_str!("../../../packaging/monitoring/grafana-suimon.json"),
+            include_str!("../../../packaging/monitoring/suimon.rules.yml"),
+        ] {
+            let asked: BTreeSet<&str> = file
+                .split("suimon_")
+                .skip(1)
+                .filter_map(|rest| rest.split(|c: char| !c.is_ascii_lowercase() && c != '_').next())
+                .collect();
+            assert!(asked.len() > 5, "{asked:?}");
+            let unknown: Vec<_> = asked.difference(&there).collect();
+            assert!(unknown.is_empty(), "{unknown:?} are not among {there:?}");
+        }
+        let board = include_str!("../../../packaging/monitoring/grafana-suimon.json");
+        serde_json::from_str::<serde_json::Value>(board).expect("JSON");
     }
 }
