@@ -13,6 +13,7 @@ mod line;
 mod monitor;
 mod screen;
 mod source;
+mod tc_commands;
 mod worst_cases;
 
 use clap::{CommandFactory, Parser};

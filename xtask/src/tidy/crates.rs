@@ -27,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["engine", "measure", "netio", "control", "rsvp", "host"],
     ),
     ("web", &["control"]),
+    ("import", &["engine"]),
     (
         "papers",
         &[
@@ -37,7 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "suimon",
         &[
             "papers", "gateway", "engine", "measure", "plot", "netio", "sim", "control", "rsvp", "lab",
-            "host", "scenario", "web",
+            "host", "scenario", "web", "import",
         ],
     ),
     ("xtask", &["control", "engine", "netio", "scenario", "skips"]),

@@ -78,6 +78,16 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ),
     ("crates/papers/", "*", "an experiment is about these"),
     (
+        "crates/suimon/src/tc_commands.rs",
+        "*",
+        "these are translated into other programs' disciplines",
+    ),
+    (
+        "crates/import/",
+        "*",
+        "other programs' disciplines are translated into these",
+    ),
+    (
         "crates/engine/src/queue.rs",
         "fifo",
         "the leaf that most trees end in is called without a table",

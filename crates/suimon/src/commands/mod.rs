@@ -20,7 +20,9 @@ mod disable;
 mod doctor;
 mod enable;
 mod explain;
+mod export;
 mod history;
+mod import;
 mod init;
 mod kinds;
 mod lab;
@@ -85,7 +87,9 @@ verbs! {
     doctor::Doctor,
     enable::Enable,
     explain::Explain,
+    export::Export,
     history::History,
+    import::Import,
     init::Init,
     kinds::Kinds,
     lab::Lab,

@@ -1,0 +1,274 @@
+//! Qdiscs without classes: the queue of a class, or of an interface.
+
+use super::json::Node;
+use super::objects::{Objects, Qdisc};
+use crate::draft::{DisciplineDraft, Draft};
+use crate::place::ImportError;
+use engine::units::{Bytes, Duration};
+
+/// Bytes of an Ethernet header.
+const ETHERNET: i64 = 14;
+/// What this tc gives a queue of packets where nothing is said.
+const MOST_FLOWS: u64 = 65_536;
+
+/// The queue; none, with a note, if nothing here is as it.
+pub(super) fn queue(
+    qdisc: &Qdisc,
+    objects: &Objects,
+    draft: &mut Draft,
+) -> Result<Option<DisciplineDraft>, ImportError> {
+    let options = &qdisc.options;
+    Ok(Some(match qdisc.kind.as_str() {
+        "fq_codel" => {
+            let mut made = DisciplineDraft::of("fq_codel");
+            for key in ["limit", "flows"] {
+                if let Some(number) = options.integer(key)? {
+                    made = made.with(key, number.clamp(1, MOST_FLOWS));
+                }
+            }
+            if let Some(quantum) = options.integer("quantum")? {
+                made = made.with("quantum", Bytes::new(quantum));
+            }
+            if let Some(memory) = options.size("memory_limit")? {
+                made = made.with("limit_bytes", memory);
+            }
+            times(made, qdisc)?
+        }
+        "codel" => {
+            let made = DisciplineDraft::of("codel");
+            let limit = options.integer("limit")?;
+            let made = times(made, qdisc)?;
+            limit.map_or(made.clone(), |limit| made.with("limit", limit))
+        }
+        "cake" => {
+            if options.rate("bandwidth")?.is_some() {
+                draft.lost(qdisc.at, "the `bandwidth` of a cake below another shaper");
+            }
+            cake(qdisc, draft)?.with("rate", "unlimited")
+        }
+        "sfq" => {
+            let made = DisciplineDraft::of("wfq").with("queues", 128);
+            // Whole seconds.
+            match options.integer("perturb")?.filter(|seconds| *seconds > 0) {
+                Some(seconds) => made.with("perturb", Duration::from_secs(seconds)),
+                None => made,
+            }
+        }
+        "pfifo" => DisciplineDraft::of("fifo").with("limit", options.integer("limit")?.unwrap_or(1_000)),
+        "bfifo" => {
+            let limit = options.size("limit")?.unwrap_or(Bytes::new(1_500_000));
+            DisciplineDraft::of("fifo")
+                .with("limit", 1_000_000)
+                .with("limit_bytes", limit)
+        }
+        "pie" | "fq_pie" => {
+            if qdisc.kind == "fq_pie" {
+                draft.lost(qdisc.at, "`fq_pie`: one queue for all flows (pie)");
+            }
+            let made = DisciplineDraft::of("pie");
+            match options.time("target")? {
+                Some(target) => made.with("target", target),
+                None => made,
+            }
+        }
+        "red" => red(qdisc)?,
+        "tbf" => {
+            let below = objects.below(&qdisc.device, qdisc.handle);
+            let below = below
+                .map(|below| queue(below, objects, draft))
+                .transpose()?
+                .flatten();
+            let limit = options.size("limit")?;
+            let fifo = limit.map(|limit| {
+                DisciplineDraft::of("fifo")
+                    .with("limit", 1_000_000)
+                    .with("limit_bytes", limit.max(Bytes::new(1_514)))
+            });
+            let mut made = DisciplineDraft::of("tbf");
+            let Some(rate) = options.rate("rate")? else {
+                return Err(ImportError::new(qdisc.at, "`tbf` without `rate`"));
+            };
+            made = made.with("rate", rate);
+            if let Some(burst) = options.size("burst")?.filter(|burst| burst.get() >= 2_000) {
+                made = made.with("burst", burst);
+            }
+            match below.or(fifo) {
+                Some(below) => made.over(below),
+                None => made.over(DisciplineDraft::of("fifo")),
+            }
+        }
+        other => {
+            draft.lost(
+                qdisc.at,
+                format!("`{other}`: the usual queue, fq_codel, is there instead"),
+            );
+            return Ok(None);
+        }
+    }))
+}
+
+/// CoDel's times, and whether it marks.
+fn times(mut made: DisciplineDraft, qdisc: &Qdisc) -> Result<DisciplineDraft, ImportError> {
+    // tc prints 4999 us for 5 ms.
+    let rounded = |time: Duration| {
+        let us = time.nanos() / 1_000;
+        Duration::from_micros(us + u64::from(us % 10 == 9))
+    };
+    for key in ["target", "interval"] {
+        if let Some(time) = qdisc.options.time(key)?.filter(|time| time.nanos() > 0) {
+            made = made.with(key, rounded(time));
+        }
+    }
+    let marks = qdisc.options.flag("ecn") || (qdisc.kind == "fq_codel" && !qdisc.options.flag("noecn"));
+    Ok(made.with("ecn", marks))
+}
+
+fn red(qdisc: &Qdisc) -> Result<DisciplineDraft, ImportError> {
+    let options = &qdisc.options;
+    let mut made = DisciplineDraft::of("red").with("measure", "bytes");
+    for key in ["min", "max"] {
+        if let Some(length) = options.size(key)? {
+            made = made.with(key, length);
+        }
+    }
+    let share = options
+        .get("probability")
+        .map(ToString::to_string)
+        .and_then(|text| text.parse::<f64>().ok());
+    if let Some(share) = share.filter(|share| *share > 0.0 && *share <= 1.0) {
+        made = made.with("max_p", format!("{share}").as_str());
+    }
+    made = made.with("ecn", options.flag("ecn"));
+    match options.size("limit")? {
+        Some(limit) => Ok(made.over(
+            DisciplineDraft::of("fifo")
+                .with("limit", 1_000_000)
+                .with("limit_bytes", limit),
+        )),
+        None => Ok(made),
+    }
+}
+
+/// What cake says beside its rate.
+pub(super) fn cake(qdisc: &Qdisc, draft: &mut Draft) -> Result<DisciplineDraft, ImportError> {
+    let options = &qdisc.options;
+    let text = |key: &str| options.get(key).and_then(Node::text);
+    let is = |word: &str| options.flag(word);
+    let of = |key: &str, words: &[&str]| {
+        let in_words = words.iter().find(|word| is(word)).map(|word| (*word).to_owned());
+        text(key).map(str::to_owned).or(in_words)
+    };
+    let tins = of(
+        "diffserv",
+        &[
+            "besteffort",
+            "diffserv3",
+            "diffserv4",
+            "diffserv8",
+            "precedence",
+            "diffserv5",
+        ],
+    );
+    let fair = of(
+        "flowmode",
+        &[
+            "flowblind",
+            "srchost",
+            "dsthost",
+            "hosts",
+            "flows",
+            "dual-srchost",
+            "dual-dsthost",
+            "triple-isolate",
+        ],
+    );
+    let mut made = DisciplineDraft::of("cake");
+    made = match tins.as_deref() {
+        None | Some("diffserv3") => made,
+        Some("besteffort") => made.with("tins", "besteffort"),
+        Some("diffserv4") => made.with("tins", "diffserv4"),
+        Some(other) => {
+            draft.lost(qdisc.at, format!("`{other}`: diffserv4"));
+            made.with("tins", "diffserv4")
+        }
+    };
+    made = match fair.as_deref() {
+        None | Some("triple-isolate") => made,
+        Some("flowblind") => {
+            draft.lost(qdisc.at, "`flowblind`: shares for each flow");
+            made.with("fair", "flows")
+        }
+        Some(other) => made.with("fair", other),
+    };
+    if let Some(rtt) = options
+        .time("rtt")?
+        .filter(|rtt| *rtt != Duration::from_millis(100))
+    {
+        made = made
+            .with("interval", rtt)
+            .with("target", Duration::from_nanos(rtt.nanos() / 20));
+    }
+    cake_losses(qdisc, draft)?;
+    Ok(made)
+}
+
+/// Says what of cake is not here.
+fn cake_losses(qdisc: &Qdisc, draft: &mut Draft) -> Result<(), ImportError> {
+    let options = &qdisc.options;
+    let text = |key: &str| options.get(key).and_then(Node::text);
+    let is = |word: &str| options.flag(word);
+    for (key, what) in [
+        (
+            "nat",
+            "`nat`: behind a NAT all devices are one address here; name the interface towards them instead",
+        ),
+        ("wash", "`wash`: DSCPs stay"),
+        (
+            "ingress",
+            "`ingress`: what is dropped does not count as received; take a few per cent less",
+        ),
+        ("autorate-ingress", "`autorate-ingress`"),
+    ] {
+        if is(key) {
+            draft.lost(qdisc.at, what);
+        }
+    }
+    let ack = text("ack-filter").map_or_else(
+        || is("ack-filter") || is("ack-filter-aggressive"),
+        |text| text != "disabled",
+    );
+    if ack {
+        draft.lost(qdisc.at, "`ack-filter`");
+    }
+    let atm = text("atm").map_or_else(|| is("atm") || is("ptm"), |text| text != "noatm");
+    if atm {
+        draft.lost(
+            qdisc.at,
+            "`atm` and `ptm`: cells are not counted; take a bandwidth 10 % lower",
+        );
+    }
+    if options.size("mpu")?.is_some_and(|mpu| mpu > Bytes::new(64)) {
+        draft.lost(qdisc.at, "`mpu`: short frames count with their own length");
+    }
+    Ok(())
+}
+
+/// Cake's overhead counts from the IP packet on, ours from the frame on.
+pub(super) fn cake_overhead(qdisc: &Qdisc, draft: &mut Draft) -> u64 {
+    let given = qdisc.options.get("overhead").map(ToString::to_string);
+    let Some(given) = given.and_then(|text| text.parse::<i64>().ok()) else {
+        return 0;
+    };
+    if qdisc.options.flag("raw") || (given == 0 && qdisc.options.get("raw").is_some()) {
+        return 0;
+    }
+    match u64::try_from(given - ETHERNET) {
+        Ok(more) => more.min(512),
+        Err(_) => {
+            let what =
+                format!("`overhead {given}` is less than the Ethernet header, which is counted: 0 B more");
+            draft.lost(qdisc.at, what);
+            0
+        }
+    }
+}

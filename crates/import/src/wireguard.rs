@@ -1,0 +1,145 @@
+//! wg-quick(8): a class for each peer, by its AllowedIPs.
+//!
+//! No port of ours attaches to a WireGuard interface: its packets have no Ethernet header. What
+//! peers send and receive passes another interface of the gateway too, decrypted, with the peers'
+//! addresses: that one is managed, in both directions. Keys are not read.
+
+use crate::draft::{
+    ClassDraft, DisciplineDraft, Draft, FilterDraft, InterfaceDraft, Names, Settings, Written, prefix,
+};
+use crate::missing::Missing;
+use crate::place::{ImportError, Place, SourceFile};
+use engine::port_kind::received;
+use engine::units::Bandwidth;
+use std::net::IpAddr;
+
+struct Peer {
+    name: String,
+    addresses: Vec<String>,
+    at: Place,
+}
+
+/// Reads the file.
+pub(crate) fn read(source: SourceFile<'_>, missing: &Missing) -> Result<Draft, ImportError> {
+    let [interface, ..] = missing.interfaces.as_slice() else {
+        let message = "a WireGuard interface has no Ethernet header, and no port attaches to it: name the interface \
+                       by which the peers' packets go on, decrypted: `--interface lan0`";
+        return Err(ImportError::new(Place::default(), message));
+    };
+    let rate = |given: Option<Bandwidth>, option: &str| {
+        given.ok_or_else(|| {
+            let message = format!("WireGuard has no rates: give that of the line, `{option} RATE`");
+            ImportError::new(Place::default(), message)
+        })
+    };
+    let (down, up) = (rate(missing.down, "--down")?, rate(missing.up, "--up")?);
+    let mut draft = Draft::default();
+    let peers = peers(source.text, &mut draft)?;
+    let what = format!(
+        "peers are managed where their packets pass {interface}: packets between two peers, and the tunnel's own bytes, are not"
+    );
+    draft.lost(Place::default(), what);
+    draft.attach("egress", interface);
+    draft.attach("ingress", interface);
+    for (name, rate, key) in [
+        (interface.clone(), up, "source"),
+        (received(interface), down, "destination"),
+    ] {
+        let mut made = InterfaceDraft::new(&name, rate, DisciplineDraft::of("drr"), Place::default());
+        for peer in &peers {
+            made.classes.push(ClassDraft {
+                name: peer.name.clone(),
+                parent: None,
+                default: false,
+                rate: Bandwidth::ZERO,
+                settings: Settings::new(),
+                discipline: None,
+                at: peer.at,
+            });
+            made.filters
+                .extend(peer.addresses.iter().map(|address| FilterDraft {
+                    class: peer.name.clone(),
+                    fields: Settings::from([(key, Written::text(address.as_str()))]),
+                    at: peer.at,
+                }));
+        }
+        draft.interfaces.push(made);
+    }
+    Ok(draft)
+}
+
+fn peers(text: &str, draft: &mut Draft) -> Result<Vec<Peer>, ImportError> {
+    let mut names = Names::default();
+    let mut peers: Vec<Peer> = Vec::new();
+    // A comment above a section, or the first in it, is what people call the peer.
+    let (mut comment, mut in_peer) = (None::<String>, false);
+    for (number, line) in (1..).zip(text.lines()) {
+        let at = Place::line(number);
+        let (code, note) = line.split_once('#').unwrap_or((line, ""));
+        let (code, note) = (code.trim(), note.trim());
+        if !note.is_empty() {
+            comment = Some(
+                note.trim_start_matches("Name =")
+                    .trim_start_matches("Name=")
+                    .trim()
+                    .into(),
+            );
+        }
+        if code.starts_with('[') {
+            in_peer = code.eq_ignore_ascii_case("[peer]");
+            if in_peer {
+                peers.push(Peer {
+                    name: comment.take().unwrap_or_default(),
+                    addresses: Vec::new(),
+                    at,
+                });
+            } else if !code.eq_ignore_ascii_case("[interface]") {
+                return Err(ImportError::new(
+                    at,
+                    format!("expected [Interface] or [Peer]; found `{code}`"),
+                ));
+            }
+            continue;
+        }
+        let (Some(peer), true) = (peers.last_mut(), in_peer) else {
+            continue;
+        };
+        if peer.name.is_empty() {
+            peer.name = comment.take().unwrap_or_default();
+        }
+        let Some((key, value)) = code.split_once('=') else {
+            continue;
+        };
+        if !key.trim().eq_ignore_ascii_case("AllowedIPs") {
+            continue;
+        }
+        for one in value.split(',').map(str::trim).filter(|one| !one.is_empty()) {
+            let (host, length) = one.split_once('/').unwrap_or((one, ""));
+            let wrong = || ImportError::new(at, format!("expected an address or a prefix; found `{one}`"));
+            let address: IpAddr = host.parse().map_err(|_| wrong())?;
+            let wide = if address.is_ipv4() { 32 } else { 128 };
+            let length: u32 = if length.is_empty() {
+                wide
+            } else {
+                length.parse().ok().filter(|own| *own <= wide).ok_or_else(wrong)?
+            };
+            match length {
+                0 => draft.lost(
+                    at,
+                    "a peer for all addresses: its packets are not told from others'",
+                ),
+                length => peer.addresses.push(prefix(address, length)),
+            }
+        }
+    }
+    peers.retain(|peer| !peer.addresses.is_empty());
+    for (number, peer) in (1..).zip(&mut peers) {
+        let called = if peer.name.is_empty() {
+            format!("peer-{number}")
+        } else {
+            std::mem::take(&mut peer.name)
+        };
+        peer.name = names.another(&called);
+    }
+    Ok(peers)
+}

@@ -1,0 +1,86 @@
+//! `suimon import`: another program's file as a policy, and what of it is lost.
+
+use crate::commands::Context;
+use crate::exit::{Exit, Failure};
+use crate::source;
+use clap::Args;
+use control::policy::Policy;
+use engine::units::Bandwidth;
+use import::{Format, Missing, SourceFile};
+use std::io::{self, Write};
+
+/// Write a policy from another program's file: altq.conf, pf.conf, what `tc -j` shows, OpenWrt's
+/// SQM, LibreQoS, WireGuard; what is lost is told on stderr and in its head
+#[derive(Debug, Args)]
+pub struct Import {
+    /// The format (altq, pf, tc, sqm, libreqos, wireguard), if it is not plain from the text, and
+    /// the file, or files of libreqos; `-` reads standard input
+    #[arg(required = true, value_name = "FORMAT|FILE")]
+    words: Vec<String>,
+    /// Fail if anything is lost or approximated
+    #[arg(long)]
+    strict: bool,
+    /// The rate of what leaves, where the file has none
+    #[arg(long, value_name = "RATE")]
+    up: Option<Bandwidth>,
+    /// The rate of what arrives, where the file has none
+    #[arg(long, value_name = "RATE")]
+    down: Option<Bandwidth>,
+    /// The interface, where the file names none; of a bump in the wire twice, first the one towards
+    /// the devices
+    #[arg(long = "interface", value_name = "NAME")]
+    interfaces: Vec<String>,
+}
+
+impl Import {
+    /// Reads the files, and writes the policy.
+    pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        // One word alone is a file: OpenWrt's is called as its format.
+        let named = self.words.first().filter(|_| self.words.len() > 1);
+        let named = named.and_then(|word| Format::of(word));
+        let files = &self.words[usize::from(named.is_some())..];
+        let load = |path: &String| Ok((path.clone(), source::load("file", path)?));
+        let texts: Vec<(String, String)> = files.iter().map(load).collect::<Result<_, Failure>>()?;
+        let guessed = texts.first().and_then(|(_, text)| Format::guess(text));
+        let format = named.or(guessed).ok_or_else(|| {
+            let names: Vec<&str> = Format::ALL.into_iter().map(Format::name).collect();
+            let (names, file) = (names.join(", "), &files[0]);
+            Failure::usage(format!(
+                "{file}: its format cannot be told; name it first: one of {names}"
+            ))
+        })?;
+        let sources: Vec<SourceFile<'_>> = texts
+            .iter()
+            .map(|(name, text)| SourceFile { name, text })
+            .collect();
+        let missing = Missing {
+            up: self.up,
+            down: self.down,
+            interfaces: self.interfaces,
+        };
+        let draft = format.read(&sources, &missing);
+        let draft = draft.map_err(|error| Failure::usage(error.shown(&sources)))?;
+        let text = draft.text(files);
+        let lost = draft.loss_lines(files);
+        for line in &lost {
+            writeln!(io::stderr(), "{line}")?;
+        }
+        if self.strict && !lost.is_empty() {
+            let message = format!(
+                "nothing is written: {} of it would be lost or approximated",
+                lost.len()
+            );
+            return Err(Failure::usage(message));
+        }
+        // What the file asks for may be more than the link can give: the policy's check says so.
+        if let Err(mistakes) = Policy::read("the policy", &text, cx.registry, &netio::ports::declared()) {
+            let message = format!(
+                "{text}\nthe file makes no valid policy:\n{}",
+                mistakes.render(false)
+            );
+            return Err(Failure::usage(message));
+        }
+        write!(cx.out, "{text}")?;
+        Ok(Exit::Done)
+    }
+}
