@@ -49,6 +49,8 @@ const ALLOWED: &[Allowed] = &[
 
 const FORMAT: &[&str] = &["fmt", "--all", "--check"];
 const TIDY: &[&str] = &["xtask", "tidy"];
+/// Fails at a licence that is not allowed.
+const PARTS: &[&str] = &["xtask", "sbom"];
 const LINTS: &[&str] = &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
 const DOCUMENTATION: &[&str] = &["doc", "--workspace", "--no-deps"];
 const BINARY: &[&str] = &["build", "--profile", "release-tests", "--package", "suimon"];
@@ -75,6 +77,7 @@ pub fn run(root: &Path) -> Result<(), String> {
     let mut ci = Ci::new(root)?;
     ci.step("format", FORMAT)?;
     ci.step("tidy", TIDY)?;
+    ci.step("parts and their licences", PARTS)?;
     let beside = ci.beside("the one binary", BINARY)?;
     ci.step("lints", LINTS)?;
     ci.step("documentation", DOCUMENTATION)?;

@@ -1,15 +1,18 @@
-//! `cargo xtask ci | tidy | docs | pictures | package | bench | compare | instructions`: what cargo
-//! itself does not do.
+//! `cargo xtask ci | tidy | docs | pictures | package | bench | compare | instructions | fuzz |
+//! sbom | reproducible`: what cargo itself does not do.
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
 
 mod bench;
+mod bill;
 mod ci;
 mod compare;
 mod docs;
+mod fuzz;
 mod instructions;
 mod marked;
 mod package;
 mod pictures;
+mod reproduced;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -30,7 +33,11 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
        cargo xtask compare [CASE...]   disciplines of the Linux kernel beside ours, written into
                           docs/disciplines/beside-linux.md; needs Debian's package user-mode-linux
        cargo xtask instructions [--bless]   counts what a packet costs in the engine, by valgrind: fails where it
-                          is 5 % more than docs/measurements/instructions.md says; --bless writes that";
+                          is 5 % more than docs/measurements/instructions.md says; --bless writes that
+       cargo xtask fuzz [TARGET...] [--runs N | --for 10s|5min|2h] [--seed S] [--jobs N]   fuzzes for long (a minute
+                          each), and adds the totals to docs/measurements/fuzzing.md
+       cargo xtask sbom    the parts of the binary as CycloneDX, in target/sbom.json
+       cargo xtask reproducible  builds the release twice, in two folders, and compares the binaries";
 
 fn main() -> ExitCode {
     let root = workspace();
@@ -56,6 +63,9 @@ fn main() -> ExitCode {
         },
         "bench" => bench::run(&root, rest),
         "compare" => compare::run(&root, rest),
+        "fuzz" => fuzz::run(&root, rest),
+        "sbom" => bill::write(&root),
+        "reproducible" => reproduced::run(&root),
         "instructions" => match rest {
             [] => instructions::run(&root, instructions::Asked::Check),
             [flag] if flag == "--bless" => instructions::run(&root, instructions::Asked::Bless),

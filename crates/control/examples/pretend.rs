@@ -111,6 +111,7 @@ impl Handler for Pretend {
             frames: FrameCounts::default(),
         };
         Ok(Reading {
+            unconfined: Vec::new(),
             at: Instant::from_nanos(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)),
             policy: "pretend".into(),
             interfaces: vec![interface],

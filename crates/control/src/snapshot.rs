@@ -115,6 +115,8 @@ pub struct Reading {
     pub policy: String,
     /// The managed interfaces.
     pub interfaces: Vec<InterfaceReading>,
+    /// What could not be taken away from the program, each a sentence.
+    pub unconfined: Vec<String>,
 }
 
 /// The metrics at an instant. Whoever writes them down can make the classes `C` of each interface
@@ -134,6 +136,9 @@ pub struct Snapshot<C = Vec<ClassView>> {
     pub basis: String,
     /// The managed interfaces.
     pub interfaces: Vec<InterfaceView<C>>,
+    /// What could not be taken away from the program, since its kernel cannot, each a sentence.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unconfined: Vec<String>,
 }
 
 /// One interface.
@@ -369,6 +374,7 @@ impl Reading {
             interval_ns,
             basis,
             interfaces,
+            unconfined,
         } = self.streamed(earlier, StatusDetail::Full);
         let interfaces = interfaces.into_iter().map(InterfaceView::collected);
         Snapshot {
@@ -378,6 +384,7 @@ impl Reading {
             interval_ns,
             basis,
             interfaces: interfaces.collect(),
+            unconfined,
         }
     }
 
@@ -402,6 +409,7 @@ impl Reading {
             interval_ns: interval.map(Duration::nanos),
             basis: BASIS.into(),
             interfaces: views.collect(),
+            unconfined: self.unconfined.clone(),
         }
     }
 }

@@ -42,9 +42,11 @@ pub const LINE: usize = 64 * 1024;
 /// The shortest interval of status replies.
 pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
-/// How long a client may leave a reply unread, and how long an idle connection is kept.
+/// How long a client may leave a reply unread, how long a request may take to arrive as a whole
+/// once it has begun, and how long an idle connection is kept.
 const PATIENCE: Duration = Duration::from_secs(2);
-const IDLE: Duration = Duration::from_secs(300);
+const ARRIVAL: Duration = Duration::from_secs(5);
+const IDLE: Duration = Duration::from_secs(60);
 /// The interval at which a connection that only receives checks whether the server is stopping.
 const STOP_POLL: Duration = Duration::from_millis(200);
 /// How long a client waits for data before it checks whether the program is stopped (`SIGSTOP`),
@@ -146,6 +148,14 @@ pub fn find(named: Option<&str>) -> Result<PathBuf, Refusal> {
         return Ok(path_of(name));
     }
     only(&served())
+}
+
+/// The folder in which [`find`] looks for this socket; it may not exist yet.
+pub fn folder_of(named: Option<&str>) -> PathBuf {
+    match named.map(path_of) {
+        None => directory(),
+        Some(path) => path.parent().unwrap_or(Path::new(".")).to_path_buf(),
+    }
 }
 
 /// The socket of the program that manages this interface, unless one is named.
@@ -436,14 +446,19 @@ struct Connection<'a> {
 impl Connection<'_> {
     fn serve(&self) -> io::Result<()> {
         self.stream.set_write_timeout(Some(PATIENCE))?;
-        self.stream.set_read_timeout(Some(IDLE))?;
         let mut lines = BufReader::new(self.stream);
         let mut line = Vec::new();
         while !self.stop.is_set() {
+            self.stream.set_read_timeout(Some(IDLE))?;
             line.clear();
-            let mut bounded = (&mut lines).take(LINE as u64 + 1);
-            if bounded.read_until(b'\n', &mut line)? == 0 {
+            if lines.fill_buf()?.is_empty() {
                 return Ok(());
+            }
+            if let Err(late) = self.read_request(&mut lines, &mut line) {
+                let seconds = ARRIVAL.as_secs();
+                let why = Refusal::new(format!("a request has {seconds} s to arrive as a whole"));
+                send(self.stream, &Reply::Refused(why))?;
+                return Err(late);
             }
             if line.len() > LINE {
                 let why = Refusal::new(format!("a request has at most {LINE} bytes"));
@@ -486,6 +501,28 @@ impl Connection<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Reads a request, of which something has arrived, until its end or a byte beyond [`LINE`]. A
+    /// client that sends it byte by byte holds its place no longer than another.
+    fn read_request(&self, lines: &mut BufReader<&UnixStream>, line: &mut Vec<u8>) -> io::Result<()> {
+        let deadline = Instant::now() + ARRIVAL;
+        loop {
+            let arrived = lines.fill_buf()?;
+            let end = arrived.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+            let taken = end.unwrap_or(arrived.len()).min(LINE + 1 - line.len());
+            line.extend_from_slice(&arrived[..taken]);
+            lines.consume(taken);
+            // Without more to come it is as complete as it gets.
+            if end.is_some() || taken == 0 || line.len() > LINE {
+                return Ok(());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.stream.set_read_timeout(Some(left))?;
+        }
     }
 
     /// Serves a request that keeps the connection, if there is room for one more.

@@ -99,6 +99,7 @@ fn reading(policy: &Arc<InterfacePolicy>, seconds: u64, state: State) -> Reading
         frames: FrameCounts::default(),
     };
     Reading {
+        unconfined: Vec::new(),
         at: Instant::START + Duration::from_secs(seconds),
         policy: "t".into(),
         interfaces: vec![interface],
@@ -453,6 +454,31 @@ fn serve_if_asked() -> bool {
     let _server = Server::start(&PathBuf::from(path), Fake::new()).expect("a server");
     std::thread::sleep(std::time::Duration::from_secs(60));
     true
+}
+
+/// Once it held one of the places for five minutes with each byte.
+#[test]
+fn a_request_that_trickles_in_is_refused_after_seconds_in_all() {
+    let place = SocketPath::new("trickles");
+    let _server = Server::start(&place.0, Fake::new()).expect("a server");
+    let mut stream = UnixStream::connect(&place.0).expect("a connection");
+    let mut reader = stream.try_clone().expect("another descriptor");
+    let began = std::time::Instant::now();
+    let writes = std::thread::spawn(move || {
+        // Each byte comes long before a connection counts as idle.
+        for _ in 0..200 {
+            if stream.write_all(b" ").is_err() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+    });
+    let mut said = String::new();
+    let _ = reader.read_to_string(&mut said);
+    let took = began.elapsed().as_secs_f64();
+    writes.join().expect("the client");
+    assert!(said.contains("5 s to arrive"), "{said}");
+    assert!((4.5..15.0).contains(&took), "{took} s");
 }
 
 #[test]

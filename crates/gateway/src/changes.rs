@@ -25,6 +25,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Help where a policy cannot be written.
+const WRITES_THERE: &str = "it writes in the folder of the policy that `run` began with (docs/security.md): begin with \
+                            this file, or copy it there";
+
 /// Changes of what is in force, one at a time.
 #[derive(Debug)]
 pub struct PolicyChanges {
@@ -186,7 +190,10 @@ impl PolicyChanges {
         };
         // A crash in between, before or after, leaves the same in force.
         generations.make(change, || {
-            let unwritten = |why| Refusal::new(format!("{file} stays as it is: it cannot be written: {why}"));
+            let unwritten = |why: io::Error| Refusal {
+                message: format!("{file} stays as it is: it cannot be written: {why}"),
+                help: (why.kind() == io::ErrorKind::PermissionDenied).then(|| WRITES_THERE.into()),
+            };
             saving.write().map_err(unwritten)?;
             Ok(((), policies(&self.in_force)))
         })?;

@@ -121,6 +121,18 @@ impl Observed {
     }
 }
 
+/// Whether the program can give up the rights that it does not need.
+fn confinement(lacking: &[String]) -> Symptom {
+    match lacking {
+        [] => Symptom::good("a running program gives up what it does not need: seccomp, Landlock"),
+        lacking => Symptom::of(
+            Gravity::Note,
+            lacking.join("; "),
+            "see docs/security.md; the rest is given up all the same",
+        ),
+    }
+}
+
 /// Needs root.
 fn offloaded_connections() -> Option<usize> {
     let table = fs::read_to_string("/proc/self/net/nf_conntrack").ok()?;
@@ -287,6 +299,7 @@ pub fn machine() -> Vec<Symptom> {
     vec![
         kernel(&release),
         privileges(&text("/proc/self/status")),
+        confinement(&confine::lacking()),
         match Path::new("/dev/net/tun").exists() {
             true => Symptom::good("TAP devices: /dev/net/tun"),
             false => Symptom::of(

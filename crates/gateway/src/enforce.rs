@@ -4,6 +4,7 @@ use crate::Error;
 use crate::assemble::{Assembly, assemble};
 use crate::changes::PolicyChanges;
 use crate::claim::Claim;
+use crate::confined::{self, Sandbox};
 use crate::direction::secret_seed;
 use crate::enforced::Enforcement;
 use crate::facts::{self, Facts};
@@ -18,6 +19,7 @@ use crate::signalling::key_file::KeyFile;
 use crate::signalling::speaker::{self, Setup};
 use crate::supervise::{HangUpSignal, RunningWorker, handle_signals, supervise};
 use crate::yielding;
+use confine::{Confinement, Role};
 use control::policy::{InterfacePolicy, Policy};
 use control::port_config::{AttachedPort, PortConfig};
 use control::provenance::Provenance;
@@ -44,6 +46,8 @@ pub struct Origin<'a> {
     pub state: Option<Kept>,
     /// What it was made of.
     pub made_of: MadeOf,
+    /// Whether it gives up rights once all is open.
+    pub sandbox: Sandbox,
 }
 
 /// Puts a policy into force until a signal or a client ends it. Changes are
@@ -70,6 +74,8 @@ pub fn enforce(
     let keys = keys.map_err(Error::Keys)?.flatten();
     let _claim = Claim::on(&config.devices()).map_err(Error::Claimed)?;
     let socket = path_of(socket);
+    let state = origin.state.as_ref().and_then(|state| state.path.as_deref());
+    let confinement = confined::of(origin.sandbox, origin.file, state, policy, &socket)?;
     let beacon = policy
         .rsvp
         .as_ref()
@@ -93,15 +99,22 @@ pub fn enforce(
     for line in realised {
         writeln!(out, "{line}")?;
     }
-    for warning in warnings.iter().chain(&surprises) {
+    // All is open, and no thread has started: what is given up now, none of them has.
+    let unconfined = confinement.enter(Role::Program);
+    let lacking = unconfined.iter();
+    for warning in warnings.iter().chain(&surprises).chain(lacking) {
         writeln!(out, "warning: {warning}")?;
     }
-    let workers = start_workers(workers, &handle)?;
+    let workers = start_workers(workers, &handle, &confinement)?;
     // Only now: it installs its first tree, which needs a running worker.
-    let speaker = start_speaker(policy, keys, &in_force).inspect_err(|_| handle.stop())?;
-    let (_yields, yielding) = yielding::start(&handle, &managed).inspect_err(|_| handle.stop())?;
+    let speaker = confinement.within(Role::Rsvp, || start_speaker(policy, keys, &in_force));
+    let speaker = speaker.inspect_err(|_| handle.stop())?;
+    let yielding = confinement.within(Role::Law, || yielding::start(&handle, &managed));
+    let (_yields, yielding) = yielding.inspect_err(|_| handle.stop())?;
     let rsvp = speaker.as_ref().map(|(handle, _)| handle.clone());
-    let Origin { file, state, made_of } = origin;
+    let Origin {
+        file, state, made_of, ..
+    } = origin;
     let changes = PolicyChanges::new(Arc::clone(&in_force), rsvp.clone(), policy, state, made_of);
     let changes = Arc::new(changes.map_err(Error::State).inspect_err(|_| handle.stop())?);
     let (own, detach) = (Arc::clone(&changes), Arc::clone(&end));
@@ -109,14 +122,8 @@ pub fn enforce(
     let enforcement = Arc::new(Enforcement::new(config, names));
     let watched = Arc::clone(&in_force);
     let service = ControlService::new(name, handle.clone(), in_force, own, rsvp, yielding, detach);
-    let service = service.watching(Arc::clone(&enforcement));
-    let server = Server::start(&socket, Arc::new(service)).map_err(|why| {
-        handle.stop();
-        Error::Socket {
-            path: socket.clone(),
-            why,
-        }
-    })?;
+    let service = service.watching(Arc::clone(&enforcement)).unconfined(unconfined);
+    let server = serve(&socket, service, &confinement).inspect_err(|_| handle.stop())?;
     // What reading the policy took.
     netio::heap::give_back();
     writeln!(out, "running; control socket {}", server.path().display())?;
@@ -195,11 +202,29 @@ fn reload(changes: &PolicyChanges, file: &Path, out: &mut dyn Write) {
     let _ = out.flush();
 }
 
+/// Starts the control socket, whose threads have the role of those that answer.
+fn serve(socket: &Path, service: ControlService, confinement: &Confinement) -> Result<Server, Error> {
+    let server = confinement.within(Role::Control, || Server::start(socket, Arc::new(service)));
+    server.map_err(|why| Error::Socket {
+        path: socket.into(),
+        why,
+    })
+}
+
 /// Starts a thread for each worker.
-fn start_workers(workers: Vec<Worker>, handle: &Handle) -> Result<Vec<RunningWorker>, Error> {
+fn start_workers(
+    workers: Vec<Worker>,
+    handle: &Handle,
+    confinement: &Confinement,
+) -> Result<Vec<RunningWorker>, Error> {
     let start = |worker: Worker| {
-        let thread = std::thread::Builder::new().name("worker".into());
-        thread.spawn(move || worker.run()).map_err(Error::Thread)
+        let (thread, confinement) = (std::thread::Builder::new(), confinement.clone());
+        let run = move || {
+            // What the kernel lacks was told for the program.
+            let _ = confinement.enter(Role::DataPlane);
+            worker.run()
+        };
+        thread.name("worker".into()).spawn(run).map_err(Error::Thread)
     };
     let started: Result<_, _> = workers.into_iter().map(start).collect();
     started.inspect_err(|_| handle.stop())

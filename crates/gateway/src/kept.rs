@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, chown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Names the confirmed generation.
@@ -229,6 +229,8 @@ fn text_name(number: u64) -> String {
 #[derive(Debug)]
 pub struct Kept {
     folder: Box<dyn Folder>,
+    /// Where it is; none if it is not on a disk.
+    pub(crate) path: Option<PathBuf>,
     /// By their numbers.
     records: Vec<Record>,
     /// What a crash returns to; 0 if nothing was ever confirmed.
@@ -244,7 +246,8 @@ impl Kept {
     /// Returns an error with a remedy if the folder cannot be used.
     pub fn begin(folder: &Path, file: &str, text: &str) -> Result<(Self, MadeOf, Option<String>), String> {
         let disk = Disk::open(folder)?;
-        let begun = Self::read(Box::new(disk)).and_then(|kept| {
+        let begun = Self::read(Box::new(disk)).and_then(|mut kept| {
+            kept.path = Some(folder.into());
             let (made_of, news) = kept.choose(file, text, now_ms())?;
             Ok((kept, made_of, news))
         });
@@ -273,6 +276,7 @@ impl Kept {
         records.sort_by_key(|record: &Record| record.head.number);
         Ok(Self {
             folder,
+            path: None,
             records,
             confirmed,
         })

@@ -11,6 +11,7 @@
 //! - [`yielding`]: classes whose downloads yield, by the law of `nine`;
 //! - [`changes`]: another policy, and back; [`enforced`]: whether what runs has effect, and
 //!   `passing_by`: how much passes by it;
+//! - [`confined`]: what the program may still do, once all is open;
 //! - [`service`], [`supervise`]: requests and messages while packets flow; [`enforce`] does all
 //!   of it in order;
 //! - [`signalling`]: RSVP with sockets, routes and a clock.
@@ -20,6 +21,7 @@
 pub mod assemble;
 pub mod changes;
 pub mod claim;
+pub mod confined;
 pub mod direction;
 pub mod doctor;
 pub mod enforce;

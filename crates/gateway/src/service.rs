@@ -38,6 +38,7 @@ pub struct ControlService {
     speaker: Option<speaker::SpeakerHandle>,
     yielding: YieldGauges,
     detach: Arc<AtomicBool>,
+    unconfined: Vec<String>,
 }
 
 impl ControlService {
@@ -61,7 +62,14 @@ impl ControlService {
             speaker,
             yielding,
             detach,
+            unconfined: Vec::new(),
         }
+    }
+
+    /// The same, which also shows what could not be taken away from the program.
+    #[must_use]
+    pub fn unconfined(self, unconfined: Vec<String>) -> Self {
+        Self { unconfined, ..self }
     }
 
     /// The same, which also shows whether what runs has effect.
@@ -82,6 +90,7 @@ impl ControlService {
             at: Instant::START + snapshot.at.since(self.begin),
             policy: self.name.clone(),
             interfaces,
+            unconfined: self.unconfined.clone(),
         })
     }
 

@@ -70,8 +70,9 @@ pub(crate) enum Scan {
 
 /// An actuator for the connections of one member.
 pub(crate) trait MemberActuator: Actuator + std::fmt::Debug {
-    /// This thread is about to connect this descriptor. Must be quick: the thread waits.
-    fn connecting(&mut self, _thread: i32, _fd: i32) {}
+    /// This thread is about to connect this descriptor. Must be quick: the thread waits. As long as
+    /// `waits` says so, its number is not another's.
+    fn connecting(&mut self, _thread: i32, _fd: i32, _waits: &dyn Fn() -> bool) {}
 
     /// Scans for connections that no notification has reported, if a scan is due.
     fn scan(&mut self, at: Instant) -> Scan;

@@ -176,8 +176,8 @@ impl FromStr for DailyHours {
         let minute = |text: &str| {
             let (hour, minute) = text.split_once(':')?;
             let (hour, minute): (u32, u32) = (hour.parse().ok()?, minute.parse().ok()?);
-            let is_time = minute < 60 && hour * 60 + minute <= 24 * 60;
-            is_time.then_some(hour * 60 + minute)
+            let is_time = minute < 60 && (hour < 24 || (hour, minute) == (24, 0));
+            is_time.then(|| hour * 60 + minute)
         };
         let both = text
             .split_once('-')
@@ -339,6 +339,14 @@ mod tests {
         }
         assert!(!chosen(&named, "0::/system.slice/web.service\n"));
         assert!(ControlGroup::container("3f2").is_err());
+    }
+
+    /// Found by fuzzing: the product of such an hour and 60 has no place in 32 bits.
+    #[test]
+    fn an_hour_that_no_day_has_is_refused_however_large() {
+        for wrong in ["147483647:0-1:00", "24:01-1:00", "25:00-1:00", "1:00-71582789:0"] {
+            assert!(wrong.parse::<DailyHours>().is_err(), "{wrong}");
+        }
     }
 
     #[test]

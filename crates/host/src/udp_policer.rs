@@ -81,8 +81,8 @@ impl Actuator for WithUdpPolicer {
 }
 
 impl MemberActuator for WithUdpPolicer {
-    fn connecting(&mut self, thread: i32, fd: i32) {
-        self.connections.connecting(thread, fd);
+    fn connecting(&mut self, thread: i32, fd: i32, waits: &dyn Fn() -> bool) {
+        self.connections.connecting(thread, fd, waits);
     }
 
     fn scan(&mut self, at: Instant) -> Scan {

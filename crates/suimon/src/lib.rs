@@ -11,6 +11,7 @@ mod commands;
 mod exit;
 mod line;
 mod monitor;
+mod sandbox_option;
 mod screen;
 mod source;
 mod tc_commands;

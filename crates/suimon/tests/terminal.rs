@@ -57,6 +57,7 @@ impl Handler for Idle {
 
     fn read(&self) -> Result<Reading, Refusal> {
         Ok(Reading {
+            unconfined: Vec::new(),
             at: engine::units::Instant::START,
             policy: "idle".into(),
             interfaces: Vec::new(),

@@ -57,6 +57,7 @@ impl Still {
             gauges: Vec::new(),
         };
         Self(Reading {
+            unconfined: Vec::new(),
             at: Instant::from_nanos(5),
             policy: "still".into(),
             interfaces: vec![InterfaceReading {

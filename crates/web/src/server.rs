@@ -71,7 +71,9 @@ pub fn serve(listener: TcpListener, socket: Option<String>) -> io::Result<()> {
     })
 }
 
-fn routes(socket: Option<String>, state: watch::Receiver<LiveState>) -> Router {
+/// The addresses of the program of this socket, or the only one, and of the states that it is
+/// followed by.
+pub fn routes(socket: Option<String>, state: watch::Receiver<LiveState>) -> Router {
     let ask = move |request: Request| {
         let socket = socket.clone();
         move || asked(socket, request)

@@ -8,6 +8,7 @@ use super::{Tree, rust};
 const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &[]),
     ("skips", &[]),
+    ("confine", &[]),
     ("measure", &["engine"]),
     ("plot", &["engine"]),
     ("netio", &["engine", "measure"]),
@@ -24,7 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "gateway",
-        &["engine", "measure", "netio", "control", "rsvp", "host"],
+        &["confine", "engine", "measure", "netio", "control", "rsvp", "host"],
     ),
     ("web", &["control"]),
     ("import", &["engine"]),
@@ -38,8 +39,12 @@ const ARROWS: &[(&str, &[&str])] = &[
         "suimon",
         &[
             "papers", "gateway", "engine", "measure", "plot", "netio", "sim", "control", "rsvp", "lab",
-            "host", "scenario", "web", "import",
+            "host", "scenario", "web", "import", "confine",
         ],
+    ),
+    (
+        "fuzz",
+        &["control", "engine", "host", "netio", "rsvp", "scenario", "web"],
     ),
     ("xtask", &["control", "engine", "netio", "scenario", "skips"]),
 ];

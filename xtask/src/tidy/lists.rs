@@ -88,6 +88,11 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "other programs' disciplines are translated into these",
     ),
     (
+        "fuzz/src/targets/captures.rs",
+        "pcap",
+        "the reader of captures, which is no port there",
+    ),
+    (
         "crates/engine/src/queue.rs",
         "fifo",
         "the leaf that most trees end in is called without a table",

@@ -399,17 +399,29 @@ impl Actuator for BorrowedSockets {
 }
 
 impl MemberActuator for BorrowedSockets {
-    fn connecting(&mut self, thread: i32, fd: i32) {
-        let pid = match self.borrow(thread, fd) {
-            Ok(socket) => return self.register(thread, fd, &socket),
-            Err(e) if e.raw_os_error() == Some(libc::EPERM) => return self.forbidden(thread),
+    fn connecting(&mut self, thread: i32, fd: i32, waits: &dyn Fn() -> bool) {
+        let (pid, socket) = match self.borrow(thread, fd) {
+            Ok(socket) => (thread, socket),
+            Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
+                if waits() {
+                    self.forbidden(thread);
+                }
+                return;
+            }
             // A thread other than the main one.
-            Err(_) => process_tree::process_of(thread),
+            Err(_) => {
+                let found =
+                    process_tree::process_of(thread).and_then(|pid| Some((pid, self.borrow(pid, fd).ok()?)));
+                let Some(found) = found else { return };
+                found
+            }
         };
-        if let Some(pid) = pid
-            && let Ok(socket) = self.borrow(pid, fd)
-        {
+        // The process was found by a number. If the thread has ended meanwhile, the number may be
+        // another's, and so the socket.
+        if waits() {
             self.register(pid, fd, &socket);
+        } else {
+            self.processes.remove(&pid);
         }
     }
 
@@ -519,7 +531,26 @@ pub(crate) fn undo(ledger: &Ledger, root: &ProcessRoot) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
+    use std::os::fd::AsRawFd;
     use std::process::{Command, Stdio};
+
+    /// Its number may be another process's by then, and the descriptor another socket.
+    #[test]
+    fn a_socket_of_a_thread_that_waits_no_more_is_left_alone() {
+        let own = std::process::id().cast_signed();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let socket =
+            std::net::TcpStream::connect(listener.local_addr().expect("its address")).expect("connected");
+        let after = |waits: bool| {
+            let ledger = Ledger::new().expect("a ledger");
+            let mut sockets = BorrowedSockets::new(MemberId(1), ProcessRoot::Below(own), ledger);
+            sockets.connecting(own, socket.as_raw_fd(), &|| waits);
+            (sockets.flows.len(), sockets.processes.len())
+        };
+        assert_eq!(after(true), (1, 1));
+        assert_eq!(after(false), (0, 0));
+    }
 
     #[test]
     fn a_program_that_has_ended_is_not_reported_as_forbidden() {

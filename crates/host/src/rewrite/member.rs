@@ -194,7 +194,7 @@ impl Actuator for RewrittenMember {
 }
 
 impl MemberActuator for RewrittenMember {
-    fn connecting(&mut self, _thread: i32, _fd: i32) {
+    fn connecting(&mut self, _thread: i32, _fd: i32, _waits: &dyn Fn() -> bool) {
         // Its ends will be in the socket table once it has connected.
         self.next_scan = self.next_scan.min(self.scan_at_connect);
     }

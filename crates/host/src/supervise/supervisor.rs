@@ -338,7 +338,8 @@ impl Supervisor {
         if let (Some(notification), Some(listener)) = (notification, &self.listener) {
             if notification.readable {
                 if let Some(request) = listener.receive_in(self.vitals) {
-                    self.actuator.connecting(request.thread, request.fd);
+                    let waits = || listener.is_waiting(&request);
+                    self.actuator.connecting(request.thread, request.fd, &waits);
                     listener.allow(&request);
                     self.next_tick = self.next_tick.min(now() + RECHECK);
                 }

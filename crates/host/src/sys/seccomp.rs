@@ -26,6 +26,9 @@ const ABI: (u32, Option<(u32, u32)>) = (0xc000_00f3, None);
 const RECEIVE: libc::c_long = 0xc050_2100;
 const SEND: libc::c_long = 0xc018_2101;
 const SET_FLAGS: libc::c_long = 0x4008_2104;
+/// `SECCOMP_IOCTL_NOTIF_ID_VALID`, by its first number, which all kernels know.
+const IS_VALID: libc::c_long = 0x8008_2102;
+
 /// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`: the kernel executes the call (Linux 5.5).
 const CONTINUE: u32 = 1;
 
@@ -175,6 +178,20 @@ impl Listener {
                 fd: notification.arguments[0] as i32,
             })
         }
+    }
+
+    /// Whether the thread still waits, so that its number has not become another's.
+    pub(crate) fn is_waiting(&self, request: &ConnectRequest) -> bool {
+        // SAFETY: the kernel reads the number.
+        let valid = unsafe {
+            libc::syscall(
+                libc::SYS_ioctl,
+                self.0.as_raw_fd(),
+                IS_VALID,
+                &raw const request.id,
+            )
+        };
+        valid == 0
     }
 
     /// Lets the call proceed. That its thread has ended meanwhile is no error.

@@ -7,6 +7,7 @@
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
+use crate::sandbox_option::SandboxOption;
 use clap::{Args, ValueEnum};
 use control::policy::{InterfacePolicy, Policy};
 use control::socket::Client;
@@ -63,6 +64,8 @@ pub struct Pace {
     /// Report the achieved rate and precision in JSON, an object each second
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    sandbox: SandboxOption,
 }
 
 /// The realiser option.
@@ -110,6 +113,7 @@ impl Pace {
         let policy = self.read(&text)?;
         let origin = Origin {
             made_of: MadeOf::text("-", &text),
+            sandbox: self.sandbox.chosen(),
             ..Origin::default()
         };
         if !self.json {

@@ -3,6 +3,7 @@
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use crate::line::{LinePolicy, Rates};
+use crate::sandbox_option::SandboxOption;
 use crate::source;
 use clap::Args;
 use control::policy::Policy;
@@ -32,6 +33,8 @@ pub struct Run {
     /// last run ended; the file counts if it was changed since and that run ended in order
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
+    #[command(flatten)]
+    sandbox: SandboxOption,
 }
 
 impl Run {
@@ -50,6 +53,7 @@ impl Run {
             file: file.as_deref(),
             state,
             made_of,
+            sandbox: self.sandbox.chosen(),
         };
         enforce(&policy, cx.registry, origin, &name, socket, out, &mut |_, _| {
             Ok(())

@@ -103,6 +103,9 @@ pub fn show(out: &mut dyn Write, now: &Snapshot, verbose: bool) -> io::Result<()
         None => "counters and delays since the start".into(),
     };
     writeln!(out, "{}: {over}, lengths per {}", now.policy, now.basis)?;
+    for lacking in &now.unconfined {
+        writeln!(out, "not confined: {lacking}")?;
+    }
     now.interfaces
         .iter()
         .try_for_each(|interface| show_interface(out, interface, verbose))

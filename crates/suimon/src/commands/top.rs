@@ -7,12 +7,15 @@ use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use crate::monitor::samples::History;
 use crate::monitor::screen::{ScreenView, draw};
+use crate::sandbox_option::SandboxOption;
 use crate::screen;
 use clap::Args;
+use confine::{Confinement, Role};
 use control::protocol::{Reply, Request};
 use control::snapshot::Snapshot;
 use control::socket::{self, Client};
 use engine::units::Duration;
+use gateway::confined::Sandbox;
 use measure::numbers;
 use plot::colour;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -31,6 +34,8 @@ pub struct Top {
     /// Write a line for every interval instead of the screen, also on a terminal
     #[arg(long)]
     plain: bool,
+    #[command(flatten)]
+    sandbox: SandboxOption,
 }
 
 /// A message of the following thread.
@@ -53,6 +58,14 @@ impl Top {
         let path = path.to_string_lossy().into_owned();
         let interval = std::time::Duration::from_nanos(self.interval.nanos());
         let client = Client::connect(Some(&path))?;
+        if self.sandbox.chosen() == Sandbox::On {
+            // Where something is lacking, `status` says so.
+            let folder = socket::folder_of(Some(&path));
+            let _ = Confinement::changing([])
+                .with_file(&folder)
+                .reading([folder])
+                .enter(Role::Viewer);
+        }
         if self.plain || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
             return lines(out, client, interval);
         }

@@ -2,7 +2,10 @@
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
+use crate::sandbox_option::SandboxOption;
 use clap::Args;
+use confine::{Confinement, Role};
+use gateway::confined::Sandbox;
 use std::net::{SocketAddr, TcpListener};
 use web::server;
 
@@ -16,6 +19,8 @@ pub struct Web {
     /// The running suimon, by name or by the path of its socket; by default the only one
     #[arg(long, value_name = "NAME|PATH")]
     socket: Option<String>,
+    #[command(flatten)]
+    sandbox: SandboxOption,
 }
 
 impl Web {
@@ -37,6 +42,14 @@ impl Web {
                 cx.out,
                 "everyone who reaches {at} can read; nobody can change anything"
             )?;
+        }
+        if self.sandbox.chosen() == Sandbox::On {
+            // It looks there for the only socket, perhaps one of a program that starts later.
+            let folder = control::socket::folder_of(self.socket.as_deref());
+            let confinement = Confinement::changing([]).with_file(&folder).reading([folder]);
+            for lacking in confinement.enter(Role::Web) {
+                writeln!(cx.out, "warning: {lacking}")?;
+            }
         }
         cx.out.flush()?;
         server::serve(listener, self.socket)?;

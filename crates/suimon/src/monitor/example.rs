@@ -8,6 +8,7 @@ use control::snapshot::{
 /// The snapshot.
 pub fn snapshot() -> Snapshot {
     Snapshot {
+        unconfined: Vec::new(),
         version: VERSION,
         policy: "office".into(),
         at_ns: 60_000_000_000,

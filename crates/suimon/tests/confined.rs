@@ -1,0 +1,358 @@
+//! What a running program may do: the table in docs/security.md, compared with the kernel's account
+//! of each thread; and that what must still work does.
+
+use control::protocol::{Reply, Request, SettingChange, SettingChanges};
+use control::socket::Client;
+use lab::{Host, Lab, Running};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const PAGE: &str = include_str!("../../../docs/security.md");
+
+/// Capabilities by number, as far as the page names them.
+const NAMES: &[(&str, u32)] = &[
+    ("CHOWN", 0),
+    ("DAC_OVERRIDE", 1),
+    ("DAC_READ_SEARCH", 2),
+    ("FOWNER", 3),
+    ("NET_ADMIN", 12),
+    ("NET_RAW", 13),
+    ("SYS_NICE", 23),
+    ("BPF", 39),
+];
+
+/// The capabilities of each thread by the page's table.
+fn table() -> BTreeMap<String, u64> {
+    let rows = PAGE
+        .split("| thread | does | capabilities |")
+        .nth(1)
+        .expect("the table");
+    let rows = rows.split("\n\n").next().expect("its rows");
+    let mut table = BTreeMap::new();
+    for row in rows.lines().filter(|row| row.starts_with("| `")) {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [names, _, capabilities] = cells[..] else {
+            panic!("a row of another form: {row}");
+        };
+        let bit = |word: &str| {
+            NAMES
+                .iter()
+                .find(|(name, _)| *name == word)
+                .map(|(_, bit)| 1 << bit)
+        };
+        let set = match capabilities {
+            "none" => 0,
+            words => words
+                .split(' ')
+                .map(|word| bit(word).unwrap_or_else(|| panic!("`{word}` is no capability: {row}")))
+                .fold(0, |set: u64, bit: u64| set | bit),
+        };
+        for name in names.split('`').skip(1).step_by(2) {
+            table.insert(name.to_owned(), set);
+        }
+    }
+    table
+}
+
+/// What the kernel says of a thread.
+struct Thread {
+    name: String,
+    status: String,
+}
+
+impl Thread {
+    fn field(&self, name: &str) -> &str {
+        let lines = self.status.lines();
+        let mut values = lines.filter_map(|line| line.strip_prefix(name)?.strip_prefix(":"));
+        values.next().expect("the kernel has it").trim()
+    }
+
+    fn set(&self, name: &str) -> u64 {
+        u64::from_str_radix(self.field(name), 16).expect("a set")
+    }
+
+    fn judge(&self, allowed: u64, bounding: u64) {
+        let name = &self.name;
+        assert_eq!(self.field("NoNewPrivs"), "1", "{name}");
+        assert_eq!(self.field("Seccomp"), "2", "{name}");
+        for empty in ["CapInh", "CapAmb"] {
+            assert_eq!(self.set(empty), 0, "{name}: {empty}");
+        }
+        for exact in ["CapPrm", "CapEff"] {
+            assert_eq!(
+                self.set(exact),
+                allowed,
+                "{name}: {exact}, in hex {:x}",
+                self.set(exact)
+            );
+        }
+        assert_eq!(self.set("CapBnd"), bounding, "{name}: CapBnd");
+    }
+}
+
+fn threads(id: u32) -> Vec<Thread> {
+    let threads = fs::read_dir(format!("/proc/{id}/task"))
+        .expect("its threads")
+        .flatten();
+    let read = |path: &Path, file: &str| fs::read_to_string(path.join(file)).ok();
+    threads
+        .filter_map(|thread| {
+            let path = thread.path();
+            Some(Thread {
+                name: read(&path, "comm")?.trim().to_owned(),
+                status: read(&path, "status")?,
+            })
+        })
+        .collect()
+}
+
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < end, "{what} does not come true");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+struct Rig {
+    _lab: Lab,
+    a: Host,
+    _b: Host,
+    files: PathBuf,
+}
+
+const POLICY: &str = "version = 1
+[port]
+egress = \"eth0\"
+[rsvp]
+interfaces = [\"eth0\"]
+[interface.eth0]            # a comment that stays
+bandwidth = \"20 Mbit/s\"
+discipline = \"drr\"
+reserve = { share = \"50 %\", smallest = \"1 %\", largest = \"5 Mbit/s\" }
+[[interface.eth0.class]]
+name = \"calls\"
+weight = 1
+[[interface.eth0.class]]
+name = \"rest\"
+default = true
+";
+
+impl Rig {
+    fn new(name: &str) -> Self {
+        let mut lab = Lab::new();
+        let [a, b] = ["a", "b"].map(|name| lab.host(name).expect("a host"));
+        lab.veth((&a, "eth0"), (&b, "eth0")).expect("a pair");
+        a.address("eth0", "10.0.0.1/24".parse().expect("an address"))
+            .expect("set");
+        let files = std::env::temp_dir().join(format!("suimon-confined-{name}-{}", std::process::id()));
+        fs::create_dir_all(&files).expect("a folder");
+        fs::write(files.join("policy.toml"), POLICY).expect("a policy");
+        Self {
+            _lab: lab,
+            a,
+            _b: b,
+            files,
+        }
+    }
+
+    fn path(&self, file: &str) -> String {
+        self.files.join(file).display().to_string()
+    }
+
+    /// Starts `suimon run`; none where the machine forbids it.
+    fn run(&self, more: &[&str]) -> Option<Running> {
+        let (policy, socket) = (self.path("policy.toml"), self.path("s.sock"));
+        let start = |more: &[&str]| {
+            let program = self.a.program(env!("CARGO_BIN_EXE_suimon"));
+            let program = program.args(["run", &policy, "--socket", &socket]).args(more);
+            program.limit(Duration::from_secs(60)).start().expect("it starts")
+        };
+        let running = start(more);
+        let end = Instant::now() + Duration::from_secs(20);
+        while Client::connect(Some(&socket)).is_err() {
+            if !running.is_running() {
+                let output = running.wait().expect("its end");
+                // Without root the box has no right to load BPF programs: then it fails as well
+                // with all rights that there are.
+                let free = start(&["--no-sandbox"]);
+                until("it ends without the sandbox too", || !free.is_running());
+                skips::skipped(output.err);
+                return None;
+            }
+            assert!(Instant::now() < end, "it does not run");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Some(running)
+    }
+
+    fn ask(&self, request: &Request) -> Reply {
+        let client = Client::connect(Some(&self.path("s.sock")));
+        client.expect("it runs").ask(request).expect("an answer")
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.files);
+    }
+}
+
+/// Where seccomp or Landlock is lacking, the rest of the table holds, which is tested where both
+/// are.
+fn is_whole() -> bool {
+    let lacking = confine::lacking();
+    if !lacking.is_empty() {
+        skips::skipped(lacking.join("; "));
+    }
+    lacking.is_empty()
+}
+
+/// The threads that must be seen, so that a row of the table is not judged by nobody.
+const OF_RUN: [&str; 5] = ["suimon", "worker", "control", "control-peer", "rsvp"];
+
+#[test]
+fn each_thread_has_the_capabilities_of_the_table_and_no_other() {
+    lab::isolated(|| {
+        if !is_whole() {
+            return;
+        }
+        let (rig, table) = (Rig::new("table"), table());
+        let Some(running) = rig.run(&[]) else { return };
+        // What asks has a thread of its own as long as it is connected.
+        let _client = Client::connect(Some(&rig.path("s.sock"))).expect("it runs");
+        let mut seen = BTreeSet::new();
+        until("every thread is there", || {
+            for thread in threads(running.id()) {
+                // One that has just been started is confined with its first step.
+                let allowed = table.get(&thread.name);
+                let allowed =
+                    *allowed.unwrap_or_else(|| panic!("thread `{}` is not in the table", thread.name));
+                if thread.set("CapEff") == allowed {
+                    thread.judge(allowed, table["suimon"]);
+                    seen.insert(thread.name);
+                }
+            }
+            OF_RUN.iter().all(|name| seen.contains(*name))
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        for thread in threads(running.id()) {
+            thread.judge(table[&thread.name], table["suimon"]);
+        }
+    });
+}
+
+#[test]
+fn the_page_and_the_screen_have_no_capability() {
+    lab::isolated(|| {
+        if !is_whole() {
+            return;
+        }
+        let (rig, table) = (Rig::new("viewers"), table());
+        let Some(_running) = rig.run(&[]) else { return };
+        let socket = rig.path("s.sock");
+        let web = rig.a.program(env!("CARGO_BIN_EXE_suimon"));
+        let web = web.args(["web", "--listen", "127.0.0.1:9476", "--socket", &socket]);
+        let web = web.limit(Duration::from_secs(60)).start().expect("it starts");
+        let top = rig.a.program(env!("CARGO_BIN_EXE_suimon"));
+        let top = top.args(["top", "--plain", "--socket", &socket]);
+        let top = top.limit(Duration::from_secs(60)).start().expect("it starts");
+        let fetched = || rig.a.call(|| fetch("/api/status")).expect("in the namespace");
+        until("the page is served", || {
+            fetched().is_some_and(|page| page.contains("\"calls\""))
+        });
+        for (running, row) in [(&web, "suimon web"), (&top, "suimon top")] {
+            until("it is confined", || {
+                threads(running.id())
+                    .iter()
+                    .all(|one| one.field("Seccomp") == "2")
+            });
+            for thread in threads(running.id()) {
+                thread.judge(table[row], table[row]);
+            }
+        }
+        assert!(fetched().is_some(), "confined, it answers no more");
+    });
+}
+
+/// A page of the server in this namespace.
+fn fetch(path: &str) -> Option<String> {
+    use std::io::{Read, Write};
+    let mut stream = TcpStream::connect("127.0.0.1:9476").ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut page = String::new();
+    stream.read_to_string(&mut page).ok()?;
+    Some(page)
+}
+
+#[test]
+fn a_confined_program_saves_its_policy_and_no_other_file() {
+    lab::isolated(|| {
+        let rig = Rig::new("saves");
+        let Some(_running) = rig.run(&[]) else { return };
+        let set = |weight: &str| {
+            rig.ask(&Request::Set(SettingChanges {
+                interface: "eth0".into(),
+                class: Some("calls".into()),
+                changes: [("weight".into(), SettingChange::from_word(weight))].into(),
+                until_ms: None,
+                reason: None,
+            }))
+        };
+        assert!(matches!(set("3"), Reply::Done { .. }));
+        let saved = rig.ask(&Request::Save {});
+        assert!(matches!(saved, Reply::Done { .. }), "{saved:?}");
+        let text = fs::read_to_string(rig.path("policy.toml")).expect("the policy");
+        assert!(
+            text.contains("weight = 3") && text.contains("# a comment that stays"),
+            "{text}"
+        );
+        // A policy elsewhere is applied, but is not written to.
+        let elsewhere = Rig::new("elsewhere").files.clone();
+        fs::create_dir_all(&elsewhere).expect("a folder");
+        let other = elsewhere.join("other.toml");
+        fs::write(&other, text.replace("weight = 3", "weight = 2")).expect("a policy");
+        let applied = rig.ask(&Request::Apply {
+            file: other.display().to_string(),
+            confirm_within_ms: None,
+            reason: None,
+        });
+        assert!(matches!(applied, Reply::Done { .. }), "{applied:?}");
+        assert!(matches!(set("4"), Reply::Done { .. }));
+        let refused = rig.ask(&Request::Save {});
+        let text = fs::read_to_string(&other).expect("the policy");
+        let _ = fs::remove_dir_all(&elsewhere);
+        if is_whole() {
+            let said = format!("{refused:?}");
+            assert!(
+                matches!(refused, Reply::Refused(_)) && said.contains("docs/security.md"),
+                "{said}"
+            );
+            assert!(text.contains("weight = 2"), "{text}");
+        }
+    });
+}
+
+#[test]
+fn without_the_sandbox_all_rights_stay_which_is_said() {
+    lab::isolated(|| {
+        let rig = Rig::new("none");
+        let Some(running) = rig.run(&["--no-sandbox"]) else {
+            return;
+        };
+        let all = threads(running.id());
+        assert!(all.iter().all(|thread| thread.field("Seccomp") == "0"));
+        let worker = all
+            .iter()
+            .find(|thread| thread.name == "worker")
+            .expect("a worker");
+        assert!(worker.set("CapEff") & 1 << 21 != 0, "CAP_SYS_ADMIN was dropped");
+        rig.ask(&Request::Detach { interface: None });
+        let output = running.wait().expect("its end");
+        assert!(output.out.contains("--no-sandbox"), "{}", output.out);
+    });
+}

@@ -1,0 +1,98 @@
+//! The targets. Each makes a function of bytes that panics when something is wrong.
+//!
+//! What a target keeps between two runs (a registry, a server) must not change by them: a run has
+//! to fail the same when it is repeated alone.
+
+mod captures;
+mod classifier;
+mod control_socket;
+mod filters;
+mod frames;
+mod http;
+mod languages;
+mod queues;
+mod requests;
+mod rsvp;
+mod rules;
+mod segments;
+mod worker;
+
+use crate::mutate::InputShape;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The function of a target.
+pub type Body = Box<dyn FnMut(&[u8])>;
+
+/// A fuzz target.
+#[derive(Debug)]
+pub struct FuzzTarget {
+    /// Its name, and that of its corpus.
+    pub name: &'static str,
+    /// What it takes and what must hold.
+    pub about: &'static str,
+    /// What its inputs look like.
+    pub shape: InputShape,
+    /// Folders of the tree whose TOML files belong to its corpus.
+    pub tree: &'static [&'static str],
+    /// Makes the function.
+    pub make: fn() -> Body,
+}
+
+impl FuzzTarget {
+    /// Its corpus, in the order of the paths: the files of `fuzz/corpus/NAME`, and
+    /// the TOML files of the folders of the tree that it names.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a folder or a file cannot be read.
+    pub fn corpus(&self) -> io::Result<Vec<Vec<u8>>> {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let own = here.join("corpus").join(self.name);
+        let mut paths = files(&own)?;
+        for folder in self.tree {
+            let toml = |path: &PathBuf| path.extension().is_some_and(|end| end == "toml");
+            let folder = here.join("..").join(folder);
+            paths.extend(files(&folder)?.into_iter().filter(toml));
+        }
+        let read: Vec<Vec<u8>> = paths.iter().map(std::fs::read).collect::<Result<_, _>>()?;
+        Ok(read
+            .into_iter()
+            .filter(|file| file.len() <= self.shape.longest())
+            .collect())
+    }
+}
+
+fn files(folder: &Path) -> io::Result<BTreeSet<PathBuf>> {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Ok(BTreeSet::new());
+    };
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+    let paths: BTreeSet<PathBuf> = paths.collect::<Result<_, _>>()?;
+    Ok(paths.into_iter().filter(|path| path.is_file()).collect())
+}
+
+/// All of them.
+pub static TARGETS: &[FuzzTarget] = &[
+    frames::TARGET,
+    classifier::TARGET,
+    segments::TARGET,
+    captures::TARGET,
+    languages::POLICY,
+    languages::SCENARIO,
+    languages::TOPOLOGY,
+    filters::TARGET,
+    requests::TARGET,
+    control_socket::TARGET,
+    http::TARGET,
+    rules::TARGET,
+    rsvp::WIRE,
+    rsvp::INTEGRITY,
+    rsvp::REDUCTION,
+    rsvp::NODE,
+    queues::DISCIPLINES,
+    queues::COMPOSITIONS,
+    worker::WORKER,
+    worker::CHANGES,
+];
