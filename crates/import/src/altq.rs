@@ -5,7 +5,7 @@
 //! the later one.
 
 use crate::draft::{
-    ClassDraft, DisciplineDraft, Draft, FilterDraft, InterfaceDraft, Names, Settings, Written, prefix,
+    ClassDraft, DisciplineDraft, Draft, DraftValue, FilterDraft, InterfaceDraft, Names, Settings, prefix,
     service_curve,
 };
 use crate::missing::Missing;
@@ -403,7 +403,7 @@ impl ClassWords {
             other => DisciplineDraft::of("red").with("ecn", other == "ecn"),
         };
         if let Some((min, max, inverse)) = self.red.filter(|_| queue != "rio") {
-            let chance = Written::text(format!("{} %", 100.0 / inverse.max(1) as f64));
+            let chance = DraftValue::text(format!("{} %", 100.0 / inverse.max(1) as f64));
             discipline = discipline.with("min", min).with("max", max).with("max_p", chance);
         }
         Some(match fifo {
@@ -534,7 +534,7 @@ impl ClassWords {
 
 /// `m1 d m2`, with or without brackets: bits per second, milliseconds, bits per second. Also the
 /// second rate.
-fn curve(words: &mut Words) -> Result<(Written, Bandwidth), ImportError> {
+fn curve(words: &mut Words) -> Result<(DraftValue, Bandwidth), ImportError> {
     words.take("[");
     let first = rate(words)?;
     let time = integer(words)?;

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A value of a setting.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Written {
+pub enum DraftValue {
     /// Text, written in quotes.
     Text(String),
     /// A whole number.
@@ -18,7 +18,7 @@ pub enum Written {
     Boolean(bool),
 }
 
-impl Written {
+impl DraftValue {
     pub(crate) fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
@@ -32,13 +32,13 @@ impl Written {
     }
 }
 
-impl From<Bandwidth> for Written {
+impl From<Bandwidth> for DraftValue {
     fn from(rate: Bandwidth) -> Self {
         Self::Text(rate.to_string())
     }
 }
 
-impl From<Bytes> for Written {
+impl From<Bytes> for DraftValue {
     fn from(length: Bytes) -> Self {
         // As people write it: 1514 B, 32 MiB.
         Self::Text(match length.get() {
@@ -50,32 +50,32 @@ impl From<Bytes> for Written {
     }
 }
 
-impl From<Duration> for Written {
+impl From<Duration> for DraftValue {
     fn from(time: Duration) -> Self {
         Self::Text(time.to_string())
     }
 }
 
-impl From<u64> for Written {
+impl From<u64> for DraftValue {
     fn from(number: u64) -> Self {
         Self::Integer(number)
     }
 }
 
-impl From<bool> for Written {
+impl From<bool> for DraftValue {
     fn from(is: bool) -> Self {
         Self::Boolean(is)
     }
 }
 
-impl From<&str> for Written {
+impl From<&str> for DraftValue {
     fn from(text: &str) -> Self {
         Self::Text(text.into())
     }
 }
 
 /// Settings in the order in which they are written.
-pub type Settings = Vec<(&'static str, Written)>;
+pub type Settings = Vec<(&'static str, DraftValue)>;
 
 /// A discipline.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -97,7 +97,7 @@ impl DisciplineDraft {
         }
     }
 
-    pub(crate) fn with(mut self, key: &'static str, value: impl Into<Written>) -> Self {
+    pub(crate) fn with(mut self, key: &'static str, value: impl Into<DraftValue>) -> Self {
         self.settings.push((key, value.into()));
         self
     }
@@ -153,7 +153,7 @@ pub struct FilterDraft {
 }
 
 impl FilterDraft {
-    pub(crate) fn field(&mut self, key: &'static str, value: impl Into<Written>) {
+    pub(crate) fn field(&mut self, key: &'static str, value: impl Into<DraftValue>) {
         self.fields.push((key, value.into()));
     }
 }
@@ -309,7 +309,7 @@ fn write_interface(out: &mut String, interface: &InterfaceDraft, sources: &[Stri
         out,
         "\n[interface.{key}]{}\nbandwidth = {}",
         from(interface.at),
-        Written::from(interface.bandwidth).shown()
+        DraftValue::from(interface.bandwidth).shown()
     );
     if interface.overhead > 0 {
         let _ = writeln!(out, "overhead = \"{} B\"", interface.overhead);
@@ -510,15 +510,15 @@ fn number(filters: &mut [FilterDraft]) {
         return;
     }
     for (rule, filter) in (1..).zip(filters) {
-        filter.fields.push(("rule", Written::Integer(rule)));
+        filter.fields.push(("rule", DraftValue::Integer(rule)));
     }
 }
 
 /// A service curve as a policy writes it.
-pub(crate) fn service_curve(first: Bandwidth, time: Duration, second: Bandwidth) -> Written {
+pub(crate) fn service_curve(first: Bandwidth, time: Duration, second: Bandwidth) -> DraftValue {
     match time == Duration::ZERO || first == second {
         true => second.into(),
-        false => Written::text(format!("{first} for {time}, then {second}")),
+        false => DraftValue::text(format!("{first} for {time}, then {second}")),
     }
 }
 

@@ -6,7 +6,7 @@
 //! (HTB), and its maximum its limit.
 
 use crate::draft::{
-    ClassDraft, DisciplineDraft, Draft, FilterDraft, InterfaceDraft, Names, Settings, Written,
+    ClassDraft, DisciplineDraft, Draft, DraftValue, FilterDraft, InterfaceDraft, Names, Settings,
 };
 use crate::missing::Missing;
 use crate::place::{ImportError, Place, SourceFile};
@@ -317,7 +317,7 @@ fn interfaces(nodes: &[Node], missing: &Missing, draft: &mut Draft) {
             made.filters
                 .extend(node.addresses.iter().map(|address| FilterDraft {
                     class: node.name.clone(),
-                    fields: Settings::from([(key, Written::text(address.as_str()))]),
+                    fields: Settings::from([(key, DraftValue::text(address.as_str()))]),
                     at: node.at,
                 }));
         }

@@ -4,7 +4,7 @@
 //! The overhead is counted in two ways. `cake` counts it from the IP packet on, `tc stab` (the
 //! scripts with HTB) from the Ethernet header on, as here.
 
-use crate::draft::{ClassDraft, DisciplineDraft, Draft, InterfaceDraft, Settings, Written};
+use crate::draft::{ClassDraft, DisciplineDraft, Draft, DraftValue, InterfaceDraft, Settings};
 use crate::place::{ImportError, Place, SourceFile, Word, Words, statements};
 use crate::rates;
 use engine::port_kind::received;
@@ -295,7 +295,7 @@ impl Direction<'_> {
             settings: first
                 .settings
                 .into_iter()
-                .chain([("borrow", Written::Boolean(false))])
+                .chain([("borrow", DraftValue::Boolean(false))])
                 .collect(),
             ..first
         };

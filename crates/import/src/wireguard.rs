@@ -5,7 +5,7 @@
 //! addresses: that one is managed, in both directions. Keys are not read.
 
 use crate::draft::{
-    ClassDraft, DisciplineDraft, Draft, FilterDraft, InterfaceDraft, Names, Settings, Written, prefix,
+    ClassDraft, DisciplineDraft, Draft, DraftValue, FilterDraft, InterfaceDraft, Names, Settings, prefix,
 };
 use crate::missing::Missing;
 use crate::place::{ImportError, Place, SourceFile};
@@ -59,7 +59,7 @@ pub(crate) fn read(source: SourceFile<'_>, missing: &Missing) -> Result<Draft, I
             made.filters
                 .extend(peer.addresses.iter().map(|address| FilterDraft {
                     class: peer.name.clone(),
-                    fields: Settings::from([(key, Written::text(address.as_str()))]),
+                    fields: Settings::from([(key, DraftValue::text(address.as_str()))]),
                     at: peer.at,
                 }));
         }

@@ -3,7 +3,7 @@
 
 use super::lists::{bracketed, list};
 use crate::draft::{
-    ClassDraft, DisciplineDraft, Draft, InterfaceDraft, Names, Settings, Written, service_curve,
+    ClassDraft, DisciplineDraft, Draft, DraftValue, InterfaceDraft, Names, Settings, service_curve,
 };
 use crate::missing::Missing;
 use crate::place::{ImportError, Place, Word, Words};
@@ -429,7 +429,7 @@ fn cbq(queue: &Queue, class: &ClassDraft) -> Settings {
 }
 
 fn hfsc(queue: &Queue, rate: Option<Bandwidth>, above: Bandwidth) -> Result<Settings, ImportError> {
-    let curve = |nth: usize, second: Bandwidth| -> Result<Written, ImportError> {
+    let curve = |nth: usize, second: Bandwidth| -> Result<DraftValue, ImportError> {
         match &queue.bursts[nth] {
             None => Ok(second.into()),
             Some((first, time)) => Ok(service_curve(first.of(above)?, *time, second)),
@@ -466,7 +466,7 @@ fn hfsc(queue: &Queue, rate: Option<Bandwidth>, above: Bandwidth) -> Result<Sett
 }
 
 /// `10%`, or `(m1 d m2)` with d in milliseconds.
-fn option_curve(options: &mut Words, above: Bandwidth) -> Result<Written, ImportError> {
+fn option_curve(options: &mut Words, above: Bandwidth) -> Result<DraftValue, ImportError> {
     let inside = bracketed(options);
     if inside.is_empty() {
         return Ok(Amount::read(options)?.of(above)?.into());

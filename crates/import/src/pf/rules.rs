@@ -2,7 +2,7 @@
 
 use super::lists::{bracketed, list};
 use super::queues::Tree;
-use crate::draft::{Draft, FilterDraft, Settings, Written, prefix};
+use crate::draft::{Draft, DraftValue, FilterDraft, Settings, prefix};
 use crate::place::{ImportError, Place, Word, Words};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ pub(super) struct Rule {
     from_ports: Vec<Word>,
     to: Vec<Word>,
     to_ports: Vec<Word>,
-    dscp: Option<Written>,
+    dscp: Option<DraftValue>,
     queue: Option<Word>,
     second: Option<Word>,
     stateless: bool,
@@ -237,9 +237,9 @@ fn port_words(words: &mut Words) -> Vec<Word> {
 }
 
 /// The port, or the range, as a policy writes it.
-fn port(word: &Word) -> Option<Written> {
+fn port(word: &Word) -> Option<DraftValue> {
     let number = |text: &str| text.parse::<u16>().ok().or_else(|| service(text));
-    let range = |low: u16, high: u16| (low <= high).then(|| Written::text(format!("{low}-{high}")));
+    let range = |low: u16, high: u16| (low <= high).then(|| DraftValue::text(format!("{low}-{high}")));
     let text = word.text.strip_prefix('=').unwrap_or(&word.text);
     if let Some(port) = number(text) {
         return Some(u64::from(port).into());
@@ -389,7 +389,7 @@ fn filters(
             format!("a rule with `{}`, which packets are not asked for", odd.text),
         ));
     }
-    let addresses = |list: &[Word]| -> Result<Vec<Written>, (Place, String)> {
+    let addresses = |list: &[Word]| -> Result<Vec<DraftValue>, (Place, String)> {
         let mut all = Vec::new();
         for word in list.iter().filter(|word| word.text != "any") {
             let table = word
@@ -420,13 +420,13 @@ fn filters(
         }
         Ok(all)
     };
-    let ports = |list: &[Word]| -> Result<Vec<Written>, (Place, String)> {
+    let ports = |list: &[Word]| -> Result<Vec<DraftValue>, (Place, String)> {
         let read =
             |word: &Word| port(word).ok_or_else(|| (word.at, format!("a rule with port `{}`", word.text)));
         list.iter().map(read).collect()
     };
     let protocol = |word: &Word| match word.text.parse::<u64>() {
-        Ok(number) => Written::Integer(number),
+        Ok(number) => DraftValue::Integer(number),
         Err(_) if word.text == "icmp6" => "icmpv6".into(),
         Err(_) => word.text.to_ascii_lowercase().as_str().into(),
     };
@@ -434,8 +434,8 @@ fn filters(
         false => ((&rule.from, &rule.from_ports), (&rule.to, &rule.to_ports)),
         true => ((&rule.to, &rule.to_ports), (&rule.from, &rule.from_ports)),
     };
-    let lists: [(&'static str, Vec<Written>); 7] = [
-        ("family", rule.family.map(Written::from).into_iter().collect()),
+    let lists: [(&'static str, Vec<DraftValue>); 7] = [
+        ("family", rule.family.map(DraftValue::from).into_iter().collect()),
         ("protocol", rule.protocols.iter().map(protocol).collect()),
         ("source", addresses(source.0)?),
         ("source_port", ports(source.1)?),
@@ -448,7 +448,7 @@ fn filters(
         if all.len().saturating_mul(values.len()) > MOST {
             return Err((rule.at, format!("a rule that would be more than {MOST} filters")));
         }
-        let with = |fields: &Settings, value: &Written| {
+        let with = |fields: &Settings, value: &DraftValue| {
             let mut fields = fields.clone();
             fields.push((*key, value.clone()));
             fields
@@ -470,7 +470,7 @@ fn consistent(fields: &Settings) -> bool {
             .iter()
             .find(|(own, _)| *own == key)
             .and_then(|(_, value)| match value {
-                Written::Text(text) => Some(text.as_str()),
+                DraftValue::Text(text) => Some(text.as_str()),
                 _ => None,
             })
     };
@@ -481,7 +481,7 @@ fn consistent(fields: &Settings) -> bool {
     known.all(|is_v6| Some(is_v6) == first)
 }
 
-fn address(text: &str) -> Option<Written> {
+fn address(text: &str) -> Option<DraftValue> {
     let (host, length) = match text.split_once('/') {
         Some((host, length)) => (host, Some(length)),
         None => (text, None),
@@ -492,5 +492,5 @@ fn address(text: &str) -> Option<Written> {
         Some(length) => length.parse().ok().filter(|length| *length <= wide)?,
         None => wide,
     };
-    Some(Written::text(prefix(address, length)))
+    Some(DraftValue::text(prefix(address, length)))
 }

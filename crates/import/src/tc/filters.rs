@@ -5,7 +5,7 @@
 
 use super::json::Node;
 use super::objects::{Filter, Handle, Match, Objects, Options, Qdisc};
-use crate::draft::{Draft, FilterDraft, InterfaceDraft, Settings, Written, prefix};
+use crate::draft::{Draft, DraftValue, FilterDraft, InterfaceDraft, Settings, prefix};
 use crate::place::{ImportError, Place, Word, Words};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -354,7 +354,7 @@ fn u32_fields(filter: &Filter, fields: &mut Settings) -> Result<(), String> {
             true => IpAddr::from(Ipv6Addr::from_bits(value)),
             false => IpAddr::from(Ipv4Addr::from_bits((value >> 96) as u32)),
         };
-        fields.push((key, Written::text(prefix(address, length))));
+        fields.push((key, DraftValue::text(prefix(address, length))));
     }
     Ok(())
 }
@@ -381,7 +381,7 @@ fn flower(filter: &Filter, fields: &mut Settings) -> Result<(), String> {
     for (key, value) in own.chain(keys.iter().filter(|(key, _)| key != "eth_type")) {
         let text = value.to_string();
         let wrong = || format!("{key} `{text}`");
-        let field: (&'static str, Written) = match key.as_str() {
+        let field: (&'static str, DraftValue) = match key.as_str() {
             "ip_proto" => (
                 "protocol",
                 match text.parse::<u64>() {
@@ -403,7 +403,7 @@ fn flower(filter: &Filter, fields: &mut Settings) -> Result<(), String> {
                         .ok_or_else(wrong)?
                 };
                 let key = if key == "src_ip" { "source" } else { "destination" };
-                (key, Written::text(prefix(address, length)))
+                (key, DraftValue::text(prefix(address, length)))
             }
             "src_port" | "dst_port" => {
                 let key = if key == "src_port" {
@@ -428,7 +428,7 @@ fn flower(filter: &Filter, fields: &mut Settings) -> Result<(), String> {
 }
 
 /// A port, `80-90`, or an object with `start` and `end`.
-fn ports(value: &Node) -> Option<Written> {
+fn ports(value: &Node) -> Option<DraftValue> {
     match value {
         Node::Whole(port) => u16::try_from(*port).ok().map(|port| u64::from(port).into()),
         Node::Object(_) => {
@@ -436,7 +436,7 @@ fn ports(value: &Node) -> Option<Written> {
                 Some(Node::Whole(port)) => u16::try_from(*port).ok(),
                 _ => None,
             };
-            Some(Written::text(format!("{}-{}", part("start")?, part("end")?)))
+            Some(DraftValue::text(format!("{}-{}", part("start")?, part("end")?)))
         }
         other => {
             let text = other.to_string();
@@ -444,7 +444,7 @@ fn ports(value: &Node) -> Option<Written> {
                 None => text.parse::<u16>().ok().map(|port| u64::from(port).into()),
                 Some((low, high)) => {
                     let (low, high): (u16, u16) = (low.parse().ok()?, high.parse().ok()?);
-                    (low <= high).then(|| Written::text(format!("{low}-{high}")))
+                    (low <= high).then(|| DraftValue::text(format!("{low}-{high}")))
                 }
             }
         }

@@ -4,7 +4,7 @@ use super::json::Node;
 use super::leaves;
 use super::objects::{Class, Handle, Objects, Options, Qdisc};
 use crate::draft::{
-    ClassDraft, DisciplineDraft, Draft, FilterDraft, InterfaceDraft, Settings, Written, service_curve,
+    ClassDraft, DisciplineDraft, Draft, DraftValue, FilterDraft, InterfaceDraft, Settings, service_curve,
 };
 use crate::missing::Missing;
 use crate::place::{ImportError, Place};
@@ -246,7 +246,7 @@ fn second(options: &Options, keys: &[&str]) -> Result<Option<Bandwidth>, ImportE
 }
 
 /// The curve, and its second rate.
-fn curve(node: &Node, at: Place) -> Result<(Written, Bandwidth), ImportError> {
+fn curve(node: &Node, at: Place) -> Result<(DraftValue, Bandwidth), ImportError> {
     let rate = |key: &str| -> Result<Option<Bandwidth>, ImportError> {
         let Some(value) = node.get(key) else {
             return Ok(None);
@@ -269,7 +269,10 @@ fn curve(node: &Node, at: Place) -> Result<(Written, Bandwidth), ImportError> {
         let length = rates::tc_size(&length.to_string());
         let length = length.ok_or_else(|| ImportError::new(at, "`umax`: expected a length"))?;
         let delay = time("dmax").ok_or_else(|| wrong("dmax"))?;
-        return Ok((Written::text(format!("{length} in {delay}, then {long}")), long));
+        return Ok((
+            DraftValue::text(format!("{length} in {delay}, then {long}")),
+            long,
+        ));
     }
     let short = time("d").ok_or_else(|| wrong("d"))?;
     let first = rate("m1")?.unwrap_or(Bandwidth::ZERO);
