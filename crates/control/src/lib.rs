@@ -9,6 +9,7 @@
 //!   their own; [`rsvp_keys`]: the key file of RSVP;
 //! - [`schema`]: what a policy may say, for editors;
 //! - [`snapshot`]: the metrics of every class; [`readout`]: how its values are displayed;
+//!   [`explained`]: why packets waited;
 //! - [`difference`]: what a policy differs in from the one in force; [`promises`]: what that does
 //!   to guarantees; [`policy_text`]: its text with other settings; [`calendar`]: until when they
 //!   hold; [`provenance`]: who asked, and why;
@@ -24,6 +25,7 @@ pub mod calendar;
 pub mod diagnostics;
 pub mod difference;
 pub mod documents;
+pub mod explained;
 pub mod filters;
 mod pieces;
 pub mod policy;

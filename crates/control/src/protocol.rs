@@ -12,6 +12,7 @@
 
 use crate::calendar;
 use crate::difference::{Difference, GenerationView};
+use crate::explained::{ExplainRequest, Explained};
 pub use crate::refusal::Refusal;
 use crate::reservation::{Notice, ReservationRequest, ReservationState, RsvpStatus};
 use crate::snapshot::{ClassView, Snapshot, StatusDetail};
@@ -95,6 +96,8 @@ pub enum Request {
     },
     /// What was in force, change by change.
     History {},
+    /// Why packets of an interface wait, or are dropped: recorded for this time.
+    Explain(ExplainRequest),
     /// Reserve bandwidth along the path for as long as the connection lasts. Each change of the
     /// reservation's state is a reply.
     Reserve {
@@ -124,6 +127,7 @@ impl Request {
     pub fn interface(&self) -> Option<&str> {
         match self {
             Self::Set(set) => Some(&set.interface),
+            Self::Explain(wanted) => Some(&wanted.interface),
             Self::Enable { interface } | Self::Disable { interface } | Self::Detach { interface } => {
                 interface.as_deref()
             }
@@ -233,6 +237,8 @@ pub enum Reply<C = Vec<ClassView>> {
     },
     /// What a policy differs in from the one in force.
     Plan(Difference),
+    /// Why packets waited, or were dropped.
+    Explained(Box<Explained>),
     /// What was in force, the latest last.
     History {
         /// The generations that are kept.

@@ -10,6 +10,7 @@
 //! credentials of the peer are checked too, since some systems ignore the mode of a socket.
 
 use crate::difference::{Difference, GenerationView};
+use crate::explained::{ExplainRequest, Explained};
 use crate::protocol::{INTERVAL_MS, Refusal, Reply, Request, SettingChanges, VERSION, printable};
 use crate::provenance::Provenance;
 use crate::reservation::{Lease, Reservations};
@@ -106,6 +107,10 @@ pub trait Handler: Send + Sync + 'static {
     }
     /// What was in force, change by change.
     fn history(&self) -> Result<Vec<GenerationView>, Refusal> {
+        Err(no_policy())
+    }
+    /// Why packets wait, or are dropped; blocks for the time that is asked for.
+    fn explain(&self, _wanted: &ExplainRequest) -> Result<Explained, Refusal> {
         Err(no_policy())
     }
     /// The RSVP node, if the program has one.
@@ -571,6 +576,9 @@ impl Connection<'_> {
             Request::Rollback { to, reason } => {
                 done(self.provenance(reason).and_then(|by| handler.rollback(to, by)))
             }
+            Request::Explain(wanted) => handler
+                .explain(&wanted)
+                .map(|explained| Reply::Explained(Box::new(explained))),
             Request::History {} => handler
                 .history()
                 .map(|generations| Reply::History { generations }),

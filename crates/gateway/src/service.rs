@@ -10,13 +10,14 @@ use super::yielding::YieldGauges;
 use crate::realise;
 use crate::signalling::speaker;
 use control::difference::{Difference, GenerationView};
+use control::explained::{self, ExplainRequest, Explained};
 use control::protocol::{Refusal, SettingChanges};
 use control::provenance::Provenance;
 use control::reservation::Reservations;
 use control::snapshot::{ClassReading, FrameCounts, InterfaceReading, Reading, State};
 use control::socket::{Handler, no_rsvp};
 use engine::units::Instant;
-use netio::handle::{Handle, PathView, PortView, WorkerSnapshot};
+use netio::handle::{Handle, PathView, PortView, Wanted, WorkerSnapshot};
 use netio::inspection::Detail;
 use netio::pool::PoolUsage;
 use netio::worker::PortId;
@@ -194,6 +195,45 @@ impl Handler for ControlService {
 
     fn history(&self) -> Result<Vec<GenerationView>, Refusal> {
         Ok(self.changes.history())
+    }
+
+    fn explain(&self, wanted: &ExplainRequest) -> Result<Explained, Refusal> {
+        let chosen = self.chosen(Some(&wanted.interface))?;
+        let managed = chosen.first().ok_or_else(|| Refusal::new("nothing is managed"))?;
+        if wanted.for_ms == 0 || wanted.for_ms > explained::LONGEST_MS {
+            return Err(Refusal {
+                message: format!(
+                    "packets are recorded for {} s at most",
+                    explained::LONGEST_MS / 1000
+                ),
+                help: Some("name a shorter time".into()),
+            });
+        }
+        let time = Duration::from_millis(wanted.for_ms);
+        let span = engine::units::Duration::from_millis(wanted.for_ms);
+        let begin = Wanted {
+            class: wanted.class_of(&managed.whole)?,
+            drops: wanted.drops,
+            keep: wanted.packets,
+            until: netio::clock::now() + span,
+        };
+        let begun = self
+            .handle
+            .begin_explaining(managed.path, begin)
+            .map_err(refused)?;
+        if !begun {
+            return Err(Refusal {
+                message: "packets of this interface are recorded for somebody else".into(),
+                help: Some("try again when that has ended".into()),
+            });
+        }
+        std::thread::sleep(time);
+        let recorded = self.handle.end_explaining(managed.path).map_err(refused)?;
+        let recorded = recorded.ok_or_else(|| Refusal::new("the recording is gone"))?;
+        let mut now = self.handle.inspect().map_err(refused)?;
+        let path = now.paths.get_mut(managed.path.0);
+        let views = path.map(|path| take(&mut path.views)).unwrap_or_default();
+        Ok(explained::explained(&managed.whole, &recorded, &views))
     }
 
     fn reservations(&self) -> Result<&dyn Reservations, Refusal> {

@@ -1,5 +1,6 @@
 //! Measurement tools of the simulator, the lab and the running ports. Disciplines use none of them.
 //!
+//! - [`waits`]: why packets waited, recorded beside a queue;
 //! - [`series`]: bytes over time, apportioned by the bits on the wire;
 //! - [`histogram`]: log-linear histograms of integers; [`delay`]: one of queueing delays;
 //! - [`impairments`]: a wire's own loss and jitter, the same models in the simulator and in the
@@ -15,3 +16,4 @@ pub mod histogram;
 pub mod impairments;
 pub mod numbers;
 pub mod series;
+pub mod waits;

@@ -8,6 +8,7 @@ use crate::budget::Claim;
 use crate::classify::Classify;
 use crate::inspection::{Collected, Detail, Piece};
 use crate::meter::ClassMeter;
+use crate::path::Wished;
 use crate::pool::PoolUsage;
 use crate::port::{Capabilities, Counters};
 use crate::realiser::Achieved;
@@ -23,6 +24,7 @@ use engine::random::Seed;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Duration, Instant};
 use measure::delay::Delays;
+pub use measure::waits::{RecordedWaits, Wanted};
 use std::any::Any;
 use std::fmt;
 use std::ops::AddAssign;
@@ -145,6 +147,15 @@ pub enum ClassAdopted {
     WholeOnly,
 }
 
+/// What is wanted of the recorder of a path.
+#[derive(Debug)]
+pub(crate) enum ExplainWish {
+    /// It begins.
+    Begin(Wanted),
+    /// It ends, and hands over what it has.
+    End,
+}
+
 /// What a worker can be asked.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -166,6 +177,11 @@ pub(crate) enum Command {
         path: PathId,
         retune: Box<ClassRetune>,
         done: Sender<Option<ClassAdopted>>,
+    },
+    Explain {
+        path: PathId,
+        wish: ExplainWish,
+        done: Sender<Option<Wished>>,
     },
     Watch {
         path: PathId,
@@ -394,6 +410,32 @@ impl Handle {
     pub fn tape(&self, path: PathId, wish: TapeWish) -> Result<Taped, Unanswered> {
         self.ask(path, |path, done| Command::Tape { path, wish, done })?
             .ok_or(Unanswered::NoSuchPath)
+    }
+
+    /// Begins to record why packets of a path wait; `false` if that is done for somebody else. The
+    /// recording ends by itself.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the worker has ended, does not answer, or has no such path.
+    pub fn begin_explaining(&self, path: PathId, wanted: Wanted) -> Result<bool, Unanswered> {
+        let wish = ExplainWish::Begin(wanted);
+        let wished = self.ask(path, |path, done| Command::Explain { path, wish, done })?;
+        Ok(matches!(wished.ok_or(Unanswered::NoSuchPath)?, Wished::Begun))
+    }
+
+    /// Ends that, and returns what was recorded; `None` if nothing was.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the worker has ended, does not answer, or has no such path.
+    pub fn end_explaining(&self, path: PathId) -> Result<Option<RecordedWaits>, Unanswered> {
+        let wish = ExplainWish::End;
+        let wished = self.ask(path, |path, done| Command::Explain { path, wish, done })?;
+        Ok(match wished.ok_or(Unanswered::NoSuchPath)? {
+            Wished::Recorded(recorded) => Some(*recorded),
+            _ => None,
+        })
     }
 
     /// The connections of a path whose windows can be clamped

@@ -1,6 +1,9 @@
 //! One way through a worker: from a port, by a classifier, into a queue, out of another port.
 
+mod explained;
 mod taped;
+
+pub(crate) use explained::Wished;
 
 use crate::budget::{Admission, Claim, Owner};
 use crate::checksum;
@@ -30,6 +33,7 @@ use engine::shaped_queue::{CATCH_UP, ShapedQueue};
 use engine::tree::{ClassInfo, TreePlan};
 use engine::units::{Bytes, Duration, Instant};
 use measure::delay::Delays;
+use measure::waits::WaitRecorder;
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -60,6 +64,8 @@ pub(crate) struct Path {
     neighbour_frames: NeighbourFrames,
     /// When the queue's next packet is due, as the queue said last.
     due: Option<Instant>,
+    /// When the packet that departs was due, if the queue had said so.
+    was_due: Option<Instant>,
     totals: Stats,
     meters: Meters,
     lateness: Delays,
@@ -85,6 +91,8 @@ pub(crate) struct Path {
     changes: u64,
     /// Whether packets occupy parts of the pool; not where traffic is done again.
     budgeted: bool,
+    /// Who records why packets wait, if anybody does.
+    waits: Option<Box<WaitRecorder>>,
 }
 
 impl fmt::Debug for Path {
@@ -101,6 +109,8 @@ struct DropSink<'a> {
     totals: &'a mut Stats,
     /// Counted instead of "flushed".
     flushed: Reason,
+    now: Instant,
+    waits: Option<&'a mut WaitRecorder>,
 }
 
 impl Sink for DropSink<'_> {
@@ -108,11 +118,17 @@ impl Sink for DropSink<'_> {
         let why = if why == Reason::Flushed { self.flushed } else { why };
         self.totals.dropped += packet.len;
         self.totals.reasons[why as usize] += 1;
+        if let Some(waits) = &mut self.waits {
+            waits.drops(self.now, &packet, why);
+        }
         self.pool.free(packet.buffer);
     }
 
-    fn mark(&mut self, _packet: &Packet, _why: Reason) {
+    fn mark(&mut self, packet: &Packet, why: Reason) {
         self.totals.marked += 1;
+        if let Some(waits) = &mut self.waits {
+            waits.marks(packet, why);
+        }
     }
 }
 
@@ -165,6 +181,7 @@ impl Path {
             bypass: VecDeque::new(),
             neighbour_frames: NeighbourFrames::default(),
             due: None,
+            was_due: None,
             totals: Stats::default(),
             meters: Meters::new(classes),
             lateness: Delays::default(),
@@ -181,6 +198,7 @@ impl Path {
             kept: KEPT,
             changes: 0,
             budgeted: true,
+            waits: None,
         }
     }
 
@@ -356,6 +374,8 @@ impl Path {
             pool,
             totals: &mut self.totals,
             flushed: Reason::Flushed,
+            now: packet.arrived,
+            waits: self.waits.as_deref_mut(),
         };
         wire.carry(&mut self.queue, packet.arrived, packet, &mut sink);
     }
@@ -377,16 +397,22 @@ impl Path {
 
     /// Gives a packet to the discipline.
     fn enqueue(&mut self, now: Instant, pool: &mut Pool, packet: Packet) {
+        if self.waits.is_some() {
+            self.record_arrival(now, pool, &packet);
+        }
         let mut sink = DropSink {
             pool,
             totals: &mut self.totals,
             flushed: Reason::Flushed,
+            now,
+            waits: self.waits.as_deref_mut(),
         };
         // The sink has counted a refusal.
         let _ = match &mut self.wire {
             Some(wire) => wire.enqueue(&mut self.queue, now, packet, &mut sink),
             None => self.queue.enqueue(now, packet, &mut sink),
         };
+        self.waits.iter_mut().for_each(|waits| waits.arrived());
     }
 
     /// Sends what may leave, while the port has room.
@@ -464,6 +490,10 @@ impl Path {
         }
         self.totals.sent += packet.len;
         let left = self.left.take().unwrap_or(now);
+        if let Some(waits) = &mut self.waits {
+            let due = self.was_due.take();
+            waits.departs(left, packet, due, self.queue.queue());
+        }
         self.meters
             .depart(now, packet.class, packet.len, left.since(packet.arrived));
         if packet.ecn == Ecn::Ce {
@@ -481,6 +511,8 @@ impl Path {
             pool,
             totals: &mut self.totals,
             flushed: Reason::Flushed,
+            now,
+            waits: self.waits.as_deref_mut(),
         };
         let next = if realiser.is_some_and(Realiser::keeps_wire) {
             self.queue.queue_mut().dequeue(now, &mut sink)
@@ -500,7 +532,8 @@ impl Path {
             Next::Ready(_) => {
                 // Only the first packet after a wait had a known due time; one that left early was
                 // not due.
-                if let Some(due) = self.due.take().filter(|due| *due <= now) {
+                self.was_due = self.due.take().filter(|due| *due <= now);
+                if let Some(due) = self.was_due {
                     self.lateness.record(now.since(due));
                 }
             }
@@ -523,6 +556,8 @@ impl Path {
             pool,
             totals: &mut self.totals,
             flushed: why,
+            now: self.shown,
+            waits: self.waits.as_deref_mut(),
         };
         self.queue.queue_mut().flush(&mut sink);
         self.wire.iter_mut().for_each(|wire| wire.flush(&mut sink));

@@ -418,6 +418,10 @@ impl Worker {
                     let path = self.paths.get_mut(path.0);
                     let _ = done.send(path.map(|path| path.wish(now, wish)));
                 }
+                Command::Explain { path, wish, done } => {
+                    let path = self.paths.get_mut(path.0);
+                    let _ = done.send(path.map(|path| path.explain(now, wish)));
+                }
                 Command::Watch { path, done } => {
                     let pair = self.clamped.iter_mut().find(|pair| pair.data == path.0);
                     let watched = pair.map(|pair| pair.clamp.snapshot(now, self.paths[pair.data].offered()));

@@ -99,6 +99,7 @@ impl Path {
     /// Counts a change, and writes it down.
     pub(super) fn changed(&mut self, clock: Instant, at: Instant, class: bool) {
         self.changes += 1;
+        self.waits.iter_mut().for_each(|waits| waits.changed());
         self.write(&TapeEvent::Changed { clock, at, class });
     }
 

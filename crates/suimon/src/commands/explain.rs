@@ -1,27 +1,32 @@
 //! `suimon explain`: which class a packet goes to by a policy, and why.
 
+use super::target::Target;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use crate::source;
 use clap::Args;
+use control::explained::{ExplainRequest, Explained, asked};
 use control::filters;
 use control::policy::InterfacePolicy;
-use control::protocol::SettingChange;
+use control::protocol::{Reply, Request, SettingChange};
 use control::{readout, snapshot};
 use engine::classify::Filter;
 use engine::header::FlowKey;
 use engine::packet::ClassId;
 use engine::settings::Table;
+use engine::units::Duration;
 use measure::numbers;
 use plot::text::{self, Align};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Tell which class a packet goes to by a policy, and why: each filter that is asked, and what of
-/// it the packet does not have
+/// it the packet does not have. Or, with --live, why packets of a running suimon waited or were
+/// dropped
 #[derive(Debug, Args)]
 pub struct Explain {
     /// The policy, a TOML file
+    #[arg(required_unless_present = "live", conflicts_with = "live", default_value = "")]
     policy: String,
     /// The packet, by the keys of a filter: protocol=udp source=10.0.0.1 destination_port=5060
     #[arg(value_name = "KEY=VALUE", value_parser = property)]
@@ -29,6 +34,43 @@ pub struct Explain {
     /// The interface that it leaves by; by default each
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
+    /// Explain packets that a running suimon sends by this interface
+    #[arg(long, value_name = "INTERFACE")]
+    live: Option<String>,
+    #[command(flatten)]
+    which: Which,
+    /// How long to look
+    #[arg(long = "for", value_name = "TIME", default_value = "10 s", requires = "live")]
+    time: Duration,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Which packets are explained.
+#[derive(Clone, Debug, Args)]
+pub struct Which {
+    /// Of this class alone
+    #[arg(long, value_name = "NAME")]
+    class: Option<String>,
+    /// So many of those that waited longest
+    #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "drops")]
+    slowest: usize,
+    /// The latest that were dropped
+    #[arg(long)]
+    drops: bool,
+}
+
+impl Which {
+    /// As a running suimon is asked.
+    fn request(self, interface: String, for_ms: u64) -> ExplainRequest {
+        ExplainRequest {
+            interface,
+            class: self.class,
+            drops: self.drops,
+            packets: self.slowest,
+            for_ms,
+        }
+    }
 }
 
 fn property(word: &str) -> Result<(String, SettingChange), String> {
@@ -39,6 +81,10 @@ fn property(word: &str) -> Result<(String, SettingChange), String> {
 impl Explain {
     /// Explains it.
     pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        if let Some(interface) = self.live {
+            let for_ms = self.time.nanos() / 1_000_000;
+            return live(&self.target, self.which.request(interface, for_ms), cx.out);
+        }
         let policy = source::policy(&self.policy, cx.registry)?;
         let described = self.packet.iter().fold(Table::default(), |table, (key, value)| {
             table.with(key, value.raw())
@@ -64,6 +110,43 @@ impl Explain {
         }
         Ok(Exit::Done)
     }
+}
+
+/// Asks a running suimon, which looks for that long.
+fn live(target: &Target, wanted: ExplainRequest, out: &mut dyn Write) -> Result<Exit, Failure> {
+    let drops = wanted.drops;
+    let reply = target.ask(&Request::Explain(wanted))?;
+    match reply {
+        _ if target.json => writeln!(out, "{}", serde_json::json!(reply))?,
+        Reply::Explained(explained) => show_live(out, &explained, drops)?,
+        Reply::Refused(why) => return Err(Failure::usage(why.to_string())),
+        other => {
+            let other = serde_json::json!(other);
+            return Err(Failure::at_run_time(format!("unexpected reply: {other}")));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// What was recorded, in words.
+pub(crate) fn show_live(out: &mut dyn Write, explained: &Explained, drops: bool) -> io::Result<()> {
+    let (seen, interface) = (numbers::count(explained.seen_packets), &explained.interface);
+    let shown = explained.packets.len();
+    match drops {
+        true => writeln!(
+            out,
+            "{interface}: {seen} packets were dropped; the latest {shown}:"
+        )?,
+        false => writeln!(
+            out,
+            "{interface}: {seen} packets left; the {shown} that waited longest:"
+        )?,
+    }
+    if let Some(over) = &explained.over {
+        writeln!(out, "it ended early: {over}")?;
+    }
+    let lines = explained.packets.iter().flat_map(|packet| packet.lines());
+    lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 
 fn show(out: &mut dyn Write, interface: &InterfacePolicy, packet: &FlowKey) -> io::Result<()> {
@@ -105,21 +188,6 @@ fn show(out: &mut dyn Write, interface: &InterfacePolicy, packet: &FlowKey) -> i
     };
     writeln!(out, "it goes to {}, {why}", name(class))?;
     path(out, interface, class)
-}
-
-/// The filters that are asked, with what of each the packet does not have; and the one that takes
-/// it.
-fn asked<'a>(all: &'a [Filter], packet: &FlowKey) -> (Vec<(&'a Filter, Vec<String>)>, Option<&'a Filter>) {
-    let mut asked = Vec::new();
-    for filter in filters::in_order(all) {
-        let misses = filters::mismatches(filter, packet);
-        let takes = misses.is_empty();
-        asked.push((filter, misses));
-        if takes {
-            return (asked, Some(filter));
-        }
-    }
-    (asked, None)
 }
 
 /// The class and those above it: what each may send, and what it queues in.
@@ -168,6 +236,17 @@ mod tests {
                 .map(|word| property(word).expect("a property"))
                 .collect(),
             interface: Some("wan0".into()),
+            live: None,
+            which: Which {
+                class: None,
+                slowest: 10,
+                drops: false,
+            },
+            time: Duration::from_millis(1),
+            target: Target {
+                socket: None,
+                json: false,
+            },
         };
         let done = explain.run(&mut Context {
             registry: &registry,

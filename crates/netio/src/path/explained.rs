@@ -1,0 +1,57 @@
+//! Why packets of a path wait: the recorder beside its queue, while somebody asks.
+
+use super::Path;
+use crate::handle::ExplainWish;
+use crate::pool::Pool;
+use engine::header::Headers;
+use engine::packet::Packet;
+use engine::units::{Duration, Instant};
+use measure::waits::{RecordedWaits, WaitRecorder};
+
+/// How long after its end a recording waits for whoever asked for it.
+const LEFT: Duration = Duration::from_millis(5_000);
+
+/// What became of a wish.
+#[derive(Debug)]
+pub(crate) enum Wished {
+    /// It records.
+    Begun,
+    /// It records for somebody else.
+    Taken,
+    /// What was recorded.
+    Recorded(Box<RecordedWaits>),
+    /// Nothing is recorded.
+    Nothing,
+}
+
+impl Path {
+    /// Begins to record, or ends it.
+    pub(crate) fn explain(&mut self, now: Instant, wish: ExplainWish) -> Wished {
+        match wish {
+            ExplainWish::Begin(_) if self.waits.as_ref().is_some_and(|old| now < old.until()) => {
+                Wished::Taken
+            }
+            ExplainWish::Begin(wanted) => {
+                let recorder = WaitRecorder::new(wanted, self.plan.clone(), self.queue.bandwidth());
+                self.waits = Some(Box::new(recorder));
+                Wished::Begun
+            }
+            ExplainWish::End => match self.waits.take() {
+                Some(waits) => Wished::Recorded(Box::new(waits.finish())),
+                None => Wished::Nothing,
+            },
+        }
+    }
+
+    /// Shows the recorder a packet that arrives; nobody may be waiting for it any more.
+    #[inline(never)]
+    pub(super) fn record_arrival(&mut self, now: Instant, pool: &Pool, packet: &Packet) {
+        let forgotten = |waits: &mut Box<WaitRecorder>| now > waits.until() + LEFT;
+        self.waits.take_if(forgotten);
+        let (queue, mark) = (self.queue.queue(), self.mark);
+        if let Some(waits) = &mut self.waits {
+            let key = || Headers::parse(pool.bytes(packet.buffer), mark).key;
+            waits.arrives(now, packet, queue, key);
+        }
+    }
+}
