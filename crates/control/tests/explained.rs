@@ -268,12 +268,7 @@ fn red_a_drop_shows_its_reason_and_the_chance_that_its_average_gave() {
     let packet = &explained.packets[1];
     let drop = packet.dropped.as_ref().expect("a drop");
     assert_eq!((drop.reason.as_str(), packet.wait_ns), ("forced", 0));
-    let average = packet.on_arrival[0].gauges.iter();
-    let average = average.filter(|gauge| gauge.name == "average").next_back();
-    assert!(
-        average.and_then(|gauge| gauge.value.as_f64()) >= Some(4.0),
-        "{packet:?}"
-    );
+    assert!(gauge(packet, "average").as_f64() >= Some(4.0), "{packet:?}");
     assert!(packet.on_arrival[0].backlog_packets >= 4, "{packet:?}");
 }
 

@@ -24,7 +24,7 @@ use crate::stream::Stream;
 use engine::byte_clock::{SHORTEST_FRAME, WIRE_OVERHEAD};
 use engine::classify::{Classifier, Filter};
 use engine::discipline::{Next, Reason, Sink};
-use engine::header::FlowHasher;
+use engine::header::{FlowHasher, FlowKey};
 use engine::link_clock::LinkClock;
 use engine::packet::{Buffer, ClassId, Dscp, FlowHashes, Packet};
 use engine::queue::Queue;
@@ -35,6 +35,7 @@ use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 pub use measure::impairments::Loss;
 use measure::impairments::{Jitter, LossModel};
+use measure::waits::WaitRecorder;
 use std::collections::VecDeque;
 
 /// The properties of a link in one direction.
@@ -252,6 +253,8 @@ pub(crate) struct SimLink {
     queue: QueueState,
     pub(crate) meter: Option<Box<LinkMeter>>,
     pub(crate) capture: Option<Box<LinkCapture>>,
+    /// Who records why packets wait, if anybody does.
+    pub(crate) waits: Option<Box<WaitRecorder>>,
     pub(crate) stages: Vec<Box<dyn Stage>>,
     /// Its cable is cut.
     pub(crate) cut: bool,
@@ -283,6 +286,7 @@ impl SimLink {
             },
             meter: None,
             capture: None,
+            waits: None,
             stages: Vec::new(),
             cut: false,
         }
@@ -303,6 +307,7 @@ impl SimLink {
     /// Adopts a plan of the same shape, as `suimon set` does: in place if every discipline can,
     /// else by a new tree into which the packets are moved. `false`: there is no policy.
     pub(crate) fn retune(&mut self, cx: &mut LinkContext<'_>, plan: TreePlan) -> bool {
+        self.waits.iter_mut().for_each(|waits| waits.changed());
         let QueueState::Policy(driven) = &mut self.queue else {
             return false;
         };
@@ -315,6 +320,7 @@ impl SimLink {
                 events: cx.events,
                 store: cx.store,
                 meter: &mut self.meter,
+                waits: self.waits.as_deref_mut(),
             };
             for packet in packets {
                 // The sink has seen a refusal.
@@ -330,6 +336,7 @@ impl SimLink {
     /// Takes a tree with other classes, and its filters. Queued packets are classified anew, as
     /// the worker does it: later packets of their flows must not overtake them.
     pub(crate) fn adopt(&mut self, cx: &mut LinkContext<'_>, plan: TreePlan, filters: Vec<Filter>) -> bool {
+        self.waits.iter_mut().for_each(|waits| waits.changed());
         let QueueState::Policy(driven) = &mut self.queue else {
             return false;
         };
@@ -358,6 +365,7 @@ impl SimLink {
                 events: cx.events,
                 store: cx.store,
                 meter: &mut self.meter,
+                waits: self.waits.as_deref_mut(),
             };
             // The sink has seen a refusal.
             let _ = driven.queue.enqueue(cx.now, packet, &mut sink);
@@ -410,14 +418,23 @@ impl SimLink {
                 if let Some(meter) = &mut self.meter {
                     meter.offered(cx.now, class, frame);
                 }
+                if let Some(waits) = &mut self.waits {
+                    let key = || FlowKey {
+                        ecn,
+                        ..cx.streams[stream as usize].key_of(remarked)
+                    };
+                    waits.arrives(cx.now, &offered, driven.queue.queue(), key);
+                }
                 let mut sink = DropSink {
                     now: cx.now,
                     events: cx.events,
                     store: cx.store,
                     meter: &mut self.meter,
+                    waits: self.waits.as_deref_mut(),
                 };
                 // The sink has seen a refusal.
                 let _ = driven.queue.enqueue(cx.now, offered, &mut sink);
+                self.waits.iter_mut().for_each(|waits| waits.arrived());
                 self.drive(cx);
             }
         }
@@ -461,6 +478,7 @@ impl SimLink {
                 events: cx.events,
                 store: cx.store,
                 meter: &mut self.meter,
+                waits: self.waits.as_deref_mut(),
             };
             let step = driven.next(now, &mut sink);
             let idle = self.wire.free_at() < now && !matches!(step, DriverStep::Wait(_));
@@ -472,6 +490,10 @@ impl SimLink {
             }
             match step {
                 DriverStep::Send(packet) => {
+                    let due = driven.due.take().filter(|due| *due <= now);
+                    if let Some(waits) = &mut self.waits {
+                        waits.departs(now, &packet, due, driven.queue.queue());
+                    }
                     let in_flight = cx.store.get_mut(packet.buffer);
                     in_flight.ecn = packet.ecn;
                     in_flight.remarked = packet.dscp.to_write().or(in_flight.remarked);
@@ -557,6 +579,7 @@ impl SimLink {
             events: cx.events,
             store: cx.store,
             meter: &mut self.meter,
+            waits: self.waits.as_deref_mut(),
         };
         let waiting = match &mut self.queue {
             QueueState::TailDrop(buffer) => buffer.empty(cx.now),
@@ -673,6 +696,8 @@ struct DrivenQueue {
     ring: VecDeque<Instant>,
     /// When a coarse timer expires.
     timer: Option<Instant>,
+    /// When the queue's next packet is due, as the queue said last.
+    due: Option<Instant>,
     /// The time of the earliest scheduled [`Event::Drive`].
     armed: Instant,
     /// The driver sends gap frames, and its ring was full when it last waited.
@@ -713,6 +738,7 @@ impl DrivenQueue {
             plan,
             ring: VecDeque::new(),
             timer: None,
+            due: None,
             armed: Instant::NEVER,
             ring_was_full: false,
             streams: Vec::new(),
@@ -755,10 +781,13 @@ impl DrivenQueue {
         }
         match self.queue.dequeue(now, sink) {
             Next::Ready(packet) => DriverStep::Send(packet),
-            Next::Wait(until) => match self.gap() {
-                Some(slot) => DriverStep::Gap(slot),
-                None => DriverStep::Wait(self.wake_up(now, until)),
-            },
+            Next::Wait(until) => {
+                self.due = Some(until);
+                match self.gap() {
+                    Some(slot) => DriverStep::Gap(slot),
+                    None => DriverStep::Wait(self.wake_up(now, until)),
+                }
+            }
             Next::Empty => DriverStep::Wait(Instant::NEVER),
         }
     }
@@ -817,6 +846,7 @@ struct DropSink<'a> {
     events: &'a mut EventQueue,
     store: &'a mut Store,
     meter: &'a mut Option<Box<LinkMeter>>,
+    waits: Option<&'a mut WaitRecorder>,
 }
 
 impl Sink for DropSink<'_> {
@@ -824,6 +854,9 @@ impl Sink for DropSink<'_> {
         let in_flight = self.store.get(packet.buffer);
         notify(self.events, in_flight, self.now + DROP_NOTICE);
         let (stream, frame) = (in_flight.stream, in_flight.frame());
+        if let Some(waits) = &mut self.waits {
+            waits.drops(self.now, &packet, why);
+        }
         self.store.free(packet.buffer);
         if let Some(meter) = self.meter {
             let record = DropRecord {
@@ -837,7 +870,10 @@ impl Sink for DropSink<'_> {
         }
     }
 
-    fn mark(&mut self, packet: &Packet, _why: Reason) {
+    fn mark(&mut self, packet: &Packet, why: Reason) {
+        if let Some(waits) = &mut self.waits {
+            waits.marks(packet, why);
+        }
         if let Some(meter) = self.meter {
             let stream = self.store.get(packet.buffer).stream;
             meter.marked(self.now, packet.class, stream);

@@ -18,6 +18,7 @@ use engine::queue::Queue;
 use engine::random::Seed;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Duration, Instant};
+use measure::waits::{RecordedWaits, WaitRecorder, Wanted};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -298,6 +299,24 @@ impl Simulation {
     /// The meter of a link, if it is watched.
     pub fn meter(&self, link: LinkId) -> Option<&LinkMeter> {
         self.links[link.0 as usize].meter.as_deref()
+    }
+
+    /// Records from now on why packets wait at a link with a policy; `false` if it has none.
+    pub fn explain(&mut self, link: LinkId, wanted: Wanted) -> bool {
+        let link = &mut self.links[link.0 as usize];
+        let rate = link.rate();
+        let recorder = link.policy().map(|(_, plan)| {
+            let bandwidth = plan.link.bandwidth.min(rate);
+            WaitRecorder::new(wanted, Some(plan.clone()), Some(bandwidth))
+        });
+        link.waits = recorder.map(Box::new);
+        link.waits.is_some()
+    }
+
+    /// Ends that, and returns what was recorded.
+    pub fn explained(&mut self, link: LinkId) -> Option<RecordedWaits> {
+        let waits = self.links[link.0 as usize].waits.take();
+        waits.map(|waits| waits.finish())
     }
 
     /// Captures packets that go onto a link's wire from now on, up to this many.

@@ -9,6 +9,7 @@
 
 mod commands;
 mod exit;
+mod explained;
 mod line;
 mod monitor;
 mod sandbox_option;

@@ -10,6 +10,7 @@
 //! skipped, which is reported. Rates are asserted with room for a busy machine; outages are
 //! measured and printed.
 
+use control::explained::ExplainRequest;
 use control::protocol::{Reply, Request, SettingChange, SettingChanges};
 use control::snapshot::{ClassView, State};
 use control::socket::Client;
@@ -21,8 +22,9 @@ use lab::traffic::udp::{Stream, StreamReport};
 use lab::{Host, Lab, Output, Running};
 use netio::netlink::{Netlink, NetlinkRequest};
 use std::fs;
+use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -1303,6 +1305,59 @@ fn what_takes_the_policys_effect_is_named_and_ends_with_5_until_it_is_mended() {
             let again = output.out.matches("wan0: enforced again").count();
             // The port itself tells of an interface that is down or gone.
             assert!(again >= 3, "{output:?}");
+        });
+    });
+}
+
+#[test]
+fn a_packet_that_waited_is_explained_while_traffic_flows_and_nobody_who_asks_slows_it() {
+    in_turn(|| {
+        lab::isolated(|| {
+            let Some(rig) = Rig::start(Kind::AfPacket) else {
+                return;
+            };
+            let wanted = |class: &str, packets: usize, for_ms: u64| ExplainRequest {
+                interface: "wan0".into(),
+                class: Some(class.into()),
+                drops: false,
+                packets,
+                for_ms,
+            };
+            let transfer = rig.tcp(SMALL);
+            let stream = rig.udp(500, 200, Duration::from_secs(4));
+            settles_at(&transfer, 8.0 * PAYLOAD, "the class");
+            // One client asks and does not read; another is told so.
+            let mut silent = UnixStream::connect(rig.socket()).expect("a connection");
+            let line = serde_json::to_string(&Request::Explain(wanted("small", 5, 800))).expect("JSON");
+            writeln!(silent, "{line}").expect("sent");
+            std::thread::sleep(Duration::from_millis(100));
+            match rig.ask(&Request::Explain(wanted("small", 5, 10))) {
+                Reply::Refused(why) => assert!(why.message.contains("for somebody else"), "{why}"),
+                other => panic!("{other:?}"),
+            }
+            std::thread::sleep(Duration::from_millis(900));
+            let Reply::Explained(explained) = rig.ask(&Request::Explain(wanted("small", 5, 1_000))) else {
+                panic!("it was refused")
+            };
+            assert!(explained.seen_packets > 100, "{explained:?}");
+            assert_eq!((explained.packets.len(), explained.over.as_ref()), (5, None));
+            let mut last = u64::MAX;
+            for packet in &explained.packets {
+                let parts = packet.busy_ns + packet.before_ns + packet.held_ns + packet.held_up_ns;
+                assert_eq!(parts, packet.wait_ns, "{packet:?}");
+                assert!(packet.wait_ns <= last, "the slowest first");
+                last = packet.wait_ns;
+                assert_eq!(packet.class.as_deref(), Some("small"));
+                assert!(packet.flow.ends_with(":6001 tcp"), "{packet:?}");
+                assert!(packet.filters.last().is_some_and(|asked| asked.misses.is_empty()));
+                // It may not borrow: most of its wait is for credit, while the link is idle.
+                assert!(packet.held_ns > packet.before_ns, "{packet:?}");
+                assert!(packet.before.iter().any(|before| before.class == "small"));
+            }
+            let refused = rig.ask(&Request::Explain(wanted("smal", 5, 10)));
+            assert!(matches!(refused, Reply::Refused(_)), "{refused:?}");
+            let report = stream.finish().expect("a report");
+            assert_eq!((report.lost(), report.reordered), (0, 0), "{report:?}");
         });
     });
 }

@@ -118,6 +118,7 @@ fn outcome(number: usize, of: usize, values: &[(&str, &str)], mbit: f64) -> Outc
             flow("surfing, and more", &down.classes[3].passed),
         ],
         reservations: Vec::new(),
+        explained: None,
         expectations: vec![
             judgement(
                 "class download: rate, 5 s to 30 s",

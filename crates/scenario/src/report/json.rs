@@ -15,7 +15,7 @@ pub const VERSION: u32 = 1;
 pub fn point(outcome: &Outcome) -> Value {
     let values = outcome.point.values.iter();
     let values: Map<String, Value> = values.map(|(name, value)| (name.clone(), json!(value))).collect();
-    json!({
+    let mut all = json!({
         "version": VERSION,
         "scenario": outcome.scenario,
         "point": outcome.point.number,
@@ -28,7 +28,11 @@ pub fn point(outcome: &Outcome) -> Value {
         "reservations": outcome.reservations.iter().map(reservation).collect::<Vec<_>>(),
         "expectations": outcome.expectations.iter().map(judgement).collect::<Vec<_>>(),
         "met": outcome.expectations.iter().all(|judgement| judgement.met),
-    })
+    });
+    if let Some(explained) = &outcome.explained {
+        all["explained"] = json!(explained);
+    }
+    all
 }
 
 /// What a lab measured.

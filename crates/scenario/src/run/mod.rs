@@ -7,6 +7,7 @@
 //! [`points`] runs the points of a sweep.
 
 pub mod captures;
+mod explained;
 mod host_routes;
 mod judge;
 pub mod live;
@@ -30,6 +31,7 @@ use self::signalling::SimulatedRsvp;
 use crate::Error;
 use crate::Scenario;
 use crate::language::{ReservationConfig, Subject};
+use control::explained::ExplainRequest;
 use engine::discipline::Reason;
 use engine::packet::ClassId;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
@@ -52,8 +54,26 @@ pub fn run(
     requests: &[CaptureRequest],
     progress: &mut dyn FnMut(Duration, u64),
 ) -> Result<Outcome, Error> {
+    run_explained(name, scenario, point, requests, None, progress)
+}
+
+/// The same, which also tells why packets waited on the link that `explain` names.
+///
+/// # Errors
+///
+/// Returns an error if a flow has no route, a capture cannot be written, or there is no such link.
+pub fn run_explained(
+    name: &str,
+    scenario: &Scenario,
+    point: Point,
+    requests: &[CaptureRequest],
+    explain: Option<&ExplainRequest>,
+    progress: &mut dyn FnMut(Duration, u64),
+) -> Result<Outcome, Error> {
     let mut network = Network::new(scenario).map_err(Error::NoRoute)?;
     let mut captures = captures::begin(&mut network, scenario, requests)?;
+    let explain = explain.map(|wanted| explained::begin(&mut network, scenario, wanted));
+    let explain = explain.transpose()?;
     let end = Instant::START + scenario.settings.duration;
     let mut windows: Vec<Window> = scenario.expectations.iter().map(|_| Window::default()).collect();
     let mut backlog_samples: Vec<Vec<(Instant, Bytes)>> = vec![Vec::new(); network.links.len()];
@@ -75,6 +95,7 @@ pub fn run(
         network.fail(scenario, at);
         progress(at.since(Instant::START), network.sim.events());
     }
+    let explained = explain.and_then(|link| explained::end(&mut network, scenario, link));
     let meters = Meters {
         network: &network,
         scenario,
@@ -98,6 +119,7 @@ pub fn run(
             .map(|index| flow(&meters, index))
             .collect(),
         reservations: reservations(&meters),
+        explained,
     })
 }
 

@@ -6,6 +6,7 @@
 //! time zero.
 
 use crate::language::Picture;
+use control::explained::Explained;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 use sim::meter::BacklogLevels;
@@ -33,6 +34,8 @@ pub struct Outcome {
     pub reservations: Vec<ReservationOutcome>,
     /// The expectations and the measured values.
     pub expectations: Vec<Judgement>,
+    /// Why packets waited on a link, if that was asked for.
+    pub explained: Option<Explained>,
 }
 
 impl Outcome {

@@ -10,6 +10,7 @@ use super::outcome::{Outcome, Point};
 use crate::Error;
 use crate::Scenarios;
 use crate::folder::Files;
+use control::explained::ExplainRequest;
 use engine::units::Duration;
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -75,6 +76,8 @@ pub struct Job<'a> {
     pub jobs: usize,
     /// The links to capture.
     pub captures: &'a [CaptureRequest],
+    /// The link whose packets are explained.
+    pub explain: Option<ExplainRequest>,
     /// Once set, no further point is begun.
     pub end: &'a AtomicBool,
 }
@@ -162,7 +165,8 @@ impl Job<'_> {
             done.events.fetch_add(events - before.1, Ordering::Relaxed);
             before = (simulated.nanos(), events);
         };
-        super::run(self.name, &scenario, point, self.captures, &mut progress)
+        let explain = self.explain.as_ref();
+        super::run_explained(self.name, &scenario, point, self.captures, explain, &mut progress)
     }
 }
 

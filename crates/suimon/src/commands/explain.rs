@@ -3,9 +3,10 @@
 use super::target::Target;
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
+use crate::explained::{Which, show_live};
 use crate::source;
 use clap::Args;
-use control::explained::{ExplainRequest, Explained, asked};
+use control::explained::{ExplainRequest, asked};
 use control::filters;
 use control::policy::InterfacePolicy;
 use control::protocol::{Reply, Request, SettingChange};
@@ -26,8 +27,8 @@ use std::io::{self, Write};
 #[derive(Debug, Args)]
 pub struct Explain {
     /// The policy, a TOML file
-    #[arg(required_unless_present = "live", conflicts_with = "live", default_value = "")]
-    policy: String,
+    #[arg(required_unless_present = "live", conflicts_with = "live")]
+    policy: Option<String>,
     /// The packet, by the keys of a filter: protocol=udp source=10.0.0.1 destination_port=5060
     #[arg(value_name = "KEY=VALUE", value_parser = property)]
     packet: Vec<(String, SettingChange)>,
@@ -46,33 +47,6 @@ pub struct Explain {
     target: Target,
 }
 
-/// Which packets are explained.
-#[derive(Clone, Debug, Args)]
-pub struct Which {
-    /// Of this class alone
-    #[arg(long, value_name = "NAME")]
-    class: Option<String>,
-    /// So many of those that waited longest
-    #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "drops")]
-    slowest: usize,
-    /// The latest that were dropped
-    #[arg(long)]
-    drops: bool,
-}
-
-impl Which {
-    /// As a running suimon is asked.
-    fn request(self, interface: String, for_ms: u64) -> ExplainRequest {
-        ExplainRequest {
-            interface,
-            class: self.class,
-            drops: self.drops,
-            packets: self.slowest,
-            for_ms,
-        }
-    }
-}
-
 fn property(word: &str) -> Result<(String, SettingChange), String> {
     SettingChange::assignment(word)
         .ok_or_else(|| "expected a key and its value, such as destination_port=5060".into())
@@ -85,7 +59,7 @@ impl Explain {
             let for_ms = self.time.nanos() / 1_000_000;
             return live(&self.target, self.which.request(interface, for_ms), cx.out);
         }
-        let policy = source::policy(&self.policy, cx.registry)?;
+        let policy = source::policy(self.policy.as_deref().unwrap_or_default(), cx.registry)?;
         let described = self.packet.iter().fold(Table::default(), |table, (key, value)| {
             table.with(key, value.raw())
         });
@@ -116,6 +90,10 @@ impl Explain {
 fn live(target: &Target, wanted: ExplainRequest, out: &mut dyn Write) -> Result<Exit, Failure> {
     let drops = wanted.drops;
     let reply = target.ask(&Request::Explain(wanted))?;
+    let exit = match reply {
+        Reply::Refused(_) => Exit::Usage,
+        _ => Exit::Done,
+    };
     match reply {
         _ if target.json => writeln!(out, "{}", serde_json::json!(reply))?,
         Reply::Explained(explained) => show_live(out, &explained, drops)?,
@@ -125,28 +103,7 @@ fn live(target: &Target, wanted: ExplainRequest, out: &mut dyn Write) -> Result<
             return Err(Failure::at_run_time(format!("unexpected reply: {other}")));
         }
     }
-    Ok(Exit::Done)
-}
-
-/// What was recorded, in words.
-pub(crate) fn show_live(out: &mut dyn Write, explained: &Explained, drops: bool) -> io::Result<()> {
-    let (seen, interface) = (numbers::count(explained.seen_packets), &explained.interface);
-    let shown = explained.packets.len();
-    match drops {
-        true => writeln!(
-            out,
-            "{interface}: {seen} packets were dropped; the latest {shown}:"
-        )?,
-        false => writeln!(
-            out,
-            "{interface}: {seen} packets left; the {shown} that waited longest:"
-        )?,
-    }
-    if let Some(over) = &explained.over {
-        writeln!(out, "it ended early: {over}")?;
-    }
-    let lines = explained.packets.iter().flat_map(|packet| packet.lines());
-    lines.into_iter().try_for_each(|line| writeln!(out, "{line}"))
+    Ok(exit)
 }
 
 fn show(out: &mut dyn Write, interface: &InterfacePolicy, packet: &FlowKey) -> io::Result<()> {
@@ -230,18 +187,14 @@ mod tests {
         let registry = Registry::builtin();
         let mut out = Vec::new();
         let explain = Explain {
-            policy: format!("{here}/../../examples/home-router.toml"),
+            policy: Some(format!("{here}/../../examples/home-router.toml")),
             packet: words
                 .iter()
                 .map(|word| property(word).expect("a property"))
                 .collect(),
             interface: Some("wan0".into()),
             live: None,
-            which: Which {
-                class: None,
-                slowest: 10,
-                drops: false,
-            },
+            which: Which::default(),
             time: Duration::from_millis(1),
             target: Target {
                 socket: None,

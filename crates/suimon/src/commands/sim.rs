@@ -6,8 +6,10 @@
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
+use crate::explained::{Which, show_live};
 use crate::source;
 use clap::Args;
+use control::explained::ExplainRequest;
 use engine::tree::Registry;
 use gateway::supervise::handle_signals;
 use measure::numbers;
@@ -51,6 +53,11 @@ pub struct Sim {
     /// home=down.pcapng"; of one point
     #[arg(long, value_name = "LINK=FILE")]
     pcap: Vec<CaptureRequest>,
+    /// Tell why packets waited on this link, such as "server > home"; of one point
+    #[arg(long, value_name = "LINK")]
+    explain: Option<String>,
+    #[command(flatten)]
+    which: Which,
     /// Threads for the points of a sweep; by default one per processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
@@ -107,12 +114,20 @@ impl Sim {
         let all: usize = read.iter().map(points).sum();
         let what = match (&self.picture, self.pcap.is_empty()) {
             _ if all <= 1 => return Ok(()),
+            _ if self.explain.is_some() => "--explain explains",
             (_, false) => "--pcap captures",
             (Some(_), true) => "--picture draws",
             (None, true) => return Ok(()),
         };
         let why = format!("{what} one point, but the scenario has {all}; choose one with --shard I/{all}");
         Err(Failure::usage(why))
+    }
+
+    /// The packets that are to be explained, by the name of their link as scenarios have it.
+    fn explained(&self) -> Option<ExplainRequest> {
+        let link = self.explain.as_ref()?;
+        let name: Vec<&str> = link.split('>').map(str::trim).collect();
+        Some(self.which.clone().request(name.join(" > "), 0))
     }
 
     fn csv(&self) -> Result<Option<BufWriter<File>>, Failure> {
@@ -149,6 +164,7 @@ impl Sim {
             points: &points,
             jobs: self.jobs.map_or_else(processors, usize::from),
             captures: &self.pcap,
+            explain: self.explained(),
             end,
         };
         let first = points.first().map(|&first| read.point(first)).transpose()?;
@@ -195,6 +211,10 @@ impl Sim {
             [only] if all == 1 => {
                 graphs(out, only)?;
                 table::point(out, only)?;
+                if let Some(explained) = &only.explained {
+                    writeln!(out)?;
+                    show_live(out, explained, self.which.drops)?;
+                }
             }
             several => table::sweep(out, several)?,
         }
