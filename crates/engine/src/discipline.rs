@@ -13,7 +13,8 @@
 //!
 //! `enqueue`, `dequeue` and `flush` make a discipline; `inspect` and `retune` serve the operator.
 //! The others have defaults that fit all but the few that pace in bytes of a wire or serve very
-//! many queues.
+//! many queues. The defaults of the two for bursts call the discipline's own `enqueue` and
+//! `dequeue` without a look at a table, so a burst pays the calls and checks around it once.
 
 use crate::bounds::{Terms, WorstCase};
 use crate::carry_over::CarryOver;
@@ -23,7 +24,7 @@ use crate::packet::{ClassId, Packet};
 use crate::prefetch::Prefetched;
 use crate::random::{Rng, Seed};
 use crate::settings::Table;
-pub use crate::sink::{Reason, Sink};
+pub use crate::sink::{Outlet, Reason, Sink};
 use crate::units::{Bandwidth, Bytes, Duration, Instant};
 use std::any::Any;
 use std::fmt;
@@ -62,6 +63,34 @@ pub trait Discipline: fmt::Debug + Send + Any {
     /// The next packet that may leave. May drop on the way. `Empty` if and only if there is no
     /// backlog.
     fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet>;
+
+    /// Queues these packets in order, each at its time of [arrival](Packet::arrived): exactly as so
+    /// many calls of `enqueue`. Returns how many of those were answered with
+    /// [`Verdict::Dropped`]; `packets` is empty then.
+    fn enqueue_burst(&mut self, packets: &mut Vec<Packet>, sink: &mut dyn Sink) -> u32 {
+        let mut refused = 0;
+        for packet in packets.drain(..) {
+            let verdict = self.enqueue(packet.arrived, packet, sink);
+            refused += u32::from(verdict != Verdict::Queued);
+        }
+        refused
+    }
+
+    /// Sends what may leave now, packet by packet, until there is no such packet or `outlet` wants
+    /// no more (then it is `Ready`): exactly as calls of `dequeue`.
+    fn dequeue_burst(&mut self, now: Instant, outlet: &mut dyn Outlet) -> Next<()> {
+        loop {
+            match self.dequeue(now, outlet) {
+                Next::Ready(packet) => {
+                    if !outlet.send(packet) {
+                        return Next::Ready(());
+                    }
+                }
+                Next::Wait(until) => return Next::Wait(until),
+                Next::Empty => return Next::Empty,
+            }
+        }
+    }
 
     /// Drops the whole backlog, each packet with [`Reason::Flushed`]. Needed because a queue that
     /// is not work-conserving cannot be emptied by a loop of dequeues.

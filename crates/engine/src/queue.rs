@@ -40,7 +40,7 @@
 //! assert_eq!(queue.stats().sent.bytes, Bytes::new(1000));
 //! ```
 
-use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Outlet, Plan, Reason, Sink, Verdict};
 use crate::disciplines::fifo::{self, Fifo};
 use crate::inspect::Inspection;
 use crate::kind::QueuePlan;
@@ -125,7 +125,7 @@ impl Backlog {
 
     /// Checks an answer without a packet.
     #[inline(never)]
-    fn check_none(&self, now: Instant, next: &Next<Packet>) {
+    fn check_none<P>(&self, now: Instant, next: &Next<P>) {
         let (backlog, kind) = (self.packets, self.kind);
         match next {
             Next::Ready(_) => {}
@@ -261,6 +261,39 @@ impl Sink for CountingSink<'_> {
     }
 }
 
+/// Passes packets on that leave in a burst, and counts them; dropped ones too.
+struct CountingOutlet<'a> {
+    backlog: &'a mut Backlog,
+    sent: &'a mut Count,
+    drops: &'a mut Option<Box<Drops>>,
+    outer: &'a mut dyn Outlet,
+}
+
+impl Sink for CountingOutlet<'_> {
+    fn drop(&mut self, packet: Packet, why: Reason) {
+        self.backlog.leave(&packet);
+        self.drops.get_or_insert_default().pass(packet, why, self.outer);
+    }
+
+    fn hands_over(&self) -> bool {
+        self.outer.hands_over()
+    }
+
+    fn mark(&mut self, packet: &Packet, why: Reason) {
+        self.drops.get_or_insert_default().marked += 1;
+        self.outer.mark(packet, why);
+    }
+}
+
+impl Outlet for CountingOutlet<'_> {
+    #[inline]
+    fn send(&mut self, packet: Packet) -> bool {
+        self.backlog.leave(&packet);
+        *self.sent += packet.len;
+        self.outer.send(packet)
+    }
+}
+
 /// The same for what a plain FIFO drops, which has counted its backlog.
 struct FifoSink<'a> {
     drops: &'a mut Option<Box<Drops>>,
@@ -373,6 +406,72 @@ impl Queue {
             self.sent += packet.len;
         }
         next
+    }
+
+    /// Offers packets in order, each at its time of [arrival](Packet::arrived): exactly as so many
+    /// calls of [`Queue::enqueue`]. `packets` is empty then.
+    ///
+    /// # Panics
+    /// If the discipline drops fewer packets than it says.
+    pub fn enqueue_burst(&mut self, packets: &mut Vec<Packet>, outer: &mut dyn Sink) {
+        let Self {
+            discipline, drops, ..
+        } = self;
+        match discipline {
+            Inner::Fifo(fifo) => {
+                let mut sink = FifoSink { drops, outer };
+                for packet in packets.drain(..) {
+                    let _ = fifo.offer(packet, &mut sink);
+                }
+            }
+            Inner::Other(other) => {
+                let backlog = &mut other.backlog;
+                backlog.packets += packets.len() as u32;
+                packets.iter().for_each(|packet| backlog.bytes.count(packet.len));
+                let most = backlog.packets;
+                let mut sink = CountingSink {
+                    backlog,
+                    drops,
+                    outer,
+                };
+                let refused = other.discipline.enqueue_burst(packets, &mut sink);
+                other.backlog.check_witness(most - refused);
+            }
+        }
+    }
+
+    /// Sends what may leave now, packet by packet, until there is no such packet or `outlet` wants
+    /// no more (then it is `Ready`): exactly as calls of [`Queue::dequeue`].
+    ///
+    /// # Panics
+    /// As [`Queue::dequeue`].
+    pub fn dequeue_burst(&mut self, now: Instant, outlet: &mut dyn Outlet) -> Next<()> {
+        if let Inner::Other(other) = &self.discipline
+            && other.backlog.pinned
+            && let Next::Ready(packet) = self.send(now, outlet)
+            && !outlet.send(packet)
+        {
+            return Next::Ready(());
+        }
+        let Self {
+            sent,
+            discipline,
+            drops,
+        } = self;
+        match discipline {
+            Inner::Fifo(fifo) => fifo.send_all(sent, outlet),
+            Inner::Other(other) => {
+                let mut counting = CountingOutlet {
+                    backlog: &mut other.backlog,
+                    sent,
+                    drops,
+                    outer: outlet,
+                };
+                let next = other.discipline.dequeue_burst(now, &mut counting);
+                other.backlog.check_none(now, &next);
+                next
+            }
+        }
     }
 
     /// The packet that the next `dequeue` returns, pinned.

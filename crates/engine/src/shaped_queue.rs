@@ -8,7 +8,7 @@
 //! the driver too (altq(4), "token bucket regulator"), with a bucket that fills whenever nothing
 //! leaves; ours does not.
 
-use crate::discipline::{Next, Reason, Sink, Verdict};
+use crate::discipline::{Next, Outlet, Reason, Sink, Verdict};
 use crate::link_clock::LinkClock;
 use crate::packet::{ClassId, Packet};
 use crate::queue::Queue;
@@ -101,6 +101,55 @@ impl ShapedQueue {
         self.queue.enqueue(now, packet, sink)
     }
 
+    /// Packets arrive, each at its time of [arrival](Packet::arrived): exactly as so many calls of
+    /// [`ShapedQueue::enqueue`]. `packets` is empty then.
+    ///
+    /// With a clock they are offered one by one: since when a packet could have left depends on
+    /// whether the queue was empty before each.
+    pub fn enqueue_burst(&mut self, packets: &mut Vec<Packet>, sink: &mut dyn Sink) {
+        if self.clock.is_none() {
+            return self.queue.enqueue_burst(packets, sink);
+        }
+        for packet in packets.drain(..) {
+            let _ = self.enqueue(packet.arrived, packet, sink);
+        }
+    }
+
+    /// Sends what may leave now, packet by packet, until there is no such packet or `outlet` wants
+    /// no more (then it is `Ready`): exactly as calls of [`ShapedQueue::dequeue`].
+    pub fn dequeue_burst(&mut self, now: Instant, outlet: &mut dyn Outlet) -> Next<()> {
+        if self.queue.is_empty() {
+            return Next::Empty;
+        }
+        if let Some(until) = self.clock.as_ref().and_then(|clock| clock.busy_until(now)) {
+            return Next::Wait(until);
+        }
+        let mut clocked = ClockedOutlet {
+            clock: self.clock.as_mut(),
+            ready: self.ready.min(now),
+            now,
+            busy: None,
+            outlet,
+        };
+        let next = self.queue.dequeue_burst(now, &mut clocked);
+        let busy = clocked.busy;
+        match next {
+            Next::Ready(()) => {
+                self.see_empty(now, outlet);
+                match busy {
+                    Some(_) if self.queue.is_empty() => Next::Empty,
+                    Some(until) => Next::Wait(until),
+                    None => Next::Ready(()),
+                }
+            }
+            Next::Wait(until) => {
+                self.ready = until;
+                next
+            }
+            Next::Empty => next,
+        }
+    }
+
     /// The next packet, if one may leave.
     pub fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
         if self.queue.is_empty() {
@@ -132,6 +181,46 @@ impl ShapedQueue {
             let empty = self.queue.dequeue(now, sink);
             debug_assert!(matches!(empty, Next::Empty), "a packet that was not counted");
         }
+    }
+}
+
+/// Passes a burst on while the link is free.
+struct ClockedOutlet<'a> {
+    clock: Option<&'a mut LinkClock>,
+    /// Since when a packet could have left.
+    ready: Instant,
+    now: Instant,
+    /// Until when the link is busy, if that ended the burst.
+    busy: Option<Instant>,
+    outlet: &'a mut dyn Outlet,
+}
+
+impl Sink for ClockedOutlet<'_> {
+    fn drop(&mut self, packet: Packet, why: Reason) {
+        self.outlet.drop(packet, why);
+    }
+
+    fn mark(&mut self, packet: &Packet, why: Reason) {
+        self.outlet.mark(packet, why);
+    }
+
+    fn hands_over(&self) -> bool {
+        self.outlet.hands_over()
+    }
+}
+
+impl Outlet for ClockedOutlet<'_> {
+    fn send(&mut self, packet: Packet) -> bool {
+        if let Some(clock) = &mut self.clock {
+            clock.start(self.ready);
+            clock.send(self.now, packet.len);
+            self.busy = clock.busy_until(self.now);
+        }
+        let wanted = self.outlet.send(packet);
+        if !wanted {
+            self.busy = None;
+        }
+        wanted && self.busy.is_none()
     }
 }
 

@@ -1,4 +1,5 @@
-//! Where packets go that do not leave by `dequeue`, and why: [`Sink`] and [`Reason`].
+//! Where packets go that do not leave by `dequeue`, and why: [`Sink`] and [`Reason`]; and where
+//! those go that leave in a burst: [`Outlet`].
 
 use crate::packet::Packet;
 use std::fmt;
@@ -93,4 +94,10 @@ pub trait Sink {
     fn hands_over(&self) -> bool {
         false
     }
+}
+
+/// Takes the packets of a burst, one after the other; and those that are dropped meanwhile.
+pub trait Outlet: Sink {
+    /// The packet leaves. Whether another may follow it now; if not, it is not called again.
+    fn send(&mut self, packet: Packet) -> bool;
 }

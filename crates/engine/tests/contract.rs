@@ -7,7 +7,8 @@
 //! conserved; a peeked packet comes next; a flush empties; a wait ends after now, no packet leaves
 //! before it, and waiting leads to packets; empty means empty; flows stay in order; a drain drops
 //! nothing; the same seed gives the same output, and neither inspecting nor retuning with the same
-//! plan can be noticed; and all of it while settings change. Policies are drawn from the kinds'
+//! plan can be noticed; and all of it while settings change. Bursts give what single calls give
+//! (`contract/bursts.rs`). Policies are drawn from the kinds'
 //! declarations (`contract/policies.rs`), and a broken discipline of each sort proves that the test
 //! notices (`contract/broken.rs`).
 //!
@@ -17,6 +18,8 @@
 
 #[path = "contract/broken.rs"]
 mod broken;
+#[path = "contract/bursts.rs"]
+mod bursts;
 #[path = "contract/exam.rs"]
 mod exam;
 #[path = "contract/ledger.rs"]
@@ -70,7 +73,10 @@ fn pass(kind: &Kind, child: Option<&Kind>) {
             queue: plan.root,
             other: other.root,
         };
-        if let Err(fault) = examine(&subject, seed, operations()) {
+        // A burst is some twenty operations.
+        let outcome = examine(&subject, seed, operations())
+            .and_then(|()| bursts::compare(&subject, seed, operations() / 20));
+        if let Err(fault) = outcome {
             panic!(
                 "{name}: {fault}\npolicy: {spec:#?}\nround {round}; to replay: SUIMON_CONTRACT_SEED={base} \
                  SUIMON_CONTRACT_OPERATIONS={} cargo test -p engine --test contract",

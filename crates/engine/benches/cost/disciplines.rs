@@ -5,7 +5,8 @@
 //! the backlog stays the same. The clock is virtual and moves at the speed of the link. A figure
 //! is the median of many short rounds, taken in turns with all rows of its group, with the least
 //! and the most; the machine may be shared, so only ratios are compared with a bar. "generator" is
-//! the loop without a queue: part of every other row.
+//! the loop without a queue: part of every other row. "In bursts" 32 packets leave at one time, and
+//! return together; the loop of these rows is that of "generator, in bursts".
 //!
 //! Regimes of `cbq`: rates are unequal and add up to half of the link; packets are of 64 to 1,514
 //! bytes; "all" or "one" of the classes hold 4 packets; a non-borrowing class waits for its rate,
@@ -16,7 +17,7 @@
 //! Packets of `wfq` and `drr` do not lie in memory in the order of their service.
 
 use crate::Verdict;
-use engine::discipline::{Next, Reason, Sink};
+use engine::discipline::{Next, Outlet, Reason, Sink};
 use engine::link::Link;
 use engine::packet::{ClassId, Ecn, FlowHashes, Packet};
 use engine::queue::Queue;
@@ -72,13 +73,23 @@ const SMOKE: Effort = Effort {
     leaves: [20, 100, 1_000],
 };
 
-/// Where dropped packets return to.
+/// Packets that leave and are offered in one go, in a row of bursts.
+const BURST: usize = 32;
+
+/// Where dropped packets return to, and a burst.
 #[derive(Default)]
 struct Recycled(Vec<Packet>);
 
 impl Sink for Recycled {
     fn drop(&mut self, packet: Packet, _why: Reason) {
         self.0.push(packet);
+    }
+}
+
+impl Outlet for Recycled {
+    fn send(&mut self, packet: Packet) -> bool {
+        self.0.push(packet);
+        self.0.len() < BURST
     }
 }
 
@@ -91,6 +102,8 @@ pub(crate) struct Row {
     dropped: Recycled,
     /// Among how many classes or flows packets wander; none if they stay in theirs.
     wander: u32,
+    /// Steps until the next burst, in a row of bursts.
+    bursts: Option<usize>,
     now: Instant,
     figures: Vec<f64>,
 }
@@ -104,6 +117,7 @@ impl Row {
             packet: Some(packet(0, 0)),
             dropped: Recycled::default(),
             wander: 0,
+            bursts: None,
             now: Instant::START,
             figures: Vec::new(),
         }
@@ -123,9 +137,62 @@ impl Row {
         }
     }
 
-    /// Sends one packet and puts it back.
+    /// Its packets leave and return in bursts, one burst every [`BURST`] steps.
+    fn in_bursts(mut self) -> Self {
+        if self.queue.is_none() {
+            self.dropped.0.extend((0..BURST).map(|_| packet(0, 0)));
+        }
+        Self {
+            what: format!("{}, in bursts", self.what),
+            bursts: Some(0),
+            ..self
+        }
+    }
+
+    /// Every so many steps a burst leaves at one time, and is put back.
     #[inline]
     pub(crate) fn step(&mut self) {
+        match &mut self.bursts {
+            None => self.one(),
+            Some(0) => self.burst(),
+            Some(left) => *left -= 1,
+        }
+    }
+
+    fn burst(&mut self) {
+        while let Some(queue) = &mut self.queue
+            && self.dropped.0.len() < BURST
+        {
+            match queue.dequeue_burst(self.now, &mut self.dropped) {
+                Next::Ready(()) => {}
+                Next::Wait(at) => self.now = at,
+                Next::Empty => break,
+            }
+        }
+        for packet in &mut self.dropped.0 {
+            // As long as each takes to leave: see `one`.
+            self.now = self.now + Duration::from_nanos((packet.len.get() * 4).div_ceil(5));
+            if self.wander > 0 {
+                let to = scattered(packet.class.0 ^ self.now.nanos() as u32, self.wander);
+                packet.class = ClassId(to);
+                packet.flow.full = to;
+            }
+            packet.arrived = self.now;
+        }
+        let mut packets = std::mem::take(&mut self.dropped.0);
+        match &mut self.queue {
+            Some(queue) => queue.enqueue_burst(&mut packets, &mut self.dropped),
+            None => _ = black_box(&mut packets),
+        }
+        // What was dropped is offered with the next burst; the memory stays.
+        packets.append(&mut self.dropped.0);
+        self.dropped.0 = packets;
+        self.bursts = Some(BURST - 1);
+    }
+
+    /// Sends one packet and puts it back.
+    #[inline]
+    fn one(&mut self) {
         let mut packet = loop {
             let next = match &mut self.queue {
                 Some(queue) => queue.dequeue(self.now, &mut self.dropped),
@@ -264,14 +331,18 @@ fn plain(effort: Effort) -> Vec<Row> {
     };
     vec![
         Row::new("generator", 1, None),
+        Row::new("generator", 1, None).in_bursts(),
         fifo(64),
+        fifo(64).in_bursts(),
         fifo(4_096),
         tbf("tbf over fifo, tokens left", "100 Gbit/s"),
         tbf("tbf over fifo, a wait for each", "5 Gbit/s"),
         wfq(effort.flows[0]),
         wfq(effort.flows[1]),
+        wfq(effort.flows[1]).in_bursts(),
         fq_codel(effort.flows[0]),
         fq_codel(effort.flows[1]),
+        fq_codel(effort.flows[1]).in_bursts(),
         cake(10),
         cake(effort.flows[0]),
         cake(effort.flows[1]),
@@ -344,11 +415,13 @@ fn turns(effort: Effort) -> Vec<Row> {
         priq(8),
         priq(64),
         priq(256),
+        priq(64).in_bursts(),
         ips(8),
         ips(256),
         drr(20),
         drr(some),
         drr(many),
+        drr(many).in_bursts(),
     ];
     for order in ["burst", "interleaved"] {
         rows.extend([20, some].map(|classes| wrr(order, classes)));
@@ -453,6 +526,7 @@ fn managed() -> Vec<Row> {
     let trtcm = Table::default().text("meter", "trtcm").text("rate", "20 Gbit/s");
     vec![
         held("red over fifo, below min", "red", 10, red(20)),
+        held("red over fifo, below min", "red", 40, red(80)).in_bursts(),
         held("red over fifo, losing 5 %", "red", 10, red(5)),
         // No wait is as long as 1 s, or as short as 1 ns.
         held("codel, below target", "codel", 100, codel("1 s", "2 s")),
@@ -635,6 +709,8 @@ pub(crate) fn small() -> Vec<Row> {
         rows.extend(Borrowing::ALL.map(|borrowing| borrowing.row(n)));
         rows.extend(Served::ALL.map(|served| served.row(n)));
     }
+    rows.push(REGIMES[0].row(1_000).in_bursts());
+    rows.extend([Served::LinkShare, Served::RealTime].map(|served| served.row(1_000).in_bursts()));
     rows
 }
 

@@ -10,11 +10,12 @@
 //! oldest packet itself, and can be prefetched in two steps.
 
 use crate::bounds::{ArrivalCurve, Bound, RateLatency, Terms, WorstCase};
-use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
+use crate::discipline::{Build, Discipline, Next, Outlet, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties};
 use crate::packet::Packet;
 use crate::prefetch::Prefetched;
+use crate::stats::Count;
 use crate::settings::Problem;
 use crate::structures::packet_ring::PacketRing;
 use crate::units::{Bandwidth, Bytes, Instant};
@@ -209,6 +210,46 @@ impl Fifo {
         next
     }
 
+    /// Appends a packet; one that does not fit is dropped, or makes room.
+    #[inline]
+    pub(crate) fn offer(&mut self, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        if self.fits(packet.len) {
+            self.append(packet);
+            return Verdict::Queued;
+        }
+        self.overflow(packet, sink)
+    }
+
+    #[inline(never)]
+    fn overflow(&mut self, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        while !self.fits(packet.len) {
+            let oldest = match self.drop {
+                DropFrom::Head => self.give_up(),
+                DropFrom::Tail => Next::Empty,
+            };
+            match oldest {
+                Next::Ready(oldest) => sink.drop(oldest, Reason::Head),
+                _ => {
+                    sink.drop(packet, Reason::Full);
+                    return Verdict::Dropped(Reason::Full);
+                }
+            }
+        }
+        self.append(packet);
+        Verdict::Queued
+    }
+
+    /// Sends packets, and counts them, until there are none or `outlet` wants no more.
+    pub(crate) fn send_all(&mut self, sent: &mut Count, outlet: &mut dyn Outlet) -> Next<()> {
+        while let Next::Ready(packet) = self.take() {
+            *sent += packet.len;
+            if !outlet.send(packet) {
+                return Next::Ready(());
+            }
+        }
+        Next::Empty
+    }
+
     /// Pins the packet that the next `take` returns, whatever comes in between.
     #[inline]
     pub(crate) fn pin(&mut self) -> Option<&Packet> {
@@ -248,21 +289,7 @@ impl Fifo {
 
 impl Discipline for Fifo {
     fn enqueue(&mut self, _now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
-        while !self.fits(packet.len) {
-            let oldest = match self.drop {
-                DropFrom::Head => self.give_up(),
-                DropFrom::Tail => Next::Empty,
-            };
-            match oldest {
-                Next::Ready(oldest) => sink.drop(oldest, Reason::Head),
-                _ => {
-                    sink.drop(packet, Reason::Full);
-                    return Verdict::Dropped(Reason::Full);
-                }
-            }
-        }
-        self.append(packet);
-        Verdict::Queued
+        self.offer(packet, sink)
     }
 
     fn dequeue(&mut self, _now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
