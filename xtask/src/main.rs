@@ -1,5 +1,5 @@
-//! `cargo xtask ci | tidy | docs | pictures | package | bench | compare | instructions | fuzz |
-//! sbom | reproducible`: what cargo itself does not do.
+//! `cargo xtask ci | tidy | docs | pictures | package | bench | compare | equality |
+//! instructions | fuzz | sbom | reproducible`: what cargo itself does not do.
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
 
 mod bench;
@@ -7,6 +7,7 @@ mod bill;
 mod ci;
 mod compare;
 mod docs;
+mod equality;
 mod fuzz;
 mod instructions;
 mod marked;
@@ -32,6 +33,8 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
                           machine and its limits; wants a quiet machine and root
        cargo xtask compare [CASE...]   disciplines of the Linux kernel beside ours, written into
                           docs/disciplines/beside-linux.md; needs Debian's package user-mode-linux
+       cargo xtask equality [CASE...]  sim, lab, run and the kernel side by side, written into
+                          docs/measurements/equality.md; needs root, and for the kernel user-mode-linux
        cargo xtask instructions [--bless]   counts what a packet costs in the engine, by valgrind: fails where it
                           is 5 % more than docs/measurements/instructions.md says; --bless writes that
        cargo xtask fuzz [TARGET...] [--runs N | --for 10s|5min|2h] [--seed S] [--jobs N]   fuzzes for long (a minute
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         "fuzz" => fuzz::run(&root, rest),
         "sbom" => bill::write(&root),
         "reproducible" => reproduced::run(&root),
+        "equality" => equality::run(&root, rest),
         "instructions" => match rest {
             [] => instructions::run(&root, instructions::Asked::Check),
             [flag] if flag == "--bless" => instructions::run(&root, instructions::Asked::Bless),

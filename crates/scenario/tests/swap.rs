@@ -11,13 +11,16 @@
 #[path = "../../engine/tests/contract/policies.rs"]
 mod policies;
 
+use engine::bounds::ArrivalCurve;
 use engine::classify::{Classifier, Filter, Ports};
 use engine::header::{Family, FlowKey};
 use engine::kind::{Children, Kind};
+use engine::link::Link;
 use engine::link_clock::LinkClock;
 use engine::packet::{Buffer, ClassId, Ecn};
 use engine::random::{Rng, Seed};
-use engine::tree::{Registry, TreePlan};
+use engine::settings::{Raw, Table};
+use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use netio::classify::ByFilters;
 use netio::handle::{Handle, Retune};
@@ -472,4 +475,186 @@ fn the_simulator_and_the_worker_send_the_same_packets_at_the_same_times() {
     }
     eprintln!("{policies} policies, {packets} packets, {changes} changes");
     assert!(packets > policies * ARRIVALS as u64 / 4 && changes > policies / 8);
+}
+
+/// Two flows with a promise, and the rest.
+const PROMISED: [(&str, u64, u64); 2] = [("calls", 2, 6_056), ("film", 3, 9_084)];
+
+/// A policy of this kind, on 10 Mbit/s behind this ring.
+fn with_bounds(kind: &str, ring: u32) -> TreePlan {
+    let class = |number: usize, name: &str, mbit: u64, burst: u64| {
+        let rate = Bandwidth::mbit(mbit);
+        let own = Table::default();
+        let settings = match kind {
+            "ips" => own
+                .with("rate", rate)
+                .with("burst", Bytes::new(burst))
+                .text("delay", "60 ms")
+                .text("jitter", "0 s"),
+            "hfsc" => own.with("realtime", rate),
+            "drr" => own.text("quantum", &format!("{} B", 1_514 * mbit)),
+            "priq" => own.with("priority", Raw::Integer(9 - number as i64)),
+            "pacer" => own
+                .with("rate", Bandwidth::kbit(mbit * 1_010))
+                .text("packet", "590 B"),
+            _ => own.with("rate", rate),
+        };
+        let curve = ArrivalCurve {
+            rate,
+            burst: Bytes::new(burst),
+        };
+        ClassSpec {
+            name: name.into(),
+            settings,
+            sends: (kind != "ips").then(|| curve.into()),
+            ..ClassSpec::default()
+        }
+    };
+    let rest = match kind {
+        "hfsc" => Table::default().text("linkshare", "5 Mbit/s"),
+        "cbq" => Table::default().text("rate", "5 Mbit/s"),
+        "priq" => Table::default().with("priority", Raw::Integer(0)),
+        "drr" => Table::default().text("quantum", "4542 B"),
+        _ => Table::default(),
+    };
+    let rest = ClassSpec {
+        name: "rest".into(),
+        default: true,
+        settings: rest,
+        ..ClassSpec::default()
+    };
+    let promised = PROMISED.iter().enumerate();
+    let promised = promised.map(|(number, &(name, mbit, burst))| class(number, name, mbit, burst));
+    let spec = DisciplineSpec {
+        classes: promised.chain([rest]).collect(),
+        ..DisciplineSpec::new(kind)
+    };
+    let link = Link::new(Bandwidth::mbit(10), Bytes::new(1_514)).with_ring(ring);
+    spec.check(&Registry::builtin(), link).expect("a policy")
+}
+
+/// What both flows may send at most, from this time on, beside a rest that always fills the link.
+fn worst_arrivals(plan: &TreePlan, meeting: u64, frame: u64) -> Vec<Arrival> {
+    let arrival = |at: u64, flow: u16, frame: u64| Arrival {
+        at: Instant::from_nanos(at),
+        flow,
+        frame,
+        ecn: Ecn::NotEct,
+    };
+    let busy = plan.link.bandwidth.time_to_send(Bytes::new(1_514)).nanos();
+    let mut all: Vec<Arrival> = (0..120).map(|number| arrival(number * busy, 2, 1_514)).collect();
+    for (flow, &(_, mbit, burst)) in (0..).zip(&PROMISED) {
+        let rate = Bandwidth::mbit(mbit);
+        for number in 0..60 {
+            // From the second on, when the bucket has brought what the burst does not cover.
+            let lacks = Bytes::new(((number + 1) * frame).saturating_sub(burst));
+            all.push(arrival(meeting + rate.time_to_send(lacks).nanos(), flow, frame));
+        }
+    }
+    all.sort_by_key(|arrival| arrival.at);
+    all
+}
+
+/// The longest delay of each promised flow, from arrival to its last bit on the wire.
+fn longest(plan: &TreePlan, arrivals: &[Arrival], sent: &[OnWire]) -> [u64; 2] {
+    [0, 1].map(|flow| {
+        let own = arrivals.iter().filter(|arrival| arrival.flow == flow);
+        let port = (1_000 + flow).to_be_bytes();
+        let left = sent.iter().filter(|packet| packet.headers[34..36] == port);
+        let delay = |(arrived, left): (&Arrival, &OnWire)| {
+            let last = left.at + plan.link.bandwidth.time_to_send(Bytes::new(left.frame.into()));
+            last.since(arrived.at).nanos()
+        };
+        let pairs = own.zip(left);
+        pairs.map(delay).max().expect("it sends")
+    })
+}
+
+/// The printed bound is the live one: the worker between ports never exceeds it for conforming
+/// traffic, and is at times near to it. A worker that is held up makes packets later by that time,
+/// and by what goes before and arrives in it.
+#[test]
+fn the_worker_keeps_the_bounds_that_are_printed_and_a_hold_up_adds_what_it_takes() {
+    let mut held_up = 0;
+    for kind in ["ips", "hfsc", "drr", "priq", "cbq", "pacer"] {
+        let mut nearest = 0;
+        for ring in [1, 3] {
+            let plan = with_bounds(kind, ring);
+            let bounds = PROMISED.map(|(name, ..)| {
+                let class = plan.class(name);
+                let case = plan.bounds().into_iter().find(|case| case.class == class);
+                case.expect("a case").bound.expect(kind).delay.nanos()
+            });
+            let filters = (0..).zip(&PROMISED).map(|(flow, (name, ..))| Filter {
+                source_port: Some(Ports::one(1_000 + flow)),
+                ..Filter::new(plan.class(name).expect("it is there"))
+            });
+            let trial = |arrivals| Trial {
+                plan: plan.clone(),
+                filters: filters.clone().collect(),
+                arrivals,
+                change: None,
+                wire: plan.link.bandwidth,
+                more: 0,
+                realiser: false,
+            };
+            for phase in 0..24 {
+                let frame = [590, 1_514][phase as usize % 2];
+                let meeting = 40_000_000 + phase * 101_000;
+                let trial = trial(worst_arrivals(&plan, meeting, frame));
+                let found = longest(&plan, &trial.arrivals, &live(&trial));
+                for (found, bound) in found.iter().zip(bounds) {
+                    assert!(
+                        *found <= bound,
+                        "{kind}, ring {ring}, {phase}: {found} of {bound} ns"
+                    );
+                    nearest = nearest.max(found * 1_000 / bound);
+                }
+                // The same, with a worker that does not run for a while.
+                let hold = Duration::from_millis(5 + phase);
+                let found = longest(&plan, &trial.arrivals, &held(&trial, meeting, hold));
+                for (found, bound) in found.iter().zip(bounds) {
+                    // Of 10 Mbit/s 2 go before at most, and go on arriving meanwhile.
+                    let most = bound + hold.nanos() * 10 / 8;
+                    assert!(
+                        *found <= most,
+                        "{kind}, ring {ring}, held up for {hold}: {found} of {most} ns"
+                    );
+                    held_up += u64::from(*found > bound);
+                }
+            }
+        }
+        // That of `cbq` counts every credit as full.
+        let near = if kind == "cbq" { 150 } else { 300 };
+        assert!(nearest > near, "{kind}: {nearest} of 1000");
+    }
+    assert!(
+        held_up > 100,
+        "only {held_up} worst packets were later for a hold-up"
+    );
+}
+
+/// What a worker sends that is held up at this time, for so long.
+fn held(trial: &Trial, at: u64, hold: Duration) -> Vec<OnWire> {
+    let mut live = Live::new(trial);
+    let (from, to) = (Instant::from_nanos(at), Instant::from_nanos(at) + hold);
+    for arrival in &trial.arrivals {
+        if !(from..to).contains(&arrival.at) {
+            live.run_until(arrival.at);
+        }
+        let later = Arrival {
+            at: if (from..to).contains(&arrival.at) {
+                to
+            } else {
+                arrival.at
+            },
+            ..*arrival
+        };
+        if later.at == to {
+            live.next = live.next.max(to);
+        }
+        live.arrive(&later);
+    }
+    live.run_until(end(trial) + hold);
+    live.wire.with(|wire| std::mem::take(&mut wire.sent))
 }

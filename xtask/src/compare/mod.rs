@@ -2,14 +2,15 @@
 //! under the same traffic. Not part of CI: it needs Debian's package `user-mode-linux` and
 //! about half a minute for each case.
 
-mod cases;
-mod inside;
-mod kernel;
-mod measured;
+pub mod cases;
+pub mod inside;
+pub mod kernel;
+pub mod measured;
 mod page;
 mod simulated;
-mod traffic;
+pub mod traffic;
 
+use crate::equality;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,7 +19,7 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
     // User-Mode Linux appends its own arguments to ours.
     if let [word, name, ..] = arguments
         && word == "inside"
-        && let Some(case) = cases::find(name)
+        && let Some(case) = cases::find(name).or_else(|| equality::cases::find(name)?.kernel())
     {
         if std::process::id() != 1 {
             return Err("`compare inside` is the first program of a kernel that `compare` starts".into());
@@ -59,7 +60,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static cases::Case>, String> {
 }
 
 /// Builds the current `suimon`.
-fn built(root: &Path) -> Result<PathBuf, String> {
+pub fn built(root: &Path) -> Result<PathBuf, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let done = Command::new(cargo)
         .args(["build", "--release", "--quiet", "-p", "suimon"])
@@ -74,10 +75,10 @@ fn built(root: &Path) -> Result<PathBuf, String> {
 }
 
 /// A temporary directory, removed at the end.
-struct Scratch(PathBuf);
+pub struct Scratch(pub PathBuf);
 
 impl Scratch {
-    fn new() -> Result<Self, String> {
+    pub fn new() -> Result<Self, String> {
         let path = std::env::temp_dir().join(format!("suimon-compare-{}", std::process::id()));
         std::fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(Self(path))

@@ -46,7 +46,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         "fuzz",
         &["control", "engine", "host", "netio", "rsvp", "scenario", "web"],
     ),
-    ("xtask", &["control", "engine", "netio", "scenario", "skips"]),
+    (
+        "xtask",
+        &["control", "engine", "measure", "netio", "scenario", "skips"],
+    ),
 ];
 
 /// Crates whose functions depend only on their arguments.
