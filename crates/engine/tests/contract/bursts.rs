@@ -128,8 +128,7 @@ pub fn compare(subject: &Subject, seed: Seed, bursts: u32) -> Result<(), String>
         for _ in 0..rng.below(BURST + 1) {
             now = now + Duration::from_nanos(rng.below(2) * rng.below(20_000));
             let seed = rng.bits();
-            let [one, other] =
-                [(); 2].map(|()| packet(&mut Seed(seed).stream(), id, now, subject.classes));
+            let [one, other] = [(); 2].map(|()| packet(&mut Seed(seed).stream(), id, now, subject.classes));
             let _ = singles.queue.enqueue(now, one, &mut singles.seen);
             packets.push(other);
             id += 1;
@@ -145,7 +144,9 @@ pub fn compare(subject: &Subject, seed: Seed, bursts: u32) -> Result<(), String>
         let one = singles.send_one_by_one(now, wanted);
         let other = burst.send_burst(now, wanted);
         if one != other {
-            return Err(format!("burst {number} at {now} ended with {other:?}, single calls with {one:?}"));
+            return Err(format!(
+                "burst {number} at {now} ended with {other:?}, single calls with {one:?}"
+            ));
         }
         due = match one {
             Next::Wait(until) => Some(until),
@@ -155,11 +156,15 @@ pub fn compare(subject: &Subject, seed: Seed, bursts: u32) -> Result<(), String>
             let pairs = singles.seen.events.iter().zip(&burst.seen.events);
             let same = pairs.take_while(|(one, other)| one == other).count();
             let (one, other) = (singles.seen.events.get(same), burst.seen.events.get(same));
-            return Err(format!("burst {number} at {now}: {other:?}, by single calls {one:?}"));
+            return Err(format!(
+                "burst {number} at {now}: {other:?}, by single calls {one:?}"
+            ));
         }
         let [one, other] = [&singles, &burst].map(|side| side.queue.queue().stats());
         if one != other {
-            return Err(format!("after burst {number} the counts are {other:?}, by single calls {one:?}"));
+            return Err(format!(
+                "after burst {number} the counts are {other:?}, by single calls {one:?}"
+            ));
         }
     }
     Ok(())
