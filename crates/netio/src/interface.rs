@@ -19,6 +19,8 @@ pub struct Interface {
     pub index: u32,
     /// Its Ethernet address.
     pub address: [u8; 6],
+    /// Whether its frames have an Ethernet header: those of tun, WireGuard and PPP have none.
+    pub ethernet: bool,
     /// Its MTU: the longest IP packet.
     pub mtu: usize,
     /// Whether it is up.
@@ -209,6 +211,8 @@ fn read(answer: &[u8]) -> io::Result<Interface> {
     let short = || io::Error::new(io::ErrorKind::InvalidData, "a truncated netlink answer");
     let flags = word(answer, 8).ok_or_else(short)?;
     let rest = answer.get(IFINFO..).ok_or_else(short)?;
+    let kind = answer.get(2..4).and_then(|kind| kind.try_into().ok());
+    let kind = kind.map(u16::from_ne_bytes).ok_or_else(short)?;
     let number = |kind| attribute(rest, kind).and_then(|value| word(value, 0));
     // `rtnl_link_stats64`: packets received, packets sent, bytes received, bytes sent.
     let stats = |at: usize| {
@@ -222,6 +226,7 @@ fn read(answer: &[u8]) -> io::Result<Interface> {
         address: attribute(rest, libc::IFLA_ADDRESS)
             .and_then(|address| address.get(..6)?.try_into().ok())
             .unwrap_or_default(),
+        ethernet: [libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].contains(&kind),
         mtu: number(libc::IFLA_MTU).unwrap_or(0) as usize,
         up: flags & libc::IFF_UP as u32 != 0,
         master: number(libc::IFLA_MASTER),
@@ -233,6 +238,17 @@ fn read(answer: &[u8]) -> io::Result<Interface> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_has_no_ethernet_header_is_told_by_its_type() {
+        let of = |kind: u16| {
+            let mut answer = [0; IFINFO];
+            answer[2..4].copy_from_slice(&kind.to_ne_bytes());
+            read(&answer).expect("whole").ethernet
+        };
+        assert!(of(libc::ARPHRD_ETHER) && Interface::named("lo").expect("lo").ethernet);
+        assert!(![libc::ARPHRD_NONE, libc::ARPHRD_PPP].into_iter().any(of));
+    }
 
     #[test]
     fn the_loopback_is_found_by_name_and_by_index() {

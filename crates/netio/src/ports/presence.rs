@@ -46,6 +46,12 @@ impl Presence {
     pub(super) fn find(&mut self) -> Result<(), PortError> {
         let interface = Interface::named(&self.name);
         let interface = interface.map_err(|e| PortError::new(&self.name, "looking for it", e))?;
+        if !interface.ethernet {
+            let why = "its packets have no Ethernet header (tun, WireGuard, PPP); manage the interface \
+                       below it, or the one towards the devices";
+            let why = io::Error::new(io::ErrorKind::Unsupported, why);
+            return Err(PortError::new(&self.name, "managing it", why));
+        }
         (self.index, self.seen) = (interface.index, clock::now());
         Ok(())
     }
