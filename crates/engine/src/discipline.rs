@@ -132,6 +132,12 @@ pub trait Discipline: fmt::Debug + Send + Any {
     fn prefetch(&self) -> Prefetched {
         Prefetched::NOTHING
     }
+
+    /// Reads what these packets will need when they are enqueued, which is next. The default: reads
+    /// nothing.
+    fn prefetch_arrivals(&self, _packets: &[Packet]) -> Prefetched {
+        Prefetched::NOTHING
+    }
 }
 
 /// A checked configuration of a discipline.

@@ -414,6 +414,7 @@ impl Queue {
     /// # Panics
     /// If the discipline drops fewer packets than it says.
     pub fn enqueue_burst(&mut self, packets: &mut Vec<Packet>, outer: &mut dyn Sink) {
+        self.prefetch_arrivals(packets).done();
         let Self {
             discipline, drops, ..
         } = self;
@@ -561,6 +562,14 @@ impl Queue {
         match &self.discipline {
             Inner::Fifo(fifo) => fifo.prefetch_others(),
             Inner::Other(other) => other.discipline.prefetch(),
+        }
+    }
+
+    /// Reads what these packets will need of the discipline when they are enqueued.
+    pub(crate) fn prefetch_arrivals(&self, packets: &[Packet]) -> Prefetched {
+        match &self.discipline {
+            Inner::Other(other) if packets.len() > 1 => other.discipline.prefetch_arrivals(packets),
+            _ => Prefetched::NOTHING,
         }
     }
 

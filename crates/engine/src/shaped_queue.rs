@@ -110,6 +110,7 @@ impl ShapedQueue {
         if self.clock.is_none() {
             return self.queue.enqueue_burst(packets, sink);
         }
+        self.queue.prefetch_arrivals(packets).done();
         for packet in packets.drain(..) {
             let _ = self.enqueue(packet.arrived, packet, sink);
         }

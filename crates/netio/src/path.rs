@@ -1,5 +1,6 @@
 //! One way through a worker: from a port, by a classifier, into a queue, out of another port.
 
+mod bursts;
 mod explained;
 mod taped;
 
@@ -71,6 +72,8 @@ pub(crate) struct Path {
     lateness: Delays,
     split: (u64, u64),
     segments: Vec<Buffer>,
+    /// Packets of the batch at hand that are yet to be queued.
+    gathered: Vec<Packet>,
     /// The latest time that the queue has seen.
     shown: Instant,
     realiser: Option<Box<dyn Realiser>>,
@@ -132,6 +135,26 @@ impl Sink for DropSink<'_> {
     }
 }
 
+/// Counts a packet that departs now and had left the queue then, and writes its ECN mark and DSCP
+/// into the frame.
+fn depart(
+    pool: &mut Pool,
+    totals: &mut Stats,
+    meters: &mut Meters,
+    (now, left): (Instant, Instant),
+    packet: &Packet,
+) {
+    pool.discharge(packet.buffer);
+    totals.sent += packet.len;
+    meters.depart(now, packet.class, packet.len, left.since(packet.arrived));
+    if packet.ecn == Ecn::Ce {
+        header::set_ce(pool.bytes_mut(packet.buffer));
+    }
+    if let Some(dscp) = packet.dscp.to_write() {
+        header::set_dscp(pool.bytes_mut(packet.buffer), dscp);
+    }
+}
+
 /// What a path needs to take frames of one batch.
 pub(crate) struct Intake<'a> {
     /// The clock, read after the batch was received.
@@ -187,6 +210,7 @@ impl Path {
             lateness: Delays::default(),
             split: (0, 0),
             segments: Vec::new(),
+            gathered: Vec::new(),
             shown: Instant::START,
             realiser: spec.realiser,
             wire: spec.wire,
@@ -327,6 +351,8 @@ impl Path {
 
     /// Queues the segments of a super-frame, each with its class, flow, ECN field and DSCP.
     fn split(&mut self, pool: &mut Pool, whole: &Packet, cut: &Cut, leave_checksum: bool) {
+        // What is dropped there may be the memory that the segments need.
+        self.queue_gathered(pool);
         let mut segments = std::mem::take(&mut self.segments);
         if segment::cut(pool, whole.buffer, cut, !leave_checksum, &mut segments) {
             self.split.0 += 1;
@@ -355,9 +381,19 @@ impl Path {
             self.bypass.push_back(packet);
             return;
         }
-        if !self.charge(pool, &packet) {
+        let gathers = self.is_plain();
+        let mut charged = self.charge(pool, &packet);
+        if !charged && gathers {
+            // Those before it may make others leave.
+            self.queue_gathered(pool);
+            charged = self.charge(pool, &packet);
+        }
+        if !charged {
             self.tape_arrival(pool, &packet, To::Nowhere);
             return self.drop_short(pool, packet);
+        }
+        if gathers {
+            return self.gathered.push(packet);
         }
         self.tape_arrival(pool, &packet, To::Queue);
         self.enqueue(packet.arrived, pool, packet);
@@ -441,13 +477,12 @@ impl Path {
         port: &mut dyn Port,
         realiser: &mut Option<Box<dyn Realiser>>,
     ) -> Waiting {
+        if realiser.is_none() && self.is_plain() && self.bypass.is_empty() {
+            return self.drain_burst(now, pool, port);
+        }
         for _ in 0..QUANTUM {
             if port.room() == 0 {
-                return if self.is_empty() {
-                    Waiting::Empty
-                } else {
-                    Waiting::Room
-                };
+                return self.wait_for_room();
             }
             if self.tape.is_some() && !self.is_empty() {
                 self.tape.iter_mut().for_each(|tape| tape.ask(clock, now));
@@ -482,26 +517,25 @@ impl Path {
         Waiting::More
     }
 
-    /// Counts a packet that leaves, and writes its ECN mark and DSCP into the frame.
+    /// Why it waits where the port has no room.
+    fn wait_for_room(&self) -> Waiting {
+        match self.is_empty() {
+            true => Waiting::Empty,
+            false => Waiting::Room,
+        }
+    }
+
+    /// A packet leaves.
     fn depart(&mut self, now: Instant, pool: &mut Pool, packet: &Packet) {
-        pool.discharge(packet.buffer);
         if let Some(tape) = &mut self.tape {
             tape.sent(packet);
         }
-        self.totals.sent += packet.len;
         let left = self.left.take().unwrap_or(now);
         if let Some(waits) = &mut self.waits {
             let due = self.was_due.take();
             waits.departs(left, packet, due, self.queue.queue());
         }
-        self.meters
-            .depart(now, packet.class, packet.len, left.since(packet.arrived));
-        if packet.ecn == Ecn::Ce {
-            header::set_ce(pool.bytes_mut(packet.buffer));
-        }
-        if let Some(dscp) = packet.dscp.to_write() {
-            header::set_dscp(pool.bytes_mut(packet.buffer), dscp);
-        }
+        depart(pool, &mut self.totals, &mut self.meters, (now, left), packet);
     }
 
     /// The queue's next packet. Records how late it is, if it had to wait for its due time. The

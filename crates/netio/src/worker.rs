@@ -648,6 +648,7 @@ impl Worker {
                 paths[path].accept(pool, frame, intake);
             }
         }
+        paths[path].queue_gathered(pool);
         timed && slots[index].ready && slots[index].error.is_none()
     }
 

@@ -730,8 +730,9 @@ pub(crate) fn rows(full: bool) -> Vec<Verdict> {
     let most = effort.most;
     run(vec![wfq(WFQ, most, 4 * most)], effort);
     run(vec![drr(DRR, most, 4 * most)], effort);
-    for row in returning(most) {
-        run(vec![row], effort);
+    let [one, burst] = [(); 2].map(|()| returning(most));
+    for (row, burst) in one.into_iter().zip(burst) {
+        run(vec![row, burst.in_bursts()], effort);
     }
     // The sizes that are compared, in turns; then the largest by itself.
     let compared = |n: u32| REGIMES.into_iter().map(move |regime| regime.row(n));

@@ -35,7 +35,7 @@ use crate::prefetch::Prefetched;
 use crate::reservation::{RequestedShare, ReservableTree, ReservedClass, Reserves, SIGNALLING};
 use crate::settings;
 use crate::settings::{Problem, SettingValue, Span, Table};
-use crate::sharing::leaves::{Leaves, LeavesPlan};
+use crate::sharing::leaves::{Leaves, LeavesPlan, MANY};
 use crate::sharing::reserved_classes::{class, divide, leaf, refuse_absolute, weights};
 use crate::spec::{ClassSpec, DisciplineSpec};
 use crate::structures::shared_list::SharedList;
@@ -219,8 +219,7 @@ impl Plan for DrrPlan {
     }
 }
 
-/// From so many classes on their memory is read ahead, for so many turns at once.
-const MANY: usize = 4_096;
+/// For so many turns at once the memory of very many classes is read ahead.
 const AHEAD: usize = 16;
 
 /// A class.
@@ -318,6 +317,11 @@ impl Discipline for Drr {
             }
         }
         self.leaves.rest()
+    }
+
+    fn prefetch_arrivals(&self, packets: &[Packet]) -> Prefetched {
+        let own = |leaf: usize| Prefetched::word(self.members[leaf].deficit);
+        self.leaves.prefetch_arrivals(packets, own)
     }
 
     fn flush(&mut self, sink: &mut dyn Sink) {

@@ -47,6 +47,7 @@ use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, CheckedClass, Children, Kind, Properties, QueuePlan};
 use crate::packet::{ClassId, Packet};
 use crate::queue::Stats;
+use crate::prefetch::Prefetched;
 use crate::settings;
 use crate::settings::{Problem, Span, Table};
 use crate::sharing::by_rates::ByRates;
@@ -939,6 +940,10 @@ impl Discipline for Hfsc {
             self.activate(leaf, now);
         }
         verdict
+    }
+
+    fn prefetch_arrivals(&self, packets: &[Packet]) -> Prefetched {
+        self.leaves.prefetch_arrivals(packets, |_| Prefetched::NOTHING)
     }
 
     fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {

@@ -475,6 +475,22 @@ impl Discipline for Wfq {
         self.serve(set).map_or(Next::Empty, Next::Ready)
     }
 
+    fn prefetch_arrivals(&self, packets: &[Packet]) -> Prefetched {
+        if self.buckets.len() < 2 * MANY {
+            return Prefetched::NOTHING;
+        }
+        // A new hash in between only makes this useless.
+        let first = self.current as u32 * self.plan.queues;
+        let queues = || packets.iter().map(|packet| first + self.place(packet.flow));
+        let read = queues().fold(Prefetched::NOTHING, |read, queue| {
+            let bucket = Prefetched::word(self.buckets[queue as usize].packets.bytes());
+            read.and(bucket).and(self.lengths.prefetch(queue))
+        });
+        queues().fold(read, |read, queue| {
+            read.and(self.lengths.prefetch_neighbours(queue))
+        })
+    }
+
     fn flush(&mut self, sink: &mut dyn Sink) {
         for set in [1 - self.current, self.current] {
             while let Some(&queue) = self.rounds[set].order.front() {

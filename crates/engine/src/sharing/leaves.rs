@@ -17,6 +17,9 @@ use crate::structures::timer_wheel::TimerWheel;
 use crate::units::{Bandwidth, Bytes, Instant};
 use std::sync::Arc;
 
+/// From so many leaves on their memory is read ahead.
+pub(crate) const MANY: usize = 4_096;
+
 /// The number of a class that has no queue.
 const NO_LEAF: u32 = u32::MAX;
 
@@ -241,6 +244,24 @@ impl Leaves {
     #[inline]
     pub(crate) fn prefetch_discipline(&self, leaf: usize) -> Prefetched {
         self.queues[leaf].prefetch_discipline()
+    }
+
+    /// Reads what these packets will need, where there are very many leaves; and `own`, what the
+    /// discipline has of each of their leaves.
+    #[inline]
+    pub(crate) fn prefetch_arrivals(
+        &self,
+        packets: &[Packet],
+        own: impl Fn(usize) -> Prefetched,
+    ) -> Prefetched {
+        if self.queues.len() < MANY {
+            return Prefetched::NOTHING;
+        }
+        let leaves = || packets.iter().filter_map(|packet| self.route(packet.class));
+        let read = leaves().fold(Prefetched::NOTHING, |read, leaf| {
+            read.and(self.prefetch(leaf)).and(own(leaf))
+        });
+        leaves().fold(read, |read, leaf| read.and(self.prefetch_discipline(leaf)))
     }
 
     /// When the first sleeping leaf wakes up, if any sleeps.
