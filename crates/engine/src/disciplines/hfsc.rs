@@ -46,8 +46,8 @@ use crate::discipline::{Build, ChangedClass, Discipline, Next, Plan, Sink, Verdi
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, CheckedClass, Children, Kind, Properties, QueuePlan};
 use crate::packet::{ClassId, Packet};
-use crate::queue::Stats;
 use crate::prefetch::Prefetched;
+use crate::queue::Stats;
 use crate::settings;
 use crate::settings::{Problem, Span, Table};
 use crate::sharing::by_rates::ByRates;
