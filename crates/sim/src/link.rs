@@ -249,6 +249,8 @@ pub(crate) struct SimLink {
     interrupts: Duration,
     /// Packets that the wire has lost.
     pub(crate) lost: u64,
+    /// Bytes of frames that have reached its end.
+    pub(crate) carried: Bytes,
     in_flight: VecDeque<PendingArrival>,
     queue: QueueState,
     pub(crate) meter: Option<Box<LinkMeter>>,
@@ -277,6 +279,7 @@ impl SimLink {
             jitter: Jitter::new(spec.jitter, seed),
             interrupts: spec.interrupts,
             lost: 0,
+            carried: Bytes::ZERO,
             in_flight: VecDeque::new(),
             queue: match spec.queue {
                 LinkQueue::TailDrop(limit) => QueueState::TailDrop(TailDrop::new(limit)),

@@ -17,7 +17,7 @@ use engine::packet::Buffer;
 use engine::queue::Queue;
 use engine::random::Seed;
 use engine::tree::TreePlan;
-use engine::units::{Bandwidth, Duration, Instant};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::waits::{RecordedWaits, WaitRecorder, Wanted};
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -342,6 +342,11 @@ impl Simulation {
         self.links[link.0 as usize].lost
     }
 
+    /// The bytes of frames that have reached the end of a link, as the interface there counts them.
+    pub fn carried(&self, link: LinkId) -> Bytes {
+        self.links[link.0 as usize].carried
+    }
+
     /// A link's rate.
     pub fn rate(&self, link: LinkId) -> Bandwidth {
         self.links[link.0 as usize].rate()
@@ -461,6 +466,7 @@ impl Simulation {
             return self.store.free(slot);
         }
         let in_flight = self.store.get_mut(slot);
+        passed.carried += in_flight.frame();
         let next = self.hops[in_flight.next_hop as usize];
         if next != ARRIVED {
             in_flight.next_hop += 1;

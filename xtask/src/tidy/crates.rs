@@ -20,7 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "scenario",
         &[
-            "engine", "measure", "plot", "netio", "sim", "control", "rsvp", "lab", "gateway",
+            "engine", "measure", "plot", "netio", "sim", "control", "rsvp", "lab", "host", "gateway",
         ],
     ),
     (

@@ -218,6 +218,14 @@ impl FailureContext<'_> {
                 continue;
             };
             moved = true;
+            let last = |path: &[usize]| path.last().copied();
+            if flow.source.nine().is_some() && last(&around) != usual.as_deref().and_then(last) {
+                let message = format!(
+                    "flow `{}` would arrive by another interface than that of its nine",
+                    flow.name
+                );
+                problems.push(Problem::new(at, message).help("let the host before it have both ways"));
+            }
             let narrow = around
                 .iter()
                 .find(|&&index| directions[index].settings.mtu < flow.mtu);

@@ -32,6 +32,7 @@ const LEAVE: &str = "leave it out; `suimon sim` has it";
 const KERNEL: &str = "leave it out: in the lab the kernel's TCP decides";
 const ADDRESS: &str = "give the host this address: a section [host.NAME] with `address`";
 const SPANS: &str = "write a flow with `start` and `stop` for each span";
+const NINE: &str = "run the transfer as a [[program]]: `command = [\"nine\", \"--\", \"curl\", …]`";
 const ONE_EACH: &str = "write a flow for each copy, with a `destination_port` of its own";
 
 /// Every key that only the simulator has.
@@ -58,6 +59,10 @@ pub static SIMULATED_ONLY: &[SimulatedKey] = &[
     ),
     key("flow", "source", ADDRESS),
     key("flow", "destination", ADDRESS),
+    key("flow", "nine", NINE),
+    key("flow", "weight", NINE),
+    key("flow", "cap", NINE),
+    key("flow", "floor", NINE),
     key("flow", "dscp", LEAVE),
     key("flow", "mark", LEAVE),
     key("flow", "ecn", LEAVE),

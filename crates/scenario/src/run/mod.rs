@@ -14,6 +14,7 @@ pub mod live;
 mod live_programs;
 mod live_rsvp;
 mod network;
+mod nine;
 pub mod outcome;
 pub mod points;
 mod readings;

@@ -1,5 +1,6 @@
 //! Builds the simulator's hosts, links and flows from a checked scenario.
 
+use super::nine::SimulatedNines;
 use super::signalling::{SimParts, SimulatedRsvp};
 use super::yielding::SimulatedYields;
 use crate::language::{DirectionConfig, Expectation, Scenario, Subject};
@@ -25,6 +26,7 @@ pub struct Network {
     /// RSVP, if anything is reserved.
     pub signalling: Option<SimulatedRsvp>,
     yields: SimulatedYields,
+    nines: SimulatedNines,
 }
 
 impl Network {
@@ -65,6 +67,7 @@ impl Network {
         let reserves = !scenario.signalling.reservations.is_empty();
         Ok(Self {
             yields: SimulatedYields::new(scenario, &mut sim, &links),
+            nines: SimulatedNines::new(scenario, &links, &flows),
             signalling: reserves.then(|| SimulatedRsvp::new(scenario, &sim)),
             sim,
             links,
@@ -118,17 +121,19 @@ impl Network {
         }
     }
 
-    /// Lets time pass up to and including `end`; RSVP and the laws of classes that yield take their
-    /// turns meanwhile.
+    /// Lets time pass up to and including `end`; RSVP and the laws of what yields take their turns
+    /// meanwhile.
     pub fn run_until(&mut self, scenario: &Scenario, end: Instant) {
         loop {
             let signalling = self.signalling.as_ref().map(SimulatedRsvp::due);
-            let due = self.yields.due().min(signalling.unwrap_or(Instant::NEVER));
+            let laws = self.yields.due().min(self.nines.due());
+            let due = laws.min(signalling.unwrap_or(Instant::NEVER));
             let state = self.sim.run_until_paused(due.min(end));
             if state == RunState::Reached && due > end {
                 return;
             }
             self.yields.turn(self.sim.now());
+            self.nines.turn(&mut self.sim);
             self.signal(scenario);
         }
     }

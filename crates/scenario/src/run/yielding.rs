@@ -17,11 +17,9 @@ use sim::capture::headers;
 use sim::packet::SimPacket;
 use sim::simulation::{LinkId, Simulation};
 use sim::stage::Stage;
+use sim::tcp::WINDOW_SCALE;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Windows are in units of 2⁷ bytes.
-const SCALE: u8 = 7;
 
 /// What both stages of a link and its law share.
 #[derive(Debug)]
@@ -70,7 +68,7 @@ struct DataStage {
 impl Stage for DataStage {
     fn pass(&mut self, now: Instant, key: &FlowKey, packet: &SimPacket, class: ClassId) -> Option<u64> {
         self.bytes.clear();
-        headers::write_scaled(&mut self.bytes, key, packet, SCALE);
+        headers::write_scaled(&mut self.bytes, key, packet, WINDOW_SCALE);
         let len = packet.frame + self.overhead;
         let size = FrameSize { len, segments: 1 };
         let place = self.places.get(class.0 as usize).copied().flatten();
@@ -91,7 +89,7 @@ struct AckStage {
 impl Stage for AckStage {
     fn pass(&mut self, now: Instant, key: &FlowKey, packet: &SimPacket, _class: ClassId) -> Option<u64> {
         self.bytes.clear();
-        headers::write_scaled(&mut self.bytes, key, packet, SCALE);
+        headers::write_scaled(&mut self.bytes, key, packet, WINDOW_SCALE);
         let at = Headers::parse(&self.bytes, 0).l4.map(usize::from)?;
         let field = |bytes: &[u8]| Some(u16::from_be_bytes([*bytes.get(at + 14)?, *bytes.get(at + 15)?]));
         let before = field(&self.bytes);
@@ -101,7 +99,7 @@ impl Stage for AckStage {
             .clamp
             .clamp_ack(now, &mut self.bytes, true, true);
         let after = field(&self.bytes)?;
-        (before != Some(after)).then_some(u64::from(after) << SCALE)
+        (before != Some(after)).then_some(u64::from(after) << WINDOW_SCALE)
     }
 }
 

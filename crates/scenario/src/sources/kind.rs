@@ -4,7 +4,7 @@ use crate::folder::Files;
 use control::sections::Section;
 use engine::random::Seed;
 use engine::settings::{Problem, Setting, Table, refuse_unknown};
-use engine::units::{Bytes, Duration, Instant};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use sim::agent::Agent;
 use std::fmt;
 use std::sync::Arc;
@@ -69,6 +69,11 @@ pub trait FlowSource: fmt::Debug + Send + Sync {
         true
     }
 
+    /// How it yields, if its receiver runs it under `nine`.
+    fn nine(&self) -> Option<NineSettings> {
+        None
+    }
+
     /// What sends it through real sockets in a lab; none if only the simulator has such a source.
     fn in_lab(&self) -> Option<LabSource<'_>> {
         None
@@ -76,6 +81,17 @@ pub trait FlowSource: fmt::Debug + Send + Sync {
 
     /// The agents at the two ends of one copy of the flow: initiator and responder.
     fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2];
+}
+
+/// What `nine` is told about a flow: its options.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NineSettings {
+    /// Its share of what other traffic leaves.
+    pub weight: u32,
+    /// Its rate at most.
+    pub cap: Option<Bandwidth>,
+    /// The rate below which it need not yield.
+    pub floor: Option<Bandwidth>,
 }
 
 /// What sends a flow through real sockets.

@@ -1,8 +1,10 @@
 //! `tcp`: a TCP connection that always has data to send, or a total.
 
-use super::kind::{FlowContext, FlowSource, LabSource, SettingGroup, SourceKind, SourceReader, Transport};
+use super::kind::{
+    FlowContext, FlowSource, LabSource, NineSettings, SettingGroup, SourceKind, SourceReader, Transport,
+};
 use engine::settings;
-use engine::units::{Bytes, Duration};
+use engine::units::{Bandwidth, Bytes, Duration};
 use sim::agent::Agent;
 use sim::tcp;
 use sim::tcp::{ControlKind, Recovery, RtoRule};
@@ -64,6 +66,15 @@ settings! {
     pub struct TransferSettings {
         /// How much is sent before the connection is closed
         total: Bytes = derived "without end", "", "";
+        /// Whether its receiver runs it under `nine`, so that it yields to other traffic there
+        nine: bool = default "false", "", "a download yields only where it is asked to";
+        /// Under nine: its share of what other traffic leaves, relative to other such flows of the
+        /// host
+        weight: u32 = derived "1", "1 to 1000", "";
+        /// Under nine: the greatest rate of all its copies together
+        cap: Bandwidth = derived "none", "below two segments per round trip, connections take turns of half a second", "";
+        /// Under nine: the rate up to which it need not yield
+        floor: Bandwidth = derived "nothing", "too large: other traffic is delayed; none: it may almost stop", "";
     }
 }
 
@@ -73,15 +84,47 @@ static TRANSFER: SettingGroup = SettingGroup(TransferSettings::SETTINGS);
 struct Transfer {
     connection: TcpSettings,
     total: Option<Bytes>,
+    nine: Option<NineSettings>,
 }
 
 fn read(reader: &mut SourceReader<'_>) -> Option<Arc<dyn FlowSource>> {
     let connection = read_connection(reader);
     let transfer = reader.group(TransferSettings::SETTINGS, TransferSettings::read);
+    let transfer = transfer?;
+    let nine = read_nine(reader, &transfer);
     Some(Arc::new(Transfer {
         connection: connection?,
-        total: transfer?.total,
+        total: transfer.total,
+        nine,
     }))
+}
+
+/// What `nine` is told, if it runs; its options mean nothing without it.
+fn read_nine(reader: &mut SourceReader<'_>, settings: &TransferSettings) -> Option<NineSettings> {
+    for key in ["weight", "cap", "floor"] {
+        let alone = !settings.nine && reader.section.get(key).is_some();
+        reader.refuse(
+            key,
+            alone,
+            &format!("`{key}` is an option of nine: write `nine = true`, too"),
+        );
+    }
+    let weight = settings.weight.unwrap_or(1);
+    reader.refuse(
+        "weight",
+        !(1..=1000).contains(&weight),
+        "`weight` must be from 1 to 1000",
+    );
+    let above = settings
+        .floor
+        .zip(settings.cap)
+        .is_some_and(|(floor, cap)| floor > cap);
+    reader.refuse("floor", above, "the floor is above the cap");
+    settings.nine.then_some(NineSettings {
+        weight,
+        cap: settings.cap,
+        floor: settings.floor,
+    })
 }
 
 /// Reads and checks the settings of a connection.
@@ -140,6 +183,10 @@ impl FlowSource for Transfer {
 
     fn measures_delays(&self) -> bool {
         false
+    }
+
+    fn nine(&self) -> Option<NineSettings> {
+        self.nine
     }
 
     fn in_lab(&self) -> Option<LabSource<'_>> {

@@ -39,6 +39,10 @@ pub use rtt::RtoRule;
 pub use sender::TcpSender;
 pub use settings::Settings;
 
+/// The window scale of each connection: windows are in units of 2⁷ bytes, as Linux has them by
+/// default.
+pub const WINDOW_SCALE: u8 = 7;
+
 use crate::agent::Agent;
 
 /// The two ends of a connection: the initiator sends, the responder receives.

@@ -11,7 +11,10 @@
 //! - **ECN**: ECE is set from the first mark until the sender sends CWR (RFC 3168, section 6.1.3).
 //! - **Window**: the application reads at once, or at a rate. Then the window shrinks; it is
 //!   opened again in steps of two segments or half the buffer, whichever is less (RFC 9293, section
-//!   3.8.6.2.2).
+//!   3.8.6.2.2). A clamp limits it as Linux's TCP_WINDOW_CLAMP does: no window that was advertised
+//!   is taken back.
+//! - **Round trip**: the time from an ACK to the first segment that echoes it, smoothed as Linux
+//!   does it (`tcp_rcv_rtt`).
 
 use super::frames::{ack_frame, syn_frame};
 use super::ranges::RangeSet;
@@ -45,6 +48,14 @@ pub struct TcpReceiver {
     pub acks: u64,
     /// When the FIN was reached.
     pub finished: Option<Instant>,
+    /// Bytes of all frames that arrived, as the interface counts them.
+    pub frames: Bytes,
+    /// The smoothed round trip, and the shortest one.
+    pub round_trip: Option<[Duration; 2]>,
+    /// The latest ACK whose echo was measured.
+    measured: Option<Instant>,
+    /// The window at most.
+    clamp: Option<u64>,
     mss: u64,
     delayed_ack: bool,
     sack: bool,
@@ -82,6 +93,10 @@ impl TcpReceiver {
             marked: 0,
             acks: 0,
             finished: None,
+            frames: Bytes::ZERO,
+            round_trip: None,
+            measured: None,
+            clamp: None,
             mss: settings.mss().get(),
             delayed_ack: settings.delayed_ack,
             sack: settings.recovery.has_sack(),
@@ -128,14 +143,46 @@ impl TcpReceiver {
         };
     }
 
+    /// Limits the window to this many bytes from now on, or no longer; wake it to open the window.
+    pub fn set_clamp(&mut self, window: Option<Bytes>) {
+        self.clamp = window.map(|bytes| bytes.get().max(1));
+    }
+
+    /// The window that was advertised last.
+    pub fn window(&self) -> Bytes {
+        Bytes::new(self.window_edge.saturating_sub(self.rcv_nxt))
+    }
+
+    /// A segment echoes when the ACK before it was sent.
+    fn measure(&mut self, now: Instant, echo: Option<Instant>) {
+        let Some(sent) = echo.filter(|_| self.measured != echo) else {
+            return;
+        };
+        self.measured = echo;
+        let sample = now.since(sent);
+        let [smoothed, least] = self.round_trip.unwrap_or([sample; 2]);
+        let smoothed = smoothed.nanos() - smoothed.nanos() / 8 + sample.nanos() / 8;
+        self.round_trip = Some([Duration::from_nanos(smoothed), least.min(sample)]);
+    }
+
+    /// The buffer, as far as the clamp allows its use.
+    fn room(&self) -> u64 {
+        self.clamp.map_or(self.buffer, |clamp| clamp.min(self.buffer))
+    }
+
     /// The free space of the buffer.
     fn free(&self) -> u64 {
-        self.buffer.saturating_sub(self.unread)
+        self.room().saturating_sub(self.unread)
     }
 
     /// The least growth of the window that is advertised: this avoids the silly window syndrome.
+    /// Where windows are scaled and a clamp limits them, Linux tells each growth
+    /// (`__tcp_select_window`).
     fn window_step(&self) -> u64 {
-        (2 * self.mss).min(self.buffer / 2).max(1)
+        if self.clamp.is_some() {
+            return 1;
+        }
+        (2 * self.mss).min(self.room() / 2).max(1)
     }
 
     /// The right edge to advertise. It never moves left, and moves right by a step at least, unless
@@ -289,6 +336,8 @@ impl Agent for TcpReceiver {
         let Payload::Tcp(segment) = packet.payload else {
             return;
         };
+        self.frames += packet.frame;
+        self.measure(cx.now(), segment.echo);
         if segment.flags.syn {
             self.send_syn_ack(cx, packet, segment.flags);
             return;

@@ -1,0 +1,148 @@
+//! Flows under `nine` in a scenario keep what `docs/nine.md` says of real ones: other traffic has
+//! nearly what it has alone, the line is full meanwhile, and weights, caps and floors hold.
+
+use engine::tree::Registry;
+use scenario::folder::Folder;
+use scenario::run::outcome::{Outcome, Point};
+use scenario::{Scenarios, run};
+
+/// The payload of a full line of 10 Mbit/s, in Mbit/s.
+const LINE: f64 = 10.0 * 1_448.0 / 1_514.0;
+
+/// These flows from a server to a home, or to another host behind the same line.
+fn outcome(flows: &str) -> Outcome {
+    let text = format!(
+        r#"
+version = 1
+duration = "20 s"
+bin = "100 ms"
+hosts = ["server", "provider", "home", "other"]
+flow = [{flows}]
+[[link]]
+between = ["server", "provider"]
+rate = "100 Mbit/s"
+delay = "10 ms"
+[[link]]
+between = ["provider", "home"]
+rate = "10 Mbit/s"
+delay = "1 ms"
+[[link]]
+between = ["provider", "other"]
+rate = "10 Mbit/s"
+delay = "1 ms"
+"#
+    );
+    let (registry, folder) = (Registry::builtin(), Folder::of(""));
+    let all =
+        Scenarios::read("test.toml", &text, &registry, &folder).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let scenario = all.point(1, &folder).expect("it was checked");
+    let point = Point {
+        number: 1,
+        of: 1,
+        values: Vec::new(),
+    };
+    run::run("test", &scenario, point, &[], &mut |_, _| {}).expect("it runs")
+}
+
+/// What each flow receives in Mbit/s, between two times in seconds.
+fn rates(outcome: &Outcome, from: usize, to: usize) -> Vec<f64> {
+    let of = |series: &Vec<u64>| {
+        let bins = series.iter().skip(from * 10).take((to - from) * 10);
+        bins.sum::<u64>() as f64 * 8e-6 / (to - from) as f64
+    };
+    outcome.flows.iter().map(|flow| of(&flow.series)).collect()
+}
+
+const PAGE: &str = r#"{ between = ["server", "home"], kind = "tcp", start = "8 s", stop = "14 s" }"#;
+
+fn download(under_nine: &str) -> String {
+    format!(r#"{{ between = ["server", "home"], kind = "tcp"{under_nine} }}"#)
+}
+
+#[test]
+fn a_flow_under_nine_yields_and_the_same_without_it_does_not() {
+    let beside = |under_nine: &str| {
+        let outcome = outcome(&format!("{}, {PAGE}", download(under_nine)));
+        let [alone, _] = rates(&outcome, 3, 8)[..] else {
+            panic!("two flows")
+        };
+        let [kept, page] = rates(&outcome, 9, 14)[..] else {
+            panic!("two flows")
+        };
+        let [after, _] = rates(&outcome, 16, 20)[..] else {
+            panic!("two flows")
+        };
+        [alone, kept, page, after].map(|rate| rate / LINE)
+    };
+    let [alone, kept, page, after] = beside(", nine = true");
+    assert!(
+        (0.94..=1.001).contains(&alone) && (0.94..=1.001).contains(&after),
+        "{alone} {after}"
+    );
+    assert!(page > 0.94 && kept < 0.06, "{page} {kept}");
+    assert!(page + kept > 0.97, "{page} {kept}");
+    let [alone, kept, ..] = beside("");
+    assert!(alone > 0.99 && kept > 0.3, "{alone} {kept}");
+}
+
+#[test]
+fn flows_under_nine_share_by_weight() {
+    let flows = format!(
+        "{}, {}",
+        download(", nine = true"),
+        download(", nine = true, weight = 3")
+    );
+    let outcome = outcome(&flows);
+    // The law has found out the link's rate by then.
+    let [one, three] = rates(&outcome, 13, 20)[..] else {
+        panic!("two flows")
+    };
+    assert!((2.7..3.3).contains(&(three / one)), "{one} {three}");
+    assert!(one + three > 0.94 * LINE, "{one} {three}");
+}
+
+#[test]
+fn caps_and_floors_of_nine_hold() {
+    let capped = outcome(&download(", nine = true, cap = \"2 Mbit/s\""));
+    let capped = rates(&capped, 5, 20)[0];
+    assert!((1.75..2.0).contains(&capped), "{capped}");
+    let floor = outcome(&format!(
+        "{}, {PAGE}",
+        download(", nine = true, floor = \"3 Mbit/s\"")
+    ));
+    let kept = rates(&floor, 10, 14)[0];
+    // The queue of the other makes its round trip longer, so that it may have less than its floor,
+    // but much more than without one (0.3).
+    assert!((1.3..3.2).contains(&kept), "{kept}");
+}
+
+/// The interface of another host is not that of this nine.
+#[test]
+fn a_nine_looks_at_its_own_host_only() {
+    let elsewhere = r#"{ between = ["server", "other"], kind = "tcp", start = "8 s" }"#;
+    let outcome = outcome(&format!("{}, {elsewhere}", download(", nine = true")));
+    let [own, other] = rates(&outcome, 10, 20)[..] else {
+        panic!("two flows")
+    };
+    assert!(own > 0.94 * LINE && other > 0.94 * LINE, "{own} {other}");
+}
+
+#[test]
+fn options_of_nine_without_nine_are_mistakes_where_they_stand() {
+    for (key, value) in [
+        ("weight", "2"),
+        ("cap", "\"1 Mbit/s\""),
+        ("floor", "\"1 Mbit/s\""),
+    ] {
+        let text = format!(
+            "version = 1\nduration = \"1 s\"\nlink = [{{ between = [\"a\", \"b\"], rate = \"1 Mbit/s\" }}]\n\
+             [[flow]]\nbetween = [\"a\", \"b\"]\nkind = \"tcp\"\n{key} = {value}\n"
+        );
+        let read = Scenarios::read("s.toml", &text, &Registry::builtin(), &Folder::of(""));
+        let said = read.expect_err(key).to_string();
+        assert!(
+            said.contains("s.toml:7:") && said.contains("write `nine = true`, too"),
+            "{said}"
+        );
+    }
+}
