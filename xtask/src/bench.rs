@@ -22,7 +22,7 @@ struct Part {
     cargo: &'static [&'static str],
 }
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     Part {
         name: "engine",
         title: "Disciplines, pacing, classification: ns for one enqueue and one dequeue, or one lookup",
@@ -42,6 +42,11 @@ const PARTS: [Part; 6] = [
         name: "directions",
         title: "Two directions by one worker, and by a worker each",
         cargo: &["--package", "gateway", "--bench", "directions"],
+    },
+    Part {
+        name: "changes",
+        title: "A class added, removed and changed while the packet loop runs",
+        cargo: &["--package", "gateway", "--bench", "changes"],
     },
     Part {
         name: "wire",

@@ -819,6 +819,7 @@ impl<'a> PolicyReader<'a> {
             });
         }
         ClassSpec {
+            vacant: false,
             name,
             at,
             parent,

@@ -720,7 +720,8 @@ impl ClassReading {
 pub fn depth_first(plan: &engine::tree::TreePlan) -> Vec<(usize, usize)> {
     let mut children = vec![Vec::new(); plan.classes.len()];
     let mut stack = Vec::new();
-    for (index, info) in plan.classes.iter().enumerate() {
+    let known = plan.classes.iter().enumerate();
+    for (index, info) in known.filter(|(_, info)| !info.vacant) {
         match info.parent {
             Some(parent) => children[parent.0 as usize].push(index),
             None => stack.push((index, 0)),

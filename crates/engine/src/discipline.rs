@@ -114,6 +114,28 @@ pub trait Discipline: fmt::Debug + Send + Any {
         false
     }
 
+    /// A leaf class of its own becomes another class, of the same number, parent and no past, with
+    /// the settings of a plan that differs in nothing but settings beside; in a time that does not
+    /// grow with the number of classes. The backlog goes to the sink as in a flush, and the former
+    /// queue is returned, to be dropped elsewhere. `None` if it cannot; then nothing has changed.
+    /// The default: it cannot, and its host builds a new tree.
+    fn renew_class(
+        &mut self,
+        _now: Instant,
+        _plan: &dyn Plan,
+        _class: ClassId,
+        _queue: BuiltQueue,
+        _sink: &mut dyn Sink,
+    ) -> Option<Box<dyn Any + Send>> {
+        None
+    }
+
+    /// Drops the backlog of one leaf class of its own, as [`flush`](Self::flush) does; in a time
+    /// that does not grow with the number of classes. `false` if it cannot; the default.
+    fn flush_class(&mut self, _now: Instant, _class: ClassId, _sink: &mut dyn Sink) -> bool {
+        false
+    }
+
     /// After [`Next::Wait`], for a host that keeps its wire busy: the wire slot of the gap frame to
     /// send now, no longer than `longest` where that can be done; it counts as sent. `None`: the
     /// host waits. The default: time is not counted in bytes.
@@ -171,11 +193,32 @@ pub trait Plan: Any + fmt::Debug + Send + Sync {
         None
     }
 
+    /// Its own classes whose settings differ from a former plan's with the same classes, or places
+    /// for them. `None` if anything else differs, or it cannot tell; the default.
+    fn changed_classes(&self, _former: &dyn Plan) -> Option<Vec<ClassId>> {
+        None
+    }
+
+    /// Makes the discipline of the queue of a leaf class of its own. `None` if its queues cannot be
+    /// exchanged one by one; the default.
+    fn build_class(&self, _class: ClassId, _cx: &Build) -> Option<BuiltQueue> {
+        None
+    }
+
     /// What it needs of its host, if it determines when packets start and not only their order. The
     /// default: nothing.
     fn pacing(&self) -> Option<Pacing> {
         None
     }
+}
+
+/// The discipline of a queue, and the name of its kind.
+#[derive(Debug)]
+pub struct BuiltQueue {
+    /// The name.
+    pub kind: &'static str,
+    /// The discipline, without packets.
+    pub discipline: Box<dyn Discipline>,
 }
 
 /// A class of a discipline that gets other settings.

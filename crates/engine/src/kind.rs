@@ -185,6 +185,8 @@ pub struct Properties {
     pub needs_plain_queues: bool,
     /// It holds packets back, and drops none: reservations may get classes in the queue below it.
     pub only_delays: bool,
+    /// Its leaves may be vacant places, which other classes take over while it runs.
+    pub vacancies: bool,
     /// How reservations get classes in it, if they can.
     pub reserves: Option<&'static dyn Reserves>,
     /// Settings that repeated a fact of the link, and are still read for one release: key and fact.
@@ -204,6 +206,7 @@ impl Properties {
         guarantees_delays: false,
         needs_plain_queues: false,
         only_delays: false,
+        vacancies: false,
         reserves: None,
         former: &[],
         elsewhere: &[],
@@ -269,6 +272,8 @@ pub struct CheckedClass<'a> {
     pub at: Span,
     /// Its parent class, by index in the same list, which comes earlier; `None` at the top.
     pub parent: Option<usize>,
+    /// Whether it is only a place for a class that may come: it has no settings, and gets nothing.
+    pub vacant: bool,
     /// Its settings, the generic ones left out.
     pub settings: &'a Table,
     /// Its queue; `None` if and only if it has child classes.

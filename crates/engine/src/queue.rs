@@ -40,7 +40,7 @@
 //! assert_eq!(queue.stats().sent.bytes, Bytes::new(1000));
 //! ```
 
-use crate::discipline::{Build, Discipline, Next, Outlet, Plan, Reason, Sink, Verdict};
+use crate::discipline::{Build, BuiltQueue, Discipline, Next, Outlet, Plan, Reason, Sink, Verdict};
 use crate::disciplines::fifo::{self, Fifo};
 use crate::inspect::Inspection;
 use crate::kind::QueuePlan;
@@ -629,6 +629,43 @@ impl Queue {
     /// again.
     pub fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         self.discipline.get_mut().retune(now, plan)
+    }
+
+    /// A leaf class of the discipline becomes another; see [`Discipline::renew_class`]. What was
+    /// peeked at here stays the next packet.
+    pub fn renew_class(
+        &mut self,
+        now: Instant,
+        plan: &dyn Plan,
+        class: ClassId,
+        queue: BuiltQueue,
+        outer: &mut dyn Sink,
+    ) -> Option<Box<dyn Any + Send>> {
+        let (discipline, mut sink) = self.parts(outer)?;
+        discipline.renew_class(now, plan, class, queue, &mut sink)
+    }
+
+    /// Drops the backlog of one leaf class of the discipline, or hands it over, as
+    /// [`Queue::flush`] does for all. `false` if the discipline cannot.
+    pub fn flush_class(&mut self, now: Instant, class: ClassId, outer: &mut dyn Sink) -> bool {
+        let parts = self.parts(outer);
+        parts.is_some_and(|(discipline, mut sink)| discipline.flush_class(now, class, &mut sink))
+    }
+
+    /// The discipline, unless it is a plain FIFO, and a sink that counts.
+    fn parts<'a>(
+        &'a mut self,
+        outer: &'a mut dyn Sink,
+    ) -> Option<(&'a mut dyn Discipline, CountingSink<'a>)> {
+        let Inner::Other(other) = &mut self.discipline else {
+            return None;
+        };
+        let sink = CountingSink {
+            backlog: &mut other.backlog,
+            drops: &mut self.drops,
+            outer,
+        };
+        Some((&mut *other.discipline, sink))
     }
 
     /// Adopts a plan that differs from the present one in the settings of this class alone. `false`

@@ -38,6 +38,9 @@ pub struct ClassSpec {
     pub discipline: Option<DisciplineSpec>,
     /// The arrival curve of its senders, if stated.
     pub sends: Option<ArrivalCurveSpec>,
+    /// A place for a class that may come: it gets nothing, and no packets. Only for kinds with
+    /// [`Properties::vacancies`](crate::kind::Properties::vacancies).
+    pub vacant: bool,
 }
 
 /// A class's parent as configured.

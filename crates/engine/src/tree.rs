@@ -33,7 +33,7 @@
 //! ```
 
 use crate::bounds::{ArrivalCurve, Terms, WorstCase};
-use crate::discipline::{Build, ChangedClass, Plan};
+use crate::discipline::{Build, BuiltQueue, ChangedClass, Plan};
 use crate::disciplines::{PLAIN_LEAF, fifo};
 use crate::inspect::View;
 use crate::kind::{Check, CheckedClass, Children, Kind, QueuePlan};
@@ -92,6 +92,8 @@ pub struct ClassInfo {
     pub leaf: bool,
     /// The arrival curve of its senders, if stated.
     pub arrivals: Option<ArrivalCurve>,
+    /// Whether it is only a [place](ClassSpec::vacant) for one.
+    pub vacant: bool,
 }
 
 /// A checked tree.
@@ -138,6 +140,33 @@ impl TreePlan {
         })?;
         let root = QueuePlan { kind, plan };
         Some(Self { root, ..self.clone() })
+    }
+
+    /// The classes of the outermost discipline that have other settings than in a former plan,
+    /// beside those in `renewed`, which are other classes now. `None` if anything else differs, or
+    /// that cannot be told: then a queue adopts the plan as a whole.
+    pub fn changed_classes(&self, former: &Self, renewed: &[ClassId]) -> Option<Vec<ClassId>> {
+        let same = |index: usize| {
+            let (new, old) = (&self.classes[index], &former.classes[index]);
+            let other = || renewed.contains(&class_id(index));
+            (new.leaf, new.parent) == (old.leaf, old.parent) && (new.name == old.name || other())
+        };
+        let alike = self.root.kind.name == former.root.kind.name
+            && self.classes.len() == former.classes.len()
+            && self.link == former.link
+            && (0..self.classes.len()).all(same);
+        if !alike {
+            return None;
+        }
+        let mut changed = self.root.plan.changed_classes(&*former.root.plan)?;
+        changed.retain(|class| !renewed.contains(class));
+        Some(changed)
+    }
+
+    /// Makes the discipline of the queue of a class of the outermost discipline, as
+    /// [`TreePlan::build`] would; none if its kind does not exchange queues.
+    pub fn build_class(&self, class: ClassId, seed: Seed) -> Option<BuiltQueue> {
+        self.root.plan.build_class(class, &Build::new(seed))
     }
 
     /// The class of a packet, of the filter that takes it, if one does. The only place that decides
@@ -689,6 +718,7 @@ impl Checker<'_> {
                 name: &class.name,
                 at: class.at,
                 parent,
+                vacant: class.vacant,
                 settings: &class.settings,
                 queue,
                 routes,
@@ -742,6 +772,7 @@ impl Checker<'_> {
             parent: owner,
             leaf: true,
             arrivals: class.sends.map(|sends| sends.on(self.link.bandwidth)),
+            vacant: class.vacant,
         });
     }
 

@@ -253,7 +253,7 @@ impl PolicyChanges {
                 }
                 None => Some(new.clone()),
             };
-            let changes = new.map(|new| promises::changes(&managed.whole, &new));
+            let changes = new.map(|new| promises::changes(&managed.promised, &new));
             difference.promises.extend(changes.into_iter().flatten());
         }
         difference.promises.sort_by_key(|change| change.trend);

@@ -18,6 +18,7 @@ use crate::signalling::beacon::Beacon;
 use crate::signalling::key_file::KeyFile;
 use crate::signalling::speaker::{self, Setup};
 use crate::supervise::{HangUpSignal, RunningWorker, handle_signals, supervise};
+use crate::vacancies;
 use crate::yielding;
 use confine::{Confinement, Role};
 use control::policy::{InterfacePolicy, Policy};
@@ -85,6 +86,7 @@ pub fn enforce(
     let end = Arc::new(AtomicBool::new(false));
     handle_signals(&end).map_err(Error::Signals)?;
     let hang_up = HangUpSignal::handled().map_err(Error::Signals)?;
+    let running = with_places(policy, registry);
     let Assembly {
         workers,
         handle,
@@ -92,9 +94,10 @@ pub fn enforce(
         without_us,
         realised,
         warnings: surprises,
-    } = assemble(policy, config)?;
+    } = assemble(&running, config)?;
     let managed: Vec<_> = paths.into_iter().zip(policy.interfaces.iter().cloned()).collect();
-    let in_force = Arc::new(InForce::new(handle.clone(), registry.clone(), managed.clone()));
+    let wholes = managed.iter().cloned().zip(running.interfaces);
+    let in_force = Arc::new(InForce::running(handle.clone(), registry.clone(), wholes));
     introduce(out, policy, config, &without_us)?;
     for line in realised {
         writeln!(out, "{line}")?;
@@ -249,6 +252,17 @@ fn start_speaker(
         log: Box::new(|line| eprintln!("rsvp: {line}")),
     };
     speaker::start(setup).map(Some).map_err(Error::Speaker)
+}
+
+/// What the workers run of a policy.
+fn with_places(policy: &Policy, registry: &Registry) -> Policy {
+    let interfaces = policy.interfaces.iter();
+    Policy {
+        interfaces: interfaces
+            .map(|policy| vacancies::laid_out(policy, registry))
+            .collect(),
+        ..policy.clone()
+    }
 }
 
 /// Checks the interfaces. Returns warnings; refuses what cannot work.

@@ -6,12 +6,17 @@
 
 use crate::direction::{by_filters, secret_seed};
 use crate::signalling::trees::Trees;
+use crate::vacancies::{self, Fitted};
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
+use engine::packet::ClassId;
 use engine::reserved::ReservedLayout;
-use engine::tree::Registry;
+use engine::tree::{DisciplineSpec, Registry};
 use engine::units::Bandwidth;
-use netio::handle::{Adopted, ClassAdopted, ClassRetune, Handle, Retune, Unanswered};
+use netio::handle::{
+    Adopted, ChangedSettings, ClassAdopted, ClassChanges, ClassRetune, Handle, RenewedClass, Retune,
+    Unanswered,
+};
 use netio::worker::PathId;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,7 +27,9 @@ pub struct InterfaceInForce {
     pub path: PathId,
     /// The policy, with all changes since the start.
     pub policy: InterfacePolicy,
-    /// The same plus the reservations: what the worker runs.
+    /// The same plus the reservations: what is promised.
+    pub promised: Arc<InterfacePolicy>,
+    /// The same with places for more classes: what the worker runs.
     pub whole: Arc<InterfacePolicy>,
 }
 
@@ -41,11 +48,25 @@ impl InForce {
         registry: Registry,
         managed: impl IntoIterator<Item = (PathId, InterfacePolicy)>,
     ) -> Self {
-        let managed = managed.into_iter().map(|(path, policy)| InterfaceInForce {
-            path,
-            whole: Arc::new(policy.clone()),
-            policy,
-        });
+        let managed = managed.into_iter();
+        let managed = managed.map(|(path, policy)| ((path, policy.clone()), policy));
+        Self::running(handle, registry, managed)
+    }
+
+    /// The same, where workers run other trees of these policies: each policy with what is run.
+    pub fn running(
+        handle: Handle,
+        registry: Registry,
+        managed: impl IntoIterator<Item = ((PathId, InterfacePolicy), InterfacePolicy)>,
+    ) -> Self {
+        let managed = managed
+            .into_iter()
+            .map(|((path, policy), whole)| InterfaceInForce {
+                path,
+                whole: Arc::new(whole),
+                promised: Arc::new(policy.clone()),
+                policy,
+            });
         Self {
             handle,
             registry,
@@ -81,22 +102,76 @@ impl InForce {
             .iter_mut()
             .find(|managed| managed.policy.name == policy.name)
             .ok_or_else(gone)?;
+        let promised = Arc::new(whole.clone());
+        let (whole, few) = self.fitted(&managed.whole, whole);
+        let adopted = match few {
+            Some(few) => self.handle.change_classes(managed.path, few).map_err(refused)?,
+            None => None,
+        };
+        let (whole, adopted) = match adopted {
+            Some(adopted) => (whole, adopted),
+            None => self.put_whole(managed, whole)?,
+        };
+        (managed.policy, managed.promised, managed.whole) = (policy, promised, Arc::new(whole));
+        netio::heap::give_back();
+        Ok(adopted)
+    }
+
+    /// A policy with its classes in the places of the running tree, if they fit there; and how that
+    /// becomes the policy's by the class, if it can.
+    fn fitted(
+        &self,
+        running: &InterfacePolicy,
+        whole: InterfacePolicy,
+    ) -> (InterfacePolicy, Option<ClassChanges>) {
+        let fitted = vacancies::fit(&running.spec, &whole.spec);
+        let fitted = fitted.and_then(
+            |Fitted {
+                 spec,
+                 renewed,
+                 requeued,
+             }| {
+                Some((
+                    vacancies::with_tree(&whole, spec, &self.registry)?,
+                    renewed,
+                    requeued,
+                ))
+            },
+        );
+        match fitted {
+            Some((fitted, renewed, requeued)) => {
+                let few = by_class(running, &fitted, &renewed, &requeued);
+                (fitted, few)
+            }
+            None => (whole, None),
+        }
+    }
+
+    /// Makes the worker run a policy whose tree it adopts as a whole, or builds anew.
+    fn put_whole(
+        &self,
+        managed: &InterfaceInForce,
+        whole: InterfacePolicy,
+    ) -> Result<(InterfacePolicy, Adopted), Refusal> {
+        let running = &managed.whole;
+        let whole = match running.plan.has_classes_of(&whole.plan) {
+            true => whole,
+            // With new places.
+            false => vacancies::laid_out(&whole, &self.registry),
+        };
         let retune = Retune {
             plan: whole.plan.clone(),
             seed: secret_seed(),
             // The classes may have new numbers now.
-            classify: (!managed.whole.plan.has_classes_of(&whole.plan)
-                || !Arc::ptr_eq(&managed.whole.filters, &whole.filters)
-                    && managed.whole.filters != whole.filters)
+            classify: (!running.plan.has_classes_of(&whole.plan)
+                || !Arc::ptr_eq(&running.filters, &whole.filters) && running.filters != whole.filters)
                 .then(|| by_filters(&whole)),
             bandwidth: Some(whole.link().bandwidth)
-                .filter(|bandwidth| *bandwidth != managed.whole.link().bandwidth),
+                .filter(|bandwidth| *bandwidth != running.link().bandwidth),
             guarantees: whole.guarantees(),
         };
         let adopted = self.handle.retune(managed.path, retune).map_err(refused)?;
-        (managed.policy, managed.whole) = (policy, Arc::new(whole));
-        netio::heap::give_back();
-        Ok(adopted)
+        Ok((whole, adopted))
     }
 
     /// Makes the worker run a policy that was changed in the settings of this class alone, on an
@@ -116,25 +191,109 @@ impl InForce {
     fn adopts_class(&self, changed: &InterfacePolicy, class: &str) -> Result<bool, Refusal> {
         let mut all = self.lock();
         let managed = all.iter_mut().find(|managed| managed.policy.name == changed.name);
-        let Some((managed, class)) = managed.zip(changed.plan.class(class)) else {
+        let Some((managed, class, whole)) = managed.and_then(|managed| {
+            let (class, whole) = amended(managed, changed, class)?;
+            Some((managed, class, whole))
+        }) else {
             return Ok(false);
         };
-        let before = &managed.whole;
-        if !before.plan.is_amended_by(&changed.plan) {
-            return Ok(false);
-        }
         let retune = ClassRetune {
-            plan: changed.plan.clone(),
+            plan: whole.plan.clone(),
             class,
-            guarantee: changed.guarantee(class).unwrap_or(Bandwidth::ZERO),
+            guarantee: whole.guarantee(class).unwrap_or(Bandwidth::ZERO),
         };
         let adopted = self.handle.retune_class(managed.path, retune).map_err(refused)?;
         if adopted == ClassAdopted::WholeOnly {
             return Ok(false);
         }
-        (managed.policy, managed.whole) = (changed.clone(), Arc::new(changed.clone()));
+        let promised = Arc::new(changed.clone());
+        (managed.policy, managed.promised, managed.whole) = (changed.clone(), promised, Arc::new(whole));
         Ok(true)
     }
+}
+
+/// What runs with the settings that a changed policy has for one class, if that can be told without
+/// a look at the others; and the class's number.
+fn amended(
+    managed: &InterfaceInForce,
+    changed: &InterfacePolicy,
+    class: &str,
+) -> Option<(ClassId, InterfacePolicy)> {
+    if !managed.policy.plan.is_amended_by(&changed.plan) {
+        return None;
+    }
+    let running = &managed.whole;
+    let own = changed.spec.classes.get(changed.plan.class(class)?.0 as usize)?;
+    let number = running.plan.class(class)?;
+    let mut spec = DisciplineSpec::clone(&running.spec);
+    *spec.classes.get_mut(number.0 as usize)? = own.clone();
+    let plan = running.plan.amended(&spec, number)?;
+    let spec = Arc::new(spec);
+    let whole = InterfacePolicy {
+        spec,
+        plan,
+        filters: Arc::clone(&running.filters),
+        ..changed.clone()
+    };
+    Some((number, whole))
+}
+
+/// Classes that come, go or lose packets to others in one change by the class at most.
+const FEW: usize = 256;
+
+/// How the running tree becomes another with the same places, of which these have other classes or
+/// queues; `None` if that is not done by the class.
+fn by_class(
+    running: &InterfacePolicy,
+    whole: &InterfacePolicy,
+    renewed: &[usize],
+    requeued: &[usize],
+) -> Option<ClassChanges> {
+    let ids = |numbers: &[usize]| -> Vec<ClassId> {
+        let id = |&number: &usize| ClassId(u32::try_from(number).unwrap_or(u32::MAX));
+        numbers.iter().map(id).collect()
+    };
+    let (renewed, requeued) = (ids(renewed), ids(requeued));
+    let mut changed = whole.plan.changed_classes(&running.plan, &renewed)?;
+    changed.extend(
+        requeued
+            .iter()
+            .filter(|class| !changed.contains(class))
+            .collect::<Vec<_>>(),
+    );
+    let mut affected = vacancies::affected(running, whole)?;
+    affected.retain(|class| !renewed.contains(class));
+    if renewed.len() + affected.len() > FEW {
+        return None;
+    }
+    let guarantee = |class: ClassId| whole.guarantee(class).unwrap_or(Bandwidth::ZERO);
+    let seed = secret_seed();
+    let renew = |&class: &ClassId| {
+        Some(RenewedClass {
+            class,
+            queue: whole.plan.build_class(class, seed)?,
+            guarantee: whole
+                .plan
+                .info(class)
+                .filter(|info| !info.vacant)
+                .map(|_| guarantee(class)),
+        })
+    };
+    let classify = running.filters != whole.filters || running.plan.default != whole.plan.default;
+    Some(ClassChanges {
+        plan: whole.plan.clone(),
+        seed,
+        renewed: renewed.iter().map(renew).collect::<Option<_>>()?,
+        changed: changed
+            .into_iter()
+            .map(|class| ChangedSettings {
+                class,
+                guarantee: guarantee(class),
+            })
+            .collect(),
+        classify: classify.then(|| by_filters(whole)),
+        affected: affected.into_iter().collect(),
+    })
 }
 
 impl Trees for Arc<InForce> {
@@ -152,3 +311,6 @@ impl Trees for Arc<InForce> {
 pub fn refused(why: Unanswered) -> Refusal {
     Refusal::new(why.to_string())
 }
+
+#[cfg(test)]
+mod tests;

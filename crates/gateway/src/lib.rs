@@ -40,6 +40,7 @@ mod service_manager;
 pub mod signalling;
 mod state_folder;
 pub mod supervise;
+pub mod vacancies;
 mod workers;
 pub mod yielding;
 

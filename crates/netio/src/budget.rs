@@ -20,7 +20,7 @@
 //! flight on it, and its pool is sized for that.
 
 use engine::packet::ClassId;
-use engine::tree::TreePlan;
+use engine::tree::{ClassInfo, TreePlan};
 use engine::units::Bandwidth;
 
 /// Slot sizes.
@@ -39,6 +39,10 @@ const RECEIVING: u32 = 192;
 /// How far the sum of the guaranteed rates may move, in parts of itself, before all is divided
 /// anew.
 const DRIFT: u128 = 8;
+
+/// Of so many classes all is divided anew when one comes or goes; of more, one that comes has what
+/// the last division gave to each, as far as there is as much.
+const FEW: usize = 1_024;
 
 /// A path without a policy counts as so much less than one with a policy.
 const UNMANAGED: u64 = 8;
@@ -81,10 +85,10 @@ impl Claim {
     /// The claim of a path with this plan, of whose classes these are guaranteed rates.
     pub(crate) fn of(plan: Option<&TreePlan>, guarantees: &[(ClassId, Bandwidth)]) -> Self {
         let Some(plan) = plan else { return Self::Unmanaged };
-        let leaf = |leaf: bool| leaf.then_some(0);
-        let mut classes: Vec<_> = plan.classes.iter().map(|info| leaf(info.leaf)).collect();
+        let leaf = |info: &ClassInfo| (info.leaf && !info.vacant).then_some(0);
+        let mut classes: Vec<_> = plan.classes.iter().map(leaf).collect();
         if classes.is_empty() {
-            classes.push(leaf(true));
+            classes.push(Some(0));
         }
         for (class, rate) in guarantees {
             if let Some(Some(guaranteed)) = classes.get_mut(class.0 as usize) {
@@ -196,26 +200,30 @@ impl Budget {
         former
     }
 
-    /// From now on this class of a path, if it takes packets, is guaranteed this rate; in a time
-    /// that does not grow with the number of classes, but for when all is divided anew.
-    pub(crate) fn claim_rate(&mut self, owner: Owner, rate: u64, slots: [u32; SIZES]) {
+    /// From now on this class of a path is guaranteed this rate, or takes no packets; in a time that
+    /// does not grow with the number of classes, but for when all is divided anew.
+    pub(crate) fn claim_rate(&mut self, owner: Owner, rate: Option<u64>, slots: [u32; SIZES]) {
         let (path, class) = (owner.path as usize, owner.class.0 as usize);
         let Some(Claim::Managed(classes)) = self.claims.get_mut(path) else {
             return;
         };
-        let Some(Some(guaranteed)) = classes.get_mut(class) else {
+        let few = classes.len() <= FEW;
+        let Some(claimed) = classes.get_mut(class) else {
             return;
         };
-        let (old, new) = (u128::from(std::mem::replace(guaranteed, rate)), u128::from(rate));
-        self.rates[path] = self.rates[path] + new - old;
+        let old = std::mem::replace(claimed, rate);
+        let came_or_went = old.is_some() != rate.is_some();
+        let bits = |rate: Option<u64>| u128::from(rate.unwrap_or(0));
+        self.rates[path] = self.rates[path] + bits(rate) - bits(old);
         let divided = self.divisions[path][0].rates;
-        if self.rates[path].abs_diff(divided) > divided / DRIFT {
+        if came_or_went && few || self.rates[path].abs_diff(divided) > divided / DRIFT {
             return self.divide(slots);
         }
         let account = &mut self.accounts[path][class];
         for (size, shared) in self.shared.iter_mut().enumerate() {
-            let part = self.divisions[path][size].part(Some(rate));
+            let part = self.divisions[path][size].part(rate);
             let before = (account.reserve[size], account.beyond(size));
+            let part = part.min(shared.total + before.0);
             account.reserve[size] = part;
             shared.total = shared.total + before.0 - part;
             shared.used = shared.used + account.beyond(size) - before.1;
@@ -375,7 +383,7 @@ mod tests {
                 held[class as usize] += taken.count();
                 let class = random.below(count as u64) as u32;
                 let rate = random.below(1_000);
-                one.claim_rate(owner(class), rate, SLOTS);
+                one.claim_rate(owner(class), Some(rate), SLOTS);
                 if let Some(guaranteed) = &mut classes[class as usize] {
                     *guaranteed = rate;
                 }

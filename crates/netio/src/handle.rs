@@ -8,7 +8,9 @@ use crate::budget::Claim;
 use crate::classify::Classify;
 use crate::inspection::{Collected, Detail, Piece};
 use crate::meter::ClassMeter;
+use crate::path::ChangedByClass;
 use crate::path::Wished;
+pub use crate::path::{ChangedSettings, ClassChanges, RenewedClass};
 use crate::pool::PoolUsage;
 use crate::port::{Capabilities, Counters};
 use crate::realiser::Achieved;
@@ -182,6 +184,11 @@ pub(crate) enum Command {
         path: PathId,
         wish: ExplainWish,
         done: Sender<Option<Wished>>,
+    },
+    ChangeClasses {
+        path: PathId,
+        changes: Box<ClassChanges>,
+        done: Sender<Option<ChangedByClass>>,
     },
     Watch {
         path: PathId,
@@ -435,6 +442,20 @@ impl Handle {
         Ok(match wished.ok_or(Unanswered::NoSuchPath)? {
             Wished::Recorded(recorded) => Some(*recorded),
             _ => None,
+        })
+    }
+
+    /// Changes a few classes of a path while packets flow, in pieces between batches that do not
+    /// grow with the number of classes. `None` if its disciplines cannot; then nothing has changed.
+    ///
+    /// # Errors
+    /// If the worker has no such path, has ended, or does not answer.
+    pub fn change_classes(&self, path: PathId, changes: ClassChanges) -> Result<Option<Adopted>, Unanswered> {
+        let changes = Box::new(changes);
+        let answer = self.ask(path, |path, done| Command::ChangeClasses { path, changes, done })?;
+        Ok(match answer.ok_or(Unanswered::NoSuchPath)? {
+            ChangedByClass::Adopted(adopted, _retired) => Some(adopted),
+            ChangedByClass::Refused(_) => None,
         })
     }
 

@@ -111,6 +111,14 @@ impl Meters {
         meter.recent.add(now, len);
     }
 
+    /// Forgets what a class has sent, as its number is another's now.
+    pub(crate) fn clear(&mut self, class: ClassId) {
+        let index = class.0 as usize;
+        if let Some(Some(block)) = self.0.get_mut(index / BLOCK) {
+            block[index % BLOCK] = Meter::default();
+        }
+    }
+
     /// The meters of classes of which anything was sent or dropped.
     pub(crate) fn show(&mut self, now: Instant, window: Range<u32>) -> Vec<ClassMeter> {
         let first = (window.start as usize / BLOCK).min(self.0.len());

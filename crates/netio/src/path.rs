@@ -38,6 +38,12 @@ use measure::waits::WaitRecorder;
 use std::collections::VecDeque;
 use std::fmt;
 
+mod by_class;
+
+pub(crate) use by_class::ChangedByClass;
+use by_class::Moving;
+pub use by_class::{ChangedSettings, ClassChanges, RenewedClass};
+
 /// Packets that one path sends before it is another's turn.
 const QUANTUM: usize = 64;
 
@@ -96,6 +102,8 @@ pub(crate) struct Path {
     budgeted: bool,
     /// Who records why packets wait, if anybody does.
     waits: Option<Box<WaitRecorder>>,
+    /// What a change of classes moves.
+    moving: Moving,
 }
 
 impl fmt::Debug for Path {
@@ -223,6 +231,7 @@ impl Path {
             changes: 0,
             budgeted: true,
             waits: None,
+            moving: Moving::default(),
         }
     }
 
@@ -380,6 +389,9 @@ impl Path {
             }
             self.bypass.push_back(packet);
             return;
+        }
+        if self.is_changing() {
+            return self.moving.arrive(packet);
         }
         let gathers = self.is_plain();
         let mut charged = self.charge(pool, &packet);
@@ -579,7 +591,7 @@ impl Path {
 
     pub(crate) fn is_empty(&self) -> bool {
         let on_wire = self.wire.as_ref().is_some_and(|wire| wire.in_flight() > 0);
-        self.queue.is_empty() && self.bypass.is_empty() && !on_wire
+        self.queue.is_empty() && self.bypass.is_empty() && self.moving.is_empty() && !on_wire
     }
 
     /// Drops the whole backlog, for this reason: its port has failed, or there is no time to send
@@ -595,7 +607,8 @@ impl Path {
         };
         self.queue.queue_mut().flush(&mut sink);
         self.wire.iter_mut().for_each(|wire| wire.flush(&mut sink));
-        self.bypass.drain(..).for_each(|packet| sink.drop(packet, why));
+        let waiting = self.bypass.drain(..).chain(self.moving.take());
+        waiting.for_each(|packet| sink.drop(packet, why));
         self.due = None;
     }
 
@@ -604,6 +617,7 @@ impl Path {
         self.write(&TapeEvent::Switched { on });
         if self.enabled && !on {
             self.bypass.extend(self.queue.hand_over());
+            self.bypass.extend(self.moving.take());
             self.bypass
                 .iter()
                 .for_each(|packet| pool.discharge(packet.buffer));
@@ -616,6 +630,7 @@ impl Path {
     /// moved. So are they if filters change: later packets of a flow that gets another class must
     /// not overtake those that wait in the former one.
     pub(crate) fn retune(&mut self, now: Instant, pool: &mut Pool, prepared: Box<PreparedRetune>) -> Retuned {
+        self.end_change(now, pool);
         let at = self.queue_time(now);
         self.retune_at(now, at, pool, prepared)
     }
@@ -663,8 +678,8 @@ impl Path {
         let adopted = if in_place {
             Adopted::InPlace
         } else {
-            // Some discipline in it could not, and others may have adopted theirs by then: no
-            // packet may leave before the tree is there.
+            // Some discipline could not, and others may have adopted theirs: no packet may leave
+            // before the tree is there.
             let tree = prepared.tree.take();
             let queue = tree.unwrap_or_else(|| prepared.retune.plan.build(prepared.retune.seed));
             self.replace(now, pool, queue, &mut prepared, &mut retired)
@@ -684,6 +699,7 @@ impl Path {
         pool: &mut Pool,
         retune: ClassRetune,
     ) -> ClassAdopted {
+        self.end_change(clock, pool);
         let now = self.queue_time(clock);
         let ClassRetune {
             plan,
@@ -703,7 +719,7 @@ impl Path {
         self.wire.iter_mut().for_each(|wire| wire.retuned(now));
         self.plan = Some(plan);
         let path = self.id;
-        pool.claim_rate(Owner { path, class }, guarantee);
+        pool.claim_rate(Owner { path, class }, Some(guarantee));
         ClassAdopted::InPlace
     }
 
@@ -802,7 +818,8 @@ impl Path {
     /// A snapshot of the path, without classes.
     pub(crate) fn show_whole(&self) -> PathView {
         let mut bypass = Count::default();
-        self.bypass.iter().for_each(|packet| bypass += packet.len);
+        let waiting = self.bypass.iter().chain(self.moving.packets());
+        waiting.for_each(|packet| bypass += packet.len);
         PathView {
             name: self.name.clone(),
             from: self.from,

@@ -304,10 +304,10 @@ impl Pool {
         self.budget.claim(path, claim, slots)
     }
 
-    /// From now on this class is guaranteed this rate.
-    pub(crate) fn claim_rate(&mut self, owner: Owner, rate: Bandwidth) {
+    /// From now on this class is guaranteed this rate; none if it takes no packets.
+    pub(crate) fn claim_rate(&mut self, owner: Owner, rate: Option<Bandwidth>) {
         let slots = [self.small.total, self.big.total];
-        self.budget.claim_rate(owner, rate.bits(), slots);
+        self.budget.claim_rate(owner, rate.map(Bandwidth::bits), slots);
     }
 
     /// Charges a frame that is to be queued to its class, until it is discharged or freed.

@@ -370,6 +370,7 @@ impl Worker {
             return Turn::Done;
         }
         self.inspect_on();
+        let changing = self.change_on();
         self.revive();
         let received = self.receive();
         let now = self.now();
@@ -380,13 +381,26 @@ impl Worker {
             self.close(latest);
             return Turn::Done;
         }
-        if received || sent || !self.inspections.is_empty() {
+        if received || sent || changing || !self.inspections.is_empty() {
             return Turn::Busy;
         }
         if self.has_ended() {
             return Turn::Done;
         }
         Turn::Idle(until)
+    }
+
+    /// Does a piece of each change that is under way. Whether there is one.
+    fn change_on(&mut self) -> bool {
+        let mut changing = false;
+        for index in 0..self.paths.len() {
+            if self.paths[index].is_changing() {
+                let now = self.now();
+                self.paths[index].go_on(now, &mut self.pool);
+                changing = true;
+            }
+        }
+        changing
     }
 
     /// Carries out the commands that are waiting. `Break`: one of them was to stop.
@@ -415,8 +429,18 @@ impl Worker {
                     let _ = done.send(path.map(|path| path.retune_class(now, pool, *retune)));
                 }
                 Command::Tape { path, wish, done } => {
-                    let path = self.paths.get_mut(path.0);
-                    let _ = done.send(path.map(|path| path.wish(now, wish)));
+                    let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
+                    let _ = done.send(path.map(|path| {
+                        path.end_change(now, pool);
+                        path.wish(now, wish)
+                    }));
+                }
+                Command::ChangeClasses { path, changes, done } => {
+                    let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
+                    match path {
+                        Some(path) => path.begin_change(now, pool, changes, done),
+                        None => drop(done.send(None)),
+                    }
                 }
                 Command::Explain { path, wish, done } => {
                     let path = self.paths.get_mut(path.0);

@@ -290,6 +290,35 @@ impl Filter {
             && self.mark.is_none_or(|mark| key.mark == mark)
     }
 
+    /// Whether there may be a packet that both take. `false` is certain.
+    pub fn meets(&self, other: &Self) -> bool {
+        let apart = |a: Option<Prefix>, b: Option<Prefix>| {
+            let pair = a.zip(b);
+            pair.is_some_and(|(a, b)| {
+                let mask = a.mask() & b.mask();
+                a.family != b.family || a.bits & mask != b.bits & mask
+            })
+        };
+        let differ = |a: Option<u32>, b: Option<u32>| a.zip(b).is_some_and(|(a, b)| a != b);
+        let ranges = |a: Option<Ports>, b: Option<Ports>| {
+            let pair = a.zip(b);
+            pair.is_some_and(|(a, b)| a.low() > b.high() || b.low() > a.high())
+        };
+        let points = self.dscp.zip(other.dscp);
+        let family = self
+            .families()
+            .any(|family| other.families().any(|also| family == also));
+        family
+            && !apart(self.source, other.source)
+            && !apart(self.destination, other.destination)
+            && !differ(self.protocol.map(u32::from), other.protocol.map(u32::from))
+            && !ranges(self.source_port, other.source_port)
+            && !ranges(self.destination_port, other.destination_port)
+            && points.is_none_or(|(a, b)| (a.value ^ b.value) & a.mask & b.mask == 0)
+            && !differ(self.flow_label, other.flow_label)
+            && !differ(self.mark, other.mark)
+    }
+
     /// The families whose packets it can take; none if it contradicts itself (an IPv4 source and an
     /// IPv6 destination), so that it never takes any.
     pub fn families(&self) -> impl Iterator<Item = Family> + use<> {

@@ -26,7 +26,7 @@
 //! packet is final.
 
 use crate::bounds::{RateLatency, Terms, WorstCase};
-use crate::discipline::{Build, ChangedClass, Discipline, Next, Plan, Sink, Verdict};
+use crate::discipline::{Build, BuiltQueue, ChangedClass, Discipline, Next, Plan, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
 use crate::link::Link;
@@ -57,6 +57,7 @@ pub static KIND: Kind = Kind {
         reserves: Some(&ByBytes),
         isolates: true,
         elsewhere: &["qfq", "ets"],
+        vacancies: true,
         ..Properties::NONE
     },
     check,
@@ -157,6 +158,11 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     })
 }
 
+fn plan_of(plan: &dyn Plan) -> Option<&DrrPlan> {
+    let plan: &dyn Any = plan;
+    plan.downcast_ref()
+}
+
 impl Plan for DrrPlan {
     /// With *F* the sum of all quanta, a class that starts with nothing and is to send *a* bytes
     /// needs ⌈*a* / *Qᵢ*⌉ turns; until the last is over every other has had as many, and the
@@ -205,6 +211,18 @@ impl Plan for DrrPlan {
         let mut plan = self.clone();
         *plan.quanta.get_mut(leaf)? = own;
         problems.is_empty().then(|| Arc::new(plan) as Arc<dyn Plan>)
+    }
+
+    fn changed_classes(&self, former: &dyn Plan) -> Option<Vec<ClassId>> {
+        let former = plan_of(former).filter(|former| self.leaves.is_numbered_as(&former.leaves))?;
+        let quanta = self.quanta.iter().zip(&former.quanta);
+        let all = self.leaves.each().zip(quanta);
+        let changed = all.filter(|(_, (new, old))| new != old);
+        Some(changed.map(|((class, ..), _)| class).collect())
+    }
+
+    fn build_class(&self, class: ClassId, cx: &Build) -> Option<BuiltQueue> {
+        self.leaves.build_class(class, cx)
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
@@ -341,10 +359,7 @@ impl Discipline for Drr {
     }
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
-        let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<DrrPlan>() else {
-            return false;
-        };
+        let Some(plan) = plan_of(plan) else { return false };
         if !self.leaves.is_alike(&plan.leaves) {
             return false;
         }
@@ -355,17 +370,34 @@ impl Discipline for Drr {
         self.leaves.retune(now, &plan.leaves)
     }
 
-    fn retune_class(&mut self, _now: Instant, plan: &dyn Plan, class: ClassId) -> bool {
-        let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<DrrPlan>() else {
-            return false;
-        };
-        let leaf = plan
-            .leaves
-            .leaf_of(class)
-            .filter(|_| self.leaves.is_of(&plan.leaves));
-        leaf.inspect(|&leaf| self.members[leaf].quantum = plan.quanta[leaf])
-            .is_some()
+    fn retune_class(&mut self, now: Instant, plan: &dyn Plan, class: ClassId) -> bool {
+        let known = plan_of(plan).and_then(|plan| Some((plan, self.leaves.known(&plan.leaves, class)?)));
+        known.is_some_and(|(plan, leaf)| {
+            self.members[leaf].quantum = plan.quanta[leaf];
+            self.leaves.retune_one(now, &plan.leaves, leaf)
+        })
+    }
+
+    fn renew_class(
+        &mut self,
+        _now: Instant,
+        plan: &dyn Plan,
+        class: ClassId,
+        queue: BuiltQueue,
+        sink: &mut dyn Sink,
+    ) -> Option<Box<dyn Any + Send>> {
+        let plan = plan_of(plan)?;
+        let leaf = self.leaves.known(&plan.leaves, class)?;
+        let former = self.leaves.renew(&plan.leaves, leaf, queue, sink);
+        let quantum = plan.quanta[leaf];
+        // One that was active stays where it is in the list until its turn.
+        self.members[leaf] = Member { quantum, deficit: 0 };
+        Some(former)
+    }
+
+    fn flush_class(&mut self, _now: Instant, class: ClassId, sink: &mut dyn Sink) -> bool {
+        let leaf = self.leaves.route(class);
+        leaf.inspect(|&leaf| self.leaves.flush_one(leaf, sink)).is_some()
     }
 }
 

@@ -42,7 +42,7 @@
 //! 5. Times are rounded up to whole nanoseconds from exact sums, not at each packet.
 
 use crate::bounds::{ArrivalCurve, Bound, RateLatency, Terms, WorstCase};
-use crate::discipline::{Build, ChangedClass, Discipline, Next, Plan, Sink, Verdict};
+use crate::discipline::{Build, BuiltQueue, ChangedClass, Discipline, Next, Plan, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, CheckedClass, Children, Kind, Properties, QueuePlan};
 use crate::packet::{ClassId, Packet};
@@ -72,6 +72,7 @@ pub static KIND: Kind = Kind {
     settings: Settings::SETTINGS,
     class_settings: ClassSettings::SETTINGS,
     properties: Properties {
+        vacancies: true,
         reserves: Some(&ByRates {
             leaf: "realtime",
             parent: "linkshare",
@@ -162,6 +163,9 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let (settings, read) = (settings?, read.into_iter().collect::<Option<Vec<_>>>()?);
     let link = check.link.bandwidth;
     let curves = |(class, settings): (&CheckedClass<'_>, &ClassSettings)| {
+        if class.vacant {
+            return Some(VACANT);
+        }
         let class = Asking {
             name: class.name,
             settings: class.settings,
@@ -209,6 +213,13 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         leaves: LeavesPlan::new(check),
     }))
 }
+
+/// The curves of a place for a class: a place has no packets to share anything for.
+const VACANT: Curves = Curves {
+    real: None,
+    share: Slopes { m1: 1, d: 0, m2: 1 },
+    limit: None,
+};
 
 /// A class whose curves are read.
 struct Asking<'a> {
@@ -420,6 +431,11 @@ impl HfscPlan {
     }
 }
 
+fn plan_of(plan: &dyn Plan) -> Option<&HfscPlan> {
+    let plan: &dyn Any = plan;
+    plan.downcast_ref()
+}
+
 impl Plan for HfscPlan {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         let case = |((class, name, queue), plan): ((ClassId, &str, &QueuePlan), &ClassPlan)| {
@@ -458,6 +474,24 @@ impl Plan for HfscPlan {
         let old = std::mem::replace(curves, new);
         let fits = plan.fits(node, old, change.link.bandwidth)?;
         (fits && problems.is_empty()).then(|| Arc::new(plan) as Arc<dyn Plan>)
+    }
+
+    fn changed_classes(&self, former: &dyn Plan) -> Option<Vec<ClassId>> {
+        let former = plan_of(former)?;
+        let alike = self.catch_up == former.catch_up
+            && self.classes.len() == former.classes.len()
+            && self.leaves.is_numbered_as(&former.leaves);
+        let shape = |class: &ClassPlan| (class.id, class.parent);
+        let pairs = || self.classes.iter().zip(&former.classes);
+        if !alike || pairs().any(|(new, old)| shape(new) != shape(old)) {
+            return None;
+        }
+        let changed = pairs().filter(|(new, old)| new.curves != old.curves);
+        Some(changed.map(|(new, _)| new.id).collect())
+    }
+
+    fn build_class(&self, class: ClassId, cx: &Build) -> Option<BuiltQueue> {
+        self.leaves.build_class(class, cx)
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
@@ -889,6 +923,16 @@ impl Hfsc {
         }
     }
 
+    /// The number of a class that has the same one, and parent, in this plan.
+    fn known(&self, plan: &HfscPlan, class: ClassId) -> Option<usize> {
+        let node = plan.numbers.own(class.0)?;
+        let shape = |class: &ClassPlan| (class.id, class.parent);
+        let known = plan.classes.len() == self.classes.len()
+            && plan.leaves.len() == self.reals.len()
+            && shape(plan.classes.get(node)?) == shape(&self.classes[node]);
+        known.then_some(node)
+    }
+
     /// Gives a class other curves from now on; past service stays.
     fn adopt(&mut self, node: usize, new: Curves, now: u64) {
         let old = std::mem::replace(&mut self.classes[node].curves, new);
@@ -1008,10 +1052,7 @@ impl Discipline for Hfsc {
     }
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
-        let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<HfscPlan>() else {
-            return false;
-        };
+        let Some(plan) = plan_of(plan) else { return false };
         let shape = |class: &ClassPlan| (class.id, class.parent);
         let shaped = plan.classes.iter().map(shape).eq(self.classes.iter().map(shape));
         if !self.leaves.is_alike(&plan.leaves) || !shaped {
@@ -1025,11 +1066,42 @@ impl Discipline for Hfsc {
     }
 
     fn retune_class(&mut self, now: Instant, plan: &dyn Plan, class: ClassId) -> bool {
-        let plan: &dyn Any = plan;
-        let plan = plan.downcast_ref::<HfscPlan>();
-        let plan = plan.filter(|plan| self.leaves.is_of(&plan.leaves));
-        let node = plan.and_then(|plan| Some((plan, plan.numbers.own(class.0)?)));
-        node.inspect(|&(plan, node)| self.adopt(node, plan.classes[node].curves, now.nanos()))
-            .is_some()
+        let Some((plan, node)) = plan_of(plan).and_then(|plan| Some((plan, self.known(plan, class)?))) else {
+            return false;
+        };
+        self.adopt(node, plan.classes[node].curves, now.nanos());
+        !self.is_leaf(node) || self.leaves.retune_one(now, &plan.leaves, node)
+    }
+
+    fn renew_class(
+        &mut self,
+        _now: Instant,
+        plan: &dyn Plan,
+        class: ClassId,
+        queue: BuiltQueue,
+        sink: &mut dyn Sink,
+    ) -> Option<Box<dyn Any + Send>> {
+        let plan = plan_of(plan)?;
+        let node = self.known(plan, class).filter(|node| self.is_leaf(*node))?;
+        self.retire(node);
+        let former = self.leaves.renew(&plan.leaves, node, queue, sink);
+        self.leaves.forget(node);
+        let class = &plan.classes[node];
+        let curve = |shape: Option<Slopes>| shape.map(|shape| Curve::new(shape, 0));
+        self.nodes[node] = Node::new(class);
+        self.limits[node] = Limit(curve(class.curves.limit));
+        self.reals[node] = curve(class.curves.real).map(Real::new);
+        self.classes[node] = class.clone();
+        Some(former)
+    }
+
+    fn flush_class(&mut self, _now: Instant, class: ClassId, sink: &mut dyn Sink) -> bool {
+        let leaf = self.leaves.route(class);
+        leaf.inspect(|&leaf| {
+            self.retire(leaf);
+            self.leaves.flush_one(leaf, sink);
+            self.leaves.forget(leaf);
+        })
+        .is_some()
     }
 }

@@ -451,6 +451,7 @@ fn inside(
                 name: class.name,
                 at: class.at,
                 parent: None,
+                vacant: class.vacant,
                 settings: table,
                 queue: guarantee.map(|guarantee| fifo_of(guarantee.queue)).or(own),
                 routes: class.routes.clone(),

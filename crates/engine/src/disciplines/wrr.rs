@@ -24,7 +24,7 @@
 //! which counts bytes.
 
 use crate::bounds::{Terms, WorstCase};
-use crate::discipline::{Build, Discipline, Next, Plan, Sink, Verdict};
+use crate::discipline::{Build, BuiltQueue, Discipline, Next, Plan, Sink, Verdict};
 use crate::disciplines::drr;
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
@@ -49,6 +49,7 @@ pub static KIND: Kind = Kind {
     settings: Settings::SETTINGS,
     class_settings: ClassSettings::SETTINGS,
     properties: Properties {
+        vacancies: true,
         reserves: Some(&ByPackets),
         ..Properties::NONE
     },
@@ -187,14 +188,20 @@ fn weights(check: &mut Check<'_>, settings: &Settings, classes: &[ClassSettings]
         u128::from(settings.cycle),
     );
     let (mut given, mut rates, mut wrong) = (0u64, 0u128, false);
+    let checked = &check.classes;
+    let problems = &mut *check.problems;
     let mut problem = |index: usize, key: &str, message: String, help: &str| {
-        let class = &check.classes[index];
+        let class = &checked[index];
         let at = class.settings.get(key).map_or(class.at, |entry| entry.at);
-        check.problems.push(Problem::new(at, message).help(help));
+        problems.push(Problem::new(at, message).help(help));
         wrong = true;
     };
     let mut own: Vec<Option<u32>> = Vec::new();
     for (index, class) in classes.iter().enumerate() {
+        if checked[index].vacant {
+            own.push(Some(0));
+            continue;
+        }
         let weight = match (class.weight, class.rate) {
             (Some(_), Some(_)) => {
                 problem(
@@ -246,6 +253,11 @@ fn weights(check: &mut Check<'_>, settings: &Settings, classes: &[ClassSettings]
     (!wrong).then(|| own.into_iter().map(|weight| weight.unwrap_or(part)).collect())
 }
 
+fn plan_of(plan: &dyn Plan) -> Option<&WrrPlan> {
+    let plan: &dyn Any = plan;
+    plan.downcast_ref()
+}
+
 impl Plan for WrrPlan {
     /// None: an arrival curve is in bytes, and turns are of packets.
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
@@ -264,6 +276,21 @@ impl Plan for WrrPlan {
         self.leaves.conserve_work()
     }
 
+    fn changed_classes(&self, former: &dyn Plan) -> Option<Vec<ClassId>> {
+        let former = plan_of(former).filter(|former| self.leaves.is_numbered_as(&former.leaves))?;
+        if (self.rules.interval, self.rules.order) != (former.rules.interval, former.rules.order) {
+            return None;
+        }
+        let weights = self.rules.weights.iter().zip(&former.rules.weights);
+        let all = self.leaves.each().zip(weights);
+        let changed = all.filter(|(_, (new, old))| new != old);
+        Some(changed.map(|((class, ..), _)| class).collect())
+    }
+
+    fn build_class(&self, class: ClassId, cx: &Build) -> Option<BuiltQueue> {
+        self.leaves.build_class(class, cx)
+    }
+
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
         let count = self.rules.weights.len();
         let mut wrr = Wrr {
@@ -274,6 +301,7 @@ impl Plan for WrrPlan {
             apart: Vec::with_capacity(count),
             poll: Poll::default(),
             cycle: 0,
+            end: 0,
             rules: self.rules.clone(),
         };
         wrr.lay_out();
@@ -369,6 +397,8 @@ struct Wrr {
     poll: Poll,
     /// The packets of one cycle.
     cycle: u64,
+    /// Where the last slots of a cycle end, in order `burst`.
+    end: u32,
     rules: Rules,
 }
 
@@ -380,7 +410,31 @@ impl Wrr {
             (member.weight, member.first, member.cycle, member.k) = (weight, first, cycle, 0);
             first += weight;
         }
-        (self.at, self.cycle) = ((cycle, 0), u64::from(first));
+        (self.at, self.cycle, self.end) = ((cycle, 0), u64::from(first), first);
+    }
+
+    /// Gives one class another weight; in order `burst` it goes to the end of the cycle. `false` if
+    /// there is no room there any more: then all are laid out anew.
+    fn assign(&mut self, leaf: usize, weight: u32) -> bool {
+        let Some(end) = self.end.checked_add(weight) else {
+            return false;
+        };
+        let former = std::mem::replace(&mut self.rules.weights[leaf], weight);
+        if former == weight {
+            return true;
+        }
+        let member = &mut self.members[leaf];
+        (member.weight, member.first) = (weight, self.end);
+        (member.cycle, member.k) = (self.at.0, 0);
+        self.cycle = self.cycle + u64::from(weight) - u64::from(former);
+        self.end = end;
+        if self.slots.holds(leaf as u32) {
+            self.slots.remove(0, leaf as u32);
+            if weight > 0 {
+                self.list(leaf);
+            }
+        }
+        true
     }
 
     /// A leaf may send.
@@ -512,10 +566,7 @@ impl Discipline for Wrr {
     }
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
-        let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<WrrPlan>() else {
-            return false;
-        };
+        let Some(plan) = plan_of(plan) else { return false };
         if !self.leaves.is_alike(&plan.leaves) {
             return false;
         }
@@ -536,6 +587,40 @@ impl Discipline for Wrr {
             }
         }
         self.leaves.retune(now, &plan.leaves)
+    }
+
+    fn retune_class(&mut self, now: Instant, plan: &dyn Plan, class: ClassId) -> bool {
+        let known = plan_of(plan).and_then(|plan| Some((plan, self.leaves.known(&plan.leaves, class)?)));
+        known.is_some_and(|(plan, leaf)| {
+            self.assign(leaf, plan.rules.weights[leaf]) && self.leaves.retune_one(now, &plan.leaves, leaf)
+        })
+    }
+
+    fn renew_class(
+        &mut self,
+        _now: Instant,
+        plan: &dyn Plan,
+        class: ClassId,
+        queue: BuiltQueue,
+        sink: &mut dyn Sink,
+    ) -> Option<Box<dyn Any + Send>> {
+        let plan = plan_of(plan)?;
+        let leaf = self.leaves.known(&plan.leaves, class)?;
+        if !self.assign(leaf, plan.rules.weights[leaf]) {
+            return None;
+        }
+        let former = self.leaves.renew(&plan.leaves, leaf, queue, sink);
+        self.slots.remove(0, leaf as u32);
+        if self.rules.interval.is_none() {
+            self.leaves.forget(leaf);
+        }
+        (self.members[leaf].late, self.members[leaf].poll) = (0, 0);
+        Some(former)
+    }
+
+    fn flush_class(&mut self, _now: Instant, class: ClassId, sink: &mut dyn Sink) -> bool {
+        let leaf = self.leaves.route(class);
+        leaf.inspect(|&leaf| self.leaves.flush_one(leaf, sink)).is_some()
     }
 }
 

@@ -6,7 +6,7 @@
 //! and [`Leaves::wake`] report a leaf that became ready, [`Leaves::peek`] and [`Leaves::dequeue`]
 //! one that no longer is. A ready leaf can turn out to be empty, as a queue may drop its backlog.
 
-use crate::discipline::{Build, Next, Reason, Sink, Verdict};
+use crate::discipline::{Build, BuiltQueue, Next, Reason, Sink, Verdict};
 use crate::inspect::Inspection;
 use crate::kind::{Check, ClassRoutes, QueuePlan};
 use crate::packet::{ClassId, Packet};
@@ -15,6 +15,7 @@ use crate::queue::{Queue, Stats};
 use crate::sharing::class_numbers::ClassNumbers;
 use crate::structures::timer_wheel::TimerWheel;
 use crate::units::{Bandwidth, Bytes, Instant};
+use std::any::Any;
 use std::sync::Arc;
 
 /// From so many leaves on their memory is read ahead.
@@ -75,6 +76,21 @@ impl LeavesPlan {
     pub(crate) fn leaf_of(&self, class: ClassId) -> Option<usize> {
         let leaf = self.numbers.own(class.0)?;
         (leaf < self.leaves.len()).then_some(leaf)
+    }
+
+    /// Makes the discipline of the queue of a leaf class.
+    pub(crate) fn build_class(&self, class: ClassId, cx: &Build) -> Option<BuiltQueue> {
+        let leaf = &self.leaves[self.leaf_of(class)?];
+        Some(BuiltQueue {
+            kind: leaf.queue.kind.name,
+            discipline: leaf.queue.plan.build(&cx.part(&leaf.name)),
+        })
+    }
+
+    /// Whether another plan has as many leaves with the same numbers.
+    pub(crate) fn is_numbered_as(&self, other: &Self) -> bool {
+        let ids = |plan: &Self| plan.leaves.iter().map(|leaf| leaf.id).collect::<Vec<_>>();
+        Arc::ptr_eq(&self.leaves, &other.leaves) || ids(self) == ids(other)
     }
 
     /// What the queue of this class gets at least, where `own` is what its leaf gets.
@@ -340,6 +356,52 @@ impl Leaves {
     /// Whether a plan has the very leaves that these were made of.
     pub(crate) fn is_of(&self, plan: &LeavesPlan) -> bool {
         Arc::ptr_eq(&plan.leaves, &self.plan.leaves)
+    }
+
+    /// The leaf of a class that has the same number in a plan of as many leaves.
+    pub(crate) fn known(&self, plan: &LeavesPlan, class: ClassId) -> Option<usize> {
+        let leaf = plan.leaf_of(class)?;
+        let known = plan.leaves.len() == self.queues.len() && self.plan.leaves[leaf].id == class;
+        known.then_some(leaf)
+    }
+
+    /// Adopts a plan of which only the settings of one leaf are new; `false` if its queue cannot.
+    pub(crate) fn retune_one(&mut self, now: Instant, plan: &LeavesPlan, leaf: usize) -> bool {
+        if self.is_of(plan) {
+            return true;
+        }
+        self.plan = plan.clone();
+        let queue = &plan.leaves[leaf].queue;
+        queue.kind.name == self.queues[leaf].kind() && self.queues[leaf].retune(now, &*queue.plan)
+    }
+
+    /// Gives a leaf another queue, without packets, in place of its own, which is returned.
+    pub(crate) fn renew(
+        &mut self,
+        plan: &LeavesPlan,
+        leaf: usize,
+        queue: BuiltQueue,
+        sink: &mut dyn Sink,
+    ) -> Box<dyn Any + Send> {
+        self.flush_one(leaf, sink);
+        self.plan = plan.clone();
+        let queue = Queue::new(queue.kind, queue.discipline);
+        Box::new(std::mem::replace(&mut self.queues[leaf], queue))
+    }
+
+    /// Drops the backlog of a leaf. If it was ready, it is still in the discipline's order.
+    pub(crate) fn flush_one(&mut self, leaf: usize, sink: &mut dyn Sink) {
+        self.queues[leaf].flush(sink);
+        match self.states[leaf] {
+            State::Ready => self.enter(leaf, State::Hollow),
+            State::Asleep => self.enter(leaf, State::Idle),
+            State::Idle | State::Hollow => {}
+        }
+    }
+
+    /// A leaf without a backlog is no longer in the discipline's order.
+    pub(crate) fn forget(&mut self, leaf: usize) {
+        self.enter(leaf, State::Idle);
     }
 
     /// Adopts a plan of the same shape; `false` if some queue cannot.

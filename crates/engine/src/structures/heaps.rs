@@ -257,6 +257,11 @@ impl Heaps {
         self.settle(heap, at, item(key, element));
     }
 
+    /// Whether an element is in a heap.
+    pub(crate) fn holds(&self, element: u32) -> bool {
+        self.places[element as usize] != NOWHERE
+    }
+
     /// Removes an element from its heap; does nothing if it is in none.
     #[inline]
     pub(crate) fn remove(&mut self, heap: usize, element: u32) {

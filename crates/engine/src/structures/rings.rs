@@ -411,8 +411,11 @@ fn earliest(lanes: &[Lane], among: u64) -> u32 {
 /// The longest packet that a tag counts: 2 MiB.
 const LONGEST: u64 = (1 << (u64::BITS - BYTE)) - 1;
 
+/// The octaves of weights whose sums cannot overflow.
+const HIGHEST_OCTAVES: u64 = (1 << 44) - 1;
+
 /// The rates of a set's possible members, which become their weights.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Rates {
     sum: u128,
     count: u128,
@@ -454,6 +457,22 @@ impl Rates {
         }
     }
 
+    /// Other lanes, for members that may come: with weights up to eight times as large or small, or
+    /// without a rate.
+    fn widen(&mut self) {
+        const BEYOND: u32 = 3;
+        self.note(0);
+        for _ in 0..BEYOND {
+            self.octaves |= (self.octaves << 1 | self.octaves >> 1) & HIGHEST_OCTAVES;
+        }
+    }
+
+    /// The weight of a member that is not one of these, if there is a lane for it.
+    fn weight_of_another(&self, rate: u64) -> Option<Weight> {
+        let octave = 1 << self.value(rate).ilog2();
+        (self.octaves & octave != 0).then(|| self.weight(rate))
+    }
+
     fn lanes(&self) -> u32 {
         self.octaves.count_ones().max(1)
     }
@@ -465,6 +484,8 @@ pub(crate) struct Rated {
     pub(crate) rate: u64,
     pub(crate) parent: u32,
     pub(crate) priority: u32,
+    /// A place for a node that may come: it has no packets.
+    pub(crate) vacant: bool,
 }
 
 /// The weights of nodes, by rate, and the lanes that their sets need.
@@ -476,28 +497,54 @@ pub(crate) struct Weights {
     /// Of the leaves of each priority, and of the children of each node; the link is the last.
     pub(crate) alike: [u32; PRIORITIES],
     pub(crate) siblings: Vec<u32>,
+    /// Of what these are proportions; where there are places for other nodes.
+    basis: Option<Box<Basis>>,
+}
+
+/// The rates of the sets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Basis {
+    alike: [Rates; PRIORITIES],
+    siblings: Vec<Rates>,
 }
 
 impl Weights {
-    /// Of nodes of which the first `leaves` are leaves.
+    /// Of nodes of which the first `leaves` are leaves. Where there are places for others, leaves of
+    /// all priorities have weights on one scale, so that there are lanes for those of a priority
+    /// that has none yet.
     pub(crate) fn of(nodes: &[Rated], leaves: usize) -> Self {
         let mut siblings = vec![Rates::default(); nodes.len() + 1];
         let mut alike: [Rates; PRIORITIES] = Default::default();
+        let places = nodes.iter().any(|node| node.vacant);
         let each = |act: fn(&mut Rates, u64), siblings: &mut [Rates], alike: &mut [Rates]| {
-            for (number, node) in nodes.iter().enumerate() {
+            for (number, node) in nodes.iter().enumerate().filter(|(_, node)| !node.vacant) {
                 act(&mut siblings[node.parent as usize], node.rate);
                 if number < leaves {
-                    act(&mut alike[node.priority as usize], node.rate);
+                    let sets = if places {
+                        0..PRIORITIES
+                    } else {
+                        node.priority as usize..node.priority as usize + 1
+                    };
+                    alike[sets].iter_mut().for_each(|rates| act(rates, node.rate));
                 }
             }
         };
         each(Rates::add, &mut siblings, &mut alike);
         each(Rates::note, &mut siblings, &mut alike);
+        if places {
+            alike.iter_mut().for_each(Rates::widen);
+            let parents = nodes.iter().filter(|node| node.vacant);
+            let mut parents: Vec<u32> = parents.map(|node| node.parent).collect();
+            parents.dedup();
+            parents
+                .iter()
+                .for_each(|&parent| siblings[parent as usize].widen());
+        }
         let own = |(number, node): (usize, &Rated)| match number < leaves {
             true => alike[node.priority as usize].weight(node.rate),
             false => Weight::default(),
         };
-        Self {
+        let weights = Self {
             own: nodes.iter().enumerate().map(own).collect(),
             lent: nodes
                 .iter()
@@ -505,7 +552,20 @@ impl Weights {
                 .collect(),
             alike: alike.each_ref().map(Rates::lanes),
             siblings: siblings.iter().map(Rates::lanes).collect(),
-        }
+            basis: None,
+        };
+        let basis = places.then(|| Box::new(Basis { alike, siblings }));
+        Self { basis, ..weights }
+    }
+
+    /// The weights of a leaf that is not among these nodes, or has another rate, in proportion to
+    /// theirs: among the leaves of its priority, and among its siblings. `None` if there is no lane
+    /// for it.
+    pub(crate) fn of_another(&self, leaf: Rated) -> Option<(Weight, Weight)> {
+        let basis = self.basis.as_ref()?;
+        let own = basis.alike[leaf.priority as usize].weight_of_another(leaf.rate)?;
+        let lent = basis.siblings[leaf.parent as usize].weight_of_another(leaf.rate)?;
+        Some((own, lent))
     }
 
     /// The same for this many nodes that take turns packet by packet.
@@ -515,6 +575,7 @@ impl Weights {
             lent: vec![Weight::default(); nodes],
             alike: [1; PRIORITIES],
             siblings: vec![1; nodes + 1],
+            basis: None,
         }
     }
 }
@@ -569,6 +630,7 @@ mod tests {
             rate,
             parent: rates.len() as u32,
             priority: 0,
+            vacant: false,
         };
         let nodes: Vec<Rated> = rates.iter().map(node).collect();
         let weights = Weights::of(&nodes, rates.len());

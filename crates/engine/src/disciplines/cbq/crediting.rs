@@ -13,6 +13,7 @@ use crate::structures::rings::{Rows, Sets};
 use crate::structures::shortcuts::Shortcuts;
 use crate::structures::timer_wheel::TimerWheel;
 use crate::units::Instant;
+use std::sync::Arc;
 
 impl Cbq {
     /// A tree of this plan with these queues, all of its classes idle.
@@ -35,6 +36,7 @@ impl Cbq {
             regains: TimerWheel::new(0),
             unit: plan.mtu.get().clamp(1, LONGEST_UNIT),
             tallies: vec![Tally::default(); plan.classes.len() + 1],
+            weights: Arc::clone(&plan.weights),
             plan,
         };
         cbq.lay_out();

@@ -71,7 +71,7 @@ mod turns;
 pub use settings::{ClassSettings, Excess, PacedBy, RoundRobin, Settings, Sharing};
 
 use crate::bounds::{Terms, WorstCase};
-use crate::discipline::{Build, Discipline, Next, Plan, Sink, Verdict};
+use crate::discipline::{Build, BuiltQueue, Discipline, Next, Plan, Sink, Verdict};
 use crate::inspect::Inspection;
 use crate::kind::{Children, Kind, Properties};
 use crate::link_clock::CreditClock;
@@ -100,11 +100,17 @@ pub static KIND: Kind = Kind {
             credits: true,
         }),
         isolates: true,
+        vacancies: true,
         elsewhere: &["htb", "cbq-wrr", "cbq-prr"],
         ..Properties::NONE
     },
     check,
 };
+
+fn plan_of(plan: &dyn Plan) -> Option<&CbqPlan> {
+    let plan: &dyn Any = plan;
+    plan.downcast_ref()
+}
 
 impl Plan for CbqPlan {
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
@@ -128,6 +134,20 @@ impl Plan for CbqPlan {
         let below = (leaf.id != class).then_some(class);
         let own = Bandwidth::bits_per_sec(leaf.credit.rate);
         leaf.queue.as_ref()?.plan.serves(below, own)
+    }
+
+    fn changed_classes(&self, former: &dyn Plan) -> Option<Vec<ClassId>> {
+        let formal = self.settings.sharing == Sharing::Formal;
+        self.changed_leaves(plan_of(former).filter(|_| formal)?)
+    }
+
+    fn build_class(&self, class: ClassId, cx: &Build) -> Option<BuiltQueue> {
+        let class = &self.classes[self.routes.child(class)?];
+        let queue = class.queue.as_ref()?;
+        Some(BuiltQueue {
+            kind: queue.kind.name,
+            discipline: queue.plan.build(&cx.part(&class.name)),
+        })
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
@@ -227,10 +247,7 @@ impl Discipline for Mode {
     }
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
-        let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<CbqPlan>() else {
-            return false;
-        };
+        let Some(plan) = plan_of(plan) else { return false };
         let shape = |plan: &CbqPlan| -> Vec<_> {
             let kind = |class: &ClassPlan| class.queue.as_ref().map(|queue| queue.kind.name);
             plan.classes
@@ -254,5 +271,32 @@ impl Discipline for Mode {
             _ => self.change_over(plan, now.nanos()),
         }
         adopted
+    }
+
+    fn retune_class(&mut self, now: Instant, plan: &dyn Plan, class: ClassId) -> bool {
+        match (self, plan_of(plan)) {
+            (Self::Crediting(cbq), Some(plan)) => cbq.retune_leaf(now, plan, class),
+            _ => false,
+        }
+    }
+
+    fn renew_class(
+        &mut self,
+        now: Instant,
+        plan: &dyn Plan,
+        class: ClassId,
+        queue: BuiltQueue,
+        sink: &mut dyn Sink,
+    ) -> Option<Box<dyn Any + Send>> {
+        match (self, plan_of(plan)) {
+            (Self::Crediting(cbq), Some(plan)) => cbq.renew_leaf(now, plan, class, queue, sink),
+            _ => None,
+        }
+    }
+
+    fn flush_class(&mut self, now: Instant, class: ClassId, sink: &mut dyn Sink) -> bool {
+        let Self::Crediting(cbq) = self else { return false };
+        let leaf = cbq.plan.routes.child(class);
+        leaf.inspect(|&leaf| cbq.flush_leaf(now, leaf, sink)).is_some()
     }
 }

@@ -4,7 +4,7 @@ use super::settings::{ClassSettings, RoundRobin, Settings, Sharing};
 use crate::discipline::Plan;
 use crate::kind::{Check, ClassRoutes, QueuePlan};
 use crate::packet::ClassId;
-use crate::settings::Problem;
+use crate::settings::{Problem, Table};
 use crate::sharing::by_rates::LONGEST_BURST;
 use crate::sharing::class_numbers::ClassNumbers;
 use crate::sharing::class_rates;
@@ -25,6 +25,7 @@ pub(super) struct ClassPlan {
     pub(super) parent: u32,
     pub(super) level: u8,
     pub(super) queue: Option<QueuePlan>,
+    pub(super) vacant: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -38,6 +39,22 @@ pub(super) struct CbqPlan {
     pub(super) routes: Arc<ClassRoutes>,
     pub(super) numbers: ClassNumbers,
     pub(super) weights: Arc<Weights>,
+    /// The bursts of all classes together, in bytes.
+    pub(super) bursts: u128,
+    /// All classes above leaves borrow.
+    pub(super) lend_all: bool,
+}
+
+impl ClassPlan {
+    /// As its weights need it.
+    pub(super) fn rated(&self) -> Rated {
+        Rated {
+            rate: self.credit.rate,
+            parent: self.parent,
+            priority: self.settings.priority,
+            vacant: self.vacant,
+        }
+    }
 }
 
 impl ClassPlan {
@@ -57,11 +74,30 @@ impl CbqPlan {
     /// The most credit of a class that waits for its turn, in nanobits. The sum of the credits
     /// cannot grow while the link is busy (departure 3); twice it, for overdrafts.
     pub(super) fn ceiling(&self) -> i64 {
-        let classes = self.classes.iter();
-        let bursts: u128 = classes
-            .map(|class| u128::from(class.settings.maxburst) * u128::from(class.packet))
-            .sum();
-        (bursts * 2 * NANOBITS as u128).min(i64::MAX as u128 / 4) as i64
+        (self.bursts * 2 * NANOBITS as u128).min(i64::MAX as u128 / 4) as i64
+    }
+
+    /// The leaves with other values than in a former plan; `None` if anything else differs.
+    pub(super) fn changed_leaves(&self, former: &Self) -> Option<Vec<ClassId>> {
+        let of_all = |plan: &Self| (plan.link, plan.mtu, plan.leaves, plan.levels);
+        let shape = |class: &ClassPlan| (class.id, class.parent, class.level);
+        let value = |class: &ClassPlan| (class.credit.rate, class.packet, class.settings.clone());
+        if of_all(self) != of_all(former)
+            || self.settings != former.settings
+            || self.classes.len() != former.classes.len()
+        {
+            return None;
+        }
+        let mut changed = Vec::new();
+        for (number, (new, old)) in self.classes.iter().zip(former.classes.iter()).enumerate() {
+            if shape(new) != shape(old) {
+                return None;
+            }
+            if value(new) != value(old) {
+                changed.push((number < self.leaves).then_some(new.id)?);
+            }
+        }
+        Some(changed)
     }
 
     /// Whether all values are those of another plan of the same shape.
@@ -81,10 +117,15 @@ pub(super) fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     if let Some(settings) = &settings {
         check_settings(check, settings);
     }
+    // A place for a class that may come is allotted nothing.
+    let place = Table::default().with("rate", Bandwidth::ZERO);
     let read: Vec<Option<ClassSettings>> = check
         .classes
         .iter()
-        .map(|class| ClassSettings::read(class.settings, &[], check.problems))
+        .map(|class| {
+            let settings = if class.vacant { &place } else { class.settings };
+            ClassSettings::read(settings, &[], check.problems)
+        })
         .collect();
     let (settings, read) = (settings?, read.into_iter().collect::<Option<Vec<_>>>()?);
     for (index, class) in read.iter().enumerate() {
@@ -240,10 +281,14 @@ pub(super) fn number(
             level: levels[index],
             queue: class.queue.take(),
             settings,
+            vacant: class.vacant,
         });
     }
     let leaves = classes.iter().filter(|class| class.level == 0).count();
     let weights = weights(&classes, leaves, settings.round_robin);
+    let burst = |class: &ClassPlan| u128::from(class.settings.maxburst) * u128::from(class.packet);
+    let bursts = classes.iter().map(burst).sum();
+    let lend_all = classes[leaves..].iter().all(|class| class.settings.borrow);
     let levels = usize::from(levels[count]) + 1;
     CbqPlan {
         settings,
@@ -255,18 +300,17 @@ pub(super) fn number(
         routes: Arc::new(routes),
         numbers: class_numbers,
         weights: Arc::new(weights),
+        bursts,
+        lend_all,
     }
 }
 
 /// The weights with which classes take turns: by rate.
 pub(super) fn weights(classes: &[ClassPlan], leaves: usize, round_robin: RoundRobin) -> Weights {
-    let rated = |class: &ClassPlan| Rated {
-        rate: class.credit.rate,
-        parent: class.parent,
-        priority: class.settings.priority,
-    };
     match round_robin {
-        RoundRobin::Weighted => Weights::of(&classes.iter().map(rated).collect::<Vec<_>>(), leaves),
+        RoundRobin::Weighted => {
+            Weights::of(&classes.iter().map(ClassPlan::rated).collect::<Vec<_>>(), leaves)
+        }
         RoundRobin::Packet => Weights::equal(classes.len()),
     }
 }

@@ -1,8 +1,15 @@
 //! `cbq` takes over a plan of the same shape while it runs.
 
 use super::plan::CbqPlan;
-use super::state::{BORROW, Cbq, LISTED, Membership, Rules};
-use crate::structures::rings::PRIORITIES;
+use super::settings::RoundRobin;
+use super::state::{BACKLOGGED, BORROW, Cbq, LISTED, Membership, Rules};
+use crate::discipline::{BuiltQueue, Sink};
+use crate::packet::ClassId;
+use crate::queue::Queue;
+use crate::structures::rings::{PRIORITIES, Turn, Weight};
+use crate::units::Instant;
+use std::any::Any;
+use std::sync::Arc;
 
 impl Cbq {
     /// Takes over the rates and rules of a plan of the same shape; packets, credits and turns stay.
@@ -25,10 +32,12 @@ impl Cbq {
             .filter(|&leaf| moved && self.nodes[leaf].demand != 0)
             .collect();
         waiting.iter().for_each(|&leaf| self.leave(leaf, clock));
-        let reweighted = plan.weights != self.plan.weights;
+        // After a change of single classes theirs are on another scale.
+        let reweighted = plan.weights != self.weights || !Arc::ptr_eq(&self.plan.weights, &self.weights);
         self.plan = plan.clone();
-        if reweighted {
-            self.adopt_weights();
+        match reweighted {
+            true => self.adopt_weights(),
+            false => self.weights = Arc::clone(&plan.weights),
         }
         self.rules = Rules::new(plan);
         self.renew_shortcuts();
@@ -49,6 +58,7 @@ impl Cbq {
             false => place.feed.next,
         };
         let members = self.sets.members(&mut self.places, next);
+        self.weights = Arc::clone(&self.plan.weights);
         self.sets = self.plan.sets();
         for number in 0..self.link() {
             let (own, lent) = (self.plan.weights.own[number], self.plan.weights.lent[number]);
@@ -63,6 +73,106 @@ impl Cbq {
                 true => self.sets.insert(places, Membership::own, set, place),
                 false => self.sets.insert(places, Membership::lent, set, place),
             };
+        }
+    }
+
+    /// The clock of credits at this time.
+    fn credit_time(&mut self, now: u64) -> u64 {
+        match self.backlogged {
+            0 => self.clock.idle(now),
+            _ => self.clock.at(now, self.since()),
+        }
+    }
+
+    /// The leaf of a class that has the same number, parent and level in this plan, if leaves can
+    /// change one by one: the older modes keep account of all of them.
+    fn known(&self, plan: &CbqPlan, class: ClassId) -> Option<usize> {
+        let leaf = plan.routes.child(class)?;
+        let shape = |plan: &CbqPlan| {
+            let class = &plan.classes[leaf];
+            (plan.leaves, plan.classes.len(), class.id, class.parent)
+        };
+        let known = self.rules.formal
+            && plan.classes[leaf].id == class
+            && leaf < self.leaves()
+            && shape(plan) == shape(&self.plan);
+        known.then_some(leaf)
+    }
+
+    /// The weights of a leaf of this plan, on the scale of those that the others have. `None` if
+    /// there is no lane for it.
+    fn weights_of(&self, plan: &CbqPlan, leaf: usize) -> Option<(Weight, Weight)> {
+        match plan.settings.round_robin {
+            // A place has no packets.
+            _ if plan.classes[leaf].vacant => Some(Default::default()),
+            RoundRobin::Weighted => self.weights.of_another(plan.classes[leaf].rated()),
+            RoundRobin::Packet => Some(Default::default()),
+        }
+    }
+
+    /// Takes over the plan, and these weights of a leaf that is in no row.
+    fn adopt_leaf(&mut self, plan: &CbqPlan, leaf: usize, (own, lent): (Weight, Weight)) {
+        self.plan = plan.clone();
+        self.rules = Rules::new(plan);
+        let place = &mut self.places[leaf];
+        (place.own, place.lent) = (Turn::new(own), Turn::new(lent));
+    }
+
+    /// Takes over what a plan says of one leaf.
+    pub(super) fn retune_leaf(&mut self, now: Instant, plan: &CbqPlan, class: ClassId) -> bool {
+        let weights = |cbq: &Self| {
+            let leaf = cbq.known(plan, class)?;
+            let queue = plan.classes[leaf].queue.as_ref()?;
+            Some((leaf, cbq.weights_of(plan, leaf)?, queue))
+        };
+        let Some((leaf, weights, queue)) = weights(self) else {
+            return false;
+        };
+        if queue.kind.name != self.queues[leaf].kind() || !self.queues[leaf].retune(now, &*queue.plan) {
+            return false;
+        }
+        let at = now.nanos();
+        let clock = self.credit_time(at);
+        let waits = self.nodes[leaf].demand != 0;
+        if waits {
+            self.leave(leaf, clock);
+        }
+        self.adopt_leaf(plan, leaf, weights);
+        self.adopt_class(leaf, clock, at);
+        if waits {
+            let since = self.clock.ready();
+            self.join(leaf, clock, at, since);
+        }
+        true
+    }
+
+    /// A leaf becomes another class.
+    pub(super) fn renew_leaf(
+        &mut self,
+        now: Instant,
+        plan: &CbqPlan,
+        class: ClassId,
+        queue: BuiltQueue,
+        sink: &mut dyn Sink,
+    ) -> Option<Box<dyn Any + Send>> {
+        let leaf = self.known(plan, class)?;
+        let weights = self.weights_of(plan, leaf)?;
+        self.flush_leaf(now, leaf, sink);
+        self.adopt_leaf(plan, leaf, weights);
+        let clock = self.credit_time(now.nanos());
+        self.nodes[leaf] = plan.classes[leaf].node();
+        self.accrue(leaf, clock);
+        self.tallies[leaf] = Default::default();
+        let queue = Queue::new(queue.kind, queue.discipline);
+        Some(Box::new(std::mem::replace(&mut self.queues[leaf], queue)))
+    }
+
+    /// Drops the backlog of one leaf.
+    pub(super) fn flush_leaf(&mut self, now: Instant, leaf: usize, sink: &mut dyn Sink) {
+        let clock = self.credit_time(now.nanos());
+        self.queues[leaf].flush(sink);
+        if self.nodes[leaf].flags & BACKLOGGED != 0 {
+            self.empty(leaf, clock);
         }
     }
 

@@ -7,10 +7,11 @@ use super::settings::{RoundRobin, Sharing};
 use crate::link_clock::CreditClock;
 use crate::queue::Queue;
 use crate::sharing::credit::Credit;
-use crate::structures::rings::{Neighbours, PRIORITIES, Rows, Sets, Turn, Weight};
+use crate::structures::rings::{Neighbours, PRIORITIES, Rows, Sets, Turn, Weight, Weights};
 use crate::structures::shortcuts::Shortcuts;
 use crate::structures::timer_wheel::TimerWheel;
 use crate::units::Duration;
+use std::sync::Arc;
 
 /// The longest packet for which turns are sized; longer ones take several turns.
 pub(super) const LONGEST_UNIT: u64 = 1 << 20;
@@ -128,6 +129,9 @@ pub(super) struct Cbq {
     /// The longest packet so far, at least the MTU: a turn of weight 1.
     pub(super) unit: u64,
     pub(super) tallies: Vec<Tally>,
+    /// Those by which classes take turns: of the plan, or of one since which single classes have
+    /// changed.
+    pub(super) weights: Arc<Weights>,
     pub(super) plan: CbqPlan,
 }
 
@@ -149,9 +153,7 @@ impl Rules {
             top_level: settings.sharing == Sharing::TopLevel,
             weighted: settings.round_robin == RoundRobin::Weighted,
             shaped: settings.link == PacedBy::Shaped,
-            lend_all: plan.classes[plan.leaves..]
-                .iter()
-                .all(|class| class.settings.borrow),
+            lend_all: plan.lend_all,
             ceiling: (formal && settings.tick.is_none()).then_some(plan.ceiling()),
             tick: settings.tick.map(Duration::nanos),
         }
@@ -204,6 +206,7 @@ impl Cbq {
         let of_link = || place(Weight::default(), Weight::default());
         self.places.extend((0..PRIORITIES).map(|_| of_link()));
         self.rows = Rows::new(plan.levels);
+        self.weights = Arc::clone(&plan.weights);
         self.sets = plan.sets();
         self.lay_shortcuts();
         self.cutoff = self.below_link();

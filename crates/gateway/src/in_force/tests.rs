@@ -1,0 +1,186 @@
+//! Classes come, go, and change, at random and under load: no packet is lost, duplicated or
+//! reordered within its flow, and the tree is not built anew.
+
+use super::*;
+use crate::direction;
+use control::policy::Policy;
+use engine::random::{Rng, Seed};
+use engine::units::{Duration, Instant};
+use netio::pool::Offload;
+use netio::port::Capabilities;
+use netio::ports::memory::Memory;
+use netio::worker::{Settings, Worker};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// The kinds whose classes come and go one by one, with a setting of a class.
+const KINDS: [(&str, &str); 5] = [
+    ("drr", "weight = {}"),
+    ("wrr", "weight = {}"),
+    ("hfsc", "linkshare = \"{}00 kbit/s\""),
+    ("hfsc", "realtime = \"{}00 kbit/s\""),
+    ("cbq", "rate = \"{}00 kbit/s\""),
+];
+/// Flows, and so many classes at most: flow *n* has class *n*, if there is one.
+const FLOWS: u16 = 20;
+/// Classes at the beginning: as many can come as there are places.
+const FIRST: u16 = 12;
+
+/// A class of each of these flows, with the value of its setting; the first is the default.
+fn policy(kind: (&str, &str), classes: &BTreeMap<u16, u64>) -> InterfacePolicy {
+    let mut text = format!(
+        "version = 1\n[interface.wan0]\nbandwidth = \"200 Mbit/s\"\ndiscipline = \"{}\"\n",
+        kind.0
+    );
+    for (flow, value) in classes {
+        let setting = kind.1.replace("{}", &value.to_string());
+        let _ = write!(
+            text,
+            "[[interface.wan0.class]]\nname = \"c{flow}\"\ndefault = {}\ndiscipline = \"fifo\"\n{setting}\n\
+             [[interface.wan0.filter]]\nclass = \"c{flow}\"\nprotocol = \"udp\"\ndestination_port = {}\n",
+            *flow == 0,
+            1_000 + flow
+        );
+    }
+    let read = Policy::read("test", &text, &Registry::builtin(), &[]);
+    read.unwrap_or_else(|why| panic!("{}\n{text}", why.render(false)))
+        .interfaces
+        .remove(0)
+}
+
+/// A UDP packet of this flow.
+fn frame(flow: u16, number: u32) -> Vec<u8> {
+    let mut frame = vec![0; 214];
+    frame[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0x00]);
+    frame[16..18].copy_from_slice(&200u16.to_be_bytes());
+    frame[22..24].copy_from_slice(&[64, 17]);
+    frame[26..34].copy_from_slice(&[10, 1, 0, 1, 10, 0, 0, 1]);
+    frame[34..36].copy_from_slice(&5_000u16.to_be_bytes());
+    frame[36..38].copy_from_slice(&(1_000 + flow).to_be_bytes());
+    frame[38..40].copy_from_slice(&180u16.to_be_bytes());
+    frame[42..44].copy_from_slice(&flow.to_be_bytes());
+    frame[44..48].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+struct Rig {
+    worker: Worker,
+    handle: Handle,
+    path: PathId,
+    in_force: InForce,
+    left: Memory,
+    right: Memory,
+    now: Instant,
+    sent: [u32; FLOWS as usize],
+    arrived: [u32; FLOWS as usize],
+}
+
+impl Rig {
+    fn new(policy: &InterfacePolicy) -> Self {
+        let registry = Registry::builtin();
+        let (mut worker, handle) = Worker::new(Settings::default()).expect("a worker");
+        let mut port = |name| {
+            let capabilities = Capabilities::plain(1500, 64);
+            let [near, far] = Memory::pair([name, "far end"], capabilities).expect("a wire");
+            (worker.add_port(Box::new(near)), far)
+        };
+        let ((from, left), (to, right)) = (port("lan0"), port("wan0"));
+        let whole = vacancies::laid_out(policy, &registry);
+        let path = worker.add_path(direction::managed(&whole, from, to));
+        let in_force = InForce::running(handle.clone(), registry, [((path, policy.clone()), whole)]);
+        Self {
+            worker,
+            handle,
+            path,
+            in_force,
+            left,
+            right,
+            now: Instant::START + Duration::from_secs(1),
+            sent: [0; FLOWS as usize],
+            arrived: [0; FLOWS as usize],
+        }
+    }
+
+    fn send(&mut self, rng: &mut Rng, packets: u64) {
+        for _ in 0..packets {
+            let flow = rng.below(u64::from(FLOWS)) as u16;
+            let number = &mut self.sent[usize::from(flow)];
+            self.left.send(&frame(flow, *number), Offload::default());
+            *number += 1;
+        }
+    }
+
+    /// A turn of the worker. What arrives is the next of its flow.
+    fn turn(&mut self) {
+        let _ = self.worker.turn_at(self.now);
+        while let Some(frame) = self.right.take() {
+            let bytes = |range: std::ops::Range<usize>| frame.bytes[range].iter();
+            let flow = bytes(42..44).fold(0, |all, &byte| all << 8 | usize::from(byte));
+            let number = bytes(44..48).fold(0, |all, &byte| all << 8 | u32::from(byte));
+            assert_eq!(number, self.arrived[flow], "flow {flow}");
+            self.arrived[flow] += 1;
+        }
+    }
+
+    /// Makes a change while packets flow; and switches the discipline off and on meanwhile.
+    fn change(&mut self, policy: &InterfacePolicy, rng: &mut Rng, switched: bool) -> Adopted {
+        let in_force = std::mem::replace(
+            &mut self.in_force,
+            InForce::new(self.handle.clone(), Registry::builtin(), []),
+        );
+        let (handle, path) = (self.handle.clone(), self.path);
+        let adopted = std::thread::scope(|scope| {
+            let asked = scope.spawn(|| in_force.put(policy.clone(), policy.clone()));
+            let switch = scope.spawn(move || {
+                if switched {
+                    handle.switch(path, false).expect("an answer");
+                    handle.switch(path, true).expect("an answer");
+                }
+            });
+            while !asked.is_finished() || !switch.is_finished() {
+                let few = rng.below(4);
+                self.send(rng, few);
+                self.now = self.now + Duration::from_micros(50);
+                self.turn();
+            }
+            asked.join().expect("no panic").expect("a change")
+        });
+        self.in_force = in_force;
+        adopted
+    }
+}
+
+#[test]
+fn classes_come_go_and_change_in_place_and_no_packet_is_lost_or_overtaken() {
+    for kind in KINDS {
+        let mut rng = Seed(7).fork(kind.1).stream();
+        let mut classes: BTreeMap<u16, u64> = (0..FIRST).map(|flow| (flow, 4)).collect();
+        let mut rig = Rig::new(&policy(kind, &classes));
+        let (mut changes, mut in_place) = (0, 0);
+        for _ in 0..60 {
+            for _ in 0..rng.below(4) {
+                let (burst, flow) = (rng.below(60), rng.below(u64::from(FLOWS)) as u16);
+                rig.send(&mut rng, burst);
+                rig.now = rig.now + Duration::from_micros(rng.below(3_000));
+                rig.turn();
+                // One change of several classes, at times.
+                match classes.remove(&flow) {
+                    Some(_) if flow > 0 && rng.below(2) == 0 => {}
+                    _ => drop(classes.insert(flow, 1 + rng.below(8))),
+                }
+            }
+            let switched = rng.below(8) == 0;
+            let adopted = rig.change(&policy(kind, &classes), &mut rng, switched);
+            (changes, in_place) = (changes + 1, in_place + u32::from(adopted == Adopted::InPlace));
+        }
+        for _ in 0..20_000 {
+            rig.now = rig.now + Duration::from_micros(100);
+            rig.turn();
+        }
+        assert_eq!(rig.arrived, rig.sent, "{kind:?}");
+        assert_eq!(in_place, changes, "{kind:?}");
+        let whole = Arc::clone(&rig.in_force.lock()[0].whole);
+        let named = whole.plan.classes.iter().filter(|info| !info.vacant);
+        assert_eq!(named.count(), classes.len(), "{kind:?}");
+    }
+}
