@@ -1,12 +1,12 @@
 //! One class with a filter added to a policy of 10 to 100,000 classes, and removed from it, while
 //! the packet loop runs: how long the loop pauses at most, and what the whole change takes.
 //!
-//! `cargo bench -p gateway --bench changes`. A pause is a turn of the loop, in processor time of its
-//! thread, so that other work on the machine does not count: what the loop takes without a change
-//! beside what it takes with one. With traffic, frames for all classes arrive faster than they
-//! leave, so that as many classes are backlogged as the memory has room for. The whole change is
-//! from a checked policy until the worker has answered; reading and checking it beside. Medians of
-//! the rounds. `rate`: another rate or weight for one class, checked as a whole.
+//! `cargo bench -p gateway --bench changes`. A pause is a turn of the loop, in processor time of
+//! its thread, so that other work on the machine does not count: what the loop takes without a
+//! change beside what it takes with one. With traffic, frames for all classes arrive faster than
+//! they leave, so that as many classes are backlogged as the memory has room for. The whole
+//! change is from a checked policy until the worker has answered; reading and checking it beside.
+//! Medians of the rounds. `rate`: another rate or weight for one class, checked as a whole.
 #![allow(clippy::print_stdout, reason = "a bench prints its numbers")]
 
 use control::policy::{InterfacePolicy, Policy};

@@ -200,8 +200,8 @@ impl Budget {
         former
     }
 
-    /// From now on this class of a path is guaranteed this rate, or takes no packets; in a time that
-    /// does not grow with the number of classes, but for when all is divided anew.
+    /// From now on this class of a path is guaranteed this rate, or takes no packets; in a time
+    /// that does not grow with the number of classes, but for when all is divided anew.
     pub(crate) fn claim_rate(&mut self, owner: Owner, rate: Option<u64>, slots: [u32; SIZES]) {
         let (path, class) = (owner.path as usize, owner.class.0 as usize);
         let Some(Claim::Managed(classes)) = self.claims.get_mut(path) else {

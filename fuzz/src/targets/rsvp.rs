@@ -137,14 +137,24 @@ fn integrity(input: &[u8]) {
         let verdict = ours.incoming(now, 0, THEM, &arriving);
         if verdict == IntegrityVerdict::Pass {
             assert!(
-                sent.contains(&arriving),
+                sent.iter().any(|one| digested(one) == digested(&arriving)),
                 "an altered or unprotected message passed"
             );
-            assert!(passed.insert(arriving), "a message passed twice");
+            assert!(passed.insert(digested(&arriving)), "a message passed twice");
         }
         while shims[0].poll_transmit().is_some() {}
     }
     assert!(shims[0].drop_sources().len() <= 64);
+}
+
+/// What the digest covers: all but the checksum in the common header, which is computed after it
+/// and judged by the decoder (RFC 2747, sections 2 and 4.1).
+fn digested(message: &[u8]) -> Vec<u8> {
+    let mut all = message.to_vec();
+    if let Some(checksum) = all.get_mut(2..4) {
+        checksum.fill(0);
+    }
+    all
 }
 
 fn transmit(message: &[u8], ttl: u8) -> Transmit {

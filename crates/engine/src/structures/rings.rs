@@ -509,8 +509,8 @@ struct Basis {
 }
 
 impl Weights {
-    /// Of nodes of which the first `leaves` are leaves. Where there are places for others, leaves of
-    /// all priorities have weights on one scale, so that there are lanes for those of a priority
+    /// Of nodes of which the first `leaves` are leaves. Where there are places for others, leaves
+    /// of all priorities have weights on one scale, so that there are lanes for those of a priority
     /// that has none yet.
     pub(crate) fn of(nodes: &[Rated], leaves: usize) -> Self {
         let mut siblings = vec![Rates::default(); nodes.len() + 1];

@@ -1,6 +1,6 @@
-//! A change of a few classes while packets flow, in pieces between batches: a class that comes takes
-//! the number of a vacant place, a class that goes leaves one, and others get other settings. All
-//! other classes and their packets are not touched.
+//! A change of a few classes while packets flow, in pieces between batches: a class that comes
+//! takes the number of a vacant place, a class that goes leaves one, and others get other
+//! settings. All other classes and their packets are not touched.
 //!
 //! From the beginning packets are classified by the new filters. Packets that wait in a class that
 //! goes, or from which new filters take some, are taken out, class by class, and queued anew. What
@@ -302,8 +302,8 @@ impl Path {
         !job.changed.is_empty()
     }
 
-    /// A discipline cannot go on by the class: it adopts the rest as a whole, or a new tree is built
-    /// at once.
+    /// A discipline cannot go on by the class: it adopts the rest as a whole, or a new tree is
+    /// built at once.
     fn give_up(&mut self, now: Instant, pool: &mut Pool, job: &mut Job, plan: &TreePlan) -> bool {
         let emptied = job.renewed.is_empty() && job.affected.is_empty();
         for ChangedSettings { class, guarantee } in std::mem::take(&mut job.changed) {
