@@ -507,17 +507,33 @@ fn promise(spec: &mut DisciplineSpec, rng: &mut Rng) {
     }
 }
 
-/// Bursts of all leaves that meet: those with an arrival curve keep to it, others flood.
+/// Bursts of all leaves that meet: those with an arrival curve keep to it, those below a class with
+/// one keep to it together, and others flood.
 fn meeting(plan: &TreePlan, rng: &mut Rng) -> Vec<rig::Arrival> {
     let frame = LINK.bandwidth.time_to_send(LINK.mtu).nanos();
+    // What arrives together: the class with the curve, or the leaf without one; and its leaves.
+    let mut together: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (leaf, _) in (0u32..).zip(plan.classes.iter()).filter(|(_, class)| class.leaf) {
+        let above = std::iter::successors(Some(leaf), |class| {
+            plan.classes[*class as usize].parent.map(|parent| parent.0)
+        });
+        let promised = above.filter(|class| plan.classes[*class as usize].arrivals.is_some());
+        together
+            .entry(promised.last().unwrap_or(leaf))
+            .or_default()
+            .push(leaf);
+    }
     let mut arrivals = Vec::new();
-    let leaves = (0u32..).zip(plan.classes.iter()).filter(|(_, class)| class.leaf);
-    for (class, info) in leaves {
+    for (class, leaves) in together {
         let start = 20 * frame + rng.below(3) * rng.below(10 * frame);
-        match info.arrivals {
+        match plan.classes[class as usize].arrivals {
             Some(curve) => {
                 let sender = rig::Sender::new(curve);
-                arrivals.extend(sender.harm(class, (start, 40), LINK.mtu.get(), rng));
+                let mut those = sender.harm(class, (start, 40), LINK.mtu.get(), rng);
+                for arrival in &mut those {
+                    arrival.class = leaves[rng.below(leaves.len() as u64) as usize];
+                }
+                arrivals.extend(those);
             }
             None => arrivals.extend((0..60).map(|_| rig::Arrival {
                 at: start - 1 + rng.below(60 * frame),

@@ -384,9 +384,7 @@ mod tests {
                 let class = random.below(count as u64) as u32;
                 let rate = random.below(1_000);
                 one.claim_rate(owner(class), Some(rate), SLOTS);
-                if let Some(guaranteed) = &mut classes[class as usize] {
-                    *guaranteed = rate;
-                }
+                classes[class as usize] = Some(rate);
                 all.claim(0, Claim::Managed(classes.clone()), SLOTS);
                 let reserved = |budget: &Budget| -> u32 {
                     budget

@@ -244,6 +244,8 @@ mod tests {
             // The keys of what a port is attached to.
             ("egress", "control/src/port_config.rs"),
             ("ingress", "control/src/port_config.rs"),
+            ("egress", "control/src/schema.rs"),
+            ("ingress", "control/src/schema.rs"),
             // The kernel's qdisc.
             ("ingress", "engine/src/tree.rs"),
             // The kind of a traffic source.
