@@ -256,8 +256,10 @@ mod tests {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut files = Vec::new();
         for krate in std::fs::read_dir(&crates).expect("the crates") {
-            let directory = krate.expect("a crate").path().join("src");
-            if directory.is_dir() {
+            let krate = krate.expect("a crate").path();
+            let directory = krate.join("src");
+            // `import` reads other programs' words, and writes the keys of what a port is attached to.
+            if directory.is_dir() && !krate.ends_with("import") {
                 sources(&directory, &mut files);
             }
         }
