@@ -1,7 +1,7 @@
 //! Least privilege: a thread, and whatever it starts, keeps the rights that its work needs.
 //!
 //! Once everything is open, [`Confinement::enter`] takes the rest away, for good: capabilities
-//! ([`capabilities`]), system calls (seccomp, [`calls`]), files and TCP (Landlock, [`files`]), and
+//! (`capabilities`), system calls (seccomp, `calls`), files and TCP (Landlock, `files`), and
 //! `no_new_privs`. All of these belong to a thread and are inherited by the threads it starts, so a
 //! program enters [`Role::Program`] before its first thread, and each thread its own role.
 //!
