@@ -15,7 +15,7 @@ const TABLE: &str = "docs/measurements/instructions.md";
 /// The function of the bench whose calls are counted, for callgrind.
 const COUNTED: &str = "*counted::counted*";
 /// The steps of one call there.
-const STEPS: f64 = 2_048.0;
+const STEPS: f64 = 2_000.0;
 const GENERATOR: &str = "generator, 1";
 /// The same for the rows whose names contain this.
 const IN_BURSTS: &str = ", in bursts, ";

@@ -6,8 +6,8 @@
 use crate::disciplines;
 use crate::paced;
 
-/// Steps of a count: whole bursts.
-pub(crate) const STEPS: u32 = 2_048;
+/// Steps of a count. What a discipline does seldom, or only later, is not in it.
+pub(crate) const STEPS: u32 = 2_000;
 
 #[inline(never)]
 fn counted(mut step: impl FnMut()) {
