@@ -22,7 +22,7 @@ struct Part {
     cargo: &'static [&'static str],
 }
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     Part {
         name: "engine",
         title: "Disciplines, pacing, classification: ns for one enqueue and one dequeue, or one lookup",
@@ -47,6 +47,11 @@ const PARTS: [Part; 7] = [
         name: "changes",
         title: "A class added, removed and changed while the packet loop runs",
         cargo: &["--package", "gateway", "--bench", "changes"],
+    },
+    Part {
+        name: "tape",
+        title: "What a tape and a shadow cost the packet loop",
+        cargo: &["--package", "netio", "--bench", "tape"],
     },
     Part {
         name: "wire",

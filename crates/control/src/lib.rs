@@ -46,4 +46,5 @@ pub mod snapshot;
 pub mod socket;
 pub mod text_file;
 pub mod values;
+pub mod what_if;
 pub mod yields;

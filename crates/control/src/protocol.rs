@@ -16,6 +16,7 @@ use crate::explained::{ExplainRequest, Explained};
 pub use crate::refusal::Refusal;
 use crate::reservation::{Notice, ReservationRequest, ReservationState, RsvpStatus};
 use crate::snapshot::{ClassView, Snapshot, StatusDetail};
+use crate::what_if::ShadowReport;
 use engine::settings::Raw;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -98,6 +99,17 @@ pub enum Request {
     History {},
     /// Why packets of an interface wait, or are dropped: recorded for this time.
     Explain(ExplainRequest),
+    /// Runs a policy beside the one in force on the headers of live traffic, for some time; nothing
+    /// is changed.
+    Shadow {
+        /// The absolute path of the policy, which the program reads.
+        file: String,
+        /// The interface; it can be left out where one is managed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interface: Option<String>,
+        /// For how long, an hour at most.
+        span_ms: u64,
+    },
     /// Reserve bandwidth along the path for as long as the connection lasts. Each change of the
     /// reservation's state is a reply.
     Reserve {
@@ -128,9 +140,10 @@ impl Request {
         match self {
             Self::Set(set) => Some(&set.interface),
             Self::Explain(wanted) => Some(&wanted.interface),
-            Self::Enable { interface } | Self::Disable { interface } | Self::Detach { interface } => {
-                interface.as_deref()
-            }
+            Self::Enable { interface }
+            | Self::Disable { interface }
+            | Self::Detach { interface }
+            | Self::Shadow { interface, .. } => interface.as_deref(),
             _ => None,
         }
     }
@@ -244,6 +257,8 @@ pub enum Reply<C = Vec<ClassView>> {
         /// The generations that are kept.
         generations: Vec<GenerationView>,
     },
+    /// What a policy would have done beside the one in force.
+    Shadow(ShadowReport),
     /// The request was refused, and nothing was changed.
     Refused(Refusal),
     /// The state of a reservation.

@@ -16,6 +16,8 @@ use crate::provenance::Provenance;
 use crate::reservation::{Lease, Reservations};
 use crate::run_directory::{OF_ROOT, connect, directory, prepare};
 use crate::snapshot::{Reading, Snapshot, StatusDetail};
+use crate::what_if::ShadowReport;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::UCred;
 use serde::Serialize;
 use std::fmt;
@@ -111,6 +113,16 @@ pub trait Handler: Send + Sync + 'static {
     }
     /// Why packets wait, or are dropped; blocks for the time that is asked for.
     fn explain(&self, _wanted: &ExplainRequest) -> Result<Explained, Refusal> {
+        Err(no_policy())
+    }
+    /// Runs the policy of this file beside the one in force for so long, or until `stop`.
+    fn shadow(
+        &self,
+        _file: &Path,
+        _interface: Option<&str>,
+        _span: Duration,
+        _stop: &dyn Fn() -> bool,
+    ) -> Result<ShadowReport, Refusal> {
         Err(no_policy())
     }
     /// The RSVP node, if the program has one.
@@ -441,6 +453,9 @@ fn write_line<C: Serialize>(stream: &UnixStream, reply: &Reply<C>) -> io::Result
 /// What is written to a socket in one go at most.
 const BUFFER: usize = 64 << 10;
 
+/// The longest time that a policy is run beside the one in force.
+const LONGEST_SHADOW_MS: u64 = 3_600_000;
+
 struct Connection<'a> {
     stream: &'a UnixStream,
     handler: &'a dyn Handler,
@@ -540,6 +555,12 @@ impl Connection<'_> {
         served
     }
 
+    /// Whether whoever asked waits no longer.
+    fn has_gone(&self) -> bool {
+        let mut waiting = [PollFd::new(self.stream, PollFlags::RDHUP)];
+        poll(&mut waiting, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+
     /// Who asks, and why.
     fn provenance(&self, reason: Option<String>) -> Result<Provenance, Refusal> {
         Ok(Provenance::of(peer(self.stream)?, reason))
@@ -582,6 +603,17 @@ impl Connection<'_> {
             Request::History {} => handler
                 .history()
                 .map(|generations| Reply::History { generations }),
+            Request::Shadow {
+                file,
+                interface,
+                span_ms,
+            } => {
+                let span = Duration::from_millis(span_ms.min(LONGEST_SHADOW_MS));
+                let stop = || self.stop.is_set() || self.has_gone();
+                handler
+                    .shadow(Path::new(&file), interface.as_deref(), span, &stop)
+                    .map(Reply::Shadow)
+            }
             Request::Change { number, rate_bps } => done(
                 handler
                     .reservations()
@@ -727,6 +759,7 @@ impl Client {
     pub fn ask(&mut self, request: &Request) -> Result<Reply, Refusal> {
         let interval = match request {
             Request::Status { interval_ms, .. } => Duration::from_millis(*interval_ms),
+            Request::Shadow { span_ms, .. } => Duration::from_millis(*span_ms),
             _ => Duration::from_millis(INTERVAL_MS),
         };
         // The program waits up to five seconds for its packet loop before it refuses.

@@ -266,6 +266,15 @@ impl PolicyChanges {
         Difference::between(policies, self.port.as_ref(), self.rsvp.as_ref(), new)
     }
 
+    /// The policy of this file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read, or has a mistake.
+    pub fn policy_in(&self, file: &Path) -> Result<Policy, Refusal> {
+        self.read(file).map(|(policy, _)| policy)
+    }
+
     /// The policy of this file, and its text.
     fn read(&self, file: &Path) -> Result<(Policy, String), Refusal> {
         let shown = file.display().to_string();

@@ -23,7 +23,11 @@ pub fn secret_seed() -> Seed {
 
 /// Chooses the classes of packets by the policy's filters.
 pub fn by_filters(interface: &InterfacePolicy) -> Box<dyn Classify> {
-    let seed = secret_seed();
+    by_filters_with(interface, secret_seed())
+}
+
+/// The same with this seed.
+pub fn by_filters_with(interface: &InterfacePolicy, seed: Seed) -> Box<dyn Classify> {
     let classifier = Classifier::new(interface.filters.iter().copied(), seed);
     Box::new(ByFilters::new(classifier, &interface.plan, seed))
 }

@@ -37,10 +37,12 @@ pub mod realise;
 pub mod selfcheck;
 pub mod service;
 mod service_manager;
+mod shadow;
 pub mod signalling;
 mod state_folder;
 pub mod supervise;
 pub mod vacancies;
+pub mod what_if;
 mod workers;
 pub mod yielding;
 

@@ -8,6 +8,7 @@ use super::enforced::Enforcement;
 use super::in_force::{InForce, InterfaceInForce, refused};
 use super::yielding::YieldGauges;
 use crate::realise;
+use crate::shadow::shadow;
 use crate::signalling::speaker;
 use control::difference::{Difference, GenerationView};
 use control::explained::{self, ExplainRequest, Explained};
@@ -16,6 +17,7 @@ use control::provenance::Provenance;
 use control::reservation::Reservations;
 use control::snapshot::{ClassReading, FrameCounts, InterfaceReading, Reading, State};
 use control::socket::{Handler, no_rsvp};
+use control::what_if::ShadowReport;
 use engine::units::Instant;
 use netio::handle::{Handle, PathView, PortView, Wanted, WorkerSnapshot};
 use netio::inspection::Detail;
@@ -236,6 +238,28 @@ impl Handler for ControlService {
         Ok(explained::explained(&managed.whole, &recorded, &views))
     }
 
+    fn shadow(
+        &self,
+        file: &Path,
+        interface: Option<&str>,
+        span: Duration,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<ShadowReport, Refusal> {
+        let policy = self.changes.policy_in(file)?;
+        let chosen = self.chosen(interface)?;
+        let [managed] = chosen.as_slice() else {
+            return Err(Refusal {
+                message: format!("{} are managed", names(&chosen)),
+                help: Some("say with --interface beside which the policy is to run".into()),
+            });
+        };
+        let name = &managed.policy.name;
+        let new = policy
+            .interface(name)
+            .ok_or_else(|| Refusal::new(format!("{} has no policy for {name}", file.display())))?;
+        shadow(&self.handle, managed, new, span, stop)
+    }
+
     fn reservations(&self) -> Result<&dyn Reservations, Refusal> {
         self.speaker
             .as_ref()
@@ -364,12 +388,26 @@ mod tests {
 
     /// A service over a worker that runs this policy between two ports in memory.
     fn served(policy: &Policy) -> (ControlService, Handle, std::thread::JoinHandle<WorkerSnapshot>) {
+        let (service, handle, thread, _) = served_between(policy);
+        (service, handle, thread)
+    }
+
+    /// The service, how its worker is asked, its thread, and the far ends of its ports.
+    type Served = (
+        ControlService,
+        Handle,
+        std::thread::JoinHandle<WorkerSnapshot>,
+        [Memory; 2],
+    );
+
+    fn served_between(policy: &Policy) -> Served {
         let (mut worker, handle) = Worker::new(Settings::default()).expect("a worker");
         let mut port = |name| {
-            let [near, _] = Memory::pair([name, "far end"], Capabilities::plain(1500, 64)).expect("a wire");
-            worker.add_port(Box::new(near))
+            let able = Capabilities::plain(1500, 64);
+            let [near, far] = Memory::pair([name, "far end"], able).expect("a wire");
+            (worker.add_port(Box::new(near)), far)
         };
-        let (from, to) = (port("lan0"), port("wan0"));
+        let ((from, input), (to, output)) = (port("lan0"), port("wan0"));
         let interface = &policy.interfaces[0];
         let path = worker.add_path(direction::managed(interface, from, to));
         let thread = std::thread::spawn(move || worker.run());
@@ -386,7 +424,7 @@ mod tests {
         let changes = Arc::new(changes);
         let (none, detach) = (YieldGauges::default(), Arc::default());
         let service = ControlService::new("test", handle.clone(), in_force, changes, None, none, detach);
-        (service, handle, thread)
+        (service, handle, thread, [input, output])
     }
 
     fn set(service: &ControlService, class: usize, weight: i64) -> Result<String, Refusal> {
@@ -474,6 +512,65 @@ mod tests {
         assert_eq!(service.changes.settle(), None);
         let past = set_until(&service, 1, 9, Some(soon)).expect_err("it is over");
         assert!(past.message.contains("is over already"), "{past}");
+        handle.stop();
+        thread.join().expect("an orderly end");
+    }
+
+    /// A burst in two classes: all of it is in both, to the packet.
+    #[test]
+    fn a_shadow_has_the_packets_that_its_policy_has_live() {
+        let text = "version = 1\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\ndiscipline = \"drr\"\n\
+                    [[interface.wan0.class]]\nname = \"few\"\ndiscipline = { kind = \"fifo\", limit = 1000 }\n\
+                    [[interface.wan0.class]]\nname = \"rest\"\ndefault = true\n\
+                    discipline = { kind = \"fifo\", limit = 1000 }\n\
+                    [[interface.wan0.filter]]\nclass = \"few\"\ndscp = \"ef\"\n";
+        let policy = Policy::read("test", text, &Registry::builtin(), &[]).expect("a policy");
+        let file = std::env::temp_dir().join(format!("suimon-shadow-{}.toml", std::process::id()));
+        std::fs::write(&file, text).expect("written");
+        let (service, handle, thread, [input, output]) = served_between(&policy);
+        let (runs, all_left) = (AtomicBool::new(false), AtomicBool::new(false));
+        let minute = Duration::from_secs(60);
+        let briefly = || service.shadow(&file, None, Duration::from_millis(1), &|| false);
+        let stop = || {
+            runs.store(true, Ordering::Relaxed);
+            all_left.load(Ordering::Relaxed)
+        };
+        let report = std::thread::scope(|scope| {
+            let shadow = scope.spawn(|| service.shadow(&file, None, minute, &stop));
+            while !runs.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            let why = briefly().expect_err("it has one already").message;
+            assert!(why.contains("has a shadow already"), "{why}");
+            for number in 0..200u8 {
+                let mut frame = [0; 1_000];
+                frame[12..14].copy_from_slice(&[8, 0]);
+                let dscp = if number % 4 == 0 { 46 << 2 } else { 0 };
+                frame[14..18].copy_from_slice(&[0x45, dscp, 3, 218]);
+                (frame[22], frame[23], frame[33]) = (64, 17, number);
+                input.send(&frame, netio::pool::Offload::default());
+            }
+            let mut left = 0;
+            while left < 200 {
+                left += u32::from(output.take().is_some());
+                std::thread::yield_now();
+            }
+            all_left.store(true, Ordering::Relaxed);
+            shadow.join().expect("a thread").expect("a report")
+        });
+        assert_eq!(report.classes.len(), 2, "{report:?}");
+        for beside in &report.classes {
+            let (live, candidate) = (beside.live.expect("live"), beside.candidate.expect("beside"));
+            let packets = if beside.class == "few" { 50 } else { 150 };
+            assert_eq!((live.sent, live.dropped), (packets, 0), "{report:?}");
+            assert_eq!((candidate.sent, candidate.dropped), (packets, 0), "{report:?}");
+            assert_eq!(live.rate_bps, candidate.rate_bps);
+            // The live loop is late, never early; the link takes 160 ms for all.
+            assert!(candidate.p50_ns > 10_000_000, "{report:?}");
+            assert!(live.p50_ns + live.p50_ns / 8 >= candidate.p50_ns, "{report:?}");
+        }
+        assert!(briefly().is_ok(), "the former one has ended");
+        std::fs::remove_file(file).expect("removed");
         handle.stop();
         thread.join().expect("an orderly end");
     }

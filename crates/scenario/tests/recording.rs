@@ -557,7 +557,7 @@ fn a_tape_with_a_packet_less_is_not_done_again_unnoticed() {
     let events: Vec<TapeEvent<'_>> = Events::new(&done.tape)
         .map(|event| event.expect("whole"))
         .collect();
-    let arrivals = (0..events.len()).filter(|at| matches!(events[*at], TapeEvent::TapedArrival(_)));
+    let arrivals = (0..events.len()).filter(|at| matches!(events[*at], TapeEvent::Arrival(_)));
     for missing in arrivals.step_by(10) {
         let beginning = trial.policies[0].beginning(Seed(5));
         let mut recreation = Recreation::new(beginning).expect("memory");
@@ -587,7 +587,7 @@ fn a_candidate_beside_the_worker_is_as_the_same_policy_live() {
             left.push((departure.at, departure.headers[..HEADERS].to_vec()));
         };
         for event in Events::new(&beside.tape) {
-            if let TapeEvent::TapedArrival(arrival) = event.expect("a whole tape") {
+            if let TapeEvent::Arrival(arrival) = event.expect("a whole tape") {
                 shadow.arrive_too(&arrival, overhead, &mut leaving).expect("room");
             }
         }

@@ -38,6 +38,9 @@ impl Path {
         if by_the_wire || self.wire.is_some() {
             return Taped::NotOfThisPath;
         }
+        if self.tape.as_ref().is_some_and(|tape| !tape.is_torn()) {
+            return Taped::Taken;
+        }
         let fresh = self.totals.offered.packets == 0 && self.changes == 0;
         self.tape = Some(Box::new(tape));
         self.rebase = None;
@@ -90,7 +93,7 @@ impl Path {
     pub(super) fn tape_arrival(&mut self, pool: &Pool, packet: &Packet, to: To) {
         if let Some(tape) = &mut self.tape {
             let frame = pool.bytes(packet.buffer);
-            tape.write(&TapeEvent::TapedArrival(TapedArrival::of(
+            tape.write(&TapeEvent::Arrival(TapedArrival::of(
                 packet, to, frame, self.kept,
             )));
         }

@@ -22,7 +22,7 @@ pub enum TapeEvent<'a> {
         fresh: bool,
     },
     /// A packet arrived.
-    TapedArrival(TapedArrival<'a>),
+    Arrival(TapedArrival<'a>),
     /// The queue was asked for packets.
     Asked(Asked),
     /// The discipline was switched on or off.
@@ -214,7 +214,7 @@ impl TapeEvent<'_> {
     #[inline]
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Self::TapedArrival(arrival) => arrival.write(out),
+            Self::Arrival(arrival) => arrival.write(out),
             Self::Asked(asked) => {
                 let paced = asked.clock != asked.at;
                 out.push(if paced { ASKED_PACED } else { ASKED });
@@ -304,7 +304,7 @@ impl<'a> Events<'a> {
     fn event(&mut self) -> Option<TapeEvent<'a>> {
         let [which] = self.take()?;
         Some(match which {
-            ARRIVAL => TapeEvent::TapedArrival(self.arrival()?),
+            ARRIVAL => TapeEvent::Arrival(self.arrival()?),
             ASKED | ASKED_PACED => {
                 let at = self.time()?;
                 let clock = if which == ASKED { at } else { self.time()? };

@@ -116,7 +116,7 @@ impl Recreation {
         let Self { path, pool, now } = self;
         match *event {
             TapeEvent::Start { .. } => {}
-            TapeEvent::TapedArrival(arrival) => {
+            TapeEvent::Arrival(arrival) => {
                 *now = (*now).max(arrival.at);
                 let mut packet = arrival.packet();
                 packet.buffer = put(pool, arrival.headers)?;

@@ -99,6 +99,11 @@ impl TapeReader {
 }
 
 impl Tape {
+    /// Whether nobody gets any more what is written.
+    pub(crate) fn is_torn(&self) -> bool {
+        self.torn.load(Ordering::Relaxed)
+    }
+
     #[inline]
     pub(crate) fn write(&mut self, event: &TapeEvent<'_>) {
         if let Some(asked) = self.asked.take() {
@@ -197,4 +202,6 @@ pub enum Taped {
     NotOfThisPath,
     /// The path's plan is another by now.
     Stale,
+    /// It writes on another tape, which somebody reads.
+    Taken,
 }

@@ -32,12 +32,14 @@ mod nine_top;
 mod pace;
 mod plan;
 mod prove;
+mod replay;
 mod reproduce;
 mod reserve;
 mod rollback;
 mod rsvp_options;
 mod run;
 mod set;
+mod shadow;
 mod sim;
 mod status;
 mod target;
@@ -99,11 +101,13 @@ verbs! {
     pace::Pace,
     plan::Plan,
     prove::Prove,
+    replay::Replay,
     reproduce::Reproduce,
     reserve::Reserve,
     rollback::Rollback,
     run::Run,
     set::Set,
+    shadow::Shadow,
     sim::Sim,
     status::Status,
     top::Top,

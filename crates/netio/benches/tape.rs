@@ -1,0 +1,240 @@
+//! What a tape costs the packet loop, and a candidate beside it: full frames from memory to memory
+//! through a `drr` of 20 classes.
+//!
+//! `cargo bench -p netio --bench tape`. Without a tape, with one that is read and thrown away, and
+//! with a candidate of the same policy that is run by another thread; in turn, medians of all
+//! rounds. The candidate competes for processors with the loop where there are few.
+#![allow(clippy::print_stdout, reason = "a bench prints its numbers")]
+
+use engine::classify::{Classifier, Filter, Prefix};
+use engine::link::Link;
+use engine::packet::{Buffer, ClassId};
+use engine::random::Seed;
+use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
+use engine::units::{Bandwidth, Bytes};
+use netio::classify::ByFilters;
+use netio::handle::TapeWish;
+use netio::pool::{Offload, Pool};
+use netio::port::{Capabilities, Counters, Fault, Port, PortError, Wake};
+use netio::replay::Beginning;
+use netio::replay::candidate::Candidate;
+use netio::replay::event::{Events, TapeEvent};
+use netio::replay::tape::{Read, tape};
+use netio::worker::{PathId, PathSpec, Settings, Worker};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const FRAMES: u64 = 500_000;
+const BATCH: u64 = 32;
+const ROUNDS: usize = 7;
+const CLASSES: u8 = 20;
+
+/// A port that gives full frames to one of twenty addresses after the other, once it is told to,
+/// until none are left, and copies what it is to send over its own.
+#[derive(Debug)]
+struct Copying {
+    begin: Arc<AtomicBool>,
+    left: u64,
+    sent: u64,
+    frame: Vec<u8>,
+}
+
+impl Copying {
+    fn new(left: u64, begin: &Arc<AtomicBool>) -> Self {
+        let mut frame = vec![0; 1514];
+        frame[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0x00]);
+        frame[16..18].copy_from_slice(&1500u16.to_be_bytes());
+        frame[22..24].copy_from_slice(&[64, 17]);
+        frame[26..34].copy_from_slice(&[10, 1, 0, 1, 10, 0, 0, 0]);
+        Self {
+            begin: Arc::clone(begin),
+            left,
+            sent: 0,
+            frame,
+        }
+    }
+}
+
+impl Port for Copying {
+    fn name(&self) -> &'static str {
+        "copying"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::plain(1500, 64)
+    }
+
+    fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Buffer>) -> Result<(), PortError> {
+        if self.left == 0 {
+            let mut error = PortError::new(self.name(), "receiving", io::ErrorKind::UnexpectedEof.into());
+            error.fault = Fault::Ended;
+            return Err(error);
+        }
+        if !self.begin.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        for _ in 0..BATCH.min(self.left) {
+            self.left -= 1;
+            self.frame[33] = (self.left % u64::from(CLASSES)) as u8;
+            into.extend(pool.put(&self.frame, Offload::default()));
+        }
+        Ok(())
+    }
+
+    fn room(&self) -> usize {
+        64
+    }
+
+    fn transmit(&mut self, pool: &mut Pool, frame: Buffer) {
+        self.frame.copy_from_slice(pool.bytes(frame));
+        self.sent += 1;
+        pool.free(frame);
+    }
+
+    fn kick(&mut self, _pool: &mut Pool) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn wake(&self, _room: bool) -> Option<Wake<'_>> {
+        None
+    }
+
+    fn revive(&mut self, _pool: &mut Pool) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn counters(&self) -> Counters {
+        Counters {
+            sent: self.sent,
+            ..Counters::default()
+        }
+    }
+}
+
+fn plan() -> TreePlan {
+    let class = |class: u8| ClassSpec {
+        name: format!("c{class}"),
+        default: class == 0,
+        ..ClassSpec::default()
+    };
+    let mut spec = DisciplineSpec::new("drr");
+    spec.classes = (0..CLASSES).map(class).collect::<Vec<_>>().into();
+    let link = Link::new(Bandwidth::gbit(800), Bytes::new(1514));
+    spec.check(&Registry::builtin(), link).expect("a plan")
+}
+
+fn classify(plan: &TreePlan) -> Box<ByFilters> {
+    let filter = |class: u8| Filter {
+        destination: Prefix::new([10, 0, 0, class].into(), 32),
+        ..Filter::new(ClassId(class.into()))
+    };
+    let filters: Vec<Filter> = (0..CLASSES).map(filter).collect();
+    Box::new(ByFilters::new(Classifier::new(filters, Seed(1)), plan, Seed(1)))
+}
+
+/// What is done beside the loop.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Beside {
+    Nothing,
+    Tape,
+    Candidate,
+}
+
+/// The time that the loop takes for all frames, and how many of them the candidate had when the
+/// tape ended or tore.
+fn time(beside: Beside) -> (Duration, u64) {
+    let (mut worker, handle) = Worker::new(Settings::default()).expect("a worker");
+    let begin = Arc::new(AtomicBool::new(false));
+    let from = worker.add_port(Box::new(Copying::new(FRAMES, &begin)));
+    let to = worker.add_port(Box::new(Copying::new(0, &begin)));
+    let plan = plan();
+    worker.add_path(PathSpec {
+        name: "bench".into(),
+        from,
+        to,
+        mark: 0,
+        classify: classify(&plan),
+        queue: plan.build(Seed(1)),
+        plan: Some(plan.clone()),
+        bandwidth: Some(plan.link.bandwidth),
+        overhead: Bytes::ZERO,
+        realiser: None,
+        wire: None,
+        guarantees: Vec::new(),
+    });
+    let running = thread::spawn(move || worker.run());
+    let (writer, reader) = tape();
+    if beside != Beside::Nothing {
+        handle
+            .tape(PathId(0), TapeWish::Start(writer))
+            .expect("an answer");
+    }
+    let reading = thread::spawn(move || {
+        let mut candidate = Candidate::new(Beginning {
+            name: "candidate".into(),
+            classify: classify(&plan),
+            seed: Seed(1),
+            bandwidth: Some(plan.link.bandwidth),
+            overhead: Bytes::ZERO,
+            guarantees: Vec::new(),
+            plan,
+        })
+        .expect("memory");
+        let mut arrived = 0;
+        loop {
+            match reader.read(Duration::from_millis(20)) {
+                Read::Chunk(chunk) => {
+                    for event in Events::new(&chunk).filter(|_| beside == Beside::Candidate) {
+                        if let TapeEvent::Arrival(arrival) = event.expect("a whole tape") {
+                            arrived += 1;
+                            candidate
+                                .arrive_too(&arrival, Bytes::ZERO, &mut |_| {})
+                                .expect("room");
+                        }
+                    }
+                    reader.give_back(chunk);
+                }
+                Read::Nothing => {}
+                Read::Torn | Read::Ended => return arrived,
+            }
+        }
+    });
+    let start = Instant::now();
+    begin.store(true, Ordering::Relaxed);
+    let last = running.join().expect("an orderly end");
+    let took = start.elapsed();
+    assert_eq!(last.ports[1].counters.sent, FRAMES, "{:?}", last.paths[0].totals);
+    drop(handle);
+    (took, reading.join().expect("an orderly end"))
+}
+
+fn main() {
+    let ways = [Beside::Nothing, Beside::Tape, Beside::Candidate];
+    let mut all = [const { Vec::new() }; 3];
+    let mut least = u64::MAX;
+    for _ in 0..ROUNDS {
+        for (way, times) in ways.iter().zip(&mut all) {
+            let (took, arrived) = time(*way);
+            times.push(FRAMES as f64 / took.as_secs_f64() / 1e6);
+            if *way == Beside::Candidate {
+                least = least.min(arrived);
+            }
+        }
+    }
+    let median = |rates: &mut Vec<f64>| {
+        rates.sort_by(f64::total_cmp);
+        rates[rates.len() / 2]
+    };
+    let rates = all.each_mut().map(median);
+    println!("| beside the loop | million frames/s, median | of the rate without |");
+    println!("|---|---:|---:|");
+    for (way, rate) in ["nothing", "a tape", "a candidate"].iter().zip(rates) {
+        println!("| {way} | {rate:.2} | {:.0} % |", rate / rates[0] * 100.0);
+    }
+    println!(
+        "\nThe candidate had at least {least} of {FRAMES} frames before the end, or before it was dropped."
+    );
+}
