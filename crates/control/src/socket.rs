@@ -16,7 +16,7 @@ use crate::provenance::Provenance;
 use crate::reservation::{Lease, Reservations};
 use crate::run_directory::{OF_ROOT, connect, directory, prepare};
 use crate::snapshot::{Reading, Snapshot, StatusDetail};
-use crate::what_if::ShadowReport;
+use crate::what_if::{self, ShadowReport};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::UCred;
 use serde::Serialize;
@@ -453,9 +453,6 @@ fn write_line<C: Serialize>(stream: &UnixStream, reply: &Reply<C>) -> io::Result
 /// What is written to a socket in one go at most.
 const BUFFER: usize = 64 << 10;
 
-/// The longest time that a policy is run beside the one in force.
-const LONGEST_SHADOW_MS: u64 = 3_600_000;
-
 struct Connection<'a> {
     stream: &'a UnixStream,
     handler: &'a dyn Handler,
@@ -555,9 +552,9 @@ impl Connection<'_> {
         served
     }
 
-    /// Whether whoever asked waits no longer.
+    /// Whether whoever asked waits no longer; it may have said already that it asks no more.
     fn has_gone(&self) -> bool {
-        let mut waiting = [PollFd::new(self.stream, PollFlags::RDHUP)];
+        let mut waiting = [PollFd::new(self.stream, PollFlags::HUP)];
         poll(&mut waiting, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
@@ -608,10 +605,9 @@ impl Connection<'_> {
                 interface,
                 span_ms,
             } => {
-                let span = Duration::from_millis(span_ms.min(LONGEST_SHADOW_MS));
                 let stop = || self.stop.is_set() || self.has_gone();
-                handler
-                    .shadow(Path::new(&file), interface.as_deref(), span, &stop)
+                what_if::span(span_ms)
+                    .and_then(|span| handler.shadow(Path::new(&file), interface.as_deref(), span, &stop))
                     .map(Reply::Shadow)
             }
             Request::Change { number, rate_bps } => done(

@@ -1,6 +1,24 @@
 //! What a policy does, or would do, class by class.
 
+use crate::refusal::Refusal;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The longest time that a policy is run beside the one in force.
+const LONGEST: Duration = Duration::from_secs(3_600);
+
+/// For how long a shadow is asked for.
+///
+/// # Errors
+///
+/// Returns an error if it is not from 1 ms to 1 h.
+pub fn span(ms: u64) -> Result<Duration, Refusal> {
+    let span = Duration::from_millis(ms);
+    match !span.is_zero() && span <= LONGEST {
+        true => Ok(span),
+        false => Err(Refusal::new("a shadow runs for 1 ms to 1 h")),
+    }
+}
 
 /// What one class got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -7,6 +7,7 @@ use control::snapshot::{
     ClassReading, ClassView, FrameCounts, InterfaceReading, Reading, Snapshot, State, StatusDetail,
 };
 use control::socket::{self, Client, Handler, Server};
+use control::what_if::ShadowReport;
 use engine::discipline::{Reason, Sink};
 use engine::inspect::{Inspection, Value, View};
 use engine::packet::{ClassId, Packet};
@@ -20,7 +21,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -211,6 +212,8 @@ struct Fake {
     state: Mutex<State>,
     /// How long a reading takes.
     takes: std::time::Duration,
+    /// Shadows that ended before their time.
+    stopped: AtomicU64,
 }
 
 impl Fake {
@@ -221,6 +224,7 @@ impl Fake {
     fn taking(takes: std::time::Duration) -> Arc<Self> {
         Arc::new(Self {
             takes,
+            stopped: AtomicU64::new(0),
             readings: AtomicU64::new(0),
             policy: Mutex::new(Arc::new(interface())),
             state: Mutex::new(State::Enabled),
@@ -260,6 +264,27 @@ impl Handler for Fake {
         let changed = policy.with_class_settings(&Registry::builtin(), class, &changes)?;
         *policy = Arc::new(changed);
         Ok(format!("{class} is changed"))
+    }
+
+    fn shadow(
+        &self,
+        _file: &Path,
+        _interface: Option<&str>,
+        span: std::time::Duration,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<ShadowReport, Refusal> {
+        let end = std::time::Instant::now() + span;
+        while std::time::Instant::now() < end {
+            if stop() {
+                self.stopped.fetch_add(1, Ordering::Relaxed);
+                return Err(Refusal::new("stopped"));
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        Ok(ShadowReport {
+            span_ns: span.as_nanos() as u64,
+            classes: Vec::new(),
+        })
     }
 }
 
@@ -316,6 +341,43 @@ fn a_client_gets_the_readings_of_the_server() {
         client.ask(&wrong),
         Ok(Reply::Refused(Refusal::new("no such interface")))
     );
+}
+
+#[test]
+fn a_shadow_ends_with_whoever_asked_and_not_when_they_ask_no_more() {
+    let place = SocketPath::new("shadow");
+    let fake = Fake::new();
+    let _server = Server::start(&place.0, Arc::clone(&fake) as Arc<dyn Handler>).expect("a server");
+    let asked = |span_ms: u64| {
+        let mut stream = UnixStream::connect(&place.0).expect("it serves");
+        let (file, interface) = ("/new.toml".into(), None);
+        let request = Request::Shadow {
+            file,
+            interface,
+            span_ms,
+        };
+        let line = serde_json::to_string(&request).expect("JSON");
+        writeln!(stream, "{line}").expect("it reads");
+        stream
+    };
+    let reply = |stream: UnixStream| {
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).expect("a reply");
+        line
+    };
+    let half = asked(50);
+    half.shutdown(std::net::Shutdown::Write).expect("half closed");
+    assert!(reply(half).contains("\"span_ns\":50000000"));
+    for wrong in [0, 3_600_001, u64::MAX] {
+        assert!(reply(asked(wrong)).contains("1 ms to 1 h"), "{wrong}");
+    }
+    assert_eq!(fake.stopped.load(Ordering::Relaxed), 0);
+    drop(asked(3_600_000));
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while fake.stopped.load(Ordering::Relaxed) == 0 {
+        assert!(std::time::Instant::now() < end, "it goes on for nobody");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
 }
 
 #[test]

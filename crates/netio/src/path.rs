@@ -98,8 +98,8 @@ pub(crate) struct Path {
     kept: usize,
     /// Plans adopted since the path was made, of one class or whole.
     changes: u64,
-    /// Whether packets occupy parts of the pool; not where traffic is done again.
-    budgeted: bool,
+    /// Whether traffic is done again: packets occupy no parts of a pool, and come in no batches.
+    again: bool,
     /// Who records why packets wait, if anybody does.
     waits: Option<Box<WaitRecorder>>,
     /// What a change of classes moves.
@@ -229,7 +229,7 @@ impl Path {
             rebase: None,
             kept: KEPT,
             changes: 0,
-            budgeted: true,
+            again: false,
             waits: None,
             moving: Moving::default(),
         }
@@ -434,7 +434,7 @@ impl Path {
             path: self.id,
             class: packet.class,
         };
-        !self.budgeted || pool.charge(packet.buffer, owner) != Admission::Short
+        self.again || pool.charge(packet.buffer, owner) != Admission::Short
     }
 
     /// Drops a packet whose class has its part of the memory.

@@ -337,6 +337,46 @@ fn a_confined_program_saves_its_policy_and_no_other_file() {
     });
 }
 
+/// The candidate is run, and its file read, by the thread that answers.
+#[test]
+fn a_confined_program_runs_a_shadow() {
+    lab::isolated(|| {
+        let rig = Rig::new("shadow");
+        let Some(running) = rig.run(&[]) else { return };
+        let elsewhere = Rig::new("shadow-elsewhere").files.clone();
+        fs::create_dir_all(&elsewhere).expect("a folder");
+        let other = elsewhere.join("other.toml");
+        fs::write(&other, POLICY.replace("weight = 1", "weight = 2")).expect("a policy");
+        let program = rig.a.program(env!("CARGO_BIN_EXE_suimon"));
+        let socket = rig.path("s.sock");
+        let shadow = program.args(["shadow", &other.display().to_string(), "--for", "500ms", "--json"]);
+        let shadow = shadow.args(["--socket", &socket]).limit(Duration::from_secs(60));
+        let shadow = shadow.start().expect("it starts");
+        rig.a
+            .call(|| {
+                let socket = std::net::UdpSocket::bind("10.0.0.1:0").expect("a socket");
+                socket.set_broadcast(true).expect("set");
+                while shadow.is_running() {
+                    socket.send_to(&[0; 100], "10.0.0.255:9").expect("sent");
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+            })
+            .expect("in the namespace");
+        let output = shadow.wait().expect("its end");
+        let _ = fs::remove_dir_all(&elsewhere);
+        let confined = threads(running.id())
+            .iter()
+            .all(|one| one.field("Seccomp") == "2");
+        assert!(confined || !is_whole());
+        assert!(
+            output.out.contains("\"candidate\":{"),
+            "{}{}",
+            output.out,
+            output.err
+        );
+    });
+}
+
 #[test]
 fn without_the_sandbox_all_rights_stay_which_is_said() {
     lab::isolated(|| {

@@ -61,9 +61,11 @@ impl Outlet for Departures<'_> {
 }
 
 impl Path {
-    /// Whether the queue and its link alone decide what leaves, and when.
+    /// Whether the queue and its link alone decide what leaves, and when, of traffic that comes in
+    /// batches.
     pub(super) fn is_plain(&self) -> bool {
-        self.realiser.is_none() && self.wire.is_none() && self.tape.is_none() && self.waits.is_none()
+        let decided = self.realiser.is_none() && self.wire.is_none();
+        decided && self.tape.is_none() && self.waits.is_none() && !self.again
     }
 
     /// Queues what has been gathered of a batch.

@@ -106,9 +106,10 @@ impl Path {
         self.write(&TapeEvent::Changed { clock, at, class });
     }
 
-    /// A path in which traffic is done again: its packets occupy parts of no port's memory.
-    pub(crate) fn unbudgeted(mut self) -> Self {
-        self.budgeted = false;
+    /// A path in which traffic is done again: its packets occupy parts of no port's memory, and are
+    /// queued one by one, since no batch ends.
+    pub(crate) fn of_traffic_again(mut self) -> Self {
+        self.again = true;
         self
     }
 

@@ -36,7 +36,7 @@ impl Candidate {
         let mut pool = headers_pool()?;
         let overhead = beginning.overhead;
         Ok(Self {
-            path: Path::new(beginning.spec(), 0, &mut pool).unbudgeted(),
+            path: Path::new(beginning.spec(), 0, &mut pool).of_traffic_again(),
             pool,
             overhead,
             due: Instant::NEVER,

@@ -96,7 +96,7 @@ impl Recreation {
     pub fn new(beginning: Beginning) -> io::Result<Self> {
         let mut pool = headers_pool()?;
         Ok(Self {
-            path: Path::new(beginning.spec(), 0, &mut pool).unbudgeted(),
+            path: Path::new(beginning.spec(), 0, &mut pool).of_traffic_again(),
             pool,
             now: Instant::START,
         })

@@ -5,7 +5,7 @@ use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::protocol::{Reply, Request};
-use control::what_if::{Figures, ShadowReport};
+use control::what_if::{self, Figures, ShadowReport};
 use engine::units::Duration;
 use measure::numbers;
 use plot::text::{self, Align};
@@ -31,14 +31,12 @@ pub struct Shadow {
 impl Shadow {
     /// Asks, waits, and shows the reply.
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
-        const MOST: Duration = Duration::from_secs(3_600);
-        if self.span > MOST || self.span < Duration::from_millis(1) {
-            return Err(Failure::usage("--for is from 1 ms to 1 h"));
-        }
+        let span_ms = self.span.nanos().div_ceil(1_000_000);
+        what_if::span(span_ms).map_err(|why| Failure::usage(format!("--for: {why}")))?;
         let request = Request::Shadow {
             file: absolute(&self.policy, cx.registry)?,
             interface: self.interface.clone(),
-            span_ms: self.span.nanos().div_ceil(1_000_000),
+            span_ms,
         };
         let reply = self.target.ask(&request)?;
         if self.target.json {
