@@ -88,6 +88,13 @@ impl InForce {
         self.lock().clone()
     }
 
+    /// Whether the worker still runs what it ran then.
+    pub fn runs_still(&self, then: &InterfaceInForce) -> bool {
+        let all = self.lock();
+        all.iter()
+            .any(|now| now.path == then.path && Arc::ptr_eq(&now.whole, &then.whole))
+    }
+
     /// Makes the worker run `whole` on the interface of this policy.
     ///
     /// # Errors

@@ -257,7 +257,16 @@ impl Handler for ControlService {
         let new = policy
             .interface(name)
             .ok_or_else(|| Refusal::new(format!("{} has no policy for {name}", file.display())))?;
-        shadow(&self.handle, managed, new, span, stop)
+        // What is read afterwards has the classes of then.
+        let changed = || !self.in_force.runs_still(managed);
+        let report = shadow(&self.handle, managed, new, span, &|| changed() || stop())?;
+        match changed() {
+            false => Ok(report),
+            true => Err(Refusal {
+                message: format!("what is in force on {name} has changed meanwhile"),
+                help: Some("begin again: a shadow is compared with one policy".into()),
+            }),
+        }
     }
 
     fn reservations(&self) -> Result<&dyn Reservations, Refusal> {
@@ -512,6 +521,31 @@ mod tests {
         assert_eq!(service.changes.settle(), None);
         let past = set_until(&service, 1, 9, Some(soon)).expect_err("it is over");
         assert!(past.message.contains("is over already"), "{past}");
+        handle.stop();
+        thread.join().expect("an orderly end");
+    }
+
+    #[test]
+    fn a_shadow_ends_when_the_policy_in_force_changes() {
+        let policy = drr();
+        let file = std::env::temp_dir().join(format!("suimon-changed-{}.toml", std::process::id()));
+        std::fs::write(&file, text()).expect("written");
+        let (service, handle, thread) = served(&policy);
+        let runs = AtomicBool::new(false);
+        let stop = || {
+            runs.store(true, Ordering::Relaxed);
+            false
+        };
+        let why = std::thread::scope(|scope| {
+            let shadow = scope.spawn(|| service.shadow(&file, None, Duration::from_secs(60), &stop));
+            while !runs.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            set(&service, 1, 9).expect("a good weight");
+            shadow.join().expect("a thread").expect_err("it has changed")
+        });
+        assert!(why.message.contains("has changed meanwhile"), "{why}");
+        std::fs::remove_file(file).expect("removed");
         handle.stop();
         thread.join().expect("an orderly end");
     }

@@ -1,5 +1,5 @@
-//! A candidate beside the policy in force, on live traffic: it gets a copy of each packet's headers,
-//! and touches nothing.
+//! A candidate beside the policy in force, on live traffic: it gets a copy of the headers of each
+//! packet, and touches nothing.
 //!
 //! The packet loop writes arrivals on a [tape](netio::replay::tape), and the candidate is run here,
 //! in the thread of whoever asked. If that is too slow the tape tears, and the candidate is

@@ -93,6 +93,11 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "the reader of captures, which is no port there",
     ),
     (
+        "crates/suimon/src/commands/replay.rs",
+        "pcap",
+        "the reader of captures, which is no port there",
+    ),
+    (
         "crates/engine/src/queue.rs",
         "fifo",
         "the leaf that most trees end in is called without a table",
