@@ -258,7 +258,8 @@ mod tests {
         for krate in std::fs::read_dir(&crates).expect("the crates") {
             let krate = krate.expect("a crate").path();
             let directory = krate.join("src");
-            // `import` reads other programs' words, and writes the keys of what a port is attached to.
+            // `import` reads other programs' words, and writes the keys of what a port is
+            // attached to.
             if directory.is_dir() && !krate.ends_with("import") {
                 sources(&directory, &mut files);
             }
