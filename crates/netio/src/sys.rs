@@ -194,8 +194,17 @@ pub(crate) fn set_realtime(priority: libc::c_int) -> io::Result<()> {
     // SAFETY: all-zero is a valid `sched_param`.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     parameters.sched_priority = priority;
+    // By the system call, since musl's function only fails.
     // SAFETY: zero means the calling thread; the parameters are read.
-    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) }).map(drop)
+    let set = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            0,
+            libc::SCHED_FIFO,
+            &raw const parameters,
+        )
+    };
+    check(set as libc::c_int).map(drop)
 }
 
 // Packet sockets and interfaces.
