@@ -1,12 +1,12 @@
 #!/bin/sh
 # What cargo cannot bring, read by ./suimon and ./test; installs it on Debian and its kin. To run there must be a C
 # linker. To test (`FOR_TESTS=1`) there should be tshark, which reads our RSVP messages, valgrind, which counts
-# instructions, and curl, wget and python3, which download under nine: without one the tests that use it say so, and test
-# the rest.
+# instructions, curl, wget and python3, which download under nine, and chromium, which opens the page of `suimon web`: without one
+# the tests that use it say so, and test the rest.
 missing=
 command -v cc >/dev/null 2>&1 || missing="gcc libc6-dev"
 if [ "${FOR_TESTS:-}" = 1 ]; then
-    for program in tshark valgrind curl wget python3; do
+    for program in tshark valgrind curl wget python3 chromium; do
         command -v "$program" >/dev/null 2>&1 || missing="$missing $program"
     done
 fi
@@ -14,11 +14,13 @@ if [ -n "$missing" ]; then
     if [ "$(id -u)" = 0 ]; then sudo=; else sudo=sudo; fi
     if command -v apt-get >/dev/null 2>&1; then
         echo "Installing what is missing: $missing" >&2
-        # tshark asks who may capture; nobody has to.
-        $sudo apt-get update -qq &&
+        $sudo apt-get update -qq
+        # One by one: a distribution may lack one. tshark asks who may capture; nobody has to.
+        for package in $missing; do
             $sudo env DEBIAN_FRONTEND=noninteractive \
-                apt-get install -y -qq --no-install-recommends $missing >/dev/null ||
-            echo "Could not install all of: $missing" >&2
+                apt-get install -y -qq --no-install-recommends "$package" >/dev/null ||
+                echo "Could not install $package" >&2
+        done
     fi
     if ! command -v cc >/dev/null 2>&1; then
         echo "Rust needs a C linker, and there is none: install a C compiler by your package manager, then try again." >&2

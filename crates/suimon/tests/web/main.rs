@@ -1,0 +1,461 @@
+//! `suimon web`: the page in a real browser, its events, `/metrics`, `/api/status`, `suimon top`
+//! and `suimon status --json` say the same of a running program, and nobody is served who came by a
+//! name.
+
+mod browser;
+
+use browser::Browser;
+use control::policy::{InterfacePolicy, Policy};
+use control::protocol::{Refusal, SettingChanges};
+use control::provenance::Provenance;
+use control::snapshot::{ClassReading, FrameCounts, InterfaceReading, Reading, State};
+use control::socket::{Handler, Server};
+use engine::inspect::View;
+use engine::packet::ClassId;
+use engine::queue::{Count, Stats};
+use engine::tree::Registry;
+use engine::units::{Bytes, Duration, Instant};
+use measure::delay::Delays;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use serde_json::{Value, json};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::num::NonZero;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const SUIMON: &str = env!("CARGO_BIN_EXE_suimon");
+const INTERFACE: &str = "version = 1\n[interface.wan0]\nbandwidth = \"20 Mbit/s\"\ndiscipline = \"drr\"\n";
+
+/// Classes of these names, the last of them the default one.
+fn policy(names: &[String]) -> String {
+    let classes = names
+        .iter()
+        .map(|name| format!("[[interface.wan0.class]]\nname = \"{name}\"\n"));
+    classes.fold(INTERFACE.to_owned(), |text, class| text + &class) + "default = true\n"
+}
+
+/// A running suimon whose classes send at constant rates, or nothing any more.
+struct Steady {
+    policy: Arc<InterfacePolicy>,
+    moving: bool,
+    /// How often it was read: 100 ms pass between two readings.
+    readings: AtomicU64,
+}
+
+/// Classes with delays; more would take long to make.
+const DELAYED: u32 = 10;
+
+impl Steady {
+    fn new(names: &[String], moving: bool) -> Self {
+        let read = Policy::read("test", &policy(names), &Registry::builtin(), &[]);
+        let mut policy = read.unwrap_or_else(|mistakes| panic!("{}", mistakes.render(false)));
+        Self {
+            policy: Arc::new(policy.interfaces.remove(0)),
+            moving,
+            readings: AtomicU64::new(1),
+        }
+    }
+
+    /// What a class has sent after so many readings: the first 7 kB each time, and each 1 kB more.
+    fn sent(class: u32, readings: u64) -> Count {
+        let packets = (7 + u64::from(class)) * readings;
+        Count {
+            packets,
+            bytes: Bytes::new(1_000 * packets),
+        }
+    }
+
+    fn class(class: u32, readings: u64) -> ClassReading {
+        let mut delays = Delays::default();
+        let delayed = if class < DELAYED { readings } else { 0 };
+        (0..delayed).for_each(|_| delays.record(Duration::from_millis(3)));
+        ClassReading {
+            class: ClassId(class),
+            sent: Self::sent(class, readings),
+            short: Count::default(),
+            delays,
+        }
+    }
+
+    fn stats(sent: Count) -> Stats {
+        Stats {
+            offered: sent,
+            sent,
+            ..Stats::default()
+        }
+    }
+
+    fn interface(&self, readings: u64) -> InterfaceReading {
+        let classes = u32::try_from(self.policy.plan.classes.len()).expect("a number");
+        let all = (0..classes).map(|class| Self::sent(class, readings));
+        let totals = Self::stats(all.fold(Count::default(), |sum, sent| Count {
+            packets: sum.packets + sent.packets,
+            bytes: sum.bytes + sent.bytes,
+        }));
+        let view = |class: Option<u32>| View {
+            class: class.map(ClassId),
+            kind: "fifo",
+            stats: class.map_or(totals, |class| Self::stats(Self::sent(class, readings))),
+            gauges: Vec::new(),
+        };
+        InterfaceReading {
+            policy: Arc::clone(&self.policy),
+            state: State::Enabled,
+            error: None,
+            not_enforced: Some("wan0 is down".into()),
+            totals,
+            views: std::iter::once(None)
+                .chain((0..classes).map(Some))
+                .map(view)
+                .collect(),
+            classes: (0..classes).map(|class| Self::class(class, readings)).collect(),
+            frames: FrameCounts::default(),
+        }
+    }
+}
+
+impl Handler for Steady {
+    fn version(&self) -> String {
+        "steady".into()
+    }
+
+    fn read(&self) -> Result<Reading, Refusal> {
+        let readings = match self.moving {
+            true => self.readings.fetch_add(1, Ordering::Relaxed),
+            false => 1,
+        };
+        Ok(Reading {
+            unconfined: Vec::new(),
+            at: Instant::from_nanos(readings * 100_000_000),
+            policy: "steady".into(),
+            interfaces: vec![self.interface(readings)],
+        })
+    }
+
+    fn switch(&self, _interface: Option<&str>, _on: bool) -> Result<String, Refusal> {
+        Err(Refusal::new("nothing changes it"))
+    }
+
+    fn detach(&self, _interface: Option<&str>) -> Result<String, Refusal> {
+        Err(Refusal::new("nothing changes it"))
+    }
+
+    fn set(&self, _changes: &SettingChanges, _by: Provenance) -> Result<String, Refusal> {
+        Err(Refusal::new("nothing changes it"))
+    }
+}
+
+fn names(count: u32) -> Vec<String> {
+    (0..count).map(|class| format!("site-{class}")).collect()
+}
+
+/// `suimon web` beside it; both end with this.
+struct Web {
+    folder: PathBuf,
+    socket: String,
+    address: String,
+    child: Child,
+    _server: Server,
+}
+
+impl Web {
+    fn start(name: &str, of: Steady) -> Self {
+        let folder = std::env::temp_dir().join(format!("suimon-web-{name}-{}", std::process::id()));
+        let socket = folder.join("steady.sock");
+        let server = Server::start(&socket, Arc::new(of)).expect("a server");
+        let socket = socket.display().to_string();
+        let mut child = Command::new(SUIMON)
+            .args(["web", "--listen", "127.0.0.1:0", "--socket", &socket])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut line = String::new();
+        let out = child.stdout.as_mut().expect("a pipe");
+        BufReader::new(out).read_line(&mut line).expect("its address");
+        let address = line
+            .trim_start_matches("http://")
+            .split('/')
+            .next()
+            .expect("an address");
+        Self {
+            folder,
+            socket,
+            address: address.to_owned(),
+            child,
+            _server: server,
+        }
+    }
+
+    fn ask(&self, path: &str, host: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let patience = std::time::Duration::from_secs(20);
+        stream.set_read_timeout(Some(patience)).expect("set");
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        )
+        .expect("sent");
+        stream
+    }
+
+    /// The status line, and the body.
+    fn get(&self, path: &str, host: &str) -> (String, String) {
+        let mut text = String::new();
+        self.ask(path, host).read_to_string(&mut text).expect("an answer");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+        (
+            head.lines().next().unwrap_or_default().to_owned(),
+            body.to_owned(),
+        )
+    }
+
+    /// The first state of the program that the page is told.
+    fn event(&self) -> Value {
+        let lines = BufReader::new(self.ask("/api/events", "localhost")).lines();
+        for line in lines {
+            let line = line.expect("an event");
+            let Some(text) = line.strip_prefix("data: ") else {
+                continue;
+            };
+            let state: Value = serde_json::from_str(text).expect("JSON");
+            if state.get("snapshot").is_some() {
+                return state["snapshot"].clone();
+            }
+        }
+        panic!("the events ended")
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn the_page_the_metrics_and_the_status_say_the_same() {
+    let web = Web::start("apis", Steady::new(&names(2), false));
+    let status = Command::new(SUIMON)
+        .args(["status", "--json", "--interval", "0s", "--socket", &web.socket])
+        .output()
+        .expect("it runs");
+    assert_eq!(status.status.code(), Some(5), "it is not enforced: {status:?}");
+    let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    let of = |from: &Value| from["interfaces"][0].clone();
+    let status = of(&status);
+    let (line, api) = web.get("/api/status", "127.0.0.1");
+    assert!(line.contains("200"), "{line}");
+    let api: Value = serde_json::from_str(&api).expect("JSON");
+    assert_eq!(of(&api)["classes"], status["classes"]);
+    let (line, metrics) = web.get("/metrics", "localhost");
+    assert!(line.contains("200"), "{line}");
+    let event = of(&web.event());
+    assert_eq!(event["not_enforced"], status["not_enforced"]);
+    assert!(
+        metrics.contains("suimon_enforced{interface=\"wan0\"} 0.0"),
+        "{metrics}"
+    );
+    for class in 0..2 {
+        let (shown, known) = (&event["classes"][class], &status["classes"][class]);
+        assert_eq!(shown["name"], known["name"]);
+        assert_eq!(
+            shown["backlog_packets"].as_u64().unwrap_or(0),
+            known["backlog_packets"]
+        );
+        let (name, bytes) = (known["name"].as_str().expect("a name"), &known["sent_bytes"]);
+        let counted = format!("suimon_class_bytes_total{{interface=\"wan0\",class=\"{name}\"}} {bytes}\n");
+        assert!(metrics.contains(&counted), "{counted} is not in {metrics}");
+    }
+    let (line, page) = web.get("/", "localhost");
+    assert!(line.contains("200") && page.contains("page.js"), "{line}");
+    for file in ["/page.js", "/page.css", "/uplot.js", "/uplot.css"] {
+        let (line, text) = web.get(file, "localhost");
+        assert!(line.contains("200") && !text.is_empty(), "{file}: {line}");
+    }
+    // A page elsewhere may have a browser ask here by a name of its own.
+    for path in ["/", "/metrics", "/api/status", "/api/events"] {
+        let (line, _) = web.get(path, "rebound.example");
+        assert!(line.contains("403"), "{path}: {line}");
+    }
+}
+
+/// A browser at the page of this web; `None`, and a skip, where there is none.
+fn opened(web: &Web, size: (u32, u32)) -> Option<Browser> {
+    let browser = Browser::open(&web.folder, &format!("http://{}/", web.address), size);
+    if browser.is_none() {
+        skips::skipped("chromium is not installed");
+    }
+    browser
+}
+
+/// Bandwidths and delays of classes that send at constant rates: in the page that a person sees, in
+/// `top` on a terminal, in `status --json` and from Prometheus' counters.
+#[test]
+fn a_browser_top_status_and_metrics_agree() {
+    let web = Web::start("agree", Steady::new(&names(4), true));
+    let Some(mut browser) = opened(&web, (1200, 1000)) else {
+        return;
+    };
+    let status = Command::new(SUIMON)
+        .args(["status", "--json", "--interval", "200ms", "--socket", &web.socket])
+        .output()
+        .expect("it runs");
+    let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    let classes = status["interfaces"][0]["classes"].as_array().expect("classes");
+    let top = top(&web.socket);
+    let (_, first) = web.get("/metrics", "localhost");
+    let (_, second) = web.get("/metrics", "localhost");
+    browser.wait_for("document.querySelectorAll('tbody tr').length > 5");
+    browser.wait_for("document.querySelector('tbody').textContent.includes('kbit/s')");
+    for (class, known) in classes.iter().enumerate() {
+        let name = known["name"].as_str().expect("a name");
+        // 1 kB a packet, 7 or more packets in 100 ms.
+        let bits = 80_000 * (7 + class as u64);
+        assert_eq!(known["got_bps"], bits, "{name}");
+        let row = format!(
+            "[...document.querySelectorAll('tbody tr')].find(row => row.cells[0].textContent === '{name}')"
+        );
+        let cell = |index: u8| format!("{row}.cells[{index}].textContent");
+        browser.wait_for(&format!("{row}.cells[2].textContent === rate({bits})"));
+        let p99 = format!("{} === time({})", cell(6), known["delay"]["p99_ns"]);
+        browser.wait_for(&p99);
+        let shown = measure::numbers::rate(bits);
+        let line = top.lines().find(|line| line.contains(name));
+        assert!(
+            line.is_some_and(|line| line.contains(&shown)),
+            "{name}: {shown} in\n{top}"
+        );
+        let counter = |metrics: &str| -> u64 {
+            let begin = format!("suimon_class_bytes_total{{interface=\"wan0\",class=\"{name}\"}} ");
+            let line = metrics.lines().find_map(|line| line.strip_prefix(&begin));
+            line.and_then(|count| count.parse().ok()).expect("a counter")
+        };
+        // Between two scrapes are as many readings for one class as for another.
+        let first_class = (counter(&second) - counter(&first)) / (7 + class as u64);
+        assert!(
+            first_class >= 1_000 && first_class.is_multiple_of(1_000),
+            "{name}: {first_class}"
+        );
+    }
+    let badge = browser.evaluate("document.querySelector('.badge').textContent");
+    assert_eq!(
+        (badge, &status["interfaces"][0]["not_enforced"]),
+        (json!("not enforced"), &json!("wan0 is down"))
+    );
+    assert_eq!(
+        browser.evaluate("document.querySelector('.why').textContent"),
+        "wan0 is down"
+    );
+}
+
+/// Of 5,000 classes the page keeps the rows in view alone, so that it scrolls; all are found.
+#[test]
+fn a_browser_scrolls_and_searches_five_thousand_classes() {
+    let web = Web::start("many", Steady::new(&names(5_000), true));
+    let Some(mut browser) = opened(&web, (1200, 1000)) else {
+        return;
+    };
+    browser.wait_for("document.querySelector('.count').textContent === '5000 classes'");
+    let rows = "document.querySelectorAll('tbody tr').length";
+    assert!(
+        browser.evaluate(rows).as_u64().is_some_and(|rows| rows < 100),
+        "rows out of view"
+    );
+    // A frame is drawn while all of it is scrolled through; the longest time between two is told.
+    let longest = browser.evaluate(
+        "new Promise(done => {
+           const table = document.querySelector('.table'), step = table.scrollHeight / 200;
+           let [last, longest, steps] = [performance.now(), 0, 0];
+           requestAnimationFrame(function draw(now) {
+             longest = Math.max(longest, now - last);
+             last = now;
+             table.scrollTop += step;
+             if (++steps < 200) requestAnimationFrame(draw); else done(longest);
+           });
+         })",
+    );
+    eprintln!("the longest time between two frames of 200, while 5,000 classes were scrolled: {longest} ms");
+    browser.wait_for("document.querySelector('tbody').textContent.includes('site-4999')");
+    assert!(
+        browser.evaluate(rows).as_u64().is_some_and(|rows| rows < 100),
+        "rows out of view"
+    );
+    let search = |text: &str| {
+        format!(
+            "{{ const input = document.querySelector('input'); const begin = performance.now(); input.value = '{text}';
+                input.dispatchEvent(new Event('input')); performance.now() - begin }}"
+        )
+    };
+    let took = browser.evaluate(&search("SITE-4321"));
+    eprintln!("a search of 5,000 classes: {took} ms");
+    assert_eq!(
+        browser.evaluate("document.querySelector('.count').textContent"),
+        "1 of 5000 classes"
+    );
+    assert_eq!(
+        browser.evaluate("document.querySelectorAll('tbody tr')[1].cells[0].textContent"),
+        "site-4321"
+    );
+    let _ = browser.evaluate(&search("no such class"));
+    assert_eq!(
+        browser.evaluate("document.querySelector('.count').textContent"),
+        "0 of 5000 classes"
+    );
+}
+
+/// What `suimon top` shows on a terminal of 100 columns once there are rates, as text.
+fn top(socket: &str) -> String {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
+    grantpt(&ours).expect("granted");
+    unlockpt(&ours).expect("unlocked");
+    let name = ptsname(&ours, Vec::new()).expect("a name").into_bytes();
+    let path = std::ffi::OsString::from_vec(name);
+    let theirs = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .expect("its other side");
+    let [rows, columns] = [40, 100].map(|size| NonZero::new(size).expect("not zero"));
+    let size = Winsize {
+        ws_row: rows.get(),
+        ws_col: columns.get(),
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(&theirs, size).expect("a size");
+    let side = || theirs.try_clone().expect("a descriptor");
+    let mut child = Command::new(SUIMON)
+        .args(["top", "--socket", socket])
+        .stdin(side())
+        .stdout(side())
+        .stderr(side())
+        .spawn()
+        .expect("it starts");
+    let mut screen = vt100::Parser::new(rows, columns, 0);
+    let mut ours = File::from(ours);
+    let mut some = [0; 4096];
+    let begin = std::time::Instant::now();
+    while !screen.screen().contents().contains("kbit/s") {
+        assert!(
+            begin.elapsed().as_secs() < 20,
+            "no rates in\n{}",
+            screen.screen().contents()
+        );
+        let length = ours.read(&mut some).expect("it draws");
+        screen.process(&some[..length]);
+    }
+    // The rest of what it draws at once.
+    let length = ours.read(&mut some).expect("it draws");
+    screen.process(&some[..length]);
+    let _ = child.kill();
+    let _ = child.wait();
+    screen.screen().contents()
+}
