@@ -5,6 +5,8 @@
 //! - [`histogram`]: log-linear histograms of integers; [`delay`]: one of queueing delays;
 //! - [`impairments`]: a wire's own loss and jitter, the same models in the simulator and in the
 //!   lab;
+//! - [`experience`]: what round trips under load are worth: a grade, round trips a minute, quality
+//!   of outcome;
 //! - [`numbers`]: human-readable rates, lengths and times.
 //!
 //! Like the engine, this crate uses no clock, file or thread. Random seeds are arguments.
@@ -12,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod delay;
+pub mod experience;
 pub mod histogram;
 pub mod impairments;
 pub mod numbers;

@@ -29,6 +29,16 @@ pub(crate) fn set_congestion(socket: &impl AsFd, name: &str) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())
 }
 
+/// Limits what the kernel holds of a TCP connection before it is on its way.
+pub(crate) fn set_unsent_limit(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
+    set_option(
+        socket,
+        libc::IPPROTO_TCP,
+        libc::TCP_NOTSENT_LOWAT,
+        &bytes.to_ne_bytes(),
+    )
+}
+
 /// Sets the receive buffer of a socket, which disables autotuning.
 pub(crate) fn set_receive_buffer(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);

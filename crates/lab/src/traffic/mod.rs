@@ -5,7 +5,8 @@
 //!   each; [`datagram`] is their format, [`tally`] and [`sample`] count them;
 //! - [`udp`]: the same between two hosts of a lab, with a list of all arrivals, for loss, gaps and
 //!   delay;
-//! - [`probe`]: request and response, for round-trip times.
+//! - [`probe`]: request and response, for round-trip times;
+//! - [`under_load`]: round trips over a line that is idle, and full in each direction.
 
 pub mod analyser;
 pub mod datagram;
@@ -15,3 +16,4 @@ pub mod sample;
 pub mod tally;
 pub mod tcp;
 pub mod udp;
+pub mod under_load;

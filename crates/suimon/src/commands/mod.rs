@@ -45,6 +45,7 @@ mod status;
 mod target;
 mod top;
 mod traffic;
+mod verify;
 mod web;
 
 /// What a verb may use besides its arguments.
@@ -112,5 +113,6 @@ verbs! {
     status::Status,
     top::Top,
     traffic::Traffic,
+    verify::Verify,
     web::Web,
 }
