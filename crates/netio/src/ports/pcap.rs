@@ -623,6 +623,9 @@ impl Pcap {
             let Some(captured) = captured else {
                 return Err(PortError::fault(&self.name, "reading the capture", Fault::Ended));
             };
+            // A capture of headers: what is managed is the frame that was on the wire.
+            let length = (captured.original as usize).clamp(bytes.len(), LONGEST_BLOCK);
+            bytes.resize(length, 0);
             let (first, began) = *self.began.get_or_insert((captured.at, now));
             let due = match self.pace {
                 ReplayPace::Recorded => began + Duration::from_nanos(captured.at.saturating_sub(first)),
@@ -832,6 +835,29 @@ mod tests {
             [vec![1; 60], vec![2; 70]]
         );
         assert_eq!(pool.usage().map(|u| u.used), [0, 0]);
+    }
+
+    /// They are as long as on the wire; formerly 1,514 bytes of which a capture has 42 passed a
+    /// shaper as 42.
+    #[test]
+    fn a_capture_of_headers_plays_frames_as_long_as_they_were() {
+        let path = std::env::temp_dir().join(format!("suimon-headers-{}.pcapng", std::process::id()));
+        let mut file = Vec::new();
+        let mut writer = Writer::new(&mut file, &["a-b"]).expect("memory");
+        for (at, original) in [(1, 1_514), (2, 60), (3, u32::MAX)] {
+            writer.beginning(at, 0, &[7; 42], original).expect("memory");
+        }
+        std::fs::write(&path, file).expect("a file");
+        let mut pool = Pool::new(crate::pool::Slots { small: 8, big: 1 }).expect("memory");
+        let mut port = Pcap::open(Some((&path, ReplayPace::Fast)), None).expect("a port");
+        let mut batch = Vec::new();
+        while port.receive(&mut pool, &mut batch).is_ok() {}
+        std::fs::remove_file(&path).expect("it was ours");
+        let lengths: Vec<usize> = batch.iter().map(|frame| pool.len(*frame)).collect();
+        assert_eq!(lengths, [1_514, 60]);
+        assert_eq!(pool.bytes(batch[0])[..43], [&[7; 42][..], &[0]].concat());
+        assert_eq!(port.counters().refused, 1, "longer than any frame");
+        batch.drain(..).for_each(|frame| pool.free(frame));
     }
 
     proptest! {
