@@ -58,6 +58,7 @@ impl Host {
             class: class.map(|name| policy.plan.class(name).expect("a class")),
             drops,
             keep: 2,
+            since: Instant::START,
             until: us(60_000_000),
         };
         let clock = LinkClock::new(bandwidth, CATCH_UP);

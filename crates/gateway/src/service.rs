@@ -217,6 +217,7 @@ impl Handler for ControlService {
             class: wanted.class_of(&managed.whole)?,
             drops: wanted.drops,
             keep: wanted.packets,
+            since: Instant::START,
             until: netio::clock::now() + span,
         };
         let begun = self

@@ -35,6 +35,8 @@ pub struct Wanted {
     pub drops: bool,
     /// How many.
     pub keep: usize,
+    /// Packets that end before are followed and not kept.
+    pub since: Instant,
     /// How long.
     pub until: Instant,
 }
@@ -221,7 +223,7 @@ impl WaitRecorder {
         let Some(arrived) = self.waiting.remove(&packet.buffer.0) else {
             return;
         };
-        if !self.wanted.drops {
+        if !self.wanted.drops || now < self.wanted.since {
             return;
         }
         self.seen += 1;
@@ -252,7 +254,8 @@ impl WaitRecorder {
             self.waiting.remove(&packet.buffer.0);
             return;
         }
-        if let Some(arrived) = self.waiting.remove(&packet.buffer.0) {
+        let arrived = self.waiting.remove(&packet.buffer.0);
+        if let Some(arrived) = arrived.filter(|_| now >= self.wanted.since) {
             self.seen += u64::from(!self.wanted.drops);
             self.keep_slow(arrived, Ended::Left { planned, at: now }, queue);
         }

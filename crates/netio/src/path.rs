@@ -667,7 +667,7 @@ impl Path {
         if let Some(bandwidth) = *bandwidth {
             self.queue.set_bandwidth(clock, bandwidth);
         }
-        self.changed(clock, now, false);
+        self.changed();
         if let (Some(realiser), Some(pacing)) = (&mut self.realiser, plan.root.plan.pacing()) {
             realiser.repace(pacing);
         }
@@ -684,6 +684,11 @@ impl Path {
             let queue = tree.unwrap_or_else(|| prepared.retune.plan.build(prepared.retune.seed));
             self.replace(now, pool, queue, &mut prepared, &mut retired)
         };
+        self.write(&TapeEvent::Changed {
+            clock,
+            at: now,
+            class: false,
+        });
         if adopted == Adopted::InPlace {
             retired.keep(pool.claim(self.id as usize, std::mem::take(&mut prepared.claim)));
         }
@@ -713,7 +718,12 @@ impl Path {
         if !same || paced || !self.queue.queue_mut().retune_class(now, root, class) {
             return ClassAdopted::WholeOnly;
         }
-        self.changed(clock, now, true);
+        self.changed();
+        self.write(&TapeEvent::Changed {
+            clock,
+            at: now,
+            class: true,
+        });
         // A due time of the old settings means nothing under the new ones.
         self.due = None;
         self.wire.iter_mut().for_each(|wire| wire.retuned(now));
@@ -755,6 +765,8 @@ impl Path {
         for mut packet in packets {
             let headers = Headers::parse(pool.bytes(packet.buffer), self.mark);
             self.classify.classify(&headers, &mut packet);
+            let (class, flow) = (packet.class, packet.flow);
+            self.write(&TapeEvent::Moved { class, flow });
             if self.charge(pool, &packet) {
                 self.enqueue(now, pool, packet);
             } else {

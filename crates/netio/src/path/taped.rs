@@ -42,9 +42,9 @@ impl Path {
             return Taped::Taken;
         }
         let fresh = self.totals.offered.packets == 0 && self.changes == 0;
-        self.tape = Some(Box::new(tape));
-        self.rebase = None;
-        self.write(&TapeEvent::Start { at: now, fresh });
+        let mut tape = Box::new(tape);
+        tape.begin(now, fresh);
+        (self.tape, self.rebase) = (Some(tape), None);
         self.taped(fresh)
     }
 
@@ -80,7 +80,7 @@ impl Path {
         // With very many classes it takes long to drop.
         let _ = rebase.former.send(former);
         self.due = None;
-        self.write(&TapeEvent::Start { at: now, fresh: true });
+        self.tape.iter_mut().for_each(|tape| tape.begin(now, true));
     }
 
     /// Writes an event down.
@@ -99,11 +99,10 @@ impl Path {
         }
     }
 
-    /// Counts a change, and writes it down.
-    pub(super) fn changed(&mut self, clock: Instant, at: Instant, class: bool) {
+    /// Counts a change.
+    pub(super) fn changed(&mut self) {
         self.changes += 1;
         self.waits.iter_mut().for_each(|waits| waits.changed());
-        self.write(&TapeEvent::Changed { clock, at, class });
     }
 
     /// A path in which traffic is done again: its packets occupy parts of no port's memory, and are

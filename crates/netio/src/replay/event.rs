@@ -35,6 +35,13 @@ pub enum TapeEvent<'a> {
         /// Why.
         why: Reason,
     },
+    /// By the change that follows, the next of the queued packets is in this class.
+    Moved {
+        /// Its class.
+        class: ClassId,
+        /// Its flow.
+        flow: FlowHashes,
+    },
     /// The next of the path's changes was adopted.
     Changed {
         /// By the loop's clock.
@@ -153,9 +160,10 @@ const SWITCHED: u8 = 4;
 const ABANDONED: u8 = 5;
 const CHANGED: u8 = 6;
 const ASKED_PACED: u8 = 7;
+const MOVED: u8 = 8;
 
 /// Calls at one time that a tape may have: a file that asks for ever is no tape.
-pub(super) const MOST_ASKS: u32 = 1 << 20;
+pub(super) const MOST_ASKS: u32 = 1 << 10;
 
 /// Bytes of an arrival without its headers.
 const ARRIVAL_BYTES: usize = 36;
@@ -195,18 +203,28 @@ impl<'a> TapedArrival<'a> {
         fixed[3] = self.headers.len() as u8;
         fixed[4..12].copy_from_slice(&self.len.get().to_le_bytes());
         fixed[12..20].copy_from_slice(&self.at.nanos().to_le_bytes());
-        fixed[20..24].copy_from_slice(&self.class.0.to_le_bytes());
-        let FlowHashes {
-            source,
-            destination,
-            full,
-        } = self.flow;
-        fixed[24..28].copy_from_slice(&source.to_le_bytes());
-        fixed[28..32].copy_from_slice(&destination.to_le_bytes());
-        fixed[32..36].copy_from_slice(&full.to_le_bytes());
+        fixed[20..36].copy_from_slice(&place(self.class, self.flow));
         out.extend_from_slice(&fixed);
         out.extend_from_slice(self.headers);
     }
+}
+
+/// Class and flow as bytes.
+#[inline]
+fn place(class: ClassId, flow: FlowHashes) -> [u8; 16] {
+    let FlowHashes {
+        source,
+        destination,
+        full,
+    } = flow;
+    let mut bytes = [0; 16];
+    for (out, word) in bytes
+        .chunks_exact_mut(4)
+        .zip([class.0, source, destination, full])
+    {
+        out.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
 }
 
 impl TapeEvent<'_> {
@@ -232,6 +250,10 @@ impl TapeEvent<'_> {
             }
             Self::Switched { on } => out.extend([SWITCHED, u8::from(*on)]),
             Self::Abandoned { why } => out.extend([ABANDONED, *why as u8]),
+            Self::Moved { class, flow } => {
+                out.push(MOVED);
+                out.extend_from_slice(&place(*class, *flow));
+            }
             Self::Changed { clock, at, class } => {
                 out.extend([CHANGED, u8::from(*class)]);
                 out.extend_from_slice(&clock.nanos().to_le_bytes());
@@ -246,6 +268,11 @@ impl TapeEvent<'_> {
 pub struct Events<'a> {
     tape: &'a [u8],
     at: usize,
+}
+
+/// Whether a tape begins, or begins anew, with this chunk. Within one it never does.
+pub fn begins(chunk: &[u8]) -> bool {
+    chunk.first() == Some(&START)
 }
 
 impl<'a> Events<'a> {
@@ -276,17 +303,22 @@ impl<'a> Events<'a> {
         }
     }
 
-    fn arrival(&mut self) -> Option<TapedArrival<'a>> {
-        let [flags, dscp, kept] = self.take()?;
-        let to = *TO.get(usize::from(flags & 3)).filter(|_| flags < 16)?;
-        let len = self.take().map(u64::from_le_bytes).map(Bytes::new)?;
-        let at = self.time()?;
+    fn place(&mut self) -> Option<(ClassId, FlowHashes)> {
         let class = ClassId(self.word()?);
         let flow = FlowHashes {
             source: self.word()?,
             destination: self.word()?,
             full: self.word()?,
         };
+        Some((class, flow))
+    }
+
+    fn arrival(&mut self) -> Option<TapedArrival<'a>> {
+        let [flags, dscp, kept] = self.take()?;
+        let to = *TO.get(usize::from(flags & 3)).filter(|_| flags < 16)?;
+        let len = self.take().map(u64::from_le_bytes).map(Bytes::new)?;
+        let at = self.time()?;
+        let (class, flow) = self.place()?;
         let headers = self.tape.get(self.at..self.at + usize::from(kept))?;
         self.at += headers.len();
         Some(TapedArrival {
@@ -326,6 +358,10 @@ impl<'a> Events<'a> {
                 let [why] = self.take()?;
                 let why = *Reason::ALL.iter().find(|reason| **reason as u8 == why)?;
                 TapeEvent::Abandoned { why }
+            }
+            MOVED => {
+                let (class, flow) = self.place()?;
+                TapeEvent::Moved { class, flow }
             }
             CHANGED => {
                 let class = self.flag()?;

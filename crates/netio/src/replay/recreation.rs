@@ -4,13 +4,20 @@
 
 use super::event::{Asked, Digest, TapeEvent};
 use super::{Beginning, TooMany, headers_pool, put};
-use crate::handle::{ClassRetune, PathView, Retune};
-use crate::path::Path;
+use crate::classify::Classify;
+use crate::handle::{ClassRetune, ExplainWish, PathView, Retune};
+use crate::path::{Path, Wished};
 use crate::pool::Pool;
-use engine::packet::Packet;
+use crate::worker::PathSpec;
+use engine::header::Headers;
+use engine::packet::{ClassId, FlowHashes, Packet};
+use engine::tree::TreePlan;
 use engine::units::Instant;
+use measure::waits::{RecordedWaits, Wanted};
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A change that a path has adopted.
 #[derive(Debug)]
@@ -35,6 +42,16 @@ pub enum Diverged {
     },
     /// More packets are queued than fit.
     TooMany,
+    /// A packet is in a class that takes none.
+    Class {
+        /// When.
+        at: Instant,
+    },
+    /// Something comes before what was before it.
+    Back {
+        /// When.
+        at: Instant,
+    },
     /// A change is not known, or cannot be adopted as it was.
     Change {
         /// When.
@@ -61,6 +78,8 @@ impl fmt::Display for Diverged {
                 write!(f, "at {at} {recorded} packets left; done again, {again} do")
             }
             Self::TooMany => TooMany.fmt(f),
+            Self::Class { at } => write!(f, "at {at} a packet is in a class that takes none"),
+            Self::Back { at } => write!(f, "what was at {at} comes after what was later"),
             Self::Change { at } => write!(f, "the change at {at} cannot be adopted again"),
         }
     }
@@ -79,12 +98,34 @@ pub struct Departure<'a> {
     pub headers: &'a [u8],
 }
 
-/// A path whose traffic is done again.
+/// Classes and flows as a tape has them, of packets that a change moves.
+#[derive(Clone, Debug, Default)]
+struct AsTaped(Arc<Mutex<VecDeque<(ClassId, FlowHashes)>>>);
+
+impl AsTaped {
+    fn all(&self) -> MutexGuard<'_, VecDeque<(ClassId, FlowHashes)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Classify for AsTaped {
+    fn classify(&mut self, _headers: &Headers, packet: &mut Packet) {
+        // With too few of them other packets leave than did, which is noticed then.
+        (packet.class, packet.flow) = self
+            .all()
+            .pop_front()
+            .unwrap_or((ClassId(0), FlowHashes::default()));
+    }
+}
+
+/// A path whose traffic is done again. Its filters are not needed: their answers are on the tape.
 #[derive(Debug)]
 pub struct Recreation {
     path: Path,
     pool: Pool,
-    /// When it was asked last.
+    plan: TreePlan,
+    moved: AsTaped,
+    /// The latest time that its queue has seen.
     now: Instant,
 }
 
@@ -95,11 +136,46 @@ impl Recreation {
     /// If there is no memory for headers.
     pub fn new(beginning: Beginning) -> io::Result<Self> {
         let mut pool = headers_pool()?;
+        let (plan, moved) = (beginning.plan.clone(), AsTaped::default());
+        let spec = PathSpec {
+            classify: Box::new(moved.clone()),
+            ..beginning.spec()
+        };
         Ok(Self {
-            path: Path::new(beginning.spec(), 0, &mut pool).of_traffic_again(),
+            path: Path::new(spec, 0, &mut pool).of_traffic_again(),
             pool,
+            plan,
+            moved,
             now: Instant::START,
         })
+    }
+
+    /// Begins to record why packets wait, from now on; what was recorded so far is gone.
+    pub fn begin_explaining(&mut self, wanted: Wanted) {
+        let _ = self.end_explaining();
+        let _ = self.path.explain(self.now, ExplainWish::Begin(wanted));
+    }
+
+    /// Ends that, and returns what was recorded.
+    pub fn end_explaining(&mut self) -> Option<RecordedWaits> {
+        match self.path.explain(self.now, ExplainWish::End) {
+            Wished::Recorded(recorded) => Some(*recorded),
+            _ => None,
+        }
+    }
+
+    /// Time goes on to this.
+    fn pass(&mut self, at: Instant) -> Result<(), Diverged> {
+        if at < self.now {
+            return Err(Diverged::Back { at });
+        }
+        self.now = at;
+        Ok(())
+    }
+
+    /// Whether packets can be in this class of a plan.
+    fn takes(plan: &TreePlan, class: ClassId) -> bool {
+        plan.classes.is_empty() || plan.info(class).is_some_and(|info| info.leaf && !info.vacant)
     }
 
     /// Does an event again. `change` is asked for each change in turn; `leaving` gets each packet
@@ -113,37 +189,62 @@ impl Recreation {
         change: &mut dyn FnMut() -> Option<Change>,
         leaving: &mut dyn FnMut(Departure<'_>),
     ) -> Result<(), Diverged> {
-        let Self { path, pool, now } = self;
         match *event {
             TapeEvent::Start { .. } => {}
             TapeEvent::Arrival(arrival) => {
-                *now = (*now).max(arrival.at);
+                self.pass(arrival.at)?;
+                if !Self::takes(&self.plan, arrival.class) {
+                    return Err(Diverged::Class { at: self.now });
+                }
                 let mut packet = arrival.packet();
-                packet.buffer = put(pool, arrival.headers)?;
-                path.offer_again(pool, packet, arrival.to);
+                packet.buffer = put(&mut self.pool, arrival.headers)?;
+                self.path.offer_again(&mut self.pool, packet, arrival.to);
             }
             TapeEvent::Asked(asked) => {
-                *now = (*now).max(asked.at);
+                self.pass(asked.at)?;
                 return self.ask(&asked, leaving);
             }
-            TapeEvent::Switched { on } => path.switch(pool, on),
-            TapeEvent::Abandoned { why } => path.abandon(pool, why),
+            TapeEvent::Switched { on } => self.path.switch(&mut self.pool, on),
+            TapeEvent::Abandoned { why } => self.path.abandon(&mut self.pool, why),
+            TapeEvent::Moved { class, flow } => self.moved.all().push_back((class, flow)),
             TapeEvent::Changed { clock, at, class } => {
-                *now = (*now).max(at);
-                let adopted = match change() {
-                    Some(Change::Whole(retune)) if !class => {
-                        path.retune_again(clock, at, pool, retune);
-                        true
-                    }
-                    Some(Change::Class(retune)) if class => path.retune_class_again(at, pool, retune),
-                    _ => false,
-                };
+                self.pass(at)?;
+                let adopted = change().is_some_and(|change| self.change(clock, class, change));
+                self.moved.all().clear();
                 if !adopted {
                     return Err(Diverged::Change { at });
                 }
             }
         }
         Ok(())
+    }
+
+    /// Adopts a change, of one class alone or of all, if it is one.
+    fn change(&mut self, clock: Instant, of_class: bool, change: Change) -> bool {
+        let (at, pool) = (self.now, &mut self.pool);
+        match change {
+            Change::Whole(mut retune) if !of_class => {
+                if !self
+                    .moved
+                    .all()
+                    .iter()
+                    .all(|(class, _)| Self::takes(&retune.plan, *class))
+                {
+                    return false;
+                }
+                if let Some(classify) = &mut retune.classify {
+                    *classify = Box::new(self.moved.clone());
+                }
+                self.plan = retune.plan.clone();
+                self.path.retune_again(clock, at, pool, retune);
+                true
+            }
+            Change::Class(retune) if of_class => {
+                self.plan = retune.plan.clone();
+                self.path.retune_class_again(at, pool, retune)
+            }
+            _ => false,
+        }
     }
 
     fn ask(&mut self, asked: &Asked, leaving: &mut dyn FnMut(Departure<'_>)) -> Result<(), Diverged> {

@@ -104,6 +104,12 @@ impl Tape {
         self.torn.load(Ordering::Relaxed)
     }
 
+    /// Writes that the tape begins: as the first event of a chunk, where a reader looks for it.
+    pub(crate) fn begin(&mut self, at: Instant, fresh: bool) {
+        self.flush();
+        self.write(&TapeEvent::Start { at, fresh });
+    }
+
     #[inline]
     pub(crate) fn write(&mut self, event: &TapeEvent<'_>) {
         if let Some(asked) = self.asked.take() {

@@ -36,6 +36,7 @@ pub(super) fn begin(
         class,
         drops: wanted.drops,
         keep: wanted.packets,
+        since: Instant::START,
         until: Instant::NEVER,
     };
     network.sim.explain(network.links[found], wanted);
