@@ -3,6 +3,7 @@
 //! Authors write the pages; the part between two marks is generated. `tidy` fails when a page is
 //! missing or its generated part differs from the declarations.
 
+use control::expectations::WatchSettings;
 use control::filters::FilterSettings;
 use control::policy::InterfaceSettings;
 use control::port_config::PortSettings;
@@ -60,6 +61,7 @@ fn parts() -> Vec<Part> {
         policy("interface", InterfaceSettings::SETTINGS),
         policy("yields", YieldsSettings::SETTINGS),
         policy("filter", FilterSettings::SETTINGS),
+        policy("expect", WatchSettings::SETTINGS),
         policy("reserve", ReserveSettings::SETTINGS),
         policy("rsvp", RsvpSettings::SETTINGS),
         policy("accept", AcceptSettings::SETTINGS),

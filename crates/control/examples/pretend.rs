@@ -109,6 +109,7 @@ impl Handler for Pretend {
             views: views.collect(),
             classes: inner.classes.clone(),
             frames: FrameCounts::default(),
+            expectations: Vec::new(),
         };
         Ok(Reading {
             unconfined: Vec::new(),

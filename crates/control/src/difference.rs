@@ -1,6 +1,7 @@
 //! What a policy differs in from the one in force, in words; and what of it cannot be changed while
 //! the program runs.
 
+use crate::expectations::WatchedExpectation;
 use crate::filters;
 use crate::policy::{InterfacePolicy, Policy};
 use crate::port_config::PortConfig;
@@ -124,6 +125,7 @@ impl Difference {
                 .as_ref()
                 .map(|reserve| format!("{:?}", reserve.settings))
         };
+        of_expectations(old, new, &mut changes);
         if reserve(old) != reserve(new) {
             changes.push("reserve: other settings".into());
         }
@@ -250,6 +252,18 @@ fn changed(former: &[(&str, String)], now: &[(&str, String)]) -> Vec<String> {
     let dropped = former.iter().filter(|(key, _)| value(now, key).is_none());
     all.extend(dropped.map(|(key, old)| format!("{key} {old} → {}", unset())));
     all
+}
+
+fn of_expectations(old: &InterfacePolicy, new: &InterfacePolicy, out: &mut Vec<String>) {
+    let words = |policy: &InterfacePolicy| -> Vec<String> {
+        let words = |of: &WatchedExpectation| format!("{}: {}", of.what(), of.bounds.words(of.metric.unit()));
+        policy.expectations.iter().map(words).collect()
+    };
+    let (old, new) = (words(old), words(new));
+    let added = new.iter().filter(|one| !old.contains(one));
+    out.extend(added.map(|one| format!("new expectation {one}")));
+    let gone = old.iter().filter(|one| !new.contains(one));
+    out.extend(gone.map(|one| format!("expectation {one} goes")));
 }
 
 fn of_filters(old: &InterfacePolicy, new: &InterfacePolicy, out: &mut Vec<String>) {

@@ -15,6 +15,7 @@
 
 use crate::diagnostics::{Diagnostics, Severity};
 use crate::documents::Document;
+use crate::expectations::{self, WatchedExpectation};
 use crate::filters;
 use crate::port_config::{self, AttachedPort, PortConfig};
 use crate::rsvp_config::{self, RsvpConfig};
@@ -93,6 +94,8 @@ pub struct InterfacePolicy {
     pub reserve: Option<Reserve>,
     /// Classes whose downloads yield, in the policy's order.
     pub yields: Vec<Yields>,
+    /// What it is expected to keep while it runs.
+    pub expectations: Arc<[WatchedExpectation]>,
 }
 
 /// What RSVP may reserve of an interface.
@@ -352,7 +355,7 @@ pub struct PolicyReader<'a> {
 }
 
 const ROOT: &[&str] = &["version", "port", "rsvp", "interface"];
-const OF_INTERFACE: &[&str] = &["discipline", "class", "filter", "reserve"];
+const OF_INTERFACE: &[&str] = &["discipline", "class", "filter", "reserve", "expect"];
 const OF_DISCIPLINE: &[&str] = &["kind", "child", "class"];
 const OF_CLASS: &[&str] = &["name", "parent", "default", "discipline", "sends", "yields"];
 
@@ -545,6 +548,11 @@ impl<'a> PolicyReader<'a> {
         let mut warnings = Vec::new();
         let filters = filters(&mut self.problems);
         let filters = filters::read_all(filters, &spec, plan.as_ref(), &mut self.problems, &mut warnings);
+        let header = format!("interface.{name}.expect");
+        let expected: Vec<_> = section
+            .each_section("expect", &header, &mut self.problems)
+            .collect();
+        let expected = expectations::read_all(&expected, plan.as_ref(), &mut self.problems);
         let yields = std::mem::take(&mut self.yields);
         for (yields, plan) in yields.iter().zip(plan.iter().cycle()) {
             self.problems.extend(yields.mistakes(plan, link.bandwidth));
@@ -566,6 +574,7 @@ impl<'a> PolicyReader<'a> {
             filters: filters.into(),
             reserve,
             yields,
+            expectations: expected.into(),
         })
     }
 

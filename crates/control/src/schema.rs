@@ -6,6 +6,7 @@
 //! of classes and limits that follow from the link, only `suimon check` knows. So it accepts every
 //! policy that `check` accepts, and more.
 
+use crate::expectations::WatchSettings;
 use crate::filters::FilterSettings;
 use crate::policy::{InterfaceSettings, SendsSettings};
 use crate::port_config::PortSettings;
@@ -192,6 +193,8 @@ fn interface(registry: &Registry) -> Value {
     let any: Vec<Value> = classful.iter().map(|name| class(name)).collect();
     let list = |description: &str, items: &Value| json!({ "type": "array", "description": description, "items": items });
     let filter = json!({ "$ref": "#/$defs/filter" });
+    let bounds = json!({ "type": "array", "minItems": 2, "maxItems": 2, "description": "The lower and the upper bound" });
+    let expect = table(WatchSettings::SETTINGS, &[("within", bounds)]);
     let mut reserve = table(ReserveSettings::SETTINGS, &[]);
     reserve["description"] = "What RSVP may reserve of it".into();
     let mut schema = table(
@@ -201,6 +204,10 @@ fn interface(registry: &Registry) -> Value {
             ("class", list("Its classes", &json!({ "anyOf": any }))),
             ("filter", list("Which packets go into which class", &filter)),
             ("reserve", reserve),
+            (
+                "expect",
+                list("What it is expected to keep while it runs", &expect),
+            ),
         ],
     );
     // With the kind named right here, the classes are those of this kind alone.

@@ -8,6 +8,7 @@
 //! Lengths and rates count frames as the interface reports them, plus the policy's overhead
 //! ([`BASIS`]). In JSON the name of a number ends with its unit.
 
+use crate::expectations::ExpectationView;
 use crate::policy::InterfacePolicy;
 use engine::discipline::Reason;
 use engine::inspect::{Value, View};
@@ -87,6 +88,8 @@ pub struct InterfaceReading {
     pub classes: Vec<ClassReading>,
     /// Frames that reached no queue, and the memory for frames.
     pub frames: FrameCounts,
+    /// How the policy's expectations stand.
+    pub expectations: Vec<ExpectationView>,
 }
 
 /// What became of frames outside the queues, since the start.
@@ -170,6 +173,9 @@ pub struct InterfaceView<C = Vec<ClassView>> {
     /// Frames that reached no queue, and the memory for frames.
     #[serde(default)]
     pub frames: FrameCounts,
+    /// How the policy's expectations stand.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expectations: Vec<ExpectationView>,
 }
 
 /// One class.
@@ -539,6 +545,7 @@ impl InterfaceReading {
             traffic: whole.traffic(&self.totals, interval),
             gauges: whole_view.map(gauges).unwrap_or_default(),
             frames: self.frames,
+            expectations: self.expectations.clone(),
             classes: ClassStream {
                 policy: &self.policy,
                 interval,
@@ -681,6 +688,7 @@ impl InterfaceView<ClassStream<'_>> {
             gauges,
             classes,
             frames,
+            expectations,
         } = self;
         InterfaceView {
             name,
@@ -694,6 +702,7 @@ impl InterfaceView<ClassStream<'_>> {
             gauges,
             classes: classes.iter().collect(),
             frames,
+            expectations,
         }
     }
 }

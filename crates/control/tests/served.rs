@@ -98,6 +98,7 @@ fn reading(policy: &Arc<InterfacePolicy>, seconds: u64, state: State) -> Reading
         views: vec![View::default(), all_view, bulk_view, voice_view],
         classes: vec![bulk, voice],
         frames: FrameCounts::default(),
+        expectations: Vec::new(),
     };
     Reading {
         unconfined: Vec::new(),

@@ -7,6 +7,7 @@ use crate::claim::Claim;
 use crate::confined::{self, Sandbox};
 use crate::direction::secret_seed;
 use crate::enforced::Enforcement;
+use crate::expected::Expected;
 use crate::facts::{self, Facts};
 use crate::in_force::InForce;
 use crate::kept::{Kept, MadeOf};
@@ -24,7 +25,7 @@ use confine::{Confinement, Role};
 use control::policy::{InterfacePolicy, Policy};
 use control::port_config::{AttachedPort, PortConfig};
 use control::provenance::Provenance;
-use control::socket::{Server, path_of};
+use control::socket::{Handler, Server, path_of};
 use engine::discipline::Reason;
 use engine::port_kind::{Attachment, device};
 use engine::queue::Count;
@@ -121,12 +122,10 @@ pub fn enforce(
     let changes = PolicyChanges::new(Arc::clone(&in_force), rsvp.clone(), policy, state, made_of);
     let changes = Arc::new(changes.map_err(Error::State).inspect_err(|_| handle.stop())?);
     let (own, detach) = (Arc::clone(&changes), Arc::clone(&end));
-    let names = policy.interfaces.iter().map(|interface| interface.name.as_str());
-    let enforcement = Arc::new(Enforcement::new(config, names));
     let watched = Arc::clone(&in_force);
     let service = ControlService::new(name, handle.clone(), in_force, own, rsvp, yielding, detach);
-    let service = service.watching(Arc::clone(&enforcement)).unconfined(unconfined);
-    let server = serve(&socket, service, &confinement).inspect_err(|_| handle.stop())?;
+    let (service, enforcement, expected) = watching(service.unconfined(unconfined), policy, config);
+    let server = serve(&socket, Arc::clone(&service), &confinement).inspect_err(|_| handle.stop())?;
     // What reading the policy took.
     netio::heap::give_back();
     writeln!(out, "running; control socket {}", server.path().display())?;
@@ -147,9 +146,8 @@ pub fn enforce(
     let mut watch = |snapshot: &WorkerSnapshot, out: &mut dyn Write| {
         service_manager::lives();
         let handed_over = |name: &str| handed_over(&watched, snapshot, name);
-        let mut news = enforcement.look(handed_over).into_iter();
-        news.try_for_each(|line| writeln!(out, "{line}"))?;
-        out.flush()?;
+        let judged = expected.look(&watched.expectations(), || service.read().ok());
+        tell(out, &[enforcement.look(handed_over), judged].concat())?;
         watch(snapshot, out)
     };
     let last = supervise(&handle, workers, &end, out, &mut watch, &mut each)?;
@@ -160,6 +158,25 @@ pub fn enforce(
     }
     farewell(out, &last)?;
     changes.ended().map_err(Error::State)
+}
+
+/// The service, and what it is told by whoever watches: whether what runs has effect, and keeps
+/// what it is expected to.
+fn watching(
+    service: ControlService,
+    policy: &Policy,
+    config: &PortConfig,
+) -> (Arc<ControlService>, Arc<Enforcement>, Arc<Expected>) {
+    let names = policy.interfaces.iter().map(|interface| interface.name.as_str());
+    let enforcement = Arc::new(Enforcement::new(config, names));
+    let expected: Arc<Expected> = Arc::default();
+    let service = service.watching(Arc::clone(&enforcement), Arc::clone(&expected));
+    (Arc::new(service), enforcement, expected)
+}
+
+fn tell(out: &mut dyn Write, lines: &[String]) -> io::Result<()> {
+    lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    out.flush()
 }
 
 /// What the path of this interface has handed over to it, as the interface counts: without the
@@ -206,8 +223,8 @@ fn reload(changes: &PolicyChanges, file: &Path, out: &mut dyn Write) {
 }
 
 /// Starts the control socket, whose threads have the role of those that answer.
-fn serve(socket: &Path, service: ControlService, confinement: &Confinement) -> Result<Server, Error> {
-    let server = confinement.within(Role::Control, || Server::start(socket, Arc::new(service)));
+fn serve(socket: &Path, service: Arc<ControlService>, confinement: &Confinement) -> Result<Server, Error> {
+    let server = confinement.within(Role::Control, || Server::start(socket, service));
     server.map_err(|why| Error::Socket {
         path: socket.into(),
         why,

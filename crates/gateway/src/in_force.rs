@@ -5,6 +5,7 @@
 //! moves into the classes of the same names.
 
 use crate::direction::{by_filters, secret_seed};
+use crate::expected::ExpectedOf;
 use crate::signalling::trees::Trees;
 use crate::vacancies::{self, Fitted};
 use control::policy::InterfacePolicy;
@@ -86,6 +87,18 @@ impl InForce {
     /// The current state.
     pub fn all(&self) -> Vec<InterfaceInForce> {
         self.lock().clone()
+    }
+
+    /// What is expected of each interface.
+    pub fn expectations(&self) -> Vec<ExpectedOf> {
+        let all = self.lock();
+        let of = |managed: &InterfaceInForce| {
+            let InterfacePolicy {
+                name, expectations, ..
+            } = &managed.policy;
+            (name.clone(), Arc::clone(expectations))
+        };
+        all.iter().map(of).collect()
     }
 
     /// Whether the worker still runs what it ran then.

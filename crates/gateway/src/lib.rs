@@ -27,6 +27,7 @@ pub mod doctor;
 pub mod enforce;
 pub mod enforced;
 mod error;
+pub mod expected;
 pub mod facts;
 mod generations;
 pub mod in_force;

@@ -5,6 +5,7 @@
 
 use super::changes::PolicyChanges;
 use super::enforced::Enforcement;
+use super::expected::Expected;
 use super::in_force::{InForce, InterfaceInForce, refused};
 use super::yielding::YieldGauges;
 use crate::realise;
@@ -38,6 +39,7 @@ pub struct ControlService {
     in_force: Arc<InForce>,
     changes: Arc<PolicyChanges>,
     enforcement: Arc<Enforcement>,
+    expected: Arc<Expected>,
     speaker: Option<speaker::SpeakerHandle>,
     yielding: YieldGauges,
     detach: Arc<AtomicBool>,
@@ -62,6 +64,7 @@ impl ControlService {
             in_force,
             changes,
             enforcement: Arc::default(),
+            expected: Arc::default(),
             speaker,
             yielding,
             detach,
@@ -75,10 +78,14 @@ impl ControlService {
         Self { unconfined, ..self }
     }
 
-    /// The same, which also shows whether what runs has effect.
+    /// The same, which also shows whether what runs has effect, and what it is expected to keep.
     #[must_use]
-    pub fn watching(self, enforcement: Arc<Enforcement>) -> Self {
-        Self { enforcement, ..self }
+    pub fn watching(self, enforcement: Arc<Enforcement>, expected: Arc<Expected>) -> Self {
+        Self {
+            enforcement,
+            expected,
+            ..self
+        }
     }
 
     fn read_to(&self, detail: Detail) -> Result<Reading, Refusal> {
@@ -294,6 +301,7 @@ fn reading(
     let ControlService {
         yielding,
         enforcement,
+        expected,
         ..
     } = service;
     // A path has one policy.
@@ -344,6 +352,7 @@ fn reading(
         views,
         classes: classes.collect(),
         frames: frames(path, snapshot),
+        expectations: expected.of(&managed.policy.name),
     })
 }
 

@@ -144,11 +144,15 @@ fn told(output: &Output) -> String {
         .concat()
 }
 
-/// Whole policies from what a page shows: more than one where a setting is given anew.
-fn completed(shown: &str) -> Vec<String> {
+/// Whole policies from what a page shows: more than one where a setting is given anew. What adds to
+/// a policy adds to the page's first.
+fn completed(shown: &str, first: &str) -> Vec<String> {
     let shown = shown.replace("link.policy.a.", "interface.wan0.");
     if shown.contains("version = 1") {
         return vec![shown];
+    }
+    if shown.starts_with("[[") {
+        return vec![format!("{first}{shown}")];
     }
     if shown.starts_with('[') {
         return vec![format!("version = 1\n{shown}")];
@@ -178,11 +182,12 @@ fn every_policy_shown_is_accepted() {
     let folder = TestFolder::new("policies");
     let mut judged = 0;
     for page in pages() {
-        for block in blocks(&page, "toml") {
+        let shown = blocks(&page, "toml");
+        for block in &shown {
             if is_scenario(&block.text) || block.text.contains("[[key]]") {
                 continue;
             }
-            let policies = completed(&block.text);
+            let policies = completed(&block.text, &shown[0].text);
             assert!(
                 !policies.is_empty(),
                 "{}: no policy:\n{}",

@@ -1535,3 +1535,85 @@ fn mistakes_exit_with_2_and_a_remedy() {
         });
     });
 }
+
+/// Expectations come with an `apply`, and are judged while it runs: of a flood the delay of the
+/// class that it fills is missed, with exit code 4, and met again afterwards. The lower bound of a
+/// class that asks for nothing is not missed.
+#[test]
+fn a_running_policy_is_judged_by_its_expectations() {
+    in_turn(|| {
+        lab::isolated(|| {
+            let Some(mut rig) = Rig::start(Kind::Egress) else {
+                return;
+            };
+            expectations_are_judged(&rig);
+            rig.signal("TERM");
+            let output = rig.end();
+            assert!(output.status.success(), "{output:?}");
+            let missed = "eth0: missed: class rest: delay-p99 over 1 s: expected at most 20 ms, measured";
+            let again = "eth0: met again: class rest: delay-p99 over 1 s: expected at most 20 ms, measured";
+            assert_eq!(output.out.matches(missed).count(), 1, "{output:?}");
+            assert_eq!(output.out.matches(again).count(), 1, "{output:?}");
+        });
+    });
+}
+
+fn expectations_are_judged(rig: &Rig) {
+    let expected = |class: &str, more: &str| {
+        format!("[[interface.eth0.expect]]\nclass = \"{class}\"\nover = \"1 s\"\n{more}\n")
+    };
+    let policy = [
+        Kind::Egress.policy(),
+        expected("rest", "metric = \"delay-p99\"\nat_most = \"20 ms\""),
+        expected("large", "metric = \"rate\"\nat_least = \"15 Mbit/s\""),
+    ];
+    let file = rig.files.join("expected.toml").display().to_string();
+    // A queue that holds 150 ms of its 10 Mbit/s, where `fq_codel` would keep it short.
+    let long = "discipline = { kind = \"fifo\", limit_bytes = \"200 kB\" }\ndefault = true";
+    fs::write(&file, policy.concat().replace("default = true", long)).expect("a file");
+    let Reply::Plan(difference) = rig.ask(&Request::Plan { file: file.clone() }) else {
+        panic!("no plan");
+    };
+    let words = difference.changes.join("\n");
+    assert!(
+        words.contains("new expectation class rest: delay-p99 over 1 s: at most 20 ms"),
+        "{words}"
+    );
+    let applied = rig.ask(&apply_request(&file));
+    assert!(matches!(applied, Reply::Done { .. }), "{applied:?}");
+    let stands = || {
+        let snapshot = rig.client().status(Duration::ZERO, false).expect("a status");
+        snapshot.interfaces[0].expectations.clone()
+    };
+    let until = |what: &str, holds: &dyn Fn() -> bool| {
+        let begin = Instant::now();
+        while !holds() {
+            assert!(begin.elapsed() < Duration::from_secs(6), "{what}: {:?}", stands());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    until("both are known", &|| stands().len() == 2);
+    // 1,000 packets of 1,042 bytes: 8 Mbit/s, less than its 10.
+    let calm = rig.udp(1_000, 1_000, Duration::from_secs(3));
+    until("it is met", &|| stands()[0].measured.is_some());
+    assert!(stands()[0].met, "{:?}", stands());
+    assert!(
+        stands()[1].met && stands()[1].measured.is_none(),
+        "it asks for nothing: {:?}",
+        stands()
+    );
+    calm.finish().expect("a report");
+    let flood = rig.udp(6_000, 1_000, Duration::from_secs(4));
+    until("a flood is seen", &|| !stands()[0].met);
+    let status = Command::new(env!("CARGO_BIN_EXE_suimon"))
+        .args(["status", "--interval", "0s", "--socket", &rig.socket()])
+        .output()
+        .expect("it runs");
+    let text = String::from_utf8_lossy(&status.stdout);
+    assert_eq!(status.status.code(), Some(4), "{text}");
+    assert!(text.contains("MISSED  class rest: delay-p99 over 1 s"), "{text}");
+    flood.finish().expect("a report");
+    let calm = rig.udp(500, 1_000, Duration::from_secs(5));
+    until("it is over", &|| stands()[0].met);
+    drop(calm);
+}

@@ -46,8 +46,9 @@ class View {
     badge.textContent = state.state !== "enabled" ? state.state : bad ? "not enforced" : "enforced";
     badge.classList.toggle("bad", Boolean(bad));
     const why = this.root.querySelector(".why");
-    why.hidden = !state.not_enforced;
-    why.textContent = state.not_enforced ?? "";
+    const complaints = [state.not_enforced, ...state.missed.map(of => `missed: ${of}`)].filter(Boolean);
+    why.hidden = !complaints.length;
+    why.textContent = complaints.join("\n");
     this.root.querySelector(".facts").textContent =
       `${state.discipline}, ${rate(state.got_bps)} of ${rate(state.bandwidth_bps)}`;
     const classes = state.classes.length ? state.classes : [{ ...state, name: state.name, leaf: true, depth: 0 }];

@@ -25,6 +25,12 @@ struct OfInterface {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct OfExpectation {
+    interface: String,
+    expectation: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct OfClass {
     interface: String,
     class: String,
@@ -64,6 +70,7 @@ type Level<L> = Family<L, Gauge<f64, AtomicU64>>;
 struct Metrics {
     info: Level<OfProgram>,
     enforced: Level<OfInterface>,
+    expectation_met: Level<OfExpectation>,
     bandwidth: Level<OfInterface>,
     frames: Count<OfFrame>,
     slots_used: Level<OfInterface>,
@@ -112,6 +119,11 @@ impl Metrics {
             "enforced",
             "Whether the policy of the interface is enforced",
             self.enforced.clone(),
+        );
+        registry.register(
+            "expectation_met",
+            "Whether the policy keeps what it is expected to, by the last time that has ended",
+            self.expectation_met.clone(),
         );
         registry.register(
             "interface_bandwidth_bytes_per_second",
@@ -168,6 +180,14 @@ impl Metrics {
         self.enforced
             .get_or_create(&interface())
             .set(f64::from(u8::from(enforced)));
+        for expectation in &of.expectations {
+            let label = OfExpectation {
+                interface: of.name.clone(),
+                expectation: format!("{}: {}", expectation.what, expectation.expected),
+            };
+            let met = f64::from(u8::from(expectation.met));
+            self.expectation_met.get_or_create(&label).set(met);
+        }
         self.bandwidth
             .get_or_create(&interface())
             .set(of.bandwidth_bps as f64 / BITS);

@@ -3,159 +3,12 @@
 
 use super::Named;
 use crate::sources::Transport;
+use control::expectations::{Bounds, ExpectedAmount, Metric, Unit};
 use control::sections::Section;
 use engine::packet::ClassId;
-use engine::settings::{Problem, Raw, SettingValue, Span, describe, unknown};
-use engine::units::{Bandwidth, Bytes, Duration, Instant, Probability};
-use engine::{choices, settings};
-
-choices! {
-    /// What is measured.
-    pub enum Metric {
-        /// The rate.
-        Rate = "rate",
-        /// The share of this class in the link's traffic, or of this flow in what all flows
-        /// received.
-        Share = "share",
-        /// The utilization of the link.
-        Load = "load",
-        /// The mean delay.
-        DelayMean = "delay-mean",
-        /// The median delay.
-        DelayP50 = "delay-p50",
-        /// The 99th percentile of the delay.
-        DelayP99 = "delay-p99",
-        /// The maximum delay.
-        DelayMax = "delay-max",
-        /// Packets sent, or received.
-        Packets = "packets",
-        /// Packets dropped.
-        Drops = "drops",
-        /// Packets marked.
-        Marks = "marks",
-        /// The maximum backlog in bytes.
-        BacklogMax = "backlog-max",
-        /// The 99th percentile of the backlog over time.
-        BacklogP99 = "backlog-p99",
-        /// TCP segments that were retransmitted.
-        Retransmissions = "retransmissions",
-        /// TCP retransmission timeouts.
-        Timeouts = "timeouts",
-        /// Bytes that a class borrowed.
-        Borrowed = "borrowed",
-        /// Jain's fairness index of the copies of a flow, or of all flows: 100 % if all received
-        /// the same.
-        Jain = "jain",
-        /// The part of the time in which a reservation was in force on all its path, for all
-        /// copies of its flow.
-        InForce = "in-force",
-    }
-}
-
-/// The unit of a metric; values are integers in its smallest unit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unit {
-    /// Bits per second.
-    Rate,
-    /// Nanoseconds.
-    Time,
-    /// A number of packets, segments or events.
-    Count,
-    /// Bytes.
-    Bytes,
-    /// A fraction, in units of 2⁻³².
-    Share,
-}
-
-impl Unit {
-    /// The name of the smallest unit.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Rate => "bit/s",
-            Self::Time => "ns",
-            Self::Count => "",
-            Self::Bytes => "B",
-            Self::Share => "1/2^32",
-        }
-    }
-
-    /// An example of a value in this unit, for messages.
-    const fn example(self) -> &'static str {
-        match self {
-            Self::Rate => "a rate such as \"18 Mbit/s\"",
-            Self::Time => "a time such as \"5 ms\"",
-            Self::Count => "a whole number without quotes",
-            Self::Bytes => "a length such as \"30 kB\"",
-            Self::Share => "a share such as \"70 %\"",
-        }
-    }
-
-    fn read(self, raw: &Raw) -> Result<u64, String> {
-        match (self, raw) {
-            (Self::Rate, raw) => Bandwidth::from_raw(raw).map(Bandwidth::bits),
-            (Self::Time, raw) => Duration::from_raw(raw).map(Duration::nanos),
-            (Self::Bytes, raw) => Bytes::from_raw(raw).map(Bytes::get),
-            (Self::Share, raw) => Probability::from_raw(raw).map(Probability::parts),
-            (Self::Count, Raw::Integer(n)) if *n >= 0 => Ok(n.unsigned_abs()),
-            (Self::Count, raw) => Err(format!("expected {}; found {}", self.example(), describe(raw))),
-        }
-    }
-
-    /// The value, human-readable and exact.
-    pub fn words(self, value: u64) -> String {
-        match self {
-            Self::Rate => Bandwidth::bits_per_sec(value).to_string(),
-            Self::Time => Duration::from_nanos(value).to_string(),
-            Self::Count => value.to_string(),
-            Self::Bytes => Bytes::new(value).to_string(),
-            Self::Share => Probability::from_parts(value).to_string(),
-        }
-    }
-}
-
-impl Metric {
-    /// The unit of the metric.
-    pub const fn unit(self) -> Unit {
-        match self {
-            Self::Rate => Unit::Rate,
-            Self::Share | Self::Load | Self::Jain | Self::InForce => Unit::Share,
-            Self::DelayMean | Self::DelayP50 | Self::DelayP99 | Self::DelayMax => Unit::Time,
-            Self::Packets | Self::Drops | Self::Marks | Self::Retransmissions | Self::Timeouts => Unit::Count,
-            Self::BacklogMax | Self::BacklogP99 | Self::Borrowed => Unit::Bytes,
-        }
-    }
-
-    /// Whether it can be measured for this type of subject.
-    fn of(self, subject: &Subject) -> bool {
-        use Metric as M;
-        let delay = matches!(self, M::DelayMean | M::DelayP50 | M::DelayP99 | M::DelayMax);
-        let counted = matches!(
-            self,
-            M::Rate | M::Packets | M::Drops | M::Marks | M::BacklogMax | M::BacklogP99
-        );
-        match subject {
-            Subject::Class { .. } => delay || counted || matches!(self, M::Share | M::Borrowed),
-            Subject::Link(_) => delay || counted || self == M::Load,
-            Subject::Flow(_) => {
-                let of_tcp = matches!(self, M::Retransmissions | M::Timeouts);
-                delay || of_tcp || matches!(self, M::Rate | M::Share | M::Packets | M::Jain)
-            }
-            Subject::All => matches!(self, M::Rate | M::Jain),
-            Subject::Reservation(_) => self == M::InForce,
-        }
-    }
-}
-
-/// A bound as written in the scenario; the metric determines its unit.
-#[derive(Clone, PartialEq, Debug)]
-pub struct ExpectedRange(Raw);
-
-impl SettingValue for ExpectedRange {
-    const UNIT: &'static str = "an amount in the metric's unit";
-    fn from_raw(raw: &Raw) -> Result<Self, String> {
-        Ok(Self(raw.clone()))
-    }
-}
+use engine::settings;
+use engine::settings::{Problem, unknown};
+use engine::units::{Duration, Instant};
 
 settings! {
     /// The settings of an expectation.
@@ -176,9 +29,9 @@ settings! {
         /// The end of the time window
         to: Duration = derived "the end of the scenario", "", "";
         /// The lower bound
-        at_least: ExpectedRange = derived "", "", "";
+        at_least: ExpectedAmount = derived "", "", "";
         /// The upper bound
-        at_most: ExpectedRange = derived "", "", "";
+        at_most: ExpectedAmount = derived "", "", "";
     }
 }
 
@@ -215,24 +68,8 @@ pub struct Expectation {
     pub from: Instant,
     /// The end of the time window.
     pub to: Instant,
-    /// The lower bound, in the metric's smallest unit.
-    pub at_least: Option<u64>,
-    /// The upper bound, in the same unit.
-    pub at_most: Option<u64>,
-}
-
-impl Expectation {
-    /// The bounds as text.
-    pub fn bounds(&self) -> String {
-        let words = |value| self.metric.unit().words(value);
-        match (self.at_least, self.at_most) {
-            (Some(least), Some(most)) if least == most => format!("exactly {}", words(least)),
-            (Some(least), Some(most)) => format!("{} to {}", words(least), words(most)),
-            (Some(least), None) => format!("at least {}", words(least)),
-            (None, Some(most)) => format!("at most {}", words(most)),
-            (None, None) => String::new(),
-        }
-    }
+    /// What it is to be within, in the metric's smallest unit.
+    pub bounds: Bounds,
 }
 
 /// Reads an expectation.
@@ -246,54 +83,8 @@ pub(super) fn read(
     let subject = named.subject(section, problems);
     let settings = settings?;
     let window = window(&settings, section, named.duration, problems);
-    let unit = settings.metric.unit();
-    let mut bound = |bound: &Option<ExpectedRange>, key: &str| {
-        let raw = &bound.as_ref()?.0;
-        let at = section.get(key).map_or(section.at, |pair| pair.value.at);
-        amount(unit, settings.metric, raw, at, problems)
-    };
-    let (mut at_least, mut at_most) = (
-        bound(&settings.at_least, "at_least"),
-        bound(&settings.at_most, "at_most"),
-    );
-    if let Some(pair) = section.get("within") {
-        let items = pair.value.items().filter(|items| items.len() == 2);
-        match items {
-            None => {
-                let expected = format!("`within`: expected a list of two bounds, each {}", unit.example());
-                problems.push(pair.value.wrong(&expected));
-            }
-            Some(_) if settings.at_least.is_some() || settings.at_most.is_some() => {
-                let problem = Problem::new(
-                    pair.key_at,
-                    "`within` and `at_least` or `at_most` exclude each other",
-                );
-                problems.push(problem.help("keep one of them"));
-            }
-            Some(items) => {
-                let bounds = items
-                    .iter()
-                    .map(|item| amount(unit, settings.metric, &item.raw(), item.at, problems));
-                let bounds: Vec<_> = bounds.collect();
-                (at_least, at_most) = (bounds[0], bounds[1]);
-            }
-        }
-    } else if settings.at_least.is_none() && settings.at_most.is_none() {
-        let problem = Problem::new(section.at, "a bound is missing: this expectation is always met");
-        problems.push(problem.help("write `at_least`, `at_most`, or `within` with two bounds"));
-    }
-    if at_least.zip(at_most).is_some_and(|(least, most)| least > most) {
-        let key = if section.get("within").is_some() {
-            "within"
-        } else {
-            "at_most"
-        };
-        let at = section.get(key).map_or(section.at, |pair| pair.value.at);
-        problems.push(Problem::new(
-            at,
-            "the bounds are in the wrong order: the first must not be greater than the second",
-        ));
-    }
+    let written = [settings.at_least.as_ref(), settings.at_most.as_ref()];
+    let bounds = Bounds::read(settings.metric, written, section, problems);
     let ((subject, words), (from, to)) = (subject?, window?);
     measurable(settings.metric, &subject, &words, section, named, problems);
     let span =
@@ -304,16 +95,8 @@ pub(super) fn read(
         metric: settings.metric,
         from,
         to,
-        at_least,
-        at_most,
+        bounds: bounds.unwrap_or_default(),
     })
-}
-
-fn amount(unit: Unit, metric: Metric, raw: &Raw, at: Span, problems: &mut Vec<Problem>) -> Option<u64> {
-    let read = unit.read(raw).map_err(|why| {
-        problems.push(Problem::new(at, format!("`{}`: {why}", metric.name())));
-    });
-    read.ok()
 }
 
 fn window(
@@ -343,6 +126,26 @@ fn window(
     Some((Instant::START + settings.from, Instant::START + to))
 }
 
+/// Whether the metric can be measured for this type of subject.
+fn is_measured(metric: Metric, subject: &Subject) -> bool {
+    use Metric as M;
+    let delay = matches!(metric, M::DelayMean | M::DelayP50 | M::DelayP99 | M::DelayMax);
+    let counted = matches!(
+        metric,
+        M::Rate | M::Packets | M::Drops | M::Marks | M::BacklogMax | M::BacklogP99
+    );
+    match subject {
+        Subject::Class { .. } => delay || counted || matches!(metric, M::Share | M::Borrowed),
+        Subject::Link(_) => delay || counted || metric == M::Load,
+        Subject::Flow(_) => {
+            let of_tcp = matches!(metric, M::Retransmissions | M::Timeouts);
+            delay || of_tcp || matches!(metric, M::Rate | M::Share | M::Packets | M::Jain)
+        }
+        Subject::All => matches!(metric, M::Rate | M::Jain),
+        Subject::Reservation(_) => metric == M::InForce,
+    }
+}
+
 /// Refuses a metric that this subject does not have.
 fn measurable(
     metric: Metric,
@@ -354,8 +157,8 @@ fn measurable(
 ) {
     let at = section.get("metric").map_or(section.at, |pair| pair.value.at);
     let name = metric.name();
-    if !metric.of(subject) {
-        let of = |other: &Subject, what| metric.of(other).then_some(what);
+    if !is_measured(metric, subject) {
+        let of = |other: &Subject, what| is_measured(metric, other).then_some(what);
         let class = Subject::Class {
             direction: 0,
             class: ClassId(0),

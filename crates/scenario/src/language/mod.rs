@@ -28,7 +28,8 @@ mod reservations;
 mod sweep;
 
 pub use changes::{ChangeSettings, ScheduledChange};
-pub use expectations::{ExpectSettings, Expectation, Metric, Subject, Unit};
+pub use control::expectations::{Metric, Unit};
+pub use expectations::{ExpectSettings, Expectation, Subject};
 pub use failures::{FailedPart, FailureSettings, PlannedFailure};
 pub use flows::{EndAddress, FlowConfig, FlowSettings, Spans};
 pub use lab_rules::{SIMULATED_ONLY, SimulatedKey};

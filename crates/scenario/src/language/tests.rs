@@ -105,7 +105,10 @@ fn a_good_scenario_is_read_with_its_changes_and_expectations() {
     let expectation = &scenario.expectations[0];
     assert_eq!(expectation.what, "class calls: delay-max, 5 s to 30 s");
     assert_eq!(
-        (expectation.bounds(), expectation.at_most),
+        (
+            expectation.bounds.words(expectation.metric.unit()),
+            expectation.bounds.at_most,
+        ),
         ("at most 1 ms".into(), Some(1_000_000))
     );
     assert_eq!(scenario.bin(), Duration::from_millis(100));

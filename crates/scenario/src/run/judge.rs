@@ -25,15 +25,15 @@ pub fn judge(expectation: &Expectation, window: &Window, meters: &Meters<'_>) ->
 /// The verdict on a measured value, in the metric's smallest unit.
 pub fn verdict(expectation: &Expectation, value: u64) -> Judgement {
     let unit = expectation.metric.unit();
-    let missed = match (expectation.at_least, expectation.at_most) {
+    let missed = match (expectation.bounds.at_least, expectation.bounds.at_most) {
         (Some(least), _) if value < least => Some((least, least - value, "too little")),
         (_, Some(most)) if value > most => Some((most, value - most, "too much")),
         _ => None,
     };
     Judgement {
         what: expectation.what.clone(),
-        expected: expectation.bounds(),
-        got: words(unit, value),
+        expected: expectation.bounds.words(unit),
+        got: unit.rounded(value),
         value,
         unit: unit.name(),
         met: missed.is_none(),
@@ -43,19 +43,8 @@ pub fn verdict(expectation: &Expectation, value: u64) -> Judgement {
             } else {
                 format!(" ({})", numbers::share(by as f64 / bound as f64))
             };
-            format!("{} {what}{share}", words(unit, by))
+            format!("{} {what}{share}", unit.rounded(by))
         }),
-    }
-}
-
-/// A value as rounded, human-readable text.
-fn words(unit: Unit, value: u64) -> String {
-    match unit {
-        Unit::Rate => numbers::rate(value),
-        Unit::Time => numbers::time(value),
-        Unit::Count => value.to_string(),
-        Unit::Bytes => numbers::bytes(value),
-        Unit::Share => numbers::share(Probability::from_parts(value).as_f64()),
     }
 }
 

@@ -63,13 +63,16 @@ impl Status {
     }
 }
 
-/// The exit code tells a script whether the policy is in force on every interface.
+/// The exit code tells a script whether the policy is in force on every interface, and keeps what
+/// it is expected to.
 fn ending(now: &Snapshot) -> Exit {
     let enforced =
         |interface: &InterfaceView| interface.state == State::Enabled && interface.not_enforced.is_none();
+    let as_expected = |interface: &InterfaceView| interface.expectations.iter().all(|of| of.met);
     match now.interfaces.iter().all(enforced) {
-        true => Exit::Done,
         false => Exit::Bypass,
+        true if now.interfaces.iter().all(as_expected) => Exit::Done,
+        true => Exit::Missed,
     }
 }
 
@@ -133,6 +136,15 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
     blank_empty_columns(&mut rows);
     for line in text::table(&rows, &COLUMNS.map(|(_, align)| align)) {
         writeln!(out, "{line}")?;
+    }
+    for of in &interface.expectations {
+        let state = if of.met { "met" } else { "MISSED" };
+        let measured = of.measured.as_deref().unwrap_or("nothing to judge by");
+        writeln!(
+            out,
+            "  {state:6}  {}: expected {}, measured {measured}",
+            of.what, of.expected
+        )?;
     }
     let frames = readout::frames(&interface.frames);
     if !frames.is_empty() {

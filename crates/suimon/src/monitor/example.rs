@@ -24,6 +24,7 @@ pub fn snapshot() -> Snapshot {
             overhead_bytes: 0,
             traffic: traffic(19_000_000),
             gauges: Vec::new(),
+            expectations: Vec::new(),
             frames: FrameCounts {
                 missed: 12,
                 exhausted: 5,

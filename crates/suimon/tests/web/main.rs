@@ -116,6 +116,7 @@ impl Steady {
                 .collect(),
             classes: (0..classes).map(|class| Self::class(class, readings)).collect(),
             frames: FrameCounts::default(),
+            expectations: Vec::new(),
         }
     }
 }
