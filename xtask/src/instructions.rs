@@ -3,8 +3,9 @@
 //!
 //! Time wobbles on a machine that others use; the number of instructions does not. Callgrind counts
 //! what [`COUNTED`] runs, twice for each row: once to warm up, once to count. The bench prints the
-//! rows' names in that order. The loop without a queue is the row `generator`, which is
-//! subtracted; bursts have one of their own.
+//! rows' steps and names in that order: 2,000, and at least 8 for each class, since credits are
+//! used up only then. The loop without a queue is the row `generator`, which is subtracted; bursts
+//! have one of their own.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,8 +15,6 @@ use std::process::Command;
 const TABLE: &str = "docs/measurements/instructions.md";
 /// The function of the bench whose calls are counted, for callgrind.
 const COUNTED: &str = "*counted::counted*";
-/// The steps of one call there.
-const STEPS: f64 = 2_000.0;
 const GENERATOR: &str = "generator, 1";
 /// The same for the rows whose names contain this.
 const IN_BURSTS: &str = ", in bursts, ";
@@ -110,7 +109,10 @@ fn count(root: &Path) -> Result<Counts, String> {
     let dump = |row: usize| folder.join(format!("counts.{}", 2 * row + 2));
     let rows = names.lines().filter(|line| !line.is_empty()).enumerate();
     let counts: Counts = rows
-        .map(|(row, name)| Ok((name.to_owned(), total(&dump(row))? / STEPS)))
+        .map(|(row, line)| {
+            let (steps, name) = steps_of(line)?;
+            Ok((name.to_owned(), total(&dump(row))? / steps))
+        })
         .collect::<Result<_, String>>()?;
     let loops = [GENERATOR, GENERATOR_IN_BURSTS].map(|name| {
         let row = counts.iter().find(|(row, _)| row == name);
@@ -128,6 +130,13 @@ fn count(root: &Path) -> Result<Counts, String> {
         .collect())
 }
 
+/// The steps of a row, and its name.
+fn steps_of(line: &str) -> Result<(f64, &str), String> {
+    let parts = line.split_once(' ');
+    let parts = parts.and_then(|(steps, name)| Some((steps.parse().ok()?, name)));
+    parts.ok_or_else(|| format!("the bench printed `{line}`, not the steps and the name of a row"))
+}
+
 /// The instructions in a dump of callgrind.
 fn total(dump: &PathBuf) -> Result<f64, String> {
     let text = std::fs::read_to_string(dump).map_err(|e| format!("{}: {e}", dump.display()))?;
@@ -142,7 +151,8 @@ fn written(counts: &Counts, compiler: &str) -> String {
          Instructions for one packet in and out, without the bench's own loop, in the regimes of\n\
          `cargo bench --package engine`. Written by `cargo xtask instructions --bless` with\n\
          {compiler};\n\
-         CI fails where one takes 5 % more. A change that is worth it commits the table that it writes.\n\n\
+         CI fails where one takes 5 % more. A change that is worth it commits the table that it writes.\n\
+         A count is of 2,000 packets, and of at least 8 for each class, after as many that are not counted.\n\n\
          | what, n | instructions |\n|---|---:|\n"
     );
     for (name, count) in counts {

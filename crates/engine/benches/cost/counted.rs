@@ -6,30 +6,37 @@
 use crate::disciplines;
 use crate::paced;
 
-/// Steps of a count. What a discipline does seldom, or only later, is not in it.
-pub(crate) const STEPS: u32 = 2_000;
+/// Steps of a count at least. What a discipline does seldom, or only later, is not in it.
+const STEPS: u32 = 2_000;
+/// Of each class, so many packets at least: credits are used up by then, and turns go round.
+const STEPS_PER_CLASS: u32 = 8;
 
-#[inline(never)]
-fn counted(mut step: impl FnMut()) {
-    (0..STEPS).for_each(|_| step());
+fn steps(classes: u32) -> u32 {
+    STEPS.max(STEPS_PER_CLASS * classes)
 }
 
-/// Takes the steps of each row whose name contains this, and prints the row's name.
+#[inline(never)]
+fn counted(steps: u32, mut step: impl FnMut()) {
+    (0..steps).for_each(|_| step());
+}
+
+/// Takes the steps of each row whose name contains this, and prints their number and the row's
+/// name.
 pub(crate) fn rows(only: Option<String>) {
     let wanted = |name: &str| only.as_ref().is_none_or(|part| name.contains(part.as_str()));
+    let take = |what: &str, n: u32, step: &mut dyn FnMut()| {
+        let (name, steps) = (format!("{what}, {n}"), steps(n));
+        if wanted(&name) {
+            counted(steps, &mut *step);
+            counted(steps, &mut *step);
+            println!("{steps} {name}");
+        }
+    };
     for mut row in disciplines::small() {
-        let name = format!("{}, {}", row.what, row.n);
-        if wanted(&name) {
-            counted(|| row.step());
-            counted(|| row.step());
-            println!("{name}");
-        }
+        let (what, n) = (row.what.clone(), row.n);
+        take(&what, n, &mut || row.step());
     }
-    for (name, mut step) in paced::small() {
-        if wanted(&name) {
-            counted(&mut step);
-            counted(&mut step);
-            println!("{name}");
-        }
+    for (classes, mut step) in paced::small() {
+        take("pacer", classes, &mut step);
     }
 }

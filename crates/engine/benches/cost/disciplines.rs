@@ -30,7 +30,7 @@ use std::time::Instant as Clock;
 
 const LINK: Link = Link::new(Bandwidth::gbit(10), Bytes::new(1_514));
 
-/// CBQ with 1,000 classes that may not borrow, against itself with 20.
+/// CBQ with 1,000 classes against itself with 20: those that may not borrow, and those of a tree.
 const BAR: f64 = 3.0;
 
 /// `drr`, `wfq` and `cake` with 64,000 classes or flows against themselves with 1,000, and `hfsc`
@@ -48,7 +48,9 @@ struct Effort {
     many: [u32; 2],
     /// Flows of `wfq` and classes of `drr` at most.
     most: u32,
-    leaves: [u32; 3],
+    /// Leaves of `hfsc`, in turns; the last is compared with the first.
+    leaves: &'static [u32],
+    most_leaves: u32,
 }
 
 const FULL: Effort = Effort {
@@ -60,7 +62,8 @@ const FULL: Effort = Effort {
     flows: [1_000, 65_536],
     many: [1_000, 64_000],
     most: 1_000_000,
-    leaves: [20, 1_000, 10_000],
+    leaves: &[20, 1_000, 4_096, 10_000],
+    most_leaves: 100_000,
 };
 
 const SMOKE: Effort = Effort {
@@ -70,7 +73,8 @@ const SMOKE: Effort = Effort {
     flows: [100, 1_000],
     many: [100, 1_000],
     most: 2_000,
-    leaves: [20, 100, 1_000],
+    leaves: &[20, 100, 1_000],
+    most_leaves: 2_000,
 };
 
 /// Packets that leave and are offered in one go, in a row of bursts.
@@ -289,6 +293,15 @@ fn returning(n: u32) -> [Row; 2] {
     ]
 }
 
+/// The same where all have packets, mostly, and every packet goes to one at random.
+fn arriving(n: u32) -> [Row; 2] {
+    let wander = |row: Row| Row { wander: n, ..row };
+    [
+        wander(wfq("wfq, packets arrive at random", n, 4 * n)),
+        wander(drr("drr, packets arrive at random", n, 4 * n)),
+    ]
+}
+
 /// Queues without classes.
 fn plain(effort: Effort) -> Vec<Row> {
     let integer = |n: u32| Raw::Integer(n.into());
@@ -356,10 +369,14 @@ fn classful(
     (classes, packets): (u32, u32),
     settings: impl Fn(u32) -> Table,
 ) -> Row {
+    // Packets that wander gather in the classes that are served least: a default queue would drop
+    // some, and each step would offer one of these in vain once more. `ips` sets its own limits.
+    let roomy = self::spec("fifo", Table::default().with("limit", Raw::Integer(10_000_000)));
     let class = |i: u32| ClassSpec {
         name: i.to_string(),
         default: i == 0,
         settings: settings(i),
+        discipline: (spec.kind != "ips").then(|| roomy.clone()),
         ..ClassSpec::default()
     };
     let spec = DisciplineSpec {
@@ -427,6 +444,7 @@ fn turns(effort: Effort) -> Vec<Row> {
         rows.extend([20, some].map(|classes| wrr(order, classes)));
     }
     rows.extend([some, many].into_iter().flat_map(returning));
+    rows.extend([some, many].into_iter().flat_map(arriving));
     rows
 }
 
@@ -734,27 +752,35 @@ pub(crate) fn rows(full: bool) -> Vec<Verdict> {
     for (row, burst) in one.into_iter().zip(burst) {
         run(vec![row, burst.in_bursts()], effort);
     }
-    // The sizes that are compared, in turns; then the largest by itself.
-    let compared = |n: u32| REGIMES.into_iter().map(move |regime| regime.row(n));
-    let rows = run([3, 20, 1_000].into_iter().flat_map(compared).collect(), effort);
+    for row in arriving(most) {
+        run(vec![row], effort);
+    }
+    verdicts.extend(sharing(effort));
+    verdicts
+}
+
+/// The same for `cbq`: the sizes that are compared, in turns; then the largest by itself.
+fn sharing(effort: Effort) -> Vec<Verdict> {
+    let sizes = [3, 20, 100, 1_000];
+    let flat = |n: u32| REGIMES.into_iter().map(move |regime| regime.row(n));
+    let mut rows = run(sizes.into_iter().flat_map(flat).collect(), effort);
+    let trees = |n: u32| Borrowing::ALL.into_iter().map(move |borrowing| borrowing.row(n));
+    rows.extend(run(sizes[1..].iter().copied().flat_map(trees).collect(), effort));
     if effort.most_classes > 1_000 {
-        for regime in REGIMES {
-            run(vec![regime.row(effort.most_classes)], effort);
+        for row in flat(effort.most_classes).chain(trees(effort.most_classes)) {
+            run(vec![row], effort);
         }
     }
-    let verdict = |regime: Regime| {
-        let name = regime.name();
-        let of = |n| rows.iter().find(|row| row.what == name && row.n == n);
-        let median = |n| of(n).map_or(0.0, Row::median);
+    let verdict = |few: &Row| {
+        let many = rows.iter().find(|row| row.what == few.what && row.n == 1_000);
         Verdict {
-            what: format!("{name}: 1,000 classes against 20"),
-            ratio: median(1_000) / median(20),
+            what: format!("{}: 1,000 classes against 20", few.what),
+            ratio: many.map_or(0.0, Row::median) / few.median(),
             bar: BAR,
         }
     };
-    let held = REGIMES.into_iter().filter(|regime| !regime.borrow);
-    verdicts.extend(held.map(verdict));
-    verdicts
+    let judged = |row: &&Row| row.n == 20 && !row.what.contains(", borrowing");
+    rows.iter().filter(judged).map(verdict).collect()
 }
 
 /// The same for the regimes of `hfsc`, each by itself: 10,000 leaves are megabytes, and four times
@@ -762,8 +788,10 @@ pub(crate) fn rows(full: bool) -> Vec<Verdict> {
 pub(crate) fn curves(full: bool) -> Vec<Verdict> {
     let effort = if full { FULL } else { SMOKE };
     let judged = |served: Served| {
-        let rows = effort.leaves.into_iter().map(|n| served.row(n)).collect();
-        growth(&run(rows, effort), served.name(), 20)
+        let rows = effort.leaves.iter().map(|&n| served.row(n)).collect();
+        let verdict = growth(&run(rows, effort), served.name(), 20);
+        run(vec![served.row(effort.most_leaves)], effort);
+        verdict
     };
     Served::ALL.map(judged).into()
 }

@@ -1,7 +1,7 @@
 //! What a packet costs in the engine, as one table: every discipline in its regimes, every kind of
 //! filters.
 //!
-//! `cargo bench --package engine` prints it in about a minute and a half; with `-- --check` it
+//! `cargo bench --package engine` prints it in some minutes; with `-- --check` it
 //! fails if a bar is missed, and with `-- pacing` or another part's name it prints that part. Under
 //! `cargo test` everything runs once, small.
 

@@ -19,7 +19,7 @@
 //! | take | when |
 //! |---|---|
 //! | `rings` | members share by weight, in constant time: deficit round robin |
-//! | `shortcuts` | of a ring's members only some count: the first of them from the head on |
+//! | `shortcuts` | of a ring's members only some count: the first from the head on, in log *n* |
 //! | `lists` | packets queue in many lists that share one array |
 //! | `packet_ring` | packets queue in one list, which grows as needed |
 //! | `keyed` | a member is found by a key (a hash table of fixed size) |

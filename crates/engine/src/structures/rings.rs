@@ -317,11 +317,6 @@ impl Sets {
         (self.sets[set].first + lane) as usize
     }
 
-    /// How many lanes all sets have.
-    pub(crate) fn lanes(&self) -> usize {
-        self.lanes.len()
-    }
-
     /// Makes another member the head of its lane.
     pub(crate) fn set_head(&mut self, set: usize, lane: u32, head: u32) {
         self.lanes[(self.sets[set].first + lane) as usize].head = head;

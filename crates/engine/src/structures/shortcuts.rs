@@ -1,50 +1,63 @@
-//! Shortcuts through rings: of the members of a ring, those worth a look, and the first of them
-//! from the head on, without a visit to those between.
+//! Shortcuts through rings: groups of the members of rings, and the first member of a group in a
+//! ring, from the head on, without a visit to those between.
 //!
-//! Members carry labels that rise around their ring, modulo 2⁶⁴, so that the distances of two
-//! members from the head can be compared. A member joins before the head and takes a label from the
-//! gap there, a small part of it. When a gap is used up, all labels of the ring are spread anew; as
-//! the head has to go round the ring to come back to a gap, that is rare (Dietz and Sleator, "Two
-//! algorithms for maintaining order in a list", 1987, has the bounds that hold for any order of
-//! insertions).
+//! Members carry labels that rise around their ring, modulo 2⁶⁴. A member joins before the head and
+//! takes a label from the gap there, a small part of it. When a gap is used up, all labels of the
+//! ring are spread anew; as the head has to go round the ring to come back to a gap, that is rare
+//! (Dietz and Sleator, "Two algorithms for maintaining order in a list", 1987, has the bounds that
+//! hold for any order of insertions). A group is a search tree by ring and label, a treap (Seidel
+//! and Aragon, "Randomized search trees", 1996) whose ranks are hashes of the members' numbers:
+//! what it costs grows with the logarithm of the group, and links stand in the members.
 
-use crate::structures::rings::{self, NONE, Neighbours};
+use crate::structures::rings::NONE;
 
 /// A joining member takes one of so many parts of the gap before the head, a power of two.
 const PART: u32 = 10;
 
-/// A member: its label, and its neighbours among those worth a look.
+/// A member: its place in its ring and, if it is in a group, in the group's tree.
 #[derive(Clone, Copy, Debug)]
 struct Spot {
     label: u64,
-    seen: Neighbours,
+    ring: u32,
+    group: u32,
+    /// Those before it and after it in the tree, of lower ranks.
+    below: [u32; 2],
+    rank: u32,
 }
 
-/// The first of those worth a look in a ring, in no order, and how many there are.
+impl Spot {
+    fn key(&self) -> (u32, u64) {
+        (self.ring, self.label)
+    }
+}
+
+/// Where a tree, or a part of it, hangs.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
-    any: u32,
-    count: u32,
+enum Branch {
+    Group(u32),
+    Below(u32, usize),
 }
 
-/// Rings of one set of members, each of which is in one ring at most.
+/// Groups of members, each of which is in one ring and in one group at most.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shortcuts {
     spots: Vec<Spot>,
-    rings: Vec<Seen>,
+    groups: Vec<u32>,
 }
 
 impl Shortcuts {
-    /// For so many members and rings; no member is worth a look.
-    pub(crate) fn new(members: usize, rings: usize) -> Self {
-        let spot = Spot {
+    /// For so many members and groups; no member is in a group.
+    pub(crate) fn new(members: usize, groups: usize) -> Self {
+        let spot = |member| Spot {
             label: 0,
-            seen: Neighbours::FREE,
+            ring: 0,
+            group: NONE,
+            below: [NONE; 2],
+            rank: mixed(member),
         };
-        let none = Seen { any: NONE, count: 0 };
         Self {
-            spots: vec![spot; members],
-            rings: vec![none; rings],
+            spots: (0..members as u32).map(spot).collect(),
+            groups: vec![NONE; groups],
         }
     }
 
@@ -56,81 +69,163 @@ impl Shortcuts {
             false => label(head).wrapping_sub(label(last)),
         };
         if gap < 2 {
-            return self.spread(head, next);
+            return self.spread(last, next);
         }
         self.spots[member as usize].label = label(last).wrapping_add((gap >> PART).max(1));
     }
 
-    /// Labels for all members of a ring, at equal distances.
+    /// Labels for all members of a ring, at equal distances; in their order, whichever is in a
+    /// group. `one` is a member that has a label.
     #[cold]
-    pub(crate) fn spread(&mut self, head: u32, next: impl Fn(u32) -> u32) {
-        let (mut members, mut at) = (1, next(head));
-        while at != head {
+    pub(crate) fn spread(&mut self, one: u32, next: impl Fn(u32) -> u32) {
+        let (mut members, mut at, mut least) = (1, next(one), one);
+        while at != one {
+            if self.spots[at as usize].group != NONE
+                && self.spots[at as usize].label < self.spots[least as usize].label
+            {
+                least = at;
+            }
             (members, at) = (members + 1, next(at));
         }
         let (gap, mut label) = (u64::MAX / members, 0);
         for _ in 0..members {
-            self.spots[at as usize].label = label;
-            (label, at) = (label.wrapping_add(gap), next(at));
+            self.spots[least as usize].label = label;
+            (label, least) = (label.wrapping_add(gap), next(least));
         }
     }
 
-    /// Whether a member is worth a look.
+    /// How far a member is behind this head of its ring.
+    pub(crate) fn distance(&self, head: u32, member: u32) -> u64 {
+        let label = |member: u32| self.spots[member as usize].label;
+        label(member).wrapping_sub(label(head))
+    }
+
+    /// Whether a member is in this group.
     #[inline]
-    pub(crate) fn sees(&self, member: u32) -> bool {
-        self.spots[member as usize].seen.next != NONE
+    pub(crate) fn is_in(&self, group: u32, member: u32) -> bool {
+        self.spots[member as usize].group == group
     }
 
-    /// A member of this ring is worth a look from now on.
-    pub(crate) fn see(&mut self, ring: usize, member: u32) {
-        if !self.sees(member) {
-            let seen = &mut self.rings[ring];
-            seen.any = rings::insert(&mut self.spots, |spot| &mut spot.seen, seen.any, member);
-            seen.count += 1;
-        }
-    }
-
-    /// A member of this ring is not worth a look.
-    pub(crate) fn overlook(&mut self, ring: usize, member: u32) {
-        if self.sees(member) {
-            let seen = &mut self.rings[ring];
-            seen.any = rings::remove(&mut self.spots, |spot| &mut spot.seen, seen.any, member);
-            seen.count -= 1;
-            self.spots[member as usize].seen = Neighbours::FREE;
-        }
-    }
-
-    /// The first member of a ring, from the head on, that is worth a look. Where many are, it is
-    /// near; where it is far, there are few.
     #[inline]
-    pub(crate) fn first(&self, ring: usize, head: u32, next: impl Fn(u32) -> u32) -> Option<u32> {
-        let mut at = head;
-        for _ in 0..self.rings[ring].count {
-            if self.sees(at) {
-                return Some(at);
+    pub(crate) fn is_empty(&self, group: u32) -> bool {
+        self.groups[group as usize] == NONE
+    }
+
+    /// Moves a member of this ring to a group.
+    pub(crate) fn put(&mut self, group: u32, ring: usize, member: u32) {
+        if self.is_in(group, member) {
+            return;
+        }
+        self.take(member);
+        let spot = &mut self.spots[member as usize];
+        (spot.group, spot.ring) = (group, ring as u32);
+        let (key, rank) = (spot.key(), spot.rank);
+        let mut branch = Branch::Group(group);
+        let mut rest = self.at(branch);
+        while rest != NONE && self.spots[rest as usize].rank >= rank {
+            branch = Branch::Below(rest, self.side(rest, key));
+            rest = self.at(branch);
+        }
+        self.hang(branch, member);
+        // What hung there is parted into what is before the member and what is after it.
+        let mut parts = [0, 1].map(|side| Branch::Below(member, side));
+        while rest != NONE {
+            // On which side of `rest` the member is: it is itself on the other side of the member.
+            let side = self.side(rest, key);
+            self.hang(parts[1 - side], rest);
+            parts[1 - side] = Branch::Below(rest, side);
+            rest = self.at(parts[1 - side]);
+        }
+        for part in parts {
+            self.hang(part, NONE);
+        }
+    }
+
+    /// Takes a member out of its group, if it is in one.
+    pub(crate) fn take(&mut self, member: u32) {
+        let Spot { group, below, .. } = self.spots[member as usize];
+        if group == NONE {
+            return;
+        }
+        let key = self.spots[member as usize].key();
+        let mut branch = Branch::Group(group);
+        while self.at(branch) != member {
+            let at = self.at(branch);
+            branch = Branch::Below(at, self.side(at, key));
+        }
+        // Those before it and those after it are joined, the higher ranks above.
+        let mut parts = below;
+        while !parts.contains(&NONE) {
+            let [left, right] = parts.map(|part| self.spots[part as usize].rank);
+            let higher = usize::from(right > left);
+            let part = parts[higher];
+            self.hang(branch, part);
+            branch = Branch::Below(part, 1 - higher);
+            parts[higher] = self.at(branch);
+        }
+        self.hang(branch, parts[usize::from(parts[0] == NONE)]);
+        let spot = &mut self.spots[member as usize];
+        (spot.group, spot.below) = (NONE, [NONE; 2]);
+    }
+
+    /// The first member of a ring, from its head on, that is in this group.
+    #[inline]
+    pub(crate) fn first(&self, group: u32, ring: usize, head: u32) -> Option<u32> {
+        if self.is_empty(group) {
+            return None;
+        }
+        let from = |label| self.first_from(group, (ring as u32, label));
+        from(self.spots[head as usize].label).or_else(|| from(0))
+    }
+
+    /// A member of a group in the last of its rings.
+    pub(crate) fn last(&self, group: u32) -> Option<u32> {
+        let (mut last, mut at) = (None, self.groups[group as usize]);
+        while at != NONE {
+            (last, at) = (Some(at), self.spots[at as usize].below[1]);
+        }
+        last
+    }
+
+    /// The first in a group's tree, from this key on, in its ring.
+    fn first_from(&self, group: u32, key: (u32, u64)) -> Option<u32> {
+        let (mut first, mut at) = (None, self.groups[group as usize]);
+        while at != NONE {
+            let spot = &self.spots[at as usize];
+            let before = spot.key() < key;
+            if !before {
+                first = Some(at);
             }
-            at = next(at);
+            at = spot.below[usize::from(before)];
         }
-        let from = self.spots[head as usize].label;
-        let distance = |member: u32| self.spots[member as usize].label.wrapping_sub(from);
-        self.seen(ring).min_by_key(|&member| distance(member))
+        first.filter(|&first| self.spots[first as usize].ring == key.0)
     }
 
-    /// How many members of a ring are worth a look.
-    #[inline]
-    pub(crate) fn count(&self, ring: usize) -> u32 {
-        self.rings[ring].count
+    /// On which side of a member in a tree this key is.
+    fn side(&self, at: u32, key: (u32, u64)) -> usize {
+        usize::from(self.spots[at as usize].key() < key)
     }
 
-    /// The members of a ring that are worth a look, in no order.
-    pub(crate) fn seen(&self, ring: usize) -> impl Iterator<Item = u32> {
-        let any = self.rings[ring].any;
-        let after = move |&member: &u32| {
-            let next = self.spots[member as usize].seen.next;
-            Some(next).filter(|&next| next != any)
-        };
-        std::iter::successors((any != NONE).then_some(any), after)
+    fn at(&self, branch: Branch) -> u32 {
+        match branch {
+            Branch::Group(group) => self.groups[group as usize],
+            Branch::Below(at, side) => self.spots[at as usize].below[side],
+        }
     }
+
+    fn hang(&mut self, branch: Branch, member: u32) {
+        match branch {
+            Branch::Group(group) => self.groups[group as usize] = member,
+            Branch::Below(at, side) => self.spots[at as usize].below[side] = member,
+        }
+    }
+}
+
+/// A hash of a number: the finaliser of MurmurHash3 (Appleby).
+fn mixed(number: u32) -> u32 {
+    let number = (number ^ number >> 16).wrapping_mul(0x85eb_ca6b);
+    let number = (number ^ number >> 13).wrapping_mul(0xc2b2_ae35);
+    number ^ number >> 16
 }
 
 #[cfg(test)]
@@ -139,48 +234,95 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
+    /// Members, so many that trees have some levels; two rings, three groups.
+    const MEMBERS: u32 = 40;
+
+    /// The depth of a part of a tree, if it is in order, heaps by rank, and all of this group.
+    fn depth(all: &Shortcuts, group: u32, at: u32) -> usize {
+        if at == NONE {
+            return 0;
+        }
+        let spot = &all.spots[at as usize];
+        assert_eq!(spot.group, group);
+        for (side, &below) in spot.below.iter().enumerate().filter(|(_, below)| **below != NONE) {
+            let other = &all.spots[below as usize];
+            assert!(other.rank < spot.rank);
+            assert_eq!(other.key() > spot.key(), side == 1);
+        }
+        1 + spot
+            .below
+            .map(|below| depth(all, group, below))
+            .into_iter()
+            .max()
+            .unwrap_or(0)
+    }
+
     proptest! {
         #[test]
-        fn the_first_worth_a_look_is_that_of_a_walk(
-            steps in prop::collection::vec((0u32..12, 0u32..6), 1..2_000),
+        fn the_first_of_a_group_is_that_of_a_walk(
+            steps in prop::collection::vec((0..MEMBERS, 0u32..9), 1..3_000),
         ) {
-            let mut ring: VecDeque<u32> = VecDeque::new();
-            let mut worth = [false; 12];
-            let mut shortcuts = Shortcuts::new(12, 2);
+            let mut rings = [VecDeque::<u32>::new(), VecDeque::new()];
+            let mut groups = [NONE; MEMBERS as usize];
+            let mut shortcuts = Shortcuts::new(MEMBERS as usize, 3);
             for (member, what) in steps {
+                let own = member as usize % 2;
+                let ring = &mut rings[own];
                 let next = |ring: &VecDeque<u32>, of: u32| {
                     let at = ring.iter().position(|&one| one == of).expect("a member");
                     ring[(at + 1) % ring.len()]
                 };
                 match (what, ring.contains(&member)) {
-                    (0 | 1, false) => {
+                    (0..=2, false) => {
                         ring.push_back(member);
                         if ring.len() > 1 {
                             let (head, last) = (ring[0], ring[ring.len() - 2]);
-                            shortcuts.join(member, head, last, |of| next(&ring, of));
+                            shortcuts.join(member, head, last, |of| next(ring, of));
                         }
                     }
                     (0, true) => {
-                        shortcuts.overlook(1, member);
-                        worth[member as usize] = false;
+                        shortcuts.take(member);
+                        groups[member as usize] = NONE;
                         ring.retain(|&one| one != member);
                     }
-                    (1 | 2, true) => {
-                        shortcuts.see(1, member);
-                        worth[member as usize] = true;
+                    (1..=5, true) => {
+                        groups[member as usize] = what % 3;
+                        shortcuts.put(what % 3, own, member);
                     }
-                    (3, true) => {
-                        shortcuts.overlook(1, member);
-                        worth[member as usize] = false;
+                    (6, true) => {
+                        groups[member as usize] = NONE;
+                        shortcuts.take(member);
                     }
                     _ if !ring.is_empty() => ring.rotate_left(member as usize % ring.len()),
                     _ => {}
                 }
-                if let Some(&head) = ring.front() {
-                    let walk = ring.iter().copied().find(|&one| worth[one as usize]);
-                    prop_assert_eq!(shortcuts.first(1, head, |of| next(&ring, of)), walk);
+                for group in 0..3 {
+                    depth(&shortcuts, group, shortcuts.groups[group as usize]);
+                    let of_group = rings[1].iter().chain(&rings[0]).find(|&&one| groups[one as usize] == group);
+                    prop_assert_eq!(shortcuts.last(group).map(|one| one % 2), of_group.map(|one| one % 2));
+                    for (number, ring) in rings.iter().enumerate() {
+                        let Some(&head) = ring.front() else { continue };
+                        let walk = ring.iter().copied().find(|&one| groups[one as usize] == group);
+                        prop_assert_eq!(shortcuts.first(group, number, head), walk);
+                    }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_tree_of_a_thousand_members_has_few_levels_however_they_join() {
+        for stride in [1u32, 7, 10, 20, 41, 377, 610] {
+            let mut shortcuts = Shortcuts::new(1_000 * stride as usize, 1);
+            for n in 0..1_000u32 {
+                let (member, last) = (n * stride, n.saturating_sub(1) * stride);
+                if n > 0 {
+                    shortcuts.join(member, 0, last, |of| (of + stride) % ((n + 1) * stride));
+                }
+                shortcuts.put(0, 0, member);
+            }
+            let levels = depth(&shortcuts, 0, shortcuts.groups[0]);
+            assert!((10..=30).contains(&levels), "{levels} with a stride of {stride}");
         }
     }
 }

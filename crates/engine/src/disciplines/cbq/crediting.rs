@@ -2,7 +2,7 @@
 
 use super::inspection::{Shown, Standing, Tally};
 use super::plan::CbqPlan;
-use super::state::{ASLEEP, BACKLOGGED, BORROW, Cbq, LISTED, LONGEST_UNIT, OVER, Rules};
+use super::state::{ASLEEP, BACKLOGGED, BORROW, Cbq, Choice, LISTED, LONGEST_UNIT, OVER, Rules};
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::Inspection;
 use crate::link_clock::CreditClock;
@@ -31,7 +31,6 @@ impl Cbq {
             cutoff: 0,
             unsatisfied: 0,
             shortcuts: Shortcuts::default(),
-            waiting: Shortcuts::default(),
             revealed: Vec::new(),
             regains: TimerWheel::new(0),
             unit: plan.mtu.get().clamp(1, LONGEST_UNIT),
@@ -51,6 +50,46 @@ impl Cbq {
                 self.nodes[leaf].flags |= BACKLOGGED;
                 self.backlogged += 1;
                 self.join(leaf, clock, now, now);
+            }
+        }
+    }
+
+    /// The next packet; `choose` says whose, at a time of the credits' clock and of the caller's.
+    #[inline]
+    pub(super) fn dequeue_by(
+        &mut self,
+        now: Instant,
+        sink: &mut dyn Sink,
+        choose: impl Fn(&mut Self, u64, u64) -> Option<Choice>,
+    ) -> Next<Packet> {
+        if self.backlogged == 0 {
+            return Next::Empty;
+        }
+        let at = now.nanos();
+        if self.rules.shaped && self.clock.free_at() > at {
+            return Next::Wait(Instant::from_nanos(self.clock.free_at()));
+        }
+        let since = self.since();
+        let clock = self.clock.at(at, since);
+        self.wake(clock, at, since);
+        loop {
+            let Some(choice) = choose(self, clock, at) else {
+                return match self.backlogged {
+                    0 => Next::Empty,
+                    _ => Next::Wait(self.wheel.next().unwrap_or(Instant::NEVER)),
+                };
+            };
+            match self.queues[choice.leaf].dequeue(now, sink) {
+                Next::Ready(packet) => {
+                    self.sent(choice, packet.len.get(), clock, at);
+                    return Next::Ready(packet);
+                }
+                Next::Wait(until) => {
+                    self.leave(choice.leaf, clock);
+                    self.nodes[choice.leaf].flags |= ASLEEP;
+                    self.wheel.set(choice.leaf as u32, until);
+                }
+                Next::Empty => self.empty(choice.leaf, clock),
             }
         }
     }
@@ -114,41 +153,10 @@ impl Discipline for Cbq {
     }
 
     fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
-        if self.backlogged == 0 {
-            return Next::Empty;
-        }
-        let at = now.nanos();
-        if self.rules.shaped && self.clock.free_at() > at {
-            return Next::Wait(Instant::from_nanos(self.clock.free_at()));
-        }
-        let since = self.since();
-        let clock = self.clock.at(at, since);
-        self.wake(clock, at, since);
-        loop {
-            let choice = if self.rules.formal {
-                self.choose()
-            } else {
-                self.choose_by_priority(clock, at)
-            };
-            let Some(choice) = choice else {
-                return match self.backlogged {
-                    0 => Next::Empty,
-                    _ => Next::Wait(self.wheel.next().unwrap_or(Instant::NEVER)),
-                };
-            };
-            match self.queues[choice.leaf].dequeue(now, sink) {
-                Next::Ready(packet) => {
-                    self.sent(choice, packet.len.get(), clock, at);
-                    return Next::Ready(packet);
-                }
-                Next::Wait(until) => {
-                    self.leave(choice.leaf, clock);
-                    self.nodes[choice.leaf].flags |= ASLEEP;
-                    self.wheel.set(choice.leaf as u32, until);
-                }
-                Next::Empty => self.empty(choice.leaf, clock),
-            }
-        }
+        self.dequeue_by(now, sink, |cbq, clock, at| match cbq.rules.formal {
+            true => cbq.choose(),
+            false => cbq.choose_by_priority(clock, at),
+        })
     }
 
     fn flush(&mut self, sink: &mut dyn Sink) {

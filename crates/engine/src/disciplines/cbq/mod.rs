@@ -62,6 +62,8 @@ mod inspection;
 mod older;
 mod passed_over;
 mod plan;
+#[cfg(test)]
+mod reference;
 mod retuning;
 mod rows;
 mod settings;

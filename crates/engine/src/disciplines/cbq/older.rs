@@ -1,19 +1,6 @@
 //! Who is next under the older modes, top-level and ancestors-only.
 
-use super::passed_over::after;
 use super::state::{BORROW, Cbq, Choice, OVER};
-use crate::structures::rings::{NONE, PRIORITIES};
-
-/// What was found in a lane.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum InLane {
-    /// A leaf that may send.
-    Choice(Choice),
-    /// Leaves that may not while the cutoff is so low.
-    AboveCutoff,
-    /// No leaf that could send.
-    Nobody,
-}
 
 /// Whether a leaf may send.
 #[derive(Clone, Copy, Debug)]
@@ -33,93 +20,45 @@ impl Cbq {
             self.cutoff = self.below_link();
         }
         loop {
-            let shortcuts = self.reveal(clock);
-            let choice = self.choose_below_cutoff(shortcuts, clock, now);
-            self.conceal();
-            match choice {
-                InLane::Choice(choice) => return Some(choice),
-                InLane::AboveCutoff => self.cutoff += 1,
-                InLane::Nobody => {
-                    self.cutoff = self.below_link();
-                    return None;
-                }
+            self.reveal(clock);
+            let choice = self.choose_below_cutoff(clock, now);
+            if choice.is_some() {
+                return choice;
             }
+            if self.rows.is_empty() {
+                self.cutoff = self.below_link();
+                return None;
+            }
+            self.cutoff += 1;
         }
     }
 
-    /// The same with this cutoff, by the shortcuts or by a walk.
-    pub(super) fn choose_below_cutoff(&mut self, shortcuts: bool, clock: u64, now: u64) -> InLane {
-        let mut found = InLane::Nobody;
-        for priority in (0..PRIORITIES).rev() {
+    /// The same with this cutoff.
+    fn choose_below_cutoff(&mut self, clock: u64, now: u64) -> Option<Choice> {
+        for priority in (0..=self.highest_priority()?).rev() {
             let mut tried = 0;
             while let Some(lane) = self.sets.first_lane(priority, tried) {
                 tried |= 1 << lane;
-                let in_lane = match shortcuts {
-                    true => self.choose_seen((priority, lane), clock, now),
-                    false => self.choose_in_lane((priority, lane), clock, now),
-                };
-                match in_lane {
-                    InLane::Choice(_) => return in_lane,
-                    InLane::AboveCutoff => found = InLane::AboveCutoff,
-                    InLane::Nobody => {}
+                let choice = self.choose_in_lane((priority, lane), clock, now);
+                if choice.is_some() {
+                    return choice;
                 }
             }
         }
-        found
+        None
     }
 
-    /// The same among the leaves of one priority in one lane.
-    pub(super) fn choose_in_lane(&mut self, (priority, lane): (usize, u32), clock: u64, now: u64) -> InLane {
-        let mut first = NONE;
-        loop {
-            let at = self.sets.head(priority, lane);
-            if at == NONE {
-                return InLane::Nobody;
-            }
-            if at == first {
-                return InLane::AboveCutoff;
-            }
-            let leaf = at as usize;
-            let next = self.places[leaf].row.next;
-            match self.lender(leaf, clock) {
-                Permit::No => self.suspend(leaf, now),
-                Permit::Above => {
-                    first = if first == NONE { at } else { first };
-                    self.sets.set_head(priority, lane, next);
-                }
-                Permit::From(lender) if self.has_turn(leaf) => {
-                    return InLane::Choice(Choice {
-                        leaf,
-                        lender,
-                        priority,
-                    });
-                }
-                Permit::From(_) => {
-                    first = NONE;
-                    self.sets.set_head(priority, lane, next);
-                }
-            }
-        }
-    }
-
-    /// The same, but whoever waits for credit and finds no lender is passed over without a look.
-    pub(super) fn choose_seen(&mut self, (priority, lane): (usize, u32), clock: u64, now: u64) -> InLane {
-        let ring = self.sets.lane(priority, lane);
-        loop {
-            let head = self.sets.head(priority, lane);
-            if head == NONE {
-                return InLane::Nobody;
-            }
-            let Some(at) = self.shortcuts.first(ring, head, after(&self.places)) else {
-                return InLane::AboveCutoff;
-            };
+    /// The same among the leaves of one priority in one lane. Whoever waits for credit and finds no
+    /// lender is passed over without a look.
+    fn choose_in_lane(&mut self, (priority, lane): (usize, u32), clock: u64, now: u64) -> Option<Choice> {
+        while let Some(at) = self.first_in_lane(priority, lane) {
             let (leaf, next) = (at as usize, self.places[at as usize].row.next);
             match self.lender(leaf, clock) {
                 Permit::No => self.suspend(leaf, now),
                 Permit::Above => self.watch(leaf),
                 Permit::From(lender) if self.has_turn(leaf) => {
                     self.sets.set_head(priority, lane, at);
-                    return InLane::Choice(Choice {
+                    return Some(Choice {
                         leaf,
                         lender,
                         priority,
@@ -128,6 +67,7 @@ impl Cbq {
                 Permit::From(_) => self.sets.set_head(priority, lane, next),
             }
         }
+        None
     }
 
     /// Whether a leaf's turn has bytes left; adds a turn if not.
@@ -150,21 +90,36 @@ impl Cbq {
         if self.nodes[leaf].flags & OVER == 0 {
             return Permit::From(leaf);
         }
-        let (link, mut node) = (self.link(), leaf);
-        while node != link && self.nodes[node].flags & BORROW != 0 {
-            node = self.nodes[node].parent as usize;
+        match self.nodes[leaf].flags & BORROW {
+            0 => Permit::No,
+            _ => self.lender_at(self.nodes[leaf].parent as usize, clock),
+        }
+    }
+
+    /// Which node, this one or one above it, would pay for a packet of a leaf below it.
+    pub(super) fn lender_at(&mut self, mut node: usize, clock: u64) -> Permit {
+        loop {
             if self.nodes[node].level > self.cutoff {
                 return Permit::Above;
             }
-            if node == link {
-                return Permit::From(link);
+            if node == self.link() {
+                return Permit::From(node);
             }
             self.accrue(node, clock);
             if self.nodes[node].credit.left > 0 {
                 return Permit::From(node);
             }
+            if self.nodes[node].flags & BORROW == 0 {
+                return Permit::No;
+            }
+            node = self.nodes[node].parent as usize;
         }
-        Permit::No
+    }
+
+    /// Whether the cutoff lets the link lend what it would lose.
+    #[inline]
+    pub(super) fn link_lends(&self) -> bool {
+        self.cutoff >= self.nodes[self.link()].level
     }
 
     /// Takes a regulated leaf out of its row until it, or a node that lends to it, has credit
@@ -216,7 +171,7 @@ impl Cbq {
     pub(super) fn lowest_unsatisfied(&mut self, clock: u64) -> u8 {
         let mut lowest = self.below_link();
         for parent in self.leaves()..self.link() {
-            if self.waiting.count(parent) > 0
+            if self.is_waited_for(parent)
                 && let Some(lender) = self.lender_from(parent, lowest, clock)
             {
                 lowest = self.nodes[lender].level;

@@ -1,31 +1,44 @@
 //! The older modes: which leaves a turn passes over.
 
+use super::older::Permit;
 use super::state::{Cbq, Membership};
+use crate::structures::rings::NONE;
 use crate::structures::shortcuts::Shortcuts;
 use crate::structures::timer_wheel::TimerWheel;
 use crate::units::Instant;
 
 /// Finds the leaf after another in its lane.
-pub(super) fn after(places: &[Membership]) -> impl Fn(u32) -> u32 {
+fn after(places: &[Membership]) -> impl Fn(u32) -> u32 {
     |at| places[at as usize].row.next
 }
 
-/// A lender is asked for so many leaves that wait for credit; if there are more, one is near.
-pub(super) const FEW: u32 = 64;
+/// The group of the listed leaves that a turn looks at. The others are those of their parents, by
+/// [`Cbq::below`].
+const SEEN: u32 = 0;
 
 impl Cbq {
     /// The lane of a leaf among those of all sets.
     #[inline]
-    pub(super) fn lane_of(&self, leaf: usize) -> usize {
+    fn lane_of(&self, leaf: usize) -> usize {
         let priority = usize::from(self.nodes[leaf].priority);
         self.sets.lane(priority, self.places[leaf].own.weight.lane)
     }
 
+    /// The group of those that wait for credit, their own or that of this parent and of those above
+    /// it.
+    #[inline]
+    fn below(&self, parent: usize) -> u32 {
+        (1 + parent - self.leaves()) as u32
+    }
+
     /// None for the leaves that are listed, if any.
     pub(super) fn lay_shortcuts(&mut self) {
-        let leaves = if self.rules.formal { 0 } else { self.leaves() };
-        self.shortcuts = Shortcuts::new(leaves, self.sets.lanes());
-        self.waiting = Shortcuts::new(leaves, self.nodes.len());
+        let (leaves, parents) = match self.rules.formal {
+            true => (0, 0),
+            false => (self.leaves(), self.nodes.len() - self.leaves()),
+        };
+        self.shortcuts = Shortcuts::new(leaves, 1 + parents);
+        self.revealed = Vec::with_capacity(parents);
         self.regains = TimerWheel::new(leaves);
     }
 
@@ -37,13 +50,14 @@ impl Cbq {
         }
         let members = self.sets.members(&mut self.places, |_, place| place.row.next);
         // The older modes have leaves in sets only.
-        for (set, leaf) in members {
-            let leaf = leaf as usize;
-            let head = self.sets.head(set, self.places[leaf].own.weight.lane);
-            if head as usize == leaf {
+        for &(set, leaf) in &members {
+            let head = self.sets.head(set, self.places[leaf as usize].own.weight.lane);
+            if head == leaf {
                 self.shortcuts.spread(head, after(&self.places));
             }
-            self.watch(leaf);
+        }
+        for (_, leaf) in members {
+            self.watch(leaf as usize);
         }
     }
 
@@ -62,59 +76,72 @@ impl Cbq {
     #[inline(never)]
     pub(super) fn watch(&mut self, leaf: usize) {
         let (lane, node) = (self.lane_of(leaf), &self.nodes[leaf]);
-        let parent = node.parent as usize;
         if !node.is_passed_over() {
-            self.waiting.overlook(parent, leaf as u32);
-            return self.shortcuts.see(lane, leaf as u32);
+            return self.shortcuts.put(SEEN, lane, leaf as u32);
         }
         if node.credit.rate > 0 {
             let enough = node.credit.updated.saturating_add(node.credit.time_to_enough());
             let at = Instant::from_nanos(enough.saturating_add(self.clock.behind()));
             self.regains.set(leaf as u32, at);
         }
-        self.waiting.see(parent, leaf as u32);
-        self.shortcuts.overlook(lane, leaf as u32);
+        let group = self.below(node.parent as usize);
+        self.shortcuts.put(group, lane, leaf as u32);
     }
 
     /// A leaf leaves its lane.
     #[inline(never)]
     pub(super) fn leaves_lane(&mut self, leaf: usize) {
-        self.shortcuts.overlook(self.lane_of(leaf), leaf as u32);
-        self.waiting
-            .overlook(self.nodes[leaf].parent as usize, leaf as u32);
+        self.shortcuts.take(leaf as u32);
         self.regains.cancel(leaf as u32);
     }
 
-    /// Sees those as well that find a lender below the cutoff, until [`Cbq::conceal`]. `false` if a
-    /// walk is better: when there are many, or when it would find leaves that have to be suspended.
-    pub(super) fn reveal(&mut self, clock: u64) -> bool {
-        let link = self.link();
-        if self.cutoff == 0 || !self.rules.lend_all || self.nodes[link].level <= self.cutoff {
-            return self.cutoff == 0;
-        }
-        for parent in self.leaves()..link {
-            let waiting = self.waiting.count(parent);
-            if waiting == 0 || self.lender_from(parent, self.cutoff + 1, clock).is_none() {
-                continue;
-            }
-            if waiting > FEW {
-                return false;
-            }
-            let first = self.revealed.len();
-            self.revealed.extend(self.waiting.seen(parent));
-            for at in first..self.revealed.len() {
-                let leaf = self.revealed[at];
-                self.shortcuts.see(self.lane_of(leaf as usize), leaf);
-            }
-        }
-        true
+    /// Whether leaves below this parent wait for credit.
+    pub(super) fn is_waited_for(&self, parent: usize) -> bool {
+        !self.shortcuts.is_empty(self.below(parent))
     }
 
-    pub(super) fn conceal(&mut self) {
-        while let Some(leaf) = self.revealed.pop() {
-            if self.waiting.sees(leaf) {
-                self.shortcuts.overlook(self.lane_of(leaf as usize), leaf);
+    /// Finds the parents whose leaves are not to be passed over with this cutoff: those that find a
+    /// lender, and those that have to be suspended. If the link lends, that is all of them.
+    pub(super) fn reveal(&mut self, clock: u64) {
+        self.revealed.clear();
+        if self.cutoff == 0 || self.link_lends() {
+            return;
+        }
+        for parent in self.leaves()..self.link() {
+            if self.is_waited_for(parent) && !matches!(self.lender_at(parent, clock), Permit::Above) {
+                self.revealed.push(self.below(parent));
             }
         }
+    }
+
+    /// The groups of those that are not passed over.
+    fn looked_at(&self) -> impl Iterator<Item = u32> {
+        std::iter::once(SEEN).chain(self.revealed.iter().copied())
+    }
+
+    /// The highest priority of a leaf that is not passed over.
+    pub(super) fn highest_priority(&self) -> Option<usize> {
+        if self.link_lends() {
+            return self.rows.first().map(|(_, priority)| priority);
+        }
+        let leaves = self.looked_at().filter_map(|group| self.shortcuts.last(group));
+        leaves
+            .map(|leaf| usize::from(self.nodes[leaf as usize].priority))
+            .max()
+    }
+
+    /// The first leaf in a lane, from its head on, that is not passed over.
+    pub(super) fn first_in_lane(&self, priority: usize, lane: u32) -> Option<u32> {
+        let head = self.sets.head(priority, lane);
+        if head == NONE {
+            return None;
+        }
+        if self.link_lends() || self.shortcuts.is_in(SEEN, head) {
+            return Some(head);
+        }
+        let lane = self.sets.lane(priority, lane);
+        self.looked_at()
+            .filter_map(|group| self.shortcuts.first(group, lane, head))
+            .min_by_key(|&leaf| self.shortcuts.distance(head, leaf))
     }
 }

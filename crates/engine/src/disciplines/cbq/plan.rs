@@ -41,8 +41,6 @@ pub(super) struct CbqPlan {
     pub(super) weights: Arc<Weights>,
     /// The bursts of all classes together, in bytes.
     pub(super) bursts: u128,
-    /// All classes above leaves borrow.
-    pub(super) lend_all: bool,
 }
 
 impl ClassPlan {
@@ -288,7 +286,6 @@ pub(super) fn number(
     let weights = weights(&classes, leaves, settings.round_robin);
     let burst = |class: &ClassPlan| u128::from(class.settings.maxburst) * u128::from(class.packet);
     let bursts = classes.iter().map(burst).sum();
-    let lend_all = classes[leaves..].iter().all(|class| class.settings.borrow);
     let levels = usize::from(levels[count]) + 1;
     CbqPlan {
         settings,
@@ -301,7 +298,6 @@ pub(super) fn number(
         numbers: class_numbers,
         weights: Arc::new(weights),
         bursts,
-        lend_all,
     }
 }
 

@@ -91,8 +91,6 @@ pub(super) struct Rules {
     pub(super) top_level: bool,
     pub(super) weighted: bool,
     pub(super) shaped: bool,
-    /// All classes above leaves borrow.
-    pub(super) lend_all: bool,
     /// A waiting class accumulates credit beyond its burst, up to this.
     pub(super) ceiling: Option<i64>,
     pub(super) tick: Option<u64>,
@@ -118,10 +116,10 @@ pub(super) struct Cbq {
     pub(super) cutoff: u8,
     /// Leaves in their row that are not overlimit.
     pub(super) unsatisfied: usize,
-    /// The older modes: in the lanes of leaves, those that a turn does not pass over.
+    /// The older modes: in the lanes of leaves, those that a turn does not pass over; and the
+    /// others, by parent.
     pub(super) shortcuts: Shortcuts,
-    /// The others, by parent; and those that a lender lets go, seen for one choice.
-    pub(super) waiting: Shortcuts,
+    /// The parents whose leaves are not passed over in the present choice.
     pub(super) revealed: Vec<u32>,
     /// When the others have credit again. Not on the wheel of those that wake up: what that one
     /// says is when somebody could have sent.
@@ -153,7 +151,6 @@ impl Rules {
             top_level: settings.sharing == Sharing::TopLevel,
             weighted: settings.round_robin == RoundRobin::Weighted,
             shaped: settings.link == PacedBy::Shaped,
-            lend_all: plan.lend_all,
             ceiling: (formal && settings.tick.is_none()).then_some(plan.ceiling()),
             tick: settings.tick.map(Duration::nanos),
         }
