@@ -195,6 +195,7 @@ fn measure(case: &Case) -> Outcome<Side> {
         marked: sum(&statistics, &["marked", "ecn_mark"]),
         late_p99_us: Some(quantile(&late, 990)),
         late_max_us: late.last().copied(),
+        empty_us: None,
     })
 }
 

@@ -36,6 +36,9 @@ pub struct Side {
     /// in simulated time.
     pub late_p99_us: Option<u64>,
     pub late_max_us: Option<u64>,
+    /// What a datagram took where nothing waited, if that was measured: the mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub empty_us: Option<u64>,
 }
 
 /// The quantile of sorted values.

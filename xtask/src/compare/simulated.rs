@@ -114,5 +114,6 @@ fn figures(case: &Case, outcome: &Value) -> Side {
         marked: link["marked_packets"].as_u64().unwrap_or(0),
         late_p99_us: None,
         late_max_us: None,
+        empty_us: None,
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::compare::cases::Case;
 use crate::compare::traffic::{Flow, Source};
+use std::time::Duration;
 
 /// How long senders send.
 pub const SECONDS: u64 = 10;
@@ -128,16 +129,24 @@ qdisc add parent 1:20 handle 120: bfifo limit {product}",
     },
 ];
 
-/// A discipline on a line.
+/// A discipline on a line, under one of its lists of arrivals.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     pub discipline: &'static Discipline,
     pub line: Line,
+    /// Which arrivals: the first, 0, are also the kernel's.
+    pub seed: usize,
 }
 
 /// All of them, in the order of the page.
 pub fn all() -> impl Iterator<Item = Setting> {
-    let lines = |discipline| LINES.map(|line| Setting { discipline, line });
+    let lines = |discipline| {
+        LINES.map(|line| Setting {
+            discipline,
+            line,
+            seed: 0,
+        })
+    };
     DISCIPLINES.iter().flat_map(lines)
 }
 
@@ -150,6 +159,31 @@ impl Setting {
     pub fn name(&self) -> String {
         let Line { mbit, round_trip_ms } = self.line;
         format!("{}@{mbit}x{round_trip_ms}", self.discipline.name)
+    }
+
+    /// The same under other arrivals.
+    pub fn seeded(self, seed: usize) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// How many seeds are measured beside each other: the processors carry them easily.
+    pub fn at_once(self) -> usize {
+        if self.line.mbit <= 20 { 4 } else { 2 }
+    }
+
+    /// When the flow of this number sends.
+    pub fn times(&self, number: usize, flow: &Flow) -> Vec<Duration> {
+        flow.times(self.stream(number), SECONDS)
+    }
+
+    /// The same as the file of a `trace` flow.
+    pub fn trace(&self, number: usize, flow: &Flow) -> String {
+        flow.trace(self.stream(number), SECONDS)
+    }
+
+    /// The random numbers of a flow.
+    fn stream(&self, number: usize) -> usize {
+        number + self.seed * self.flows().len()
     }
 
     /// Bytes in flight on a full line.
@@ -248,10 +282,28 @@ mod tests {
     }
 
     #[test]
+    fn each_seed_has_arrivals_of_its_own() {
+        let setting = all().next().expect("a case");
+        let flows = setting.flows();
+        let mut all: Vec<_> = (0..4)
+            .flat_map(|seed| (0..flows.len()).map(move |number| (seed, number)))
+            .map(|(seed, number)| setting.seeded(seed).times(number, &flows[0]))
+            .collect();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 4 * flows.len());
+        assert_eq!(
+            setting.times(1, &flows[1]),
+            flows[1].times(1, SECONDS),
+            "the kernel's"
+        );
+    }
+
+    #[test]
     fn more_is_offered_than_the_line_carries() {
-        for setting in all() {
+        for setting in all().flat_map(|setting| [setting, setting.seeded(7)]) {
             let bits = |(number, flow): (usize, &Flow)| {
-                flow.times(number, SECONDS).len() as u64 * flow.frame * 8 / SECONDS
+                setting.times(number, flow).len() as u64 * flow.frame * 8 / SECONDS
             };
             let offered: u64 = setting.flows().iter().enumerate().map(bits).sum();
             assert!(

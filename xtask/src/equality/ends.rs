@@ -1,8 +1,8 @@
 //! The ends of a case between real sockets: one process sends every flow's datagrams at their
-//! times, another receives them. They share the machine's clock.
+//! times, another receives them. They share the machine's clock. Meanwhile probes go the other way,
+//! where nothing else does: what they take is the place's own, and no queue's.
 
 use super::cases::{SECONDS, Setting};
-use crate::compare::inside::DRAIN;
 use crate::compare::measured::{FlowFigures, Side, quantile};
 use crate::compare::traffic::{Flow, HEADERS, PORT};
 use engine::units::{Duration as Span, Instant as Time};
@@ -18,20 +18,43 @@ use std::time::Duration;
 /// How long the receivers listen before the senders start.
 pub const LEAD: Duration = Duration::from_millis(500);
 
+/// From one probe to the next. Each finds the way empty and its receiver asleep, as other packets
+/// do, and the machine as busy as it is.
+const PROBES_APART: Duration = Duration::from_millis(10);
+
+/// The length of a probe's frame, and its port.
+pub const PROBE_FRAME: u64 = 214;
+const PROBE_PORT: u16 = PORT - 1;
+
+/// From the start of the sending end to the first packet.
+const BEFORE: Duration = Duration::from_millis(200);
+
+/// After the last packet was sent; no queue here keeps one as long.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// From the start of the receiving end until the last packet has arrived.
+pub const LASTS: Duration = LEAD
+    .saturating_add(BEFORE)
+    .saturating_add(Duration::from_secs(SECONDS))
+    .saturating_add(DRAIN);
+
 /// What the sending end reports.
 #[derive(Debug, Serialize, Deserialize)]
 struct Sent {
     packets: Vec<u64>,
     late_p99_us: u64,
     late_max_us: u64,
+    /// The mean of the probes' delays.
+    empty_us: u64,
 }
 
 /// Runs one end, and writes what it saw into this file.
-pub fn run(setting: &Setting, end: &str, to: &str, file: &Path) -> Result<(), String> {
+/// `other` is the address of the other one.
+pub fn run(setting: &Setting, end: &str, other: &str, file: &Path) -> Result<(), String> {
     let fail = |error: io::Error| format!("{end}: {error}");
     let text = match end {
-        "send" => serde_json::to_string(&send(setting, to).map_err(fail)?),
-        _ => serde_json::to_string(&receive(setting).map_err(fail)?),
+        "send" => serde_json::to_string(&send(setting, other).map_err(fail)?),
+        _ => serde_json::to_string(&receive(setting, other).map_err(fail)?),
     };
     let text = text.map_err(|e| format!("{end}: {e}"))?;
     std::fs::write(file, text).map_err(|e| format!("{}: {e}", file.display()))
@@ -55,8 +78,52 @@ fn each<T: Send>(flows: &[Flow], work: impl Fn(usize, &Flow) -> io::Result<T> + 
     })
 }
 
+/// A datagram of this frame's length, sent now.
+fn stamped(payload: &mut [u8], at: Time) -> &[u8] {
+    payload[..8].copy_from_slice(&at.nanos().to_be_bytes());
+    payload
+}
+
+/// How long this datagram took; none if it is not one of ours.
+fn taken(datagram: &[u8]) -> Option<Span> {
+    let sent = u64::from_be_bytes(*datagram.first_chunk()?);
+    Some(clock::now().since(Time::from_nanos(sent)))
+}
+
+fn probe(to: &str, last: Time) -> io::Result<()> {
+    let socket = UdpSocket::bind(("0.0.0.0", 0))?;
+    socket.connect((to, PROBE_PORT))?;
+    let mut payload = [0; (PROBE_FRAME - HEADERS) as usize];
+    while clock::now() < last {
+        std::thread::sleep(PROBES_APART);
+        // The receiver counts what arrives.
+        let _ = socket.send(stamped(&mut payload, clock::now()));
+    }
+    Ok(())
+}
+
+/// The delays of what arrives at this port until then.
+fn arriving(port: u16, last: Time) -> io::Result<Delays> {
+    let socket = UdpSocket::bind(("0.0.0.0", port))?;
+    sockopt::set_socket_recv_buffer_size(&socket, 16 << 20)?;
+    socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+    let (mut delays, mut buffer) = (Delays::default(), vec![0; 64 << 10]);
+    while clock::now() < last {
+        match socket.recv(&mut buffer) {
+            Ok(some) => taken(&buffer[..some])
+                .into_iter()
+                .for_each(|delay| delays.record(delay)),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(delays)
+}
+
 fn send(setting: &Setting, to: &str) -> io::Result<Sent> {
-    let begin = clock::now() + Span::from_millis(200);
+    let begin = clock::now() + Span::from_nanos(BEFORE.as_nanos() as u64);
+    let sent = begin + Span::from_secs(SECONDS);
+    let probes = std::thread::spawn(move || arriving(PROBE_PORT, sent));
     let flows = setting.flows();
     let late = each(&flows, |number, flow| {
         let port = PORT + number as u16;
@@ -65,20 +132,29 @@ fn send(setting: &Setting, to: &str) -> io::Result<Sent> {
         socket.connect((to, port))?;
         let mut payload = vec![0; (flow.frame - HEADERS) as usize];
         let mut late = Vec::new();
-        for due in flow.times(number, SECONDS) {
+        for due in setting.times(number, flow) {
             let due = begin + Span::from_nanos(due.as_nanos() as u64);
             let wait = due.since(clock::now());
             if wait > Span::ZERO {
                 std::thread::sleep(Duration::from_nanos(wait.nanos()));
             }
             let now = clock::now();
-            payload[..8].copy_from_slice(&now.nanos().to_be_bytes());
             // An error here is a drop on the way, which the receiver's count shows.
-            let _ = socket.send(&payload);
+            let _ = socket.send(stamped(&mut payload, now));
             late.push(now.since(due).nanos() / 1_000);
         }
         Ok(late)
     })?;
+    let probes = probes
+        .join()
+        .map_err(|_| io::Error::other("a thread panicked"))??;
+    let expected = SECONDS * 1_000 / PROBES_APART.as_millis() as u64;
+    if probes.count() < expected / 2 {
+        let arrived = probes.count();
+        return Err(io::Error::other(format!(
+            "{arrived} of {expected} probes arrived"
+        )));
+    }
     let packets = late.iter().map(|late| late.len() as u64).collect();
     let mut late = late.concat();
     late.sort_unstable();
@@ -86,29 +162,16 @@ fn send(setting: &Setting, to: &str) -> io::Result<Sent> {
         packets,
         late_p99_us: quantile(&late, 990),
         late_max_us: late.last().copied().unwrap_or(0),
+        empty_us: probes.mean().nanos() / 1_000,
     })
 }
 
-fn receive(setting: &Setting) -> io::Result<Vec<FlowFigures>> {
-    let listens = LEAD + Duration::from_secs(SECONDS) + DRAIN;
-    let last = clock::now() + Span::from_nanos(listens.as_nanos() as u64);
-    each(&setting.flows(), |number, flow| {
-        let socket = UdpSocket::bind(("0.0.0.0", PORT + number as u16))?;
-        sockopt::set_socket_recv_buffer_size(&socket, 16 << 20)?;
-        socket.set_read_timeout(Some(Duration::from_millis(100)))?;
-        let (mut delays, mut buffer) = (Delays::default(), vec![0; 64 << 10]);
-        while clock::now() < last {
-            match socket.recv(&mut buffer) {
-                Ok(some) if some >= 8 => {
-                    let mut sent = [0; 8];
-                    sent.copy_from_slice(&buffer[..8]);
-                    delays.record(clock::now().since(Time::from_nanos(u64::from_be_bytes(sent))));
-                }
-                Ok(_) => {}
-                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-                Err(e) => return Err(e),
-            }
-        }
+fn receive(setting: &Setting, from: &str) -> io::Result<Vec<FlowFigures>> {
+    let last = clock::now() + Span::from_nanos(LASTS.as_nanos() as u64);
+    let from = from.to_owned();
+    let probes = std::thread::spawn(move || probe(&from, last));
+    let flows = each(&setting.flows(), |number, flow| {
+        let delays = arriving(PORT + number as u16, last)?;
         let us = |delay: Span| delay.nanos() / 1_000;
         Ok(FlowFigures {
             name: flow.name.into(),
@@ -120,7 +183,11 @@ fn receive(setting: &Setting) -> io::Result<Vec<FlowFigures>> {
             p99_us: us(delays.quantile(990)),
             max_us: us(delays.longest()),
         })
-    })
+    })?;
+    probes
+        .join()
+        .map_err(|_| io::Error::other("a thread panicked"))??;
+    Ok(flows)
 }
 
 /// What both ends wrote into these files.
@@ -140,5 +207,6 @@ pub fn side(what: &str, sent: &Path, received: &Path) -> Result<Side, String> {
         marked: 0,
         late_p99_us: Some(sent.late_p99_us),
         late_max_us: Some(sent.late_max_us),
+        empty_us: Some(sent.empty_us),
     })
 }

@@ -2,7 +2,7 @@
 //! The kernel's is that of `compare`.
 
 use super::cases::{SECONDS, Setting};
-use super::ends::{self, LEAD};
+use super::ends::{self, LASTS, LEAD};
 use crate::compare::inside::DRAIN;
 use crate::compare::measured::{FlowFigures, Side};
 use crate::compare::traffic::{Flow, PORT};
@@ -71,7 +71,7 @@ impl Places<'_> {
         let mut text = self.link(setting, SECONDS + DRAIN.as_secs());
         for (number, flow) in setting.flows().iter().enumerate() {
             let name = format!("{number}.trace");
-            write(&self.scratch.join(&name), &flow.trace(number, SECONDS))?;
+            write(&self.scratch.join(&name), &setting.trace(number, flow))?;
             // The times of a trace are relative to its first packet.
             let _ = writeln!(
                 text,
@@ -89,19 +89,23 @@ impl Places<'_> {
 
     pub fn lab(&self, setting: &Setting) -> Outcome<Side> {
         let [sent, received] = ["sent", "received"].map(|name| self.scratch.join(format!("lab-{name}.json")));
-        let seconds = SECONDS + DRAIN.as_secs() + 2;
+        let seconds = LASTS.as_secs() + 1;
         let mut text = self.link(setting, seconds);
         // A scenario has a flow: one packet a second, that none of the others notices.
         text += "[[flow]]\nname = \"required\"\nbetween = [\"a\", \"b\"]\nkind = \"constant\"\nrate = \"1 kbit/s\"\n\
                  frame = \"100 B\"\nsource_port = 39999\ndestination_port = 9999\n";
         let program = ourselves()?;
-        let ends = [("b", "0 s", "receive", &received), ("a", "500 ms", "send", &sent)];
-        for (host, start, end, file) in ends {
+        let ends = [
+            ("b", "0 s", "receive", FIRST, &received),
+            ("a", "500 ms", "send", SECOND, &sent),
+        ];
+        for (host, start, end, other, file) in ends {
             let _ = writeln!(
                 text,
                 "[[program]]\nhost = \"{host}\"\nname = \"{end}\"\nstart = \"{start}\"\n\
-                 command = [\"{program}\", \"equality\", \"end\", \"{}\", \"{end}\", \"10.0.0.2\", \"{}\"]",
+                 command = [\"{program}\", \"equality\", \"end\", \"{}\", \"{}\", \"{end}\", \"{other}\", \"{}\"]",
                 setting.name(),
+                setting.seed,
                 file.display()
             );
         }
@@ -130,11 +134,12 @@ impl Places<'_> {
             "equality",
             "between",
         ];
-        done(
-            prompt("unshare")
-                .args(inside)
-                .args([&setting.name(), &suimon, &scratch]),
-        )?;
+        done(prompt("unshare").args(inside).args([
+            &setting.name(),
+            &setting.seed.to_string(),
+            &suimon,
+            &scratch,
+        ]))?;
         let [sent, received] = ["sent", "received"].map(|name| self.scratch.join(format!("run-{name}.json")));
         ends::side("suimon run", &sent, &received)
     }
@@ -146,7 +151,7 @@ fn simulated(setting: &Setting, outcome: &Value) -> Side {
         let delay = |name: &str| value["delay"][name].as_u64().unwrap_or(0) / 1_000;
         FlowFigures {
             name: flow.name.into(),
-            sent: flow.times(number, SECONDS).len() as u64,
+            sent: setting.times(number, flow).len() as u64,
             received,
             rate_bps: received * flow.frame * 8 / SECONDS,
             mean_us: delay("mean_ns"),
@@ -164,8 +169,13 @@ fn simulated(setting: &Setting, outcome: &Value) -> Side {
         marked: outcome["links"][0]["marked_packets"].as_u64().unwrap_or(0),
         late_p99_us: None,
         late_max_us: None,
+        empty_us: None,
     }
 }
+
+/// The addresses of the hosts `a` and `b`, in a lab and here.
+const FIRST: &str = "10.0.0.1";
+const SECOND: &str = "10.0.0.2";
 
 /// A bridge between two hosts; the process is in namespaces of its own, and all ends with it.
 const SETUP: &str = "\
@@ -225,18 +235,18 @@ pub fn between(setting: &Setting, suimon: &str, scratch: &Path) -> Outcome<()> {
         let said = std::fs::read_to_string(scratch.join("run.log")).unwrap_or_default();
         return Err(format!("suimon run ended with {status}: {}", said.trim()));
     }
-    let end = |host: &str, end: &str, file: &str| -> Outcome<Command> {
+    let end = |host: &str, end: &str, other: &str, file: &str| -> Outcome<Command> {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", host, &ourselves()?, "equality", "end"]);
         command
-            .args([&setting.name(), end, "10.0.0.2"])
+            .args([&setting.name(), &setting.seed.to_string(), end, other])
             .arg(scratch.join(file));
         Ok(command)
     };
-    let receiver = end("b", "receive", "run-received.json")?.spawn();
+    let receiver = end("b", "receive", FIRST, "run-received.json")?.spawn();
     children.0.push(receiver.map_err(|e| format!("receive: {e}"))?);
     std::thread::sleep(LEAD);
-    done(&mut end("a", "send", "run-sent.json")?)?;
+    done(&mut end("a", "send", SECOND, "run-sent.json")?)?;
     let mut receiver = children.0.pop().ok_or("no receiver")?;
     let status = receiver.wait().map_err(|e| format!("receive: {e}"))?;
     match status.success() {

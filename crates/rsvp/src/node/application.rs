@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 const fn local_psb(tspec: TokenBucket, adspec: Adspec) -> Psb {
     Psb {
         phop: None,
+        former: None,
         police: true,
         tspec,
         adspec: Some(adspec),

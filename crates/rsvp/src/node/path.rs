@@ -102,6 +102,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
                 hop: path.hop,
                 interface: arrival.interface,
             }),
+            former: None,
             police: path.session.police,
             tspec,
             adspec,
@@ -146,10 +147,12 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             let moved = psb.phop != new.phop;
             traffic_changed = moved || psb.tspec != new.tspec || psb.police != new.police;
             let old = moved.then_some(psb.phop).flatten();
+            let former = old.map(|old| (old, psb.expires)).or(psb.former);
             self.occupancy.psb_removed(psb);
             self.local_senders -= usize::from(psb.phop.is_none());
             self.local_senders += usize::from(new.phop.is_none());
             **psb = Psb {
+                former,
                 local: psb.local,
                 outgoing: core::mem::take(&mut psb.outgoing),
                 reroute_at: psb.reroute_at,
@@ -362,9 +365,39 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         };
         let psb = self.state(key).and_then(|state| state.psbs.get(&tear.sender));
         // Only the previous hop may tear down; after a change of route the former one may not.
-        if psb.is_some_and(|psb| psb.phop == Some(from)) {
+        let is_present = psb.is_some_and(|psb| psb.phop == Some(from));
+        if is_present && !self.return_to_former(now, key, tear.sender) {
             self.remove_psb(now, key, tear.sender);
+            return;
         }
+        let state = self.sessions.0.get_mut(&key);
+        if let Some(psb) = state.and_then(|state| state.psbs.get_mut(&tear.sender)) {
+            psb.former = psb.former.filter(|(former, _)| *former != from);
+        }
+    }
+
+    /// The previous hop has torn down, which a router on a path that data has left does once its
+    /// state times out (RFC 2205, section 3.1.5). The one before is the previous hop again, if its
+    /// state still lives. Returns whether it does.
+    fn return_to_former(&mut self, now: Instant, key: SessionKey, sender: SenderTemplate) -> bool {
+        let state = self.sessions.0.get_mut(&key);
+        let Some(psb) = state.and_then(|state| state.psbs.get_mut(&sender)) else {
+            return false;
+        };
+        let (torn, former) = (psb.phop, psb.former.take());
+        let Some((former, expires)) = former.filter(|(_, expires)| *expires > now) else {
+            return false;
+        };
+        self.occupancy.psb_removed(psb);
+        psb.phop = Some(former);
+        psb.expires = expires;
+        self.occupancy.psb_added(key, sender, psb);
+        if let Some(torn) = torn {
+            self.forget_sent_resv(key, torn, &sender);
+        }
+        self.reconcile(now, key, Affected::Sender(sender), ResvOptions::default());
+        self.arm_psb(key, sender);
+        true
     }
 
     /// Deletes a PSB and sends PathTear downstream.

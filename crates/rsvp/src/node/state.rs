@@ -1,9 +1,11 @@
 //! The state of a session: the state blocks of RFC 2209, section 1, and how they relate.
 //!
-//! Departures from RFC 2209. A PSB holds only senders whose Path came by the interface that routing
-//! expects. There is one RSB for each next hop whatever the style, with a lifetime for each filter
-//! spec in it. BSBs are kept for each previous hop in the explicit styles too; that differs only
-//! while one sender is heard through two previous hops.
+//! Departures from RFC 2209. A PSB holds only senders whose Path came by the interface that
+//! routing expects. It remembers one former previous hop: if the present one tears down while
+//! that one's state lives, the former one is the previous hop again. There is one RSB for each
+//! next hop whatever the style, with a lifetime for each filter spec in it. BSBs are kept for
+//! each previous hop in the explicit styles too; that differs only while one sender is heard
+//! through two previous hops.
 
 use super::neighbour::{NextHop, PreviousHop};
 use crate::traffic_control::{InterfaceId, RHandle, TcRequest};
@@ -66,6 +68,9 @@ impl RefreshTimer {
 pub(super) struct Psb {
     /// None for a sender on this host.
     pub phop: Option<PreviousHop>,
+    /// The previous hop before that one, and until when its state lives: routes move back and
+    /// forth, and routers on a path that data has left refresh what they have until it times out.
+    pub former: Option<(PreviousHop, Instant)>,
     /// E_Police, from the sender's SESSION object.
     pub police: bool,
     pub tspec: TokenBucket,

@@ -1,8 +1,10 @@
 //! The life of a reservation: made, refreshed, changed, torn down, timed out.
 
-use crate::rig::{A, B, Network, R1, R2, SECOND, receiver, sender, session};
+use crate::rig::{A, B, Network, R1, R2, SECOND, bucket, controlled_load, receiver, sender, session};
+use crate::topology::Topology;
 use engine::units::{Bandwidth, Duration};
 use rsvp::node::Event;
+use rsvp::wire::{Descriptors, SenderTemplate, Session};
 use std::collections::BTreeSet;
 
 const TEN: Bandwidth = Bandwidth::mbit(10);
@@ -152,6 +154,75 @@ fn rfc_2205_3_6_a_reservation_follows_a_changed_route() {
         (on(&network, R1), network.reservations()),
         (vec![2], vec![1, 1, 1, 0])
     );
+}
+
+/// Host 5 behind router 0 sends to host 7 behind router 2: by router 1, or by 4 and 3.
+fn around_a_ring(seed: u64) -> Network {
+    let mut network = Network::on(Topology::pentagon(), Bandwidth::mbit(100), seed);
+    let session = Session {
+        destination: network.topology.host(7),
+        ..session()
+    };
+    let sender = SenderTemplate::Port {
+        address: network.topology.host(5),
+        port: 4000,
+    };
+    let now = network.now;
+    let added = network.nodes[5].add_sender(now, session, sender, bucket(TEN));
+    added.expect("5 may send");
+    network.run(Duration::from_millis(20));
+    let wanted = Descriptors::Fixed(vec![(controlled_load(TEN), sender)]);
+    let (now, node) = (network.now, &mut network.nodes[7]);
+    let asked = node.reserve(now, receiver(1), &session, wanted);
+    asked.expect("7 has path state");
+    network.run(Duration::from_millis(20));
+    network
+}
+
+#[test]
+fn state_that_runs_out_on_a_former_path_tears_nothing_down_on_the_present_one() {
+    for seed in 0..30 {
+        let mut network = around_a_ring(seed);
+        for (avoided, path) in [
+            (&[0][..], [0, 4, 3, 2]),
+            (&[], [0, 1, 2, 2]),
+            (&[0], [0, 4, 3, 2]),
+        ] {
+            network.reroute(avoided, &BTreeSet::new());
+            // Routes settle in two seconds, and a router on the path that has state already
+            // passes on the Path with its next refresh, a second and a half later at most.
+            network.run(Duration::from_millis(3_600));
+            for step in 0..1_200 {
+                network.run(Duration::from_millis(10));
+                let reserved = network.reservations();
+                assert!(
+                    path.iter().all(|at| reserved[*at] == 1),
+                    "seed {seed}, {avoided:?}, step {step}: {reserved:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sender_that_stops_after_its_path_has_moved_leaves_nothing_beyond_a_lifetime() {
+    for seed in 0..30 {
+        let mut network = around_a_ring(seed);
+        network.reroute(&[0], &BTreeSet::new());
+        network.run(Duration::from_millis(3_600));
+        let (now, host) = (network.now, network.topology.host(5));
+        let session = Session {
+            destination: network.topology.host(7),
+            ..session()
+        };
+        let sender = SenderTemplate::Port {
+            address: host,
+            port: 4000,
+        };
+        network.nodes[5].remove_sender(now, &session, sender);
+        network.run(Duration::from_millis(5_300));
+        assert_eq!(network.reservations(), vec![0; 10], "seed {seed}");
+    }
 }
 
 #[test]
