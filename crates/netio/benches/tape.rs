@@ -134,8 +134,8 @@ enum Beside {
     Candidate,
 }
 
-/// The processor time that the loop takes for all frames, and how many of them the candidate had when the
-/// tape ended or tore.
+/// The processor time that the loop takes for all frames, and how many of them the candidate had
+/// when the tape ended or tore.
 fn time(beside: Beside) -> (engine::units::Duration, u64) {
     let (mut worker, handle) = Worker::new(Settings::default()).expect("a worker");
     let from = worker.add_port(Box::new(Copying::new(FRAMES)));
