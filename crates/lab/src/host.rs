@@ -107,11 +107,28 @@ impl Host {
             Ok((namespace, netlink))
         })?;
         let (namespace, netlink) = made?;
-        Ok(Self(Arc::new(Inner {
+        Ok(Self::of(name, namespace, netlink))
+    }
+
+    /// A host that is there already: this network namespace.
+    ///
+    /// # Errors
+    /// If the namespace cannot be entered.
+    pub fn existing(name: &str, namespace: OwnedFd) -> Result<Self> {
+        let doing = || format!("enter the network namespace of host `{name}`");
+        let opened = in_new_thread(name, || {
+            namespace::enter_network(namespace.as_fd()).doing(doing)?;
+            LabNetlink::open()
+        })?;
+        Ok(Self::of(name, namespace, opened?))
+    }
+
+    fn of(name: &str, namespace: OwnedFd, netlink: LabNetlink) -> Self {
+        Self(Arc::new(Inner {
             name: name.into(),
             namespace: Arc::new(namespace),
             netlink: Mutex::new(netlink),
-        })))
+        }))
     }
 
     /// Its name.

@@ -46,6 +46,18 @@ pub struct Running {
     ended: bool,
 }
 
+/// Signals that are held back for a program at the terminal, to be passed on to it.
+#[derive(Debug)]
+pub struct HeldSignals(());
+
+impl HeldSignals {
+    /// Holds them back from now on. Must be called before the process starts a second thread.
+    pub fn hold() -> Self {
+        process::hold_signals();
+        Self(())
+    }
+}
+
 impl Host {
     /// A program to run in this host.
     pub fn program(&self, name: &str) -> Program {
@@ -129,12 +141,13 @@ impl Program {
     }
 
     /// Runs it at the terminal: with our input and output, in our process group, without a time
-    /// limit.
+    /// limit. Signals that are sent to us go to it.
     ///
     /// # Errors
     /// If it cannot be started or waited for.
-    pub fn interactive(mut self) -> Result<ExitStatus> {
-        self.command.status().doing(|| format!("start {}", self.name))
+    pub fn interactive(mut self, _held: &HeldSignals) -> Result<ExitStatus> {
+        let mut child = self.command.spawn().doing(|| format!("start {}", self.name))?;
+        process::end_of(&mut child).doing(|| format!("wait for {}", self.name))
     }
 }
 

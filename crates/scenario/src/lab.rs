@@ -57,7 +57,7 @@ pub struct Instruments {
 
 impl Instruments {
     /// The emulated direction with the instruments of this direction.
-    fn on(&self, link: LinkDirection, mut direction: EmulatedDirection) -> EmulatedDirection {
+    pub(crate) fn on(&self, link: LinkDirection, mut direction: EmulatedDirection) -> EmulatedDirection {
         for (_, file) in self.captures.iter().filter(|(of, _)| *of == link) {
             direction = direction.captured(file);
         }
@@ -231,7 +231,7 @@ fn join(
 }
 
 /// One direction of a link, with a policy if there is one.
-fn direction(
+pub(crate) fn direction(
     rate: Bandwidth,
     settings: &LabLinkSettings,
     policy: Option<&InterfacePolicy>,

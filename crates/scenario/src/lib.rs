@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod behind;
 pub mod counterexample;
 mod error;
 pub mod folder;

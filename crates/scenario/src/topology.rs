@@ -10,6 +10,7 @@
 //! rate = "20 Mbit/s"
 //! delay = "10 ms"
 //! buffer = "100 kB"
+//! back = { rate = "2 Mbit/s" }     # what differs from bob to router
 //! [link.policy.router]             # for packets from router: as [interface.…] of a policy
 //! bandwidth = "20 Mbit/s"
 //! discipline = "fifo"
@@ -31,7 +32,7 @@ use engine::units::{Bandwidth, Bytes, Duration};
 use measure::impairments::Loss;
 
 settings! {
-    /// The settings of a link, the same in both directions.
+    /// The settings of a link in both directions; `back` overrides those of the reverse direction.
     pub struct LabLinkSettings {
         /// The rate of the link
         rate: Bandwidth = derived "no limit: a plain veth pair",
@@ -76,7 +77,7 @@ pub struct Topology {
 }
 
 const ROOT: &[&str] = &["version", "hosts", "link"];
-const OF_LINK: &[&str] = &["between", "policy"];
+const OF_LINK: &[&str] = &["between", "policy", "back"];
 /// The maximum number of hosts, and of links, on one machine.
 const MOST: usize = 250;
 
@@ -215,18 +216,23 @@ fn link(
     let settings = LabLinkSettings::read(&section.table(|_| true), OF_LINK, &mut reader.problems);
     let between = ends(section, hosts, &mut reader.problems);
     let settings = settings.and_then(|settings| sensible(settings, section, &mut reader.problems));
-    let policies = policies(
-        reader,
-        registry,
-        files,
-        section,
-        hosts,
-        between,
-        settings.as_ref(),
-    );
+    let back = match section.section("back", &mut reader.problems) {
+        None => settings.clone(),
+        Some(back) => {
+            let own = |key: &str| back.get(key).is_none() && !OF_LINK.contains(&key);
+            let mut both = back.table(|_| true);
+            both.entries.extend(section.table(own).entries);
+            let read = LabLinkSettings::read(&both, &[], &mut reader.problems);
+            read.and_then(|settings| sensible(settings, &back, &mut reader.problems))
+        }
+    };
+    let both = [settings, back];
+    let rates = both.each_ref().map(|way| way.as_ref().and_then(|way| way.rate));
+    let policies = policies(reader, registry, files, section, hosts, between, rates);
+    let [forth, back] = both;
     Some(LinkConfig {
         between: between?,
-        settings: settings.map(|settings| [settings.clone(), settings])?,
+        settings: [forth?, back?],
         policies,
     })
 }
@@ -276,7 +282,7 @@ fn sensible(
     let at = |key: &str| section.get(key).map_or(section.at, |pair| pair.value.at);
     match settings.rate {
         None => {
-            for key in ["delay", "buffer", "loss", "jitter", "policy"] {
+            for key in ["delay", "buffer", "loss", "jitter", "policy", "back"] {
                 if let Some(pair) = section.get(key) {
                     let message =
                         format!("`{key}` needs a link with a `rate`: one without is a plain veth pair");
@@ -311,13 +317,12 @@ fn policies(
     section: &Section<'_>,
     hosts: &[String],
     between: Option<[usize; 2]>,
-    settings: Option<&LabLinkSettings>,
+    rates: [Option<Bandwidth>; 2],
 ) -> [Option<InterfacePolicy>; 2] {
     let mut policies = [None, None];
     let Some(section) = section.section("policy", &mut reader.problems) else {
         return policies;
     };
-    let rate = settings.and_then(|settings| settings.rate);
     for pair in section.iter() {
         let interface = link_policies::read(reader, registry, files, pair, 1);
         let Some(ends) = between else { continue };
@@ -327,7 +332,7 @@ fn policies(
             reader.problems.push(problem);
             continue;
         };
-        if let (Some(interface), Some(rate)) = (&interface, rate)
+        if let (Some(interface), Some(rate)) = (&interface, rates[end])
             && interface.settings.bandwidth > rate
         {
             reader.problems.push(too_fast(&pair.value, interface, rate));
@@ -388,6 +393,28 @@ mod tests {
         assert_eq!(settings.jitter, Duration::from_millis(2));
         let ruled = topology.links[1].policies.each_ref().map(Option::is_some);
         assert_eq!(ruled, [true, false]);
+    }
+
+    #[test]
+    fn the_way_back_differs_in_what_it_says_and_its_policy_is_held_to_its_rate() {
+        let with = |rate: &str| {
+            read(&format!(
+                "version = 1\nhosts = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\nrate = \"20 Mbit/s\"\n\
+                 delay = \"5 ms\"\nback = {{ rate = \"2 Mbit/s\" }}\n[link.policy.b]\nbandwidth = \"{rate}\"\n\
+                 discipline = \"fifo\"\n"
+            ))
+        };
+        let topology = with("2 Mbit/s").expect("good");
+        let [forth, back] = &topology.links[0].settings;
+        let rates = [forth.rate, back.rate];
+        assert_eq!(rates, [Some(Bandwidth::mbit(20)), Some(Bandwidth::mbit(2))]);
+        assert_eq!([forth.delay, back.delay], [Duration::from_millis(5); 2]);
+        let report = with("3 Mbit/s").expect_err("faster than the way back");
+        assert!(report.contains("more than the link's rate, 2 Mbit/s"), "{report}");
+        let wrong =
+            "version = 1\nhosts = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\nrate = \"20 Mbit/s\"\n";
+        let report = read(&format!("{wrong}back = {{ rat = \"2 Mbit/s\" }}\n")).expect_err("a misspelt key");
+        assert!(report.contains("did you mean `rate`?"), "{report}");
     }
 
     #[test]

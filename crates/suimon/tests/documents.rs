@@ -1,5 +1,6 @@
 //! What the documents show works as it is written: every policy, scenario and part of one is
-//! accepted, every command is understood, and those of README that need no privileges are run.
+//! accepted, every command is understood, and those of README and of bad-links.md that need no
+//! privileges are run.
 //!
 //! A part of a policy (`discipline = "red"`, a class) is completed by [`completed`], a part of a
 //! scenario by [`HOME`]. Of lines that give the same setting anew each is an example of its own.
@@ -401,4 +402,43 @@ fn the_examples_of_readme_run_as_written() {
         assert!(told(&output).contains(answer), "{arguments:?}: {}", told(&output));
     }
     assert!(folder.0.join("out/mine.html").exists(), "no page of the report");
+}
+
+/// docs/bad-links.md from top to bottom: its blocks of a shell, run as they are written, one after
+/// the other.
+#[test]
+fn the_page_on_bad_links_runs_as_written() {
+    for program in ["curl", "python3", "ping"] {
+        if !["/usr/bin", "/bin"]
+            .iter()
+            .any(|folder| Path::new(folder).join(program).exists())
+        {
+            return skips::skipped(format_args!("there is no {program}"));
+        }
+    }
+    let folder = TestFolder::new("bad-links");
+    let programs = Path::new(SUIMON).parent().expect("a folder").display();
+    let blocks = blocks(&root().join("docs/bad-links.md"), "sh");
+    let outputs: Vec<Output> = blocks
+        .iter()
+        .map(|block| {
+            let mut command = Command::new("sh");
+            command.args(["-ec", &block.text]).current_dir(&folder.0);
+            command
+                .env("PATH", format!("{programs}:/usr/bin:/bin"))
+                .stdin(Stdio::null());
+            let output = command.output().expect("a shell");
+            assert!(output.status.success(), "{}: {}", block.place, told(&output));
+            output
+        })
+        .collect();
+    let [whole, nested] = &outputs[..] else {
+        panic!("{} blocks", outputs.len());
+    };
+    let said = "suimon: --link lte is --down 12Mbit/s --up 12Mbit/s --delay 35ms\n";
+    assert_eq!(whole.stdout, b"It works.\n", "{}", told(whole));
+    assert!(told(whole).contains(said), "{}", told(whole));
+    assert!(told(nested).contains("2 received"), "{}", told(nested));
+    let page = fs::read_to_string(folder.0.join("report/index.html")).expect("a report");
+    assert!(page.contains("exit code 0"), "{page}");
 }

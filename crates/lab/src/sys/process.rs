@@ -1,20 +1,74 @@
-//! Child processes: entering a namespace before exec, waiting with a time limit, killing a group.
+//! Child processes: entering a namespace before exec, waiting with a time limit, passing signals
+//! on, killing a group.
 #![expect(unsafe_code, reason = "setns before exec, pidfd and kill are system calls")]
 
 use super::check;
 use super::namespace::enter_network;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Makes `command` enter this network namespace before it becomes its program.
+/// Makes `command` enter this network namespace, with no signal blocked, before it becomes its
+/// program.
 pub(crate) fn enter_before_exec(command: &mut Command, namespace: Arc<OwnedFd>) {
-    // SAFETY: the closure makes one system call and allocates nothing.
+    // SAFETY: the closure makes system calls and allocates nothing; the set is initialised first.
     unsafe {
-        command.pre_exec(move || enter_network(namespace.as_fd()));
+        command.pre_exec(move || {
+            let mut none = MaybeUninit::uninit();
+            libc::sigemptyset(none.as_mut_ptr());
+            libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+            enter_network(namespace.as_fd())
+        });
+    }
+}
+
+/// The signals that end a program or that it may understand, and the one that tells of its end.
+fn passed_on() -> MaybeUninit<libc::sigset_t> {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: the first call initialises the set.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in [
+            libc::SIGHUP,
+            libc::SIGINT,
+            libc::SIGQUIT,
+            libc::SIGTERM,
+            libc::SIGUSR1,
+            libc::SIGUSR2,
+            libc::SIGCHLD,
+        ] {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+    }
+    set
+}
+
+/// Blocks the signals that [`end_of`] passes on, in this thread and those it starts from now on.
+pub(crate) fn hold_signals() {
+    // SAFETY: the set is ours and initialised; the former mask is not asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, passed_on().as_ptr(), std::ptr::null_mut()) };
+}
+
+/// Waits for the end of a child, and passes on the signals that were sent to this process alone
+/// meanwhile. They must be [held](hold_signals). Those of a terminal reach the child by themselves.
+pub(crate) fn end_of(child: &mut Child) -> io::Result<ExitStatus> {
+    let set = passed_on();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        // SAFETY: set and info are ours. The child is not reaped yet, so its PID is not reused.
+        unsafe {
+            let signal = libc::sigwaitinfo(set.as_ptr(), info.as_mut_ptr());
+            if signal > 0 && signal != libc::SIGCHLD && info.assume_init_ref().si_code <= 0 {
+                libc::kill(child.id().cast_signed(), signal);
+            }
+        }
     }
 }
 

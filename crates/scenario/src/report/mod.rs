@@ -1,9 +1,11 @@
 //! Reports of outcomes: [`table`] for the terminal, [`json`], [`csv`] and [`series`] for programs,
 //! [`page`] and [`alone`] with charts.
 //!
-//! [`merge`] merges the outputs of shards; [`preview`] describes a scenario without running it.
+//! [`behind`] is of a command behind a link. [`merge`] merges the outputs of shards;
+//! [`preview`] describes a scenario without running it.
 
 pub mod alone;
+pub mod behind;
 pub mod csv;
 #[cfg(test)]
 mod examples;

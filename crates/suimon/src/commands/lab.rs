@@ -1,11 +1,13 @@
 //! `suimon lab FILE [-- CMD]`: builds a network from a topology or a scenario, and runs a program
 //! in one of its hosts. Without a program, a scenario's flows run as real sockets, and its
-//! expectations are judged.
+//! expectations are judged. `suimon lab [OPTIONS] -- CMD`, without a file, runs a command behind
+//! one link: `lab_link`.
 //!
 //! The file is read and checked before anything is created. Then the process enters a sandbox of
 //! namespaces, so that nothing of the lab is left behind, however it ends.
 
 use crate::commands::Context;
+use crate::commands::lab_link::LinkOptions;
 use crate::exit::{Exit, Failure};
 use crate::source;
 use clap::Args;
@@ -15,7 +17,7 @@ use engine::random::Seed;
 use engine::settings::{Span, unknown};
 use engine::tree::Registry;
 use engine::units::Duration;
-use lab::Record;
+use lab::{HeldSignals, Host, Record};
 use plot::colour;
 use scenario::folder::Folder;
 use scenario::lab::{Built, HostInterface, Instruments, build, build_scenario};
@@ -26,17 +28,27 @@ use scenario::run::live;
 use scenario::topology::Topology;
 use scenario::{Scenario, Scenarios};
 use serde_json::{Value, json as object};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-/// Build a network from a topology file, and run a program in it
+/// Run a command behind a link with this rate, delay and loss, or build a network from a file and
+/// run a program in it; no root needed
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "suimon lab [--link NAME] [--rate RATE] [--delay TIME] [--loss SHARE] [...] -- CMD...\n       \
+                      suimon lab [OPTIONS] FILE [-- CMD...]",
+    after_help = "The exit status is the command's; 127 if it is not found, 126 if it cannot be started."
+)]
 pub struct Lab {
     /// A topology, a TOML file: hosts, and links with rate, delay, buffer and policy; or a
-    /// scenario, whose flows run as real sockets; `-` reads standard input
-    file: String,
+    /// scenario, whose flows run as real sockets; `-` reads standard input. Without a file the
+    /// command runs behind one link
+    #[arg(conflicts_with = "LinkOptions")]
+    file: Option<String>,
+    #[command(flatten)]
+    link: LinkOptions,
     /// The host to run the program in; by default the first one
-    #[arg(long = "in", value_name = "HOST")]
+    #[arg(long = "in", value_name = "HOST", requires = "file")]
     host: Option<String>,
     /// The seed of everything random in the links' policies
     #[arg(long, default_value_t = 1)]
@@ -53,9 +65,9 @@ pub struct Lab {
     #[arg(long, value_name = "TIME", default_value = "100us")]
     bin: Duration,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, requires = "file")]
     json: bool,
-    /// The program and its arguments; without one the lab runs until Ctrl-C
+    /// The program and its arguments; without one the lab of a file runs until Ctrl-C
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 }
@@ -64,43 +76,46 @@ impl Lab {
     /// Builds the lab, runs the program or waits.
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let out = &mut *cx.out;
-        let text = source::load("topology", &self.file)?;
+        let Some(file) = &self.file else {
+            return self.behind_link(cx.registry);
+        };
+        let text = source::load("topology", file)?;
         let scenario = (Document::of(&text) == Some(Document::Scenario))
-            .then(|| self.scenario(&text, cx.registry))
+            .then(|| Self::scenario(file, &text, cx.registry))
             .transpose()?;
         if let (Some(scenario), true) = (&scenario, self.command.is_empty()) {
-            return self.live(scenario, cx.registry, out);
+            return self.live(file, scenario, cx.registry, out);
         }
         let topology = match &scenario {
             Some(scenario) => Topology::of(scenario),
-            None => self.read(&text, cx.registry)?,
+            None => Self::read(file, &text, cx.registry)?,
         };
         if let Some(idle) = scenario.as_ref().and_then(idle_with_program) {
             eprintln!("suimon: warning: {idle}");
         }
         let host = self.host(&topology)?;
         lab::enter()?;
+        let held = (!self.command.is_empty()).then(HeldSignals::hold);
         let instruments = self.instruments(&topology)?;
         let built = match &scenario {
             Some(scenario) => build_scenario(scenario, cx.registry, &instruments)?,
             None => build(&topology, cx.registry, &instruments, Seed(self.seed))?,
         };
-        let hosts = built.lab.hosts();
-        if let Some((name, arguments)) = self.command.split_first() {
-            let program = hosts[host].program(name).args(arguments);
-            let program = built
-                .variables()
-                .into_iter()
-                .fold(program, |p, (name, value)| p.env(name, value));
-            let status = program.interactive()?;
+        let host = &built.lab.hosts()[host];
+        if let Some(held) = held {
+            let exit = self.in_host(host, built.variables(), &held)?;
             instruments.write()?;
-            return if status.success() {
-                Ok(Exit::Done)
-            } else {
-                Err(Failure {
-                    exit: status.into(),
-                    message: format!("`{name}` in host `{}` ended with {status}", hosts[host].name()),
-                })
+            return match exit {
+                Exit::Passed(0) => Ok(Exit::Done),
+                exit => Err(Failure {
+                    exit,
+                    message: format!(
+                        "`{}` in host `{}` ended with exit status: {}",
+                        self.command[0],
+                        host.name(),
+                        exit.code()
+                    ),
+                }),
             };
         }
         if self.json {
@@ -115,15 +130,58 @@ impl Lab {
         }
     }
 
+    /// Runs the command behind one link.
+    fn behind_link(&self, registry: &Registry) -> Result<Exit, Failure> {
+        if self.command.is_empty() {
+            return Err(Failure::usage(
+                "what is to run behind the link? Write `-- CMD` at the end, or name the FILE of a lab",
+            ));
+        }
+        let topology = self.link.topology(registry)?;
+        let prepared = self.link.prepare()?;
+        lab::enter()?;
+        let held = HeldSignals::hold();
+        let mut instruments = self.instruments(&topology)?;
+        let records = self.link.observe(&mut instruments);
+        let seed = Seed(self.seed);
+        let (link, variables) = prepared.build(&topology, registry, &instruments, seed)?;
+        let exit = self.in_host(&link.built.behind.inside, variables, &held)?;
+        instruments.write()?;
+        self.link.report(&link.built, records, &self.command, exit)?;
+        Ok(exit)
+    }
+
+    /// Runs the command in a host to its end, with signals passed on to it.
+    fn in_host(
+        &self,
+        host: &Host,
+        variables: Vec<(String, String)>,
+        held: &HeldSignals,
+    ) -> Result<Exit, Failure> {
+        let program = host.program(&self.command[0]).args(&self.command[1..]);
+        let program = variables
+            .into_iter()
+            .fold(program, |program, (name, value)| program.env(name, value));
+        program.interactive(held).map(Exit::from).map_err(|error| {
+            let exit = match error.kind() {
+                ErrorKind::NotFound => Exit::Passed(127),
+                ErrorKind::PermissionDenied => Exit::Passed(126),
+                _ => Exit::Failed,
+            };
+            let message = error.to_string();
+            Failure { exit, message }
+        })
+    }
+
     /// Reads a scenario for the lab.
-    fn scenario(&self, text: &str, registry: &Registry) -> Result<Scenario, Failure> {
-        let folder = Folder::of(&self.file);
+    fn scenario(file: &str, text: &str, registry: &Registry) -> Result<Scenario, Failure> {
+        let folder = Folder::of(file);
         let colour = colour::wanted(&std::io::stderr());
         let refused = |diagnostics: Diagnostics| {
             let why = diagnostics.render(colour);
-            Failure::usage(format!("{} cannot be run in the lab:\n{why}", self.file))
+            Failure::usage(format!("{file} cannot be run in the lab:\n{why}"))
         };
-        let read = Scenarios::read_for_lab(&self.file, text, registry, &folder).map_err(refused)?;
+        let read = Scenarios::read_for_lab(file, text, registry, &folder).map_err(refused)?;
         if !read.warnings.is_empty() {
             eprint!("{}", read.warnings.render(colour));
         }
@@ -131,14 +189,20 @@ impl Lab {
     }
 
     /// Runs a scenario with real sockets, and judges its expectations.
-    fn live(&self, scenario: &Scenario, registry: &Registry, out: &mut dyn Write) -> Result<Exit, Failure> {
+    fn live(
+        &self,
+        file: &str,
+        scenario: &Scenario,
+        registry: &Registry,
+        out: &mut dyn Write,
+    ) -> Result<Exit, Failure> {
         if !self.pcap.is_empty() || self.host.is_some() {
             return Err(Failure::usage(
                 "--pcap and --in belong to a program in the lab: write `-- CMD`, or leave them out",
             ));
         }
         lab::enter()?;
-        let stem = Path::new(&self.file).file_stem();
+        let stem = Path::new(file).file_stem();
         let name = stem.map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         if !self.json {
             table::promises(out, scenario)?;
@@ -153,16 +217,12 @@ impl Lab {
         Ok(if met { Exit::Done } else { Exit::Missed })
     }
 
-    fn read(&self, text: &str, registry: &Registry) -> Result<Topology, Failure> {
+    fn read(file: &str, text: &str, registry: &Registry) -> Result<Topology, Failure> {
         let colour = colour::wanted(&std::io::stderr());
-        let topology =
-            Topology::read(&self.file, text, registry, &Folder::of(&self.file)).map_err(|diagnostics| {
-                Failure::usage(format!(
-                    "{} cannot be built:\n{}",
-                    self.file,
-                    diagnostics.render(colour)
-                ))
-            })?;
+        let topology = Topology::read(file, text, registry, &Folder::of(file)).map_err(|diagnostics| {
+            let why = diagnostics.render(colour);
+            Failure::usage(format!("{file} cannot be built:\n{why}"))
+        })?;
         if !topology.warnings.is_empty() {
             eprint!("{}", topology.warnings.render(colour));
         }

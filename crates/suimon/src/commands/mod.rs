@@ -26,6 +26,7 @@ mod import;
 mod init;
 mod kinds;
 mod lab;
+mod lab_link;
 mod man;
 pub(crate) mod nine;
 mod nine_top;

@@ -1,0 +1,52 @@
+//! A command behind one link, from a topology of two hosts: `outside`, where the link leads to, and
+//! `inside`, where the command belongs.
+
+use crate::Error;
+use crate::lab::{Instruments, direction};
+use crate::lab_policies::LabPolicies;
+use crate::topology::{LinkConfig, Topology};
+use engine::random::Seed;
+use engine::tree::Registry;
+use lab::nesting::{BehindLink, FarSide};
+
+/// The command's namespace behind its link, and the link's policies. Dropping it removes them.
+#[derive(Debug)]
+pub struct BuiltLink {
+    /// The namespaces and the link.
+    pub behind: BehindLink,
+    /// The policies at its ends.
+    pub policies: LabPolicies,
+}
+
+/// Builds the first link of a topology, from its first host, which is outside, to its second.
+///
+/// # Errors
+///
+/// Returns an error if the link has no rate, or something of it cannot be made.
+pub fn build(
+    topology: &Topology,
+    registry: &Registry,
+    instruments: &Instruments,
+    seed: Seed,
+    around: FarSide,
+) -> Result<BuiltLink, Error> {
+    let way = |link: &LinkConfig, side: usize| {
+        let settings = &link.settings[side];
+        let seed = seed.fork(["forth", "back"][side]);
+        let built = direction(settings.rate?, settings, link.policies[side].as_ref(), seed);
+        Some(instruments.on((0, side), built))
+    };
+    let link = topology.links.first();
+    let ways = link.and_then(|link| Some((way(link, 0)?, way(link, 1)?)));
+    let Some((forth, back)) = ways else {
+        let why = "a link with a rate is needed";
+        return Err(lab::Error::other("put a command behind a link", why).into());
+    };
+    let behind = BehindLink::build(around, forth, back)?;
+    let interface = |(_, side): (usize, usize)| match side {
+        0 => behind.outside_interface.clone(),
+        _ => lab::nesting::INSIDE.to_owned(),
+    };
+    let policies = LabPolicies::start(&behind.lab, topology, registry, interface).map_err(Error::Started)?;
+    Ok(BuiltLink { behind, policies })
+}

@@ -1,0 +1,307 @@
+//! `suimon lab [OPTIONS] -- CMD`: real programs behind a link, as an ordinary user.
+
+use lab::published::Published;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const NOBODY: u32 = 65534;
+const SUIMON: &str = env!("CARGO_BIN_EXE_suimon");
+
+/// The program where an ordinary user reaches it, and a folder that is theirs.
+struct Place {
+    files: Published,
+    folder: PathBuf,
+}
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("suimon-link-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("ours");
+        let files = Published::new(&[SUIMON]);
+        Self { files, folder }
+    }
+
+    /// A shell of an ordinary user, who knows the program as `$S`.
+    fn shell(&self, script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).env("S", self.files.path(SUIMON));
+        command.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
+        command.current_dir(&self.folder).stdin(Stdio::null());
+        if fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+
+    fn run(&self, script: &str) -> Output {
+        self.shell(script).output().expect("a shell")
+    }
+
+    /// What the script prints; it must succeed.
+    fn printed(&self, script: &str) -> String {
+        let output = self.run(script);
+        assert!(output.status.success(), "{script}: {}", told(&output));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn told(output: &Output) -> String {
+    [&output.stdout, &output.stderr]
+        .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+        .concat()
+}
+
+fn is_here(program: &str) -> bool {
+    let found = ["/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin"]
+        .iter()
+        .any(|folder| Path::new(folder).join(program).exists());
+    if !found {
+        skips::skipped(format_args!("there is no {program}"));
+    }
+    found
+}
+
+/// The least round trip that ping printed, in milliseconds, and how many packets came back.
+fn pinged(text: &str) -> (f64, u32) {
+    let round = text
+        .lines()
+        .find_map(|line| line.split_once(" = ")?.1.split('/').next());
+    let received = text
+        .lines()
+        .find_map(|line| line.split(", ").nth(1)?.split(' ').next());
+    let least = round
+        .and_then(|least| least.parse().ok())
+        .unwrap_or_else(|| panic!("{text}"));
+    (
+        least,
+        received
+            .and_then(|n| n.parse().ok())
+            .unwrap_or_else(|| panic!("{text}")),
+    )
+}
+
+#[test]
+fn the_commands_exit_code_and_signals_are_its_own() {
+    let place = Place::new("code");
+    let code = |script: &str| place.run(script).status.code();
+    assert_eq!(code("$S lab -- sh -c 'exit 7'"), Some(7));
+    assert_eq!(code("$S lab -- $S lab -- sh -c 'exit 42'"), Some(42));
+    assert_eq!(code("$S lab -- sh -c 'kill -TERM $$'"), Some(128 + 15));
+    assert_eq!(code("$S lab -- no-such-program"), Some(127));
+    assert_eq!(code("$S lab -- /etc/passwd"), Some(126));
+    // Through two labs, to a program that has its own way to end.
+    let script = "$S lab -- $S lab -- sh -c 'trap \"echo told; exit 9\" TERM; echo ready > ready; while :; do sleep 0.02; done'";
+    let mut command = place.shell(&format!("exec {script}"));
+    let child = command.stdout(Stdio::piped()).spawn().expect("a shell");
+    let until = Instant::now() + Duration::from_secs(20);
+    while !place.folder.join("ready").exists() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let kill = format!("kill -TERM {}", child.id());
+    assert!(
+        Command::new("sh")
+            .args(["-c", &kill])
+            .status()
+            .expect("kill")
+            .success()
+    );
+    let output = child.wait_with_output().expect("our child");
+    assert_eq!(
+        (output.status.code(), &output.stdout[..]),
+        (Some(9), &b"told\n"[..])
+    );
+}
+
+#[test]
+fn delays_of_links_within_links_add_up_and_every_packet_takes_them() {
+    if !is_here("ping") {
+        return;
+    }
+    let place = Place::new("delay");
+    let ping = "ping -c 5 -i 0.2 -W 5";
+    let alone = place.printed(&format!("$S lab --delay 20ms -- sh -c '{ping} $SUIMON_OUTSIDE'"));
+    let (least, received) = pinged(&alone);
+    assert!((40.0..60.0).contains(&least) && received == 5, "{alone}");
+    let within = place.printed(&format!(
+        "$S lab --delay 20ms -- $S lab --delay 30ms -- {ping} 100.64.0.1"
+    ));
+    let (least, received) = pinged(&within);
+    assert!((100.0..125.0).contains(&least) && received == 5, "{within}");
+}
+
+#[test]
+fn what_is_lost_is_lost_in_both_directions() {
+    if !is_here("ping") {
+        return;
+    }
+    let place = Place::new("loss");
+    let script = "$S lab --loss 20% -- ping -c 60 -i 0.02 -W 1 -q 100.64.0.1";
+    let (_, received) = pinged(&place.printed(script));
+    // 64 % come back: of 60, 38, with a standard deviation of 3.7.
+    assert!((24..=53).contains(&received), "{received}");
+    let none = pinged(&place.printed("$S lab -- ping -c 60 -i 0.02 -W 1 -q 100.64.0.1"));
+    assert_eq!(none.1, 60);
+}
+
+#[test]
+fn labs_side_by_side_in_a_lab_have_addresses_of_their_own() {
+    if !is_here("ping") {
+        return;
+    }
+    let place = Place::new("siblings");
+    let script = "$S lab -- sh -c 'for n in 1 2 3 4; do \
+        $S lab --delay 1ms -- sh -c \"ping -c 1 -W 5 100.64.0.1 >/dev/null && echo \\$SUIMON_OUTSIDE && sleep 1\" & done; wait'";
+    let text = place.printed(script);
+    let mut addresses: Vec<&str> = text.lines().collect();
+    addresses.sort_unstable();
+    assert_eq!(
+        addresses,
+        ["100.68.0.1", "100.72.0.1", "100.76.0.1", "100.80.0.1"]
+    );
+}
+
+#[test]
+fn a_download_keeps_to_rate_and_policy_and_the_report_tells_of_it() {
+    if !is_here("curl") || !is_here("python3") {
+        return;
+    }
+    let place = Place::new("rate");
+    fs::write(place.folder.join("file"), vec![0; 300_000]).expect("a file");
+    let policy = "version = 1\n[interface.eth0]\nbandwidth = \"2 Mbit/s\"\ndiscipline = \"fifo\"\n";
+    fs::write(place.folder.join("policy.toml"), policy).expect("a file");
+    let bytes_per_second = |options: &str| -> f64 {
+        let fetch = "curl -s -o /dev/null --retry 20 --retry-connrefused --retry-delay 0 -w '%{speed_download}' \
+                     http://\"$SUIMON_OUTSIDE\":8000/file";
+        fs::write(place.folder.join("fetch"), fetch).expect("a file");
+        let script = format!(
+            "$S lab -- sh -c 'python3 -m http.server 8000 >/dev/null 2>&1 & {} {options} -- sh fetch'",
+            "sleep 0.3; $S lab"
+        );
+        let text = place.printed(&script);
+        text.trim().parse().unwrap_or_else(|_| panic!("{text}"))
+    };
+    let limited = |rate: f64| (rate * 0.7 / 8.0)..(rate / 8.0);
+    let speed = bytes_per_second("--rate 4Mbit/s --up 1Mbit/s --report page");
+    assert!(limited(4e6).contains(&speed), "{speed} B/s");
+    let speed = bytes_per_second("--rate 4Mbit/s --policy down=policy.toml");
+    assert!(limited(2e6).contains(&speed), "{speed} B/s");
+    let read = |name: &str| fs::read_to_string(place.folder.join("page").join(name)).expect("a report");
+    let page = read("index.html");
+    for expected in ["sh fetch", "exit code 0", "4Mbit/s", "<svg"] {
+        assert!(page.contains(expected), "{expected} is missing in the page");
+    }
+    let sent: f64 = read("down.csv")
+        .lines()
+        .filter_map(|line| line.rsplit(',').next()?.parse::<f64>().ok())
+        .sum();
+    // In bins of 100 ms: the file, and headers.
+    assert!((300e3..345e3).contains(&(sent / 80.0)), "{} bytes", sent / 80.0);
+    let (up, down) = (read("up.csv"), read("down.csv"));
+    assert!(up.lines().count() > 3 && up != down, "{up}");
+}
+
+#[test]
+fn mistakes_in_options_are_told_with_what_is_possible() {
+    let place = Place::new("mistakes");
+    for (options, expected) in [
+        ("--rate 5 -- true", "`rate`"),
+        ("--rate 1bit/s -- true", "`rate` must be from 8 kbit/s"),
+        ("--loss 150% -- true", "\"0.1 % in bursts of 5\""),
+        ("--delay 2h -- true", "`delay`"),
+        ("--policy no-such-file -- true", "there is no file `no-such-file`"),
+        ("--link dls -- true", "[possible values: dsl,"),
+        ("--rate 5Mbit/s", "Write `-- CMD` at the end"),
+        ("", "Write `-- CMD` at the end"),
+        ("file.toml --rate 5Mbit/s", "cannot be used with"),
+        ("--in a -- true", "FILE"),
+    ] {
+        let output = place.run(&format!("$S lab {options}"));
+        assert_eq!(output.status.code(), Some(2), "{options}: {}", told(&output));
+        assert!(told(&output).contains(expected), "{options}: {}", told(&output));
+    }
+    let output = place.run("PATH=/nowhere; $S lab --internet -- true");
+    assert!(
+        told(&output).contains("apt install slirp4netns"),
+        "{}",
+        told(&output)
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let preset = place.run("$S lab --link geo -- true");
+    let stands_for = "--link geo is --down 19.3Mbit/s --up 2.54Mbit/s --delay 372ms";
+    assert!(told(&preset).contains(stands_for), "{}", told(&preset));
+}
+
+#[test]
+fn nothing_is_left_of_labs_within_labs_that_are_killed() {
+    let place = Place::new("killed");
+    let mark = format!("8647.{}", std::process::id());
+    let running = || {
+        let entries = fs::read_dir("/proc").expect("a proc file system");
+        let lines = entries.filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok());
+        lines
+            .filter(|line| String::from_utf8_lossy(line).contains(&mark))
+            .count()
+    };
+    let script = format!("exec $S lab -- $S lab --rate 1Mbit/s -- sh -c 'sleep {mark} & wait'");
+    let mut child = place.shell(&script).spawn().expect("a shell");
+    let until = Instant::now() + Duration::from_secs(20);
+    // Two labs of three processes each, the shell, and its child.
+    while running() < 8 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(running() >= 8, "{}", running());
+    child.kill().expect("our child");
+    child.wait().expect("our child");
+    while running() > 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(running(), 0, "they still run");
+}
+
+#[test]
+fn the_way_out_leads_to_this_computers_own_servers_and_ends_with_the_lab() {
+    let tun = fs::File::options().read(true).write(true).open("/dev/net/tun");
+    if !is_here("slirp4netns") || !is_here("curl") || !is_here("python3") {
+        return;
+    }
+    if tun.is_err() {
+        return skips::skipped("/dev/net/tun cannot be opened");
+    }
+    let place = Place::new("internet");
+    fs::write(place.folder.join("file"), "from outside\n").expect("a file");
+    // As whoever runs the test: who else may open /dev/net/tun depends on the system.
+    let run = |script: &str| {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", script])
+            .current_dir(&place.folder)
+            .env("S", SUIMON);
+        command.stdin(Stdio::null()).output().expect("a shell")
+    };
+    let output = run(
+        "python3 -u -m http.server 0 --bind 127.0.0.1 > log 2>/dev/null & server=$!; \
+         until port=$(sed -n 's/.* port \\([0-9]*\\).*/\\1/p' log) && [ -n \"$port\" ]; do sleep 0.05; done; export port; \
+         $S lab --internet --delay 5ms -- $S lab -- sh -c 'cat /etc/resolv.conf; curl -sS -m 20 http://$SUIMON_COMPUTER:$port/file'; \
+         code=$?; kill $server; exit $code",
+    );
+    assert!(output.status.success(), "{}", told(&output));
+    assert_eq!(told(&output), "nameserver 10.0.2.3\nfrom outside\n");
+    let within = run("$S lab -- $S lab --internet -- true");
+    assert_eq!(within.status.code(), Some(2));
+    assert!(
+        told(&within).contains("belongs to the outermost"),
+        "{}",
+        told(&within)
+    );
+}
