@@ -9,6 +9,8 @@ use crate::promises::PromiseChange;
 use crate::provenance::Provenance;
 use crate::readout;
 use crate::rsvp_config::RsvpConfig;
+use engine::classify::Filter;
+use engine::packet::ClassId;
 use engine::tree::{ClassSpec, DisciplineSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -24,9 +26,55 @@ pub struct Difference {
     /// promised.
     #[serde(default)]
     pub breaks: Vec<String>,
+    /// What else it means for reservations: that no other is admitted, since those in force take
+    /// more than may be reserved then.
+    #[serde(default)]
+    pub short: Vec<String>,
     /// What it does to the promises of classes, those of reservations included.
     #[serde(default)]
     pub promises: Vec<PromiseChange>,
+}
+
+/// Whether a change may break what reservations in force were promised; `true` or `false` in JSON.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(from = "bool", into = "bool")]
+pub enum Breaking {
+    /// Such a change is refused.
+    #[default]
+    Refused,
+    /// It is put into force all the same.
+    Allowed,
+}
+
+impl Breaking {
+    /// Whether it may not.
+    pub fn is_refused(&self) -> bool {
+        *self == Self::Refused
+    }
+}
+
+impl From<bool> for Breaking {
+    fn from(allowed: bool) -> Self {
+        match allowed {
+            true => Self::Allowed,
+            false => Self::Refused,
+        }
+    }
+}
+
+impl From<Breaking> for bool {
+    fn from(breaking: Breaking) -> Self {
+        !breaking.is_refused()
+    }
+}
+
+/// What was put into force.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Applied {
+    /// What was done, and what it cost.
+    pub message: String,
+    /// What differed, and what that does to promises.
+    pub difference: Difference,
 }
 
 /// What is or was in force after a change.
@@ -58,7 +106,8 @@ impl Difference {
     /// What it does to reservations and promises, a line each; the worst first.
     pub fn effects(&self) -> Vec<String> {
         let promises = self.promises.iter().map(ToString::to_string);
-        self.breaks.iter().cloned().chain(promises).collect()
+        let reservations = self.breaks.iter().chain(&self.short).cloned();
+        reservations.chain(promises).collect()
     }
 
     /// Of these interfaces, ports and RSVP settings in force, and another policy.
@@ -165,6 +214,11 @@ impl Placed<'_> {
         parent.or(self.owner)
     }
 
+    /// Whether it is said of both in the same words: there is nothing to compare.
+    fn is_same(&self, other: &Self) -> bool {
+        self.owner == other.owner && self.class.says_as(other.class)
+    }
+
     /// Its settings and what is said of it beside them, by name.
     fn facts(&self) -> Vec<(&str, String)> {
         let class = self.class;
@@ -203,16 +257,21 @@ fn classes(old: &DisciplineSpec, new: &DisciplineSpec, out: &mut Vec<String>) {
         all
     };
     let (old, new) = (list(old), list(new));
-    let by_name = |all: &[Placed<'_>]| -> HashMap<String, usize> {
+    fn by_name<'a>(all: &[Placed<'a>]) -> HashMap<&'a str, usize> {
         let names = all.iter().enumerate();
         names
-            .map(|(place, placed)| (placed.class.name.clone(), place))
+            .map(|(place, placed)| (placed.class.name.as_str(), place))
             .collect()
-    };
+    }
     let (before, after) = (by_name(&old), by_name(&new));
     for placed in &new {
-        let (name, facts) = (&placed.class.name, placed.facts());
-        let Some(&place) = before.get(name) else {
+        let name = placed.class.name.as_str();
+        let found = before.get(name).map(|&place| &old[place]);
+        if found.is_some_and(|former| former.is_same(placed)) {
+            continue;
+        }
+        let facts = placed.facts();
+        let Some(former) = found else {
             let facts: Vec<_> = facts
                 .iter()
                 .map(|(key, value)| format!("{key} {value}"))
@@ -224,14 +283,13 @@ fn classes(old: &DisciplineSpec, new: &DisciplineSpec, out: &mut Vec<String>) {
             );
             continue;
         };
-        let former = old[place].facts();
-        let changed = changed(&former, &facts);
+        let changed = changed(&former.facts(), &facts);
         if !changed.is_empty() {
             out.push(format!("class {name}: {}", changed.join(", ")));
         }
     }
     let gone = old.iter().map(|placed| &placed.class.name);
-    let gone = gone.filter(|name| !after.contains_key(*name));
+    let gone = gone.filter(|name| !after.contains_key(name.as_str()));
     out.extend(gone.map(|name| format!("class {name} goes; its packets go where filters now put them")));
 }
 
@@ -267,27 +325,32 @@ fn of_expectations(old: &InterfacePolicy, new: &InterfacePolicy, out: &mut Vec<S
 }
 
 fn of_filters(old: &InterfacePolicy, new: &InterfacePolicy, out: &mut Vec<String>) {
-    let list = |policy: &InterfacePolicy| -> Vec<String> {
-        let text = |filter: &engine::classify::Filter| {
-            let class = policy
-                .plan
-                .info(filter.class)
-                .map_or("", |info| info.name.as_str());
-            let rule = match filter.rule {
-                0 => String::new(),
-                rule => format!(", rule {rule}"),
-            };
-            format!("filter {}{rule} → {class}", filters::words(filter))
+    // A filter by its class's name, since numbers are those of one tree.
+    fn list(policy: &InterfacePolicy) -> Vec<(Filter, &str)> {
+        let named = |filter: &Filter| {
+            let name = policy.plan.info(filter.class).map_or("", |info| &*info.name);
+            let class = ClassId(0);
+            (Filter { class, ..*filter }, name)
         };
-        policy.filters.iter().map(text).collect()
+        policy.filters.iter().map(named).collect()
+    }
+    let text = |(filter, class): &(Filter, &str)| {
+        let rule = match filter.rule {
+            0 => String::new(),
+            rule => format!(", rule {rule}"),
+        };
+        format!("filter {}{rule} → {class}", filters::words(filter))
     };
     let (old, new) = (list(old), list(new));
+    if old == new {
+        return;
+    }
     let [before, after] = [&old, &new].map(|list| list.iter().collect::<HashSet<_>>());
     let added = new.iter().filter(|filter| !before.contains(filter));
-    out.extend(added.map(|filter| format!("new {filter}")));
+    out.extend(added.map(|filter| format!("new {}", text(filter))));
     let gone = old.iter().filter(|filter| !after.contains(filter));
-    out.extend(gone.map(|filter| format!("{filter} goes")));
-    if before == after && old != new {
+    out.extend(gone.map(|filter| format!("{} goes", text(filter))));
+    if before == after {
         out.push("filters: another order, which decides between equally specific ones".into());
     }
 }

@@ -11,7 +11,7 @@
 //! An unknown request is refused with a reason; the connection stays open.
 
 use crate::calendar;
-use crate::difference::{Difference, GenerationView};
+use crate::difference::{Breaking, Difference, GenerationView};
 use crate::explained::{ExplainRequest, Explained};
 pub use crate::refusal::Refusal;
 use crate::reservation::{Notice, ReservationRequest, ReservationState, RsvpStatus};
@@ -80,6 +80,9 @@ pub enum Request {
         /// After this time the change is undone, unless it is confirmed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         confirm_within_ms: Option<u64>,
+        /// Whether reservations in force may lose what they were promised.
+        #[serde(default, skip_serializing_if = "Breaking::is_refused")]
+        break_reservations: Breaking,
         /// Why; the history shows it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
@@ -91,6 +94,9 @@ pub enum Request {
         /// The number.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<u64>,
+        /// Whether reservations in force may lose what they were promised.
+        #[serde(default, skip_serializing_if = "Breaking::is_refused")]
+        break_reservations: Breaking,
         /// Why; the history shows it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
@@ -247,6 +253,9 @@ pub enum Reply<C = Vec<ClassView>> {
     Done {
         /// What was done.
         message: String,
+        /// What an `apply` has changed, and what that does to guarantees.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        difference: Option<Box<Difference>>,
     },
     /// What a policy differs in from the one in force.
     Plan(Difference),

@@ -9,7 +9,7 @@
 //! The user that runs the program and root may connect. The mode of the socket enforces it, and the
 //! credentials of the peer are checked too, since some systems ignore the mode of a socket.
 
-use crate::difference::{Difference, GenerationView};
+use crate::difference::{Applied, Breaking, Difference, GenerationView};
 use crate::explained::{ExplainRequest, Explained};
 use crate::protocol::{INTERVAL_MS, Refusal, Reply, Request, SettingChanges, VERSION, printable};
 use crate::provenance::Provenance;
@@ -95,8 +95,9 @@ pub trait Handler: Send + Sync + 'static {
         &self,
         _file: &Path,
         _confirm_within: Option<Duration>,
+        _breaking: Breaking,
         _by: Provenance,
-    ) -> Result<String, Refusal> {
+    ) -> Result<Applied, Refusal> {
         Err(no_policy())
     }
     /// Keeps a change that would be undone otherwise.
@@ -104,7 +105,7 @@ pub trait Handler: Send + Sync + 'static {
         Err(no_policy())
     }
     /// Puts back what was in force before, or the generation of this number.
-    fn rollback(&self, _to: Option<u64>, _by: Provenance) -> Result<String, Refusal> {
+    fn rollback(&self, _to: Option<u64>, _breaking: Breaking, _by: Provenance) -> Result<String, Refusal> {
         Err(no_policy())
     }
     /// What was in force, change by change.
@@ -584,15 +585,25 @@ impl Connection<'_> {
             Request::Apply {
                 file,
                 confirm_within_ms,
+                break_reservations,
                 reason,
             } => {
                 let within = confirm_within_ms.map(Duration::from_millis);
                 let by = self.provenance(reason);
-                done(by.and_then(|by| handler.apply(Path::new(&file), within, by)))
+                by.and_then(|by| handler.apply(Path::new(&file), within, break_reservations, by))
+                    .map(|Applied { message, difference }| Reply::Done {
+                        message,
+                        difference: Some(Box::new(difference)),
+                    })
             }
             Request::Confirm {} => done(handler.confirm()),
-            Request::Rollback { to, reason } => {
-                done(self.provenance(reason).and_then(|by| handler.rollback(to, by)))
+            Request::Rollback {
+                to,
+                break_reservations,
+                reason,
+            } => {
+                let by = self.provenance(reason);
+                done(by.and_then(|by| handler.rollback(to, break_reservations, by)))
             }
             Request::Explain(wanted) => handler
                 .explain(&wanted)
@@ -715,7 +726,10 @@ fn forward<T>(stream: &UnixStream, events: Receiver<T>, reply: &impl Fn(T) -> Re
 }
 
 fn done(result: Result<String, Refusal>) -> Result<Reply, Refusal> {
-    result.map(|message| Reply::Done { message })
+    result.map(|message| Reply::Done {
+        message,
+        difference: None,
+    })
 }
 
 // The client.

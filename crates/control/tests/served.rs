@@ -330,7 +330,8 @@ fn a_client_gets_the_readings_of_the_server() {
     assert_eq!(
         reply,
         Reply::Done {
-            message: "switched".into()
+            message: "switched".into(),
+            difference: None,
         }
     );
     let now = client.status(std::time::Duration::ZERO, false).expect("a status");
@@ -638,7 +639,7 @@ fn control_characters_in_a_reply_do_not_reach_the_terminal() {
     let mut client = Client::connect(Some(place.name())).expect("a connection");
     let reply = client.ask(&Request::Version {}).expect("a reply");
     serve.join().expect("served");
-    let Reply::Done { message } = reply else {
+    let Reply::Done { message, .. } = reply else {
         panic!("{reply:?}")
     };
     assert_eq!(message, "a\\u{1b}]0;owned\\u{7}b\tc\\u{9b}2Jd\\u{7f}");

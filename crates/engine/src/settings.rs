@@ -125,6 +125,12 @@ pub struct Table {
 }
 
 impl Table {
+    /// Whether both have the same settings in the same order, wherever they stand.
+    pub fn says_as(&self, other: &Self) -> bool {
+        let alike = |(old, new): (&Entry, &Entry)| old.key == new.key && old.value == new.value;
+        self.entries.len() == other.entries.len() && self.entries.iter().zip(&other.entries).all(alike)
+    }
+
     /// The entry of this key.
     pub fn get(&self, key: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.key == key)

@@ -98,4 +98,43 @@ impl DisciplineSpec {
             ..Self::default()
         }
     }
+
+    /// Whether both say the same, wherever it stands.
+    pub fn says_as(&self, other: &Self) -> bool {
+        self.kind == other.kind
+            && self.settings.says_as(&other.settings)
+            && both(self.child.as_deref(), other.child.as_deref(), Self::says_as)
+            && self.classes.len() == other.classes.len()
+            && self
+                .classes
+                .iter()
+                .zip(&other.classes)
+                .all(|(old, new)| old.says_as(new))
+    }
+}
+
+impl ClassSpec {
+    /// Whether both say the same, wherever it stands.
+    pub fn says_as(&self, other: &Self) -> bool {
+        fn parent(class: &ClassSpec) -> Option<&str> {
+            class.parent.as_ref().map(|parent| parent.name.as_str())
+        }
+        self.name == other.name
+            && parent(self) == parent(other)
+            && (self.default, self.sends, self.vacant) == (other.default, other.sends, other.vacant)
+            && self.settings.says_as(&other.settings)
+            && both(
+                self.discipline.as_ref(),
+                other.discipline.as_ref(),
+                DisciplineSpec::says_as,
+            )
+    }
+}
+
+/// Whether both are missing, or there and the same.
+fn both<T>(old: Option<&T>, new: Option<&T>, same: impl Fn(&T, &T) -> bool) -> bool {
+    match (old, new) {
+        (Some(old), Some(new)) => same(old, new),
+        (old, new) => old.is_none() && new.is_none(),
+    }
 }

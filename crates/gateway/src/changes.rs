@@ -9,7 +9,7 @@ use crate::in_force::{InForce, InterfaceInForce};
 use crate::kept::{Kept, MadeOf};
 use crate::signalling::speaker::SpeakerHandle;
 use control::calendar::{self, now_ms};
-use control::difference::{Difference, GenerationView};
+use control::difference::{Applied, Breaking, Difference, GenerationView};
 use control::policy::{InterfacePolicy, Policy};
 use control::port_config::PortConfig;
 use control::promises;
@@ -20,6 +20,7 @@ use control::text_file;
 use engine::port_kind::PortKind;
 use engine::settings::Raw;
 use netio::handle::Adopted;
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -104,11 +105,11 @@ impl PolicyChanges {
             made_of: generations.made_of().clone().with(wanted),
             ..Change::by("set", by)
         };
-        let dropped = match &wanted.class {
+        let cost = match &wanted.class {
             Some(class) => self.set_class(&mut generations, wanted, class, change)?,
             None => self.set_interface(&mut generations, change)?,
         };
-        Ok(match dropped {
+        Ok(match cost.dropped {
             0 => what,
             n => format!("{what}; {}", lost(n)),
         })
@@ -120,7 +121,7 @@ impl PolicyChanges {
         wanted: &SettingChanges,
         class: &str,
         change: Change,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<Cost, Refusal> {
         let interface = &wanted.interface;
         let found = policies(&self.in_force)
             .into_iter()
@@ -134,16 +135,17 @@ impl PolicyChanges {
         let changed = policy.with_class_settings(self.in_force.registry(), class, &raw)?;
         self.refuse_bad_ends(&change.made_of)?;
         generations.make(change, || {
-            let dropped = self.put(changed, |changed| self.in_force.put_class(changed, class))?;
-            Ok((dropped, policies(&self.in_force)))
+            let plainly = |changed| self.in_force.put_class(changed, class);
+            let cost = self.put(changed, Breaking::Refused, plainly)?;
+            Ok((cost, policies(&self.in_force)))
         })
     }
 
-    fn set_interface(&self, generations: &mut Generations, change: Change) -> Result<u64, Refusal> {
+    fn set_interface(&self, generations: &mut Generations, change: Change) -> Result<Cost, Refusal> {
         let changed = self.policy_of(&change.made_of)?;
         refuse_restart(&self.differences(&changed))?;
         self.refuse_bad_ends(&change.made_of)?;
-        generations.make(change, || self.adopt(&changed.interfaces))
+        generations.make(change, || self.adopt(&changed.interfaces, Breaking::Refused))
     }
 
     fn policy_of(&self, made_of: &MadeOf) -> Result<Policy, Refusal> {
@@ -201,23 +203,26 @@ impl PolicyChanges {
     }
 
     /// Puts the policy of an interface into force: by the RSVP node where that keeps classes in its
-    /// tree. How many packets that dropped.
+    /// tree.
     fn put(
         &self,
         policy: InterfacePolicy,
+        breaking: Breaking,
         plainly: impl FnOnce(InterfacePolicy) -> Result<Adopted, Refusal>,
-    ) -> Result<u64, Refusal> {
-        let adopted = match &self.speaker {
-            Some(speaker) if policy.reserve.is_some() => {
-                speaker.change_policy(policy)?;
-                Adopted::InPlace
-            }
-            _ => plainly(policy)?,
-        };
-        Ok(match adopted {
-            Adopted::InPlace => 0,
-            Adopted::Rebuilt { dropped } => dropped,
-        })
+    ) -> Result<Cost, Refusal> {
+        match &self.speaker {
+            Some(speaker) if policy.reserve.is_some() => Ok(Cost {
+                breaks: speaker.change_policy(policy, breaking)?,
+                dropped: 0,
+            }),
+            _ => Ok(Cost {
+                breaks: Vec::new(),
+                dropped: match plainly(policy)? {
+                    Adopted::InPlace => 0,
+                    Adopted::Rebuilt { dropped } => dropped,
+                },
+            }),
+        }
     }
 
     /// What the policy of this file differs in from the one in force.
@@ -249,6 +254,7 @@ impl PolicyChanges {
             let new = match tried {
                 Some(tried) => {
                     difference.breaks.extend(tried.breaks);
+                    difference.short.extend(tried.short);
                     tried.whole
                 }
                 None => Some(new.clone()),
@@ -299,41 +305,46 @@ impl PolicyChanges {
     /// # Errors
     ///
     /// Returns an error if the file cannot be read, has a mistake, or differs in what a running
-    /// program cannot change, or a change waits to be confirmed; then nothing has changed.
+    /// program cannot change, or breaks reservations and may not, or a change waits to be
+    /// confirmed; then nothing has changed.
     pub fn apply(
         &self,
         file: &Path,
         confirm_within: Option<Duration>,
+        breaking: Breaking,
         by: Provenance,
-    ) -> Result<String, Refusal> {
+    ) -> Result<Applied, Refusal> {
         let mut generations = self.alone();
         generations.refuse_unconfirmed()?;
         let (new, text) = self.read(file)?;
-        let difference = self.differences(&new);
+        let mut difference = self.differences(&new);
         refuse_restart(&difference)?;
-        if difference.is_empty() {
-            return Ok(format!("{} is in force already", file.display()));
-        }
-        let changes = difference.changes.join("\n");
         let shown = file.display().to_string();
+        if difference.is_empty() {
+            let message = format!("{shown} is in force already");
+            return Ok(Applied { message, difference });
+        }
+        self.judge(&new, &mut difference)?;
         let change = Change {
-            changes: difference.changes,
+            changes: difference.changes.clone(),
             made_of: MadeOf::text(&shown, &text),
             confirm_within,
             ..Change::by(format!("apply {shown}"), by)
         };
-        let dropped = generations.make(change, || self.adopt(&new.interfaces))?;
-        let lost = lost(dropped);
+        let cost = generations.make(change, || self.adopt(&new.interfaces, breaking))?;
         let waits = confirm_within.map_or_else(String::new, |time| {
             format!(
                 "; it is undone after {} s, unless you `suimon confirm`",
                 time.as_secs_f64()
             )
         });
-        Ok(format!(
-            "{changes}\n{} is in force; {lost}{waits}",
-            file.display()
-        ))
+        let (changes, lost) = (difference.changes.join("\n"), lost(cost.dropped));
+        // One may have been made since it was judged.
+        difference.breaks = cost.breaks;
+        Ok(Applied {
+            message: format!("{changes}\n{shown} is in force; {lost}{waits}"),
+            difference,
+        })
     }
 
     /// Keeps a change that would be undone otherwise.
@@ -350,15 +361,17 @@ impl PolicyChanges {
     ///
     /// # Errors
     ///
-    /// Returns an error if it is not kept, or the worker does not respond.
-    pub fn rollback(&self, to: Option<u64>, by: Provenance) -> Result<String, Refusal> {
-        self.return_to(&mut self.alone(), to, by)
+    /// Returns an error if it is not kept, or breaks reservations and may not, or the worker does
+    /// not respond.
+    pub fn rollback(&self, to: Option<u64>, breaking: Breaking, by: Provenance) -> Result<String, Refusal> {
+        self.return_to(&mut self.alone(), to, breaking, by)
     }
 
     fn return_to(
         &self,
         generations: &mut Generations,
         to: Option<u64>,
+        breaking: Breaking,
         by: Provenance,
     ) -> Result<String, Refusal> {
         let found = generations.find(to)?;
@@ -375,10 +388,9 @@ impl PolicyChanges {
             back_to: Some(number),
             ..Change::by(format!("rollback to {number}"), by)
         };
-        let dropped = generations.make(change, || self.adopt(&back))?;
-        let lost = lost(dropped);
+        let cost = generations.make(change, || self.adopt(&back, breaking))?;
         Ok(format!(
-            "{said}generation {number} is in force again, as {}; {lost}",
+            "{said}generation {number} is in force again, as {}; {cost}",
             generations.number()
         ))
     }
@@ -440,14 +452,16 @@ impl PolicyChanges {
             ends_by_itself: true,
             ..Change::by("the end of a set", Provenance::default())
         };
-        let dropped = generations.make(change, || self.adopt(&policy.interfaces))?;
-        Ok(format!("{said}\n{}", lost(dropped)))
+        // Whoever set it was told when it ends.
+        let cost = generations.make(change, || self.adopt(&policy.interfaces, Breaking::Allowed))?;
+        Ok(format!("{said}\n{cost}"))
     }
 
     fn undo_unconfirmed(&self) -> Option<String> {
         let mut generations = self.alone();
         let back_to = generations.overdue()?;
-        let done = self.return_to(&mut generations, Some(back_to), Provenance::default());
+        let by = Provenance::default();
+        let done = self.return_to(&mut generations, Some(back_to), Breaking::Allowed, by);
         // Tried once: what cannot be put back now cannot be a moment later.
         generations.give_up();
         Some(match done {
@@ -461,16 +475,20 @@ impl PolicyChanges {
         self.alone().show()
     }
 
-    /// Puts these into force. How many packets that dropped, and what is in force then.
-    fn adopt(&self, new: &[InterfacePolicy]) -> Result<(u64, Vec<InterfacePolicy>), Refusal> {
-        let dropped = self.put_all(new)?;
-        Ok((dropped, policies(&self.in_force)))
+    /// Puts these into force. What that cost, and what is in force then.
+    fn adopt(
+        &self,
+        new: &[InterfacePolicy],
+        breaking: Breaking,
+    ) -> Result<(Cost, Vec<InterfacePolicy>), Refusal> {
+        let cost = self.put_all(new, breaking)?;
+        Ok((cost, policies(&self.in_force)))
     }
 
     /// Puts all that differ into force; if one is refused, those before it are put back.
-    fn put_all(&self, new: &[InterfacePolicy]) -> Result<u64, Refusal> {
+    fn put_all(&self, new: &[InterfacePolicy], breaking: Breaking) -> Result<Cost, Refusal> {
         let mut done: Vec<InterfacePolicy> = Vec::new();
-        let mut dropped = 0;
+        let mut all = Cost::default();
         let plainly = |policy: InterfacePolicy| self.in_force.put(policy.clone(), policy);
         for InterfaceInForce { policy: old, .. } in self.in_force.all() {
             let Some(new) = new.iter().find(|new| new.name == old.name) else {
@@ -479,12 +497,15 @@ impl PolicyChanges {
             if Difference::of(&old, new).is_empty() {
                 continue;
             }
-            match self.put(new.clone(), plainly) {
-                Ok(lost) => dropped += lost,
+            match self.put(new.clone(), breaking, plainly) {
+                Ok(cost) => {
+                    all.dropped += cost.dropped;
+                    all.breaks.extend(cost.breaks);
+                }
                 Err(why) => {
                     let back = done
                         .into_iter()
-                        .try_for_each(|old| self.put(old, plainly).map(drop));
+                        .try_for_each(|old| self.put(old, Breaking::Allowed, plainly).map(drop));
                     return Err(match back {
                         Ok(()) => why,
                         Err(also) => {
@@ -495,7 +516,23 @@ impl PolicyChanges {
             }
             done.push(old);
         }
-        Ok(dropped)
+        Ok(all)
+    }
+}
+
+/// What a change cost.
+#[derive(Debug, Default)]
+struct Cost {
+    /// Packets that did not fit.
+    dropped: u64,
+    /// What reservations in force lost of what they were promised, a line each.
+    breaks: Vec<String>,
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&lost(self.dropped))?;
+        self.breaks.iter().try_for_each(|line| write!(f, "\n{line}"))
     }
 }
 

@@ -22,6 +22,7 @@ use crate::supervise::{HangUpSignal, RunningWorker, handle_signals, supervise};
 use crate::vacancies;
 use crate::yielding;
 use confine::{Confinement, Role};
+use control::difference::{Applied, Breaking};
 use control::policy::{InterfacePolicy, Policy};
 use control::port_config::{AttachedPort, PortConfig};
 use control::provenance::Provenance;
@@ -208,15 +209,14 @@ fn handed_over(in_force: &InForce, snapshot: &WorkerSnapshot, name: &str) -> Opt
 /// Puts the file into force as it is now.
 fn reload(changes: &PolicyChanges, file: &Path, out: &mut dyn Write) {
     service_manager::reloads();
-    // A file that cannot be read is refused below.
-    let effects = changes.plan(file).map(|difference| difference.effects());
-    for effect in effects.unwrap_or_default() {
-        let _ = writeln!(out, "{effect}");
-    }
-    let done = changes.apply(file, None, Provenance::default());
+    let done = changes.apply(file, None, Breaking::Refused, Provenance::default());
     service_manager::reloaded();
     let _ = match done {
-        Ok(done) => writeln!(out, "{done}"),
+        Ok(Applied { message, difference }) => {
+            let effects = difference.effects();
+            let mut lines = effects.iter().chain([&message]);
+            lines.try_for_each(|line| writeln!(out, "{line}"))
+        }
         Err(why) => writeln!(out, "the policy stays as it is: {why}"),
     };
     let _ = out.flush();

@@ -11,7 +11,7 @@ use super::yielding::YieldGauges;
 use crate::realise;
 use crate::shadow::shadow;
 use crate::signalling::speaker;
-use control::difference::{Difference, GenerationView};
+use control::difference::{Applied, Breaking, Difference, GenerationView};
 use control::explained::{self, ExplainRequest, Explained};
 use control::protocol::{Refusal, SettingChanges};
 use control::provenance::Provenance;
@@ -189,17 +189,18 @@ impl Handler for ControlService {
         &self,
         file: &Path,
         confirm_within: Option<Duration>,
+        breaking: Breaking,
         by: Provenance,
-    ) -> Result<String, Refusal> {
-        self.changes.apply(file, confirm_within, by)
+    ) -> Result<Applied, Refusal> {
+        self.changes.apply(file, confirm_within, breaking, by)
     }
 
     fn confirm(&self) -> Result<String, Refusal> {
         self.changes.confirm()
     }
 
-    fn rollback(&self, to: Option<u64>, by: Provenance) -> Result<String, Refusal> {
-        self.changes.rollback(to, by)
+    fn rollback(&self, to: Option<u64>, breaking: Breaking, by: Provenance) -> Result<String, Refusal> {
+        self.changes.rollback(to, breaking, by)
     }
 
     fn history(&self) -> Result<Vec<GenerationView>, Refusal> {

@@ -98,7 +98,8 @@ pub(crate) fn fit(running: &DisciplineSpec, wanted: &DisciplineSpec) -> Option<F
         } else if !same_queue(old.discipline.as_ref(), new.discipline.as_ref()) {
             requeued.push(number);
         }
-        if old != new {
+        // What stands elsewhere in a text only is not copied.
+        if !old.says_as(new) {
             *spec.classes.get_mut(number)? = new.clone();
         }
     }
@@ -185,14 +186,6 @@ pub(crate) fn affected(old: &InterfacePolicy, new: &InterfacePolicy) -> Option<B
     Some(found)
 }
 
-/// The settings without their places in a text.
-fn settings(spec: &DisciplineSpec) -> Vec<(String, String)> {
-    let entries = spec.settings.entries.iter();
-    entries
-        .map(|entry| (entry.key.clone(), format!("{:?}", entry.value)))
-        .collect()
-}
-
 fn has_classes(spec: &DisciplineSpec) -> bool {
     !spec.classes.is_empty() || spec.child.as_deref().is_some_and(has_classes)
 }
@@ -212,29 +205,5 @@ fn same_kinds(old: Option<&DisciplineSpec>, new: Option<&DisciplineSpec>) -> boo
 
 /// Whether two queues of the same kinds have the same settings.
 fn same_queue(old: Option<&DisciplineSpec>, new: Option<&DisciplineSpec>) -> bool {
-    match (old, new) {
-        (Some(old), Some(new)) => {
-            settings(old) == settings(new)
-                && same_classes(old, new)
-                && same_queue(old.child.as_deref(), new.child.as_deref())
-        }
-        (None, None) => true,
-        _ => false,
-    }
-}
-
-fn same_classes(old: &DisciplineSpec, new: &DisciplineSpec) -> bool {
-    let all = || old.classes.iter().zip(new.classes.iter());
-    old.classes.len() == new.classes.len()
-        && all().all(|(old, new)| {
-            let entries = |class: &ClassSpec| {
-                let entries = class.settings.entries.iter();
-                entries
-                    .map(|entry| (entry.key.clone(), format!("{:?}", entry.value)))
-                    .collect::<Vec<_>>()
-            };
-            (old.name == new.name && parent(old) == parent(new) && old.default == new.default)
-                && entries(old) == entries(new)
-                && same_queue(old.discipline.as_ref(), new.discipline.as_ref())
-        })
+    old.zip(new).is_none_or(|(old, new)| old.says_as(new))
 }

@@ -1,6 +1,7 @@
 //! What a running program may do: the table in docs/security.md, compared with the kernel's account
 //! of each thread; and that what must still work does.
 
+use control::difference::Breaking;
 use control::protocol::{Reply, Request, SettingChange, SettingChanges};
 use control::socket::Client;
 use lab::{Host, Lab, Running};
@@ -319,6 +320,7 @@ fn a_confined_program_saves_its_policy_and_no_other_file() {
         let applied = rig.ask(&Request::Apply {
             file: other.display().to_string(),
             confirm_within_ms: None,
+            break_reservations: Breaking::Refused,
             reason: None,
         });
         assert!(matches!(applied, Reply::Done { .. }), "{applied:?}");

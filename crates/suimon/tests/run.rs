@@ -10,6 +10,7 @@
 //! skipped, which is reported. Rates are asserted with room for a busy machine; outages are
 //! measured and printed.
 
+use control::difference::Breaking;
 use control::explained::ExplainRequest;
 use control::protocol::{Reply, Request, SettingChange, SettingChanges};
 use control::snapshot::{ClassView, State};
@@ -675,7 +676,7 @@ fn policies_are_applied_while_packets_flow_and_none_is_lost_or_overtaken() {
                 let transfer = rig.tcp(LARGE);
                 for round in 1..=24 {
                     std::thread::sleep(Duration::from_millis(100));
-                    let Reply::Done { message } = apply(&names[round % 4]) else {
+                    let Reply::Done { message, .. } = apply(&names[round % 4]) else {
                         panic!("round {round} was refused");
                     };
                     assert!(
@@ -700,7 +701,8 @@ fn policies_are_applied_while_packets_flow_and_none_is_lost_or_overtaken() {
                 assert_eq!(
                     rig.set_small("7 Mbit/s"),
                     Reply::Done {
-                        message: "wan0: small: rate = 7 Mbit/s".into()
+                        message: "wan0: small: rate = 7 Mbit/s".into(),
+                        difference: None,
                     }
                 );
                 assert_eq!(
@@ -798,7 +800,7 @@ fn random_policies_are_applied_under_bursts_and_none_is_lost_or_overtaken() {
                     let text = random_policy(&mut random);
                     fs::write(&file, &text).expect("a file");
                     match rig.ask(&apply_request(&file)) {
-                        Reply::Done { message } if message.contains("in force") => {
+                        Reply::Done { message, .. } if message.contains("in force") => {
                             assert!(
                                 !message.contains("did not fit"),
                                 "change {change}: {message}\n{text}"
@@ -888,6 +890,7 @@ fn apply_request(file: &str) -> Request {
     Request::Apply {
         file: file.into(),
         confirm_within_ms: None,
+        break_reservations: Breaking::Refused,
         reason: None,
     }
 }
@@ -903,6 +906,7 @@ fn changes_are_undone(rig: &Rig, names: &[String]) {
         let reply = rig.ask(&Request::Apply {
             file,
             confirm_within_ms,
+            break_reservations: Breaking::Refused,
             reason: None,
         });
         assert!(matches!(&reply, Reply::Done { .. }), "{reply:?}");
@@ -927,6 +931,7 @@ fn changes_are_undone(rig: &Rig, names: &[String]) {
     assert!(matches!(
         rig.ask(&Request::Rollback {
             to: None,
+            break_reservations: Breaking::Refused,
             reason: None,
         }),
         Reply::Done { .. }
@@ -948,6 +953,7 @@ fn changes_are_undone(rig: &Rig, names: &[String]) {
     assert!(matches!(
         rig.ask(&Request::Rollback {
             to: Some(confirmed),
+            break_reservations: Breaking::Refused,
             reason: None
         }),
         Reply::Done { .. }
@@ -956,6 +962,7 @@ fn changes_are_undone(rig: &Rig, names: &[String]) {
     refused(
         &Request::Rollback {
             to: Some(9_999),
+            break_reservations: Breaking::Refused,
             reason: None,
         },
         "is not kept",
@@ -982,6 +989,7 @@ fn a_killed_program_goes_on_with_what_was_confirmed_last() {
                 let reply = rig.ask(&Request::Apply {
                     file,
                     confirm_within_ms,
+                    break_reservations: Breaking::Refused,
                     reason: None,
                 });
                 assert!(matches!(&reply, Reply::Done { .. }), "{reply:?}");
@@ -1011,6 +1019,7 @@ fn a_killed_program_goes_on_with_what_was_confirmed_last() {
             // One of an earlier run is put back, by its number.
             let back = Request::Rollback {
                 to: Some(2),
+                break_reservations: Breaking::Refused,
                 reason: None,
             };
             assert!(matches!(rig.ask(&back), Reply::Done { .. }));

@@ -3,11 +3,16 @@
 use super::local_senders::KernelNode;
 use super::trees::{Trees, budget};
 use super::tried_policy::TriedPolicy;
+use control::difference::Breaking;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use rsvp::admission::InterfaceBudget;
 use rsvp::traffic_control::InterfaceId;
 use std::collections::BTreeMap;
+
+/// Help where a change would break reservations.
+const ALL_THE_SAME: &str = "`suimon reserve status` shows whose they are; `suimon apply FILE --break-reservations` \
+                            puts the policy into force all the same";
 
 /// The budgets and trees of a node's interfaces.
 pub struct Budgets {
@@ -71,19 +76,22 @@ impl Budgets {
         Some(TriedPolicy::of(policy, tried, admission))
     }
 
-    /// Replaces the policy of an interface, and keeps its reservations.
+    /// Replaces the policy of an interface, and keeps its reservations. What that breaks of what
+    /// they were promised, a line each.
     ///
     /// # Errors
     ///
     /// If the interface is not managed, or the tree of the new policy cannot be installed with the
-    /// reservations; the old policy stays in force then.
+    /// reservations, or breaks what it may not and was not broken before; the old policy stays in
+    /// force then.
     pub fn change_policy(
         &mut self,
         node: &mut KernelNode,
         policy: InterfacePolicy,
-    ) -> Result<String, Refusal> {
+        breaking: Breaking,
+    ) -> Result<Vec<String>, Refusal> {
         let found = self.policies.iter().find(|(_, known)| known.name == policy.name);
-        let Some((&id, _)) = found else {
+        let Some((&id, former)) = found else {
             return Err(Refusal::new(format!(
                 "nothing can be reserved on {}",
                 policy.name
@@ -91,6 +99,16 @@ impl Budgets {
         };
         let gone = || Refusal::new(format!("nothing can be reserved on {} any more", policy.name));
         let new = budget(&policy).ok_or_else(gone)?;
+        let tried = self.try_policy(node, &policy).ok_or_else(gone)?;
+        let before = self.try_policy(node, former);
+        let broken = before.map_or_else(Vec::new, |before| before.broken);
+        let breaks = tried.whole.is_none() || tried.broken.iter().any(|one| !broken.contains(one));
+        if breaking.is_refused() && breaks {
+            return Err(Refusal {
+                message: format!("nothing was changed:\n{}", tried.breaks.join("\n")),
+                help: Some(ALL_THE_SAME.into()),
+            });
+        }
         let admission = node.traffic_control_mut();
         let old = admission.budget(id).cloned();
         admission.set_budget(id, new);
@@ -101,9 +119,8 @@ impl Budgets {
         };
         match adopted {
             Ok(()) => {
-                let done = format!("{}: changed, with all reservations", policy.name);
                 self.policies.insert(id, policy);
-                Ok(done)
+                Ok(tried.breaks)
             }
             Err(why) => {
                 old.into_iter().for_each(|old| admission.set_budget(id, old));

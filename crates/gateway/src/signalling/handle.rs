@@ -2,6 +2,7 @@
 
 use super::local_senders::DoneSender;
 use super::tried_policy::TriedPolicy;
+use control::difference::Breaking;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use control::reservation::{Lease, Notice, ReservationRequest, ReservationState, Reservations, RsvpStatus};
@@ -36,7 +37,8 @@ pub(super) enum Command {
     },
     ChangePolicy {
         policy: Box<InterfacePolicy>,
-        done: DoneSender,
+        breaking: Breaking,
+        done: Sender<Result<Vec<String>, Refusal>>,
     },
     TryPolicy {
         policy: Box<InterfacePolicy>,
@@ -117,13 +119,16 @@ impl SpeakerHandle {
     }
 
     /// Replaces the policy of an interface: its tree is laid out again, with all reservations.
+    /// What that breaks, a line each.
     ///
     /// # Errors
     ///
-    /// If the new tree cannot be installed; the old policy stays in force then.
-    pub fn change_policy(&self, policy: InterfacePolicy) -> Result<String, Refusal> {
+    /// If the new tree cannot be installed, or breaks what it may not; the old policy stays in
+    /// force then.
+    pub fn change_policy(&self, policy: InterfacePolicy, breaking: Breaking) -> Result<Vec<String>, Refusal> {
         self.ask(|done| Command::ChangePolicy {
             policy: Box::new(policy),
+            breaking,
             done,
         })?
     }

@@ -260,8 +260,12 @@ impl Speaker {
                 Command::TryPolicy { policy, done } => {
                     drop(done.send(self.budgets.try_policy(&self.node, &policy)));
                 }
-                Command::ChangePolicy { policy, done } => {
-                    drop(done.send(self.budgets.change_policy(&mut self.node, *policy)));
+                Command::ChangePolicy {
+                    policy,
+                    breaking,
+                    done,
+                } => {
+                    drop(done.send(self.budgets.change_policy(&mut self.node, *policy, breaking)));
                 }
             }
         }

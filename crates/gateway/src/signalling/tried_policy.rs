@@ -14,12 +14,16 @@ pub struct TriedPolicy {
     pub whole: Option<InterfacePolicy>,
     /// What breaks, a line each.
     pub breaks: Vec<String>,
+    /// The reservations that lose what they were promised.
+    pub broken: Vec<RHandle>,
+    /// Why no other reservation would be admitted, if none would.
+    pub short: Vec<String>,
 }
 
 impl TriedPolicy {
     pub(super) fn of(policy: &InterfacePolicy, tried: Tried, admission: &AdmissionState) -> Self {
         let name = &policy.name;
-        let mut breaks = Vec::new();
+        let (mut breaks, mut short) = (Vec::new(), Vec::new());
         let whole = match tried.layout {
             Ok(layout) => Some(policy.with_reservations(layout)),
             Err(problems) => {
@@ -31,15 +35,21 @@ impl TriedPolicy {
             }
         };
         if let Some((taken, capacity)) = tried.over {
-            breaks.push(format!(
+            short.push(format!(
                 "{name}: the reservations in force take {taken}, and {capacity} may be reserved: no other is admitted"
             ));
         }
+        let broken = tried.broken.iter().map(|(rhandle, _)| *rhandle).collect();
         for (rhandle, broken) in tried.broken {
             let whose = whose(rhandle, admission);
             breaks.push(format!("{name}: BREAKS reservation {whose}: {}", words(broken)));
         }
-        Self { whole, breaks }
+        Self {
+            whole,
+            breaks,
+            broken,
+            short,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::target::{Target, absolute};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
-use control::protocol::{Reply, Request};
+use control::protocol::Request;
 use engine::units::Duration;
 
 /// Put a policy into force in a running suimon, as a whole, while packets flow (see `suimon plan`)
@@ -15,6 +15,10 @@ pub struct Apply {
     /// Undo the change after this time, unless `suimon confirm` is called
     #[arg(long, value_name = "TIME")]
     confirm_within: Option<Duration>,
+    /// Put it into force although reservations in force lose what they were promised (`suimon plan`
+    /// says which)
+    #[arg(long)]
+    break_reservations: bool,
     /// Why; `suimon history` shows it
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -25,21 +29,12 @@ pub struct Apply {
 impl Apply {
     /// Sends the request.
     pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
-        let file = absolute(&self.policy, cx.registry)?;
+        let file = absolute(&self.policy)?;
         let confirm_within_ms = self.confirm_within.map(|time| time.nanos().div_ceil(1_000_000));
-        if !self.target.json {
-            // What is refused is refused below.
-            let plan = self.target.ask(&Request::Plan { file: file.clone() })?;
-            if let Reply::Plan(difference) = plan {
-                for effect in difference.effects() {
-                    writeln!(cx.out, "{effect}")?;
-                }
-                cx.out.flush()?;
-            }
-        }
         let request = Request::Apply {
             file,
             confirm_within_ms,
+            break_reservations: self.break_reservations.into(),
             reason: self.reason,
         };
         self.target.request(&request, cx.out)

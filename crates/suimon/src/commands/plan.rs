@@ -21,7 +21,7 @@ pub struct Plan {
 impl Plan {
     /// Asks, and shows the reply.
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
-        let file = absolute(&self.policy, cx.registry)?;
+        let file = absolute(&self.policy)?;
         let reply = self.target.ask(&Request::Plan { file })?;
         if self.target.json {
             writeln!(cx.out, "{}", json!(reply))?;

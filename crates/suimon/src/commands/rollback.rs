@@ -11,6 +11,9 @@ use control::protocol::Request;
 pub struct Rollback {
     /// The generation's number (see `suimon history`); by default the one before the last change
     generation: Option<u64>,
+    /// Put it back although reservations in force lose what they were promised
+    #[arg(long)]
+    break_reservations: bool,
     /// Why; `suimon history` shows it
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -21,7 +24,11 @@ pub struct Rollback {
 impl Rollback {
     /// Sends the request.
     pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
-        let (to, reason) = (self.generation, self.reason);
-        self.target.request(&Request::Rollback { to, reason }, cx.out)
+        let request = Request::Rollback {
+            to: self.generation,
+            break_reservations: self.break_reservations.into(),
+            reason: self.reason,
+        };
+        self.target.request(&request, cx.out)
     }
 }

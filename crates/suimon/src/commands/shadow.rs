@@ -34,7 +34,7 @@ impl Shadow {
         let span_ms = self.span.nanos().div_ceil(1_000_000);
         what_if::span(span_ms).map_err(|why| Failure::usage(format!("--for: {why}")))?;
         let request = Request::Shadow {
-            file: absolute(&self.policy, cx.registry)?,
+            file: absolute(&self.policy)?,
             interface: self.interface.clone(),
             span_ms,
         };

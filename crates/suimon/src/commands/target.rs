@@ -1,25 +1,23 @@
 //! The running suimon to which a verb sends a request, and how its reply is shown.
 
 use crate::exit::{Exit, Failure};
-use crate::source;
 use clap::Args;
 use control::protocol::{Reply, Request};
 use control::socket::{self, Client};
-use engine::tree::Registry;
 use serde_json::json;
 use std::io::Write;
 
-/// The absolute path of a policy without mistakes, for a program that has another working
-/// directory.
-pub(super) fn absolute(policy: &str, registry: &Registry) -> Result<String, Failure> {
+/// The absolute path of a policy, for a program that has another working directory, and that reads
+/// and checks it.
+pub(super) fn absolute(policy: &str) -> Result<String, Failure> {
     if policy == "-" {
         return Err(Failure::usage(
             "the running suimon reads the policy itself: name a file",
         ));
     }
-    source::policy(policy, registry)?;
-    let path = std::path::absolute(policy);
-    let path = path.map_err(|why| Failure::usage(format!("cannot find {policy}: {why}")))?;
+    let unfound = |why| Failure::usage(format!("cannot find {policy}: {why}"));
+    std::fs::metadata(policy).map_err(unfound)?;
+    let path = std::path::absolute(policy).map_err(unfound)?;
     Ok(path.to_string_lossy().into_owned())
 }
 
@@ -54,7 +52,13 @@ impl Target {
                 return Err(Failure::usage(why.to_string()));
             }
             _ if self.json => writeln!(out, "{}", json!(reply))?,
-            Reply::Done { message } => writeln!(out, "{message}")?,
+            Reply::Done { message, difference } => {
+                let effects = difference.iter().flat_map(|difference| difference.effects());
+                for line in effects {
+                    writeln!(out, "{line}")?;
+                }
+                writeln!(out, "{message}")?;
+            }
             other => writeln!(out, "{}", json!(other))?,
         }
         Ok(if matches!(reply, Reply::Refused(_)) {

@@ -223,7 +223,7 @@ impl Screen {
         };
         let reply = Client::connect(Some(&self.path)).and_then(|mut client| client.ask(&request));
         self.view.message = Some(match reply {
-            Ok(Reply::Done { message }) => message,
+            Ok(Reply::Done { message, .. }) => message,
             Ok(Reply::Refused(why)) | Err(why) => why.to_string(),
             Ok(other) => format!("unexpected: {other:?}"),
         });

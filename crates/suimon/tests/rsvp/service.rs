@@ -70,6 +70,7 @@ fn reserved(rig: Rig) {
     );
     a_refused_delay_names_one_that_is_possible(&rig);
     a_reservation_after_a_trial_of_the_same_flow_reports_no_refusal(&rig);
+    a_policy_that_breaks_it_is_refused_unless_that_is_asked_for(&rig);
 
     // A busy machine may delay the measuring programs: the best of a few runs counts.
     let mut longest = Duration::MAX;
@@ -92,6 +93,65 @@ fn reserved(rig: Rig) {
         }
     }
     panic!("{longest:?}");
+}
+
+/// By a file, by a setting, by SIGHUP and by going back; and what is said of it, as text and JSON.
+fn a_policy_that_breaks_it_is_refused_unless_that_is_asked_for(rig: &Rig) {
+    const BREAKS: &str = "BREAKS reservation";
+    let kept = rig.files.join("r1.toml");
+    let slow = rig.files.join("slow.toml");
+    let text = std::fs::read_to_string(&kept).expect("the policy in force");
+    let slower = text.replace("40 Mbit/s", "5 Mbit/s");
+    std::fs::write(&slow, &slower).expect("written");
+    let (kept, slow) = (kept.display().to_string(), slow.display().to_string());
+    let socket = rig.socket(Rig::at("r1"));
+    let ask = |words: &[&str]| rig.output("r1", &[words, &["--socket", &socket]].concat());
+    let in_force = || ask(&["plan", &kept]).status.code() == Some(0);
+    let refused = |words: &[&str]| {
+        let output = ask(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {output:?}");
+        assert!(
+            output.err.contains(BREAKS) && output.err.contains("nothing was changed"),
+            "{words:?}: {output:?}"
+        );
+        assert!(in_force(), "{words:?} has changed something");
+    };
+    let plan = ask(&["plan", &slow]);
+    assert_eq!(plan.status.code(), Some(3), "{plan:?}");
+    assert!(plan.out.contains(BREAKS), "{plan:?}");
+
+    refused(&["apply", &slow]);
+    refused(&["set", "wan0", "bandwidth=5Mbit/s"]);
+    std::fs::write(&kept, &slower).expect("written");
+    let running = rig.running[Rig::at("r1")].as_ref().expect("it runs");
+    let hang_up = format!("kill -HUP {}", running.id());
+    let sent = std::process::Command::new("sh").args(["-c", &hang_up]).status();
+    assert!(sent.is_ok_and(|sent| sent.success()), "cannot send a signal");
+    std::thread::sleep(Duration::from_millis(500));
+    std::fs::write(&kept, &text).expect("written");
+    assert!(in_force(), "SIGHUP has changed something");
+
+    let applied = ask(&["apply", &slow, "--break-reservations", "--json"]);
+    assert_eq!(applied.status.code(), Some(0), "{applied:?}");
+    let reply: serde_json::Value = serde_json::from_str(&applied.out).expect("JSON");
+    let broken = &reply["difference"]["breaks"];
+    assert!(
+        broken[0].as_str().is_some_and(|line| line.contains(BREAKS)),
+        "{reply}"
+    );
+    assert_eq!(
+        reply["difference"]["changes"].as_array().map(Vec::len),
+        Some(1),
+        "{reply}"
+    );
+    // What is broken already is no reason to keep it so.
+    let back = ask(&["rollback"]);
+    assert_eq!(back.status.code(), Some(0), "{back:?}");
+    assert!(in_force(), "it was not put back");
+    refused(&["rollback"]);
+    let output = ask(&["apply", &slow, "--break-reservations"]);
+    assert!(output.out.contains(BREAKS), "{output:?}");
+    assert_eq!(ask(&["apply", &kept]).status.code(), Some(0));
 }
 
 /// The delay that a refusal names is granted.

@@ -251,7 +251,7 @@ impl Change {
             writeln!(out, "{}", json!(reply))?;
         }
         match reply {
-            Reply::Done { message } if !self.query.json => writeln!(out, "{message}")?,
+            Reply::Done { message, .. } if !self.query.json => writeln!(out, "{message}")?,
             Reply::Refused(_) if self.query.json => return Ok(Exit::Refused),
             Reply::Refused(why) => {
                 return Err(Failure {
