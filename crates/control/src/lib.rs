@@ -37,6 +37,7 @@ pub mod promises;
 pub mod protocol;
 pub mod provenance;
 pub mod readout;
+pub mod recorded;
 pub mod refusal;
 pub mod reservation;
 pub mod rsvp_config;

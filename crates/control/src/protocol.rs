@@ -116,6 +116,26 @@ pub enum Request {
         /// For how long, an hour at most.
         span_ms: u64,
     },
+    /// Record what passes an interface, in a ring in memory.
+    Record {
+        /// The interface; it can be left out where one is managed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interface: Option<String>,
+        /// The ring, in bytes.
+        memory: u64,
+    },
+    /// What is in the ring; it follows the reply.
+    Recorded {
+        /// The interface.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interface: Option<String>,
+    },
+    /// Record no more, and forget what was.
+    RecordEnd {
+        /// The interface.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interface: Option<String>,
+    },
     /// Reserve bandwidth along the path for as long as the connection lasts. Each change of the
     /// reservation's state is a reply.
     Reserve {
@@ -149,6 +169,9 @@ impl Request {
             Self::Enable { interface }
             | Self::Disable { interface }
             | Self::Detach { interface }
+            | Self::Record { interface, .. }
+            | Self::Recorded { interface }
+            | Self::RecordEnd { interface }
             | Self::Shadow { interface, .. } => interface.as_deref(),
             _ => None,
         }
@@ -268,6 +291,11 @@ pub enum Reply<C = Vec<ClassView>> {
     },
     /// What a policy would have done beside the one in force.
     Shadow(ShadowReport),
+    /// A recording.
+    Recording {
+        /// So many bytes of it follow the line.
+        bytes: u64,
+    },
     /// The request was refused, and nothing was changed.
     Refused(Refusal),
     /// The state of a reservation.

@@ -13,6 +13,7 @@ use crate::difference::{Applied, Breaking, Difference, GenerationView};
 use crate::explained::{ExplainRequest, Explained};
 use crate::protocol::{INTERVAL_MS, Refusal, Reply, Request, SettingChanges, VERSION, printable};
 use crate::provenance::Provenance;
+use crate::recorded::RecordingFile;
 use crate::reservation::{Lease, Reservations};
 use crate::run_directory::{OF_ROOT, connect, directory, prepare};
 use crate::snapshot::{Reading, Snapshot, StatusDetail};
@@ -124,6 +125,18 @@ pub trait Handler: Send + Sync + 'static {
         _span: Duration,
         _stop: &dyn Fn() -> bool,
     ) -> Result<ShadowReport, Refusal> {
+        Err(no_policy())
+    }
+    /// Records what passes an interface, in a ring of so many bytes.
+    fn record(&self, _interface: Option<&str>, _memory: u64) -> Result<String, Refusal> {
+        Err(no_policy())
+    }
+    /// What is in that ring.
+    fn recorded(&self, _interface: Option<&str>) -> Result<RecordingFile, Refusal> {
+        Err(no_policy())
+    }
+    /// Records no more.
+    fn end_recording(&self, _interface: Option<&str>) -> Result<String, Refusal> {
         Err(no_policy())
     }
     /// The RSVP node, if the program has one.
@@ -494,6 +507,7 @@ impl Connection<'_> {
                     self.status(interval_ms, false, detail)?;
                     self.handler.status_sent();
                 }
+                Ok(Request::Recorded { interface }) => self.hand_over(interface.as_deref())?,
                 Ok(Request::Reserve { wanted }) => {
                     return self.follow_lease(
                         lines,
@@ -621,6 +635,8 @@ impl Connection<'_> {
                     .and_then(|span| handler.shadow(Path::new(&file), interface.as_deref(), span, &stop))
                     .map(Reply::Shadow)
             }
+            Request::Record { interface, memory } => done(handler.record(interface.as_deref(), memory)),
+            Request::RecordEnd { interface } => done(handler.end_recording(interface.as_deref())),
             Request::Change { number, rate_bps } => done(
                 handler
                     .reservations()
@@ -631,11 +647,25 @@ impl Connection<'_> {
                 .and_then(|node| node.status())
                 .map(|status| Reply::Reservations(Box::new(status))),
             // `serve` handles these: they take over the connection.
-            Request::Status { .. } | Request::Reserve { .. } | Request::Trial { .. } | Request::Watch {} => {
-                Err(Refusal::new("this request has a connection of its own"))
-            }
+            Request::Status { .. }
+            | Request::Recorded { .. }
+            | Request::Reserve { .. }
+            | Request::Trial { .. }
+            | Request::Watch {} => Err(Refusal::new("this request has a connection of its own")),
         };
         done.unwrap_or_else(Reply::Refused)
+    }
+
+    /// Sends a recording, behind a line that says how long it is.
+    fn hand_over(&self, interface: Option<&str>) -> io::Result<()> {
+        match self.handler.recorded(interface) {
+            Ok(file) => {
+                let bytes = file.bytes();
+                send(self.stream, &Reply::Recording { bytes })?;
+                file.write(&mut &*self.stream)
+            }
+            Err(why) => send(self.stream, &Reply::Refused(why)),
+        }
     }
 
     /// Begins a lease that lasts as long as the connection, and forwards its events to the client.
@@ -790,6 +820,18 @@ impl Client {
         let mut line = serde_json::to_vec(request).map_err(|e| self.gone(&e.into()))?;
         line.push(b'\n');
         self.lines.get_mut().write_all(&line).map_err(|e| self.gone(&e))
+    }
+
+    /// Copies so many bytes, which follow a reply.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if they do not come, or cannot be written.
+    pub fn take_bytes(&mut self, bytes: u64, out: &mut dyn Write) -> io::Result<()> {
+        match io::copy(&mut (&mut self.lines).take(bytes), out)? {
+            copied if copied == bytes => Ok(()),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
     }
 
     /// Waits for the next reply, as after a status request with `follow`.

@@ -4,13 +4,16 @@
 //! A change is always a whole checked tree. The worker adopts it while packets flow; the backlog
 //! moves into the classes of the same names.
 
+use crate::change_log::{ChangeLog, LoggedChange, Put};
 use crate::direction::{by_filters, secret_seed};
 use crate::expected::ExpectedOf;
 use crate::signalling::trees::Trees;
 use crate::vacancies::{self, Fitted};
+use control::difference::Difference;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use engine::packet::ClassId;
+use engine::random::Seed;
 use engine::reserved::ReservedLayout;
 use engine::tree::{DisciplineSpec, Registry};
 use engine::units::Bandwidth;
@@ -32,6 +35,27 @@ pub struct InterfaceInForce {
     pub promised: Arc<InterfacePolicy>,
     /// The same with places for more classes: what the worker runs.
     pub whole: Arc<InterfacePolicy>,
+    /// Where changes are written down, while what passes is recorded.
+    log: Option<Arc<ChangeLog>>,
+}
+
+impl InterfaceInForce {
+    /// Puts these in the place of what was in force.
+    fn adopt(
+        &mut self,
+        (policy, promised, whole): (InterfacePolicy, Arc<InterfacePolicy>, InterfacePolicy),
+        put: Option<Put>,
+    ) {
+        let whole = Arc::new(whole);
+        if let (Some(log), Some(put)) = (&self.log, put) {
+            log.push(LoggedChange {
+                whole: Arc::clone(&whole),
+                put,
+                said: Difference::of(&self.policy, &policy).changes,
+            });
+        }
+        (self.policy, self.promised, self.whole) = (policy, promised, whole);
+    }
 }
 
 /// All managed interfaces.
@@ -67,6 +91,7 @@ impl InForce {
                 whole: Arc::new(whole),
                 promised: Arc::new(policy.clone()),
                 policy,
+                log: None,
             });
         Self {
             handle,
@@ -128,11 +153,12 @@ impl InForce {
             Some(few) => self.handle.change_classes(managed.path, few).map_err(refused)?,
             None => None,
         };
-        let (whole, adopted) = match adopted {
-            Some(adopted) => (whole, adopted),
+        let (whole, adopted, put) = match adopted {
+            // With a tape the worker refuses that.
+            Some(adopted) => (whole, adopted, None),
             None => self.put_whole(managed, whole)?,
         };
-        (managed.policy, managed.promised, managed.whole) = (policy, promised, Arc::new(whole));
+        managed.adopt((policy, promised, whole), put);
         netio::heap::give_back();
         Ok(adopted)
     }
@@ -172,7 +198,7 @@ impl InForce {
         &self,
         managed: &InterfaceInForce,
         whole: InterfacePolicy,
-    ) -> Result<(InterfacePolicy, Adopted), Refusal> {
+    ) -> Result<(InterfacePolicy, Adopted, Option<Put>), Refusal> {
         let running = &managed.whole;
         let whole = match running.plan.has_classes_of(&whole.plan) {
             true => whole,
@@ -190,8 +216,37 @@ impl InForce {
                 .filter(|bandwidth| *bandwidth != running.link().bandwidth),
             guarantees: whole.guarantees(),
         };
+        let put = Put {
+            seed: retune.seed,
+            class: None,
+            reclassified: retune.classify.is_some(),
+            bandwidth: retune.bandwidth,
+        };
         let adopted = self.handle.retune(managed.path, retune).map_err(refused)?;
-        Ok((whole, adopted))
+        Ok((whole, adopted, Some(put)))
+    }
+
+    /// Writes changes of this interface down from now on. `begin` begins with that in the worker,
+    /// and says how many changes that has made.
+    pub(crate) fn log_changes(
+        &self,
+        path: PathId,
+        begin: impl FnOnce() -> Result<u64, Refusal>,
+    ) -> Result<Arc<ChangeLog>, Refusal> {
+        // No change comes in between.
+        let mut all = self.lock();
+        let managed = all.iter_mut().find(|managed| managed.path == path);
+        let managed = managed.ok_or_else(|| Refusal::new("it is no longer managed"))?;
+        let log = Arc::new(ChangeLog::new(begin()?, Arc::clone(&managed.whole)));
+        managed.log = Some(Arc::clone(&log));
+        Ok(log)
+    }
+
+    /// Writes them down no more.
+    pub(crate) fn forget_changes(&self, path: PathId) {
+        let mut all = self.lock();
+        let managed = all.iter_mut().filter(|managed| managed.path == path);
+        managed.for_each(|managed| managed.log = None);
     }
 
     /// Makes the worker run a policy that was changed in the settings of this class alone, on an
@@ -227,7 +282,13 @@ impl InForce {
             return Ok(false);
         }
         let promised = Arc::new(changed.clone());
-        (managed.policy, managed.promised, managed.whole) = (changed.clone(), promised, Arc::new(whole));
+        let put = Put {
+            seed: Seed(0),
+            class: Some(class),
+            reclassified: false,
+            bandwidth: None,
+        };
+        managed.adopt((changed.clone(), promised, whole), Some(put));
         Ok(true)
     }
 }

@@ -12,6 +12,7 @@
 //! - [`changes`]: another policy, and back; [`enforced`]: whether what runs has effect, and
 //!   `passing_by`: how much passes by it;
 //! - [`confined`]: what the program may still do, once all is open;
+//! - `recorder`, [`recording`]: what passes an interface, in a ring, and done again from a file;
 //! - [`service`], [`supervise`]: requests and messages while packets flow; [`enforce`] does all
 //!   of it in order;
 //! - [`signalling`]: RSVP with sockets, routes and a clock.
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod assemble;
+mod change_log;
 pub mod changes;
 pub mod claim;
 pub mod confined;
@@ -35,6 +37,8 @@ pub mod kept;
 pub mod memory;
 mod passing_by;
 pub mod realise;
+mod recorder;
+pub mod recording;
 pub mod selfcheck;
 pub mod service;
 mod service_manager;

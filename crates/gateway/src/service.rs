@@ -9,12 +9,15 @@ use super::expected::Expected;
 use super::in_force::{InForce, InterfaceInForce, refused};
 use super::yielding::YieldGauges;
 use crate::realise;
+use crate::recorder::Recorder;
+use crate::recording::RING;
 use crate::shadow::shadow;
 use crate::signalling::speaker;
 use control::difference::{Applied, Breaking, Difference, GenerationView};
 use control::explained::{self, ExplainRequest, Explained};
 use control::protocol::{Refusal, SettingChanges};
 use control::provenance::Provenance;
+use control::recorded::RecordingFile;
 use control::reservation::Reservations;
 use control::snapshot::{ClassReading, FrameCounts, InterfaceReading, Reading, State};
 use control::socket::{Handler, no_rsvp};
@@ -24,10 +27,11 @@ use netio::handle::{Handle, PathView, PortView, Wanted, WorkerSnapshot};
 use netio::inspection::Detail;
 use netio::pool::PoolUsage;
 use netio::worker::PortId;
+use std::collections::BTreeMap;
 use std::mem::take;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The running program behind its control socket.
@@ -44,6 +48,8 @@ pub struct ControlService {
     yielding: YieldGauges,
     detach: Arc<AtomicBool>,
     unconfined: Vec<String>,
+    /// What is recorded, by interface.
+    recorders: Mutex<BTreeMap<String, Recorder>>,
 }
 
 impl ControlService {
@@ -69,6 +75,7 @@ impl ControlService {
             yielding,
             detach,
             unconfined: Vec::new(),
+            recorders: Mutex::default(),
         }
     }
 
@@ -102,6 +109,23 @@ impl ControlService {
             interfaces,
             unconfined: self.unconfined.clone(),
         })
+    }
+
+    /// The named interface, or the only one.
+    fn only(&self, interface: Option<&str>) -> Result<InterfaceInForce, Refusal> {
+        let mut chosen = self.chosen(interface)?;
+        match (chosen.pop(), chosen.is_empty()) {
+            (Some(only), true) => Ok(only),
+            (last, _) => Err(Refusal {
+                message: format!("{} are managed", names(&self.chosen(interface)?)),
+                help: last.map(|_| "name one with --interface".into()),
+            }),
+        }
+    }
+
+    /// What is recorded.
+    fn recorders(&self) -> MutexGuard<'_, BTreeMap<String, Recorder>> {
+        self.recorders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The named interface, or all.
@@ -255,13 +279,7 @@ impl Handler for ControlService {
         stop: &dyn Fn() -> bool,
     ) -> Result<ShadowReport, Refusal> {
         let policy = self.changes.policy_in(file)?;
-        let chosen = self.chosen(interface)?;
-        let [managed] = chosen.as_slice() else {
-            return Err(Refusal {
-                message: format!("{} are managed", names(&chosen)),
-                help: Some("say with --interface beside which the policy is to run".into()),
-            });
-        };
+        let managed = &self.only(interface)?;
         let name = &managed.policy.name;
         let new = policy
             .interface(name)
@@ -278,11 +296,58 @@ impl Handler for ControlService {
         }
     }
 
+    fn record(&self, interface: Option<&str>, memory: u64) -> Result<String, Refusal> {
+        if !RING.contains(&memory) {
+            return Err(Refusal {
+                message: "a recording has 1 MiB to 1 GiB of memory".into(),
+                help: Some("say so with --memory".into()),
+            });
+        }
+        let managed = self.only(interface)?;
+        let mut recorders = self.recorders();
+        let name = &managed.policy.name;
+        if let Some(recorder) = recorders.get(name) {
+            return Err(Refusal {
+                message: format!("it is recorded already: {}", recorder.state()),
+                help: Some("end that with `suimon record stop`, to begin anew".into()),
+            });
+        }
+        let memory = usize::try_from(memory).unwrap_or(usize::MAX);
+        let recorder = Recorder::begin(&self.handle, &self.in_force, &managed, memory)?;
+        recorders.insert(name.clone(), recorder);
+        Ok(format!(
+            "{name}: what passes is recorded from the next moment on at which nothing is queued"
+        ))
+    }
+
+    fn recorded(&self, interface: Option<&str>) -> Result<RecordingFile, Refusal> {
+        let name = self.only(interface)?.policy.name;
+        let recorders = self.recorders();
+        let recorder = recorders.get(&name).ok_or_else(|| not_recorded(&name))?;
+        recorder.save(self.changes.history())
+    }
+
+    fn end_recording(&self, interface: Option<&str>) -> Result<String, Refusal> {
+        let name = self.only(interface)?.policy.name;
+        let recorder = self.recorders().remove(&name);
+        match recorder {
+            Some(_) => Ok(format!("{name}: what was recorded is forgotten")),
+            None => Err(not_recorded(&name)),
+        }
+    }
+
     fn reservations(&self) -> Result<&dyn Reservations, Refusal> {
         self.speaker
             .as_ref()
             .map(|speaker| speaker as &dyn Reservations)
             .ok_or_else(no_rsvp)
+    }
+}
+
+fn not_recorded(interface: &str) -> Refusal {
+    Refusal {
+        message: format!("{interface} is not recorded"),
+        help: Some("begin with `suimon record start`".into()),
     }
 }
 
@@ -380,13 +445,14 @@ mod tests {
     use super::*;
     use crate::direction;
     use crate::kept::MadeOf;
+    use crate::recording::{Around, Recording};
     use control::policy::Policy;
     use control::protocol::SettingChange;
     use engine::inspect::Value;
     use engine::settings::Raw;
     use engine::tree::Registry;
     use netio::port::Capabilities;
-    use netio::ports::memory::Memory;
+    use netio::ports::memory::{Memory, OnWire};
     use netio::worker::{Settings, Worker};
 
     const CLASSES: usize = 200;
@@ -618,5 +684,170 @@ mod tests {
         std::fs::remove_file(file).expect("removed");
         handle.stop();
         thread.join().expect("an orderly end");
+    }
+
+    fn two_classes(limit: u32, low: u16) -> String {
+        format!(
+            "version = 1\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\ndiscipline = \"drr\"\n\
+             [[interface.wan0.class]]\nname = \"few\"\ndiscipline = {{ kind = \"fifo\", limit = {limit} }}\n\
+             [[interface.wan0.class]]\nname = \"rest\"\ndefault = true\n\
+             discipline = {{ kind = \"fq_codel\", limit = {limit} }}\n\
+             [[interface.wan0.filter]]\nclass = \"few\"\nprotocol = \"udp\"\ndestination_port = \"{low}-9999\"\n"
+        )
+    }
+
+    /// A frame of UDP with this number, to one of eight ports.
+    fn numbered(number: u16) -> [u8; 1_000] {
+        let mut frame = [0; 1_000];
+        frame[12..14].copy_from_slice(&[8, 0]);
+        frame[14..18].copy_from_slice(&[0x45, 0, 3, 218]);
+        frame[18..20].copy_from_slice(&number.to_be_bytes());
+        (frame[22], frame[23], frame[33]) = (64, 17, 1);
+        frame[36..38].copy_from_slice(&(1_000 * (1 + number % 8)).to_be_bytes());
+        frame
+    }
+
+    /// Takes what has left, until nothing does for a while.
+    fn take_all(output: &Memory, left: &mut Vec<u16>) {
+        let mut quiet = std::time::Instant::now();
+        while quiet.elapsed() < Duration::from_millis(100) {
+            match output.take() {
+                Some(OnWire { bytes: frame, .. }) => {
+                    left.push(u16::from_be_bytes([frame[18], frame[19]]));
+                    quiet = std::time::Instant::now();
+                }
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    /// Bursts that lose packets, a setting changed, filters and disciplines changed while packets
+    /// wait, and a port that has no room for a time: read from the file, the same packets leave in
+    /// the same order at the times of the tape, and as many are dropped.
+    #[test]
+    fn a_recorded_incident_is_done_again_packet_by_packet() {
+        let text = two_classes(40, 5_000);
+        let policy = Policy::read("test", &text, &Registry::builtin(), &[]).expect("a policy");
+        let file = std::env::temp_dir().join(format!("suimon-recorded-{}.toml", std::process::id()));
+        std::fs::write(&file, two_classes(30, 2_000)).expect("written");
+        let (service, handle, thread, [input, output]) = served_between(&policy);
+        service.end_recording(None).expect_err("it is not recorded");
+        service.record(None, 1_000).expect_err("too little");
+        service.record(None, 1 << 20).expect("it begins");
+        service.record(None, 1 << 20).expect_err("it is recorded already");
+        let (mut number, mut left) = (0, Vec::new());
+        let mut send = |packets: u16| {
+            for _ in 0..packets {
+                input.send(&numbered(number), netio::pool::Offload::default());
+                number += 1;
+            }
+        };
+        // A stretch begins once a tree was offered and a packet has left.
+        while service.recorded(None).is_err() {
+            send(1);
+            take_all(&output, &mut left);
+        }
+        let before = left.len();
+        send(120);
+        let weight = [("weight".to_owned(), SettingChange::Integer(3))];
+        let wanted = SettingChanges {
+            interface: "wan0".into(),
+            class: Some("few".into()),
+            changes: weight.into(),
+            until_ms: None,
+            reason: None,
+        };
+        service
+            .set(&wanted, Provenance::default())
+            .expect("a good weight");
+        std::thread::sleep(Duration::from_millis(5));
+        service
+            .apply(&file, None, Provenance::default())
+            .expect("a policy");
+        send(200);
+        // Nothing is taken meanwhile.
+        std::thread::sleep(Duration::from_millis(60));
+        take_all(&output, &mut left);
+        let dropped = handle.inspect().expect("an answer").paths[0]
+            .totals
+            .dropped
+            .packets;
+        let saved = service.recorded(None).expect("a recording");
+        let mut bytes = Vec::new();
+        saved.write(&mut bytes).expect("written");
+        assert_eq!(bytes.len() as u64, saved.bytes());
+        let recording = Recording::read(&mut &bytes[..]).expect("a recording");
+        let (mut again, mut lost, mut changes, mut last) = (Vec::new(), 0, 0, Instant::START);
+        for stretch in 0..recording.head.stretches.len() {
+            let done = recording.again(stretch, &Registry::builtin(), None, &mut |departure| {
+                assert!(departure.at >= last);
+                last = departure.at;
+                again.push(u16::from_be_bytes([departure.headers[18], departure.headers[19]]));
+            });
+            let done = done.expect("it is done again");
+            (lost, changes) = (lost + done.totals.dropped.packets, changes + done.changes.len());
+        }
+        assert!(left.ends_with(&again), "{again:?}, of {left:?}");
+        assert!(
+            again.len() >= left.len() - before && again.len() > 40,
+            "{}",
+            again.len()
+        );
+        assert_eq!((lost, changes), (dropped, 2));
+        assert!(lost > 50, "{lost}");
+        assert_eq!(recording.head.generations.len(), 3);
+        looked_at(&recording, lost);
+        refuses_what_is_no_recording(&bytes);
+        service.end_recording(None).expect("it ends");
+        service.recorded(None).expect_err("it has ended");
+        std::fs::remove_file(file).expect("removed");
+        handle.stop();
+        thread.join().expect("an orderly end");
+    }
+
+    /// Packets that are dropped are told with the reason, and those that leave with the parts of
+    /// their waits.
+    fn looked_at(recording: &Recording, lost: u64) {
+        let all = |drops| {
+            let around = Around {
+                since: Instant::START,
+                until: Instant::NEVER,
+                drops,
+            };
+            let stretches = 0..recording.head.stretches.len();
+            let looked = stretches.flat_map(|number| {
+                let done = recording.again(number, &Registry::builtin(), Some(around), &mut |_| {});
+                done.expect("it is done again").packets
+            });
+            looked.collect::<Vec<_>>()
+        };
+        let dropped = all(true);
+        // Those that waited when the policy changed are not followed.
+        let told = dropped.len() as u64;
+        assert!(told <= lost && told > lost / 2, "{told} of {lost}");
+        assert!(dropped.iter().all(|packet| packet.explained.dropped.is_some()));
+        for packet in all(false) {
+            let told = &packet.explained;
+            let parts = told.busy_ns + told.before_ns + told.held_ns + told.held_up_ns;
+            assert_eq!(parts, told.wait_ns);
+            assert_eq!(packet.ended.since(packet.arrived).nanos(), told.wait_ns);
+        }
+    }
+
+    fn refuses_what_is_no_recording(bytes: &[u8]) {
+        for (at, why) in [
+            (0, "no recording"),
+            (8, "version"),
+            (30, "checksum"),
+            (bytes.len() / 2, "checksum"),
+        ] {
+            let mut damaged = bytes.to_vec();
+            damaged[at] ^= 1;
+            let said = Recording::read(&mut &damaged[..]).expect_err("it is damaged");
+            assert!(said.contains(why), "{said}");
+        }
+        for end in [0, 10, 25, bytes.len() / 2, bytes.len() - 1] {
+            Recording::read(&mut &bytes[..end]).expect_err("it is cut off");
+        }
     }
 }

@@ -43,8 +43,8 @@ impl<'a> Following<'a> {
                 reader,
             }),
             Taped::Taken => Err(Refusal {
-                message: format!("{name} has a shadow already"),
-                help: Some("wait until it ends".into()),
+                message: format!("{name} has a shadow already, or is recorded"),
+                help: Some("wait until it ends, or end it: suimon record stop".into()),
             }),
             Taped::NotOfThisPath | Taped::Stale => Err(Refusal::new(format!(
                 "{name} is paced by gap frames: what leaves depends on the wire, which a shadow does not have"

@@ -12,6 +12,7 @@ mod exit;
 mod explained;
 mod line;
 mod monitor;
+mod recreated;
 mod sandbox_option;
 mod screen;
 mod source;

@@ -8,6 +8,7 @@ use lab::{Host, Lab, Running};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -373,6 +374,77 @@ fn a_confined_program_runs_a_shadow() {
         for figures in ["\"candidate\":{", "\"live\":{"] {
             assert!(output.out.contains(figures), "{}{}", output.out, output.err);
         }
+    });
+}
+
+/// What passes is kept by a confined thread, written by whoever asks for it, and done again from
+/// the file.
+#[test]
+fn a_confined_program_records_what_passes() {
+    lab::isolated(|| {
+        let rig = Rig::new("record");
+        let Some(running) = rig.run(&[]) else { return };
+        let file = rig.path("evening.rec");
+        let said = |words: &[&str]| {
+            let program = rig.a.program(env!("CARGO_BIN_EXE_suimon")).args(words.to_vec());
+            let running = program.limit(Duration::from_secs(60)).start().expect("it starts");
+            running.wait().expect("its end")
+        };
+        let socket = rig.path("s.sock");
+        let begun = said(&["record", "start", "--socket", &socket]);
+        assert!(
+            begun.out.contains("is recorded from"),
+            "{}{}",
+            begun.out,
+            begun.err
+        );
+        let send = || {
+            let socket = std::net::UdpSocket::bind("10.0.0.1:0").expect("a socket");
+            socket.set_broadcast(true).expect("set");
+            for _ in 0..50 {
+                socket.send_to(&[7; 100], "10.0.0.255:9").expect("sent");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        until("a recording", || {
+            rig.a.call(send).expect("in the namespace");
+            said(&["record", "save", &file, "--socket", &socket])
+                .err
+                .is_empty()
+        });
+        let own = threads(running.id());
+        assert!(
+            own.iter().any(|thread| thread.name == "recorder"),
+            "no such thread"
+        );
+        let mode = fs::metadata(&file).expect("the file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let again = said(&["replay", &file]);
+        let all = "packets left and 0 were dropped, each when it was";
+        assert!(again.out.contains(all), "{}{}", again.out, again.err);
+        let around = said(&["replay", &file, "--at", "10ms", "--around", "1s"]);
+        assert!(
+            around.out.contains("-> 10.0.0.255:9 udp"),
+            "{}{}",
+            around.out,
+            around.err
+        );
+        let none = said(&["replay", &file, "--at", "100s"]);
+        assert!(
+            none.err.contains("it has nothing at that time"),
+            "{}{}",
+            none.out,
+            none.err
+        );
+        let twice = said(&["record", "save", &file, "--socket", &socket]);
+        assert!(
+            twice.err.contains("does not exist yet"),
+            "{}{}",
+            twice.out,
+            twice.err
+        );
+        let ended = said(&["record", "stop", "--socket", &socket]);
+        assert!(ended.out.contains("is forgotten"), "{}{}", ended.out, ended.err);
     });
 }
 

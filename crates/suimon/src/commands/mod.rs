@@ -33,6 +33,7 @@ mod nine_top;
 mod pace;
 mod plan;
 mod prove;
+mod record;
 mod replay;
 mod reproduce;
 mod reserve;
@@ -103,6 +104,7 @@ verbs! {
     pace::Pace,
     plan::Plan,
     prove::Prove,
+    record::Record,
     replay::Replay,
     reproduce::Reproduce,
     reserve::Reserve,

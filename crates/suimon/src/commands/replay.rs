@@ -6,6 +6,7 @@
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
+use crate::recreated;
 use crate::source;
 use clap::Args;
 use control::policy::InterfacePolicy;
@@ -25,15 +26,22 @@ use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 /// Send the packets of a capture through a policy, in simulated time, and compare what each class
-/// gets with another policy
+/// gets with another policy. Or do a recording again, packet by packet, as it was
 #[derive(Debug, Args)]
 pub struct Replay {
-    /// The capture, pcap or pcapng; headers suffice
-    #[arg(value_name = "CAPTURE")]
+    /// The capture, pcap or pcapng; headers suffice. Or a recording of `suimon record save`
+    #[arg(value_name = "CAPTURE|RECORDING")]
     capture: PathBuf,
-    /// The policy
+    /// The policy; a recording has its own
     #[arg(long, value_name = "NEW")]
-    policy: String,
+    policy: Option<String>,
+    /// Show the packets of a recording around this moment: a time of the day, a date and time, or
+    /// how long after its beginning
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["policy", "against", "interface", "report"])]
+    at: Option<String>,
+    /// How long before and after it
+    #[arg(long, value_name = "TIME", default_value = "10 ms", requires = "at")]
+    around: Duration,
     /// The policy to compare it with
     #[arg(long, value_name = "OLD")]
     against: Option<String>,
@@ -79,7 +87,22 @@ const LONGEST_FRAME: u32 = 65_535 + 18;
 impl Replay {
     /// Replays it.
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
-        let files = [self.against.as_ref(), Some(&self.policy)];
+        if recreated::is_recording(&self.capture) {
+            if self.policy.is_some() || self.against.is_some() {
+                return Err(Failure::usage(
+                    "a recording is done again by the policies in it; another policy takes a capture",
+                ));
+            }
+            let moment = self.at.as_deref().map(|at| (at, self.around));
+            return recreated::show(&self.capture, moment, self.json, cx);
+        }
+        let Some(policy) = self.policy.as_ref().filter(|_| self.at.is_none()) else {
+            let shown = self.capture.display();
+            return Err(Failure::usage(format!(
+                "{shown} is no recording of suimon: say with --policy what is to be tried with this capture"
+            )));
+        };
+        let files = [self.against.as_ref(), Some(policy)];
         let files = files.into_iter().flatten();
         let mut tried = Vec::new();
         for file in files {
@@ -400,7 +423,9 @@ mod tests {
     fn replay(capture: PathBuf, policy: String) -> Replay {
         Replay {
             capture,
-            policy,
+            policy: Some(policy),
+            at: None,
+            around: Duration::from_millis(10),
             against: None,
             interface: None,
             json: true,

@@ -36,12 +36,19 @@ pub struct Target {
 impl Target {
     /// Sends the request, and returns the reply.
     pub(super) fn ask(&self, request: &Request) -> Result<Reply, Failure> {
+        self.begin(request).map(|(_, reply)| reply)
+    }
+
+    /// Sends the request, and returns the reply, and what more of it follows.
+    pub(super) fn begin(&self, request: &Request) -> Result<(Client, Reply), Failure> {
         let named = self.socket.as_deref();
         let path = match request.interface() {
             Some(interface) => socket::find_managing(named, interface)?,
             None => socket::find(named)?,
         };
-        Ok(Client::connect(Some(&path.to_string_lossy()))?.ask(request)?)
+        let mut client = Client::connect(Some(&path.to_string_lossy()))?;
+        let reply = client.ask(request)?;
+        Ok((client, reply))
     }
 
     /// Sends the request, and shows the reply.

@@ -1,0 +1,290 @@
+//! A policy as a recording has it: the tree that ran, with every class by the number that it had,
+//! and what became of it. Not the policy's text: what ran also has places for classes that may
+//! come, and RSVP's reservations.
+//!
+//! Arrival curves are not in it: they bound delays, and change nothing of what leaves. Nor are
+//! filters: a tape has their answers.
+
+use crate::difference::GenerationView;
+use crate::policy::{InterfacePolicy, InterfaceSettings};
+use engine::link::Link;
+use engine::settings::{Problem, Raw, Table};
+use engine::tree::{ClassSpec, DisciplineSpec, ParentSpec, Registry};
+use engine::units::{Bandwidth, Bytes, Duration};
+use serde::{Deserialize, Serialize};
+use std::io::{self, Write};
+use std::sync::Arc;
+
+/// A recording as a file, in parts.
+#[derive(Clone, Debug)]
+pub struct RecordingFile(pub Vec<Arc<Vec<u8>>>);
+
+impl RecordingFile {
+    /// Its length in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.0.iter().map(|part| part.len() as u64).sum()
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    ///
+    /// Returns what `out` says.
+    pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.0.iter().try_for_each(|part| out.write_all(part))
+    }
+}
+
+/// What a recording says beside its tape.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordingHead {
+    /// The interface.
+    pub interface: String,
+    /// The version of the program that wrote it.
+    pub program: String,
+    /// When it was written, in nanoseconds by the clock of the tape.
+    pub saved_ns: u64,
+    /// The same in milliseconds since 1970.
+    pub saved_ms: u64,
+    /// Since when, by the tape's clock, what came is not in it: nothing could go to make room.
+    pub full_ns: Option<u64>,
+    /// Parts that follow each other, each beginning with nothing queued.
+    pub stretches: Vec<Stretch>,
+    /// What was in force, change by change.
+    pub generations: Vec<GenerationView>,
+}
+
+/// A part of a recording that can be done again by itself.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stretch {
+    /// Bytes of its tape.
+    pub tape_bytes: u64,
+    /// The seed that its tree was built with.
+    pub seed: u64,
+    /// What ran when it began.
+    pub policy: RecordedPolicy,
+    /// What replaced it, in order.
+    pub changes: Vec<RecordedChange>,
+}
+
+/// A change of what ran.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordedChange {
+    /// What ran then.
+    pub policy: RecordedPolicy,
+    /// The seed of a tree that had to be built anew.
+    pub seed: u64,
+    /// The class that alone got other settings, by its number.
+    pub class: Option<u32>,
+    /// Whether classes had other numbers or filters than before.
+    pub reclassified: bool,
+    /// Another bandwidth of the link.
+    pub bandwidth_bps: Option<u64>,
+    /// In what the policy differs from the one before.
+    pub changes: Vec<String>,
+}
+
+/// A tree and its link.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordedPolicy {
+    bandwidth_bps: u64,
+    mtu: u64,
+    overhead: u64,
+    ring: u32,
+    tree: DisciplineForm,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DisciplineForm {
+    kind: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    settings: Vec<(String, ValueForm)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    child: Option<Box<Self>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    classes: Vec<ClassForm>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClassForm {
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parent: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    default: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    vacant: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    settings: Vec<(String, ValueForm)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    discipline: Option<DisciplineForm>,
+}
+
+/// A setting's value, by its type; with units, in bit/s, bytes and nanoseconds.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ValueForm {
+    Text(String),
+    Integer(i64),
+    Boolean(bool),
+    Rate(u64),
+    Length(u64),
+    Time(u64),
+}
+
+fn settings_form(table: &Table) -> Vec<(String, ValueForm)> {
+    let form = |value: &Raw| match value {
+        Raw::Text(text) => ValueForm::Text(text.clone()),
+        Raw::Integer(number) => ValueForm::Integer(*number),
+        Raw::Boolean(is) => ValueForm::Boolean(*is),
+        Raw::Bandwidth(rate) => ValueForm::Rate(rate.bits()),
+        Raw::Bytes(length) => ValueForm::Length(length.get()),
+        Raw::Duration(time) => ValueForm::Time(time.nanos()),
+        // No checked tree has one.
+        Raw::Other(what) => ValueForm::Text((*what).to_owned()),
+    };
+    let entries = table.entries.iter();
+    entries
+        .map(|entry| (entry.key.clone(), form(&entry.value)))
+        .collect()
+}
+
+fn table(settings: &[(String, ValueForm)]) -> Table {
+    settings.iter().fold(Table::default(), |table, (key, value)| {
+        table.with(
+            key,
+            match value {
+                ValueForm::Text(text) => Raw::Text(text.clone()),
+                ValueForm::Integer(number) => Raw::Integer(*number),
+                ValueForm::Boolean(is) => Raw::Boolean(*is),
+                ValueForm::Rate(bits) => Raw::Bandwidth(Bandwidth::bits_per_sec(*bits)),
+                ValueForm::Length(bytes) => Raw::Bytes(Bytes::new(*bytes)),
+                ValueForm::Time(nanos) => Raw::Duration(Duration::from_nanos(*nanos)),
+            },
+        )
+    })
+}
+
+impl From<&DisciplineSpec> for DisciplineForm {
+    fn from(spec: &DisciplineSpec) -> Self {
+        let class = |class: &ClassSpec| ClassForm {
+            name: class.name.clone(),
+            parent: class.parent.as_ref().map(|parent| parent.name.clone()),
+            default: class.default,
+            vacant: class.vacant,
+            settings: settings_form(&class.settings),
+            discipline: class.discipline.as_ref().map(Self::from),
+        };
+        Self {
+            kind: spec.kind.clone(),
+            settings: settings_form(&spec.settings),
+            child: spec.child.as_deref().map(|child| Box::new(Self::from(child))),
+            classes: spec.classes.iter().map(class).collect(),
+        }
+    }
+}
+
+impl DisciplineForm {
+    fn spec(&self) -> DisciplineSpec {
+        let class = |class: &ClassForm| ClassSpec {
+            name: class.name.clone(),
+            parent: class.parent.as_deref().map(ParentSpec::from),
+            default: class.default,
+            vacant: class.vacant,
+            settings: table(&class.settings),
+            discipline: class.discipline.as_ref().map(Self::spec),
+            ..ClassSpec::default()
+        };
+        DisciplineSpec {
+            settings: table(&self.settings),
+            child: self.child.as_deref().map(|child| Box::new(child.spec())),
+            classes: self.classes.iter().map(class).collect::<Vec<_>>().into(),
+            ..DisciplineSpec::new(&self.kind)
+        }
+    }
+}
+
+impl From<&InterfacePolicy> for RecordedPolicy {
+    fn from(policy: &InterfacePolicy) -> Self {
+        let link = policy.link();
+        Self {
+            bandwidth_bps: link.bandwidth.bits(),
+            mtu: link.mtu.get(),
+            overhead: link.overhead.get(),
+            ring: link.ring,
+            tree: DisciplineForm::from(&*policy.spec),
+        }
+    }
+}
+
+impl RecordedPolicy {
+    /// The policy of this interface, checked again; without filters.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong: it is of another version, or was changed.
+    pub fn policy(&self, interface: &str, registry: &Registry) -> Result<InterfacePolicy, Vec<Problem>> {
+        let link = Link {
+            bandwidth: Bandwidth::bits_per_sec(self.bandwidth_bps),
+            mtu: Bytes::new(self.mtu),
+            overhead: Bytes::new(self.overhead),
+            ring: self.ring,
+        };
+        let spec = self.tree.spec();
+        Ok(InterfacePolicy {
+            name: interface.into(),
+            settings: InterfaceSettings {
+                bandwidth: link.bandwidth,
+                overhead: link.overhead,
+                max_frame: Bytes::new(self.mtu.saturating_sub(self.overhead)),
+            },
+            plan: spec.check(registry, link)?,
+            spec: Arc::new(spec),
+            filters: Arc::new([]),
+            reserve: None,
+            yields: Vec::new(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+
+    /// Every policy of the examples, written and read again, is the same tree.
+    #[test]
+    fn a_policy_that_is_written_and_read_again_builds_the_same_tree() {
+        let (registry, mut read) = (Registry::builtin(), 0);
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+        for file in std::fs::read_dir(folder).expect("examples") {
+            let path = file.expect("a file").path();
+            let Ok(text) = std::fs::read_to_string(&path) else {
+                continue;
+            };
+            let Ok(policy) = Policy::read("example", &text, &registry, &[]) else {
+                continue;
+            };
+            for interface in &policy.interfaces {
+                let form = RecordedPolicy::from(interface);
+                let json = serde_json::to_string(&form).expect("written");
+                let again: RecordedPolicy = serde_json::from_str(&json).expect("read");
+                assert_eq!(form, again, "{}", path.display());
+                let again = again.policy(&interface.name, &registry).expect("a policy");
+                let root = |policy: &InterfacePolicy| format!("{:?}", policy.plan.root);
+                assert_eq!(root(&again), root(interface), "{}", path.display());
+                assert_eq!(again.plan.classes.len(), interface.plan.classes.len());
+                assert_eq!(again.plan.default, interface.plan.default);
+                assert_eq!(again.link(), interface.link());
+                read += 1;
+            }
+        }
+        assert!(read > 5, "{read}");
+    }
+}

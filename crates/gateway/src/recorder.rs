@@ -1,0 +1,338 @@
+//! The flight recorder: what passed an interface lately, in a ring of bounded size, from which it
+//! can be done again.
+//!
+//! The packet loop writes a [tape](netio::replay::tape); a thread keeps it. A tape can be done
+//! again from where nothing is queued and the link is free: there the path takes a tree of a known
+//! seed, and a new *stretch* begins. When the ring is full the oldest stretch goes. So that a
+//! discipline seldom forgets what it has learnt, a new one is asked for only when the last has an
+//! eighth of the ring.
+//!
+//! Where the queue never is empty for as long as the ring lasts, there is no such place: then the
+//! stretch that has filled it stays, which has the beginning of that, and later packets are left
+//! out until one begins.
+
+use crate::change_log::ChangeLog;
+use crate::direction::secret_seed;
+use crate::in_force::{InForce, InterfaceInForce, refused};
+use crate::recording;
+use control::calendar::now_ms;
+use control::difference::GenerationView;
+use control::policy::InterfacePolicy;
+use control::protocol::Refusal;
+use control::recorded::{RecordedPolicy, RecordingFile, RecordingHead, Stretch};
+use engine::random::Seed;
+use engine::shaped_queue::ShapedQueue;
+use engine::units::Instant;
+use measure::numbers;
+use netio::clock;
+use netio::handle::{Handle, TapeWish};
+use netio::replay::event;
+use netio::replay::tape::{Read, Rebase, TapeReader, Taped, tape};
+use netio::worker::PathId;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often the tape is looked at: in this time 400 MB/s of it wait, and no more.
+const LOOK: Duration = Duration::from_millis(20);
+/// Stretches in a full ring, about.
+const STRETCHES: usize = 8;
+
+/// Records what passes an interface, until it is dropped.
+pub(crate) struct Recorder {
+    ring: Arc<Mutex<Ring>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    in_force: Arc<InForce>,
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").finish_non_exhaustive()
+    }
+}
+
+struct RingStretch {
+    policy: Arc<InterfacePolicy>,
+    seed: Seed,
+    /// The number of the first change in it.
+    first_change: u64,
+    chunks: Vec<Arc<Vec<u8>>>,
+    held: usize,
+}
+
+/// A tree with which a stretch begins once nothing is queued.
+struct Offered {
+    policy: Arc<InterfacePolicy>,
+    seed: Seed,
+    changes: u64,
+}
+
+struct Ring {
+    handle: Handle,
+    path: PathId,
+    interface: String,
+    log: Arc<ChangeLog>,
+    reader: TapeReader,
+    limit: usize,
+    held: usize,
+    stretches: VecDeque<RingStretch>,
+    offered: Option<Offered>,
+    /// Whether the tape's own beginning was seen, where disciplines are in the midst of things.
+    began: bool,
+    full: Option<Instant>,
+    over: Option<&'static str>,
+    former: (Sender<ShapedQueue>, Receiver<ShapedQueue>),
+}
+
+impl Recorder {
+    /// Records this interface in a ring of so many bytes.
+    pub(crate) fn begin(
+        handle: &Handle,
+        in_force: &Arc<InForce>,
+        managed: &InterfaceInForce,
+        limit: usize,
+    ) -> Result<Self, Refusal> {
+        let (writer, reader) = tape();
+        let (name, path) = (managed.policy.name.clone(), managed.path);
+        let log = in_force.log_changes(path, || {
+            match handle.tape(path, TapeWish::Start(writer)).map_err(refused)? {
+                Taped::Done { changes, .. } => Ok(changes),
+                Taped::Taken => Err(Refusal {
+                    message: format!("{name} has a shadow or a recording"),
+                    help: Some("wait until it ends, or end it: suimon record stop".into()),
+                }),
+                Taped::NotOfThisPath | Taped::Stale => Err(Refusal::new(format!(
+                    "{name} is paced by gap frames: what leaves depends on the wire, which no tape has"
+                ))),
+            }
+        })?;
+        let ring = Arc::new(Mutex::new(Ring {
+            handle: handle.clone(),
+            path,
+            interface: managed.policy.name.clone(),
+            log,
+            reader,
+            limit,
+            held: 0,
+            stretches: VecDeque::new(),
+            offered: None,
+            began: false,
+            full: None,
+            over: None,
+            former: channel(),
+        }));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (kept, ended) = (Arc::clone(&ring), Arc::clone(&stop));
+        let thread = std::thread::Builder::new()
+            .name("recorder".into())
+            .spawn(move || {
+                while !ended.load(Ordering::Relaxed) {
+                    lock(&kept).keep();
+                    std::thread::sleep(LOOK);
+                }
+            });
+        let mut recorder = Self {
+            ring,
+            stop,
+            thread: None,
+            in_force: Arc::clone(in_force),
+        };
+        recorder.thread = Some(thread.map_err(|why| Refusal::new(format!("no thread for it: {why}")))?);
+        Ok(recorder)
+    }
+
+    /// What is in the ring, as a file.
+    pub(crate) fn save(&self, generations: Vec<GenerationView>) -> Result<RecordingFile, Refusal> {
+        let (head, tape) = lock(&self.ring).save(generations)?;
+        recording::file(&head, tape)
+    }
+
+    /// How much is in the ring, in words.
+    pub(crate) fn state(&self) -> String {
+        lock(&self.ring).state()
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // It has nothing to say at its end.
+        let _ = self.thread.take().map(JoinHandle::join);
+        let path = lock(&self.ring).stop();
+        self.in_force.forget_changes(path);
+    }
+}
+
+fn lock(ring: &Mutex<Ring>) -> MutexGuard<'_, Ring> {
+    ring.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Ring {
+    fn stop(&self) -> PathId {
+        // If the loop has ended, so has the tape.
+        let _ = self.handle.tape(self.path, TapeWish::Stop);
+        self.path
+    }
+
+    /// Keeps what was written, and asks for a new stretch where one is due.
+    fn keep(&mut self) {
+        self.take_written();
+        self.former.1.try_iter().for_each(drop);
+        if self.over.is_some() || !self.is_due() {
+            return;
+        }
+        // One that was offered before a change is taken before it or never.
+        if self.offered.is_some() {
+            self.flush();
+            if !self.is_due() {
+                return;
+            }
+        }
+        let (changes, policy) = self.log.present();
+        let seed = secret_seed();
+        let rebase = Rebase {
+            queue: policy.plan.build(seed),
+            changes,
+            former: self.former.0.clone(),
+        };
+        if let Ok(Taped::Done { .. }) = self.handle.tape(self.path, TapeWish::Rebase(rebase)) {
+            self.offered = Some(Offered {
+                policy,
+                seed,
+                changes,
+            });
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        let present = self.log.present().0;
+        let offered = self.offered.as_ref();
+        let large = |last: &RingStretch| last.held >= self.limit / STRETCHES;
+        offered.is_none_or(|offered| offered.changes != present)
+            && (self.full.is_some() || self.stretches.back().is_none_or(large))
+    }
+
+    fn flush(&mut self) {
+        let _ = self.handle.tape(self.path, TapeWish::Flush);
+        self.take_written();
+    }
+
+    fn take_written(&mut self) {
+        while self.over.is_none() {
+            match self.reader.read(Duration::ZERO) {
+                Read::Chunk(chunk) => self.take(chunk),
+                Read::Nothing => return,
+                Read::Torn => {
+                    self.over = Some("the tape was written faster than it was kept, and tore");
+                }
+                Read::Ended => self.over = Some("the packet loop has ended"),
+            }
+        }
+    }
+
+    fn take(&mut self, chunk: Vec<u8>) {
+        if event::begins(&chunk) && std::mem::replace(&mut self.began, true) {
+            self.begin_stretch();
+        }
+        let room = self.full.is_none();
+        let Some(last) = self.stretches.back_mut().filter(|_| room) else {
+            return self.reader.give_back(chunk);
+        };
+        let size = chunk.capacity();
+        last.chunks.push(Arc::new(chunk));
+        last.held += size;
+        self.held += size;
+        while self.held > self.limit && self.stretches.len() > 1 {
+            self.forget_oldest();
+        }
+        if self.held > self.limit {
+            self.full = Some(clock::now());
+        }
+    }
+
+    fn begin_stretch(&mut self) {
+        let Some(offered) = self.offered.take() else {
+            return;
+        };
+        self.full = None;
+        // Its plan, and those of its changes, count as a chunk each.
+        let held = netio::replay::tape::CHUNK;
+        self.held += held;
+        self.stretches.push_back(RingStretch {
+            policy: offered.policy,
+            seed: offered.seed,
+            first_change: offered.changes,
+            chunks: Vec::new(),
+            held,
+        });
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some(oldest) = self.stretches.pop_front() else {
+            return;
+        };
+        self.held -= oldest.held;
+        for chunk in oldest.chunks {
+            // One that is being written into a file goes with that.
+            if let Ok(chunk) = Arc::try_unwrap(chunk) {
+                self.reader.give_back(chunk);
+            }
+        }
+        let first = self.stretches.front().map(|stretch| stretch.first_change);
+        self.log.forget(first.unwrap_or(0));
+    }
+
+    fn state(&self) -> String {
+        let Self {
+            interface,
+            held,
+            limit,
+            ..
+        } = self;
+        let [held, limit] = [*held, *limit].map(|bytes| numbers::bytes(bytes as u64));
+        let over = self
+            .over
+            .map_or_else(String::new, |why| format!("; it is over: {why}"));
+        format!("{interface}: {held} of {limit} are in use{over}")
+    }
+
+    fn save(&mut self, generations: Vec<GenerationView>) -> Result<(RecordingHead, RecordingFile), Refusal> {
+        self.flush();
+        if self.stretches.iter().all(|stretch| stretch.chunks.is_empty()) {
+            return Err(Refusal {
+                message: format!("nothing of {} is recorded yet", self.interface),
+                help: Some(match self.over {
+                    Some(why) => why.into(),
+                    None => "a recording begins when nothing is queued".into(),
+                }),
+            });
+        }
+        let nexts = self.stretches.iter().skip(1).map(|next| Some(next.first_change));
+        let stretches = self.stretches.iter().zip(nexts.chain([None]));
+        let form = |(stretch, next): (&RingStretch, Option<u64>)| Stretch {
+            tape_bytes: stretch.chunks.iter().map(|chunk| chunk.len() as u64).sum(),
+            seed: stretch.seed.0,
+            policy: RecordedPolicy::from(&*stretch.policy),
+            changes: {
+                let changes = self.log.between(stretch.first_change, next);
+                changes.iter().map(|change| change.form()).collect()
+            },
+        };
+        let head = RecordingHead {
+            interface: self.interface.clone(),
+            program: env!("CARGO_PKG_VERSION").into(),
+            saved_ns: clock::now().nanos(),
+            saved_ms: now_ms(),
+            full_ns: self.full.map(Instant::nanos),
+            stretches: stretches.map(form).collect(),
+            generations,
+        };
+        let chunks = self.stretches.iter().flat_map(|stretch| &stretch.chunks);
+        Ok((head, RecordingFile(chunks.cloned().collect())))
+    }
+}
