@@ -249,6 +249,7 @@ impl RecordedPolicy {
             filters: Arc::new([]),
             reserve: None,
             yields: Vec::new(),
+            expectations: Default::default(),
         })
     }
 }
