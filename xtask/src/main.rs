@@ -1,5 +1,5 @@
 //! `cargo xtask ci | tidy | docs | pictures | package | bench | compare | equality |
-//! instructions | fuzz | sbom | reproducible`: what cargo itself does not do.
+//! instructions | nine | fuzz | sbom | reproducible`: what cargo itself does not do.
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
 
 mod bench;
@@ -11,6 +11,7 @@ mod equality;
 mod fuzz;
 mod instructions;
 mod marked;
+mod nine;
 mod package;
 mod pictures;
 mod reproduced;
@@ -37,6 +38,9 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
                           docs/measurements/equality.md; needs root, and for the kernel user-mode-linux
        cargo xtask instructions [--bless]   counts what a packet costs in the engine, by valgrind: fails where it
                           is 5 % more than docs/measurements/instructions.md says; --bless writes that
+       cargo xtask nine [WORD... | --write]  the law of nine in the simulator over lines, senders and settings, the
+                          cells whose names have all these words, or all; --write makes
+                          docs/measurements/nine-matrix.md anew; wants a release build: --profile release-tests
        cargo xtask fuzz [TARGET...] [--runs N | --for 10s|5min|2h] [--seed S] [--jobs N]   fuzzes for long (a minute
                           each), and adds the totals to docs/measurements/fuzzing.md
        cargo xtask sbom    the parts of the binary as CycloneDX, in target/sbom.json
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         "sbom" => bill::write(&root),
         "reproducible" => reproduced::run(&root),
         "equality" => equality::run(&root, rest),
+        "nine" => nine::run(&root, rest),
         "instructions" => match rest {
             [] => instructions::run(&root, instructions::Asked::Check),
             [flag] if flag == "--bless" => instructions::run(&root, instructions::Asked::Bless),

@@ -116,6 +116,52 @@ fn caps_and_floors_of_nine_hold() {
     assert!((1.3..3.2).contains(&kept), "{kept}");
 }
 
+/// A window that was advertised is not taken back; that of the SYN is small, as Linux's is.
+#[test]
+fn a_large_receive_buffer_is_limited_from_the_first_window_on() {
+    let large = download(", nine = true, receive_window = \"32 MiB\"");
+    let [kept, page] = rates(&outcome(&format!("{large}, {PAGE}")), 9, 14)[..] else {
+        panic!("two flows")
+    };
+    assert!(page > 0.9 * LINE && kept < 0.06 * LINE, "{page} {kept}");
+}
+
+#[test]
+fn a_rate_that_is_stated_at_the_host_is_a_hint_to_its_nine() {
+    let run = |stated: &str| {
+        let outcome = outcome(&format!("{}, {PAGE}", download(stated)));
+        let series = outcome.flows[0].series.clone();
+        (rates(&outcome, 9, 14)[1] / LINE, series)
+    };
+    let (auto, estimated) = run(", nine = true");
+    let (right, stated) = run(", nine = true, bottlenet = \"10 Mbit/s\"");
+    assert!(auto > 0.94 && right > 0.94, "{auto} {right}");
+    assert_ne!(estimated, stated, "the law knows it from the start");
+}
+
+#[test]
+fn one_interface_has_one_stated_rate() {
+    let flow = |to: &str, rate: &str| {
+        format!(
+            "[[flow]]\nbetween = [\"a\", \"{to}\"]\nkind = \"tcp\"\nnine = true\nbottlenet = \"{rate}\"\n"
+        )
+    };
+    let read = |second: &str| {
+        let text = format!(
+            "version = 1\nduration = \"1 s\"\nlink = [{{ between = [\"a\", \"b\"], rate = \"1 Mbit/s\" }}, \
+             {{ between = [\"a\", \"c\"], rate = \"1 Mbit/s\" }}]\n{}{second}",
+            flow("b", "1 Mbit/s")
+        );
+        Scenarios::read("s.toml", &text, &Registry::builtin(), &Folder::of(""))
+    };
+    let said = read(&flow("b", "2 Mbit/s")).expect_err("two rates").to_string();
+    assert!(
+        said.contains("s.toml:13:") && said.contains("another `bottlenet`"),
+        "{said}"
+    );
+    assert!(read(&flow("b", "1 Mbit/s")).is_ok() && read(&flow("c", "2 Mbit/s")).is_ok());
+}
+
 /// The interface of another host is not that of this nine.
 #[test]
 fn a_nine_looks_at_its_own_host_only() {
@@ -133,6 +179,7 @@ fn options_of_nine_without_nine_are_mistakes_where_they_stand() {
         ("weight", "2"),
         ("cap", "\"1 Mbit/s\""),
         ("floor", "\"1 Mbit/s\""),
+        ("bottlenet", "\"1 Mbit/s\""),
     ] {
         let text = format!(
             "version = 1\nduration = \"1 s\"\nlink = [{{ between = [\"a\", \"b\"], rate = \"1 Mbit/s\" }}]\n\

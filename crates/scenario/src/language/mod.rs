@@ -592,6 +592,10 @@ fn read_flows(
         }
         None => Some(Bytes::new(65_535)),
     };
+    let last = |flow: &FlowConfig| {
+        let path = path(hosts.len(), directions?, flow.between, &BTreeSet::new())?;
+        path.last().copied()
+    };
     let mut flows: Vec<FlowConfig> = Vec::new();
     let mut before = 0;
     for (index, section) in sections.iter().enumerate() {
@@ -614,9 +618,23 @@ fn read_flows(
                 format!("a second flow `{}`: names are unique", flow.name),
             ));
         }
+        let other = |other: &FlowConfig| {
+            last(other).is_some() && last(other) == last(&flow) && states_another_rate(other, &flow)
+        };
+        if flows.iter().any(other) {
+            let at = section.get("bottlenet").map_or(section.at, |pair| pair.value.at);
+            let message = "another `bottlenet` at the same interface: a line has one rate";
+            reader.problems.push(Problem::new(at, message));
+        }
         flows.push(flow);
     }
     (flows.len() == sections.len()).then_some(flows)
+}
+
+/// Whether the two state different rates of their line.
+fn states_another_rate(a: &FlowConfig, b: &FlowConfig) -> bool {
+    let stated = |flow: &FlowConfig| flow.source.nine().and_then(|nine| nine.bottlenet);
+    stated(a).zip(stated(b)).is_some_and(|(a, b)| a != b)
 }
 
 /// The path that packets take from one host to another, without the links of these numbers: the

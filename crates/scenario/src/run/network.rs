@@ -67,7 +67,7 @@ impl Network {
         let reserves = !scenario.signalling.reservations.is_empty();
         Ok(Self {
             yields: SimulatedYields::new(scenario, &mut sim, &links),
-            nines: SimulatedNines::new(scenario, &links, &flows),
+            nines: SimulatedNines::new(scenario, &mut sim, &links, &flows),
             signalling: reserves.then(|| SimulatedRsvp::new(scenario, &sim)),
             sim,
             links,

@@ -3,8 +3,9 @@
 //! as it does on borrowed sockets.
 //!
 //! The flows of one interface are members of one law, each with all its copies; other hosts' are
-//! other traffic, as is everything else. The link's rate is not stated: the law finds it. Left out:
-//! uploads under nine, and the first window of a connection that begins while others are limited.
+//! other traffic, as is everything else. Where no rate of the link is stated, the law finds it.
+//! Left out: uploads under nine, and the first window of a connection that begins while others are
+//! limited.
 
 use crate::Scenario;
 use engine::units::{Bytes, Instant};
@@ -20,11 +21,16 @@ use std::collections::BTreeMap;
 /// The smallest clamp of common kernels.
 const LEAST: Bytes = Bytes::new(1_152);
 
+/// The window until the law's first look at a connection, since what was advertised is not taken
+/// back: what Linux advertises at first, whatever the buffer.
+const FIRST: Bytes = Bytes::new(65_535);
+
 /// The nine of one interface.
 struct NineHost {
     /// The link that ends there.
     link: LinkId,
     law: Scavenger,
+    bottleneck: Bottleneck,
     members: Vec<Member>,
     /// The connections, each with its member.
     connections: Vec<(FlowId, MemberId, Bytes)>,
@@ -43,7 +49,12 @@ impl std::fmt::Debug for SimulatedNines {
 
 impl SimulatedNines {
     /// Those of this scenario, whose links and copies of flows are these.
-    pub(super) fn new(scenario: &Scenario, links: &[LinkId], flows: &[Vec<FlowId>]) -> Self {
+    pub(super) fn new(
+        scenario: &Scenario,
+        sim: &mut Simulation,
+        links: &[LinkId],
+        flows: &[Vec<FlowId>],
+    ) -> Self {
         let mut by_link: BTreeMap<usize, NineHost> = BTreeMap::new();
         for ((flow, copies), number) in scenario.flows.iter().zip(flows).zip(0..) {
             let (Some(nine), Some(&last)) = (flow.source.nine(), scenario.path(flow.between).last()) else {
@@ -55,10 +66,14 @@ impl SimulatedNines {
                     link: links[last],
                     due: Instant::START + law.interval(),
                     law,
+                    bottleneck: Bottleneck::Auto,
                     members: Vec::new(),
                     connections: Vec::new(),
                 }
             });
+            if let Some(rate) = nine.bottlenet {
+                host.bottleneck = Bottleneck::Stated(rate);
+            }
             let id = MemberId(number);
             host.members.push(Member {
                 weight: nine.weight,
@@ -71,6 +86,9 @@ impl SimulatedNines {
                 ..tcp::Settings::default()
             };
             let mss = connection.mss();
+            for copy in copies {
+                clamp(sim, *copy, FIRST);
+            }
             host.connections
                 .extend(copies.iter().map(|copy| (*copy, id, mss)));
         }
@@ -107,7 +125,7 @@ impl NineHost {
         let orders = self.law.tick(&LawInput {
             now: sim.now(),
             link,
-            bottleneck: Bottleneck::Auto,
+            bottleneck: self.bottleneck,
             members: &self.members,
             flows: &flows,
         });
@@ -121,15 +139,19 @@ impl NineHost {
         let Some((flow, ..)) = connections.find(|(flow, ..)| id(*flow) == order.flow) else {
             return;
         };
-        let clamp = match order.limit {
-            FlowLimit::Window(bytes) => Some(bytes.max(LEAST)),
-            FlowLimit::Parked => Some(LEAST),
-            // Downloads are not paced.
-            FlowLimit::Free | FlowLimit::Pace(_) => None,
+        let window = match order.limit {
+            FlowLimit::Window(bytes) => bytes.max(LEAST),
+            FlowLimit::Parked => LEAST,
+            // A download is free before the law's first measurement alone, and never paced.
+            FlowLimit::Free | FlowLimit::Pace(_) => return,
         };
-        if let Some(receiver) = sim.agent_mut::<TcpReceiver>(*flow, End::Responder) {
-            receiver.set_clamp(clamp);
-        }
+        clamp(sim, *flow, window);
+    }
+}
+
+fn clamp(sim: &mut Simulation, flow: FlowId, window: Bytes) {
+    if let Some(receiver) = sim.agent_mut::<TcpReceiver>(flow, End::Responder) {
+        receiver.set_clamp(Some(window));
     }
 }
 

@@ -92,6 +92,8 @@ pub struct NineSettings {
     pub cap: Option<Bandwidth>,
     /// The rate below which it need not yield.
     pub floor: Option<Bandwidth>,
+    /// The rate of the line, as stated at its host.
+    pub bottlenet: Option<Bandwidth>,
 }
 
 /// What sends a flow through real sockets.

@@ -38,6 +38,10 @@ settings! {
         /// Whether slow start ends when the round-trip time rises (HyStart++), in controls with
         /// Reno's slow start
         hystart: bool = default "false", "true: fewer drops at the end of slow start", "RFC 9406 has it on";
+        /// Whether a loss reduces cwnd by a part of cwnd, as in Linux, also where less was in
+        /// flight, and not to a part of what was
+        whole_cwnd: bool = default "false",
+            "true: a sender that its receiver's window limits remembers more", "RFC 5681; Linux has true";
         /// The rule of the retransmission timeout: Linux's, or RFC 6298's
         rto: RtoRule = default "linux",
             "rfc6298: where the round-trip time exceeds min_rto, a growing queue expires the timer", "Linux";
@@ -75,6 +79,10 @@ settings! {
         cap: Bandwidth = derived "none", "below two segments per round trip, connections take turns of half a second", "";
         /// Under nine: the rate up to which it need not yield
         floor: Bandwidth = derived "nothing", "too large: other traffic is delayed; none: it may almost stop", "";
+        /// Under nine: the line's rate as stated by `bottlenet`, for all that arrives by this
+        /// interface of the host
+        bottlenet: Bandwidth = derived "auto: estimated",
+            "a wrong rate is overruled by what is measured, after a while", "";
     }
 }
 
@@ -101,7 +109,7 @@ fn read(reader: &mut SourceReader<'_>) -> Option<Arc<dyn FlowSource>> {
 
 /// What `nine` is told, if it runs; its options mean nothing without it.
 fn read_nine(reader: &mut SourceReader<'_>, settings: &TransferSettings) -> Option<NineSettings> {
-    for key in ["weight", "cap", "floor"] {
+    for key in ["weight", "cap", "floor", "bottlenet"] {
         let alone = !settings.nine && reader.section.get(key).is_some();
         reader.refuse(
             key,
@@ -124,6 +132,7 @@ fn read_nine(reader: &mut SourceReader<'_>, settings: &TransferSettings) -> Opti
         weight,
         cap: settings.cap,
         floor: settings.floor,
+        bottlenet: settings.bottlenet,
     })
 }
 
@@ -165,6 +174,7 @@ impl TcpSettings {
             delayed_ack: self.delayed_ack,
             byte_counting: self.byte_counting,
             hystart: self.hystart,
+            whole_cwnd: self.whole_cwnd,
             rto: self.rto,
             min_rto: self.min_rto,
             recovery: self.recovery,
@@ -220,6 +230,7 @@ mod tests {
             .with("delayed_ack", Raw::Boolean(false))
             .with("byte_counting", Raw::Boolean(false))
             .with("hystart", Raw::Boolean(true))
+            .with("whole_cwnd", Raw::Boolean(true))
             .text("rto", "rfc6298")
             .text("min_rto", "300 ms")
             .text("recovery", "linux-2.4")
@@ -237,6 +248,7 @@ mod tests {
             delayed_ack: false,
             byte_counting: false,
             hystart: true,
+            whole_cwnd: true,
             rto: RtoRule::Rfc6298,
             min_rto: Some(Duration::from_millis(300)),
             recovery: Recovery::Linux24,

@@ -97,6 +97,8 @@ pub struct CongestionEvent {
     /// A repeated timeout: nothing was acknowledged since the last one, which stood for the same
     /// window's congestion (RFC 5681, section 3.1).
     pub repeated: bool,
+    /// The reduction is of cwnd, also where less was in flight.
+    pub whole_cwnd: bool,
 }
 
 /// A congestion control.

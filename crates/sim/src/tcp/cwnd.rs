@@ -74,10 +74,11 @@ impl Cwnd {
     }
 
     /// The part of cwnd that was in use at a sign of congestion: cwnd itself, or FlightSize where
-    /// that falls short by a segment or more (RFC 5681, without rounding to whole segments).
+    /// that falls short by a segment or more (RFC 5681, without rounding to whole segments). Linux
+    /// takes cwnd itself.
     pub fn in_use(&self, event: &CongestionEvent) -> f64 {
         let flight = self.in_segments(event.flight_size);
-        if flight + 1.0 > self.segments {
+        if event.whole_cwnd || flight + 1.0 > self.segments {
             self.segments
         } else {
             flight
@@ -107,5 +108,33 @@ impl Cwnd {
             let halved = (0..rtos.min(64)).fold(self.segments, |segments, _| segments / 2.0);
             self.segments = halved.max(self.initial);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::units::Instant;
+
+    #[test]
+    fn a_loss_in_a_window_that_was_hardly_used_is_judged_by_the_flight_or_by_cwnd() {
+        let mut cwnd = Cwnd::new(&ConnectionStart {
+            now: Instant::START,
+            mss: 1_000,
+            initial_window: 10,
+            hystart: false,
+            rtt: None,
+        });
+        cwnd.reduce_to(100.0);
+        let event = |flight_size, whole_cwnd| CongestionEvent {
+            now: Instant::START,
+            flight_size,
+            pipe: flight_size,
+            repeated: false,
+            whole_cwnd,
+        };
+        assert_eq!(cwnd.in_use(&event(2_000, false)), 2.0);
+        assert_eq!(cwnd.in_use(&event(2_000, true)), 100.0);
+        assert_eq!(cwnd.in_use(&event(100_000, false)), 100.0);
     }
 }

@@ -303,7 +303,7 @@ impl TcpReceiver {
 
     fn send_syn_ack(&mut self, cx: &mut Context<'_>, syn: &SimPacket, flags: Flags) {
         self.read_at = cx.now();
-        self.window_edge = self.window_edge.max(self.buffer);
+        self.window_edge = self.window_edge.max(self.room());
         let syn_ack = Segment {
             window: self.window_edge,
             flags: Flags {

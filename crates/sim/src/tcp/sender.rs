@@ -112,6 +112,7 @@ pub struct TcpSender {
     ecn: bool,
     byte_counting: bool,
     hystart: bool,
+    whole_cwnd: bool,
     pacing: bool,
     sample_interval: Option<Duration>,
     application: Box<dyn Application>,
@@ -179,6 +180,7 @@ impl TcpSender {
             ecn: settings.ecn,
             byte_counting: settings.byte_counting,
             hystart: settings.hystart,
+            whole_cwnd: settings.whole_cwnd,
             pacing: settings.pacing,
             sample_interval: settings.sample_interval,
             application,
@@ -660,6 +662,7 @@ impl TcpSender {
             flight_size: self.board.flight_size(),
             pipe: self.board.pipe(),
             repeated: false,
+            whole_cwnd: self.whole_cwnd,
         }
     }
 

@@ -29,6 +29,9 @@ pub struct Settings {
     /// Slow start ends when the round-trip time rises (`HyStart++`, RFC 9406), in controls whose
     /// slow start is Reno's.
     pub hystart: bool,
+    /// Whether a loss takes a part of cwnd, also where less was in flight (Linux), and not of
+    /// FlightSize (RFC 5681).
+    pub whole_cwnd: bool,
     /// How the retransmission timeout follows the round-trip time: as in Linux, or RFC 6298.
     pub rto: RtoRule,
     /// The least of that rule, its own if not given: Linux's 200 ms of the variance term, RFC
@@ -62,6 +65,7 @@ impl Default for Settings {
             delayed_ack: true,
             byte_counting: true,
             hystart: false,
+            whole_cwnd: false,
             rto: RtoRule::Linux,
             min_rto: None,
             recovery: Recovery::Sack,
