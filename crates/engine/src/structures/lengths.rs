@@ -73,10 +73,10 @@ impl Lengths {
         if former != NONE {
             self.unlink(member, former);
         }
-        if list != NONE {
-            self.link(member, list);
+        match list {
+            NONE => self.links[member as usize].list = NONE,
+            list => self.link(member, list),
         }
-        self.links[member as usize].list = list;
     }
 
     /// Reads a member's place in its list.
@@ -99,14 +99,15 @@ impl Lengths {
 
     fn unlink(&mut self, member: u32, list: u32) {
         let Neighbours { previous, next, .. } = self.links[member as usize];
-        match previous {
-            NONE => self.lists[list as usize] = next,
-            previous => self.links[previous as usize].next = next,
-        }
         if next != NONE {
             self.links[next as usize].previous = previous;
         }
-        if self.lists[list as usize] == NONE {
+        if previous != NONE {
+            self.links[previous as usize].next = next;
+            return;
+        }
+        self.lists[list as usize] = next;
+        if next == NONE {
             let word = &mut self.words[list as usize / 64 % WORDS];
             *word &= !(1 << (list % 64));
             if *word == 0 {
@@ -116,12 +117,16 @@ impl Lengths {
     }
 
     fn link(&mut self, member: u32, list: u32) {
-        let first = std::mem::replace(&mut self.lists[list as usize], member);
-        if first != NONE {
-            self.links[first as usize].previous = member;
+        let next = std::mem::replace(&mut self.lists[list as usize], member);
+        self.links[member as usize] = Neighbours {
+            list,
+            previous: NONE,
+            next,
+        };
+        if next != NONE {
+            self.links[next as usize].previous = member;
+            return;
         }
-        let neighbours = &mut self.links[member as usize];
-        (neighbours.previous, neighbours.next) = (NONE, first);
         self.words[list as usize / 64 % WORDS] |= 1 << (list % 64);
         self.summary |= 1 << (list / 64);
     }
