@@ -762,7 +762,7 @@ mod tests {
             .expect("a good weight");
         std::thread::sleep(Duration::from_millis(5));
         service
-            .apply(&file, None, Provenance::default())
+            .apply(&file, None, Breaking::Refused, Provenance::default())
             .expect("a policy");
         send(200);
         // Nothing is taken meanwhile.
