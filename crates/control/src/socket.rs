@@ -113,8 +113,8 @@ pub trait Handler: Send + Sync + 'static {
     fn history(&self) -> Result<Vec<GenerationView>, Refusal> {
         Err(no_policy())
     }
-    /// Why packets wait, or are dropped; blocks for the time that is asked for.
-    fn explain(&self, _wanted: &ExplainRequest) -> Result<Explained, Refusal> {
+    /// Why packets wait, or are dropped; blocks for the time that is asked for, or until `stop`.
+    fn explain(&self, _wanted: &ExplainRequest, _stop: &dyn Fn() -> bool) -> Result<Explained, Refusal> {
         Err(no_policy())
     }
     /// Runs the policy of this file beside the one in force for so long, or until `stop`.
@@ -573,6 +573,11 @@ impl Connection<'_> {
         poll(&mut waiting, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
+    /// Whether nobody gets an answer any more.
+    fn is_over(&self) -> bool {
+        self.stop.is_set() || self.has_gone()
+    }
+
     /// Who asks, and why.
     fn provenance(&self, reason: Option<String>) -> Result<Provenance, Refusal> {
         Ok(Provenance::of(peer(self.stream)?, reason))
@@ -620,7 +625,7 @@ impl Connection<'_> {
                 done(by.and_then(|by| handler.rollback(to, break_reservations, by)))
             }
             Request::Explain(wanted) => handler
-                .explain(&wanted)
+                .explain(&wanted, &|| self.is_over())
                 .map(|explained| Reply::Explained(Box::new(explained))),
             Request::History {} => handler
                 .history()
@@ -630,7 +635,7 @@ impl Connection<'_> {
                 interface,
                 span_ms,
             } => {
-                let stop = || self.stop.is_set() || self.has_gone();
+                let stop = || self.is_over();
                 what_if::span(span_ms)
                     .and_then(|span| handler.shadow(Path::new(&file), interface.as_deref(), span, &stop))
                     .map(Reply::Shadow)

@@ -1,5 +1,6 @@
 //! A client and a server over a real socket, with a fake packet loop behind it.
 
+use control::explained::{ExplainRequest, Explained};
 use control::policy::{InterfacePolicy, Policy};
 use control::protocol::{Refusal, Reply, Request, SettingChanges};
 use control::provenance::Provenance;
@@ -233,6 +234,21 @@ impl Fake {
     }
 }
 
+impl Fake {
+    /// Blocks for this time, or until `stop`, which it counts.
+    fn goes_on(&self, span: std::time::Duration, stop: &dyn Fn() -> bool) -> Result<(), Refusal> {
+        let end = std::time::Instant::now() + span;
+        while std::time::Instant::now() < end {
+            if stop() {
+                self.stopped.fetch_add(1, Ordering::Relaxed);
+                return Err(Refusal::new("stopped"));
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
 impl Handler for Fake {
     fn version(&self) -> String {
         "fake".into()
@@ -267,6 +283,16 @@ impl Handler for Fake {
         Ok(format!("{class} is changed"))
     }
 
+    fn explain(&self, wanted: &ExplainRequest, stop: &dyn Fn() -> bool) -> Result<Explained, Refusal> {
+        self.goes_on(std::time::Duration::from_millis(wanted.for_ms), stop)?;
+        Ok(Explained {
+            interface: wanted.interface.clone(),
+            seen_packets: wanted.for_ms,
+            over: None,
+            packets: Vec::new(),
+        })
+    }
+
     fn shadow(
         &self,
         _file: &Path,
@@ -274,14 +300,7 @@ impl Handler for Fake {
         span: std::time::Duration,
         stop: &dyn Fn() -> bool,
     ) -> Result<ShadowReport, Refusal> {
-        let end = std::time::Instant::now() + span;
-        while std::time::Instant::now() < end {
-            if stop() {
-                self.stopped.fetch_add(1, Ordering::Relaxed);
-                return Err(Refusal::new("stopped"));
-            }
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        self.goes_on(span, stop)?;
         Ok(ShadowReport {
             span_ns: span.as_nanos() as u64,
             classes: Vec::new(),
@@ -345,41 +364,63 @@ fn a_client_gets_the_readings_of_the_server() {
     );
 }
 
+/// Sends a request, and leaves the connection open.
+fn sent(place: &SocketPath, request: &Request) -> UnixStream {
+    let mut stream = UnixStream::connect(&place.0).expect("it serves");
+    let line = serde_json::to_string(request).expect("JSON");
+    writeln!(stream, "{line}").expect("it reads");
+    stream
+}
+
+fn reply(stream: UnixStream) -> String {
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).expect("a reply");
+    line
+}
+
 #[test]
-fn a_shadow_ends_with_whoever_asked_and_not_when_they_ask_no_more() {
+fn a_shadow_and_an_explanation_end_with_whoever_asked_and_not_when_they_ask_no_more() {
     let place = SocketPath::new("shadow");
     let fake = Fake::new();
-    let _server = Server::start(&place.0, Arc::clone(&fake) as Arc<dyn Handler>).expect("a server");
-    let asked = |span_ms: u64| {
-        let mut stream = UnixStream::connect(&place.0).expect("it serves");
-        let (file, interface) = ("/new.toml".into(), None);
-        let request = Request::Shadow {
-            file,
-            interface,
-            span_ms,
-        };
-        let line = serde_json::to_string(&request).expect("JSON");
-        writeln!(stream, "{line}").expect("it reads");
-        stream
+    let server = Server::start(&place.0, Arc::clone(&fake) as Arc<dyn Handler>).expect("a server");
+    let shadow = |span_ms: u64| Request::Shadow {
+        file: "/new.toml".into(),
+        interface: None,
+        span_ms,
     };
-    let reply = |stream: UnixStream| {
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).expect("a reply");
-        line
+    let explain = |for_ms: u64| {
+        Request::Explain(ExplainRequest {
+            interface: "wan0".into(),
+            class: None,
+            drops: false,
+            packets: 1,
+            for_ms,
+        })
     };
-    let half = asked(50);
-    half.shutdown(std::net::Shutdown::Write).expect("half closed");
-    assert!(reply(half).contains("\"span_ns\":50000000"));
+    for (request, answer) in [(shadow(50), "\"span_ns\":50000000"), (explain(50), "\"seen_packets\":50")] {
+        let half = sent(&place, &request);
+        half.shutdown(std::net::Shutdown::Write).expect("half closed");
+        assert!(reply(half).contains(answer), "{request:?}");
+    }
     for wrong in [0, 3_600_001, u64::MAX] {
-        assert!(reply(asked(wrong)).contains("1 ms to 1 h"), "{wrong}");
+        assert!(
+            reply(sent(&place, &shadow(wrong))).contains("1 ms to 1 h"),
+            "{wrong}"
+        );
     }
     assert_eq!(fake.stopped.load(Ordering::Relaxed), 0);
-    drop(asked(3_600_000));
-    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while fake.stopped.load(Ordering::Relaxed) == 0 {
-        assert!(std::time::Instant::now() < end, "it goes on for nobody");
-        std::thread::sleep(std::time::Duration::from_millis(1));
+    for (at, long) in (0..).zip([shadow(3_600_000), explain(3_600_000)]) {
+        drop(sent(&place, &long));
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while fake.stopped.load(Ordering::Relaxed) == at {
+            assert!(std::time::Instant::now() < end, "it goes on for nobody: {long:?}");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
     }
+    // The end of the program is an end, too: whoever waits does not hold it up.
+    let waits = sent(&place, &explain(3_600_000));
+    drop(server);
+    drop(waits);
 }
 
 #[test]

@@ -34,6 +34,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// How often to look whether whoever asked for a recording still waits for it.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// The running program behind its control socket.
 #[derive(Debug)]
 pub struct ControlService {
@@ -231,7 +234,7 @@ impl Handler for ControlService {
         Ok(self.changes.history())
     }
 
-    fn explain(&self, wanted: &ExplainRequest) -> Result<Explained, Refusal> {
+    fn explain(&self, wanted: &ExplainRequest, stop: &dyn Fn() -> bool) -> Result<Explained, Refusal> {
         let chosen = self.chosen(Some(&wanted.interface))?;
         let managed = chosen.first().ok_or_else(|| Refusal::new("nothing is managed"))?;
         if wanted.for_ms == 0 || wanted.for_ms > explained::LONGEST_MS {
@@ -262,7 +265,14 @@ impl Handler for ControlService {
                 help: Some("try again when that has ended".into()),
             });
         }
-        std::thread::sleep(time);
+        let end = std::time::Instant::now() + time;
+        while !stop() {
+            let left = end.saturating_duration_since(std::time::Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            std::thread::sleep(left.min(LOOK));
+        }
         let recorded = self.handle.end_explaining(managed.path).map_err(refused)?;
         let recorded = recorded.ok_or_else(|| Refusal::new("the recording is gone"))?;
         let mut now = self.handle.inspect().map_err(refused)?;

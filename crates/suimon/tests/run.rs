@@ -1363,6 +1363,17 @@ fn a_packet_that_waited_is_explained_while_traffic_flows_and_nobody_who_asks_slo
                 assert!(packet.held_ns > packet.before_ns, "{packet:?}");
                 assert!(packet.before.iter().any(|before| before.class == "small"));
             }
+            // Who has gone holds the place no longer.
+            let gone = UnixStream::connect(rig.socket()).expect("a connection");
+            let line = serde_json::to_string(&Request::Explain(wanted("small", 5, 60_000))).expect("JSON");
+            writeln!(&gone, "{line}").expect("sent");
+            let is_taken = || {
+                let reply = rig.ask(&Request::Explain(wanted("small", 5, 1)));
+                matches!(reply, Reply::Refused(why) if why.message.contains("for somebody else"))
+            };
+            until_true(Duration::from_secs(10), "it records", &is_taken);
+            drop(gone);
+            until_true(Duration::from_secs(10), "it goes on for nobody", &|| !is_taken());
             let refused = rig.ask(&Request::Explain(wanted("smal", 5, 10)));
             assert!(matches!(refused, Reply::Refused(_)), "{refused:?}");
             let report = stream.finish().expect("a report");
