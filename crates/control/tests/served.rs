@@ -397,7 +397,10 @@ fn a_shadow_and_an_explanation_end_with_whoever_asked_and_not_when_they_ask_no_m
             for_ms,
         })
     };
-    for (request, answer) in [(shadow(50), "\"span_ns\":50000000"), (explain(50), "\"seen_packets\":50")] {
+    for (request, answer) in [
+        (shadow(50), "\"span_ns\":50000000"),
+        (explain(50), "\"seen_packets\":50"),
+    ] {
         let half = sent(&place, &request);
         half.shutdown(std::net::Shutdown::Write).expect("half closed");
         assert!(reply(half).contains(answer), "{request:?}");

@@ -148,7 +148,8 @@ pub fn enforce(
         service_manager::lives();
         let handed_over = |name: &str| handed_over(&watched, snapshot, name);
         let judged = expected.look(&watched.expectations(), || service.read().ok());
-        tell(out, &[enforcement.look(handed_over), judged].concat())?;
+        let enforced = enforcement.look(handed_over, snapshot.turns.lapses);
+        tell(out, &[enforced, judged].concat())?;
         watch(snapshot, out)
     };
     let last = supervise(&handle, workers, &end, out, &mut watch, &mut each)?;

@@ -2,8 +2,9 @@
 //! silence is worse than none.
 //!
 //! The packet loop knows of its own ports. What it cannot see is compared with what it was when the
-//! program began: whether the interfaces are there and up, the bridge that forwards when the
-//! program fails, qdiscs behind it, and offloads.
+//! program began: whether the interfaces are there, up and connected, the bridge that forwards when
+//! the program fails, qdiscs behind it, and offloads. Of a loop that was held up, the gates count
+//! the lapses; workers add theirs, so all managed interfaces are told of it.
 
 use crate::passing_by::{Look, PassingBy};
 use control::port_config::PortConfig;
@@ -18,10 +19,18 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Standing {
     up: bool,
-    master: Option<String>,
+    carrier: bool,
+    master: Option<Master>,
     qdisc: Option<String>,
     offloads: Vec<(&'static str, bool)>,
     sent: Option<Count>,
+}
+
+/// The bridge that an interface is in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Master {
+    name: String,
+    up: bool,
 }
 
 impl Standing {
@@ -30,7 +39,8 @@ impl Standing {
         let master = found.master.and_then(|index| Interface::numbered(index).ok());
         Some(Self {
             up: found.up,
-            master: master.map(|master| master.name),
+            carrier: found.carrier,
+            master: master.map(|Interface { name, up, .. }| Master { name, up }),
             qdisc: netio::fail_closed::root_kind(found.index).ok().flatten(),
             offloads: found.offloads().unwrap_or_default(),
             sent: found.sent.zip(found.sent_bytes).map(|(packets, bytes)| Count {
@@ -48,10 +58,13 @@ impl Standing {
         if !now.up {
             return Some(format!("{name} is down"));
         }
-        if let (Some(before), true) = (&self.master, self.master != now.master) {
+        if self.carrier && !now.carrier {
             return Some(format!(
-                "{name} is no longer in {before}, which forwards when suimon fails"
+                "{name} has no carrier: its cable is out, or its other end is down"
             ));
+        }
+        if let Some(why) = self.bridge_lost(name, now) {
+            return Some(why);
         }
         if self.qdisc != now.qdisc {
             let kind = |qdisc: &Option<String>| qdisc.clone().unwrap_or_else(|| "none".into());
@@ -69,6 +82,40 @@ impl Standing {
         let state = if *on { "on" } else { "off" };
         Some(format!("the offload `{offload}` of {name} was switched {state}"))
     }
+
+    /// Why the bridge, if it was in one, forwards no more when the program fails.
+    fn bridge_lost(&self, name: &str, now: &Self) -> Option<String> {
+        let before = self.master.as_ref()?;
+        let why = "which forwards when suimon fails";
+        match now.master.as_ref().filter(|now| now.name == before.name) {
+            None => Some(format!("{name} is no longer in {}, {why}", before.name)),
+            Some(now) if before.up && !now.up => Some(format!("{}, {why}, is down", before.name)),
+            Some(_) => None,
+        }
+    }
+}
+
+/// For so many looks a hold-up is told: a second.
+const TOLD: u8 = 2;
+
+/// How often the kernel took over, and for how many looks that is still to be told.
+#[derive(Clone, Copy, Debug, Default)]
+struct HeldUp {
+    lapses: u64,
+    looks: u8,
+}
+
+impl HeldUp {
+    /// Looks again; the reason, if it was held up a moment ago.
+    fn look(&mut self, lapses: u64) -> Option<&'static str> {
+        self.looks = match lapses > self.lapses {
+            true => TOLD,
+            false => self.looks.saturating_sub(1),
+        };
+        self.lapses = lapses;
+        let why = "suimon was held up, and the kernel took over meanwhile";
+        (self.looks > 0).then_some(why)
+    }
 }
 
 /// What is watched of the managed interfaces.
@@ -84,6 +131,8 @@ pub struct Enforcement {
     passing_by: Mutex<BTreeMap<String, PassingBy>>,
     /// How many frames an interface may have taken and not sent.
     under_way: u64,
+    /// Whether the loop was held up.
+    held_up: Mutex<HeldUp>,
     /// Why a managed interface's policy is not enforced.
     reasons: Mutex<BTreeMap<String, String>>,
 }
@@ -110,13 +159,17 @@ impl Enforcement {
             counting,
             passing_by: Mutex::default(),
             under_way: config.settings.transmit_ring.into(),
+            held_up: Mutex::default(),
             reasons: Mutex::default(),
         }
     }
 
     /// Looks again; `handed_over` says what the engine has handed over to a managed interface since
-    /// its start, as the interface counts. What has changed since the last look, in words.
-    pub fn look(&self, handed_over: impl Fn(&str) -> Option<Count>) -> Vec<String> {
+    /// its start, as the interface counts; `lapses` how often the kernel took over meanwhile, since
+    /// the loop was held up. What has changed since the last look, in words.
+    pub fn look(&self, handed_over: impl Fn(&str) -> Option<Count>, lapses: u64) -> Vec<String> {
+        let mut held_up = self.held_up.lock().unwrap_or_else(PoisonError::into_inner);
+        let held_up = held_up.look(lapses).map(str::to_owned);
         let now = self.before.keys().map(|name| (name, Standing::of(name)));
         let now: BTreeMap<&String, Option<Standing>> = now.collect();
         let lost = |(name, before): (&String, &Standing)| {
@@ -135,7 +188,8 @@ impl Enforcement {
         let mut reasons = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
         let mut news = Vec::new();
         for (managed, names) in &self.passing {
-            let why = names.iter().find_map(|name| lost.get(name));
+            let lost = names.iter().find_map(|name| lost.get(name));
+            let why = lost.or(held_up.as_ref());
             match (why, reasons.get(managed)) {
                 (Some(why), known) => {
                     if !known.is_some_and(|known| is_same(known, why)) {
@@ -188,7 +242,11 @@ mod tests {
     fn what_makes_a_policy_idle_is_named_and_what_does_not_is_passed_over() {
         let before = Standing {
             up: true,
-            master: Some("br0".into()),
+            carrier: true,
+            master: Some(Master {
+                name: "br0".into(),
+                up: true,
+            }),
             qdisc: Some("noqueue".into()),
             offloads: vec![("tso", true), ("gro", false)],
             sent: None,
@@ -201,9 +259,22 @@ mod tests {
         assert_eq!(now(|_| {}), None);
         assert!(before.lost("wan0", None).is_some_and(|why| why.contains("gone")));
         type Change = fn(&mut Standing);
-        let cases: [(Change, &str); 4] = [
+        let cases: [(Change, &str); 7] = [
             (|now| now.up = false, "wan0 is down"),
+            (|now| now.carrier = false, "wan0 has no carrier"),
             (|now| now.master = None, "no longer in br0"),
+            (
+                |now| {
+                    now.master
+                        .iter_mut()
+                        .for_each(|bridge| bridge.name = "br1".into())
+                },
+                "no longer in br0",
+            ),
+            (
+                |now| now.master.iter_mut().for_each(|bridge| bridge.up = false),
+                "br0, which forwards when suimon fails, is down",
+            ),
             (
                 |now| now.qdisc = Some("tbf".into()),
                 "the qdisc of wan0 is tbf, and was noqueue",
@@ -217,11 +288,26 @@ mod tests {
             let found = now(change).expect("a reason");
             assert!(found.contains(why), "{found}");
         }
-        // Whoever builds the bridge after the start loses nothing.
+        // Whoever builds the bridge or plugs in the cable after the start loses nothing.
         let bare = Standing {
             master: None,
+            carrier: false,
             ..before.clone()
         };
         assert_eq!(bare.lost("wan0", Some(&before)), None);
+        assert_eq!(bare.lost("wan0", Some(&bare)), None);
+    }
+
+    #[test]
+    fn a_hold_up_is_told_for_a_second_and_each_anew() {
+        let mut held_up = HeldUp::default();
+        let mut told = |lapses: &[u64]| -> Vec<bool> {
+            lapses
+                .iter()
+                .map(|lapses| held_up.look(*lapses).is_some())
+                .collect()
+        };
+        assert_eq!(told(&[0, 0, 1, 1, 1]), [false, false, true, true, false]);
+        assert_eq!(told(&[2, 5, 5, 5, 5]), [true, true, true, false, false]);
     }
 }

@@ -25,6 +25,8 @@ pub struct Interface {
     pub mtu: usize,
     /// Whether it is up.
     pub up: bool,
+    /// Whether its link has a carrier: a cable, and an other end that is up.
+    pub carrier: bool,
     /// The index of the bridge (or other master) that it is a port of.
     pub master: Option<u32>,
     /// Frames sent, by the interface's own counter.
@@ -34,6 +36,9 @@ pub struct Interface {
 }
 
 const IFINFO: usize = 16;
+
+/// `IFF_LOWER_UP` of `linux/if.h`.
+const LOWER_UP: u32 = 1 << 16;
 
 impl Interface {
     /// Looks an interface up by its name.
@@ -229,6 +234,7 @@ fn read(answer: &[u8]) -> io::Result<Interface> {
         ethernet: [libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].contains(&kind),
         mtu: number(libc::IFLA_MTU).unwrap_or(0) as usize,
         up: flags & libc::IFF_UP as u32 != 0,
+        carrier: flags & LOWER_UP != 0,
         master: number(libc::IFLA_MASTER),
         sent: stats(8),
         sent_bytes: stats(24),

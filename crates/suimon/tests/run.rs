@@ -17,6 +17,7 @@ use control::snapshot::{ClassView, State};
 use control::socket::Client;
 use engine::random::{Rng, Seed};
 use lab::host::OffloadFeature;
+use lab::netlink::LabNetlink;
 use lab::traffic::generator::TrafficShape;
 use lab::traffic::tcp::{Bulk, BulkRun};
 use lab::traffic::udp::{Stream, StreamReport};
@@ -1223,97 +1224,179 @@ fn leave_the_bridge(name: &str) -> std::io::Result<()> {
     Netlink::open()?.ask(request).map(drop)
 }
 
-/// What goes wrong around a running program, how it is mended, and what is said of it.
-struct Fault {
-    why: &'static str,
-    make: fn(&Host),
-    mend: fn(&Host),
+/// How long it takes until this is so; at most 12 s.
+fn until(what: &str, is: impl Fn() -> bool) -> Duration {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(12), "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    eprintln!("{what}: after {:?}", began.elapsed());
+    began.elapsed()
 }
 
-const FAULTS: [Fault; 5] = [
+impl Rig {
+    /// Why the policy has no effect, as `status` says.
+    fn not_enforced(&self) -> Option<String> {
+        let snapshot = self.client().status(Duration::ZERO, false).expect("a status");
+        snapshot.interfaces[0].not_enforced.clone()
+    }
+
+    fn says(&self, whys: &[&str]) -> bool {
+        let reason = self.not_enforced();
+        reason.is_some_and(|reason| whys.iter().any(|why| reason.contains(why)))
+    }
+
+    /// Does as `ip` would, on the router.
+    fn link(&self, work: impl FnOnce(&mut LabNetlink) -> lab::Result<()>) {
+        self.r.netlink(work).expect("done");
+    }
+
+    /// Does as `tc` would, on the router.
+    fn ask_kernel(&self, work: impl FnOnce() -> std::io::Result<()> + Send) {
+        self.r.call(work).expect("a call").expect("done");
+    }
+
+    /// Makes the router's second link, which a fault has removed, anew.
+    fn make_wan(&self) {
+        self.link(|n| {
+            n.veth("wan0", "eth0", self.b.namespace())?;
+            n.enslave("wan0", "br0")?;
+            n.up("wan0")
+        });
+        self.b.netlink(|n| n.up("eth0")).expect("up");
+    }
+}
+
+/// What goes wrong around a running program, how it is mended, and what is said of it: by the port
+/// or by whoever looks at the interface, whichever notices first.
+struct Fault {
+    whys: &'static [&'static str],
+    make: fn(&Rig),
+    mend: fn(&Rig),
+}
+
+const FAULTS: [Fault; 8] = [
     Fault {
-        why: "wan0",
-        make: |r| r.netlink(|n| n.down("wan0")).expect("down"),
-        mend: |r| r.netlink(|n| n.up("wan0")).expect("up"),
+        whys: &["the interface is down", "wan0 is down"],
+        make: |rig| rig.link(|n| n.down("wan0")),
+        mend: |rig| rig.link(|n| n.up("wan0")),
     },
     Fault {
-        why: "lan0 is no longer in br0",
-        make: |r| {
-            r.call(|| leave_the_bridge("lan0"))
-                .expect("a call")
-                .expect("left")
-        },
-        mend: |r| r.netlink(|n| n.enslave("lan0", "br0")).expect("joined"),
+        whys: &["wan0 has no carrier"],
+        make: |rig| rig.b.netlink(|n| n.down("eth0")).expect("down"),
+        mend: |rig| rig.b.netlink(|n| n.up("eth0")).expect("up"),
     },
     Fault {
-        why: "the qdisc of wan0 is pfifo",
-        make: |r| {
-            r.call(|| choose_a_qdisc("wan0"))
-                .expect("a call")
-                .expect("chosen")
+        whys: &["lan0 is no longer in br0"],
+        make: |rig| rig.ask_kernel(|| leave_the_bridge("lan0")),
+        mend: |rig| rig.link(|n| n.enslave("lan0", "br0")),
+    },
+    Fault {
+        whys: &["br0, which forwards when suimon fails, is down"],
+        make: |rig| rig.link(|n| n.down("br0")),
+        mend: |rig| rig.link(|n| n.up("br0")),
+    },
+    Fault {
+        whys: &["the qdisc of wan0 is pfifo"],
+        make: |rig| rig.ask_kernel(|| choose_a_qdisc("wan0")),
+        mend: |rig| rig.ask_kernel(|| remove_the_qdisc("wan0")),
+    },
+    Fault {
+        whys: &["the offload `gro` of lan0 was switched"],
+        make: |rig| {
+            let switched = rig.r.offload("lan0", OffloadFeature::Gro, true);
+            switched.expect("an offload");
         },
-        mend: |r| {
-            r.call(|| remove_the_qdisc("wan0"))
-                .expect("a call")
-                .expect("removed")
+        mend: |rig| {
+            let switched = rig.r.offload("lan0", OffloadFeature::Gro, false);
+            switched.expect("an offload");
         },
     },
     Fault {
-        why: "the offload `gro` of lan0 was switched",
-        make: |r| r.offload("lan0", OffloadFeature::Gro, true).expect("an offload"),
-        mend: |r| r.offload("lan0", OffloadFeature::Gro, false).expect("an offload"),
+        whys: &["no such interface", "wan0 is gone"],
+        make: |rig| rig.link(|n| n.down("wan0").and_then(|()| n.rename("wan0", "wan9"))),
+        mend: |rig| rig.link(|n| n.rename("wan9", "wan0").and_then(|()| n.up("wan0"))),
     },
     Fault {
-        why: "no such interface",
-        make: |r| {
-            r.netlink(|n| n.down("wan0").and_then(|()| n.rename("wan0", "wan9")))
-                .expect("renamed");
-        },
-        mend: |r| {
-            r.netlink(|n| n.rename("wan9", "wan0").and_then(|()| n.up("wan0")))
-                .expect("renamed");
-        },
+        whys: &["no such interface", "wan0 is gone"],
+        make: |rig| rig.link(|n| n.delete("wan0")),
+        mend: Rig::make_wan,
     },
 ];
 
+impl Fault {
+    /// Makes and mends it. Whether it showed within a second; a machine that is busy with other
+    /// things may look later.
+    fn shows_within_a_second(&self, rig: &Rig) -> bool {
+        until("enforced", || rig.not_enforced().is_none());
+        (self.make)(rig);
+        let took = until(self.whys[0], || rig.says(self.whys));
+        let status = rig.r.program(env!("CARGO_BIN_EXE_suimon"));
+        let status = status.args(["status", "--interval", "0s", "--socket", &rig.socket()]);
+        let status = status.output().expect("it ends");
+        assert_eq!(status.status.code(), Some(5), "{}: {status:?}", self.whys[0]);
+        (self.mend)(rig);
+        until("mended", || !rig.says(self.whys));
+        took <= Duration::from_secs(1)
+    }
+}
+
 #[test]
-fn what_takes_the_policys_effect_is_named_and_ends_with_5_until_it_is_mended() {
+fn what_takes_the_policys_effect_is_named_within_a_second_and_ends_with_5_until_it_is_mended() {
     in_turn(|| {
         lab::isolated(|| {
             let Some(mut rig) = Rig::start(Kind::AfPacket) else {
                 return;
             };
-            let reason = || {
-                let snapshot = rig.client().status(Duration::ZERO, false).expect("a status");
-                snapshot.interfaces[0].not_enforced.clone()
-            };
-            let until = |what: &str, is: &dyn Fn(Option<String>) -> bool| {
-                let began = Instant::now();
-                while !is(reason()) {
-                    assert!(began.elapsed() < Duration::from_secs(5), "{what}: {:?}", reason());
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                eprintln!("{what}: after {:?}", began.elapsed());
-            };
             for fault in FAULTS {
-                until("enforced", &|reason| reason.is_none());
-                (fault.make)(&rig.r);
-                until(fault.why, &|reason| {
-                    reason.is_some_and(|reason| reason.contains(fault.why))
-                });
-                let status = rig.r.program(env!("CARGO_BIN_EXE_suimon"));
-                let socket = rig.socket();
-                let status = status.args(["status", "--interval", "0s", "--socket", &socket]);
-                let status = status.output().expect("it ends");
-                assert_eq!(status.status.code(), Some(5), "{}: {status:?}", fault.why);
-                (fault.mend)(&rig.r);
+                let in_time = (0..3).any(|_| fault.shows_within_a_second(&rig));
+                assert!(
+                    in_time,
+                    "{}: later than after a second, three times",
+                    fault.whys[0]
+                );
             }
-            until("enforced", &|reason| reason.is_none());
+            until("enforced", || rig.not_enforced().is_none());
             rig.signal("TERM");
             let output = rig.end();
             let again = output.out.matches("wan0: enforced again").count();
-            // The port itself tells of an interface that is down or gone.
-            assert!(again >= 3, "{output:?}");
+            // The port itself may be the first to tell of an interface that is down or gone.
+            assert!(again >= FAULTS.len() - 3, "{output:?}");
+        });
+    });
+}
+
+#[test]
+fn a_program_that_was_held_up_says_so_for_a_second() {
+    const WHY: &str = "suimon was held up, and the kernel took over meanwhile";
+    in_turn(|| {
+        lab::isolated(|| {
+            let Some(mut rig) = Rig::start(Kind::AfPacket) else {
+                return;
+            };
+            let seen = || {
+                until("enforced", || rig.not_enforced().is_none());
+                rig.signal("STOP");
+                std::thread::sleep(Duration::from_millis(200));
+                rig.signal("CONT");
+                // A machine that holds this test up, too, may have missed it.
+                let began = Instant::now();
+                while began.elapsed() < Duration::from_secs(2) {
+                    if rig.says(&[WHY]) {
+                        return began.elapsed() <= Duration::from_secs(1);
+                    }
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                false
+            };
+            assert!((0..3).any(|_| seen()), "never within a second");
+            until("enforced again", || rig.not_enforced().is_none());
+            rig.signal("TERM");
+            let output = rig.end();
+            let began = format!("wan0: not enforced: {WHY}");
+            let (began, over) = (output.out.find(&began), output.out.rfind("wan0: enforced again"));
+            assert!(began.is_some_and(|began| Some(began) < over), "{output:?}");
         });
     });
 }
@@ -1371,9 +1454,9 @@ fn a_packet_that_waited_is_explained_while_traffic_flows_and_nobody_who_asks_slo
                 let reply = rig.ask(&Request::Explain(wanted("small", 5, 1)));
                 matches!(reply, Reply::Refused(why) if why.message.contains("for somebody else"))
             };
-            until_true(Duration::from_secs(10), "it records", &is_taken);
+            until("it records", is_taken);
             drop(gone);
-            until_true(Duration::from_secs(10), "it goes on for nobody", &|| !is_taken());
+            until("it records for nobody no more", || !is_taken());
             let refused = rig.ask(&Request::Explain(wanted("smal", 5, 10)));
             assert!(matches!(refused, Reply::Refused(_)), "{refused:?}");
             let report = stream.finish().expect("a report");
@@ -1384,6 +1467,7 @@ fn a_packet_that_waited_is_explained_while_traffic_flows_and_nobody_who_asks_slo
 
 #[test]
 fn traffic_that_passes_by_the_engine_is_no_enforcement_until_it_ends() {
+    const PASSES: &str = "% of what wan0 sends passes by suimon";
     in_turn(|| {
         lab::isolated(|| {
             let Some(mut rig) = Rig::start(Kind::AfPacket) else {
@@ -1392,10 +1476,6 @@ fn traffic_that_passes_by_the_engine_is_no_enforcement_until_it_ends() {
             // A second route: the router sends by the bridge itself.
             let own = "10.0.0.9/24".parse().expect("an address");
             rig.r.address("br0", own).expect("set");
-            let reason = || {
-                let snapshot = rig.client().status(Duration::ZERO, false).expect("a status");
-                snapshot.interfaces[0].not_enforced.clone()
-            };
             let send = |from: &Host, seconds: u64| {
                 let shape = TrafficShape::per_second(500, 1000, Duration::from_secs(seconds));
                 let stream = Stream {
@@ -1409,32 +1489,22 @@ fn traffic_that_passes_by_the_engine_is_no_enforcement_until_it_ends() {
                     .expect("a report")
             };
             let report = send(&rig.a, 3);
-            assert_eq!((report.lost(), reason()), (0, None), "all of it is managed");
+            assert_eq!(
+                (report.lost(), rig.says(&[PASSES])),
+                (0, false),
+                "all of it is managed"
+            );
             let stream = Stream {
                 to: to_b(REST),
                 shape: TrafficShape::per_second(500, 1000, Duration::from_secs(6)),
             };
             let stream = stream.start(&rig.r, &rig.b).expect("a stream");
-            let until = |what: &str, is: &dyn Fn(Option<String>) -> bool| {
-                let began = Instant::now();
-                while !is(reason()) {
-                    assert!(
-                        began.elapsed() < Duration::from_secs(12),
-                        "{what}: {:?}",
-                        reason()
-                    );
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                eprintln!("{what}: after {:?}", began.elapsed());
-            };
-            until("passes by", &|reason| {
-                reason.is_some_and(|why| why.contains("% of what wan0 sends passes by suimon"))
-            });
+            until("passes by", || rig.says(&[PASSES]));
             assert_eq!(stream.finish().expect("a report").lost(), 0);
-            until("enforced again", &|reason| reason.is_none());
+            until("enforced again", || rig.not_enforced().is_none());
             rig.signal("TERM");
             let output = rig.end();
-            let said = output.out.matches("wan0: not enforced: ").count();
+            let said = output.out.matches(PASSES).count();
             assert_eq!(said, 1, "{output:?}");
             assert!(output.out.contains("wan0: enforced again"), "{output:?}");
         });
