@@ -1695,13 +1695,16 @@ fn expectations_are_judged(rig: &Rig) {
     calm.finish().expect("a report");
     let flood = rig.udp(6_000, 1_000, Duration::from_secs(4));
     until("a flood is seen", &|| !stands()[0].met);
-    let status = Command::new(env!("CARGO_BIN_EXE_suimon"))
-        .args(["status", "--interval", "0s", "--socket", &rig.socket()])
-        .output()
-        .expect("it runs");
-    let text = String::from_utf8_lossy(&status.stdout);
-    assert_eq!(status.status.code(), Some(4), "{text}");
-    assert!(text.contains("MISSED  class rest: delay-p99 over 1 s"), "{text}");
+    // 5 while the machine has just held the program up.
+    let told = || {
+        let status = Command::new(env!("CARGO_BIN_EXE_suimon"))
+            .args(["status", "--interval", "0s", "--socket", &rig.socket()])
+            .output()
+            .expect("it runs");
+        let text = String::from_utf8_lossy(&status.stdout).into_owned();
+        status.status.code() == Some(4) && text.contains("MISSED  class rest: delay-p99 over 1 s")
+    };
+    until("status tells it", &told);
     flood.finish().expect("a report");
     let calm = rig.udp(500, 1_000, Duration::from_secs(5));
     until("it is over", &|| stands()[0].met);
