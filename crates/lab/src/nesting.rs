@@ -137,6 +137,11 @@ impl BehindLink {
             FarSide::Enclosing(namespace, block) => (Host::existing("outside", namespace)?, Some(block.0)),
         };
         let inside = lab.host("inside")?;
+        // Nothing but what programs send is on the link, so that the first packet is theirs: no
+        // IPv6, whose hosts announce themselves. A kernel without it has no such setting.
+        for host in [&outside, &inside] {
+            let _ = host.set("net/ipv6/conf/default/disable_ipv6", "1");
+        }
         // Two labs that start at once in one namespace must not choose the same number.
         let doing = || "wait for other labs in this namespace".to_owned();
         namespace::lock(outside.namespace()).doing(doing)?;

@@ -1,7 +1,8 @@
 //! A wire's own impairments, loss and jitter. The simulator's links and the lab's emulated links
 //! share these models; the random numbers come from a given seed.
 //!
-//! Loss: every n-th packet, each packet with a probability, or bursts. Bursts follow Gilbert
+//! Loss: every n-th packet, the packets of a list, each packet with a probability, or bursts.
+//! Packets are numbered from 1, in the order in which they leave. Bursts follow Gilbert
 //! ("Capacity of a burst-noise channel", Bell System Technical Journal 39, 1960): in the bad state
 //! every packet is lost. The model leaves the bad state with probability 1/*n*, so a burst has *n*
 //! packets on average. It enters the state as often as the configured share of lost packets
@@ -22,15 +23,68 @@ pub enum Loss {
     None,
     /// Every n-th packet.
     Every(u64),
+    /// These packets.
+    Listed(PacketList),
     /// Each packet with this probability.
     Random(Probability),
     /// This share of all packets, in bursts of this mean length.
     Bursts(Probability, u32),
 }
 
+/// Packets of a link by their numbers, the first being 1: `7, 12-15`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PacketList {
+    /// The first and the last of each range, in ascending order; the first `len` are used.
+    ranges: [(u32, u32); PacketList::MOST],
+    len: usize,
+}
+
+impl PacketList {
+    /// Numbers and ranges at most.
+    pub const MOST: usize = 16;
+
+    /// Reads numbers and ranges, ascending, with commas between; none if they are something else.
+    fn read(text: &str) -> Option<Self> {
+        let mut list = Self {
+            ranges: [(0, 0); Self::MOST],
+            len: 0,
+        };
+        let mut above = 0;
+        for part in text.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let [first, last]: [u32; 2] = [first.trim().parse().ok()?, last.trim().parse().ok()?];
+            if first <= above || last < first {
+                return None;
+            }
+            above = last;
+            *list.ranges.get_mut(list.len)? = (first, last);
+            list.len += 1;
+        }
+        Some(list)
+    }
+
+    fn has(&self, number: u64) -> bool {
+        let within = |(first, last): &(u32, u32)| (u64::from(*first)..=u64::from(*last)).contains(&number);
+        self.ranges[..self.len].iter().any(within)
+    }
+}
+
+impl fmt::Display for PacketList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (first, last)) in self.ranges[..self.len].iter().enumerate() {
+            f.write_str(if index > 0 { ", " } else { "" })?;
+            match first == last {
+                true => write!(f, "{first}")?,
+                false => write!(f, "{first}-{last}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
 impl SettingValue for Loss {
-    const UNIT: &'static str =
-        "\"nothing\", a share such as \"0.1 %\", \"0.1 % in bursts of 5\", or \"every 1000\"";
+    const UNIT: &'static str = "\"nothing\", a share such as \"0.1 %\", \"0.1 % in bursts of 5\", \"every 1000\", or up to \
+         16 ascending numbers and ranges such as \"packets 7, 12-15\"";
     fn from_raw(raw: &Raw) -> Result<Self, String> {
         let wrong = || format!("expected {}; found {}", Self::UNIT, describe(raw));
         let Raw::Text(text) = raw else {
@@ -43,6 +97,9 @@ impl SettingValue for Loss {
         }
         if let Some(n) = text.strip_prefix("every ") {
             return whole(n).map(|n| Self::Every(n.into()));
+        }
+        if let Some(list) = text.strip_prefix("packets ") {
+            return PacketList::read(list).map(Self::Listed).ok_or_else(wrong);
         }
         let (share, bursts) = match text.split_once("in bursts of") {
             Some((share, n)) => (share.trim(), Some(whole(n)?)),
@@ -62,6 +119,7 @@ impl fmt::Display for Loss {
         match self {
             Self::None => f.pad("nothing"),
             Self::Every(n) => write!(f, "every {n}"),
+            Self::Listed(list) => write!(f, "packets {list}"),
             Self::Random(share) => write!(f, "{share}"),
             Self::Bursts(share, n) => write!(f, "{share} in bursts of {n}"),
         }
@@ -108,6 +166,7 @@ impl LossModel {
         match self.loss {
             Loss::None => false,
             Loss::Every(n) => n > 0 && self.passed.is_multiple_of(n),
+            Loss::Listed(list) => list.has(self.passed),
             Loss::Random(p) => self.rng.chance(p),
             Loss::Bursts(_, n) => {
                 let turn = if self.bad {
@@ -174,7 +233,20 @@ mod tests {
             assert_eq!(read(text), Ok(loss));
             assert_eq!(read(&loss.to_string()), Ok(loss), "{loss}");
         }
+        let listed = read("packets 7,12-15, 4000000000").expect("a list");
+        assert_eq!(listed.to_string(), "packets 7, 12-15, 4000000000");
+        assert_eq!(read(&listed.to_string()), Ok(listed));
+        let sixteen = (1..=16).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+        assert!(read(&format!("packets {sixteen}")).is_ok());
         for wrong in [
+            &format!("packets {sixteen},17"),
+            "packets ",
+            "packets 0",
+            "packets 3-2",
+            "packets 5, 5",
+            "packets 7, 3-9",
+            "packets 1-",
+            "packets 5000000000",
             "",
             "every 0",
             "often",
@@ -214,6 +286,9 @@ mod tests {
         let mut model = LossModel::new(Loss::Every(4), Seed(7));
         let lost: Vec<usize> = (1..=12).filter(|_| model.loses_next()).collect();
         assert_eq!(lost, [4, 8, 12]);
+        let mut model = LossModel::new(read("packets 2, 5-7, 12").expect("a list"), Seed(7));
+        let lost: Vec<usize> = (1..=20).filter(|_| model.loses_next()).collect();
+        assert_eq!(lost, [2, 5, 6, 7, 12]);
     }
 
     #[test]

@@ -432,12 +432,19 @@ fn the_page_on_bad_links_runs_as_written() {
             output
         })
         .collect();
-    let [whole, nested] = &outputs[..] else {
+    let [whole, programs, nested] = &outputs[..] else {
         panic!("{} blocks", outputs.len());
     };
     let said = "suimon: --link lte is --down 12Mbit/s --up 12Mbit/s --delay 35ms\n";
     assert_eq!(whole.stdout, b"It works.\n", "{}", told(whole));
     assert!(told(whole).contains(said), "{}", told(whole));
+    assert!(
+        told(programs).contains("program page on far"),
+        "{}",
+        told(programs)
+    );
+    let results = fs::read_to_string(folder.0.join("results.xml")).expect("JUnit");
+    assert!(results.contains("tests=\"4\" failures=\"0\""), "{results}");
     assert!(told(nested).contains("2 received"), "{}", told(nested));
     let page = fs::read_to_string(folder.0.join("report/index.html")).expect("a report");
     assert!(page.contains("exit code 0"), "{page}");

@@ -155,6 +155,21 @@ fn what_is_lost_is_lost_in_both_directions() {
 }
 
 #[test]
+fn listed_packets_are_lost_and_no_others() {
+    if !is_here("ping") {
+        return;
+    }
+    let place = Place::new("listed");
+    let text = place.printed("$S lab --loss 'packets 2, 4-5' -- ping -c 6 -i 0.05 -W 1 100.64.0.1");
+    let came: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split_once("icmp_seq=")?.1.split(' ').next())
+        .collect();
+    // 2, 4 and 5 are lost on their way there; of the three replies the second is, which is to 3.
+    assert_eq!(came, ["1", "6"], "{text}");
+}
+
+#[test]
 fn labs_side_by_side_in_a_lab_have_addresses_of_their_own() {
     if !is_here("ping") {
         return;

@@ -235,6 +235,83 @@ fn a_program_of_a_scenario_is_judged_by_how_it_ends_and_the_simulator_says_that_
     assert_eq!(said.matches("the simulator runs no program").count(), 3, "{said}");
 }
 
+const JUDGED: &str = r#"
+version = 1
+duration = "1 s"
+link = [{ between = ["client", "server"], rate = "10 Mbit/s", delay = "5 ms" }]
+program = [
+    { host = "client", name = "seven", command = ["sh", "-c", "echo out; exit 7"], exit = 7, prints = "ou" },
+    { host = "client", name = "zero", command = ["sh", "-c", "echo err >&2"], exit = 3, prints = "other" },
+    { host = "server", name = "stopped", command = ["sleep", "600"], exit = 3 },
+    { host = "server", name = "last", command = ["sh", "-c", "echo err >&2"], prints = "err" },
+]
+"#;
+
+#[test]
+fn programs_alone_are_judged_by_exit_codes_and_lines_and_a_ci_can_read_it() {
+    let _turn = turn();
+    let file = Written::new("judged", JUDGED);
+    let junit = file.0.with_extension("xml");
+    let output = Command::new(SUIMON)
+        .args(["lab", "--json", "--junit"])
+        .args([&junit, &file.0])
+        .output()
+        .expect("it runs");
+    assert_eq!(
+        output.status.code(),
+        Some(4),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let met: Vec<bool> = value["expectations"]
+        .as_array()
+        .expect("expectations")
+        .iter()
+        .map(|one| one["met"] == true)
+        .collect();
+    assert_eq!(met, [true, true, false, false, false, true, true]);
+    let program = |n: usize| &value["programs"][n];
+    assert_eq!(
+        (&program(0)["exit_code"], &program(0)["stdout"]),
+        (&7.into(), &"out\n".into())
+    );
+    assert_eq!(
+        (&program(1)["stdout"], &program(1)["stderr"]),
+        (&"".into(), &"err\n".into())
+    );
+    assert_eq!(program(2)["stopped"], true);
+    let xml = std::fs::read_to_string(&junit).expect("a document");
+    std::fs::remove_file(&junit).expect("ours");
+    assert!(xml.contains("tests=\"7\" failures=\"3\""), "{xml}");
+    assert!(xml.contains("program seven on client:\nout"), "{xml}");
+    let refused = |arguments: &[&str], text: &str, expected: &str| {
+        let file = Written::new("judged-refused", text);
+        let output = Command::new(SUIMON)
+            .args(arguments)
+            .arg(&file.0)
+            .output()
+            .expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.code() == Some(2) && said.contains(expected),
+            "{said}"
+        );
+    };
+    refused(
+        &["sim"],
+        JUDGED,
+        "the simulator runs no program, and there is no flow",
+    );
+    refused(
+        &["lab"],
+        &JUDGED.replace("exit = 7", "exit = 256"),
+        "from 0 to 255",
+    );
+    let topology = "version = 1\nhosts = [\"a\"]\n";
+    refused(&["lab", "--junit", "x.xml"], topology, "has no expectations");
+}
+
 const SWAPPED: &str = r#"
 version = 1
 duration = "6 s"

@@ -299,6 +299,12 @@ impl Scenarios {
             }
             if self.venue == Venue::Simulator {
                 let programs = root.sections("program", "program", &mut Vec::new());
+                if let (Some(first), None) = (programs.first(), root.get("flow")) {
+                    let problem =
+                        Problem::new(first.at, "the simulator runs no program, and there is no flow");
+                    let help = "`suimon lab` runs it; for the simulator write a section [[flow]]";
+                    reader.problems.push(problem.help(help));
+                }
                 reader.warnings.extend(programs.iter().map(|section| {
                     let problem = Problem::new(section.at, "the simulator runs no program");
                     problem.help("`suimon lab` does; here sources take its place: a section [[flow]]")
@@ -579,8 +585,12 @@ fn read_flows(
     directions: Option<&[DirectionConfig]>,
 ) -> Option<Vec<FlowConfig>> {
     let sections = root.sections("flow", "flow", &mut reader.problems);
-    if sections.is_empty() {
-        let problem = Problem::new(root.at, "a scenario needs at least one flow");
+    let programs = root.sections("program", "program", &mut Vec::new());
+    if sections.is_empty() && programs.is_empty() {
+        let problem = Problem::new(
+            root.at,
+            "a scenario needs at least one flow, or a program in the lab",
+        );
         reader
             .problems
             .push(problem.help("write a section [[flow]] with `between` and `kind`"));

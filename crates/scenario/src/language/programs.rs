@@ -18,6 +18,10 @@ settings! {
         start: Duration = default "0 s", "", "at once";
         /// When it is killed, with its children, if it still runs; that is no failure
         stop: Duration = derived "the end of the scenario", "", "";
+        /// The exit code that is expected of it
+        exit: u32 = default "0", "", "success";
+        /// A text that is expected in a line that it prints, on its output or its errors
+        prints: String = derived "anything", "", "";
     }
 }
 
@@ -34,6 +38,10 @@ pub struct ProgramConfig {
     pub start: Instant,
     /// When it is killed.
     pub stop: Instant,
+    /// The expected exit code. If it is 0, a program that was stopped has not failed.
+    pub exit: u32,
+    /// What a line that it prints has in it.
+    pub prints: Option<String>,
 }
 
 const EXPECTED: &str = "`command`: expected a list of words such as [\"ping\", \"-c\", \"3\", \"10.0.0.2\"]";
@@ -65,6 +73,11 @@ fn read_one(
         return None;
     };
     let stop = settings.stop.unwrap_or(duration).min(duration);
+    if settings.exit > 255 {
+        let message = "`exit` must be from 0 to 255: programs have no other exit codes";
+        problems.push(Problem::new(at("exit"), message));
+        return None;
+    }
     if settings.start >= stop {
         let message = format!(
             "this never runs: it starts at {} and ends at {stop}",
@@ -79,6 +92,8 @@ fn read_one(
         command,
         start: Instant::START + settings.start,
         stop: Instant::START + stop,
+        exit: settings.exit,
+        prints: settings.prints,
     })
 }
 

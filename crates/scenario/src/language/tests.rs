@@ -229,7 +229,7 @@ const MISTAKES: &[(&str, &str, &str, &str)] = &[
     (
         "rate = \"20 Mbit/s\"\n",
         "rate = \"20 Mbit/s\"\nloss = \"every 0\"\n",
-        "or \"every 1000\"",
+        "\"every 1000\"",
         "6:8",
     ),
     (

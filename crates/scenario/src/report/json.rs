@@ -3,7 +3,8 @@
 
 use crate::run::live::LiveOutcome;
 use crate::run::outcome::{
-    ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed, ReservationOutcome,
+    ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed, ProgramEnd, ProgramOutcome,
+    ReservationOutcome,
 };
 use measure::delay::Delays;
 use serde_json::{Map, Value, json};
@@ -43,6 +44,7 @@ pub fn live(outcome: &LiveOutcome) -> Value {
         "duration_ns": outcome.duration.nanos(),
         "flows": outcome.flows.iter().map(flow).collect::<Vec<_>>(),
         "reservations": outcome.reservations.iter().map(reservation).collect::<Vec<_>>(),
+        "programs": outcome.programs.iter().map(program).collect::<Vec<_>>(),
         "held_up_ns": outcome.held_up.as_ref().map_or(0, |(_, late)| late.nanos()),
         "expectations": outcome.expectations.iter().map(judgement).collect::<Vec<_>>(),
         "met": outcome.expectations.iter().all(|judgement| judgement.met),
@@ -126,6 +128,23 @@ fn reservation(reservation: &ReservationOutcome) -> Value {
         "flow": reservation.flow,
         "in_force_ns": reservation.in_force.nanos(),
         "events": events.collect::<Vec<_>>(),
+    })
+}
+
+fn program(program: &ProgramOutcome) -> Value {
+    let (exit_code, signal) = match program.ended {
+        ProgramEnd::Exited(code) => (Some(code), None),
+        ProgramEnd::Killed(signal) => (None, Some(signal)),
+        ProgramEnd::Stopped => (None, None),
+    };
+    json!({
+        "name": program.name,
+        "host": program.host,
+        "exit_code": exit_code,
+        "signal": signal,
+        "stopped": program.ended == ProgramEnd::Stopped,
+        "stdout": program.out,
+        "stderr": program.err,
     })
 }
 

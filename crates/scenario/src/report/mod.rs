@@ -1,8 +1,8 @@
 //! Reports of outcomes: [`table`] for the terminal, [`json`], [`csv`] and [`series`] for programs,
 //! [`page`] and [`alone`] with charts.
 //!
-//! [`behind`] is of a command behind a link. [`merge`] merges the outputs of shards;
-//! [`preview`] describes a scenario without running it.
+//! [`junit`] is for CI services, [`behind`] of a command behind a link. [`merge`] merges the
+//! outputs of shards; [`preview`] describes a scenario without running it.
 
 pub mod alone;
 pub mod behind;
@@ -10,6 +10,7 @@ pub mod csv;
 #[cfg(test)]
 mod examples;
 pub mod json;
+pub mod junit;
 pub mod merge;
 pub mod page;
 pub mod pictures;

@@ -6,7 +6,7 @@
 use super::judge::{delay, fairness_of, ratio, verdict};
 use super::live_programs;
 use super::live_rsvp::LabRsvp;
-use super::outcome::{FlowOutcome, Judgement, ReservationOutcome};
+use super::outcome::{FlowOutcome, Judgement, ProgramOutcome, ReservationOutcome};
 use super::reserved_flows::ReservationLog;
 use crate::lab::{Built, Instruments, build_scenario, reroute};
 use crate::language::{Expectation, FlowConfig, Metric, ReservationConfig, Subject};
@@ -46,6 +46,8 @@ pub struct LiveOutcome {
     pub held_up: Option<(String, Duration)>,
     /// Every reservation.
     pub reservations: Vec<ReservationOutcome>,
+    /// Every program.
+    pub programs: Vec<ProgramOutcome>,
     /// The expectations and the measured values.
     pub expectations: Vec<Judgement>,
 }
@@ -102,7 +104,13 @@ pub fn run(name: &str, scenario: &Scenario, registry: &Registry) -> Result<LiveO
         duration: scenario.settings.duration,
         expectations: judged
             .map(|(expectation, window)| verdict(expectation, run.measure(expectation, window, &flows)))
-            .chain(programs)
+            .chain(
+                scenario
+                    .programs
+                    .iter()
+                    .zip(&programs)
+                    .flat_map(|(program, outcome)| live_programs::judge(program, outcome)),
+            )
             .collect(),
         flows: scenario
             .flows
@@ -112,6 +120,7 @@ pub fn run(name: &str, scenario: &Scenario, registry: &Registry) -> Result<LiveO
             .collect(),
         held_up: run.held_up()?,
         reservations: run.reservations(),
+        programs,
     })
 }
 
@@ -136,7 +145,7 @@ struct Passage {
 }
 
 /// What each flow's receiver got, the readings of each expectation, and how programs ended.
-type LiveTraffic = (Vec<Vec<Arrived>>, Vec<LabWindow>, Vec<Judgement>);
+type LiveTraffic = (Vec<Vec<Arrived>>, Vec<LabWindow>, Vec<ProgramOutcome>);
 
 /// The readings at both edges of an expectation's window.
 type LabWindow = [LabReading; 2];

@@ -179,3 +179,29 @@ pub struct Judgement {
     /// By how much it was missed: `0.8 Mbit/s too little (4.4 %)`; empty if it was met.
     pub missed_by: String,
 }
+
+/// How a program of a lab ended, and what it printed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProgramOutcome {
+    /// Its name.
+    pub name: String,
+    /// The host that it ran on.
+    pub host: String,
+    /// How it ended.
+    pub ended: ProgramEnd,
+    /// Its standard output.
+    pub out: String,
+    /// Its standard error.
+    pub err: String,
+}
+
+/// The end of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProgramEnd {
+    /// By itself, with this exit code.
+    Exited(u32),
+    /// By this signal, which we did not send.
+    Killed(i32),
+    /// At its `stop`.
+    Stopped,
+}

@@ -22,14 +22,14 @@ use plot::colour;
 use scenario::folder::Folder;
 use scenario::lab::{Built, HostInterface, Instruments, build, build_scenario};
 use scenario::lab_policies::LinkDirection;
-use scenario::report::{json, table};
+use scenario::report::{json, junit, table};
 use scenario::run::captures::CaptureRequest;
 use scenario::run::live;
 use scenario::topology::Topology;
 use scenario::{Scenario, Scenarios};
 use serde_json::{Value, json as object};
 use std::io::{ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Run a command behind a link with this rate, delay and loss, or build a network from a file and
 /// run a program in it; no root needed
@@ -67,6 +67,10 @@ pub struct Lab {
     /// Print JSON
     #[arg(long, requires = "file")]
     json: bool,
+    /// Write the expectations of a scenario and what its programs printed as JUnit XML into this
+    /// file
+    #[arg(long, value_name = "FILE", requires = "file", conflicts_with = "command")]
+    junit: Option<PathBuf>,
     /// The program and its arguments; without one the lab of a file runs until Ctrl-C
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
@@ -85,6 +89,11 @@ impl Lab {
             .transpose()?;
         if let (Some(scenario), true) = (&scenario, self.command.is_empty()) {
             return self.live(file, scenario, cx.registry, out);
+        }
+        if self.junit.is_some() {
+            return Err(Failure::usage(format!(
+                "--junit: {file} is a topology, which has no expectations; write a scenario"
+            )));
         }
         let topology = match &scenario {
             Some(scenario) => Topology::of(scenario),
@@ -212,6 +221,10 @@ impl Lab {
             writeln!(out, "{}", json::live(&outcome))?;
         } else {
             table::live(out, &outcome)?;
+        }
+        if let Some(file) = &self.junit {
+            std::fs::write(file, junit::live(&outcome))
+                .map_err(|why| Failure::at_run_time(format!("cannot write {}: {why}", file.display())))?;
         }
         let met = outcome.expectations.iter().all(|judgement| judgement.met);
         Ok(if met { Exit::Done } else { Exit::Missed })

@@ -50,7 +50,8 @@ pub struct LinkOptions {
     /// The greatest addition to the delay, uniformly distributed; packets keep their order
     #[arg(long, value_name = "TIME")]
     jitter: Option<String>,
-    /// What is lost in each direction: "1%", "1% in bursts of 5", or "every 100"
+    /// What is lost in each direction: "1%", "1% in bursts of 5", "every 100", or "packets 7,
+    /// 12-15"
     #[arg(long, value_name = "LOSS")]
     loss: Option<String>,
     /// The buffer before the link, in bytes [default: 100 ms at the rate]
