@@ -2,8 +2,9 @@
 //! LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus), at the receiver as in rLEDBAT (RFC 9840).
 //!
 //! The queueing delay is a connection's RTT less that without a queue. Below the target, the window
-//! grows by one segment per unit of weight in an RTT, and doubles until the target was first
-//! reached. Above the target it shrinks in proportion, at most by half in an RTT.
+//! grows by one segment per unit of weight in an RTT, and doubles until a delay above the target
+//! first stood for longer than a slow start's burst. Above the target it shrinks in proportion, at
+//! most by half in an RTT.
 //!
 //! Departures: the target is half of the largest delay seen, at most 60 ms, since a link whose
 //! buffer is shallower than a fixed target would never yield; and there are no periodic slowdowns.
@@ -16,6 +17,10 @@ use crate::tick::{DataDirection, Member};
 /// Bounds of the target, in seconds. Shorter delays are noise of the hosts.
 const TARGET_MIN: f64 = 0.005;
 const TARGET_MAX: f64 = 0.06;
+
+/// The target is reached once a delay above it has stood for this many RTTs. Less is a burst within
+/// a slow start, after which a long path would be filled by single segments.
+const STANDS_RTTS: f64 = 1.0;
 
 /// The law's state: the largest queueing delay seen, in seconds.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -40,7 +45,11 @@ impl DelayLaw {
             .clamp(TARGET_MIN, TARGET_MAX)
             .max(flow.jitter());
         let rtts = (seconds / flow.rtt).min(2.0);
-        self.target_reached |= delay > target;
+        flow.above_target_for = match delay > target {
+            true => flow.above_target_for + seconds,
+            false => 0.0,
+        };
+        self.target_reached |= flow.above_target_for >= STANDS_RTTS * flow.rtt;
         // The window of a connection that does not use it must not grow.
         let used = flow.mean * flow.rtt / 8.0 >= 0.5 * flow.window;
         let below = (target - delay) / target;
@@ -68,5 +77,47 @@ impl DelayLaw {
             DataDirection::Download => (FlowLimit::Window(flow.window()), reason),
             DataDirection::Upload => (FlowLimit::Pace(pace(flow.window * 8.0 / flow.rtt)), reason),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tick::{ConnectionId, FlowSample, MemberId};
+    use engine::units::{Bytes, Duration, Instant};
+
+    /// The window in segments after two seconds of 100 ms of RTT whose window is in use, where of
+    /// each half of a second the first `burst` ticks of 50 ms have this much delay more, in ms.
+    fn window_after(burst: u32, delay: u64) -> f64 {
+        let sample = |ms| FlowSample {
+            id: ConnectionId(1),
+            member: MemberId(0),
+            at: Instant::START,
+            received: Bytes::ZERO,
+            sent: Bytes::ZERO,
+            rtt: Some(Duration::from_millis(ms)),
+            min_rtt: Some(Duration::from_millis(100)),
+            mss: Bytes::new(1_448),
+            scale: 7,
+            window: Bytes::new(14_480),
+        };
+        let (mut law, mut flow) = (DelayLaw::default(), FlowController::new(&sample(100)));
+        flow.update(&sample(100), 0.0, 0.05);
+        let member = Member::new(MemberId(0));
+        for tick in 0..40 {
+            let ms = if tick % 10 < burst { 100 + delay } else { 100 };
+            let rate = flow.window * 8.0 / (ms as f64 / 1e3);
+            flow.update(&sample(ms), rate, 0.05);
+            flow.mean = rate;
+            law.limit(&mut flow, &member, f64::INFINITY, 0.05, DataDirection::Download);
+        }
+        flow.window / 1_448.0
+    }
+
+    #[test]
+    fn a_burst_within_a_slow_start_does_not_end_it_and_a_standing_queue_does() {
+        let (free, burst, stands) = (window_after(0, 0), window_after(1, 20), window_after(4, 20));
+        assert!(free > 1_000.0 && burst > 1_000.0, "{free} {burst}");
+        assert!(stands < 100.0, "{stands}");
     }
 }

@@ -71,6 +71,8 @@ pub(super) struct FlowController {
     /// Seconds for which a queue stands that nothing explains, and since one was last seen.
     pub(super) queued_for: f64,
     pub(super) unqueued_for: f64,
+    /// Seconds for which the delay law's target has been exceeded.
+    pub(super) above_target_for: f64,
     pub(super) mss: f64,
     scale: u8,
     /// The rate of the last tick, and the mean over some ticks, in bits per second.
@@ -104,6 +106,7 @@ impl FlowController {
             variation: 0.0,
             queued_for: 0.0,
             unqueued_for: 0.0,
+            above_target_for: 0.0,
             mss: 1_448.0,
             scale: 0,
             rate: 0.0,

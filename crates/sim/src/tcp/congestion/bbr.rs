@@ -37,6 +37,10 @@ const RTPROP_FILTER: Duration = Duration::from_secs(10);
 const PROBE_RTT: Duration = Duration::from_millis(200);
 /// The least cwnd in segments: enough to keep ACKs coming.
 const MIN_CWND: u64 = 4;
+/// Below this rate, in bytes a second, a burst is one segment.
+const SLOW: u64 = 150_000;
+/// A burst is no longer than this, in bytes.
+const LARGEST_BURST: u64 = 65_536;
 /// Pacing stays one per cent below BtlBw, so that queues shrink.
 const MARGIN: f64 = 0.99;
 
@@ -188,6 +192,18 @@ impl Bbr {
         self.phase_began = now;
     }
 
+    /// What should be in flight: the bandwidth-delay product times a gain, and what senders need in
+    /// bursts (Linux's `bbr_inflight`). So a probe of a small flow lasts until it makes a queue.
+    fn inflight(&self, gain: f64) -> u64 {
+        // A burst is a millisecond's, in segments.
+        let least = if self.pacing_rate < SLOW { 1 } else { 2 };
+        let burst = (self.pacing_rate >> 10) / self.mss;
+        let burst = burst.min(LARGEST_BURST / self.mss).max(least);
+        let segments = self.bdp(gain).div_ceil(self.mss) + 3 * burst;
+        let probes = self.mode == BbrMode::ProbeBandwidth && self.phase == 0;
+        (segments.next_multiple_of(2) + if probes { 2 } else { 0 }) * self.mss
+    }
+
     fn update_phase(&mut self, ack: &Ack) {
         match self.mode {
             BbrMode::Startup if self.filled_pipe => self.mode = BbrMode::Drain,
@@ -195,9 +211,9 @@ impl Bbr {
                 let over = ack.now.since(self.phase_began) > self.rtprop;
                 let gain = CYCLE[self.phase];
                 let next = if gain > 1.0 {
-                    over && (self.loss_in_phase || ack.pipe_before >= self.bdp(gain))
+                    over && (self.loss_in_phase || ack.pipe_before >= self.inflight(gain))
                 } else if gain < 1.0 {
-                    over || ack.pipe_before <= self.bdp(1.0)
+                    over || ack.pipe_before <= self.inflight(1.0)
                 } else {
                     over
                 };
@@ -209,7 +225,7 @@ impl Bbr {
             }
             _ => {}
         }
-        if self.mode == BbrMode::Drain && ack.pipe <= self.bdp(1.0) {
+        if self.mode == BbrMode::Drain && ack.pipe <= self.inflight(1.0) {
             self.enter_probe_bandwidth(ack.now);
         }
     }
@@ -249,8 +265,7 @@ impl Bbr {
 
     fn set_cwnd(&mut self, ack: &Ack, gain: f64) {
         let least = MIN_CWND * self.mss;
-        // Three segments more, so that delayed ACKs do not stall a small flow.
-        let target = self.bdp(gain) + 3 * self.mss;
+        let target = self.inflight(gain);
         if self.packet_conservation {
             self.cwnd = self.cwnd.max(ack.pipe + ack.delivered);
         } else if self.filled_pipe {
