@@ -8,7 +8,7 @@ mod counted;
 mod policies;
 
 use counted::{ADOPTED, COUNTED};
-use engine::discipline::{Reason, Sink};
+use engine::discipline::{Reason, Sink, Verdict};
 use engine::inspect::{Inspection, View};
 use engine::kind::Children;
 use engine::link::Link;
@@ -221,5 +221,67 @@ fn a_queue_that_adopts_one_class_serves_as_one_that_adopts_the_whole_plan() {
             now = now + Duration::from_micros(10);
             assert_eq!(views(&twins[0]), views(&twins[1]), "{kind}");
         }
+    }
+}
+
+/// A change by the class of two classes: formerly the second kept the settings of its queue.
+#[test]
+fn each_class_that_a_change_names_gets_the_settings_of_its_queue() {
+    let text = |key, value: &str| Table::default().text(key, value);
+    let kinds = [
+        ("drr", text("weight", "1")),
+        ("wrr", text("weight", "1")),
+        ("hfsc", text("linkshare", "1 Mbit/s")),
+        ("cbq", text("rate", "1 Mbit/s")),
+        ("priq", text("priority", "1")),
+    ];
+    let registry = Registry::builtin();
+    let named = kinds.each_ref().map(|(kind, _)| *kind);
+    for kind in registry.kinds().filter(|kind| kind.properties.vacancies) {
+        assert!(named.contains(&kind.name), "{} is not tried", kind.name);
+    }
+    for (kind, settings) in kinds {
+        let plan = |limit: i64| {
+            let class = |number: i64| {
+                let mut settings = settings.clone();
+                for entry in &mut settings.entries {
+                    if matches!(entry.key.as_str(), "weight" | "priority") {
+                        entry.value = Raw::Integer(1 + number);
+                    }
+                }
+                let mut queue = DisciplineSpec::new("fifo");
+                queue.settings = Table::default().with("limit", Raw::Integer(limit));
+                ClassSpec {
+                    name: number.to_string(),
+                    default: number == 0,
+                    discipline: Some(queue),
+                    settings,
+                    ..ClassSpec::default()
+                }
+            };
+            let mut spec = DisciplineSpec::new(kind);
+            spec.classes = (0..3).map(class).collect();
+            // As a running tree has: `cbq` keeps its scale of weights for such a change.
+            spec.classes.push(ClassSpec {
+                name: "place".into(),
+                vacant: true,
+                ..ClassSpec::default()
+            });
+            spec.check(&registry, LINK).expect("a tree")
+        };
+        let (old, new) = (plan(10), plan(20));
+        let mut queue = old.build(Seed(1));
+        for class in [0, 1] {
+            let adopted = queue.retune_class(Instant::START, new.root.plan.as_ref(), ClassId(class));
+            assert!(adopted, "{kind}, class {class}");
+        }
+        let mut kept = [0; 3];
+        for packet in 0..45 {
+            let class = packet % 3;
+            let packet = Packet::new(Bytes::new(100), Instant::START, ClassId(class));
+            let verdict = queue.enqueue(Instant::START, packet, &mut Nothing);
+            kept[class as usize] += u32::from(verdict == Verdict::Queued);
+        }
+        assert_eq!(kept, [15, 15, 10], "{kind}");
     }
 }

@@ -11,7 +11,7 @@
 //! have enough to send.
 
 use crate::bounds::{ArrivalCurve, PriorityClass, RateLatency, Terms, WorstCase, strict_priority};
-use crate::discipline::{Build, Discipline, Next, Plan, Sink, Verdict};
+use crate::discipline::{Build, BuiltQueue, Discipline, Next, Plan, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
 use crate::packet::{ClassId, Packet};
@@ -32,6 +32,7 @@ pub static KIND: Kind = Kind {
     class_settings: ClassSettings::SETTINGS,
     properties: Properties {
         follows_any_rate: true,
+        vacancies: true,
         elsewhere: &["prio", "pfifo_fast"],
         ..Properties::NONE
     },
@@ -53,8 +54,13 @@ const PRIORITIES: usize = 256;
 #[derive(Clone, Debug)]
 struct PriqPlan {
     leaves: LeavesPlan,
-    /// By leaf.
-    priorities: Vec<u8>,
+    /// By leaf; a vacant place has none.
+    priorities: Vec<Option<u8>>,
+}
+
+fn plan_of(plan: &dyn Plan) -> Option<&PriqPlan> {
+    let plan: &dyn Any = plan;
+    plan.downcast_ref()
 }
 
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
@@ -63,6 +69,10 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let mut owners: [Option<&str>; PRIORITIES] = [None; PRIORITIES];
     let mut priorities = Vec::new();
     for class in &check.classes {
+        if class.vacant {
+            priorities.push(None);
+            continue;
+        }
         let Some(settings) = ClassSettings::read(class.settings, &[], check.problems) else {
             continue;
         };
@@ -83,7 +93,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
             let help = "give each a priority of its own, or put one class here and let its discipline share (`drr`, `wfq`)";
             check.problems.push(Problem::new(at, message).help(help));
         }
-        priorities.push(priority);
+        priorities.push(Some(priority));
     }
     (check.problems.len() == before).then(|| {
         Arc::new(PriqPlan {
@@ -94,13 +104,19 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 }
 
 impl PriqPlan {
+    /// Each class, with its priority.
+    fn classes(&self) -> impl Iterator<Item = ((ClassId, &str, &QueuePlan), u8)> {
+        let all = self.leaves.each().zip(&self.priorities);
+        all.filter_map(|(class, priority)| Some((class, (*priority)?)))
+    }
+
     /// The classes whose arrivals are bounded, from the highest priority down to the first whose
     /// senders state none or whose queue may accumulate packets; and that one.
     fn bounded(&self, terms: &Terms<'_>) -> (Vec<PriorityClass>, Option<(u8, &str)>) {
-        let mut order: Vec<_> = self.leaves.each().zip(&self.priorities).collect();
-        order.sort_by_key(|(_, priority)| std::cmp::Reverse(**priority));
+        let mut order: Vec<_> = self.classes().collect();
+        order.sort_by_key(|(_, priority)| std::cmp::Reverse(*priority));
         let mut bounded = Vec::new();
-        for ((class, name, queue), &priority) in order {
+        for ((class, name, queue), priority) in order {
             let arrivals = terms.arrivals(class).ok().filter(|_| queue.conserves_work());
             let Some(arrivals) = arrivals else {
                 return (bounded, Some((priority, name)));
@@ -130,7 +146,7 @@ impl Plan for PriqPlan {
                 terms.link.bandwidth - above.rate,
             )
         };
-        let case = |((class, name, queue), &priority): ((ClassId, &str, &QueuePlan), &u8)| {
+        let case = |((class, name, queue), priority): ((ClassId, &str, &QueuePlan), u8)| {
             let place = bounded
                 .iter()
                 .position(|other| other.priority == u32::from(priority));
@@ -156,8 +172,19 @@ impl Plan for PriqPlan {
             };
             std::iter::once(own).chain(inside)
         };
-        let classes = self.leaves.each().zip(&self.priorities);
-        classes.flat_map(case).collect()
+        self.classes().flat_map(case).collect()
+    }
+
+    fn changed_classes(&self, former: &dyn Plan) -> Option<Vec<ClassId>> {
+        let former = plan_of(former).filter(|former| self.leaves.is_numbered_as(&former.leaves))?;
+        let all = self.leaves.each();
+        let all = all.zip(self.priorities.iter().zip(&former.priorities));
+        let changed = all.filter(|(_, (new, old))| new != old);
+        Some(changed.map(|((class, ..), _)| class).collect())
+    }
+
+    fn build_class(&self, class: ClassId, cx: &Build) -> Option<BuiltQueue> {
+        self.leaves.build_class(class, cx)
     }
 
     fn conserves_work(&self) -> bool {
@@ -170,6 +197,7 @@ impl Plan for PriqPlan {
             priorities: self.priorities.clone(),
             owners: vec![0; PRIORITIES],
             ready: Bits::default(),
+            leaving: Vec::new(),
         };
         priq.assign(&self.priorities);
         Box::new(priq)
@@ -212,25 +240,65 @@ impl Bits {
 #[derive(Debug)]
 struct Priq {
     leaves: Leaves,
-    /// By leaf.
-    priorities: Vec<u8>,
+    /// By leaf; a vacant place has none.
+    priorities: Vec<Option<u8>>,
     /// The leaf of each priority.
     owners: Vec<u32>,
     /// The priorities whose leaf is ready.
     ready: Bits,
+    /// Ready leaves whose class has gone, and that are soon emptied: they send last.
+    leaving: Vec<usize>,
 }
 
 impl Priq {
-    /// Gives the leaves these priorities; ready ones stay ready.
-    fn assign(&mut self, priorities: &[u8]) {
+    /// Gives the leaves these priorities, all at once, since classes may exchange theirs: there are
+    /// a few hundred at most. Ready ones stay ready.
+    fn assign(&mut self, priorities: &[Option<u8>]) {
         let ready = std::mem::take(&mut self.ready);
-        for (leaf, (&new, old)) in priorities.iter().zip(&mut self.priorities).enumerate() {
-            self.owners[usize::from(new)] = leaf as u32;
-            if ready.has(*old) {
-                self.ready.set(new);
+        for (leaf, &new) in priorities.iter().enumerate() {
+            let old = std::mem::replace(&mut self.priorities[leaf], new);
+            if let Some(new) = new {
+                self.owners[usize::from(new)] = leaf as u32;
             }
-            *old = new;
+            let left = self.leaving.iter().position(|other| *other == leaf);
+            if old.is_some_and(|old| ready.has(old)) || left.is_some() {
+                left.map(|place| self.leaving.swap_remove(place));
+                self.order(leaf);
+            }
         }
+    }
+
+    /// A leaf is ready.
+    #[inline]
+    fn order(&mut self, leaf: usize) {
+        match self.priorities[leaf] {
+            Some(priority) => self.ready.set(priority),
+            None => self.leaving.push(leaf),
+        }
+    }
+
+    /// A packet of a class that has gone.
+    #[inline(never)]
+    fn dequeue_leaving(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+        while let Some(&leaf) = self.leaving.last() {
+            let next = self.leaves.dequeue(leaf, now, sink);
+            if !self.leaves.is_ready(leaf) {
+                self.leaving.pop();
+            }
+            if let Next::Ready(_) = next {
+                return next;
+            }
+        }
+        self.leaves.rest()
+    }
+
+    /// The number of a leaf class in a plan of the same places, whose priorities are adopted.
+    fn adopt(&mut self, plan: &PriqPlan, class: ClassId) -> Option<usize> {
+        let leaf = self.leaves.known(&plan.leaves, class)?;
+        if !self.leaves.is_of(&plan.leaves) {
+            self.assign(&plan.priorities);
+        }
+        Some(leaf)
     }
 }
 
@@ -238,14 +306,14 @@ impl Discipline for Priq {
     fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
         let (verdict, ready) = self.leaves.enqueue(now, packet, sink);
         if let Some(leaf) = ready {
-            self.ready.set(self.priorities[leaf]);
+            self.order(leaf);
         }
         verdict
     }
 
     fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
         while let Some(leaf) = self.leaves.wake(now) {
-            self.ready.set(self.priorities[leaf]);
+            self.order(leaf);
         }
         while let Some(priority) = self.ready.largest() {
             let leaf = self.owners[usize::from(priority)] as usize;
@@ -257,30 +325,60 @@ impl Discipline for Priq {
                 return next;
             }
         }
-        self.leaves.rest()
+        match self.leaving.is_empty() {
+            true => self.leaves.rest(),
+            false => self.dequeue_leaving(now, sink),
+        }
     }
 
     fn flush(&mut self, sink: &mut dyn Sink) {
         self.leaves.flush(sink);
         self.ready = Bits::default();
+        self.leaving.clear();
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
         self.leaves.inspect(out, |leaf, out| {
-            out.gauge("priority", Value::Count(u64::from(self.priorities[leaf])));
+            let priority = self.priorities[leaf].unwrap_or_default();
+            out.gauge("priority", Value::Count(u64::from(priority)));
         });
     }
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
-        let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<PriqPlan>() else {
+        let Some(plan) = plan_of(plan).filter(|plan| self.leaves.is_alike(&plan.leaves)) else {
             return false;
         };
-        if !self.leaves.is_alike(&plan.leaves) {
-            return false;
-        }
         self.assign(&plan.priorities);
         self.leaves.retune(now, &plan.leaves)
+    }
+
+    fn retune_class(&mut self, now: Instant, plan: &dyn Plan, class: ClassId) -> bool {
+        let known = plan_of(plan).and_then(|plan| Some((plan, self.adopt(plan, class)?)));
+        known.is_some_and(|(plan, leaf)| self.leaves.retune_one(now, &plan.leaves, leaf))
+    }
+
+    fn renew_class(
+        &mut self,
+        _now: Instant,
+        plan: &dyn Plan,
+        class: ClassId,
+        queue: BuiltQueue,
+        sink: &mut dyn Sink,
+    ) -> Option<Box<dyn Any + Send>> {
+        let plan = plan_of(plan)?;
+        let leaf = self.adopt(plan, class)?;
+        let former = self.leaves.renew(&plan.leaves, leaf, queue, sink);
+        match self.priorities[leaf] {
+            Some(priority) => self.ready.clear(priority),
+            None => self.leaving.retain(|other| *other != leaf),
+        }
+        self.leaves.forget(leaf);
+        Some(former)
+    }
+
+    fn flush_class(&mut self, _now: Instant, class: ClassId, sink: &mut dyn Sink) -> bool {
+        let leaf = self.leaves.route(class);
+        leaf.inspect(|&leaf| self.leaves.flush_one(leaf, sink)).is_some()
     }
 }
 
@@ -365,6 +463,41 @@ mod tests {
             [next(&mut queue), next(&mut queue), next(&mut queue)],
             [Some(0), Some(1), None]
         );
+    }
+
+    #[test]
+    fn classes_that_exchange_priorities_and_go_one_by_one_keep_the_link_busy() {
+        let link = Link::new(Bandwidth::mbit(100), Bytes::new(1_514));
+        let plan = |priorities: &[i64], vacant: usize| {
+            let mut spec = spec(priorities);
+            let place = spec.classes.get_mut(vacant).expect("one of them");
+            (place.vacant, place.settings) = (true, Table::default());
+            spec.check(&Registry::builtin(), link).expect("a good plan")
+        };
+        let (old, new) = (plan(&[1, 2, 3, 0], 3), plan(&[2, 1, 0, 3], 2));
+        let changed = new.root.plan.changed_classes(&*old.root.plan);
+        assert_eq!(changed.map(|all| all.len()), Some(4));
+        let mut queue = old.build(Seed(1));
+        (0..3).for_each(|class| offer(&mut queue, class));
+        let renew = |queue: &mut Queue, class: u32| {
+            let built = new.build_class(ClassId(class), Seed(1)).expect("a leaf");
+            let plan = new.root.plan.as_ref();
+            let former = queue.renew_class(Instant::START, plan, ClassId(class), built, &mut Nowhere);
+            assert!(former.is_some());
+        };
+        renew(&mut queue, 3);
+        offer(&mut queue, 3);
+        offer(&mut queue, 2);
+        // The class that has gone sends last, until it is emptied.
+        let order: Vec<_> = (0..4).filter_map(|_| next(&mut queue)).collect();
+        assert_eq!(order, [3, 0, 1, 2]);
+        for class in [0, 1] {
+            assert!(queue.retune_class(Instant::START, new.root.plan.as_ref(), ClassId(class)));
+        }
+        offer(&mut queue, 0);
+        renew(&mut queue, 2);
+        assert_eq!([next(&mut queue), next(&mut queue)], [Some(0), None]);
+        assert!(queue.is_empty());
     }
 
     #[test]

@@ -128,6 +128,7 @@ impl LeavesPlan {
             wheel: TimerWheel::new(self.leaves.len()),
             asleep: 0,
             ready: 0,
+            changes: false,
             plan: self.clone(),
         }
     }
@@ -153,6 +154,9 @@ pub(crate) struct Leaves {
     wheel: TimerWheel,
     asleep: usize,
     ready: usize,
+    /// Whether the plan was adopted leaf by leaf: the queue of another may not have its settings
+    /// yet.
+    changes: bool,
     plan: LeavesPlan,
 }
 
@@ -367,12 +371,17 @@ impl Leaves {
 
     /// Adopts a plan of which only the settings of one leaf are new; `false` if its queue cannot.
     pub(crate) fn retune_one(&mut self, now: Instant, plan: &LeavesPlan, leaf: usize) -> bool {
-        if self.is_of(plan) {
+        if self.is_of(plan) && !self.changes {
             return true;
         }
-        self.plan = plan.clone();
+        self.adopt_leaf_by_leaf(plan);
         let queue = &plan.leaves[leaf].queue;
         queue.kind.name == self.queues[leaf].kind() && self.queues[leaf].retune(now, &*queue.plan)
+    }
+
+    fn adopt_leaf_by_leaf(&mut self, plan: &LeavesPlan) {
+        self.changes = true;
+        self.plan = plan.clone();
     }
 
     /// Gives a leaf another queue, without packets, in place of its own, which is returned.
@@ -384,7 +393,7 @@ impl Leaves {
         sink: &mut dyn Sink,
     ) -> Box<dyn Any + Send> {
         self.flush_one(leaf, sink);
-        self.plan = plan.clone();
+        self.adopt_leaf_by_leaf(plan);
         let queue = Queue::new(queue.kind, queue.discipline);
         Box::new(std::mem::replace(&mut self.queues[leaf], queue))
     }
@@ -406,7 +415,7 @@ impl Leaves {
 
     /// Adopts a plan of the same shape; `false` if some queue cannot.
     pub(crate) fn retune(&mut self, now: Instant, plan: &LeavesPlan) -> bool {
-        self.plan = plan.clone();
+        (self.plan, self.changes) = (plan.clone(), false);
         let queues = self.queues.iter_mut().zip(self.plan.leaves.iter());
         queues
             .map(|(queue, leaf)| queue.retune(now, leaf.queue.plan.as_ref()))

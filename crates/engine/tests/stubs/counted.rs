@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Inspections of all such queues.
 pub static INSPECTED: AtomicUsize = AtomicUsize::new(0);
+/// Queues that were made, and calls of all of them but packets.
+pub static VISITED: AtomicUsize = AtomicUsize::new(0);
 /// Plans that all such queues adopted.
 pub static ADOPTED: AtomicUsize = AtomicUsize::new(0);
 
@@ -37,13 +39,17 @@ impl Discipline for Counted {
         Next::Empty
     }
 
-    fn flush(&mut self, _sink: &mut dyn Sink) {}
+    fn flush(&mut self, _sink: &mut dyn Sink) {
+        VISITED.fetch_add(1, Ordering::Relaxed);
+    }
 
     fn inspect(&self, _out: &mut Inspection<'_>) {
+        VISITED.fetch_add(1, Ordering::Relaxed);
         INSPECTED.fetch_add(1, Ordering::Relaxed);
     }
 
     fn retune(&mut self, _now: Instant, _plan: &dyn Plan) -> bool {
+        VISITED.fetch_add(1, Ordering::Relaxed);
         ADOPTED.fetch_add(1, Ordering::Relaxed);
         true
     }
@@ -51,6 +57,7 @@ impl Discipline for Counted {
 
 impl Plan for Counted {
     fn build(&self, _cx: &Build) -> Box<dyn Discipline> {
+        VISITED.fetch_add(1, Ordering::Relaxed);
         Box::new(Self)
     }
 }

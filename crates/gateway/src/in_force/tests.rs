@@ -1,10 +1,16 @@
 //! Classes come, go, and change, at random and under load: no packet is lost, duplicated or
 //! reordered within its flow, and the tree is not built anew.
 
+#[allow(dead_code, reason = "tests of the engine use more of it")]
+#[path = "../../../engine/tests/stubs/counted.rs"]
+mod counted;
+
 use super::*;
 use crate::direction;
 use control::policy::Policy;
+use counted::{COUNTED, VISITED};
 use engine::random::{Rng, Seed};
+use engine::settings::{Raw, Table};
 use engine::units::{Duration, Instant};
 use netio::pool::Offload;
 use netio::port::Capabilities;
@@ -12,14 +18,16 @@ use netio::ports::memory::Memory;
 use netio::worker::{Settings, Worker};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::atomic::Ordering;
 
 /// The kinds whose classes come and go one by one, with a setting of a class.
-const KINDS: [(&str, &str); 5] = [
+const KINDS: [(&str, &str); 6] = [
     ("drr", "weight = {}"),
     ("wrr", "weight = {}"),
     ("hfsc", "linkshare = \"{}00 kbit/s\""),
     ("hfsc", "realtime = \"{}00 kbit/s\""),
     ("cbq", "rate = \"{}00 kbit/s\""),
+    ("priq", "priority = {unique}"),
 ];
 /// Flows, and so many classes at most: flow *n* has class *n*, if there is one.
 const FLOWS: u16 = 20;
@@ -33,7 +41,9 @@ fn policy(kind: (&str, &str), classes: &BTreeMap<u16, u64>) -> InterfacePolicy {
         kind.0
     );
     for (flow, value) in classes {
+        let unique = (value * u64::from(FLOWS) + u64::from(*flow)).to_string();
         let setting = kind.1.replace("{}", &value.to_string());
+        let setting = setting.replace("{unique}", &unique);
         let _ = write!(
             text,
             "[[interface.wan0.class]]\nname = \"c{flow}\"\ndefault = {}\ndiscipline = \"fifo\"\n{setting}\n\
@@ -63,6 +73,31 @@ fn frame(flow: u16, number: u32) -> Vec<u8> {
     frame
 }
 
+/// The same with so many classes of one queue each that counts what it is asked.
+fn counted(kind: (&str, &str), classes: u64, other: Option<u64>) -> InterfacePolicy {
+    let small = policy(kind, &(0..2).map(|flow| (flow, 4)).collect());
+    let mut spec = DisciplineSpec::clone(&small.spec);
+    let first = spec.classes[0].clone();
+    spec.classes = (0..classes)
+        .map(|class| {
+            let mut of = first.clone();
+            (of.name, of.default) = (format!("c{class}"), class == 0);
+            of.discipline = Some(DisciplineSpec::of(&COUNTED));
+            let value = if other == Some(class) { 3 } else { 4 };
+            // So little that all of them fit.
+            let text = kind.1.replace("{}00", "{}").replace("{}", &value.to_string());
+            let (key, value) = text.split_once(" = ").expect("a setting");
+            of.settings = match value.parse::<i64>() {
+                Ok(number) => Table::default().with(key, Raw::Integer(number)),
+                Err(_) => Table::default().text(key, value.trim_matches('"')),
+            };
+            of
+        })
+        .collect();
+    let registry = Registry::builtin().with(&COUNTED);
+    vacancies::with_tree(&small, spec, &registry).expect("a tree")
+}
+
 struct Rig {
     worker: Worker,
     handle: Handle,
@@ -76,8 +111,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(policy: &InterfacePolicy) -> Self {
-        let registry = Registry::builtin();
+    fn new(policy: &InterfacePolicy, registry: Registry) -> Self {
         let (mut worker, handle) = Worker::new(Settings::default()).expect("a worker");
         let mut port = |name| {
             let capabilities = Capabilities::plain(1500, 64);
@@ -155,7 +189,7 @@ fn classes_come_go_and_change_in_place_and_no_packet_is_lost_or_overtaken() {
     for kind in KINDS {
         let mut rng = Seed(7).fork(kind.1).stream();
         let mut classes: BTreeMap<u16, u64> = (0..FIRST).map(|flow| (flow, 4)).collect();
-        let mut rig = Rig::new(&policy(kind, &classes));
+        let mut rig = Rig::new(&policy(kind, &classes), Registry::builtin());
         let (mut changes, mut in_place) = (0, 0);
         for _ in 0..60 {
             for _ in 0..rng.below(4) {
@@ -182,5 +216,30 @@ fn classes_come_go_and_change_in_place_and_no_packet_is_lost_or_overtaken() {
         let whole = Arc::clone(&rig.in_force.lock()[0].whole);
         let named = whole.plan.classes.iter().filter(|info| !info.vacant);
         assert_eq!(named.count(), classes.len(), "{kind:?}");
+    }
+}
+
+/// Counted, not timed: the whole of a change, in the packet loop and beside it, makes, changes and
+/// empties as many queues among very many classes as among few.
+#[test]
+fn one_class_that_comes_goes_or_changes_visits_no_other() {
+    // A class of `priq` has one of 256 priorities, so it is never among very many.
+    for kind in KINDS.into_iter().filter(|kind| kind.0 != "priq") {
+        let visits = [10, 1_000, 10_000].map(|classes| {
+            let base = counted(kind, classes, None);
+            let more = counted(kind, classes + 1, None);
+            let other = counted(kind, classes, Some(classes / 2));
+            let mut rig = Rig::new(&base, Registry::builtin().with(&COUNTED));
+            // Of what is counted at all, each queue is made once.
+            assert!(VISITED.swap(0, Ordering::Relaxed) >= classes as usize);
+            [more, base.clone(), other, base].map(|policy| {
+                let adopted = rig.change(&policy, &mut Seed(1).stream(), false);
+                assert_eq!(adopted, Adopted::InPlace, "{kind:?}, {classes}");
+                VISITED.swap(0, Ordering::Relaxed)
+            })
+        });
+        let [few, more, many] = visits;
+        assert!(few == more && more == many, "{kind:?}: {visits:?}");
+        assert!(few.iter().all(|one| (1..=3).contains(one)), "{kind:?}: {few:?}");
     }
 }
