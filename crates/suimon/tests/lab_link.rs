@@ -285,6 +285,20 @@ fn nothing_is_left_of_labs_within_labs_that_are_killed() {
 }
 
 #[test]
+fn a_killed_lab_leaves_no_interface_in_the_lab_around_it_and_its_place_is_free() {
+    if !is_here("ping") {
+        return;
+    }
+    let place = Place::new("gone");
+    let script = "$S lab -- sh -c '$S lab -- sleep 600 & inner=$!; \
+        until grep -q lab0 /proc/net/dev; do sleep 0.02; done; kill -KILL $inner; \
+        until ! grep -q lab0 /proc/net/dev; do sleep 0.02; done; \
+        $S lab -- sh -c \"ping -c 1 -W 5 100.64.0.1 && echo from \\$SUIMON_OUTSIDE\"'";
+    let text = place.printed(&format!("timeout 30 {script}"));
+    assert!(text.contains("from 100.68.0.1"), "{text}");
+}
+
+#[test]
 fn the_way_out_leads_to_this_computers_own_servers_and_ends_with_the_lab() {
     let tun = fs::File::options().read(true).write(true).open("/dev/net/tun");
     if !is_here("slirp4netns") || !is_here("curl") || !is_here("python3") {

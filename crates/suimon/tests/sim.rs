@@ -313,6 +313,27 @@ fn a_missed_expectation_exits_with_4_and_reports_expected_and_measured_value() {
 }
 
 #[test]
+fn the_packets_that_a_link_lists_are_lost_and_no_others() {
+    let place = TestDirectory::new("listed");
+    let scenario = place.write(
+        "s.toml",
+        r#"
+        version = 1
+        duration = "1 s"
+        link = [{ between = ["a", "b"], rate = "10 Mbit/s", loss = "packets 2, 4-5" }]
+        flow = [{ name = "x", between = ["a", "b"], kind = "burst", frames = 6, period = "10 s", frame = "500 B" }]
+        expect = [
+            { flow = "x", metric = "packets", at_least = 3, at_most = 3 },
+            # Alone on the wire for 0.4 ms each: the last to arrive is the sixth.
+            { flow = "x", metric = "delay-max", at_least = "2.4 ms", at_most = "2.4 ms" },
+        ]
+        "#,
+    );
+    let run = suimon(&["sim", &scenario]);
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stdout));
+}
+
+#[test]
 fn a_sweep_is_the_same_bytes_for_any_split_and_any_number_of_threads() {
     let place = TestDirectory::new("sweep");
     let scenario = place.write("s.toml", SWEEP);

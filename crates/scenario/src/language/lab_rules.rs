@@ -8,6 +8,7 @@ use control::values::KeyValue;
 use engine::settings::Problem;
 use engine::units::Bytes;
 use lab::addressing;
+use measure::impairments::Loss;
 
 /// A key that only the simulator has, with the remedy in the lab.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +121,12 @@ pub(super) fn refuse_values(root: &Section<'_>, scenario: &Scenario, problems: &
             let help = "make the policy's `bandwidth` at most the link's `rate`";
             problems.push(Problem::new(at, message).help(help));
         }
+        if pair
+            .iter()
+            .any(|way| matches!(way.settings.loss, Loss::Listed(_)))
+        {
+            problems.push(listed_loss(section));
+        }
     }
     refuse_addresses(root, scenario, problems);
     let mut ports = Vec::new();
@@ -160,6 +167,15 @@ pub(super) fn refuse_values(root: &Section<'_>, scenario: &Scenario, problems: &
             problems.push(Problem::new(at, message).help(MEASURED));
         }
     }
+}
+
+/// The numbers of a list would not be those of the simulator.
+fn listed_loss(section: &Section<'_>) -> Problem {
+    let at = section.get("loss").or_else(|| section.get("back"));
+    let at = at.map_or(section.at, |pair| pair.value.at);
+    let message =
+        "the lab of a scenario has no loss by the numbers of packets: its hosts send ARP and IPv6 besides";
+    Problem::new(at, message).help("write a share, or run a program behind one link, where it is exact: `suimon lab --loss \"packets 7\" -- CMD`")
 }
 
 /// Refuses addresses that the lab gives to other hosts' interfaces.
@@ -271,6 +287,11 @@ mod tests {
                 ),
                 ":11:9",
                 "at least 74 B",
+            ),
+            (
+                read("loss = \"packets 2\"", TCP, ""),
+                ":6:8",
+                "no loss by the numbers of packets",
             ),
             (read("", TCP, second), ":10:1", "two flows to one host and port"),
             (read("", TCP, deep), ":12:10", "does not measure `backlog-max`"),
