@@ -1454,6 +1454,8 @@ fn a_packet_that_waited_is_explained_while_traffic_flows_and_nobody_who_asks_slo
                 let reply = rig.ask(&Request::Explain(wanted("small", 5, 1)));
                 matches!(reply, Reply::Refused(why) if why.message.contains("for somebody else"))
             };
+            // What asks whether it is taken would take it.
+            std::thread::sleep(Duration::from_millis(200));
             until("it records", is_taken);
             drop(gone);
             until("it records for nobody no more", || !is_taken());
