@@ -279,6 +279,7 @@ mod tests {
          "backlog_packets":0,"backlog_bytes":0,"delay":null,"dropped_packets":0,"dropped_bytes":0,"drops":{},
          "marked_packets":0,"gauges":[],
          "frames":{"missed":3,"refused":0,"unsent":0,"exhausted":0,"used_slots":2,"slots":100},
+         "expectations":[{"what":"class all: drops over 10 s","expected":"at most 0","measured":"3","value":3,"unit":"","met":false}],
          "classes":[
             {"name":"all","asked_bps":8000000,"sent_packets":7,"sent_bytes":700},
             {"name":"a \"b\"","parent":"all","depth":1,"leaf":true,"asked_bps":4000000,"sent_packets":7,"sent_bytes":700,
@@ -291,6 +292,7 @@ mod tests {
         let text = text(&now).expect("a text");
         for line in [
             "suimon_enforced{interface=\"wan0\"} 0.0",
+            "suimon_expectation_met{interface=\"wan0\",expectation=\"class all: drops over 10 s: at most 0\"} 0.0",
             "suimon_interface_bandwidth_bytes_per_second{interface=\"wan0\"} 2500000.0",
             "suimon_interface_unqueued_frames_total{interface=\"wan0\",fate=\"missed\"} 3",
             "suimon_class_configured_bytes_per_second{interface=\"wan0\",class=\"all\"} 1000000.0",
