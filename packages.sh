@@ -9,6 +9,7 @@ if [ "${FOR_TESTS:-}" = 1 ]; then
     for program in tshark valgrind curl wget python3 slirp4netns chromium; do
         command -v "$program" >/dev/null 2>&1 || missing="$missing $program"
     done
+    command -v ping >/dev/null 2>&1 || missing="$missing iputils-ping"
 fi
 if [ -n "$missing" ]; then
     if [ "$(id -u)" = 0 ]; then sudo=; else sudo=sudo; fi
