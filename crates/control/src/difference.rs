@@ -14,6 +14,7 @@ use engine::packet::ClassId;
 use engine::tree::{ClassSpec, DisciplineSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 
 /// What a change of the policy in force would do.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -317,11 +318,22 @@ fn of_expectations(old: &InterfacePolicy, new: &InterfacePolicy, out: &mut Vec<S
         let words = |of: &WatchedExpectation| format!("{}: {}", of.what(), of.bounds.words(of.metric.unit()));
         policy.expectations.iter().map(words).collect()
     };
-    let (old, new) = (words(old), words(new));
-    let added = new.iter().filter(|one| !old.contains(one));
-    out.extend(added.map(|one| format!("new expectation {one}")));
-    let gone = old.iter().filter(|one| !new.contains(one));
-    out.extend(gone.map(|one| format!("expectation {one} goes")));
+    came_and_went(&words(old), &words(new), |one| format!("expectation {one}"), out);
+}
+
+/// What only one of two lists has, and whether they have the same, in whatever order.
+fn came_and_went<T: Eq + Hash>(
+    old: &[T],
+    new: &[T],
+    words: impl Fn(&T) -> String,
+    out: &mut Vec<String>,
+) -> bool {
+    let [before, after] = [old, new].map(|list| list.iter().collect::<HashSet<_>>());
+    let added = new.iter().filter(|one| !before.contains(one));
+    out.extend(added.map(|one| format!("new {}", words(one))));
+    let gone = old.iter().filter(|one| !after.contains(one));
+    out.extend(gone.map(|one| format!("{} goes", words(one))));
+    before == after
 }
 
 fn of_filters(old: &InterfacePolicy, new: &InterfacePolicy, out: &mut Vec<String>) {
@@ -345,12 +357,7 @@ fn of_filters(old: &InterfacePolicy, new: &InterfacePolicy, out: &mut Vec<String
     if old == new {
         return;
     }
-    let [before, after] = [&old, &new].map(|list| list.iter().collect::<HashSet<_>>());
-    let added = new.iter().filter(|filter| !before.contains(filter));
-    out.extend(added.map(|filter| format!("new {}", text(filter))));
-    let gone = old.iter().filter(|filter| !after.contains(filter));
-    out.extend(gone.map(|filter| format!("{} goes", text(filter))));
-    if before == after {
+    if came_and_went(&old, &new, text, out) {
         out.push("filters: another order, which decides between equally specific ones".into());
     }
 }

@@ -12,6 +12,7 @@ use engine::units::{Bandwidth, Bytes, Duration, Probability};
 use engine::{choices, settings};
 use measure::numbers;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 choices! {
     /// What is measured.
@@ -288,19 +289,19 @@ pub struct ExpectationView {
     pub met: bool,
 }
 
-/// Reads the expectations of an interface.
-pub(crate) fn read_all(
-    sections: &[Section<'_>],
-    plan: Option<&TreePlan>,
-    problems: &mut Vec<Problem>,
-) -> Vec<WatchedExpectation> {
-    let all = sections
-        .iter()
-        .filter_map(|section| read(section, plan, problems));
-    all.collect()
+impl fmt::Display for ExpectationView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let measured = self.measured.as_deref().unwrap_or("nothing to judge by");
+        write!(
+            f,
+            "{}: expected {}, measured {measured}",
+            self.what, self.expected
+        )
+    }
 }
 
-fn read(
+/// Reads an expectation of an interface.
+pub(crate) fn read(
     section: &Section<'_>,
     plan: Option<&TreePlan>,
     problems: &mut Vec<Problem>,

@@ -549,10 +549,10 @@ impl<'a> PolicyReader<'a> {
         let filters = filters(&mut self.problems);
         let filters = filters::read_all(filters, &spec, plan.as_ref(), &mut self.problems, &mut warnings);
         let header = format!("interface.{name}.expect");
-        let expected: Vec<_> = section
-            .each_section("expect", &header, &mut self.problems)
+        let expected = section.each_section("expect", &header, &mut self.problems);
+        let expected = expected
+            .filter_map(|section| expectations::read(&section, plan.as_ref(), &mut self.problems))
             .collect();
-        let expected = expectations::read_all(&expected, plan.as_ref(), &mut self.problems);
         let yields = std::mem::take(&mut self.yields);
         for (yields, plan) in yields.iter().zip(plan.iter().cycle()) {
             self.problems.extend(yields.mistakes(plan, link.bandwidth));
@@ -574,7 +574,7 @@ impl<'a> PolicyReader<'a> {
             filters: filters.into(),
             reserve,
             yields,
-            expectations: expected.into(),
+            expectations: expected,
         })
     }
 

@@ -142,6 +142,14 @@ impl<'a> Section<'a> {
         Table { entries, at: self.at }
     }
 
+    /// The entries of `over`, and those of this section that it lacks, but those of these keys.
+    pub fn overridden(&self, over: &Section<'_>, but: &[&str]) -> Table {
+        let own = |key: &str| over.get(key).is_none() && !but.contains(&key);
+        let mut both = over.table(|_| true);
+        both.entries.extend(self.table(own).entries);
+        both
+    }
+
     /// The string value of this key; reports a problem if the value has another type.
     pub fn text(&self, key: &str, problems: &mut Vec<Problem>) -> Option<(&'a str, Span)> {
         let pair = self.get(key)?;

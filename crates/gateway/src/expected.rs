@@ -103,7 +103,8 @@ impl Expected {
                 let old = before.iter().find(is);
                 let was_met = old.is_none_or(|old| old.met);
                 if let Some(fresh) = fresh.filter(|fresh| fresh.met != was_met) {
-                    news.push(format!("{interface}: {}", words(fresh)));
+                    let state = if fresh.met { "met again" } else { "missed" };
+                    news.push(format!("{interface}: {state}: {fresh}"));
                 }
                 fresh.or(old).cloned().unwrap_or(none)
             });
@@ -149,14 +150,4 @@ fn judge(measured: &Measured, now: &Reading) -> Vec<(String, ExpectationView)> {
         .iter()
         .map(|one| judged::judge(one, &before, &now));
     judged.map(|view| (measured.interface.clone(), view)).collect()
-}
-
-/// A verdict, for the log.
-fn words(view: &ExpectationView) -> String {
-    let measured = view.measured.as_deref().unwrap_or("nothing");
-    let ExpectationView {
-        what, expected, met, ..
-    } = view;
-    let state = if *met { "met again" } else { "missed" };
-    format!("{state}: {what}: expected {expected}, measured {measured}")
 }

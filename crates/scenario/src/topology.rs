@@ -219,9 +219,7 @@ fn link(
     let back = match section.section("back", &mut reader.problems) {
         None => settings.clone(),
         Some(back) => {
-            let own = |key: &str| back.get(key).is_none() && !OF_LINK.contains(&key);
-            let mut both = back.table(|_| true);
-            both.entries.extend(section.table(own).entries);
+            let both = section.overridden(&back, OF_LINK);
             let read = LabLinkSettings::read(&both, &[], &mut reader.problems);
             read.and_then(|settings| sensible(settings, &back, &mut reader.problems))
         }

@@ -10,6 +10,7 @@
 mod commands;
 mod exit;
 mod explained;
+mod instruments;
 mod line;
 mod monitor;
 mod recreated;

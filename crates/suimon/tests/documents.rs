@@ -7,6 +7,11 @@
 //! Commands that change a machine are not run here, but their verbs, options and values are read
 //! by the program itself; `packaging/try-package` and the tests of each verb run them.
 
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "stubs/directory.rs"]
+mod directory;
+
+use directory::TestDirectory;
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -107,36 +112,15 @@ fn blocks(page: &Path, language: &str) -> Vec<Block> {
     found
 }
 
-/// A folder of one test, removed at its end.
-struct TestFolder(PathBuf);
-
-impl TestFolder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("suimon-documents-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        fs::write(self.0.join(name), text).expect("a file");
-    }
-
-    /// The program called by this name, in this folder.
-    fn run(&self, name: &str, arguments: &[String]) -> Output {
-        let mut command = Command::new(SUIMON);
-        command.arg0(name).args(arguments).current_dir(&self.0);
-        command.stdin(Stdio::null()).output().expect("it starts")
-    }
-
-    fn suimon(&self, line: &str) -> Output {
-        self.run("suimon", &words(line))
-    }
+/// The program called by this name, in this directory.
+fn run(directory: &TestDirectory, name: &str, arguments: &[String]) -> Output {
+    let mut command = Command::new(SUIMON);
+    command.arg0(name).args(arguments).current_dir(&directory.0);
+    command.stdin(Stdio::null()).output().expect("it starts")
 }
 
-impl Drop for TestFolder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+fn suimon(directory: &TestDirectory, line: &str) -> Output {
+    run(directory, "suimon", &words(line))
 }
 
 fn told(output: &Output) -> String {
@@ -180,7 +164,7 @@ fn is_scenario(text: &str) -> bool {
 
 #[test]
 fn every_policy_shown_is_accepted() {
-    let folder = TestFolder::new("policies");
+    let folder = TestDirectory::new("documents-policies");
     let mut judged = 0;
     for page in pages() {
         let shown = blocks(&page, "toml");
@@ -197,7 +181,7 @@ fn every_policy_shown_is_accepted() {
             );
             for policy in policies {
                 folder.write("shown.toml", &policy);
-                let output = folder.suimon("check shown.toml");
+                let output = suimon(&folder, "check shown.toml");
                 assert!(
                     output.status.success(),
                     "{}:\n{policy}\n{}",
@@ -226,7 +210,7 @@ fn the_keys_shown_are_accepted() {
 
 #[test]
 fn every_scenario_shown_is_accepted() {
-    let folder = TestFolder::new("scenarios");
+    let folder = TestDirectory::new("documents-scenarios");
     fs::copy(
         root().join("examples/home-router.toml"),
         folder.0.join("home-router.toml"),
@@ -245,7 +229,7 @@ fn every_scenario_shown_is_accepted() {
                 false => format!("{HOME}{}", block.text),
             };
             folder.write("shown.toml", &text);
-            let output = folder.suimon("sim shown.toml");
+            let output = suimon(&folder, "sim shown.toml");
             assert!(
                 output.status.success(),
                 "{}:\n{text}\n{}",
@@ -310,11 +294,11 @@ fn calls(line: &str) -> Vec<(String, Vec<String>)> {
 
 /// Whether the program understands these words: its help is asked for behind them, and is told only
 /// if nothing before it is wrong.
-fn understood(folder: &TestFolder, name: &str, arguments: &[String]) -> Result<(), String> {
+fn understood(folder: &TestDirectory, name: &str, arguments: &[String]) -> Result<(), String> {
     let mut asked = arguments.to_vec();
     let own = asked.iter().position(|word| word == "--").unwrap_or(asked.len());
     asked.insert(own, "--help".to_owned());
-    let output = folder.run(name, &asked);
+    let output = run(folder, name, &asked);
     match output.status.success() {
         true => Ok(()),
         false => Err(told(&output)),
@@ -323,7 +307,7 @@ fn understood(folder: &TestFolder, name: &str, arguments: &[String]) -> Result<(
 
 #[test]
 fn every_command_shown_is_understood() {
-    let folder = TestFolder::new("commands");
+    let folder = TestDirectory::new("documents-commands");
     let mut judged = 0;
     for page in pages() {
         for block in blocks(&page, "sh") {
@@ -347,7 +331,7 @@ fn is_placeholder(word: &str) -> bool {
 
 #[test]
 fn every_command_named_in_a_sentence_is_understood() {
-    let folder = TestFolder::new("sentences");
+    let folder = TestDirectory::new("documents-sentences");
     let mut judged = 0;
     for page in pages() {
         let text = fs::read_to_string(&page).expect("a page");
@@ -379,7 +363,7 @@ fn every_command_named_in_a_sentence_is_understood() {
 /// its scenario over that policy, simulated with a report.
 #[test]
 fn the_examples_of_readme_run_as_written() {
-    let folder = TestFolder::new("readme");
+    let folder = TestDirectory::new("documents-readme");
     let shown = blocks(&root().join("README.md"), "toml");
     let [policy, scenario] = &shown[..] else {
         panic!("{} examples", shown.len());
@@ -397,7 +381,7 @@ fn the_examples_of_readme_run_as_written() {
         let mut lines = lines.iter().flat_map(|block| block.text.lines());
         let line = lines.find(|line| line.trim_start_matches("./").starts_with(begin));
         let (_, arguments) = calls(line.expect("README shows it")).remove(0);
-        let output = folder.run("suimon", &arguments);
+        let output = run(&folder, "suimon", &arguments);
         assert!(output.status.success(), "{arguments:?}: {}", told(&output));
         assert!(told(&output).contains(answer), "{arguments:?}: {}", told(&output));
     }
@@ -416,7 +400,7 @@ fn the_page_on_bad_links_runs_as_written() {
             return skips::skipped(format_args!("there is no {program}"));
         }
     }
-    let folder = TestFolder::new("bad-links");
+    let folder = TestDirectory::new("documents-bad-links");
     let programs = Path::new(SUIMON).parent().expect("a folder").display();
     let blocks = blocks(&root().join("docs/bad-links.md"), "sh");
     let outputs: Vec<Output> = blocks

@@ -1,11 +1,15 @@
 //! How the command line ends: by an output that nobody reads, by Ctrl-C, and with files that have
 //! no end.
 
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "stubs/directory.rs"]
+mod directory;
+
+use directory::TestDirectory;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -31,32 +35,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A directory of this test, removed at its end.
-struct TestDirectory(PathBuf);
-
-impl TestDirectory {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("suimon-endings-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a directory");
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_string_lossy().into_owned()
-    }
-
-    fn write(&self, name: &str, text: &str) -> String {
-        fs::write(self.0.join(name), text).expect("a file");
-        self.path(name)
-    }
-}
-
-impl Drop for TestDirectory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A scenario whose expectation is missed.
 const MISS: &str = r#"
 version = 1
@@ -68,7 +46,7 @@ expect = [{ flow = "x", metric = "rate", at_least = "5 Mbit/s" }]
 
 #[test]
 fn an_output_that_is_closed_early_does_not_turn_a_failure_into_success() {
-    let place = TestDirectory::new("closed");
+    let place = TestDirectory::new("endings-closed");
     let miss = place.write("miss.toml", MISS);
     let wrong = place.write("wrong.toml", "version = 1\n");
     for arguments in [
@@ -92,7 +70,7 @@ fn an_output_that_is_closed_early_does_not_turn_a_failure_into_success() {
 
 #[test]
 fn a_file_without_an_end_is_refused_before_it_is_read() {
-    let place = TestDirectory::new("endless");
+    let place = TestDirectory::new("endings-endless");
     let pipe = place.path("pipe");
     let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
     assert!(made.success());
@@ -141,7 +119,7 @@ long = ["10 ms", "300 s", "301 s", "302 s", "303 s", "304 s", "305 s", "306 s", 
 
 #[test]
 fn ctrl_c_of_a_sweep_keeps_the_points_that_are_done() {
-    let place = TestDirectory::new("interrupted");
+    let place = TestDirectory::new("endings-interrupted");
     let sweep = place.write("sweep.toml", SWEEP);
     let report = place.path("report");
     let mut child = begun(&["sim", "--json", "--jobs", "1", "--report", &report, &sweep]);

@@ -2,6 +2,11 @@
 //! the simulator its classes get the rates that the original means. The pages of
 //! docs/coming-from show runs as they are.
 
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "stubs/directory.rs"]
+mod directory;
+
+use directory::TestDirectory;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,23 +27,6 @@ fn suimon(folder: &Path, arguments: &[&str]) -> Output {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// A folder that is removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("suimon-import-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 /// An interface of an imported policy, and what senders offer: to each class as much as they can.
@@ -272,7 +260,7 @@ fn imported_policies_are_accepted_and_give_the_rates_that_were_meant() {
     let mut missed = String::new();
     for intention in INTENTIONS {
         let name = format!("{} {}", intention.import[0], intention.interface);
-        let folder = Folder::new(&name.replace([' ', ':'], "-"));
+        let folder = TestDirectory::new(&format!("import-{}", name.replace([' ', ':'], "-")));
         let arguments: Vec<&str> = ["import"].iter().chain(intention.import).copied().collect();
         let imported = suimon(&files, &arguments);
         assert!(imported.status.success(), "{name}: {}", text(&imported.stderr));
@@ -303,7 +291,7 @@ fn strict_writes_nothing_if_anything_is_lost() {
         "{}",
         text(&lossy.stderr)
     );
-    let folder = Folder::new("strict");
+    let folder = TestDirectory::new("import-strict");
     fs::write(
         folder.0.join("q"),
         "tc qdisc add dev e root cake bandwidth 20mbit\n",
@@ -336,7 +324,7 @@ fn what_is_exported_for_the_kernel_means_the_same_when_it_is_read_again() {
     let mut missed = String::new();
     for intention in INTENTIONS.iter().filter(|intention| intention.returns) {
         let name = format!("{} {}", intention.import[0], intention.interface);
-        let folder = Folder::new(&format!("again-{}", name.replace([' ', ':'], "-")));
+        let folder = TestDirectory::new(&format!("import-again-{}", name.replace([' ', ':'], "-")));
         let arguments: Vec<&str> = ["import"].iter().chain(intention.import).copied().collect();
         fs::write(folder.0.join("first.toml"), suimon(&files, &arguments).stdout).expect("written");
         let exported = suimon(&folder.0, &["export", "--tc", "first.toml"]);
@@ -420,7 +408,7 @@ fn in_kernel(folder: &Path, devices: &[&str], after: &str) -> Result<String, Str
 
 #[test]
 fn the_kernel_takes_what_is_exported_and_shows_it_as_it_was_meant() {
-    let folder = Folder::new("kernel");
+    let folder = TestDirectory::new("import-kernel");
     fs::write(folder.0.join("policy.toml"), PLAIN).expect("written");
     let exported = suimon(&folder.0, &["export", "--tc", "policy.toml"]);
     fs::write(folder.0.join("commands"), &exported.stdout).expect("written");
@@ -495,7 +483,7 @@ fn the_pages_for_those_who_come_from_elsewhere_show_what_is_said_now() {
         let path = entry.expect("an entry").path();
         let page = fs::read_to_string(&path).expect("a page");
         let name = path.file_stem().and_then(|name| name.to_str()).expect("a name");
-        let folder = Folder::new(name);
+        let folder = TestDirectory::new(&format!("import-{name}"));
         let mut new = page.clone();
         for (info, content) in blocks(&page) {
             if let Some((_, file)) = info.split_once(' ') {

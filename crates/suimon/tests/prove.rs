@@ -1,27 +1,14 @@
 //! `suimon prove` from the command line: its table and exit codes, and the scenario that it writes,
 //! in which `suimon sim` measures the same delay to the nanosecond.
 
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "stubs/directory.rs"]
+mod directory;
+
+use directory::TestDirectory;
 use serde_json::Value;
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Output};
-
-/// A directory of this test, removed at its end.
-struct TestDirectory(PathBuf);
-
-impl TestDirectory {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("suimon-prove-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a directory");
-        Self(path)
-    }
-}
-
-impl Drop for TestDirectory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn suimon(directory: &TestDirectory, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_suimon"));
@@ -66,7 +53,7 @@ dscp = "ef"
 
 #[test]
 fn the_worst_that_was_found_is_within_the_bound_and_its_scenario_replays_it() {
-    let directory = TestDirectory::new("replay");
+    let directory = TestDirectory::new("prove-replay");
     fs::write(directory.0.join("policy.toml"), POLICY).expect("a file");
     let options = [
         "prove",
@@ -101,7 +88,7 @@ fn the_worst_that_was_found_is_within_the_bound_and_its_scenario_replays_it() {
 
 #[test]
 fn a_policy_without_bounds_is_a_mistake() {
-    let directory = TestDirectory::new("none");
+    let directory = TestDirectory::new("prove-none");
     let policy = "version = 1\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\ndiscipline = \"wfq\"\n";
     fs::write(directory.0.join("policy.toml"), policy).expect("a file");
     let output = suimon(&directory, &["prove", "policy.toml"]);
@@ -111,7 +98,7 @@ fn a_policy_without_bounds_is_a_mistake() {
 
 #[test]
 fn every_pattern_of_a_small_world_is_judged() {
-    let directory = TestDirectory::new("exhaustive");
+    let directory = TestDirectory::new("prove-exhaustive");
     fs::write(directory.0.join("policy.toml"), POLICY).expect("a file");
     let options = ["prove", "policy.toml", "--exhaustive", "--packets", "2"];
     let judged = suimon(&directory, &[&options[..], &["--json"]].concat());

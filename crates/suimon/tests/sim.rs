@@ -2,6 +2,11 @@
 //! mistakes are reported with their position, and a sweep gives the same bytes however it is
 //! split.
 
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "stubs/directory.rs"]
+mod directory;
+
+use directory::TestDirectory;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,29 +26,6 @@ fn text(bytes: &[u8]) -> String {
 
 fn scenarios() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
-}
-
-/// A directory of this test, removed at its end.
-struct TestDirectory(PathBuf);
-
-impl TestDirectory {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("suimon-sim-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a directory");
-        Self(path)
-    }
-
-    fn write(&self, name: &str, text: &str) -> String {
-        let path = self.0.join(name);
-        fs::write(&path, text).expect("a file");
-        path.to_string_lossy().into_owned()
-    }
-}
-
-impl Drop for TestDirectory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 const SWEEP: &str = r#"
@@ -110,7 +92,7 @@ expect = [
 
 #[test]
 fn what_no_filter_takes_goes_to_the_default_class_below_every_wrapper() {
-    let place = TestDirectory::new("unmatched");
+    let place = TestDirectory::new("sim-unmatched");
     let wrappers = [
         r#"{ kind = "tbf", rate = "5 Mbit/s", child = KIND }"#,
         r#"{ kind = "red", child = KIND }"#,
@@ -158,7 +140,7 @@ fn what_no_filter_takes_goes_to_the_default_class_below_every_wrapper() {
 
 #[test]
 fn every_kind_has_a_chart_on_its_page_equal_to_what_its_scenario_draws_now() {
-    let place = TestDirectory::new("pictures");
+    let place = TestDirectory::new("sim-pictures");
     let drawn = place.0.join("drawn.svg").to_string_lossy().into_owned();
     let kinds: Value = serde_json::from_slice(&suimon(&["kinds", "--json"]).stdout).expect("kinds");
     let pages = scenarios().join("../docs/disciplines");
@@ -198,7 +180,7 @@ fn every_kind_has_a_chart_on_its_page_equal_to_what_its_scenario_draws_now() {
 
 #[test]
 fn the_readmes_scenario_runs_with_the_readmes_policy() {
-    let place = TestDirectory::new("readme");
+    let place = TestDirectory::new("sim-readme");
     let readme = fs::read_to_string(scenarios().join("../README.md")).expect("README.md");
     let blocks = readme.split("```toml\n").skip(1);
     let mut blocks = blocks
@@ -241,7 +223,7 @@ fn beside_four_uploads(policy: &str, interface: &str, bandwidth: u64) -> String 
 
 #[test]
 fn a_ping_beside_four_uploads_does_not_wait_with_any_policy_that_is_there_to_be_copied() {
-    let place = TestDirectory::new("copied");
+    let place = TestDirectory::new("sim-copied");
     let examples = scenarios().join("../examples");
     let readme = fs::read_to_string(scenarios().join("../README.md")).expect("README.md");
     let readmes = readme
@@ -283,7 +265,7 @@ fn a_ping_beside_four_uploads_does_not_wait_with_any_policy_that_is_there_to_be_
 
 #[test]
 fn a_missed_expectation_exits_with_4_and_reports_expected_and_measured_value() {
-    let place = TestDirectory::new("missed");
+    let place = TestDirectory::new("sim-missed");
     let scenario = place.write(
         "s.toml",
         r#"
@@ -314,7 +296,7 @@ fn a_missed_expectation_exits_with_4_and_reports_expected_and_measured_value() {
 
 #[test]
 fn the_packets_that_a_link_lists_are_lost_and_no_others() {
-    let place = TestDirectory::new("listed");
+    let place = TestDirectory::new("sim-listed");
     let scenario = place.write(
         "s.toml",
         r#"
@@ -335,7 +317,7 @@ fn the_packets_that_a_link_lists_are_lost_and_no_others() {
 
 #[test]
 fn a_sweep_is_the_same_bytes_for_any_split_and_any_number_of_threads() {
-    let place = TestDirectory::new("sweep");
+    let place = TestDirectory::new("sim-sweep");
     let scenario = place.write("s.toml", SWEEP);
     let whole = suimon(&["sim", "--json", "--jobs", "1", &scenario]);
     assert_eq!(whole.status.code(), Some(4), "{}", text(&whole.stderr));
@@ -389,7 +371,7 @@ fn a_sweep_is_the_same_bytes_for_any_split_and_any_number_of_threads() {
 
 #[test]
 fn a_merge_of_incomplete_or_different_sweeps_is_refused() {
-    let place = TestDirectory::new("merge");
+    let place = TestDirectory::new("sim-merge");
     let scenario = place.write("s.toml", SWEEP);
     let part = place.write(
         "1.json",
@@ -418,7 +400,7 @@ fn a_merge_of_incomplete_or_different_sweeps_is_refused() {
 
 #[test]
 fn another_seed_is_another_result_and_the_same_seed_the_same() {
-    let place = TestDirectory::new("seed");
+    let place = TestDirectory::new("sim-seed");
     let run = |seed: u32| {
         let scenario = format!(
             "version = 1\nduration = \"1 s\"\nseed = {seed}\nlink = [{{ between = [\"a\", \"b\"], rate = \"10 Mbit/s\" }}]\n\
@@ -432,7 +414,7 @@ fn another_seed_is_another_result_and_the_same_seed_the_same() {
 
 #[test]
 fn series_and_captures_are_written_and_contain_the_same_bytes() {
-    let place = TestDirectory::new("files");
+    let place = TestDirectory::new("sim-files");
     let scenario = place.write(
         "s.toml",
         "version = 1\nduration = \"1 s\"\nbin = \"100 ms\"\nlink = [{ between = [\"a\", \"b\"], rate = \"10 Mbit/s\", delay = \"1 ms\" }]\n\
@@ -507,7 +489,7 @@ fn a_policy_or_a_topology_is_recognised_with_a_remedy() {
 
 #[test]
 fn of_a_policy_with_several_interfaces_the_named_one_applies() {
-    let place = TestDirectory::new("policy");
+    let place = TestDirectory::new("sim-policy");
     let policy = fs::read_to_string(scenarios().join("../examples/home-router.toml")).expect("an example");
     place.write("router.toml", &policy);
     let scenario = |word: &str| {

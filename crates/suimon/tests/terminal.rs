@@ -1,31 +1,18 @@
 //! A terminal that closes: the programs on it end, also where it is not their controlling one and
 //! no SIGHUP tells them.
 
+#[path = "stubs/terminal.rs"]
+mod stub;
+
 use control::protocol::{Refusal, SettingChanges};
 use control::provenance::Provenance;
 use control::snapshot::Reading;
 use control::socket::{Handler, Server};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use std::fs::{File, OpenOptions};
-use std::os::unix::ffi::OsStringExt;
+use std::fs::File;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// A pseudo-terminal: our side, and the program's.
-fn terminal() -> (File, File) {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
-    grantpt(&ours).expect("granted");
-    unlockpt(&ours).expect("unlocked");
-    let name = ptsname(&ours, Vec::new()).expect("a name").into_bytes();
-    let path = std::ffi::OsString::from_vec(name);
-    let theirs = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(path)
-        .expect("its other side");
-    (ours.into(), theirs)
-}
+use stub::terminal;
 
 /// `suimon` with these arguments on a terminal that does not control it.
 fn start(words: &[&str], terminal: &File) -> Child {

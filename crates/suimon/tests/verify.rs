@@ -1,33 +1,20 @@
 //! `suimon verify` in a lab: the same line with a plain buffer, and with cake before it.
 
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "stubs/directory.rs"]
+mod directory;
+
+use directory::TestDirectory;
 use serde_json::Value;
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 const SUIMON: &str = env!("CARGO_BIN_EXE_suimon");
 const CAKE: &str = "version = 1\n[interface.line]\nbandwidth = \"19 Mbit/s\"\ndiscipline = \"cake\"\n";
 
-/// A folder of one test, removed at its end.
-struct TestFolder(PathBuf);
-
-impl TestFolder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("suimon-verify-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-}
-
-impl Drop for TestFolder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// What `verify` finds of a line of 20 Mbit/s and 20 ms with this at its ends.
 fn found(name: &str, ends: &str) -> Value {
-    let folder = TestFolder::new(name);
+    let folder = TestDirectory::new(&format!("verify-{name}"));
     let path = |name: &str| folder.0.join(name).display().to_string();
     fs::write(path("cake.toml"), CAKE).expect("a file");
     let verify = format!(

@@ -1,6 +1,5 @@
 //! Follows a running suimon, and gives each of its states to all who listen.
 
-use control::expectations::ExpectationView;
 use control::protocol::Refusal;
 use control::snapshot::{ClassView, InterfaceView, Snapshot, StatusDetail, Traffic};
 use control::socket::{Client, snapshot};
@@ -62,11 +61,7 @@ fn interface(of: &InterfaceView) -> Value {
     shown.insert("state".into(), json!(of.state));
     shown.insert("not_enforced".into(), json!(of.not_enforced));
     let missed = of.expectations.iter().filter(|one| !one.met);
-    let words = |of: &ExpectationView| {
-        let measured = of.measured.as_deref().unwrap_or("nothing");
-        format!("{}: expected {}, measured {measured}", of.what, of.expected)
-    };
-    shown.insert("missed".into(), missed.map(words).collect());
+    shown.insert("missed".into(), missed.map(ToString::to_string).collect());
     shown.insert("discipline".into(), json!(of.discipline));
     shown.insert("bandwidth_bps".into(), json!(of.bandwidth_bps));
     shown.insert("classes".into(), of.classes.iter().map(class).collect());

@@ -8,6 +8,7 @@
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
+use crate::instruments::{address, clear_progress, resolve};
 use clap::{Args, Subcommand};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration};
@@ -19,7 +20,7 @@ use lab::traffic::tally::Tally;
 use plot::{self, AxisUnit, PlotStyle, Series};
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration as Span, Instant};
@@ -222,16 +223,6 @@ fn count_within(shape: &TrafficShape, time: Span) -> u64 {
     known
 }
 
-fn resolve(to: &str) -> Result<SocketAddr, Failure> {
-    let unknown = |why: String| {
-        Failure::usage(format!(
-            "{to}: {why}; expected HOST:PORT, such as 192.0.2.1:5001 or [2001:db8::1]:5001"
-        ))
-    };
-    let mut addresses = to.to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
-    addresses.next().ok_or_else(|| unknown("no address".into()))
-}
-
 /// Receive streams and report loss, reordering, delay, jitter and throughput of each
 #[derive(Debug, Args)]
 struct Receive {
@@ -322,13 +313,6 @@ impl Receive {
     }
 }
 
-fn address(on: &str) -> Result<SocketAddr, Failure> {
-    let port = on
-        .parse()
-        .map(|port: u16| SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port));
-    port.or_else(|_| resolve(on))
-}
-
 /// Shows on a terminal, during the run, how much has arrived.
 fn progress(analyser: &Analyser) {
     if std::io::stderr().is_terminal() {
@@ -342,12 +326,6 @@ fn progress(analyser: &Analyser) {
             "\r\x1b[K{} streams, {received} datagrams received, {lost} missing",
             analyser.streams().len()
         );
-    }
-}
-
-fn clear_progress() {
-    if std::io::stderr().is_terminal() {
-        eprint!("\r\x1b[K");
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
+use crate::instruments::{address, clear_progress};
 use clap::Args;
 use engine::units::Duration;
 use gateway::supervise::handle_signals;
@@ -16,7 +17,7 @@ use plot::{Axis, AxisUnit, Plot, PlotStyle, Series};
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::io::{IsTerminal, Write};
-use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as Span;
@@ -124,10 +125,7 @@ impl Verify {
 }
 
 fn listen(at: &str, stop: &AtomicBool, out: &mut dyn Write) -> Result<Exit, Failure> {
-    let port = at
-        .parse()
-        .map(|port: u16| SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port));
-    let at = port.or_else(|_| resolve(at))?;
+    let at = address(at).or_else(|_| resolve(at))?;
     let failed = |e: &dyn std::fmt::Display| Failure::at_run_time(e.to_string());
     let responder = Responder::bind(at).map_err(|e| failed(&e))?;
     let at = responder.address().map_err(|e| failed(&e))?;
@@ -154,12 +152,6 @@ fn resolve(peer: &str) -> Result<SocketAddr, Failure> {
 fn progress(phase: &str) {
     if std::io::stderr().is_terminal() {
         eprint!("\r\x1b[K{phase} …");
-    }
-}
-
-fn clear_progress() {
-    if std::io::stderr().is_terminal() {
-        eprint!("\r\x1b[K");
     }
 }
 

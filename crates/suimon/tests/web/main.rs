@@ -3,6 +3,8 @@
 //! name.
 
 mod browser;
+#[path = "../stubs/terminal.rs"]
+mod stub;
 
 use browser::Browser;
 use control::policy::{InterfacePolicy, Policy};
@@ -16,18 +18,16 @@ use engine::queue::{Count, Stats};
 use engine::tree::Registry;
 use engine::units::{Bytes, Duration, Instant};
 use measure::delay::Delays;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::{Value, json};
-use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::num::NonZero;
-use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use stub::terminal;
 
 const SUIMON: &str = env!("CARGO_BIN_EXE_suimon");
 const INTERFACE: &str = "version = 1\n[interface.wan0]\nbandwidth = \"20 Mbit/s\"\ndiscipline = \"drr\"\n";
@@ -414,16 +414,7 @@ fn a_browser_scrolls_and_searches_five_thousand_classes() {
 
 /// What `suimon top` shows on a terminal of 100 columns once there are rates, as text.
 fn top(socket: &str) -> String {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
-    grantpt(&ours).expect("granted");
-    unlockpt(&ours).expect("unlocked");
-    let name = ptsname(&ours, Vec::new()).expect("a name").into_bytes();
-    let path = std::ffi::OsString::from_vec(name);
-    let theirs = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(path)
-        .expect("its other side");
+    let (mut ours, theirs) = terminal();
     let [rows, columns] = [40, 100].map(|size| NonZero::new(size).expect("not zero"));
     let size = Winsize {
         ws_row: rows.get(),
@@ -441,7 +432,6 @@ fn top(socket: &str) -> String {
         .spawn()
         .expect("it starts");
     let mut screen = vt100::Parser::new(rows, columns, 0);
-    let mut ours = File::from(ours);
     let mut some = [0; 4096];
     let begin = std::time::Instant::now();
     while !screen.screen().contents().contains("kbit/s") {

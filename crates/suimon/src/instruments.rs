@@ -1,0 +1,31 @@
+//! What the instruments of a path, `traffic` and `verify`, have in common.
+
+use crate::exit::Failure;
+use std::io::IsTerminal;
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
+
+/// The first address of HOST:PORT.
+pub fn resolve(to: &str) -> Result<SocketAddr, Failure> {
+    let unknown = |why: String| {
+        Failure::usage(format!(
+            "{to}: {why}; expected HOST:PORT, such as 192.0.2.1:5001 or [2001:db8::1]:5001"
+        ))
+    };
+    let mut addresses = to.to_socket_addrs().map_err(|e| unknown(e.to_string()))?;
+    addresses.next().ok_or_else(|| unknown("no address".into()))
+}
+
+/// Where to listen: PORT of all addresses, or ADDRESS:PORT.
+pub fn address(on: &str) -> Result<SocketAddr, Failure> {
+    let port = on
+        .parse()
+        .map(|port: u16| SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port));
+    port.or_else(|_| resolve(on))
+}
+
+/// Erases what shows the progress.
+pub fn clear_progress() {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[K");
+    }
+}
