@@ -263,6 +263,22 @@ impl Host {
     }
 }
 
+/// Tells the hosts at both ends of a link, each with its addresses there, the Ethernet address of
+/// the other: no ARP and no neighbour discovery, which would add a round trip to the first packet.
+///
+/// # Errors
+/// If an interface does not exist, or the kernel refuses an entry.
+pub fn know_each_other(ends: [(&Host, &str); 2], addresses: [&[IpAddr]; 2]) -> Result<()> {
+    for (near, far) in [(0, 1), (1, 0)] {
+        let (host, interface) = ends[near];
+        let mac = ends[far].0.netlink(|n| n.mac(ends[far].1))?;
+        for &address in addresses[far] {
+            host.netlink(|n| n.neighbour(interface, address, mac))?;
+        }
+    }
+    Ok(())
+}
+
 /// Runs `work` on a new thread, which may then belong to another namespace, and waits for it.
 fn in_new_thread<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> Result<T> {
     std::thread::scope(|scope| {

@@ -13,7 +13,7 @@
 
 use crate::emulator::EmulatedDirection;
 use crate::error::{Doing, Error, Result};
-use crate::host::{Address, Host};
+use crate::host::{Address, Host, know_each_other};
 use crate::sys::namespace;
 use crate::topology::Lab;
 use netio::routes::Routes;
@@ -151,11 +151,10 @@ impl BehindLink {
         namespace::unlock(outside.namespace()).doing(doing)?;
         outside.address(&far, near)?;
         inside.address(INSIDE, own)?;
-        // Both ends are known: no ARP, which would add a round trip to the first packet.
-        let [far_mac, own_mac] =
-            [(&outside, far.as_str()), (&inside, INSIDE)].map(|(host, name)| host.netlink(|n| n.mac(name)));
-        outside.netlink(|n| n.neighbour(&far, own.ip, own_mac?))?;
-        inside.netlink(|n| n.neighbour(INSIDE, near.ip, far_mac?))?;
+        know_each_other(
+            [(&outside, &far), (&inside, INSIDE)],
+            [&[near.ip], &[own.ip]],
+        )?;
         outside.forward()?;
         outside.route(block.network(), own.ip)?;
         inside.default_route(near.ip)?;

@@ -10,6 +10,7 @@ use engine::random::Seed;
 use engine::tree::Registry;
 use engine::units::Bandwidth;
 use lab::addressing::{self, AddressPair};
+use lab::host::know_each_other;
 use lab::{CableSwitch, EmulatedDirection, EmulatedLink, Host, Lab, Record, RuledQueue};
 use netio::classify::ByFilters;
 use std::collections::BTreeSet;
@@ -126,11 +127,17 @@ pub fn build(
         )?;
         // The reader of topologies allows 250 links.
         let addresses = addressing::of_link(number as u16);
+        for (side, name) in names.iter().enumerate() {
+            for address in addresses[side] {
+                hosts[link.between[side]].address(name, address)?;
+            }
+        }
+        know_each_other(
+            [(&hosts[a], &names[0]), (&hosts[b], &names[1])],
+            [&addresses[0].map(|own| own.ip), &addresses[1].map(|own| own.ip)],
+        )?;
         for (side, name) in names.into_iter().enumerate() {
             let host = link.between[side];
-            for address in addresses[side] {
-                hosts[host].address(&name, address)?;
-            }
             interfaces[host].push(HostInterface {
                 name,
                 addresses: addresses[side],

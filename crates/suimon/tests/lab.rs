@@ -40,6 +40,15 @@ fn a_program_in_a_host_sees_that_hosts_interfaces_and_all_addresses() {
     assert!(!text.contains("eth3"), "{text}");
 }
 
+/// As in the simulator: with ARP the first packet over a link would wait for a round trip.
+#[test]
+fn hosts_know_their_neighbours_before_the_first_packet() {
+    let output = in_example("left", "cat /proc/net/arp");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let permanent = text.lines().filter(|line| line.contains(" 0x6 ")).count();
+    assert_eq!(permanent, 3, "{text}");
+}
+
 #[test]
 fn a_program_that_fails_is_a_failure_with_its_exit_code() {
     let output = in_example("bob", "exit 7");
