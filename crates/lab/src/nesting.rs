@@ -151,10 +151,7 @@ impl BehindLink {
         namespace::unlock(outside.namespace()).doing(doing)?;
         outside.address(&far, near)?;
         inside.address(INSIDE, own)?;
-        know_each_other(
-            [(&outside, &far), (&inside, INSIDE)],
-            [&[near.ip], &[own.ip]],
-        )?;
+        know_each_other([(&outside, &far), (&inside, INSIDE)], [&[near.ip], &[own.ip]])?;
         outside.forward()?;
         outside.route(block.network(), own.ip)?;
         inside.default_route(near.ip)?;
