@@ -12,12 +12,13 @@ use crate::rsvp_config::RsvpConfig;
 use engine::classify::Filter;
 use engine::packet::ClassId;
 use engine::tree::{ClassSpec, DisciplineSpec};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 /// What a change of the policy in force would do.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Difference {
     /// What would change, a line each: `wan0: class calls: rate 4 Mbit/s → 5 Mbit/s`.
     pub changes: Vec<String>,
@@ -37,7 +38,7 @@ pub struct Difference {
 }
 
 /// Whether a change may break what reservations in force were promised; `true` or `false` in JSON.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "bool", into = "bool")]
 pub enum Breaking {
     /// Such a change is refused.
@@ -79,7 +80,7 @@ pub struct Applied {
 }
 
 /// What is or was in force after a change.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct GenerationView {
     /// Its number: 1 is what the program began with.
     pub number: u64,

@@ -11,6 +11,7 @@ use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Probability};
 use engine::{choices, settings};
 use measure::numbers;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -272,7 +273,7 @@ pub struct WatchedExpectation {
 }
 
 /// How an expectation of a running policy stands, by the last time `over` that has ended.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ExpectationView {
     /// What is measured, in words.
     pub what: String,

@@ -14,6 +14,7 @@ use engine::queue::Count;
 use engine::settings::Span;
 use measure::numbers;
 use measure::waits::{Ended, RecordedWaits, WaitedPacket};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -21,7 +22,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub const LONGEST_MS: u64 = 60_000;
 
 /// Which packets are to be explained.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExplainRequest {
     /// The interface.
@@ -35,6 +36,7 @@ pub struct ExplainRequest {
     /// How many.
     pub packets: usize,
     /// How long, up to [`LONGEST_MS`].
+    #[schemars(range(max = LONGEST_MS), description = "How long, in milliseconds.")]
     pub for_ms: u64,
 }
 
@@ -52,7 +54,7 @@ impl ExplainRequest {
 }
 
 /// What was recorded at an interface.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Explained {
     /// The interface, or the link of a simulation.
     pub interface: String,
@@ -65,7 +67,7 @@ pub struct Explained {
 }
 
 /// A packet, and why it waited or was dropped. Times are in nanoseconds.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ExplainedPacket {
     /// Addresses, ports and protocol.
     pub flow: String,
@@ -98,7 +100,7 @@ pub struct ExplainedPacket {
 }
 
 /// A filter that was asked.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct AskedFilter {
     /// In words.
     pub filter: String,
@@ -109,7 +111,7 @@ pub struct AskedFilter {
 }
 
 /// A class, as it showed itself.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ShownClass {
     /// Its name; none for the whole.
     pub class: Option<String>,
@@ -122,7 +124,7 @@ pub struct ShownClass {
 }
 
 /// What left before a packet, of one class.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ServedBefore {
     /// The class.
     pub class: String,
@@ -135,7 +137,7 @@ pub struct ServedBefore {
 }
 
 /// What a class lent.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct BorrowedBytes {
     /// Of this class; none: of the link.
     pub of: Option<String>,
@@ -144,7 +146,7 @@ pub struct BorrowedBytes {
 }
 
 /// A drop.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DroppedPacket {
     /// The reason, by the name under which it is counted.
     pub reason: String,

@@ -7,7 +7,7 @@
 //!   read from files;
 //! - [`port_config`], [`filters`], [`rsvp_config`], [`yields`]: a policy's parts with a syntax of
 //!   their own; [`rsvp_keys`]: the key file of RSVP;
-//! - [`schema`]: what a policy may say, for editors;
+//! - [`schema`]: what a policy may say, for editors, and a line of the control socket;
 //! - [`snapshot`]: the metrics of every class; [`readout`]: how its values are displayed;
 //!   [`explained`]: why packets waited;
 //! - [`difference`]: what a policy differs in from the one in force; [`promises`]: what that does

@@ -7,12 +7,13 @@
 use crate::policy::InterfacePolicy;
 use engine::bounds;
 use engine::units::{Bandwidth, Duration, Probability};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// What a class is promised.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Promise {
     /// The rate that it gets at least whenever it has packets, in bit/s as the link counts; none if
     /// none is guaranteed.
@@ -25,7 +26,7 @@ pub struct Promise {
 }
 
 /// How a promise changes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Trend {
     /// A rate or a bound is gone.
@@ -37,7 +38,7 @@ pub enum Trend {
 }
 
 /// The promise of a class that changes.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PromiseChange {
     /// The interface.
     pub interface: String,

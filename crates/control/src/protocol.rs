@@ -8,7 +8,8 @@
 //! ← {"reply":"refused","message":"…","help":"…"}                           nothing was changed
 //! ```
 //!
-//! An unknown request is refused with a reason; the connection stays open.
+//! An unknown request is refused with a reason; the connection stays open. docs/socket.md is the
+//! reference, and [`crate::schema::socket`] makes the published schema of these types.
 
 use crate::calendar;
 use crate::difference::{Breaking, Difference, GenerationView};
@@ -18,6 +19,7 @@ use crate::reservation::{Notice, ReservationRequest, ReservationState, RsvpStatu
 use crate::snapshot::{ClassView, Snapshot, StatusDetail};
 use crate::what_if::ShadowReport;
 use engine::settings::Raw;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,14 +31,14 @@ pub const VERSION: u32 = 1;
 pub const INTERVAL_MS: u64 = 1000;
 
 /// A request of a client.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "request", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Request {
     /// Asks for the versions of protocol and program.
     Version {},
     /// The metrics over an interval that begins now; with interval 0 the counters alone, at once.
     Status {
-        /// The interval.
+        /// The interval; at least 10 ms, or 0.
         #[serde(default = "default_interval")]
         interval_ms: u64,
         /// Whether to send a reply for every further interval.
@@ -183,7 +185,7 @@ fn default_interval() -> u64 {
 }
 
 /// Other settings of an interface or a class.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SettingChanges {
     /// The interface.
@@ -218,7 +220,7 @@ impl fmt::Display for SettingChanges {
 }
 
 /// A setting's new value.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SettingChange {
     /// `true` or `false`.
@@ -267,7 +269,8 @@ impl fmt::Display for SettingChange {
 }
 
 /// A reply of the server. `C`: see [`Snapshot`].
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Reply", description = "A reply of the server.")]
 #[serde(tag = "reply", rename_all = "lowercase")]
 pub enum Reply<C = Vec<ClassView>> {
     /// The metrics.
@@ -307,6 +310,7 @@ pub enum Reply<C = Vec<ClassView>> {
     /// The versions of protocol and program.
     Version {
         /// [`VERSION`].
+        #[schemars(description = "The version of requests and replies; incompatible changes increment it.")]
         protocol: u32,
         /// The program's version.
         program: String,

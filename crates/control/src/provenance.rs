@@ -2,13 +2,14 @@
 
 use crate::text_file;
 use rustix::net::UCred;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
 use std::path::Path;
 
 /// Who asked for a change, and why.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Provenance {
     /// The user, and behind root the one who had logged in; none if the program did it itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,10 +1,11 @@
 //! A refusal: why a request over the control socket was not carried out.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Why a request was not carried out.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Refusal {
     /// The reason.
     pub message: String,

@@ -11,6 +11,7 @@
 
 use crate::refusal::Refusal;
 use core::net::IpAddr;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc::Sender;
 
@@ -18,7 +19,7 @@ use std::sync::mpsc::Sender;
 pub const USUAL_PACKET: u32 = 1000;
 
 /// A request for a reservation. Rates and lengths are of IP datagrams.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReservationRequest {
     /// The receiver.
@@ -53,7 +54,7 @@ fn usual_packet() -> u32 {
 }
 
 /// A change in the state of a reservation.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum ReservationState {
     /// Requested: Path messages are sent.
@@ -82,7 +83,7 @@ pub enum ReservationState {
 }
 
 /// A hop on the path has refused a reservation.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PathRefusal {
     /// The node that refused.
     pub node: IpAddr,
@@ -105,7 +106,7 @@ pub struct PathRefusal {
 }
 
 /// What a path offers.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PathOffer {
     /// Whether the request would be admitted now.
     pub fits: bool,
@@ -132,7 +133,7 @@ pub struct PathOffer {
 }
 
 /// A sender and its session.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct FlowView {
     /// The sender.
     pub from: IpAddr,
@@ -159,7 +160,7 @@ impl std::fmt::Display for FlowView {
 }
 
 /// The RSVP state of a node.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RsvpStatus {
     /// The interfaces on which it speaks RSVP.
     pub interfaces: Vec<RsvpInterfaceView>,
@@ -186,7 +187,7 @@ pub struct RsvpStatus {
 }
 
 /// Messages that failed the integrity check.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct DroppedView {
     /// The interface on which they arrived.
     pub interface: String,
@@ -204,7 +205,7 @@ pub struct DroppedView {
 }
 
 /// A limit of state that was reached.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LimitView {
     /// Which state: `senders`, `reservations` or `neighbours`.
     pub what: String,
@@ -223,7 +224,7 @@ pub struct LimitView {
 }
 
 /// How the messages of an interface are authenticated.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct KeysView {
     /// Whether messages without INTEGRITY are dropped.
     pub required: bool,
@@ -232,7 +233,7 @@ pub struct KeysView {
 }
 
 /// Statistics of refresh reduction (RFC 2961).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RefreshReductionView {
     /// Refreshes sent as a MESSAGE_ID in a summary refresh.
     pub summarised: u64,
@@ -245,7 +246,7 @@ pub struct RefreshReductionView {
 }
 
 /// An interface on which the node speaks RSVP.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RsvpInterfaceView {
     /// Its name.
     pub name: String,
@@ -267,7 +268,7 @@ pub struct RsvpInterfaceView {
 }
 
 /// A sender and its reservations.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SenderView {
     /// The sender and its session.
     pub flow: FlowView,
@@ -291,7 +292,7 @@ pub struct SenderView {
 }
 
 /// A reservation on an interface.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct InstalledReservation {
     /// The interface.
     pub interface: String,
@@ -307,7 +308,7 @@ pub struct InstalledReservation {
 }
 
 /// A refusal by this node.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RefusalView {
     /// The flow; one of several in a shared reservation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -329,7 +330,7 @@ pub struct RefusalView {
 }
 
 /// An event.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Notice {
     /// The kind of event, machine-readable: `path`, `path-ended`, `reserved`, `unreserved`,
     /// `refused`, `failed`, `offer`, `confirmed`, `dropped`, `limit`.

@@ -5,11 +5,15 @@
 //! A schema is weaker than the reader: what depends on other values, such as sums of rates, names
 //! of classes and limits that follow from the link, only `suimon check` knows. So it accepts every
 //! policy that `check` accepts, and more.
+//!
+//! And one of the control socket, from the types by which the program and its clients write and
+//! read.
 
 use crate::expectations::WatchSettings;
 use crate::filters::FilterSettings;
 use crate::policy::{InterfaceSettings, SendsSettings};
 use crate::port_config::PortSettings;
+use crate::protocol::{Reply, Request};
 use crate::rsvp_config::{AcceptSettings, RsvpSettings};
 use crate::yields::YieldsSettings;
 use engine::kind::{Children, Kind};
@@ -17,6 +21,7 @@ use engine::port_kind::PortKind;
 use engine::reserved::ReserveSettings;
 use engine::settings::{Fallback, Raw, Setting};
 use engine::tree::Registry;
+use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 /// The schema of policies that name these kinds of disciplines and of ports.
@@ -51,6 +56,27 @@ pub fn policy(registry: &Registry, ports: &[&'static PortKind]) -> Value {
         },
         "required": ["version", "interface"],
         "additionalProperties": false,
+        "$defs": definitions,
+    })
+}
+
+/// The schema of a line of the control socket: `#/$defs/Request` is what a client may send, and
+/// `#/$defs/Reply` what it gets. Of a reply the fields that are always there are required; a client
+/// skips those that it does not know, since later versions may add some.
+pub fn socket() -> Value {
+    let mut requests = SchemaSettings::draft2020_12().for_deserialize().into_generator();
+    let mut replies = SchemaSettings::draft2020_12().for_serialize().into_generator();
+    let lines = json!([
+        requests.subschema_for::<Request>(),
+        replies.subschema_for::<Reply>()
+    ]);
+    let mut definitions = replies.take_definitions(true);
+    definitions.extend(requests.take_definitions(true));
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Suimon control socket",
+        "description": "A line in either direction: a request, or a reply. docs/socket.md tells which belong together.",
+        "anyOf": lines,
         "$defs": definitions,
     })
 }

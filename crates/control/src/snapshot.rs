@@ -18,6 +18,7 @@ use engine::settings::SettingValue;
 use engine::tree::DisciplineSpec;
 use engine::units::{Bandwidth, Duration, Instant, Probability, Rate};
 use measure::delay::Delays;
+use schemars::{JsonSchema, Schema};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
@@ -37,7 +38,7 @@ pub const YIELDS: &str = "yields";
 pub const BORROWED: &str = "borrowed";
 
 /// Whether the policy is applied to the packets that leave by an interface.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// The policy is applied.
@@ -93,7 +94,7 @@ pub struct InterfaceReading {
 }
 
 /// What became of frames outside the queues, since the start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct FrameCounts {
     /// The kernel dropped them before they could be received, at the port that packets come from.
     pub missed: u64,
@@ -124,9 +125,13 @@ pub struct Reading {
 
 /// The metrics at an instant. Whoever writes them down can make the classes `C` of each interface
 /// one by one.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Snapshot", description = "The metrics at an instant.")]
 pub struct Snapshot<C = Vec<ClassView>> {
     /// [`VERSION`].
+    #[schemars(
+        description = "The version of the metrics; a field that goes or means another thing increments it."
+    )]
     pub version: u32,
     /// The policy's name.
     pub policy: String,
@@ -136,6 +141,7 @@ pub struct Snapshot<C = Vec<ClassView>> {
     /// then, and delays cover the time since the start.
     pub interval_ns: Option<u64>,
     /// What lengths and rates count: [`BASIS`].
+    #[schemars(description = "What lengths and rates count: `frame`, whole frames.")]
     pub basis: String,
     /// The managed interfaces.
     pub interfaces: Vec<InterfaceView<C>>,
@@ -145,7 +151,8 @@ pub struct Snapshot<C = Vec<ClassView>> {
 }
 
 /// One interface.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "InterfaceView")]
 pub struct InterfaceView<C = Vec<ClassView>> {
     /// Its name.
     pub name: String,
@@ -179,7 +186,11 @@ pub struct InterfaceView<C = Vec<ClassView>> {
 }
 
 /// One class.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(
+    transform = requires_the_name_alone,
+    description = "One class. In a brief status what is zero, empty or null is absent."
+)]
 #[serde(from = "ClassFields")]
 pub struct ClassView {
     /// Its name.
@@ -203,8 +214,13 @@ pub struct ClassView {
     pub gauges: Vec<Gauge>,
 }
 
+/// See [`StatusDetail::Brief`].
+fn requires_the_name_alone(schema: &mut Schema) {
+    schema.insert("required".into(), ["name"].as_slice().into());
+}
+
 /// How much a status says of each class.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StatusDetail {
     /// Every field.
@@ -223,7 +239,7 @@ impl StatusDetail {
 
 /// The fields of a class as they are read: side by side, since serde stores those of a flattened
 /// part before it reads them, and absent if they are zero or empty ([`StatusDetail::Brief`]).
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 struct ClassFields {
     name: String,
     #[serde(default)]
@@ -322,7 +338,7 @@ fn write_unless_default<M: SerializeMap, T: Serialize + Default + PartialEq>(
 }
 
 /// The traffic of an interface or a class.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Traffic {
     /// The measured rate over the interval.
     pub got_bps: Option<u64>,
@@ -347,7 +363,7 @@ pub struct Traffic {
 }
 
 /// Queueing delay. Quantiles are at most 1/16 too high.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Delay {
     /// The mean.
     pub mean_ns: u64,
@@ -360,7 +376,7 @@ pub struct Delay {
 }
 
 /// A number of a discipline's state, with its unit.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Gauge {
     /// Its name.
     pub name: Cow<'static, str>,

@@ -527,7 +527,10 @@ impl Connection<'_> {
                 }
                 Ok(request) => send(self.stream, &self.answer(request))?,
                 Err(error) => {
-                    let why = Refusal::new(format!("not a request: {error}"));
+                    let why = Refusal {
+                        message: format!("not a request: {error}"),
+                        help: Some("`suimon kinds --schema socket` prints what a request may say".into()),
+                    };
                     send(self.stream, &Reply::Refused(why))?;
                 }
             }

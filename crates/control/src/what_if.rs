@@ -1,6 +1,7 @@
 //! What a policy does, or would do, class by class.
 
 use crate::refusal::Refusal;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ pub fn span(ms: u64) -> Result<Duration, Refusal> {
 }
 
 /// What one class got.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Figures {
     /// Packets that left.
     pub sent: u64,
@@ -36,7 +37,7 @@ pub struct Figures {
 }
 
 /// A class by the policy in force and by a candidate.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Beside {
     /// Its name.
     pub class: String,
@@ -47,7 +48,7 @@ pub struct Beside {
 }
 
 /// A candidate beside the policy in force, on the same traffic.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ShadowReport {
     /// For how long.
     pub span_ns: u64,

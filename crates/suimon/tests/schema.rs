@@ -1,12 +1,16 @@
-//! The schema of policies, docs/policy.schema.json: it is the one that the program prints, every
-//! policy that `check` accepts is valid by it, and what people mistype is not.
+//! The schemas of policies and of the control socket in docs: they are those that the program
+//! prints; every policy that `check` accepts is valid by the one, what docs/socket.md shows by the
+//! other, and what people mistype is not. The lines of the program's own clients are judged in
+//! tests/rsvp/socket.rs.
 //!
 //! Run with `BLESS=1` to write the current one; review the difference before committing it.
 
 use control::policy::Policy;
+use control::protocol::{Reply, Request};
 use engine::tree::Registry;
 use jsonschema::Validator;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,20 +19,28 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn printed() -> String {
+fn printed(of: &str) -> String {
     let mut suimon = Command::new(env!("CARGO_BIN_EXE_suimon"));
-    let output = suimon.args(["kinds", "--schema"]).output().expect("it runs");
+    let output = suimon.args(["kinds", "--schema", of]).output().expect("it runs");
     assert!(output.status.success());
     String::from_utf8(output.stdout).expect("text")
 }
 
 fn validator() -> Validator {
-    let schema: Value = serde_json::from_str(&printed()).expect("JSON");
-    assert!(
-        jsonschema::draft202012::meta::is_valid(&schema),
-        "no valid schema"
-    );
-    jsonschema::draft202012::new(&schema).expect("a schema")
+    of_schema(&serde_json::from_str(&printed("policy")).expect("JSON"))
+}
+
+fn of_schema(schema: &Value) -> Validator {
+    assert!(jsonschema::draft202012::meta::is_valid(schema), "no valid schema");
+    jsonschema::draft202012::new(schema).expect("a schema")
+}
+
+/// The schema of requests, or of replies.
+fn of_lines(what: &str) -> (Value, Validator) {
+    let mut schema: Value = serde_json::from_str(&printed("socket")).expect("JSON");
+    schema["anyOf"] = json!([{ "$ref": format!("#/$defs/{what}") }]);
+    let validator = of_schema(&schema);
+    (schema["$defs"][what].take(), validator)
 }
 
 fn as_json(toml: &str) -> Option<Value> {
@@ -49,16 +61,122 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn the_committed_schema_is_the_one_that_the_declarations_give() {
-    let path = root().join("docs/policy.schema.json");
-    if std::env::var_os("BLESS").is_some() {
-        fs::write(&path, printed()).expect("it can be written");
+fn the_committed_schemas_are_those_that_the_declarations_give() {
+    for of in ["policy", "socket"] {
+        let (name, now) = (format!("docs/{of}.schema.json"), printed(of));
+        let path = root().join(&name);
+        if std::env::var_os("BLESS").is_some() {
+            fs::write(&path, &now).expect("it can be written");
+        }
+        let committed = fs::read_to_string(&path).expect("a schema");
+        assert!(
+            committed == now,
+            "out of date: `suimon kinds --schema {of} > {name}`"
+        );
+        // Of the documentation of types nothing is left that only its readers can follow.
+        assert!(!now.contains("[`"), "{name} links to types");
     }
-    let committed = fs::read_to_string(&path).expect("docs/policy.schema.json");
-    assert!(
-        committed == printed(),
-        "out of date: `suimon kinds --schema > docs/policy.schema.json`"
-    );
+}
+
+/// The lines that docs/socket.md shows, but for the one that is a mistake.
+fn shown_lines() -> Vec<Value> {
+    let page = fs::read_to_string(root().join("docs/socket.md")).expect("a page");
+    let lines = page.lines().filter(|line| line.starts_with('{'));
+    let values = lines.map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    values.filter(|line| line["request"] != "sets").collect()
+}
+
+/// The words by which a schema's alternatives are told apart.
+fn words(schema: &Value, tag: &str) -> BTreeSet<String> {
+    let all = schema["oneOf"].as_array().or(schema["anyOf"].as_array());
+    let each = all.expect("alternatives").iter();
+    each.map(|one| {
+        one["properties"][tag]["const"]
+            .as_str()
+            .expect("a word")
+            .to_owned()
+    })
+    .collect()
+}
+
+#[test]
+fn every_request_and_reply_is_shown_on_the_page_and_valid() {
+    for (what, tag) in [("Request", "request"), ("Reply", "reply")] {
+        let (schema, validator) = of_lines(what);
+        let mut shown = BTreeSet::new();
+        for line in shown_lines().iter().filter(|line| line[tag].is_string()) {
+            let mistakes: Vec<String> = validator.iter_errors(line).map(|e| e.to_string()).collect();
+            assert!(mistakes.is_empty(), "{line}: {mistakes:#?}");
+            let read = match tag {
+                "request" => serde_json::from_value::<Request>(line.clone()).map(|_| ()),
+                _ => serde_json::from_value::<Reply>(line.clone()).map(|_| ()),
+            };
+            assert!(read.is_ok(), "{line}: {read:?}");
+            shown.extend(line[tag].as_str().map(str::to_owned));
+        }
+        assert_eq!(shown, words(&schema, tag), "docs/socket.md shows other {tag}s");
+    }
+}
+
+/// Each object in a value, by its pointer.
+fn objects(value: &Value, at: &str, found: &mut Vec<String>) {
+    if let Value::Object(fields) = value {
+        found.push(at.to_owned());
+        fields
+            .iter()
+            .for_each(|(key, value)| objects(value, &format!("{at}/{key}"), found));
+    }
+}
+
+/// What is missing or unknown in a request is not valid where, and only where, the program refuses
+/// it; a value of another type at least where it does.
+#[test]
+fn the_schema_of_requests_takes_what_the_program_takes() {
+    let (_, validator) = of_lines("Request");
+    let reads = |request: &Value| serde_json::from_value::<Request>(request.clone()).is_ok();
+    let (mut judged, mut refused) = (0, 0);
+    for request in shown_lines().iter().filter(|line| line["request"].is_string()) {
+        let mut places = Vec::new();
+        objects(request, "", &mut places);
+        for place in &places {
+            let fields = request
+                .pointer(place)
+                .and_then(Value::as_object)
+                .expect("an object");
+            let mut changed: Vec<(Value, bool)> = Vec::new();
+            let with = |change: &dyn Fn(&mut serde_json::Map<String, Value>)| {
+                let mut request = request.clone();
+                change(
+                    request
+                        .pointer_mut(place)
+                        .and_then(Value::as_object_mut)
+                        .expect("an object"),
+                );
+                request
+            };
+            // Settings have any names.
+            if place != "/changes" {
+                changed.push((
+                    with(&|fields| drop(fields.insert("unknwon".into(), 1.into()))),
+                    true,
+                ));
+            }
+            for key in fields.keys() {
+                changed.push((with(&|fields| drop(fields.remove(key))), true));
+                for other in [json!(null), json!(-1), json!("x"), json!([]), json!(true)] {
+                    changed.push((with(&|fields| fields[key] = other.clone()), false));
+                }
+            }
+            for (request, exact) in changed {
+                let (valid, read) = (validator.is_valid(&request), reads(&request));
+                assert!(valid || !read, "not valid, but read: {request}");
+                assert!(!exact || valid == read, "valid, but not read: {request}");
+                judged += 1;
+                refused += usize::from(!valid);
+            }
+        }
+    }
+    assert!(judged > 300 && refused > judged / 2, "{refused} of {judged}");
 }
 
 #[test]

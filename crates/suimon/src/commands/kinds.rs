@@ -4,7 +4,7 @@
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use control::schema;
 use engine::kind::{Children, Kind};
 use engine::settings::{Fallback, Setting, Span, unknown};
@@ -20,9 +20,21 @@ pub struct Kinds {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print a JSON Schema of the policy file, for editors
-    #[arg(long, conflicts_with_all = ["name", "json"])]
-    schema: bool,
+    /// Print a JSON Schema: of the policy file, for editors, or of the control socket
+    #[arg(
+        long, value_enum, value_name = "OF", num_args = 0..=1, default_missing_value = "policy",
+        conflicts_with_all = ["name", "json"]
+    )]
+    schema: Option<Described>,
+}
+
+/// What a schema describes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Described {
+    /// A policy
+    Policy,
+    /// A line of the control socket
+    Socket,
 }
 
 impl Kinds {
@@ -30,8 +42,12 @@ impl Kinds {
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let out = &mut *cx.out;
         let registry = cx.registry;
-        if self.schema {
-            writeln!(out, "{:#}", schema::policy(registry, &netio::ports::declared()))?;
+        if let Some(described) = self.schema {
+            let schema = match described {
+                Described::Policy => schema::policy(registry, &netio::ports::declared()),
+                Described::Socket => schema::socket(),
+            };
+            writeln!(out, "{schema:#}")?;
             return Ok(Exit::Done);
         }
         let kinds: Vec<&Kind> = match &self.name {
@@ -162,7 +178,7 @@ mod tests {
         Kinds {
             name: name.map(Into::into),
             json,
-            schema: false,
+            schema: None,
         }
         .run(&mut Context {
             registry: &Registry::builtin(),

@@ -18,4 +18,5 @@ mod path;
 mod reroute;
 mod rig;
 mod service;
+mod socket;
 mod tunnel;
