@@ -54,6 +54,8 @@ pub struct RuledQueue {
     pub guarantees: Vec<(ClassId, Bandwidth)>,
     /// Classes of the plan whose TCP connections can be clamped, in ACKs of the other direction.
     pub yields: Vec<String>,
+    /// Whether the queue is known never to wait with a backlog.
+    pub conserves_work: bool,
 }
 
 impl RuledQueue {
@@ -67,6 +69,7 @@ impl RuledQueue {
             overhead: Bytes::ZERO,
             guarantees: Vec::new(),
             yields: Vec::new(),
+            conserves_work: false,
         }
     }
 }
@@ -129,7 +132,11 @@ impl From<EmulatedLink> for EmulatedDirection {
     /// A direction with tail drop.
     fn from(link: EmulatedLink) -> Self {
         let everything = Box::new(Everything(ClassId(0)));
-        Self::ruled(link, RuledQueue::new(link.tail_drop(), everything))
+        let buffer = RuledQueue {
+            conserves_work: true,
+            ..RuledQueue::new(link.tail_drop(), everything)
+        };
+        Self::ruled(link, buffer)
     }
 }
 
@@ -192,7 +199,11 @@ impl Emulator {
                 mark: 0,
                 overhead: ruled.overhead,
                 realiser: None,
-                wire: Some(direction.link.wire(direction.record, direction.cable)),
+                wire: Some(
+                    direction
+                        .link
+                        .wire(ruled.conserves_work, direction.record, direction.cable),
+                ),
                 guarantees: ruled.guarantees,
             });
         }

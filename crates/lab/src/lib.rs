@@ -7,6 +7,7 @@
 //! - [`emulator`]: the thread that moves frames over such a link;
 //! - [`addressing`]: assignment of addresses and routes;
 //! - [`link`]: the wire behind a queue: rate, delay, buffer, loss, jitter;
+//! - [`hold_ups`]: what this machine adds to the delays of datagrams, counted apart;
 //! - [`nesting`]: a command behind one link, and such commands within one another;
 //! - [`way_out`]: to the internet, by a network stack in user space;
 //! - [`record`]: bytes offered to a link and sent by it, in time bins;
@@ -21,6 +22,7 @@ pub mod addressing;
 pub mod emulator;
 pub mod error;
 pub mod group_routes;
+pub mod hold_ups;
 pub mod host;
 pub mod isolation;
 pub mod link;

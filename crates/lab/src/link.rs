@@ -16,8 +16,10 @@
 //! Every operation is O(1) beside the queue's own. A whole bandwidth-delay product can be in
 //! flight. The simulator's models decide, from a seed, which packets the wire loses and by how much
 //! it delays them ([`measure::impairments`]). A link can [record](EmulatedLink::wire) the
-//! bytes offered and sent, in time bins.
+//! bytes offered and sent, in time bins, and writes into our own datagrams what a late thread
+//! added to their delay ([`hold_ups`](crate::hold_ups)).
 
+use crate::hold_ups::{self, IdleTimes, Passage};
 use crate::record::Record;
 use engine::discipline::{Next, Reason, Sink, Verdict};
 use engine::disciplines::fifo;
@@ -27,9 +29,10 @@ use engine::queue::Queue;
 use engine::random::Seed;
 use engine::settings::{Raw, Table};
 use engine::shaped_queue::ShapedQueue;
-use engine::tree::{DisciplineSpec, Registry};
+use engine::tree::{DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::impairments::{Jitter, Loss, LossModel};
+use netio::pool::Offload;
 use netio::wire::{PathWire, WireArrival};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -106,9 +109,15 @@ impl EmulatedLink {
         tail_drop.unwrap_or_else(|problems| panic!("a plain FIFO is refused: {problems:?}"))
     }
 
-    /// This link behind a queue. Bytes offered and sent go into `record`, if there is one.
-    pub fn wire(&self, record: Option<Record>, cable: CableSwitch) -> Box<dyn PathWire> {
-        Box::new(EmulatedWire::new(*self, record, cable))
+    /// This link behind a queue, which [conserves work](engine::kind::QueuePlan::conserves_work) or
+    /// may not. Bytes offered and sent go into `record`, if there is one.
+    pub fn wire(
+        &self,
+        conserves_work: bool,
+        record: Option<Record>,
+        cable: CableSwitch,
+    ) -> Box<dyn PathWire> {
+        Box::new(EmulatedWire::new(*self, conserves_work, record, cable))
     }
 }
 
@@ -142,16 +151,32 @@ struct EmulatedWire {
     called_at: Instant,
     /// What goes before the queue's packets.
     first: VecDeque<Packet>,
-    /// Packets in flight, with their times of arrival.
-    in_flight: VecDeque<(Instant, WireArrival)>,
+    in_flight: VecDeque<InFlight>,
+    /// Whether the queue never holds packets back behind an idle link.
+    conserves_work: bool,
+    /// From when on the link is idle, unless a packet comes: it has sent everything at its rate,
+    /// and at that of the queue.
+    idle_from: Instant,
+    idle: IdleTimes,
+    /// The way of the packet that was given last.
+    given: Option<Passage>,
     loss: LossModel,
     jitter: Jitter,
     record: Option<Record>,
     cable: CableSwitch,
 }
 
+/// A packet in flight.
+#[derive(Debug)]
+struct InFlight {
+    packet: Packet,
+    /// When it left the queue.
+    left: Instant,
+    passage: Passage,
+}
+
 impl EmulatedWire {
-    fn new(link: EmulatedLink, record: Option<Record>, cable: CableSwitch) -> Self {
+    fn new(link: EmulatedLink, conserves_work: bool, record: Option<Record>, cable: CableSwitch) -> Self {
         Self {
             link,
             free_at: Instant::START,
@@ -160,6 +185,10 @@ impl EmulatedWire {
             called_at: Instant::START,
             first: VecDeque::new(),
             in_flight: VecDeque::new(),
+            conserves_work,
+            idle_from: Instant::START,
+            idle: IdleTimes::default(),
+            given: None,
             loss: LossModel::new(link.loss, link.seed),
             jitter: Jitter::new(link.jitter, link.seed),
             record,
@@ -184,6 +213,10 @@ impl EmulatedWire {
                 Next::Ready(packet) => {
                     self.resume_at = Instant::START;
                     let sent = self.send(start, packet.len);
+                    let by_queue = queue
+                        .bandwidth()
+                        .map(|rate| start + rate.time_to_send(packet.len));
+                    self.idle_from = sent.max(by_queue.unwrap_or(sent));
                     if let Some(record) = &self.record {
                         record.sent(packet.arrived, start, sent, packet.len);
                     }
@@ -191,9 +224,15 @@ impl EmulatedWire {
                         sink.drop(packet, Reason::Wire);
                         continue;
                     }
-                    let arrives = self.jitter.arrival(sent + self.link.delay);
-                    self.in_flight
-                        .push_back((arrives, WireArrival { packet, left: start }));
+                    let passage = Passage {
+                        taken: packet.arrived,
+                        due: self.jitter.arrival(sent + self.link.delay),
+                    };
+                    self.in_flight.push_back(InFlight {
+                        packet,
+                        left: start,
+                        passage,
+                    });
                 }
                 Next::Wait(at) => self.resume_at = at,
                 Next::Empty => {
@@ -220,6 +259,26 @@ impl EmulatedWire {
     }
 }
 
+impl EmulatedWire {
+    /// A packet comes: the link may have been idle until now.
+    fn comes(&mut self, queue: &mut ShapedQueue, now: Instant, sink: &mut dyn Sink) {
+        // Packets that were due before this one arrived have made room for it.
+        self.transmit(queue, now, sink);
+        if queue.is_empty() && self.first.is_empty() && self.idle_from < now {
+            self.idle.add(self.idle_from, now);
+            self.idle_from = now;
+        }
+        // The new packet may leave before the one that the queue waits for.
+        self.ask_again(now);
+    }
+
+    /// What the queue said of its next packet does not hold any more.
+    fn ask_again(&mut self, now: Instant) {
+        self.resume_at = Instant::START;
+        self.called_at = self.called_at.max(now);
+    }
+}
+
 impl PathWire for EmulatedWire {
     fn rate(&self) -> Bandwidth {
         self.link.rate
@@ -232,10 +291,7 @@ impl PathWire for EmulatedWire {
         packet: Packet,
         sink: &mut dyn Sink,
     ) -> Verdict {
-        // Packets that were due before this one arrived have made room for it.
-        self.transmit(queue, now, sink);
-        // The new packet may leave before the one that the queue waits for.
-        self.retuned(now);
+        self.comes(queue, now, sink);
         let len = packet.len;
         let verdict = queue.enqueue(now, packet, sink);
         if let Some(record) = &self.record {
@@ -246,8 +302,7 @@ impl PathWire for EmulatedWire {
     }
 
     fn carry(&mut self, queue: &mut ShapedQueue, now: Instant, packet: Packet, sink: &mut dyn Sink) {
-        self.transmit(queue, now, sink);
-        self.retuned(now);
+        self.comes(queue, now, sink);
         if let Some(record) = &self.record {
             record.offered(now, packet.len, queue.queue().backlog().bytes);
         }
@@ -257,20 +312,35 @@ impl PathWire for EmulatedWire {
 
     fn next(&mut self, queue: &mut ShapedQueue, now: Instant, sink: &mut dyn Sink) -> Next<WireArrival> {
         self.transmit(queue, now, sink);
-        while let Some((_, carried)) = self.in_flight.pop_front_if(|(arrives, _)| *arrives <= now) {
+        while let Some(carried) = self.in_flight.pop_front_if(|one| one.passage.due <= now) {
+            let InFlight {
+                packet,
+                left,
+                passage,
+            } = carried;
             if !self.cable.is_cut() {
-                return Next::Ready(carried);
+                self.given = Some(passage);
+                return Next::Ready(WireArrival { packet, left });
             }
-            sink.drop(carried.packet, Reason::Wire);
+            sink.drop(packet, Reason::Wire);
         }
         match self.in_flight.front() {
-            Some((arrives, _)) => Next::Wait(*arrives),
+            Some(next) => Next::Wait(next.passage.due),
             None if queue.is_empty() && self.first.is_empty() => Next::Empty,
             None => Next::Wait(
                 self.free_at
                     .max(self.resume_at)
                     .max(now + Duration::from_nanos(1)),
             ),
+        }
+    }
+
+    fn hands_over(&mut self, now: Instant, frame: &mut [u8], offload: &Offload) {
+        if let Some(passage) = self.given.take() {
+            // Behind jitter a packet may wait for one that left before it.
+            let counts_on = self.conserves_work && self.link.jitter == Duration::ZERO;
+            let idle = counts_on.then_some(&self.idle);
+            hold_ups::hands_over(frame, offload, &passage, idle, now);
         }
     }
 
@@ -281,22 +351,22 @@ impl PathWire for EmulatedWire {
     fn each(&mut self, see: &mut dyn FnMut(&mut Packet)) {
         self.first.iter_mut().for_each(&mut *see);
         let packets = self.in_flight.iter_mut();
-        packets.for_each(|(_, carried)| see(&mut carried.packet));
+        packets.for_each(|carried| see(&mut carried.packet));
     }
 
     fn flush(&mut self, sink: &mut dyn Sink) {
         self.first
             .drain(..)
             .for_each(|packet| sink.drop(packet, Reason::Flushed));
-        while let Some((_, carried)) = self.in_flight.pop_front() {
+        while let Some(carried) = self.in_flight.pop_front() {
             sink.drop(carried.packet, Reason::Flushed);
         }
         self.resume_at = Instant::START;
     }
 
-    fn retuned(&mut self, now: Instant) {
-        self.resume_at = Instant::START;
-        self.called_at = self.called_at.max(now);
+    fn retuned(&mut self, now: Instant, plan: &TreePlan) {
+        self.conserves_work = plan.root.conserves_work();
+        self.ask_again(now);
     }
 }
 
@@ -325,7 +395,7 @@ mod tests {
         fn of(link: &EmulatedLink, record: Option<Record>) -> Self {
             Self {
                 queue: ShapedQueue::new(link.tail_drop(), None),
-                wire: link.wire(record, CableSwitch::default()),
+                wire: link.wire(true, record, CableSwitch::default()),
             }
         }
 
@@ -501,7 +571,7 @@ mod tests {
         let cable = CableSwitch::default();
         let mut line = Line {
             queue: ShapedQueue::new(link.tail_drop(), None),
-            wire: link.wire(None, cable.clone()),
+            wire: link.wire(true, None, cable.clone()),
         };
         let mut lost = Lost(0);
         let offer = |us: u64, line: &mut Line, lost: &mut Lost| {

@@ -542,7 +542,12 @@ impl Path {
         if let Some(tape) = &mut self.tape {
             tape.sent(packet);
         }
-        let left = self.left.take().unwrap_or(now);
+        let carried = self.left.take();
+        if let (Some(wire), Some(_)) = (&mut self.wire, carried) {
+            let offload = pool.offload(packet.buffer);
+            wire.hands_over(now, pool.bytes_mut(packet.buffer), &offload);
+        }
+        let left = carried.unwrap_or(now);
         if let Some(waits) = &mut self.waits {
             let due = self.was_due.take();
             waits.departs(left, packet, due, self.queue.queue());
@@ -673,7 +678,7 @@ impl Path {
         }
         // A due time of the old plan means nothing under the new one.
         self.due = None;
-        self.wire.iter_mut().for_each(|wire| wire.retuned(now));
+        self.wire.iter_mut().for_each(|wire| wire.retuned(now, plan));
         let in_place = same && self.queue.queue_mut().retune(now, plan.root.plan.as_ref());
         let adopted = if in_place {
             Adopted::InPlace
@@ -726,7 +731,7 @@ impl Path {
         });
         // A due time of the old settings means nothing under the new ones.
         self.due = None;
-        self.wire.iter_mut().for_each(|wire| wire.retuned(now));
+        self.wire.iter_mut().for_each(|wire| wire.retuned(now, &plan));
         self.plan = Some(plan);
         let path = self.id;
         pool.claim_rate(Owner { path, class }, Some(guarantee));

@@ -2,9 +2,11 @@
 //! queue is in flight before it reaches the port. The lab's links are such wires; a real device
 //! has its own.
 
+use crate::pool::Offload;
 use engine::discipline::{Next, Sink, Verdict};
 use engine::packet::Packet;
 use engine::shaped_queue::ShapedQueue;
+use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Instant};
 use std::fmt;
 
@@ -37,6 +39,9 @@ pub trait PathWire: fmt::Debug + Send {
     /// The next packet at its far end. Never empty while the queue or the wire holds one.
     fn next(&mut self, queue: &mut ShapedQueue, now: Instant, sink: &mut dyn Sink) -> Next<WireArrival>;
 
+    /// The packet that [`next`](Self::next) gave last is handed over now, as this frame.
+    fn hands_over(&mut self, now: Instant, frame: &mut [u8], offload: &Offload);
+
     /// How many packets are in flight.
     fn in_flight(&self) -> usize;
 
@@ -46,6 +51,6 @@ pub trait PathWire: fmt::Debug + Send {
     /// Gives what is in flight to the sink.
     fn flush(&mut self, sink: &mut dyn Sink);
 
-    /// The queue's settings have changed: what it said of its next packet does not hold any more.
-    fn retuned(&mut self, now: Instant);
+    /// The queue has adopted this plan: what it said of its next packet does not hold any more.
+    fn retuned(&mut self, now: Instant, plan: &TreePlan);
 }

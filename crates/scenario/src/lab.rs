@@ -262,6 +262,7 @@ pub fn ruled(link: EmulatedLink, policy: &InterfacePolicy, seed: Seed) -> Emulat
     let classify = ByFilters::new(classifier, &policy.plan, seed);
     let ruled = RuledQueue {
         plan: Some(policy.plan.clone()),
+        conserves_work: policy.plan.root.conserves_work(),
         bandwidth: Some(policy.link().bandwidth),
         overhead: policy.link().overhead,
         guarantees: policy.guarantees(),

@@ -4,6 +4,11 @@
 //! from 0, and the time in nanoseconds on the sender's clock. The rest of the payload is padding.
 //! The datagram that ends a stream has the number of datagrams sent before it as its sequence
 //! number.
+//!
+//! In a lab, 16 bytes more may follow: a [`Stamp`], which every link of the lab brings up to date.
+
+use engine::units::{Duration, Instant};
+use std::ops::Range;
 
 /// The shortest payload, in bytes.
 pub const LEAST_PAYLOAD: usize = 32;
@@ -12,6 +17,11 @@ pub const LEAST_PAYLOAD: usize = 32;
 const MAGIC: u32 = 0x5375_6954;
 const VERSION: u32 = 1 << 8;
 const END: u32 = 1;
+/// A [`Stamp`] follows.
+const STAMPED: u32 = 2;
+/// Where the flags and the stamp are.
+const FLAGS: Range<usize> = 4..8;
+const STAMP: Range<usize> = LEAST_PAYLOAD..LEAST_PAYLOAD + 16;
 
 /// The header of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +40,7 @@ impl Head {
     /// Writes it to the start of a payload of at least [`LEAST_PAYLOAD`] bytes.
     pub fn write(&self, payload: &mut [u8]) {
         payload[..4].copy_from_slice(&MAGIC.to_be_bytes());
-        payload[4..8].copy_from_slice(&(VERSION | u32::from(self.end)).to_be_bytes());
+        payload[FLAGS].copy_from_slice(&(VERSION | u32::from(self.end)).to_be_bytes());
         for (at, word) in [(8, self.stream), (16, self.number), (24, self.sent)] {
             payload[at..at + 8].copy_from_slice(&word.to_be_bytes());
         }
@@ -41,12 +51,51 @@ impl Head {
         let word = |at: usize| Some(u64::from_be_bytes(payload.get(at..at + 8)?.try_into().ok()?));
         let first = word(0)?;
         let flags = first as u32;
-        ((first >> 32) as u32 == MAGIC && flags & !END == VERSION).then_some(())?;
+        ((first >> 32) as u32 == MAGIC && flags & !(END | STAMPED) == VERSION).then_some(())?;
         Some(Self {
             stream: word(8)?,
             number: word(16)?,
             sent: word(24)?,
             end: flags & END != 0,
+        })
+    }
+}
+
+/// What this machine held a datagram up for: see [`hold_ups`](crate::hold_ups).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stamp {
+    /// When a thread of this machine handed it over last, on the clock of the data plane.
+    pub handed: Instant,
+    /// How much sooner it would have been, at least, had no thread been late.
+    pub held: Duration,
+}
+
+impl Stamp {
+    /// Writes it behind the [`Head`] of a payload, if that has the room.
+    pub fn write(&self, payload: &mut [u8]) {
+        let Some(place) = payload.get_mut(STAMP) else {
+            return;
+        };
+        place[..8].copy_from_slice(&self.handed.nanos().to_be_bytes());
+        place[8..].copy_from_slice(&self.held.nanos().to_be_bytes());
+        payload[FLAGS.end - 1] |= STAMPED as u8;
+    }
+
+    /// Its bytes in a payload; none if that has no room for them.
+    pub(crate) fn bytes(payload: &[u8]) -> &[u8] {
+        payload.get(STAMP).unwrap_or_default()
+    }
+
+    /// Reads it; none if the datagram has none.
+    pub fn read(payload: &[u8]) -> Option<Self> {
+        Head::read(payload)?;
+        let word = |bytes: &[u8]| Some(u64::from_be_bytes(bytes.try_into().ok()?));
+        let place = payload
+            .get(STAMP)
+            .filter(|_| payload[FLAGS.end - 1] & STAMPED as u8 != 0)?;
+        Some(Self {
+            handed: Instant::from_nanos(word(&place[..8])?),
+            held: Duration::from_nanos(word(&place[8..])?),
         })
     }
 }
@@ -72,5 +121,26 @@ mod tests {
         payload[6] ^= 2;
         assert_eq!(Head::read(&payload), None, "another version");
         assert_eq!(Head::read(&[0; 64]), None);
+    }
+
+    #[test]
+    fn a_stamp_stands_behind_the_head_where_there_is_room() {
+        let head = Head {
+            stream: 1,
+            number: 2,
+            sent: 3,
+            end: false,
+        };
+        let stamp = Stamp {
+            handed: Instant::from_nanos(u64::MAX - 7),
+            held: Duration::from_millis(3),
+        };
+        for (length, read) in [(47, None), (48, Some(stamp)), (1_000, Some(stamp))] {
+            let mut payload = vec![0xee; length];
+            head.write(&mut payload);
+            assert_eq!(Stamp::read(&payload), None, "{length}: not stamped");
+            stamp.write(&mut payload);
+            assert_eq!((Head::read(&payload), Stamp::read(&payload)), (Some(head), read));
+        }
     }
 }

@@ -97,7 +97,8 @@ pub fn socket(to: SocketAddr, from: Option<SocketAddr>) -> Result<UdpSocket> {
 }
 
 /// Sends the stream until its end or until `stop` returns true, then announces the end. `clock` is
-/// the time that the receiver compares with its own, in nanoseconds.
+/// the time that the receiver compares with its own, in nanoseconds; `complete` writes what else a
+/// datagram carries.
 ///
 /// # Errors
 ///
@@ -108,6 +109,7 @@ pub fn send(
     stream: u64,
     shape: &TrafficShape,
     clock: impl Fn() -> u64,
+    complete: impl Fn(&mut [u8]),
     stop: impl Fn() -> bool,
 ) -> io::Result<SendReport> {
     minimise_timer_slack();
@@ -133,6 +135,7 @@ pub fn send(
             end: false,
         };
         head.write(&mut payload);
+        complete(&mut payload);
         sent.refused += u64::from(!offer(socket, &payload)?);
         sent.datagrams += 1;
         sent.took = begin.elapsed();

@@ -1,10 +1,12 @@
 //! UDP streams, even or in bursts, between two hosts of a lab. Every datagram carries its sequence
 //! number and its time of sending. Sender and receiver are threads of one process, so they read the
-//! same clock. The report lists every arrival.
+//! same clock. The report lists every arrival, with what the machine held it up for on its way over
+//! links of the lab.
 
 use crate::error::{Doing, Error, Result};
+use crate::hold_ups;
 use crate::host::Host;
-use crate::traffic::datagram::Head;
+use crate::traffic::datagram::{Head, Stamp};
 use crate::traffic::generator::{self, SendReport, TrafficShape};
 use crate::traffic::tally::Tally;
 use crate::traffic::tcp::is_timeout;
@@ -39,6 +41,8 @@ pub struct UdpArrival {
     pub sent: Duration,
     /// When it arrived.
     pub arrived: Duration,
+    /// How much sooner it would have arrived, at least, had no thread of this machine been late.
+    pub held: Duration,
 }
 
 impl UdpArrival {
@@ -214,7 +218,7 @@ fn send(
     };
     let clock = || begin.elapsed().as_nanos() as u64;
     let stop = || shared.stop.load(Ordering::Relaxed);
-    generator::send(&socket, 0, &shape, clock, stop).doing(|| format!("send to {to}"))
+    generator::send(&socket, 0, &shape, clock, hold_ups::begin, stop).doing(|| format!("send to {to}"))
 }
 
 fn receive(
@@ -233,6 +237,7 @@ fn receive(
             Ok(len) => {
                 last_arrival = Instant::now();
                 let arrived = last_arrival - begin;
+                let now = netio::clock::now();
                 let Some(head) = Head::read(&buffer[..len]) else {
                     continue;
                 };
@@ -241,6 +246,9 @@ fn receive(
                         number: head.number,
                         sent: Duration::from_nanos(head.sent),
                         arrived,
+                        held: Stamp::read(&buffer[..len]).map_or(Duration::ZERO, |stamp| {
+                            Duration::from_nanos(stamp.held_by(now).nanos())
+                        }),
                     });
                     shared.arrived.store(arrivals.len() as u64, Ordering::Relaxed);
                 }
@@ -272,6 +280,7 @@ mod tests {
             number: millis,
             sent: Duration::ZERO,
             arrived: Duration::from_millis(millis),
+            held: Duration::ZERO,
         };
         let report = StreamReport {
             sent: 9,

@@ -207,7 +207,9 @@ impl Path {
         }
         // A due time of the old plan means nothing under the new one.
         self.due = None;
-        self.wire.iter_mut().for_each(|wire| wire.retuned(now));
+        self.wire
+            .iter_mut()
+            .for_each(|wire| wire.retuned(now, &changes.plan));
         retired.keep(self.plan.replace(changes.plan));
         self.moving.job = Some(Box::new(Job {
             renewed: changes.renewed.into(),

@@ -97,6 +97,7 @@ fn outcome(number: usize, of: usize, values: &[(&str, &str)], mbit: f64) -> Outc
         } else {
             "0.8 Mbit/s too little (4.4 %)".into()
         },
+        held_up: None,
     };
     let rate = down.classes[1].passed.rate.bits();
     Outcome {

@@ -157,5 +157,11 @@ fn judgement(judgement: &Judgement) -> Value {
         "unit": judgement.unit,
         "met": judgement.met,
         "missed_by": (!judgement.met).then_some(&judgement.missed_by),
+        "held_up": judgement.held_up.as_ref().map(|held_up| json!({
+            "packets": held_up.packets,
+            "longest_ns": held_up.longest.nanos(),
+            "value": held_up.value,
+            "got": held_up.got,
+        })),
     })
 }

@@ -43,17 +43,24 @@ fn case(xml: &mut String, suite: &str, judgement: &Judgement) {
         expected,
         got,
         missed_by,
+        held_up,
         ..
     } = judgement;
     let name = escape(&format!("{what}: {expected}"));
+    let mut inside = String::new();
+    if !judgement.met {
+        let (message, text) = (escape(&format!("measured {got}")), escape(missed_by));
+        inside += &format!("<failure message=\"{message}\">{text}</failure>");
+    }
+    if let Some(held_up) = held_up {
+        inside += &format!("<system-out>{}</system-out>", escape(&held_up.words()));
+    }
     // Writing into memory does not fail.
-    let _ = match judgement.met {
+    let _ = match inside.is_empty() {
         true => writeln!(xml, "<testcase classname=\"{suite}\" name=\"{name}\"/>"),
         false => writeln!(
             xml,
-            "<testcase classname=\"{suite}\" name=\"{name}\"><failure message=\"{}\">{}</failure></testcase>",
-            escape(&format!("measured {got}")),
-            escape(missed_by)
+            "<testcase classname=\"{suite}\" name=\"{name}\">{inside}</testcase>"
         ),
     };
 }
@@ -61,7 +68,7 @@ fn case(xml: &mut String, suite: &str, judgement: &Judgement) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::outcome::{ProgramEnd, ProgramOutcome};
+    use crate::run::outcome::{HoldUps, ProgramEnd, ProgramOutcome};
     use engine::units::Duration;
 
     #[test]
@@ -74,6 +81,12 @@ mod tests {
             unit: "ms",
             met,
             missed_by: "2 ms too much".into(),
+            held_up: met.then(|| HoldUps {
+                packets: 2,
+                longest: Duration::from_millis(4),
+                got: "8 ms".into(),
+                value: 8_000_000,
+            }),
         };
         let outcome = LiveOutcome {
             scenario: "a & b".into(),
@@ -92,7 +105,8 @@ mod tests {
         };
         let expected = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n\
             <testsuite name=\"a &amp; b\" tests=\"2\" failures=\"1\" errors=\"0\" time=\"1.500\">\n\
-            <testcase classname=\"a &amp; b\" name=\"link a &gt; b: at most 5 ms\"/>\n\
+            <testcase classname=\"a &amp; b\" name=\"link a &gt; b: at most 5 ms\">\
+            <system-out>8 ms with 2 packets that this machine held up, by up to 4 ms</system-out></testcase>\n\
             <testcase classname=\"a &amp; b\" name=\"flow &quot;x&quot;: at most 5 ms\">\
             <failure message=\"measured 7 ms\">2 ms too much</failure></testcase>\n\
             <system-out>program client on home:\n]]&gt;&lt;/system-out&gt;\u{fffd}\n\n</system-out>\n\

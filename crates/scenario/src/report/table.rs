@@ -78,7 +78,8 @@ pub fn live(out: &mut dyn Write, outcome: &LiveOutcome) -> io::Result<()> {
             let late = numbers::time(late.nanos());
             writeln!(
                 out,
-                "\nThis machine was held up: the thread of {link} was late by {late} once; delays include that."
+                "\nThis machine was held up: the thread of {link} was late by {late} once; the delays of flows include that, \
+                 their expectations count it apart."
             )
         }
         _ => Ok(()),
@@ -279,14 +280,17 @@ fn show_judgement(out: &mut dyn Write, judgement: &Judgement) -> io::Result<()> 
         got,
         met,
         missed_by,
+        held_up,
         ..
     } = judgement;
+    let apart = held_up.as_ref().map(|held_up| format!("; {}", held_up.words()));
+    let apart = apart.unwrap_or_default();
     if *met {
-        writeln!(out, "met     {what}: expected {expected}, measured {got}")
+        writeln!(out, "met     {what}: expected {expected}, measured {got}{apart}")
     } else {
         writeln!(
             out,
-            "MISSED  {what}: expected {expected}, measured {got}: {missed_by}"
+            "MISSED  {what}: expected {expected}, measured {got}: {missed_by}{apart}"
         )
     }
 }

@@ -45,6 +45,7 @@ pub fn verdict(expectation: &Expectation, value: u64) -> Judgement {
             };
             format!("{} {what}{share}", unit.rounded(by))
         }),
+        held_up: None,
     }
 }
 

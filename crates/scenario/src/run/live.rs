@@ -1,8 +1,10 @@
 //! Runs a scenario in a lab: its flows are real sockets, its links are emulated, its policies
 //! classify their packets. The expectations are judged on what receivers got and links sent.
 //!
-//! Rates and shares of flows count as in the simulator: payload of TCP, frames of datagrams.
+//! Rates and shares of flows count as in the simulator: payload of TCP, frames of datagrams. What
+//! the machine adds to delays is counted apart.
 
+use super::held_up::{self, Delayed};
 use super::judge::{delay, fairness_of, ratio, verdict};
 use super::live_programs;
 use super::live_rsvp::LabRsvp;
@@ -59,7 +61,7 @@ struct Arrived {
     at: Instant,
     bytes: u64,
     /// Its one-way delay; none of TCP.
-    delay: Option<Duration>,
+    delay: Option<Delayed>,
 }
 
 /// Builds the lab, runs the scenario in real time, and judges its expectations.
@@ -103,7 +105,7 @@ pub fn run(name: &str, scenario: &Scenario, registry: &Registry) -> Result<LiveO
         scenario: name.into(),
         duration: scenario.settings.duration,
         expectations: judged
-            .map(|(expectation, window)| verdict(expectation, run.measure(expectation, window, &flows)))
+            .map(|(expectation, window)| run.judge(expectation, window, &flows))
             .chain(
                 scenario
                     .programs
@@ -427,16 +429,22 @@ impl LiveRun<'_> {
                 let report = Stream { to, shape }
                     .start_from(Some(from), hosts[0], hosts[1])?
                     .finish()?;
+                // A program may have packets queue in its host, which is no hold-up.
+                let told = self.scenario.programs.is_empty();
+                let span = |time: time::Duration| Duration::from_nanos(time.as_nanos() as u64);
                 let arrived = |one: &lab::traffic::udp::UdpArrival| {
-                    let delay = Duration::from_nanos(one.delay().as_nanos() as u64);
-                    Arrived::new(first + one.arrived, frame.get(), Some(delay))
+                    let delayed = Delayed {
+                        delay: span(one.delay()),
+                        held: if told { span(one.held) } else { Duration::ZERO },
+                    };
+                    Arrived::new(first + one.arrived, frame.get(), Some(delayed))
                 };
                 Ok(report.arrivals.iter().map(arrived).collect())
             }
         }
     }
 
-    fn measure(&self, expectation: &Expectation, window: &LabWindow, flows: &[Vec<Arrived>]) -> u64 {
+    fn judge(&self, expectation: &Expectation, window: &LabWindow, flows: &[Vec<Arrived>]) -> Judgement {
         let Expectation { from, to, metric, .. } = *expectation;
         let span = to.since(from);
         let inside = |flow: &Vec<Arrived>| -> Vec<Arrived> {
@@ -448,17 +456,21 @@ impl LiveRun<'_> {
         let bytes = |flow: &Vec<Arrived>| inside(flow).iter().map(|one| one.bytes).sum::<u64>();
         let all: u64 = flows.iter().map(bytes).sum();
         let rate = |bytes| Bandwidth::of(Bytes::new(bytes), span).bits();
-        match (expectation.subject, metric) {
+        let value = match (expectation.subject, metric) {
             (Subject::Flow(flow), Metric::Rate) => rate(bytes(&flows[flow])),
             (Subject::Flow(flow), Metric::Share) => ratio(bytes(&flows[flow]), all),
             (Subject::Flow(flow), Metric::Packets) => inside(&flows[flow]).len() as u64,
-            (Subject::Flow(flow), metric) => delay(metric, &delays(&inside(&flows[flow]))),
+            (Subject::Flow(flow), _) => {
+                let packets = inside(&flows[flow]);
+                return held_up::judge(expectation, packets.iter().filter_map(|one| one.delay));
+            }
             (Subject::All, Metric::Jain) => fairness_of(flows.iter().map(bytes)),
             (Subject::All, _) => rate(all),
             (Subject::Link(_) | Subject::Class { .. } | Subject::Reservation(_), _) => {
                 self.measure_between(expectation, window)
             }
-        }
+        };
+        verdict(expectation, value)
     }
 
     /// The metric of a link, a class or a reservation, from the readings at both edges.
@@ -508,7 +520,9 @@ impl LiveRun<'_> {
         let bytes = got.iter().map(|one| one.bytes).sum();
         let delays = delays(got);
         let name = |side: usize| self.scenario.hosts[flow.between[side]].name.clone();
-        let datagrams = got.iter().filter(|one| one.delay.is_some()).count();
+        let delayed = got.iter().filter_map(|one| one.delay);
+        let datagrams = delayed.clone().count();
+        let held_up = delayed.filter(|one| one.held > Duration::ZERO).count();
         FlowOutcome {
             name: flow.name.clone(),
             kind: flow.source.label(),
@@ -520,13 +534,13 @@ impl LiveRun<'_> {
             rate: Bandwidth::of(Bytes::new(bytes), self.scenario.settings.duration),
             series: Vec::new(),
             delays: (delays.count() > 0).then_some(delays),
-            counts: vec![("packets", datagrams as u64)],
+            counts: vec![("packets", datagrams as u64), ("held up", held_up as u64)],
         }
     }
 }
 
 impl Arrived {
-    fn new(after: time::Duration, bytes: u64, delay: Option<Duration>) -> Self {
+    fn new(after: time::Duration, bytes: u64, delay: Option<Delayed>) -> Self {
         Self {
             at: Instant::from_nanos(after.as_nanos() as u64),
             bytes,
@@ -539,6 +553,6 @@ fn delays(got: &[Arrived]) -> Delays {
     let mut delays = Delays::default();
     got.iter()
         .filter_map(|one| one.delay)
-        .for_each(|delay| delays.record(delay));
+        .for_each(|one| delays.record(one.delay));
     delays
 }

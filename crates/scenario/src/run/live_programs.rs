@@ -72,6 +72,7 @@ pub(super) fn judge(program: &ProgramConfig, outcome: &ProgramOutcome) -> Vec<Ju
             (false, 0) => "it failed".into(),
             (false, _) => "another end".into(),
         },
+        held_up: None,
     };
     let printed = program.prints.as_ref().map(|text| {
         let mut lines = outcome.out.lines().chain(outcome.err.lines());
@@ -88,6 +89,7 @@ pub(super) fn judge(program: &ProgramConfig, outcome: &ProgramOutcome) -> Vec<Ju
                 Some(_) => String::new(),
                 None => "no such line; this is its last one".into(),
             },
+            held_up: None,
         }
     });
     std::iter::once(ended).chain(printed).collect()

@@ -8,6 +8,7 @@
 
 pub mod captures;
 mod explained;
+mod held_up;
 mod host_routes;
 mod judge;
 pub mod live;

@@ -9,6 +9,7 @@ use crate::language::Picture;
 use control::explained::Explained;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
+use measure::numbers;
 use sim::meter::BacklogLevels;
 
 /// The outcome of one point; a scenario without a sweep has one point.
@@ -178,6 +179,31 @@ pub struct Judgement {
     pub met: bool,
     /// By how much it was missed: `0.8 Mbit/s too little (4.4 %)`; empty if it was met.
     pub missed_by: String,
+    /// Of a delay in the lab: what hold-ups of the machine added, which is not in `value`; none if
+    /// they added nothing.
+    pub held_up: Option<HoldUps>,
+}
+
+/// What threads of this machine that were late added to the delays of a flow.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HoldUps {
+    /// The packets that were held up.
+    pub packets: u64,
+    /// The longest time for which one was.
+    pub longest: Duration,
+    /// The measured value with that: `152 ms`.
+    pub got: String,
+    /// The same in nanoseconds.
+    pub value: u64,
+}
+
+impl HoldUps {
+    /// What it adds to a verdict, in words.
+    pub fn words(&self) -> String {
+        let Self { packets, got, .. } = self;
+        let longest = numbers::time(self.longest.nanos());
+        format!("{got} with {packets} packets that this machine held up, by up to {longest}")
+    }
 }
 
 /// How a program of a lab ended, and what it printed.

@@ -105,7 +105,7 @@ impl Send {
             .stream()
             .bits();
         let stop = || stop.load(Ordering::Relaxed);
-        let sent = generator::send(&socket, stream, &shape, wall_clock, stop)
+        let sent = generator::send(&socket, stream, &shape, wall_clock, |_| (), stop)
             .map_err(|e| Failure::at_run_time(format!("cannot send to {to}: {e}")))?;
         sent.check(to)?;
         let lines = self.lines(to, stream, &sent);
