@@ -7,10 +7,11 @@
 //! conserved; a peeked packet comes next; a flush empties; a wait ends after now, no packet leaves
 //! before it, and waiting leads to packets; empty means empty; flows stay in order; a drain drops
 //! nothing; the same seed gives the same output, and neither inspecting nor retuning with the same
-//! plan can be noticed; and all of it while settings change. Bursts give what single calls give
-//! (`contract/bursts.rs`). Policies are drawn from the kinds'
-//! declarations (`contract/policies.rs`), and a broken discipline of each sort proves that the test
-//! notices (`contract/broken.rs`).
+//! plan can be noticed; and all of it while settings change, and while a queue of any kind takes
+//! the place of another, with its packets. Bursts give what single calls give
+//! (`contract/bursts.rs`). Policies are drawn from the kinds' declarations
+//! (`contract/policies.rs`), and a broken discipline of each sort proves that the test notices
+//! (`contract/broken.rs`).
 //!
 //! Every run draws a new seed and prints it when something fails. To replay it set
 //! `SUIMON_CONTRACT_SEED`; to search longer set `SUIMON_CONTRACT_ROUNDS` (policies for each kind
@@ -57,6 +58,15 @@ fn operations() -> u32 {
     given("SUIMON_CONTRACT_OPERATIONS").map_or(1_500, |n| n.try_into().unwrap_or(u32::MAX))
 }
 
+/// A random policy of any kind or pair.
+fn foreign(registry: &Registry, seed: Seed) -> QueuePlan {
+    let (kinds, mut rng): (Vec<&Kind>, _) = (registry.kinds().collect(), seed.stream());
+    let mut any = || kinds[rng.below(kinds.len() as u64) as usize];
+    let (kind, child) = (any(), any());
+    let child = (kind.children != Children::None).then_some(child);
+    policies::draw(registry, kind, child, seed).plan.root
+}
+
 /// Examines random policies of this kind, with `child` below it.
 fn pass(kind: &Kind, child: Option<&Kind>) {
     let registry = registry();
@@ -72,6 +82,7 @@ fn pass(kind: &Kind, child: Option<&Kind>) {
             classes: u32::try_from(plan.classes.len()).expect("few classes"),
             queue: plan.root,
             other: other.root,
+            foreign: foreign(&registry, seed.fork("foreign")),
         };
         // A burst is some twenty operations.
         let outcome = examine(&subject, seed, operations())
@@ -127,10 +138,11 @@ fn examine_fault(fault: Fault) -> Result<(), String> {
         kind: &broken::KIND,
         plan: Arc::new(fault),
     };
-    let other = queue.clone();
+    let (other, foreign) = (queue.clone(), queue.clone());
     let subject = Subject {
         queue,
         other,
+        foreign,
         classes: 0,
     };
     let base = Seed(seed()).fork("broken");

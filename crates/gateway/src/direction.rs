@@ -12,6 +12,7 @@ use engine::units::{Bandwidth, Bytes};
 use netio::classify::{ByFilters, Classify, Everything};
 use netio::worker::{PathSpec, PortId};
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::OnceLock;
 
 /// The mark that filters on an interface see: all packets of one port have the same.
 const UNMARKED: u32 = 0;
@@ -22,8 +23,12 @@ pub fn secret_seed() -> Seed {
 }
 
 /// Chooses the classes of packets by the policy's filters.
+///
+/// Flows have the same hashes as long as the program runs: filters change while packets of flows
+/// that they do not concern are queued, and a flow with another hash could overtake itself.
 pub fn by_filters(interface: &InterfacePolicy) -> Box<dyn Classify> {
-    by_filters_with(interface, secret_seed())
+    static SEED: OnceLock<Seed> = OnceLock::new();
+    by_filters_with(interface, *SEED.get_or_init(secret_seed))
 }
 
 /// The same with this seed.

@@ -4,9 +4,10 @@ use crate::ledger::{Event, Ledger};
 use engine::discipline::{Build, Discipline, Next, Plan, Verdict};
 use engine::inspect::{Inspection, View};
 use engine::kind::QueuePlan;
-use engine::packet::{ClassId, Dscp, Ecn, FlowHashes};
-use engine::queue::Queue;
+use engine::packet::{ClassId, Ecn, FlowHashes};
+use engine::queue::{Count, Queue};
 use engine::random::{Rng, Seed};
+use engine::shaped_queue::ShapedQueue;
 use engine::units::{Bytes, Duration, Instant};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,6 +23,8 @@ pub struct Subject {
     pub queue: QueuePlan,
     /// A plan of the same shape, to change to and fro.
     pub other: QueuePlan,
+    /// A plan of any shape, whose queue takes the place and the packets of the first, and back.
+    pub foreign: QueuePlan,
     /// How many classes its tree has.
     pub classes: u32,
 }
@@ -33,13 +36,15 @@ enum Meddling {
     Inspecting,
     Retuning,
     Changing,
+    Replacing,
 }
 
 /// Runs a subject through random operations of this seed: twice alike, then inspected all the time,
-/// then retuned with its own plan and with a foreign one; and then with plans that change. The
-/// error says what was wrong, and what led to it.
+/// then retuned with its own plan and with a foreign one; before that with plans that change, and
+/// with queues that take each other's place. The error says what was wrong, and what led to it.
 pub fn examine(subject: &Subject, seed: Seed, operations: u32) -> Result<(), String> {
     run(subject, seed, operations, Meddling::Changing)?;
+    run(subject, seed, operations, Meddling::Replacing)?;
     let reference = run(subject, seed, operations, Meddling::None)?;
     let others = [
         (Meddling::None, "the same seed gave another output"),
@@ -183,10 +188,10 @@ impl Exam<'_> {
         let kinds = [[Ecn::NotEct, Ecn::Ect0], [Ecn::Ect1, Ecn::Ce]];
         let ecn = kinds[flow.full as usize % 2][self.rng.below(2) as usize];
         (self.deadline, self.waits) = (None, 0);
-        let (id, mut packet) = self.ledger.offer(Bytes::new(len), class, flow, ecn);
         // A flow has two DSCPs, in places of the table that a discipline may tell apart or not.
         let dscps = [[0, 46], [10, 14], [8, 0], [34, 20]][flow.full as usize % 4];
-        packet.dscp = Dscp::arrived(dscps[self.rng.below(2) as usize]);
+        let dscp = dscps[self.rng.below(2) as usize];
+        let (id, packet) = self.ledger.offer(Bytes::new(len), class, flow, (ecn, dscp));
         let verdict = self.queue.enqueue(self.ledger.now, packet, &mut self.ledger);
         let dropped = match verdict {
             Verdict::Queued => None,
@@ -289,7 +294,8 @@ impl Exam<'_> {
                 let _ = self.queue.retune(now, &*self.subject.queue.plan);
             }
             Meddling::Changing if self.changes.below(16) == 0 => self.change(),
-            Meddling::Changing => {}
+            Meddling::Replacing if self.changes.below(32) == 0 => self.replace(),
+            Meddling::Changing | Meddling::Replacing => {}
         }
     }
 
@@ -304,6 +310,34 @@ impl Exam<'_> {
             let _ = self.queue.retune(now, &**plans[usize::from(self.changed)]);
         }
         // A larger rate may release packets sooner than was said.
+        (self.deadline, self.waits) = (None, 0);
+        self.ledger.check_account(&self.queue);
+    }
+
+    /// Another queue takes the place of this one, and its packets in order, as hosts do when
+    /// classes or disciplines are exchanged. What the new one has no room for it drops.
+    fn replace(&mut self) {
+        self.changed = !self.changed;
+        let plan = if self.changed {
+            &self.subject.foreign
+        } else {
+            &self.subject.queue
+        };
+        let seed = Seed(self.changes.bits());
+        let build = || plan.build(&Build::new(seed));
+        let mut place = ShapedQueue::new(std::mem::replace(&mut self.queue, build()), None);
+        let held = self.ledger.held();
+        let (packets, former) = place.replace(self.ledger.now, build(), Some);
+        let left = former.backlog();
+        assert!(left.packets == 0, "{left:?} stay in the queue that was replaced");
+        let mut moved = Count::default();
+        packets.iter().for_each(|packet| moved += packet.len);
+        assert!(moved == held, "{moved:?} of {held:?} were handed over");
+        std::mem::swap(&mut self.queue, place.queue_mut());
+        self.ledger.handed_over(&packets);
+        for packet in packets {
+            let _ = self.queue.enqueue(self.ledger.now, packet, &mut self.ledger);
+        }
         (self.deadline, self.waits) = (None, 0);
         self.ledger.check_account(&self.queue);
     }

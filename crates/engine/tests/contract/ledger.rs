@@ -5,10 +5,10 @@
 //! in order.
 
 use engine::discipline::{Reason, Sink};
-use engine::packet::{Buffer, ClassId, Ecn, FlowHashes, Packet};
+use engine::packet::{Buffer, ClassId, Dscp, Ecn, FlowHashes, Packet};
 use engine::queue::{Count, Queue};
 use engine::units::{Bytes, Instant};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// What can be seen of a queue from outside; two runs are compared by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +45,10 @@ struct Entry {
     class: ClassId,
     flow: FlowHashes,
     ecn: Ecn,
+    dscp: u8,
     marked: bool,
+    /// It went on to another queue with another DSCP than it had arrived with.
+    remarked: bool,
     whereabouts: Whereabouts,
 }
 
@@ -57,9 +60,9 @@ pub struct Ledger {
     sent: Count,
     dropped: Count,
     marks: u64,
-    /// The last unmarked packet sent of each class, flow and DSCP: packets with different DSCPs may
-    /// overtake each other (RFC 2474, section 2).
-    last: HashMap<(ClassId, u32, u8), u32>,
+    /// The last unmarked packet sent of each class, flow and DSCP, as it came and as it left:
+    /// packets with different DSCPs may overtake each other (RFC 2474, section 2).
+    last: HashMap<(ClassId, u32, [u8; 2]), u32>,
     /// Whether the queue is being flushed.
     pub flushing: bool,
     /// The packet that was peeked at and must come next.
@@ -72,7 +75,13 @@ pub struct Ledger {
 
 impl Ledger {
     /// Makes a packet and notes it as offered.
-    pub fn offer(&mut self, len: Bytes, class: ClassId, flow: FlowHashes, ecn: Ecn) -> (u32, Packet) {
+    pub fn offer(
+        &mut self,
+        len: Bytes,
+        class: ClassId,
+        flow: FlowHashes,
+        (ecn, dscp): (Ecn, u8),
+    ) -> (u32, Packet) {
         let id = u32::try_from(self.entries.len()).expect("few packets");
         let arrived = self.now;
         self.entries.push(Entry {
@@ -81,7 +90,9 @@ impl Ledger {
             class,
             flow,
             ecn,
+            dscp,
             marked: false,
+            remarked: false,
             whereabouts: Whereabouts::Held,
         });
         self.offered += len;
@@ -89,6 +100,7 @@ impl Ledger {
         let packet = Packet {
             flow,
             ecn,
+            dscp: Dscp::arrived(dscp),
             buffer: Buffer(id),
             ..Packet::new(len, arrived, class)
         };
@@ -132,11 +144,11 @@ impl Ledger {
             assert!(id == pinned, "packet {pinned} was peeked at, then {id} came out");
         }
         // A mark makes a packet look like one of an L4S sender, which a queue further in may put
-        // apart (RFC 9332).
-        if !self.entries[id as usize].marked {
-            let last = self
-                .last
-                .insert((packet.class, packet.flow.full, packet.dscp.value()), id);
+        // apart (RFC 9332); and so does another DSCP, whatever it is in the end.
+        let entry = &self.entries[id as usize];
+        if !entry.marked && !entry.remarked {
+            let dscps = [entry.dscp, packet.dscp.value()];
+            let last = self.last.insert((packet.class, packet.flow.full, dscps), id);
             assert!(
                 last.is_none_or(|last| last < id),
                 "packet {} overtook {id}, of the same class, flow and DSCP",
@@ -173,6 +185,16 @@ impl Ledger {
     /// The backlog.
     pub fn held(&self) -> Count {
         self.offered - self.sent - self.dropped
+    }
+
+    /// From now on the account is that of another queue, which is offered what this one held.
+    pub fn handed_over(&mut self, packets: &VecDeque<Packet>) {
+        for packet in packets {
+            self.entries[packet.buffer.0 as usize].remarked |= packet.dscp.to_write().is_some();
+        }
+        self.offered = self.held();
+        (self.sent, self.dropped, self.marks) = (Count::default(), Count::default(), 0);
+        self.pinned = None;
     }
 
     /// Holds the queue's own account against this one.

@@ -4,6 +4,8 @@
 #[allow(dead_code, reason = "tests of the engine use more of it")]
 #[path = "../../../engine/tests/stubs/counted.rs"]
 mod counted;
+mod random_changes;
+mod random_policies;
 
 use super::*;
 use crate::direction;
@@ -58,19 +60,31 @@ fn policy(kind: (&str, &str), classes: &BTreeMap<u16, u64>) -> InterfacePolicy {
         .remove(0)
 }
 
-/// A UDP packet of this flow.
-fn frame(flow: u16, number: u32) -> Vec<u8> {
-    let mut frame = vec![0; 214];
-    frame[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0x00]);
-    frame[16..18].copy_from_slice(&200u16.to_be_bytes());
+/// A UDP packet of this flow, with its number.
+fn frame_of(flow: u16, number: u32, length: usize) -> Vec<u8> {
+    let mut frame = vec![0; length];
+    let datagram = length as u16 - 14;
+    // Able to take a mark of congestion.
+    frame[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0x02]);
+    frame[16..18].copy_from_slice(&datagram.to_be_bytes());
     frame[22..24].copy_from_slice(&[64, 17]);
     frame[26..34].copy_from_slice(&[10, 1, 0, 1, 10, 0, 0, 1]);
     frame[34..36].copy_from_slice(&5_000u16.to_be_bytes());
     frame[36..38].copy_from_slice(&(1_000 + flow).to_be_bytes());
-    frame[38..40].copy_from_slice(&180u16.to_be_bytes());
+    frame[38..40].copy_from_slice(&(datagram - 20).to_be_bytes());
     frame[42..44].copy_from_slice(&flow.to_be_bytes());
     frame[44..48].copy_from_slice(&number.to_be_bytes());
     frame
+}
+
+/// What that tells of its flow, and its number.
+fn told(frame: &[u8]) -> (usize, u32) {
+    let bytes = |range: std::ops::Range<usize>| frame[range].iter();
+    let flow = bytes(42..44).fold(0, |all, &byte| all << 8 | usize::from(byte));
+    (
+        flow,
+        bytes(44..48).fold(0, |all, &byte| all << 8 | u32::from(byte)),
+    )
 }
 
 /// The same with so many classes of one queue each that counts what it is asked.
@@ -139,7 +153,7 @@ impl Rig {
         for _ in 0..packets {
             let flow = rng.below(u64::from(FLOWS)) as u16;
             let number = &mut self.sent[usize::from(flow)];
-            self.left.send(&frame(flow, *number), Offload::default());
+            self.left.send(&frame_of(flow, *number, 214), Offload::default());
             *number += 1;
         }
     }
@@ -148,9 +162,7 @@ impl Rig {
     fn turn(&mut self) {
         let _ = self.worker.turn_at(self.now);
         while let Some(frame) = self.right.take() {
-            let bytes = |range: std::ops::Range<usize>| frame.bytes[range].iter();
-            let flow = bytes(42..44).fold(0, |all, &byte| all << 8 | usize::from(byte));
-            let number = bytes(44..48).fold(0, |all, &byte| all << 8 | u32::from(byte));
+            let (flow, number) = told(&frame.bytes);
             assert_eq!(number, self.arrived[flow], "flow {flow}");
             self.arrived[flow] += 1;
         }
