@@ -22,7 +22,7 @@ struct Part {
     cargo: &'static [&'static str],
 }
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     Part {
         name: "engine",
         title: "Disciplines, pacing, classification: ns for one enqueue and one dequeue, or one lookup",
@@ -47,6 +47,11 @@ const PARTS: [Part; 8] = [
         name: "changes",
         title: "A class added, removed and changed while the packet loop runs",
         cargo: &["--package", "gateway", "--bench", "changes"],
+    },
+    Part {
+        name: "control",
+        title: "The control plane with 100,000 classes, beside its goals",
+        cargo: &["--package", "suimon", "--bench", "control_plane"],
     },
     Part {
         name: "tape",

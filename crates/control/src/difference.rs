@@ -212,8 +212,7 @@ struct Placed<'a> {
 impl Placed<'_> {
     /// The class above it; none at the top.
     fn parent(&self) -> Option<&str> {
-        let parent = self.class.parent.as_ref().map(|parent| parent.name.as_str());
-        parent.or(self.owner)
+        self.class.parent_name().or(self.owner)
     }
 
     /// Whether it is said of both in the same words: there is nothing to compare.
@@ -243,8 +242,9 @@ impl Placed<'_> {
 
 /// All classes of a tree by name, and their names in order.
 fn placed<'a>(spec: &'a DisciplineSpec, owner: Option<&'a str>, out: &mut Vec<Placed<'a>>) {
-    out.extend(spec.classes.iter().map(|class| Placed { class, owner }));
-    for class in &spec.classes {
+    let classes = || spec.classes.iter().filter(|class| !class.vacant);
+    out.extend(classes().map(|class| Placed { class, owner }));
+    for class in classes() {
         if let Some(inner) = &class.discipline {
             placed(inner, Some(&class.name), out);
         }

@@ -1,6 +1,7 @@
 //! Why packets waited or were dropped: what a recorder beside a queue saw, by the names of a
 //! policy, as JSON and in words.
 
+use crate::filter_list::FilterList;
 use crate::filters;
 use crate::policy::InterfacePolicy;
 use crate::readout;
@@ -158,7 +159,7 @@ pub struct DroppedPacket {
 /// The filters that are asked, with what of each the packet does not have; and the one that takes
 /// it.
 pub fn asked<'a>(
-    all: &'a [Filter],
+    all: &'a FilterList,
     packet: &FlowKey,
 ) -> (Vec<(&'a Filter, Vec<String>)>, Option<&'a Filter>) {
     let mut asked = Vec::new();

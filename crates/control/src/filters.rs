@@ -3,6 +3,7 @@
 //! Precedence is that of the classifier: first the higher `rule`, then the more specific filter,
 //! then the later one.
 
+use crate::filter_list::FilterList;
 use crate::sections::Section;
 use engine::choices;
 use engine::classify::{DscpPattern, Filter, Ports, Prefix};
@@ -278,6 +279,13 @@ pub fn read_all<'a>(
     shadowed(&filters, &places, warnings);
     unreached(spec, true, &named, warnings);
     filters
+}
+
+/// The filter of this class that a section says; `None` if a problem was reported.
+pub(crate) fn read(section: &Section<'_>, class: ClassId, problems: &mut Vec<Problem>) -> Option<Filter> {
+    let settings = FilterSettings::read(&section.table(|_| true), &[], problems)?;
+    let filter = settings.filter(class);
+    (!contradiction(&filter, section, problems)).then_some(filter)
 }
 
 /// The classes of a checked tree.
@@ -587,7 +595,7 @@ pub fn mismatches(filter: &Filter, packet: &FlowKey) -> Vec<String> {
 }
 
 /// The filters in order of precedence.
-pub fn in_order(filters: &[Filter]) -> Vec<&Filter> {
+pub fn in_order(filters: &FilterList) -> Vec<&Filter> {
     let mut order: Vec<(usize, &Filter)> = filters.iter().enumerate().collect();
     order.sort_by_key(|(index, filter)| std::cmp::Reverse((filter.rule, filter.fixed_bits(), *index)));
     order.into_iter().map(|(_, filter)| filter).collect()

@@ -5,14 +5,15 @@
 //! - [`documents`]: which type of document a text is; [`sections`]: TOML with positions, for other
 //!   documents as well, and [`values`], as which it is kept; [`text_file`]: how texts are
 //!   read from files;
-//! - [`port_config`], [`filters`], [`rsvp_config`], [`yields`]: a policy's parts with a syntax of
-//!   their own; [`rsvp_keys`]: the key file of RSVP;
+//! - [`port_config`], [`filters`], kept as a [`filter_list`], [`rsvp_config`], [`yields`]: a
+//!   policy's parts with a syntax of their own; [`rsvp_keys`]: the key file of RSVP;
 //! - [`schema`]: what a policy may say, for editors, and a line of the control socket;
 //! - [`snapshot`]: the metrics of every class; [`readout`]: how its values are displayed;
 //!   [`explained`]: why packets waited;
 //! - [`difference`]: what a policy differs in from the one in force; [`promises`]: what that does
-//!   to guarantees; [`policy_text`]: its text with other settings; [`calendar`]: until when they
-//!   hold; [`provenance`]: who asked, and why;
+//!   to guarantees; [`class_change`]: a class that comes or goes, without a look at the others;
+//!   [`policy_text`]: its text with other settings; [`calendar`]: until when they hold;
+//!   [`provenance`]: who asked, and why;
 //! - [`protocol`], [`socket`]: how a running program is queried and changed; [`reservation`]: its
 //!   RSVP part; [`refusal`]: why it refuses; [`run_directory`]: where sockets and claims are.
 //!
@@ -22,11 +23,13 @@
 #![forbid(unsafe_code)]
 
 pub mod calendar;
+pub mod class_change;
 pub mod diagnostics;
 pub mod difference;
 pub mod documents;
 pub mod expectations;
 pub mod explained;
+pub mod filter_list;
 pub mod filters;
 pub mod judged;
 mod pieces;

@@ -16,6 +16,7 @@
 use crate::diagnostics::{Diagnostics, Severity};
 use crate::documents::Document;
 use crate::expectations::{self, WatchedExpectation};
+use crate::filter_list::FilterList;
 use crate::filters;
 use crate::port_config::{self, AttachedPort, PortConfig};
 use crate::rsvp_config::{self, RsvpConfig};
@@ -84,12 +85,13 @@ pub struct InterfacePolicy {
     pub name: String,
     /// The settings of the link.
     pub settings: InterfaceSettings,
-    /// The tree as written; changes at run time amend it.
+    /// The tree as written; changes at run time amend it. One that runs has
+    /// [places](ClassSpec::vacant) for classes that may come.
     pub spec: Arc<DisciplineSpec>,
     /// The checked tree.
     pub plan: TreePlan,
     /// Which packets go into which class.
-    pub filters: Arc<[engine::classify::Filter]>,
+    pub filters: Arc<FilterList>,
     /// What RSVP may reserve of it, if anything.
     pub reserve: Option<Reserve>,
     /// Classes whose downloads yield, in the policy's order.
@@ -192,7 +194,8 @@ impl InterfacePolicy {
         }
         let mut spec = DisciplineSpec::clone(&self.spec);
         let Some(found) = find_class(&mut spec, class) else {
-            let names = self.plan.classes.iter().map(|c| c.name.as_str());
+            let named = self.plan.classes.iter().filter(|class| !class.vacant);
+            let names = named.map(|class| class.name.as_str());
             return Err(vec![unknown("class", class, Span::default(), names)]);
         };
         change_settings(found, changes);
@@ -209,7 +212,7 @@ impl InterfacePolicy {
         let number = self.plan.class(class)?;
         let mut spec = DisciplineSpec::clone(&self.spec);
         let found = spec.classes.get_mut(number.0 as usize)?;
-        if found.name != class {
+        if found.name != class || found.vacant {
             return None;
         }
         change_settings(found, changes);
@@ -232,7 +235,7 @@ impl InterfacePolicy {
         Self {
             spec: Arc::new(spec),
             plan,
-            filters: filters.into(),
+            filters: Arc::new(filters.into()),
             ..self.clone()
         }
     }
@@ -328,7 +331,8 @@ fn ring(port: Option<&PortConfig>) -> u32 {
 }
 
 fn find_class<'a>(spec: &'a mut DisciplineSpec, name: &str) -> Option<&'a mut ClassSpec> {
-    if let Some(index) = spec.classes.iter().position(|class| class.name == name) {
+    let is_meant = |class: &ClassSpec| class.name == name && !class.vacant;
+    if let Some(index) = spec.classes.iter().position(is_meant) {
         return spec.classes.get_mut(index);
     }
     let inner = spec
@@ -571,7 +575,7 @@ impl<'a> PolicyReader<'a> {
             settings: settings?,
             spec: Arc::new(spec),
             plan: plan?,
-            filters: filters.into(),
+            filters: Arc::new(filters.into()),
             reserve,
             yields,
             expectations: expected,
@@ -680,15 +684,29 @@ impl<'a> PolicyReader<'a> {
         let interior = |class: &ClassSpec| parents.contains(class.name.as_str());
         let interior: Vec<bool> = spec.classes.iter().map(interior).collect();
         for (class, interior) in spec.classes.iter_mut().zip(interior) {
-            match &mut class.discipline {
-                Some(inner) => self.fill_leaves(inner),
-                None if plain || class.sends.is_some() || interior => {}
-                none => *none = Some(default_leaf(class.at)),
-            }
+            self.fill_leaf(class, plain || interior);
         }
         if let Some(child) = &mut spec.child {
             self.fill_leaves(child);
         }
+    }
+
+    /// The same for a class: unless it is to stay plain.
+    fn fill_leaf(&self, class: &mut ClassSpec, plain: bool) {
+        match &mut class.discipline {
+            Some(inner) => self.fill_leaves(inner),
+            None if plain || class.sends.is_some() => {}
+            none => *none = Some(default_leaf(class.at)),
+        }
+    }
+
+    /// Reads a class of a discipline of this kind that has no classes below it, nor anything that
+    /// concerns more than itself; `None` if it has, or a problem was reported.
+    pub(crate) fn lone_class(&mut self, section: &Section<'_>, kind: &'static Kind) -> Option<ClassSpec> {
+        let mut class = self.class(section, 0, Some(kind));
+        self.fill_leaf(&mut class, kind.properties.needs_plain_queues);
+        let alone = self.problems.is_empty() && self.yields.is_empty();
+        alone.then_some(class)
     }
 
     fn kind(&self, spec: &DisciplineSpec) -> Option<&'static Kind> {

@@ -1,34 +1,125 @@
-//! A policy's text with other settings: comments, order and spacing stay as they were written.
+//! A policy's text with other settings, and classes that came or went: comments, order and spacing
+//! of the rest stay as they were written.
 
 use crate::policy::InterfaceSettings;
-use crate::protocol::{SettingChange, SettingChanges};
-use toml_edit::{DocumentMut, InlineTable, Item, TableLike, Value};
+use crate::protocol::{AddedClass, Amendment, RemovedClass, SettingChange, SettingChanges};
+use std::collections::BTreeMap;
+use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
-/// The text with these settings.
+/// The text with these changes, one after the other.
 ///
 /// # Errors
 ///
 /// Returns why it cannot be written so: the text is not TOML, or has no such interface or class.
-pub fn with<'a>(text: &str, changes: impl IntoIterator<Item = &'a SettingChanges>) -> Result<String, String> {
+pub fn with<'a>(text: &str, changes: impl IntoIterator<Item = &'a Amendment>) -> Result<String, String> {
     let mut document: DocumentMut = text.parse().map_err(|error| format!("{error}"))?;
     for change in changes {
         let interface = document
             .get_mut("interface")
-            .and_then(|all| all.get_mut(&change.interface))
+            .and_then(|all| all.get_mut(change.interface()))
             .and_then(Item::as_table_like_mut);
-        let interface = interface.ok_or_else(|| format!("it does not manage {}", change.interface))?;
-        for (key, value) in &change.changes {
-            let place = match &change.class {
-                Some(class) => find_class(interface, class)
-                    .ok_or_else(|| format!("{} has no class `{class}`", change.interface))?,
-                None if is_of_interface(key) => &mut *interface,
-                None => discipline(interface)
-                    .ok_or_else(|| format!("{} names no discipline", change.interface))?,
-            };
-            put(place, key, value);
+        let interface = interface.ok_or_else(|| format!("it does not manage {}", change.interface()))?;
+        match change {
+            Amendment::Set(set) => put_settings(interface, set)?,
+            Amendment::Added(added) => add(interface, added)?,
+            Amendment::Removed(removed) => remove(interface, removed)?,
         }
     }
     Ok(document.to_string())
+}
+
+fn put_settings(interface: &mut dyn TableLike, change: &SettingChanges) -> Result<(), String> {
+    for (key, value) in &change.changes {
+        let place = match &change.class {
+            Some(class) => find_class(interface, class)
+                .ok_or_else(|| format!("{} has no class `{class}`", change.interface))?,
+            None if is_of_interface(key) => &mut *interface,
+            None => {
+                discipline(interface).ok_or_else(|| format!("{} names no discipline", change.interface))?
+            }
+        };
+        put(place, key, value);
+    }
+    Ok(())
+}
+
+/// Writes a class and its filters after the others.
+fn add(interface: &mut dyn TableLike, added: &AddedClass) -> Result<(), String> {
+    let given_twice = added.settings.contains_key("name")
+        || added.filters.iter().any(|filter| filter.contains_key("class"));
+    if given_twice {
+        return Err(format!("the name of class `{}` is given already", added.class));
+    }
+    let table = |first: &str, rest: &BTreeMap<String, SettingChange>| {
+        let mut table = Table::new();
+        table.insert(first, Item::Value(added.class.as_str().into()));
+        rest.iter().for_each(|(key, value)| put(&mut table, key, value));
+        // A line before it, as between sections that people write.
+        table.decor_mut().set_prefix("\n");
+        table
+    };
+    append(interface, "class", table("name", &added.settings));
+    for filter in &added.filters {
+        append(interface, "filter", table("class", filter));
+    }
+    Ok(())
+}
+
+/// Writes a section at the end of a list of sections, or of a list in brackets.
+fn append(interface: &mut dyn TableLike, key: &str, table: Table) {
+    match interface.get_mut(key) {
+        Some(Item::ArrayOfTables(sections)) => sections.push(table),
+        Some(Item::Value(Value::Array(list))) => list.push(table.into_inline_table()),
+        _ => {
+            let mut sections = ArrayOfTables::new();
+            sections.push(table);
+            interface.insert(key, Item::ArrayOfTables(sections));
+        }
+    }
+}
+
+/// Takes a class out, wherever it stands, and the interface's filters of it.
+fn remove(interface: &mut dyn TableLike, removed: &RemovedClass) -> Result<(), String> {
+    let RemovedClass {
+        interface: name,
+        class,
+        ..
+    } = removed;
+    if !take_class(interface, class) {
+        return Err(format!("{name} has no class `{class}`"));
+    }
+    let is_of = |filter: &dyn TableLike| filter.get("class").and_then(Item::as_str) == Some(class);
+    match interface.get_mut("filter") {
+        Some(Item::ArrayOfTables(sections)) => sections.retain(|filter| !is_of(filter)),
+        Some(Item::Value(Value::Array(list))) => {
+            list.retain(|filter| !filter.as_inline_table().is_some_and(|filter| is_of(filter)));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Whether there was a class of this name here or below, which is gone now.
+fn take_class(table: &mut dyn TableLike, name: &str) -> bool {
+    let own = classes(table).position(|class| is_named(class, name));
+    if let Some(number) = own {
+        match table.get_mut("class") {
+            Some(Item::ArrayOfTables(sections)) => drop(sections.remove(number)),
+            Some(Item::Value(Value::Array(list))) => drop(list.remove(number)),
+            _ => {}
+        }
+        return true;
+    }
+    let inside = classes(table).position(|class| has_class(class, name));
+    if let Some(class) = inside.and_then(|number| class_mut(table, number)) {
+        return take_class(class, name);
+    }
+    let below = BELOW.into_iter().find(|key| {
+        let below = table.get(key).and_then(Item::as_table_like);
+        below.is_some_and(|below| has_class(below, name))
+    });
+    let below = below.and_then(|key| table.get_mut(key)?.as_table_like_mut());
+    below.is_some_and(|below| take_class(below, name))
 }
 
 /// Whether this is a setting of an interface, and not of its discipline.
@@ -127,14 +218,18 @@ fn class_mut(table: &mut dyn TableLike, number: usize) -> Option<&mut dyn TableL
 mod tests {
     use super::*;
 
-    fn change(class: Option<&str>, key: &str, value: SettingChange) -> SettingChanges {
-        SettingChanges {
-            interface: "wan0".into(),
+    fn change(class: Option<&str>, key: &str, value: SettingChange) -> Amendment {
+        change_of("wan0", class, key, value)
+    }
+
+    fn change_of(interface: &str, class: Option<&str>, key: &str, value: SettingChange) -> Amendment {
+        Amendment::Set(SettingChanges {
+            interface: interface.into(),
             class: class.map(str::to_owned),
             changes: [(key.to_owned(), value)].into(),
             until_ms: None,
             reason: None,
-        }
+        })
     }
 
     const POLICY: &str = "version = 1 # the first
@@ -177,10 +272,63 @@ discipline = { kind = \"priq\", class = [{ name = \"web\", priority = 1 }] }
         let one = SettingChange::Integer(1);
         let class = change(Some("clals"), "rate", one.clone());
         assert_eq!(with(POLICY, [&class]), Err("wan0 has no class `clals`".into()));
-        let interface = SettingChanges {
-            interface: "lan0".into(),
-            ..change(None, "bandwidth", one)
-        };
+        let interface = change_of("lan0", None, "bandwidth", one);
         assert_eq!(with(POLICY, [&interface]), Err("it does not manage lan0".into()));
+    }
+
+    fn added(class: &str, settings: &[(&str, &str)], filters: &[(&str, &str)]) -> Amendment {
+        let table = |(key, value): &(&str, &str)| ((*key).to_owned(), SettingChange::from_word(value));
+        Amendment::Added(AddedClass {
+            interface: "wan0".into(),
+            class: class.into(),
+            settings: settings.iter().map(table).collect(),
+            filters: filters.iter().map(|one| [table(one)].into()).collect(),
+            until_ms: None,
+            reason: None,
+        })
+    }
+
+    fn removed(class: &str) -> Amendment {
+        Amendment::Removed(RemovedClass {
+            interface: "wan0".into(),
+            class: class.into(),
+            until_ms: None,
+            reason: None,
+        })
+    }
+
+    #[test]
+    fn a_class_is_written_after_the_others_with_its_filters_and_taken_out_again() {
+        let filter = "\n[[interface.wan0.filter]]\nclass = \"calls\"\nprotocol = \"udp\"\n";
+        let policy = format!("{POLICY}{filter}");
+        let guests = added(
+            "guests",
+            &[("rate", "1Mbit/s")],
+            &[("protocol", "tcp"), ("dscp", "8")],
+        );
+        let with_guests = with(&policy, [&guests]).expect("a policy");
+        let class = "\n[[interface.wan0.class]]\nname = \"guests\"\nrate = \"1Mbit/s\"\n";
+        let filters = "\n[[interface.wan0.filter]]\nclass = \"guests\"\nprotocol = \"tcp\"\n\
+                       \n[[interface.wan0.filter]]\nclass = \"guests\"\ndscp = 8\n";
+        assert_eq!(with_guests, format!("{POLICY}{class}{filter}{filters}"));
+        assert_eq!(with(&with_guests, [&removed("guests")]).as_deref(), Ok(&*policy));
+        // One of another discipline's, and one whose filters go with it.
+        let less = with(&policy, [&removed("web"), &removed("calls")]).expect("a policy");
+        assert!(!less.contains("calls") && !less.contains("web"), "{less}");
+        assert_eq!(
+            with(POLICY, [&removed("guests")]),
+            Err("wan0 has no class `guests`".into())
+        );
+    }
+
+    #[test]
+    fn a_list_in_brackets_gets_and_loses_classes_too() {
+        let policy = "[interface.wan0]\ndiscipline = \"drr\"\nclass = [{ name = \"a\", default = true }]\n\
+                      filter = [{ class = \"a\", protocol = \"udp\" }]\n";
+        let more = with(policy, [&added("b", &[("weight", "2")], &[("protocol", "tcp")])]).expect("a policy");
+        let document: DocumentMut = more.parse().expect("TOML");
+        let interface = document["interface"]["wan0"].as_table_like().expect("a table");
+        assert_eq!(classes(interface).count(), 2, "{more}");
+        assert_eq!(with(&more, [&removed("b")]).as_deref(), Ok(policy));
     }
 }

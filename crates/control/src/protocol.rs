@@ -5,6 +5,8 @@
 //! ← {"reply":"status","version":1,"policy":"office","interfaces":[…]}      every second
 //! → {"request":"set","interface":"wan0","class":"voice","changes":{"rate":"3 Mbit/s"}}
 //! ← {"reply":"done","message":"wan0: voice: rate = 3 Mbit/s"}
+//! → {"request":"addclass","interface":"wan0","class":"guests","settings":{"rate":"1 Mbit/s"},
+//!    "filters":[{"protocol":"udp"}]}
 //! ← {"reply":"refused","message":"…","help":"…"}                           nothing was changed
 //! ```
 //!
@@ -68,7 +70,11 @@ pub enum Request {
     },
     /// Change settings of an interface or a class.
     Set(SettingChanges),
-    /// Write what was set, but for what ends by itself, into the policy's file.
+    /// Add a class of the interface's discipline, with filters.
+    AddClass(AddedClass),
+    /// Remove a class, with its filters.
+    RemoveClass(RemovedClass),
+    /// Write what was set, added and removed, but for what ends by itself, into the policy's file.
     Save {},
     /// What a policy differs in from the one in force; nothing is changed.
     Plan {
@@ -167,6 +173,8 @@ impl Request {
     pub fn interface(&self) -> Option<&str> {
         match self {
             Self::Set(set) => Some(&set.interface),
+            Self::AddClass(added) => Some(&added.interface),
+            Self::RemoveClass(removed) => Some(&removed.interface),
             Self::Explain(wanted) => Some(&wanted.interface),
             Self::Enable { interface }
             | Self::Disable { interface }
@@ -213,6 +221,110 @@ impl fmt::Display for SettingChanges {
         let list = self.changes.iter().map(|(key, value)| format!("{key} = {value}"));
         f.write_str(&list.collect::<Vec<_>>().join(", "))?;
         match self.until_ms {
+            Some(until) => write!(f, ", until {}", calendar::shown(until)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A class that comes.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddedClass {
+    /// The interface.
+    pub interface: String,
+    /// The name of the class.
+    pub class: String,
+    /// What a policy says of it, by key: `parent`, `discipline`, and its settings.
+    pub settings: BTreeMap<String, SettingChange>,
+    /// Its filters, each as a policy has it, without `class`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<BTreeMap<String, SettingChange>>,
+    /// When it goes again, in milliseconds since 1970; none: it stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_ms: Option<u64>,
+    /// Why; the history shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A class that goes, with its filters.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RemovedClass {
+    /// The interface.
+    pub interface: String,
+    /// The name of the class.
+    pub class: String,
+    /// When it is there again, in milliseconds since 1970; none: it is gone for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_ms: Option<u64>,
+    /// Why; the history shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What a request has changed of a policy since its text was read.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Amendment {
+    /// Settings.
+    Set(SettingChanges),
+    /// A class that came.
+    Added(AddedClass),
+    /// A class that went.
+    Removed(RemovedClass),
+}
+
+impl Amendment {
+    /// The interface.
+    pub fn interface(&self) -> &str {
+        match self {
+            Self::Set(set) => &set.interface,
+            Self::Added(added) => &added.interface,
+            Self::Removed(removed) => &removed.interface,
+        }
+    }
+
+    /// The class; none for the interface and its discipline.
+    pub fn class(&self) -> Option<&str> {
+        match self {
+            Self::Set(set) => set.class.as_deref(),
+            Self::Added(added) => Some(&added.class),
+            Self::Removed(removed) => Some(&removed.class),
+        }
+    }
+
+    /// When it ends, in milliseconds since 1970; none: it stays.
+    pub fn until_ms(&self) -> Option<u64> {
+        match self {
+            Self::Set(set) => set.until_ms,
+            Self::Added(added) => added.until_ms,
+            Self::Removed(removed) => removed.until_ms,
+        }
+    }
+}
+
+impl fmt::Display for Amendment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |settings: &BTreeMap<String, SettingChange>| {
+            let list = settings.iter().map(|(key, value)| format!("{key} = {value}"));
+            list.collect::<Vec<_>>().join(", ")
+        };
+        match self {
+            Self::Set(set) => return set.fmt(f),
+            Self::Added(added) => {
+                write!(f, "{}: new class {}", added.interface, added.class)?;
+                if !added.settings.is_empty() {
+                    write!(f, ": {}", list(&added.settings))?;
+                }
+                for filter in &added.filters {
+                    write!(f, "; filter {}", list(filter))?;
+                }
+            }
+            Self::Removed(removed) => write!(f, "{}: class {} goes", removed.interface, removed.class)?,
+        }
+        match self.until_ms() {
             Some(until) => write!(f, ", until {}", calendar::shown(until)),
             None => Ok(()),
         }
@@ -399,6 +511,24 @@ mod tests {
         ] {
             assert!(read(wrong).is_err(), "{wrong} was accepted");
         }
+    }
+
+    #[test]
+    fn what_changed_a_policy_is_told_apart_as_it_stands_on_the_disk() {
+        let read = |text: &str| serde_json::from_str::<Amendment>(text).map_err(|e| e.to_string());
+        // As records of former versions have it.
+        let set = r#"{"interface":"wan0","class":"a","changes":{"weight":2},"until_ms":5}"#;
+        assert!(matches!(read(set), Ok(Amendment::Set(set)) if set.until_ms == Some(5)));
+        let added = r#"{"interface":"wan0","class":"a","settings":{}}"#;
+        assert!(matches!(read(added), Ok(Amendment::Added(_))));
+        let removed = r#"{"interface":"wan0","class":"a"}"#;
+        assert!(matches!(read(removed), Ok(Amendment::Removed(_))));
+        for text in [set, added, removed] {
+            let found = read(text).expect("one of them");
+            assert_eq!(serde_json::to_string(&found).expect("JSON"), text);
+            assert_eq!((found.interface(), found.class()), ("wan0", Some("a")));
+        }
+        assert!(read(r#"{"interface":"wan0","class":"a","chnages":{}}"#).is_err());
     }
 
     #[test]

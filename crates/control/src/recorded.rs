@@ -246,7 +246,7 @@ impl RecordedPolicy {
             },
             plan: spec.check(registry, link)?,
             spec: Arc::new(spec),
-            filters: Arc::new([]),
+            filters: Arc::default(),
             reserve: None,
             yields: Vec::new(),
             expectations: Default::default(),

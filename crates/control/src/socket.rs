@@ -11,7 +11,7 @@
 
 use crate::difference::{Applied, Breaking, Difference, GenerationView};
 use crate::explained::{ExplainRequest, Explained};
-use crate::protocol::{INTERVAL_MS, Refusal, Reply, Request, SettingChanges, VERSION, printable};
+use crate::protocol::{Amendment, INTERVAL_MS, Refusal, Reply, Request, SettingChanges, VERSION, printable};
 use crate::provenance::Provenance;
 use crate::recorded::RecordingFile;
 use crate::reservation::{Lease, Reservations};
@@ -82,6 +82,10 @@ pub trait Handler: Send + Sync + 'static {
     fn detach(&self, interface: Option<&str>) -> Result<String, Refusal>;
     /// Changes settings. The whole tree is checked first; a refusal leaves it unchanged.
     fn set(&self, changes: &SettingChanges, by: Provenance) -> Result<String, Refusal>;
+    /// Adds a class, or removes one; a refusal leaves all unchanged.
+    fn change_class(&self, _change: &Amendment, _by: Provenance) -> Result<String, Refusal> {
+        Err(no_policy())
+    }
     /// Writes what was set into the policy's file.
     fn save(&self, _by: Provenance) -> Result<String, Refusal> {
         Err(no_policy())
@@ -601,6 +605,14 @@ impl Connection<'_> {
             Request::Set(changes) => {
                 let reason = changes.reason.clone();
                 done(self.provenance(reason).and_then(|by| handler.set(&changes, by)))
+            }
+            Request::AddClass(added) => {
+                let by = self.provenance(added.reason.clone());
+                done(by.and_then(|by| handler.change_class(&Amendment::Added(added), by)))
+            }
+            Request::RemoveClass(removed) => {
+                let by = self.provenance(removed.reason.clone());
+                done(by.and_then(|by| handler.change_class(&Amendment::Removed(removed), by)))
             }
             Request::Save {} => done(self.provenance(None).and_then(|by| handler.save(by))),
             Request::Plan { file } => handler.plan(Path::new(&file)).map(Reply::Plan),

@@ -187,7 +187,8 @@ pub trait Plan: Any + fmt::Debug + Send + Sync {
     }
 
     /// The plan that a [check](crate::kind::Kind::check) of the whole makes when one class of its
-    /// own has other settings; without a look at the others. `None` if it cannot tell, or the check
+    /// own has other settings, or [is another one](ChangedClass::renewed); without a look at the
+    /// others. `None` if it cannot tell, or the check
     /// would report anything: then the whole is checked. The default: it cannot.
     fn amended(&self, _change: &ChangedClass<'_>) -> Option<Arc<dyn Plan>> {
         None
@@ -232,6 +233,20 @@ pub struct ChangedClass<'a> {
     pub of_discipline: &'a Table,
     /// The link.
     pub link: Link,
+    /// The leaf that it is from now on, if it is another class.
+    pub renewed: Option<RenewedLeaf<'a>>,
+}
+
+/// A leaf that takes the place of another one, with no past.
+#[derive(Clone, Copy, Debug)]
+pub struct RenewedLeaf<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Whether it is only a place for a class that may come.
+    pub vacant: bool,
+    /// Its queue, in which there are no classes: a [`QueuePlan`](crate::kind::QueuePlan), which
+    /// this module does not know.
+    pub queue: &'a dyn Any,
 }
 
 /// What a pacing discipline needs of its host.

@@ -99,6 +99,11 @@ impl DisciplineSpec {
         }
     }
 
+    /// Whether it has classes, or a discipline below it has.
+    pub fn has_classes(&self) -> bool {
+        !self.classes.is_empty() || self.child.as_deref().is_some_and(Self::has_classes)
+    }
+
     /// Whether both say the same, wherever it stands.
     pub fn says_as(&self, other: &Self) -> bool {
         self.kind == other.kind
@@ -114,13 +119,26 @@ impl DisciplineSpec {
 }
 
 impl ClassSpec {
+    /// A vacant place with this number, below this class or at the top. No class of a policy has
+    /// such a name, and all such names are before those of classes.
+    pub fn place(number: usize, parent: Option<&str>) -> Self {
+        Self {
+            name: format!("\0{number}"),
+            parent: parent.map(ParentSpec::from),
+            vacant: true,
+            ..Self::default()
+        }
+    }
+
+    /// The name of its parent; none at the top.
+    pub fn parent_name(&self) -> Option<&str> {
+        self.parent.as_ref().map(|parent| parent.name.as_str())
+    }
+
     /// Whether both say the same, wherever it stands.
     pub fn says_as(&self, other: &Self) -> bool {
-        fn parent(class: &ClassSpec) -> Option<&str> {
-            class.parent.as_ref().map(|parent| parent.name.as_str())
-        }
         self.name == other.name
-            && parent(self) == parent(other)
+            && self.parent_name() == other.parent_name()
             && (self.default, self.sends, self.vacant) == (other.default, other.sends, other.vacant)
             && self.settings.says_as(&other.settings)
             && both(

@@ -33,7 +33,7 @@
 //! ```
 
 use crate::bounds::{ArrivalCurve, Terms, WorstCase};
-use crate::discipline::{Build, BuiltQueue, ChangedClass, Plan};
+use crate::discipline::{Build, BuiltQueue, ChangedClass, Plan, RenewedLeaf};
 use crate::disciplines::{PLAIN_LEAF, fifo};
 use crate::inspect::View;
 use crate::kind::{Check, CheckedClass, Children, Kind, QueuePlan};
@@ -102,7 +102,7 @@ pub struct TreePlan {
     /// The outermost discipline.
     pub root: QueuePlan,
     /// The classes; a [`ClassId`] is an index into it.
-    pub classes: Arc<[ClassInfo]>,
+    pub classes: Arc<SharedList<ClassInfo>>,
     /// The class of packets that no filter takes, below whatever wrappers; none if the tree has no
     /// classes. Whoever classifies packets asks [`TreePlan::class_of`].
     pub default: Option<ClassId>,
@@ -124,12 +124,69 @@ impl TreePlan {
     /// in this plan's; what [`DisciplineSpec::check`] makes of it, in a time that hardly grows with
     /// the number of classes. `None` if only that check can tell.
     pub fn amended(&self, spec: &DisciplineSpec, class: ClassId) -> Option<Self> {
-        let QueuePlan { kind, plan } = &self.root;
         let changed = spec.classes.get(class.0 as usize)?;
+        let same = self.info(class)?.name == changed.name;
+        let root = self.amended_root(spec, changed, class, None).filter(|_| same)?;
+        Some(Self { root, ..self.clone() })
+    }
+
+    /// The plan of a tree in which a leaf of the outermost discipline, or a
+    /// [place](ClassSpec::vacant) for one, is another class, or a place again; what
+    /// [`DisciplineSpec::check`] makes of it. Beside the new class, only the order of the names is
+    /// copied. `None` if only that check can tell, or it would report anything.
+    pub fn renewed(&self, spec: &DisciplineSpec, class: ClassId, registry: &Registry) -> Option<Self> {
+        let new = spec.classes.get(class.0 as usize)?;
+        let old = self.info(class)?;
+        let parent = old.parent.and_then(|parent| self.info(parent));
+        let stays = parent.map(|parent| parent.name.as_str()) == new.parent_name();
+        let own = self.class(&new.name);
+        let properties = self.root.kind.properties;
+        // Another default class changes where packets of other classes go.
+        let plain = stays && old.leaf && !new.default && self.default != Some(class);
+        if !plain || own.is_some_and(|own| own != class) || properties.guarantees_delays {
+            return None;
+        }
+        let queue = Checker::new(registry, self.link).queue_of(new, class)?;
+        let renewed = RenewedLeaf {
+            name: &new.name,
+            vacant: new.vacant,
+            queue: &queue,
+        };
+        let root = self.amended_root(spec, new, class, Some(renewed))?;
+        let mut classes = SharedList::clone(&self.classes);
+        *classes.get_mut(class.0 as usize)? = ClassInfo {
+            name: new.name.clone(),
+            arrivals: new.sends.map(|sends| sends.on(self.link.bandwidth)),
+            vacant: new.vacant,
+            ..old.clone()
+        };
+        let mut by_name = self.by_name.to_vec();
+        let place = |numbers: &[u32], name: &str| {
+            numbers.binary_search_by(|number| self.classes[*number as usize].name.as_str().cmp(name))
+        };
+        by_name.remove(place(&by_name, &old.name).ok()?);
+        by_name.insert(place(&by_name, &new.name).err()?, class.0);
+        Some(Self {
+            root,
+            classes: Arc::new(classes),
+            by_name: by_name.into(),
+            ..self.clone()
+        })
+    }
+
+    /// The outermost discipline's plan with other settings for a class of its own, which may be
+    /// another class then.
+    fn amended_root(
+        &self,
+        spec: &DisciplineSpec,
+        changed: &ClassSpec,
+        class: ClassId,
+        renewed: Option<RenewedLeaf<'_>>,
+    ) -> Option<QueuePlan> {
+        let QueuePlan { kind, plan } = &self.root;
         // Classes of the outermost discipline are the first, in the order of their declaration.
-        let is_outermost = matches!(kind.children, Children::Classes { .. });
-        let same = self.info(class)?.name == changed.name && kind.name == spec.kind;
-        if !is_outermost || !same || !self.notices.is_empty() {
+        let is_outermost = matches!(kind.children, Children::Classes { .. }) && kind.name == spec.kind;
+        if !is_outermost || !self.notices.is_empty() {
             return None;
         }
         let plan = plan.amended(&ChangedClass {
@@ -137,9 +194,23 @@ impl TreePlan {
             settings: &changed.settings,
             of_discipline: &spec.settings,
             link: self.link,
+            renewed,
         })?;
-        let root = QueuePlan { kind, plan };
-        Some(Self { root, ..self.clone() })
+        Some(QueuePlan { kind, plan })
+    }
+
+    /// A place for a leaf below this class, or at the top; in a time that grows with the number of
+    /// places alone.
+    pub fn place_below(&self, parent: Option<ClassId>) -> Option<ClassId> {
+        // Their names are before all others.
+        let vacant = self
+            .by_name
+            .iter()
+            .map(|&number| (number, &self.classes[number as usize]));
+        let mut vacant = vacant.take_while(|(_, info)| info.vacant);
+        vacant
+            .find(|(_, info)| info.parent == parent)
+            .map(|(number, _)| ClassId(number))
     }
 
     /// The classes of the outermost discipline that have other settings than in a former plan,
@@ -349,21 +420,14 @@ impl DisciplineSpec {
     /// Every problem of the tree: unknown kinds, classes and settings, values that cannot be read,
     /// and what a kind's own check refuses.
     pub fn check(&self, registry: &Registry, link: Link) -> Result<TreePlan, Vec<Problem>> {
-        let mut checker = Checker {
-            registry,
-            link,
-            problems: Vec::new(),
-            notices: Vec::new(),
-            classes: Vec::new(),
-            places: Vec::new(),
-        };
+        let mut checker = Checker::new(registry, link);
         let root = checker.discipline(self, &[]);
         let by_name = checker.by_name();
         match root {
             Some((root, default)) if checker.problems.is_empty() => Ok(TreePlan {
                 root,
                 by_name,
-                classes: checker.classes.into(),
+                classes: Arc::new(checker.classes.into()),
                 default,
                 link,
                 notices: checker.notices,
@@ -383,7 +447,27 @@ struct Checker<'a> {
     places: Vec<Span>,
 }
 
-impl Checker<'_> {
+impl<'a> Checker<'a> {
+    fn new(registry: &'a Registry, link: Link) -> Self {
+        Self {
+            registry,
+            link,
+            problems: Vec::new(),
+            notices: Vec::new(),
+            classes: Vec::new(),
+            places: Vec::new(),
+        }
+    }
+
+    /// The queue of a class that stands in a tree already; `None` if there are classes in it, or
+    /// anything to report.
+    fn queue_of(mut self, class: &ClassSpec, id: ClassId) -> Option<QueuePlan> {
+        let usual = DisciplineSpec::plain_leaf(class.at);
+        let (queue, _) = self.discipline(class.discipline.as_ref().unwrap_or(&usual), &[id])?;
+        let nothing = self.problems.is_empty() && self.notices.is_empty() && self.classes.is_empty();
+        nothing.then_some(queue)
+    }
+
     /// A plan of the discipline, and the class of its packets that no filter takes. `above`: the
     /// class whose queue it is, and those whose packets come to it by default.
     fn discipline(

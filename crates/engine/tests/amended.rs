@@ -14,9 +14,9 @@ use engine::kind::Children;
 use engine::link::Link;
 use engine::packet::{ClassId, Packet};
 use engine::queue::Queue;
-use engine::random::Seed;
+use engine::random::{Rng, Seed};
 use engine::settings::{Raw, Table};
-use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
+use engine::tree::{ClassSpec, DisciplineSpec, ParentSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use policies::LINK;
 use std::sync::atomic::Ordering;
@@ -137,6 +137,127 @@ fn a_change_that_a_check_refuses_is_not_amended() {
         }
         // Nor is one of a class that has another number.
         assert!(plan.amended(&tree(amending, 2, "fifo"), ClassId(2)).is_none());
+    }
+}
+
+/// Kinds whose plans get another class in one place, with a setting of a class.
+const RENEWING: &[(&str, &str)] = &[("drr", "weight"), ("hfsc", "linkshare"), ("hfsc", "realtime")];
+
+/// A class or none that takes this place, at random; some are refused.
+fn another(spec: &DisciplineSpec, place: usize, (kind, key): (&str, &str), rng: &mut Rng) -> ClassSpec {
+    let parent = spec.classes[place].parent_name();
+    if rng.below(3) == 0 {
+        return ClassSpec::place(place, parent);
+    }
+    let value = |rng: &mut Rng| match (kind, rng.below(8)) {
+        (_, 0) => Raw::Boolean(true),
+        ("drr", _) => Raw::Integer(rng.below(9) as i64),
+        (_, 1) => Raw::Text("40 %".into()),
+        _ => Raw::Text(format!("{} kbit/s", rng.below(900))),
+    };
+    let queues = ["fifo", "red", "fq_codel", "tbf", "cqb", "priq"];
+    ClassSpec {
+        name: match rng.below(12) {
+            0 => spec.classes[0].name.clone(),
+            _ => format!("class{}", rng.below(1_000)),
+        },
+        parent: match rng.below(12) {
+            0 => None,
+            _ => parent.map(ParentSpec::from),
+        },
+        default: rng.below(12) == 0,
+        settings: Table::default().with(key, value(rng)),
+        discipline: (rng.below(3) > 0).then(|| DisciplineSpec::new(queues[rng.below(6) as usize])),
+        ..ClassSpec::default()
+    }
+}
+
+#[test]
+fn a_class_that_comes_or_goes_makes_the_plan_that_a_check_of_the_whole_makes() {
+    let registry = Registry::builtin();
+    for (kind, key) in RENEWING {
+        let nested = *kind == "hfsc";
+        let mut spec = tree(
+            AMENDING
+                .iter()
+                .find(|of| of.kind == *kind && of.key == *key)
+                .expect("it"),
+            6,
+            "fifo",
+        );
+        if nested {
+            for n in 3..6 {
+                spec.classes[n].parent = Some(ParentSpec::from("class2"));
+            }
+            spec.classes[2].discipline = None;
+            spec.classes[2].settings = Table::default().text("linkshare", "1 Mbit/s");
+        }
+        let below = [None, nested.then_some("class2")];
+        for parent in below.into_iter().flat_map(|parent| [parent; 4]) {
+            spec.classes.push(ClassSpec::place(spec.classes.len(), parent));
+        }
+        let mut plan = spec.check(&registry, LINK).expect("a tree");
+        let (mut rng, mut renewed, mut refused) = (Seed(4).fork(key).stream(), 0, 0);
+        for _ in 0..3_000 {
+            let place = 3 + rng.below(spec.classes.len() as u64 - 3) as usize;
+            let mut changed = spec.clone();
+            changed.classes[place] = another(&spec, place, (kind, key), &mut rng);
+            let found = plan.renewed(&changed, ClassId(place as u32), &registry);
+            match (found, changed.check(&registry, LINK)) {
+                (Some(found), Ok(checked)) => {
+                    assert_eq!(whole(&found), whole(&checked), "{kind}");
+                    let id = found.class(&changed.classes[place].name);
+                    assert_eq!(id, Some(ClassId(place as u32)), "{kind}");
+                    (spec, plan, renewed) = (changed, found, renewed + 1);
+                }
+                (Some(_), Err(problems)) => panic!("{kind}: renewed despite {problems:?}"),
+                (None, _) => refused += 1,
+            }
+            let vacant = (0..)
+                .map(ClassId)
+                .zip(plan.classes.iter())
+                .find(|(_, info)| info.vacant);
+            if let Some((_, info)) = vacant {
+                let found = plan.place_below(info.parent).expect("there is one");
+                let found = plan.info(found).expect("a class");
+                assert!(found.vacant && found.parent == info.parent);
+            }
+        }
+        assert!(
+            renewed > 500 && refused > 300,
+            "{kind}: {renewed} renewed, {refused} not"
+        );
+    }
+}
+
+/// How often memory was taken, and how much, for a class that takes a place among so many.
+fn work_of_a_new_class(amending: &Amending, classes: u32) -> (u64, u64) {
+    let registry = Registry::builtin();
+    let link = Link::new(Bandwidth::gbit(100), Bytes::new(1_514));
+    let mut spec = tree(amending, classes, "fifo");
+    spec.classes.push(ClassSpec::place(classes as usize, None));
+    let plan = spec.check(&registry, link).expect("a tree");
+    let taken = allocation_counter::measure(|| {
+        let mut changed = spec.clone();
+        let new = changed.classes.get_mut(classes as usize).expect("a place");
+        new.settings = Table::default().with(amending.key, (amending.value)(7));
+        (new.name, new.vacant) = ("new".into(), false);
+        let renewed = plan.renewed(&changed, ClassId(classes), &registry);
+        assert!(renewed.is_some());
+    });
+    (taken.count_total, taken.bytes_total)
+}
+
+#[test]
+fn the_work_of_a_new_class_grows_by_a_few_bytes_for_each_that_stays() {
+    for amending in AMENDING {
+        // The last block of a list has as many items.
+        let few = work_of_a_new_class(amending, 1_056);
+        let many = work_of_a_new_class(amending, 100_000);
+        assert_eq!(few.0, many.0, "{amending:?}");
+        // The order of the names, written twice, and the blocks of lists.
+        let each = (many.1 - few.1) / 98_944;
+        assert!(each <= 10, "{amending:?}: {each} bytes for each class");
     }
 }
 

@@ -58,15 +58,6 @@ fn operations() -> u32 {
     given("SUIMON_CONTRACT_OPERATIONS").map_or(1_500, |n| n.try_into().unwrap_or(u32::MAX))
 }
 
-/// A random policy of any kind or pair.
-fn foreign(registry: &Registry, seed: Seed) -> QueuePlan {
-    let (kinds, mut rng): (Vec<&Kind>, _) = (registry.kinds().collect(), seed.stream());
-    let mut any = || kinds[rng.below(kinds.len() as u64) as usize];
-    let (kind, child) = (any(), any());
-    let child = (kind.children != Children::None).then_some(child);
-    policies::draw(registry, kind, child, seed).plan.root
-}
-
 /// Examines random policies of this kind, with `child` below it.
 fn pass(kind: &Kind, child: Option<&Kind>) {
     let registry = registry();
@@ -82,7 +73,7 @@ fn pass(kind: &Kind, child: Option<&Kind>) {
             classes: u32::try_from(plan.classes.len()).expect("few classes"),
             queue: plan.root,
             other: other.root,
-            foreign: foreign(&registry, seed.fork("foreign")),
+            foreign: policies::draw_any(&registry, seed.fork("foreign")).plan.root,
         };
         // A burst is some twenty operations.
         let outcome = examine(&subject, seed, operations())

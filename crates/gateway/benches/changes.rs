@@ -1,21 +1,28 @@
-//! One class with a filter added to a policy of 10 to 100,000 classes, and removed from it, while
-//! the packet loop runs: how long the loop pauses at most, and what the whole change takes.
+//! One class with a filter added to a policy of 10 to 100,000 classes, and removed from it, and
+//! another rate or weight for one class, while the packet loop runs: how long the loop pauses at
+//! most, and what the whole change takes; and how long it pauses for a `status`.
 //!
 //! `cargo bench -p gateway --bench changes`. A pause is a turn of the loop, in processor time of
 //! its thread, so that other work on the machine does not count: what the loop takes without a
 //! change beside what it takes with one. With traffic, frames for all classes arrive faster than
 //! they leave, so that as many classes are backlogged as the memory has room for. The whole
-//! change is from a checked policy until the worker has answered; reading and checking it beside.
-//! Medians of the rounds. `rate`: another rate or weight for one class, checked as a whole.
+//! change is all that the server does for a request (`suimon class add`, `class remove`, `set`)
+//! until it is a generation in force, without a disk; `apply` of a file takes what reading it
+//! takes, beside, and more. Medians of the rounds. Where a kind does not check one class alone (`cbq`,
+//! `wrr`), the whole text is read.
 #![allow(clippy::print_stdout, reason = "a bench prints its numbers")]
 
-use control::policy::{InterfacePolicy, Policy};
+use control::policy::Policy;
+use control::protocol::{AddedClass, Amendment, RemovedClass, SettingChange, SettingChanges};
+use control::provenance::Provenance;
 use engine::packet::Buffer;
 use engine::tree::Registry;
+use gateway::changes::PolicyChanges;
 use gateway::direction;
 use gateway::in_force::InForce;
+use gateway::kept::MadeOf;
 use gateway::vacancies::laid_out;
-use netio::handle::Adopted;
+use netio::handle::Handle;
 use netio::pool::{Offload, Pool};
 use netio::port::{Capabilities, Counters, Port, PortError, Wake};
 use netio::worker::{Settings, Worker};
@@ -27,12 +34,12 @@ use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 5;
 const SIZES: [usize; 3] = [10, 10_000, 100_000];
-/// A kind, and a setting of a class.
-const KINDS: [(&str, &str, &str); 4] = [
-    ("drr", "weight = 1", "weight = 2"),
-    ("hfsc", "linkshare = \"50 kbit/s\"", "linkshare = \"90 kbit/s\""),
-    ("cbq", "rate = \"50 kbit/s\"", "rate = \"90 kbit/s\""),
-    ("wrr", "weight = 1", "weight = 2"),
+/// A kind, and a setting of a class with two values.
+const KINDS: [(&str, &str, [&str; 2]); 4] = [
+    ("drr", "weight", ["1", "2"]),
+    ("hfsc", "linkshare", ["50 kbit/s", "90 kbit/s"]),
+    ("cbq", "rate", ["50 kbit/s", "90 kbit/s"]),
+    ("wrr", "weight", ["1", "2"]),
 ];
 
 /// A port that gives frames to all classes in a scattered order, or none, and sends nothing on.
@@ -108,8 +115,12 @@ fn address(class: usize) -> [u8; 4] {
     (0x0a00_0000 + class as u32).to_be_bytes()
 }
 
-/// A policy of these classes; class *n* has this setting.
-fn policy(kind: &str, classes: usize, setting: impl Fn(usize) -> &'static str) -> InterfacePolicy {
+/// The text of a policy of these classes.
+fn text((kind, key, [value, _]): (&str, &str, [&str; 2]), classes: usize) -> String {
+    let value = match value.parse::<u64>() {
+        Ok(number) => number.to_string(),
+        Err(_) => format!("\"{value}\""),
+    };
     let mut text =
         format!("version = 1\n[interface.wan0]\nbandwidth = \"10 Gbit/s\"\ndiscipline = \"{kind}\"\n");
     for class in 0..classes {
@@ -117,15 +128,16 @@ fn policy(kind: &str, classes: usize, setting: impl Fn(usize) -> &'static str) -
         let default = class == 0;
         let _ = write!(
             text,
-            "[[interface.wan0.class]]\nname = \"c{class}\"\ndefault = {default}\ndiscipline = \"fifo\"\n{}\n\
+            "[[interface.wan0.class]]\nname = \"c{class}\"\ndefault = {default}\ndiscipline = \"fifo\"\n{key} = {value}\n\
              [[interface.wan0.filter]]\nclass = \"c{class}\"\ndestination = \"{a}.{b}.{c}.{d}\"\n",
-            setting(class)
         );
     }
-    let read = Policy::read("bench", &text, &Registry::builtin(), &[]);
+    text
+}
+
+fn read(text: &str) -> Policy {
+    let read = Policy::read("bench", text, &Registry::builtin(), &[]);
     read.unwrap_or_else(|why| panic!("{}", why.render(false)))
-        .interfaces
-        .remove(0)
 }
 
 /// Processor time of this thread.
@@ -163,85 +175,151 @@ fn median(mut all: Vec<Duration>) -> Duration {
     all[all.len() / 2]
 }
 
-/// What was measured of one kind of change.
+/// What was measured of one kind of request.
 #[derive(Default)]
-struct Changed {
+struct Measured {
     pauses: Vec<Duration>,
     wholes: Vec<Duration>,
-    rebuilt: usize,
 }
 
-impl Changed {
-    fn make(&mut self, in_force: &InForce, longest: &Longest, policy: &InterfacePolicy) {
+impl Measured {
+    fn make(&mut self, longest: &Longest, request: impl FnOnce()) {
         longest.take();
         let start = Instant::now();
-        let adopted = in_force.put(policy.clone(), policy.clone()).expect("a change");
+        request();
         self.wholes.push(start.elapsed());
         std::thread::sleep(Duration::from_millis(20));
         self.pauses.push(longest.take());
-        self.rebuilt += usize::from(adopted != Adopted::InPlace);
     }
 
     fn shown(self) -> String {
         let us = |time: Duration| time.as_secs_f64() * 1e6;
-        let rebuilt = if self.rebuilt > 0 { " rebuilt" } else { "" };
         format!(
-            "{:>8.0} {:>8.1}{rebuilt}",
+            "{:>6.0} {:>8.1}",
             us(median(self.pauses)),
             us(median(self.wholes)) / 1e3
         )
     }
 }
 
-fn measure(kind: (&str, &'static str, &'static str), classes: usize, traffic: bool) {
+/// A running program: its worker beside, and what changes it.
+struct Program {
+    changes: PolicyChanges,
+    handle: Handle,
+    longest: Arc<Longest>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Program {
+    fn start(text: &str, policy: &Policy, arriving: u64) -> Self {
+        let registry = Registry::builtin();
+        let base = &policy.interfaces[0];
+        let whole = laid_out(base, &registry);
+        let (mut worker, handle) = Worker::new(Settings::default()).expect("a worker");
+        let from = worker.add_port(Box::new(Scattering::new(arriving)));
+        let to = worker.add_port(Box::new(Scattering::new(0)));
+        let path = worker.add_path(direction::managed(&whole, from, to));
+        let in_force = InForce::running(handle.clone(), registry, [((path, base.clone()), whole)]);
+        let made_of = MadeOf::text("bench", text);
+        let changes = PolicyChanges::new(Arc::new(in_force), None, policy, None, made_of).expect("no disk");
+        let longest = Arc::new(Longest::default());
+        let own = Arc::clone(&longest);
+        let thread = std::thread::spawn(move || run(worker, &own));
+        std::thread::sleep(Duration::from_millis(500));
+        Self {
+            changes,
+            handle,
+            longest,
+            thread,
+        }
+    }
+
+    fn end(self) {
+        self.longest.end.store(true, Ordering::Relaxed);
+        self.thread.join().expect("an orderly end");
+    }
+
+    fn set(&self, class: usize, key: &str, value: &str) {
+        let wanted = SettingChanges {
+            interface: "wan0".into(),
+            class: Some(format!("c{class}")),
+            changes: [(key.to_owned(), SettingChange::from_word(value))].into(),
+            until_ms: None,
+            reason: None,
+        };
+        self.changes
+            .set(&wanted, Provenance::default())
+            .expect("a change");
+    }
+
+    fn add(&self, class: usize, key: &str, value: &str) {
+        let [a, b, c, d] = address(class);
+        let word = |key: &str, value: &str| (key.to_owned(), SettingChange::from_word(value));
+        let added = Amendment::Added(AddedClass {
+            interface: "wan0".into(),
+            class: format!("c{class}"),
+            settings: [word(key, value), word("discipline", "fifo")].into(),
+            filters: vec![[word("destination", &format!("{a}.{b}.{c}.{d}"))].into()],
+            until_ms: None,
+            reason: None,
+        });
+        self.change_class(&added);
+    }
+
+    fn remove(&self, class: usize) {
+        self.change_class(&Amendment::Removed(RemovedClass {
+            interface: "wan0".into(),
+            class: format!("c{class}"),
+            until_ms: None,
+            reason: None,
+        }));
+    }
+
+    fn change_class(&self, change: &Amendment) {
+        self.changes
+            .change_class(change, Provenance::default())
+            .expect("a change");
+    }
+}
+
+fn measure(kind: (&str, &str, [&str; 2]), classes: usize, traffic: bool) {
+    let (name, key, values) = kind;
+    let text = text(kind, classes);
     let start = Instant::now();
-    let base = policy(kind.0, classes, |_| kind.1);
-    let read = start.elapsed();
-    let more = policy(kind.0, classes + 1, |_| kind.1);
-    let other = policy(kind.0, classes, |class| {
-        if class == classes / 2 { kind.2 } else { kind.1 }
-    });
-    let registry = Registry::builtin();
-    let whole = laid_out(&base, &registry);
-    let (mut worker, handle) = Worker::new(Settings::default()).expect("a worker");
-    let arriving = if traffic { classes as u64 } else { 0 };
-    let from = worker.add_port(Box::new(Scattering::new(arriving)));
-    let to = worker.add_port(Box::new(Scattering::new(0)));
-    let path = worker.add_path(direction::managed(&whole, from, to));
-    let in_force = InForce::running(handle, registry, [((path, base.clone()), whole)]);
-    let longest = Arc::new(Longest::default());
-    let own = Arc::clone(&longest);
-    let thread = std::thread::spawn(move || run(worker, &own));
-    std::thread::sleep(Duration::from_millis(500));
+    let policy = read(&text);
+    let reading = start.elapsed();
+    let program = Program::start(&text, &policy, if traffic { classes as u64 } else { 0 });
+    drop(policy);
+    let longest = &program.longest;
     let mut quiet = Vec::new();
-    let [mut added, mut removed, mut rate] = [(); 3].map(|()| Changed::default());
-    for _ in 0..ROUNDS {
+    let [mut added, mut removed, mut rate, mut status] = [(); 4].map(|()| Measured::default());
+    for round in 0..ROUNDS {
         longest.take();
         std::thread::sleep(Duration::from_millis(50));
         quiet.push(longest.take());
-        added.make(&in_force, &longest, &more);
-        removed.make(&in_force, &longest, &base);
-        rate.make(&in_force, &longest, &other);
-        let _ = in_force.put(base.clone(), base.clone());
+        added.make(longest, || program.add(classes, key, values[0]));
+        removed.make(longest, || program.remove(classes));
+        let class = classes / 2 + round;
+        rate.make(longest, || program.set(class, key, values[1]));
+        status.make(longest, || drop(program.handle.inspect().expect("an answer")));
     }
-    longest.end.store(true, Ordering::Relaxed);
-    thread.join().expect("an orderly end");
+    program.end();
     println!(
-        "{:<5} {classes:>7} {:<7} {:>7.0} {} {} {} {:>9.0}",
-        kind.0,
+        "{name:<5} {classes:>7} {:<7} {:>5.0} {} {} {} {} {:>8.0}",
         if traffic { "traffic" } else { "idle" },
         median(quiet).as_secs_f64() * 1e6,
         added.shown(),
         removed.shown(),
         rate.shown(),
-        read.as_secs_f64() * 1e3,
+        status.shown(),
+        reading.as_secs_f64() * 1e3,
     );
 }
 
 fn main() {
-    println!("the longest turn of the loop in µs, and the whole change in ms");
+    println!("the longest turn of the loop in µs, and the whole request in ms");
     println!(
-        "kind  classes         without      added            removed          rate             reading, ms"
+        "kind  classes         quiet   class added   class removed           set          status  reading"
     );
     for kind in KINDS {
         for classes in SIZES {

@@ -8,12 +8,13 @@ use crate::generations::{Change, Generation, Generations};
 use crate::in_force::{InForce, InterfaceInForce};
 use crate::kept::{Kept, MadeOf};
 use crate::signalling::speaker::SpeakerHandle;
+use crate::vacancies::as_written;
 use control::calendar::{self, now_ms};
 use control::difference::{Applied, Breaking, Difference, GenerationView};
 use control::policy::{InterfacePolicy, Policy};
 use control::port_config::PortConfig;
 use control::promises;
-use control::protocol::{Refusal, SettingChanges};
+use control::protocol::{Amendment, Refusal, SettingChanges};
 use control::provenance::Provenance;
 use control::rsvp_config::RsvpConfig;
 use control::text_file;
@@ -102,11 +103,56 @@ impl PolicyChanges {
         let change = Change {
             changes: vec![what.clone()],
             // What is over and not ended yet stays in it, since it is still in force.
-            made_of: generations.made_of().clone().with(wanted),
+            made_of: generations
+                .made_of()
+                .clone()
+                .with(&Amendment::Set(wanted.clone())),
             ..Change::by("set", by)
         };
         let cost = match &wanted.class {
             Some(class) => self.set_class(&mut generations, wanted, class, change)?,
+            None => self.set_interface(&mut generations, change)?,
+        };
+        Ok(match cost.dropped {
+            0 => what,
+            n => format!("{what}; {}", lost(n)),
+        })
+    }
+
+    /// Adds a class, or removes one, for good or for a time. What was done.
+    ///
+    /// # Errors
+    ///
+    /// As [`PolicyChanges::set`].
+    pub fn change_class(&self, wanted: &Amendment, by: Provenance) -> Result<String, Refusal> {
+        let mut generations = self.alone();
+        generations.refuse_unconfirmed()?;
+        if wanted.until_ms().is_some_and(|until| until <= now_ms()) {
+            return Err(Refusal::new(format!(
+                "nothing was changed: {wanted} is over already"
+            )));
+        }
+        let what = wanted.to_string();
+        let request = match wanted {
+            Amendment::Removed(_) => "class remove",
+            _ => "class add",
+        };
+        let change = Change {
+            changes: vec![what.clone()],
+            made_of: generations.made_of().clone().with(wanted),
+            ..Change::by(request, by)
+        };
+        let policy = self.in_force.policy_of(wanted.interface())?;
+        let cost = match policy.with_class_change(self.in_force.registry(), wanted) {
+            Some(changed) => {
+                self.refuse_bad_ends(&change.made_of)?;
+                generations.make(change, || {
+                    let plainly = |_| self.in_force.put_changed(changed.clone());
+                    let cost = self.put(changed.policy.clone(), Breaking::Refused, plainly)?;
+                    Ok((cost, policies(&self.in_force)))
+                })?
+            }
+            // All classes have to be looked at.
             None => self.set_interface(&mut generations, change)?,
         };
         Ok(match cost.dropped {
@@ -122,11 +168,7 @@ impl PolicyChanges {
         class: &str,
         change: Change,
     ) -> Result<Cost, Refusal> {
-        let interface = &wanted.interface;
-        let found = policies(&self.in_force)
-            .into_iter()
-            .find(|policy| policy.name == *interface);
-        let policy = found.ok_or_else(|| Refusal::new(format!("{interface} is no longer managed")))?;
+        let policy = self.in_force.policy_of(&wanted.interface)?;
         let raw: Vec<(&str, Raw)> = wanted
             .changes
             .iter()
@@ -259,7 +301,8 @@ impl PolicyChanges {
                 }
                 None => Some(new.clone()),
             };
-            let changes = new.map(|new| promises::changes(&managed.promised, &new));
+            let promised = as_written(&managed.promised, self.in_force.registry());
+            let changes = new.map(|new| promises::changes(&promised, &new));
             difference.promises.extend(changes.into_iter().flatten());
         }
         difference.promises.sort_by_key(|change| change.trend);
@@ -563,3 +606,6 @@ pub(crate) fn lost(packets: u64) -> String {
         n => format!("{n} packets did not fit and were dropped"),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,7 +33,8 @@ pub fn by_filters(interface: &InterfacePolicy) -> Box<dyn Classify> {
 
 /// The same with this seed.
 pub fn by_filters_with(interface: &InterfacePolicy, seed: Seed) -> Box<dyn Classify> {
-    let classifier = Classifier::new(interface.filters.iter().copied(), seed);
+    let filters = interface.filters.numbered().map(|(id, filter)| (id, *filter));
+    let classifier = Classifier::numbered(filters, seed);
     Box::new(ByFilters::new(classifier, &interface.plan, seed))
 }
 

@@ -9,19 +9,22 @@ use crate::direction::{by_filters, secret_seed};
 use crate::expected::ExpectedOf;
 use crate::signalling::trees::Trees;
 use crate::vacancies::{self, Fitted};
+use control::class_change::ClassChanged;
 use control::difference::Difference;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::reserved::ReservedLayout;
-use engine::tree::{DisciplineSpec, Registry};
+use engine::tree::Registry;
 use engine::units::Bandwidth;
+use netio::classify::FewFilters;
 use netio::handle::{
-    Adopted, ChangedSettings, ClassAdopted, ClassChanges, ClassRetune, Handle, RenewedClass, Retune,
-    Unanswered,
+    Adopted, ChangedSettings, ClassAdopted, ClassChanges, ClassRetune, Handle, Reclassified, RenewedClass,
+    Retune, Unanswered,
 };
 use netio::worker::PathId;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A managed interface.
@@ -29,24 +32,42 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct InterfaceInForce {
     /// The worker's path.
     pub path: PathId,
-    /// The policy, with all changes since the start.
+    /// The policy, with all changes since the start: what the worker runs, or where something may
+    /// be reserved, what that is made of.
     pub policy: InterfacePolicy,
     /// The same plus the reservations: what is promised.
     pub promised: Arc<InterfacePolicy>,
-    /// The same with places for more classes: what the worker runs.
+    /// What the worker runs: the policy, plus the reservations, and places for more classes.
     pub whole: Arc<InterfacePolicy>,
     /// Where changes are written down, while what passes is recorded.
     log: Option<Arc<ChangeLog>>,
 }
 
 impl InterfaceInForce {
+    /// In the worker's path there runs `whole`, which is this policy, plus reservations.
+    fn new(path: PathId, policy: InterfacePolicy, whole: InterfacePolicy) -> Self {
+        let (policy, whole) = same_tree(policy, whole);
+        Self {
+            path,
+            promised: Arc::new(policy.clone()),
+            policy,
+            whole,
+            log: None,
+        }
+    }
+
+    /// Whether the policy is what the worker runs.
+    fn runs_policy(&self) -> bool {
+        self.policy.plan.is_amended_by(&self.whole.plan)
+    }
+
     /// Puts these in the place of what was in force.
     fn adopt(
         &mut self,
         (policy, promised, whole): (InterfacePolicy, Arc<InterfacePolicy>, InterfacePolicy),
         put: Option<Put>,
     ) {
-        let whole = Arc::new(whole);
+        let (policy, whole) = same_tree(policy, whole);
         if let (Some(log), Some(put)) = (&self.log, put) {
             log.push(LoggedChange {
                 whole: Arc::clone(&whole),
@@ -56,6 +77,15 @@ impl InterfaceInForce {
         }
         (self.policy, self.promised, self.whole) = (policy, promised, whole);
     }
+}
+
+/// One tree for both where nothing is reserved: then a change of one class is one of both.
+fn same_tree(policy: InterfacePolicy, whole: InterfacePolicy) -> (InterfacePolicy, Arc<InterfacePolicy>) {
+    let policy = match policy.reserve {
+        Some(_) => policy,
+        None => whole.clone(),
+    };
+    (policy, Arc::new(whole))
 }
 
 /// All managed interfaces.
@@ -86,13 +116,7 @@ impl InForce {
     ) -> Self {
         let managed = managed
             .into_iter()
-            .map(|((path, policy), whole)| InterfaceInForce {
-                path,
-                whole: Arc::new(whole),
-                promised: Arc::new(policy.clone()),
-                policy,
-                log: None,
-            });
+            .map(|((path, policy), whole)| InterfaceInForce::new(path, policy, whole));
         Self {
             handle,
             registry,
@@ -112,6 +136,19 @@ impl InForce {
     /// The current state.
     pub fn all(&self) -> Vec<InterfaceInForce> {
         self.lock().clone()
+    }
+
+    /// The policy in force on this interface.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it is no longer managed.
+    pub(crate) fn policy_of(&self, interface: &str) -> Result<InterfacePolicy, Refusal> {
+        let all = self.lock();
+        let found = all.iter().find(|managed| managed.policy.name == interface);
+        found
+            .map(|managed| managed.policy.clone())
+            .ok_or_else(|| Refusal::new(format!("{interface} is no longer managed")))
     }
 
     /// What is expected of each interface.
@@ -185,7 +222,8 @@ impl InForce {
             },
         );
         match fitted {
-            Some((fitted, renewed, requeued)) => {
+            Some((mut fitted, renewed, requeued)) => {
+                keep_numbers(running, &mut fitted);
                 let few = by_class(running, &fitted, &renewed, &requeued);
                 (fitted, few)
             }
@@ -200,17 +238,20 @@ impl InForce {
         whole: InterfacePolicy,
     ) -> Result<(InterfacePolicy, Adopted, Option<Put>), Refusal> {
         let running = &managed.whole;
-        let whole = match running.plan.has_classes_of(&whole.plan) {
+        let mut whole = match running.plan.has_classes_of(&whole.plan) {
             true => whole,
             // With new places.
             false => vacancies::laid_out(&whole, &self.registry),
         };
+        let renumbered = !running.plan.has_classes_of(&whole.plan);
+        if !renumbered {
+            keep_numbers(running, &mut whole);
+        }
         let retune = Retune {
             plan: whole.plan.clone(),
             seed: secret_seed(),
             // The classes may have new numbers now.
-            classify: (!running.plan.has_classes_of(&whole.plan)
-                || !Arc::ptr_eq(&running.filters, &whole.filters) && running.filters != whole.filters)
+            classify: (renumbered || !Arc::ptr_eq(&running.filters, &whole.filters))
                 .then(|| by_filters(&whole)),
             bandwidth: Some(whole.link().bandwidth)
                 .filter(|bandwidth| *bandwidth != running.link().bandwidth),
@@ -266,16 +307,16 @@ impl InForce {
     fn adopts_class(&self, changed: &InterfacePolicy, class: &str) -> Result<bool, Refusal> {
         let mut all = self.lock();
         let managed = all.iter_mut().find(|managed| managed.policy.name == changed.name);
-        let Some((managed, class, whole)) = managed.and_then(|managed| {
-            let (class, whole) = amended(managed, changed, class)?;
-            Some((managed, class, whole))
+        let Some((managed, class)) = managed.and_then(|managed| {
+            let amended = managed.runs_policy() && managed.policy.plan.is_amended_by(&changed.plan);
+            amended.then_some((managed, changed.plan.class(class)?))
         }) else {
             return Ok(false);
         };
         let retune = ClassRetune {
-            plan: whole.plan.clone(),
+            plan: changed.plan.clone(),
             class,
-            guarantee: whole.guarantee(class).unwrap_or(Bandwidth::ZERO),
+            guarantee: changed.guarantee(class).unwrap_or(Bandwidth::ZERO),
         };
         let adopted = self.handle.retune_class(managed.path, retune).map_err(refused)?;
         if adopted == ClassAdopted::WholeOnly {
@@ -288,35 +329,93 @@ impl InForce {
             reclassified: false,
             bandwidth: None,
         };
-        managed.adopt((changed.clone(), promised, whole), Some(put));
+        managed.adopt((changed.clone(), promised, changed.clone()), Some(put));
         Ok(true)
+    }
+
+    /// Makes the worker run a policy in which one class came or went, on an interface without
+    /// reservations; by that class alone, if the worker can.
+    ///
+    /// # Errors
+    ///
+    /// As [`InForce::put`].
+    pub fn put_changed(&self, changed: ClassChanged) -> Result<Adopted, Refusal> {
+        match self.adopts_changed(&changed)? {
+            Some(adopted) => Ok(adopted),
+            None => self.put(changed.policy.clone(), changed.policy),
+        }
+    }
+
+    /// The same; `None` if nothing has changed, since that looks at all classes or filters.
+    fn adopts_changed(&self, changed: &ClassChanged) -> Result<Option<Adopted>, Refusal> {
+        let mut all = self.lock();
+        let policy = &changed.policy;
+        let managed = all.iter_mut().find(|managed| managed.policy.name == policy.name);
+        let Some(managed) = managed.filter(|managed| managed.runs_policy()) else {
+            return Ok(None);
+        };
+        let Some(changes) = one_class(&managed.policy, changed) else {
+            return Ok(None);
+        };
+        let adopted = self
+            .handle
+            .change_classes(managed.path, changes)
+            .map_err(refused)?;
+        if adopted.is_some() {
+            let promised = Arc::new(policy.clone());
+            managed.adopt((policy.clone(), promised, policy.clone()), None);
+        }
+        Ok(adopted)
     }
 }
 
-/// What runs with the settings that a changed policy has for one class, if that can be told without
-/// a look at the others; and the class's number.
-fn amended(
-    managed: &InterfaceInForce,
-    changed: &InterfacePolicy,
-    class: &str,
-) -> Option<(ClassId, InterfacePolicy)> {
-    if !managed.policy.plan.is_amended_by(&changed.plan) {
+/// How a running policy gets one other class, or loses one; `None` if too many others lose packets
+/// to it.
+fn one_class(running: &InterfacePolicy, changed: &ClassChanged) -> Option<ClassChanges> {
+    let ClassChanged {
+        policy,
+        class,
+        gone,
+        come,
+    } = changed;
+    let filters = come.iter().map(|(_, filter)| filter);
+    let mut affected: BTreeSet<ClassId> = filters
+        .flat_map(|filter| vacancies::losing(&running.filters, filter))
+        .collect();
+    if !come.is_empty() {
+        affected.extend(running.plan.default);
+    }
+    affected.remove(class);
+    if affected.len() >= FEW {
         return None;
     }
-    let running = &managed.whole;
-    let own = changed.spec.classes.get(changed.plan.class(class)?.0 as usize)?;
-    let number = running.plan.class(class)?;
-    let mut spec = DisciplineSpec::clone(&running.spec);
-    *spec.classes.get_mut(number.0 as usize)? = own.clone();
-    let plan = running.plan.amended(&spec, number)?;
-    let spec = Arc::new(spec);
-    let whole = InterfacePolicy {
-        spec,
-        plan,
-        filters: Arc::clone(&running.filters),
-        ..changed.clone()
+    let seed = secret_seed();
+    let vacant = policy.plan.info(*class)?.vacant;
+    let guarantee = policy.guarantee(*class).unwrap_or(Bandwidth::ZERO);
+    let renewed = RenewedClass {
+        class: *class,
+        queue: policy.plan.build_class(*class, seed)?,
+        guarantee: (!vacant).then_some(guarantee),
     };
-    Some((number, whole))
+    let few = FewFilters {
+        gone: gone.clone(),
+        come: come.clone(),
+    };
+    Some(ClassChanges {
+        plan: policy.plan.clone(),
+        seed,
+        renewed: vec![renewed],
+        changed: Vec::new(),
+        classify: (few != FewFilters::default()).then_some(Reclassified::ButFor(few)),
+        affected: affected.into_iter().collect(),
+    })
+}
+
+/// The same filters have the same numbers: those that the worker's classifier knows.
+fn keep_numbers(running: &InterfacePolicy, whole: &mut InterfacePolicy) {
+    if running.filters == whole.filters {
+        whole.filters = Arc::clone(&running.filters);
+    }
 }
 
 /// Classes that come, go or lose packets to others in one change by the class at most.
@@ -360,7 +459,7 @@ fn by_class(
                 .map(|_| guarantee(class)),
         })
     };
-    let classify = running.filters != whole.filters || running.plan.default != whole.plan.default;
+    let same = Arc::ptr_eq(&running.filters, &whole.filters) && running.plan.default == whole.plan.default;
     Some(ClassChanges {
         plan: whole.plan.clone(),
         seed,
@@ -372,7 +471,7 @@ fn by_class(
                 guarantee: guarantee(class),
             })
             .collect(),
-        classify: classify.then(|| by_filters(whole)),
+        classify: (!same).then(|| Reclassified::Anew(by_filters(whole))),
         affected: affected.into_iter().collect(),
     })
 }

@@ -8,7 +8,7 @@
 use crate::state_folder::{Disk, Folder, UNFINISHED, replace};
 use control::calendar::now_ms;
 use control::policy::Policy;
-use control::protocol::{Refusal, SettingChanges};
+use control::protocol::{AddedClass, Amendment, Refusal, RemovedClass, SettingChanges};
 use control::provenance::Provenance;
 use control::{policy_text, text_file};
 use engine::port_kind::PortKind;
@@ -34,8 +34,9 @@ pub struct MadeOf {
     text: Arc<str>,
     /// The generation beside which the text is kept; 0 if beside none yet.
     text_of: u64,
-    /// What was set since, each key by itself. What ends by itself comes after what it covers.
-    set: Vec<SettingChanges>,
+    /// What was changed since, in order; of settings each key by itself. What ends by itself comes
+    /// after what it covers.
+    since: Vec<Amendment>,
 }
 
 impl MadeOf {
@@ -45,47 +46,79 @@ impl MadeOf {
             file: file.into(),
             text: text.into(),
             text_of: 0,
-            set: Vec::new(),
+            since: Vec::new(),
         }
     }
 
-    /// With other settings. What ends by itself uncovers then what was set before; what stays
-    /// replaces both.
+    /// With another change. Settings that end by themselves uncover then what was set before;
+    /// settings that stay replace both. Of a class that goes for good nothing is left.
     #[must_use]
-    pub(crate) fn with(mut self, changes: &SettingChanges) -> Self {
+    pub(crate) fn with(mut self, change: &Amendment) -> Self {
+        match change {
+            Amendment::Set(set) => self.set(set),
+            Amendment::Added(added) => self.since.push(Amendment::Added(AddedClass {
+                reason: None,
+                ..added.clone()
+            })),
+            Amendment::Removed(removed) => self.remove(removed),
+        }
+        self
+    }
+
+    fn set(&mut self, changes: &SettingChanges) {
         for (key, value) in &changes.changes {
             let replaced = |old: &SettingChanges| {
                 (&old.interface, &old.class) == (&changes.interface, &changes.class)
                     && old.changes.contains_key(key)
                     && (old.until_ms.is_some() || changes.until_ms.is_none())
             };
-            self.set.retain(|old| !replaced(old));
-            self.set.push(SettingChanges {
+            self.since
+                .retain(|old| !matches!(old, Amendment::Set(old) if replaced(old)));
+            self.since.push(Amendment::Set(SettingChanges {
                 changes: [(key.clone(), value.clone())].into(),
                 reason: None,
                 ..changes.clone()
-            });
+            }));
         }
-        self
+    }
+
+    fn remove(&mut self, removed: &RemovedClass) {
+        let is_of = |old: &Amendment| {
+            (old.interface(), old.class()) == (removed.interface.as_str(), Some(removed.class.as_str()))
+        };
+        let stays = |old: &Amendment| !is_of(old) || matches!(old, Amendment::Removed(_));
+        let came = |old: &Amendment| is_of(old) && matches!(old, Amendment::Added(_));
+        let for_good = removed.until_ms.is_none();
+        let came = for_good && self.since.iter().any(came);
+        if for_good {
+            // One that was removed before it came again is still to be removed.
+            self.since.retain(stays);
+        }
+        if !came {
+            self.since.push(Amendment::Removed(RemovedClass {
+                reason: None,
+                ..removed.clone()
+            }));
+        }
     }
 
     /// As it is at this moment: without what is over.
     #[must_use]
     pub(crate) fn at(mut self, now_ms: u64) -> Self {
-        self.set
-            .retain(|set| set.until_ms.is_none_or(|until| until > now_ms));
+        self.since
+            .retain(|change| change.until_ms().is_none_or(|until| until > now_ms));
         self
     }
 
     /// Whether some of it is over at this moment.
     pub(crate) fn is_over_by(&self, now_ms: u64) -> bool {
-        let over = |set: &SettingChanges| set.until_ms.is_some_and(|until| until <= now_ms);
-        self.set.iter().any(over)
+        let over = |change: &Amendment| change.until_ms().is_some_and(|until| until <= now_ms);
+        self.since.iter().any(over)
     }
 
     /// When settings end by themselves, in order.
     pub(crate) fn ends(&self) -> BTreeSet<u64> {
-        self.set.iter().filter_map(|set| set.until_ms).collect()
+        self.since.iter().filter_map(Amendment::until_ms).collect()
     }
 
     /// With what was set, and stays, in the text. The file's name and the text that it must have
@@ -100,8 +133,11 @@ impl MadeOf {
                 "what runs was not read from a file that could be written",
             ));
         }
-        let (ends, stays): (Vec<_>, Vec<_>) =
-            self.set.iter().cloned().partition(|set| set.until_ms.is_some());
+        let (ends, stays): (Vec<_>, Vec<_>) = self
+            .since
+            .iter()
+            .cloned()
+            .partition(|change| change.until_ms().is_some());
         if stays.is_empty() {
             let file = &self.file;
             return Err(Refusal::new(format!(
@@ -117,7 +153,7 @@ impl MadeOf {
         let saved = Self {
             text: Arc::clone(&saving.to),
             text_of: 0,
-            set: ends,
+            since: ends,
             ..self.clone()
         };
         Ok((saved, saving))
@@ -134,9 +170,9 @@ impl MadeOf {
         ports: &[&'static PortKind],
         colour: bool,
     ) -> Result<Policy, String> {
-        let text = match self.set.is_empty() {
+        let text = match self.since.is_empty() {
             true => None,
-            false => Some(policy_text::with(&self.text, &self.set)?),
+            false => Some(policy_text::with(&self.text, &self.since)?),
         };
         let text = text.as_deref().unwrap_or(&self.text);
         Policy::read(&self.file, text, registry, ports).map_err(|mistakes| mistakes.render(colour))
@@ -212,7 +248,9 @@ pub(crate) struct Record {
     undoes: Vec<u64>,
     file: String,
     text_of: u64,
-    set: Vec<SettingChanges>,
+    /// Formerly of settings alone.
+    #[serde(rename = "set")]
+    since: Vec<Amendment>,
 }
 
 impl Record {
@@ -289,8 +327,8 @@ impl Kept {
         };
         let kept = self.made_of(&confirmed)?.at(now_ms);
         if *kept.text == *text {
-            let news = (!kept.set.is_empty()).then(|| {
-                let set = kept.set.iter().map(ToString::to_string);
+            let news = (!kept.since.is_empty()).then(|| {
+                let set = kept.since.iter().map(ToString::to_string);
                 format!("{file}, and as set since: {}", set.collect::<Vec<_>>().join("; "))
             });
             return Ok((kept, news));
@@ -336,7 +374,7 @@ impl Kept {
             file: record.file.clone(),
             text: text.into(),
             text_of: record.text_of,
-            set: record.set.clone(),
+            since: record.since.clone(),
         })
     }
 
@@ -365,7 +403,7 @@ impl Kept {
     /// What is in force now: the one confirmed, if a start goes on with it.
     pub(crate) fn goes_on(&self, made_of: &MadeOf) -> bool {
         let confirmed = self.find(self.confirmed);
-        let same = |record: &Record| (record.text_of, &record.set) == (made_of.text_of, &made_of.set);
+        let same = |record: &Record| (record.text_of, &record.since) == (made_of.text_of, &made_of.since);
         confirmed.is_some_and(same) && self.unconfirmed().is_empty()
     }
 
@@ -394,7 +432,7 @@ impl Kept {
             undoes,
             file: made_of.file.clone(),
             text_of: made_of.text_of,
-            set: made_of.set.clone(),
+            since: made_of.since.clone(),
         };
         let bytes = serde_json::to_vec(&record).map_err(io::Error::other)?;
         replace(&mut *self.folder, &record.name(), &bytes)?;
@@ -520,13 +558,15 @@ mod tests {
         Set,
         /// Until an hour later.
         SetForATime,
+        /// One that a request has added goes, or comes.
+        Class,
         /// Two hours.
         TimePasses,
         Restart,
         Crash,
     }
 
-    const STEPS: [Step; 10] = [
+    const STEPS: [Step; 11] = [
         Step::Apply,
         Step::ApplyToConfirm,
         Step::Confirm,
@@ -534,23 +574,44 @@ mod tests {
         Step::Rollback,
         Step::Set,
         Step::SetForATime,
+        Step::Class,
         Step::TimePasses,
         Step::Restart,
         Step::Crash,
     ];
 
-    /// What is in force: a text, and the settings since.
-    type Content = (String, Vec<SettingChanges>);
+    /// What is in force: a text, and the changes since.
+    type Content = (String, Vec<Amendment>);
 
     fn content(made_of: &MadeOf) -> Content {
-        (made_of.text.to_string(), made_of.set.clone())
+        (made_of.text.to_string(), made_of.since.clone())
     }
 
     /// What is left of it at this moment.
     fn left(content: &Content, now_ms: u64) -> Content {
-        let (text, set) = content.clone();
-        let stays = |set: &SettingChanges| set.until_ms.is_none_or(|until| until > now_ms);
-        (text, set.into_iter().filter(stays).collect())
+        let (text, since) = content.clone();
+        let stays = |change: &Amendment| change.until_ms().is_none_or(|until| until > now_ms);
+        (text, since.into_iter().filter(stays).collect())
+    }
+
+    /// A class that comes, and that goes again.
+    fn a_class() -> (Amendment, Amendment) {
+        let (interface, class) = ("wan0".to_owned(), "b".to_owned());
+        let removed = RemovedClass {
+            interface: interface.clone(),
+            class: class.clone(),
+            until_ms: None,
+            reason: None,
+        };
+        let added = AddedClass {
+            interface,
+            class,
+            settings: [("weight".to_owned(), SettingChange::Integer(2))].into(),
+            filters: vec![[("dscp".to_owned(), SettingChange::Integer(8))].into()],
+            until_ms: None,
+            reason: None,
+        };
+        (Amendment::Added(added), Amendment::Removed(removed))
     }
 
     const HOUR: u64 = 3_600_000;
@@ -642,11 +703,27 @@ mod tests {
                         until_ms: for_a_time.then_some(self.now_ms + HOUR),
                         reason: None,
                     };
-                    let made_of = self.generations.made_of().clone().with(&wanted);
+                    let made_of = self.generations.made_of().clone().with(&Amendment::Set(wanted));
                     let changed = content(&made_of);
                     let change = Change {
                         made_of,
                         ..Change::by("set", Provenance::default())
+                    };
+                    let _ = self.generations.make(change, adopted);
+                    self.now(changed, false);
+                }
+                Step::Class if !self.waits => {
+                    let made_of = self.generations.made_of().clone();
+                    let (added, removed) = a_class();
+                    let is_there = made_of.since.contains(&added);
+                    let made_of = made_of.with(if is_there { &removed } else { &added });
+                    // One that came and went leaves nothing.
+                    assert_eq!(made_of.since.contains(&added), !is_there);
+                    assert!(!made_of.since.contains(&removed));
+                    let changed = content(&made_of);
+                    let change = Change {
+                        made_of,
+                        ..Change::by("class", Provenance::default())
                     };
                     let _ = self.generations.make(change, adopted);
                     self.now(changed, false);

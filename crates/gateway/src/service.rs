@@ -15,7 +15,7 @@ use crate::shadow::shadow;
 use crate::signalling::speaker;
 use control::difference::{Applied, Breaking, Difference, GenerationView};
 use control::explained::{self, ExplainRequest, Explained};
-use control::protocol::{Refusal, SettingChanges};
+use control::protocol::{Amendment, Refusal, SettingChanges};
 use control::provenance::Provenance;
 use control::recorded::RecordingFile;
 use control::reservation::Reservations;
@@ -202,6 +202,11 @@ impl Handler for ControlService {
     fn set(&self, wanted: &SettingChanges, by: Provenance) -> Result<String, Refusal> {
         self.chosen(Some(&wanted.interface))?;
         self.changes.set(wanted, by)
+    }
+
+    fn change_class(&self, wanted: &Amendment, by: Provenance) -> Result<String, Refusal> {
+        self.chosen(Some(wanted.interface()))?;
+        self.changes.change_class(wanted, by)
     }
 
     fn save(&self, by: Provenance) -> Result<String, Refusal> {

@@ -5,10 +5,12 @@
 //! and a few at least. A class that comes takes one, and a class that goes leaves one. When none is
 //! left where it is needed, the tree is built anew, with new places.
 
+use control::filter_list::FilterList;
 use control::policy::InterfacePolicy;
 use engine::classify::Filter;
 use engine::packet::ClassId;
-use engine::tree::{ClassSpec, DisciplineSpec, ParentSpec, Registry};
+use engine::tree::{ClassSpec, DisciplineSpec, Registry};
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -24,38 +26,48 @@ pub(crate) fn with_places(spec: &DisciplineSpec, registry: &Registry) -> Option<
         return None;
     }
     let mut children: HashMap<Option<&str>, usize> = HashMap::new();
+    let spec = without_places(spec);
     for class in &spec.classes {
-        *children.entry(parent(class)).or_default() += 1;
+        *children.entry(class.parent_name()).or_default() += 1;
     }
     children.entry(None).or_default();
     // In an order that does not depend on hashes.
     let parents = spec.classes.iter().map(|class| Some(class.name.as_str()));
     let parents: Vec<_> = std::iter::once(None).chain(parents).collect();
-    let mut whole = spec.clone();
+    let mut whole = DisciplineSpec::clone(&spec);
     for parent in parents {
         let Some(count) = children.get(&parent) else {
             continue;
         };
         let least = LEAST[usize::from(parent.is_some())];
         for _ in 0..least.max(count / SHARE) {
-            whole.classes.push(place(whole.classes.len(), parent));
+            whole.classes.push(ClassSpec::place(whole.classes.len(), parent));
         }
     }
     Some(whole)
 }
 
-/// A vacant place. No class of a policy has such a name.
-fn place(number: usize, parent: Option<&str>) -> ClassSpec {
-    ClassSpec {
-        name: format!("\0{number}"),
-        parent: parent.map(ParentSpec::from),
-        vacant: true,
-        ..ClassSpec::default()
+/// The same tree without places.
+fn without_places(spec: &DisciplineSpec) -> Cow<'_, DisciplineSpec> {
+    let classes = || spec.classes.iter().filter(|class| !class.vacant);
+    if classes().count() == spec.classes.len() {
+        return Cow::Borrowed(spec);
     }
+    Cow::Owned(DisciplineSpec {
+        classes: classes().cloned().collect(),
+        kind: spec.kind.clone(),
+        at: spec.at,
+        settings: spec.settings.clone(),
+        child: spec.child.clone(),
+    })
 }
 
-fn parent(class: &ClassSpec) -> Option<&str> {
-    class.parent.as_ref().map(|parent| parent.name.as_str())
+/// A policy as its text has it: one that runs without its places.
+pub(crate) fn as_written(policy: &InterfacePolicy, registry: &Registry) -> InterfacePolicy {
+    match without_places(&policy.spec) {
+        Cow::Owned(spec) => with_tree(policy, spec, registry).unwrap_or_else(|| policy.clone()),
+        Cow::Borrowed(_) => policy.clone(),
+    }
 }
 
 /// How a running tree becomes another one without being built anew.
@@ -76,20 +88,20 @@ pub(crate) fn fit(running: &DisciplineSpec, wanted: &DisciplineSpec) -> Option<F
         return None;
     }
     let mut coming: HashMap<&str, &ClassSpec> = HashMap::with_capacity(wanted.classes.len());
-    for class in &wanted.classes {
+    for class in wanted.classes.iter().filter(|class| !class.vacant) {
         coming.insert(&class.name, class);
     }
     let (mut spec, mut renewed, mut requeued) = (running.clone(), Vec::new(), Vec::new());
     let mut vacant: HashMap<Option<&str>, Vec<usize>> = HashMap::new();
     for (number, old) in running.classes.iter().enumerate() {
         if old.vacant {
-            vacant.entry(parent(old)).or_default().push(number);
+            vacant.entry(old.parent_name()).or_default().push(number);
             continue;
         }
         let staying = coming.get(old.name.as_str()).copied();
-        let Some(new) = staying.filter(|new| parent(new) == parent(old)) else {
+        let Some(new) = staying.filter(|new| new.parent_name() == old.parent_name()) else {
             renewed.push(number);
-            *spec.classes.get_mut(number)? = place(number, parent(old));
+            *spec.classes.get_mut(number)? = ClassSpec::place(number, old.parent_name());
             continue;
         };
         coming.remove(old.name.as_str());
@@ -110,14 +122,14 @@ pub(crate) fn fit(running: &DisciplineSpec, wanted: &DisciplineSpec) -> Option<F
         .iter()
         .filter(|class| coming.contains_key(class.name.as_str()))
     {
-        let number = vacant.get_mut(&parent(class))?.pop()?;
+        let number = vacant.get_mut(&class.parent_name())?.pop()?;
         renewed.push(number);
         *spec.classes.get_mut(number)? = class.clone();
     }
     // A class with child classes has no queue that could be exchanged, nor has a class with a
     // discipline of classes in it the number of one that has none.
     let is_plain = |number: &usize| {
-        let inner = |spec: &ClassSpec| spec.discipline.as_ref().is_some_and(has_classes);
+        let inner = |spec: &ClassSpec| spec.discipline.as_ref().is_some_and(DisciplineSpec::has_classes);
         !inner(&spec.classes[*number]) && !inner(&running.classes[*number])
     };
     let whole = renewed.iter().chain(&requeued).all(is_plain);
@@ -142,7 +154,7 @@ pub(crate) fn with_tree(
     let filters: Option<Vec<Filter>> = policy.filters.iter().map(number).collect();
     Some(InterfacePolicy {
         spec: Arc::new(spec),
-        filters: filters?.into(),
+        filters: Arc::new(filters?.into()),
         plan,
         ..policy.clone()
     })
@@ -177,8 +189,7 @@ pub(crate) fn affected(old: &InterfacePolicy, new: &InterfacePolicy) -> Option<B
         return None;
     }
     for filter in &added {
-        let loses = |other: &&Filter| other.class != filter.class && other.meets(filter);
-        found.extend(old.filters.iter().filter(loses).map(|other| other.class));
+        found.extend(losing(&old.filters, filter));
     }
     if !added.is_empty() || old.plan.default != new.plan.default {
         found.extend(old.plan.default);
@@ -186,8 +197,10 @@ pub(crate) fn affected(old: &InterfacePolicy, new: &InterfacePolicy) -> Option<B
     Some(found)
 }
 
-fn has_classes(spec: &DisciplineSpec) -> bool {
-    !spec.classes.is_empty() || spec.child.as_deref().is_some_and(has_classes)
+/// The classes of whose packets a filter of another class may take some.
+pub(crate) fn losing<'a>(filters: &'a FilterList, filter: &'a Filter) -> impl Iterator<Item = ClassId> + 'a {
+    let met = filters.meeting(filter).map(|other| other.class);
+    met.filter(|class| *class != filter.class)
 }
 
 /// Whether two queues are of the same kinds.

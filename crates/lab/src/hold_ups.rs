@@ -3,8 +3,8 @@
 //! Nothing guarantees when a thread runs: those of links may be late to take a packet or to hand it
 //! over, and its receiver to read it. Datagrams of a [`Stream`](crate::traffic::udp::Stream) carry
 //! a [`Stamp`], which every link brings up to date: by how much sooner the datagram would have
-//! come, at least, if no thread had been late, and everything else had been as it was. The difference
-//! from its delay is an upper bound of what the network that is emulated did with it.
+//! come, at least, if no thread had been late, and everything else had been as it was. The
+//! difference from its delay is an upper bound of what the network that is emulated did with it.
 //!
 //! What counts, and what does not:
 //!

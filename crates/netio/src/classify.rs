@@ -1,6 +1,6 @@
 //! From a packet's headers to its class and flow, by the engine's filters.
 
-use engine::classify::Classifier;
+use engine::classify::{Classifier, Filter, FilterId};
 use engine::header::{FlowHasher, Headers};
 use engine::packet::{ClassId, Packet};
 use engine::random::Seed;
@@ -11,6 +11,29 @@ use std::fmt;
 pub trait Classify: Send {
     /// Writes [`Packet::class`] and [`Packet::flow`].
     fn classify(&mut self, headers: &Headers, packet: &mut Packet);
+
+    /// Whether it can [adopt](Self::amend) these in a time that does not grow with the number of
+    /// filters. The default: it cannot, and is replaced by another.
+    fn amends(&self, _few: &FewFilters) -> bool {
+        false
+    }
+
+    /// Adopts these, if [it can](Self::amends).
+    fn amend(&mut self, _few: &FewFilters) {}
+}
+
+/// A few filters that go and come: those that stay keep their numbers.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct FewFilters {
+    /// The numbers of those that go.
+    pub gone: Vec<FilterId>,
+    /// Those that come, with numbers later than all others.
+    pub come: Vec<(FilterId, Filter)>,
+}
+
+impl FewFilters {
+    /// So many at most are adopted between two batches.
+    const MOST: usize = 16;
 }
 
 /// Puts every packet into one class, and leaves its flow at zero.
@@ -53,5 +76,23 @@ impl Classify for ByFilters {
     fn classify(&mut self, headers: &Headers, packet: &mut Packet) {
         packet.class = self.classifier.classify(&headers.key).unwrap_or(self.unmatched);
         packet.flow = self.hasher.flow(&headers.key);
+    }
+
+    fn amends(&self, few: &FewFilters) -> bool {
+        let FewFilters { gone, come } = few;
+        gone.len() + come.len() <= FewFilters::MOST
+            && gone.iter().all(|id| self.classifier.removes_in_place(*id))
+            && come
+                .iter()
+                .all(|(_, filter)| self.classifier.adds_in_place(filter))
+    }
+
+    fn amend(&mut self, few: &FewFilters) {
+        for id in &few.gone {
+            self.classifier.remove(*id);
+        }
+        for (id, filter) in &few.come {
+            self.classifier.add_as(*id, *filter);
+        }
     }
 }

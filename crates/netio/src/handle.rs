@@ -10,7 +10,7 @@ use crate::inspection::{Collected, Detail, Piece};
 use crate::meter::ClassMeter;
 use crate::path::ChangedByClass;
 use crate::path::Wished;
-pub use crate::path::{ChangedSettings, ClassChanges, RenewedClass};
+pub use crate::path::{ChangedSettings, ClassChanges, Reclassified, RenewedClass};
 use crate::pool::PoolUsage;
 use crate::port::{Capabilities, Counters};
 use crate::realiser::Achieved;

@@ -42,7 +42,7 @@ mod by_class;
 
 pub(crate) use by_class::ChangedByClass;
 use by_class::Moving;
-pub use by_class::{ChangedSettings, ClassChanges, RenewedClass};
+pub use by_class::{ChangedSettings, ClassChanges, Reclassified, RenewedClass};
 
 /// Packets that one path sends before it is another's turn.
 const QUANTUM: usize = 64;

@@ -16,7 +16,7 @@ mod random_policies;
 
 use control::difference::Breaking;
 use control::explained::ExplainRequest;
-use control::protocol::{Reply, Request, SettingChange, SettingChanges};
+use control::protocol::{AddedClass, RemovedClass, Reply, Request, SettingChange, SettingChanges};
 use control::snapshot::{ClassView, State};
 use control::socket::Client;
 use engine::random::Seed;
@@ -1110,6 +1110,7 @@ fn what_is_set_for_a_time_ends_by_itself_also_over_a_restart() {
             refused(rig.set_small(&more), "would be wrong");
             assert_eq!(rate_of(&rig, "small"), "4 Mbit/s");
             the_interface_itself_is_set(&rig);
+            a_class_comes_and_goes(&rig);
             what_was_set_is_written_into_the_file(&rig);
         });
     });
@@ -1191,6 +1192,56 @@ fn the_interface_itself_is_set(rig: &Rig) {
     assert!(set.provenance.author.is_some(), "{set:?}");
     assert_eq!(set.provenance.reason.as_deref(), Some("the test wants it"));
     assert_eq!((&*end.by, &end.provenance.author), ("the end of a set", &None));
+}
+
+/// It is shown and filled, differs from the file, and leaves nothing behind.
+fn a_class_comes_and_goes(rig: &Rig) {
+    let (_, interface) = rig.kind.port();
+    let word = |key: &str, value: &str| (key.to_owned(), SettingChange::from_word(value));
+    let added = Request::AddClass(AddedClass {
+        interface: interface.into(),
+        class: "guests".into(),
+        settings: [word("rate", "0bit/s"), word("discipline", "fifo")].into(),
+        filters: vec![[word("protocol", "udp"), word("destination_port", "9")].into()],
+        until_ms: None,
+        reason: Some("they are here".into()),
+    });
+    let names = || -> Vec<String> {
+        let snapshot = rig.client().status(Duration::ZERO, false).expect("a status");
+        snapshot.interfaces[0]
+            .classes
+            .iter()
+            .map(|class| class.name.clone())
+            .collect()
+    };
+    let differs = || match rig.ask(&Request::Plan {
+        file: rig.files.join("policy.toml").display().to_string(),
+    }) {
+        Reply::Plan(difference) => difference.changes,
+        other => panic!("{other:?}"),
+    };
+    let (before, drift) = (names(), differs());
+    let reply = rig.ask(&added);
+    assert!(matches!(&reply, Reply::Done { .. }), "{reply:?}");
+    assert!(names().contains(&"guests".to_owned()), "{:?}", names());
+    assert!(
+        differs().iter().any(|line| line.contains("class guests goes")),
+        "{:?}",
+        differs()
+    );
+    let reply = rig.ask(&added);
+    assert!(
+        matches!(&reply, Reply::Refused(why) if why.message.contains("a second class")),
+        "{reply:?}"
+    );
+    let reply = rig.ask(&Request::RemoveClass(RemovedClass {
+        interface: interface.into(),
+        class: "guests".into(),
+        until_ms: None,
+        reason: None,
+    }));
+    assert!(matches!(&reply, Reply::Done { .. }), "{reply:?}");
+    assert_eq!((names(), differs()), (before, drift));
 }
 
 /// But for what ends by itself: that is the only difference then.

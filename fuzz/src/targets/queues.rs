@@ -59,6 +59,7 @@ fn judge(u: &mut Unstructured<'_>, registry: &Registry, depth: Depth) -> Result<
         classes: u32::try_from(drawn.plan.classes.len()).unwrap_or(0),
         queue: drawn.plan.root,
         other: drawn.other.root,
+        foreign: policies::draw_any(registry, seed.fork("foreign")).plan.root,
     };
     if let Err(fault) = examine(&subject, seed, operations) {
         panic!(

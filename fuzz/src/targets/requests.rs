@@ -2,7 +2,7 @@
 
 use super::FuzzTarget;
 use crate::mutate::InputShape;
-use control::protocol::{Reply, Request, SettingChange, printable};
+use control::protocol::{Amendment, Reply, Request, SettingChange, printable};
 use control::{policy_text, rsvp_keys};
 
 pub(super) const TARGET: FuzzTarget = FuzzTarget {
@@ -28,16 +28,28 @@ fn judge(line: &[u8]) {
         let again: Request = serde_json::from_str(&written).unwrap_or_else(|e| panic!("{written}: {e}"));
         assert_eq!(again, request);
         let _ = request.interface();
-        if let Request::Set(changes) = &request {
-            let _ = changes.to_string();
-            if let Ok(text) = policy_text::with(POLICY, [changes]) {
-                assert!(text.contains("# a comment that stays"), "a comment was lost");
-            }
-        }
+        amend(request);
     }
     if let Ok(reply) = Reply::parse(line) {
         let written = serde_json::to_string(&reply).unwrap_or_else(|e| panic!("{reply:?}: {e}"));
         Reply::parse(written.as_bytes()).unwrap_or_else(|e| panic!("{written}: {e}"));
+    }
+}
+
+/// What changes a policy is written as it was read, and into a policy's text.
+fn amend(request: Request) {
+    let amendment = match request {
+        Request::Set(set) => Amendment::Set(set),
+        Request::AddClass(added) => Amendment::Added(added),
+        Request::RemoveClass(removed) => Amendment::Removed(removed),
+        _ => return,
+    };
+    let _ = amendment.to_string();
+    let written = serde_json::to_string(&amendment).unwrap_or_else(|e| panic!("{amendment:?}: {e}"));
+    let again: Amendment = serde_json::from_str(&written).unwrap_or_else(|e| panic!("{written}: {e}"));
+    assert_eq!(again, amendment);
+    if let Ok(text) = policy_text::with(POLICY, [&amendment]) {
+        assert!(text.contains("# a comment that stays"), "a comment was lost");
     }
 }
 

@@ -51,11 +51,16 @@ impl Classifier {
     /// Built at once, it is faster than the same filters added one by one: build a large one beside
     /// the running one.
     pub fn new(filters: impl IntoIterator<Item = Filter>, seed: Seed) -> Self {
-        let filters: BTreeMap<u64, Filter> = (0..).zip(filters).collect();
+        Self::numbered((0..).map(FilterId).zip(filters), seed)
+    }
+
+    /// The same with filters that have numbers already, in their order.
+    pub fn numbered(filters: impl IntoIterator<Item = (FilterId, Filter)>, seed: Seed) -> Self {
+        let filters: BTreeMap<u64, Filter> = filters.into_iter().map(|(id, filter)| (id.0, filter)).collect();
         let mut rng = seed.fork("classifier").stream();
         let secret = std::array::from_fn(|_| rng.bits());
         Self {
-            next: filters.len() as u64,
+            next: filters.last_key_value().map_or(0, |(last, _)| last + 1),
             other: space(&filters, Family::Other, secret),
             v4: space(&filters, Family::V4, secret),
             v6: space(&filters, Family::V6, secret),
@@ -67,8 +72,18 @@ impl Classifier {
     /// doubled the search is rebuilt, and filters that differ in nothing but port ranges are sorted
     /// anew together.
     pub fn add(&mut self, filter: Filter) -> FilterId {
-        let id = self.next;
-        self.next += 1;
+        let id = FilterId(self.next);
+        self.add_as(id, filter);
+        id
+    }
+
+    /// The same with a number that the filter has already, which is later than all others.
+    pub fn add_as(&mut self, FilterId(id): FilterId, filter: Filter) {
+        assert!(
+            id >= self.next,
+            "filters are numbered in the order in which they are added"
+        );
+        self.next = id + 1;
         self.filters.insert(id, filter);
         for family in filter.families() {
             let rank = rank(&filter, id);
@@ -78,7 +93,30 @@ impl Classifier {
                 Family::V6 => self.v6.add(&filter, family, rank),
             }
         }
-        FilterId(id)
+    }
+
+    /// Whether `add` of this filter touches a few dozen others at most, and moves no table. If not,
+    /// a large classifier is built anew elsewhere.
+    pub fn adds_in_place(&self, filter: &Filter) -> bool {
+        // No number decides that.
+        let rank = rank(filter, self.next);
+        filter.families().all(|family| match family {
+            Family::Other => self.other.adds_in_place(filter, family, rank),
+            Family::V4 => self.v4.adds_in_place(filter, family, rank),
+            Family::V6 => self.v6.adds_in_place(filter, family, rank),
+        })
+    }
+
+    /// The same of `remove`. A filter that is not there is removed in no time.
+    pub fn removes_in_place(&self, id: FilterId) -> bool {
+        self.filters.get(&id.0).is_none_or(|filter| {
+            let rank = rank(filter, id.0);
+            filter.families().all(|family| match family {
+                Family::Other => self.other.removes_in_place(filter, family, rank),
+                Family::V4 => self.v4.removes_in_place(filter, family, rank),
+                Family::V6 => self.v6.removes_in_place(filter, family, rank),
+            })
+        })
     }
 
     /// Removes a filter; `None` if it is not there. The cost is as of `add`.

@@ -177,6 +177,13 @@ impl<const N: usize> Entry<N> {
 
     /// The filter's entry for packets of this family.
     pub(super) fn new(filter: &Filter, family: Family, rank: Rank, masks: &mut Masks<N>) -> Self {
+        let (mut entry, mask) = Self::unnumbered(filter, family, rank);
+        entry.mask = masks.number(mask);
+        entry
+    }
+
+    /// The same, of a mask that need have no number yet; and that mask.
+    pub(super) fn unnumbered(filter: &Filter, family: Family, rank: Rank) -> (Self, KeyWords<N>) {
         let all = Ports::new(0, u16::MAX);
         let range = |ports: Option<Ports>| ports.or(all).map_or((0, u16::MAX), |p| (p.low(), p.high()));
         let (source, destination) = (range(filter.source_port), range(filter.destination_port));
@@ -207,17 +214,17 @@ impl<const N: usize> Entry<N> {
             mark: filter.mark.unwrap_or(0),
             flow_label: filter.flow_label.unwrap_or(0),
         };
-        Self {
+        let entry = Self {
             value: value.words(),
             rank,
             ports: [
                 (source.0, source.1 - source.0),
                 (destination.0, destination.1 - destination.0),
             ],
-            mask: masks.number(mask.words()),
             class: filter.class.0,
-            next: NOTHING,
-        }
+            ..Self::EMPTY
+        };
+        (entry, mask.words())
     }
 
     /// Whether it takes the packet.
@@ -253,7 +260,11 @@ impl<const N: usize> Entry<N> {
 
     /// How many bits of each field it fixes.
     pub(super) fn shape(&self, masks: &Masks<N>) -> Shape {
-        let mask = masks.of(self);
+        self.shape_under(masks.of(self))
+    }
+
+    /// The same of its mask.
+    pub(super) fn shape_under(&self, mask: &KeyWords<N>) -> Shape {
         let ones = |word: u64| word.count_ones() as u8;
         let (source, destination) = if N == SHORT {
             (ones(mask[0] >> 32), ones(mask[0] & u64::from(u32::MAX)))

@@ -33,6 +33,12 @@ const FINALISTS: usize = 8;
 const UNSOLVED: u64 = 2;
 /// Copies and comparisons that cutting the ports may take, for each filter.
 const CUT_BUDGET: usize = 24;
+/// For so many entries or nodes there is room for one more, and for some at least, so that many
+/// need not be moved soon.
+const SPARE: usize = 16;
+/// Filters that a change in place may sort anew, and entries and nodes that may be moved.
+const FEW: usize = 16;
+const MOVED: usize = 1024;
 /// The bit of a bucket that is a node, not the head of a list.
 const NODE: u32 = 1 << 31;
 
@@ -90,6 +96,21 @@ struct Cut<const N: usize> {
     members: Vec<Entry<N>>,
 }
 
+/// An entry whose place is looked for, and its shape.
+#[derive(Debug)]
+struct Sought<const N: usize> {
+    entry: Entry<N>,
+    shape: Shape,
+}
+
+impl<const N: usize> Sought<N> {
+    fn new(filter: &Filter, family: Family, rank: Rank) -> Self {
+        let (entry, mask) = Entry::unnumbered(filter, family, rank);
+        let shape = entry.shape_under(&mask);
+        Self { entry, shape }
+    }
+}
+
 /// The best match so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Match {
@@ -110,6 +131,9 @@ impl<const N: usize> Space<N> {
             free_nodes: Vec::new(),
         };
         space.root = space.build(entries, Shape::default(), true);
+        let spare = |len: usize| if len <= MOVED { 0 } else { (len / SPARE).max(MOVED) };
+        space.entries.reserve_exact(spare(space.entries.len()));
+        space.nodes.reserve_exact(spare(space.nodes.len()));
         space
     }
 
@@ -534,6 +558,95 @@ impl<const N: usize> Space<N> {
         None
     }
 
+    // ------------------------------------------------------------------------------------------
+    // what a change costs
+
+    /// See [`Classifier::adds_in_place`](super::Classifier::adds_in_place).
+    pub(super) fn adds_in_place(&self, filter: &Filter, family: Family, rank: Rank) -> bool {
+        let room = |len: usize, capacity: usize, free: usize| {
+            len <= MOVED || capacity - len + free >= CUT_BUDGET * FEW
+        };
+        room(
+            self.entries.len(),
+            self.entries.capacity(),
+            self.free_entries.len(),
+        ) && room(self.nodes.len(), self.nodes.capacity(), self.free_nodes.len())
+            && self.inserts_few(self.root, &Sought::new(filter, family, rank))
+    }
+
+    /// Whether `insert` sorts few anew.
+    fn inserts_few(&self, bucket: u32, sought: &Sought<N>) -> bool {
+        let Some(node) = self.node_at(bucket) else {
+            return self.in_list(bucket).nth(FEW).is_none();
+        };
+        match node {
+            Node::Free => true,
+            Node::Cut(cut) => cut.members.len() <= FEW,
+            Node::Tables(node) => {
+                let fitting = node.tables.iter().filter(|table| sought.shape.fits(&table.shape));
+                node.lasts()
+                    && match fitting.max_by_key(|table| table.shape.bits()) {
+                        Some(table) => {
+                            let hash = hash(&self.secret, &sought.entry.value, &table.mask);
+                            let bucket = table.get(hash);
+                            (bucket != NOTHING || table.has_room()) && self.inserts_few(bucket, sought)
+                        }
+                        None => self.inserts_few(node.rest, sought),
+                    }
+            }
+        }
+    }
+
+    /// See [`Classifier::removes_in_place`](super::Classifier::removes_in_place).
+    pub(super) fn removes_in_place(&self, filter: &Filter, family: Family, rank: Rank) -> bool {
+        let sought = Sought::new(filter, family, rank);
+        self.takes_few(self.root, &sought).unwrap_or(true)
+    }
+
+    /// Whether `take` sorts few anew; `None` if the entry is not in this bucket, and few were
+    /// looked at.
+    fn takes_few(&self, bucket: u32, sought: &Sought<N>) -> Option<bool> {
+        let Some(node) = self.node_at(bucket) else {
+            let mut all = self.in_list(bucket);
+            let found = all.by_ref().take(FEW).any(|own| own.rank == sought.entry.rank);
+            return if found {
+                Some(true)
+            } else {
+                all.next().map(|_| false)
+            };
+        };
+        match node {
+            Node::Free => None,
+            Node::Cut(cut) if cut.members.len() > FEW => Some(false),
+            Node::Cut(cut) => cut
+                .members
+                .iter()
+                .any(|member| member.rank == sought.entry.rank)
+                .then_some(true),
+            Node::Tables(node) => {
+                let fitting = node.tables.iter().filter(|table| sought.shape.fits(&table.shape));
+                let mut buckets =
+                    fitting.map(|table| table.get(hash(&self.secret, &sought.entry.value, &table.mask)));
+                let found = buckets.find_map(|bucket| self.takes_few(bucket, sought));
+                let found = found.or_else(|| self.takes_few(node.rest, sought));
+                found.map(|few| few && node.lasts())
+            }
+        }
+    }
+
+    fn node_at(&self, bucket: u32) -> Option<&Node<N>> {
+        (bucket & NODE != 0).then(|| &self.nodes[(bucket & !NODE) as usize])
+    }
+
+    /// The entries of a list.
+    fn in_list(&self, head: u32) -> impl Iterator<Item = &Entry<N>> {
+        let first = self.entries.get(head as usize);
+        std::iter::successors(first, |entry| self.entries.get(entry.next as usize))
+    }
+
+    // ------------------------------------------------------------------------------------------
+    // taking apart
+
     /// The entries of a bucket, whose slots become free.
     fn dismantle_bucket(&mut self, bucket: u32) -> Vec<Entry<N>> {
         if bucket & NODE == 0 {
@@ -601,6 +714,11 @@ impl<const N: usize> Tables<N> {
     /// small.
     fn worn(&self) -> bool {
         self.changed > self.built + SHORT_LIST
+    }
+
+    /// Whether it has few filters, or one change more does not wear it.
+    fn lasts(&self) -> bool {
+        self.built <= FEW || self.changed < self.built + SHORT_LIST
     }
 }
 

@@ -8,6 +8,9 @@
 
 use super::pattern::{KeyWords, NOTHING, Rank, Shape};
 
+/// Groups that are moved in no time.
+const SMALL: usize = 128;
+
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TOPS: u64 = 0x8080_8080_8080_8080;
 
@@ -103,6 +106,11 @@ impl<const N: usize> Table<N> {
             }
             Err(_) => self.fill(hash, bucket),
         }
+    }
+
+    /// Whether there is room for one more where it stands, or little to be moved.
+    pub(super) fn has_room(&self) -> bool {
+        self.used < self.tags.len() * 7 || self.tags.len() <= SMALL
     }
 
     fn fill(&mut self, hash: u32, bucket: u32) {

@@ -411,3 +411,53 @@ fn seeds_do_not_change_answers() {
         assert_eq!(one.find(&packet), two.find(&packet));
     }
 }
+
+/// What `adds_in_place` and `removes_in_place` promise, by the memory that is moved; and the
+/// answers stay those of the list.
+#[test]
+fn a_change_in_place_among_thousands_moves_little_and_most_changes_are_in_place() {
+    let crowd = Crowd {
+        octets: 256,
+        rules: 2,
+        ports: 65_536,
+        v6: 1,
+        wild: 1,
+    };
+    let mut rng = Seed(11).stream();
+    let (mut list, mut next) = (List::default(), 20_000);
+    list.0 = (0..next).map(|id| (id, crowd.filter(&mut rng))).collect();
+    let numbered = list.0.iter().map(|(id, filter)| (FilterId(*id as u64), *filter));
+    let mut classifier = Classifier::numbered(numbered, Seed(1));
+    let (mut in_place, mut elsewhere) = (0, 0);
+    for round in 0..3_000 {
+        let at = rng.below(list.0.len() as u64) as usize;
+        let (id, filter) = (list.0[at].0, crowd.filter(&mut rng));
+        let removes = rng.below(2) == 0;
+        let little = match removes {
+            true => classifier.removes_in_place(FilterId(id as u64)),
+            false => classifier.adds_in_place(&filter),
+        };
+        let moved = allocation_counter::measure(|| match removes {
+            true => assert!(classifier.remove(FilterId(id as u64)).is_some()),
+            false => classifier.add_as(FilterId(next as u64), filter),
+        });
+        match removes {
+            true => drop(list.0.swap_remove(at)),
+            false => list.0.push((next, filter)),
+        }
+        next += u128::from(!removes);
+        if little {
+            in_place += 1;
+            assert!(
+                moved.bytes_total < 40_000,
+                "{round}, removes {removes}: {moved:?}"
+            );
+        } else {
+            elsewhere += 1;
+        }
+        if round % 500 == 0 {
+            compare(&classifier, &list, crowd, &mut rng, 100).expect("agreement");
+        }
+    }
+    assert!(in_place > 20 * elsewhere, "{in_place} in place, {elsewhere} not");
+}

@@ -210,6 +210,9 @@ impl Plan for DrrPlan {
         let own = quantum(unit, change.settings, Span::default(), change.link, &mut problems)?;
         let mut plan = self.clone();
         *plan.quanta.get_mut(leaf)? = own;
+        if let Some(new) = &change.renewed {
+            plan.leaves = self.leaves.renewed(leaf, new)?;
+        }
         problems.is_empty().then(|| Arc::new(plan) as Arc<dyn Plan>)
     }
 

@@ -468,8 +468,14 @@ impl Plan for HfscPlan {
             at: Span::default(),
             is_leaf: node < self.leaves.len(),
         };
-        let new = check_class(&class, &settings, change.link.bandwidth, &mut problems)?;
+        let new = match change.renewed {
+            Some(new) if new.vacant => VACANT,
+            _ => check_class(&class, &settings, change.link.bandwidth, &mut problems)?,
+        };
         let mut plan = self.clone();
+        if let Some(new) = &change.renewed {
+            plan.leaves = self.leaves.renewed(node, new)?;
+        }
         let curves = &mut plan.classes.get_mut(node)?.curves;
         let old = std::mem::replace(curves, new);
         let fits = plan.fits(node, old, change.link.bandwidth)?;

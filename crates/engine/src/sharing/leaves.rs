@@ -6,13 +6,14 @@
 //! and [`Leaves::wake`] report a leaf that became ready, [`Leaves::peek`] and [`Leaves::dequeue`]
 //! one that no longer is. A ready leaf can turn out to be empty, as a queue may drop its backlog.
 
-use crate::discipline::{Build, BuiltQueue, Next, Reason, Sink, Verdict};
+use crate::discipline::{Build, BuiltQueue, Next, Reason, RenewedLeaf, Sink, Verdict};
 use crate::inspect::Inspection;
 use crate::kind::{Check, ClassRoutes, QueuePlan};
 use crate::packet::{ClassId, Packet};
 use crate::prefetch::Prefetched;
 use crate::queue::{Queue, Stats};
 use crate::sharing::class_numbers::ClassNumbers;
+use crate::structures::shared_list::SharedList;
 use crate::structures::timer_wheel::TimerWheel;
 use crate::units::{Bandwidth, Bytes, Instant};
 use std::any::Any;
@@ -35,7 +36,7 @@ struct Leaf {
 /// The leaves of a checked discipline, numbered in the order of its classes.
 #[derive(Clone, Debug)]
 pub(crate) struct LeavesPlan {
-    leaves: Arc<[Leaf]>,
+    leaves: Arc<SharedList<Leaf>>,
     routes: Arc<ClassRoutes>,
     numbers: ClassNumbers,
 }
@@ -61,10 +62,22 @@ impl LeavesPlan {
             });
         }
         Self {
-            leaves: leaves.into(),
+            leaves: Arc::new(leaves.into()),
             routes: Arc::new(routes),
             numbers,
         }
+    }
+
+    /// The same with another class in place of this leaf's, or only a place for one.
+    pub(crate) fn renewed(&self, leaf: usize, new: &RenewedLeaf<'_>) -> Option<Self> {
+        let mut leaves = SharedList::clone(&self.leaves);
+        let queue: &QueuePlan = new.queue.downcast_ref()?;
+        let place = leaves.get_mut(leaf)?;
+        (place.name, place.queue) = (new.name.into(), queue.clone());
+        Some(Self {
+            leaves: Arc::new(leaves),
+            ..self.clone()
+        })
     }
 
     /// How many there are.

@@ -579,6 +579,16 @@ pub fn are_seldom_refused(registry: &Registry, kind: &Kind, child: Option<&Kind>
     );
 }
 
+/// A random policy of any kind or pair.
+#[allow(dead_code, reason = "of the contract alone")]
+pub fn draw_any(registry: &Registry, seed: Seed) -> Policy {
+    let (kinds, mut rng): (Vec<&'static Kind>, _) = (registry.kinds().collect(), seed.stream());
+    let mut any = || kinds[rng.below(kinds.len() as u64) as usize];
+    let (kind, child) = (any(), any());
+    let child = (kind.children != Children::None).then_some(child);
+    draw(registry, kind, child, seed)
+}
+
 /// A random valid policy of this kind, with `child` below it; without one, with plain queues.
 #[allow(dead_code, reason = "some tests draw policies for links of their own")]
 pub fn draw(registry: &Registry, kind: &Kind, child: Option<&Kind>, seed: Seed) -> Policy {

@@ -10,9 +10,11 @@ mod random_policies;
 use super::*;
 use crate::direction;
 use control::policy::Policy;
+use control::protocol::{AddedClass, Amendment, RemovedClass, SettingChange};
 use counted::{COUNTED, VISITED};
 use engine::random::{Rng, Seed};
 use engine::settings::{Raw, Table};
+use engine::tree::DisciplineSpec;
 use engine::units::{Duration, Instant};
 use netio::pool::Offload;
 use netio::port::Capabilities;
@@ -168,15 +170,38 @@ impl Rig {
         }
     }
 
-    /// Makes a change while packets flow; and switches the discipline off and on meanwhile.
+    /// Puts a policy into force while packets flow; and switches the discipline off and on
+    /// meanwhile.
     fn change(&mut self, policy: &InterfacePolicy, rng: &mut Rng, switched: bool) -> Adopted {
+        self.make(rng, switched, |in_force| {
+            in_force.put(policy.clone(), policy.clone())
+        })
+    }
+
+    /// One class comes or goes while packets flow. `None` if that looks at all.
+    fn change_class(&mut self, change: &Amendment, rng: &mut Rng, switched: bool) -> Option<Adopted> {
+        let policy = self.in_force.policy_of("wan0").expect("it is managed");
+        let registry = Registry::builtin().with(&COUNTED);
+        let changed = policy.with_class_change(&registry, change)?;
+        Some(self.make(rng, switched, |in_force| {
+            let adopted = in_force.adopts_changed(&changed)?;
+            Ok(adopted.expect("it is adopted by that class alone"))
+        }))
+    }
+
+    fn make(
+        &mut self,
+        rng: &mut Rng,
+        switched: bool,
+        change: impl FnOnce(&InForce) -> Result<Adopted, Refusal> + Send,
+    ) -> Adopted {
         let in_force = std::mem::replace(
             &mut self.in_force,
             InForce::new(self.handle.clone(), Registry::builtin(), []),
         );
         let (handle, path) = (self.handle.clone(), self.path);
         let adopted = std::thread::scope(|scope| {
-            let asked = scope.spawn(|| in_force.put(policy.clone(), policy.clone()));
+            let asked = scope.spawn(|| change(&in_force));
             let switch = scope.spawn(move || {
                 if switched {
                     handle.switch(path, false).expect("an answer");
@@ -231,10 +256,100 @@ fn classes_come_go_and_change_in_place_and_no_packet_is_lost_or_overtaken() {
     }
 }
 
+/// A class of this flow that comes, or goes.
+fn one(kind: (&str, &str), flow: u64, comes: bool, discipline: &str) -> Amendment {
+    let (interface, class) = ("wan0".to_owned(), format!("c{flow}"));
+    let (until_ms, reason) = (None, None);
+    if !comes {
+        return Amendment::Removed(RemovedClass {
+            interface,
+            class,
+            until_ms,
+            reason,
+        });
+    }
+    let setting = kind.1.replace("{}", "4").replace('"', "");
+    let words = [format!("discipline={discipline}"), setting.replace(" = ", "=")];
+    let fields = [
+        "protocol=udp".to_owned(),
+        format!("destination_port={}", 1_000 + flow % 60_000),
+    ];
+    let table = |words: &[String]| {
+        words
+            .iter()
+            .map(|word| SettingChange::assignment(word).expect("one"))
+            .collect()
+    };
+    Amendment::Added(AddedClass {
+        interface,
+        class,
+        settings: table(&words),
+        filters: vec![table(&fields)],
+        until_ms,
+        reason,
+    })
+}
+
+/// The kinds whose classes come and go without a look at the others.
+fn alone() -> impl Iterator<Item = (&'static str, &'static str)> {
+    KINDS.into_iter().filter(|kind| ["drr", "hfsc"].contains(&kind.0))
+}
+
+#[test]
+fn one_class_comes_or_goes_alone_and_no_packet_is_lost_or_overtaken() {
+    for kind in alone() {
+        let mut rng = Seed(8).fork(kind.1).stream();
+        let mut classes: BTreeMap<u16, u64> = (0..FIRST).map(|flow| (flow, 4)).collect();
+        let mut rig = Rig::new(&policy(kind, &classes), Registry::builtin());
+        for round in 0..100 {
+            let (burst, flow) = (rng.below(60), 1 + rng.below(u64::from(FLOWS) - 1) as u16);
+            rig.send(&mut rng, burst);
+            rig.now = rig.now + Duration::from_micros(rng.below(3_000));
+            rig.turn();
+            let comes = classes.remove(&flow).is_none();
+            if comes {
+                classes.insert(flow, 4);
+            }
+            let change = one(kind, flow.into(), comes, "fifo");
+            let switched = rng.below(8) == 0;
+            let adopted = rig.change_class(&change, &mut rng, switched);
+            assert_eq!(adopted, Some(Adopted::InPlace), "{kind:?}, {round}: {change}");
+        }
+        let now = rig.in_force.policy_of("wan0").expect("it is managed");
+        let named = now.plan.classes.iter().filter(|info| !info.vacant);
+        assert_eq!((named.count(), now.filters.len()), (classes.len(), classes.len()));
+        for _ in 0..20_000 {
+            rig.now = rig.now + Duration::from_micros(100);
+            rig.turn();
+        }
+        assert_eq!(rig.arrived, rig.sent, "{kind:?}");
+    }
+}
+
+/// Where nothing is compared with all classes either.
+fn one_that_comes_or_goes_alone_visits_no_other() {
+    for kind in alone() {
+        for classes in [10, 1_000, 10_000] {
+            let base = counted(kind, classes, None);
+            let mut rig = Rig::new(&base, Registry::builtin().with(&COUNTED));
+            VISITED.store(0, Ordering::Relaxed);
+            for comes in [true, false] {
+                let change = one((kind.0, &kind.1.replace("00 ", " ")), classes, comes, "counted");
+                let adopted = rig.change_class(&change, &mut Seed(1).stream(), false);
+                assert_eq!(adopted, Some(Adopted::InPlace), "{kind:?}, {classes}");
+            }
+            let visited = VISITED.swap(0, Ordering::Relaxed);
+            assert!((1..=4).contains(&visited), "{kind:?}, {classes}: {visited}");
+        }
+    }
+}
+
 /// Counted, not timed: the whole of a change, in the packet loop and beside it, makes, changes and
 /// empties as many queues among very many classes as among few.
 #[test]
 fn one_class_that_comes_goes_or_changes_visits_no_other() {
+    // Not a test of its own, since what is counted is counted together.
+    one_that_comes_or_goes_alone_visits_no_other();
     // A class of `priq` has one of 256 priorities, so it is never among very many.
     for kind in KINDS.into_iter().filter(|kind| kind.0 != "priq") {
         let visits = [10, 1_000, 10_000].map(|classes| {

@@ -9,7 +9,7 @@
 
 use super::Path;
 use crate::budget::Owner;
-use crate::classify::Classify;
+use crate::classify::{Classify, FewFilters};
 use crate::handle::{Adopted, Retired};
 use crate::pool::Pool;
 use engine::discipline::{BuiltQueue, Reason, Sink};
@@ -49,6 +49,14 @@ pub struct ChangedSettings {
     pub guarantee: Bandwidth,
 }
 
+/// How packets get their classes from now on.
+pub enum Reclassified {
+    /// By other filters as a whole.
+    Anew(Box<dyn Classify>),
+    /// By the present ones but for a few; if that takes long, the change is refused.
+    ButFor(FewFilters),
+}
+
 /// A plan that differs from the present one in these classes alone: all others have the same
 /// numbers, parents and settings.
 pub struct ClassChanges {
@@ -61,7 +69,7 @@ pub struct ClassChanges {
     /// Classes with other settings.
     pub changed: Vec<ChangedSettings>,
     /// Other filters, with the plan's numbers.
-    pub classify: Option<Box<dyn Classify>>,
+    pub classify: Option<Reclassified>,
     /// Classes that stay, of whose packets some may have another class by the new filters.
     pub affected: Vec<ClassId>,
 }
@@ -170,8 +178,12 @@ impl Path {
         done: Sender<Option<ChangedByClass>>,
     ) {
         self.end_change(now, pool);
-        if self.tape.is_some() {
-            // A tape tells of whole plans.
+        let takes_long = match &changes.classify {
+            Some(Reclassified::ButFor(few)) => !self.classify.amends(few),
+            _ => false,
+        };
+        // A tape tells of whole plans.
+        if self.tape.is_some() || takes_long {
             let _ = done.send(Some(ChangedByClass::Refused(changes)));
             return;
         }
@@ -202,8 +214,12 @@ impl Path {
             None => {}
         }
         self.changes += 1;
-        if let Some(classify) = changes.classify.take() {
-            retired.keep(std::mem::replace(&mut self.classify, classify));
+        match changes.classify.take() {
+            Some(Reclassified::Anew(classify)) => {
+                retired.keep(std::mem::replace(&mut self.classify, classify));
+            }
+            Some(Reclassified::ButFor(few)) => self.classify.amend(&few),
+            None => {}
         }
         // A due time of the old plan means nothing under the new one.
         self.due = None;

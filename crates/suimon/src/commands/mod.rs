@@ -12,6 +12,7 @@ mod accept;
 mod apply;
 mod bottlenet;
 mod check;
+mod class;
 mod completions;
 mod confirm;
 mod demo;
@@ -84,6 +85,7 @@ verbs! {
     apply::Apply,
     bottlenet::Bottlenet,
     check::Check,
+    class::Class,
     completions::Completions,
     confirm::Confirm,
     demo::Demo,

@@ -44,11 +44,7 @@ fn changes(words: &[String], now_ms: u64) -> Result<SettingChanges, String> {
         Some((class, rest)) if !class.contains('=') => (Some(class.clone()), rest),
         _ => (None, words),
     };
-    let (words, until_ms) = match words {
-        [words @ .., word, time] if word == "for" => (words, Some(after(time, now_ms)?)),
-        [words @ .., word, time] if word == "until" => (words, Some(calendar::moment(time, now_ms)?)),
-        words => (words, None),
-    };
+    let (words, until_ms) = end(words, now_ms)?;
     let changes: BTreeMap<String, SettingChange> =
         words.iter().map(|word| change(word)).collect::<Result<_, _>>()?;
     if changes.is_empty() {
@@ -63,13 +59,23 @@ fn changes(words: &[String], now_ms: u64) -> Result<SettingChanges, String> {
     })
 }
 
+/// The words before `for TIME` or `until CLOCK`, and the moment that these say.
+pub(super) fn end(words: &[String], now_ms: u64) -> Result<(&[String], Option<u64>), String> {
+    Ok(match words {
+        [words @ .., word, time] if word == "for" => (words, Some(after(time, now_ms)?)),
+        [words @ .., word, time] if word == "until" => (words, Some(calendar::moment(time, now_ms)?)),
+        words => (words, None),
+    })
+}
+
 /// The moment after this time.
 fn after(time: &str, now_ms: u64) -> Result<u64, String> {
     let time: Duration = time.parse().map_err(|why| format!("`{time}`: {why}"))?;
     Ok(now_ms.saturating_add(time.nanos().div_ceil(1_000_000)))
 }
 
-fn change(word: &str) -> Result<(String, SettingChange), String> {
+/// A setting and its new value.
+pub(super) fn change(word: &str) -> Result<(String, SettingChange), String> {
     SettingChange::assignment(word).ok_or_else(|| {
         format!(
             "`{word}`: expected a setting and its value, such as rate=20Mbit/s, or `for TIME` or `until CLOCK` at the end"

@@ -95,6 +95,8 @@ fn verbs_that_end(rig: &Rig, socket: &str) {
         &["rollback"],
         &["set", "wan0", "bandwidth=39Mbit/s", "for", "1h"],
         &["set", "wan0", "rest", "weight=2"],
+        &["class", "add", "wan0", "guests", "weight=1", "--filter", "dscp=8"],
+        &["class", "remove", "wan0", "guests"],
         &["set", "--save"],
         &["history", "--json"],
         &["disable", "wan0"],
@@ -114,6 +116,8 @@ fn verbs_that_end(rig: &Rig, socket: &str) {
     let refused: &[&[&str]] = &[
         &["set", "wan0", "rest", "weigth=2"],
         &["set", "wan9", "rest", "weight=2"],
+        &["class", "add", "wan0", "rest"],
+        &["class", "remove", "wan0", "nobody"],
         &["apply", "/proc/self/status"],
         &["rollback", "99"],
         &["confirm"],

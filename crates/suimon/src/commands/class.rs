@@ -1,0 +1,190 @@
+//! `suimon class`: adds a class to a running suimon, or removes one, while packets flow, for good
+//! or for a time.
+
+use super::set;
+use super::target::Target;
+use crate::commands::Context;
+use crate::exit::{Exit, Failure};
+use clap::{Args, Subcommand};
+use control::calendar;
+use control::protocol::{AddedClass, RemovedClass, Request, SettingChange};
+use std::collections::BTreeMap;
+
+/// Add a class to an interface of a running suimon, or remove one
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct Class {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Add a class with its filters
+    ///
+    /// `suimon class add wan0 guests rate=3Mbit/s --filter source=10.9.0.0/16` adds what a policy
+    /// would say of it. With `for 2h` or `until 18:00` at the end it goes again then.
+    Add(Add),
+    /// Remove a class with its filters; its packets go where the other filters put them
+    ///
+    /// With `for 2h` or `until 18:00` at the end it is there again then.
+    Remove(Remove),
+}
+
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "suimon class add [OPTIONS] INTERFACE CLASS [SETTING=VALUE]... [for TIME | until CLOCK]"
+)]
+struct Add {
+    /// The interface, the name of the class, and what a policy says of it, without quotes:
+    /// rate=20Mbit/s, parent=home, discipline=fifo; then for how long, if not for good
+    #[arg(value_name = "WORD", required = true)]
+    words: Vec<String>,
+    /// A filter of the class: protocol=udp,destination_port=53
+    #[arg(long, value_name = "FIELD=VALUE,...")]
+    filter: Vec<String>,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+#[derive(Debug, Args)]
+#[command(override_usage = "suimon class remove [OPTIONS] INTERFACE CLASS [for TIME | until CLOCK]")]
+struct Remove {
+    /// The interface and the class; then for how long, if not for good
+    #[arg(value_name = "WORD", required = true)]
+    words: Vec<String>,
+    #[command(flatten)]
+    shared: Shared,
+}
+
+#[derive(Debug, Args)]
+struct Shared {
+    /// Write it, and what is set and stays, into the policy's file, whose comments and order are
+    /// kept
+    #[arg(long)]
+    save: bool,
+    /// Why; `suimon history` shows it
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// The interface, the class, the other words, and the moment at which it ends.
+type Named<'a> = (&'a str, &'a str, &'a [String], Option<u64>);
+
+fn named(words: &[String], now_ms: u64) -> Result<Named<'_>, String> {
+    let (words, until_ms) = set::end(words, now_ms)?;
+    match words {
+        [interface, class, rest @ ..] if !class.contains('=') => Ok((interface, class, rest, until_ms)),
+        _ => Err("expected an interface and the name of a class".into()),
+    }
+}
+
+fn added(words: &[String], filters: &[String], now_ms: u64) -> Result<AddedClass, String> {
+    let (interface, class, rest, until_ms) = named(words, now_ms)?;
+    let fields = |filter: &String| {
+        filter
+            .split(',')
+            .map(set::change)
+            .collect::<Result<BTreeMap<_, _>, _>>()
+    };
+    let settings: BTreeMap<String, SettingChange> = rest
+        .iter()
+        .map(|word| set::change(word))
+        .collect::<Result<_, _>>()?;
+    Ok(AddedClass {
+        interface: interface.into(),
+        class: class.into(),
+        settings,
+        filters: filters.iter().map(fields).collect::<Result<_, _>>()?,
+        until_ms,
+        reason: None,
+    })
+}
+
+fn removed(words: &[String], now_ms: u64) -> Result<RemovedClass, String> {
+    match named(words, now_ms)? {
+        (interface, class, [], until_ms) => Ok(RemovedClass {
+            interface: interface.into(),
+            class: class.into(),
+            until_ms,
+            reason: None,
+        }),
+        (_, _, [first, ..], _) => Err(format!(
+            "`{first}`: expected nothing more, or `for TIME` or `until CLOCK`"
+        )),
+    }
+}
+
+impl Class {
+    /// Sends the request.
+    pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        let now_ms = calendar::now_ms();
+        let (request, shared) = match self.what {
+            What::Add(Add {
+                words,
+                filter,
+                shared,
+            }) => {
+                let added = added(&words, &filter, now_ms).map_err(Failure::usage)?;
+                let reason = shared.reason.clone();
+                (Request::AddClass(AddedClass { reason, ..added }), shared)
+            }
+            What::Remove(Remove { words, shared }) => {
+                let removed = removed(&words, now_ms).map_err(Failure::usage)?;
+                let reason = shared.reason.clone();
+                (Request::RemoveClass(RemovedClass { reason, ..removed }), shared)
+            }
+        };
+        let done = shared.target.request(&request, cx.out)?;
+        match shared.save && done == Exit::Done {
+            true => shared.target.request(&Request::Save {}, cx.out),
+            false => Ok(done),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_class_is_added_with_settings_and_filters_and_for_how_long() {
+        let filters = ["protocol=udp,destination_port=53".to_owned(), "dscp=8".to_owned()];
+        let found = added(
+            &words("wan0 guests rate=3Mbit/s parent=home for 2h"),
+            &filters,
+            1_000,
+        );
+        let found = found.expect("a class");
+        assert_eq!((&*found.interface, &*found.class), ("wan0", "guests"));
+        assert_eq!(found.settings.keys().collect::<Vec<_>>(), ["parent", "rate"]);
+        assert_eq!(found.filters[0]["protocol"], SettingChange::Text("udp".into()));
+        assert_eq!(found.filters[1]["dscp"], SettingChange::Integer(8));
+        assert_eq!(found.until_ms, Some(7_201_000));
+        assert!(added(&words("wan0 guests"), &[], 0).is_ok_and(|found| found.settings.is_empty()));
+        let found = removed(&words("wan0 guests"), 0).expect("a class");
+        assert_eq!((&*found.class, found.until_ms), ("guests", None));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused() {
+        for wrong in [
+            "wan0",
+            "wan0 rate=1Mbit/s",
+            "wan0 guests rate",
+            "wan0 guests for ever",
+        ] {
+            assert!(added(&words(wrong), &[], 0).is_err(), "{wrong} was accepted");
+        }
+        assert!(added(&words("wan0 guests"), &["protocol".into()], 0).is_err());
+        for wrong in ["wan0", "wan0 guests rate=1Mbit/s", "wan0 guests others"] {
+            assert!(removed(&words(wrong), 0).is_err(), "{wrong} was accepted");
+        }
+    }
+}
