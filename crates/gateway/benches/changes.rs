@@ -8,8 +8,8 @@
 //! they leave, so that as many classes are backlogged as the memory has room for. The whole
 //! change is all that the server does for a request (`suimon class add`, `class remove`, `set`)
 //! until it is a generation in force, without a disk; `apply` of a file takes what reading it
-//! takes, beside, and more. Medians of the rounds. Where a kind does not check one class alone (`cbq`,
-//! `wrr`), the whole text is read.
+//! takes, beside, and more. Medians of the rounds. Where a kind does not check one class alone
+//! (`cbq`, `wrr`), the whole text is read.
 #![allow(clippy::print_stdout, reason = "a bench prints its numbers")]
 
 use control::policy::Policy;
