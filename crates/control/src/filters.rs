@@ -244,17 +244,20 @@ struct Class {
 type Classes<'a> = HashMap<&'a str, Class>;
 
 /// Reads the filters of an interface. Class names are looked up in the spec, so that filters are
-/// checked even if the tree has mistakes; class numbers come from the plan.
+/// checked even if the tree has mistakes; class numbers come from the plan. The class `reserved`
+/// gets packets without a filter.
 pub fn read_all<'a>(
     sections: impl Iterator<Item = Section<'a>>,
     spec: &DisciplineSpec,
     plan: Option<&TreePlan>,
+    reserved: Option<&str>,
     problems: &mut Vec<Problem>,
     warnings: &mut Vec<Problem>,
 ) -> Vec<Filter> {
     let classes = plan.map_or_else(|| declared(spec), planned);
     let (mut filters, mut places) = (Vec::new(), Vec::new());
     let mut named = HashSet::with_capacity(classes.len());
+    named.extend(reserved);
     for section in sections {
         let Some(settings) = FilterSettings::read(&section.table(|_| true), &[], problems) else {
             // Already reported; if its class can be read, that class does have a filter.

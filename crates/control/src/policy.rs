@@ -551,7 +551,18 @@ impl<'a> PolicyReader<'a> {
         let reserve = self.reserve(&section, &spec, link, plan.is_some());
         let mut warnings = Vec::new();
         let filters = filters(&mut self.problems);
-        let filters = filters::read_all(filters, &spec, plan.as_ref(), &mut self.problems, &mut warnings);
+        // Where reservations get their classes, packets come by those.
+        let reserved = reserve
+            .as_ref()
+            .and_then(|reserve| reserve.settings.class.as_deref());
+        let filters = filters::read_all(
+            filters,
+            &spec,
+            plan.as_ref(),
+            reserved,
+            &mut self.problems,
+            &mut warnings,
+        );
         let header = format!("interface.{name}.expect");
         let expected = section.each_section("expect", &header, &mut self.problems);
         let expected = expected

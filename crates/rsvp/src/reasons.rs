@@ -24,7 +24,8 @@ pub fn reason(code: u8, value: u16) -> String {
         (code::UNKNOWN_C_TYPE, _) => "an object of an unknown type",
         (code::TRAFFIC_CONTROL, value::SERVICE_CONFLICT) => "another service is reserved for the same flow",
         (code::TRAFFIC_CONTROL, value::SERVICE_UNSUPPORTED) => {
-            "the service is not offered: a delay needs `drr` or `cbq` with a `delay`, and any service a managed interface"
+            "the service is not offered: a delay needs `drr`, `cbq`, `hfsc`, `ips` or `pacer` with a `delay`, and any \
+             service a managed interface"
         }
         (code::TRAFFIC_CONTROL, _) => "traffic control does not accept the request",
         (code::TRAFFIC_CONTROL_SYSTEM, _) => "traffic control has failed",

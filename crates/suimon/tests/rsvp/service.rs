@@ -206,7 +206,8 @@ fn refused(rig: Rig) {
         "controlled load is offered: {plain:?}"
     );
     let delayed = [&to[..], &["--delay", DELAY]].concat();
-    let words = "the service is not offered: a delay needs `drr` or `cbq` with a `delay`";
+    let words =
+        "the service is not offered: a delay needs `drr`, `cbq`, `hfsc`, `ips` or `pacer` with a `delay`";
     let output = rig.output("a", &[&["reserve"], &delayed[..], &["--", "true"]].concat());
     assert_eq!(output.status.code(), Some(6), "{output:?}");
     assert!(output.err.contains(words), "{output:?}");
