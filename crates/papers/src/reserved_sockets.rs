@@ -27,7 +27,8 @@ use std::time::{Duration, Instant};
 pub const REMARK: &str = "lab: the six hosts and routers as network namespaces, with real sockets. The \
     kernels of R1 and R2 forward. Packets from R1 to R2 pass `suimon run` with 100 Mbit/s, preamble, FCS \
     and gap counted; so do packets from R2 to B. B runs `suimon accept`, A runs `suimon reserve` with 40 \
-    Mbit/s of the wire; RSVP creates the classes. 2 s of each load (quick: 1 s, and four loads).";
+    Mbit/s of the wire; RSVP creates the classes. 2 s of each load (quick: 1 s, and four loads). A load whose \
+    senders were late by more than 5 ms is sent again, at most twice: of three, that counts whose senders were most punctual.";
 
 const SETTLE: Duration = Duration::from_millis(300);
 /// The timeout for a program or a reservation.
@@ -41,6 +42,9 @@ const RESERVED: u64 = 40;
 const SLOWER: u64 = 10;
 /// The headers that a reservation does not count.
 const ETHERNET: u64 = netio::port::ETHERNET as u64;
+/// A machine whose senders are later has something else to do, and its routers are late, too.
+const PUNCTUAL: Duration = Duration::from_millis(5);
+const ATTEMPTS: usize = 3;
 /// The disturbers' destination port.
 const DISTURBED: u16 = 6_001;
 
@@ -364,6 +368,16 @@ impl Rig {
         disturbers: u64,
         span: Duration,
     ) -> Result<f64, Error> {
+        most_punctual(|| self.send(measured, disturber, disturbers, span))
+    }
+
+    fn send(
+        &self,
+        measured: &PacketStream,
+        disturber: &PacketStream,
+        disturbers: u64,
+        span: Duration,
+    ) -> Result<Attempt, Error> {
         let whole = SETTLE + span + SETTLE / 3;
         let start = |from: &str, to: &str, address: SocketAddr, stream: &PacketStream, times: u64| {
             let interval = Duration::from_nanos(stream.interval.nanos() / times);
@@ -375,9 +389,10 @@ impl Rig {
             .then(|| start("c", "d", (TO_D, DISTURBED).into(), disturber, disturbers))
             .transpose()?;
         let report = start("a", "b", (TO_B, PORT).into(), measured, 1)?.finish()?;
+        let mut late = report.late[1];
         if let Some(run) = disturbing {
             run.stop();
-            StreamRun::finish(run)?;
+            late = late.max(StreamRun::finish(run)?.late[1]);
         }
         let counted = |sent: Duration| sent >= SETTLE && sent < SETTLE + span;
         let arrived = report
@@ -385,8 +400,34 @@ impl Rig {
             .iter()
             .filter(|arrival| counted(arrival.sent))
             .count();
-        Ok(arrived as f64 * measured.data as f64 * 8.0 / span.as_secs_f64() / 1e6)
+        Ok(Attempt {
+            delivered: arrived as f64 * measured.data as f64 * 8.0 / span.as_secs_f64() / 1e6,
+            late,
+        })
     }
+}
+
+/// A load that was sent.
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    /// In Mbit/s.
+    delivered: f64,
+    /// How late a sender was at most.
+    late: Duration,
+}
+
+/// What was delivered in the first attempt whose senders were punctual, or in the most punctual of
+/// all. What it was has no part in the choice.
+fn most_punctual(mut attempt: impl FnMut() -> Result<Attempt, Error>) -> Result<f64, Error> {
+    let mut best = attempt()?;
+    for _ in 1..ATTEMPTS {
+        if best.late <= PUNCTUAL {
+            break;
+        }
+        let next = attempt()?;
+        best = if next.late < best.late { next } else { best };
+    }
+    Ok(best.delivered)
 }
 
 /// Waits until the condition holds, as long as the program runs.
@@ -422,6 +463,24 @@ mod tests {
         };
         assert!(row(true, 36.0).is_shown() && !row(true, 35.0).is_shown());
         assert!(row(false, 30.0).is_shown() && !row(false, 36.0).is_shown());
+    }
+
+    #[test]
+    fn a_disturbed_load_is_sent_again_and_the_most_punctual_counts() {
+        let counts = |late: &[u64]| {
+            let mut sent = 0;
+            let counted = most_punctual(|| {
+                sent += 1;
+                Ok(Attempt {
+                    delivered: sent as f64,
+                    late: Duration::from_millis(late[sent - 1]),
+                })
+            });
+            (counted.expect("no error"), sent)
+        };
+        assert_eq!(counts(&[5]), (1.0, 1));
+        assert_eq!(counts(&[6, 1]), (2.0, 2));
+        assert_eq!(counts(&[30, 20, 25]), (2.0, 3));
     }
 
     #[test]

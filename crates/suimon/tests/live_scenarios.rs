@@ -372,3 +372,49 @@ fn a_route_of_a_scenario_changes_and_its_reservation_follows() {
         assert_eq!((code, &value["met"]), (Some(0), &Value::Bool(true)))
     });
 }
+
+/// What the remedy for `nine` says: both ends of a transfer as programs, the receiver under `nine`.
+const UNDER_NINE: &str = r#"
+version = 1
+duration = "8 s"
+hosts = ["server", "provider", "home"]
+link = [
+    { between = ["server", "provider"], rate = "100 Mbit/s", delay = "10 ms" },
+    { between = ["provider", "home"], rate = "10 Mbit/s", delay = "1 ms" },
+]
+flow = [{ name = "page", between = ["server", "home"], kind = "tcp", start = "3 s", stop = "7 s" }]
+program = [
+    { host = "server", command = ["python3", "-c", """import socket
+client = socket.create_server(('', 8000)).accept()[0]
+while True: client.sendall(bytes(65536))"""] },
+    { host = "home", name = "backup", command = [NINE "bash", "-c", "until exec 3<>/dev/tcp/$SUIMON_SERVER/8000; do sleep 0.1; done; exec cat <&3 >/dev/null"] },
+]
+expect = [
+    { link = "provider > home", metric = "rate", from = "2 s", to = "3 s", at_least = "8 Mbit/s" },
+    { flow = "page", metric = "rate", from = "4 s", to = "7 s", at_least = "8.5 Mbit/s" },
+]
+"#;
+
+#[test]
+fn a_download_yields_in_the_lab_as_a_program_under_nine() {
+    for program in ["python3", "bash"] {
+        let found = Command::new(program).arg("--version").output();
+        if !found.is_ok_and(|found| found.status.success()) {
+            return skips::skipped(format_args!("there is no {program}"));
+        }
+    }
+    let nine = format!("\"{SUIMON}\", \"nine\", \"--\",");
+    for (name, nine, page) in [("nine", nine.as_str(), 8.5..9.7), ("no-nine", "", 2.0..8.0)] {
+        let file = Written::new(name, &UNDER_NINE.replace("NINE", nine));
+        undisturbed(&file.0, |value, _| {
+            let [alone, beside] = [0, 1].map(|n| measured(value, n) / 1e6);
+            assert!(
+                (8.0..10.1).contains(&alone),
+                "{name}: {alone} Mbit/s of the backup"
+            );
+            assert!(page.contains(&beside), "{name}: {beside} Mbit/s of the page");
+            let [server, backup] = [0, 1].map(|n| &value["programs"][n]["stopped"]);
+            assert_eq!((server, backup), (&Value::Bool(true), &Value::Bool(true)));
+        });
+    }
+}

@@ -416,7 +416,7 @@ fn what_needs_sack_is_refused_in_a_recovery_without_it() {
     }
     for key in ["rack", "tlp"] {
         let report = read(&text(&format!("recovery = \"newreno\"\n{key} = true"))).expect_err(key);
-        let expected = format!("`{key}` needs SACK, which `recovery = \"newreno\"` does without");
+        let expected = format!("`{key}` belongs to `recovery = \"sack\"`; `newreno` does without");
         assert!(
             report.contains(&expected) && report.contains("s.toml:8:"),
             "{report}"

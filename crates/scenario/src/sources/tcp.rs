@@ -48,8 +48,8 @@ settings! {
         /// The least of that rule: of the variance term (linux), or of the timeout (rfc6298)
         min_rto: Duration = derived "200 ms; 1 s with rto = \"rfc6298\"",
             "too small: spurious timeouts; too large: long silence", "Linux's TCP_RTO_MIN; RFC 6298, 2.4";
-        /// How losses are found and repaired: by what receivers report, or without SACK by
-        /// duplicate ACKs
+        /// How losses are found and repaired: by what receivers report (sack, linux-2.4-sack), or
+        /// without SACK by duplicate ACKs
         recovery: Recovery = default "sack",
             "newreno, linux-2.4: a window with many losses takes a round trip for each, or a timeout",
             "RFC 2018, 6675 and 9937; RFC 6582";
@@ -152,9 +152,9 @@ pub(super) fn read_connection(reader: &mut SourceReader<'_>) -> Option<TcpSettin
     for key in ["rack", "tlp"] {
         reader.refuse(
             key,
-            !settings.recovery.has_sack() && reader.section.get(key).is_some(),
+            settings.recovery != Recovery::Sack && reader.section.get(key).is_some(),
             &format!(
-                "`{key}` needs SACK, which `recovery = \"{}\"` does without",
+                "`{key}` belongs to `recovery = \"sack\"`; `{}` does without",
                 settings.recovery.name()
             ),
         );

@@ -13,6 +13,11 @@
 //!   above what is in the network. So after many losses it is a segment or two, and slow start
 //!   leads from there to ssthresh, which still is that of the window that overflowed. Each partial
 //!   ACK starts the timer anew ("slow but steady").
+//! - **`linux-2.4-sack`**: what that kernel does where receivers report, which is its default. As
+//!   soon as a segment arrived, all before the third below it that did not are lost (FACK: Mathis
+//!   and Mahdavi, SIGCOMM 1996), of those that were outstanding when the recovery began. cwnd is as
+//!   in `linux-2.4`: a recovery of a round trip leaves about half of it whatever ssthresh is, and
+//!   slow start leads back to that.
 //!
 //! Without SACK losses are not judged by time (RACK needs the blocks), and after a timeout all
 //! that was outstanding is sent again, as far as ACKs do not come before it. Duplicates that do not
@@ -28,13 +33,15 @@ engine::choices! {
         NewReno = "newreno",
         /// The same, as Linux 2.4 did it.
         Linux24 = "linux-2.4",
+        /// By what receivers report, as Linux 2.4 did it.
+        Linux24Sack = "linux-2.4-sack",
     }
 }
 
 impl Recovery {
     /// Whether receivers report what arrived out of order.
     pub const fn has_sack(self) -> bool {
-        matches!(self, Self::Sack)
+        matches!(self, Self::Sack | Self::Linux24Sack)
     }
 }
 

@@ -19,6 +19,9 @@ use crate::packet::ByteRange;
 use engine::units::Instant;
 use std::collections::VecDeque;
 
+/// The segments by which FACK lets a packet be displaced: Linux's `tcp_reordering`.
+const REORDERING: u64 = 3;
+
 /// The rule by which a first transmission is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LossRule {
@@ -26,6 +29,8 @@ pub(crate) enum LossRule {
     DupThresh,
     /// RACK's time.
     Time,
+    /// Linux 2.4's FACK: all that is more than three segments below the highest that arrived.
+    Forward,
     /// Without SACK, what the sender says: the first segment, after duplicate ACKs (RFC 6582).
     Told,
 }
@@ -83,6 +88,8 @@ pub(crate) struct Scoreboard {
     duplicates: u64,
     /// Bytes below this that have not arrived are lost.
     lost_below: u64,
+    /// With FACK: no bytes from here on are lost yet, whatever arrives.
+    lost_before: u64,
     /// The number of lost bytes, retransmitted or not.
     lost: u64,
     /// Of those, the bytes whose retransmission is in the network.
@@ -109,6 +116,7 @@ impl Scoreboard {
             sacked: RangeSet::default(),
             duplicates: 0,
             lost_below: 0,
+            lost_before: u64::MAX,
             lost: 0,
             retransmitted: RangeSet::default(),
             newly_lost: false,
@@ -238,7 +246,7 @@ impl Scoreboard {
             summary.ends[1] = summary.ends[1].max(block.end);
             changed = true;
         }
-        if changed && self.rule == LossRule::DupThresh {
+        if changed && matches!(self.rule, LossRule::DupThresh | LossRule::Forward) {
             self.raise_lost_below();
         }
         if changed || self.lost > 0 {
@@ -282,6 +290,11 @@ impl Scoreboard {
 
     /// Raises the limit below which all that has not arrived is lost.
     fn raise_lost_below(&mut self) {
+        if self.rule == LossRule::Forward {
+            let highest = self.sacked.backwards().next();
+            let limit = highest.map_or(0, |block| block.end.saturating_sub(REORDERING * self.mss));
+            return self.raise_to(limit.min(self.lost_before));
+        }
         let mut above = 0;
         let limit = self.sacked.backwards().enumerate().find_map(|(blocks, block)| {
             above += block.len();
@@ -289,6 +302,15 @@ impl Scoreboard {
         });
         if let Some(limit) = limit {
             self.raise_to(limit);
+        }
+    }
+
+    /// With FACK: a recovery begins that judges only what is outstanding, or ends.
+    pub(crate) fn judge_before(&mut self, end: Option<u64>) {
+        self.lost_before = end.unwrap_or(u64::MAX);
+        if self.rule == LossRule::Forward && end.is_none() {
+            self.raise_lost_below();
+            self.count_lost();
         }
     }
 

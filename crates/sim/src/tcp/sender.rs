@@ -194,6 +194,7 @@ impl TcpSender {
                 mss,
                 match settings.recovery {
                     Recovery::NewReno | Recovery::Linux24 => LossRule::Told,
+                    Recovery::Linux24Sack => LossRule::Forward,
                     Recovery::Sack if settings.rack => LossRule::Time,
                     Recovery::Sack => LossRule::DupThresh,
                 },
@@ -202,8 +203,8 @@ impl TcpSender {
             rtt: RttEstimator::new(settings.rto, settings.min_rto),
             rto_rule: settings.rto,
             rack: Rack::default(),
-            rack_on: settings.rack && settings.recovery.has_sack(),
-            tlp: settings.tlp && settings.recovery.has_sack(),
+            rack_on: settings.rack && settings.recovery == Recovery::Sack,
+            tlp: settings.tlp && settings.recovery == Recovery::Sack,
             probe: None,
             phase: Phase::SynSent,
             recovery_point: 0,
@@ -685,6 +686,7 @@ impl TcpSender {
                 self.resume();
             }
             self.phase = Phase::Open;
+            self.board.judge_before(None);
             self.control.on_recovered(now);
         }
         if segment.flags.ece && self.ecn && self.phase == Phase::Open {
@@ -713,11 +715,12 @@ impl TcpSender {
         self.probe = None;
         (self.phase, self.recovery_point) = (Phase::Recovery, self.board.snd_nxt());
         self.recover = Some(self.recovery_point);
+        self.board.judge_before(self.recover);
         self.resuming = None;
         self.reduction = match self.recovery {
             Recovery::Sack => Reduction::Proportional(RateReduction::new(event.flight_size)),
             Recovery::NewReno => Reduction::AtOnce { first: true },
-            Recovery::Linux24 => Reduction::Halving(RateHalving::new(before)),
+            Recovery::Linux24 | Recovery::Linux24Sack => Reduction::Halving(RateHalving::new(before)),
         };
     }
 

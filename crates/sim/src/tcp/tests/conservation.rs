@@ -13,7 +13,8 @@ fn any_settings() -> impl Strategy<Value = Settings> {
     let recoveries = prop_oneof![
         Just(Recovery::Sack),
         Just(Recovery::NewReno),
-        Just(Recovery::Linux24)
+        Just(Recovery::Linux24),
+        Just(Recovery::Linux24Sack)
     ];
     let rule = |linux| if linux { RtoRule::Linux } else { RtoRule::Rfc6298 };
     (0..CONTROLS.len(), flags, sizes, reads, losses, recoveries).prop_map(

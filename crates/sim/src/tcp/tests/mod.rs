@@ -5,6 +5,7 @@ use super::*;
 mod conservation;
 mod controls;
 mod laws;
+mod linux24_sack;
 mod mechanisms;
 mod without_sack;
 
