@@ -1,8 +1,9 @@
 //! One class that comes to a policy in force, or goes, without a look at the others.
 //!
-//! What is found here to be in order is what a check of the whole finds to be, and makes; whatever
-//! concerns more than the class itself, or would be refused, is left to that check. The class takes
-//! a [place](ClassSpec::vacant) in the tree, or leaves one, so all others keep their numbers.
+//! What is found here to be in order is what a reading of the whole text finds to be, and makes;
+//! whatever concerns more than the class itself, or would be refused, is left to that. The class
+//! takes a [place](ClassSpec::vacant) in the tree, or leaves one, so all others keep their numbers.
+//! A kind that cannot check one class alone checks the tree, and the text is still not read.
 
 use crate::filters;
 use crate::policy::{InterfacePolicy, PolicyReader};
@@ -25,11 +26,13 @@ pub struct ClassChanged {
     pub gone: Vec<FilterId>,
     /// The filters that came, with their numbers.
     pub come: Vec<(FilterId, Filter)>,
+    /// Whether it was checked alone: all other classes have the very settings that they had.
+    pub alone: bool,
 }
 
 impl InterfacePolicy {
-    /// The policy with this change of one class; `None` if only a check of the whole can tell what
-    /// that makes.
+    /// The policy with this change of one class; `None` if only a reading of the whole text can
+    /// tell what that makes.
     pub fn with_class_change(&self, registry: &Registry, change: &Amendment) -> Option<ClassChanged> {
         // What can be reserved, and how classes yield, follows from all classes.
         let alone = self.reserve.is_none() && self.yields.is_empty() && self.filters.is_dense();
@@ -89,7 +92,9 @@ impl InterfacePolicy {
         }
         let mut spec = DisciplineSpec::clone(&self.spec);
         *spec.classes.get_mut(class.0 as usize)? = new;
-        let plan = self.plan.renewed(&spec, class, registry)?;
+        let renewed = self.plan.renewed(&spec, class, registry);
+        let alone = renewed.is_some();
+        let plan = renewed.or_else(|| spec.check(registry, self.link()).ok())?;
         let (filters, come) = self.filters.changed(gone, come);
         Some(ClassChanged {
             policy: Self {
@@ -101,6 +106,7 @@ impl InterfacePolicy {
             class,
             gone: gone.to_vec(),
             come,
+            alone,
         })
     }
 }

@@ -340,7 +340,11 @@ impl InForce {
     ///
     /// As [`InForce::put`].
     pub fn put_changed(&self, changed: ClassChanged) -> Result<Adopted, Refusal> {
-        match self.adopts_changed(&changed)? {
+        let adopted = match changed.alone {
+            true => self.adopts_changed(&changed)?,
+            false => None,
+        };
+        match adopted {
             Some(adopted) => Ok(adopted),
             None => self.put(changed.policy.clone(), changed.policy),
         }
@@ -377,6 +381,7 @@ fn one_class(running: &InterfacePolicy, changed: &ClassChanged) -> Option<ClassC
         class,
         gone,
         come,
+        ..
     } = changed;
     let filters = come.iter().map(|(_, filter)| filter);
     let mut affected: BTreeSet<ClassId> = filters

@@ -1,8 +1,8 @@
 //! Generations on disk: which of them a start puts into force, whatever ended the program.
 //!
 //! `suimon run FILE --state FOLDER` has them. A generation is a file of what it was made of: a
-//! policy's text as it was read, and the settings of classes that were set since. The file
-//! `confirmed` names the one that a crash returns to; it is written last, so what nobody has
+//! policy's text as it was read, and what was set, added and removed since, class by class. The
+//! file `confirmed` names the one that a crash returns to; it is written last, so what nobody has
 //! confirmed, and what was cut off in the middle, is never in force after a crash.
 
 use crate::state_folder::{Disk, Folder, UNFINISHED, replace};

@@ -178,6 +178,7 @@ fn one_class_that_comes_or_goes_makes_what_a_reading_of_the_whole_text_makes() {
                     // The tree is what a check of it makes.
                     let anew = found.policy.spec.check(&registry, policy.link()).expect("a tree");
                     assert_eq!(format!("{:?}", found.policy.plan), format!("{anew:?}"));
+                    assert!(found.alone, "{kind}: {change}");
                     (policy, alone) = (found.policy.clone(), alone + 1);
                 }
                 None => {
