@@ -2,15 +2,16 @@
 //! and what became of it. Not the policy's text: what ran also has places for classes that may
 //! come, and RSVP's reservations.
 //!
-//! Arrival curves are not in it: they bound delays, and change nothing of what leaves. Nor are
-//! filters: a tape has their answers.
+//! Filters are not in it: a tape has their answers.
 
 use crate::difference::GenerationView;
-use crate::policy::{InterfacePolicy, InterfaceSettings};
+use crate::policy::{InterfacePolicy, InterfaceSettings, Reserve};
 use engine::link::Link;
+use engine::reserved::{Reservable, ReserveSettings};
+use engine::settings::Span;
 use engine::settings::{Problem, Raw, Table};
-use engine::tree::{ClassSpec, DisciplineSpec, ParentSpec, Registry};
-use engine::units::{Bandwidth, Bytes, Duration};
+use engine::tree::{ArrivalCurveSpec, ClassSpec, DisciplineSpec, ParentSpec, Registry};
+use engine::units::{Bandwidth, Bytes, Duration, Rate};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -53,6 +54,24 @@ pub struct RecordingHead {
     pub stretches: Vec<Stretch>,
     /// What was in force, change by change.
     pub generations: Vec<GenerationView>,
+    /// What RSVP heard, was told and did; none if the program does not speak it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signalling: Option<RecordedSignalling>,
+}
+
+/// What a recording says of RSVP beside its tape, which is behind those of the stretches.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordedSignalling {
+    /// Bytes of its tape.
+    pub tape_bytes: u64,
+    /// Since when, by the tape's clock, what came is not in it: it was full, and some state was
+    /// never gone.
+    pub full_ns: Option<u64>,
+    /// The names of interfaces, by their numbers.
+    pub interfaces: Vec<String>,
+    /// What may be reserved by which policies, by the numbers that the tape has.
+    pub policies: Vec<RecordedPolicy>,
 }
 
 /// A part of a recording that can be done again by itself.
@@ -96,6 +115,8 @@ pub struct RecordedPolicy {
     overhead: u64,
     ring: u32,
     tree: DisciplineForm,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reserve: Option<Vec<(String, ValueForm)>>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -124,6 +145,9 @@ struct ClassForm {
     settings: Vec<(String, ValueForm)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     discipline: Option<DisciplineForm>,
+    /// The arrival curve of its senders: ρ, and σ in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sends: Option<(ValueForm, u64)>,
 }
 
 /// A setting's value, by its type; with units, in bit/s, bytes and nanoseconds.
@@ -138,20 +162,70 @@ enum ValueForm {
     Time(u64),
 }
 
-fn settings_form(table: &Table) -> Vec<(String, ValueForm)> {
-    let form = |value: &Raw| match value {
-        Raw::Text(text) => ValueForm::Text(text.clone()),
-        Raw::Integer(number) => ValueForm::Integer(*number),
-        Raw::Boolean(is) => ValueForm::Boolean(*is),
-        Raw::Bandwidth(rate) => ValueForm::Rate(rate.bits()),
-        Raw::Bytes(length) => ValueForm::Length(length.get()),
-        Raw::Duration(time) => ValueForm::Time(time.nanos()),
-        // No checked tree has one.
-        Raw::Other(what) => ValueForm::Text((*what).to_owned()),
+impl From<&Raw> for ValueForm {
+    fn from(value: &Raw) -> Self {
+        match value {
+            Raw::Text(text) => Self::Text(text.clone()),
+            Raw::Integer(number) => Self::Integer(*number),
+            Raw::Boolean(is) => Self::Boolean(*is),
+            Raw::Bandwidth(rate) => Self::Rate(rate.bits()),
+            Raw::Bytes(length) => Self::Length(length.get()),
+            Raw::Duration(time) => Self::Time(time.nanos()),
+            // No checked tree has one.
+            Raw::Other(what) => Self::Text((*what).to_owned()),
+        }
+    }
+}
+
+/// A rate as it was configured: a share stays one.
+fn raw_rate(rate: Rate) -> Raw {
+    match rate {
+        Rate::Absolute(rate) => Raw::Bandwidth(rate),
+        Rate::Share(share) => Raw::Text(share.to_string()),
+    }
+}
+
+/// What is not as a rate is written is no curve.
+fn curve((rate, burst): &(ValueForm, u64)) -> Option<ArrivalCurveSpec> {
+    let rate = match rate {
+        ValueForm::Rate(bits) => Rate::Absolute(Bandwidth::bits_per_sec(*bits)),
+        ValueForm::Text(share) => share.parse().ok()?,
+        _ => return None,
     };
+    Some(ArrivalCurveSpec {
+        rate,
+        burst: Bytes::new(*burst),
+    })
+}
+
+fn settings_form(table: &Table) -> Vec<(String, ValueForm)> {
     let entries = table.entries.iter();
     entries
-        .map(|entry| (entry.key.clone(), form(&entry.value)))
+        .map(|entry| (entry.key.clone(), ValueForm::from(&entry.value)))
+        .collect()
+}
+
+/// What may be reserved, as settings.
+fn reserve_form(settings: &ReserveSettings) -> Vec<(String, ValueForm)> {
+    let ReserveSettings {
+        share,
+        smallest,
+        largest,
+        delay,
+        class,
+    } = settings;
+    let rates = [
+        ("share", Some(*share)),
+        ("smallest", Some(*smallest)),
+        ("largest", *largest),
+    ];
+    let rates = rates
+        .into_iter()
+        .filter_map(|(key, rate)| Some((key, raw_rate(rate?))));
+    let delay = delay.iter().map(|delay| ("delay", Raw::Duration(*delay)));
+    let class = class.iter().map(|class| ("class", Raw::Text(class.clone())));
+    let all = rates.chain(delay).chain(class);
+    all.map(|(key, value)| (key.to_owned(), ValueForm::from(&value)))
         .collect()
 }
 
@@ -180,6 +254,9 @@ impl From<&DisciplineSpec> for DisciplineForm {
             vacant: class.vacant,
             settings: settings_form(&class.settings),
             discipline: class.discipline.as_ref().map(Self::from),
+            sends: class
+                .sends
+                .map(|sends| (ValueForm::from(&raw_rate(sends.rate)), sends.burst.get())),
         };
         Self {
             kind: spec.kind.clone(),
@@ -199,6 +276,7 @@ impl DisciplineForm {
             vacant: class.vacant,
             settings: table(&class.settings),
             discipline: class.discipline.as_ref().map(Self::spec),
+            sends: class.sends.as_ref().and_then(curve),
             ..ClassSpec::default()
         };
         DisciplineSpec {
@@ -219,11 +297,23 @@ impl From<&InterfacePolicy> for RecordedPolicy {
             overhead: link.overhead.get(),
             ring: link.ring,
             tree: DisciplineForm::from(&*policy.spec),
+            reserve: None,
         }
     }
 }
 
 impl RecordedPolicy {
+    /// The same with what may be reserved of it; only of a tree that has no reservations.
+    pub fn reservable(policy: &InterfacePolicy) -> Self {
+        Self {
+            reserve: policy
+                .reserve
+                .as_ref()
+                .map(|reserve| reserve_form(&reserve.settings)),
+            ..Self::from(policy)
+        }
+    }
+
     /// The policy of this interface, checked again; without filters.
     ///
     /// # Errors
@@ -237,6 +327,10 @@ impl RecordedPolicy {
             ring: self.ring,
         };
         let spec = self.tree.spec();
+        let reserve = match &self.reserve {
+            Some(settings) => Some(reserve(settings, &spec, link, registry)?),
+            None => None,
+        };
         Ok(InterfacePolicy {
             name: interface.into(),
             settings: InterfaceSettings {
@@ -247,11 +341,28 @@ impl RecordedPolicy {
             plan: spec.check(registry, link)?,
             spec: Arc::new(spec),
             filters: Arc::default(),
-            reserve: None,
+            reserve,
             yields: Vec::new(),
             expectations: Default::default(),
         })
     }
+}
+
+fn reserve(
+    settings: &[(String, ValueForm)],
+    spec: &DisciplineSpec,
+    link: Link,
+    registry: &Registry,
+) -> Result<Reserve, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let settings = ReserveSettings::read(&table(settings), &[], &mut problems);
+    let settings = settings.filter(|_| problems.is_empty()).ok_or(problems)?;
+    let at = Span::default();
+    Ok(Reserve {
+        room: Reservable::new(registry, spec, link, &settings, at)?,
+        settings,
+        at,
+    })
 }
 
 #[cfg(test)]
@@ -259,21 +370,26 @@ mod tests {
     use super::*;
     use crate::policy::Policy;
 
+    const CURVES: &str = "version = 1\n[interface.wan0]\nbandwidth = \"20 Mbit/s\"\ndiscipline = \"drr\"\n\
+        [[interface.wan0.class]]\nname = \"calls\"\nsends = { rate = \"12.5 %\", burst = \"3 kB\" }\n\
+        [[interface.wan0.class]]\nname = \"rest\"\ndefault = true\n\
+        sends = { rate = \"3 Mbit/s\", burst = \"9 kB\" }\n";
+
     /// Every policy of the examples, written and read again, is the same tree.
     #[test]
     fn a_policy_that_is_written_and_read_again_builds_the_same_tree() {
         let (registry, mut read) = (Registry::builtin(), 0);
+        let (mut reserves, mut curves) = (0, 0);
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
-        for file in std::fs::read_dir(folder).expect("examples") {
-            let path = file.expect("a file").path();
-            let Ok(text) = std::fs::read_to_string(&path) else {
-                continue;
-            };
+        let files = std::fs::read_dir(folder).expect("examples");
+        let files = files.map(|file| file.expect("a file").path());
+        let texts = files.filter_map(|path| Some((path.clone(), std::fs::read_to_string(path).ok()?)));
+        for (path, text) in texts.chain([("curves".into(), CURVES.into())]) {
             let Ok(policy) = Policy::read("example", &text, &registry, &[]) else {
                 continue;
             };
             for interface in &policy.interfaces {
-                let form = RecordedPolicy::from(interface);
+                let form = RecordedPolicy::reservable(interface);
                 let json = serde_json::to_string(&form).expect("written");
                 let again: RecordedPolicy = serde_json::from_str(&json).expect("read");
                 assert_eq!(form, again, "{}", path.display());
@@ -283,9 +399,32 @@ mod tests {
                 assert_eq!(again.plan.classes.len(), interface.plan.classes.len());
                 assert_eq!(again.plan.default, interface.plan.default);
                 assert_eq!(again.link(), interface.link());
+                let reserve = |policy: &InterfacePolicy| {
+                    let reserve = policy.reserve.as_ref()?;
+                    Some((
+                        reserve.settings.clone(),
+                        reserve.room.capacity(),
+                        reserve.room.largest(),
+                    ))
+                };
+                assert_eq!(reserve(&again), reserve(interface), "{}", path.display());
+                reserves += usize::from(interface.reserve.is_some());
+                let arrivals = |policy: &InterfacePolicy| -> Vec<_> {
+                    policy.plan.classes.iter().map(|class| class.arrivals).collect()
+                };
+                assert_eq!(arrivals(&again), arrivals(interface), "{}", path.display());
+                curves += interface
+                    .spec
+                    .classes
+                    .iter()
+                    .filter(|class| class.sends.is_some())
+                    .count();
                 read += 1;
             }
         }
-        assert!(read > 5, "{read}");
+        assert!(
+            read > 5 && reserves > 0 && curves > 0,
+            "{read} interfaces, {reserves} that take reservations, {curves} arrival curves"
+        );
     }
 }

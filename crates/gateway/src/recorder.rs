@@ -19,7 +19,7 @@ use control::calendar::now_ms;
 use control::difference::GenerationView;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
-use control::recorded::{RecordedPolicy, RecordingFile, RecordingHead, Stretch};
+use control::recorded::{RecordedPolicy, RecordedSignalling, RecordingFile, RecordingHead, Stretch};
 use engine::random::Seed;
 use engine::shaped_queue::ShapedQueue;
 use engine::units::Instant;
@@ -147,8 +147,16 @@ impl Recorder {
     }
 
     /// What is in the ring, as a file.
-    pub(crate) fn save(&self, generations: Vec<GenerationView>) -> Result<RecordingFile, Refusal> {
-        let (head, tape) = lock(&self.ring).save(generations)?;
+    pub(crate) fn save(
+        &self,
+        generations: Vec<GenerationView>,
+        signalling: Option<(RecordedSignalling, Vec<u8>)>,
+    ) -> Result<RecordingFile, Refusal> {
+        let (mut head, mut tape) = lock(&self.ring).save(generations)?;
+        if let Some((said, bytes)) = signalling {
+            head.signalling = Some(said);
+            tape.0.push(Arc::new(bytes));
+        }
         recording::file(&head, tape)
     }
 
@@ -331,6 +339,7 @@ impl Ring {
             full_ns: self.full.map(Instant::nanos),
             stretches: stretches.map(form).collect(),
             generations,
+            signalling: None,
         };
         let chunks = self.stretches.iter().flat_map(|stretch| &stretch.chunks);
         Ok((head, RecordingFile(chunks.cloned().collect())))

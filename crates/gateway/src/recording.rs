@@ -1,10 +1,11 @@
 //! A recording as a file, and done again: the packets of its stretches leave as they did.
 //!
 //! `suimonFR`, a version (4 bytes, little-endian), the length of the head (8 bytes), the
-//! [head](control::recorded::RecordingHead) as JSON, the tapes of the stretches, and a checksum
-//! (FNV-1a, 64 bits) of all before it. A file is untrusted: what is not so is an error, and
-//! reading takes no more memory than a few times its size.
+//! [head](control::recorded::RecordingHead) as JSON, the tapes of the stretches, that of RSVP, and
+//! a checksum (FNV-1a, 64 bits) of all before it. A file is untrusted: what is not so is an error,
+//! and reading takes no more memory than a few times its size.
 
+use crate::signalling::again::{SignallingStep, signalling_again};
 use control::explained::{ExplainedPacket, explained};
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
@@ -143,7 +144,12 @@ impl Recording {
         }
         let head: RecordingHead = serde_json::from_slice(&bytes[FIXED..tape])
             .map_err(|why| format!("has a head that cannot be read: {why}"))?;
-        let tapes = head.stretches.iter().map(|stretch| stretch.tape_bytes);
+        let signalling = head.signalling.iter().map(|said| said.tape_bytes);
+        let tapes = head
+            .stretches
+            .iter()
+            .map(|stretch| stretch.tape_bytes)
+            .chain(signalling);
         let sum = tapes.fold(0u64, u64::saturating_add);
         if sum != (bytes.len() - tape) as u64 {
             return Err("has a tape of another length than its head says".into());
@@ -160,6 +166,24 @@ impl Recording {
             rest = after;
             (stretch, own)
         })
+    }
+
+    /// Does again what RSVP did, if it was spoken; `seen` is told each step.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be done again as it was.
+    pub fn signalling_again(
+        &self,
+        registry: &Registry,
+        seen: &mut dyn FnMut(SignallingStep),
+    ) -> Result<(), String> {
+        let Some(said) = &self.head.signalling else {
+            return Ok(());
+        };
+        // It is the last of the tapes, whose sum is the length of all.
+        let tape = &self.bytes[self.bytes.len() - said.tape_bytes as usize..];
+        signalling_again(said, tape, registry, seen)
     }
 
     /// The first and the last moment of each stretch.

@@ -339,7 +339,11 @@ impl Handler for ControlService {
         let name = self.only(interface)?.policy.name;
         let recorders = self.recorders();
         let recorder = recorders.get(&name).ok_or_else(|| not_recorded(&name))?;
-        recorder.save(self.changes.history())
+        let signalling = match &self.speaker {
+            Some(speaker) => speaker.recorded()?,
+            None => None,
+        };
+        recorder.save(self.changes.history(), signalling)
     }
 
     fn end_recording(&self, interface: Option<&str>) -> Result<String, Refusal> {

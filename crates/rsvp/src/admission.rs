@@ -20,6 +20,7 @@ mod tried;
 
 pub use tried::{BrokenPromise, Tried};
 
+use crate::tape::Held;
 use crate::traffic_control::{
     AdmissionFailure, Advertised, ErrorTerms, Granted, InterfaceId, RHandle, TcRequest, TrafficControl,
 };
@@ -113,6 +114,19 @@ impl AdmissionState {
         Self::default()
     }
 
+    /// The same, whose last reservation had this number.
+    pub fn numbered_after(last: u64) -> Self {
+        Self {
+            last,
+            ..Self::default()
+        }
+    }
+
+    /// The number of the last reservation.
+    pub const fn last(&self) -> u64 {
+        self.last
+    }
+
     /// Sets or replaces the budget of an interface. Its reservations stay as they are.
     pub fn set_budget(&mut self, interface: InterfaceId, budget: InterfaceBudget) {
         self.budgets.insert(interface, budget);
@@ -155,6 +169,14 @@ impl AdmissionState {
             }),
             InterfaceBudget::Unlimited { .. } => None,
         }
+    }
+
+    /// What is reserved on an interface.
+    pub fn held(&self, interface: InterfaceId) -> Held {
+        self.on(interface).fold(Held::default(), |held, (_, one)| Held {
+            rate: held.rate + one.link_rate,
+            reservations: held.reservations + 1,
+        })
     }
 
     /// The tree of an interface with the classes of all its reservations; none where nothing is

@@ -17,5 +17,6 @@ pub mod places;
 pub mod reasons;
 pub mod reduction;
 pub mod request;
+pub mod tape;
 pub mod traffic_control;
 pub mod wire;

@@ -36,9 +36,10 @@ mod timers;
 mod traffic_control;
 mod transmit;
 
+use crate::tape::NodeTape;
 use crate::traffic_control::{InterfaceId, Routing, TrafficControl};
 use crate::wire::{DecodeError, Frame, Malformed, Message, SenderTemplate, Session};
-use engine::random::Rng;
+use engine::random::{Rng, Seed};
 use engine::units::{Duration, Instant};
 pub use event::{CallError, Event, ReceiverId, Transmit};
 use limits::NodeOccupancy;
@@ -76,6 +77,7 @@ pub struct Node<T, R> {
     occupancy: NodeOccupancy,
     transmits: VecDeque<Transmit>,
     events: VecDeque<Event>,
+    tape: NodeTape,
 }
 
 impl<T: TrafficControl, R: Routing> Node<T, R> {
@@ -95,7 +97,27 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             occupancy: NodeOccupancy::default(),
             transmits: VecDeque::new(),
             events: VecDeque::new(),
+            tape: NodeTape::default(),
         }
+    }
+
+    /// Begins a tape of at most so many bytes, if the node has no state: its random numbers begin
+    /// anew with this seed. `last` is the number of traffic control's last reservation. Returns
+    /// whether it has begun.
+    pub fn begin_tape(&mut self, now: Instant, seed: Seed, last: u64, limit: usize) -> bool {
+        let is_blank = self.sessions.0.is_empty() && self.transmits.is_empty() && self.events.is_empty();
+        if is_blank {
+            self.settings.seed = seed;
+            self.rng = seed.fork("refresh").stream();
+            self.occupancy = NodeOccupancy::default();
+            self.tape.begin(now, &self.settings, last, limit);
+        }
+        is_blank
+    }
+
+    /// What is written down of it.
+    pub const fn tape(&self) -> &NodeTape {
+        &self.tape
     }
 
     /// Processes a message that arrived on this interface with this IP TTL.
@@ -111,6 +133,17 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         ttl: u8,
         bytes: &[u8],
     ) -> Result<(), Malformed> {
+        self.tape.heard_bytes(now, interface, ttl, bytes);
+        self.take_packet(now, interface, ttl, bytes)
+    }
+
+    fn take_packet(
+        &mut self,
+        now: Instant,
+        interface: InterfaceId,
+        ttl: u8,
+        bytes: &[u8],
+    ) -> Result<(), Malformed> {
         match Frame::decode(bytes) {
             Ok(Frame {
                 message: Message::Bundle(messages),
@@ -118,10 +151,10 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
             }) => messages
                 .iter()
                 // Ends, because a bundle does not nest.
-                .map(|message| self.handle_packet(now, interface, ttl, message))
+                .map(|message| self.take_packet(now, interface, ttl, message))
                 .fold(Ok(()), Result::and),
             Ok(frame) => {
-                self.handle_frame(now, interface, ttl, frame);
+                self.take_frame(now, interface, ttl, frame);
                 Ok(())
             }
             Err(DecodeError::Reportable(error, frame)) => {
@@ -138,6 +171,11 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
 
     /// Processes a decoded message that is not a bundle.
     pub fn handle_frame(&mut self, now: Instant, interface: InterfaceId, ttl: u8, frame: Frame) {
+        self.tape.heard(now, interface, ttl, &frame);
+        self.take_frame(now, interface, ttl, frame);
+    }
+
+    fn take_frame(&mut self, now: Instant, interface: InterfaceId, ttl: u8, frame: Frame) {
         let non_rsvp_hop = ttl != frame.send_ttl;
         let forwarded = frame.forwarded;
         match frame.message {
@@ -164,6 +202,13 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
 
     /// Sends refreshes that are due and deletes state whose lifetime has ended.
     pub fn handle_timeout(&mut self, now: Instant) {
+        if self.timers.earliest().is_some_and(|at| at <= now) {
+            self.tape.timers(now);
+            self.time_out(now);
+        }
+    }
+
+    fn time_out(&mut self, now: Instant) {
         while let Some((key, timer)) = self.timers.pop_due(now) {
             match timer {
                 Timer::Psb(sender) => self.psb_timeout(now, key, sender),
@@ -181,18 +226,25 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
 
     /// The next message to send.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
-        self.transmits.pop_front()
+        let transmit = self.transmits.pop_front()?;
+        self.tape.sent(&transmit);
+        Some(transmit)
     }
 
     /// The next upcall to the node's applications.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front()?;
+        self.tape.upcall(&event);
+        Some(event)
     }
 
     /// Replaces the addresses and the R of an interface; the next unused identifier adds an
     /// interface. A shorter R takes effect at the next refresh of each state; a longer one is
     /// approached by 30 % a refresh (RFC 2205, section 3.7).
     pub fn set_interface(&mut self, id: InterfaceId, interface: RsvpInterface) {
+        if self.settings.interfaces.get(id as usize) != Some(&interface) {
+            self.tape.interface(id, &interface);
+        }
         let interfaces = &mut self.settings.interfaces;
         let id = id as usize;
         if id == interfaces.len() {

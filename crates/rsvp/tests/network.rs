@@ -1,6 +1,8 @@
 //! Hosts and routers on a virtual clock: reservations are made, refreshed, refused, repaired and
 //! torn down.
 
+#[path = "network/again.rs"]
+mod again;
 #[path = "network/answers.rs"]
 mod answers;
 #[path = "wire/arbitrary.rs"]

@@ -3,8 +3,10 @@
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use control::calendar;
+use engine::tree::Registry;
 use engine::units::{Duration, Instant};
 use gateway::recording::{Around, DoneAgain, MAGIC, PacketAgain, Recording};
+use gateway::signalling::again::SignallingStep;
 use measure::numbers;
 use serde_json::json;
 use std::fs::File;
@@ -39,6 +41,10 @@ pub(crate) fn show(
                 false => stretch(cx.out, &clock, number + 1, &done)?,
             }
         }
+        let steps = signalling(&recording, cx.registry, (Instant::START, Instant::NEVER))?;
+        if recording.head.signalling.is_some() {
+            counted(cx.out, &clock, &steps, json)?;
+        }
         return left_out(cx.out, &clock, &recording, json);
     };
     let begin = spans.iter().flatten().map(|(first, _)| *first).next();
@@ -50,7 +56,8 @@ pub(crate) fn show(
     let found: Vec<usize> = (0..spans.len())
         .filter(|number| covers(&spans[*number]))
         .collect();
-    if found.is_empty() {
+    let steps = signalling(&recording, cx.registry, (since, until))?;
+    if found.is_empty() && steps.is_empty() {
         let ends = spans.iter().flatten().map(|(_, last)| *last).max();
         let [begin, end] = [begin, ends.unwrap_or(begin)].map(|at| clock.shown(at));
         return Err(wrong(format!(
@@ -82,7 +89,63 @@ pub(crate) fn show(
             )?;
         }
     }
+    for step in &steps {
+        match json {
+            true => writeln!(cx.out, "{}", step_json(&clock, step))?,
+            false => {
+                let interface = step.interface.iter().map(|name| format!("{name} "));
+                let interface = interface.collect::<String>();
+                let SignallingStep { at, what, words, .. } = step;
+                writeln!(cx.out, "{} RSVP {interface}{what}: {words}", clock.shown(*at))?;
+            }
+        }
+    }
     Ok(Exit::Done)
+}
+
+/// What RSVP heard, was told and did from one moment to before another, done again as a whole.
+fn signalling(
+    recording: &Recording,
+    registry: &Registry,
+    (since, until): (Instant, Instant),
+) -> Result<Vec<SignallingStep>, Failure> {
+    let mut steps = Vec::new();
+    let again = recording.signalling_again(registry, &mut |step| {
+        steps.extend(Some(step).filter(|step| step.at >= since && step.at < until));
+    });
+    again.map_err(Failure::at_run_time)?;
+    Ok(steps)
+}
+
+fn counted(out: &mut dyn Write, clock: &Clock, steps: &[SignallingStep], json: bool) -> io::Result<()> {
+    let of = |what: &str| steps.iter().filter(|step| step.what == what).count();
+    let [first, last] = [steps.first(), steps.last()].map(|step| step.map(|step| step.at));
+    let [heard, asked, ended, sent, told] = ["heard", "asked", "ended", "sent", "told"].map(of);
+    match (json, first.zip(last)) {
+        (true, span) => writeln!(
+            out,
+            "{}",
+            json!({"rsvp": {
+                "begin_ns": span.map(|(first, _)| clock.nanos(first)),
+                "end_ns": span.map(|(_, last)| clock.nanos(last)),
+                "heard": heard, "asked": asked, "ended": ended, "sent": sent, "told": told,
+            }})
+        ),
+        (false, None) => writeln!(out, "RSVP: nothing was heard or asked"),
+        (false, Some((first, last))) => writeln!(
+            out,
+            "RSVP: {} for {}: {heard} messages heard, {asked} requests of programs and {ended} ends; \
+             {sent} messages sent and {told} times told, each as it was",
+            clock.shown(first),
+            numbers::time(last.since(first).nanos())
+        ),
+    }
+}
+
+fn step_json(clock: &Clock, step: &SignallingStep) -> serde_json::Value {
+    json!({
+        "at_ns": clock.nanos(step.at), "rsvp": step.what, "interface": step.interface, "words": step.words,
+    })
 }
 
 /// The tape's clock, and that of the computer.
@@ -160,6 +223,14 @@ fn stretch_json(clock: &Clock, done: &DoneAgain) -> serde_json::Value {
 
 /// What the recording does not have, if that is so.
 fn left_out(out: &mut dyn Write, clock: &Clock, recording: &Recording, json: bool) -> Result<Exit, Failure> {
+    let of_rsvp = recording.head.signalling.as_ref().and_then(|said| said.full_ns);
+    if let Some(since) = of_rsvp.filter(|_| !json) {
+        let since = clock.shown(Instant::from_nanos(since));
+        writeln!(
+            out,
+            "from {since} on the tape of RSVP was full, and the node has not been without state since"
+        )?;
+    }
     if let Some(since) = recording.head.full_ns.filter(|_| !json) {
         let since = clock.shown(Instant::from_nanos(since));
         writeln!(

@@ -6,11 +6,15 @@ use super::tried_policy::TriedPolicy;
 use control::difference::Breaking;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
+use control::recorded::RecordedPolicy;
 use rsvp::admission::InterfaceBudget;
 use rsvp::traffic_control::InterfaceId;
 use std::collections::BTreeMap;
 
 /// Help where a change would break reservations.
+/// The classes of all policies that a tape names, at most: they are kept in memory.
+const MOST_CLASSES: usize = 200_000;
+
 const ALL_THE_SAME: &str = "`suimon reserve status` shows whose they are; `suimon apply FILE --break-reservations` \
                             puts the policy into force all the same";
 
@@ -19,6 +23,8 @@ pub struct Budgets {
     trees: Box<dyn Trees>,
     /// The policies of the managed interfaces, by their identifiers in the node.
     policies: BTreeMap<InterfaceId, InterfacePolicy>,
+    /// Those that the node's tape has, by their numbers there.
+    taped: Vec<InterfacePolicy>,
 }
 
 impl Budgets {
@@ -34,18 +40,49 @@ impl Budgets {
             .filter_map(|(id, name)| Some((id, of(name)?.clone())));
         Self {
             policies: policies.collect(),
+            taped: Vec::new(),
             trees,
         }
     }
 
     /// Sets the budget of an interface that has none yet, or whose MTU may have changed.
-    pub fn set(&self, node: &mut KernelNode, id: InterfaceId, mtu: u32) {
+    pub fn set(&mut self, node: &mut KernelNode, id: InterfaceId, mtu: u32) {
         let admission = node.traffic_control_mut();
         let policy = self.policies.get(&id);
         if admission.budget(id).is_none() || policy.is_none() {
             let managed = policy.and_then(budget);
             admission.set_budget(id, managed.unwrap_or(InterfaceBudget::Unlimited { mtu }));
+            self.write_down(node, id, mtu);
         }
+    }
+
+    /// A tape has begun, on which these interfaces are to be, with their MTUs.
+    pub fn begin_tape(&mut self, node: &KernelNode, mtus: impl Iterator<Item = u32>) {
+        self.taped.clear();
+        for (id, mtu) in (0..).zip(mtus) {
+            if node.traffic_control().budget(id).is_some() {
+                self.write_down(node, id, mtu);
+            }
+        }
+    }
+
+    /// Writes down what may be reserved on an interface from now on.
+    fn write_down(&mut self, node: &KernelNode, id: InterfaceId, mtu: u32) {
+        let policy = self.policies.get(&id).filter(|policy| policy.reserve.is_some());
+        let number = policy.map(|policy| {
+            self.taped.push(policy.clone());
+            self.taped.len() as u32 - 1
+        });
+        node.tape().budget(id, number, mtu);
+        let classes = self.taped.iter().map(|policy| policy.plan.classes.len());
+        if self.taped.len() > 1 && classes.sum::<usize>() > MOST_CLASSES {
+            node.tape().break_off();
+        }
+    }
+
+    /// The policies that the tape names by numbers.
+    pub fn taped(&self) -> Vec<RecordedPolicy> {
+        self.taped.iter().map(RecordedPolicy::reservable).collect()
     }
 
     /// Installs the trees of changed interfaces; failures go to the log.
@@ -59,8 +96,9 @@ impl Budgets {
                 Ok(layout) => self.trees.adopt(policy, layout),
                 Err(problems) => Err(Refusal::from(problems)),
             };
-            if let Err(why) = adopted {
-                log(&format!("{}: the classes stay unchanged: {why}", policy.name));
+            match adopted {
+                Ok(()) => node.tape().installed(id, node.traffic_control().held(id)),
+                Err(why) => log(&format!("{}: the classes stay unchanged: {why}", policy.name)),
             }
         }
     }
@@ -120,6 +158,7 @@ impl Budgets {
         match adopted {
             Ok(()) => {
                 self.policies.insert(id, policy);
+                self.write_down(node, id, 0);
                 Ok(tried.breaks)
             }
             Err(why) => {

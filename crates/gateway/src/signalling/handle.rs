@@ -5,6 +5,7 @@ use super::tried_policy::TriedPolicy;
 use control::difference::Breaking;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
+use control::recorded::RecordedSignalling;
 use control::reservation::{Lease, Notice, ReservationRequest, ReservationState, Reservations, RsvpStatus};
 use netio::wake::Waker;
 use std::sync::Arc;
@@ -30,6 +31,9 @@ pub(super) enum Command {
     },
     Status {
         done: Sender<RsvpStatus>,
+    },
+    Record {
+        done: Sender<Option<(RecordedSignalling, Vec<u8>)>>,
     },
     Watch {
         number: u64,
@@ -143,6 +147,16 @@ impl SpeakerHandle {
             policy: Box::new(policy),
             done,
         })
+    }
+
+    /// What RSVP heard, was told and did, as a recording has it, with its tape; none if nothing of
+    /// it was written down.
+    ///
+    /// # Errors
+    ///
+    /// If the thread does not reply.
+    pub fn recorded(&self) -> Result<Option<(RecordedSignalling, Vec<u8>)>, Refusal> {
+        self.ask(|done| Command::Record { done })
     }
 
     /// Ends the thread after tearing down the reservations of programs.

@@ -13,8 +13,9 @@
 //! - [`client`], [`beacon`]: how a verb finds a node, and an interface has only one;
 //! - [`trees`], [`budgets`]: how a reservation becomes a class; [`tried_policy`]: what another
 //!   policy would do to reservations; [`overview`]: status and events; [`limits`]: which limits of
-//!   state were reached.
+//!   state were reached; [`again`]: what a recording has of all this, done again.
 
+pub mod again;
 pub mod beacon;
 pub mod budgets;
 pub mod client;

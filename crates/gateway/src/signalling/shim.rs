@@ -17,7 +17,7 @@ use rsvp::node::Transmit;
 use rsvp::places::Places;
 use rsvp::reduction::{self, ReductionCounts, ReductionShim};
 use rsvp::traffic_control::InterfaceId;
-use rsvp::wire::{DecodeError, ErrorCode, Frame, Message, UnreadableMessage};
+use rsvp::wire::{DecodeError, Frame, Message};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -35,11 +35,9 @@ const RESYNCHRONISE_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub enum Received {
     /// For the node, with its IP TTL.
-    Message(u8, Frame),
-    /// To be rejected with an error message.
-    Reportable(ErrorCode, Frame),
-    /// To be answered with an error message of its own objects.
-    Unreadable(UnreadableMessage),
+    Message(u8, Box<Frame>),
+    /// Cannot be decoded as a whole, and is to be answered with an error message; with its IP TTL.
+    Wrong(u8, Vec<u8>),
     /// Not an RSVP message.
     Malformed,
 }
@@ -205,13 +203,14 @@ impl Shim {
                     received.extend(
                         frames
                             .into_iter()
-                            .map(|(ttl, frame)| Received::Message(ttl, frame)),
+                            .map(|(ttl, frame)| Received::Message(ttl, Box::new(frame))),
                     );
                 }
-                None => received.push(Received::Message(arrival.ttl, frame)),
+                None => received.push(Received::Message(arrival.ttl, Box::new(frame))),
             },
-            Err(DecodeError::Reportable(error, frame)) => received.push(Received::Reportable(error, *frame)),
-            Err(DecodeError::Unreadable(unreadable)) => received.push(Received::Unreadable(*unreadable)),
+            Err(DecodeError::Reportable(..) | DecodeError::Unreadable(_)) => {
+                received.push(Received::Wrong(arrival.ttl, bytes.to_vec()));
+            }
             Err(DecodeError::Malformed(_)) => received.push(Received::Malformed),
         }
     }

@@ -16,6 +16,8 @@ use super::receiver_proxy::{OwnMessage, ReceiverProxy};
 use super::routing::KernelRoutes;
 use super::shim::{Received, Shim};
 use super::trees::Trees;
+use crate::direction::secret_seed;
+use control::recorded::RecordedSignalling;
 use control::reservation::{Notice, RefusalView, RsvpStatus};
 use control::rsvp_config::{RsvpConfig, RsvpSettings};
 use engine::random::Seed;
@@ -42,6 +44,8 @@ const TURN: usize = 64;
 /// The longest sleep. It bounds the delay until an interface is found that appeared without a
 /// notification.
 const LONGEST_SLEEP: Duration = Duration::from_secs(5);
+/// What the tape of the node takes of memory at most, in bytes.
+const TAPE: usize = 8 << 20;
 /// The maximum number of stored refusals.
 const REMEMBERED: usize = 64;
 
@@ -148,6 +152,7 @@ pub fn start(setup: Setup) -> io::Result<(SpeakerHandle, JoinHandle<()>)> {
         limits: Limits::default(),
         log: setup.log,
     };
+    speaker.begin_tape(clock::now(), setup.seed);
     speaker.update_interfaces();
     let works = speaker
         .interfaces
@@ -192,12 +197,31 @@ impl Speaker {
             self.handle_events(now);
             self.install_classes();
             self.transmit(now);
+            self.keep_tape(now);
             if !busy {
                 self.sleep();
             }
         }
         // The senders of all programs were removed; the neighbours get their PathTear messages.
         self.transmit(clock::now());
+    }
+
+    /// Begins a tape, if the node has no state.
+    fn begin_tape(&mut self, now: Instant, seed: Seed) {
+        let last = self.node.traffic_control().last();
+        if self.node.begin_tape(now, seed, last, TAPE) {
+            self.budgets
+                .begin_tape(&self.node, self.interfaces.iter().map(|interface| interface.mtu));
+        }
+    }
+
+    /// What the node has done in this turn is written down; where that is full, it begins anew as
+    /// soon as it can.
+    fn keep_tape(&mut self, now: Instant) {
+        self.node.tape().turn_ended();
+        if self.node.tape().is_full() {
+            self.begin_tape(now, secret_seed());
+        }
     }
 
     fn sleep(&mut self) {
@@ -257,6 +281,7 @@ impl Speaker {
                 }
                 Command::Watch { number, updates } => drop(self.watchers.insert(number, updates)),
                 Command::Status { done } => drop(done.send(self.status(now))),
+                Command::Record { done } => drop(done.send(self.recorded())),
                 Command::TryPolicy { policy, done } => {
                     drop(done.send(self.budgets.try_policy(&self.node, &policy)));
                 }
@@ -369,13 +394,10 @@ impl Speaker {
     /// Passes a message to the node, after storing what the node does not store.
     fn process(&mut self, now: Instant, interface: InterfaceId, received: Received) {
         let (ttl, frame) = match received {
-            Received::Message(ttl, frame) => (ttl, frame),
-            Received::Reportable(error, frame) => {
-                self.node.report_error(interface, error, frame);
-                return;
-            }
-            Received::Unreadable(unreadable) => {
-                self.node.answer_unreadable(interface, &unreadable);
+            Received::Message(ttl, frame) => (ttl, *frame),
+            Received::Wrong(ttl, bytes) => {
+                // It is answered, and otherwise as if it had not come.
+                let _ = self.node.handle_packet(now, interface, ttl, &bytes);
                 return;
             }
             Received::Malformed => {
@@ -629,6 +651,19 @@ impl Speaker {
         } else {
             interface.error = None;
         }
+    }
+
+    /// What was written down so far.
+    fn recorded(&self) -> Option<(RecordedSignalling, Vec<u8>)> {
+        let taped = self.node.tape().taped()?;
+        let names = self.interfaces.iter().map(|interface| interface.name.clone());
+        let said = RecordedSignalling {
+            tape_bytes: taped.bytes.len() as u64,
+            full_ns: taped.full.map(Instant::nanos),
+            interfaces: names.collect(),
+            policies: self.budgets.taped(),
+        };
+        Some((said, taped.bytes))
     }
 
     fn status(&self, now: Instant) -> RsvpStatus {

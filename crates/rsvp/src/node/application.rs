@@ -64,11 +64,14 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         sender: SenderTemplate,
         tspec: TokenBucket,
     ) -> Result<(), CallError> {
+        self.tape.add_sender(now, session, sender, tspec);
         let key = SessionKey::from(&session);
         if self.sessions.ports_conflict(key) || !self.ports_agree(key, &sender) {
             return Err(CallError::Ports);
         }
-        let route = self.routing.route(Some(sender.address()), session.destination);
+        let route = self
+            .tape
+            .route(&self.routing, Some(sender.address()), session.destination);
         if !route.is_reachable() {
             return Err(CallError::NoRoute);
         }
@@ -83,6 +86,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
 
     /// Removes a sender on this host; PathTear messages go out.
     pub fn remove_sender(&mut self, now: Instant, session: &Session, sender: SenderTemplate) {
+        self.tape.remove_sender(now, *session, sender);
         let key = SessionKey::from(session);
         let psb = self.state(key).and_then(|state| state.psbs.get(&sender));
         if psb.is_some_and(|psb| psb.phop.is_none()) {
@@ -106,6 +110,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         session: &Session,
         wanted: Descriptors<Flowspec>,
     ) -> Result<(), CallError> {
+        self.tape.reserve(now, receiver, *session, &wanted);
         let (key, nhop) = (SessionKey::from(session), NextHop::Local(receiver));
         let style = wanted.style();
         let Some(list) = by_flowspec(wanted) else {
@@ -121,7 +126,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         // A receiver may change its own style: the old request ends first.
         let alone = state.rsbs.keys().all(|other| *other == nhop);
         match state.style().filter(|old| *old != style) {
-            Some(_) if alone => self.release(now, receiver, session),
+            Some(_) if alone => self.release_all(now, receiver, session),
             Some(old) => return Err(CallError::Style(old)),
             None => {}
         }
@@ -163,6 +168,11 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
 
     /// Releases what this receiver has reserved in the session.
     pub fn release(&mut self, now: Instant, receiver: ReceiverId, session: &Session) {
+        self.tape.release(now, receiver, *session);
+        self.release_all(now, receiver, session);
+    }
+
+    fn release_all(&mut self, now: Instant, receiver: ReceiverId, session: &Session) {
         let (key, nhop) = (SessionKey::from(session), NextHop::Local(receiver));
         let filters = self.requested_filters(key, nhop);
         for filter in &filters {

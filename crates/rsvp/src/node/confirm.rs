@@ -48,7 +48,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         receiver: IpAddr,
         descriptors: Descriptors<Content<Flowspec>>,
     ) {
-        let route = self.routing.route(None, receiver);
+        let route = self.tape.route(&self.routing, None, receiver);
         let Some(interface) = route.outgoing.first().copied() else {
             return;
         };
@@ -73,7 +73,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
 
     /// RESV_CONF MESSAGE ARRIVES: it is for a receiver on this host, or goes on.
     pub(super) fn resv_conf_arrives(&mut self, ttl: u8, confirmation: ResvConf, forwarded: Vec<Opaque>) {
-        let route = self.routing.route(None, confirmation.confirm);
+        let route = self.tape.route(&self.routing, None, confirmation.confirm);
         if route.local {
             self.confirm_descriptors(&confirmation);
             return;

@@ -81,7 +81,9 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         if own || self.settings.is_own(path.hop.address) {
             return;
         }
-        let route = self.routing.route(Some(sender.address()), key.destination);
+        let route = self
+            .tape
+            .route(&self.routing, Some(sender.address()), key.destination);
         if route
             .incoming
             .is_some_and(|expected| expected != arrival.interface)
@@ -448,10 +450,13 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
     /// PATH ROUTE CHANGE: routes have changed. Paths follow the new ones once they have settled
     /// (RFC 2205, section 3.6).
     pub fn routes_changed(&mut self, now: Instant) {
+        self.tape.routes_changed(now);
         let mut moved = Vec::new();
         for (key, state) in &mut self.sessions.0 {
             for (sender, psb) in &mut state.psbs {
-                let route = self.routing.route(Some(sender.address()), key.destination);
+                let route = self
+                    .tape
+                    .route(&self.routing, Some(sender.address()), key.destination);
                 let route = not_back(route, psb.incoming());
                 let same = route.local == psb.local
                     && route.outgoing.len() == psb.outgoing.len()
@@ -470,6 +475,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
     /// Refreshes all state sent through this interface now: a neighbour there has missed what was
     /// sent so far. The periodic refreshes go on afterwards.
     pub fn resynchronise(&mut self, now: Instant, interface: InterfaceId) {
+        self.tape.resynchronise(now, interface);
         let (mut psbs, mut resvs) = (Vec::new(), Vec::new());
         for (key, state) in &mut self.sessions.0 {
             for (sender, psb) in &mut state.psbs {
@@ -491,7 +497,7 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         for (key, phop) in resvs {
             self.arm_resv_refresh(key, phop);
         }
-        self.handle_timeout(now);
+        self.time_out(now);
     }
 
     /// A timer of a PSB runs out: lifetime, local repair or refresh.
@@ -508,7 +514,9 @@ impl<T: TrafficControl, R: Routing> Node<T, R> {
         let due = psb.outgoing.iter().filter(|(_, refresh)| refresh.at <= now);
         let due: Vec<InterfaceId> = due.map(|(interface, _)| *interface).collect();
         if psb.reroute_at <= now || !due.is_empty() {
-            let route = self.routing.route(Some(sender.address()), key.destination);
+            let route = self
+                .tape
+                .route(&self.routing, Some(sender.address()), key.destination);
             let route = not_back(route, psb.incoming());
             if self.apply_route(now, key, sender, route, false) {
                 self.reconcile(now, key, Affected::Sender(sender), ResvOptions::default());

@@ -6,6 +6,8 @@ use engine::random::{Rng, Seed};
 use engine::units::{Bandwidth, Duration, Instant, Probability};
 use rsvp::node::{Event, Node, ReceiverId, RsvpInterface, Settings, Transmit};
 use rsvp::places::Places;
+use rsvp::tape::Held;
+use rsvp::tape::again::{Again, again};
 use rsvp::traffic_control::{
     AdmissionFailure, Advertised, Granted, InterfaceId, RHandle, Route, Routing, TcRequest, TrafficControl,
 };
@@ -182,7 +184,14 @@ pub(crate) struct Network {
     flying: BTreeMap<(Instant, usize), Arrival>,
 }
 
-fn make(topology: &Topology, tables: &Rc<Tables>, at: usize, capacity: Bandwidth, seed: Seed) -> TestNode {
+fn make(
+    topology: &Topology,
+    tables: &Rc<Tables>,
+    at: usize,
+    capacity: Bandwidth,
+    seed: Seed,
+    now: Instant,
+) -> TestNode {
     let interface = |address| RsvpInterface {
         addresses: vec![address],
         refresh: Refresh::millis(1000),
@@ -199,14 +208,49 @@ fn make(topology: &Topology, tables: &Rc<Tables>, at: usize, capacity: Bandwidth
         at,
         tables: tables.clone(),
     };
-    Node::new(settings, TestAdmission::new(capacity), routes)
+    let seed = settings.seed;
+    let mut node = Node::new(settings, TestAdmission::new(capacity), routes);
+    assert!(node.begin_tape(now, seed, 0, 64 << 20));
+    node
+}
+
+impl Again for TestAdmission {
+    fn enter(&mut self, _: InterfaceId, _: Option<u32>, _: u32) -> Option<()> {
+        None
+    }
+
+    fn held(&self, interface: InterfaceId) -> Held {
+        let here = self.reserved.values().filter(|(on, _)| *on == interface);
+        let rates = here.map(|(_, request)| Self::rate(request));
+        rates.fold(Held::default(), |held, rate| Held {
+            rate: held.rate + rate,
+            reservations: held.reservations + 1,
+        })
+    }
+}
+
+/// What a node has done is done again, whatever it was.
+pub(crate) fn is_done_again(node: &TestNode) {
+    for interface in 0..4 {
+        node.tape()
+            .installed(interface, node.traffic_control().held(interface));
+    }
+    node.tape().turn_ended();
+    let taped = node.tape().taped().expect("a tape");
+    assert_eq!(taped.full, None);
+    let capacity = node.traffic_control().capacity;
+    let mut steps = 0;
+    let done = again(&taped.bytes, |_| TestAdmission::new(capacity), &mut |_, _| {
+        steps += 1
+    });
+    assert_eq!(done, Ok(()), "after {steps} steps");
 }
 
 /// A node of the row, by itself.
 pub(crate) fn node(at: usize, capacity: Bandwidth, seed: Seed) -> TestNode {
     let topology = Topology::row();
     let tables = Rc::new(Tables::new(&topology, &[], &BTreeSet::new(), true));
-    make(&topology, &tables, at, capacity, seed)
+    make(&topology, &tables, at, capacity, seed, Instant::START)
 }
 
 impl Network {
@@ -222,7 +266,7 @@ impl Network {
         Self {
             now: Instant::START,
             nodes: (0..count)
-                .map(|at| make(&topology, &tables, at, capacity, seed))
+                .map(|at| make(&topology, &tables, at, capacity, seed, Instant::START))
                 .collect(),
             events: Vec::new(),
             sent: 0,
@@ -250,7 +294,7 @@ impl Network {
     pub(crate) fn put(&mut self, at: usize, capacity: Bandwidth) {
         self.restarts += 1;
         let seed = self.seed.fork("again").fork(&self.restarts.to_string());
-        self.nodes[at] = make(&self.topology, &self.tables, at, capacity, seed);
+        self.nodes[at] = make(&self.topology, &self.tables, at, capacity, seed, self.now);
     }
 
     /// Routes avoid these links from now on, and data to groups reaches these nodes. All nodes

@@ -3,7 +3,7 @@
 //! refreshes; no state is left over; and state that is no longer refreshed times out.
 
 use crate::oracle::{Amount, Kind, Request, Requests, reservations};
-use crate::rig::{Network, SECOND, bucket};
+use crate::rig::{Network, SECOND, bucket, is_done_again};
 use crate::topology::{GROUP, Topology};
 use engine::random::{Rng, Seed};
 use engine::units::{Bandwidth, Duration, Probability};
@@ -298,6 +298,7 @@ impl Run {
             assert!(node.traffic_control().reserved.is_empty(), "{when}, node {at}");
             assert!(node.traffic_control().filters.is_empty(), "{when}, node {at}");
             assert_eq!(node.poll_timeout(), None, "{when}, node {at}");
+            is_done_again(node);
             assert!(node.status().is_empty(), "{when}, node {at}");
         }
     }

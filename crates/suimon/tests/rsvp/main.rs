@@ -15,6 +15,7 @@ mod interfaces;
 mod keys;
 mod names;
 mod path;
+mod recorded;
 mod reroute;
 mod rig;
 mod service;
