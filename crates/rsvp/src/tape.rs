@@ -1,4 +1,4 @@
-//! What a node hears, is told and does, written down, so that it can be done [again](again).
+//! What a node hears, is told and does, written down, so that it can be done [`again`].
 //!
 //! A tape begins with a node without state, whose random numbers begin anew: state has no form as
 //! bytes. Then it has each call of the node with its time: messages as they came out of the shims,
