@@ -17,7 +17,7 @@
 //! flight. The simulator's models decide, from a seed, which packets the wire loses and by how much
 //! it delays them ([`measure::impairments`]). A link can [record](EmulatedLink::wire) the
 //! bytes offered and sent, in time bins, and writes into our own datagrams what a late thread
-//! added to their delay ([`hold_ups`](crate::hold_ups)).
+//! added to their delay ([`hold_ups`]).
 
 use crate::hold_ups::{self, IdleTimes, Passage};
 use crate::record::Record;
