@@ -12,6 +12,7 @@ use control::protocol::Refusal;
 use control::provenance::Provenance;
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// How many generations are kept.
@@ -58,6 +59,9 @@ pub(crate) struct Generations {
     kept: VecDeque<Generation>,
     unconfirmed: Option<Unconfirmed>,
     on_disk: Option<Kept>,
+    /// Those that were undone by a change that could not be written: the next that is written says
+    /// so, too.
+    undone: Vec<u64>,
 }
 
 impl Generations {
@@ -75,6 +79,7 @@ impl Generations {
             kept: VecDeque::with_capacity(KEPT),
             unconfirmed: None,
             on_disk: None,
+            undone: Vec::new(),
         };
         let run = |number| Change::by("run", Provenance::default()).head(number);
         let Some(mut kept) = on_disk else {
@@ -138,6 +143,10 @@ impl Generations {
                 kept.discard(head.number);
             }
         })?;
+        match &written {
+            Ok(()) => self.undone.clear(),
+            Err(_) => self.undone.extend(change.undoes(head.number)),
+        }
         let back_to = self.unconfirmed.take().map_or(before, |waiting| waiting.back_to);
         self.push(head, policies, change.made_of);
         match change.confirm_within {
@@ -159,9 +168,8 @@ impl Generations {
         let Some(kept) = &mut self.on_disk else {
             return Ok(());
         };
-        let undoes = change
-            .back_to
-            .map_or_else(Vec::new, |to| (to + 1..head.number).collect());
+        let undoes = self.undone.iter().copied().chain(change.undoes(head.number));
+        let undoes = undoes.collect();
         change.made_of = kept.write(head.clone(), undoes, change.made_of.clone())?;
         Ok(())
     }
@@ -317,6 +325,11 @@ impl Change {
             provenance,
             ..Self::default()
         }
+    }
+
+    /// The generations that it undoes, as the one of this number.
+    fn undoes(&self, number: u64) -> Range<u64> {
+        self.back_to.map_or(0..0, |to| to + 1..number)
     }
 
     /// What is said of the generation of this number that it makes now.

@@ -622,6 +622,79 @@ mod tests {
     }
 
     #[test]
+    fn applies_confirms_rollbacks_and_time_outs_at_once_follow_one_another() {
+        let policy = drr();
+        let (service, handle, thread) = served(&policy);
+        let files = [2, 3].map(|weight| {
+            let file = std::env::temp_dir().join(format!("suimon-{}-{weight}.toml", std::process::id()));
+            let other = |text: String, class: usize| {
+                text.replace(
+                    &format!("name = \"c{class}\"\n"),
+                    &format!("name = \"c{class}\"\nweight = {weight}\n"),
+                )
+            };
+            std::fs::write(&file, [1, 2].into_iter().fold(text(), other)).expect("a file");
+            file
+        });
+        let (changes, by) = (&service.changes, Provenance::default);
+        // Each may be refused, as another waits; none may leave half of it behind.
+        let done = std::sync::atomic::AtomicU32::new(0);
+        let count = |outcome: Result<(), Refusal>| {
+            done.fetch_add(u32::from(outcome.is_ok()), std::sync::atomic::Ordering::Relaxed);
+        };
+        std::thread::scope(|scope| {
+            for (file, within) in files.iter().zip([None, Some(Duration::from_millis(1))]) {
+                scope.spawn(move || {
+                    (0..30)
+                        .for_each(|_| count(changes.apply(file, within, Breaking::Refused, by()).map(drop)));
+                });
+            }
+            scope.spawn(|| {
+                (0..60).for_each(|_| count(changes.rollback(None, Breaking::Refused, by()).map(drop)))
+            });
+            scope.spawn(|| (0..60).for_each(|_| count(changes.confirm().map(drop))));
+            scope.spawn(|| (0..60).for_each(|_| drop(changes.settle())));
+        });
+        std::thread::sleep(Duration::from_millis(2));
+        while changes.settle().is_some() {}
+        files
+            .iter()
+            .for_each(|file| std::fs::remove_file(file).expect("it is there"));
+        let history = changes.history();
+        let steps = history.windows(2);
+        assert!(
+            steps.into_iter().all(|two| two[1].number == two[0].number + 1),
+            "{history:?}"
+        );
+        assert!(
+            history
+                .iter()
+                .rev()
+                .enumerate()
+                .all(|(n, one)| one.in_force == (n == 0))
+        );
+        assert!(
+            history.iter().all(|one| one.unconfirmed_ms.is_none()),
+            "{history:?}"
+        );
+        assert!(
+            done.load(std::sync::atomic::Ordering::Relaxed) > 10,
+            "{history:?}"
+        );
+        // One whole policy is in force, in words and in the worker.
+        assert_eq!(weight(&service, 1), weight(&service, 2));
+        let reading = service.read().expect("an answer");
+        let view = |class| {
+            let mut views = reading.interfaces[0].views.iter();
+            let view = views.find(|view| view.class == Some(engine::packet::ClassId(class)));
+            view.expect("of a class").gauges.clone()
+        };
+        assert_eq!(view(1), view(2));
+        handle.stop();
+        thread.join().expect("an orderly end");
+    }
+
+    #[test]
     fn a_shadow_ends_when_the_policy_in_force_changes() {
         let policy = drr();
         let file = std::env::temp_dir().join(format!("suimon-changed-{}.toml", std::process::id()));

@@ -3,7 +3,7 @@
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Files by their names. Each call is on the disk when it returns, or has failed.
@@ -21,8 +21,14 @@ pub(crate) const UNFINISHED: &str = ".new";
 /// Writes this file as a whole.
 pub(crate) fn replace(folder: &mut dyn Folder, name: &str, bytes: &[u8]) -> io::Result<()> {
     let unfinished = format!("{name}{UNFINISHED}");
-    folder.create(&unfinished, bytes)?;
-    folder.rename(&unfinished, name)
+    let written = folder
+        .create(&unfinished, bytes)
+        .and_then(|()| folder.rename(&unfinished, name));
+    if written.is_err() {
+        // A full disk has the more room. What cannot be removed harms nothing.
+        let _ = folder.remove(&unfinished);
+    }
+    written
 }
 
 /// A folder of the disk, for one program at a time.
@@ -55,6 +61,20 @@ impl Disk {
             Err(TryLockError::Error(why)) => Err(unusable(why)),
         }
     }
+
+    /// Refuses to write where another folder has taken the name: without the generations before it
+    /// a start could not read what is written there.
+    fn in_place(&self) -> io::Result<()> {
+        let place = |found: fs::Metadata| (found.dev(), found.ino());
+        let named = fs::metadata(&self.path).ok().map(place);
+        if named == Some(place(self.folder.metadata()?)) {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "{} was removed or replaced since `run` began: start it again to have a state",
+            self.path.display()
+        )))
+    }
 }
 
 impl Folder for Disk {
@@ -74,17 +94,20 @@ impl Folder for Disk {
     }
 
     fn create(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.in_place()?;
         let mut file = File::create(self.path.join(name))?;
         file.write_all(bytes)?;
         file.sync_all()
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        self.in_place()?;
         fs::rename(self.path.join(from), self.path.join(to))?;
         self.folder.sync_all()
     }
 
     fn remove(&mut self, name: &str) -> io::Result<()> {
+        self.in_place()?;
         fs::remove_file(self.path.join(name))?;
         self.folder.sync_all()
     }
