@@ -33,6 +33,7 @@ use engine::queue::Count;
 use engine::tree::Registry;
 use engine::units::Bytes;
 use netio::handle::{Handle, WorkerSnapshot};
+use netio::inspection::Detail;
 use netio::worker::Worker;
 use std::io::{self, Write};
 use std::path::Path;
@@ -147,8 +148,13 @@ pub fn enforce(
     let mut watch = |snapshot: &WorkerSnapshot, out: &mut dyn Write| {
         service_manager::lives();
         let handed_over = |name: &str| handed_over(&watched, snapshot, name);
+        let again = |name: &str| {
+            let snapshot = handle.inspect_to(Detail::Paths).ok()?;
+            self::handed_over(&watched, &snapshot, name)
+        };
+        // First, since it compares this snapshot with counters that are read now.
+        let enforced = enforcement.look(handed_over, again, snapshot.turns.lapses);
         let judged = expected.look(&watched.expectations(), || service.read().ok());
-        let enforced = enforcement.look(handed_over, snapshot.turns.lapses);
         tell(out, &[enforced, judged].concat())?;
         watch(snapshot, out)
     };

@@ -165,9 +165,15 @@ impl Enforcement {
     }
 
     /// Looks again; `handed_over` says what the engine has handed over to a managed interface since
-    /// its start, as the interface counts; `lapses` how often the kernel took over meanwhile, since
-    /// the loop was held up. What has changed since the last look, in words.
-    pub fn look(&self, handed_over: impl Fn(&str) -> Option<Count>, lapses: u64) -> Vec<String> {
+    /// its start, as the interface counts, and `again` asks it once more; `lapses` how often the
+    /// kernel took over meanwhile, since the loop was held up. What has changed since the last
+    /// look, in words.
+    pub fn look(
+        &self,
+        handed_over: impl Fn(&str) -> Option<Count>,
+        again: impl Fn(&str) -> Option<Count>,
+        lapses: u64,
+    ) -> Vec<String> {
         let mut held_up = self.held_up.lock().unwrap_or_else(PoisonError::into_inner);
         let held_up = held_up.look(lapses).map(str::to_owned);
         let now = self.before.keys().map(|name| (name, Standing::of(name)));
@@ -180,7 +186,10 @@ impl Enforcement {
         for managed in &self.counting {
             let sent = now.get(managed).and_then(|now| now.as_ref()?.sent);
             let by = sent.zip(handed_over(managed));
-            let by = by.and_then(|(interface, engine)| self.passes_by(managed, Look { interface, engine }));
+            let by = by.and_then(|(interface, engine)| {
+                let look = Look { interface, engine };
+                self.passes_by(managed, look, || again(managed))
+            });
             if let Some(why) = by {
                 lost.entry(managed.clone()).or_insert(why);
             }
@@ -208,12 +217,12 @@ impl Enforcement {
     }
 
     /// Too much passes by the engine, in words.
-    fn passes_by(&self, managed: &str, look: Look) -> Option<String> {
+    fn passes_by(&self, managed: &str, look: Look, again: impl FnOnce() -> Option<Count>) -> Option<String> {
         let mut all = self.passing_by.lock().unwrap_or_else(PoisonError::into_inner);
         let passed = all
             .entry(managed.to_owned())
             .or_default()
-            .look(look, self.under_way)?;
+            .look(look, self.under_way, again)?;
         let share = passed.bytes.get() as f64 / passed.of.get().max(1) as f64;
         let percent = (share * 100.0).round();
         Some(format!(

@@ -1569,8 +1569,10 @@ fn traffic_that_passes_by_the_engine_is_no_enforcement_until_it_ends() {
                 to: to_b(REST),
                 shape: TrafficShape::per_second(500, 1000, Duration::from_secs(6)),
             };
+            let begin = Instant::now();
             let stream = stream.start(&rig.r, &rig.b).expect("a stream");
             until("passes by", || rig.says(&[PASSES]));
+            eprintln!("what passes by is seen after {:?}", begin.elapsed());
             assert_eq!(stream.finish().expect("a report").lost(), 0);
             until("enforced again", || rig.not_enforced().is_none());
             rig.signal("TERM");
