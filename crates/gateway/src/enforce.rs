@@ -147,13 +147,8 @@ pub fn enforce(
     };
     let mut watch = |snapshot: &WorkerSnapshot, out: &mut dyn Write| {
         service_manager::lives();
-        let handed_over = |name: &str| handed_over(&watched, snapshot, name);
-        let again = |name: &str| {
-            let snapshot = handle.inspect_to(Detail::Paths).ok()?;
-            self::handed_over(&watched, &snapshot, name)
-        };
         // First, since it compares this snapshot with counters that are read now.
-        let enforced = enforcement.look(handed_over, again, snapshot.turns.lapses);
+        let enforced = enforced(&enforcement, &watched, &handle, snapshot);
         let judged = expected.look(&watched.expectations(), || service.read().ok());
         tell(out, &[enforced, judged].concat())?;
         watch(snapshot, out)
@@ -185,6 +180,20 @@ fn watching(
 fn tell(out: &mut dyn Write, lines: &[String]) -> io::Result<()> {
     lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
     out.flush()
+}
+
+/// Looks whether what runs is enforced. What has changed, in words.
+fn enforced(
+    enforcement: &Enforcement,
+    in_force: &InForce,
+    handle: &Handle,
+    snapshot: &WorkerSnapshot,
+) -> Vec<String> {
+    enforcement.look(
+        |name| handed_over(in_force, snapshot, name),
+        |name| handed_over(in_force, &handle.inspect_to(Detail::Paths).ok()?, name),
+        snapshot.turns.lapses,
+    )
 }
 
 /// What the path of this interface has handed over to it, as the interface counts: without the

@@ -162,7 +162,7 @@ mod tests {
             let mut passing = PassingBy::default();
             let said: Vec<bool> = (0..90)
                 .map(|look: u64| {
-                    let between = if look % 3 == 0 { 500 } else { 0 };
+                    let between = if look.is_multiple_of(3) { 500 } else { 0 };
                     let (engine, by) = (count(look * 10_000), look * passes);
                     let interface = count(look * 10_000 + between + by);
                     let again = || Some(count(look * 10_000 + between));

@@ -335,11 +335,9 @@ impl World {
                 }
             }
             Step::ClockGoesBack => self.now_ms -= 3 * HOUR,
-            Step::Confirm if self.waits => {
-                if self.generations.confirm().is_ok() {
-                    self.confirmed = last;
-                    self.waits = false;
-                }
+            Step::Confirm if self.waits && self.generations.confirm().is_ok() => {
+                self.confirmed = last;
+                self.waits = false;
             }
             Step::TimeOut if self.waits => {
                 // None if only a restart undoes it.
