@@ -3,6 +3,7 @@
 use control::policy::InterfacePolicy;
 use control::what_if::Figures;
 use engine::packet::ClassId;
+use engine::queue::Count;
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration};
 use measure::delay::Delays;
@@ -22,6 +23,21 @@ pub struct ClassFigures {
 }
 
 impl ClassFigures {
+    /// What a class got in this time, by these counts.
+    pub fn counted(class: String, sent: Count, dropped: u64, delays: Delays, span: Duration) -> Self {
+        Self {
+            class,
+            figures: Figures {
+                sent: sent.packets,
+                rate_bps: Bandwidth::of(sent.bytes, span.max(Duration::from_nanos(1))).bits(),
+                p50_ns: delays.quantile(500).nanos(),
+                p99_ns: delays.quantile(990).nanos(),
+                dropped,
+            },
+            delays,
+        }
+    }
+
     /// Delays in seconds, and how many packets had each.
     pub fn steps(&self) -> Vec<(f64, u64)> {
         let seconds = |(delay, count): (Duration, u64)| (delay.nanos() as f64 / 1e9, count);
@@ -79,17 +95,9 @@ pub fn figures_since(
                 dropped.checked_sub(lost).unwrap_or(dropped),
             ),
         };
-        ClassFigures {
-            class: name.unwrap_or_else(|| "all".into()),
-            figures: Figures {
-                sent,
-                rate_bps: Bandwidth::of(bytes, span.max(Duration::from_nanos(1))).bits(),
-                p50_ns: delays.quantile(500).nanos(),
-                p99_ns: delays.quantile(990).nanos(),
-                dropped,
-            },
-            delays,
-        }
+        let name = name.unwrap_or_else(|| "all".into());
+        let sent = Count { packets: sent, bytes };
+        ClassFigures::counted(name, sent, dropped, delays, span)
     };
     if plan.classes.is_empty() {
         return vec![of(ClassId(0))];

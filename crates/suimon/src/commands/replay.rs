@@ -1,9 +1,12 @@
 //! `suimon replay`: what another policy would do with the packets of a capture.
 //!
-//! Open loop: packets arrive when they were captured, whatever becomes of those before them. A
+//! With `--closed` its TCP connections are made again as senders ([`closed_loop`]).
+//!
+//! Otherwise open loop: packets arrive when they were captured, whatever becomes of those before them. A
 //! sender that would have slowed down, or sped up, does not. So drops and delays of traffic that
 //! answers to them are those of the first moments, not of what would settle; the output says so.
 
+use crate::closed_loop::{self, Flows, Senders};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use crate::recreated;
@@ -21,6 +24,8 @@ use netio::replay::candidate::Candidate;
 use plot::html::{Cell, Page};
 use plot::text::{self, Align};
 use serde_json::{Value, json};
+use sim::tcp::congestion::CONTROLS;
+use sim::tcp::control::ControlKind;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -37,11 +42,17 @@ pub struct Replay {
     policy: Option<String>,
     /// Show the packets of a recording around this moment: a time of the day, a date and time, or
     /// how long after its beginning
-    #[arg(long, value_name = "TIME", conflicts_with_all = ["policy", "against", "interface", "report"])]
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["policy", "against", "interface", "report", "closed"])]
     at: Option<String>,
     /// How long before and after it
     #[arg(long, value_name = "TIME", default_value = "10 ms", requires = "at")]
     around: Duration,
+    /// Make the TCP connections of the capture again as senders that answer to delays and losses
+    #[arg(long)]
+    closed: bool,
+    /// Their congestion control, which a capture does not tell
+    #[arg(long, value_name = "NAME", default_value = "cubic", requires = "closed")]
+    control: String,
     /// The policy to compare it with
     #[arg(long, value_name = "OLD")]
     against: Option<String>,
@@ -74,6 +85,8 @@ struct Seen {
     /// Of packets whose captured part ends before their ports.
     blind: u64,
     span: Duration,
+    /// Who sent it, where they answer.
+    senders: Option<Senders>,
 }
 
 /// What an open loop cannot tell.
@@ -88,7 +101,7 @@ impl Replay {
     /// Replays it.
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         if recreated::is_recording(&self.capture) {
-            if self.policy.is_some() || self.against.is_some() {
+            if self.policy.is_some() || self.against.is_some() || self.closed {
                 return Err(Failure::usage(
                     "a recording is done again by the policies in it; another policy takes a capture",
                 ));
@@ -109,20 +122,10 @@ impl Replay {
             let interface = self.interface(file, cx.registry)?;
             tried.push((file.clone(), interface));
         }
-        let mut candidates = tried
-            .iter()
-            .map(|(_, interface)| candidate(interface, Seed(self.seed)))
-            .collect::<io::Result<Vec<_>>>()?;
-        let seen = self.play(&mut candidates)?;
-        let tried: Vec<Tried> = tried
-            .into_iter()
-            .zip(&mut candidates)
-            .map(|((file, interface), candidate)| Tried {
-                classes: figures(&interface, &candidate.show(), seen.span),
-                file,
-                interface,
-            })
-            .collect();
+        let (seen, tried) = match self.closed {
+            true => self.close(tried)?,
+            false => self.open(tried)?,
+        };
         if self.json {
             writeln!(cx.out, "{}", to_json(&seen, &tried))?;
         } else {
@@ -153,7 +156,63 @@ impl Replay {
     }
 
     /// Gives the capture's packets to each.
-    fn play(&self, candidates: &mut [Candidate]) -> Result<Seen, Failure> {
+    fn open(&self, policies: Vec<(String, InterfacePolicy)>) -> Result<(Seen, Vec<Tried>), Failure> {
+        let candidates = policies
+            .iter()
+            .map(|(_, interface)| candidate(interface, Seed(self.seed)));
+        let mut candidates = candidates.collect::<io::Result<Vec<Candidate>>>()?;
+        let seen = self.read(&mut |at, frame, bytes| {
+            for candidate in &mut candidates {
+                let arrived = candidate.arrive(at, Bytes::new(frame.into()), bytes, &mut |_| {});
+                arrived.map_err(|why| Failure::at_run_time(why.to_string()))?;
+            }
+            Ok(())
+        })?;
+        let end = Instant::START + seen.span;
+        candidates
+            .iter_mut()
+            .for_each(|candidate| candidate.run_until(end, &mut |_| {}));
+        let tried = policies.into_iter().zip(&mut candidates);
+        let tried = tried.map(|((file, interface), candidate)| Tried {
+            classes: figures(&interface, &candidate.show(), seen.span),
+            file,
+            interface,
+        });
+        let tried = tried.collect();
+        Ok((seen, tried))
+    }
+
+    /// Makes the capture's senders again before each.
+    fn close(&self, policies: Vec<(String, InterfacePolicy)>) -> Result<(Seen, Vec<Tried>), Failure> {
+        let control = self.control()?;
+        let mut flows = Flows::default();
+        let mut seen = self.read(&mut |at, frame, bytes| {
+            flows.add(at, frame, bytes);
+            Ok(())
+        })?;
+        seen.senders = Some(Senders::of(&flows, control));
+        let tried = policies.into_iter().map(|(file, interface)| Tried {
+            classes: closed_loop::run(&flows, &interface, control, Seed(self.seed)),
+            file,
+            interface,
+        });
+        Ok((seen, tried.collect()))
+    }
+
+    fn control(&self) -> Result<&'static ControlKind, Failure> {
+        let names = || CONTROLS.iter().map(|control| control.name);
+        let found = CONTROLS.iter().find(|control| control.name == self.control);
+        found.copied().ok_or_else(|| {
+            engine::settings::unknown("congestion control", &self.control, Default::default(), names()).into()
+        })
+    }
+
+    /// Reads the capture, packet by packet: the time since the first, the length of the frame, and
+    /// its beginning.
+    fn read(
+        &self,
+        each: &mut dyn FnMut(Instant, u32, &[u8]) -> Result<(), Failure>,
+    ) -> Result<Seen, Failure> {
         let shown = self.capture.display();
         let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("{shown}: {why}"));
         let file = File::open(&self.capture).map_err(|why| wrong(&why))?;
@@ -179,20 +238,12 @@ impl Replay {
             seen.blind += u64::from(is_blind(&bytes, original));
             let at = Instant::START + Duration::from_nanos(at - begin);
             bytes.truncate(netio::replay::event::KEPT);
-            let frame = Bytes::new(original.max(bytes.len() as u32).into());
-            for candidate in &mut *candidates {
-                let arrived = candidate.arrive(at, frame, &bytes, &mut |_| {});
-                arrived.map_err(|why| Failure::at_run_time(why.to_string()))?;
-            }
+            each(at, original.max(bytes.len() as u32), &bytes)?;
         }
         let Some(begin) = first else {
             return Err(wrong(&"no packet is in it"));
         };
         seen.span = Duration::from_nanos(last - begin);
-        let end = Instant::START + seen.span;
-        candidates
-            .iter_mut()
-            .for_each(|candidate| candidate.run_until(end, &mut |_| {}));
         Ok(seen)
     }
 
@@ -287,6 +338,14 @@ fn blind(seen: &Seen) -> Option<String> {
     })
 }
 
+/// What is estimated, assumed, and not known.
+fn limits(seen: &Seen) -> Vec<String> {
+    match &seen.senders {
+        Some(senders) => senders.lines(),
+        None => vec![OPEN_LOOP.into()],
+    }
+}
+
 fn show(out: &mut dyn Write, seen: &Seen, tried: &[Tried]) -> io::Result<()> {
     writeln!(out, "{}", summary(seen, tried))?;
     let columns = [
@@ -299,9 +358,10 @@ fn show(out: &mut dyn Write, seen: &Seen, tried: &[Tried]) -> io::Result<()> {
     for line in text::table(&rows(tried), &columns) {
         writeln!(out, "{line}")?;
     }
-    for line in blind(seen).iter().map(String::as_str).chain([OPEN_LOOP]) {
-        writeln!(out, "{line}")?;
-    }
+    blind(seen)
+        .into_iter()
+        .chain(limits(seen))
+        .try_for_each(|line| writeln!(out, "{line}"))?;
     Ok(())
 }
 
@@ -318,7 +378,8 @@ fn to_json(seen: &Seen, tried: &[Tried]) -> Value {
         "bytes": seen.bytes,
         "span_ns": seen.span.nanos(),
         "without_ports": seen.blind,
-        "loop": "open",
+        "loop": if seen.senders.is_some() { "closed" } else { "open" },
+        "senders": seen.senders.as_ref().map(Senders::to_json),
         "classes": classes.collect::<Vec<_>>(),
     })
 }
@@ -347,8 +408,8 @@ fn page(name: &str, seen: &Seen, tried: &[Tried]) -> String {
             "packets of each class that waited at most so long",
         );
     }
-    blind(seen).iter().for_each(|said| page.paragraph(said));
-    page.paragraph(OPEN_LOOP);
+    let said = blind(seen).into_iter().chain(limits(seen));
+    said.for_each(|said| page.paragraph(&said));
     page.finish()
 }
 
@@ -422,6 +483,8 @@ mod tests {
 
     fn replay(capture: PathBuf, policy: String) -> Replay {
         Replay {
+            closed: false,
+            control: "cubic".into(),
             capture,
             policy: Some(policy),
             at: None,
@@ -477,6 +540,34 @@ mod tests {
         replay.json = false;
         let table = replayed(&replay).expect("played");
         assert!(table.contains("calls") && table.contains("Open loop"), "{table}");
+        // Datagrams answer to nobody: the closed loop finds the same.
+        (replay.json, replay.closed) = (true, true);
+        let closed: Value = serde_json::from_str(&replayed(&replay).expect("played")).expect("JSON");
+        assert_eq!(
+            (&closed["loop"], &closed["senders"]["tcp_senders"]),
+            (&json!("closed"), &json!(0))
+        );
+        for (one, other) in [(&closed, &read), (&read, &closed)] {
+            let (one, other) = (&one["classes"], &other["classes"]);
+            let figure =
+                |of: &Value, class: usize, key: &str| of[class]["policy"][key].as_f64().expect("a number");
+            for class in 0..2 {
+                assert_eq!(one[class]["class"], other[class]["class"]);
+                for key in ["rate_bps", "p50_ns", "p99_ns", "dropped"] {
+                    let (one, other) = (figure(one, class, key), figure(other, class, key));
+                    assert!(one <= other * 1.05 + 1.0, "{class}, {key}: {one} and {other}");
+                }
+            }
+        }
+        replay.json = false;
+        let table = replayed(&replay).expect("played");
+        assert!(
+            table.contains("Closed loop") && table.contains("cubic"),
+            "{table}"
+        );
+        replay.control = "cubik".into();
+        let said = replayed(&replay).expect_err("no such control");
+        assert!(said.contains("did you mean `cubic`?"), "{said}");
         fs::remove_dir_all(folder).expect("removed");
     }
 
