@@ -30,8 +30,8 @@ const USUAL_FULL: u64 = 1_448;
 /// The longest frame of one segment.
 const LONGEST_PLAIN: u32 = 9_018;
 
-/// Address and port of the source and of the destination, and the protocols: packets of one flow may
-/// differ in all else.
+/// Address and port of the source and of the destination, and the protocols: packets of one flow
+/// may differ in all else.
 type Ends = ((u128, Option<u16>), (u128, Option<u16>), (u8, u16));
 
 /// What an application has written by then, since the flow began; without end in the last.
@@ -111,7 +111,8 @@ impl Flows {
         }
     }
 
-    /// The flow of such a packet. A connection that begins with the ports of a former one is another.
+    /// The flow of such a packet. A connection that begins with the ports of a former one is
+    /// another.
     fn place(&mut self, at: Instant, key: &FlowKey, begins: bool) -> usize {
         let own = (
             (key.source, key.source_port),
@@ -222,7 +223,7 @@ impl SenderSeen {
             true => self.full.max(SHORTEST_FULL),
             false => USUAL_FULL,
         };
-        (self.bytes, self.last, self.short) = (end, Some(at), segment.data % full != 0);
+        (self.bytes, self.last, self.short) = (end, Some(at), !segment.data.is_multiple_of(full));
     }
 
     /// What its application writes; without end where the capture ended in the middle.

@@ -1,5 +1,5 @@
-//! A known network is simulated and captured before its bottleneck; its senders, made again from the
-//! capture, get what the network gave them, and under another policy what it would have given.
+//! A known network is simulated and captured before its bottleneck; its senders, made again from
+//! the capture, get what the network gave them, and under another policy what it would have given.
 
 use super::*;
 use control::policy::Policy;
@@ -97,7 +97,7 @@ fn network(interface: &InterfacePolicy) -> (Vec<ClassFigures>, Simulation, LinkI
         bytes: 30_000,
         every: Duration::from_millis(490),
     };
-    let flows: [(u128, u64, [Box<dyn sim::agent::Agent>; 2]); 4] = [
+    let flows = [
         (0, 10, sim::tcp::pair(&bulk(None))),
         (1, 500, sim::tcp::pair(&bulk(None))),
         (0, 4_000, sim::tcp::pair(&bulk(Some(2_000_000)))),
@@ -109,9 +109,14 @@ fn network(interface: &InterfacePolicy) -> (Vec<ClassFigures>, Simulation, LinkI
             .expect("a route");
     }
     let call = DatagramSource::new(Bytes::new(214), Constant::every(Duration::from_millis(20)));
-    let ends: [Box<dyn sim::agent::Agent>; 2] = [Box::new(call), Box::new(Listener::default())];
-    sim.flow([hosts, peers[0]], key(9, 17, 0), Instant::START, ends)
-        .expect("a route");
+    let way = [hosts, peers[0]];
+    sim.flow(
+        way,
+        key(9, 17, 0),
+        Instant::START,
+        [Box::new(call), Box::new(Listener::default())],
+    )
+    .expect("a route");
     sim.run_until(Instant::START + SPAN);
     let found = by_class(&sim, bottleneck, interface, SPAN);
     (found, sim, captured)

@@ -2,9 +2,10 @@
 //!
 //! With `--closed` its TCP connections are made again as senders ([`closed_loop`]).
 //!
-//! Otherwise open loop: packets arrive when they were captured, whatever becomes of those before them. A
-//! sender that would have slowed down, or sped up, does not. So drops and delays of traffic that
-//! answers to them are those of the first moments, not of what would settle; the output says so.
+//! Otherwise open loop: packets arrive when they were captured, whatever becomes of those before
+//! them. A sender that would have slowed down, or sped up, does not. So drops and delays of traffic
+//! that answers to them are those of the first moments, not of what would settle; the output says
+//! so.
 
 use crate::closed_loop::{self, Flows, Senders};
 use crate::commands::Context;
@@ -51,7 +52,7 @@ pub struct Replay {
     #[arg(long)]
     closed: bool,
     /// Their congestion control, which a capture does not tell
-    #[arg(long, value_name = "NAME", default_value = "cubic", requires = "closed")]
+    #[arg(long, value_name = "NAME", default_value = CONTROLS[0].name, requires = "closed")]
     control: String,
     /// The policy to compare it with
     #[arg(long, value_name = "OLD")]
@@ -88,6 +89,9 @@ struct Seen {
     /// Who sent it, where they answer.
     senders: Option<Senders>,
 }
+
+/// What is done with a packet: its time, the length of its frame, and its beginning.
+type Each<'a> = dyn FnMut(Instant, u32, &[u8]) -> Result<(), Failure> + 'a;
 
 /// What an open loop cannot tell.
 const OPEN_LOOP: &str = "Open loop: packets arrive as they were captured. What a sender would have \
@@ -209,10 +213,7 @@ impl Replay {
 
     /// Reads the capture, packet by packet: the time since the first, the length of the frame, and
     /// its beginning.
-    fn read(
-        &self,
-        each: &mut dyn FnMut(Instant, u32, &[u8]) -> Result<(), Failure>,
-    ) -> Result<Seen, Failure> {
+    fn read(&self, each: &mut Each<'_>) -> Result<Seen, Failure> {
         let shown = self.capture.display();
         let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("{shown}: {why}"));
         let file = File::open(&self.capture).map_err(|why| wrong(&why))?;
@@ -484,7 +485,7 @@ mod tests {
     fn replay(capture: PathBuf, policy: String) -> Replay {
         Replay {
             closed: false,
-            control: "cubic".into(),
+            control: CONTROLS[0].name.into(),
             capture,
             policy: Some(policy),
             at: None,
@@ -562,7 +563,7 @@ mod tests {
         replay.json = false;
         let table = replayed(&replay).expect("played");
         assert!(
-            table.contains("Closed loop") && table.contains("cubic"),
+            table.contains("Closed loop") && table.contains(CONTROLS[0].name),
             "{table}"
         );
         replay.control = "cubik".into();
