@@ -173,11 +173,35 @@ impl BytePace {
         (self.whole, self.remainder) = (self.whole.saturating_add(span), remainder);
     }
 
+    /// The pace after a packet of this many bytes: its time is the deadline of that packet.
+    #[inline]
+    #[must_use]
+    pub fn after(mut self, bytes: u64, link: u64) -> Self {
+        self.send(bytes, link);
+        self
+    }
+
     /// When the packet after one of this many bytes may start: the deadline of this one.
     #[inline]
-    pub fn deadline(mut self, bytes: u64, link: u64) -> u64 {
-        self.send(bytes, link);
-        self.eligible()
+    pub fn deadline(self, bytes: u64, link: u64) -> u64 {
+        self.after(bytes, link).eligible()
+    }
+
+    /// The `rate`-ths of a byte-time by which its time is after a whole one.
+    #[inline]
+    pub fn remainder(&self) -> u64 {
+        self.remainder
+    }
+
+    /// The pace at a time that was rounded up, with the remainder before it was.
+    #[inline]
+    #[must_use]
+    pub fn at(self, eligible: u64, remainder: u64) -> Self {
+        Self {
+            whole: eligible - u64::from(remainder > 0),
+            remainder,
+            ..self
+        }
     }
 
     /// The bytes sent ahead of the rate at `now`, rounded up.

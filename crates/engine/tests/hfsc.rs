@@ -2,6 +2,7 @@
 //! one is out, or when the queue said that one may leave.
 
 use engine::discipline::{Next, Reason, Sink, Verdict};
+use engine::inspect::{Inspection, Value, View};
 use engine::link::Link;
 use engine::link_clock::LinkClock;
 use engine::packet::{ClassId, Packet};
@@ -481,4 +482,49 @@ fn changes_of_an_upper_limit_let_no_packet_go_early() {
     // Three seconds of 101 kbit/s, the packet at the start, and what a late caller may catch up.
     let most = 101_000 * 3 / (8 * 1_500) + 2;
     assert!(sent <= most, "{sent} packets, {most} allowed");
+}
+
+/// The packet that has a deadline may be flushed, and a shorter one sent in its place.
+#[test]
+fn after_a_flush_a_shorter_packet_is_eligible_by_its_own_length() {
+    struct Flushed;
+    impl Sink for Flushed {
+        fn drop(&mut self, _packet: Packet, why: Reason) {
+            assert_eq!(why, Reason::Flushed);
+        }
+    }
+    let classes: [Class<'_>; 2] = [
+        (None, &[("realtime", "2 Mbit/s")]),
+        (None, &[("realtime", "1 Mbit/s")]),
+    ];
+    let mut queue = check(100_000_000, &classes).expect("a good plan");
+    let offer = |queue: &mut Queue, class, len| {
+        let packet = Packet::new(Bytes::new(len), Instant::START, ClassId(class));
+        assert_eq!(
+            queue.enqueue(Instant::START, packet, &mut Nowhere),
+            Verdict::Queued
+        );
+    };
+    let send = |queue: &mut Queue, ms: u64| match queue.dequeue(Instant::from_nanos(ms * MS), &mut Nowhere) {
+        Next::Ready(packet) => (packet.class.0, packet.len.get()),
+        other => panic!("{other:?} at {ms} ms"),
+    };
+    offer(&mut queue, 0, 1_500);
+    offer(&mut queue, 1, 1_500);
+    assert_eq!(send(&mut queue, 0), (0, 1_500), "its deadline is earlier");
+    assert!(queue.flush_class(Instant::START, ClassId(1), &mut Flushed));
+    offer(&mut queue, 1, 100);
+    offer(&mut queue, 1, 100);
+    // The second is eligible after 800 bits at 1 Mbit/s, so that neither is link sharing.
+    assert_eq!([0, 1].map(|ms| send(&mut queue, ms)), [(1, 100); 2]);
+    let mut views: Vec<View> = Vec::new();
+    queue.inspect(&mut Inspection::new(&mut views));
+    let view = views.iter().find(|view| view.class == Some(ClassId(1)));
+    let gauges = &view.expect("it is shown").gauges;
+    let real = gauges.iter().find(|(name, _)| *name == "realtime");
+    assert_eq!(
+        real.map(|(_, value)| *value),
+        Some(Value::Bytes(Bytes::new(200))),
+        "{gauges:?}"
+    );
 }

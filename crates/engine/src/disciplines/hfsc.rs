@@ -589,21 +589,51 @@ struct Clock {
 #[repr(align(64))]
 struct Limit(Option<Curve>);
 
-/// A leaf's real-time curve, and its next packet's deadline.
+/// A leaf's real-time curve, and its next packet's times.
 #[derive(Clone, Debug)]
 struct Real {
     curve: Curve,
+    eligible: u64,
     deadline: u64,
+    /// The nanobits of the packet that has this deadline: after a flush another may come.
+    bits: u64,
     tally: Tally,
 }
 
 impl Real {
     fn new(curve: Curve) -> Self {
         Self {
+            eligible: nanos(curve.eligible()),
             curve,
             deadline: 0,
+            bits: 0,
             tally: Tally::default(),
         }
+    }
+
+    /// A backlogged period begins.
+    fn restart(&mut self, now: u64) {
+        self.curve.restart(now.into(), false);
+        self.eligible = nanos(self.curve.eligible());
+    }
+
+    /// Sets the deadline of the next packet, which has so many nanobits.
+    #[inline]
+    fn expect(&mut self, bits: u64) {
+        self.bits = bits;
+        self.deadline = nanos(self.curve.time_of(bits.into()));
+    }
+
+    /// A packet has been served by its deadline, at this time.
+    #[inline]
+    fn served(&mut self, len: u64, bits: u64, now: u64) {
+        self.curve.advance(bits);
+        self.eligible = match self.curve.is_eligible_curve() && bits == self.bits {
+            true => self.deadline,
+            false => nanos(self.curve.eligible()),
+        };
+        self.tally.bytes += len;
+        self.tally.late = self.tally.late.max(now.saturating_sub(self.deadline));
     }
 }
 
@@ -655,8 +685,9 @@ impl Hfsc {
         let Some(len) = self.leaves.peek(leaf, now, sink) else {
             return false;
         };
-        real.deadline = nanos(real.curve.time_of(nanobits(len.get()) as u128));
-        let (eligible, deadline) = (nanos(real.curve.eligible()), real.deadline);
+        real.expect(nanobits(len.get()) as u64);
+        debug_assert_eq!(real.eligible, nanos(real.curve.eligible()));
+        let (eligible, deadline) = (real.eligible, real.deadline);
         let early = eligible > now.nanos();
         self.nodes[leaf].mark(EARLY, early);
         if early {
@@ -675,7 +706,7 @@ impl Hfsc {
         if self.nodes[leaf].has(REAL)
             && let Some(real) = &mut self.reals[leaf]
         {
-            real.curve.restart(now.nanos().into(), false);
+            real.restart(now.nanos());
             self.wheel.set(leaf as u32, now);
         }
         self.join(leaf, now.nanos());
@@ -919,9 +950,7 @@ impl Hfsc {
         let bits = nanobits(packet.len.get()) as u64;
         // A leaf served by link sharing needs no more of its memory than that takes.
         if real && let Some(this) = &mut self.reals[leaf] {
-            this.curve.advance(bits);
-            this.tally.bytes += packet.len.get();
-            this.tally.late = this.tally.late.max(now.nanos().saturating_sub(this.deadline));
+            this.served(packet.len.get(), bits, now.nanos());
         }
         self.charge(leaf, bits, now.nanos());
         if !more || !self.schedule(leaf, now, sink) {

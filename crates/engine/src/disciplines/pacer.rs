@@ -514,6 +514,8 @@ impl Plan for PacerPlan {
 
 /// No node.
 const NONE: u32 = u32::MAX;
+/// What follows a packet is to be computed: no remainder is as large.
+const UNKNOWN: u64 = u64::MAX;
 /// The most classes that are prefetched at once.
 const FETCHED: usize = 256;
 /// The eligible classes at the top.
@@ -545,6 +547,8 @@ impl State {
 #[repr(align(64))]
 struct Node {
     pace: BytePace,
+    /// The remainder of the pace after the packet whose deadline is known, or [`UNKNOWN`].
+    after: u64,
     /// The most byte-times that a packet started after its time.
     late: u64,
     parent: u32,
@@ -558,7 +562,7 @@ struct Node {
 }
 
 /// A sleeping leaf's timer, a heap's item, a calendar's entry, the number of a leaf and its state.
-const _: () = assert!(size_of::<Node>() + 16 + 16 + 12 + 4 + 1 < 128);
+const _: () = assert!(size_of::<Node>() == 64 && size_of::<Node>() + 16 + 16 + 12 + 4 + 1 < 128);
 
 /// Where the next packet can start, in byte-times: not before `low`, and at `high` at the latest.
 /// They differ by 1 at most, when the time is between two bytes.
@@ -610,6 +614,7 @@ impl Pacer {
             sizes[above as usize] += usize::from(node.rate.is_some());
             nodes.push(Node {
                 pace: BytePace::new(node.rate.unwrap_or(1)),
+                after: UNKNOWN,
                 late: 0,
                 parent: node.parent.map_or(NONE, |parent| parent as u32),
                 number,
@@ -719,7 +724,13 @@ impl Pacer {
             rules.longest()
         };
         node.state = State::Eligible;
-        let (deadline, since) = (node.pace.deadline(bytes, rules.wire), node.pace.eligible());
+        let (after, since) = (node.pace.after(bytes, rules.wire), node.pace.eligible());
+        let deadline = after.eligible();
+        // A leaf's packet stays the one that was peeked at.
+        node.after = match node.leaf && deadline < u64::MAX {
+            true => after.remainder(),
+            false => UNKNOWN,
+        };
         let (above, parent) = (node.above as usize, node.parent);
         self.eligible[above].push(index, deadline.into());
         if parent != NONE && self.nodes[parent as usize].state.is_idle() {
@@ -744,13 +755,21 @@ impl Pacer {
     /// Charges a leaf and all above it for a packet.
     #[inline]
     fn charge(&mut self, leaf: u32, len: Bytes, more: bool, at: Position) {
-        let rules = self.plan.rules;
-        let bytes = rules.slots.counted(len, rules.basis);
         let mut index = leaf;
         while index != NONE {
             let node = &mut self.nodes[index as usize];
             node.late = node.late.max(at.low.saturating_sub(node.pace.eligible()));
-            node.pace.send(bytes, rules.wire);
+            let Rules {
+                slots, basis, wire, ..
+            } = self.plan.rules;
+            let sent = |pace: BytePace| pace.after(slots.counted(len, basis), wire);
+            match (node.after, self.eligible[node.above as usize].first_key()) {
+                (UNKNOWN, _) | (_, None) => node.pace = sent(node.pace),
+                (remainder, Some(deadline)) => {
+                    debug_assert_eq!(sent(node.pace), node.pace.at(deadline as u64, remainder));
+                    node.pace = node.pace.at(deadline as u64, remainder);
+                }
+            }
             let (above, eligible, parent) = (node.above as usize, node.pace.eligible(), node.parent);
             let again = if node.leaf {
                 more
@@ -936,6 +955,7 @@ impl Discipline for Pacer {
             let mut former = Vec::with_capacity(self.nodes.len());
             for (index, (node, new)) in self.nodes.iter_mut().zip(&plan.nodes).enumerate() {
                 former.push(node.pace);
+                node.after = UNKNOWN;
                 if let Some(rate) = new.rate {
                     node.pace
                         .change(rate, [at.low, at.high], rules.wire, rules.longest());

@@ -293,7 +293,9 @@ impl Wfq {
             store: Store::default(),
             lengths: Lengths::new(2 * plan.queues as usize),
             busy: 0,
-            next_perturbation: Instant::START + plan.perturb.unwrap_or(Duration::ZERO),
+            next_perturbation: plan
+                .perturb
+                .map_or(Instant::NEVER, |period| Instant::START + period),
             perturbations: 0,
             plan,
             rng,
@@ -311,9 +313,11 @@ impl Wfq {
         ((mixed * u64::from(self.plan.queues)) >> 32) as u32
     }
 
-    /// Changes the hash when it is due and the set that is not in use has drained.
+    /// Changes the hash, which is due, when the set that is not in use has drained.
+    #[cold]
+    #[inline(never)]
     fn perturb(&mut self, now: Instant) {
-        if now < self.next_perturbation || self.rounds[1 - self.current].packets > 0 {
+        if self.rounds[1 - self.current].packets > 0 {
             return;
         }
         let Some(period) = self.plan.perturb else { return };
@@ -337,25 +341,34 @@ impl Wfq {
         }
         self.store.push(&mut bucket.packets, packet);
         self.rounds[set].packets += 1;
-        note_length(&mut self.lengths, queue, bucket);
         if !bucket.active {
             self.join(set, queue);
         }
+        note_length(&mut self.lengths, queue, &self.buckets[queue as usize]);
     }
 
     /// Takes the oldest packet of a queue.
-    #[inline]
+    #[inline(never)]
     fn pop(&mut self, queue: u32) -> Option<Packet> {
-        let set = self.set_of(queue);
+        let oldest = self.store.oldest(&self.buckets[queue as usize].packets)?;
+        let packet = Packet::leave(oldest);
+        self.remove_oldest(self.set_of(queue), queue);
+        Some(packet)
+    }
+
+    /// Removes the oldest packet of a queue of this set; whether it was the last.
+    #[inline(always)]
+    fn remove_oldest(&mut self, set: usize, queue: u32) -> bool {
         let bucket = &mut self.buckets[queue as usize];
-        let packet = self.store.pop(&mut bucket.packets)?;
-        if bucket.packets.is_empty() {
+        self.store.remove_oldest(&mut bucket.packets);
+        self.rounds[set].packets -= 1;
+        let last = bucket.packets.is_empty();
+        if last {
             bucket.credit = 0;
             self.busy -= 1;
         }
-        self.rounds[set].packets -= 1;
         note_length(&mut self.lengths, queue, bucket);
-        Some(packet)
+        last
     }
 
     /// Puts a queue at the end of its round.
@@ -395,10 +408,12 @@ impl Wfq {
     /// The next packet of a backlogged set. A visit that sends nothing happens for a packet longer
     /// than the quantum, in proportion to its length, and for a queue that overflow emptied, once.
     #[inline]
-    fn serve(&mut self, set: usize) -> Option<Packet> {
+    fn serve(&mut self, set: usize) -> Next<Packet> {
         loop {
             let round = &self.rounds[set];
-            let queue = *round.order.front()?;
+            let Some(&queue) = round.order.front() else {
+                return Next::Empty;
+            };
             if round.fetched == 0 && self.buckets.len() >= 2 * MANY {
                 self.fetch(set);
             }
@@ -413,15 +428,35 @@ impl Wfq {
             let len = oldest.len.get();
             if len <= bucket.credit {
                 bucket.credit -= len;
-                let packet = self.pop(queue);
-                if self.buckets[queue as usize].packets.is_empty() {
+                let next = Next::Ready(Packet::leave(oldest));
+                if self.remove_oldest(set, queue) {
                     self.leave(set);
                 }
-                return packet;
+                return next;
             }
             self.leave(set);
             self.join(set, queue);
         }
+    }
+
+    /// Drops packets of the longest queues; the last of this one has just arrived.
+    #[inline(never)]
+    fn make_room(&mut self, queue: u32, sink: &mut dyn Sink) -> Verdict {
+        let mut verdict = Verdict::Queued;
+        while self.store.bytes() > self.plan.limit.get() {
+            let Some(longest) = self.lengths.longest() else {
+                break;
+            };
+            // Its own packet is the last in its queue.
+            if longest == queue && self.buckets[queue as usize].packets.is_single() {
+                verdict = Verdict::Dropped(Reason::Longest);
+            }
+            match self.pop(longest) {
+                Some(oldest) => sink.drop(oldest, Reason::Longest),
+                None => break,
+            }
+        }
+        verdict
     }
 }
 
@@ -442,24 +477,15 @@ impl Discipline for Wfq {
             sink.drop(packet, Reason::Full);
             return Verdict::Dropped(Reason::Full);
         }
-        self.perturb(now);
+        if now >= self.next_perturbation {
+            self.perturb(now);
+        }
         let queue = self.current as u32 * self.plan.queues + self.place(packet.flow);
         self.push(queue, packet);
-        let mut verdict = Verdict::Queued;
-        while self.store.bytes() > self.plan.limit.get() {
-            let Some(longest) = self.lengths.longest() else {
-                break;
-            };
-            // Its own packet is the last in its queue.
-            if longest == queue && self.buckets[queue as usize].packets.is_single() {
-                verdict = Verdict::Dropped(Reason::Longest);
-            }
-            match self.pop(longest) {
-                Some(oldest) => sink.drop(oldest, Reason::Longest),
-                None => break,
-            }
+        match self.store.bytes() > self.plan.limit.get() {
+            true => self.make_room(queue, sink),
+            false => Verdict::Queued,
         }
-        verdict
     }
 
     fn dequeue(&mut self, _now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
@@ -472,7 +498,7 @@ impl Discipline for Wfq {
         if self.rounds[set].packets == 0 {
             return Next::Empty;
         }
-        self.serve(set).map_or(Next::Empty, Next::Ready)
+        self.serve(set)
     }
 
     fn prefetch_arrivals(&self, packets: &[Packet]) -> Prefetched {

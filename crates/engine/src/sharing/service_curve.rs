@@ -222,6 +222,13 @@ impl Curve {
         }
     }
 
+    /// Whether it is its own eligible curve: a packet may be served early from the deadline of the
+    /// one before on.
+    #[inline]
+    pub(crate) fn is_eligible_curve(&self) -> bool {
+        self.shape.m1 >= self.shape.m2 || self.shape.d == 0
+    }
+
     /// When the next packet may be served early: a convex curve without its first piece (the
     /// eligible curve).
     #[inline]

@@ -163,6 +163,12 @@ impl PriorityQueue {
         self.front.last().map(|&item| item as u32)
     }
 
+    /// The least key.
+    #[inline]
+    pub(crate) fn first_key(&self) -> Option<u128> {
+        self.front.last().map(|&item| item >> 32)
+    }
+
     /// Inserts an element that is not in the queue; keys of 2⁹⁶ − 1 and more are clamped to the
     /// largest below.
     #[inline]

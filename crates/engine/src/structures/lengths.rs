@@ -20,6 +20,13 @@ struct Neighbours {
     next: u32,
 }
 
+/// In no list.
+const NOWHERE: Neighbours = Neighbours {
+    list: NONE,
+    previous: NONE,
+    next: NONE,
+};
+
 /// The lengths of the members 0 to n − 1; none has one at first.
 #[derive(Debug)]
 pub(crate) struct Lengths {
@@ -33,25 +40,19 @@ pub(crate) struct Lengths {
 impl Lengths {
     /// For this many members; for none, it takes no memory.
     pub(crate) fn new(members: usize) -> Self {
-        let nowhere = Neighbours {
-            list: NONE,
-            previous: NONE,
-            next: NONE,
-        };
         Self {
-            links: vec![nowhere; members],
+            links: vec![NOWHERE; members],
             lists: vec![NONE; if members == 0 { 0 } else { LISTS }],
             words: [0; WORDS],
             summary: 0,
         }
     }
 
-    /// The list of a length.
+    /// The list of a length: below 64 each has its own.
+    #[inline]
     fn list_of(length: u64) -> u32 {
-        match length.max(1).ilog2() {
-            0..=4 => length as u32,
-            power => ((power - 4) << 5) + ((length >> (power - 5)) & 31) as u32,
-        }
+        let shift = (length | 63).ilog2() - 5;
+        (shift << 5) + (length >> shift) as u32
     }
 
     /// One of the longest.
@@ -65,18 +66,7 @@ impl Lengths {
     /// Sets a member's length; with none, [`Lengths::longest`] does not return it.
     #[inline]
     pub(crate) fn set(&mut self, member: u32, length: Option<u64>) {
-        let list = length.map_or(NONE, Self::list_of);
-        let former = self.links[member as usize].list;
-        if former == list {
-            return;
-        }
-        if former != NONE {
-            self.unlink(member, former);
-        }
-        match list {
-            NONE => self.links[member as usize].list = NONE,
-            list => self.link(member, list),
-        }
+        self.relink(member, length.map_or(NONE, Self::list_of));
     }
 
     /// Reads a member's place in its list.
@@ -97,38 +87,54 @@ impl Lengths {
         Prefetched::word(read(previous) ^ read(next))
     }
 
-    fn unlink(&mut self, member: u32, list: u32) {
-        let Neighbours { previous, next, .. } = self.links[member as usize];
-        if next != NONE {
-            self.links[next as usize].previous = previous;
-        }
-        if previous != NONE {
-            self.links[previous as usize].next = next;
+    /// Moves a member from its list to the beginning of this one, or out of all. No member and no
+    /// list have numbers beyond those that there are.
+    #[inline(never)]
+    fn relink(&mut self, member: u32, list: u32) {
+        let former = self.links[member as usize];
+        if former.list == list {
             return;
         }
-        self.lists[list as usize] = next;
-        if next == NONE {
+        if let Some(next) = self.links.get_mut(former.next as usize) {
+            next.previous = former.previous;
+        }
+        match self.links.get_mut(former.previous as usize) {
+            Some(previous) => previous.next = former.next,
+            None => self.begin(former.list, former.next),
+        }
+        let Some(first) = self.lists.get_mut(list as usize) else {
+            self.links[member as usize] = NOWHERE;
+            return;
+        };
+        let next = std::mem::replace(first, member);
+        self.links[member as usize] = Neighbours {
+            list,
+            previous: NONE,
+            next,
+        };
+        match self.links.get_mut(next as usize) {
+            Some(next) => next.previous = member,
+            None => {
+                self.words[list as usize / 64 % WORDS] |= 1 << (list % 64);
+                self.summary |= 1 << (list / 64);
+            }
+        }
+    }
+
+    /// Another member is the first of a list, or none.
+    #[inline]
+    fn begin(&mut self, list: u32, member: u32) {
+        let Some(first) = self.lists.get_mut(list as usize) else {
+            return;
+        };
+        *first = member;
+        if member == NONE {
             let word = &mut self.words[list as usize / 64 % WORDS];
             *word &= !(1 << (list % 64));
             if *word == 0 {
                 self.summary &= !(1 << (list / 64));
             }
         }
-    }
-
-    fn link(&mut self, member: u32, list: u32) {
-        let next = std::mem::replace(&mut self.lists[list as usize], member);
-        self.links[member as usize] = Neighbours {
-            list,
-            previous: NONE,
-            next,
-        };
-        if next != NONE {
-            self.links[next as usize].previous = member;
-            return;
-        }
-        self.words[list as usize / 64 % WORDS] |= 1 << (list % 64);
-        self.summary |= 1 << (list / 64);
     }
 }
 

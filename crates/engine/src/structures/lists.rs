@@ -121,19 +121,27 @@ impl Store {
     /// Takes the oldest packet of a list.
     #[inline]
     pub(crate) fn pop(&mut self, list: &mut List) -> Option<Packet> {
+        let packet = Packet::leave(self.oldest(list)?);
+        self.remove_oldest(list);
+        Some(packet)
+    }
+
+    /// Removes the oldest packet of a list, which [`Store::oldest`] returned.
+    #[inline]
+    pub(crate) fn remove_oldest(&mut self, list: &mut List) {
         let index = list.first;
-        let slot = self.slots.get_mut(index as usize)?;
-        let packet = Packet::leave(&slot.packet);
+        let Some(slot) = self.slots.get_mut(index as usize) else {
+            return;
+        };
+        let len = slot.packet.len.get();
         list.first = std::mem::replace(&mut slot.next, self.free);
         self.free = index;
         if list.first == NONE {
             list.last = NONE;
         }
-        let len = packet.len.get();
         list.bytes -= len;
         self.packets -= 1;
         self.bytes -= len;
-        Some(packet)
     }
 }
 
