@@ -595,8 +595,6 @@ struct Real {
     curve: Curve,
     eligible: u64,
     deadline: u64,
-    /// The nanobits of the packet that has this deadline: after a flush another may come.
-    bits: u64,
     tally: Tally,
 }
 
@@ -606,7 +604,6 @@ impl Real {
             eligible: nanos(curve.eligible()),
             curve,
             deadline: 0,
-            bits: 0,
             tally: Tally::default(),
         }
     }
@@ -620,15 +617,14 @@ impl Real {
     /// Sets the deadline of the next packet, which has so many nanobits.
     #[inline]
     fn expect(&mut self, bits: u64) {
-        self.bits = bits;
         self.deadline = nanos(self.curve.time_of(bits.into()));
     }
 
-    /// A packet has been served by its deadline, at this time.
+    /// The packet with this deadline, which is pinned until then, has been served at this time.
     #[inline]
     fn served(&mut self, len: u64, bits: u64, now: u64) {
         self.curve.advance(bits);
-        self.eligible = match self.curve.is_eligible_curve() && bits == self.bits {
+        self.eligible = match self.curve.is_eligible_curve() {
             true => self.deadline,
             false => nanos(self.curve.eligible()),
         };
