@@ -86,6 +86,7 @@ fn parts() -> Vec<Part> {
         ("rsvp", language::SignallingSettings::SETTINGS),
         ("reserve", language::ReservationSettings::SETTINGS),
         ("change", language::ChangeSettings::SETTINGS),
+        ("change of a link", language::LinkChangeSettings::SETTINGS),
         ("failure", language::FailureSettings::SETTINGS),
         ("program", language::ProgramSettings::SETTINGS),
         ("expect", language::ExpectSettings::SETTINGS),

@@ -1,5 +1,5 @@
 //! `cargo xtask ci | tidy | docs | pictures | package | bench | compare | equality |
-//! instructions | nine | fuzz | sbom | reproducible`: what cargo itself does not do.
+//! instructions | nine | fuzz | traces | sbom | reproducible`: what cargo itself does not do.
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
 
 mod bench;
@@ -16,6 +16,7 @@ mod package;
 mod pictures;
 mod reproduced;
 mod tidy;
+mod traces;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
                           its complaints, also those still allowed
        cargo xtask docs    writes the generated parts of docs/disciplines
        cargo xtask pictures  draws docs/disciplines/*.svg from scenarios/disciplines
+       cargo xtask traces  makes the links that vary in scenarios/traces by their models
        cargo xtask package  a Debian package of the release build, in target/debian; needs cargo-deb
        cargo xtask bench [PART...]  all benches, or some, written into docs/benchmarks.md with the date, the
                           machine and its limits; wants a quiet machine and root
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         },
         "docs" => docs::write(&root),
         "pictures" => pictures::draw(&root),
+        "traces" => traces::write(&root),
         "package" => match rest {
             [] => package::make(&root),
             _ => return usage(),

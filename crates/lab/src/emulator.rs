@@ -8,7 +8,7 @@
 
 use crate::error::{Doing, Error, Result};
 use crate::host::Host;
-use crate::link::{CableSwitch, EmulatedLink};
+use crate::link::{CableSwitch, EmulatedLink, TraceBegin};
 use crate::record::Record;
 use engine::packet::ClassId;
 use engine::queue::Queue;
@@ -81,6 +81,7 @@ pub struct EmulatedDirection {
     record: Option<Record>,
     capture: Option<PathBuf>,
     cable: CableSwitch,
+    begin: TraceBegin,
 }
 
 impl EmulatedDirection {
@@ -92,6 +93,7 @@ impl EmulatedDirection {
             record: None,
             capture: None,
             cable: CableSwitch::default(),
+            begin: TraceBegin::default(),
         }
     }
 
@@ -113,6 +115,13 @@ impl EmulatedDirection {
     #[must_use]
     pub fn cut_by(mut self, cable: &CableSwitch) -> Self {
         self.cable = cable.clone();
+        self
+    }
+
+    /// The same with a trace that begins then.
+    #[must_use]
+    pub fn begun_by(mut self, begin: &TraceBegin) -> Self {
+        self.begin = begin.clone();
         self
     }
 
@@ -199,11 +208,12 @@ impl Emulator {
                 mark: 0,
                 overhead: ruled.overhead,
                 realiser: None,
-                wire: Some(
-                    direction
-                        .link
-                        .wire(ruled.conserves_work, direction.record, direction.cable),
-                ),
+                wire: Some(direction.link.wire(
+                    ruled.conserves_work,
+                    direction.record,
+                    direction.cable,
+                    direction.begin,
+                )),
                 guarantees: ruled.guarantees,
             });
         }
@@ -302,7 +312,7 @@ fn slots(directions: &[EmulatedDirection; 2]) -> Slots {
     let bytes: u64 = directions
         .iter()
         .map(|EmulatedDirection { link, .. }| {
-            let in_flight = link.rate.bytes_in(link.delay + link.jitter);
+            let in_flight = link.most_in_flight();
             in_flight.get().saturating_add(link.buffer.get())
         })
         .fold(0, u64::saturating_add);

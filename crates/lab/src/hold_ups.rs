@@ -150,7 +150,7 @@ pub(crate) fn hands_over(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::{CableSwitch, EmulatedLink};
+    use crate::link::{CableSwitch, EmulatedLink, TraceBegin};
     use crate::traffic::datagram::Head;
     use engine::discipline::{Next, Reason, Sink};
     use engine::packet::{Buffer, ClassId, Packet};
@@ -266,7 +266,12 @@ mod tests {
         let clock = |rate| engine::link_clock::LinkClock::new(rate, CATCH_UP);
         let mut queue = ShapedQueue::new(plan.build(Seed(1)), bandwidth.map(clock));
         let link = EmulatedLink::new(Bandwidth::mbit(8)).delay(us(3_000));
-        let mut wire = link.wire(plan.root.conserves_work(), None, CableSwitch::default());
+        let mut wire = link.wire(
+            plan.root.conserves_work(),
+            None,
+            CableSwitch::default(),
+            TraceBegin::default(),
+        );
         let mut order: Vec<usize> = (0..packets.len()).collect();
         order.sort_by_key(|&index| (packets[index].at, index));
         for index in order {

@@ -40,7 +40,7 @@ pub use emulator::{EmulatedDirection, Emulator, RuledQueue};
 pub use error::{Error, Result};
 pub use host::{Address, Host};
 pub use isolation::{enter, isolated, isolated_as};
-pub use link::{CableSwitch, EmulatedLink};
+pub use link::{CableSwitch, EmulatedLink, TraceBegin};
 pub use program::{HeldSignals, Output, Program, Running};
 pub use published::published;
 pub use record::Record;

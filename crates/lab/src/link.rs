@@ -10,14 +10,14 @@
 //! A packet occupies the transmitter for its length over the rate, and is then in flight for the
 //! delay: the store-and-forward link of textbooks. The transmitter dequeues a packet at the instant
 //! at which it becomes free; this instant is computed afterwards, however late the host calls. So
-//! rate and drops do not depend on the host's timing; only the actual departure does. Fractions of
-//! a nanosecond are carried from packet to packet, so the rate is exact over a busy period.
+//! rate and drops do not depend on the host's timing; only the actual departure does.
 //!
-//! Every operation is O(1) beside the queue's own. A whole bandwidth-delay product can be in
-//! flight. The simulator's models decide, from a seed, which packets the wire loses and by how much
-//! it delays them ([`measure::impairments`]). A link can [record](EmulatedLink::wire) the
-//! bytes offered and sent, in time bins, and writes into our own datagrams what a late thread
-//! added to their delay ([`hold_ups`]).
+//! Every operation is O(1) beside the queue's own; where the wire follows a trace, a search in it.
+//! A whole bandwidth-delay product can be in flight. The wire is the simulator's
+//! ([`measure::wire_model`]): it decides, from a seed and exactly, when packets are sent, which are
+//! lost, and by how much they are delayed. A link can [record](EmulatedLink::wire) the bytes
+//! offered and sent, in time bins, and writes into our own datagrams what a late thread added to
+//! their delay ([`hold_ups`]).
 
 use crate::hold_ups::{self, IdleTimes, Passage};
 use crate::record::Record;
@@ -31,18 +31,20 @@ use engine::settings::{Raw, Table};
 use engine::shaped_queue::ShapedQueue;
 use engine::tree::{DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use measure::impairments::{Jitter, Loss, LossModel};
+use measure::impairments::Loss;
+use measure::link_trace::LinkTrace;
+use measure::wire_model::{WireModel, WireSettings};
 use netio::pool::Offload;
 use netio::wire::{PathWire, WireArrival};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The longest frame of a link: an IP packet of 1500 bytes, Ethernet header, VLAN tag.
 const LONGEST: Bytes = Bytes::new(1518);
 
 /// One direction of an emulated link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EmulatedLink {
     /// The rate of frames as they are on the interface (with Ethernet header, without FCS).
     pub rate: Bandwidth,
@@ -56,6 +58,8 @@ pub struct EmulatedLink {
     pub jitter: Duration,
     /// The seed of loss and jitter. Directions with the same seed lose the same packets.
     pub seed: Seed,
+    /// What it is over time, once it has begun; rate, delay and loss are what it does not say.
+    pub trace: Option<LinkTrace>,
 }
 
 impl EmulatedLink {
@@ -69,6 +73,7 @@ impl EmulatedLink {
             loss: Loss::None,
             jitter: Duration::ZERO,
             seed: Seed(0),
+            trace: None,
         }
     }
 
@@ -93,8 +98,24 @@ impl EmulatedLink {
         self
     }
 
+    /// The same that follows a trace.
+    #[must_use]
+    pub fn trace(mut self, trace: Option<LinkTrace>) -> Self {
+        self.trace = trace;
+        self
+    }
+
+    /// What is in flight at most, in bytes.
+    pub(crate) fn most_in_flight(&self) -> Bytes {
+        let [rate, delay] = match &self.trace {
+            None => return self.rate.bytes_in(self.delay + self.jitter),
+            Some(trace) => [trace.peak().bits(), trace.longest_delay().max(self.delay).nanos()],
+        };
+        Bandwidth::bits_per_sec(rate).bytes_in(Duration::from_nanos(delay) + self.jitter)
+    }
+
     /// The link's buffer.
-    pub(crate) fn tail_drop(&self) -> Queue {
+    pub fn tail_drop(&self) -> Queue {
         let settings = Table::default()
             .with("limit", Raw::Integer(i64::from(u32::MAX)))
             .text("limit_bytes", &self.buffer.max(LONGEST).to_string());
@@ -116,8 +137,52 @@ impl EmulatedLink {
         conserves_work: bool,
         record: Option<Record>,
         cable: CableSwitch,
+        begin: TraceBegin,
     ) -> Box<dyn PathWire> {
-        Box::new(EmulatedWire::new(*self, conserves_work, record, cable))
+        let settings = WireSettings {
+            rate: self.rate,
+            delay: self.delay,
+            loss: self.loss,
+            jitter: self.jitter,
+            trace: self.trace.clone(),
+        };
+        Box::new(EmulatedWire {
+            model: WireModel::new(&settings, Instant::NEVER, self.seed),
+            resume_at: Instant::START,
+            called_at: Instant::START,
+            first: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            conserves_work,
+            steady: self.jitter == Duration::ZERO && self.trace.is_none(),
+            idle_from: Instant::START,
+            idle: IdleTimes::default(),
+            given: None,
+            record,
+            cable,
+            begin,
+        })
+    }
+}
+
+/// When the traces of a lab's links begin: until then each link is what it is without its trace.
+/// Clones are of one lab.
+#[derive(Clone, Debug)]
+pub struct TraceBegin(Arc<AtomicU64>);
+
+impl Default for TraceBegin {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU64::new(Instant::NEVER.nanos())))
+    }
+}
+
+impl TraceBegin {
+    /// They begin at this time.
+    pub fn set(&self, at: Instant) {
+        self.0.store(at.nanos(), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Instant {
+        Instant::from_nanos(self.0.load(Ordering::Relaxed))
     }
 }
 
@@ -140,11 +205,7 @@ impl CableSwitch {
 /// The running link.
 #[derive(Debug)]
 struct EmulatedWire {
-    link: EmulatedLink,
-    /// When the transmitter becomes free, and the fraction of a nanosecond beyond, in units of
-    /// 1 ns / rate.
-    free_at: Instant,
-    fraction: u64,
+    model: WireModel,
     /// When to dequeue again, if the queue answered [`Next::Wait`].
     resume_at: Instant,
     /// When the queue was last called. Its time never goes back.
@@ -154,16 +215,18 @@ struct EmulatedWire {
     in_flight: VecDeque<InFlight>,
     /// Whether the queue never holds packets back behind an idle link.
     conserves_work: bool,
+    /// Whether each packet takes as long as any other: behind jitter, or a delay that shrinks, it
+    /// may wait for one that left before it.
+    steady: bool,
     /// From when on the link is idle, unless a packet comes: it has sent everything at its rate,
     /// and at that of the queue.
     idle_from: Instant,
     idle: IdleTimes,
     /// The way of the packet that was given last.
     given: Option<Passage>,
-    loss: LossModel,
-    jitter: Jitter,
     record: Option<Record>,
     cable: CableSwitch,
+    begin: TraceBegin,
 }
 
 /// A packet in flight.
@@ -176,31 +239,12 @@ struct InFlight {
 }
 
 impl EmulatedWire {
-    fn new(link: EmulatedLink, conserves_work: bool, record: Option<Record>, cable: CableSwitch) -> Self {
-        Self {
-            link,
-            free_at: Instant::START,
-            fraction: 0,
-            resume_at: Instant::START,
-            called_at: Instant::START,
-            first: VecDeque::new(),
-            in_flight: VecDeque::new(),
-            conserves_work,
-            idle_from: Instant::START,
-            idle: IdleTimes::default(),
-            given: None,
-            loss: LossModel::new(link.loss, link.seed),
-            jitter: Jitter::new(link.jitter, link.seed),
-            record,
-            cable,
-        }
-    }
-
     /// Sends what the transmitter takes by `now`, each packet at the instant at which the
     /// transmitter became free.
     fn transmit(&mut self, queue: &mut ShapedQueue, now: Instant, sink: &mut dyn Sink) {
+        self.model.begin(self.begin.get());
         loop {
-            let start = self.free_at.max(self.called_at).max(self.resume_at);
+            let start = self.model.free_at().max(self.called_at).max(self.resume_at);
             if start > now {
                 return;
             }
@@ -212,7 +256,7 @@ impl EmulatedWire {
             match next {
                 Next::Ready(packet) => {
                     self.resume_at = Instant::START;
-                    let sent = self.send(start, packet.len);
+                    let sent = self.model.send(start, packet.len);
                     let by_queue = queue
                         .bandwidth()
                         .map(|rate| start + rate.time_to_send(packet.len));
@@ -220,13 +264,13 @@ impl EmulatedWire {
                     if let Some(record) = &self.record {
                         record.sent(packet.arrived, start, sent, packet.len);
                     }
-                    if self.loss.loses_next() || self.cable.is_cut() {
+                    if self.model.loses(sent) || self.cable.is_cut() {
                         sink.drop(packet, Reason::Wire);
                         continue;
                     }
                     let passage = Passage {
                         taken: packet.arrived,
-                        due: self.jitter.arrival(sent + self.link.delay),
+                        due: self.model.arrival(sent),
                     };
                     self.in_flight.push_back(InFlight {
                         packet,
@@ -241,21 +285,6 @@ impl EmulatedWire {
                 }
             }
         }
-    }
-
-    /// Transmits a packet of this length from `start` on; returns when it is sent, rounded up to a
-    /// nanosecond.
-    fn send(&mut self, start: Instant, len: Bytes) -> Instant {
-        if start > self.free_at {
-            self.fraction = 0;
-        }
-        let rate = u128::from(self.link.rate.bits().max(1));
-        let parts = u128::from(len.get()) * 8_000_000_000 + u128::from(self.fraction);
-        let nanos = u64::try_from(parts / rate).unwrap_or(u64::MAX);
-        // Less than the rate, so it fits.
-        self.fraction = (parts % rate) as u64;
-        self.free_at = start + Duration::from_nanos(nanos);
-        self.free_at + Duration::from_nanos(u64::from(self.fraction > 0))
     }
 }
 
@@ -281,7 +310,7 @@ impl EmulatedWire {
 
 impl PathWire for EmulatedWire {
     fn rate(&self) -> Bandwidth {
-        self.link.rate
+        self.model.rate()
     }
 
     fn enqueue(
@@ -328,7 +357,8 @@ impl PathWire for EmulatedWire {
             Some(next) => Next::Wait(next.passage.due),
             None if queue.is_empty() && self.first.is_empty() => Next::Empty,
             None => Next::Wait(
-                self.free_at
+                self.model
+                    .free_at()
                     .max(self.resume_at)
                     .max(now + Duration::from_nanos(1)),
             ),
@@ -337,9 +367,7 @@ impl PathWire for EmulatedWire {
 
     fn hands_over(&mut self, now: Instant, frame: &mut [u8], offload: &Offload) {
         if let Some(passage) = self.given.take() {
-            // Behind jitter a packet may wait for one that left before it.
-            let counts_on = self.conserves_work && self.link.jitter == Duration::ZERO;
-            let idle = counts_on.then_some(&self.idle);
+            let idle = (self.conserves_work && self.steady).then_some(&self.idle);
             hold_ups::hands_over(frame, offload, &passage, idle, now);
         }
     }
@@ -395,7 +423,7 @@ mod tests {
         fn of(link: &EmulatedLink, record: Option<Record>) -> Self {
             Self {
                 queue: ShapedQueue::new(link.tail_drop(), None),
-                wire: link.wire(true, record, CableSwitch::default()),
+                wire: link.wire(true, record, CableSwitch::default(), TraceBegin::default()),
             }
         }
 
@@ -454,7 +482,7 @@ mod tests {
         let last = *departures(&mut queue, at(0), &mut drops)
             .last()
             .expect("a departure");
-        let exact = (packets * 1514 * 8 * 1_000_000_000_u128).div_ceil(7_000_000_013);
+        let exact = packets * 1514 * 8 * 1_000_000_000_u128 / 7_000_000_013;
         assert_eq!((u128::from(last.nanos()), drops.0), (exact, 0));
     }
 
@@ -571,7 +599,7 @@ mod tests {
         let cable = CableSwitch::default();
         let mut line = Line {
             queue: ShapedQueue::new(link.tail_drop(), None),
-            wire: link.wire(true, None, cable.clone()),
+            wire: link.wire(true, None, cable.clone(), TraceBegin::default()),
         };
         let mut lost = Lost(0);
         let offer = |us: u64, line: &mut Line, lost: &mut Lost| {

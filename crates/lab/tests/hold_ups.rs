@@ -4,7 +4,7 @@
 use engine::packet::ClassId;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use lab::traffic::datagram::{Head, Stamp};
-use lab::{CableSwitch, EmulatedLink};
+use lab::{CableSwitch, EmulatedLink, TraceBegin};
 use netio::checksum;
 use netio::classify::Everything;
 use netio::pool::{Offload, Slots};
@@ -72,7 +72,7 @@ impl Line {
             mark: 0,
             overhead: Bytes::ZERO,
             realiser: None,
-            wire: Some(link.wire(true, None, CableSwitch::default())),
+            wire: Some(link.wire(true, None, CableSwitch::default(), TraceBegin::default())),
             guarantees: Vec::new(),
         });
         Self {

@@ -29,7 +29,7 @@ fn at(address: &str) -> SocketAddr {
 /// A – B over this link in both directions.
 fn pair(mut lab: Lab, link: EmulatedLink) -> Result<(Lab, Host, Host)> {
     let (a, b) = (lab.host("a")?, lab.host("b")?);
-    lab.link((&a, "eth0"), (&b, "eth0"), link, link)?;
+    lab.link((&a, "eth0"), (&b, "eth0"), link.clone(), link)?;
     for (host, v4, v6) in [
         (&a, "10.0.0.1/24", "fd00::1/64"),
         (&b, "10.0.0.2/24", "fd00::2/64"),
@@ -150,8 +150,8 @@ fn loss_and_jitter_affect_real_packets_and_are_recorded() {
             let record = Record::new(netio::clock::now(), Span::from_micros(100));
             let mut lab = Lab::new();
             let (a, b) = (lab.host("a")?, lab.host("b")?);
-            let forth =
-                EmulatedDirection::from(plain.impaired(Loss::Every(4), spread, Seed(3))).recorded(&record);
+            let forth = EmulatedDirection::from(plain.clone().impaired(Loss::Every(4), spread, Seed(3)))
+                .recorded(&record);
             lab.link((&a, "eth0"), (&b, "eth0"), forth, plain)?;
             a.address("eth0", "10.0.0.1/24".parse().expect("an address"))?;
             b.address("eth0", "10.0.0.2/24".parse().expect("an address"))?;
@@ -296,7 +296,7 @@ fn a_policy_on_a_link_shares_it_among_real_connections() {
             let link = EmulatedLink::new(Bandwidth::mbit(20)).delay(Span::from_millis(2));
             let mut lab = Lab::new();
             let (a, b) = (lab.host("a")?, lab.host("b")?);
-            lab.link((&a, "eth0"), (&b, "eth0"), three_to_one(link), link)?;
+            lab.link((&a, "eth0"), (&b, "eth0"), three_to_one(link.clone()), link)?;
             a.address("eth0", "10.0.0.1/24".parse().expect("an address"))?;
             b.address("eth0", "10.0.0.2/24".parse().expect("an address"))?;
             let start = |to: &str| Bulk::new(at(to), Duration::from_secs(4)).start(&a, &b);

@@ -141,22 +141,33 @@ pub struct LossModel {
 impl LossModel {
     /// A model of this loss with its own random numbers.
     pub fn new(loss: Loss, seed: Seed) -> Self {
-        let begin = match loss {
+        let mut model = Self {
+            loss,
+            rng: seed.fork("loss").stream(),
+            passed: 0,
+            bad: false,
+            begin: Probability::ZERO,
+        };
+        model.becomes(loss);
+        model
+    }
+
+    /// Takes another loss from the next packet on. Packets keep their numbers, and a burst that
+    /// the other loss does not have ends.
+    pub fn becomes(&mut self, loss: Loss) {
+        self.loss = loss;
+        self.begin = match loss {
             // Bursts of n packets at a share p: p / (n (1 - p)) bursts begin per packet outside a
             // burst.
             Loss::Bursts(share, n) => {
                 let good = Probability::ONE.parts() - share.parts().min(Probability::ONE.parts());
                 Probability::ratio(share.parts(), good.saturating_mul(n.max(1).into()).max(1))
             }
-            _ => Probability::ZERO,
+            _ => {
+                self.bad = false;
+                Probability::ZERO
+            }
         };
-        Self {
-            loss,
-            rng: seed.fork("loss").stream(),
-            passed: 0,
-            bad: false,
-            begin,
-        }
     }
 
     /// Returns whether the next packet is lost.

@@ -3,8 +3,8 @@
 //! - [`waits`]: why packets waited, recorded beside a queue;
 //! - [`series`]: bytes over time, apportioned by the bits on the wire;
 //! - [`histogram`]: log-linear histograms of integers; [`delay`]: one of queueing delays;
-//! - [`impairments`]: a wire's own loss and jitter, the same models in the simulator and in the
-//!   lab;
+//! - [`wire_model`]: one direction of a wire, the same in the simulator and in the lab;
+//!   [`impairments`]: its loss and jitter; [`link_trace`]: what it is over time;
 //! - [`experience`]: what round trips under load are worth: a grade, round trips a minute, quality
 //!   of outcome;
 //! - [`numbers`]: human-readable rates, lengths and times.
@@ -17,6 +17,8 @@ pub mod delay;
 pub mod experience;
 pub mod histogram;
 pub mod impairments;
+pub mod link_trace;
 pub mod numbers;
 pub mod series;
 pub mod waits;
+pub mod wire_model;

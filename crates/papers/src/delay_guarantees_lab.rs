@@ -215,7 +215,7 @@ fn measure(policy: &InterfacePolicy, settle: Duration, packets: u64) -> Result<L
     lab.link(
         (&sender, "eth0"),
         (&receiver, "eth0"),
-        ruled(link, policy, Seed(1)),
+        ruled(link.clone(), policy, Seed(1)),
         link,
     )?;
     for (host, ip) in [(&sender, SENDER), (&receiver, RECEIVER)] {

@@ -47,7 +47,7 @@ impl Bed {
             let link = EmulatedLink::new(rate)
                 .delay(Duration::from_nanos(round_trip.nanos() / 2))
                 .buffer(buffer);
-            lab.link((&server, "eth0"), (&home, "eth0"), link, link)?;
+            lab.link((&server, "eth0"), (&home, "eth0"), link.clone(), link)?;
             for (host, address) in [(&server, "10.9.0.1/24"), (&home, "10.9.0.2/24")] {
                 host.address(
                     "eth0",
@@ -331,7 +331,7 @@ mod tests {
         let link = EmulatedLink::new(Bandwidth::mbit(10))
             .delay(Duration::from_millis(10))
             .buffer(Bytes::new(64_000));
-        lab.link((&server, "eth0"), (&router, "eth0"), link, link)?;
+        lab.link((&server, "eth0"), (&router, "eth0"), link.clone(), link)?;
         lab.veth((&router, "eth1"), (&home, "eth0"))?;
         for (host, interface, address) in [
             (&server, "eth0", "10.9.0.1/24"),

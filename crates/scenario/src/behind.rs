@@ -33,7 +33,13 @@ pub fn build(
     let way = |link: &LinkConfig, side: usize| {
         let settings = &link.settings[side];
         let seed = seed.fork(["forth", "back"][side]);
-        let built = direction(settings.rate?, settings, link.policies[side].as_ref(), seed);
+        let built = direction(
+            settings.rate?,
+            settings,
+            link.traces[side].clone(),
+            link.policies[side].as_ref(),
+            seed,
+        );
         Some(instruments.on((0, side), built))
     };
     let link = topology.links.first();

@@ -11,7 +11,8 @@ use engine::tree::Registry;
 use engine::units::Bandwidth;
 use lab::addressing::{self, AddressPair};
 use lab::host::know_each_other;
-use lab::{CableSwitch, EmulatedDirection, EmulatedLink, Host, Lab, Record, RuledQueue};
+use lab::{CableSwitch, EmulatedDirection, EmulatedLink, Host, Lab, Record, RuledQueue, TraceBegin};
+use measure::link_trace::LinkTrace;
 use netio::classify::ByFilters;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -54,11 +55,14 @@ pub struct Instruments {
     pub cables: Vec<(LinkDirection, CableSwitch)>,
     /// Recordings that are read, not written.
     pub records: Vec<(LinkDirection, Record)>,
+    /// Says when the links' traces begin.
+    pub begin: TraceBegin,
 }
 
 impl Instruments {
     /// The emulated direction with the instruments of this direction.
     pub(crate) fn on(&self, link: LinkDirection, mut direction: EmulatedDirection) -> EmulatedDirection {
+        direction = direction.begun_by(&self.begin);
         for (_, file) in self.captures.iter().filter(|(of, _)| *of == link) {
             direction = direction.captured(file);
         }
@@ -232,7 +236,8 @@ fn join(
     let direction = |side: usize, rate: Bandwidth| {
         let seed = seed.fork(["forth", "back"][side]);
         let policy = link.policies[side].as_ref();
-        look(side, direction(rate, &link.settings[side], policy, seed))
+        let trace = link.traces[side].clone();
+        look(side, direction(rate, &link.settings[side], trace, policy, seed))
     };
     lab.link(a, b, direction(0, forth), direction(1, back)).map(drop)
 }
@@ -241,11 +246,13 @@ fn join(
 pub(crate) fn direction(
     rate: Bandwidth,
     settings: &LabLinkSettings,
+    trace: Option<LinkTrace>,
     policy: Option<&InterfacePolicy>,
     seed: Seed,
 ) -> EmulatedDirection {
     let link = EmulatedLink::new(rate).delay(settings.delay);
-    let mut link = link.impaired(settings.loss, settings.jitter, seed);
+    let link = link.impaired(settings.loss, settings.jitter, seed);
+    let mut link = link.trace(trace);
     if let Some(buffer) = settings.buffer {
         link = link.buffer(buffer);
     }

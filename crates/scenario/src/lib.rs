@@ -1,7 +1,8 @@
 //! Networks described in TOML: parsed, simulated or built as a lab, checked against expectations,
 //! reported. In reading order:
 //!
-//! - `link_policies`: the policy at an end of a link, from a file or a section;
+//! - `link_policies`: the policy at an end of a link, from a file or a section; `link_traces`: what
+//!   it is over time, from a file;
 //! - [`language`]: TOML text → checked hosts, links, flows, changes and expectations, or all
 //!   mistakes; [`folder`] reads the files that a scenario names;
 //! - [`sources`]: the traffic sources of flows, one file for each kind;
@@ -23,6 +24,7 @@ pub mod lab;
 pub mod lab_policies;
 pub mod language;
 mod link_policies;
+mod link_traces;
 pub mod report;
 pub mod run;
 pub mod sources;

@@ -20,22 +20,27 @@
 
 use crate::folder::Files;
 use crate::language::{DirectionConfig, Scenario};
-use crate::link_policies;
+use crate::{link_policies, link_traces};
 use control::diagnostics::{Diagnostics, Severity};
 use control::documents::Document;
 use control::policy::{InterfacePolicy, PolicyReader};
 use control::sections::{self, Section};
 use engine::settings;
-use engine::settings::{Problem, Raw, Span, unknown};
+use engine::settings::{Problem, Raw, Span, Table, unknown};
 use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration};
 use measure::impairments::Loss;
+use measure::link_trace::LinkTrace;
 
 settings! {
     /// The settings of a link in both directions; `back` overrides those of the reverse direction.
     pub struct LabLinkSettings {
         /// The rate of the link
         rate: Bandwidth = derived "no limit: a plain veth pair",
+            "the conditions to be tested", "none";
+        /// A file with its rate over time, and perhaps delay and loss, in place of `rate`: CSV, or
+        /// a packet-delivery trace of Mahimahi
+        trace: String = derived "one rate",
             "the conditions to be tested", "none";
         /// The propagation delay, in each direction
         delay: Duration = default "0 s",
@@ -61,6 +66,8 @@ pub struct LinkConfig {
     /// The settings of the direction from each of the two hosts. Without a rate it is a plain veth
     /// pair.
     pub settings: [LabLinkSettings; 2],
+    /// What each direction is over time, if it varies.
+    pub traces: [Option<LinkTrace>; 2],
     /// The policies of the packets that leave each of the two hosts by this link.
     pub policies: [Option<InterfacePolicy>; 2],
 }
@@ -119,6 +126,7 @@ impl Topology {
     pub fn of(scenario: &Scenario) -> Self {
         let settings = |way: &DirectionConfig| LabLinkSettings {
             rate: Some(way.settings.rate),
+            trace: way.settings.trace.clone(),
             delay: way.settings.delay,
             buffer: Some(way.buffer()),
             loss: way.settings.loss,
@@ -127,6 +135,7 @@ impl Topology {
         let links = scenario.directions.chunks_exact(2).map(|ways| LinkConfig {
             between: [ways[0].from, ways[0].to],
             settings: [settings(&ways[0]), settings(&ways[1])],
+            traces: [ways[0].trace.clone(), ways[1].trace.clone()],
             policies: [ways[0].policy.clone(), ways[1].policy.clone()],
         });
         Self {
@@ -213,16 +222,20 @@ fn link(
     section: &Section<'_>,
     hosts: &[String],
 ) -> Option<LinkConfig> {
-    let settings = LabLinkSettings::read(&section.table(|_| true), OF_LINK, &mut reader.problems);
     let between = ends(section, hosts, &mut reader.problems);
-    let settings = settings.and_then(|settings| sensible(settings, section, &mut reader.problems));
-    let back = match section.section("back", &mut reader.problems) {
-        None => settings.clone(),
-        Some(back) => {
-            let both = section.overridden(&back, OF_LINK);
-            let read = LabLinkSettings::read(&both, &[], &mut reader.problems);
-            read.and_then(|settings| sensible(settings, &back, &mut reader.problems))
-        }
+    let back = section.section("back", &mut reader.problems);
+    let mut way = |mut table: Table, of: &Section<'_>, also: &[&str]| {
+        let trace = link_traces::read(&mut table, files, &mut reader.problems);
+        let settings = LabLinkSettings::read(&table, also, &mut reader.problems);
+        (
+            settings.and_then(|settings| sensible(settings, of, &mut reader.problems)),
+            trace,
+        )
+    };
+    let (settings, trace) = way(section.table(|_| true), section, OF_LINK);
+    let (back, trace_back) = match back {
+        None => (settings.clone(), trace.clone()),
+        Some(back) => way(link_traces::back(section, &back, OF_LINK), &back, &[]),
     };
     let both = [settings, back];
     let rates = both.each_ref().map(|way| way.as_ref().and_then(|way| way.rate));
@@ -231,6 +244,7 @@ fn link(
     Some(LinkConfig {
         between: between?,
         settings: [forth?, back?],
+        traces: [trace, trace_back],
         policies,
     })
 }

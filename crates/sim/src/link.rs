@@ -34,8 +34,9 @@ use engine::shaped_queue::{CATCH_UP, ShapedQueue};
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 pub use measure::impairments::Loss;
-use measure::impairments::{Jitter, LossModel};
+use measure::link_trace::LinkTrace;
 use measure::waits::WaitRecorder;
+use measure::wire_model::{WireModel, WireSettings};
 use std::collections::VecDeque;
 
 /// The properties of a link in one direction.
@@ -51,6 +52,9 @@ pub struct LinkSpec {
     pub loss: Loss,
     /// The largest random delay that is added to the propagation delay.
     pub jitter: Duration,
+    /// What it is over time, from the start on; the rate, delay and loss above are what the trace
+    /// does not say.
+    pub trace: Option<LinkTrace>,
     /// The receiving card interrupts its host at multiples of this time only; it hands over all
     /// that has arrived since. Zero: at once.
     pub interrupts: Duration,
@@ -67,6 +71,7 @@ impl LinkSpec {
             framing: Framing::PLAIN,
             loss: Loss::None,
             jitter: Duration::ZERO,
+            trace: None,
             interrupts: Duration::ZERO,
             queue: LinkQueue::TailDrop(Bytes::new(u64::MAX)),
         }
@@ -90,6 +95,13 @@ impl LinkSpec {
     #[must_use]
     pub fn jitter(mut self, most: Duration) -> Self {
         self.jitter = most;
+        self
+    }
+
+    /// The same that follows a trace.
+    #[must_use]
+    pub fn trace(mut self, trace: Option<LinkTrace>) -> Self {
+        self.trace = trace;
         self
     }
 
@@ -241,11 +253,8 @@ struct PendingArrival {
 #[derive(Debug)]
 pub(crate) struct SimLink {
     id: u32,
-    wire: LinkClock,
-    delay: Duration,
+    wire: WireModel,
     framing: Framing,
-    loss: LossModel,
-    jitter: Jitter,
     interrupts: Duration,
     /// Packets that the wire has lost.
     pub(crate) lost: u64,
@@ -270,13 +279,19 @@ enum QueueState {
 
 impl SimLink {
     pub(crate) fn new(id: u32, spec: LinkSpec, seed: Seed) -> Self {
+        // What varies may be faster than the policy for a while, so the wire keeps nobody to it.
+        let most = spec.trace.as_ref().map_or(spec.rate, LinkTrace::peak);
+        let wire = WireSettings {
+            rate: spec.rate,
+            delay: spec.delay,
+            loss: spec.loss,
+            jitter: spec.jitter,
+            trace: spec.trace,
+        };
         Self {
             id,
-            wire: LinkClock::new(spec.rate, Duration::ZERO),
-            delay: spec.delay,
+            wire: WireModel::new(&wire, Instant::START, seed),
             framing: spec.framing,
-            loss: LossModel::new(spec.loss, seed),
-            jitter: Jitter::new(spec.jitter, seed),
             interrupts: spec.interrupts,
             lost: 0,
             carried: Bytes::ZERO,
@@ -284,7 +299,7 @@ impl SimLink {
             queue: match spec.queue {
                 LinkQueue::TailDrop(limit) => QueueState::TailDrop(TailDrop::new(limit)),
                 LinkQueue::Policy(policy) => {
-                    QueueState::Policy(Box::new(DrivenQueue::new(*policy, spec.rate, spec.framing, seed)))
+                    QueueState::Policy(Box::new(DrivenQueue::new(*policy, most, spec.framing, seed)))
                 }
             },
             meter: None,
@@ -307,8 +322,9 @@ impl SimLink {
         }
     }
 
-    /// Adopts a plan of the same shape, as `suimon set` does: in place if every discipline can,
-    /// else by a new tree into which the packets are moved. `false`: there is no policy.
+    /// Adopts a plan of the same shape, as `suimon set` does, and its bandwidth: in place if every
+    /// discipline can, else by a new tree into which the packets are moved. `false`: there is no
+    /// policy.
     pub(crate) fn retune(&mut self, cx: &mut LinkContext<'_>, plan: TreePlan) -> bool {
         self.waits.iter_mut().for_each(|waits| waits.changed());
         let QueueState::Policy(driven) = &mut self.queue else {
@@ -329,6 +345,9 @@ impl SimLink {
                 // The sink has seen a refusal.
                 let _ = driven.queue.enqueue(cx.now, packet, &mut sink);
             }
+        }
+        if driven.queue.bandwidth().is_some() {
+            driven.queue.set_bandwidth(cx.now, plan.link.bandwidth);
         }
         driven.plan = plan;
         driven.timer = None;
@@ -541,8 +560,7 @@ impl SimLink {
         let in_flight = cx.store.get(packet);
         notify(cx.events, in_flight, start);
         let (stream, frame, remarked) = (in_flight.stream, in_flight.frame(), in_flight.remarked);
-        self.wire.send(start, self.framing.on_wire(frame));
-        let finish = self.wire.free_at();
+        let finish = self.wire.send(start, self.framing.on_wire(frame));
         if let QueueState::Policy(driven) = &mut self.queue {
             driven.ring.push_back(finish);
         }
@@ -562,12 +580,12 @@ impl SimLink {
             let key = cx.streams[stream as usize].key_of(remarked);
             capture.add(start, &key, &cx.store.packet(packet));
         }
-        if self.loss.loses_next() || self.cut {
+        if self.wire.loses(finish) || self.cut {
             self.lost += 1;
             cx.store.free(packet);
             return;
         }
-        let arrival = self.jitter.arrival(finish + self.delay);
+        let arrival = self.wire.arrival(finish);
         let key = cx.events.key(handed_over(arrival, self.interrupts));
         if self.in_flight.is_empty() {
             cx.events.insert(key, Event::Arrival(self.id));
@@ -600,7 +618,7 @@ impl SimLink {
         if let Some(meter) = &mut self.meter {
             meter.emptied(cx.now);
         }
-        self.wire = LinkClock::new(self.wire.rate(), Duration::ZERO);
+        self.wire.clear();
     }
 
     /// The first packet in flight has arrived; none if this was the arrival of one that a restart

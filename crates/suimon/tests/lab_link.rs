@@ -170,6 +170,40 @@ fn listed_packets_are_lost_and_no_others() {
 }
 
 #[test]
+fn a_trace_begins_with_the_command_and_changes_the_link_in_its_time() {
+    if !is_here("ping") {
+        return;
+    }
+    let place = Place::new("trace");
+    let csv = "time (s),rate (Mbit/s),delay (ms)\n0,10,20\n2,10,120\n60,10,120\n";
+    fs::write(place.folder.join("down.csv"), csv).expect("a file");
+    fs::write(place.folder.join("wrong.csv"), "time,rate\n0 s,10\n").expect("a file");
+    let ping = "ping -c 1 -W 5 100.64.0.1";
+    let script = format!("$S lab --trace down=down.csv --up 5Mbit/s -- sh -c '{ping}; sleep 2; {ping}'");
+    let text = place.printed(&script);
+    let (first, second) = text.split_at(text.rfind("PING").expect("two pings"));
+    assert!((20.0..60.0).contains(&pinged(first).0), "{text}");
+    assert!((120.0..160.0).contains(&pinged(second).0), "{text}");
+    for (options, why) in [
+        ("--trace wrong.csv", "line 2: `10`: the unit is missing"),
+        ("--trace gone.csv", "cannot read `gone.csv`"),
+        (
+            "--trace down.csv --rate 5Mbit/s",
+            "leave out one of --trace and --rate",
+        ),
+        (
+            "--trace up=down.csv --up 5Mbit/s",
+            "leave out one of --trace and --up",
+        ),
+        ("--trace down.csv --trace up=down.csv", "up has two courses"),
+    ] {
+        let refused = place.run(&format!("$S lab {options} -- true"));
+        assert_eq!(refused.status.code(), Some(2), "{options}: {}", told(&refused));
+        assert!(told(&refused).contains(why), "{options}: {}", told(&refused));
+    }
+}
+
+#[test]
 fn labs_side_by_side_in_a_lab_have_addresses_of_their_own() {
     if !is_here("ping") {
         return;

@@ -418,3 +418,22 @@ fn a_download_yields_in_the_lab_as_a_program_under_nine() {
         });
     }
 }
+
+#[test]
+fn a_link_of_a_scenario_changes_its_rate_in_the_lab() {
+    let text = r#"
+        version = 1
+        duration = "3 s"
+        link = [{ between = ["a", "b"], rate = "8 Mbit/s" }]
+        flow = [{ name = "x", between = ["a", "b"], kind = "constant", rate = "10 Mbit/s", stop = "2900 ms" }]
+        change = [{ at = "1500 ms", link = "a > b", rate = "2 Mbit/s" }]
+        expect = [
+            { link = "a > b", metric = "rate", from = "500 ms", to = "1500 ms", within = ["7.8 Mbit/s", "8.1 Mbit/s"] },
+            { link = "a > b", metric = "rate", from = "1500 ms", to = "2800 ms", within = ["1.9 Mbit/s", "2.1 Mbit/s"] },
+        ]
+    "#;
+    let file = Written::new("changes", text);
+    undisturbed(&file.0, |value, code| {
+        assert_eq!((code, &value["met"]), (Some(0), &Value::Bool(true)));
+    });
+}

@@ -38,7 +38,7 @@ impl Rig {
         let link = EmulatedLink::new(Bandwidth::mbit(10))
             .delay(Span::from_millis(10))
             .buffer(Bytes::new(64 << 10));
-        lab.link((&server, "eth0"), (&gateway, "wan0"), link, link)
+        lab.link((&server, "eth0"), (&gateway, "wan0"), link.clone(), link)
             .expect("a link");
         lab.veth((&gateway, "lan0"), (&switch, "up")).expect("a pair");
         lab.veth((&switch, "a"), (&a, "eth0")).expect("a pair");

@@ -1,6 +1,7 @@
-//! Changes of class settings during a scenario, as with `suimon set`.
+//! Changes of class settings during a scenario, as with `suimon set`; those of links:
+//! `link_changes`.
 
-use super::Named;
+use super::{Named, link_changes};
 use control::policy::InterfacePolicy;
 use control::sections::Section;
 use engine::settings;
@@ -45,7 +46,10 @@ pub(super) fn read_all(
 ) -> Vec<ScheduledChange> {
     let mut read: Vec<(Duration, &Section<'_>, ChangeSettings)> = Vec::new();
     let generic = |key: &str| ChangeSettings::SETTINGS.iter().any(|setting| setting.name == key);
-    for section in sections {
+    for section in sections
+        .iter()
+        .filter(|section| !link_changes::is_of_link(section))
+    {
         let Some(settings) = ChangeSettings::read(&section.table(generic), &[], problems) else {
             continue;
         };

@@ -1,16 +1,18 @@
 //! The links of a scenario, and the policy at each of their ends.
 
 use crate::folder::Files;
-use crate::link_policies;
+use crate::{link_policies, link_traces};
 use control::policy::{InterfacePolicy, PolicyReader};
 use control::sections::Section;
 use control::values::TomlValue;
 use engine::settings;
-use engine::settings::{Problem, Raw, unknown};
+use engine::settings::{Problem, Raw, Table, unknown};
 use engine::tree::Registry;
-use engine::units::{Bandwidth, Bytes, Duration};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::impairments::Loss;
+use measure::link_trace::LinkTrace;
 use sim::link::{Completion, Framing};
+use std::ops::RangeInclusive;
 
 settings! {
     /// The settings of a link in both directions; `[link.back]` overrides those of the reverse
@@ -18,6 +20,10 @@ settings! {
     pub struct LinkSettings {
         /// The rate of the wire, framing included
         rate: Bandwidth = required,
+            "the conditions to be tested", "none";
+        /// A file with its rate over time, and perhaps delay and loss, in place of `rate`: CSV, or
+        /// a packet-delivery trace of Mahimahi
+        trace: String = derived "one rate",
             "the conditions to be tested", "none";
         /// The propagation delay, in each direction
         delay: Duration = default "0 s",
@@ -67,11 +73,24 @@ pub struct DirectionConfig {
     pub name: String,
     /// The settings of the wire.
     pub settings: LinkSettings,
+    /// What it is over time: of a `trace`, or as `[[change]]`s of the link make it.
+    pub trace: Option<LinkTrace>,
     /// The policy; `None`: a plain buffer.
     pub policy: Option<InterfacePolicy>,
 }
 
 impl DirectionConfig {
+    /// What the wire could carry from one time of the scenario to another.
+    pub fn capacity(&self, from: Instant, to: Instant) -> Bytes {
+        match &self.trace {
+            None => self.settings.rate.bytes_in(to.since(from)),
+            Some(trace) => {
+                let [from, to] = [from, to].map(|at| at.since(Instant::START));
+                trace.capacity(from, to)
+            }
+        }
+    }
+
     /// The buffer of an end without a policy.
     pub fn buffer(&self) -> Bytes {
         let full = (self.settings.mtu + Bytes::new(14)).times(10);
@@ -80,6 +99,10 @@ impl DirectionConfig {
     }
 }
 
+/// The rates that a link may have.
+pub(super) const RATES: RangeInclusive<Bandwidth> = Bandwidth::kbit(8)..=Bandwidth::gbit(800);
+/// The longest delay of a link.
+pub(super) const LONGEST_DELAY: Duration = Duration::from_secs(3600);
 const OF_LINK: &[&str] = &["between", "policy", "back"];
 
 /// The names of the hosts, in the order of the links.
@@ -106,16 +129,18 @@ pub(super) fn read(
     section: &Section<'_>,
     hosts: &[String],
 ) -> Option<[DirectionConfig; 2]> {
-    let table = section.table(|_| true);
-    let settings = LinkSettings::read(&table, OF_LINK, &mut reader.problems);
-    let settings = settings.and_then(|settings| sensible(settings, section, &mut reader.problems));
-    let back = match section.section("back", &mut reader.problems) {
-        None => settings.clone(),
-        Some(back) => {
-            let both = section.overridden(&back, OF_LINK);
-            let read = LinkSettings::read(&both, &[], &mut reader.problems);
-            read.and_then(|settings| sensible(settings, &back, &mut reader.problems))
-        }
+    let back = section.section("back", &mut reader.problems);
+    let mut way = |mut table: Table, of: &Section<'_>, also: &[&str]| {
+        let trace = link_traces::read(&mut table, files, &mut reader.problems);
+        let settings = LinkSettings::read(&table, also, &mut reader.problems);
+        let settings =
+            settings.and_then(|settings| sensible(settings, trace.as_ref(), of, &mut reader.problems));
+        (settings, trace)
+    };
+    let (settings, trace) = way(section.table(|_| true), section, OF_LINK);
+    let (back, trace_back) = match back {
+        None => (settings.clone(), trace.clone()),
+        Some(back) => way(link_traces::back(section, &back, OF_LINK), &back, &[]),
     };
     let between = super::ends(section, hosts, &mut reader.problems);
     let both = [settings, back];
@@ -123,18 +148,23 @@ pub(super) fn read(
     let [a, b] = between?;
     let [forward, back] = both;
     let [of_a, of_b] = policies;
-    let direction = |from: usize, to: usize, settings, policy| DirectionConfig {
+    let direction = |from: usize, to: usize, settings, trace, policy| DirectionConfig {
         from,
         to,
         name: format!("{} > {}", hosts[from], hosts[to]),
         settings,
+        trace,
         policy,
     };
-    Some([direction(a, b, forward?, of_a), direction(b, a, back?, of_b)])
+    Some([
+        direction(a, b, forward?, trace, of_a),
+        direction(b, a, back?, trace_back, of_b),
+    ])
 }
 
 fn sensible(
     settings: LinkSettings,
+    trace: Option<&LinkTrace>,
     section: &Section<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<LinkSettings> {
@@ -152,15 +182,24 @@ fn sensible(
         buffer,
         mtu,
         transmit_ring,
+        framing,
+        gap_frames,
         ..
     } = settings;
-    let slow = rate < Bandwidth::kbit(8) || rate > Bandwidth::gbit(800);
-    refuse("rate", slow, "`rate` must be from 8 kbit/s to 800 Gbit/s");
+    let by_opportunities = trace.is_some_and(LinkTrace::counts_opportunities);
     refuse(
-        "delay",
-        delay > Duration::from_secs(3600),
-        "`delay` must be at most 3600 s",
+        "framing",
+        by_opportunities && framing != Framing::PLAIN,
+        "a packet-delivery trace counts 1504 B for a full frame, whatever the framing: leave it out",
     );
+    refuse(
+        "gap_frames",
+        trace.is_some() && gap_frames,
+        "gap frames need a wire of one rate: leave out one of `trace` and `gap_frames`",
+    );
+    let slow = !RATES.contains(&rate);
+    refuse("rate", slow, "`rate` must be from 8 kbit/s to 800 Gbit/s");
+    refuse("delay", delay > LONGEST_DELAY, "`delay` must be at most 3600 s");
     refuse(
         "jitter",
         jitter > Duration::from_secs(60),

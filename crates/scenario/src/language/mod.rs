@@ -22,6 +22,7 @@ mod expectations;
 mod failures;
 mod flows;
 mod lab_rules;
+mod link_changes;
 mod links;
 mod programs;
 mod reservations;
@@ -33,6 +34,7 @@ pub use expectations::{ExpectSettings, Expectation, Subject};
 pub use failures::{FailedPart, FailureSettings, PlannedFailure};
 pub use flows::{EndAddress, FlowConfig, FlowSettings, Spans};
 pub use lab_rules::{SIMULATED_ONLY, SimulatedKey};
+pub use link_changes::LinkChangeSettings;
 pub use links::{DirectionConfig, LinkSettings};
 pub use programs::{ProgramConfig, ProgramSettings};
 pub(crate) use reservations::signalling_key;
@@ -342,30 +344,25 @@ fn scenario(
         return None;
     }
     reader.version(root);
-    let settings = ScenarioSettings::read(&root.table(|_| true), ROOT, &mut reader.problems);
-    let settings = settings.and_then(|settings| sensible(settings, root, &mut reader.problems));
+    let settings = ScenarioSettings::read(&root.table(|_| true), ROOT, &mut reader.problems)
+        .and_then(|settings| sensible(settings, root, &mut reader.problems));
     let links = root.sections("link", "link", &mut reader.problems);
     let names = names(root, &links, &mut reader.problems);
     let hosts = hosts(root, &names, &mut reader.problems);
-    if links.is_empty() {
-        let problem = Problem::new(root.at, "a scenario needs at least one link");
-        reader
-            .problems
-            .push(problem.help("write a section [[link]] with `between` and `rate`"));
-    }
-    let read = links
-        .iter()
-        .map(|section| links::read(reader, registry, files, section, &names));
-    let read: Vec<_> = read.collect();
-    // After a mistake in a link, messages about routes and classes would be consequences.
-    let complete = read.iter().all(Option::is_some);
-    let directions: Vec<DirectionConfig> = read.into_iter().flatten().flatten().collect();
-    refuse_parallel_links(&links, &directions, complete, &mut reader.problems);
+    let changes = root.sections("change", "change", &mut reader.problems);
     let duration = settings
         .as_ref()
         .map_or(Duration::from_secs(u64::MAX / 2_000_000_000), |settings| {
             settings.duration
         });
+    let (complete, mut directions) = read_links(reader, registry, files, root, &links, &names);
+    link_changes::apply(
+        &changes,
+        complete,
+        &mut directions,
+        duration,
+        &mut reader.problems,
+    );
     let flows = read_flows(
         reader,
         root,
@@ -378,7 +375,6 @@ fn scenario(
     let complete = complete && flows.is_some();
     let flows = flows.unwrap_or_default();
     let expects = root.sections("expect", "expect", &mut reader.problems);
-    let changes = root.sections("change", "change", &mut reader.problems);
     let failures = root.sections("failure", "failure", &mut reader.problems);
     let signalling = if complete {
         let context = reservations::ReservationContext {
@@ -427,6 +423,32 @@ fn scenario(
         programs,
         expectations,
     })
+}
+
+/// Reads the links, and whether all could be read.
+fn read_links(
+    reader: &mut PolicyReader<'_>,
+    registry: &Registry,
+    files: Files<'_>,
+    root: &Section<'_>,
+    links: &[Section<'_>],
+    names: &[String],
+) -> (bool, Vec<DirectionConfig>) {
+    if links.is_empty() {
+        let problem = Problem::new(root.at, "a scenario needs at least one link");
+        reader
+            .problems
+            .push(problem.help("write a section [[link]] with `between` and `rate`"));
+    }
+    let read = links
+        .iter()
+        .map(|section| links::read(reader, registry, files, section, names));
+    let read: Vec<_> = read.collect();
+    // After a mistake in a link, messages about routes and classes would be consequences.
+    let complete = read.iter().all(Option::is_some);
+    let directions: Vec<DirectionConfig> = read.into_iter().flatten().flatten().collect();
+    refuse_parallel_links(links, &directions, complete, &mut reader.problems);
+    (complete, directions)
 }
 
 fn sensible(

@@ -83,9 +83,14 @@ fn show(out: &mut dyn Write, path: &str, scenario: &Scenario, all: &Scenarios) -
             None => format!("a buffer of {}", numbers::bytes(direction.buffer().get())),
         };
         let settings = &direction.settings;
+        let rate = match (&settings.trace, &direction.trace) {
+            (Some(file), _) => format!("{} on average, by {file}", settings.rate),
+            (None, Some(_)) => format!("{}, and changes", settings.rate),
+            (None, None) => settings.rate.to_string(),
+        };
         vec![
             direction.name.clone(),
-            settings.rate.to_string(),
+            rate,
             settings.delay.to_string(),
             ruled,
             unmatched(direction).map_or_else(String::new, |class| format!("unmatched → {class}")),

@@ -99,8 +99,8 @@ fn of_link(
             meters.counted(direction, None, Some((from, to))).bytes,
         ),
         Metric::Load => {
-            let rate = meters.scenario.directions[direction].settings.rate;
-            ratio(counted.bytes, rate.bytes_in(span).get())
+            let whole = meters.scenario.directions[direction].capacity(from, to);
+            ratio(counted.bytes, whole.get())
         }
         Metric::Packets => counted.packets,
         Metric::Drops => counted.drops(),

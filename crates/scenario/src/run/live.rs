@@ -99,6 +99,7 @@ pub fn run(name: &str, scenario: &Scenario, registry: &Registry) -> Result<LiveO
         begin: time::Instant::now(),
         started: netio::clock::now(),
     };
+    instruments.begin.set(run.started);
     let (flows, windows, programs) = run.traffic()?;
     let judged = scenario.expectations.iter().zip(&windows);
     Ok(LiveOutcome {
@@ -485,7 +486,7 @@ impl LiveRun<'_> {
                 match (metric, expectation.subject) {
                     (Metric::Rate, _) => rate(sent),
                     (Metric::Load, Subject::Link(link)) => {
-                        let whole = self.scenario.directions[link].settings.rate.bytes_in(span);
+                        let whole = self.scenario.directions[link].capacity(from, to);
                         ratio(sent, whole.get())
                     }
                     (Metric::Packets, _) => totals.sent.packets - earlier.sent.packets,

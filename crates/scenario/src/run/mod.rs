@@ -200,7 +200,10 @@ fn link(meters: &Meters<'_>, index: usize, backlog_samples: Vec<(Instant, Bytes)
         });
     LinkOutcome {
         name: direction.name.clone(),
-        rate: direction.settings.rate,
+        rate: Bandwidth::of(
+            direction.capacity(Instant::START, Instant::START + meters.scenario.settings.duration),
+            meters.scenario.settings.duration,
+        ),
         discipline: direction.policy.as_ref().map(|policy| policy.plan.root.kind.name),
         total: passed(meters, index, None),
         classes,

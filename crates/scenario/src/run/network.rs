@@ -158,6 +158,7 @@ fn spec(direction: &DirectionConfig) -> LinkSpec {
         .loss(settings.loss)
         .jitter(settings.jitter)
         .framing(settings.framing)
+        .trace(direction.trace.clone())
 }
 
 /// The settings of a link's meter: it counts each window of expectations separately.

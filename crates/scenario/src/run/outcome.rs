@@ -65,7 +65,7 @@ pub struct Point {
 pub struct LinkOutcome {
     /// Its name: `server > home`.
     pub name: String,
-    /// The rate of its wire.
+    /// The rate of its wire; of one that varies the mean over the duration.
     pub rate: Bandwidth,
     /// The discipline of its policy; `None`: a plain buffer.
     pub discipline: Option<&'static str>,

@@ -110,6 +110,7 @@ impl Lab {
             Some(scenario) => build_scenario(scenario, cx.registry, &instruments)?,
             None => build(&topology, cx.registry, &instruments, Seed(self.seed))?,
         };
+        instruments.begin.set(netio::clock::now());
         let host = &built.lab.hosts()[host];
         if let Some(held) = held {
             let exit = self.in_host(host, built.variables(), &held)?;
@@ -154,6 +155,7 @@ impl Lab {
         let records = self.link.observe(&mut instruments);
         let seed = Seed(self.seed);
         let (link, variables) = prepared.build(&topology, registry, &instruments, seed)?;
+        instruments.begin.set(netio::clock::now());
         let exit = self.in_host(&link.built.behind.inside, variables, &held)?;
         instruments.write()?;
         self.link.report(&link.built, records, &self.command, exit)?;

@@ -44,6 +44,10 @@ pub struct LinkOptions {
     /// The rate of what the command sends
     #[arg(long, value_name = "RATE")]
     up: Option<String>,
+    /// Its rate over time, in place of the rates: a packet-delivery trace of Mahimahi, or CSV;
+    /// down=FILE or up=FILE in one direction
+    #[arg(long, value_name = "FILE")]
+    trace: Vec<String>,
     /// The delay in each direction: half of what it adds to a round trip
     #[arg(long, value_name = "TIME")]
     delay: Option<String>,
@@ -115,6 +119,7 @@ pub struct OpenLink {
 impl LinkOptions {
     /// The topology that the options describe.
     pub fn topology(&self, registry: &Registry) -> Result<Topology, Failure> {
+        self.one_course_each()?;
         if let Some(link) = self.link {
             let [down, up, delay] = link.values();
             let name = link.to_possible_value().map(|value| value.get_name().to_owned());
@@ -129,6 +134,26 @@ impl LinkOptions {
         })
     }
 
+    /// Refuses what says twice what a way's rate is.
+    fn one_course_each(&self) -> Result<(), Failure> {
+        let traced = |host: &str| {
+            let traces = self.trace.iter().flat_map(|trace| by_way(trace));
+            traces.filter(|(of, _)| *of == host).count()
+        };
+        let counts = WAYS.map(|(_, host)| traced(host));
+        for ((way, _), (traces, own)) in WAYS.iter().zip(counts.into_iter().zip([&self.down, &self.up])) {
+            if traces > 1 || traces == 1 && own.is_some() {
+                let message = format!("--trace: {way} has two courses; leave out one of --trace and --{way}");
+                return Err(Failure::usage(message));
+            }
+        }
+        if self.rate.is_some() && counts.iter().all(|traces| *traces == 1) {
+            let message = "--trace has the rates of both directions; leave out one of --trace and --rate";
+            return Err(Failure::usage(message));
+        }
+        Ok(())
+    }
+
     /// The options as a topology.
     fn text(&self) -> String {
         let measured = self.link.map(MeasuredLink::values);
@@ -138,14 +163,23 @@ impl LinkOptions {
                 .map(str::to_owned)
         };
         let rate = |own, place| of(&[own, &self.rate], Some(place)).unwrap_or_else(|| NO_LIMIT.into());
-        let [down, up] = [rate(&self.down, 0), rate(&self.up, 1)];
+        let course = |host: &str, rate: String| {
+            let traces = self.trace.iter().flat_map(|trace| by_way(trace));
+            let last = traces.filter(|(of, _)| *of == host).last();
+            last.map_or(("rate", rate), |(_, file)| ("trace", file.to_owned()))
+        };
+        let [down, up] = [
+            course("outside", rate(&self.down, 0)),
+            course("inside", rate(&self.up, 1)),
+        ];
         let mut text = format!(
-            "version = 1\nhosts = [\"outside\", \"inside\"]\n[[link]]\nbetween = [\"outside\", \"inside\"]\nrate = {}\n",
-            quoted(&down)
+            "version = 1\nhosts = [\"outside\", \"inside\"]\n[[link]]\nbetween = [\"outside\", \"inside\"]\n{} = {}\n",
+            down.0,
+            quoted(&down.1)
         );
         if up != down {
             // Writing into memory does not fail.
-            let _ = writeln!(text, "back = {{ rate = {} }}", quoted(&up));
+            let _ = writeln!(text, "back = {{ {} = {} }}", up.0, quoted(&up.1));
         }
         let mut set = |name: &str, value: Option<&str>| {
             if let Some(value) = value {
@@ -157,13 +191,7 @@ impl LinkOptions {
         set("loss", self.loss.as_deref());
         set("buffer", self.buffer.as_deref());
         for policy in &self.policy {
-            let of_way = |(way, host): (&str, &'static str)| {
-                let file = policy.strip_prefix(way)?.strip_prefix('=')?;
-                Some(vec![(host, file)])
-            };
-            let one = WAYS.into_iter().find_map(of_way);
-            let both = || WAYS.map(|(_, host)| (host, policy.as_str())).to_vec();
-            for (host, file) in one.unwrap_or_else(both) {
+            for (host, file) in by_way(policy) {
                 set(&format!("policy.{host}"), Some(file));
             }
         }
@@ -247,6 +275,17 @@ impl PreparedLink {
     }
 }
 
+/// The files of an option, each with the host whose packets it is for: `FILE` of both ways,
+/// `down=FILE` or `up=FILE` of one.
+fn by_way(option: &str) -> Vec<(&'static str, &str)> {
+    let of_way = |(way, host): (&str, &'static str)| {
+        let file = option.strip_prefix(way)?.strip_prefix('=')?;
+        Some(vec![(host, file)])
+    };
+    let both = || WAYS.map(|(_, host)| (host, option)).to_vec();
+    WAYS.into_iter().find_map(of_way).unwrap_or_else(both)
+}
+
 /// A string of TOML.
 fn quoted(text: &str) -> String {
     // What JSON escapes, TOML escapes alike.
@@ -266,6 +305,7 @@ mod tests {
                 rate: None,
                 down: None,
                 up: None,
+                trace: Vec::new(),
                 delay: None,
                 jitter: None,
                 loss: None,

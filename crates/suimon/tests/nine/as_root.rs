@@ -136,7 +136,7 @@ fn a_router_limits_the_hosts_behind_an_interface() {
         let mut lab = Lab::new();
         let [server, router, home] = ["server", "router", "home"].map(|name| lab.host(name).expect("a host"));
         let link = EmulatedLink::new(Bandwidth::mbit(10)).delay(Span::from_millis(10));
-        lab.link((&server, "eth0"), (&router, "eth0"), link, link)
+        lab.link((&server, "eth0"), (&router, "eth0"), link.clone(), link)
             .expect("a link");
         lab.veth((&router, "eth1"), (&home, "eth0")).expect("a wire");
         for (host, interface, address) in [

@@ -52,7 +52,7 @@ impl Rig {
         let link = EmulatedLink::new(Bandwidth::mbit(mbit))
             .delay(Span::from_millis(10))
             .buffer(Bytes::new(buffer));
-        lab.link((&server, "eth0"), (&home, "eth0"), link, link)
+        lab.link((&server, "eth0"), (&home, "eth0"), link.clone(), link)
             .expect("a link");
         for (host, address) in [(&home, "10.0.0.1/24"), (&server, "10.0.0.2/24")] {
             host.address("eth0", address.parse().expect("an address"))
