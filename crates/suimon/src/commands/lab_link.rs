@@ -164,8 +164,8 @@ impl LinkOptions {
         };
         let rate = |own, place| of(&[own, &self.rate], Some(place)).unwrap_or_else(|| NO_LIMIT.into());
         let course = |host: &str, rate: String| {
-            let traces = self.trace.iter().flat_map(|trace| by_way(trace));
-            let last = traces.filter(|(of, _)| *of == host).last();
+            let mut traces = self.trace.iter().flat_map(|trace| by_way(trace));
+            let last = traces.rfind(|(of, _)| *of == host);
             last.map_or(("rate", rate), |(_, file)| ("trace", file.to_owned()))
         };
         let [down, up] = [
