@@ -109,7 +109,7 @@ fn wifi(rng: &mut Rng) -> Vec<Line> {
 fn starlink(rng: &mut Rng) -> Vec<Line> {
     let (mut level, mut delay, mut wander) = (110.0, 22.0, 0.0);
     let line = |index: usize| {
-        if index % 150 == 0 && index > 0 {
+        if index.is_multiple_of(150) && index > 0 {
             (level, delay) = (60.0 + 110.0 * uniform(rng), 16.0 + 12.0 * uniform(rng));
             return (0.0, delay);
         }
