@@ -374,6 +374,7 @@ fn a_route_of_a_scenario_changes_and_its_reservation_follows() {
 }
 
 /// What the remedy for `nine` says: both ends of a transfer as programs, the receiver under `nine`.
+/// The server waits to be stopped, also if the receiver is stopped before it.
 const UNDER_NINE: &str = r#"
 version = 1
 duration = "8 s"
@@ -384,9 +385,12 @@ link = [
 ]
 flow = [{ name = "page", between = ["server", "home"], kind = "tcp", start = "3 s", stop = "7 s" }]
 program = [
-    { host = "server", command = ["python3", "-c", """import socket
+    { host = "server", command = ["python3", "-c", """import socket, time
 client = socket.create_server(('', 8000)).accept()[0]
-while True: client.sendall(bytes(65536))"""] },
+try:
+    while True: client.sendall(bytes(65536))
+except OSError:
+    time.sleep(60)"""] },
     { host = "home", name = "backup", command = [NINE "bash", "-c", "until exec 3<>/dev/tcp/$SUIMON_SERVER/8000; do sleep 0.1; done; exec cat <&3 >/dev/null"] },
 ]
 expect = [
