@@ -1,8 +1,7 @@
 //! `suimon class`: adds a class to a running suimon, or removes one, while packets flow, for good
 //! or for a time.
 
-use super::set;
-use super::target::Target;
+use super::set::{self, Amending};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::{Args, Subcommand};
@@ -44,7 +43,7 @@ struct Add {
     #[arg(long, value_name = "FIELD=VALUE,...")]
     filter: Vec<String>,
     #[command(flatten)]
-    shared: Shared,
+    amending: Amending,
 }
 
 #[derive(Debug, Args)]
@@ -54,20 +53,7 @@ struct Remove {
     #[arg(value_name = "WORD", required = true)]
     words: Vec<String>,
     #[command(flatten)]
-    shared: Shared,
-}
-
-#[derive(Debug, Args)]
-struct Shared {
-    /// Write it, and what is set and stays, into the policy's file, whose comments and order are
-    /// kept
-    #[arg(long)]
-    save: bool,
-    /// Why; `suimon history` shows it
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
-    #[command(flatten)]
-    target: Target,
+    amending: Amending,
 }
 
 /// The interface, the class, the other words, and the moment at which it ends.
@@ -121,27 +107,23 @@ impl Class {
     /// Sends the request.
     pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let now_ms = calendar::now_ms();
-        let (request, shared) = match self.what {
+        let (request, amending) = match self.what {
             What::Add(Add {
                 words,
                 filter,
-                shared,
+                amending,
             }) => {
                 let added = added(&words, &filter, now_ms).map_err(Failure::usage)?;
-                let reason = shared.reason.clone();
-                (Request::AddClass(AddedClass { reason, ..added }), shared)
+                let reason = amending.reason.clone();
+                (Request::AddClass(AddedClass { reason, ..added }), amending)
             }
-            What::Remove(Remove { words, shared }) => {
+            What::Remove(Remove { words, amending }) => {
                 let removed = removed(&words, now_ms).map_err(Failure::usage)?;
-                let reason = shared.reason.clone();
-                (Request::RemoveClass(RemovedClass { reason, ..removed }), shared)
+                let reason = amending.reason.clone();
+                (Request::RemoveClass(RemovedClass { reason, ..removed }), amending)
             }
         };
-        let done = shared.target.request(&request, cx.out)?;
-        match shared.save && done == Exit::Done {
-            true => shared.target.request(&Request::Save {}, cx.out),
-            false => Ok(done),
-        }
+        amending.send(&request, cx.out)
     }
 }
 

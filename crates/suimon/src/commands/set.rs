@@ -8,6 +8,7 @@ use control::calendar;
 use control::protocol::{Request, SettingChange, SettingChanges};
 use engine::units::Duration;
 use std::collections::BTreeMap;
+use std::io::Write;
 
 /// Change settings of a class or an interface of a running suimon; the whole tree is checked before
 ///
@@ -25,14 +26,37 @@ pub struct Set {
     /// `for 2h`, `until 18:00`, `until "2026-12-24 18:00"`
     #[arg(value_name = "WORD", required_unless_present = "save")]
     words: Vec<String>,
-    /// Write what is set, and stays, into the policy's file, whose comments and order are kept
+    #[command(flatten)]
+    amending: Amending,
+}
+
+/// What the verbs that amend the policy in force share: whether the file gets it, why, and where.
+#[derive(Debug, Args)]
+pub(super) struct Amending {
+    /// Write what was changed, and stays, into the policy's file, whose comments and order are
+    /// kept
     #[arg(long)]
     save: bool,
     /// Why; `suimon history` shows it
     #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
     #[command(flatten)]
     target: Target,
+}
+
+impl Amending {
+    /// Sends a request for a change, and the one that writes it into the file if that is wanted.
+    pub(super) fn send(&self, request: &Request, out: &mut dyn Write) -> Result<Exit, Failure> {
+        let done = self.target.request(request, out)?;
+        match self.save && done == Exit::Done {
+            true => self.write(out),
+            false => Ok(done),
+        }
+    }
+
+    fn write(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
+        self.target.request(&Request::Save {}, out)
+    }
 }
 
 /// What the words ask for.
@@ -86,18 +110,13 @@ pub(super) fn change(word: &str) -> Result<(String, SettingChange), String> {
 impl Set {
     /// Sends the request.
     pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
-        if !self.words.is_empty() {
-            let changes = changes(&self.words, calendar::now_ms()).map_err(Failure::usage)?;
-            let wanted = SettingChanges {
-                reason: self.reason,
-                ..changes
-            };
-            let done = self.target.request(&Request::Set(wanted), cx.out)?;
-            if !self.save || done != Exit::Done {
-                return Ok(done);
-            }
+        if self.words.is_empty() {
+            return self.amending.write(cx.out);
         }
-        self.target.request(&Request::Save {}, cx.out)
+        let changes = changes(&self.words, calendar::now_ms()).map_err(Failure::usage)?;
+        let reason = self.amending.reason.clone();
+        let wanted = SettingChanges { reason, ..changes };
+        self.amending.send(&Request::Set(wanted), cx.out)
     }
 }
 
