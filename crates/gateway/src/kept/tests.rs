@@ -394,12 +394,16 @@ fn cut_off(steps: &[Step], writes: usize) -> bool {
     cut
 }
 
+/// All sequences of so many steps.
+fn sequences<const LEN: usize>() -> impl Iterator<Item = [Step; LEN]> {
+    let digit = |number: usize, place: usize| STEPS[number / STEPS.len().pow(place as u32) % STEPS.len()];
+    (0..STEPS.len().pow(LEN as u32)).map(move |number| std::array::from_fn(|place| digit(number, place)))
+}
+
 #[test]
 fn every_interleaving_with_a_crash_at_any_write_ends_in_the_last_confirmed_generation() {
     let mut crashes = 0;
-    for number in 0..STEPS.len().pow(4) {
-        let digit = |place: u32| STEPS[number / STEPS.len().pow(place) % STEPS.len()];
-        let steps: Vec<Step> = (0..4).map(digit).collect();
+    for steps in sequences::<4>() {
         crashes += (1..100).take_while(|writes| cut_off(&steps, *writes)).count();
     }
     assert!(crashes > 5_000, "{crashes} crashes");
@@ -426,12 +430,11 @@ fn fails(failure: Failure, steps: &[Step], writes: usize, [then, end]: [Step; 2]
 #[test]
 fn a_disk_that_is_full_at_any_write_leaves_the_last_confirmed_generation() {
     let mut failures = 0;
-    for number in 0..STEPS.len().pow(4) {
-        let digit = |place: u32| STEPS[number / STEPS.len().pow(place) % STEPS.len()];
-        let steps: Vec<Step> = (0..3).map(digit).collect();
+    for [steps @ .., then] in sequences::<4>() {
         // Nobody starts with a full disk: the start says so. And what has ended by itself, which
         // could not be written, has not if the clock goes back.
-        let (starts, then) = ([Step::Restart, Step::Crash].contains(&steps[2]), digit(3));
+        let [.., last] = &steps;
+        let starts = [Step::Restart, Step::Crash].contains(last);
         if starts || steps.contains(&Step::ClockGoesBack) || then == Step::ClockGoesBack {
             continue;
         }
@@ -446,10 +449,7 @@ fn a_disk_that_is_full_at_any_write_leaves_the_last_confirmed_generation() {
 #[test]
 fn a_state_folder_that_is_removed_at_any_write_changes_nothing_until_the_next_start() {
     let mut failures = 0;
-    for number in 0..STEPS.len().pow(3) {
-        let digit = |place: u32| STEPS[number / STEPS.len().pow(place) % STEPS.len()];
-        let steps: Vec<Step> = (0..2).map(digit).collect();
-        let then = digit(2);
+    for [steps @ .., then] in sequences::<3>() {
         if steps
             .iter()
             .chain([&then])
