@@ -175,7 +175,7 @@ fn listed_loss(section: &Section<'_>) -> Problem {
     let at = section.get("loss").or_else(|| section.get("back"));
     let at = at.map_or(section.at, |pair| pair.value.at);
     let message =
-        "the lab of a scenario has no loss by the numbers of packets: its hosts send ARP and IPv6 besides";
+        "the lab of a scenario has no loss by the numbers of packets: its hosts send frames of IPv6 besides";
     Problem::new(at, message).help("write a share, or run a program behind one link, where it is exact: `suimon lab --loss \"packets 7\" -- CMD`")
 }
 
