@@ -1,7 +1,7 @@
 //! `suimon class`: adds a class to a running suimon, or removes one, while packets flow, for good
 //! or for a time.
 
-use super::set::{self, Amending};
+use super::amending::{self, Amending};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::{Args, Subcommand};
@@ -60,7 +60,7 @@ struct Remove {
 type Named<'a> = (&'a str, &'a str, &'a [String], Option<u64>);
 
 fn named(words: &[String], now_ms: u64) -> Result<Named<'_>, String> {
-    let (words, until_ms) = set::end(words, now_ms)?;
+    let (words, until_ms) = amending::end(words, now_ms)?;
     match words {
         [interface, class, rest @ ..] if !class.contains('=') => Ok((interface, class, rest, until_ms)),
         _ => Err("expected an interface and the name of a class".into()),
@@ -72,12 +72,12 @@ fn added(words: &[String], filters: &[String], now_ms: u64) -> Result<AddedClass
     let fields = |filter: &String| {
         filter
             .split(',')
-            .map(set::change)
+            .map(amending::change)
             .collect::<Result<BTreeMap<_, _>, _>>()
     };
     let settings: BTreeMap<String, SettingChange> = rest
         .iter()
-        .map(|word| set::change(word))
+        .map(|word| amending::change(word))
         .collect::<Result<_, _>>()?;
     Ok(AddedClass {
         interface: interface.into(),

@@ -9,6 +9,7 @@ use engine::tree::Registry;
 use std::io::Write;
 
 mod accept;
+mod amending;
 mod apply;
 mod bottlenet;
 mod check;

@@ -1,14 +1,12 @@
 //! `suimon set`: changes settings of a running suimon while packets flow, for good or for a time.
 
-use super::target::Target;
+use super::amending::{self, Amending};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::calendar;
 use control::protocol::{Request, SettingChange, SettingChanges};
-use engine::units::Duration;
 use std::collections::BTreeMap;
-use std::io::Write;
 
 /// Change settings of a class or an interface of a running suimon; the whole tree is checked before
 ///
@@ -30,35 +28,6 @@ pub struct Set {
     amending: Amending,
 }
 
-/// What the verbs that amend the policy in force share: whether the file gets it, why, and where.
-#[derive(Debug, Args)]
-pub(super) struct Amending {
-    /// Write what was changed, and stays, into the policy's file, whose comments and order are
-    /// kept
-    #[arg(long)]
-    save: bool,
-    /// Why; `suimon history` shows it
-    #[arg(long, value_name = "TEXT")]
-    pub(super) reason: Option<String>,
-    #[command(flatten)]
-    target: Target,
-}
-
-impl Amending {
-    /// Sends a request for a change, and the one that writes it into the file if that is wanted.
-    pub(super) fn send(&self, request: &Request, out: &mut dyn Write) -> Result<Exit, Failure> {
-        let done = self.target.request(request, out)?;
-        match self.save && done == Exit::Done {
-            true => self.write(out),
-            false => Ok(done),
-        }
-    }
-
-    fn write(&self, out: &mut dyn Write) -> Result<Exit, Failure> {
-        self.target.request(&Request::Save {}, out)
-    }
-}
-
 /// What the words ask for.
 fn changes(words: &[String], now_ms: u64) -> Result<SettingChanges, String> {
     let expected =
@@ -68,9 +37,11 @@ fn changes(words: &[String], now_ms: u64) -> Result<SettingChanges, String> {
         Some((class, rest)) if !class.contains('=') => (Some(class.clone()), rest),
         _ => (None, words),
     };
-    let (words, until_ms) = end(words, now_ms)?;
-    let changes: BTreeMap<String, SettingChange> =
-        words.iter().map(|word| change(word)).collect::<Result<_, _>>()?;
+    let (words, until_ms) = amending::end(words, now_ms)?;
+    let changes: BTreeMap<String, SettingChange> = words
+        .iter()
+        .map(|word| amending::change(word))
+        .collect::<Result<_, _>>()?;
     if changes.is_empty() {
         return Err(expected());
     }
@@ -80,30 +51,6 @@ fn changes(words: &[String], now_ms: u64) -> Result<SettingChanges, String> {
         changes,
         until_ms,
         reason: None,
-    })
-}
-
-/// The words before `for TIME` or `until CLOCK`, and the moment that these say.
-pub(super) fn end(words: &[String], now_ms: u64) -> Result<(&[String], Option<u64>), String> {
-    Ok(match words {
-        [words @ .., word, time] if word == "for" => (words, Some(after(time, now_ms)?)),
-        [words @ .., word, time] if word == "until" => (words, Some(calendar::moment(time, now_ms)?)),
-        words => (words, None),
-    })
-}
-
-/// The moment after this time.
-fn after(time: &str, now_ms: u64) -> Result<u64, String> {
-    let time: Duration = time.parse().map_err(|why| format!("`{time}`: {why}"))?;
-    Ok(now_ms.saturating_add(time.nanos().div_ceil(1_000_000)))
-}
-
-/// A setting and its new value.
-pub(super) fn change(word: &str) -> Result<(String, SettingChange), String> {
-    SettingChange::assignment(word).ok_or_else(|| {
-        format!(
-            "`{word}`: expected a setting and its value, such as rate=20Mbit/s, or `for TIME` or `until CLOCK` at the end"
-        )
     })
 }
 
