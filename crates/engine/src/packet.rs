@@ -122,6 +122,9 @@ pub struct Packet {
     pub ecn: Ecn,
     /// Its DSCP, as it is to leave.
     pub dscp: Dscp,
+    /// Whether a queue that it had entered handed it on, at a change of the tree: it was judged when
+    /// it arrived, and is not to be policed again.
+    pub handed_on: bool,
     /// Where its bytes are.
     pub buffer: Buffer,
 }
@@ -136,6 +139,7 @@ impl Packet {
             flow: FlowHashes::default(),
             ecn: Ecn::NotEct,
             dscp: Dscp::default(),
+            handed_on: false,
             buffer: Buffer::NONE,
         }
     }
@@ -152,6 +156,7 @@ impl Packet {
         },
         ecn: Ecn::NotEct,
         dscp: Dscp::arrived(0),
+        handed_on: false,
         buffer: Buffer::NONE,
     };
 

@@ -227,8 +227,9 @@ struct Drops {
 
 impl Drops {
     /// Counts a packet that leaves by this sink, and passes it on.
-    fn pass(&mut self, packet: Packet, why: Reason, outer: &mut dyn Sink) {
+    fn pass(&mut self, mut packet: Packet, why: Reason, outer: &mut dyn Sink) {
         if why == Reason::Flushed && outer.hands_over() {
+            packet.handed_on = true;
             self.handed_over += packet.len;
         } else {
             self.dropped += packet.len;

@@ -15,6 +15,9 @@
 //! - The bucket also holds what the rate brings in `jitter`, so that packets that were sent as
 //!   stated are not policed for what the way to here did to their distances (RFC 2212, section 2,
 //!   grows bursts so).
+//! - A packet that a change of the tree hands on takes tokens as of its arrival. One that does not
+//!   conform to a new arrival curve is not dropped: it keeps its place, or is sent last if
+//!   `excess = "last"`.
 //! - The limit of a queue is its backlog bound: σ + ρ *T* by the sound rule, σ by the paper's.
 //! - Every departure of a guaranteed class is checked against its delay, at the time when its last
 //!   bit is sent by a clock of the link's bandwidth. `late` counts violations; they are caused by
@@ -585,17 +588,23 @@ impl Member {
             .map_or(0, |guarantee| nanobits(guarantee.arrivals.burst.get()))
     }
 
-    /// Whether the packet conforms to the arrival curve; if so, it takes tokens.
+    /// Whether the packet conforms to the arrival curve; if so, it takes tokens. What a change
+    /// handed on takes them as of its arrival, so that it conforms if it did then.
     #[inline]
-    fn conforms(&mut self, now: Instant, len: Bytes) -> bool {
+    fn conforms(&mut self, now: Instant, packet: &Packet) -> bool {
         let Some(guarantee) = self.guarantee else {
             return true;
         };
+        let came = match packet.handed_on {
+            true => packet.arrived,
+            false => now,
+        };
         self.tokens
-            .accrue(now.nanos(), Some(nanobits(guarantee.arrivals.burst.get())));
-        let enough = self.tokens.left >= nanobits(len.get());
+            .accrue(came.nanos(), Some(nanobits(guarantee.arrivals.burst.get())));
+        let takes = nanobits(packet.len.get());
+        let enough = self.tokens.left >= takes;
         if enough {
-            self.tokens.left -= nanobits(len.get());
+            self.tokens.left -= takes;
         }
         enough
     }
@@ -710,7 +719,10 @@ impl Discipline for Ips {
             sink.drop(packet, Reason::NoClass);
             return Verdict::Dropped(Reason::NoClass);
         };
-        if packet.len > self.plan.longest || !member.conforms(now, packet.len) {
+        let conforms = packet.len <= self.plan.longest && member.conforms(now, &packet);
+        // What a change handed on was let in when it arrived: it is not dropped now.
+        let stays = packet.handed_on && self.plan.settings.excess == ExcessAction::Drop;
+        if !conforms && !stays {
             member.policed += 1;
             return self.police(packet, sink);
         }
@@ -809,6 +821,7 @@ mod tests {
     use crate::link::Link;
     use crate::queue::Queue;
     use crate::random::Seed;
+    use crate::shaped_queue::ShapedQueue;
     use crate::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 
     const FRAME: u64 = 1_518;
@@ -927,6 +940,35 @@ mod tests {
             let _ = queue.dequeue(Instant::from_nanos(nanos), &mut dropped);
         }
         assert_eq!((dropped.0.len(), queue.stats().sent.packets), (2, 3));
+    }
+
+    #[test]
+    fn packets_that_a_change_hands_on_are_not_policed_again() {
+        let classes = |rate| [(8, 2_000, 20), (2, rate, 60)];
+        let plan = |rate| plan(&spec(Table::default(), &classes(rate))).expect("a good plan");
+        let mut queue = ShapedQueue::new(plan(2_000).build(Seed(1)), None);
+        let mut dropped = DropLog::default();
+        let offer = |queue: &mut ShapedQueue, nanos, dropped: &mut DropLog| {
+            let now = Instant::from_nanos(nanos);
+            let packet = Packet::new(Bytes::new(FRAME), now, ClassId(1));
+            let _ = queue.enqueue(now, packet, dropped);
+        };
+        // A burst of two, and then what 2 Mbit/s brings: more than one bucket, behind class 0.
+        for nanos in [0, 0, 6_072_000, 12_144_000] {
+            offer(&mut queue, nanos, &mut dropped);
+        }
+        let now = Instant::from_nanos(12_144_000);
+        // The same, and then a lower rate.
+        for rate in [2_000, 1_900] {
+            let (packets, _) = queue.replace(now, plan(rate).build(Seed(1)), Some);
+            for packet in packets {
+                let _ = queue.enqueue(now, packet, &mut dropped);
+            }
+        }
+        assert!(dropped.0.is_empty(), "{:?}", dropped.0);
+        // The bucket is as empty as it was.
+        offer(&mut queue, 12_144_000, &mut dropped);
+        assert_eq!(dropped.0, [(1, Reason::Policed)]);
     }
 
     #[test]

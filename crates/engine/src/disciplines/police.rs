@@ -17,6 +17,9 @@
 //! Colours travel as the drop precedence of an assured forwarding DSCP (RFC 2597): AFx1 is green,
 //! AFx2 yellow, AFx3 red; a packet with another DSCP is pre-green. `rio` reads them.
 //!
+//! A packet that a change of the tree hands on was judged when it arrived: it passes as it is, takes
+//! no tokens and is not counted again. So a change drops nothing that a meter had let in.
+//!
 //! Arithmetic: tokens are counted in 10⁻⁹ bit, so that rate times time is a whole number: the meter
 //! is exact at any rate, and a sender that keeps to its rate is never red for rounding.
 //!
@@ -356,6 +359,9 @@ impl Police {
 
 impl Discipline for Police {
     fn enqueue(&mut self, now: Instant, mut packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        if packet.handed_on {
+            return self.child.enqueue(now, packet, sink);
+        }
         let came = self.came(&packet);
         let colour = self.buckets.colour(&self.parameters, now, packet.len, came);
         self.counts[colour as usize] += 1;
@@ -424,6 +430,7 @@ mod tests {
     use crate::packet::{ClassId, Dscp};
     use crate::random::Seed;
     use crate::settings::Table;
+    use crate::shaped_queue::ShapedQueue;
     use crate::tree::{DisciplineSpec, Registry};
     use Colour::{Green, Red, Yellow};
 
@@ -606,6 +613,36 @@ mod tests {
             left.push((packet.dscp.value(), packet.dscp.to_write().is_some()));
         }
         assert_eq!((left, dropped.0), (vec![(18, true), (28, false), (0, false)], 1));
+    }
+
+    #[test]
+    fn packets_that_a_change_hands_on_are_not_policed_again() {
+        let plan = DisciplineSpec {
+            settings: meter("token-bucket").text("green", "ef").text("red", "pass"),
+            ..DisciplineSpec::new("police")
+        };
+        let plan = plan.check(&Registry::builtin(), LINK).expect("a good plan");
+        let dropping = DisciplineSpec {
+            settings: meter("token-bucket").text("green", "drop").text("red", "drop"),
+            ..DisciplineSpec::new("police")
+        };
+        let dropping = dropping.check(&Registry::builtin(), LINK).expect("a good plan");
+        let (mut dropped, now) = (Drops::default(), Instant::START);
+        let mut queue = ShapedQueue::new(plan.build(Seed(1)), None);
+        for _ in 0..4 {
+            let _ = queue.enqueue(now, Packet::new(Bytes::new(1000), now, ClassId(0)), &mut dropped);
+        }
+        for plan in [&plan, &dropping] {
+            let (packets, _) = queue.replace(now, plan.build(Seed(1)), Some);
+            for packet in packets {
+                let _ = queue.enqueue(now, packet, &mut dropped);
+            }
+        }
+        let mut left = Vec::new();
+        while let Next::Ready(packet) = queue.dequeue(now, &mut dropped) {
+            left.push(packet.dscp.value());
+        }
+        assert_eq!((left, dropped.0), (vec![46, 46, 0, 0], 0));
     }
 
     #[test]
