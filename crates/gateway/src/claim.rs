@@ -2,6 +2,8 @@
 //! [lock](NamespaceLock) for each, in a directory where no other user can write.
 
 use control::run_directory::NamespaceLock;
+use rustix::net::{AddressFamily, SocketType, socket};
+use rustix::process::geteuid;
 
 /// Released when this is dropped.
 #[derive(Debug)]
@@ -29,6 +31,36 @@ impl Claim {
     }
 }
 
+/// Who manages an interface, as far as this user can see.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Claimant {
+    /// No suimon does.
+    #[default]
+    Nobody,
+    /// A suimon that lives does, also one that is stopped.
+    Somebody,
+    /// Only root of this network namespace sees all claims.
+    Unknown,
+}
+
+impl Claimant {
+    /// That of the interface of this name in the network namespace of this thread. Nothing is
+    /// claimed by it.
+    pub fn of(interface: &str) -> Self {
+        match NamespaceLock::text(interface) {
+            Some(_) => Self::Somebody,
+            None if is_root_here() => Self::Nobody,
+            None => Self::Unknown,
+        }
+    }
+}
+
+/// Whether this is root of the network namespace of this thread. Root of a user namespace may be
+/// in one of another's, where packet sockets are refused.
+fn is_root_here() -> bool {
+    geteuid().is_root() && socket(AddressFamily::PACKET, SocketType::RAW, None).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,7 +73,9 @@ mod tests {
         let claim = Claim::on(&[&name]).expect("free");
         let second = Claim::on(&[&name]).expect_err("taken");
         assert!(second.contains("another suimon manages"), "{second}");
+        assert_eq!(Claimant::of(&name), Claimant::Somebody);
         drop(claim);
+        assert_ne!(Claimant::of(&name), Claimant::Somebody);
         assert!(Claim::on(&[&name]).is_ok());
     }
 

@@ -3,6 +3,7 @@
 //!
 //! [`Observed`] is what the kernel says, [`symptoms`] is what it means.
 
+use crate::claim::Claimant;
 use crate::facts::{self, Facts};
 use engine::units::Bandwidth;
 use netio::interface::Interface;
@@ -65,8 +66,10 @@ pub struct Observed {
     pub master: Option<String>,
     /// The kind of its root qdisc.
     pub qdisc: Option<String>,
-    /// The rate of a limit that a killed suimon has left there.
-    pub left: Option<Bandwidth>,
+    /// The rate of a limit of suimon's there (`fail_closed`): of one that runs, or that was killed.
+    pub limit: Option<Bandwidth>,
+    /// Who manages it.
+    pub claimant: Claimant,
     /// The filters at its hooks, where those of old kernels are used.
     pub filters: Vec<String>,
     /// Its offloads that are on.
@@ -104,7 +107,8 @@ impl Observed {
             wireless: sys("uevent").is_some_and(|uevent| uevent.contains("DEVTYPE=wlan")),
             master: facts.master,
             qdisc: netio::fail_closed::root_kind(interface.index).ok().flatten(),
-            left: netio::fail_closed::rate_of(interface.index).ok().flatten(),
+            limit: netio::fail_closed::rate_of(interface.index).ok().flatten(),
+            claimant: Claimant::of(name),
             filters: netio::bpf::clsact::names(interface.index)
                 .ok()
                 .flatten()
@@ -220,12 +224,11 @@ fn others(of: &Observed) -> Vec<Symptom> {
     let name = &of.name;
     let remove = format!("tc qdisc del dev {name} root");
     let mut found = Vec::new();
-    found.push(match (&of.left, of.qdisc.as_deref()) {
-        (Some(rate), _) => Symptom::of(
-            Gravity::Note,
-            format!("a killed suimon has left a limit of {rate}"),
-            remove,
-        ),
+    if of.claimant == Claimant::Somebody {
+        found.push(Symptom::good("a suimon that runs manages it: see `suimon status`"));
+    }
+    found.push(match (&of.limit, of.qdisc.as_deref()) {
+        (Some(rate), _) => limit(of.claimant, *rate, remove),
         (None, Some(kind)) if !PLAIN.contains(&kind) => Symptom::of(
             Gravity::Note,
             format!("the kernel's `{kind}` is there; what suimon sends bypasses it, the rest does not"),
@@ -234,13 +237,14 @@ fn others(of: &Observed) -> Vec<Symptom> {
         (None, kind) => Symptom::good(format!("its qdisc is {}", kind.unwrap_or("none"))),
     });
     if !of.filters.is_empty() {
-        found.push(Symptom::of(
-            Gravity::Note,
-            format!("filters are at its hooks: {}", of.filters.join(", ")),
-            format!(
-                "tc qdisc del dev {name} clsact   # if a killed suimon has left them, or nobody needs them"
-            ),
-        ));
+        let remedy = match of.claimant {
+            Claimant::Somebody => String::new(),
+            Claimant::Nobody | Claimant::Unknown => {
+                format!("tc qdisc del dev {name} clsact   # if no program that runs needs them")
+            }
+        };
+        let what = format!("filters are at its hooks: {}", of.filters.join(", "));
+        found.push(Symptom::of(Gravity::Note, what, remedy));
     }
     match of.offloaded_connections {
         Some(count) if count > 0 => found.push(Symptom::of(
@@ -251,6 +255,25 @@ fn others(of: &Observed) -> Vec<Symptom> {
         _ => {}
     }
     found
+}
+
+/// A limit of suimon's: what the kernel sends while no suimon does.
+fn limit(claimant: Claimant, rate: Bandwidth, remove: String) -> Symptom {
+    match claimant {
+        Claimant::Somebody => Symptom::good(format!(
+            "should that suimon be killed, the kernel sends {rate} at most (`fail_closed`)"
+        )),
+        Claimant::Nobody => Symptom::of(
+            Gravity::Note,
+            format!("a killed suimon has left a limit of {rate}"),
+            format!("start it again, or: {remove}"),
+        ),
+        Claimant::Unknown => Symptom::of(
+            Gravity::Note,
+            format!("a limit of {rate} is there, of a suimon that runs or that was killed"),
+            "ask as root, who sees which",
+        ),
+    }
 }
 
 /// How it handles frames.
@@ -419,7 +442,7 @@ mod tests {
     #[test]
     fn each_hindrance_is_named_with_its_remedy() {
         type Change = fn(&mut Observed);
-        let cases: [(Change, Gravity, &str); 12] = [
+        let cases: [(Change, Gravity, &str); 13] = [
             (|of| of.up = false, Gravity::Bad, "ip link set eth0 up"),
             (|of| of.carrier = Some(false), Gravity::Bad, "cable"),
             (|of| of.duplex = Some("half".into()), Gravity::Bad, "negotiate"),
@@ -437,9 +460,14 @@ mod tests {
                 "tc qdisc del dev eth0 root",
             ),
             (
-                |of| of.left = Some(Bandwidth::mbit(4)),
+                |of| of.limit = Some(Bandwidth::mbit(4)),
                 Gravity::Note,
                 "tc qdisc del dev eth0 root",
+            ),
+            (
+                |of| (of.limit, of.claimant) = (Some(Bandwidth::mbit(4)), Claimant::Unknown),
+                Gravity::Note,
+                "as root",
             ),
             (|of| of.filters = vec!["other".into()], Gravity::Note, "clsact"),
             (|of| of.offloaded_connections = Some(3), Gravity::Bad, "flowtable"),
@@ -460,6 +488,20 @@ mod tests {
             assert_eq!(one.gravity, gravity, "{one:?}");
             assert!(one.remedy.as_ref().is_some_and(|r| r.contains(remedy)), "{one:?}");
         }
+    }
+
+    #[test]
+    fn what_a_running_suimon_has_at_an_interface_is_not_to_be_removed() {
+        let of = Observed {
+            limit: Some(Bandwidth::mbit(4)),
+            claimant: Claimant::Somebody,
+            filters: vec!["suimon".into()],
+            ..fine()
+        };
+        let found = symptoms(&of);
+        let removes = |symptom: &&Symptom| symptom.remedy.as_ref().is_some_and(|r| r.contains("del"));
+        assert_eq!(found.iter().find(removes), None, "{found:?}");
+        assert!(found.iter().all(|symptom| !symptom.what.contains("left")), "{found:?}");
     }
 
     #[test]

@@ -551,6 +551,15 @@ fn limit_of(rig: &Rig) -> Option<f64> {
     limit.map(|rate| rate.bits() as f64 / 1e6)
 }
 
+/// What `suimon doctor` says of host A's interface.
+fn doctor(rig: &Rig) -> String {
+    let program = rig.a.program(env!("CARGO_BIN_EXE_suimon"));
+    program.args(["doctor", "eth0"]).output().expect("it ends").out
+}
+
+const LEFT: &str = "a killed suimon has left a limit of 4 Mbit/s";
+const MANAGES: &str = "a suimon that runs manages it";
+
 #[test]
 fn an_egress_that_fails_closed_keeps_to_its_limit_without_the_program() {
     in_turn(|| {
@@ -561,8 +570,13 @@ fn an_egress_that_fails_closed_keeps_to_its_limit_without_the_program() {
             let transfer = rig.tcp(SMALL);
             settles_at(&transfer, 8.0, "with the program");
             assert_eq!(limit_of(&rig), Some(CLOSED));
+            let said = doctor(&rig);
+            assert!(said.contains("the kernel sends 4 Mbit/s at most") && said.contains(MANAGES), "{said}");
+            assert!(!said.contains("left") && !said.contains("qdisc del"), "{said}");
             kill(&mut rig);
             assert_eq!(limit_of(&rig), Some(CLOSED), "it stays after a kill");
+            let said = doctor(&rig);
+            assert!(said.contains(LEFT) && !said.contains(MANAGES), "{said}");
             let two = rig.files.join("two.toml").display().to_string();
             let text = Kind::ClosedEgress.policy();
             let text = text.replace("\"eth0\"\n", "[\"eth0\", \"absent0\"]\n");
@@ -583,6 +597,8 @@ fn an_egress_that_fails_closed_keeps_to_its_limit_without_the_program() {
             rig.signal("TERM");
             assert!(rig.end().status.success());
             assert_eq!(limit_of(&rig), None, "a clean end leaves nothing");
+            let said = doctor(&rig);
+            assert!(said.contains("its qdisc is") && !said.contains(MANAGES), "{said}");
             let mbit = rate(&transfer, Duration::from_secs(1));
             assert!(mbit > 2.0 * LINK, "{mbit} Mbit/s after a clean end");
         });
