@@ -1,16 +1,22 @@
 //! Diagnostics of a policy: each error or warning with file, line, column, expectation and advice.
 //!
 //! They are rendered in the style of rustc. One pass reports all mistakes of a policy, not only the
-//! first.
+//! first. Those that are alike (the same words) are told once, with the places of the others.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use engine::settings::{Problem, Span};
 use serde::Serialize;
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 
+/// How many that differ are rendered, of mistakes and of warnings: the rest is counted.
+const MOST_SHOWN: usize = 50;
+/// How many places of others that are alike are rendered with one.
+const MOST_PLACES: usize = 20;
+
 /// How severe a diagnostic is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// The policy cannot be used.
@@ -63,10 +69,57 @@ struct Excerpt<'a> {
     span: Range<usize>,
 }
 
+/// Diagnostics of the same words.
+struct Alike<'a> {
+    first: &'a Diagnostic,
+    excerpt: Excerpt<'a>,
+    /// How many more there are.
+    more: usize,
+    /// Where the first of these are.
+    places: Vec<String>,
+}
+
 impl Excerpt<'_> {
     /// Where the span starts, in characters from 1.
     fn column(&self) -> usize {
         self.lines[..self.span.start].chars().count() + 1
+    }
+
+    /// `line:column`.
+    fn place(&self) -> String {
+        format!("{}:{}", self.line, self.column())
+    }
+}
+
+impl Alike<'_> {
+    /// Where the others are.
+    fn note(&self) -> Option<String> {
+        let places = self.places.join(", ");
+        match self.more - self.places.len() {
+            _ if self.more == 0 => None,
+            0 => Some(format!("{} more of the same, at {places}", self.more)),
+            unnamed => Some(format!(
+                "{} more of the same, at {places} and {unnamed} more places",
+                self.more
+            )),
+        }
+    }
+
+    /// As it is rendered.
+    fn group<'a>(&'a self, path: &'a str, note: Option<&'a str>) -> Group<'a> {
+        let Problem { message, help, .. } = &self.first.problem;
+        let level = match self.first.severity {
+            Severity::Mistake => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        };
+        let snippet = Snippet::source(self.excerpt.lines)
+            .line_start(self.excerpt.line)
+            .path(path)
+            .annotation(AnnotationKind::Primary.span(self.excerpt.span.clone()));
+        let help = help.iter().map(|help| Level::HELP.message(help.as_str()));
+        let note = note.into_iter().map(|note| Level::NOTE.message(note));
+        let group = level.primary_title(message.as_str()).element(snippet);
+        group.elements(help).elements(note)
     }
 }
 
@@ -154,7 +207,34 @@ impl Diagnostics {
             .unwrap_or(0)
     }
 
-    /// The diagnostics in human-readable form; with colour for a terminal.
+    /// Those that are alike together, in the order of the first of each.
+    fn alike(&self) -> Vec<Alike<'_>> {
+        let (mut all, mut known) = (Vec::<Alike<'_>>::new(), HashMap::new());
+        for (diagnostic, excerpt) in self.excerpts() {
+            let Problem { message, help, .. } = &diagnostic.problem;
+            let nth = *known
+                .entry((diagnostic.severity, message, help))
+                .or_insert(all.len());
+            let Some(alike) = all.get_mut(nth) else {
+                all.push(Alike {
+                    first: diagnostic,
+                    excerpt,
+                    more: 0,
+                    places: Vec::new(),
+                });
+                continue;
+            };
+            alike.more += 1;
+            if alike.places.len() < MOST_PLACES {
+                alike.places.push(excerpt.place());
+            }
+        }
+        all
+    }
+
+    /// The diagnostics in human-readable form; with colour for a terminal. Of mistakes, and of
+    /// warnings, 50 that differ are shown, and with each 20 places of others of the same words; the
+    /// rest is counted.
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour {
             Renderer::styled()
@@ -162,23 +242,23 @@ impl Diagnostics {
             Renderer::plain()
         };
         let mut out = String::new();
-        for (Diagnostic { severity, problem }, excerpt) in self.excerpts() {
-            let level = match severity {
-                Severity::Mistake => Level::ERROR,
-                Severity::Warning => Level::WARNING,
-            };
-            let group: Group<'_> = level.primary_title(problem.message.as_str()).element(
-                Snippet::source(excerpt.lines)
-                    .line_start(excerpt.line)
-                    .path(self.path.as_str())
-                    .annotation(AnnotationKind::Primary.span(excerpt.span)),
-            );
-            let group = match &problem.help {
-                Some(help) => group.element(Level::HELP.message(help.as_str())),
-                None => group,
-            };
-            out.push_str(&renderer.render(&[group]));
+        let (mut met, mut hidden) = (HashMap::new(), Vec::new());
+        for alike in self.alike() {
+            let of_its_severity = met.entry(alike.first.severity).or_insert(0);
+            *of_its_severity += 1;
+            if *of_its_severity > MOST_SHOWN {
+                hidden.push(alike);
+                continue;
+            }
+            out.push_str(&renderer.render(&[alike.group(&self.path, alike.note().as_deref())]));
             out.push_str("\n\n");
+        }
+        if let Some(first) = hidden.first() {
+            let number: usize = hidden.iter().map(|alike| 1 + alike.more).sum();
+            let place = first.excerpt.place();
+            out.push_str(&format!(
+                "{number} more not shown, from {place} on: `suimon check --json` lists each\n\n"
+            ));
         }
         out.push_str(&self.sum());
         out
@@ -263,6 +343,54 @@ mod tests {
             [500, 2_000].map(work),
             [500, 2_000].map(|number| number * line.len())
         );
+    }
+
+    /// As a text editor shows them: in words, and how often.
+    fn rendered(messages: impl Iterator<Item = (Severity, String)>) -> String {
+        let line = "abc = 1\n";
+        let messages: Vec<_> = messages.collect();
+        let mut diagnostics = Diagnostics::new("p.toml", &line.repeat(messages.len()));
+        for (nth, (severity, message)) in messages.into_iter().enumerate() {
+            let start = nth * line.len() + 4;
+            let at = Span { start, end: start + 1 };
+            diagnostics.fill(severity, vec![Problem::new(at, message)]);
+        }
+        diagnostics.render(false)
+    }
+
+    #[test]
+    fn alike_diagnostics_are_told_once_and_counted_exactly() {
+        let alike = |number: usize| rendered((0..number).map(|_| (Severity::Mistake, "wrong".into())));
+        let all = |number: usize| {
+            let places: Vec<String> = (2..=number).map(|line| format!("{line}:5")).collect();
+            places.join(", ")
+        };
+        assert!(!alike(1).contains("of the same"), "{}", alike(1));
+        for number in [2, 21] {
+            let text = alike(number);
+            let note = format!("= note: {} more of the same, at {}\n", number - 1, all(number));
+            assert!(text.contains(&note), "{text}");
+            assert_eq!(text.matches("error: wrong").count(), 1, "{text}");
+            assert!(text.ends_with(&format!("p.toml: {number} mistakes\n")), "{text}");
+        }
+        let (text, named) = (alike(1_000), all(21));
+        let note = format!("= note: 999 more of the same, at {named} and 979 more places\n");
+        assert!(text.contains(&note), "{text}");
+        assert!(text.ends_with("p.toml: 1000 mistakes\n"), "{text}");
+    }
+
+    #[test]
+    fn what_differs_is_told_apart_and_no_mistake_hides_behind_warnings() {
+        let differ = |severity, number: usize| (0..number).map(move |nth| (severity, format!("word {nth}.")));
+        let text = rendered(differ(Severity::Warning, 50));
+        assert!(text.contains("word 49.") && !text.contains("not shown"), "{text}");
+        let warnings = differ(Severity::Warning, 70).chain(differ(Severity::Warning, 70));
+        let text = rendered(warnings.chain(differ(Severity::Mistake, 1)));
+        assert_eq!(text.matches("warning: word").count(), 50, "{text}");
+        assert!(text.contains("error: word 0."), "{text}");
+        let rest = "40 more not shown, from 51:5 on: `suimon check --json` lists each\n";
+        assert!(text.contains(rest), "{text}");
+        assert!(text.ends_with("p.toml: 1 mistake and 140 warnings\n"), "{text}");
     }
 
     #[test]
