@@ -352,7 +352,10 @@ mod tests {
         let mut diagnostics = Diagnostics::new("p.toml", &line.repeat(messages.len()));
         for (nth, (severity, message)) in messages.into_iter().enumerate() {
             let start = nth * line.len() + 4;
-            let at = Span { start, end: start + 1 };
+            let at = Span {
+                start,
+                end: start + 1,
+            };
             diagnostics.fill(severity, vec![Problem::new(at, message)]);
         }
         diagnostics.render(false)

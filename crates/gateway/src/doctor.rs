@@ -225,7 +225,9 @@ fn others(of: &Observed) -> Vec<Symptom> {
     let remove = format!("tc qdisc del dev {name} root");
     let mut found = Vec::new();
     if of.claimant == Claimant::Somebody {
-        found.push(Symptom::good("a suimon that runs manages it: see `suimon status`"));
+        found.push(Symptom::good(
+            "a suimon that runs manages it: see `suimon status`",
+        ));
     }
     found.push(match (&of.limit, of.qdisc.as_deref()) {
         (Some(rate), _) => limit(of.claimant, *rate, remove),
@@ -501,7 +503,10 @@ mod tests {
         let found = symptoms(&of);
         let removes = |symptom: &&Symptom| symptom.remedy.as_ref().is_some_and(|r| r.contains("del"));
         assert_eq!(found.iter().find(removes), None, "{found:?}");
-        assert!(found.iter().all(|symptom| !symptom.what.contains("left")), "{found:?}");
+        assert!(
+            found.iter().all(|symptom| !symptom.what.contains("left")),
+            "{found:?}"
+        );
     }
 
     #[test]

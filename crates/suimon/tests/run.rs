@@ -571,7 +571,10 @@ fn an_egress_that_fails_closed_keeps_to_its_limit_without_the_program() {
             settles_at(&transfer, 8.0, "with the program");
             assert_eq!(limit_of(&rig), Some(CLOSED));
             let said = doctor(&rig);
-            assert!(said.contains("the kernel sends 4 Mbit/s at most") && said.contains(MANAGES), "{said}");
+            assert!(
+                said.contains("the kernel sends 4 Mbit/s at most") && said.contains(MANAGES),
+                "{said}"
+            );
             assert!(!said.contains("left") && !said.contains("qdisc del"), "{said}");
             kill(&mut rig);
             assert_eq!(limit_of(&rig), Some(CLOSED), "it stays after a kill");
