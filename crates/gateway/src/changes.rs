@@ -461,12 +461,13 @@ impl PolicyChanges {
     }
 
     /// Does what is due by itself: undoes what nobody has confirmed in time, and ends what was set
-    /// for a time. To be called many times a second.
-    pub fn settle(&self) -> Option<String> {
+    /// for a time. To be called many times a second. What was done, or why it cannot be; none if
+    /// nothing was due.
+    pub fn settle(&self) -> Option<Result<String, String>> {
         self.undo_unconfirmed().or_else(|| self.end_timed())
     }
 
-    fn end_timed(&self) -> Option<String> {
+    fn end_timed(&self) -> Option<Result<String, String>> {
         let mut generations = self.alone();
         let rest = generations.rest(now_ms())?;
         let mut again = self.ends_again.lock().unwrap_or_else(PoisonError::into_inner);
@@ -475,12 +476,12 @@ impl PolicyChanges {
         }
         *again = None;
         Some(match self.end(&mut generations, rest) {
-            Ok(done) => format!("what was set for a time is over:\n{done}"),
+            Ok(done) => Ok(format!("what was set for a time is over:\n{done}")),
             Err(why) => {
                 *again = Some(Instant::now() + END_AGAIN);
-                format!(
+                Err(format!(
                     "what was set for a time is over and cannot be ended; it is tried again in a minute: {why}"
-                )
+                ))
             }
         })
     }
@@ -500,7 +501,7 @@ impl PolicyChanges {
         Ok(format!("{said}\n{cost}"))
     }
 
-    fn undo_unconfirmed(&self) -> Option<String> {
+    fn undo_unconfirmed(&self) -> Option<Result<String, String>> {
         let mut generations = self.alone();
         let back_to = generations.overdue()?;
         let by = Provenance::default();
@@ -508,8 +509,10 @@ impl PolicyChanges {
         // Tried once: what cannot be put back now cannot be a moment later.
         generations.give_up();
         Some(match done {
-            Ok(done) => format!("nobody has confirmed the change:\n{done}"),
-            Err(why) => format!("nobody has confirmed the change, and it cannot be undone: {why}"),
+            Ok(done) => Ok(format!("nobody has confirmed the change:\n{done}")),
+            Err(why) => Err(format!(
+                "nobody has confirmed the change, and it cannot be undone: {why}"
+            )),
         })
     }
 

@@ -35,7 +35,7 @@ use engine::units::Bytes;
 use netio::handle::{Handle, WorkerSnapshot};
 use netio::inspection::Detail;
 use netio::worker::Worker;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,19 +56,19 @@ pub struct Origin<'a> {
 
 /// Puts a policy into force until a signal or a client ends it. Changes are
 /// checked with the kinds of `registry`. `watch` gets a snapshot without classes twice a second.
+/// What happens is logged.
 ///
 /// # Errors
 ///
-/// Returns an error if the policy has no usable port, something that it needs cannot be set up, the
-/// packet loop panics, or `out` cannot be written to.
+/// Returns an error if the policy has no usable port, something that it needs cannot be set up, or
+/// the packet loop panics.
 pub fn enforce(
     policy: &Policy,
     registry: &Registry,
     origin: Origin<'_>,
     name: &str,
     socket: &str,
-    out: &mut dyn Write,
-    watch: &mut dyn FnMut(&WorkerSnapshot, &mut dyn Write) -> io::Result<()>,
+    watch: &mut dyn FnMut(&WorkerSnapshot) -> io::Result<()>,
 ) -> Result<(), Error> {
     let config = policy.port.as_ref().ok_or(Error::NoPort)?;
     let mut warnings = check_interfaces(policy, config)?;
@@ -101,15 +101,13 @@ pub fn enforce(
     let managed: Vec<_> = paths.into_iter().zip(policy.interfaces.iter().cloned()).collect();
     let wholes = managed.iter().cloned().zip(running.interfaces);
     let in_force = Arc::new(InForce::running(handle.clone(), registry.clone(), wholes));
-    introduce(out, policy, config, &without_us)?;
-    for line in realised {
-        writeln!(out, "{line}")?;
-    }
+    introduce(policy, config, &without_us);
+    realised.iter().for_each(|line| tracing::info!("{line}"));
     // All is open, and no thread has started: what is given up now, none of them has.
     let unconfined = confinement.enter(Role::Program);
     let lacking = unconfined.iter();
     for warning in warnings.iter().chain(&surprises).chain(lacking) {
-        writeln!(out, "warning: {warning}")?;
+        tracing::warn!("{warning}");
     }
     let workers = start_workers(workers, &handle, &confinement)?;
     // Only now: it installs its first tree, which needs a running worker.
@@ -130,36 +128,37 @@ pub fn enforce(
     let server = serve(&socket, Arc::clone(&service), &confinement).inspect_err(|_| handle.stop())?;
     // What reading the policy took.
     netio::heap::give_back();
-    writeln!(out, "running; control socket {}", server.path().display())?;
-    out.flush()?;
+    let at = server.path().display();
+    tracing::info!(socket = %at, "running; control socket {at}");
     service_manager::runs(name);
-    let reload = |out: &mut dyn Write| match file.filter(|_| !hang_up.terminal_is_gone()) {
+    let reload = || match file.filter(|_| !hang_up.terminal_is_gone()) {
         None => end.store(true, Ordering::Relaxed),
-        Some(file) => reload(&changes, file, out),
+        Some(file) => reload(&changes, file),
     };
-    let mut each = |out: &mut dyn Write| {
+    let mut each = || {
         if hang_up.came() {
-            reload(out);
+            reload();
         }
-        if let Some(done) = changes.settle() {
-            let _ = writeln!(out, "{done}").and_then(|()| out.flush());
+        match changes.settle() {
+            Some(Ok(done)) => tracing::info!("{done}"),
+            Some(Err(why)) => tracing::error!("{why}"),
+            None => {}
         }
     };
-    let mut watch = |snapshot: &WorkerSnapshot, out: &mut dyn Write| {
+    let mut watch = |snapshot: &WorkerSnapshot| {
         service_manager::lives();
         // First, since it compares this snapshot with counters that are read now.
-        let enforced = enforced(&enforcement, &watched, &handle, snapshot);
-        let judged = expected.look(&watched.expectations(), || service.read().ok());
-        tell(out, &[enforced, judged].concat())?;
-        watch(snapshot, out)
+        look(&enforcement, &watched, &handle, snapshot);
+        expected.look(&watched.expectations(), || service.read().ok());
+        watch(snapshot)
     };
-    let last = supervise(&handle, workers, &end, out, &mut watch, &mut each)?;
+    let last = supervise(&handle, workers, &end, &mut watch, &mut each)?;
     service_manager::ends();
     if let Some((speaker, thread)) = speaker {
         speaker.stop();
         let _ = thread.join();
     }
-    farewell(out, &last)?;
+    farewell(&last);
     changes.ended().map_err(Error::State)
 }
 
@@ -177,23 +176,13 @@ fn watching(
     (Arc::new(service), enforcement, expected)
 }
 
-fn tell(out: &mut dyn Write, lines: &[String]) -> io::Result<()> {
-    lines.iter().try_for_each(|line| writeln!(out, "{line}"))?;
-    out.flush()
-}
-
-/// Looks whether what runs is enforced. What has changed, in words.
-fn enforced(
-    enforcement: &Enforcement,
-    in_force: &InForce,
-    handle: &Handle,
-    snapshot: &WorkerSnapshot,
-) -> Vec<String> {
+/// Looks whether what runs is enforced.
+fn look(enforcement: &Enforcement, in_force: &InForce, handle: &Handle, snapshot: &WorkerSnapshot) {
     enforcement.look(
         |name| handed_over(in_force, snapshot, name),
         |name| handed_over(in_force, &handle.inspect_to(Detail::Paths).ok()?, name),
         snapshot.turns.lapses,
-    )
+    );
 }
 
 /// What the path of this interface has handed over to it, as the interface counts: without the
@@ -223,19 +212,18 @@ fn handed_over(in_force: &InForce, snapshot: &WorkerSnapshot, name: &str) -> Opt
 }
 
 /// Puts the file into force as it is now.
-fn reload(changes: &PolicyChanges, file: &Path, out: &mut dyn Write) {
+fn reload(changes: &PolicyChanges, file: &Path) {
     service_manager::reloads();
     let done = changes.apply(file, None, Breaking::Refused, Provenance::default());
     service_manager::reloaded();
-    let _ = match done {
+    match done {
         Ok(Applied { message, difference }) => {
             let effects = difference.effects();
-            let mut lines = effects.iter().chain([&message]);
-            lines.try_for_each(|line| writeln!(out, "{line}"))
+            let lines = effects.iter().chain([&message]);
+            lines.for_each(|line| tracing::info!("{line}"));
         }
-        Err(why) => writeln!(out, "the policy stays as it is: {why}"),
-    };
-    let _ = out.flush();
+        Err(why) => tracing::error!("the policy stays as it is: {why}"),
+    }
 }
 
 /// Starts the control socket, whose threads have the role of those that answer.
@@ -282,7 +270,7 @@ fn start_speaker(
         keys,
         trees: Box::new(Arc::clone(in_force)),
         seed: secret_seed(),
-        log: Box::new(|line| eprintln!("rsvp: {line}")),
+        log: Box::new(|line| tracing::info!("rsvp: {line}")),
     };
     speaker::start(setup).map(Some).map_err(Error::Speaker)
 }
@@ -332,20 +320,15 @@ fn check_interfaces(policy: &Policy, config: &PortConfig) -> Result<Vec<String>,
     }
 }
 
-/// Prints what is enforced, and where.
-fn introduce(
-    out: &mut dyn Write,
-    policy: &Policy,
-    config: &PortConfig,
-    without_us: &[String],
-) -> io::Result<()> {
+/// Logs what is enforced, and where.
+fn introduce(policy: &Policy, config: &PortConfig, without_us: &[String]) {
     let names = config.interfaces();
     for interface in &policy.interfaces {
         let settings = &interface.settings;
         let port = config.of_interface(&interface.name);
         let from = port.map_or_else(String::new, |port| origin(port, &interface.name));
-        writeln!(
-            out,
+        tracing::info!(
+            interface = interface.name,
             "{}: at most {} ({}) with {}: {} classes, {} filters; {from}",
             interface.name,
             settings.bandwidth,
@@ -353,13 +336,13 @@ fn introduce(
             interface.spec.kind,
             interface.plan.classes.len(),
             interface.filters.len(),
-        )?;
+        );
     }
     for name in names
         .iter()
         .filter(|name| policy.interface(name).is_none() && names.len() > 1)
     {
-        writeln!(out, "{name}: not managed; what takes it passes in order")?;
+        tracing::info!(interface = name, "{name}: not managed; what takes it passes in order");
     }
     if let Some(rsvp) = &policy.rsvp {
         let of = |interface: &&InterfacePolicy| interface.reserve.is_some();
@@ -380,11 +363,11 @@ fn introduce(
         } else {
             reservable.join(", ")
         };
-        writeln!(out, "RSVP on {}; reservable: {what}", rsvp.interfaces.join(", "))?;
+        tracing::info!("RSVP on {}; reservable: {what}", rsvp.interfaces.join(", "));
     }
     without_us
         .iter()
-        .try_for_each(|what| writeln!(out, "without suimon{what}"))
+        .for_each(|what| tracing::info!("without suimon{what}"));
 }
 
 /// Where the packets come from that leave through an interface of this port.
@@ -408,8 +391,8 @@ fn basis(overhead: Bytes) -> String {
     }
 }
 
-/// Prints the totals at the end.
-fn farewell(out: &mut dyn Write, last: &WorkerSnapshot) -> io::Result<()> {
+/// Logs the totals at the end.
+fn farewell(last: &WorkerSnapshot) {
     for path in &last.paths {
         let totals = &path.totals;
         let (sent, dropped) = (totals.sent.packets, totals.dropped.packets);
@@ -417,28 +400,21 @@ fn farewell(out: &mut dyn Write, last: &WorkerSnapshot) -> io::Result<()> {
             0 => String::new(),
             n => format!(", {n} of them at the end"),
         };
-        writeln!(
-            out,
+        tracing::info!(
+            interface = path.name,
             "{}: detached; sent {sent} packets, dropped {dropped}{given_up}",
             path.name
-        )?;
+        );
     }
     let unsent: usize = last.ports.iter().map(|port| port.unsent).sum();
     if unsent > 0 {
-        writeln!(
-            out,
-            "{unsent} of these packets were still with an interface, and are dropped"
-        )?;
+        tracing::info!("{unsent} of these packets were still with an interface, and are dropped");
     }
     if last.turns.lapses > 0 {
         let times = match last.turns.lapses {
             1 => "once".into(),
             n => format!("{n} times"),
         };
-        writeln!(
-            out,
-            "the kernel took over {times}, since the loop was delayed for too long"
-        )?;
+        tracing::warn!("the kernel took over {times}, since the loop was delayed for too long");
     }
-    Ok(())
 }

@@ -167,13 +167,13 @@ impl Enforcement {
     /// Looks again; `handed_over` says what the engine has handed over to a managed interface since
     /// its start, as the interface counts, and `again` asks it once more; `lapses` how often the
     /// kernel took over meanwhile, since the loop was held up. What has changed since the last
-    /// look, in words.
+    /// look is logged.
     pub fn look(
         &self,
         handed_over: impl Fn(&str) -> Option<Count>,
         again: impl Fn(&str) -> Option<Count>,
         lapses: u64,
-    ) -> Vec<String> {
+    ) {
         let mut held_up = self.held_up.lock().unwrap_or_else(PoisonError::into_inner);
         let held_up = held_up.look(lapses).map(str::to_owned);
         let now = self.before.keys().map(|name| (name, Standing::of(name)));
@@ -195,25 +195,23 @@ impl Enforcement {
             }
         }
         let mut reasons = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut news = Vec::new();
         for (managed, names) in &self.passing {
             let lost = names.iter().find_map(|name| lost.get(name));
             let why = lost.or(held_up.as_ref());
             match (why, reasons.get(managed)) {
                 (Some(why), known) => {
                     if !known.is_some_and(|known| is_same(known, why)) {
-                        news.push(format!("{managed}: not enforced: {why}"));
+                        tracing::warn!(interface = managed, "{managed}: not enforced: {why}");
                     }
                     reasons.insert(managed.clone(), why.clone());
                 }
                 (None, Some(_)) => {
-                    news.push(format!("{managed}: enforced again"));
+                    tracing::info!(interface = managed, "{managed}: enforced again");
                     reasons.remove(managed);
                 }
                 (None, None) => {}
             }
         }
-        news
     }
 
     /// Too much passes by the engine, in words.

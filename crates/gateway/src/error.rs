@@ -52,8 +52,6 @@ pub enum Error {
     NodeFailed(String),
     /// A refusal of the running daemon, or a failure to reach it.
     Refused(Refusal),
-    /// The output could not be written.
-    Output(io::Error),
 }
 
 impl Error {
@@ -107,7 +105,6 @@ impl fmt::Display for Error {
             }
             Self::Node(why) => write!(f, "cannot start a node of our own: {why}"),
             Self::Refused(why) => write!(f, "{why}"),
-            Self::Output(why) => write!(f, "cannot write: {why}"),
         }
     }
 }
@@ -137,8 +134,3 @@ impl From<Refusal> for Error {
     }
 }
 
-impl From<io::Error> for Error {
-    fn from(why: io::Error) -> Self {
-        Self::Output(why)
-    }
-}

@@ -46,8 +46,8 @@ pub struct Expected {
 
 impl Expected {
     /// Looks whether times have ended, and judges them; `read` reads the counters. What has changed
-    /// since the last look, in words.
-    pub fn look(&self, policies: &[ExpectedOf], read: impl FnOnce() -> Option<Reading>) -> Vec<String> {
+    /// since the last look is logged.
+    pub fn look(&self, policies: &[ExpectedOf], read: impl FnOnce() -> Option<Reading>) {
         let now = Instant::now();
         let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted: Vec<_> = policies.iter().flat_map(by_time).collect();
@@ -56,11 +56,11 @@ impl Expected {
             known.is_none_or(|one| one.is_over(now))
         };
         if !wanted.iter().any(due) && measured.len() == wanted.len() {
-            return Vec::new();
+            return;
         }
         // Without a reading the worker does not answer, which `enforced` tells.
         let Some(reading) = read().map(Arc::new) else {
-            return Vec::new();
+            return;
         };
         let mut ended = Vec::new();
         let next = wanted.into_iter().map(|(interface, over, expectations)| {
@@ -83,13 +83,13 @@ impl Expected {
         });
         *measured = next.collect();
         let judged = ended.iter().flat_map(|one| judge(one, &reading)).collect();
-        self.tell(policies, judged)
+        self.keep(policies, judged);
     }
 
-    /// Keeps the verdicts of what is expected now, and says what is new in them.
-    fn tell(&self, policies: &[ExpectedOf], judged: Vec<(String, ExpectationView)>) -> Vec<String> {
+    /// Keeps the verdicts of what is expected now, and logs what is new in them.
+    fn keep(&self, policies: &[ExpectedOf], judged: Vec<(String, ExpectationView)>) {
         let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut next, mut news) = (BTreeMap::new(), Vec::new());
+        let mut next = BTreeMap::new();
         for (interface, expectations) in policies
             .iter()
             .filter(|(_, expectations)| !expectations.is_empty())
@@ -102,16 +102,16 @@ impl Expected {
                 let fresh = of.find_map(|(_, view)| Some(view).filter(is));
                 let old = before.iter().find(is);
                 let was_met = old.is_none_or(|old| old.met);
-                if let Some(fresh) = fresh.filter(|fresh| fresh.met != was_met) {
-                    let state = if fresh.met { "met again" } else { "missed" };
-                    news.push(format!("{interface}: {state}: {fresh}"));
+                match fresh.filter(|fresh| fresh.met != was_met) {
+                    Some(fresh) if fresh.met => tracing::info!(interface, "{interface}: met again: {fresh}"),
+                    Some(fresh) => tracing::warn!(interface, "{interface}: missed: {fresh}"),
+                    None => {}
                 }
                 fresh.or(old).cloned().unwrap_or(none)
             });
             next.insert(interface.clone(), views.collect::<Vec<_>>());
         }
         *verdicts = next;
-        news
     }
 
     /// How those of an interface stand.

@@ -148,6 +148,22 @@ impl ControlService {
     }
 }
 
+/// Logs what became of a client's request for a change.
+fn log_request(verb: &'static str, by: &Provenance, done: Result<&str, &Refusal>) {
+    let title = format!("{verb} {by}");
+    let (title, author, reason) = (title.trim_end(), by.author.as_deref(), by.reason.as_deref());
+    match done {
+        Ok(message) => tracing::info!(request = verb, author, reason, "{title}: {message}"),
+        Err(why) => tracing::info!(request = verb, author, reason, "{title}: refused: {why}"),
+    }
+}
+
+/// The same for one that is answered in words.
+fn told(verb: &'static str, by: &Provenance, done: Result<String, Refusal>) -> Result<String, Refusal> {
+    log_request(verb, by, done.as_deref());
+    done
+}
+
 impl Handler for ControlService {
     fn version(&self) -> String {
         env!("CARGO_PKG_VERSION").into()
@@ -180,7 +196,8 @@ impl Handler for ControlService {
         } else {
             "packets pass unmanaged, in order"
         };
-        Ok(format!("{}: {state}", names(&chosen)))
+        let done = Ok(format!("{}: {state}", names(&chosen)));
+        told(if on { "enable" } else { "disable" }, &Provenance::default(), done)
     }
 
     fn detach(&self, interface: Option<&str>) -> Result<String, Refusal> {
@@ -201,16 +218,16 @@ impl Handler for ControlService {
 
     fn set(&self, wanted: &SettingChanges, by: Provenance) -> Result<String, Refusal> {
         self.chosen(Some(&wanted.interface))?;
-        self.changes.set(wanted, by)
+        told("set", &by.clone(), self.changes.set(wanted, by))
     }
 
     fn change_class(&self, wanted: &Amendment, by: Provenance) -> Result<String, Refusal> {
         self.chosen(Some(wanted.interface()))?;
-        self.changes.change_class(wanted, by)
+        told("class", &by.clone(), self.changes.change_class(wanted, by))
     }
 
     fn save(&self, by: Provenance) -> Result<String, Refusal> {
-        self.changes.save(by)
+        told("save", &by.clone(), self.changes.save(by))
     }
 
     fn plan(&self, file: &Path) -> Result<Difference, Refusal> {
@@ -224,15 +241,18 @@ impl Handler for ControlService {
         breaking: Breaking,
         by: Provenance,
     ) -> Result<Applied, Refusal> {
-        self.changes.apply(file, confirm_within, breaking, by)
+        let done = self.changes.apply(file, confirm_within, breaking, by.clone());
+        log_request("apply", &by, done.as_ref().map(|applied| &*applied.message));
+        done
     }
 
     fn confirm(&self) -> Result<String, Refusal> {
-        self.changes.confirm()
+        told("confirm", &Provenance::default(), self.changes.confirm())
     }
 
     fn rollback(&self, to: Option<u64>, breaking: Breaking, by: Provenance) -> Result<String, Refusal> {
-        self.changes.rollback(to, breaking, by)
+        let done = self.changes.rollback(to, breaking, by.clone());
+        told("rollback", &by, done)
     }
 
     fn history(&self) -> Result<Vec<GenerationView>, Refusal> {
@@ -611,6 +631,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(300));
         set(&service, 2, 5).expect("a good weight");
         let ended = service.changes.settle().expect("it is over");
+        let ended = ended.expect("it can be ended");
         assert!(ended.contains("what was set for a time is over"), "{ended}");
         assert_eq!(weight(&service, 1), None);
         assert_eq!(weight(&service, 2), Some(Raw::Integer(5)));

@@ -1,11 +1,11 @@
 //! Supervises the running workers: waits for a signal, a request of the control socket, or the end
-//! of one of them; and reports when a port fails or works again.
+//! of one of them; and logs when a port fails or works again.
 
 use crate::Error;
 use netio::handle::{Handle, Unanswered, WorkerSnapshot};
 use netio::inspection::Detail;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -78,8 +78,8 @@ fn has_terminal() -> bool {
 struct PortErrors(BTreeMap<String, String>);
 
 impl PortErrors {
-    /// Prints the changes since the last check.
-    fn note(&mut self, snapshot: &WorkerSnapshot, out: &mut dyn Write) -> io::Result<()> {
+    /// Logs the changes since the last check.
+    fn note(&mut self, snapshot: &WorkerSnapshot) {
         // The end of an input is not a failure.
         let failed = snapshot.ports.iter().filter(|port| port.failures > 0);
         // Two workers may each have a port on one interface.
@@ -91,17 +91,16 @@ impl PortErrors {
         for (name, error) in now {
             match (error, self.0.get(name)) {
                 (Some(error), known) if known != Some(error) => {
-                    writeln!(out, "{error}; retrying until it works")?;
+                    tracing::error!(interface = name, "{error}; retrying until it works");
                     self.0.insert(name.to_owned(), error.clone());
                 }
                 (None, Some(_)) => {
-                    writeln!(out, "{name}: works again")?;
+                    tracing::info!(interface = name, "{name}: works again");
                     self.0.remove(name);
                 }
                 _ => {}
             }
         }
-        out.flush()
     }
 }
 
@@ -110,9 +109,7 @@ pub type RunningWorker = JoinHandle<WorkerSnapshot>;
 
 /// Waits until a signal or a client ends it, or a worker ends. Returns the last snapshot of all
 /// workers. `watch` gets a snapshot without classes twice a second; `each` is called after every
-/// poll.
-///
-/// Errors of `out` are ignored: a closed output is no reason to stop managing the link.
+/// poll. An error of `watch` is ignored: a closed output is no reason to stop managing the link.
 ///
 /// # Errors
 ///
@@ -121,25 +118,24 @@ pub fn supervise(
     handle: &Handle,
     workers: Vec<RunningWorker>,
     end: &AtomicBool,
-    out: &mut dyn Write,
-    watch: &mut dyn FnMut(&WorkerSnapshot, &mut dyn Write) -> io::Result<()>,
-    each: &mut dyn FnMut(&mut dyn Write),
+    watch: &mut dyn FnMut(&WorkerSnapshot) -> io::Result<()>,
+    each: &mut dyn FnMut(),
 ) -> Result<WorkerSnapshot, Error> {
     let (mut troubles, mut glances) = (PortErrors::default(), 0u32);
     while !end.load(Ordering::Relaxed) && !workers.iter().any(JoinHandle::is_finished) {
         std::thread::sleep(POLL_INTERVAL);
-        each(out);
+        each();
         glances = glances.wrapping_add(1);
         if !glances.is_multiple_of(POLLS_PER_CHECK) {
             continue;
         }
         match handle.inspect_to(Detail::Paths) {
             Ok(snapshot) => {
-                let _ = troubles.note(&snapshot, out);
-                let _ = watch(&snapshot, out);
+                troubles.note(&snapshot);
+                let _ = watch(&snapshot);
             }
             Err(Unanswered::Ended) => break,
-            Err(why) => drop(writeln!(out, "{why}")),
+            Err(why) => tracing::error!("{why}"),
         }
     }
     handle.stop();

@@ -105,10 +105,12 @@ impl Failure {
         }
     }
 
-    /// Prints the message to standard error.
+    /// Prints the message to standard error, or into the log where there is one.
     pub fn report(&self) {
-        if !self.message.is_empty() {
-            eprintln!("suimon: {}", self.message);
+        match &*self.message {
+            "" => {}
+            message if tracing::dispatcher::has_been_set() => tracing::error!("{message}"),
+            message => eprintln!("suimon: {message}"),
         }
     }
 }
@@ -153,7 +155,6 @@ impl From<scenario::Error> for Failure {
 impl From<gateway::Error> for Failure {
     fn from(error: gateway::Error) -> Self {
         match error {
-            gateway::Error::Output(error) => error.into(),
             error if error.is_usage() => Self::usage(error.to_string()),
             error => Self::at_run_time(error.to_string()),
         }

@@ -13,6 +13,7 @@ mod exit;
 mod explained;
 mod instruments;
 mod line;
+mod log;
 mod monitor;
 mod recreated;
 mod sandbox_option;

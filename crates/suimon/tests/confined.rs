@@ -464,6 +464,6 @@ fn without_the_sandbox_all_rights_stay_which_is_said() {
         assert!(worker.set("CapEff") & 1 << 21 != 0, "CAP_SYS_ADMIN was dropped");
         rig.ask(&Request::Detach { interface: None });
         let output = running.wait().expect("its end");
-        assert!(output.out.contains("--no-sandbox"), "{}", output.out);
+        assert!(output.err.contains("--no-sandbox"), "{}", output.err);
     });
 }

@@ -149,6 +149,7 @@ fn a_hosts_egress_is_paced_and_one_command_changes_the_rate() {
         // After the kill the kernel's own path is used, at its own speed.
         let free = (0..10).map(|_| measured(&tcp)).find(|measured| *measured > 60.0);
         assert!(free.is_some(), "traffic does not flow on");
+        let said = output.err + &output.out;
         for word in [
             "launch times are ignored",
             "does not serialise frames",
@@ -156,11 +157,11 @@ fn a_hosts_egress_is_paced_and_one_command_changes_the_rate() {
             "frame-fcs",
             "without suimon",
         ] {
-            let rings = word == "does not serialise frames" && output.out.contains("transmit rings");
+            let rings = word == "does not serialise frames" && said.contains("transmit rings");
             assert!(
-                rings || output.out.contains(word),
+                rings || said.contains(word),
                 "{word} is missing in {}",
-                output.out
+                said
             );
         }
     });

@@ -214,6 +214,9 @@ impl Rig {
         if manager.exists() {
             program = program.env("NOTIFY_SOCKET", manager);
         }
+        if self.files.join("log.json").exists() {
+            program = program.args(["--log-format", "json"]);
+        }
         let suimon = program
             .limit(Duration::from_secs(60))
             .start()
@@ -419,7 +422,7 @@ fn enforces(kind: Kind) {
     ));
     let output = rig.end();
     assert!(
-        output.status.success() && output.out.contains("detached"),
+        output.status.success() && output.err.contains("detached"),
         "{output:?}"
     );
     if kind != Kind::Tap {
@@ -661,7 +664,7 @@ fn undisturbed(judge: impl Fn(&Rig)) {
         let output = rig.end();
         match judged {
             Ok(()) => return,
-            Err(_) if output.out.contains("the kernel took over") => eprintln!("held up: {}", output.out),
+            Err(_) if output.err.contains("the kernel took over") => eprintln!("held up: {}", output.err),
             Err(panic) => resume_unwind(panic),
         }
     }
@@ -1448,9 +1451,48 @@ fn what_takes_the_policys_effect_is_named_within_a_second_and_ends_with_5_until_
             until("enforced", || rig.not_enforced().is_none());
             rig.signal("TERM");
             let output = rig.end();
-            let again = output.out.matches("wan0: enforced again").count();
+            let again = output.err.matches("wan0: enforced again").count();
             // The port itself may be the first to tell of an interface that is down or gone.
             assert!(again >= FAULTS.len() - 3, "{output:?}");
+        });
+    });
+}
+
+#[test]
+fn the_log_says_who_changed_what_in_text_and_in_json() {
+    in_turn(|| {
+        lab::isolated(|| {
+            let Some(mut rig) = Rig::start(Kind::Egress) else {
+                return;
+            };
+            let change = |rig: &Rig| {
+                assert!(matches!(rig.set_small("5 Mbit/s"), Reply::Done { .. }));
+                assert!(matches!(rig.set_small("500 Mbit/s"), Reply::Refused(_)));
+                rig.signal("TERM");
+            };
+            change(&rig);
+            let log = rig.end().err;
+            let line = |begins: &str| log.lines().find(|line| line.contains(begins)).expect(&log);
+            assert!(line("set by root: the test wants it: eth0").contains("small: rate = 5 Mbit/s"), "{log}");
+            assert!(line("the test wants it: refused: ").contains("set by root"), "{log}");
+            assert!(line("eth0: detached; sent ").contains("Z eth0"), "a time: {log}");
+            fs::write(rig.files.join("log.json"), "").expect("a file");
+            assert!(rig.launch(), "it ran before");
+            change(&rig);
+            let log = rig.end().err;
+            let object = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+            let objects: Vec<_> = log.lines().map(object).collect();
+            let found = |key: &str, value: &str| objects.iter().filter(move |object| object[key] == value);
+            let set: Vec<_> = found("request", "set").collect();
+            let [done, refused] = *set else { panic!("{log}") };
+            for (one, what) in [(done, "5 Mbit/s"), (refused, ": refused: ")] {
+                assert_eq!((&one["level"], &one["author"]), (&"INFO".into(), &"root".into()), "{log}");
+                assert_eq!(one["reason"], "the test wants it");
+                assert!(one["message"].as_str().is_some_and(|text| text.contains(what)), "{log}");
+            }
+            let detached = |object: &serde_json::Value| object["message"].to_string().contains("detached");
+            assert_eq!(found("interface", "eth0").filter(|one| detached(one)).count(), 1, "{log}");
+            assert_eq!(found("socket", &rig.socket()).count(), 1, "{log}");
         });
     });
 }
@@ -1483,7 +1525,7 @@ fn a_program_that_was_held_up_says_so_for_a_second() {
             rig.signal("TERM");
             let output = rig.end();
             let began = format!("wan0: not enforced: {WHY}");
-            let (began, over) = (output.out.find(&began), output.out.rfind("wan0: enforced again"));
+            let (began, over) = (output.err.find(&began), output.err.rfind("wan0: enforced again"));
             assert!(began.is_some_and(|began| Some(began) < over), "{output:?}");
         });
     });
@@ -1596,9 +1638,9 @@ fn traffic_that_passes_by_the_engine_is_no_enforcement_until_it_ends() {
             until("enforced again", || rig.not_enforced().is_none());
             rig.signal("TERM");
             let output = rig.end();
-            let said = output.out.matches(PASSES).count();
+            let said = output.err.matches(PASSES).count();
             assert_eq!(said, 1, "{output:?}");
-            assert!(output.out.contains("wan0: enforced again"), "{output:?}");
+            assert!(output.err.contains("wan0: enforced again"), "{output:?}");
         });
     });
 }
@@ -1622,8 +1664,8 @@ fn sigterm_detaches_and_a_second_program_on_the_same_interface_is_refused() {
             rig.signal("TERM");
             let output = rig.end();
             assert!(output.status.success(), "{output:?}");
-            assert!(output.out.contains("wan0: at most 40 Mbit/s"), "{output:?}");
-            assert!(output.out.contains("wan0: detached"), "{output:?}");
+            assert!(output.err.contains("wan0: at most 40 Mbit/s"), "{output:?}");
+            assert!(output.err.contains("wan0: detached"), "{output:?}");
         });
     });
 }
@@ -1734,8 +1776,8 @@ fn a_running_policy_is_judged_by_its_expectations() {
             assert!(output.status.success(), "{output:?}");
             let missed = "eth0: missed: class rest: delay-p99 over 1 s: expected at most 20 ms, measured";
             let again = "eth0: met again: class rest: delay-p99 over 1 s: expected at most 20 ms, measured";
-            assert_eq!(output.out.matches(missed).count(), 1, "{output:?}");
-            assert_eq!(output.out.matches(again).count(), 1, "{output:?}");
+            assert_eq!(output.err.matches(missed).count(), 1, "{output:?}");
+            assert_eq!(output.err.matches(again).count(), 1, "{output:?}");
         });
     });
 }

@@ -330,6 +330,7 @@ fn a_class_comes_or_goes_for_a_time_and_is_written_into_the_file() {
             changes.settle()
         });
         let said = over.take(500).find_map(|said| said).expect("it ends by itself");
+        let said = said.expect("it can be ended");
         assert!(said.contains("is over"), "{said}");
         assert_eq!(named(class), !there);
     }

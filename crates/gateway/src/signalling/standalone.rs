@@ -50,7 +50,7 @@ impl StandaloneNode {
             keys,
             trees: Box::new(NoTrees),
             seed: secret_seed(),
-            log: Box::new(|line| eprintln!("rsvp: {line}")),
+            log: Box::new(|line| tracing::info!("rsvp: {line}")),
         };
         let (handle, thread) = speaker::start(setup).map_err(Error::Speaker)?;
         let service = Service {

@@ -67,6 +67,7 @@ fn ports(text: &str) -> Result<Ports, String> {
 impl Accept {
     /// Answers Path messages until a signal or a client ends it.
     pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        self.node.log.begin();
         let out = &mut *cx.out;
         let rule = AcceptRule {
             to: self.to,

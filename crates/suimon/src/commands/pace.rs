@@ -7,6 +7,7 @@
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
+use crate::log::LogOptions;
 use crate::sandbox_option::SandboxOption;
 use clap::{Args, ValueEnum};
 use control::policy::{InterfacePolicy, Policy};
@@ -65,6 +66,8 @@ pub struct Pace {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
+    log: LogOptions,
+    #[command(flatten)]
     sandbox: SandboxOption,
 }
 
@@ -96,6 +99,7 @@ const LIMIT: u32 = 20_000;
 impl Pace {
     /// Paces until SIGINT, SIGTERM or `suimon detach`.
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+        self.log.begin();
         let out = &mut *cx.out;
         let name = format!("pace-{}", self.interface);
         let socket = self.socket.as_deref().unwrap_or(&name);
@@ -116,32 +120,10 @@ impl Pace {
             sandbox: self.sandbox.chosen(),
             ..Origin::default()
         };
-        if !self.json {
-            tried.iter().try_for_each(|why| writeln!(out, "{why}"))?;
-        }
+        tried.iter().for_each(|why| tracing::info!("{why}"));
         let mut reporter = Reporter::new(self.basis, self.json);
-        if self.json {
-            let mut silent = io::sink();
-            enforce(
-                &policy,
-                cx.registry,
-                origin,
-                &name,
-                socket,
-                &mut silent,
-                &mut |snapshot, _| reporter.show(snapshot, out),
-            )?;
-            return Ok(Exit::Done);
-        }
-        enforce(
-            &policy,
-            cx.registry,
-            origin,
-            &name,
-            socket,
-            out,
-            &mut |snapshot, out| reporter.show(snapshot, out),
-        )?;
+        let mut report = |snapshot: &WorkerSnapshot| reporter.show(snapshot, out);
+        enforce(&policy, cx.registry, origin, &name, socket, &mut report)?;
         Ok(Exit::Done)
     }
 

@@ -1,5 +1,6 @@
 //! Options that the RSVP verbs share: those of a node without a data plane, rates and protocols.
 
+use crate::log::LogOptions;
 use clap::Args;
 use control::rsvp_config::{AcceptRule, RsvpConfig, RsvpSettings};
 use engine::units::{Bandwidth, Duration};
@@ -22,6 +23,8 @@ pub struct NodeArgs {
     /// Name or path of the control socket
     #[arg(long, value_name = "NAME|PATH", default_value = "rsvp")]
     pub socket: String,
+    #[command(flatten)]
+    pub log: LogOptions,
 }
 
 fn refresh(text: &str) -> Result<Duration, String> {

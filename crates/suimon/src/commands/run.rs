@@ -3,6 +3,7 @@
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use crate::line::{LinePolicy, Rates};
+use crate::log::LogOptions;
 use crate::sandbox_option::SandboxOption;
 use crate::source;
 use clap::Args;
@@ -12,8 +13,6 @@ use gateway::enforce::{Origin, enforce};
 use gateway::facts::{self, Facts};
 use gateway::kept::{Kept, MadeOf};
 use gateway::selfcheck;
-use plot::colour;
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// Put a policy into force on real interfaces, until SIGINT, SIGTERM or `suimon detach`; SIGHUP
@@ -34,13 +33,15 @@ pub struct Run {
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
     #[command(flatten)]
+    log: LogOptions,
+    #[command(flatten)]
     sandbox: SandboxOption,
 }
 
 impl Run {
     /// Runs it.
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
-        let out = &mut *cx.out;
+        self.log.begin();
         let (policy, state, made_of) = self.read(cx.registry)?;
         let name = self.name();
         let socket = self.socket.as_deref().unwrap_or(&name);
@@ -55,9 +56,7 @@ impl Run {
             made_of,
             sandbox: self.sandbox.chosen(),
         };
-        enforce(&policy, cx.registry, origin, &name, socket, out, &mut |_, _| {
-            Ok(())
-        })?;
+        enforce(&policy, cx.registry, origin, &name, socket, &mut |_| Ok(()))?;
         Ok(Exit::Done)
     }
 
@@ -70,15 +69,13 @@ impl Run {
                 let begun = Kept::begin(folder, &self.policy, &text);
                 let (kept, made_of, news) = begun.map_err(Failure::at_run_time)?;
                 if let Some(news) = news {
-                    eprintln!("{news}");
+                    tracing::info!("{news}");
                 }
                 (Some(kept), made_of)
             }
         };
         let policy = source::made(&made_of, registry)?;
-        if !policy.warnings.is_empty() {
-            eprint!("{}", policy.warnings.render(colour::wanted(&io::stderr())));
-        }
+        self.log.diagnostics(&policy.warnings);
         Ok((policy, state, made_of))
     }
 
@@ -91,7 +88,7 @@ impl Run {
     fn text(&self) -> Result<String, Failure> {
         if self.is_interface() {
             let line = LinePolicy::of(&self.policy, self.rates).map_err(Failure::usage)?;
-            line.notes().iter().for_each(|note| eprintln!("{note}"));
+            line.notes().iter().for_each(|note| tracing::info!("{note}"));
             return Ok(line.text());
         }
         let is_file = self.policy == "-" || Path::new(&self.policy).exists();

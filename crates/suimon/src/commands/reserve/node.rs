@@ -16,6 +16,7 @@ const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// Runs a node until standard input ends and no program has a reservation.
 pub(super) fn serve(node: &NodeArgs, out: &mut dyn Write) -> Result<Exit, Failure> {
+    node.log.begin();
     let end = Arc::new(AtomicBool::new(false));
     handle_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot handle signals: {e}")))?;
     let socket = path_of(&node.socket);
