@@ -1,7 +1,7 @@
-//! The schemas of policies and of the control socket in docs: they are those that the program
-//! prints; every policy that `check` accepts is valid by the one, what docs/socket.md shows by the
-//! other, and what people mistype is not. The lines of the program's own clients are judged in
-//! tests/rsvp/socket.rs.
+//! The schemas of policies, of the control socket and of HTTP in docs: they are those that the
+//! program prints; every policy that `check` accepts is valid by the one, what docs/socket.md
+//! shows by the other, and what people mistype is not. The lines of the program's own clients
+//! are judged in tests/rsvp/socket.rs, the answers over HTTP in tests/web/openapi.rs.
 //!
 //! Run with `BLESS=1` to write the current one; review the difference before committing it.
 
@@ -62,9 +62,13 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn the_committed_schemas_are_those_that_the_declarations_give() {
-    for of in ["policy", "socket"] {
-        let (name, now) = (format!("docs/{of}.schema.json"), printed(of));
-        let path = root().join(&name);
+    for (of, name) in [
+        ("policy", "docs/policy.schema.json"),
+        ("socket", "docs/socket.schema.json"),
+        ("http", "docs/openapi.json"),
+    ] {
+        let now = printed(of);
+        let path = root().join(name);
         if std::env::var_os("BLESS").is_some() {
             fs::write(&path, &now).expect("it can be written");
         }

@@ -1,9 +1,11 @@
 //! Follows a running suimon, and gives each of its states to all who listen.
 
 use control::protocol::Refusal;
-use control::snapshot::{ClassView, InterfaceView, Snapshot, StatusDetail, Traffic};
+use control::snapshot::{ClassView, Delay, InterfaceView, Snapshot, State, StatusDetail, Traffic};
 use control::socket::{Client, snapshot};
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -13,7 +15,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// How long to wait for a program that is not there.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The last state as JSON: `{"snapshot": …}`, or `{"error": "…"}` while there is none.
+/// The last [`StateView`] as JSON.
 pub type LiveState = Arc<str>;
 
 /// Follows the program of this socket, or the only one, in a thread of its own, as long as somebody
@@ -23,12 +25,12 @@ pub type LiveState = Arc<str>;
 ///
 /// Returns an error if there can be no thread.
 pub fn follow(socket: Option<String>) -> std::io::Result<watch::Receiver<LiveState>> {
-    let (tell, listen) = watch::channel(failed("not read yet"));
+    let (tell, listen) = watch::channel(StateView::Error("not read yet").json());
     let thread = std::thread::Builder::new().name("follow".into());
     thread.spawn(move || {
         while !tell.is_closed() {
             if let Err(why) = follow_once(socket.as_deref(), &tell) {
-                tell.send_replace(failed(&why.to_string()));
+                tell.send_replace(StateView::Error(&why.to_string()).json());
             }
             std::thread::sleep(AGAIN);
         }
@@ -41,71 +43,155 @@ fn follow_once(socket: Option<&str>, tell: &watch::Sender<LiveState>) -> Result<
     let mut client = Client::connect(socket)?;
     let mut now = client.status_with(INTERVAL, true, StatusDetail::Brief)?;
     while !tell.is_closed() {
-        tell.send_replace(shown(&now));
+        tell.send_replace(StateView::Snapshot(SnapshotView::of(&now)).json());
         now = snapshot(client.next_reply()?)?;
     }
     Ok(())
 }
 
-/// What the page shows: of thousands of classes, most of which are idle, that is little.
-fn shown(now: &Snapshot) -> LiveState {
-    let interfaces: Vec<Value> = now.interfaces.iter().map(interface).collect();
-    json!({ "snapshot": { "policy": now.policy, "interfaces": interfaces } })
-        .to_string()
-        .into()
+/// What the page is told. What is zero, empty or null of a class or of traffic is absent: of
+/// thousands of classes, most of which are idle, little is left.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "LiveState")]
+pub(crate) enum StateView<'a> {
+    /// The state of the program.
+    Snapshot(SnapshotView<'a>),
+    /// There is none, and why.
+    Error(&'a str),
 }
 
-fn interface(of: &InterfaceView) -> Value {
-    let mut shown = traffic(&of.traffic);
-    shown.insert("name".into(), json!(of.name));
-    shown.insert("state".into(), json!(of.state));
-    shown.insert("not_enforced".into(), json!(of.not_enforced));
-    let missed = of.expectations.iter().filter(|one| !one.met);
-    shown.insert("missed".into(), missed.map(ToString::to_string).collect());
-    shown.insert("discipline".into(), json!(of.discipline));
-    shown.insert("bandwidth_bps".into(), json!(of.bandwidth_bps));
-    shown.insert("classes".into(), of.classes.iter().map(class).collect());
-    shown.into()
-}
-
-fn class(of: &ClassView) -> Value {
-    let mut shown = traffic(&of.traffic);
-    shown.insert("name".into(), json!(of.name));
-    for (name, value) in [
-        ("depth", json!(of.depth)),
-        ("leaf", json!(of.leaf)),
-        ("asked_bps", json!(of.asked_bps)),
-    ] {
-        unless_nothing(&mut shown, name, value);
-    }
-    shown.into()
-}
-
-fn traffic(of: &Traffic) -> Map<String, Value> {
-    let mut shown = Map::new();
-    for (name, value) in [
-        ("got_bps", json!(of.got_bps)),
-        ("backlog_packets", json!(of.backlog_packets)),
-        ("backlog_bytes", json!(of.backlog_bytes)),
-        ("delay", json!(of.delay)),
-        ("drops", json!(of.drops)),
-        ("marked_packets", json!(of.marked_packets)),
-    ] {
-        unless_nothing(&mut shown, name, value);
-    }
-    shown
-}
-
-fn unless_nothing(of: &mut Map<String, Value>, name: &str, value: Value) {
-    let nothing = value.is_null()
-        || value == json!(0)
-        || value == json!(false)
-        || value.as_object().is_some_and(Map::is_empty);
-    if !nothing {
-        of.insert(name.into(), value);
+impl StateView<'_> {
+    fn json(&self) -> LiveState {
+        serde_json::to_string(self).unwrap_or_default().into()
     }
 }
 
-fn failed(why: &str) -> LiveState {
-    json!({ "error": why }).to_string().into()
+/// The state of the program.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "LiveSnapshot")]
+pub(crate) struct SnapshotView<'a> {
+    /// The policy's name.
+    policy: &'a str,
+    /// The managed interfaces.
+    interfaces: Vec<LiveInterface<'a>>,
+}
+
+impl<'a> SnapshotView<'a> {
+    fn of(now: &'a Snapshot) -> Self {
+        Self {
+            policy: &now.policy,
+            interfaces: now.interfaces.iter().map(LiveInterface::of).collect(),
+        }
+    }
+}
+
+/// A managed interface.
+#[derive(Serialize, JsonSchema)]
+struct LiveInterface<'a> {
+    /// Its name.
+    name: &'a str,
+    /// Whether the policy is applied.
+    state: State,
+    /// Why the policy is not enforced, if it is not.
+    not_enforced: Option<&'a str>,
+    /// What it is expected to keep and does not, in words.
+    missed: Vec<String>,
+    /// The kind of its discipline.
+    discipline: &'a str,
+    /// The link rate.
+    bandwidth_bps: u64,
+    /// The traffic of all classes together.
+    #[serde(flatten)]
+    traffic: LiveTraffic<'a>,
+    /// Its classes, depth first: each parent is followed by its children.
+    classes: Vec<LiveClass<'a>>,
+}
+
+impl<'a> LiveInterface<'a> {
+    fn of(of: &'a InterfaceView) -> Self {
+        let missed = of.expectations.iter().filter(|one| !one.met);
+        Self {
+            name: &of.name,
+            state: of.state,
+            not_enforced: of.not_enforced.as_deref(),
+            missed: missed.map(ToString::to_string).collect(),
+            discipline: &of.discipline,
+            bandwidth_bps: of.bandwidth_bps,
+            traffic: LiveTraffic::of(&of.traffic),
+            classes: of.classes.iter().map(LiveClass::of).collect(),
+        }
+    }
+}
+
+/// A class.
+#[derive(Serialize, JsonSchema)]
+struct LiveClass<'a> {
+    /// Its name.
+    name: &'a str,
+    /// Its depth in the tree; absent at the top.
+    #[serde(skip_serializing_if = "is_nothing")]
+    depth: usize,
+    /// Whether it is a leaf, which has a queue of its own.
+    #[serde(skip_serializing_if = "is_nothing")]
+    leaf: bool,
+    /// The configured rate, if its discipline has rates.
+    #[serde(skip_serializing_if = "is_nothing")]
+    asked_bps: Option<u64>,
+    /// Its traffic; for an interior class that of all classes below it.
+    #[serde(flatten)]
+    traffic: LiveTraffic<'a>,
+}
+
+impl<'a> LiveClass<'a> {
+    fn of(of: &'a ClassView) -> Self {
+        Self {
+            name: &of.name,
+            depth: of.depth,
+            leaf: of.leaf,
+            asked_bps: of.asked_bps.filter(|rate| *rate > 0),
+            traffic: LiveTraffic::of(&of.traffic),
+        }
+    }
+}
+
+/// The traffic of an interface or a class.
+#[derive(Serialize, JsonSchema)]
+struct LiveTraffic<'a> {
+    /// The measured rate over half a second.
+    #[serde(skip_serializing_if = "is_nothing")]
+    got_bps: Option<u64>,
+    /// Packets in the queue.
+    #[serde(skip_serializing_if = "is_nothing")]
+    backlog_packets: u64,
+    /// Bytes in the queue.
+    #[serde(skip_serializing_if = "is_nothing")]
+    backlog_bytes: u64,
+    /// The queueing delay, if a packet was sent.
+    #[serde(skip_serializing_if = "is_nothing")]
+    delay: Option<Delay>,
+    /// Packets dropped, by reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drops: Option<&'a BTreeMap<String, u64>>,
+    /// Packets marked (ECN) since the start.
+    #[serde(skip_serializing_if = "is_nothing")]
+    marked_packets: u64,
+}
+
+impl<'a> LiveTraffic<'a> {
+    fn of(of: &'a Traffic) -> Self {
+        Self {
+            got_bps: of.got_bps.filter(|rate| *rate > 0),
+            backlog_packets: of.backlog_packets,
+            backlog_bytes: of.backlog_bytes,
+            delay: of.delay,
+            drops: Some(&of.drops).filter(|drops| !drops.is_empty()),
+            marked_packets: of.marked_packets,
+        }
+    }
+}
+
+/// Zero, false or absent.
+fn is_nothing<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }

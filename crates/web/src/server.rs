@@ -6,6 +6,7 @@
 
 use crate::live::{self, LiveState};
 use crate::metrics;
+use crate::openapi;
 use axum::Router;
 use axum::extract::Request as HttpRequest;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST};
@@ -25,13 +26,22 @@ use tokio::sync::watch;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::WatchStream;
 
+pub(crate) const PAGE: &str = "/";
+pub(crate) const STATUS: &str = "/api/status";
+pub(crate) const HISTORY: &str = "/api/history";
+pub(crate) const EVENTS: &str = "/api/events";
+pub(crate) const METRICS: &str = "/metrics";
+pub(crate) const OPENAPI: &str = "/api/openapi.json";
+
+const JSON: &str = "application/json";
+
 /// What the page may load: itself.
 const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'";
 
 /// The page's files: path, type, content.
 const FILES: [(&str, &str, &str); 6] = [
     (
-        "/",
+        PAGE,
         "text/html; charset=utf-8",
         include_str!("../page/index.html"),
     ),
@@ -86,18 +96,22 @@ pub fn routes(socket: Option<String>, state: watch::Receiver<LiveState>) -> Rout
     let (status, prometheus, history) = (ask(counters.clone()), ask(counters), ask(Request::History {}));
     let mut routes = Router::new()
         .route(
-            "/api/status",
+            STATUS,
             get(async move || status().await.map(|reply| axum_json(&reply))),
         )
         .route(
-            "/api/history",
+            HISTORY,
             get(async move || history().await.map(|reply| axum_json(&reply))),
         )
         .route(
-            "/metrics",
+            METRICS,
             get(async move || prometheus().await.and_then(as_metrics)),
         )
-        .route("/api/events", get(async move || events(state)));
+        .route(EVENTS, get(async move || events(state)))
+        .route(
+            OPENAPI,
+            get(async || ([(CONTENT_TYPE, JSON)], openapi::document().to_string())),
+        );
     for (path, kind, content) in FILES {
         let headers = [
             (CONTENT_TYPE, kind),
@@ -130,7 +144,7 @@ impl IntoResponse for Gone {
 
 fn axum_json(reply: &Reply) -> Response {
     let text = serde_json::to_string(reply).unwrap_or_default();
-    ([(CONTENT_TYPE, "application/json")], text).into_response()
+    ([(CONTENT_TYPE, JSON)], text).into_response()
 }
 
 fn as_metrics(reply: Reply) -> Result<Response, Gone> {

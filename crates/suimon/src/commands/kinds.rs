@@ -20,7 +20,8 @@ pub struct Kinds {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print a JSON Schema: of the policy file, for editors, or of the control socket
+    /// Print a JSON Schema: of the policy file, for editors, or of the control socket; or what
+    /// `suimon web` answers, as OpenAPI
     #[arg(
         long, value_enum, value_name = "OF", num_args = 0..=1, default_missing_value = "policy",
         conflicts_with_all = ["name", "json"]
@@ -35,6 +36,8 @@ enum Described {
     Policy,
     /// A line of the control socket
     Socket,
+    /// The addresses of `suimon web`, as an OpenAPI document
+    Http,
 }
 
 impl Kinds {
@@ -46,6 +49,7 @@ impl Kinds {
             let schema = match described {
                 Described::Policy => schema::policy(registry, &netio::ports::declared()),
                 Described::Socket => schema::socket(),
+                Described::Http => web::openapi::document(),
             };
             writeln!(out, "{schema:#}")?;
             return Ok(Exit::Done);

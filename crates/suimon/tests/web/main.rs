@@ -3,10 +3,12 @@
 //! name.
 
 mod browser;
+mod openapi;
 #[path = "../stubs/terminal.rs"]
 mod stub;
 
 use browser::Browser;
+use control::difference::GenerationView;
 use control::policy::{InterfacePolicy, Policy};
 use control::protocol::{Refusal, SettingChanges};
 use control::provenance::Provenance;
@@ -139,6 +141,21 @@ impl Handler for Steady {
         })
     }
 
+    fn history(&self) -> Result<Vec<GenerationView>, Refusal> {
+        Ok(vec![GenerationView {
+            number: 2,
+            age_ms: 1_000,
+            by: "set".into(),
+            provenance: Provenance {
+                author: Some("root".into()),
+                reason: None,
+            },
+            changes: vec!["wan0: bandwidth: 10 Mbit/s → 20 Mbit/s".into()],
+            in_force: true,
+            unconfirmed_ms: None,
+        }])
+    }
+
     fn switch(&self, _interface: Option<&str>, _on: bool) -> Result<String, Refusal> {
         Err(Refusal::new("nothing changes it"))
     }
@@ -216,8 +233,8 @@ impl Web {
         )
     }
 
-    /// The first state of the program that the page is told.
-    fn event(&self) -> Value {
+    /// The first state that the page is told.
+    fn state(&self, is: impl Fn(&Value) -> bool) -> Value {
         let lines = BufReader::new(self.ask("/api/events", "localhost")).lines();
         for line in lines {
             let line = line.expect("an event");
@@ -225,8 +242,8 @@ impl Web {
                 continue;
             };
             let state: Value = serde_json::from_str(text).expect("JSON");
-            if state.get("snapshot").is_some() {
-                return state["snapshot"].clone();
+            if is(&state) {
+                return state;
             }
         }
         panic!("the events ended")
@@ -258,7 +275,7 @@ fn the_page_the_metrics_and_the_status_say_the_same() {
     assert_eq!(of(&api)["classes"], status["classes"]);
     let (line, metrics) = web.get("/metrics", "localhost");
     assert!(line.contains("200"), "{line}");
-    let event = of(&web.event());
+    let event = of(&web.state(|state| state["snapshot"].is_object())["snapshot"]);
     assert_eq!(event["not_enforced"], status["not_enforced"]);
     assert!(
         metrics.contains("suimon_enforced{interface=\"wan0\"} 0.0"),
