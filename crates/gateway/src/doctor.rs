@@ -1,9 +1,9 @@
 //! What of this machine and an interface helps or hinders a policy there, and what to do about it.
-//! Read only: nothing is changed.
 //!
-//! [`Observed`] is what the kernel says, [`symptoms`] is what it means.
+//! [`Observed`] is what the kernel says, [`symptoms`] is what it means. Only [`fix`] changes
+//! anything.
 
-use crate::claim::Claimant;
+use crate::claim::{Claim, Claimant};
 use crate::facts::{self, Facts};
 use engine::units::Bandwidth;
 use netio::interface::Interface;
@@ -230,7 +230,7 @@ fn others(of: &Observed) -> Vec<Symptom> {
         ));
     }
     found.push(match (&of.limit, of.qdisc.as_deref()) {
-        (Some(rate), _) => limit(of.claimant, *rate, remove),
+        (Some(rate), _) => limit(of.claimant, *rate, name, &remove),
         (None, Some(kind)) if !PLAIN.contains(&kind) => Symptom::of(
             Gravity::Note,
             format!("the kernel's `{kind}` is there; what suimon sends bypasses it, the rest does not"),
@@ -260,7 +260,7 @@ fn others(of: &Observed) -> Vec<Symptom> {
 }
 
 /// A limit of suimon's: what the kernel sends while no suimon does.
-fn limit(claimant: Claimant, rate: Bandwidth, remove: String) -> Symptom {
+fn limit(claimant: Claimant, rate: Bandwidth, name: &str, remove: &str) -> Symptom {
     match claimant {
         Claimant::Somebody => Symptom::good(format!(
             "should that suimon be killed, the kernel sends {rate} at most (`fail_closed`)"
@@ -268,7 +268,7 @@ fn limit(claimant: Claimant, rate: Bandwidth, remove: String) -> Symptom {
         Claimant::Nobody => Symptom::of(
             Gravity::Note,
             format!("a killed suimon has left a limit of {rate}"),
-            format!("start it again, or: {remove}"),
+            format!("start it again, or `suimon doctor {name} --fix`, or: {remove}"),
         ),
         Claimant::Unknown => Symptom::of(
             Gravity::Note,
@@ -276,6 +276,22 @@ fn limit(claimant: Claimant, rate: Bandwidth, remove: String) -> Symptom {
             "ask as root, who sees which",
         ),
     }
+}
+
+/// Removes what a killed suimon has left at this interface, and keeps others from managing it
+/// meanwhile. What was done; the next `run` makes it again.
+///
+/// # Errors
+/// If a suimon that runs manages it, or the kernel refuses.
+pub fn fix(name: &str) -> Result<Vec<Symptom>, String> {
+    let _claim = Claim::on(&[name])?;
+    let index = Interface::named(name).map_err(|e| format!("{name}: {e}"))?.index;
+    let removed = netio::fail_closed::remove(index);
+    let removed = removed.map_err(|e| format!("cannot remove the limit of {name}: {e}"))?;
+    Ok(vec![Symptom::good(match removed {
+        Some(rate) => format!("removed the limit of {rate} that a killed suimon had left: what is sent has none now"),
+        None => "no killed suimon has left a limit: nothing was changed".into(),
+    })])
 }
 
 /// How it handles frames.

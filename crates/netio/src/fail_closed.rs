@@ -126,14 +126,8 @@ impl Drop for FailClosed {
         if self.inherited || std::thread::panicking() {
             return;
         }
-        // Somebody may have replaced it.
-        if root(&self.netlink, self.interface).is_ok_and(|root| root.is_some_and(|root| root.is_ours())) {
-            let fixed = head(self.interface, HANDLE, ROOT);
-            // The interface may be gone; then so is the qdisc.
-            let _ = self
-                .netlink
-                .ask(NetlinkRequest::new(libc::RTM_DELQDISC, 0, &fixed));
-        }
+        // The interface may be gone; then so is the qdisc.
+        let _ = remove_by(&self.netlink, self.interface);
     }
 }
 
@@ -144,6 +138,25 @@ impl Drop for FailClosed {
 pub fn rate_of(interface: u32) -> io::Result<Option<Bandwidth>> {
     let root = root(&Netlink::open()?, interface)?;
     Ok(root.filter(Root::is_ours).and_then(|root| root.rate))
+}
+
+/// Removes a limit that a killed process has left; whoever calls this knows that none runs. Returns
+/// its rate; `None` if there is none of ours.
+///
+/// # Errors
+/// If the kernel does not list the interface's qdiscs, or does not remove it.
+pub fn remove(interface: u32) -> io::Result<Option<Bandwidth>> {
+    remove_by(&Netlink::open()?, interface)
+}
+
+fn remove_by(netlink: &Netlink, interface: u32) -> io::Result<Option<Bandwidth>> {
+    // Somebody may have replaced it.
+    let Some(root) = root(netlink, interface)?.filter(Root::is_ours) else {
+        return Ok(None);
+    };
+    let fixed = head(interface, HANDLE, ROOT);
+    netlink.ask(NetlinkRequest::new(libc::RTM_DELQDISC, 0, &fixed))?;
+    Ok(root.rate)
 }
 
 /// The kind of the root qdisc of an interface; `None` if it has none.

@@ -560,6 +560,12 @@ fn doctor(rig: &Rig) -> String {
     program.args(["doctor", "eth0"]).output().expect("it ends").out
 }
 
+/// What a killed suimon has left there is removed.
+fn fix(rig: &Rig) -> Output {
+    let program = rig.a.program(env!("CARGO_BIN_EXE_suimon"));
+    program.args(["doctor", "eth0", "--fix"]).output().expect("it ends")
+}
+
 const LEFT: &str = "a killed suimon has left a limit of 4 Mbit/s";
 const MANAGES: &str = "a suimon that runs manages it";
 
@@ -579,6 +585,9 @@ fn an_egress_that_fails_closed_keeps_to_its_limit_without_the_program() {
                 "{said}"
             );
             assert!(!said.contains("left") && !said.contains("qdisc del"), "{said}");
+            let fixed = fix(&rig);
+            assert!(fixed.err.contains("another suimon manages eth0"), "{fixed:?}");
+            assert_eq!((fixed.status.code(), limit_of(&rig)), (Some(1), Some(CLOSED)));
             kill(&mut rig);
             assert_eq!(limit_of(&rig), Some(CLOSED), "it stays after a kill");
             let said = doctor(&rig);
@@ -607,6 +616,15 @@ fn an_egress_that_fails_closed_keeps_to_its_limit_without_the_program() {
             assert!(said.contains("its qdisc is") && !said.contains(MANAGES), "{said}");
             let mbit = rate(&transfer, Duration::from_secs(1));
             assert!(mbit > 2.0 * LINK, "{mbit} Mbit/s after a clean end");
+            assert!(rig.launch());
+            kill(&mut rig);
+            let fixed = fix(&rig).out;
+            assert!(fixed.contains("removed the limit of 4 Mbit/s"), "{fixed}");
+            assert_eq!(limit_of(&rig), None);
+            let again = fix(&rig).out;
+            assert!(again.contains("nothing was changed"), "{again}");
+            let mbit = rate(&transfer, Duration::from_secs(1));
+            assert!(mbit > 2.0 * LINK, "{mbit} Mbit/s without the limit");
         });
     });
 }

@@ -9,12 +9,16 @@ use plot::text::{self, Align};
 use serde_json::{Value, json};
 use std::io::Write;
 
-/// Look at this machine and an interface: what a policy there meets, and what to do; changes
-/// nothing, and ends with 4 if something would take its effect
+/// Look at this machine and an interface: what a policy there meets, and what to do; ends with 4 if
+/// something would take its effect
 #[derive(Debug, Args)]
 pub struct Doctor {
     /// The interface; by default the one that the default route goes by
     interface: Option<String>,
+    /// Before that, remove the limit (`fail_closed`) that a killed suimon has left there; nothing
+    /// else is changed
+    #[arg(long)]
+    fix: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -25,12 +29,16 @@ impl Doctor {
     pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let name = self.interface.or_else(facts::default_route);
         let name = name.ok_or_else(|| Failure::usage("there is no default route: name an interface"))?;
-        let observed =
-            Observed::of(&name).ok_or_else(|| Failure::usage(selfcheck::missing(&facts::names(), &name)))?;
-        let parts = [
-            ("this machine".to_owned(), doctor::machine()),
-            (name, doctor::symptoms(&observed)),
-        ];
+        let missing = || Failure::usage(selfcheck::missing(&facts::names(), &name));
+        Observed::of(&name).ok_or_else(missing)?;
+        let fixed = match self.fix {
+            true => Some(doctor::fix(&name).map_err(Failure::at_run_time)?),
+            false => None,
+        };
+        let observed = Observed::of(&name).ok_or_else(missing)?;
+        let mut parts: Vec<_> = fixed.map(|done| ("done".to_owned(), done)).into_iter().collect();
+        parts.push(("this machine".to_owned(), doctor::machine()));
+        parts.push((name.clone(), doctor::symptoms(&observed)));
         let bad = |symptom: &Symptom| symptom.gravity == Gravity::Bad;
         let hindered = parts.iter().any(|(_, symptoms)| symptoms.iter().any(bad));
         match self.json {
