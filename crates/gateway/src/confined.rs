@@ -2,7 +2,7 @@
 
 use crate::Error;
 use confine::Confinement;
-use control::policy::Policy;
+use control::rsvp_config::RsvpConfig;
 use control::run_directory::{directory, prepare};
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ pub(crate) fn of(
     sandbox: Sandbox,
     file: Option<&Path>,
     state: Option<&Path>,
-    policy: &Policy,
+    rsvp: Option<&RsvpConfig>,
     socket: &Path,
 ) -> Result<Confinement, Error> {
     if sandbox == Sandbox::Off {
@@ -45,10 +45,7 @@ pub(crate) fn of(
     let of_socket = of_socket.unwrap_or(Path::new(".")).to_path_buf();
     let state = state.map(Path::to_path_buf);
     let of_policy = file.and_then(folder);
-    let keys = policy
-        .rsvp
-        .as_ref()
-        .and_then(|rsvp| rsvp.settings.keys.as_deref());
+    let keys = rsvp.and_then(|rsvp| rsvp.settings.keys.as_deref());
     let of_keys = keys.and_then(|file| folder(Path::new(file)));
     let changed = [Some(directory()), Some(of_socket), state, of_policy];
     let confinement = Confinement::changing(changed.into_iter().flatten());

@@ -79,7 +79,7 @@ pub fn enforce(
     let _claim = Claim::on(&config.devices()).map_err(Error::Claimed)?;
     let socket = path_of(socket);
     let state = origin.state.as_ref().and_then(|state| state.path.as_deref());
-    let confinement = confined::of(origin.sandbox, origin.file, state, policy, &socket)?;
+    let confinement = confined::of(origin.sandbox, origin.file, state, policy.rsvp.as_ref(), &socket)?;
     let beacon = policy
         .rsvp
         .as_ref()

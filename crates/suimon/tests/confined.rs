@@ -247,6 +247,57 @@ fn each_thread_has_the_capabilities_of_the_table_and_no_other() {
     });
 }
 
+/// A node that speaks RSVP and forwards nothing.
+#[test]
+fn a_node_without_a_data_plane_has_the_capabilities_of_its_threads() {
+    const OF_NODE: [&str; 4] = ["suimon", "rsvp", "control", "control-peer"];
+    lab::isolated(|| {
+        if !is_whole() {
+            return;
+        }
+        let (rig, table) = (Rig::new("node"), table());
+        let socket = rig.path("s.sock");
+        let program = rig.a.program(env!("CARGO_BIN_EXE_suimon"));
+        let program = program.args(["accept", "--interface", "eth0", "--socket", &socket]);
+        let node = program.limit(Duration::from_secs(60)).start().expect("it starts");
+        until("it serves", || Client::connect(Some(&socket)).is_ok());
+        let _client = Client::connect(Some(&socket)).expect("it runs");
+        until("every thread is there, and confined", || {
+            let threads = threads(node.id());
+            let is_there = |name: &&str| {
+                threads
+                    .iter()
+                    .any(|one| one.name == **name && one.set("CapEff") == table[*name])
+            };
+            OF_NODE.iter().all(|name| is_there(&name))
+        });
+        for thread in threads(node.id()) {
+            thread.judge(table[&thread.name], table["suimon"]);
+        }
+        drop(node.kill());
+        // And the one that `reserve` starts where none runs, but for its first thread.
+        let program = rig.a.program(env!("CARGO_BIN_EXE_suimon"));
+        let program = program.args(["reserve", "--to", "10.0.0.2:5000", "--rate", "1M", "--", "true"]);
+        let asks = program.limit(Duration::from_secs(60)).start().expect("it starts");
+        let of_child = || {
+            let id = asks.id();
+            let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+            let child = children.split_whitespace().next().and_then(|id| id.parse().ok());
+            child.map(threads).unwrap_or_default()
+        };
+        until("its threads are confined", || {
+            let threads = of_child();
+            ["rsvp", "control"].iter().all(|name| {
+                let is = |one: &&Thread| one.name == *name && one.set("CapEff") == table[*name];
+                threads.iter().any(|one| is(&one))
+            })
+        });
+        for thread in of_child().iter().filter(|one| one.name != "suimon") {
+            thread.judge(table[&thread.name], table[&thread.name]);
+        }
+    });
+}
+
 #[test]
 fn the_page_and_the_screen_have_no_capability() {
     lab::isolated(|| {

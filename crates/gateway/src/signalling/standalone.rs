@@ -6,17 +6,30 @@ use super::key_file::KeyFile;
 use super::speaker::{self, Setup, SpeakerHandle};
 use super::trees::NoTrees;
 use crate::Error;
+use crate::confined::{self, Sandbox};
 use crate::direction::secret_seed;
+use confine::{Confinement, Role};
 use control::protocol::{Refusal, SettingChanges};
 use control::provenance::Provenance;
 use control::reservation::Reservations;
 use control::rsvp_config::RsvpConfig;
+use control::run_directory::{directory, prepare};
 use control::snapshot::Reading;
 use control::socket::{Handler, Server};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+
+/// What is left to such a node, and to its threads.
+///
+/// # Errors
+/// If there can be no folder for its socket.
+pub fn confinement(sandbox: Sandbox, config: &RsvpConfig, socket: &Path) -> Result<Confinement, Error> {
+    // Confined, it could not be made; the beacon says why it cannot be used.
+    let _ = prepare(&directory());
+    confined::of(sandbox, None, None, Some(config), socket)
+}
 
 /// A running node with a control socket.
 #[derive(Debug)]
@@ -35,13 +48,18 @@ struct Service {
 
 impl StandaloneNode {
     /// Starts the node; `end` is set when a client asks it to end. It speaks RSVP on all interfaces
-    /// with an address, unless `config` names some.
+    /// with an address, unless `config` names some. Its threads are confined to their roles.
     ///
     /// # Errors
     ///
     /// If the key file is unusable, another node runs in this namespace, or a socket cannot be
     /// opened.
-    pub fn start(config: RsvpConfig, socket: &Path, end: &Arc<AtomicBool>) -> Result<Self, Error> {
+    pub fn start(
+        config: RsvpConfig,
+        socket: &Path,
+        end: &Arc<AtomicBool>,
+        confinement: &Confinement,
+    ) -> Result<Self, Error> {
         let keys = KeyFile::of(&config).map_err(Error::Keys)?;
         let beacon = Beacon::announce(socket, &config.interfaces).map_err(Error::Beacon)?;
         let setup = Setup {
@@ -52,12 +70,14 @@ impl StandaloneNode {
             seed: secret_seed(),
             log: Box::new(|line| tracing::info!("rsvp: {line}")),
         };
-        let (handle, thread) = speaker::start(setup).map_err(Error::Speaker)?;
+        let started = confinement.within(Role::Rsvp, || speaker::start(setup));
+        let (handle, thread) = started.map_err(Error::Speaker)?;
         let service = Service {
             handle: handle.clone(),
             end: Arc::clone(end),
         };
-        let server = Server::start(socket, Arc::new(service)).map_err(|why| {
+        let server = confinement.within(Role::Control, || Server::start(socket, Arc::new(service)));
+        let server = server.map_err(|why| {
             handle.stop();
             Error::Socket {
                 path: socket.into(),

@@ -4,12 +4,14 @@
 use super::rsvp_options::{NodeArgs, protocol, rate};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
+use crate::sandbox_option::SandboxOption;
 use clap::Args;
+use confine::Role;
 use control::rsvp_config::{AcceptRule, AcceptStyle};
 use control::socket::path_of;
 use engine::classify::{Ports, Prefix};
 use engine::units::Bandwidth;
-use gateway::signalling::standalone::StandaloneNode;
+use gateway::signalling::standalone::{self, StandaloneNode};
 use gateway::supervise::handle_signals;
 use serde_json::json;
 use std::sync::Arc;
@@ -42,6 +44,8 @@ pub struct Accept {
     up_to: Option<Bandwidth>,
     #[command(flatten)]
     node: NodeArgs,
+    #[command(flatten)]
+    sandbox: SandboxOption,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -80,7 +84,12 @@ impl Accept {
         let end = Arc::new(AtomicBool::new(false));
         handle_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot handle signals: {e}")))?;
         let socket = path_of(&self.node.socket);
-        let node = StandaloneNode::start(self.node.config(vec![rule]), &socket, &end)?;
+        let config = self.node.config(vec![rule]);
+        let confinement = standalone::confinement(self.sandbox.chosen(), &config, &socket)?;
+        for lacking in confinement.enter(Role::Program) {
+            tracing::warn!("{lacking}");
+        }
+        let node = StandaloneNode::start(config, &socket, &end, &confinement)?;
         if self.json {
             writeln!(out, "{}", json!({ "state": "accepting", "socket": node.path() }))?;
         } else {

@@ -5,7 +5,8 @@ use crate::exit::{Exit, Failure};
 use control::reservation::Reservations;
 use control::socket::path_of;
 use gateway::signalling::client::READY;
-use gateway::signalling::standalone::StandaloneNode;
+use gateway::confined::Sandbox;
+use gateway::signalling::standalone::{self, StandaloneNode};
 use gateway::supervise::handle_signals;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -20,7 +21,11 @@ pub(super) fn serve(node: &NodeArgs, out: &mut dyn Write) -> Result<Exit, Failur
     let end = Arc::new(AtomicBool::new(false));
     handle_signals(&end).map_err(|e| Failure::at_run_time(format!("cannot handle signals: {e}")))?;
     let socket = path_of(&node.socket);
-    let running = match StandaloneNode::start(node.config(Vec::new()), &socket, &end) {
+    // Its threads are confined; this one removes a folder at the end, which they may not.
+    let config = node.config(Vec::new());
+    let confinement = standalone::confinement(Sandbox::On, &config, &socket);
+    let started = confinement.and_then(|only| StandaloneNode::start(config, &socket, &end, &only));
+    let running = match started {
         Ok(running) => running,
         Err(failure) => {
             // The parent reads one line.
