@@ -122,8 +122,8 @@ pub struct Packet {
     pub ecn: Ecn,
     /// Its DSCP, as it is to leave.
     pub dscp: Dscp,
-    /// Whether a queue that it had entered handed it on, at a change of the tree: it was judged when
-    /// it arrived, and is not to be policed again.
+    /// Whether a queue that it had entered handed it on, at a change of the tree: it was judged
+    /// when it arrived, and is not to be policed again.
     pub handed_on: bool,
     /// Where its bytes are.
     pub buffer: Buffer,

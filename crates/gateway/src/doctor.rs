@@ -289,7 +289,9 @@ pub fn fix(name: &str) -> Result<Vec<Symptom>, String> {
     let removed = netio::fail_closed::remove(index);
     let removed = removed.map_err(|e| format!("cannot remove the limit of {name}: {e}"))?;
     Ok(vec![Symptom::good(match removed {
-        Some(rate) => format!("removed the limit of {rate} that a killed suimon had left: what is sent has none now"),
+        Some(rate) => {
+            format!("removed the limit of {rate} that a killed suimon had left: what is sent has none now")
+        }
         None => "no killed suimon has left a limit: nothing was changed".into(),
     })])
 }

@@ -114,6 +114,7 @@ pub fn enforce(
     let speaker = confinement.within(Role::Rsvp, || start_speaker(policy, keys, &in_force));
     let speaker = speaker.inspect_err(|_| handle.stop())?;
     let yielding = confinement.within(Role::Law, || yielding::start(&handle, &managed));
+    let yielding = yielding.map_err(Error::Thread);
     let (_yields, yielding) = yielding.inspect_err(|_| handle.stop())?;
     let rsvp = speaker.as_ref().map(|(handle, _)| handle.clone());
     let Origin {
@@ -342,7 +343,10 @@ fn introduce(policy: &Policy, config: &PortConfig, without_us: &[String]) {
         .iter()
         .filter(|name| policy.interface(name).is_none() && names.len() > 1)
     {
-        tracing::info!(interface = name, "{name}: not managed; what takes it passes in order");
+        tracing::info!(
+            interface = name,
+            "{name}: not managed; what takes it passes in order"
+        );
     }
     if let Some(rsvp) = &policy.rsvp {
         let of = |interface: &&InterfacePolicy| interface.reserve.is_some();

@@ -33,7 +33,7 @@ pub enum Error {
     Memory(io::Error),
     /// Signals cannot be handled.
     Signals(io::Error),
-    /// The packet loop could not be started.
+    /// A thread could not be started: of the packet loop, or of the law of `yields`.
     Thread(io::Error),
     /// The packet loop panicked.
     LoopFailed,
@@ -94,7 +94,7 @@ impl fmt::Display for Error {
             Self::State(why) => write!(f, "cannot write the state: {why}"),
             Self::Memory(why) => write!(f, "cannot allocate memory for packets: {why}"),
             Self::Signals(why) => write!(f, "cannot handle signals: {why}"),
-            Self::Thread(why) => write!(f, "cannot start the packet loop: {why}"),
+            Self::Thread(why) => write!(f, "cannot start a thread: {why}"),
             Self::LoopFailed => write!(
                 f,
                 "the packet loop has failed; traffic takes the kernel's own path"
@@ -133,4 +133,3 @@ impl From<Refusal> for Error {
         Self::Refused(why)
     }
 }
-

@@ -197,7 +197,11 @@ impl Handler for ControlService {
             "packets pass unmanaged, in order"
         };
         let done = Ok(format!("{}: {state}", names(&chosen)));
-        told(if on { "enable" } else { "disable" }, &Provenance::default(), done)
+        told(
+            if on { "enable" } else { "disable" },
+            &Provenance::default(),
+            done,
+        )
     }
 
     fn detach(&self, interface: Option<&str>) -> Result<String, Refusal> {

@@ -47,7 +47,7 @@ enum LogLevel {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum LogFormat {
-    /// A sentence, for people
+    /// A sentence, human-readable
     Text,
     /// An object, for programs
     Json,
@@ -64,11 +64,22 @@ impl LogOptions {
 
     /// Shows the warnings of a policy: as `check` does on a terminal, a line each elsewhere.
     pub fn diagnostics(self, warnings: &Diagnostics) {
-        if self.log_format == LogFormat::Text && self.log_level >= LogLevel::Warn && io::stderr().is_terminal() {
+        if self.log_format == LogFormat::Text
+            && self.log_level >= LogLevel::Warn
+            && io::stderr().is_terminal()
+        {
             eprint!("{}", warnings.render(colour::wanted(&io::stderr())));
             return;
         }
-        for LocatedDiagnostic { file, line, column, message, help, .. } in warnings.places() {
+        for LocatedDiagnostic {
+            file,
+            line,
+            column,
+            message,
+            help,
+            ..
+        } in warnings.places()
+        {
             let help = help.map_or_else(String::new, |help| format!("; {help}"));
             tracing::warn!(file, line, column, "{file}:{line}:{column}: {message}{help}");
         }
@@ -230,12 +241,20 @@ mod tests {
     fn logged(log_level: LogLevel, log_format: LogFormat, journal: bool, timed: bool) -> Vec<String> {
         let kept = Kept::default();
         let to = kept.clone();
-        let options = LogOptions { log_level, log_format };
+        let options = LogOptions {
+            log_level,
+            log_format,
+        };
         let log = options.subscriber(Before { journal, timed }, move || to.clone());
         subscriber::with_default(log, || {
             tracing::error!("two\nlines \u{1b}[31mred");
             tracing::warn!(interface = "wan0", "wan0: not enforced: it is down");
-            tracing::info!(request = "set", author = Some("root"), reason = None::<&str>, "set by root: done");
+            tracing::info!(
+                request = "set",
+                author = Some("root"),
+                reason = None::<&str>,
+                "set by root: done"
+            );
         });
         let bytes = kept.0.lock().expect("no panic").clone();
         let text = String::from_utf8(bytes).expect("text");
@@ -262,7 +281,11 @@ mod tests {
         let lines = logged(LogLevel::Error, LogFormat::Text, false, true);
         assert_eq!(lines.len(), 2, "{lines:?}");
         let (time, rest) = lines[0].split_once(' ').expect("a time");
-        assert_eq!((time.len(), time.ends_with('Z'), rest), (27, true, "error: two"), "{lines:?}");
+        assert_eq!(
+            (time.len(), time.ends_with('Z'), rest),
+            (27, true, "error: two"),
+            "{lines:?}"
+        );
     }
 
     #[test]

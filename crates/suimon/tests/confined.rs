@@ -269,7 +269,7 @@ fn a_node_without_a_data_plane_has_the_capabilities_of_its_threads() {
                     .iter()
                     .any(|one| one.name == **name && one.set("CapEff") == table[*name])
             };
-            OF_NODE.iter().all(|name| is_there(&name))
+            OF_NODE.iter().all(is_there)
         });
         for thread in threads(node.id()) {
             thread.judge(table[&thread.name], table["suimon"]);

@@ -158,11 +158,7 @@ fn a_hosts_egress_is_paced_and_one_command_changes_the_rate() {
             "without suimon",
         ] {
             let rings = word == "does not serialise frames" && said.contains("transmit rings");
-            assert!(
-                rings || said.contains(word),
-                "{word} is missing in {}",
-                said
-            );
+            assert!(rings || said.contains(word), "{word} is missing in {}", said);
         }
     });
 }

@@ -563,7 +563,10 @@ fn doctor(rig: &Rig) -> String {
 /// What a killed suimon has left there is removed.
 fn fix(rig: &Rig) -> Output {
     let program = rig.a.program(env!("CARGO_BIN_EXE_suimon"));
-    program.args(["doctor", "eth0", "--fix"]).output().expect("it ends")
+    program
+        .args(["doctor", "eth0", "--fix"])
+        .output()
+        .expect("it ends")
 }
 
 const LEFT: &str = "a killed suimon has left a limit of 4 Mbit/s";
@@ -1491,8 +1494,14 @@ fn the_log_says_who_changed_what_in_text_and_in_json() {
             change(&rig);
             let log = rig.end().err;
             let line = |begins: &str| log.lines().find(|line| line.contains(begins)).expect(&log);
-            assert!(line("set by root: the test wants it: eth0").contains("small: rate = 5 Mbit/s"), "{log}");
-            assert!(line("the test wants it: refused: ").contains("set by root"), "{log}");
+            assert!(
+                line("set by root: the test wants it: eth0").contains("small: rate = 5 Mbit/s"),
+                "{log}"
+            );
+            assert!(
+                line("the test wants it: refused: ").contains("set by root"),
+                "{log}"
+            );
             assert!(line("eth0: detached; sent ").contains("Z eth0"), "a time: {log}");
             fs::write(rig.files.join("log.json"), "").expect("a file");
             assert!(rig.launch(), "it ran before");
@@ -1500,17 +1509,27 @@ fn the_log_says_who_changed_what_in_text_and_in_json() {
             let log = rig.end().err;
             let object = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
             let objects: Vec<_> = log.lines().map(object).collect();
-            let found = |key: &str, value: &str| objects.iter().filter(move |object| object[key] == value);
-            let set: Vec<_> = found("request", "set").collect();
+            let of = |object: &&serde_json::Value, key: &str, value: &str| object[key] == value;
+            let set: Vec<_> = objects.iter().filter(|one| of(one, "request", "set")).collect();
             let [done, refused] = *set else { panic!("{log}") };
             for (one, what) in [(done, "5 Mbit/s"), (refused, ": refused: ")] {
-                assert_eq!((&one["level"], &one["author"]), (&"INFO".into(), &"root".into()), "{log}");
+                assert_eq!(
+                    (&one["level"], &one["author"]),
+                    (&"INFO".into(), &"root".into()),
+                    "{log}"
+                );
                 assert_eq!(one["reason"], "the test wants it");
-                assert!(one["message"].as_str().is_some_and(|text| text.contains(what)), "{log}");
+                assert!(
+                    one["message"].as_str().is_some_and(|text| text.contains(what)),
+                    "{log}"
+                );
             }
             let detached = |object: &serde_json::Value| object["message"].to_string().contains("detached");
-            assert_eq!(found("interface", "eth0").filter(|one| detached(one)).count(), 1, "{log}");
-            assert_eq!(found("socket", &rig.socket()).count(), 1, "{log}");
+            let eth0 = objects.iter().filter(|one| of(one, "interface", "eth0"));
+            assert_eq!(eth0.filter(|one| detached(one)).count(), 1, "{log}");
+            let socket = rig.socket();
+            let opened = objects.iter().filter(|one| of(one, "socket", &socket));
+            assert_eq!(opened.count(), 1, "{log}");
         });
     });
 }

@@ -1,9 +1,9 @@
 //! What the addresses answer, as an OpenAPI document (3.1): made of the types that are answered, so
 //! that programs and their generators know every field, its unit and its meaning.
 
+use crate::addresses::{EVENTS, HISTORY, METRICS, OPENAPI, PAGE, STATUS};
 use crate::live::StateView;
 use crate::metrics;
-use crate::server::{EVENTS, HISTORY, METRICS, OPENAPI, PAGE, STATUS};
 use control::protocol::Reply;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub fn document() -> Value {
             "Twice a second the state in brief: each event's `data` is a `LiveState` in JSON; a stream without end",
             "text/event-stream", text()),
         OPENAPI: answered("openapi", "This document", "application/json", json!({ "type": "object" })),
-        PAGE: answered("page", "A page for people", "text/html; charset=utf-8", text()),
+        PAGE: answered("page", "The page, human-readable", "text/html; charset=utf-8", text()),
     });
     let _ = types.subschema_for::<StateView<'_>>();
     let refused = |why: &str| json!({ "description": why, "content": { "text/plain; charset=utf-8": { "schema": text() } } });

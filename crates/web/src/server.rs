@@ -4,6 +4,7 @@
 //! to this address; so the name in a request must be an address or `localhost`. The page loads
 //! nothing from elsewhere.
 
+use crate::addresses::{EVENTS, HISTORY, METRICS, OPENAPI, PAGE, STATUS};
 use crate::live::{self, LiveState};
 use crate::metrics;
 use crate::openapi;
@@ -25,13 +26,6 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::WatchStream;
-
-pub(crate) const PAGE: &str = "/";
-pub(crate) const STATUS: &str = "/api/status";
-pub(crate) const HISTORY: &str = "/api/history";
-pub(crate) const EVENTS: &str = "/api/events";
-pub(crate) const METRICS: &str = "/metrics";
-pub(crate) const OPENAPI: &str = "/api/openapi.json";
 
 const JSON: &str = "application/json";
 

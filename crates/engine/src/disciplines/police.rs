@@ -17,8 +17,8 @@
 //! Colours travel as the drop precedence of an assured forwarding DSCP (RFC 2597): AFx1 is green,
 //! AFx2 yellow, AFx3 red; a packet with another DSCP is pre-green. `rio` reads them.
 //!
-//! A packet that a change of the tree hands on was judged when it arrived: it passes as it is, takes
-//! no tokens and is not counted again. So a change drops nothing that a meter had let in.
+//! A packet that a change of the tree hands on was judged when it arrived: it passes as it is,
+//! takes no tokens and is not counted again. So a change drops nothing that a meter had let in.
 //!
 //! Arithmetic: tokens are counted in 10⁻⁹ bit, so that rate times time is a whole number: the meter
 //! is exact at any rate, and a sender that keeps to its rate is never red for rounding.

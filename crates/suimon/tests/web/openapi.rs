@@ -20,7 +20,8 @@ fn answer(web: &Web, path: &str, host: &str) -> (String, String, String) {
 /// What judges values by the schema at this place of the document.
 fn judge(document: &Value, place: &str) -> Validator {
     let mut schema = document.clone();
-    schema["$ref"] = format!("#{place}").into();
+    // A place is a reference; a media type may have a space in its name (RFC 3986, section 2.1).
+    schema["$ref"] = format!("#{}", place.replace(' ', "%20")).into();
     jsonschema::draft202012::new(&schema).expect("a schema")
 }
 
@@ -35,7 +36,10 @@ fn described(document: &Value, path: &str, status: &str) -> (String, String) {
     let content = content.unwrap_or_else(|| panic!("{path}: {status} is not described"));
     assert_eq!(content.len(), 1, "{path}");
     let (kind, _) = content.iter().next().expect("one");
-    (kind.clone(), format!("{place}/content/{}/schema", kind.replace('/', "~1")))
+    (
+        kind.clone(),
+        format!("{place}/content/{}/schema", kind.replace('/', "~1")),
+    )
 }
 
 /// Asks, and holds the answer to the document. The answer's status.
@@ -47,7 +51,10 @@ fn holds(web: &Web, document: &Value, path: &str, host: &str) -> String {
         "application/json" => serde_json::from_str(&body).expect("JSON"),
         _ => Value::from(body),
     };
-    let mistakes: Vec<String> = judge(document, &place).iter_errors(&value).map(|e| e.to_string()).collect();
+    let mistakes: Vec<String> = judge(document, &place)
+        .iter_errors(&value)
+        .map(|e| e.to_string())
+        .collect();
     assert!(mistakes.is_empty(), "{path}: {mistakes:#?} in {value:#}");
     status
 }
