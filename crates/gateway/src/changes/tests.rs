@@ -219,7 +219,13 @@ fn mistakes(text: &str) -> Vec<&str> {
         line.trim_start()
             .starts_with(|c: char| c.is_numeric() || "-|".contains(c))
     };
-    text.lines().filter(|line| !is_place(line)).collect()
+    let lines = text.lines().filter(|line| !is_place(line));
+    lines
+        .map(|line| {
+            line.split_once(" more of the same, at ")
+                .map_or(line, |(count, _)| count)
+        })
+        .collect()
 }
 
 /// A running policy, with its worker.
