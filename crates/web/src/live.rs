@@ -15,7 +15,7 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// How long to wait for a program that is not there.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The last [`StateView`] as JSON.
+/// The last state as JSON: the data of an event of the page.
 pub type LiveState = Arc<str>;
 
 /// Follows the program of this socket, or the only one, in a thread of its own, as long as somebody
