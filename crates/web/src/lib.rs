@@ -9,7 +9,7 @@
 
 #![forbid(unsafe_code)]
 
-mod addresses;
+pub mod addresses;
 pub mod live;
 pub mod metrics;
 pub mod openapi;

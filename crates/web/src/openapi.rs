@@ -1,7 +1,7 @@
 //! What the addresses answer, as an OpenAPI document (3.1): made of the types that are answered, so
 //! that programs and their generators know every field, its unit and its meaning.
 
-use crate::addresses::{EVENTS, HISTORY, METRICS, OPENAPI, PAGE, STATUS};
+use crate::addresses::{EVENTS, HISTORY, HTML, JSON, LISTEN, METRICS, OPENAPI, PAGE, STATUS};
 use crate::live::StateView;
 use crate::metrics;
 use control::protocol::Reply;
@@ -15,15 +15,15 @@ pub fn document() -> Value {
     let mut types = settings.into_generator();
     let paths = json!({
         STATUS: asked("status", "The state of every interface and class, with totals since the start",
-            "application/json", reply(&mut types, "status")),
+            JSON, reply(&mut types, "status")),
         HISTORY: asked("history", "What was in force, change by change, with who asked for it and why",
-            "application/json", reply(&mut types, "history")),
+            JSON, reply(&mut types, "history")),
         METRICS: asked("metrics", "The counters, for Prometheus", metrics::CONTENT_TYPE, text()),
         EVENTS: answered("events",
             "Twice a second the state in brief: each event's `data` is a `LiveState` in JSON; a stream without end",
             "text/event-stream", text()),
-        OPENAPI: answered("openapi", "This document", "application/json", json!({ "type": "object" })),
-        PAGE: answered("page", "The page, human-readable", "text/html; charset=utf-8", text()),
+        OPENAPI: answered("openapi", "This document", JSON, json!({ "type": "object" })),
+        PAGE: answered("page", "The page, human-readable", HTML, text()),
     });
     let _ = types.subschema_for::<StateView<'_>>();
     let refused = |why: &str| json!({ "description": why, "content": { "text/plain; charset=utf-8": { "schema": text() } } });
@@ -35,7 +35,7 @@ pub fn document() -> Value {
             "description": "A running suimon, read only. Nothing that is asked here changes anything. A client skips fields that it does not know, since later versions may add some.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
-        "servers": [{ "url": "http://127.0.0.1:9476", "description": "`suimon web`, unless it is told another address" }],
+        "servers": [{ "url": format!("http://{LISTEN}"), "description": "`suimon web`, unless it is told another address" }],
         "paths": paths,
         "components": {
             "responses": {

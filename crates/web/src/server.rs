@@ -4,7 +4,7 @@
 //! to this address; so the name in a request must be an address or `localhost`. The page loads
 //! nothing from elsewhere.
 
-use crate::addresses::{EVENTS, HISTORY, METRICS, OPENAPI, PAGE, STATUS};
+use crate::addresses::{EVENTS, HISTORY, HTML, JSON, METRICS, OPENAPI, PAGE, STATUS};
 use crate::live::{self, LiveState};
 use crate::metrics;
 use crate::openapi;
@@ -27,18 +27,12 @@ use tokio::sync::watch;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::WatchStream;
 
-const JSON: &str = "application/json";
-
 /// What the page may load: itself.
 const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'";
 
 /// The page's files: path, type, content.
 const FILES: [(&str, &str, &str); 6] = [
-    (
-        PAGE,
-        "text/html; charset=utf-8",
-        include_str!("../page/index.html"),
-    ),
+    (PAGE, HTML, include_str!("../page/index.html")),
     (
         "/favicon.svg",
         "image/svg+xml",

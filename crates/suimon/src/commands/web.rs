@@ -7,6 +7,7 @@ use clap::Args;
 use confine::{Confinement, Role};
 use gateway::confined::Sandbox;
 use std::net::{SocketAddr, TcpListener};
+use web::addresses::LISTEN;
 use web::server;
 
 /// Show a running suimon in a browser, and to Prometheus: a live page, `/metrics`, `/api/status`,
@@ -14,7 +15,7 @@ use web::server;
 #[derive(Debug, Args)]
 pub struct Web {
     /// The address to listen on; whoever reaches it can read
-    #[arg(long, default_value = "127.0.0.1:9476", value_name = "ADDRESS:PORT")]
+    #[arg(long, default_value = LISTEN, value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
     /// The running suimon, by name or by the path of its socket; by default the only one
     #[arg(long, value_name = "NAME|PATH")]
