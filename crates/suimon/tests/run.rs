@@ -554,19 +554,11 @@ fn limit_of(rig: &Rig) -> Option<f64> {
     limit.map(|rate| rate.bits() as f64 / 1e6)
 }
 
-/// What `suimon doctor` says of host A's interface.
-fn doctor(rig: &Rig) -> String {
+/// `suimon doctor` of host A's interface, with these options.
+fn doctor(rig: &Rig, options: &[&str]) -> Output {
     let program = rig.a.program(env!("CARGO_BIN_EXE_suimon"));
-    program.args(["doctor", "eth0"]).output().expect("it ends").out
-}
-
-/// What a killed suimon has left there is removed.
-fn fix(rig: &Rig) -> Output {
-    let program = rig.a.program(env!("CARGO_BIN_EXE_suimon"));
-    program
-        .args(["doctor", "eth0", "--fix"])
-        .output()
-        .expect("it ends")
+    let program = program.args(["doctor", "eth0"]).args(options);
+    program.output().expect("it ends")
 }
 
 const LEFT: &str = "a killed suimon has left a limit of 4 Mbit/s";
@@ -582,18 +574,18 @@ fn an_egress_that_fails_closed_keeps_to_its_limit_without_the_program() {
             let transfer = rig.tcp(SMALL);
             settles_at(&transfer, 8.0, "with the program");
             assert_eq!(limit_of(&rig), Some(CLOSED));
-            let said = doctor(&rig);
+            let said = doctor(&rig, &[]).out;
             assert!(
                 said.contains("the kernel sends 4 Mbit/s at most") && said.contains(MANAGES),
                 "{said}"
             );
             assert!(!said.contains("left") && !said.contains("qdisc del"), "{said}");
-            let fixed = fix(&rig);
+            let fixed = doctor(&rig, &["--fix"]);
             assert!(fixed.err.contains("another suimon manages eth0"), "{fixed:?}");
             assert_eq!((fixed.status.code(), limit_of(&rig)), (Some(1), Some(CLOSED)));
             kill(&mut rig);
             assert_eq!(limit_of(&rig), Some(CLOSED), "it stays after a kill");
-            let said = doctor(&rig);
+            let said = doctor(&rig, &[]).out;
             assert!(said.contains(LEFT) && !said.contains(MANAGES), "{said}");
             let two = rig.files.join("two.toml").display().to_string();
             let text = Kind::ClosedEgress.policy();
@@ -615,16 +607,16 @@ fn an_egress_that_fails_closed_keeps_to_its_limit_without_the_program() {
             rig.signal("TERM");
             assert!(rig.end().status.success());
             assert_eq!(limit_of(&rig), None, "a clean end leaves nothing");
-            let said = doctor(&rig);
+            let said = doctor(&rig, &[]).out;
             assert!(said.contains("its qdisc is") && !said.contains(MANAGES), "{said}");
             let mbit = rate(&transfer, Duration::from_secs(1));
             assert!(mbit > 2.0 * LINK, "{mbit} Mbit/s after a clean end");
             assert!(rig.launch());
             kill(&mut rig);
-            let fixed = fix(&rig).out;
+            let fixed = doctor(&rig, &["--fix"]).out;
             assert!(fixed.contains("removed the limit of 4 Mbit/s"), "{fixed}");
             assert_eq!(limit_of(&rig), None);
-            let again = fix(&rig).out;
+            let again = doctor(&rig, &["--fix"]).out;
             assert!(again.contains("nothing was changed"), "{again}");
             let mbit = rate(&transfer, Duration::from_secs(1));
             assert!(mbit > 2.0 * LINK, "{mbit} Mbit/s without the limit");

@@ -30,13 +30,12 @@ impl Doctor {
         let name = self.interface.or_else(facts::default_route);
         let name = name.ok_or_else(|| Failure::usage("there is no default route: name an interface"))?;
         let missing = || Failure::usage(selfcheck::missing(&facts::names(), &name));
-        Observed::of(&name).ok_or_else(missing)?;
-        let fixed = match self.fix {
-            true => Some(doctor::fix(&name).map_err(Failure::at_run_time)?),
-            false => None,
-        };
-        let observed = Observed::of(&name).ok_or_else(missing)?;
-        let mut parts: Vec<_> = fixed.map(|done| ("done".to_owned(), done)).into_iter().collect();
+        let (mut observed, mut parts) = (Observed::of(&name).ok_or_else(missing)?, Vec::new());
+        if self.fix {
+            let done = doctor::fix(&name).map_err(Failure::at_run_time)?;
+            parts.push(("done".to_owned(), done));
+            observed = Observed::of(&name).ok_or_else(missing)?;
+        }
         parts.push(("this machine".to_owned(), doctor::machine()));
         parts.push((name.clone(), doctor::symptoms(&observed)));
         let bad = |symptom: &Symptom| symptom.gravity == Gravity::Bad;
