@@ -11,13 +11,14 @@
 //! have enough to send.
 
 use crate::bounds::{ArrivalCurve, PriorityClass, RateLatency, Terms, WorstCase, strict_priority};
-use crate::discipline::{Build, BuiltQueue, Discipline, Next, Plan, Sink, Verdict};
+use crate::discipline::{Build, BuiltQueue, ChangedClass, Discipline, Next, Plan, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
 use crate::packet::{ClassId, Packet};
 use crate::settings;
-use crate::settings::{Problem, refuse_unknown};
+use crate::settings::{Problem, Span, Table, refuse_unknown};
 use crate::sharing::leaves::{Leaves, LeavesPlan};
+use crate::structures::shared_list::SharedList;
 use crate::units::{Bandwidth, Instant};
 use std::any::Any;
 use std::sync::Arc;
@@ -55,12 +56,25 @@ const PRIORITIES: usize = 256;
 struct PriqPlan {
     leaves: LeavesPlan,
     /// By leaf; a vacant place has none.
-    priorities: Vec<Option<u8>>,
+    priorities: SharedList<Option<u8>>,
 }
 
 fn plan_of(plan: &dyn Plan) -> Option<&PriqPlan> {
     let plan: &dyn Any = plan;
     plan.downcast_ref()
+}
+
+/// The priority of a class that stands at this place; `None` if a problem was reported.
+fn priority(table: &Table, at: Span, problems: &mut Vec<Problem>) -> Option<u8> {
+    let number = ClassSettings::read(table, &[], problems)?.priority;
+    let priority = u8::try_from(number).ok();
+    if priority.is_none() {
+        let at = table.get("priority").map_or(at, |entry| entry.at);
+        let message =
+            format!("`priority` is a number from 0 to 255, the larger served first; found {number}");
+        problems.push(Problem::new(at, message));
+    }
+    priority
 }
 
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
@@ -73,16 +87,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
             priorities.push(None);
             continue;
         }
-        let Some(settings) = ClassSettings::read(class.settings, &[], check.problems) else {
-            continue;
-        };
-        let at = class.settings.get("priority").map_or(class.at, |entry| entry.at);
-        let Ok(priority) = u8::try_from(settings.priority) else {
-            let message = format!(
-                "`priority` is a number from 0 to 255, the larger served first; found {}",
-                settings.priority
-            );
-            check.problems.push(Problem::new(at, message));
+        let Some(priority) = priority(class.settings, class.at, check.problems) else {
             continue;
         };
         if let Some(owner) = owners[usize::from(priority)].replace(class.name) {
@@ -90,6 +95,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
                 "classes `{owner}` and `{}` both have priority {priority}",
                 class.name
             );
+            let at = class.settings.get("priority").map_or(class.at, |entry| entry.at);
             let help = "give each a priority of its own, or put one class here and let its discipline share (`drr`, `wfq`)";
             check.problems.push(Problem::new(at, message).help(help));
         }
@@ -98,7 +104,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     (check.problems.len() == before).then(|| {
         Arc::new(PriqPlan {
             leaves: LeavesPlan::new(check),
-            priorities,
+            priorities: priorities.into(),
         }) as Arc<dyn Plan>
     })
 }
@@ -175,6 +181,27 @@ impl Plan for PriqPlan {
         self.classes().flat_map(case).collect()
     }
 
+    /// The others' priorities are compared: those of a few hundred classes at most.
+    fn amended(&self, change: &ChangedClass<'_>) -> Option<Arc<dyn Plan>> {
+        let leaf = self.leaves.leaf_of(change.class)?;
+        let mut problems = Vec::new();
+        let new = match change.renewed {
+            Some(new) if new.vacant => None,
+            _ => Some(priority(change.settings, Span::default(), &mut problems)?),
+        };
+        let mut others = self.priorities.iter().enumerate();
+        let clashes = new.is_some() && others.any(|(other, its)| other != leaf && *its == new);
+        if clashes || !problems.is_empty() {
+            return None;
+        }
+        let mut plan = self.clone();
+        *plan.priorities.get_mut(leaf)? = new;
+        if let Some(new) = &change.renewed {
+            plan.leaves = self.leaves.renewed(leaf, new)?;
+        }
+        Some(Arc::new(plan))
+    }
+
     fn changed_classes(&self, former: &dyn Plan) -> Option<Vec<ClassId>> {
         let former = plan_of(former).filter(|former| self.leaves.is_numbered_as(&former.leaves))?;
         let all = self.leaves.each();
@@ -194,7 +221,7 @@ impl Plan for PriqPlan {
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
         let mut priq = Priq {
             leaves: self.leaves.build(cx),
-            priorities: self.priorities.clone(),
+            priorities: self.priorities.iter().copied().collect(),
             owners: vec![0; PRIORITIES],
             ready: Bits::default(),
             leaving: Vec::new(),
@@ -253,7 +280,7 @@ struct Priq {
 impl Priq {
     /// Gives the leaves these priorities, all at once, since classes may exchange theirs: there are
     /// a few hundred at most. Ready ones stay ready.
-    fn assign(&mut self, priorities: &[Option<u8>]) {
+    fn assign(&mut self, priorities: &SharedList<Option<u8>>) {
         let ready = std::mem::take(&mut self.ready);
         for (leaf, &new) in priorities.iter().enumerate() {
             let old = std::mem::replace(&mut self.priorities[leaf], new);
@@ -295,7 +322,7 @@ impl Priq {
     /// The number of a leaf class in a plan of the same places, whose priorities are adopted.
     fn adopt(&mut self, plan: &PriqPlan, class: ClassId) -> Option<usize> {
         let leaf = self.leaves.known(&plan.leaves, class)?;
-        if !self.leaves.is_of(&plan.leaves) {
+        if !plan.priorities.iter().eq(&self.priorities) {
             self.assign(&plan.priorities);
         }
         Some(leaf)

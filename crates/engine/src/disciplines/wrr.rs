@@ -24,10 +24,11 @@
 //! which counts bytes.
 
 use crate::bounds::{Terms, WorstCase};
-use crate::discipline::{Build, BuiltQueue, Discipline, Next, Plan, Sink, Verdict};
+use crate::discipline::{Build, BuiltQueue, ChangedClass, Discipline, Next, Plan, Sink, Verdict};
 use crate::disciplines::drr;
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
+use crate::link::Link;
 use crate::packet::{ClassId, Packet};
 use crate::reservation::{RequestedShare, ReservableTree, ReservedClass, Reserves};
 use crate::settings::{Problem, Raw, Table};
@@ -35,6 +36,7 @@ use crate::sharing::leaves::{Leaves, LeavesPlan};
 use crate::sharing::reserved_classes::{self, divide, leaf, refuse_absolute};
 use crate::spec::DisciplineSpec;
 use crate::structures::heaps::Heaps;
+use crate::structures::shared_list::SharedList;
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
 use crate::{choices, settings};
 use std::any::Any;
@@ -114,19 +116,75 @@ settings! {
 
 const LONGEST_CYCLE: u64 = 1 << 24;
 
-/// The settings of a queue, its leaves aside.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// When packets leave, and where they stand in a cycle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Rules {
     /// None if event-driven.
     interval: Option<u64>,
     order: Order,
-    /// By leaf.
-    weights: Vec<u32>,
+}
+
+/// What a class states of its packets in a cycle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stated {
+    /// None: an equal part of what the others leave.
+    weight: Option<u32>,
+    /// The rate that the weight follows from, in bits per second; 0 without one.
+    rate: u64,
+}
+
+/// Of a place for a class: it has no packets.
+const VACANT: Stated = Stated {
+    weight: Some(0),
+    rate: 0,
+};
+
+/// What all classes state together.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Sums {
+    weights: u64,
+    rates: u128,
+    /// The classes without a weight.
+    without: u64,
+}
+
+impl Sums {
+    fn add(&mut self, class: Stated) {
+        self.weights += u64::from(class.weight.unwrap_or(0));
+        self.rates += u128::from(class.rate);
+        self.without += u64::from(class.weight.is_none());
+    }
+
+    fn remove(&mut self, class: Stated) {
+        self.weights -= u64::from(class.weight.unwrap_or(0));
+        self.rates -= u128::from(class.rate);
+        self.without -= u64::from(class.weight.is_none());
+    }
+
+    /// The weight of a class without one, where a cycle is to have this many packets.
+    fn part(&self, cycle: u32) -> u32 {
+        let left = u64::from(cycle).saturating_sub(self.weights);
+        (left / self.without.max(1)).max(1) as u32
+    }
+
+    /// Whether the link has less than their rates.
+    fn exceed(&self, link: Link) -> bool {
+        self.rates > u128::from(link.bandwidth.bits())
+    }
+
+    /// Whether a cycle of them is too long.
+    fn are_too_many(&self) -> bool {
+        self.weights + self.without > LONGEST_CYCLE
+    }
 }
 
 #[derive(Clone, Debug)]
 struct WrrPlan {
+    settings: Settings,
     rules: Rules,
+    /// By leaf.
+    stated: SharedList<Stated>,
+    sums: Sums,
     leaves: LeavesPlan,
 }
 
@@ -162,95 +220,108 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
             .push(Problem::new(at("interval"), "`interval` must be longer than 0")),
         _ => {}
     }
-    let weights = weights(check, &settings, &classes)?;
-    let cycle: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
-    let (link, mtu) = (check.link.bandwidth, check.link.mtu);
-    let sent = || link.time_to_send(Bytes::new(mtu.get() * cycle)).nanos().max(1);
-    let interval =
-        (settings.mode == WrrMode::Poll).then(|| settings.interval.map_or_else(sent, Duration::nanos));
-    let rules = Rules {
-        interval,
-        order: settings.order,
-        weights,
-    };
+    let (stated, sums) = all_stated(check, settings.cycle, &classes)?;
     (check.problems.len() == before).then(|| {
         Arc::new(WrrPlan {
-            rules,
+            rules: rules(&settings, sums, check.link),
+            settings,
+            stated,
+            sums,
             leaves: LeavesPlan::new(check),
         }) as Arc<dyn Plan>
     })
 }
 
-/// The packets of a cycle, by class.
-fn weights(check: &mut Check<'_>, settings: &Settings, classes: &[ClassSettings]) -> Option<Vec<u32>> {
-    let (link, cycle) = (
-        u128::from(check.link.bandwidth.bits()),
-        u128::from(settings.cycle),
-    );
-    let (mut given, mut rates, mut wrong) = (0u64, 0u128, false);
-    let checked = &check.classes;
-    let problems = &mut *check.problems;
-    let mut problem = |index: usize, key: &str, message: String, help: &str| {
-        let class = &checked[index];
-        let at = class.settings.get(key).map_or(class.at, |entry| entry.at);
-        problems.push(Problem::new(at, message).help(help));
-        wrong = true;
+/// The rules that follow from the settings and the length of a cycle.
+fn rules(settings: &Settings, sums: Sums, link: Link) -> Rules {
+    let cycle = sums.weights + sums.without * u64::from(sums.part(settings.cycle));
+    let sent = || {
+        let cycle = Bytes::new(link.mtu.get() * cycle);
+        link.bandwidth.time_to_send(cycle).nanos().max(1)
     };
-    let mut own: Vec<Option<u32>> = Vec::new();
-    for (index, class) in classes.iter().enumerate() {
-        if checked[index].vacant {
-            own.push(Some(0));
-            continue;
+    let polls = settings.mode == WrrMode::Poll;
+    Rules {
+        interval: polls.then(|| settings.interval.map_or_else(sent, Duration::nanos)),
+        order: settings.order,
+    }
+}
+
+/// What a class states; otherwise what is wrong with its `weight`, and advice.
+fn stated(class: &ClassSettings, cycle: u32, link: Link) -> Result<Stated, (&'static str, &'static str)> {
+    let (weight, rate) = match (class.weight, class.rate) {
+        (Some(_), Some(_)) => {
+            return Err(("`weight` and `rate` exclude each other", "leave one of them out"));
         }
-        let weight = match (class.weight, class.rate) {
-            (Some(_), Some(_)) => {
-                problem(
-                    index,
-                    "weight",
-                    "`weight` and `rate` exclude each other".into(),
-                    "leave one of them out",
-                );
-                None
-            }
-            (Some(0), _) => {
-                problem(
-                    index,
-                    "weight",
-                    "`weight` must be at least 1: the class could never send".into(),
-                    "leave the class out",
-                );
-                None
-            }
-            (Some(weight), None) => Some(weight),
-            (None, Some(rate)) => {
-                let bits = u128::from(rate.on(check.link.bandwidth).bits());
-                rates += bits;
-                if rates > link {
+        (Some(0), _) => {
+            return Err((
+                "`weight` must be at least 1: the class could never send",
+                "leave the class out",
+            ));
+        }
+        (weight, None) => (weight, 0),
+        (None, Some(rate)) => {
+            let (rate, cycle) = (rate.on(link.bandwidth).bits(), u128::from(cycle));
+            let (bits, link) = (u128::from(rate), u128::from(link.bandwidth.bits()));
+            let packets = (cycle * bits * 2 + link) / (link * 2).max(1);
+            (Some(packets.clamp(1, cycle) as u32), rate)
+        }
+    };
+    Ok(Stated { weight, rate })
+}
+
+/// What each class states, and all together.
+fn all_stated(
+    check: &mut Check<'_>,
+    cycle: u32,
+    classes: &[ClassSettings],
+) -> Option<(SharedList<Stated>, Sums)> {
+    let link = check.link;
+    let (mut all, mut sums) = (Vec::with_capacity(classes.len()), Sums::default());
+    let before = check.problems.len();
+    let mut problem = |index: usize, (key, message, help): (&str, String, &str)| {
+        let class = &check.classes[index];
+        let at = class.settings.get(key).map_or(class.at, |entry| entry.at);
+        check.problems.push(Problem::new(at, message).help(help));
+    };
+    for (index, class) in classes.iter().enumerate() {
+        let stated = match check.classes[index].vacant {
+            true => Ok(VACANT),
+            false => stated(class, cycle, link),
+        };
+        match stated {
+            Ok(stated) => {
+                sums.add(stated);
+                all.push(stated);
+                if stated.rate > 0 && sums.exceed(link) {
                     let message = format!(
                         "the classes' rates add up to more than the link's {}",
-                        check.link.bandwidth
+                        link.bandwidth
                     );
-                    problem(index, "rate", message, "lower a rate, or use weights");
+                    problem(index, ("rate", message, "lower a rate, or use weights"));
                 }
-                Some(((cycle * bits * 2 + link) / (link * 2).max(1)).clamp(1, cycle) as u32)
             }
-            (None, None) => None,
-        };
-        given += u64::from(weight.unwrap_or(0));
-        own.push(weight);
+            Err((message, help)) => problem(index, ("weight", message.into(), help)),
+        }
     }
-    let without = own.iter().filter(|weight| weight.is_none()).count() as u64;
-    let left = u64::from(settings.cycle).saturating_sub(given);
-    if given + without > LONGEST_CYCLE {
-        problem(
-            0,
-            "weight",
-            format!("the weights add up to more than {LONGEST_CYCLE}"),
-            "only their ratio counts",
-        );
+    if sums.are_too_many() {
+        let message = format!("the weights add up to more than {LONGEST_CYCLE}");
+        problem(0, ("weight", message, "only their ratio counts"));
     }
-    let part = (left / without.max(1)).max(1) as u32;
-    (!wrong).then(|| own.into_iter().map(|weight| weight.unwrap_or(part)).collect())
+    (check.problems.len() == before).then(|| (all.into(), sums))
+}
+
+impl WrrPlan {
+    /// The packets of each leaf in a cycle.
+    fn weights(&self) -> impl Iterator<Item = u32> + '_ {
+        let part = self.sums.part(self.settings.cycle);
+        self.stated.iter().map(move |class| class.weight.unwrap_or(part))
+    }
+
+    /// Those of one.
+    fn weight(&self, leaf: usize) -> u32 {
+        let stated = self.stated[leaf].weight;
+        stated.unwrap_or_else(|| self.sums.part(self.settings.cycle))
+    }
 }
 
 fn plan_of(plan: &dyn Plan) -> Option<&WrrPlan> {
@@ -276,13 +347,38 @@ impl Plan for WrrPlan {
         self.leaves.conserve_work()
     }
 
-    fn changed_classes(&self, former: &dyn Plan) -> Option<Vec<ClassId>> {
-        let former = plan_of(former).filter(|former| self.leaves.is_numbered_as(&former.leaves))?;
-        if (self.rules.interval, self.rules.order) != (former.rules.interval, former.rules.order) {
+    fn amended(&self, change: &ChangedClass<'_>) -> Option<Arc<dyn Plan>> {
+        let (leaf, link) = (self.leaves.leaf_of(change.class)?, change.link);
+        let mut problems = Vec::new();
+        let settings = ClassSettings::read(change.settings, &[], &mut problems)?;
+        let new = match change.renewed {
+            Some(new) if new.vacant => VACANT,
+            _ => stated(&settings, self.settings.cycle, link).ok()?,
+        };
+        let mut plan = self.clone();
+        let old = std::mem::replace(plan.stated.get_mut(leaf)?, new);
+        plan.sums.remove(old);
+        // The others without a weight, whose parts are to stay.
+        let others = plan.sums.without > 0;
+        plan.sums.add(new);
+        let part = |plan: &Self| plan.sums.part(plan.settings.cycle);
+        let moved = others && part(&plan) != part(self);
+        let refused = plan.sums.exceed(link) || plan.sums.are_too_many() || !problems.is_empty();
+        if moved || refused || rules(&plan.settings, plan.sums, link) != self.rules {
             return None;
         }
-        let weights = self.rules.weights.iter().zip(&former.rules.weights);
-        let all = self.leaves.each().zip(weights);
+        if let Some(new) = &change.renewed {
+            plan.leaves = self.leaves.renewed(leaf, new)?;
+        }
+        Some(Arc::new(plan))
+    }
+
+    fn changed_classes(&self, former: &dyn Plan) -> Option<Vec<ClassId>> {
+        let former = plan_of(former).filter(|former| self.leaves.is_numbered_as(&former.leaves))?;
+        if self.rules != former.rules {
+            return None;
+        }
+        let all = self.leaves.each().zip(self.weights().zip(former.weights()));
         let changed = all.filter(|(_, (new, old))| new != old);
         Some(changed.map(|((class, ..), _)| class).collect())
     }
@@ -292,7 +388,7 @@ impl Plan for WrrPlan {
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
-        let count = self.rules.weights.len();
+        let count = self.stated.len();
         let mut wrr = Wrr {
             leaves: self.leaves.build(cx),
             members: vec![Member::default(); count],
@@ -302,9 +398,9 @@ impl Plan for WrrPlan {
             poll: Poll::default(),
             cycle: 0,
             end: 0,
-            rules: self.rules.clone(),
+            rules: self.rules,
         };
-        wrr.lay_out();
+        wrr.lay_out(self);
         Box::new(wrr)
     }
 }
@@ -404,9 +500,9 @@ struct Wrr {
 
 impl Wrr {
     /// Gives the members their weights, all with their slots before them.
-    fn lay_out(&mut self) {
+    fn lay_out(&mut self, plan: &WrrPlan) {
         let (cycle, mut first) = (self.at.0 + 1, 0);
-        for (member, &weight) in self.members.iter_mut().zip(&self.rules.weights) {
+        for (member, weight) in self.members.iter_mut().zip(plan.weights()) {
             (member.weight, member.first, member.cycle, member.k) = (weight, first, cycle, 0);
             first += weight;
         }
@@ -419,11 +515,11 @@ impl Wrr {
         let Some(end) = self.end.checked_add(weight) else {
             return false;
         };
-        let former = std::mem::replace(&mut self.rules.weights[leaf], weight);
+        let member = &mut self.members[leaf];
+        let former = member.weight;
         if former == weight {
             return true;
         }
-        let member = &mut self.members[leaf];
         (member.weight, member.first) = (weight, self.end);
         (member.cycle, member.k) = (self.at.0, 0);
         self.cycle = self.cycle + u64::from(weight) - u64::from(former);
@@ -570,13 +666,14 @@ impl Discipline for Wrr {
         if !self.leaves.is_alike(&plan.leaves) {
             return false;
         }
-        if plan.rules != self.rules {
-            self.rules = plan.rules.clone();
+        let weights = self.members.iter().map(|member| member.weight);
+        if plan.rules != self.rules || !weights.eq(plan.weights()) {
+            self.rules = plan.rules;
             while let Some((_, leaf)) = self.slots.first(0) {
                 self.slots.remove(0, leaf);
                 self.apart.push(leaf);
             }
-            self.lay_out();
+            self.lay_out(plan);
             match self.rules.interval {
                 None => {
                     while let Some(leaf) = self.apart.pop() {
@@ -592,7 +689,7 @@ impl Discipline for Wrr {
     fn retune_class(&mut self, now: Instant, plan: &dyn Plan, class: ClassId) -> bool {
         let known = plan_of(plan).and_then(|plan| Some((plan, self.leaves.known(&plan.leaves, class)?)));
         known.is_some_and(|(plan, leaf)| {
-            self.assign(leaf, plan.rules.weights[leaf]) && self.leaves.retune_one(now, &plan.leaves, leaf)
+            self.assign(leaf, plan.weight(leaf)) && self.leaves.retune_one(now, &plan.leaves, leaf)
         })
     }
 
@@ -606,7 +703,7 @@ impl Discipline for Wrr {
     ) -> Option<Box<dyn Any + Send>> {
         let plan = plan_of(plan)?;
         let leaf = self.leaves.known(&plan.leaves, class)?;
-        if !self.assign(leaf, plan.rules.weights[leaf]) {
+        if !self.assign(leaf, plan.weight(leaf)) {
             return None;
         }
         let former = self.leaves.renew(&plan.leaves, leaf, queue, sink);
