@@ -86,7 +86,7 @@ fn change(rng: &mut Rng, kind: &str, key: &str) -> Amendment {
         return removed(&name);
     }
     let values: &[&str] = match kind {
-        "drr" => &["1", "3", "0"],
+        "drr" | "wrr" => &["1", "3", "0"],
         _ => &["1Mbit/s", "2Mbit/s", "90Mbit/s", "1"],
     };
     let mut settings = vec![(key, pick(rng, values))];
@@ -97,7 +97,7 @@ fn change(rng: &mut Rng, kind: &str, key: &str) -> Amendment {
         3 => settings.push(("parent", "a")),
         4 => settings.push(("discipline", "fito")),
         5 => settings.push(("name", "twice")),
-        6..9 if kind != "drr" => settings.push(("parent", "site")),
+        6..9 if ["hfsc", "cbq"].contains(&kind) => settings.push(("parent", "site")),
         9..12 => settings.push(("discipline", pick(rng, &["fifo", "red", "sfq", "priq"]))),
         _ => {}
     }
@@ -148,7 +148,9 @@ fn packet(rng: &mut Rng) -> FlowKey {
 fn one_class_that_comes_or_goes_makes_what_a_reading_of_the_whole_text_makes() {
     let kinds = [
         ("drr", "weight", "weight = 2"),
+        ("wrr", "weight", "weight = 2"),
         ("hfsc", "linkshare", "linkshare = \"1 Mbit/s\""),
+        ("cbq", "rate", "rate = \"1 Mbit/s\""),
     ];
     for (kind, key, setting) in kinds {
         let registry = Registry::builtin();

@@ -35,7 +35,7 @@ impl Cbq {
             regains: TimerWheel::new(0),
             unit: plan.mtu.get().clamp(1, LONGEST_UNIT),
             tallies: vec![Tally::default(); plan.classes.len() + 1],
-            weights: Arc::clone(&plan.weights),
+            weights: Arc::clone(plan.weights()),
             plan,
         };
         cbq.lay_out();

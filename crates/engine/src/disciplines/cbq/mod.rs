@@ -73,7 +73,7 @@ mod turns;
 pub use settings::{ClassSettings, Excess, PacedBy, RoundRobin, Settings, Sharing};
 
 use crate::bounds::{Terms, WorstCase};
-use crate::discipline::{Build, BuiltQueue, Discipline, Next, Plan, Sink, Verdict};
+use crate::discipline::{Build, BuiltQueue, ChangedClass, Discipline, Next, Plan, Sink, Verdict};
 use crate::inspect::Inspection;
 use crate::kind::{Children, Kind, Properties};
 use crate::link_clock::CreditClock;
@@ -86,6 +86,7 @@ use averaging::Averaging;
 use plan::{CbqPlan, ClassPlan, check};
 use state::Cbq;
 use std::any::Any;
+use std::sync::Arc;
 
 /// The registration.
 pub static KIND: Kind = Kind {
@@ -119,8 +120,9 @@ impl Plan for CbqPlan {
         let patience = (self.settings.link == PacedBy::Port).then_some(self.settings.link_burst);
         let formal = self.settings.sharing == Sharing::Formal && self.settings.tick.is_none();
         credit_bound::all(
-            self.classes[..self.leaves]
+            self.classes
                 .iter()
+                .take(self.leaves)
                 .filter_map(ClassPlan::credited)
                 .collect(),
             terms,
@@ -136,6 +138,10 @@ impl Plan for CbqPlan {
         let below = (leaf.id != class).then_some(class);
         let own = Bandwidth::bits_per_sec(leaf.credit.rate);
         leaf.queue.as_ref()?.plan.serves(below, own)
+    }
+
+    fn amended(&self, change: &ChangedClass<'_>) -> Option<Arc<dyn Plan>> {
+        self.with_leaf(change).map(|plan| Arc::new(plan) as Arc<dyn Plan>)
     }
 
     fn changed_classes(&self, former: &dyn Plan) -> Option<Vec<ClassId>> {

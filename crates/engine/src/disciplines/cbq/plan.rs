@@ -1,18 +1,21 @@
 //! A checked policy of `cbq`: its classes, numbered, with the weights of their turns.
 
 use super::settings::{ClassSettings, RoundRobin, Settings, Sharing};
-use crate::discipline::Plan;
+use crate::discipline::{ChangedClass, Plan};
 use crate::kind::{Check, ClassRoutes, QueuePlan};
+use crate::link::Link;
 use crate::packet::ClassId;
-use crate::settings::{Problem, Table};
+use crate::settings::{Problem, Span, Table};
 use crate::sharing::by_rates::LONGEST_BURST;
 use crate::sharing::class_numbers::ClassNumbers;
 use crate::sharing::class_rates;
 use crate::sharing::credit::{Credit, NANOBITS};
 use crate::sharing::credit_bound::Credited;
 use crate::structures::rings::{PRIORITIES, Rated, Sets, Weights};
+use crate::structures::shared_list::SharedList;
 use crate::units::{Bandwidth, Bytes, Duration};
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 /// A checked class, numbered: leaves first, then the others, then the link itself.
 #[derive(Clone, Debug)]
@@ -33,17 +36,45 @@ pub(super) struct CbqPlan {
     pub(super) settings: Settings,
     pub(super) link: Bandwidth,
     pub(super) mtu: Bytes,
-    pub(super) classes: Arc<[ClassPlan]>,
+    pub(super) classes: Arc<SharedList<ClassPlan>>,
+    /// Of those that are not leaves, and the link: what their children's rates add up to.
+    sums: Arc<SharedList<u128>>,
     pub(super) leaves: usize,
     pub(super) levels: usize,
     pub(super) routes: Arc<ClassRoutes>,
     pub(super) numbers: ClassNumbers,
-    pub(super) weights: Arc<Weights>,
+    weights: WeightsOnce,
     /// The bursts of all classes together, in bytes.
     pub(super) bursts: u128,
 }
 
+/// The weights of a plan's classes. They follow from all of these, and a plan that is amended needs
+/// none: the tree that adopts it by the class keeps its own.
+#[derive(Clone, Default)]
+struct WeightsOnce(OnceLock<Arc<Weights>>);
+
+impl fmt::Debug for WeightsOnce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("as the classes say")
+    }
+}
+
 impl ClassPlan {
+    /// What it adds to the bursts of all.
+    fn burst(&self) -> u128 {
+        u128::from(self.settings.maxburst) * u128::from(self.packet)
+    }
+
+    /// Gives it these settings.
+    fn set(&mut self, settings: ClassSettings, link: Link) {
+        let rate = settings.rate.on(link.bandwidth);
+        let packet = settings.packet_size.unwrap_or(link.mtu);
+        let bursts = (settings.maxburst, settings.minburst);
+        self.credit = Credit::full(rate, link.bandwidth, packet, bursts);
+        self.packet = packet.get();
+        self.settings = settings;
+    }
+
     /// As its weights need it.
     pub(super) fn rated(&self) -> Rated {
         Rated {
@@ -109,14 +140,18 @@ impl CbqPlan {
     }
 }
 
+/// A place for a class that may come is allotted nothing.
+fn of_a_place() -> Table {
+    Table::default().with("rate", Bandwidth::ZERO)
+}
+
 pub(super) fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let before = check.problems.len();
     let settings = Settings::read(check.settings, &[], check.problems);
     if let Some(settings) = &settings {
         check_settings(check, settings);
     }
-    // A place for a class that may come is allotted nothing.
-    let place = Table::default().with("rate", Bandwidth::ZERO);
+    let place = of_a_place();
     let read: Vec<Option<ClassSettings>> = check
         .classes
         .iter()
@@ -126,8 +161,8 @@ pub(super) fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         })
         .collect();
     let (settings, read) = (settings?, read.into_iter().collect::<Option<Vec<_>>>()?);
-    for (index, class) in read.iter().enumerate() {
-        check_class(check, index, class);
+    for (settings, class) in read.iter().zip(&check.classes) {
+        check_class(settings, class.settings, class.at, check.link, check.problems);
     }
     let rates: Vec<Bandwidth> = read
         .iter()
@@ -139,8 +174,12 @@ pub(super) fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     }
     class_rates::check_reach(check, &rates, &borrows);
     let levels = class_rates::levels(check)?;
-    (check.problems.len() == before)
-        .then(|| Arc::new(number(check, settings, read, &levels)) as Arc<dyn Plan>)
+    (check.problems.len() == before).then(|| {
+        let plan = number(check, settings, read, &levels);
+        // Here, and not in the packet loop.
+        plan.weights();
+        Arc::new(plan) as Arc<dyn Plan>
+    })
 }
 
 pub(super) fn check_settings(check: &mut Check<'_>, settings: &Settings) {
@@ -186,11 +225,11 @@ fn check_root(check: &mut Check<'_>, settings: &Settings) {
     }
 }
 
-pub(super) fn check_class(check: &mut Check<'_>, index: usize, class: &ClassSettings) {
-    let table = check.classes[index].settings;
-    let at = |key: &str| table.get(key).map_or(check.classes[index].at, |entry| entry.at);
-    let packet = class.packet_size.unwrap_or(check.link.mtu).get();
-    let mut wrong = |key: &str, message: String| check.problems.push(Problem::new(at(key), message));
+/// The settings of a class that stands at this place, as they were read from this table.
+fn check_class(class: &ClassSettings, table: &Table, at: Span, link: Link, problems: &mut Vec<Problem>) {
+    let at = |key: &str| table.get(key).map_or(at, |entry| entry.at);
+    let packet = class.packet_size.unwrap_or(link.mtu).get();
+    let mut wrong = |key: &str, message: String| problems.push(Problem::new(at(key), message));
     if class.priority as usize >= PRIORITIES {
         wrong(
             "priority",
@@ -267,55 +306,125 @@ pub(super) fn number(
         let Some(settings) = read[index].take() else {
             continue;
         };
-        let rate = settings.rate.on(link.bandwidth);
-        let packet = settings.packet_size.unwrap_or(link.mtu);
-        let bursts = (settings.maxburst, settings.minburst);
-        classes.push(ClassPlan {
+        let mut plan = ClassPlan {
             id: class.id,
             name: class.name.into(),
-            credit: Credit::full(rate, link.bandwidth, packet, bursts),
-            packet: packet.get(),
+            credit: Credit::default(),
+            packet: 0,
             parent: numbers[class.parent.unwrap_or(count)],
             level: levels[index],
             queue: class.queue.take(),
-            settings,
+            settings: settings.clone(),
             vacant: class.vacant,
-        });
+        };
+        plan.set(settings, link);
+        classes.push(plan);
     }
     let leaves = classes.iter().filter(|class| class.level == 0).count();
-    let weights = weights(&classes, leaves, settings.round_robin);
-    let burst = |class: &ClassPlan| u128::from(class.settings.maxburst) * u128::from(class.packet);
-    let bursts = classes.iter().map(burst).sum();
+    let mut sums = vec![0; count + 1 - leaves];
+    for class in &classes {
+        sums[class.parent as usize - leaves] += u128::from(class.credit.rate);
+    }
+    let bursts = classes.iter().map(ClassPlan::burst).sum();
     let levels = usize::from(levels[count]) + 1;
     CbqPlan {
         settings,
         link: link.bandwidth,
         mtu: link.mtu,
-        classes: classes.into(),
+        classes: Arc::new(classes.into()),
+        sums: Arc::new(sums.into()),
         leaves,
         levels,
         routes: Arc::new(routes),
         numbers: class_numbers,
-        weights: Arc::new(weights),
+        weights: WeightsOnce::default(),
         bursts,
     }
 }
 
-/// The weights with which classes take turns: by rate.
-pub(super) fn weights(classes: &[ClassPlan], leaves: usize, round_robin: RoundRobin) -> Weights {
-    match round_robin {
-        RoundRobin::Weighted => {
-            Weights::of(&classes.iter().map(ClassPlan::rated).collect::<Vec<_>>(), leaves)
-        }
-        RoundRobin::Packet => Weights::equal(classes.len()),
-    }
-}
-
 impl CbqPlan {
+    /// The plan that [`check`] makes when a leaf has other settings, or is another class; without a
+    /// look at the others. `None` if it would report anything, or only it can tell: of classes with
+    /// child classes, and in the older modes, which do not change leaf by leaf either.
+    pub(super) fn with_leaf(&self, change: &ChangedClass<'_>) -> Option<Self> {
+        let leaf = self.numbers.own(change.class.0);
+        let leaf = leaf.filter(|&number| number < self.leaves && self.settings.sharing == Sharing::Formal)?;
+        let old = self.classes.get(leaf)?;
+        let (place, mut problems) = (of_a_place(), Vec::new());
+        let vacant = change.renewed.map_or(old.vacant, |new| new.vacant);
+        let table = if vacant { &place } else { change.settings };
+        let settings = ClassSettings::read(table, &[], &mut problems)?;
+        check_class(&settings, table, Span::default(), change.link, &mut problems);
+        if !problems.is_empty() {
+            return None;
+        }
+        let parent = self.classes.get(old.parent as usize);
+        let has = parent.map_or(self.link.bits(), |parent| parent.credit.rate);
+        let above = old.parent as usize - self.leaves;
+        let rate = settings.rate.on(change.link.bandwidth).bits();
+        let sum = self.sums[above] - u128::from(old.credit.rate) + u128::from(rate);
+        if sum > u128::from(has) {
+            return None;
+        }
+        let mut new = ClassPlan {
+            vacant,
+            ..old.clone()
+        };
+        new.set(settings, change.link);
+        if let Some(renewed) = change.renewed {
+            let queue: &QueuePlan = renewed.queue.downcast_ref()?;
+            (new.name, new.queue) = (renewed.name.into(), Some(queue.clone()));
+        }
+        if !self.can_send(&new) {
+            return None;
+        }
+        let (mut classes, mut sums) = (SharedList::clone(&self.classes), SharedList::clone(&self.sums));
+        let bursts = self.bursts - old.burst() + new.burst();
+        (classes[leaf], sums[above]) = (new, sum);
+        Some(Self {
+            classes: Arc::new(classes),
+            sums: Arc::new(sums),
+            weights: WeightsOnce::default(),
+            bursts,
+            ..self.clone()
+        })
+    }
+
+    /// Whether a class, which may be another than in this plan, has a rate or somebody to borrow
+    /// from.
+    fn can_send(&self, class: &ClassPlan) -> bool {
+        let mut class = class;
+        while class.credit.rate == 0 {
+            match self.classes.get(class.parent as usize) {
+                _ if !class.settings.borrow => return false,
+                Some(parent) => class = parent,
+                None => return true,
+            }
+        }
+        true
+    }
+
+    /// The weights with which classes take turns: by rate.
+    pub(super) fn weights(&self) -> &Arc<Weights> {
+        self.weights.0.get_or_init(|| {
+            let rated = || self.classes.iter().map(ClassPlan::rated).collect::<Vec<_>>();
+            Arc::new(match self.settings.round_robin {
+                RoundRobin::Weighted => Weights::of(&rated(), self.leaves),
+                RoundRobin::Packet => Weights::equal(self.classes.len()),
+            })
+        })
+    }
+
+    /// Whether these are its weights.
+    pub(super) fn has_weights(&self, weights: &Arc<Weights>) -> bool {
+        let own = self.weights.0.get();
+        own.is_some_and(|own| Arc::ptr_eq(own, weights))
+    }
+
     /// The sets in which its classes take turns, empty: of the leaves of each priority, and of the
     /// children of each node in each priority.
     pub(super) fn sets(&self) -> Sets {
-        let Weights { alike, siblings, .. } = &*self.weights;
+        let Weights { alike, siblings, .. } = &**self.weights();
         let borrowers = siblings[self.leaves..].iter();
         let borrowers = borrowers.flat_map(|&lanes| [lanes; PRIORITIES]);
         Sets::new(alike.iter().copied().chain(borrowers))

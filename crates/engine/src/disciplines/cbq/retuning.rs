@@ -33,11 +33,11 @@ impl Cbq {
             .collect();
         waiting.iter().for_each(|&leaf| self.leave(leaf, clock));
         // After a change of single classes theirs are on another scale.
-        let reweighted = plan.weights != self.weights || !Arc::ptr_eq(&self.plan.weights, &self.weights);
+        let reweighted = plan.weights() != &self.weights || !self.plan.has_weights(&self.weights);
         self.plan = plan.clone();
         match reweighted {
             true => self.adopt_weights(),
-            false => self.weights = Arc::clone(&plan.weights),
+            false => self.weights = Arc::clone(plan.weights()),
         }
         self.rules = Rules::new(plan);
         self.renew_shortcuts();
@@ -58,10 +58,10 @@ impl Cbq {
             false => place.feed.next,
         };
         let members = self.sets.members(&mut self.places, next);
-        self.weights = Arc::clone(&self.plan.weights);
+        self.weights = Arc::clone(self.plan.weights());
         self.sets = self.plan.sets();
         for number in 0..self.link() {
-            let (own, lent) = (self.plan.weights.own[number], self.plan.weights.lent[number]);
+            let (own, lent) = (self.weights.own[number], self.weights.lent[number]);
             for place in self.place_of(number, 0)..=self.place_of(number, PRIORITIES - 1) {
                 self.places[place as usize].own.weight = own;
                 self.places[place as usize].lent.weight = lent;

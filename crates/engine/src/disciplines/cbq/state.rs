@@ -180,7 +180,7 @@ impl Cbq {
     /// Makes the nodes of the plan, none backlogged, all with a full burst.
     pub(super) fn lay_out(&mut self) {
         let plan = &self.plan;
-        let link = plan.classes.len();
+        let (link, weights) = (plan.classes.len(), Arc::clone(plan.weights()));
         let place = |own, lent| Membership {
             row: Neighbours::FREE,
             feed: Neighbours::FREE,
@@ -192,7 +192,7 @@ impl Cbq {
         for (number, class) in plan.classes.iter().enumerate() {
             self.nodes.push(class.node());
             let places = if number < plan.leaves { 1 } else { PRIORITIES };
-            let (own, lent) = (plan.weights.own[number], plan.weights.lent[number]);
+            let (own, lent) = (weights.own[number], weights.lent[number]);
             self.places.extend((0..places).map(|_| place(own, lent)));
         }
         self.nodes.push(Node {
@@ -203,7 +203,7 @@ impl Cbq {
         let of_link = || place(Weight::default(), Weight::default());
         self.places.extend((0..PRIORITIES).map(|_| of_link()));
         self.rows = Rows::new(plan.levels);
-        self.weights = Arc::clone(&plan.weights);
+        self.weights = weights;
         self.sets = plan.sets();
         self.lay_shortcuts();
         self.cutoff = self.below_link();

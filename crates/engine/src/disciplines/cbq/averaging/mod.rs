@@ -378,10 +378,10 @@ fn limits_of_link(plan: &CbqPlan) -> Limits {
 /// The turns of the leaves: by the link over their rates. A leaf without a rate counts as a
 /// sixteenth of the mean of its siblings.
 fn shares(plan: &CbqPlan) -> Vec<Share> {
-    let leaves = &plan.classes[..plan.leaves];
+    let leaves = || plan.classes.iter().take(plan.leaves);
     if plan.settings.round_robin == RoundRobin::Packet {
         let share = Share { pace: WHOLE, turn: 0 };
-        return vec![share; leaves.len()];
+        return vec![share; plan.leaves];
     }
     let mut siblings = vec![Sum::default(); plan.classes.len() + 1];
     for class in plan.classes.iter() {
@@ -396,7 +396,7 @@ fn shares(plan: &CbqPlan) -> Vec<Share> {
         weight.max(link / u128::from(LEAST_PART)).max(1)
     };
     let mut equals = [Sum::default(); PRIORITIES];
-    for class in leaves {
+    for class in leaves() {
         equals[class.settings.priority as usize].add(weight(class));
     }
     let share = |class: &ClassPlan| Share {
@@ -406,7 +406,7 @@ fn shares(plan: &CbqPlan) -> Vec<Share> {
             i64::try_from(u128::from(class.packet) * weight(class) / mean).unwrap_or(i64::MAX)
         },
     };
-    leaves.iter().map(share).collect()
+    leaves().map(share).collect()
 }
 
 /// A sum, and of how many.
