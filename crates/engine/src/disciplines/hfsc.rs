@@ -24,9 +24,9 @@
 //! which is checked too.
 //!
 //! Nothing is scanned (ALTQ: sorted lists; Linux: trees, with a walk over children that do not
-//! fit): eligible times and fit times are timers on a wheel; eligible leaves are in a heap by
-//! deadline; the children of a class that fit are in a winner tree by virtual time, and a class
-//! that has none is out of its own parent's tree.
+//! fit): eligible times and fit times are timers; eligible leaves are in a heap by deadline; the
+//! children of a class that fit are in a winner tree by virtual time, and a class that has none is
+//! out of its own parent's tree.
 //!
 //! Departures:
 //! 1. A child that becomes active starts at the virtual time of the child served last, not between
@@ -55,9 +55,9 @@ use crate::sharing::class_numbers::ClassNumbers;
 use crate::sharing::credit::nanobits;
 use crate::sharing::leaves::{Leaves, LeavesPlan};
 use crate::sharing::service_curve::{Curve, CurveSum, LONGEST_PIECE, ServiceCurve, Slopes};
-use crate::structures::heaps::Heaps;
+use crate::structures::fronted_heap::FrontedHeap;
 use crate::structures::shared_list::SharedList;
-use crate::structures::timer_wheel::TimerWheel;
+use crate::structures::timers::Timers;
 use crate::structures::winner_tree::WinnerTrees;
 use crate::units::{Bandwidth, Bytes, Duration, Instant};
 use std::any::Any;
@@ -522,8 +522,8 @@ impl Plan for HfscPlan {
                 self.classes.iter().map(|class| class.parent as usize - leaves),
                 link + 1 - leaves,
             ),
-            deadlines: Heaps::new([leaves], leaves),
-            wheel: TimerWheel::new(leaves + link),
+            deadlines: FrontedHeap::new(leaves),
+            timers: Timers::new(leaves + link),
             catch_up: self.catch_up,
             classes: self.classes.iter().cloned().collect(),
             numbers: self.numbers.clone(),
@@ -652,9 +652,9 @@ struct Hfsc {
     /// Of each interior class: its children that may share now, by virtual time.
     shares: WinnerTrees,
     /// The leaves whose packet is eligible.
-    deadlines: Heaps,
+    deadlines: FrontedHeap,
     /// Eligible times by leaf; after them fit times by number.
-    wheel: TimerWheel,
+    timers: Timers,
     catch_up: u64,
     classes: Vec<ClassPlan>,
     numbers: ClassNumbers,
@@ -687,11 +687,10 @@ impl Hfsc {
         let early = eligible > now.nanos();
         self.nodes[leaf].mark(EARLY, early);
         if early {
-            self.deadlines.remove(0, leaf as u32);
-            self.wheel.set(leaf as u32, Instant::from_nanos(eligible));
+            self.timers.set(leaf as u32, Instant::from_nanos(eligible));
         } else {
-            self.wheel.cancel(leaf as u32);
-            self.deadlines.set(0, leaf as u32, deadline.into());
+            self.timers.cancel(leaf as u32);
+            self.deadlines.push(leaf as u32, deadline);
         }
         true
     }
@@ -703,17 +702,24 @@ impl Hfsc {
             && let Some(real) = &mut self.reals[leaf]
         {
             real.restart(now.nanos());
-            self.wheel.set(leaf as u32, now);
+            self.timers.set(leaf as u32, now);
         }
         self.join(leaf, now.nanos());
+    }
+
+    /// A leaf's next packet is neither eligible nor going to be.
+    fn forget_times(&mut self, leaf: usize) {
+        if let Some(real) = &self.reals[leaf] {
+            self.deadlines.remove(leaf as u32, real.deadline);
+        }
+        self.timers.cancel(leaf as u32);
     }
 
     /// A leaf is no longer ready.
     fn retire(&mut self, leaf: usize) {
         if self.nodes[leaf].has(REAL) {
             self.nodes[leaf].mark(EARLY, false);
-            self.deadlines.remove(0, leaf as u32);
-            self.wheel.cancel(leaf as u32);
+            self.forget_times(leaf);
         }
         self.leave(leaf);
     }
@@ -791,7 +797,7 @@ impl Hfsc {
         while node != link && self.nodes[node].has(BUSY) {
             self.unlist(node);
             if self.nodes[node].has(BLOCKED) {
-                self.wheel.cancel(self.fit_timer(node));
+                self.timers.cancel(self.fit_timer(node));
             }
             self.nodes[node].mark(BUSY | BLOCKED, false);
             let parent = self.nodes[node].parent as usize;
@@ -816,7 +822,7 @@ impl Hfsc {
             .map_or(0, |limit| nanos(limit.time_of(0)));
         if fit > now {
             self.nodes[node].mark(BLOCKED, true);
-            self.wheel.set(self.fit_timer(node), Instant::from_nanos(fit));
+            self.timers.set(self.fit_timer(node), Instant::from_nanos(fit));
         }
     }
 
@@ -909,7 +915,7 @@ impl Hfsc {
         while let Some(leaf) = self.leaves.wake(now) {
             self.activate(leaf, now);
         }
-        while let Some(thing) = self.wheel.expire(now) {
+        while let Some(thing) = self.timers.expire(now) {
             let leaves = self.reals.len();
             if (thing as usize) < leaves {
                 self.ripen(thing as usize, now, sink);
@@ -929,7 +935,7 @@ impl Hfsc {
         {
             // It is pinned, and nothing has changed since.
             self.nodes[leaf].mark(EARLY, false);
-            self.deadlines.set(0, leaf as u32, real.deadline.into());
+            self.deadlines.push(leaf as u32, real.deadline);
         } else if !self.schedule(leaf, now, sink) {
             self.retire(leaf);
         }
@@ -945,7 +951,9 @@ impl Hfsc {
     ) {
         let bits = nanobits(packet.len.get()) as u64;
         // A leaf served by link sharing needs no more of its memory than that takes.
+        // None is eligible then, and of the eligible the first has left.
         if real && let Some(this) = &mut self.reals[leaf] {
+            self.deadlines.pop();
             this.served(packet.len.get(), bits, now.nanos());
         }
         self.charge(leaf, bits, now.nanos());
@@ -989,7 +997,7 @@ impl Hfsc {
                 limit
             });
             if held {
-                self.wheel.cancel(self.fit_timer(node));
+                self.timers.cancel(self.fit_timer(node));
                 self.check_limit(node, now);
                 self.list(node);
             }
@@ -997,12 +1005,11 @@ impl Hfsc {
         if old.real != new.real && self.is_leaf(node) {
             self.nodes[node].mark(REAL, new.real.is_some());
             self.nodes[node].mark(EARLY, false);
+            self.forget_times(node);
             self.reals[node] = new.real.map(|shape| Real::new(Curve::new(shape, now.into())));
-            self.deadlines.remove(0, node as u32);
-            self.wheel.cancel(node as u32);
             if new.real.is_some() && self.nodes[node].has(BUSY) {
                 // Its packet is peeked at later: that may drop it, and there is no sink here.
-                self.wheel.set(node as u32, Instant::from_nanos(now));
+                self.timers.set(node as u32, Instant::from_nanos(now));
             }
         }
     }
@@ -1024,8 +1031,8 @@ impl Discipline for Hfsc {
     fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
         self.wake(now, sink);
         loop {
-            let choice = match self.deadlines.first(0) {
-                Some((_, leaf)) => (leaf as usize, true),
+            let choice = match self.deadlines.first() {
+                Some(leaf) => (leaf as usize, true),
                 None => match self.choose() {
                     Some(leaf) => (leaf, false),
                     None => break,
@@ -1039,7 +1046,7 @@ impl Discipline for Hfsc {
             }
             self.retire(choice.0);
         }
-        match (self.leaves.any_ready(), self.wheel.next(), self.leaves.next()) {
+        match (self.leaves.any_ready(), self.timers.next(), self.leaves.next()) {
             (true, Some(own), Some(below)) => Next::Wait(own.min(below)),
             (true, Some(own), None) => Next::Wait(own),
             _ => self.leaves.rest(),

@@ -136,7 +136,7 @@ impl Heap {
 }
 
 /// This many of the first are kept in order.
-const FRONT: usize = 64;
+pub(crate) const FRONT: usize = 64;
 
 /// A bounded priority queue, from which only the first element leaves: those with the least keys in
 /// a sorted front, and a heap of the others. While there are few, as a rule, one comes and goes by

@@ -9,9 +9,11 @@
 //! | take | when |
 //! |---|---|
 //! | `heaps` | few of many elements are in, or they come and go; the key of any of them may change |
+//! | `fronted_heap` | the same, but few are in at a time and mostly the first leaves |
 //! | `winner_tree` | many elements are in, and the first gets a new key all the time |
 //! | [`calendar`] | the key is a time, very many elements, and none has to be cancelled |
 //! | [`timer_wheel`] | the key is a time, and timers are moved and cancelled as often as they expire |
+//! | `timers` | the same, and there may be few elements |
 //! | `lengths` | only the greatest matters, and exact to 1/32 is enough: constant time |
 //!
 //! Everything else:
@@ -26,6 +28,7 @@
 //! | [`shared_list`] | copies of a plan differ in few classes; grows as needed |
 
 pub mod calendar;
+pub(crate) mod fronted_heap;
 pub(crate) mod heaps;
 pub(crate) mod keyed;
 pub(crate) mod lengths;
@@ -35,4 +38,5 @@ pub(crate) mod rings;
 pub mod shared_list;
 pub(crate) mod shortcuts;
 pub mod timer_wheel;
+pub(crate) mod timers;
 pub(crate) mod winner_tree;
