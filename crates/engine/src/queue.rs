@@ -420,12 +420,7 @@ impl Queue {
             discipline, drops, ..
         } = self;
         match discipline {
-            Inner::Fifo(fifo) => {
-                let mut sink = FifoSink { drops, outer };
-                for packet in packets.drain(..) {
-                    let _ = fifo.offer(packet, &mut sink);
-                }
-            }
+            Inner::Fifo(fifo) => fifo.offer_all(packets, &mut FifoSink { drops, outer }),
             Inner::Other(other) => {
                 let backlog = &mut other.backlog;
                 backlog.packets += packets.len() as u32;

@@ -21,6 +21,13 @@ impl AddAssign<Bytes> for Count {
     }
 }
 
+impl AddAssign for Count {
+    fn add_assign(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.bytes.count(other.bytes);
+    }
+}
+
 impl Sub for Count {
     type Output = Self;
     fn sub(self, other: Self) -> Self {

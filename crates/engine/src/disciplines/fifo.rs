@@ -172,14 +172,25 @@ impl Fifo {
         self.bytes
     }
 
+    /// What the limits count.
+    #[inline]
+    fn counted(&self) -> (u32, Bytes) {
+        match self.pinned {
+            false => (self.packets, self.bytes),
+            true => (self.packets - 1, self.bytes - self.oldest.len),
+        }
+    }
+
     #[inline]
     pub(crate) fn fits(&self, len: Bytes) -> bool {
-        let (mut packets, mut bytes) = (self.packets, self.bytes);
-        if self.pinned {
-            packets -= 1;
-            bytes -= self.oldest.len;
-        }
+        let (packets, bytes) = self.counted();
         packets < self.limit && bytes + len <= self.limit_bytes
+    }
+
+    /// Whether so many packets fit, of so many bytes together.
+    fn fit(&self, more: u32, len: Bytes) -> bool {
+        let (packets, bytes) = self.counted();
+        more <= self.limit.saturating_sub(packets) && bytes + len <= self.limit_bytes
     }
 
     /// Appends a packet that fits.
@@ -220,6 +231,25 @@ impl Fifo {
         self.overflow(packet, sink)
     }
 
+    /// Appends packets in order, each as by [`Fifo::offer`]; `packets` is empty then.
+    pub(crate) fn offer_all(&mut self, packets: &mut Vec<Packet>, sink: &mut dyn Sink) {
+        let len = packets.iter().map(|packet| packet.len).sum();
+        let more = u32::try_from(packets.len()).unwrap_or(u32::MAX);
+        let mut packets = packets.drain(..);
+        if !self.fit(more, len) {
+            packets.for_each(|packet| _ = self.offer(packet, sink));
+            return;
+        }
+        if self.packets == 0
+            && let Some(first) = packets.next()
+        {
+            self.oldest = first;
+        }
+        self.packets += more;
+        self.bytes.count(len);
+        packets.for_each(|packet| self.others.push(packet));
+    }
+
     #[inline(never)]
     fn overflow(&mut self, packet: Packet, sink: &mut dyn Sink) -> Verdict {
         while !self.fits(packet.len) {
@@ -239,15 +269,32 @@ impl Fifo {
         Verdict::Queued
     }
 
-    /// Sends packets, and counts them, until there are none or `outlet` wants no more.
+    /// Sends packets, and counts them, until there are none or `outlet` wants no more. Of those
+    /// that follow the oldest, only one that stays becomes the oldest.
     pub(crate) fn send_all(&mut self, sent: &mut Count, outlet: &mut dyn Outlet) -> Next<()> {
-        while let Next::Ready(packet) = self.take() {
-            *sent += packet.len;
-            if !outlet.send(packet) {
-                return Next::Ready(());
-            }
+        if self.packets == 0 {
+            return Next::Empty;
         }
-        Next::Empty
+        self.pinned = false;
+        let (mut packet, mut gone) = (Packet::leave(&self.oldest), Count::default());
+        let next = loop {
+            gone += packet.len;
+            let more = outlet.send(packet);
+            match self.others.oldest() {
+                Some(second) => packet = Packet::leave(second),
+                None if more => break Next::Empty,
+                None => break Next::Ready(()),
+            }
+            self.others.remove_oldest();
+            if !more {
+                self.oldest = packet;
+                break Next::Ready(());
+            }
+        };
+        self.packets -= gone.packets as u32;
+        self.bytes.uncount(gone.bytes);
+        *sent += gone;
+        next
     }
 
     /// Pins the packet that the next `take` returns, whatever comes in between.
