@@ -263,8 +263,10 @@ struct Drr {
 }
 
 impl Drr {
+    /// A class becomes active. Its deficit is 0 since it was last, so that its memory is not needed
+    /// before its turn.
     fn activate(&mut self, leaf: usize) {
-        self.members[leaf].deficit = 0;
+        debug_assert_eq!(self.members[leaf].deficit, 0);
         self.active.push_back(leaf as u32);
     }
 
