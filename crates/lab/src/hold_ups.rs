@@ -14,8 +14,8 @@
 //! - A packet that comes late to a queue need not leave it later: it might have waited there. Had
 //!   it come sooner, it would have left as soon as what was before it. So of the time for which it
 //!   was held up before, that counts on for which the link was idle: at a busy link, nothing.
-//! - Where a queue may hold packets back with an idle link (a shaper), or a wire has jitter,
-//!   nothing counts on.
+//! - Where a queue may hold packets back with an idle link (a shaper), or a wire has jitter or
+//!   reorders, nothing counts on.
 
 use crate::traffic::datagram::Stamp;
 use engine::header::Headers;

@@ -31,7 +31,7 @@ use engine::settings::{Raw, Table};
 use engine::shaped_queue::ShapedQueue;
 use engine::tree::{DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use measure::impairments::Loss;
+use measure::impairments::{Loss, Reordering};
 use measure::link_trace::LinkTrace;
 use measure::wire_model::{WireModel, WireSettings};
 use netio::pool::Offload;
@@ -56,7 +56,9 @@ pub struct EmulatedLink {
     pub loss: Loss,
     /// The largest additional delay of a packet. Packets keep their order.
     pub jitter: Duration,
-    /// The seed of loss and jitter. Directions with the same seed lose the same packets.
+    /// The packets that others overtake.
+    pub reordering: Reordering,
+    /// The seed of loss, jitter and reordering. Directions with the same seed lose the same packets.
     pub seed: Seed,
     /// What it is over time, once it has begun; rate, delay and loss are what it does not say.
     pub trace: Option<LinkTrace>,
@@ -72,6 +74,7 @@ impl EmulatedLink {
             buffer: buffer.max(Bytes::new(20_000)),
             loss: Loss::None,
             jitter: Duration::ZERO,
+            reordering: Reordering::NONE,
             seed: Seed(0),
             trace: None,
         }
@@ -98,6 +101,13 @@ impl EmulatedLink {
         self
     }
 
+    /// The same with packets that others overtake.
+    #[must_use]
+    pub fn reordering(mut self, reordering: Reordering) -> Self {
+        self.reordering = reordering;
+        self
+    }
+
     /// The same that follows a trace.
     #[must_use]
     pub fn trace(mut self, trace: Option<LinkTrace>) -> Self {
@@ -107,11 +117,12 @@ impl EmulatedLink {
 
     /// What is in flight at most, in bytes.
     pub(crate) fn most_in_flight(&self) -> Bytes {
+        let more = self.jitter + self.reordering.by;
         let [rate, delay] = match &self.trace {
-            None => return self.rate.bytes_in(self.delay + self.jitter),
+            None => return self.rate.bytes_in(self.delay + more),
             Some(trace) => [trace.peak().bits(), trace.longest_delay().max(self.delay).nanos()],
         };
-        Bandwidth::bits_per_sec(rate).bytes_in(Duration::from_nanos(delay) + self.jitter)
+        Bandwidth::bits_per_sec(rate).bytes_in(Duration::from_nanos(delay) + more)
     }
 
     /// The link's buffer.
@@ -144,6 +155,7 @@ impl EmulatedLink {
             delay: self.delay,
             loss: self.loss,
             jitter: self.jitter,
+            reordering: self.reordering,
             trace: self.trace.clone(),
         };
         Box::new(EmulatedWire {
@@ -153,7 +165,9 @@ impl EmulatedLink {
             first: VecDeque::new(),
             in_flight: VecDeque::new(),
             conserves_work,
-            steady: self.jitter == Duration::ZERO && self.trace.is_none(),
+            steady: self.jitter == Duration::ZERO
+                && self.reordering == Reordering::NONE
+                && self.trace.is_none(),
             idle_from: Instant::START,
             idle: IdleTimes::default(),
             given: None,
@@ -272,7 +286,7 @@ impl EmulatedWire {
                         taken: packet.arrived,
                         due: self.model.arrival(sent),
                     };
-                    self.in_flight.push_back(InFlight {
+                    self.flies(InFlight {
                         packet,
                         left: start,
                         passage,
@@ -289,6 +303,17 @@ impl EmulatedWire {
 }
 
 impl EmulatedWire {
+    /// A packet flies behind all that are in flight, or overtakes.
+    fn flies(&mut self, packet: InFlight) {
+        let due = packet.passage.due;
+        let overtakes = self.in_flight.back().is_some_and(|last| due < last.passage.due);
+        let place = match overtakes {
+            true => self.in_flight.partition_point(|before| before.passage.due <= due),
+            false => self.in_flight.len(),
+        };
+        self.in_flight.insert(place, packet);
+    }
+
     /// A packet comes: the link may have been idle until now.
     fn comes(&mut self, queue: &mut ShapedQueue, now: Instant, sink: &mut dyn Sink) {
         // Packets that were due before this one arrived have made room for it.
@@ -353,15 +378,17 @@ impl PathWire for EmulatedWire {
             }
             sink.drop(packet, Reason::Wire);
         }
-        match self.in_flight.front() {
-            Some(next) => Next::Wait(next.passage.due),
-            None if queue.is_empty() && self.first.is_empty() => Next::Empty,
-            None => Next::Wait(
-                self.model
-                    .free_at()
-                    .max(self.resume_at)
-                    .max(now + Duration::from_nanos(1)),
-            ),
+        let due = self.in_flight.front().map(|next| next.passage.due);
+        let sends = || {
+            let free = self.model.free_at().max(self.resume_at);
+            free.max(now + Duration::from_nanos(1))
+        };
+        match (due, queue.is_empty() && self.first.is_empty()) {
+            (None, true) => Next::Empty,
+            (None, false) => Next::Wait(sends()),
+            // What is sent next may overtake it.
+            (Some(due), false) if !self.steady => Next::Wait(due.min(sends())),
+            (Some(due), _) => Next::Wait(due),
         }
     }
 
@@ -500,6 +527,39 @@ mod tests {
         assert_eq!(drops.0, 2);
         offer(&mut queue, at(1000), 1000, &mut drops);
         assert_eq!(drops.0, 3);
+    }
+
+    #[test]
+    fn a_packet_that_others_overtake_comes_later_and_the_others_in_time() {
+        let reordering = Reordering {
+            which: Loss::Every(3),
+            by: Duration::from_micros(2_500),
+        };
+        let link = EmulatedLink::new(Bandwidth::mbit(8)).delay(Duration::from_millis(1));
+        let (mut queue, mut drops) = (Line::of(&link.reordering(reordering), None), Drops::default());
+        // Packets 3 and 6 come 2.5 ms later; of 3 the packets 4 and 5 are before it.
+        for len in [1000, 1001, 1002, 1003, 1004, 1005, 1006] {
+            offer(&mut queue, at(0), len, &mut drops);
+        }
+        let (mut now, mut lengths) = (at(0), Vec::new());
+        loop {
+            match queue.dequeue(now, &mut drops) {
+                Next::Ready(arrival) => lengths.push((arrival.packet.len.get(), now.nanos() / 1_000)),
+                Next::Wait(until) => now = until,
+                Next::Empty => break,
+            }
+        }
+        let expected = [
+            (1000, 2_000),
+            (1001, 3_001),
+            (1003, 5_006),
+            (1004, 6_010),
+            (1002, 6_503),
+            (1006, 8_021),
+            (1005, 9_515),
+        ];
+        assert_eq!(lengths, expected);
+        assert_eq!(drops.0, 0);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! Departure from Mahimahi: there a packet leaves the queue at an opportunity; here it leaves when
 //! the wire is free, and waits on the wire. So the buffer holds one packet more.
 
-use crate::impairments::{Jitter, Loss, LossModel};
+use crate::impairments::{Jitter, Loss, LossModel, ReorderModel, Reordering};
 use crate::link_trace::{BEYOND, Course, LinkStep, LinkTrace, OPPORTUNITY};
 use engine::link_clock::LinkClock;
 use engine::random::Seed;
@@ -30,6 +30,8 @@ pub struct WireSettings {
     pub loss: Loss,
     /// The largest random addition to the delay.
     pub jitter: Duration,
+    /// The packets that others overtake.
+    pub reordering: Reordering,
     /// What it is over time.
     pub trace: Option<LinkTrace>,
 }
@@ -41,6 +43,9 @@ pub struct WireModel {
     delay: Duration,
     loss: LossModel,
     jitter: Jitter,
+    reordering: ReorderModel,
+    /// By how much later the packet arrives that was sent last, since others overtake it.
+    later: Duration,
     varying: Option<Box<VaryingWire>>,
 }
 
@@ -66,6 +71,8 @@ impl WireModel {
             delay: settings.delay,
             loss: LossModel::new(settings.loss, seed),
             jitter: Jitter::new(settings.jitter, seed),
+            reordering: ReorderModel::new(settings.reordering, seed),
+            later: Duration::ZERO,
             varying,
         }
     }
@@ -117,12 +124,19 @@ impl WireModel {
                 self.loss.becomes(loss);
             }
         }
+        // Lost packets have numbers, too.
+        self.later = self.reordering.next_is_later_by();
         self.loss.loses_next()
     }
 
-    /// When the packet arrives that was out at this time, if it is not lost.
+    /// When the packet arrives that was out at this time, if it is not [lost](Self::loses): later
+    /// than some that follow it, if others overtake it.
     #[inline]
     pub fn arrival(&mut self, out: Instant) -> Instant {
+        self.in_order(out) + self.later
+    }
+
+    fn in_order(&mut self, out: Instant) -> Instant {
         let Some(varying) = &mut self.varying else {
             return self.jitter.arrival(out + self.delay);
         };
@@ -295,6 +309,7 @@ mod tests {
             delay: Duration::from_millis(5),
             loss: Loss::None,
             jitter: Duration::ZERO,
+            reordering: Reordering::NONE,
             trace: Some(LinkTrace::read(trace).expect("a trace")),
         };
         WireModel::new(&settings, Instant::START, Seed(1))
@@ -353,6 +368,7 @@ mod tests {
             delay: Duration::ZERO,
             loss: Loss::None,
             jitter: Duration::ZERO,
+            reordering: Reordering::NONE,
             trace: Some(trace.clone()),
         };
         let mut wire = WireModel::new(&settings, Instant::START, Seed(1));

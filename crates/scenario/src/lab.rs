@@ -252,7 +252,7 @@ pub(crate) fn direction(
 ) -> EmulatedDirection {
     let link = EmulatedLink::new(rate).delay(settings.delay);
     let link = link.impaired(settings.loss, settings.jitter, seed);
-    let mut link = link.trace(trace);
+    let mut link = link.reordering(settings.reorder).trace(trace);
     if let Some(buffer) = settings.buffer {
         link = link.buffer(buffer);
     }

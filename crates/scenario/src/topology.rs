@@ -29,7 +29,7 @@ use engine::settings;
 use engine::settings::{Problem, Raw, Span, Table, unknown};
 use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration};
-use measure::impairments::Loss;
+use measure::impairments::{Loss, Reordering};
 use measure::link_trace::LinkTrace;
 
 settings! {
@@ -54,6 +54,9 @@ settings! {
             "the conditions to be tested", "none";
         /// The greatest addition to `delay`, uniformly distributed; packets keep their order
         jitter: Duration = default "0 s",
+            "the conditions to be tested", "none";
+        /// The packets that others overtake: which, and by how much later they come
+        reorder: Reordering = default "nothing",
             "the conditions to be tested", "none";
     }
 }
@@ -131,6 +134,7 @@ impl Topology {
             buffer: Some(way.buffer()),
             loss: way.settings.loss,
             jitter: way.settings.jitter,
+            reorder: way.settings.reorder,
         };
         let links = scenario.directions.chunks_exact(2).map(|ways| LinkConfig {
             between: [ways[0].from, ways[0].to],
@@ -294,7 +298,7 @@ fn sensible(
     let at = |key: &str| section.get(key).map_or(section.at, |pair| pair.value.at);
     match settings.rate {
         None => {
-            for key in ["delay", "buffer", "loss", "jitter", "policy", "back"] {
+            for key in ["delay", "buffer", "loss", "jitter", "reorder", "policy", "back"] {
                 if let Some(pair) = section.get(key) {
                     let message =
                         format!("`{key}` needs a link with a `rate`: one without is a plain veth pair");
@@ -391,6 +395,7 @@ mod tests {
             delay = "10 ms"
             loss = "1 % in bursts of 4"
             jitter = "2 ms"
+            reorder = "1 % by 3 ms"
             [link.policy.r]
             bandwidth = "20 Mbit/s"
             discipline = { kind = "fifo", limit = 50 }
@@ -403,6 +408,7 @@ mod tests {
         let [settings, _] = &topology.links[1].settings;
         assert_eq!(settings.loss, Loss::Bursts(Probability::ratio(1, 100), 4));
         assert_eq!(settings.jitter, Duration::from_millis(2));
+        assert_eq!(settings.reorder.to_string(), "1 % by 3 ms");
         let ruled = topology.links[1].policies.each_ref().map(Option::is_some);
         assert_eq!(ruled, [true, false]);
     }

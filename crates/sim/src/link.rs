@@ -33,7 +33,7 @@ use engine::settings::{Raw, SettingValue, describe};
 use engine::shaped_queue::{CATCH_UP, ShapedQueue};
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-pub use measure::impairments::Loss;
+pub use measure::impairments::{Loss, Reordering};
 use measure::link_trace::LinkTrace;
 use measure::waits::WaitRecorder;
 use measure::wire_model::{WireModel, WireSettings};
@@ -52,6 +52,8 @@ pub struct LinkSpec {
     pub loss: Loss,
     /// The largest random delay that is added to the propagation delay.
     pub jitter: Duration,
+    /// The packets that others overtake on the wire.
+    pub reordering: Reordering,
     /// What it is over time, from the start on; the rate, delay and loss above are what the trace
     /// does not say.
     pub trace: Option<LinkTrace>,
@@ -71,6 +73,7 @@ impl LinkSpec {
             framing: Framing::PLAIN,
             loss: Loss::None,
             jitter: Duration::ZERO,
+            reordering: Reordering::NONE,
             trace: None,
             interrupts: Duration::ZERO,
             queue: LinkQueue::TailDrop(Bytes::new(u64::MAX)),
@@ -95,6 +98,13 @@ impl LinkSpec {
     #[must_use]
     pub fn jitter(mut self, most: Duration) -> Self {
         self.jitter = most;
+        self
+    }
+
+    /// The same with packets that others overtake.
+    #[must_use]
+    pub fn reordering(mut self, reordering: Reordering) -> Self {
+        self.reordering = reordering;
         self
     }
 
@@ -247,6 +257,8 @@ pub(crate) struct LinkContext<'a> {
 struct PendingArrival {
     key: EventKey,
     packet: Buffer,
+    /// Its arrival is among the events.
+    awaited: bool,
 }
 
 /// A link in one direction.
@@ -286,6 +298,7 @@ impl SimLink {
             delay: spec.delay,
             loss: spec.loss,
             jitter: spec.jitter,
+            reordering: spec.reordering,
             trace: spec.trace,
         };
         Self {
@@ -587,10 +600,27 @@ impl SimLink {
         }
         let arrival = self.wire.arrival(finish);
         let key = cx.events.key(handed_over(arrival, self.interrupts));
-        if self.in_flight.is_empty() {
-            cx.events.insert(key, Event::Arrival(self.id));
+        // Behind all, unless it overtakes.
+        let overtakes = self.in_flight.back().is_some_and(|last| key < last.key);
+        let place = match overtakes {
+            true => self.in_flight.partition_point(|before| before.key < key),
+            false => self.in_flight.len(),
+        };
+        let pending = PendingArrival {
+            key,
+            packet,
+            awaited: false,
+        };
+        self.in_flight.insert(place, pending);
+        self.await_first(cx.events);
+    }
+
+    /// The first packet in flight has an event.
+    fn await_first(&mut self, events: &mut EventQueue) {
+        if let Some(first) = self.in_flight.front_mut().filter(|first| !first.awaited) {
+            first.awaited = true;
+            events.insert(first.key, Event::Arrival(self.id));
         }
-        self.in_flight.push_back(PendingArrival { key, packet });
     }
 
     /// The host at its beginning restarts: what is queued and in flight is lost, and the wire free.
@@ -625,9 +655,7 @@ impl SimLink {
     /// has taken.
     pub(crate) fn arrive(&mut self, now: Instant, events: &mut EventQueue) -> Option<Buffer> {
         let arrived = self.in_flight.pop_front_if(|first| first.key.is_at(now))?;
-        if let Some(next) = self.in_flight.front() {
-            events.insert(next.key, Event::Arrival(self.id));
-        }
+        self.await_first(events);
         Some(arrived.packet)
     }
 }

@@ -196,6 +196,35 @@ fn a_listener_measures_loss_reordering_and_jitter() {
     assert!(jitter > us(700) && jitter < us(1_000), "{jitter}");
 }
 
+#[test]
+fn others_overtake_the_packets_that_a_wire_reorders_and_none_is_lost() {
+    let mut sim = Simulation::new(Seed(1));
+    let [a, b] = ["a", "b"].map(|name| sim.node(name));
+    let wire = LinkSpec::new(Bandwidth::mbit(10), Duration::ZERO);
+    let reordering = sim::link::Reordering {
+        which: sim::link::Loss::Every(10),
+        by: us(2_500),
+    };
+    sim.link(a, b, wire.clone().reordering(reordering));
+    sim.link(b, a, wire);
+    // One a millisecond, for which the wire takes as long: two overtake every tenth.
+    let source = DatagramSource::new(
+        Datagrams::from(FRAME).until(ms(100)),
+        Burst::every(us(1_000), 1, Duration::ZERO),
+    );
+    let ends: [Box<dyn Agent>; 2] = [Box::new(source), Box::new(Listener::default())];
+    let flow = sim
+        .flow([a, b], FlowKey::default(), Instant::START, ends)
+        .expect("a route");
+    sim.run_until(ms(200));
+    let listener: &Listener = sim.agent(flow, End::Responder).expect("a listener");
+    assert_eq!(
+        (listener.packets, listener.lost(), listener.reordered),
+        (100, 0, 9),
+        "nothing overtakes the last"
+    );
+}
+
 /// A link of 10 Mbit/s, where a frame takes a millisecond, with room for this many frames, and its
 /// reverse.
 fn narrow(room: u64, ends: [Box<dyn Agent>; 2]) -> (Simulation, sim::simulation::LinkId, FlowId) {

@@ -126,7 +126,13 @@ pub(super) fn refuse_values(root: &Section<'_>, scenario: &Scenario, problems: &
             .iter()
             .any(|way| matches!(way.settings.loss, Loss::Listed(_)))
         {
-            problems.push(listed_loss(section));
+            problems.push(by_numbers(section, "loss"));
+        }
+        if pair
+            .iter()
+            .any(|way| matches!(way.settings.reorder.which, Loss::Listed(_)))
+        {
+            problems.push(by_numbers(section, "reorder"));
         }
     }
     refuse_addresses(root, scenario, problems);
@@ -171,12 +177,16 @@ pub(super) fn refuse_values(root: &Section<'_>, scenario: &Scenario, problems: &
 }
 
 /// The numbers of a list would not be those of the simulator.
-fn listed_loss(section: &Section<'_>) -> Problem {
-    let at = section.get("loss").or_else(|| section.get("back"));
+fn by_numbers(section: &Section<'_>, key: &str) -> Problem {
+    let at = section.get(key).or_else(|| section.get("back"));
     let at = at.map_or(section.at, |pair| pair.value.at);
-    let message =
-        "the lab of a scenario has no loss by the numbers of packets: its hosts send frames of IPv6 besides";
-    Problem::new(at, message).help("write a share, or run a program behind one link, where it is exact: `suimon lab --loss \"packets 7\" -- CMD`")
+    let message = format!(
+        "the lab of a scenario has no `{key}` by the numbers of packets: its hosts send frames of IPv6 besides"
+    );
+    let help = format!(
+        "write a share, or run a program behind one link, where it is exact: `suimon lab --{key} \"packets 7 …\" -- CMD`"
+    );
+    Problem::new(at, message).help(help)
 }
 
 /// Refuses addresses that the lab gives to other hosts' interfaces.
@@ -292,7 +302,12 @@ mod tests {
             (
                 read("loss = \"packets 2\"", TCP, ""),
                 ":6:8",
-                "no loss by the numbers of packets",
+                "no `loss` by the numbers of packets",
+            ),
+            (
+                read("reorder = \"packets 2 by 1 ms\"", TCP, ""),
+                ":6:11",
+                "no `reorder` by the numbers of packets",
             ),
             (read("", TCP, second), ":10:1", "two flows to one host and port"),
             (read("", TCP, deep), ":12:10", "does not measure `backlog-max`"),

@@ -9,7 +9,7 @@ use engine::settings;
 use engine::settings::{Problem, Raw, Table, unknown};
 use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use measure::impairments::Loss;
+use measure::impairments::{Loss, Reordering};
 use measure::link_trace::LinkTrace;
 use sim::link::{Completion, Framing};
 use std::ops::RangeInclusive;
@@ -40,6 +40,9 @@ settings! {
             "the conditions to be tested", "none";
         /// The greatest addition to `delay`, uniformly distributed; packets keep their order
         jitter: Duration = default "0 s",
+            "the conditions to be tested", "none";
+        /// The packets that others overtake: which, and by how much later they come
+        reorder: Reordering = default "nothing",
             "the conditions to be tested", "none";
         /// The longest IP packet
         mtu: Bytes = default "1500 B",

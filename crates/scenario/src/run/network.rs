@@ -157,6 +157,7 @@ fn spec(direction: &DirectionConfig) -> LinkSpec {
         .queue(queue)
         .loss(settings.loss)
         .jitter(settings.jitter)
+        .reordering(settings.reorder)
         .framing(settings.framing)
         .trace(direction.trace.clone())
 }

@@ -54,6 +54,10 @@ pub struct LinkOptions {
     /// The greatest addition to the delay, uniformly distributed; packets keep their order
     #[arg(long, value_name = "TIME")]
     jitter: Option<String>,
+    /// Packets that others overtake, and how much later they come: "1% by 5ms", or "packets 20 by
+    /// 1ms"; which, as of --loss
+    #[arg(long, value_name = "WHICH by TIME")]
+    reorder: Option<String>,
     /// What is lost in each direction: "1%", "1% in bursts of 5", "every 100", or "packets 7,
     /// 12-15"
     #[arg(long, value_name = "LOSS")]
@@ -188,6 +192,7 @@ impl LinkOptions {
         };
         set("delay", of(&[&self.delay], Some(2)).as_deref());
         set("jitter", self.jitter.as_deref());
+        set("reorder", self.reorder.as_deref());
         set("loss", self.loss.as_deref());
         set("buffer", self.buffer.as_deref());
         for policy in &self.policy {
@@ -308,6 +313,7 @@ mod tests {
                 trace: Vec::new(),
                 delay: None,
                 jitter: None,
+                reorder: None,
                 loss: None,
                 buffer: None,
                 policy: Vec::new(),
