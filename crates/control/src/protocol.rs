@@ -97,7 +97,7 @@ pub enum Request {
     },
     /// Keeps a change that would be undone otherwise.
     Confirm {},
-    /// Puts back what was in force before the last change, or the generation of this number.
+    /// Undoes the last change that was not undone, or puts back the generation of this number.
     Rollback {
         /// The number.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -400,38 +400,74 @@ impl PolicyChanges {
         Ok(format!("generation {number} stays"))
     }
 
-    /// Puts back the generation of this number; without one that before the last change.
+    /// Puts back the generation of this number; without one the latest that differs from what is in
+    /// force and was not undone, so that a rollback after a rollback goes further back.
     ///
     /// # Errors
     ///
     /// Returns an error if it is not kept, or breaks reservations and may not, or the worker does
     /// not respond.
     pub fn rollback(&self, to: Option<u64>, breaking: Breaking, by: Provenance) -> Result<String, Refusal> {
-        self.return_to(&mut self.alone(), to, breaking, by)
+        let mut generations = self.alone();
+        let back = match to {
+            Some(number) => self.back_to(generations.find(number)?)?,
+            None => self.last_that_differs(&generations)?,
+        };
+        self.return_to(&mut generations, back, breaking, by)
+    }
+
+    /// What going back to a generation comes to now.
+    fn back_to(&self, generation: &Generation) -> Result<Back, Refusal> {
+        let made_of = generation.made_of.clone().at(now_ms());
+        let policies = self.policies_of(generation, &made_of)?;
+        Ok(Back {
+            number: generation.head.number,
+            changes: self.changes_to(&policies),
+            policies,
+            made_of,
+        })
+    }
+
+    /// The latest generation that going back to would change something; a change that waits is
+    /// undone in any case.
+    fn last_that_differs(&self, generations: &Generations) -> Result<Back, Refusal> {
+        let waits = generations.refuse_unconfirmed().is_err();
+        for generation in generations.earlier() {
+            let same = generation
+                .made_of
+                .clone()
+                .at(now_ms())
+                .reads_as(generations.made_of());
+            if same && !waits {
+                continue;
+            }
+            let back = self.back_to(generation)?;
+            if waits || !back.changes.is_empty() {
+                return Ok(back);
+            }
+        }
+        Err(generations.refusal("nothing that was in force before is kept and differs"))
     }
 
     fn return_to(
         &self,
         generations: &mut Generations,
-        to: Option<u64>,
+        back: Back,
         breaking: Breaking,
         by: Provenance,
     ) -> Result<String, Refusal> {
-        let found = generations.find(to)?;
-        let made_of = found.made_of.clone().at(now_ms());
-        let back = self.policies_of(&found, &made_of)?;
-        let changes = self.changes_to(&back);
-        let said = changes
+        let said = back
+            .changes
             .iter()
             .fold(String::new(), |said, change| said + change + "\n");
-        let number = found.head.number;
+        let number = back.number;
         let change = Change {
-            changes,
-            made_of,
+            changes: back.changes,
+            made_of: back.made_of,
             back_to: Some(number),
             ..Change::by(format!("rollback to {number}"), by)
         };
-        let cost = generations.make(change, || self.adopt(&back, breaking))?;
+        let cost = generations.make(change, || self.adopt(&back.policies, breaking))?;
         Ok(format!(
             "{said}generation {number} is in force again, as {}; {cost}",
             generations.number()
@@ -504,8 +540,12 @@ impl PolicyChanges {
     fn undo_unconfirmed(&self) -> Option<Result<String, String>> {
         let mut generations = self.alone();
         let back_to = generations.overdue()?;
-        let by = Provenance::default();
-        let done = self.return_to(&mut generations, Some(back_to), Breaking::Allowed, by);
+        let back = generations
+            .find(back_to)
+            .and_then(|generation| self.back_to(generation));
+        let done = back.and_then(|back| {
+            self.return_to(&mut generations, back, Breaking::Allowed, Provenance::default())
+        });
         // Tried once: what cannot be put back now cannot be a moment later.
         generations.give_up();
         Some(match done {
@@ -564,6 +604,15 @@ impl PolicyChanges {
         }
         Ok(all)
     }
+}
+
+/// What going back to a generation comes to.
+struct Back {
+    number: u64,
+    /// In what it differs from what is in force.
+    changes: Vec<String>,
+    policies: Vec<InterfacePolicy>,
+    made_of: MadeOf,
 }
 
 /// What a change cost.

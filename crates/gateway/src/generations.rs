@@ -10,9 +10,8 @@ use control::difference::GenerationView;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use control::provenance::Provenance;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// How many generations are kept.
@@ -27,6 +26,8 @@ pub(crate) struct Generation {
     /// Empty in one of an earlier run, which is read again from what it was made of.
     pub(crate) policies: Vec<InterfacePolicy>,
     pub(crate) made_of: MadeOf,
+    /// The generations that it undid.
+    undoes: Vec<u64>,
 }
 
 /// A change to be made.
@@ -83,7 +84,7 @@ impl Generations {
         };
         let run = |number| Change::by("run", Provenance::default()).head(number);
         let Some(mut kept) = on_disk else {
-            all.push(run(1), policies, made_of);
+            all.push(run(1), policies, made_of, Vec::new());
             return Ok(all);
         };
         let goes_on = kept.goes_on(&made_of);
@@ -93,17 +94,18 @@ impl Generations {
                 head: record.head.clone(),
                 policies: Vec::new(),
                 made_of: kept.made_of(record)?,
+                undoes: record.undoes.clone(),
             });
         }
-        let (head, made_of) = match kept.find(number) {
-            Some(record) => (record.head.clone(), made_of),
+        let (head, made_of, undoes) = match kept.find(number) {
+            Some(record) => (record.head.clone(), made_of, record.undoes.clone()),
             None => {
                 let head = run(number);
-                (head.clone(), kept.write(head, undoes, made_of)?)
+                (head.clone(), kept.write(head, undoes.clone(), made_of)?, undoes)
             }
         };
         kept.running()?;
-        all.push(head, policies, made_of);
+        all.push(head, policies, made_of, undoes);
         kept.confirm(number, all.first())?;
         all.on_disk = Some(kept);
         Ok(all)
@@ -124,7 +126,8 @@ impl Generations {
     ) -> Result<T, Refusal> {
         let before = self.number();
         let head = change.head(before + 1);
-        let written = self.write(&head, &mut change);
+        let undone = change.undoes(head.number);
+        let written = self.write(&head, &undone, &mut change);
         // What goes back to the generation that a crash returns to needs no disk.
         let undoes = self
             .unconfirmed
@@ -145,10 +148,10 @@ impl Generations {
         })?;
         match &written {
             Ok(()) => self.undone.clear(),
-            Err(_) => self.undone.extend(change.undoes(head.number)),
+            Err(_) => self.undone.extend(&undone),
         }
         let back_to = self.unconfirmed.take().map_or(before, |waiting| waiting.back_to);
-        self.push(head, policies, change.made_of);
+        self.push(head, policies, change.made_of, undone);
         match change.confirm_within {
             Some(time) => {
                 let until = Some(Instant::now() + time);
@@ -164,18 +167,17 @@ impl Generations {
     }
 
     /// Writes the generation, where generations are kept on disk.
-    fn write(&mut self, head: &Head, change: &mut Change) -> io::Result<()> {
+    fn write(&mut self, head: &Head, undone: &[u64], change: &mut Change) -> io::Result<()> {
         let Some(kept) = &mut self.on_disk else {
             return Ok(());
         };
-        let undoes = self.undone.iter().copied().chain(change.undoes(head.number));
-        let undoes = undoes.collect();
+        let undoes = self.undone.iter().chain(undone).copied().collect();
         change.made_of = kept.write(head.clone(), undoes, change.made_of.clone())?;
         Ok(())
     }
 
     /// From now on these policies are in force.
-    fn push(&mut self, head: Head, policies: Vec<InterfacePolicy>, made_of: MadeOf) {
+    fn push(&mut self, head: Head, policies: Vec<InterfacePolicy>, made_of: MadeOf, undoes: Vec<u64>) {
         let classes = |policies: &[InterfacePolicy]| -> usize {
             policies.iter().map(|policy| policy.plan.classes.len()).sum()
         };
@@ -189,6 +191,7 @@ impl Generations {
             head,
             policies,
             made_of,
+            undoes,
         });
     }
 
@@ -219,26 +222,40 @@ impl Generations {
         self.last().head.number
     }
 
-    /// The one of this number, or the one before that in force.
-    pub(crate) fn find(&self, number: Option<u64>) -> Result<Generation, Refusal> {
-        let before = || self.kept.iter().rev().nth(1);
-        let numbered = |number: u64| {
-            self.kept
-                .iter()
-                .find(|generation| generation.head.number == number)
-        };
-        let found = number.map_or_else(before, numbered).cloned();
-        found.ok_or_else(|| {
-            let first = self.kept.front().map_or(0, |first| first.head.number);
-            let what = match number {
-                Some(number) => format!("generation {number} is not kept"),
-                None => "there is no generation before this one".into(),
-            };
-            Refusal {
-                message: format!("{what}: {first} to {} are", self.number()),
-                help: Some("`suimon history` shows them".into()),
+    /// The one of this number.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it is not kept.
+    pub(crate) fn find(&self, number: u64) -> Result<&Generation, Refusal> {
+        let mut kept = self.kept.iter();
+        let found = kept.find(|generation| generation.head.number == number);
+        found.ok_or_else(|| self.refusal(&format!("generation {number} is not kept")))
+    }
+
+    /// What was in force before, the latest first: while a change waits, what its undoing goes back
+    /// to. Not what was undone, nor what undid it if that was undone: so one undoing after another
+    /// goes further back.
+    pub(crate) fn earlier(&self) -> impl Iterator<Item = &Generation> {
+        let back_to = self.unconfirmed.map(|waiting| waiting.back_to);
+        let mut undone = BTreeSet::<u64>::new();
+        let counts = move |generation: &&Generation| {
+            let counts = !undone.contains(&generation.head.number);
+            if counts {
+                undone.extend(&generation.undoes);
             }
-        })
+            counts
+        };
+        let before = self.kept.iter().rev().filter(counts).skip(1);
+        before.filter(move |generation| back_to.is_none_or(|to| generation.head.number == to))
+    }
+
+    /// Refuses to go back, for this reason.
+    pub(crate) fn refusal(&self, why: &str) -> Refusal {
+        Refusal {
+            message: format!("{why}: {} to {} are", self.first(), self.number()),
+            help: Some("`suimon history` shows them".into()),
+        }
     }
 
     /// Before a change: refuses it while another one waits to be confirmed.
@@ -328,8 +345,9 @@ impl Change {
     }
 
     /// The generations that it undoes, as the one of this number.
-    fn undoes(&self, number: u64) -> Range<u64> {
-        self.back_to.map_or(0..0, |to| to + 1..number)
+    fn undoes(&self, number: u64) -> Vec<u64> {
+        self.back_to
+            .map_or_else(Vec::new, |to| (to + 1..number).collect())
     }
 
     /// What is said of the generation of this number that it makes now.
@@ -359,7 +377,7 @@ mod tests {
     #[test]
     fn the_latest_generations_are_kept_and_found_by_their_numbers() {
         let mut all = Generations::new(Vec::new(), None, MadeOf::default()).expect("no disk");
-        all.find(None).expect_err("there is none before the first");
+        assert_eq!(all.earlier().count(), 0, "there is none before the first");
         for n in 2..=100 {
             let changes = vec![format!("what {n} changed")];
             let change = Change::by(format!("change {n}"), Provenance::default());
@@ -369,13 +387,45 @@ mod tests {
         let numbers: Vec<u64> = shown.iter().map(|view| view.number).collect();
         assert_eq!(numbers, (69..=100).collect::<Vec<_>>());
         assert!(shown.iter().all(|view| view.in_force == (view.number == 100)));
-        assert_eq!(all.find(None).map(|found| found.head.number).ok(), Some(99));
-        assert_eq!(
-            all.find(Some(69)).map(|found| found.head.by).ok().as_deref(),
-            Some("change 69")
-        );
-        let why = all.find(Some(68)).expect_err("it is no longer kept");
+        assert_eq!(all.earlier().next().map(|found| found.head.number), Some(99));
+        let by = |number| all.find(number).map(|found| found.head.by.as_str()).ok();
+        assert_eq!(by(69), Some("change 69"));
+        let why = all.find(68).expect_err("it is no longer kept");
         assert_eq!(why.message, "generation 68 is not kept: 69 to 100 are");
+    }
+
+    #[test]
+    fn what_was_undone_is_not_gone_back_to_unless_its_undoing_was_undone() {
+        let mut all = Generations::new(Vec::new(), None, MadeOf::default()).expect("no disk");
+        let earlier = |all: &Generations| -> Vec<u64> {
+            all.earlier().map(|generation| generation.head.number).collect()
+        };
+        let change = || Change::by("set", Provenance::default());
+        let back = |to| Change {
+            back_to: Some(to),
+            ..change()
+        };
+        (2..=4).for_each(|_| made(&mut all, change()));
+        assert_eq!(earlier(&all), [3, 2, 1]);
+        made(&mut all, back(2));
+        assert_eq!(earlier(&all), [2, 1]);
+        made(&mut all, change());
+        assert_eq!(earlier(&all), [5, 2, 1]);
+        made(&mut all, back(4));
+        assert_eq!(
+            earlier(&all),
+            [4, 3, 2, 1],
+            "5 and 6 are undone, and what 5 undid counts"
+        );
+        let confirm_within = Some(Duration::from_secs(9));
+        made(
+            &mut all,
+            Change {
+                confirm_within,
+                ..change()
+            },
+        );
+        assert_eq!(earlier(&all), [7], "it waits");
     }
 
     #[test]

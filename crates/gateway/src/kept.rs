@@ -110,6 +110,11 @@ impl MadeOf {
         self
     }
 
+    /// Whether it says the same, wherever it was read.
+    pub(crate) fn reads_as(&self, other: &Self) -> bool {
+        self.text == other.text && self.since == other.since
+    }
+
     /// Whether some of it is over at this moment.
     pub(crate) fn is_over_by(&self, now_ms: u64) -> bool {
         let over = |change: &Amendment| change.until_ms().is_some_and(|until| until <= now_ms);
@@ -245,7 +250,7 @@ pub(crate) struct Record {
     #[serde(flatten)]
     pub(crate) head: Head,
     /// The generations that it undoes: a start does not put their text into force again.
-    undoes: Vec<u64>,
+    pub(crate) undoes: Vec<u64>,
     file: String,
     text_of: u64,
     /// Formerly of settings alone.

@@ -647,6 +647,40 @@ mod tests {
     }
 
     #[test]
+    fn a_rollback_undoes_the_last_change_that_counts_and_another_the_one_before() {
+        let policy = drr();
+        let (service, handle, thread) = served(&policy);
+        let weights = || [1, 2].map(|class| weight(&service, class));
+        let is = |weight: i64| Some(Raw::Integer(weight));
+        set(&service, 1, 5).expect("a good weight");
+        set(&service, 2, 7).expect("a good weight");
+        let soon = control::calendar::now_ms() + 50;
+        set_until(&service, 1, 9, Some(soon)).expect("a good weight");
+        std::thread::sleep(Duration::from_millis(100));
+        let ended = service.changes.settle().expect("it is over");
+        ended.expect("it can be ended");
+        let back = || {
+            service
+                .changes
+                .rollback(None, Breaking::Refused, Provenance::default())
+        };
+        // Neither the set that is over nor its end: both would change nothing.
+        let said = back().expect("something to undo");
+        assert!(said.contains("generation 2 is in force again, as 6"), "{said}");
+        assert_eq!(weights(), [is(5), None]);
+        let said = back().expect("something to undo");
+        assert!(said.contains("generation 1 is in force again, as 7"), "{said}");
+        assert_eq!(weights(), [None, None]);
+        let why = back().expect_err("nothing is left");
+        assert!(why.message.contains("nothing that was in force before"), "{why}");
+        set(&service, 1, 3).expect("a good weight");
+        back().expect("something to undo");
+        assert_eq!(weights(), [None, None]);
+        handle.stop();
+        thread.join().expect("an orderly end");
+    }
+
+    #[test]
     fn applies_confirms_rollbacks_and_time_outs_at_once_follow_one_another() {
         let policy = drr();
         let (service, handle, thread) = served(&policy);

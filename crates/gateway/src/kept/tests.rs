@@ -346,8 +346,9 @@ impl World {
                 }
             }
             Step::Rollback if self.history.len() > 1 => {
-                let before = self.generations.find(None).expect("there is one before");
-                self.goes_back(before.head.number);
+                let before = self.generations.earlier().next();
+                let before = before.map(|before| before.head.number);
+                before.into_iter().for_each(|before| self.goes_back(before));
             }
             Step::Restart => {
                 let _ = self.generations.ended();
@@ -362,8 +363,8 @@ impl World {
     }
 
     fn goes_back(&mut self, to: u64) {
-        let found = self.generations.find(Some(to)).expect("it is kept");
-        let made_of = found.made_of.at(self.now_ms);
+        let found = self.generations.find(to).expect("it is kept");
+        let made_of = found.made_of.clone().at(self.now_ms);
         let back = content(&made_of);
         let change = Change {
             made_of,
@@ -512,7 +513,7 @@ fn a_file_that_was_edited_counts_after_an_orderly_end_alone() {
     let (mut generations, begun) = start(&world.power, "edited", DAY).expect("power");
     assert_eq!(begun, ("edited".to_owned(), Vec::new()));
     // What was before it is still known, by its number.
-    let before = generations.find(None).expect("there is one before");
+    let before = generations.earlier().next().expect("there is one before");
     assert_eq!(content(&before.made_of), world.confirmed);
     generations.ended().expect("power");
 }
