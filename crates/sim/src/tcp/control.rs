@@ -23,6 +23,8 @@ pub struct ControlKind {
     pub summary: &'static str,
     /// The paper or RFC.
     pub reference: &'static str,
+    /// The hosts whose default it is.
+    pub default_of: &'static [&'static str],
     /// Makes a control for a new connection.
     pub build: fn(&ConnectionStart) -> Box<dyn CongestionControl>,
 }

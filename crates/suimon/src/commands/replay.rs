@@ -25,7 +25,7 @@ use netio::replay::candidate::Candidate;
 use plot::html::{Cell, Page};
 use plot::text::{self, Align};
 use serde_json::{Value, json};
-use sim::tcp::congestion::CONTROLS;
+use sim::tcp::congestion::{CONTROLS, of_most_hosts};
 use sim::tcp::control::ControlKind;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Write};
@@ -51,8 +51,8 @@ pub struct Replay {
     /// Make the TCP connections of the capture again as senders that answer to delays and losses
     #[arg(long)]
     closed: bool,
-    /// Their congestion control, which a capture does not tell
-    #[arg(long, value_name = "NAME", default_value = CONTROLS[0].name, requires = "closed")]
+    /// Their congestion control, which a capture does not tell; by default that of most hosts
+    #[arg(long, value_name = "NAME", default_value = of_most_hosts().name, requires = "closed")]
     control: String,
     /// The policy to compare it with
     #[arg(long, value_name = "OLD")]
@@ -417,6 +417,7 @@ fn page(name: &str, seen: &Seen, tried: &[Tried]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
     use netio::ports::pcap::Writer;
 
     const FRAME: u32 = 1_500;
@@ -482,10 +483,33 @@ mod tests {
             .map_err(|failure| failure.message)
     }
 
+    /// A command line of this verb.
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        replay: Replay,
+    }
+
+    #[test]
+    fn senders_have_the_control_of_most_hosts_unless_another_is_named() {
+        let control = |more: &[&str]| {
+            let line = [
+                &["replay", "evening.pcap", "--policy", "new.toml", "--closed"],
+                more,
+            ]
+            .concat();
+            Line::parse_from(line).replay.control().expect("there is one")
+        };
+        assert!(control(&[]).default_of.contains(&"Linux"));
+        for named in CONTROLS {
+            assert_eq!(control(&["--control", named.name]), *named);
+        }
+    }
+
     fn replay(capture: PathBuf, policy: String) -> Replay {
         Replay {
             closed: false,
-            control: CONTROLS[0].name.into(),
+            control: of_most_hosts().name.into(),
             capture,
             policy: Some(policy),
             at: None,
@@ -563,7 +587,7 @@ mod tests {
         replay.json = false;
         let table = replayed(&replay).expect("played");
         assert!(
-            table.contains("Closed loop") && table.contains(CONTROLS[0].name),
+            table.contains("Closed loop") && table.contains(of_most_hosts().name),
             "{table}"
         );
         replay.control = "cubik".into();

@@ -22,6 +22,7 @@ pub static CONTROL: ControlKind = ControlKind {
     name: "bbr",
     summary: "paced by a model of the path's bandwidth and round-trip time; version 1",
     reference: "Cardwell and others, 2016",
+    default_of: &[],
     build: |start| Box::new(Bbr::new(start)),
 };
 

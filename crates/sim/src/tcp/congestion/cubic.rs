@@ -14,6 +14,7 @@ pub static CONTROL: ControlKind = ControlKind {
     name: "cubic",
     summary: "cwnd follows a cubic of the time since the last loss",
     reference: "RFC 9438",
+    default_of: &["Linux", "macOS", "Windows"],
     build: |start| Box::new(Cubic::new(start)),
 };
 

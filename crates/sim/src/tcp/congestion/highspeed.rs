@@ -11,6 +11,7 @@ pub static CONTROL: ControlKind = ControlKind {
     name: "highspeed",
     summary: "grows faster and falls less at large cwnd",
     reference: "RFC 3649",
+    default_of: &[],
     build: |start| Box::new(HighSpeed::new(start)),
 };
 

@@ -17,6 +17,7 @@ pub static CONTROL: ControlKind = ControlKind {
     name: "ledbat++",
     summary: "yields to other flows by keeping the queueing delay at 60 ms",
     reference: "draft-irtf-iccrg-ledbat-plus-plus",
+    default_of: &[],
     build: |start| Box::new(Ledbat::new(start)),
 };
 

@@ -27,6 +27,14 @@ pub static CONTROLS: &[&ControlKind] = &[
 
 engine::choices_of!(ControlKind in CONTROLS);
 
+/// What most hosts have today unless somebody chooses another: the default of most systems.
+pub fn of_most_hosts() -> &'static ControlKind {
+    CONTROLS
+        .iter()
+        .max_by_key(|control| control.default_of.len())
+        .unwrap_or(&CONTROLS[0])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,6 +49,23 @@ mod tests {
     fn the_choices_are_the_names_of_the_list() {
         let names: Vec<String> = CONTROLS.iter().map(|c| format!(" \"{}\"", c.name)).collect();
         assert_eq!(<&ControlKind>::UNIT, format!("one of{}", names.concat()));
+    }
+
+    #[test]
+    fn one_control_is_the_default_of_a_system() {
+        let mut systems: Vec<&str> = CONTROLS
+            .iter()
+            .flat_map(|control| control.default_of)
+            .copied()
+            .collect();
+        let all = systems.len();
+        systems.sort_unstable();
+        systems.dedup();
+        assert_eq!(systems.len(), all, "{systems:?}");
+        let most = of_most_hosts().default_of.len();
+        let as_many = CONTROLS.iter().filter(|control| control.default_of.len() == most);
+        assert_eq!((as_many.count(), most > 0), (1, true));
+        assert!(of_most_hosts().default_of.contains(&"Linux"));
     }
 
     #[test]

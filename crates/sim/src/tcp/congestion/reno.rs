@@ -12,6 +12,7 @@ pub static CONTROL: ControlKind = ControlKind {
     name: "reno",
     summary: "adds one segment per round trip and halves at a loss",
     reference: "RFC 5681",
+    default_of: &[],
     build: |start| Box::new(Reno::new(start)),
 };
 

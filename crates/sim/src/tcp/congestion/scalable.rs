@@ -12,6 +12,7 @@ pub static CONTROL: ControlKind = ControlKind {
     name: "scalable",
     summary: "recovers from a loss in the same number of round trips at any cwnd",
     reference: "Kelly, 2003",
+    default_of: &[],
     build: |start| Box::new(Scalable::new(start)),
 };
 

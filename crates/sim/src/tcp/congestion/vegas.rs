@@ -14,6 +14,7 @@ pub static CONTROL: ControlKind = ControlKind {
     name: "vegas",
     summary: "keeps two to four segments queued",
     reference: "Brakmo and Peterson, 1995",
+    default_of: &[],
     build: |start| Box::new(Vegas::new(start)),
 };
 
