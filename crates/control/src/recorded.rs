@@ -78,6 +78,9 @@ pub struct RecordedSignalling {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stretch {
+    /// Bytes of its older part, in short form, before the rest of its tape.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub short_bytes: u64,
     /// Bytes of its tape.
     pub tape_bytes: u64,
     /// The seed that its tree was built with.
@@ -86,6 +89,17 @@ pub struct Stretch {
     pub policy: RecordedPolicy,
     /// What replaced it, in order.
     pub changes: Vec<RecordedChange>,
+}
+
+impl Stretch {
+    /// Bytes of all of its tape.
+    pub fn bytes(&self) -> u64 {
+        self.short_bytes.saturating_add(self.tape_bytes)
+    }
+}
+
+fn is_none(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// A change of what ran.

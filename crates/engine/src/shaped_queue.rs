@@ -90,6 +90,12 @@ impl ShapedQueue {
         self.clock.as_ref().is_none_or(|clock| clock.free_at() < now)
     }
 
+    /// Until when the link is busy, if it is. Nothing leaves before, and the queue is not asked.
+    #[inline]
+    pub fn busy_until(&self, now: Instant) -> Option<Instant> {
+        self.clock.as_ref().and_then(|clock| clock.busy_until(now))
+    }
+
     /// A packet arrives.
     #[inline]
     pub fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
@@ -122,7 +128,7 @@ impl ShapedQueue {
         if self.queue.is_empty() {
             return Next::Empty;
         }
-        if let Some(until) = self.clock.as_ref().and_then(|clock| clock.busy_until(now)) {
+        if let Some(until) = self.busy_until(now) {
             return Next::Wait(until);
         }
         let mut clocked = ClockedOutlet {
@@ -156,7 +162,7 @@ impl ShapedQueue {
         if self.queue.is_empty() {
             return Next::Empty;
         }
-        if let Some(until) = self.clock.as_ref().and_then(|clock| clock.busy_until(now)) {
+        if let Some(until) = self.busy_until(now) {
             return Next::Wait(until);
         }
         let next = self.queue.dequeue(now, sink);

@@ -7,19 +7,21 @@
 //! discipline seldom forgets what it has learnt, a new one is asked for only when the last has an
 //! eighth of the ring.
 //!
-//! Where the queue never is empty for as long as the ring lasts, there is no such place: then the
-//! stretch that has filled it stays, which has the beginning of that, and later packets are left
-//! out until one begins.
+//! Where the queue never is empty for as long as the ring lasts, there is no such place, and
+//! nothing can be forgotten: then the older part of the stretch is kept [in short
+//! form](stretch), without headers. When three quarters of the ring are that, it has no room any
+//! more: it stays as it is, and later packets are left out until the queue is empty.
+
+mod stretch;
 
 use crate::change_log::ChangeLog;
 use crate::direction::secret_seed;
 use crate::in_force::{InForce, InterfaceInForce, refused};
 use crate::recording;
-use control::calendar::now_ms;
 use control::difference::GenerationView;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
-use control::recorded::{RecordedPolicy, RecordedSignalling, RecordingFile, RecordingHead, Stretch};
+use control::recorded::{RecordedSignalling, RecordingFile, RecordingHead, Stretch};
 use engine::random::Seed;
 use engine::shaped_queue::ShapedQueue;
 use engine::units::Instant;
@@ -36,11 +38,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use stretch::RingStretch;
 
 /// How often the tape is looked at: in this time 400 MB/s of it wait, and no more.
 const LOOK: Duration = Duration::from_millis(20);
 /// Stretches in a full ring, about.
 const STRETCHES: usize = 8;
+/// The part of the ring that keeps headers at least: one in so many.
+const WHOLE: usize = 4;
 
 /// Records what passes an interface, until it is dropped.
 pub(crate) struct Recorder {
@@ -54,15 +59,6 @@ impl fmt::Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Recorder").finish_non_exhaustive()
     }
-}
-
-struct RingStretch {
-    policy: Arc<InterfacePolicy>,
-    seed: Seed,
-    /// The number of the first change in it.
-    first_change: u64,
-    chunks: Vec<Arc<Vec<u8>>>,
-    held: usize,
 }
 
 /// A tree with which a stretch begins once nothing is queued.
@@ -79,7 +75,6 @@ struct Ring {
     log: Arc<ChangeLog>,
     reader: TapeReader,
     limit: usize,
-    held: usize,
     stretches: VecDeque<RingStretch>,
     offered: Option<Offered>,
     /// Whether the tape's own beginning was seen, where disciplines are in the midst of things.
@@ -118,7 +113,6 @@ impl Recorder {
             log,
             reader,
             limit,
-            held: 0,
             stretches: VecDeque::new(),
             offered: None,
             began: false,
@@ -152,12 +146,15 @@ impl Recorder {
         generations: Vec<GenerationView>,
         signalling: Option<(RecordedSignalling, Vec<u8>)>,
     ) -> Result<RecordingFile, Refusal> {
-        let (mut head, mut tape) = lock(&self.ring).save(generations)?;
-        if let Some((said, bytes)) = signalling {
-            head.signalling = Some(said);
-            tape.0.push(Arc::new(bytes));
+        let mut ring = lock(&self.ring);
+        ring.flush();
+        // What RSVP did is worth a file without a packet too.
+        if signalling.is_none() {
+            ring.has_some()?;
         }
-        recording::file(&head, tape)
+        let (head, tape) = ring.save(generations);
+        drop(ring);
+        recording::file(head, tape, signalling)
     }
 
     /// How much is in the ring, in words.
@@ -220,7 +217,7 @@ impl Ring {
     fn is_due(&self) -> bool {
         let present = self.log.present().0;
         let offered = self.offered.as_ref();
-        let large = |last: &RingStretch| last.held >= self.limit / STRETCHES;
+        let large = |last: &RingStretch| last.held() >= self.limit / STRETCHES;
         offered.is_none_or(|offered| offered.changes != present)
             && (self.full.is_some() || self.stretches.back().is_none_or(large))
     }
@@ -251,16 +248,34 @@ impl Ring {
         let Some(last) = self.stretches.back_mut().filter(|_| room) else {
             return self.reader.give_back(chunk);
         };
-        let size = chunk.capacity();
-        last.chunks.push(Arc::new(chunk));
-        last.held += size;
-        self.held += size;
-        while self.held > self.limit && self.stretches.len() > 1 {
-            self.forget_oldest();
+        last.push(chunk);
+        while self.held() > self.limit {
+            if self.stretches.len() > 1 {
+                self.forget_oldest();
+            } else if !self.shorten() {
+                self.full = Some(clock::now());
+                return;
+            }
         }
-        if self.held > self.limit {
-            self.full = Some(clock::now());
+    }
+
+    fn held(&self) -> usize {
+        self.stretches.iter().map(RingStretch::held).sum()
+    }
+
+    /// Makes room where nothing can be forgotten, if there is enough to shorten.
+    fn shorten(&mut self) -> bool {
+        let limit = self.limit;
+        let only = self.stretches.front_mut();
+        let enough = only.filter(|only| only.whole() > limit / WHOLE);
+        let Some(chunk) = enough.and_then(RingStretch::shorten) else {
+            return false;
+        };
+        // One that is being written into a file goes with that.
+        if let Ok(chunk) = Arc::try_unwrap(chunk) {
+            self.reader.give_back(chunk);
         }
+        true
     }
 
     fn begin_stretch(&mut self) {
@@ -268,80 +283,57 @@ impl Ring {
             return;
         };
         self.full = None;
-        // Its plan, and those of its changes, count as a chunk each.
-        let held = netio::replay::tape::CHUNK;
-        self.held += held;
-        self.stretches.push_back(RingStretch {
-            policy: offered.policy,
-            seed: offered.seed,
-            first_change: offered.changes,
-            chunks: Vec::new(),
-            held,
-        });
+        self.stretches
+            .push_back(RingStretch::new(offered.policy, offered.seed, offered.changes));
     }
 
     fn forget_oldest(&mut self) {
         let Some(oldest) = self.stretches.pop_front() else {
             return;
         };
-        self.held -= oldest.held;
-        for chunk in oldest.chunks {
-            // One that is being written into a file goes with that.
-            if let Ok(chunk) = Arc::try_unwrap(chunk) {
-                self.reader.give_back(chunk);
-            }
-        }
+        oldest
+            .into_chunks()
+            .for_each(|chunk| self.reader.give_back(chunk));
         let first = self.stretches.front().map(|stretch| stretch.first_change);
         self.log.forget(first.unwrap_or(0));
     }
 
     fn state(&self) -> String {
-        let Self {
-            interface,
-            held,
-            limit,
-            ..
-        } = self;
-        let [held, limit] = [*held, *limit].map(|bytes| numbers::bytes(bytes as u64));
+        let Self { interface, limit, .. } = self;
+        let [held, limit] = [self.held(), *limit].map(|bytes| numbers::bytes(bytes as u64));
         let over = self
             .over
             .map_or_else(String::new, |why| format!("; it is over: {why}"));
         format!("{interface}: {held} of {limit} are in use{over}")
     }
 
-    fn save(&mut self, generations: Vec<GenerationView>) -> Result<(RecordingHead, RecordingFile), Refusal> {
-        self.flush();
-        if self.stretches.iter().all(|stretch| stretch.chunks.is_empty()) {
-            return Err(Refusal {
-                message: format!("nothing of {} is recorded yet", self.interface),
-                help: Some(match self.over {
-                    Some(why) => why.into(),
-                    None => "a recording begins when nothing is queued".into(),
-                }),
-            });
+    /// That something is recorded, or why not.
+    fn has_some(&self) -> Result<(), Refusal> {
+        if !self.stretches.iter().all(RingStretch::is_empty) {
+            return Ok(());
         }
+        Err(Refusal {
+            message: format!("nothing of {} is recorded yet", self.interface),
+            help: Some(match self.over {
+                Some(why) => why.into(),
+                None => "a recording begins when nothing is queued".into(),
+            }),
+        })
+    }
+
+    fn save(&self, generations: Vec<GenerationView>) -> (RecordingHead, RecordingFile) {
         let nexts = self.stretches.iter().skip(1).map(|next| Some(next.first_change));
         let stretches = self.stretches.iter().zip(nexts.chain([None]));
-        let form = |(stretch, next): (&RingStretch, Option<u64>)| Stretch {
-            tape_bytes: stretch.chunks.iter().map(|chunk| chunk.len() as u64).sum(),
-            seed: stretch.seed.0,
-            policy: RecordedPolicy::from(&*stretch.policy),
-            changes: {
-                let changes = self.log.between(stretch.first_change, next);
-                changes.iter().map(|change| change.form()).collect()
-            },
+        let form = |(stretch, next): (&RingStretch, Option<u64>)| -> Stretch {
+            let changes = self.log.between(stretch.first_change, next);
+            stretch.form(changes.iter().map(|change| change.form()).collect())
         };
         let head = RecordingHead {
-            interface: self.interface.clone(),
-            program: env!("CARGO_PKG_VERSION").into(),
-            saved_ns: clock::now().nanos(),
-            saved_ms: now_ms(),
             full_ns: self.full.map(Instant::nanos),
             stretches: stretches.map(form).collect(),
-            generations,
-            signalling: None,
+            ..recording::empty_head(&self.interface, generations)
         };
-        let chunks = self.stretches.iter().flat_map(|stretch| &stretch.chunks);
-        Ok((head, RecordingFile(chunks.cloned().collect())))
+        let chunks = self.stretches.iter().flat_map(RingStretch::parts);
+        (head, RecordingFile(chunks.cloned().collect()))
     }
 }

@@ -1,15 +1,20 @@
 //! A recording as a file, and done again: the packets of its stretches leave as they did.
 //!
 //! `suimonFR`, a version (4 bytes, little-endian), the length of the head (8 bytes), the
-//! [head](control::recorded::RecordingHead) as JSON, the tapes of the stretches, that of RSVP, and
-//! a checksum (FNV-1a, 64 bits) of all before it. A file is untrusted: what is not so is an error,
-//! and reading takes no more memory than a few times its size.
+//! [head](control::recorded::RecordingHead) as JSON, the tapes of the stretches, each with its
+//! older part [in short form](netio::replay::shortened), that of RSVP, and a checksum (FNV-1a, 64
+//! bits) of all before it. Version 1 had nothing in short form. A file is untrusted: what is not so
+//! is an error, and reading takes no more memory than a few times its size.
 
 use crate::signalling::again::{SignallingStep, signalling_again};
+use control::calendar::now_ms;
+use control::difference::GenerationView;
 use control::explained::{ExplainedPacket, explained};
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
-use control::recorded::{RecordedChange, RecordedPolicy, RecordingFile, RecordingHead, Stretch};
+use control::recorded::{
+    RecordedChange, RecordedPolicy, RecordedSignalling, RecordingFile, RecordingHead, Stretch,
+};
 use engine::packet::ClassId;
 use engine::queue::Stats;
 use engine::random::Seed;
@@ -17,16 +22,18 @@ use engine::tree::Registry;
 use engine::units::{Bandwidth, Instant};
 use measure::waits::{Ended, MOST, Wanted};
 use netio::classify::{Classify, Everything};
+use netio::clock;
 use netio::handle::{ClassRetune, Retune};
 use netio::replay::Beginning;
-use netio::replay::event::{Events, TapeEvent};
+use netio::replay::event::{BrokenTape, Events, TapeEvent};
 use netio::replay::recreation::{Change, Departure, Recreation};
+use netio::replay::shortened::{ShortEvent, ShortEvents};
 use std::io::Read;
 use std::sync::Arc;
 
 /// What every recording begins with.
 pub const MAGIC: &[u8; 8] = b"suimonFR";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes before the head.
 const FIXED: usize = 20;
 /// The longest recording that is read, in bytes.
@@ -47,9 +54,31 @@ pub fn checksum_of(bytes: &[u8]) -> u64 {
     checksum(EMPTY, bytes)
 }
 
-/// A recording of this tape.
-pub(crate) fn file(head: &RecordingHead, tape: RecordingFile) -> Result<RecordingFile, Refusal> {
-    let head = serde_json::to_vec(head).map_err(|why| Refusal::new(why.to_string()))?;
+/// The head of a recording that is made now, and has nothing yet.
+pub(crate) fn empty_head(interface: &str, generations: Vec<GenerationView>) -> RecordingHead {
+    RecordingHead {
+        interface: interface.into(),
+        program: env!("CARGO_PKG_VERSION").into(),
+        saved_ns: clock::now().nanos(),
+        saved_ms: now_ms(),
+        full_ns: None,
+        stretches: Vec::new(),
+        generations,
+        signalling: None,
+    }
+}
+
+/// A recording of these tapes: of stretches, and of RSVP.
+pub(crate) fn file(
+    mut head: RecordingHead,
+    mut tape: RecordingFile,
+    signalling: Option<(RecordedSignalling, Vec<u8>)>,
+) -> Result<RecordingFile, Refusal> {
+    if let Some((said, bytes)) = signalling {
+        head.signalling = Some(said);
+        tape.0.push(Arc::new(bytes));
+    }
+    let head = serde_json::to_vec(&head).map_err(|why| Refusal::new(why.to_string()))?;
     let mut before = MAGIC.to_vec();
     before.extend(VERSION.to_le_bytes());
     before.extend((head.len() as u64).to_le_bytes());
@@ -129,9 +158,9 @@ impl Recording {
         let fixed = fixed.ok_or("is no recording of suimon")?;
         let word = |at: usize| -> [u8; 4] { std::array::from_fn(|byte| fixed[at + byte]) };
         let version = u32::from_le_bytes(word(8));
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(format!(
-                "is a recording of version {version}; this suimon reads {VERSION}"
+                "is a recording of version {version}; this suimon reads 1 to {VERSION}"
             ));
         }
         let length = u64::from(u32::from_le_bytes(word(12))) | u64::from(u32::from_le_bytes(word(16))) << 32;
@@ -145,11 +174,7 @@ impl Recording {
         let head: RecordingHead = serde_json::from_slice(&bytes[FIXED..tape])
             .map_err(|why| format!("has a head that cannot be read: {why}"))?;
         let signalling = head.signalling.iter().map(|said| said.tape_bytes);
-        let tapes = head
-            .stretches
-            .iter()
-            .map(|stretch| stretch.tape_bytes)
-            .chain(signalling);
+        let tapes = head.stretches.iter().map(Stretch::bytes).chain(signalling);
         let sum = tapes.fold(0u64, u64::saturating_add);
         if sum != (bytes.len() - tape) as u64 {
             return Err("has a tape of another length than its head says".into());
@@ -157,14 +182,17 @@ impl Recording {
         Ok(Self { head, bytes, tape })
     }
 
-    /// Its stretches, each with its tape.
-    fn stretches(&self) -> impl Iterator<Item = (&Stretch, &[u8])> {
+    /// Its stretches, each with its tape: the part in short form, and the rest.
+    fn stretches(&self) -> impl Iterator<Item = (&Stretch, [&[u8]; 2])> {
         let mut rest = &self.bytes[self.tape..];
         self.head.stretches.iter().map(move |stretch| {
             // Their sum is the length of the whole.
-            let (own, after) = rest.split_at(stretch.tape_bytes as usize);
-            rest = after;
-            (stretch, own)
+            let parts = [stretch.short_bytes, stretch.tape_bytes].map(|bytes| {
+                let (own, after) = rest.split_at(bytes as usize);
+                rest = after;
+                own
+            });
+            (stretch, parts)
         })
     }
 
@@ -192,8 +220,8 @@ impl Recording {
     ///
     /// Returns what is wrong with a tape.
     pub fn spans(&self) -> Result<Vec<Option<(Instant, Instant)>>, String> {
-        let span = |(_, tape): (&Stretch, &[u8])| {
-            Events::new(tape).try_fold(None, |span: Option<(Instant, Instant)>, event| {
+        let span = |(_, parts): (&Stretch, [&[u8]; 2])| {
+            events(parts).try_fold(None, |span: Option<(Instant, Instant)>, event| {
                 let at = time_of(&event.map_err(|why| why.to_string())?);
                 Ok(at.map_or(span, |at| Some((span.map_or(at, |(first, _)| first), at))))
             })
@@ -213,7 +241,7 @@ impl Recording {
         around: Option<Around>,
         leaving: &mut dyn FnMut(Departure<'_>),
     ) -> Result<DoneAgain, String> {
-        let (stretch, tape) = self.stretches().nth(number).ok_or("there is no such stretch")?;
+        let (stretch, parts) = self.stretches().nth(number).ok_or("there is no such stretch")?;
         let policy = policy(&stretch.policy, &self.head.interface, registry)?;
         let beginning = beginning(&policy, Seed(stretch.seed));
         let recreation = Recreation::new(beginning).map_err(|why| format!("no memory for it: {why}"))?;
@@ -225,7 +253,7 @@ impl Recording {
         };
         player.look();
         let mut changes = stretch.changes.iter();
-        for event in Events::new(tape) {
+        for event in events(parts) {
             let event = event.map_err(|why| why.to_string())?;
             let at = time_of(&event);
             if let Some(at) = at {
@@ -235,30 +263,59 @@ impl Recording {
                     break;
                 }
             }
-            let change = match event {
-                TapeEvent::Changed { .. } => {
-                    let next = changes.next().ok_or("a change is missing")?;
-                    Some(player.change(next, &self.head.interface, registry, at)?)
-                }
-                _ => None,
-            };
-            let mut change = change;
-            let again = player.recreation.again(&event, &mut || change.take(), leaving);
+            let changed = matches!(event, ShortEvent::Whole(TapeEvent::Changed { .. }));
+            let mut change = None;
+            if changed {
+                let next = changes.next().ok_or("a change is missing")?;
+                change = Some(player.change(next, &self.head.interface, registry, at)?);
+            }
+            let again = player
+                .recreation
+                .again_in_short(&event, &mut || change.take(), leaving);
             again.map_err(|why| why.to_string())?;
-            if matches!(event, TapeEvent::Changed { .. }) {
+            if changed {
                 player.look();
             }
         }
         Ok(player.end())
     }
+
+    /// Since when the packets of a stretch have headers, if its older part has none.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong with its tape.
+    pub fn headers_since(&self, number: usize) -> Result<Option<Instant>, String> {
+        let stretch = self.stretches().nth(number);
+        let Some((_, [_, tape])) = stretch.filter(|(stretch, _)| stretch.short_bytes > 0) else {
+            return Ok(None);
+        };
+        let times = events([&[], tape]).map(|event| event.map(|event| time_of(&event)));
+        let first = times
+            .filter_map(Result::transpose)
+            .next()
+            .transpose()
+            .map_err(|why: BrokenTape| why.to_string())?;
+        Ok(Some(first.unwrap_or(Instant::NEVER)))
+    }
 }
 
-fn time_of(event: &TapeEvent<'_>) -> Option<Instant> {
+/// The events of a tape: those of its part in short form, and those of the rest.
+fn events<'a>([short, whole]: [&'a [u8]; 2]) -> impl Iterator<Item = Result<ShortEvent<'a>, BrokenTape>> {
+    let whole = Events::new(whole).map(|event| event.map(ShortEvent::Whole));
+    ShortEvents::new(short).chain(whole)
+}
+
+fn time_of(event: &ShortEvent<'_>) -> Option<Instant> {
     match event {
-        TapeEvent::Start { at, .. } | TapeEvent::Changed { at, .. } => Some(*at),
-        TapeEvent::Arrival(arrival) => Some(arrival.at),
-        TapeEvent::Asked(asked) => Some(asked.at),
-        TapeEvent::Switched { .. } | TapeEvent::Abandoned { .. } | TapeEvent::Moved { .. } => None,
+        ShortEvent::Asked { at, .. } => Some(*at),
+        ShortEvent::Check(_) => None,
+        ShortEvent::Whole(event) => match event {
+            TapeEvent::Start { at, .. } | TapeEvent::Changed { at, .. } => Some(*at),
+            TapeEvent::Arrival(arrival) => Some(arrival.at),
+            TapeEvent::Asked(asked) => Some(asked.at),
+            TapeEvent::Switched { .. } | TapeEvent::Abandoned { .. } | TapeEvent::Moved { .. } => None,
+        },
     }
 }
 

@@ -10,7 +10,7 @@ use super::in_force::{InForce, InterfaceInForce, refused};
 use super::yielding::YieldGauges;
 use crate::realise;
 use crate::recorder::Recorder;
-use crate::recording::RING;
+use crate::recording::{self, RING};
 use crate::shadow::shadow;
 use crate::signalling::speaker;
 use control::difference::{Applied, Breaking, Difference, GenerationView};
@@ -362,12 +362,20 @@ impl Handler for ControlService {
     fn recorded(&self, interface: Option<&str>) -> Result<RecordingFile, Refusal> {
         let name = self.only(interface)?.policy.name;
         let recorders = self.recorders();
-        let recorder = recorders.get(&name).ok_or_else(|| not_recorded(&name))?;
         let signalling = match &self.speaker {
             Some(speaker) => speaker.recorded()?,
             None => None,
         };
-        recorder.save(self.changes.history(), signalling)
+        let history = self.changes.history();
+        match recorders.get(&name) {
+            Some(recorder) => recorder.save(history, signalling),
+            // RSVP is on its tape whether packets are recorded or not.
+            None if signalling.is_some() => {
+                let head = recording::empty_head(&name, history);
+                recording::file(head, RecordingFile(Vec::new()), signalling)
+            }
+            None => Err(not_recorded(&name)),
+        }
     }
 
     fn end_recording(&self, interface: Option<&str>) -> Result<String, Refusal> {
@@ -488,15 +496,16 @@ mod tests {
     use super::*;
     use crate::direction;
     use crate::kept::MadeOf;
-    use crate::recording::{Around, Recording};
     use control::policy::Policy;
     use control::protocol::SettingChange;
     use engine::inspect::Value;
     use engine::settings::Raw;
     use engine::tree::Registry;
     use netio::port::Capabilities;
-    use netio::ports::memory::{Memory, OnWire};
+    use netio::ports::memory::Memory;
     use netio::worker::{Settings, Worker};
+
+    mod recorded;
 
     const CLASSES: usize = 200;
 
@@ -835,170 +844,5 @@ mod tests {
         std::fs::remove_file(file).expect("removed");
         handle.stop();
         thread.join().expect("an orderly end");
-    }
-
-    fn two_classes(limit: u32, low: u16) -> String {
-        format!(
-            "version = 1\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\ndiscipline = \"drr\"\n\
-             [[interface.wan0.class]]\nname = \"few\"\ndiscipline = {{ kind = \"fifo\", limit = {limit} }}\n\
-             [[interface.wan0.class]]\nname = \"rest\"\ndefault = true\n\
-             discipline = {{ kind = \"fq_codel\", limit = {limit} }}\n\
-             [[interface.wan0.filter]]\nclass = \"few\"\nprotocol = \"udp\"\ndestination_port = \"{low}-9999\"\n"
-        )
-    }
-
-    /// A frame of UDP with this number, to one of eight ports.
-    fn numbered(number: u16) -> [u8; 1_000] {
-        let mut frame = [0; 1_000];
-        frame[12..14].copy_from_slice(&[8, 0]);
-        frame[14..18].copy_from_slice(&[0x45, 0, 3, 218]);
-        frame[18..20].copy_from_slice(&number.to_be_bytes());
-        (frame[22], frame[23], frame[33]) = (64, 17, 1);
-        frame[36..38].copy_from_slice(&(1_000 * (1 + number % 8)).to_be_bytes());
-        frame
-    }
-
-    /// Takes what has left, until nothing does for a while.
-    fn take_all(output: &Memory, left: &mut Vec<u16>) {
-        let mut quiet = std::time::Instant::now();
-        while quiet.elapsed() < Duration::from_millis(100) {
-            match output.take() {
-                Some(OnWire { bytes: frame, .. }) => {
-                    left.push(u16::from_be_bytes([frame[18], frame[19]]));
-                    quiet = std::time::Instant::now();
-                }
-                None => std::thread::sleep(Duration::from_millis(1)),
-            }
-        }
-    }
-
-    /// Bursts that lose packets, a setting changed, filters and disciplines changed while packets
-    /// wait, and a port that has no room for a time: read from the file, the same packets leave in
-    /// the same order at the times of the tape, and as many are dropped.
-    #[test]
-    fn a_recorded_incident_is_done_again_packet_by_packet() {
-        let text = two_classes(40, 5_000);
-        let policy = Policy::read("test", &text, &Registry::builtin(), &[]).expect("a policy");
-        let file = std::env::temp_dir().join(format!("suimon-recorded-{}.toml", std::process::id()));
-        std::fs::write(&file, two_classes(30, 2_000)).expect("written");
-        let (service, handle, thread, [input, output]) = served_between(&policy);
-        service.end_recording(None).expect_err("it is not recorded");
-        service.record(None, 1_000).expect_err("too little");
-        service.record(None, 1 << 20).expect("it begins");
-        service.record(None, 1 << 20).expect_err("it is recorded already");
-        let (mut number, mut left) = (0, Vec::new());
-        let mut send = |packets: u16| {
-            for _ in 0..packets {
-                input.send(&numbered(number), netio::pool::Offload::default());
-                number += 1;
-            }
-        };
-        // A stretch begins once a tree was offered and a packet has left.
-        while service.recorded(None).is_err() {
-            send(1);
-            take_all(&output, &mut left);
-        }
-        let before = left.len();
-        send(120);
-        let weight = [("weight".to_owned(), SettingChange::Integer(3))];
-        let wanted = SettingChanges {
-            interface: "wan0".into(),
-            class: Some("few".into()),
-            changes: weight.into(),
-            until_ms: None,
-            reason: None,
-        };
-        service
-            .set(&wanted, Provenance::default())
-            .expect("a good weight");
-        std::thread::sleep(Duration::from_millis(5));
-        service
-            .apply(&file, None, Breaking::Refused, Provenance::default())
-            .expect("a policy");
-        send(200);
-        // Nothing is taken meanwhile.
-        std::thread::sleep(Duration::from_millis(60));
-        take_all(&output, &mut left);
-        let dropped = handle.inspect().expect("an answer").paths[0]
-            .totals
-            .dropped
-            .packets;
-        let saved = service.recorded(None).expect("a recording");
-        let mut bytes = Vec::new();
-        saved.write(&mut bytes).expect("written");
-        assert_eq!(bytes.len() as u64, saved.bytes());
-        let recording = Recording::read(&mut &bytes[..]).expect("a recording");
-        let (mut again, mut lost, mut changes, mut last) = (Vec::new(), 0, 0, Instant::START);
-        for stretch in 0..recording.head.stretches.len() {
-            let done = recording.again(stretch, &Registry::builtin(), None, &mut |departure| {
-                assert!(departure.at >= last);
-                last = departure.at;
-                again.push(u16::from_be_bytes([departure.headers[18], departure.headers[19]]));
-            });
-            let done = done.expect("it is done again");
-            (lost, changes) = (lost + done.totals.dropped.packets, changes + done.changes.len());
-        }
-        assert!(left.ends_with(&again), "{again:?}, of {left:?}");
-        assert!(
-            again.len() >= left.len() - before && again.len() > 40,
-            "{}",
-            again.len()
-        );
-        assert_eq!((lost, changes), (dropped, 2));
-        assert!(lost > 50, "{lost}");
-        assert_eq!(recording.head.generations.len(), 3);
-        looked_at(&recording, lost);
-        refuses_what_is_no_recording(&bytes);
-        service.end_recording(None).expect("it ends");
-        service.recorded(None).expect_err("it has ended");
-        std::fs::remove_file(file).expect("removed");
-        handle.stop();
-        thread.join().expect("an orderly end");
-    }
-
-    /// Packets that are dropped are told with the reason, and those that leave with the parts of
-    /// their waits.
-    fn looked_at(recording: &Recording, lost: u64) {
-        let all = |drops| {
-            let around = Around {
-                since: Instant::START,
-                until: Instant::NEVER,
-                drops,
-            };
-            let stretches = 0..recording.head.stretches.len();
-            let looked = stretches.flat_map(|number| {
-                let done = recording.again(number, &Registry::builtin(), Some(around), &mut |_| {});
-                done.expect("it is done again").packets
-            });
-            looked.collect::<Vec<_>>()
-        };
-        let dropped = all(true);
-        // Those that waited when the policy changed are not followed.
-        let told = dropped.len() as u64;
-        assert!(told <= lost && told > lost / 2, "{told} of {lost}");
-        assert!(dropped.iter().all(|packet| packet.explained.dropped.is_some()));
-        for packet in all(false) {
-            let told = &packet.explained;
-            let parts = told.busy_ns + told.before_ns + told.held_ns + told.held_up_ns;
-            assert_eq!(parts, told.wait_ns);
-            assert_eq!(packet.ended.since(packet.arrived).nanos(), told.wait_ns);
-        }
-    }
-
-    fn refuses_what_is_no_recording(bytes: &[u8]) {
-        for (at, why) in [
-            (0, "no recording"),
-            (8, "version"),
-            (30, "checksum"),
-            (bytes.len() / 2, "checksum"),
-        ] {
-            let mut damaged = bytes.to_vec();
-            damaged[at] ^= 1;
-            let said = Recording::read(&mut &damaged[..]).expect_err("it is damaged");
-            assert!(said.contains(why), "{said}");
-        }
-        for end in [0, 10, 25, bytes.len() / 2, bytes.len() - 1] {
-            Recording::read(&mut &bytes[..end]).expect_err("it is cut off");
-        }
     }
 }

@@ -496,8 +496,8 @@ impl Path {
             if port.room() == 0 {
                 return self.wait_for_room();
             }
-            if self.tape.is_some() && !self.is_empty() {
-                self.tape.iter_mut().for_each(|tape| tape.ask(clock, now));
+            if self.tape.is_some() {
+                self.tape_ask(clock, now);
             }
             let next = match self.bypass.pop_front() {
                 Some(packet) => Next::Ready(packet),

@@ -1,9 +1,10 @@
 //! A tape of what passes through a worker's queue, done again, gives the same departures to the
 //! nanosecond; and a candidate beside the live policy has the figures that it would have live.
 //!
-//! Policies of every kind are drawn at random, before a port that stalls at random, with changes of
-//! plan and bandwidth, the discipline switched off and on, and the tape begun anew under way. The
-//! worker runs between ports in memory, on a clock of the test's own.
+//! Policies of every kind are drawn at random, before a port that stalls at random, in a loop that
+//! is held up at random, with changes of plan and bandwidth, the discipline switched off and on,
+//! and the tape begun anew under way. The worker runs between ports in memory, on a clock of the
+//! test's own. Shortened, a tape gives the same departures too.
 
 #[allow(dead_code, reason = "the engine's tests use more of it")]
 #[path = "../../engine/tests/contract/policies.rs"]
@@ -27,6 +28,7 @@ use netio::replay::Beginning;
 use netio::replay::candidate::Candidate;
 use netio::replay::event::{Events, TapeEvent};
 use netio::replay::recreation::{Change, Departure, Recreation};
+use netio::replay::shortened::{ShortEvent, ShortEvents, Shortener};
 use netio::replay::tape::{Read, Rebase, TapeReader, Taped, tape};
 use netio::worker::{PathId, PathSpec, Settings, Turn, Worker};
 use sim::capture::headers;
@@ -148,6 +150,8 @@ enum Step {
     Change(usize),
     Switch(bool),
     Stall(Duration),
+    /// The loop does nothing for so long: its host is stopped, or does other things.
+    HoldUp(Duration),
     /// The tape is to begin anew.
     Rebase,
 }
@@ -156,6 +160,7 @@ struct Trial {
     policies: Vec<Drawn>,
     steps: Vec<(Instant, Step)>,
     paced: bool,
+    spins: u64,
 }
 
 fn key(flow: u16) -> FlowKey {
@@ -181,6 +186,10 @@ struct Live {
     reader: TapeReader,
     next: Instant,
     now: Instant,
+    /// Until when the loop is held up.
+    held_up: Instant,
+    /// How often it looks in vain before a due time.
+    spins: u64,
 }
 
 impl Live {
@@ -224,6 +233,8 @@ impl Live {
             reader,
             next: Instant::NEVER,
             now: Instant::START,
+            held_up: Instant::START,
+            spins: trial.spins,
         };
         let taped = live.ask(|handle| handle.tape(PathId(0), TapeWish::Start(writer)));
         assert!(matches!(
@@ -263,9 +274,23 @@ impl Live {
         self.next = until.min(room.unwrap_or(Instant::NEVER));
     }
 
+    /// Unless it is held up.
+    fn settle_at(&mut self, at: Instant) {
+        if at < self.held_up {
+            self.next = self.held_up;
+        } else {
+            self.settle(at);
+        }
+    }
+
     fn run_until(&mut self, end: Instant) {
-        while self.next <= end {
-            self.settle(self.next);
+        while self.next.max(self.held_up) <= end && self.next != Instant::NEVER {
+            let (from, next) = (self.now, self.next.max(self.held_up));
+            let part = next.since(from).nanos() / (self.spins + 1);
+            for spin in 1..=self.spins {
+                self.settle(from + Duration::from_nanos(part * spin));
+            }
+            self.settle(next);
         }
         self.now = end;
         self.port.with(|port| port.now = end);
@@ -326,6 +351,7 @@ fn live(trial: &Trial, seed: Seed) -> Done {
                 .ask(|handle| handle.switch(PathId(0), on))
                 .expect("an answer"),
             Step::Stall(time) => live.port.with(|port| port.until = *at + time),
+            Step::HoldUp(time) => live.held_up = *at + time,
             Step::Rebase => {
                 let rebase = Rebase {
                     queue: trial.policies[present].plan.build(rebase_seed(seed)),
@@ -336,7 +362,7 @@ fn live(trial: &Trial, seed: Seed) -> Done {
                 assert!(matches!(taped, Ok(Taped::Done { .. })), "{taped:?}");
             }
         }
-        live.settle(*at);
+        live.settle_at(*at);
     }
     let end = live.now + Duration::from_secs(20);
     live.run_until(end);
@@ -349,16 +375,52 @@ fn live(trial: &Trial, seed: Seed) -> Done {
     }
 }
 
-/// What leaves when the tape is done again, from its `from`th beginning on; and how much left
-/// before that.
-fn again(trial: &Trial, seed: Seed, done: &Done, from: usize) -> (usize, Vec<Left>, Option<PathView>) {
-    let (mut before, mut left) = (0, Vec::new());
+/// What left of a tape that was done again.
+#[derive(Default)]
+struct Again {
+    /// Packets that left before its beginning.
+    before: usize,
+    left: Vec<Left>,
+    /// When and with what length each had arrived, and its class.
+    packets: Vec<(Instant, Bytes, ClassId)>,
+    view: Option<PathView>,
+}
+
+/// A tape as it is.
+fn whole(tape: &[u8]) -> impl Iterator<Item = ShortEvent<'_>> {
+    Events::new(tape).map(|event| ShortEvent::Whole(event.expect("a whole tape")))
+}
+
+/// The same in short form, so many events at a time. It begins anew with a chunk, never within one.
+fn shortened(tape: &[u8], events: usize) -> Vec<u8> {
+    let (mut shortener, mut short) = (Shortener::default(), Vec::new());
+    let all: Vec<_> = Events::new(tape)
+        .map(|event| event.expect("a whole tape"))
+        .collect();
+    let goes_on = |_: &TapeEvent<'_>, next: &TapeEvent<'_>| !matches!(next, TapeEvent::Start { .. });
+    let chunks = all.chunk_by(goes_on).flat_map(|stretch| stretch.chunks(events));
+    for events in chunks {
+        let mut chunk = Vec::new();
+        events.iter().for_each(|event| event.write(&mut chunk));
+        shortener.shorten(&chunk, &mut short).expect("whole events");
+    }
+    short
+}
+
+/// Does a tape again, from its `from`th beginning on.
+fn again<'a>(
+    trial: &Trial,
+    seed: Seed,
+    done: &Done,
+    tape: impl Iterator<Item = ShortEvent<'a>>,
+    from: usize,
+) -> Again {
+    let mut all = Again::default();
     let mut recreation: Option<Recreation> = None;
     let mut starts = 0;
     let mut changed = 0;
-    for event in Events::new(&done.tape) {
-        let event = event.expect("a whole tape");
-        if matches!(event, TapeEvent::Start { fresh: true, .. }) {
+    for event in tape {
+        if let ShortEvent::Whole(TapeEvent::Start { fresh: true, .. }) = event {
             starts += 1;
             let begins = starts > from;
             let beginning = match starts {
@@ -376,32 +438,32 @@ fn again(trial: &Trial, seed: Seed, done: &Done, from: usize) -> (usize, Vec<Lef
                 recreation = Some(Recreation::new(beginning).expect("memory"));
             }
         }
-        let next = (matches!(event, TapeEvent::Changed { .. })).then(|| {
+        let next = matches!(event, ShortEvent::Whole(TapeEvent::Changed { .. })).then(|| {
             changed += 1;
             done.changes[changed - 1]
         });
-        match &mut recreation {
-            None => {
-                if let TapeEvent::Asked(asked) = event {
-                    before += asked.sent as usize;
-                }
+        let Some(recreation) = &mut recreation else {
+            if let ShortEvent::Whole(TapeEvent::Asked(asked)) = event {
+                all.before += asked.sent as usize;
             }
-            Some(recreation) => {
-                let mut change = || {
-                    let (was, to, own) = next?;
-                    Some(Change::Whole(
-                        trial.policies[to].retune(&trial.policies[was], own),
-                    ))
-                };
-                let mut leaving = |departure: Departure<'_>| {
-                    left.push((departure.at, departure.headers[..HEADERS].to_vec()));
-                };
-                let again = recreation.again(&event, &mut change, &mut leaving);
-                again.unwrap_or_else(|why| panic!("{why}"));
-            }
-        }
+            continue;
+        };
+        let mut change = || {
+            let (was, to, own) = next?;
+            Some(Change::Whole(
+                trial.policies[to].retune(&trial.policies[was], own),
+            ))
+        };
+        let mut leaving = |Departure { at, packet, headers }: Departure<'_>| {
+            all.left
+                .push((at, headers[..headers.len().min(HEADERS)].to_vec()));
+            all.packets.push((packet.arrived, packet.len, packet.class));
+        };
+        let again = recreation.again_in_short(&event, &mut change, &mut leaving);
+        again.unwrap_or_else(|why| panic!("{why}"));
     }
-    (before, left, recreation.map(|mut recreation| recreation.show()))
+    all.view = recreation.map(|mut recreation| recreation.show());
+    all
 }
 
 /// The policy and the seed of the classifier that is in force after these changes.
@@ -447,6 +509,7 @@ fn steps(rng: &mut Rng, bandwidth: Bandwidth, policies: usize, plain: bool) -> V
             }
             2 | 3 if !plain => Step::Stall(Duration::from_nanos(rng.below(time * 10))),
             4 | 5 if !plain => Step::Rebase,
+            6 if !plain => Step::HoldUp(Duration::from_nanos(rng.below(time * 60))),
             _ => {
                 let ecn = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1][rng.below(3) as usize];
                 Step::Arrive(rng.below(u64::from(FLOWS)) as u16, frame, ecn)
@@ -501,6 +564,7 @@ fn draw(registry: &Registry, kinds: &[&Kind], number: usize, seed: Seed, plain: 
         policies,
         steps,
         paced,
+        spins: 0,
     }
 }
 
@@ -521,7 +585,9 @@ fn a_tape_done_again_gives_the_same_departures_to_the_nanosecond() {
         let begun = Events::new(&done.tape).filter(|event| matches!(event, Ok(TapeEvent::Start { .. })));
         let begun = begun.count();
         for from in [0, begun - 1] {
-            let (before, left, view) = again(&trial, seed, &done, from);
+            let Again {
+                before, left, view, ..
+            } = again(&trial, seed, &done, whole(&done.tape), from);
             assert_eq!(
                 before + left.len(),
                 done.left.len(),
@@ -546,6 +612,70 @@ fn a_tape_done_again_gives_the_same_departures_to_the_nanosecond() {
     let policies = policies_to_try() as usize;
     eprintln!("{policies} policies, {packets} packets, {changes} changes, {starts} beginnings");
     assert!(packets > policies * ARRIVALS / 5 && changes > policies && starts > policies * 2);
+}
+
+/// Without headers a tape is a tenth as long, and the same packets leave at the same times.
+#[test]
+fn a_tape_in_short_form_gives_the_same_departures_to_the_nanosecond() {
+    let registry = Registry::builtin();
+    let kinds: Vec<&Kind> = registry.kinds().collect();
+    let mut packets = 0;
+    for number in 0..policies_to_try() {
+        let seed = Seed(4).fork(&number.to_string());
+        let trial = draw(&registry, &kinds, number as usize, seed, false);
+        let done = live(&trial, seed);
+        let short = shortened(&done.tape, 40);
+        let in_short = || ShortEvents::new(&short).map(|event| event.expect("whole"));
+        let [was, is] = [
+            again(&trial, seed, &done, whole(&done.tape), 0),
+            again(&trial, seed, &done, in_short(), 0),
+        ];
+        let times = |left: &[Left]| -> Vec<Instant> { left.iter().map(|(at, _)| *at).collect() };
+        assert_eq!(times(&is.left), times(&done.left), "policy {number}");
+        assert!(is.packets == was.packets, "policy {number}: other packets");
+        let totals = [&is, &was].map(|again| again.view.as_ref().map(|view| view.totals));
+        assert_eq!(totals[0], totals[1], "policy {number}");
+        packets += is.left.len();
+    }
+    assert!(packets > policies_to_try() as usize * ARRIVALS / 5);
+}
+
+/// A packet less, and the next check finds it.
+#[test]
+fn a_tape_in_short_form_with_a_packet_less_is_not_done_again_unnoticed() {
+    let registry = Registry::builtin();
+    let kinds: Vec<&Kind> = registry.kinds().filter(|kind| kind.name == "drr").collect();
+    let trial = draw(&registry, &kinds, 0, Seed(5), true);
+    let done = live(&trial, Seed(5));
+    let short = shortened(&done.tape, 40);
+    let events: Vec<_> = ShortEvents::new(&short)
+        .map(|event| event.expect("whole"))
+        .collect();
+    let arrival = |at: &usize| matches!(events[*at], ShortEvent::Whole(TapeEvent::Arrival(_)));
+    for missing in (0..events.len()).filter(arrival).step_by(10) {
+        let beginning = trial.policies[0].beginning(Seed(5));
+        let mut recreation = Recreation::new(beginning).expect("memory");
+        let rest = events.iter().enumerate().filter(|(at, _)| *at != missing);
+        let mut all = rest.map(|(_, event)| recreation.again_in_short(event, &mut || None, &mut |_| {}));
+        assert!(all.any(|again| again.is_err()), "event {missing} was not missed");
+    }
+}
+
+/// A loop that spins for a due time asks a hundred times for each packet: the ring of a slow link
+/// had lasted a tenth as long.
+#[test]
+fn a_busy_link_that_is_asked_in_vain_takes_no_tape() {
+    let registry = Registry::builtin();
+    let kinds: Vec<&Kind> = registry.kinds().filter(|kind| kind.name == "fifo").collect();
+    let mut trial = draw(&registry, &kinds, 0, Seed(6), true);
+    let calm = live(&trial, Seed(6));
+    trial.spins = 50;
+    let spinning = live(&trial, Seed(6));
+    assert!(spinning.left == calm.left && calm.left.len() > 20);
+    let lengths = [&spinning, &calm].map(|done| done.tape.len());
+    assert_eq!(lengths[0], lengths[1]);
+    let again = again(&trial, Seed(6), &spinning, whole(&spinning.tape), 0);
+    assert!(again.left == calm.left);
 }
 
 #[test]

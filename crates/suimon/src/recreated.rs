@@ -32,42 +32,140 @@ pub(crate) fn show(
     let recording = Recording::read(&mut file).map_err(|why| wrong(format!("it {why}")))?;
     let spans = recording.spans().map_err(wrong)?;
     let clock = Clock::of(&recording);
-    let Some((word, around)) = moment else {
-        for number in 0..spans.len() {
-            let again = recording.again(number, cx.registry, None, &mut |_| {});
-            let done = again.map_err(|why| Failure::at_run_time(format!("stretch {}: {why}", number + 1)))?;
-            match json {
-                true => writeln!(cx.out, "{}", stretch_json(&clock, &done))?,
-                false => stretch(cx.out, &clock, number + 1, &done)?,
+    let file = Opened {
+        recording,
+        spans,
+        clock,
+        json,
+    };
+    match moment {
+        None => whole(&file, cx),
+        Some((word, around)) => {
+            let at = file
+                .moment(word, cx.registry)?
+                .ok_or_else(|| wrong("nothing is in it".into()))?;
+            let within = (at - around, at + around);
+            match file.around(within, cx)? {
+                true => Ok(Exit::Done),
+                false => Err(wrong(file.nothing_then())),
             }
         }
-        let steps = signalling(&recording, cx.registry, (Instant::START, Instant::NEVER))?;
-        if recording.head.signalling.is_some() {
-            counted(cx.out, &clock, &steps, json)?;
-        }
-        return left_out(cx.out, &clock, &recording, json);
-    };
-    let begin = spans.iter().flatten().map(|(first, _)| *first).next();
-    let begin = begin.ok_or_else(|| wrong("nothing is in it".into()))?;
-    let at = clock.moment(word, begin).map_err(Failure::usage)?;
-    let (since, until) = (at - around, at + around);
-    let covers =
-        |span: &Option<(Instant, Instant)>| span.is_some_and(|(first, last)| first < until && last >= since);
-    let found: Vec<usize> = (0..spans.len())
-        .filter(|number| covers(&spans[*number]))
-        .collect();
-    let steps = signalling(&recording, cx.registry, (since, until))?;
-    if found.is_empty() && steps.is_empty() {
-        let ends = spans.iter().flatten().map(|(_, last)| *last).max();
-        let [begin, end] = [begin, ends.unwrap_or(begin)].map(|at| clock.shown(at));
-        return Err(wrong(format!(
-            "it has nothing at that time: it is from {begin} to {end}"
-        )));
     }
-    for number in found {
+}
+
+/// A recording, and how it is shown.
+struct Opened {
+    recording: Recording,
+    /// Of each stretch.
+    spans: Vec<Option<(Instant, Instant)>>,
+    clock: Clock,
+    json: bool,
+}
+
+/// Does all of it again.
+fn whole(file: &Opened, cx: &mut Context<'_>) -> Result<Exit, Failure> {
+    let Opened {
+        recording,
+        clock,
+        json,
+        ..
+    } = file;
+    for number in 0..file.spans.len() {
+        let failed = |why| Failure::at_run_time(format!("stretch {}: {why}", number + 1));
+        let done = recording
+            .again(number, cx.registry, None, &mut |_| {})
+            .map_err(failed)?;
+        let headers = recording.headers_since(number).map_err(failed)?;
+        match json {
+            true => writeln!(cx.out, "{}", stretch_json(clock, &done, headers))?,
+            false => stretch(cx.out, clock, number + 1, &done, headers)?,
+        }
+    }
+    let steps = signalling(recording, cx.registry, (Instant::START, Instant::NEVER))?;
+    if recording.head.signalling.is_some() {
+        counted(cx.out, clock, &steps, *json)?;
+    }
+    left_out(cx.out, clock, recording, *json)?;
+    Ok(Exit::Done)
+}
+
+impl Opened {
+    /// The moment that is meant; after the beginning of the packets, or of RSVP if there are none.
+    fn moment(&self, word: &str, registry: &Registry) -> Result<Option<Instant>, Failure> {
+        let of_packets = self.spans.iter().flatten().map(|(first, _)| *first).next();
+        let begin = match of_packets {
+            Some(first) => Some(first),
+            None => {
+                let steps = signalling(&self.recording, registry, (Instant::START, Instant::NEVER))?;
+                steps.first().map(|step| step.at)
+            }
+        };
+        let moment = begin.map(|begin| self.clock.moment(word, begin));
+        moment.transpose().map_err(Failure::usage)
+    }
+
+    /// That it has nothing at a moment, and what it has.
+    fn nothing_then(&self) -> String {
+        let spans = || self.spans.iter().flatten();
+        let (first, last) = (spans().map(|span| span.0).min(), spans().map(|span| span.1).max());
+        let shown = |at: Instant| self.clock.shown(at);
+        let packets = match first.zip(last) {
+            Some((first, last)) => format!("its packets are from {} to {}", shown(first), shown(last)),
+            None => "it has no packets".into(),
+        };
+        let full = self.recording.head.full_ns.map(Instant::from_nanos);
+        let full = full.map(|since| format!("; its ring was full from {} on", shown(since)));
+        format!(
+            "it has nothing at that time: {packets}{}",
+            full.unwrap_or_default()
+        )
+    }
+
+    /// Shows what was from one moment to before another; whether that is anything.
+    fn around(&self, (since, until): (Instant, Instant), cx: &mut Context<'_>) -> Result<bool, Failure> {
+        let Self {
+            recording,
+            spans,
+            clock,
+            json,
+        } = self;
+        let covers = |span: &Option<(Instant, Instant)>| {
+            span.is_some_and(|(first, last)| first < until && last >= since)
+        };
+        let found: Vec<usize> = (0..spans.len())
+            .filter(|number| covers(&spans[*number]))
+            .collect();
+        let steps = signalling(recording, cx.registry, (since, until))?;
+        for number in &found {
+            self.packets(*number, (since, until), cx)?;
+        }
+        for step in &steps {
+            match json {
+                true => writeln!(cx.out, "{}", step_json(clock, step))?,
+                false => {
+                    let interface = step.interface.iter().map(|name| format!("{name} "));
+                    let interface = interface.collect::<String>();
+                    let SignallingStep { at, what, words, .. } = step;
+                    writeln!(cx.out, "{} RSVP {interface}{what}: {words}", clock.shown(*at))?;
+                }
+            }
+        }
+        Ok(!found.is_empty() || !steps.is_empty())
+    }
+
+    /// The packets of a stretch, and changes of its policy.
+    fn packets(
+        &self,
+        number: usize,
+        (since, until): (Instant, Instant),
+        cx: &mut Context<'_>,
+    ) -> Result<(), Failure> {
+        let (clock, json) = (&self.clock, self.json);
         let again = |drops| {
             let around = Around { since, until, drops };
-            let again = recording.again(number, cx.registry, Some(around), &mut |_| {});
+            let again = self
+                .recording
+                .again(number, cx.registry, Some(around), &mut |_| {});
             again.map_err(|why| Failure::at_run_time(format!("stretch {}: {why}", number + 1)))
         };
         let (left, dropped) = (again(false)?, again(true)?);
@@ -75,8 +173,8 @@ pub(crate) fn show(
         packets.sort_by_key(|packet| (packet.ended, packet.arrived));
         for packet in packets {
             match json {
-                true => writeln!(cx.out, "{}", packet_json(&clock, packet))?,
-                false => shown(cx.out, &clock, packet)?,
+                true => writeln!(cx.out, "{}", packet_json(clock, packet))?,
+                false => shown(cx.out, clock, packet)?,
             }
         }
         let within = |(at, _): &&(Instant, Vec<String>)| *at >= since && *at < until;
@@ -88,19 +186,8 @@ pub(crate) fn show(
                 changes.join("; ")
             )?;
         }
+        Ok(())
     }
-    for step in &steps {
-        match json {
-            true => writeln!(cx.out, "{}", step_json(&clock, step))?,
-            false => {
-                let interface = step.interface.iter().map(|name| format!("{name} "));
-                let interface = interface.collect::<String>();
-                let SignallingStep { at, what, words, .. } = step;
-                writeln!(cx.out, "{} RSVP {interface}{what}: {words}", clock.shown(*at))?;
-            }
-        }
-    }
-    Ok(Exit::Done)
 }
 
 /// What RSVP heard, was told and did from one moment to before another, done again as a whole.
@@ -193,7 +280,13 @@ impl Clock {
     }
 }
 
-fn stretch(out: &mut dyn Write, clock: &Clock, number: usize, done: &DoneAgain) -> io::Result<()> {
+fn stretch(
+    out: &mut dyn Write,
+    clock: &Clock,
+    number: usize,
+    done: &DoneAgain,
+    headers: Option<Instant>,
+) -> io::Result<()> {
     let Some((first, last)) = done.span else {
         return writeln!(out, "{number}: nothing is in it");
     };
@@ -204,17 +297,25 @@ fn stretch(out: &mut dyn Write, clock: &Clock, number: usize, done: &DoneAgain) 
         clock.shown(first),
         numbers::time(last.since(first).nanos())
     )?;
+    if let Some(since) = headers {
+        let since = clock.shown(since.min(last));
+        writeln!(
+            out,
+            "  packets that arrived before {since} have no headers: the queue was not empty for longer than the ring lasts"
+        )?;
+    }
     done.changes
         .iter()
         .try_for_each(|(at, said)| writeln!(out, "  {} {}", clock.shown(*at), said.join("; ")))
 }
 
-fn stretch_json(clock: &Clock, done: &DoneAgain) -> serde_json::Value {
+fn stretch_json(clock: &Clock, done: &DoneAgain, headers: Option<Instant>) -> serde_json::Value {
     let at = |at: Instant| clock.nanos(at);
     let changes = done.changes.iter();
     json!({
         "begin_ns": done.span.map(|(first, _)| at(first)),
         "end_ns": done.span.map(|(_, last)| at(last)),
+        "headers_since_ns": headers.zip(done.span).map(|(since, (_, last))| at(since.min(last))),
         "sent_packets": done.totals.sent.packets,
         "dropped_packets": done.totals.dropped.packets,
         "changes": changes.map(|(when, said)| json!({"at_ns": at(*when), "changes": said})).collect::<Vec<_>>(),
@@ -222,23 +323,30 @@ fn stretch_json(clock: &Clock, done: &DoneAgain) -> serde_json::Value {
 }
 
 /// What the recording does not have, if that is so.
-fn left_out(out: &mut dyn Write, clock: &Clock, recording: &Recording, json: bool) -> Result<Exit, Failure> {
-    let of_rsvp = recording.head.signalling.as_ref().and_then(|said| said.full_ns);
-    if let Some(since) = of_rsvp.filter(|_| !json) {
-        let since = clock.shown(Instant::from_nanos(since));
-        writeln!(
-            out,
-            "from {since} on the tape of RSVP was full, and the node has not been without state since"
-        )?;
+fn left_out(out: &mut dyn Write, clock: &Clock, recording: &Recording, json: bool) -> io::Result<()> {
+    let head = &recording.head;
+    let of_rsvp = head.signalling.as_ref().and_then(|said| said.full_ns);
+    for (full, name, words) in [
+        (
+            of_rsvp,
+            "rsvp_full_since_ns",
+            "the tape of RSVP was full, and the node has not been without state since",
+        ),
+        (
+            head.full_ns,
+            "full_since_ns",
+            "its ring was full, and nothing could go: the queue was not empty since",
+        ),
+    ] {
+        let Some(since) = full.map(Instant::from_nanos) else {
+            continue;
+        };
+        match json {
+            true => writeln!(out, "{}", json!({name: clock.nanos(since)}))?,
+            false => writeln!(out, "from {} on {words}", clock.shown(since))?,
+        }
     }
-    if let Some(since) = recording.head.full_ns.filter(|_| !json) {
-        let since = clock.shown(Instant::from_nanos(since));
-        writeln!(
-            out,
-            "from {since} on its ring was full, and nothing could go: the queue was not empty since"
-        )?;
-    }
-    Ok(Exit::Done)
+    Ok(())
 }
 
 fn shown(out: &mut dyn Write, clock: &Clock, packet: &PacketAgain) -> io::Result<()> {

@@ -99,6 +99,16 @@ impl Path {
         }
     }
 
+    /// Writes down that the queue is asked. Not while its link is busy and has said until when:
+    /// that changes nothing, and a loop that spins for a due time hears it a hundred times.
+    pub(super) fn tape_ask(&mut self, clock: Instant, now: Instant) {
+        let waits = self.bypass.is_empty() && !self.queue.is_empty() && self.due.is_some();
+        if self.is_empty() || waits && self.queue.busy_until(now) == self.due {
+            return;
+        }
+        self.tape.iter_mut().for_each(|tape| tape.ask(clock, now));
+    }
+
     /// Counts a change.
     pub(super) fn changed(&mut self) {
         self.changes += 1;

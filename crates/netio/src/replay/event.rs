@@ -117,6 +117,22 @@ impl Digest {
         });
         self.0 = (mixed ^ mixed >> 32) as u32;
     }
+
+    /// Adds so many packets with this digest.
+    pub(super) fn add_asked(&mut self, sent: u32, of: Self) {
+        const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
+        let both = u64::from(sent) << 32 | u64::from(of.0);
+        let mixed = (u64::from(self.0).rotate_left(32) ^ both).wrapping_mul(PRIME);
+        self.0 = (mixed ^ mixed >> 32) as u32;
+    }
+
+    pub(super) fn bytes(self) -> [u8; 4] {
+        self.0.to_le_bytes()
+    }
+
+    pub(super) fn of_bytes(bytes: [u8; 4]) -> Self {
+        Self(u32::from_le_bytes(bytes))
+    }
 }
 
 /// A tape that is not what one is.
@@ -165,6 +181,18 @@ const MOVED: u8 = 8;
 /// Calls at one time that a tape may have: a file that asks for ever is no tape.
 pub(super) const MOST_ASKS: u32 = 1 << 10;
 
+/// Where a packet went and its ECN field, in a byte.
+#[inline]
+pub(super) fn marks(to: To, ecn: Ecn) -> u8 {
+    to as u8 | ecn_bits(ecn) << 2
+}
+
+/// The same from that byte.
+pub(super) fn of_marks(byte: u8) -> Option<(To, Ecn)> {
+    let to = *TO.get(usize::from(byte & 3)).filter(|_| byte < 16)?;
+    Some((to, ecn(byte >> 2)))
+}
+
 /// Bytes of an arrival without its headers.
 const ARRIVAL_BYTES: usize = 36;
 
@@ -198,7 +226,7 @@ impl<'a> TapedArrival<'a> {
     fn write(&self, out: &mut Vec<u8>) {
         let mut fixed = [0; ARRIVAL_BYTES];
         fixed[0] = ARRIVAL;
-        fixed[1] = self.to as u8 | ecn_bits(self.ecn) << 2;
+        fixed[1] = marks(self.to, self.ecn);
         fixed[2] = self.dscp;
         fixed[3] = self.headers.len() as u8;
         fixed[4..12].copy_from_slice(&self.len.get().to_le_bytes());
@@ -209,15 +237,18 @@ impl<'a> TapedArrival<'a> {
     }
 }
 
+/// Bytes of a class and a flow.
+pub(super) const PLACE_BYTES: usize = 16;
+
 /// Class and flow as bytes.
 #[inline]
-fn place(class: ClassId, flow: FlowHashes) -> [u8; 16] {
+pub(super) fn place(class: ClassId, flow: FlowHashes) -> [u8; PLACE_BYTES] {
     let FlowHashes {
         source,
         destination,
         full,
     } = flow;
-    let mut bytes = [0; 16];
+    let mut bytes = [0; PLACE_BYTES];
     for (out, word) in bytes
         .chunks_exact_mut(4)
         .zip([class.0, source, destination, full])
@@ -225,6 +256,17 @@ fn place(class: ClassId, flow: FlowHashes) -> [u8; 16] {
         out.copy_from_slice(&word.to_le_bytes());
     }
     bytes
+}
+
+/// Class and flow of these bytes.
+pub(super) fn place_of(bytes: [u8; PLACE_BYTES]) -> (ClassId, FlowHashes) {
+    let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[4 * at + byte]));
+    let flow = FlowHashes {
+        source: word(1),
+        destination: word(2),
+        full: word(3),
+    };
+    (ClassId(word(0)), flow)
 }
 
 impl TapeEvent<'_> {
@@ -281,6 +323,11 @@ impl<'a> Events<'a> {
         Self { tape, at: 0 }
     }
 
+    /// Bytes of the events so far.
+    pub(super) fn read(&self) -> usize {
+        self.at
+    }
+
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let bytes = *self.tape.get(self.at..)?.first_chunk()?;
         self.at += N;
@@ -304,18 +351,12 @@ impl<'a> Events<'a> {
     }
 
     fn place(&mut self) -> Option<(ClassId, FlowHashes)> {
-        let class = ClassId(self.word()?);
-        let flow = FlowHashes {
-            source: self.word()?,
-            destination: self.word()?,
-            full: self.word()?,
-        };
-        Some((class, flow))
+        self.take().map(place_of)
     }
 
     fn arrival(&mut self) -> Option<TapedArrival<'a>> {
         let [flags, dscp, kept] = self.take()?;
-        let to = *TO.get(usize::from(flags & 3)).filter(|_| flags < 16)?;
+        let (to, ecn) = of_marks(flags)?;
         let len = self.take().map(u64::from_le_bytes).map(Bytes::new)?;
         let at = self.time()?;
         let (class, flow) = self.place()?;
@@ -326,7 +367,7 @@ impl<'a> Events<'a> {
             len,
             class,
             flow,
-            ecn: ecn(flags >> 2),
+            ecn,
             dscp,
             to,
             headers,

@@ -3,6 +3,7 @@
 //! - [`event`]: what is on a tape, as bytes;
 //! - [`tape`]: the loop's side: it appends events to chunks, and hands full ones to another thread;
 //! - [`recreation`]: the same queue given the same events: the same departures, to the nanosecond;
+//! - [`shortened`]: a tape without headers, for a long time of which nothing can be forgotten;
 //! - [`candidate`]: another policy given the same arrivals, before a link of its own.
 //!
 //! Events stand between the loop and the queue, so a tape needs neither the port nor the clock: the
@@ -12,6 +13,7 @@
 pub mod candidate;
 pub mod event;
 pub mod recreation;
+pub mod shortened;
 pub mod tape;
 
 use crate::classify::Classify;

@@ -2,7 +2,8 @@
 //!
 //! It is the path itself, without ports. What leaves is compared with what the tape says has left.
 
-use super::event::{Asked, Digest, TapeEvent};
+use super::event::{Digest, TapeEvent};
+use super::shortened::ShortEvent;
 use super::{Beginning, TooMany, headers_pool, put};
 use crate::classify::Classify;
 use crate::handle::{ClassRetune, ExplainWish, PathView, Retune};
@@ -39,6 +40,11 @@ pub enum Diverged {
         recorded: u32,
         /// Now.
         again: u32,
+    },
+    /// By this time other packets had left, or in another order, than by a tape in short form.
+    Since {
+        /// When.
+        at: Instant,
     },
     /// More packets are queued than fit.
     TooMany,
@@ -77,6 +83,10 @@ impl fmt::Display for Diverged {
             Self::Departures { at, recorded, again } => {
                 write!(f, "at {at} {recorded} packets left; done again, {again} do")
             }
+            Self::Since { at } => write!(
+                f,
+                "by {at} other packets have left than were recorded, or in another order"
+            ),
             Self::TooMany => TooMany.fmt(f),
             Self::Class { at } => write!(f, "at {at} a packet is in a class that takes none"),
             Self::Back { at } => write!(f, "what was at {at} comes after what was later"),
@@ -127,6 +137,8 @@ pub struct Recreation {
     moved: AsTaped,
     /// The latest time that its queue has seen.
     now: Instant,
+    /// What has left since the last check of a tape in short form.
+    unchecked: Digest,
 }
 
 impl Recreation {
@@ -147,6 +159,7 @@ impl Recreation {
             plan,
             moved,
             now: Instant::START,
+            unchecked: Digest::default(),
         })
     }
 
@@ -202,7 +215,14 @@ impl Recreation {
             }
             TapeEvent::Asked(asked) => {
                 self.pass(asked.at)?;
-                return self.ask(&asked, leaving);
+                let (sent, digest) = self.ask((asked.at, asked.clock), asked.asks, leaving);
+                if (sent, digest) != (asked.sent, asked.digest) {
+                    return Err(Diverged::Departures {
+                        at: asked.at,
+                        recorded: asked.sent,
+                        again: sent,
+                    });
+                }
             }
             TapeEvent::Switched { on } => self.path.switch(&mut self.pool, on),
             TapeEvent::Abandoned { why } => self.path.abandon(&mut self.pool, why),
@@ -247,24 +267,52 @@ impl Recreation {
         }
     }
 
-    fn ask(&mut self, asked: &Asked, leaving: &mut dyn FnMut(Departure<'_>)) -> Result<(), Diverged> {
+    /// Does an event of a tape in short form again, as [`Recreation::again`].
+    ///
+    /// # Errors
+    /// If that gives anything but what was recorded.
+    pub fn again_in_short(
+        &mut self,
+        event: &ShortEvent<'_>,
+        change: &mut dyn FnMut() -> Option<Change>,
+        leaving: &mut dyn FnMut(Departure<'_>),
+    ) -> Result<(), Diverged> {
+        match *event {
+            ShortEvent::Whole(event) => self.again(&event, change, leaving)?,
+            ShortEvent::Asked { at, clock, asks } => {
+                self.pass(at)?;
+                let (sent, digest) = self.ask((at, clock), asks, leaving);
+                self.unchecked.add_asked(sent, digest);
+            }
+            ShortEvent::Check(digest) => {
+                if std::mem::take(&mut self.unchecked) != digest {
+                    return Err(Diverged::Since { at: self.now });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks so often: how many packets have left, and which.
+    fn ask(
+        &mut self,
+        (at, clock): (Instant, Instant),
+        asks: u32,
+        leaving: &mut dyn FnMut(Departure<'_>),
+    ) -> (u32, Digest) {
         let (mut sent, mut digest) = (0, Digest::default());
         let _ = self
             .path
-            .ask_again(asked.at, asked.asks, &mut self.pool, &mut |_, packet, headers| {
+            .ask_again(at, asks, &mut self.pool, &mut |_, packet, headers| {
                 sent += 1;
                 digest.add(packet);
-                let at = asked.clock;
-                leaving(Departure { at, packet, headers });
+                leaving(Departure {
+                    at: clock,
+                    packet,
+                    headers,
+                });
             });
-        if (sent, digest) == (asked.sent, asked.digest) {
-            return Ok(());
-        }
-        Err(Diverged::Departures {
-            at: asked.at,
-            recorded: asked.sent,
-            again: sent,
-        })
+        (sent, digest)
     }
 
     /// What has passed so far, as a snapshot of a path shows it.
