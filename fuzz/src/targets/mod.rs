@@ -11,6 +11,7 @@ mod frames;
 mod http;
 mod languages;
 mod queues;
+mod recordings;
 mod requests;
 mod rsvp;
 mod rules;
@@ -79,6 +80,7 @@ pub static TARGETS: &[FuzzTarget] = &[
     classifier::TARGET,
     segments::TARGET,
     captures::TARGET,
+    recordings::TARGET,
     languages::POLICY,
     languages::SCENARIO,
     languages::TOPOLOGY,

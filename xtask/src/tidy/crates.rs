@@ -44,7 +44,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "fuzz",
-        &["control", "engine", "host", "netio", "rsvp", "scenario", "web"],
+        &[
+            "control", "engine", "gateway", "host", "netio", "rsvp", "scenario", "web",
+        ],
     ),
     (
         "xtask",
