@@ -1,11 +1,11 @@
-//! `cargo xtask instructions`: what a packet costs in instructions, row by row of the engine's
-//! bench, against the table in [`TABLE`].
+//! `cargo xtask instructions`: what a packet costs in instructions, row by row of the benches of
+//! the engine and of the packet loop, against the table in [`TABLE`].
 //!
 //! Time wobbles on a machine that others use; the number of instructions does not. Callgrind counts
-//! what [`COUNTED`] runs, twice for each row: once to warm up, once to count. The bench prints the
+//! what [`COUNTED`] runs, twice for each row: once to warm up, once to count. A bench prints the
 //! rows' steps and names in that order: 2,000, and at least 8 for each class, since credits are
-//! used up only then. The loop without a queue is the row `generator`, which is subtracted; bursts
-//! have one of their own.
+//! used up only then. The engine's loop without a queue is the row `generator`, which is
+//! subtracted; bursts have one of their own. Nothing is subtracted from what the packet loop takes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,6 +16,11 @@ const TABLE: &str = "docs/measurements/instructions.md";
 /// The function of the bench whose calls are counted, for callgrind.
 const COUNTED: &str = "*counted::counted*";
 const GENERATOR: &str = "generator, 1";
+/// The benches, each of a package, and with what they count.
+const BENCHES: [(&str, &str, &[&str]); 2] = [
+    ("engine", "cost", &["--", "count"]),
+    ("netio", "packet_loop", &[]),
+];
 /// The same for the rows whose names contain this.
 const IN_BURSTS: &str = ", in bursts, ";
 const GENERATOR_IN_BURSTS: &str = "generator, in bursts, 1";
@@ -77,9 +82,21 @@ pub fn compiler() -> Result<String, String> {
 /// A row of the bench, and its instructions for a packet in and out.
 type Counts = Vec<(String, f64)>;
 
-/// Runs the bench under callgrind.
+/// Counts the rows of all benches.
 fn count(root: &Path) -> Result<Counts, String> {
-    let folder = root.join("target/instructions");
+    let [engine, packet_loop] = BENCHES;
+    let engine = without_generators(count_bench(root, engine)?)?;
+    let packet_loop = count_bench(root, packet_loop)?.into_iter();
+    Ok(engine
+        .into_iter()
+        .chain(packet_loop)
+        .map(|(name, count)| (name, count.round()))
+        .collect())
+}
+
+/// Runs a bench under callgrind.
+fn count_bench(root: &Path, (package, bench, arguments): (&str, &str, &[&str])) -> Result<Counts, String> {
+    let folder = root.join("target/instructions").join(bench);
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let runner = format!(
@@ -96,7 +113,8 @@ fn count(root: &Path) -> Result<Counts, String> {
             "--profile",
             "release-tests",
         ])
-        .args(["--package", "engine", "--bench", "cost", "--", "count"])
+        .args(["--package", package, "--bench", bench])
+        .args(arguments)
         .current_dir(root)
         .stderr(std::process::Stdio::inherit())
         .output()
@@ -108,12 +126,15 @@ fn count(root: &Path) -> Result<Counts, String> {
     // Each second dump is a count; callgrind numbers them from 1.
     let dump = |row: usize| folder.join(format!("counts.{}", 2 * row + 2));
     let rows = names.lines().filter(|line| !line.is_empty()).enumerate();
-    let counts: Counts = rows
-        .map(|(row, line)| {
-            let (steps, name) = steps_of(line)?;
-            Ok((name.to_owned(), total(&dump(row))? / steps))
-        })
-        .collect::<Result<_, String>>()?;
+    rows.map(|(row, line)| {
+        let (steps, name) = steps_of(line)?;
+        Ok((name.to_owned(), total(&dump(row))? / steps))
+    })
+    .collect()
+}
+
+/// The rows without what the bench itself takes.
+fn without_generators(counts: Counts) -> Result<Counts, String> {
     let loops = [GENERATOR, GENERATOR_IN_BURSTS].map(|name| {
         let row = counts.iter().find(|(row, _)| row == name);
         row.map(|(_, count)| *count)
@@ -125,8 +146,10 @@ fn count(root: &Path) -> Result<Counts, String> {
     Ok(counts
         .into_iter()
         .filter(|(name, _)| ![GENERATOR, GENERATOR_IN_BURSTS].contains(&name.as_str()))
-        .map(|(name, count)| (count - own(&name), name))
-        .map(|(count, name)| (name, count.round()))
+        .map(|(name, count)| {
+            let own = own(&name);
+            (name, count - own)
+        })
         .collect())
 }
 
@@ -149,7 +172,7 @@ fn written(counts: &Counts, compiler: &str) -> String {
     let mut text = format!(
         "# Instructions\n\n\
          Instructions for one packet in and out, without the bench's own loop, in the regimes of\n\
-         `cargo bench --package engine`. Written by `cargo xtask instructions --bless` with\n\
+         `cargo bench --package engine`, and of the packet loop from port to port. Written by `cargo xtask instructions --bless` with\n\
          {compiler};\n\
          CI fails where one takes 5 % more. A change that is worth it commits the table that it writes.\n\
          A count is of 2,000 packets, and of at least 8 for each class, after as many that are not counted.\n\n\
