@@ -7,7 +7,8 @@
 //!
 //! A tree can be inspected in slices, each of a window of classes, so that whoever moves packets
 //! looks at few at a time; [`TreePlan::sum_interior`](crate::tree::TreePlan::sum_interior) then
-//! adds what only the whole list tells.
+//! adds what only the whole list tells. In [blank](View::blank) views that were made beforehand, a
+//! slice takes no memory.
 
 use crate::packet::ClassId;
 use crate::stats::Stats;
@@ -49,10 +50,36 @@ pub struct View {
     pub gauges: Vec<(&'static str, Value)>,
 }
 
+/// The gauges that a blank view has room for: more than any node of one or two disciplines has.
+const GAUGES: usize = 32;
+
+impl View {
+    /// One with room for gauges.
+    pub fn blank() -> Self {
+        Self {
+            gauges: Vec::with_capacity(GAUGES),
+            ..Self::default()
+        }
+    }
+
+    /// Of this class, in the memory of a former view.
+    fn anew(class: Option<ClassId>, former: Self) -> Self {
+        let mut gauges = former.gauges;
+        gauges.clear();
+        Self {
+            class,
+            gauges,
+            ..Self::default()
+        }
+    }
+}
+
 /// Collects views.
 #[derive(Debug)]
 pub struct Inspection<'a> {
     views: &'a mut Vec<View>,
+    /// Views whose memory is used for others.
+    spare: Option<&'a mut Vec<View>>,
     /// The view of the current node; none if it is outside the window.
     current: Option<usize>,
     window: Range<u32>,
@@ -71,12 +98,29 @@ impl<'a> Inspection<'a> {
     /// are left out.
     pub fn slice(views: &'a mut Vec<View>, window: Range<u32>) -> Self {
         views.clear();
-        views.push(View::default());
-        Self {
+        Self::begin(views, None, window)
+    }
+
+    /// The same in the memory of these views and the spare ones, as long as there are enough.
+    pub fn within(views: &'a mut Vec<View>, spare: &'a mut Vec<View>, window: Range<u32>) -> Self {
+        spare.append(views);
+        Self::begin(views, Some(spare), window)
+    }
+
+    fn begin(views: &'a mut Vec<View>, spare: Option<&'a mut Vec<View>>, window: Range<u32>) -> Self {
+        let mut begun = Self {
             views,
+            spare,
             current: Some(0),
             window,
-        }
+        };
+        begun.push(None);
+        begun
+    }
+
+    fn push(&mut self, class: Option<ClassId>) {
+        let former = self.spare.as_mut().and_then(|spare| spare.pop());
+        self.views.push(View::anew(class, former.unwrap_or_default()));
     }
 
     /// The numbers of the classes that are wanted. Others may be reported, in vain.
@@ -118,6 +162,7 @@ impl<'a> Inspection<'a> {
                     class,
                     &mut Inspection {
                         views: self.views,
+                        spare: self.spare.as_deref_mut(),
                         current: Some(current),
                         window: self.window.clone(),
                     },
@@ -131,10 +176,7 @@ impl<'a> Inspection<'a> {
         if !self.shows(class) {
             return self.inside(show);
         }
-        self.views.push(View {
-            class: Some(class),
-            ..View::default()
-        });
+        self.push(Some(class));
         self.with(Some(self.views.len() - 1), show);
     }
 
@@ -146,6 +188,7 @@ impl<'a> Inspection<'a> {
     fn with(&mut self, current: Option<usize>, show: impl FnOnce(&mut Inspection<'_>)) {
         show(&mut Inspection {
             views: self.views,
+            spare: self.spare.as_deref_mut(),
             current,
             window: self.window.clone(),
         });

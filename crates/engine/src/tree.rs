@@ -320,42 +320,9 @@ impl TreePlan {
         }
     }
 
-    /// Completes the views of an inspection in slices: the counts of each class with child classes
-    /// are those of all below it.
+    /// [`sum_interior`] of its classes.
     pub fn sum_interior(&self, views: &mut [View]) {
-        let mut view_of = vec![usize::MAX; self.classes.len()];
-        for (index, view) in views.iter().enumerate() {
-            if let Some(place) = view.class.and_then(|class| view_of.get_mut(class.0 as usize)) {
-                *place = index;
-            }
-        }
-        let inner = |class: usize| !self.classes[class].leaf;
-        // What a class with child classes shows by itself is replaced.
-        let own = |class: usize| views.get(view_of[class]).filter(|_| !inner(class));
-        let stats = |class: usize| own(class).map_or_else(Stats::default, |view| view.stats);
-        let mut sums: Vec<Stats> = (0..self.classes.len()).map(stats).collect();
-        let mut missing = vec![0u32; self.classes.len()];
-        let parent = |class: usize| {
-            let parent = self.classes[class].parent?.0 as usize;
-            (!self.classes[parent].leaf).then_some(parent)
-        };
-        let all = 0..self.classes.len();
-        all.clone()
-            .filter_map(parent)
-            .for_each(|parent| missing[parent] += 1);
-        let mut complete: Vec<usize> = all.filter(|&class| !inner(class)).collect();
-        while let Some(class) = complete.pop() {
-            if let Some(view) = views.get_mut(view_of[class]).filter(|_| inner(class)) {
-                view.stats = sums[class];
-            }
-            let Some(parent) = parent(class) else { continue };
-            let sum = sums[class];
-            sums[parent] += sum;
-            missing[parent] -= 1;
-            if missing[parent] == 0 {
-                complete.push(parent);
-            }
-        }
+        sum_interior(&self.classes, views);
     }
 
     /// The class of this name.
@@ -384,6 +351,44 @@ impl TreePlan {
         }
         let message = format!("class `{name}` has classes below it, so packets cannot be put into it");
         Err(Problem::new(at, message).help("name one of the classes below it"))
+    }
+}
+
+/// Completes the views of an inspection in slices: the counts of each class with child classes are
+/// those of all below it.
+pub fn sum_interior(classes: &SharedList<ClassInfo>, views: &mut [View]) {
+    let mut view_of = vec![usize::MAX; classes.len()];
+    for (index, view) in views.iter().enumerate() {
+        if let Some(place) = view.class.and_then(|class| view_of.get_mut(class.0 as usize)) {
+            *place = index;
+        }
+    }
+    let inner = |class: usize| !classes[class].leaf;
+    // What a class with child classes shows by itself is replaced.
+    let own = |class: usize| views.get(view_of[class]).filter(|_| !inner(class));
+    let stats = |class: usize| own(class).map_or_else(Stats::default, |view| view.stats);
+    let mut sums: Vec<Stats> = (0..classes.len()).map(stats).collect();
+    let mut missing = vec![0u32; classes.len()];
+    let parent = |class: usize| {
+        let parent = classes[class].parent?.0 as usize;
+        (!classes[parent].leaf).then_some(parent)
+    };
+    let all = 0..classes.len();
+    all.clone()
+        .filter_map(parent)
+        .for_each(|parent| missing[parent] += 1);
+    let mut complete: Vec<usize> = all.filter(|&class| !inner(class)).collect();
+    while let Some(class) = complete.pop() {
+        if let Some(view) = views.get_mut(view_of[class]).filter(|_| inner(class)) {
+            view.stats = sums[class];
+        }
+        let Some(parent) = parent(class) else { continue };
+        let sum = sums[class];
+        sums[parent] += sum;
+        missing[parent] -= 1;
+        if missing[parent] == 0 {
+            complete.push(parent);
+        }
     }
 }
 

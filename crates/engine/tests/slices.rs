@@ -78,13 +78,16 @@ fn by_class(views: Vec<View>) -> BTreeMap<Option<ClassId>, View> {
     all
 }
 
-/// The views of slices of so many classes.
+/// The views of slices of so many classes, each in the memory of the last.
 fn in_slices(queue: &Queue, plan: &TreePlan, slice: u32) -> Vec<View> {
-    let mut all = Vec::new();
+    let (mut all, mut views, mut spare) = (Vec::new(), Vec::new(), Vec::new());
     for from in (0..plan.classes.len() as u32).step_by(slice as usize) {
-        let mut views = Vec::new();
-        queue.inspect(&mut Inspection::slice(&mut views, from..from + slice));
-        all.extend(views.into_iter().skip(usize::from(from > 0)));
+        queue.inspect(&mut Inspection::within(
+            &mut views,
+            &mut spare,
+            from..from + slice,
+        ));
+        all.extend_from_slice(&views[usize::from(from > 0)..]);
     }
     plan.sum_interior(&mut all);
     all

@@ -8,6 +8,16 @@ use engine::units::Duration;
 pub struct Delays(Histogram);
 
 impl Delays {
+    /// None yet, with room for all.
+    pub fn roomy() -> Self {
+        Self(Histogram::roomy())
+    }
+
+    /// Makes them equal to others, and keeps their own memory if that is enough.
+    pub fn copy(&mut self, other: &Self) {
+        self.0.copy(&other.0);
+    }
+
     /// Records one delay.
     pub fn record(&mut self, delay: Duration) {
         self.0.record(delay.nanos(), 1);

@@ -44,6 +44,20 @@ pub struct Histogram {
 }
 
 impl Histogram {
+    /// An empty one with room for all values.
+    pub fn roomy() -> Self {
+        Self {
+            weights: Vec::with_capacity(bucket(GREATEST) + 1),
+            ..Self::default()
+        }
+    }
+
+    /// Makes it equal to another one, and keeps its own memory if that is enough.
+    pub fn copy(&mut self, other: &Self) {
+        self.weights.clone_from(&other.weights);
+        (self.total, self.sum, self.greatest) = (other.total, other.sum, other.greatest);
+    }
+
     /// Adds a weight to a value.
     pub fn record(&mut self, value: u64, weight: u64) {
         if weight == 0 {

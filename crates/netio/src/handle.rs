@@ -6,7 +6,7 @@
 
 use crate::budget::Claim;
 use crate::classify::Classify;
-use crate::inspection::{Collected, Detail, Piece};
+use crate::inspection::{BLANKS, Blanks, Collected, Detail, Piece, Requester};
 use crate::meter::ClassMeter;
 use crate::path::ChangedByClass;
 use crate::path::Wished;
@@ -30,7 +30,7 @@ pub use measure::waits::{RecordedWaits, Wanted};
 use std::any::Any;
 use std::fmt;
 use std::ops::AddAssign;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, mpsc};
 
 /// How long a command waits for its answer. A worker handles commands about every millisecond at
@@ -163,7 +163,7 @@ pub(crate) enum ExplainWish {
 pub(crate) enum Command {
     Inspect {
         detail: Detail,
-        pieces: Sender<Piece>,
+        requester: Requester,
     },
     Switch {
         path: PathId,
@@ -255,16 +255,6 @@ fn await_from<T>(answer: &Receiver<T>) -> Result<T, Unanswered> {
     })
 }
 
-fn snapshot_from(pieces: &Receiver<Piece>) -> Result<WorkerSnapshot, Unanswered> {
-    let mut collected = Collected::default();
-    loop {
-        match await_from(pieces)? {
-            Piece::Classes(slice) => collected.add(slice),
-            Piece::Rest(snapshot) => return Ok(collected.complete(*snapshot)),
-        }
-    }
-}
-
 /// Asks a worker, or several as if they were one, from any thread.
 #[derive(Clone, Debug)]
 pub struct Handle {
@@ -354,15 +344,35 @@ impl Handle {
     /// # Errors
     /// If the worker has ended or does not answer.
     pub fn inspect_to(&self, detail: Detail) -> Result<WorkerSnapshot, Unanswered> {
+        let many = self.workers.len();
+        // All that can be under way at once, so that no worker waits for room.
+        let (pieces, answer) = sync_channel(many * (BLANKS + 1));
+        let blanks: Vec<Arc<Blanks>> = (0..many).map(|_| Blanks::new(detail)).collect();
         // All at once, so that they show about the same instant.
-        let mut asked = Vec::with_capacity(self.workers.len());
-        for line in self.workers.iter() {
-            let (pieces, answer) = channel();
-            line.tell(Command::Inspect { detail, pieces })?;
-            asked.push(answer);
+        for (worker, line) in self.workers.iter().enumerate() {
+            let requester = Requester {
+                worker,
+                pieces: pieces.clone(),
+                blanks: Arc::clone(&blanks[worker]),
+            };
+            line.tell(Command::Inspect { detail, requester })?;
         }
-        let shown = asked.iter().map(snapshot_from).collect::<Result<Vec<_>, _>>()?;
-        WorkerSnapshot::joined(shown).ok_or(Unanswered::Ended)
+        drop(pieces);
+        let mut collected: Vec<Collected> = (0..many).map(|_| Collected::default()).collect();
+        let mut shown: Vec<Option<WorkerSnapshot>> = (0..many).map(|_| None).collect();
+        while shown.iter().any(Option::is_none) {
+            let (worker, piece) = await_from(&answer)?;
+            match piece {
+                Piece::Classes(mut slice) => {
+                    collected[worker].add(&mut slice);
+                    blanks[worker].give(slice, &self.workers[worker].bell);
+                }
+                Piece::Rest(rest) => {
+                    shown[worker] = Some(std::mem::take(&mut collected[worker]).complete(*rest));
+                }
+            }
+        }
+        WorkerSnapshot::joined(shown.into_iter().flatten()).ok_or(Unanswered::Ended)
     }
 
     /// Switches a path's discipline on or off. Off: packets pass in order at full speed, its

@@ -1,19 +1,31 @@
 //! Inspections in slices: with very many classes the worker reads a few between two batches of
 //! packets, and whoever asked puts them together.
 //!
+//! The memory of slices is the requester's: it brings a few, and gives each back when it has copied
+//! what it shows, so that the worker takes none. Without one the worker goes on with its packets.
+//!
 //! A tree can be replaced meanwhile: then its path is read from the beginning.
 
 use crate::handle::WorkerSnapshot;
 use crate::meter::ClassMeter;
 use crate::path::Path;
+use crate::sys::Bell;
 use engine::inspect::View;
-use engine::tree::TreePlan;
+use engine::structures::shared_list::SharedList;
+use engine::tree::{self, ClassInfo};
 use engine::units::Instant;
-use std::ops::Range;
-use std::sync::mpsc::Sender;
+use measure::delay::Delays;
+use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Classes that are read between two batches at most: some tens of microseconds.
 pub const SLICE: u32 = 64;
+/// Slices that a worker has before the requester has copied one.
+pub(crate) const BLANKS: usize = 4;
+/// The window of all classes.
+pub(crate) const ALL: Range<u32> = 0..u32::MAX;
 
 /// How much of the classes a snapshot shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,33 +38,49 @@ pub enum Detail {
     Everything,
 }
 
-/// The classes of a slice.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Window {
-    /// All of the tree.
-    All,
-    /// Those with these numbers.
-    Classes(Range<u32>),
-}
-
 /// Some classes of a path.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PathSlice {
     pub(crate) path: usize,
-    pub(crate) window: Window,
+    pub(crate) window: Range<u32>,
     /// Of the tree as a whole, then of each class.
     pub(crate) views: Vec<View>,
+    /// The memory of more views.
+    pub(crate) spare: Vec<View>,
+    /// The first so many are of classes that have sent something; the others are memory.
     pub(crate) classes: Vec<ClassMeter>,
-    /// The plan of the tree.
-    pub(crate) plan: Option<TreePlan>,
+    pub(crate) departed: usize,
+    /// The classes of the tree.
+    pub(crate) tree: Option<Arc<SharedList<ClassInfo>>>,
 }
 
 impl PathSlice {
-    /// Completes the views of a slice of all classes.
-    pub(crate) fn sum_interior(&mut self) {
-        if let Some(plan) = &self.plan {
-            plan.sum_interior(&mut self.views);
+    /// With room for as many classes as are read at once.
+    fn blank(detail: Detail) -> Self {
+        let views = match detail {
+            // The tree as a whole has a view, too.
+            Detail::Everything => SLICE as usize + 1,
+            Detail::Paths | Detail::Departures => 0,
+        };
+        let mut spare = Vec::with_capacity(views);
+        spare.resize_with(views, View::blank);
+        let mut classes = Vec::with_capacity(SLICE as usize);
+        classes.resize_with(SLICE as usize, || ClassMeter::blank(Delays::roomy()));
+        Self {
+            views: Vec::with_capacity(views),
+            spare,
+            classes,
+            ..Self::default()
         }
+    }
+
+    /// The views and meters of a slice of all classes.
+    pub(crate) fn whole(mut self) -> (Vec<View>, Vec<ClassMeter>) {
+        if let Some(classes) = &self.tree {
+            tree::sum_interior(classes, &mut self.views);
+        }
+        self.classes.truncate(self.departed);
+        (self.views, self.classes)
     }
 }
 
@@ -64,10 +92,63 @@ pub(crate) enum Piece {
     Rest(Box<WorkerSnapshot>),
 }
 
+/// The slices that an requester has brought for a worker, and that are not in use.
+#[derive(Debug)]
+pub(crate) struct Blanks {
+    slices: Mutex<Vec<PathSlice>>,
+    /// The worker has found none.
+    wanted: AtomicBool,
+}
+
+impl Blanks {
+    /// For inspections of so much.
+    pub(crate) fn new(detail: Detail) -> Arc<Self> {
+        let many = if detail == Detail::Paths { 0 } else { BLANKS };
+        let mut slices = Vec::with_capacity(many);
+        slices.resize_with(many, || PathSlice::blank(detail));
+        Arc::new(Self {
+            slices: Mutex::new(slices),
+            wanted: AtomicBool::new(false),
+        })
+    }
+
+    /// One for the worker, which does not wait for it: it is rung for when there is one.
+    fn take(&self) -> Option<PathSlice> {
+        let one = || self.slices.try_lock().ok()?.pop();
+        one().or_else(|| {
+            self.wanted.store(true, Ordering::SeqCst);
+            // One may have been given meanwhile.
+            one()
+        })
+    }
+
+    /// Gives one back.
+    pub(crate) fn give(&self, slice: PathSlice, bell: &Bell) {
+        let mut slices = self.slices.lock().unwrap_or_else(PoisonError::into_inner);
+        slices.push(slice);
+        drop(slices);
+        if self.wanted.swap(false, Ordering::SeqCst) {
+            bell.ring();
+        }
+    }
+}
+
+/// Who has asked, for a worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Requester {
+    /// The worker among those that are asked.
+    pub(crate) worker: usize,
+    /// Has room for all slices of all workers, and the last pieces.
+    pub(crate) pieces: SyncSender<(usize, Piece)>,
+    pub(crate) blanks: Arc<Blanks>,
+}
+
 /// Whether an inspection has read all that it is to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
     UnderWay,
+    /// The requester has not copied the last slices yet.
+    Waits,
     Complete,
 }
 
@@ -75,7 +156,7 @@ pub(crate) enum Progress {
 #[derive(Debug)]
 pub(crate) struct InspectionJob {
     detail: Detail,
-    pieces: Sender<Piece>,
+    requester: Requester,
     path: usize,
     /// The first class of the path that was not read.
     next: u32,
@@ -84,10 +165,10 @@ pub(crate) struct InspectionJob {
 }
 
 impl InspectionJob {
-    pub(crate) fn new(detail: Detail, pieces: Sender<Piece>) -> Self {
+    pub(crate) fn new(detail: Detail, requester: Requester) -> Self {
         Self {
             detail,
-            pieces,
+            requester,
             path: 0,
             next: 0,
             tree: 0,
@@ -105,22 +186,22 @@ impl InspectionJob {
             if self.next > 0 && self.tree != path.tree() {
                 self.next = 0;
             }
-            let window = match (self.next, classes) {
-                (0, ..=SLICE) if classes.max(1) > left => return Progress::UnderWay,
-                (0, ..=SLICE) => Window::All,
-                (next, _) => Window::Classes(next..classes.min(next.saturating_add(left))),
+            let window = match classes {
+                0 => ALL,
+                ..=SLICE if self.next == 0 && classes > left => return Progress::UnderWay,
+                _ => self.next..classes.min(self.next.saturating_add(left)),
             };
-            let end = match &window {
-                Window::All => classes,
-                Window::Classes(window) => window.end,
+            let end = window.end.min(classes);
+            let Some(mut slice) = self.requester.blanks.take() else {
+                // Whoever asked may have given up.
+                return match Arc::strong_count(&self.requester.blanks) {
+                    1 => Progress::Complete,
+                    _ => Progress::Waits,
+                };
             };
+            path.slice(now, self.detail, window, &mut slice);
             left = left.saturating_sub((end - self.next).max(1));
-            // Whoever asked may have given up.
-            if self
-                .pieces
-                .send(Piece::Classes(path.slice(now, self.detail, window)))
-                .is_err()
-            {
+            if self.tell(Piece::Classes(slice)).is_break() {
                 return Progress::Complete;
             }
             (self.next, self.tree) = (end, path.tree());
@@ -139,7 +220,15 @@ impl InspectionJob {
 
     /// Sends the last piece.
     pub(crate) fn finish(self, rest: WorkerSnapshot) {
-        let _ = self.pieces.send(Piece::Rest(Box::new(rest)));
+        let _ = self.tell(Piece::Rest(Box::new(rest)));
+    }
+
+    /// Sends a piece, for which there is room; unless whoever asked has given up.
+    fn tell(&self, piece: Piece) -> ControlFlow<()> {
+        match self.requester.pieces.try_send((self.requester.worker, piece)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
     }
 }
 
@@ -151,34 +240,32 @@ pub(crate) struct Collected(Vec<CollectedPath>);
 struct CollectedPath {
     views: Vec<View>,
     classes: Vec<ClassMeter>,
-    plan: Option<TreePlan>,
+    tree: Option<Arc<SharedList<ClassInfo>>>,
 }
 
 impl Collected {
-    pub(crate) fn add(&mut self, slice: PathSlice) {
+    /// Copies what a slice shows.
+    pub(crate) fn add(&mut self, slice: &mut PathSlice) {
         if self.0.len() <= slice.path {
             self.0.resize_with(slice.path + 1, CollectedPath::default);
         }
         let path = &mut self.0[slice.path];
-        let begins = match &slice.window {
-            Window::All => true,
-            Window::Classes(window) => window.start == 0,
-        };
+        let begins = slice.window.start == 0;
         if begins {
             *path = CollectedPath::default();
         }
         // Each slice begins with the tree as a whole.
         let known = usize::from(!begins).min(slice.views.len());
-        path.views.extend(slice.views.into_iter().skip(known));
-        path.classes.extend(slice.classes);
-        path.plan = slice.plan;
+        path.views.extend_from_slice(&slice.views[known..]);
+        path.classes.extend_from_slice(&slice.classes[..slice.departed]);
+        path.tree = slice.tree.take();
     }
 
     /// The whole snapshot.
     pub(crate) fn complete(self, mut rest: WorkerSnapshot) -> WorkerSnapshot {
         for (path, mut slices) in rest.paths.iter_mut().zip(self.0) {
-            if let Some(plan) = &slices.plan {
-                plan.sum_interior(&mut slices.views);
+            if let Some(classes) = &slices.tree {
+                tree::sum_interior(classes, &mut slices.views);
             }
             (path.views, path.classes) = (slices.views, slices.classes);
         }

@@ -70,6 +70,19 @@ pub struct ClassMeter {
     pub delays: Delays,
 }
 
+impl ClassMeter {
+    /// Of no class yet, in the memory of these delays.
+    pub(crate) fn blank(delays: Delays) -> Self {
+        Self {
+            class: ClassId(0),
+            sent: Count::default(),
+            short: Count::default(),
+            rate: Bandwidth::ZERO,
+            delays,
+        }
+    }
+}
+
 /// Meters that are made together.
 const BLOCK: usize = 32;
 
@@ -119,8 +132,9 @@ impl Meters {
         }
     }
 
-    /// The meters of classes of which anything was sent or dropped.
-    pub(crate) fn show(&mut self, now: Instant, window: Range<u32>) -> Vec<ClassMeter> {
+    /// The meters of classes of which anything was sent or dropped, in the memory of those that are
+    /// given, as long as there are enough. How many they are.
+    pub(crate) fn show(&mut self, now: Instant, window: Range<u32>, shown: &mut Vec<ClassMeter>) -> usize {
         let first = (window.start as usize / BLOCK).min(self.0.len());
         let last = (window.end as usize).div_ceil(BLOCK).min(self.0.len());
         let blocks = self.0[first..last].iter_mut().zip(first..);
@@ -131,14 +145,18 @@ impl Meters {
         let used = |(meter, class): &(&mut Meter, u32)| {
             window.contains(class) && meter.sent.packets + meter.short.packets > 0
         };
-        let show = |(meter, class): (&mut Meter, u32)| ClassMeter {
-            class: ClassId(class),
-            sent: meter.sent,
-            short: meter.short,
-            rate: meter.recent.rate(now),
-            delays: meter.delays.clone(),
-        };
-        meters.filter(used).map(show).collect()
+        let mut count = 0;
+        for (meter, class) in meters.filter(used) {
+            if count == shown.len() {
+                shown.push(ClassMeter::blank(Delays::default()));
+            }
+            let view = &mut shown[count];
+            (view.class, view.sent, view.short) = (ClassId(class), meter.sent, meter.short);
+            view.rate = meter.recent.rate(now);
+            view.delays.copy(&meter.delays);
+            count += 1;
+        }
+        count
     }
 
     /// Renumbers the classes after a tree was replaced. The meter of a class without a new number
@@ -164,11 +182,13 @@ mod tests {
         let mut meters = Meters::new(100_000);
         meters.depart(Instant::START, ClassId(70_000), Bytes::new(100), Duration::ZERO);
         assert_eq!(meters.0.iter().flatten().count(), 1);
-        let shown = |window| meters.show(Instant::START, window).len();
+        let mut views = Vec::new();
+        let shown = |window| meters.show(Instant::START, window, &mut views);
         let windows = [0..u32::MAX, 69_999..70_001, 70_001..70_064, 0..70_000];
         assert_eq!(windows.map(shown), [1, 1, 0, 0]);
         meters.renumber(|class| (class.0 == 70_000).then_some(ClassId(3)));
-        assert_eq!(meters.show(Instant::START, 3..4)[0].sent.packets, 1);
+        assert_eq!(meters.show(Instant::START, 3..4, &mut views), 1);
+        assert_eq!((views[0].class, views[0].sent.packets), (ClassId(3), 1));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::classify::Classify;
 use crate::handle::{
     Adopted, ClassAdopted, ClassRetune, PathView, PreparedRetune, Realised, Retired, Retune, Retuned,
 };
-use crate::inspection::{Detail, PathSlice, Window};
+use crate::inspection::{ALL, Detail, PathSlice};
 use crate::meter::Meters;
 use crate::neighbours::NeighbourFrames;
 use crate::pool::{Gso, Offload, Pool};
@@ -37,6 +37,8 @@ use measure::delay::Delays;
 use measure::waits::WaitRecorder;
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
 
 mod by_class;
 
@@ -797,34 +799,27 @@ impl Path {
         self.trees
     }
 
-    /// What these classes show.
-    pub(crate) fn slice(&mut self, now: Instant, detail: Detail, window: Window) -> PathSlice {
-        let mut views = Vec::new();
-        if detail == Detail::Everything {
-            let mut inspection = match &window {
-                Window::All => Inspection::new(&mut views),
-                Window::Classes(classes) => Inspection::slice(&mut views, classes.clone()),
-            };
-            self.queue.queue().inspect(&mut inspection);
+    /// Writes what these classes show into a slice.
+    pub(crate) fn slice(&mut self, now: Instant, detail: Detail, window: Range<u32>, into: &mut PathSlice) {
+        match detail {
+            Detail::Everything => {
+                let (views, spare) = (&mut into.views, &mut into.spare);
+                let mut inspection = Inspection::within(views, spare, window.clone());
+                self.queue.queue().inspect(&mut inspection);
+            }
+            Detail::Paths | Detail::Departures => into.spare.append(&mut into.views),
         }
-        let numbers = match &window {
-            Window::All => 0..u32::MAX,
-            Window::Classes(classes) => classes.clone(),
-        };
-        PathSlice {
-            path: self.id as usize,
-            views,
-            classes: self.meters.show(now, numbers),
-            plan: self.plan.clone(),
-            window,
-        }
+        into.departed = self.meters.show(now, window.clone(), &mut into.classes);
+        into.path = self.id as usize;
+        into.tree = self.plan.as_ref().map(|plan| Arc::clone(&plan.classes));
+        into.window = window;
     }
 
     /// A snapshot of the path.
     pub(crate) fn show(&mut self, now: Instant) -> PathView {
-        let mut slice = self.slice(now, Detail::Everything, Window::All);
-        slice.sum_interior();
-        let PathSlice { views, classes, .. } = slice;
+        let mut slice = PathSlice::default();
+        self.slice(now, Detail::Everything, ALL, &mut slice);
+        let (views, classes) = slice.whole();
         PathView {
             views,
             classes,

@@ -369,7 +369,7 @@ impl Worker {
         if self.handle_commands().is_break() {
             return Turn::Done;
         }
-        self.inspect_on();
+        let inspecting = self.inspect_on();
         let changing = self.change_on();
         self.revive();
         let received = self.receive();
@@ -381,7 +381,7 @@ impl Worker {
             self.close(latest);
             return Turn::Done;
         }
-        if received || sent || changing || !self.inspections.is_empty() {
+        if received || sent || changing || inspecting {
             return Turn::Busy;
         }
         if self.has_ended() {
@@ -411,8 +411,8 @@ impl Worker {
             match command {
                 Command::Stop => self.begin_end(),
                 Command::Abort => return ControlFlow::Break(()),
-                Command::Inspect { detail, pieces } => {
-                    self.inspections.push_back(InspectionJob::new(detail, pieces));
+                Command::Inspect { detail, requester } => {
+                    self.inspections.push_back(InspectionJob::new(detail, requester));
                 }
                 Command::Switch { path, on, done } => {
                     let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
@@ -475,18 +475,28 @@ impl Worker {
         true
     }
 
-    /// Carries the first of the inspections on, by a slice.
-    fn inspect_on(&mut self) {
+    /// Carries the first of the inspections on that does not wait for its requester, by a slice.
+    /// Whether there is more to do.
+    fn inspect_on(&mut self) -> bool {
         let now = self.now();
-        let Some(job) = self.inspections.front_mut() else {
-            return;
-        };
-        if job.go_on(now, &mut self.paths) == Progress::Complete
-            && let Some(job) = self.inspections.pop_front()
-        {
-            let paths = self.paths.iter().map(Path::show_whole).collect();
-            job.finish(self.show_with(now, paths));
+        for _ in 0..self.inspections.len() {
+            let Some(job) = self.inspections.front_mut() else {
+                break;
+            };
+            match job.go_on(now, &mut self.paths) {
+                Progress::UnderWay => return true,
+                // Its requester rings.
+                Progress::Waits => self.inspections.rotate_left(1),
+                Progress::Complete => {
+                    if let Some(job) = self.inspections.pop_front() {
+                        let paths = self.paths.iter().map(Path::show_whole).collect();
+                        job.finish(self.show_with(now, paths));
+                    }
+                    return !self.inspections.is_empty();
+                }
+            }
         }
+        false
     }
 
     /// Revives the failed ports whose time has come.

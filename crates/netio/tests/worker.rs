@@ -1,6 +1,7 @@
 //! The worker's loop, between ports in memory.
 
 use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use engine::header::Headers;
 use engine::link::Link as LinkFacts;
 use engine::packet::{ClassId, Packet};
 use engine::queue::Queue;
@@ -8,7 +9,7 @@ use engine::random::Seed;
 use engine::settings::{Raw, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use netio::classify::Everything;
+use netio::classify::{Classify, Everything};
 use netio::clock::now;
 use netio::handle::{Adopted, Aside, Handle, Retune, Unanswered, WorkerSnapshot};
 use netio::inspection::{Detail, SLICE};
@@ -734,7 +735,6 @@ fn a_pool_that_stays_exhausted_leaves_traffic_to_the_kernel_until_slots_are_free
     thread.join().expect("an orderly end");
 }
 
-/// A plan of so many classes.
 #[test]
 fn several_workers_answer_as_one() {
     let rigs = [usual(), usual()];
@@ -774,16 +774,86 @@ fn several_workers_answer_as_one() {
     assert_eq!(last.paths[1].totals.sent.packets, 5);
 }
 
+/// A plan of so many classes.
 fn many(classes: u32) -> TreePlan {
+    many_of("drr", &Table::default(), classes)
+}
+
+/// Of this kind, with these settings each.
+fn many_of(kind: &str, settings: &Table, classes: u32) -> TreePlan {
     let class = |n: u32| ClassSpec {
         name: format!("class{n}"),
         default: n == 0,
+        settings: settings.clone(),
         ..ClassSpec::default()
     };
     checked(&DisciplineSpec {
         classes: (0..classes).map(class).collect(),
-        ..DisciplineSpec::new("drr")
+        ..DisciplineSpec::new(kind)
     })
+}
+
+/// Puts packets into so many classes in turn.
+struct InTurn(u32, u32);
+
+impl Classify for InTurn {
+    fn classify(&mut self, _headers: &Headers, packet: &mut Packet) {
+        packet.class = ClassId(self.0 % self.1);
+        self.0 += 1;
+    }
+}
+
+/// Slices are in the memory of the requester. Formerly the loop took some for each class, and the
+/// requester gave it back.
+#[test]
+fn the_loop_takes_no_memory_for_a_slice() {
+    const CLASSES: u32 = 1_000;
+    let rate = |key| Table::default().text(key, "10 kbit/s");
+    for (kind, settings) in [
+        ("drr", Table::default()),
+        ("wrr", Table::default()),
+        ("hfsc", rate("linkshare")),
+        ("cbq", rate("rate")),
+    ] {
+        let mut rig = rig(Slots { small: 2_048, big: 1 }, plain());
+        rig.worker.add_path(PathSpec {
+            classify: Box::new(InTurn(0, CLASSES)),
+            ..planned(rig.from, rig.to, many_of(kind, &settings, CLASSES))
+        });
+        for _ in 0..CLASSES {
+            send(&rig.left, 0..1);
+            rig.settle();
+        }
+        let mut sent = 0;
+        assert!(eventually(|| {
+            rig.settle();
+            sent += arrived(&rig.right).len();
+            sent > 500
+        }));
+        // With the first the inbox and the list of inspections take theirs.
+        for counted in [false, true] {
+            let handle = rig.handle.clone();
+            let asked = std::thread::spawn(move || handle.inspect());
+            let (mut slices, mut taking) = (0, 0);
+            while !asked.is_finished() {
+                let mut turn = Turn::Done;
+                let taken = allocation_counter::measure(|| turn = rig.worker.turn());
+                slices += u32::from(turn == Turn::Busy);
+                taking += u32::from(taken.count_total > 0);
+            }
+            let snapshot = asked.join().expect("no panic").expect("an answer");
+            let path = &snapshot.paths[0];
+            assert_eq!(path.views.len(), 1 + CLASSES as usize, "{kind}");
+            assert!(
+                path.classes.len() > 500,
+                "{kind}: {} have sent",
+                path.classes.len()
+            );
+            assert!(slices >= CLASSES / SLICE, "{kind}: {slices}");
+            // The paths and ports as a whole, at the end.
+            assert!(taking <= 1 || !counted, "{kind}: {taking} turns took memory");
+        }
+    }
 }
 
 #[test]
