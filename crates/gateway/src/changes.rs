@@ -4,6 +4,7 @@
 //! changes. The worker adopts it while packets flow: in place where the classes stay, otherwise as
 //! a new tree, into which packets move, each into the class where it would now go.
 
+use crate::ends::{After, Changing, Ends};
 use crate::generations::{Change, Generation, Generations};
 use crate::in_force::{InForce, InterfaceInForce};
 use crate::kept::{Kept, MadeOf};
@@ -40,6 +41,8 @@ pub struct PolicyChanges {
     rsvp: Option<RsvpConfig>,
     /// Held during a change: each is made of what the one before left.
     generations: Mutex<Generations>,
+    /// Of the generation in force, if they are known.
+    ends: Mutex<Ends>,
     /// What was set for a time could not be ended: when that is tried again.
     ends_again: Mutex<Option<Instant>>,
 }
@@ -68,6 +71,7 @@ impl PolicyChanges {
             port: policy.port.clone(),
             rsvp: policy.rsvp.clone(),
             generations: Mutex::new(generations),
+            ends: Mutex::default(),
             ends_again: Mutex::default(),
         })
     }
@@ -100,18 +104,16 @@ impl PolicyChanges {
             )));
         }
         let what = wanted.to_string();
+        let amendment = Amendment::Set(wanted.clone());
         let change = Change {
             changes: vec![what.clone()],
             // What is over and not ended yet stays in it, since it is still in force.
-            made_of: generations
-                .made_of()
-                .clone()
-                .with(&Amendment::Set(wanted.clone())),
+            made_of: generations.made_of().clone().with(&amendment),
             ..Change::by("set", by)
         };
         let cost = match &wanted.class {
             Some(class) => self.set_class(&mut generations, wanted, class, change)?,
-            None => self.set_interface(&mut generations, change)?,
+            None => self.set_interface(&mut generations, &amendment, change)?,
         };
         Ok(match cost.dropped {
             0 => what,
@@ -144,16 +146,13 @@ impl PolicyChanges {
         };
         let policy = self.in_force.policy_of(wanted.interface())?;
         let cost = match policy.with_class_change(self.in_force.registry(), wanted) {
-            Some(changed) => {
-                self.refuse_bad_ends(&change.made_of)?;
-                generations.make(change, || {
-                    let plainly = |_| self.in_force.put_changed(changed.clone());
-                    let cost = self.put(changed.policy.clone(), Breaking::Refused, plainly)?;
-                    Ok((cost, policies(&self.in_force)))
-                })?
-            }
+            Some(changed) => self.make(&mut generations, wanted, change, || {
+                let plainly = |_| self.in_force.put_changed(changed.clone());
+                let cost = self.put(changed.policy.clone(), Breaking::Refused, plainly)?;
+                Ok((cost, policies(&self.in_force)))
+            })?,
             // All classes have to be looked at.
-            None => self.set_interface(&mut generations, change)?,
+            None => self.set_interface(&mut generations, wanted, change)?,
         };
         Ok(match cost.dropped {
             0 => what,
@@ -175,19 +174,47 @@ impl PolicyChanges {
             .map(|(key, value)| (&**key, value.raw()))
             .collect();
         let changed = policy.with_class_settings(self.in_force.registry(), class, &raw)?;
-        self.refuse_bad_ends(&change.made_of)?;
-        generations.make(change, || {
+        self.make(generations, &Amendment::Set(wanted.clone()), change, || {
             let plainly = |changed| self.in_force.put_class(changed, class);
             let cost = self.put(changed, Breaking::Refused, plainly)?;
             Ok((cost, policies(&self.in_force)))
         })
     }
 
-    fn set_interface(&self, generations: &mut Generations, change: Change) -> Result<Cost, Refusal> {
+    fn set_interface(
+        &self,
+        generations: &mut Generations,
+        wanted: &Amendment,
+        change: Change,
+    ) -> Result<Cost, Refusal> {
         let changed = self.policy_of(&change.made_of)?;
         refuse_restart(&self.differences(&changed))?;
-        self.refuse_bad_ends(&change.made_of)?;
-        generations.make(change, || self.adopt(&changed.interfaces, Breaking::Refused))
+        self.make(generations, wanted, change, || {
+            self.adopt(&changed.interfaces, Breaking::Refused)
+        })
+    }
+
+    /// Makes a change that nothing speaks against, now or when something ends by itself.
+    fn make(
+        &self,
+        generations: &mut Generations,
+        wanted: &Amendment,
+        change: Change,
+        adopt: impl FnOnce() -> Result<(Cost, Vec<InterfacePolicy>), Refusal>,
+    ) -> Result<Cost, Refusal> {
+        let after = self.after_ends(generations, wanted, &change.made_of)?;
+        let cost = generations.make(change, adopt)?;
+        self.keep_ends(generations, after);
+        Ok(cost)
+    }
+
+    fn keep_ends(&self, generations: &Generations, after: After) {
+        let generation = generations.number();
+        *self.known_ends() = Ends { generation, after };
+    }
+
+    fn known_ends(&self) -> MutexGuard<'_, Ends> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn policy_of(&self, made_of: &MadeOf) -> Result<Policy, Refusal> {
@@ -200,19 +227,33 @@ impl PolicyChanges {
         made_of.policy(self.in_force.registry(), &self.ports(), false)
     }
 
-    /// Refuses what would leave something wrong behind when settings end by themselves.
-    fn refuse_bad_ends(&self, made_of: &MadeOf) -> Result<(), Refusal> {
-        for end in made_of.ends() {
+    /// What will be in force when settings end by themselves; refuses what would leave something
+    /// wrong behind.
+    fn after_ends(
+        &self,
+        generations: &Generations,
+        change: &Amendment,
+        made_of: &MadeOf,
+    ) -> Result<After, Refusal> {
+        let policies = policies(&self.in_force);
+        let changing = Changing {
+            change,
+            generation: generations.number(),
+            policies: &policies,
+            from: generations.made_of(),
+            to: made_of,
+        };
+        let read = |end: u64| {
             let left = self.remade(&made_of.clone().at(end));
-            left.map_err(|why| Refusal {
+            left.map(|policy| policy.interfaces).map_err(|why| Refusal {
                 message: format!(
                     "nothing was changed: what is in force after {} would be wrong:\n{why}",
                     calendar::shown(end)
                 ),
                 help: Some("set first what may stay, then what ends by itself".into()),
-            })?;
-        }
-        Ok(())
+            })
+        };
+        self.known_ends().with(&changing, self.in_force.registry(), read)
     }
 
     /// Writes what was set, but for what ends by itself, into the policy's file.
@@ -505,13 +546,14 @@ impl PolicyChanges {
 
     fn end_timed(&self) -> Option<Result<String, String>> {
         let mut generations = self.alone();
-        let rest = generations.rest(now_ms())?;
+        let now = now_ms();
+        let rest = generations.rest(now)?;
         let mut again = self.ends_again.lock().unwrap_or_else(PoisonError::into_inner);
         if again.is_some_and(|again| Instant::now() < again) {
             return None;
         }
         *again = None;
-        Some(match self.end(&mut generations, rest) {
+        Some(match self.end(&mut generations, rest, now) {
             Ok(done) => Ok(format!("what was set for a time is over:\n{done}")),
             Err(why) => {
                 *again = Some(Instant::now() + END_AGAIN);
@@ -522,9 +564,16 @@ impl PolicyChanges {
         })
     }
 
-    fn end(&self, generations: &mut Generations, rest: MadeOf) -> Result<String, Refusal> {
-        let policy = self.policy_of(&rest)?;
-        let changes = self.changes_to(&policy.interfaces);
+    fn end(&self, generations: &mut Generations, rest: MadeOf, now: u64) -> Result<String, Refusal> {
+        let known = self
+            .known_ends()
+            .after(generations.number(), now)
+            .map(<[_]>::to_vec);
+        let (new, later) = match known {
+            Some(new) => (new, self.known_ends().after.split_off(&(now + 1))),
+            None => (self.policy_of(&rest)?.interfaces, After::new()),
+        };
+        let changes = self.changes_to(&new);
         let said = changes.join("\n");
         let change = Change {
             changes,
@@ -533,7 +582,8 @@ impl PolicyChanges {
             ..Change::by("the end of a set", Provenance::default())
         };
         // Whoever set it was told when it ends.
-        let cost = generations.make(change, || self.adopt(&policy.interfaces, Breaking::Allowed))?;
+        let cost = generations.make(change, || self.adopt(&new, Breaking::Allowed))?;
+        self.keep_ends(generations, later);
         Ok(format!("{said}\n{cost}"))
     }
 

@@ -121,6 +121,12 @@ impl MadeOf {
         self.since.iter().any(over)
     }
 
+    /// How many parts of it end by themselves.
+    pub(crate) fn timed(&self) -> usize {
+        let ends = |change: &&Amendment| change.until_ms().is_some();
+        self.since.iter().filter(ends).count()
+    }
+
     /// When settings end by themselves, in order.
     pub(crate) fn ends(&self) -> BTreeSet<u64> {
         self.since.iter().filter_map(Amendment::until_ms).collect()

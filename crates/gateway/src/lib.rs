@@ -26,6 +26,7 @@ pub mod claim;
 pub mod confined;
 pub mod direction;
 pub mod doctor;
+mod ends;
 pub mod enforce;
 pub mod enforced;
 mod error;
