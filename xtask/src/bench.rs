@@ -50,7 +50,7 @@ const PARTS: [Part; 9] = [
     },
     Part {
         name: "control",
-        title: "The control plane with 100,000 classes, beside its goals",
+        title: "The control plane, beside its goals",
         cargo: &["--package", "suimon", "--bench", "control_plane"],
     },
     Part {

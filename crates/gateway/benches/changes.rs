@@ -1,17 +1,16 @@
-//! One class with a filter added to a policy of 10 to 100,000 classes, and removed from it, and
-//! another rate or weight for one class, while the packet loop runs: how long the loop pauses at
-//! most, and what the whole change takes; and how long it pauses for a `status`.
+//! One class of 10 to 100,000 added with a filter, removed, set, and each of these by `apply` of a
+//! file, while the packet loop runs: how long the loop pauses at most, and what the whole request
+//! takes; and the same of a `status`. Each beside its goal.
 //!
-//! `cargo bench -p gateway --bench changes`. A pause is a turn of the loop, in processor time of
-//! its thread, so that other work on the machine does not count: what the loop takes without a
-//! change beside what it takes with one. With traffic, frames for all classes arrive faster than
-//! they leave, so that as many classes are backlogged as the memory has room for. The whole
-//! change is all that the server does for a request (`suimon class add`, `class remove`, `set`)
-//! until it is a generation in force, without a disk; `apply` of a file takes what reading it
-//! takes, beside, and more. Medians of the rounds. Where a kind does not check one class alone
-//! (`cbq`, `wrr`), the whole text is read.
+//! `cargo bench -p gateway --bench changes [-- CLASSES…]`. A pause is a turn of the loop, in
+//! processor time of its thread, so that other work on the machine does not count: what the loop
+//! takes without a change beside what it takes with one. With traffic, frames for all classes
+//! arrive faster than they leave, so that as many classes are backlogged as the memory has room
+//! for. The whole request is all that the server does for it (`suimon class add`, `class remove`,
+//! `set`, `apply`) until it is a generation in force, without a disk. Medians of the rounds.
 #![allow(clippy::print_stdout, reason = "a bench prints its numbers")]
 
+use control::difference::Breaking;
 use control::policy::Policy;
 use control::protocol::{AddedClass, Amendment, RemovedClass, SettingChange, SettingChanges};
 use control::provenance::Provenance;
@@ -28,12 +27,15 @@ use netio::port::{Capabilities, Counters, Port, PortError, Wake};
 use netio::worker::{Settings, Worker};
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 5;
 const SIZES: [usize; 3] = [10, 10_000, 100_000];
+/// Of the loop's longest turn, and of the whole request.
+const GOALS: [Duration; 2] = [Duration::from_micros(100), Duration::from_millis(5)];
 /// A kind, and a setting of a class with two values.
 const KINDS: [(&str, &str, [&str; 2]); 4] = [
     ("drr", "weight", ["1", "2"]),
@@ -115,17 +117,22 @@ fn address(class: usize) -> [u8; 4] {
     (0x0a00_0000 + class as u32).to_be_bytes()
 }
 
-/// The text of a policy of these classes.
-fn text((kind, key, [value, _]): (&str, &str, [&str; 2]), classes: usize) -> String {
-    let value = match value.parse::<u64>() {
-        Ok(number) => number.to_string(),
-        Err(_) => format!("\"{value}\""),
-    };
+/// The text of a policy of these classes, each with this value of its setting.
+fn text(
+    (kind, key, _): (&str, &str, [&str; 2]),
+    classes: usize,
+    value_of: impl Fn(usize) -> &'static str,
+) -> String {
     let mut text =
         format!("version = 1\n[interface.wan0]\nbandwidth = \"10 Gbit/s\"\ndiscipline = \"{kind}\"\n");
     for class in 0..classes {
         let [a, b, c, d] = address(class);
         let default = class == 0;
+        let value = value_of(class);
+        let value = match value.parse::<u64>() {
+            Ok(number) => number.to_string(),
+            Err(_) => format!("\"{value}\""),
+        };
         let _ = write!(
             text,
             "[[interface.wan0.class]]\nname = \"c{class}\"\ndefault = {default}\ndiscipline = \"fifo\"\n{key} = {value}\n\
@@ -133,6 +140,41 @@ fn text((kind, key, [value, _]): (&str, &str, [&str; 2]), classes: usize) -> Str
         );
     }
     text
+}
+
+/// Policies in files: as it was, with another value of one class, and with one class more.
+struct Files {
+    folder: PathBuf,
+    base: PathBuf,
+    other: PathBuf,
+    more: PathBuf,
+}
+
+impl Files {
+    fn write(kind: (&'static str, &'static str, [&'static str; 2]), classes: usize) -> Self {
+        let folder = std::env::temp_dir().join(format!("suimon-changes-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder for policies");
+        let [value, another] = kind.2;
+        let file = |name: &str, text: String| {
+            let path = folder.join(name);
+            std::fs::write(&path, text).expect("a policy's file");
+            path
+        };
+        let changed = classes / 2;
+        let one = |class| if class == changed { another } else { value };
+        Self {
+            base: file("base.toml", text(kind, classes, |_| value)),
+            other: file("other.toml", text(kind, classes, one)),
+            more: file("more.toml", text(kind, classes + 1, |_| value)),
+            folder,
+        }
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
 }
 
 fn read(text: &str) -> Policy {
@@ -192,15 +234,25 @@ impl Measured {
         self.pauses.push(longest.take());
     }
 
-    fn shown(self) -> String {
-        let us = |time: Duration| time.as_secs_f64() * 1e6;
-        format!(
-            "{:>6.0} {:>8.1}",
-            us(median(self.pauses)),
-            us(median(self.wholes)) / 1e3
-        )
+    /// The median of each.
+    fn medians(self) -> [Duration; 2] {
+        [self.pauses, self.wholes].map(median)
     }
 }
+
+/// What is asked of the server, and whether there is a goal for the loop's longest turn, and for
+/// the whole.
+const REQUESTS: [(&str, [bool; 2]); 9] = [
+    ("nothing", [false; 2]),
+    ("class added", [true; 2]),
+    ("class removed", [true; 2]),
+    ("class set", [true; 2]),
+    ("apply: one added", [true; 2]),
+    ("apply: one removed", [true; 2]),
+    ("apply: one set", [true; 2]),
+    ("status", [true, false]),
+    ("policy read", [false; 2]),
+];
 
 /// A running program: its worker beside, and what changes it.
 struct Program {
@@ -275,6 +327,12 @@ impl Program {
         }));
     }
 
+    fn apply(&self, file: &Path) {
+        self.changes
+            .apply(file, None, Breaking::Refused, Provenance::default())
+            .expect("a change");
+    }
+
     fn change_class(&self, change: &Amendment) {
         self.changes
             .change_class(change, Provenance::default())
@@ -282,50 +340,78 @@ impl Program {
     }
 }
 
-fn measure(kind: (&str, &str, [&str; 2]), classes: usize, traffic: bool) {
-    let (name, key, values) = kind;
-    let text = text(kind, classes);
+/// The medians of every request among so many classes, in the order of [`REQUESTS`].
+fn measure(
+    kind: (&'static str, &'static str, [&'static str; 2]),
+    classes: usize,
+    traffic: bool,
+) -> [[Duration; 2]; REQUESTS.len()] {
+    let (_, key, values) = kind;
+    let text = text(kind, classes, |_| values[0]);
     let start = Instant::now();
     let policy = read(&text);
     let reading = start.elapsed();
     let program = Program::start(&text, &policy, if traffic { classes as u64 } else { 0 });
     drop(policy);
     let longest = &program.longest;
-    let mut quiet = Vec::new();
-    let [mut added, mut removed, mut rate, mut status] = [(); 4].map(|()| Measured::default());
+    let mut all = [(); REQUESTS.len()].map(|()| Measured::default());
+    let [quiet, added, removed, set, more, fewer, other, status, whole] = &mut all;
     for round in 0..ROUNDS {
         longest.take();
         std::thread::sleep(Duration::from_millis(50));
-        quiet.push(longest.take());
+        quiet.pauses.push(longest.take());
+        quiet.wholes.push(Duration::ZERO);
         added.make(longest, || program.add(classes, key, values[0]));
         removed.make(longest, || program.remove(classes));
         let class = classes / 2 + round;
-        rate.make(longest, || program.set(class, key, values[1]));
+        set.make(longest, || program.set(class, key, values[1]));
         status.make(longest, || drop(program.handle.inspect().expect("an answer")));
     }
+    let files = Files::write(kind, classes);
+    program.apply(&files.base);
+    for _ in 0..ROUNDS {
+        more.make(longest, || program.apply(&files.more));
+        fewer.make(longest, || program.apply(&files.base));
+        other.make(longest, || program.apply(&files.other));
+        program.apply(&files.base);
+    }
     program.end();
-    println!(
-        "{name:<5} {classes:>7} {:<7} {:>5.0} {} {} {} {} {:>8.0}",
-        if traffic { "traffic" } else { "idle" },
-        median(quiet).as_secs_f64() * 1e6,
-        added.shown(),
-        removed.shown(),
-        rate.shown(),
-        status.shown(),
-        reading.as_secs_f64() * 1e3,
-    );
+    whole.pauses.push(Duration::ZERO);
+    whole.wholes.push(reading);
+    all.map(Measured::medians)
+}
+
+/// What was measured of one request, by the number of classes, beside the goals.
+fn show(name: &str, traffic: bool, request: usize, sizes: &[[[Duration; 2]; REQUESTS.len()]]) {
+    let (what, has_goal) = REQUESTS[request];
+    let column = |which: usize, unit: f64, digits: usize| {
+        let times = || sizes.iter().map(|size| size[request][which]);
+        let shown = |time: Duration| format!(" {:>8.digits$}", time.as_secs_f64() * unit);
+        let verdict = match times().all(|time| time <= GOALS[which]) {
+            _ if !has_goal[which] => "",
+            true => "met",
+            false => "missed",
+        };
+        format!("{} {verdict:<7}", times().map(shown).collect::<String>())
+    };
+    let load = if traffic { "traffic" } else { "idle" };
+    let columns = [column(0, 1e6, 0), column(1, 1e3, 1)].concat();
+    println!("{name:<5} {load:<7} {what:<18}{}", columns.trim_end());
 }
 
 fn main() {
-    println!("the longest turn of the loop in µs, and the whole request in ms");
+    let said: Vec<usize> = std::env::args().filter_map(|word| word.parse().ok()).collect();
+    let classes = if said.is_empty() { SIZES.to_vec() } else { said };
+    let [turn, whole] = GOALS;
     println!(
-        "kind  classes         quiet   class added   class removed           set          status  reading"
+        "among {classes:?} classes: the longest turn of the loop in µs (goal: {}), and the whole request in ms (goal: {})",
+        turn.as_micros(),
+        whole.as_millis()
     );
     for kind in KINDS {
-        for classes in SIZES {
-            for traffic in [false, true] {
-                measure(kind, classes, traffic);
-            }
+        for traffic in [false, true] {
+            let sizes: Vec<_> = classes.iter().map(|&many| measure(kind, many, traffic)).collect();
+            (0..REQUESTS.len()).for_each(|request| show(kind.0, traffic, request, &sizes));
         }
     }
 }

@@ -1,13 +1,15 @@
-//! The control plane with 100,000 classes of `drr` and a filter each, by the program itself on a
-//! veth pair: `check`, `run` until it answers, `status`, one class set, added and removed, and the
-//! memory; each beside its goal. How long the packet loop pauses meanwhile is measured by `cargo
-//! bench -p gateway --bench changes`.
+//! The control plane with 10 to 100,000 classes of several kinds and a filter each, by the program
+//! itself on a veth pair: `check`, `run` until it answers, `status`, one class set, added and
+//! removed, by name and by `apply` of a file, and the memory; each beside its goal. How long the
+//! packet loop pauses meanwhile is measured by `cargo bench -p gateway --bench changes`.
 //!
-//! `cargo bench --package suimon --bench control_plane [-- CLASSES]`. Medians, with the most.
-//! Requests are timed at the client, over the socket. Generations are not kept on a disk.
+//! `cargo bench --package suimon --bench control_plane [-- CLASSES…]`. Medians; and the most, of
+//! the largest policy. Requests are timed at the client, over the socket. Generations are not kept
+//! on a disk.
 
 #![expect(clippy::print_stdout, reason = "a bench prints its table")]
 
+use control::difference::Breaking;
 use control::protocol::{AddedClass, RemovedClass, Reply, Request, SettingChange, SettingChanges};
 use control::snapshot::StatusDetail;
 use control::socket::Client;
@@ -23,21 +25,61 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(60);
 const ROUNDS: usize = 5;
 
-/// A class of each address, which its filter names.
-fn policy_text(classes: usize) -> String {
-    let mut text = "version = 1\n[port]\negress = \"eth0\"\n[interface.eth0]\nbandwidth = \"10 Gbit/s\"\n\
-                    discipline = \"drr\"\n"
-        .to_owned();
-    for class in 0..classes {
-        let default = class == 0;
-        let _ = write!(
-            text,
-            "[[interface.eth0.class]]\nname = \"c{class}\"\ndefault = {default}\ndiscipline = \"fifo\"\n\
-             [[interface.eth0.filter]]\nclass = \"c{class}\"\ndestination = \"{}\"\n",
-            address(class)
+const SIZES: [usize; 3] = [10, 10_000, 100_000];
+/// A kind, and a setting of a class with two values.
+const KINDS: [Classes; 4] = [
+    Classes {
+        kind: "drr",
+        key: "weight",
+        values: ["1", "2"],
+    },
+    Classes {
+        kind: "hfsc",
+        key: "linkshare",
+        values: ["50 kbit/s", "90 kbit/s"],
+    },
+    Classes {
+        kind: "cbq",
+        key: "rate",
+        values: ["50 kbit/s", "90 kbit/s"],
+    },
+    Classes {
+        kind: "wrr",
+        key: "weight",
+        values: ["1", "2"],
+    },
+];
+
+/// The classes of a policy.
+struct Classes {
+    kind: &'static str,
+    key: &'static str,
+    values: [&'static str; 2],
+}
+
+impl Classes {
+    /// So many, of each address, which a filter names; class `other` has the second value.
+    fn text(&self, classes: usize, other: Option<usize>) -> String {
+        let mut text = format!(
+            "version = 1\n[port]\negress = \"eth0\"\n[interface.eth0]\nbandwidth = \"10 Gbit/s\"\n\
+             discipline = \"{}\"\n",
+            self.kind
         );
+        for class in 0..classes {
+            let default = class == 0;
+            let value = self.values[usize::from(other == Some(class))];
+            let quote = if value.parse::<u64>().is_ok() { "" } else { "\"" };
+            let _ = write!(
+                text,
+                "[[interface.eth0.class]]\nname = \"c{class}\"\ndefault = {default}\ndiscipline = \"fifo\"\n\
+                 {} = {quote}{value}{quote}\n\
+                 [[interface.eth0.filter]]\nclass = \"c{class}\"\ndestination = \"{}\"\n",
+                self.key,
+                address(class)
+            );
+        }
+        text
     }
-    text
 }
 
 fn address(class: usize) -> String {
@@ -69,12 +111,43 @@ impl Times {
         self
     }
 
-    fn show(mut self, what: &str, goal: Duration) {
+    fn row(mut self, what: &'static str, goal: Duration) -> Row {
         self.0.sort();
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let (median, most) = (self.0[self.0.len() / 2], self.0[self.0.len() - 1]);
-        let (median, most, goal) = (ms(median), ms(most), ms(goal));
-        println!("{what:<52} {median:>8.1} {most:>8.1} {goal:>8.0}  ms");
+        Row {
+            what,
+            median: ms(self.0[self.0.len() / 2]),
+            most: ms(self.0[self.0.len() - 1]),
+            goal: ms(goal),
+            unit: "ms",
+        }
+    }
+}
+
+/// What was measured of one thing.
+struct Row {
+    what: &'static str,
+    median: f64,
+    most: f64,
+    goal: f64,
+    unit: &'static str,
+}
+
+/// The rows of each size, beside each other.
+fn show(classes: &Classes, sizes: &[usize], rows: &[Vec<Row>]) {
+    let heads: String = sizes.iter().map(|size| format!(" {size:>8}")).collect();
+    let title = format!("classes of {}, a filter each", classes.kind);
+    println!("{title:<50}{heads}     most     goal");
+    for (index, largest) in rows[rows.len() - 1].iter().enumerate() {
+        let Row { what, most, goal, .. } = *largest;
+        let medians = || rows.iter().map(|of| of[index].median);
+        let shown: String = medians().map(|median| format!(" {median:>8.1}")).collect();
+        let met = medians().all(|median| median <= goal);
+        let verdict = if met { "met" } else { "missed" };
+        println!(
+            "{what:<50}{shown} {most:>8.1} {goal:>8.0} {} {verdict}",
+            largest.unit
+        );
     }
 }
 
@@ -92,14 +165,17 @@ impl Drop for Rig {
 }
 
 impl Rig {
-    fn new(classes: usize) -> Outcome<Self> {
+    fn new(classes: &Classes, many: usize) -> Outcome<Self> {
         let mut lab = Lab::new();
         let (host, peer) = (lab.host("a")?, lab.host("b")?);
         lab.veth((&host, "eth0"), (&peer, "eth0"))?;
         host.address("eth0", "10.200.0.1/24".parse()?)?;
         let folder = std::env::temp_dir().join(format!("suimon-control-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
-        std::fs::write(folder.join("policy.toml"), policy_text(classes))?;
+        let file = |name: &str, many, other| std::fs::write(folder.join(name), classes.text(many, other));
+        file("policy.toml", many, None)?;
+        file("other.toml", many, Some(many / 2))?;
+        file("more.toml", many + 1, None)?;
         Ok(Self {
             _lab: lab,
             host,
@@ -109,6 +185,16 @@ impl Rig {
 
     fn policy(&self) -> PathBuf {
         self.folder.join("policy.toml")
+    }
+
+    fn apply(&self, client: &mut Client, file: &str) -> Outcome<Reply> {
+        let request = Request::Apply {
+            file: self.folder.join(file).display().to_string(),
+            confirm_within_ms: None,
+            break_reservations: Breaking::Refused,
+            reason: None,
+        };
+        ask(client, &request)
     }
 
     fn socket(&self) -> String {
@@ -171,15 +257,15 @@ fn memory(process: u32) -> Outcome<(u64, u64)> {
 }
 
 /// One class set, added and removed.
-fn one_class(client: &mut Client, classes: usize) -> Outcome<[Times; 3]> {
+fn one_class(client: &mut Client, classes: &Classes, many: usize) -> Outcome<[Times; 3]> {
     let [mut set, mut added, mut removed] = [(); 3].map(|()| Times::default());
     let interface = || "eth0".to_owned();
     for round in 0..4 * ROUNDS {
-        let class = format!("c{}", classes / 2 + round);
+        let class = format!("c{}", (many / 2 + round) % many);
         let request = Request::Set(SettingChanges {
             interface: interface(),
             class: Some(class),
-            changes: [word("weight", "2")].into(),
+            changes: [word(classes.key, classes.values[1 - round / many % 2])].into(),
             until_ms: None,
             reason: None,
         });
@@ -188,8 +274,8 @@ fn one_class(client: &mut Client, classes: usize) -> Outcome<[Times; 3]> {
         let request = Request::AddClass(AddedClass {
             interface: interface(),
             class: class.clone(),
-            settings: [word("weight", "2"), word("discipline", "fifo")].into(),
-            filters: vec![[word("destination", &address(classes + round))].into()],
+            settings: [word(classes.key, classes.values[1]), word("discipline", "fifo")].into(),
+            filters: vec![[word("destination", &address(many + round))].into()],
             until_ms: None,
             reason: None,
         });
@@ -205,22 +291,32 @@ fn one_class(client: &mut Client, classes: usize) -> Outcome<[Times; 3]> {
     Ok([set, added, removed])
 }
 
-fn measure(classes: usize) -> Outcome {
-    let rig = Rig::new(classes)?;
+/// One class set, added and removed by another text of the file.
+fn one_class_of_a_file(rig: &Rig, client: &mut Client) -> Outcome<[Times; 3]> {
+    let [mut set, mut added, mut removed] = [(); 3].map(|()| Times::default());
+    rig.apply(client, "policy.toml")?;
+    for _ in 0..ROUNDS {
+        added.time(|| rig.apply(client, "more.toml"))?;
+        removed.time(|| rig.apply(client, "policy.toml"))?;
+        set.time(|| rig.apply(client, "other.toml"))?;
+        rig.apply(client, "policy.toml")?;
+    }
+    Ok([set, added, removed])
+}
+
+fn measure(classes: &Classes, many: usize) -> Outcome<Vec<Row>> {
+    let rig = Rig::new(classes, many)?;
     let ms = Duration::from_millis;
-    println!("{classes} classes of drr, a filter each               median     most     goal");
     let mut check = Times::default();
     for _ in 0..ROUNDS {
         check.time(|| rig.verb(&[Path::new("check"), &rig.policy()]))?;
     }
-    check.show("check", ms(1_000));
     let mut ready = Times::default();
     for _ in 1..ROUNDS {
         ready.time(|| rig.run())?.kill()?;
         let _ = std::fs::remove_file(rig.socket());
     }
     let program = ready.time(|| rig.run())?;
-    ready.show("run, until its socket answers", ms(2_000));
     let begun = memory(program.id())?;
     let [mut server, mut verb] = [(); 2].map(|()| Times::default());
     for _ in 0..ROUNDS {
@@ -232,28 +328,47 @@ fn measure(classes: usize) -> Outcome {
         let socket = rig.socket();
         verb.time(|| rig.verb(&[Path::new("status"), Path::new("--socket"), Path::new(&socket)]))?;
     }
-    server
-        .beyond(INTERVAL)
-        .show("status, beyond its interval: request and reply", ms(300));
-    verb.beyond(INTERVAL)
-        .show("status, beyond its interval: the whole verb", ms(300));
-    let [set, added, removed] = one_class(&mut rig.client()?, classes)?;
-    set.show("one class set", ms(5));
-    added.show("one class added, with a filter", ms(5));
-    removed.show("one class removed", ms(5));
+    let (server, verb) = (server.beyond(INTERVAL), verb.beyond(INTERVAL));
+    let [set, added, removed] = one_class(&mut rig.client()?, classes, many)?;
     let ended = memory(program.id())?;
-    for (what, memory) in [
-        ("memory in force, at the start", begun.0),
-        ("memory after all these requests", ended.0),
-        ("memory, the most it ever had", ended.1),
-    ] {
-        println!("{what:<52} {memory:>8} {:>8} {:>8}  MB", "", 250);
-    }
+    let applied = one_class_of_a_file(&rig, &mut rig.client()?)?;
+    let most = memory(program.id())?.1;
     program.kill()?;
-    Ok(())
+    let [set_by_file, added_by_file, removed_by_file] = applied;
+    let mut rows = vec![
+        check.row("check", ms(1_000)),
+        ready.row("run, until its socket answers", ms(2_000)),
+        server.row("status, beyond its interval: request and reply", ms(300)),
+        verb.row("status, beyond its interval: the whole verb", ms(300)),
+        set.row("one class set", ms(5)),
+        added.row("one class added, with a filter", ms(5)),
+        removed.row("one class removed", ms(5)),
+        set_by_file.row("one class set, by apply of a file", ms(5)),
+        added_by_file.row("one class added, by apply of a file", ms(5)),
+        removed_by_file.row("one class removed, by apply of a file", ms(5)),
+    ];
+    let memory = [
+        ("memory in force, at the start", begun.0),
+        ("memory after all these requests but apply", ended.0),
+        ("memory, the most before apply", ended.1),
+        ("memory, the most it ever had", most),
+    ];
+    rows.extend(memory.map(|(what, megabytes)| Row {
+        what,
+        median: megabytes as f64,
+        most: megabytes as f64,
+        goal: 250.0,
+        unit: "MB",
+    }));
+    Ok(rows)
 }
 
 fn main() -> Outcome {
-    let said = std::env::args().find_map(|word| word.parse().ok());
-    measure(said.unwrap_or(100_000))
+    let said: Vec<usize> = std::env::args().filter_map(|word| word.parse().ok()).collect();
+    let sizes = if said.is_empty() { SIZES.to_vec() } else { said };
+    for classes in &KINDS {
+        let rows: Result<Vec<_>, _> = sizes.iter().map(|&many| measure(classes, many)).collect();
+        show(classes, &sizes, &rows?);
+    }
+    Ok(())
 }
