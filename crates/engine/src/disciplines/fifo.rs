@@ -247,7 +247,7 @@ impl Fifo {
         }
         self.packets += more;
         self.bytes.count(len);
-        packets.for_each(|packet| self.others.push(packet));
+        self.others.extend(packets);
     }
 
     #[inline(never)]

@@ -29,6 +29,19 @@ impl PacketRing {
         self.next = self.next.wrapping_add(1);
     }
 
+    /// Appends packets, with one look at the memory for all of them.
+    pub(crate) fn extend(&mut self, packets: impl ExactSizeIterator<Item = Packet>) {
+        while self.slots.len() - (self.next.wrapping_sub(self.first) as usize) < packets.len() {
+            self.grow();
+        }
+        let (mut next, last) = (self.next, self.slots.len().wrapping_sub(1));
+        for packet in packets {
+            self.slots[next as usize & last] = packet;
+            next = next.wrapping_add(1);
+        }
+        self.next = next;
+    }
+
     /// The oldest packet.
     #[inline]
     pub(crate) fn oldest(&self) -> Option<&Packet> {
@@ -64,11 +77,11 @@ impl PacketRing {
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
-        let former = self.slots.len();
-        let mut slots = Vec::with_capacity((2 * former).max(SMALLEST));
-        slots.extend((0..former as u32).map(|nth| Packet::leave(self.slot(self.first.wrapping_add(nth)))));
+        let held = self.next.wrapping_sub(self.first);
+        let mut slots = Vec::with_capacity((2 * self.slots.len()).max(SMALLEST));
+        slots.extend((0..held).map(|nth| Packet::leave(self.slot(self.first.wrapping_add(nth)))));
         slots.resize_with(slots.capacity(), || Packet::NONE);
-        (self.first, self.next) = (0, former as u32);
+        (self.first, self.next) = (0, held);
         self.slots = slots.into_boxed_slice();
     }
 }
@@ -87,12 +100,18 @@ mod tests {
             // Longer and longer, then drained, again and again.
             let many = step / 1_000 % 10;
             let full = deque.len() > many * many;
-            if rng.below(16) < if full { 6 } else { 10 } {
+            let packet = |len: u64| Packet {
+                len: Bytes::new(len),
+                ..Packet::NONE
+            };
+            let (is_burst, some) = (rng.below(64) == 0, rng.below(12));
+            if is_burst && !full {
+                deque.extend((0..some).map(|nth| step as u64 + nth));
+                let burst: Vec<_> = (0..some).map(|nth| packet(step as u64 + nth)).collect();
+                ring.extend(burst.into_iter());
+            } else if rng.below(16) < if full { 6 } else { 10 } {
                 deque.push_back(step as u64);
-                ring.push(Packet {
-                    len: Bytes::new(step as u64),
-                    ..Packet::NONE
-                });
+                ring.push(packet(step as u64));
             } else {
                 let oldest = ring.oldest().map(|packet| packet.len.get());
                 assert_eq!(oldest, deque.pop_front());
