@@ -84,24 +84,21 @@ pub fn run(root: &Path, names: &[String]) -> Result<(), String> {
     for part in PARTS.iter().filter(chosen) {
         let before = load();
         let printed = measured(root, part)?;
-        let text = format!(
-            "{}; commit {}; processes that were running: {before:.1} before, {:.1} at the end.\n\n{printed}",
-            output("date", &["-u", "+%Y-%m-%d"])?,
-            output(
-                "git",
-                &[
-                    "-C",
-                    &root.display().to_string(),
-                    "describe",
-                    "--always",
-                    "--dirty"
-                ]
-            )?,
-            load(),
-        );
+        let text = format!("{}\n\n{printed}", when(root, before)?);
         write(root, part.name, part.title, &text)?;
     }
     Ok(())
+}
+
+/// The date, the version, and how many processes were running before and are now.
+pub fn when(root: &Path, before: f64) -> Result<String, String> {
+    let root = root.display().to_string();
+    Ok(format!(
+        "{}; commit {}; processes that were running: {before:.1} before, {:.1} at the end.",
+        output("date", &["-u", "+%Y-%m-%d"])?,
+        output("git", &["-C", &root, "describe", "--always", "--dirty"])?,
+        load(),
+    ))
 }
 
 /// What a bench prints, shown as it comes.
@@ -176,7 +173,7 @@ fn machine() -> Result<String, String> {
 }
 
 /// How many processes were running or ready on average over the last minute.
-fn load() -> f64 {
+pub fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ')
         .next()

@@ -1,9 +1,10 @@
-//! `cargo xtask ci | tidy | docs | pictures | package | bench | compare | equality |
+//! `cargo xtask ci | tidy | docs | pictures | package | bench | changes | compare | equality |
 //! instructions | nine | fuzz | traces | sbom | reproducible`: what cargo itself does not do.
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
 
 mod bench;
 mod bill;
+mod changes;
 mod ci;
 mod compare;
 mod docs;
@@ -34,6 +35,8 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
        cargo xtask package  a Debian package of the release build, in target/debian; needs cargo-deb
        cargo xtask bench [PART...]  all benches, or some, written into docs/benchmarks.md with the date, the
                           machine and its limits; wants a quiet machine and root
+       cargo xtask changes [N]  1,000 random changes of a policy under load, or N, in the lab and on a clock of the
+                          tests' own, written into docs/measurements/changes.md; wants a quiet machine
        cargo xtask compare [CASE...]   disciplines of the Linux kernel beside ours, written into
                           docs/disciplines/beside-linux.md; needs Debian's package user-mode-linux
        cargo xtask equality [CASE...]  sim, lab, run and the kernel side by side, written into
@@ -72,6 +75,14 @@ fn main() -> ExitCode {
             _ => return usage(),
         },
         "bench" => bench::run(&root, rest),
+        "changes" => match rest {
+            [] => changes::run(&root, 1_000),
+            [count] => match count.parse() {
+                Ok(count) => changes::run(&root, count),
+                Err(_) => return usage(),
+            },
+            _ => return usage(),
+        },
         "compare" => compare::run(&root, rest),
         "fuzz" => fuzz::run(&root, rest),
         "sbom" => bill::write(&root),

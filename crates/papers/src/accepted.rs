@@ -48,8 +48,8 @@ fn is_kept(what: &str) -> bool {
 
 fn as_line(row: &Value) -> String {
     format!(
-        "{}: {} {} ({})",
-        row["what"], row["ours"], row["unit"], row["verdict"]
+        "{}: {}, the paper {} {} ({}) {}",
+        row["what"], row["ours"], row["paper"], row["unit"], row["verdict"], row["note"]
     )
 }
 

@@ -163,9 +163,12 @@ fn total(figures: &[JudgedFigure]) -> String {
     let of = |verdict| figures.iter().filter(|found| found.verdict == verdict).count();
     let sum = |part: fn(&JudgedFigure) -> usize| figures.iter().map(part).sum::<usize>();
     let described: usize = DESCRIPTIONS.iter().map(|(_, names)| names.len()).sum();
+    let each = DESCRIPTIONS.iter();
+    let each = each.map(|(paper, names)| format!("{paper}, {}", names.join(", ")));
+    let names = each.collect::<Vec<_>>().join("; ");
     format!(
         "{} figures and tables with results: {} shown, {} not shown, {} cannot be shown here. Of the rows that belong to them, {} were \
-         judged and {} were not. {described} others describe systems and set-ups, and claim nothing.",
+         judged and {} were not. {described} others describe systems and set-ups, and claim nothing: {names}.",
         figures.len(),
         of(ClaimVerdict::Shown),
         of(ClaimVerdict::NotShown),
@@ -375,6 +378,11 @@ mod tests {
         for figure in FIGURES {
             assert_eq!(text.matches(figure.claim).count(), 1, "{text}");
         }
+        // Those that claim nothing are named, so that all 45 are there.
+        assert!(
+            text.contains("RSVP with WRR, Fig. 1, Fig. 2; nine, Fig. 1"),
+            "{text}"
+        );
         assert!(text.contains(": 1 shown, 1 not shown, 25 cannot"), "{text}");
         assert!(markdown(&rows).contains("1 shown, 1 not shown"));
         let value: Value = serde_json::from_str(&json(&rows).expect("JSON")).expect("JSON");

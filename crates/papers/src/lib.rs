@@ -38,6 +38,7 @@ mod long_pipe_lab;
 mod ns2_suite;
 pub mod page;
 mod points;
+mod punctual;
 mod reserve_cost;
 mod reserved_flow;
 mod reserved_sockets;

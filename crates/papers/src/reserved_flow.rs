@@ -145,10 +145,16 @@ impl Trial {
         ))
     }
 
+    /// The measured flow's rate if it alone lost, in Mbit/s of data.
+    fn left_over(&self) -> f64 {
+        let others = self.disturber.on_wire() * self.disturbers as f64;
+        let left = (LINK.bits() as f64 / 1e6 - others).max(0.0);
+        self.measured.offer() * (left / self.measured.on_wire()).min(1.0)
+    }
+
     /// The measured flow's rate if all streams lost in proportion to their load.
     fn proportional(&self) -> f64 {
-        let all = self.measured.on_wire() + self.disturber.on_wire() * self.disturbers as f64;
-        self.measured.offer() * (LINK.bits() as f64 / 1e6 / all).min(1.0)
+        self.measured.in_proportion(&self.disturber, self.disturbers)
     }
 }
 
@@ -250,7 +256,7 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutco
             "falls with the load",
             *delivered,
             "Mbit/s",
-            *delivered < trial.proportional(),
+            (trial.left_over()..trial.proportional()).contains(delivered),
             IN_STEP,
         )
     }));
@@ -280,8 +286,8 @@ fn run(options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutco
 }
 
 const IN_STEP: &str = "C's packets arrive back to back at the link's own speed, in step with the \
-    departures, so each finds the slot that the last departure freed, and only A's packets are dropped. In \
-    the other rows the hosts' links have 1 Gbit/s, which breaks the step as a real machine's interrupts do.";
+    departures, so each finds the slot that the last departure freed, and only A's packets are dropped. \
+    Required: less than in proportion, and no less than what the disturbers leave. In the other rows the hosts' links have 1 Gbit/s, which breaks the step as a real machine's interrupts do.";
 
 const REMARK: &str = "Simulated: A, B, C, D and two routers, with Ethernet links (preamble, FCS and gap \
     counted), 100 Mbit/s between the routers. R1's link to R2 has a policy as `suimon run` reads it: 40 \
@@ -312,14 +318,16 @@ impl Curve<'_> {
             let off = |(trial, delivered): &(Trial, f64)| (delivered - trial.proportional()).abs();
             let largest = self.0.iter().map(off).fold(0.0, f64::max);
             let last = self.0.last().map_or(0.0, |(_, delivered)| *delivered);
+            let share = self.0.last().map_or(0.0, |(trial, _)| trial.proportional());
             return vec![
                 row(
                     "with nine disturbers",
                     "falls with the load",
                     last,
                     "Mbit/s",
-                    last < 0.85 * offer,
-                    "Its loss is its part of the excess.",
+                    (0.85 * share..0.85 * offer).contains(&last),
+                    "Its loss is its part of the excess. Required: less than 85 % of its offered rate, and at least 85 % of what it has \
+                     if all lose in proportion.",
                 ),
                 row(
                     "largest deviation from proportional loss",
@@ -357,6 +365,7 @@ impl Curve<'_> {
 /// The row of a trial with unequal packets.
 fn mixed(case: &str, trial: &Trial, delivered: f64) -> Row {
     let short = trial.measured.data < trial.disturber.data;
+    let by_packets = trial.measured.by_packets(&trial.disturber);
     let (verdict, note) = match (trial.discipline, short) {
         (Fifo, _) => (ClaimVerdict::Orientation, "For comparison."),
         (Drr, true) => (
@@ -368,12 +377,13 @@ fn mixed(case: &str, trial: &Trial, delivered: f64) -> Row {
             "By bytes: it gets its reserved 40 Mbit/s of the wire, and what the others leave.",
         ),
         (_, true) => (
-            (delivered < 25.0).into(),
-            "By packets: 4 short ones of 10 are less than 8 % of the wire, so the reservation is worthless.",
+            ((delivered / by_packets - 1.0).abs() < 0.03).into(),
+            "By packets: 4 short ones of 10 are a tenth of the wire, so the reservation is worthless. Required: that, within 3 %.",
         ),
         (_, false) => (
-            (delivered > 45.0).into(),
-            "By packets: 4 long ones of 10 are most of the wire, so it takes far more than it reserved.",
+            ((delivered / by_packets.min(trial.measured.offer()) - 1.0).abs() < 0.03).into(),
+            "By packets: 4 long ones of 10 are most of the wire, so it takes far more than it reserved. Required: all that it sends, \
+             within 3 %.",
         ),
     };
     let what = format!("unequal packets, {}: {case}", trial.discipline.name());

@@ -47,6 +47,19 @@ impl PacketStream {
         self.offer() * (self.data + HEADERS + ON_WIRE) as f64 / self.data as f64
     }
 
+    /// Its rate of data if all lose in proportion to their load, in Mbit/s.
+    pub fn in_proportion(&self, other: &Self, others: u64) -> f64 {
+        let all = self.on_wire() + other.on_wire() * others as f64;
+        self.offer() * (LINK.bits() as f64 / 1e6 / all).min(1.0)
+    }
+
+    /// Its rate of data if it has 4 packets of 10 among others that fill the link, in Mbit/s.
+    pub fn by_packets(&self, other: &Self) -> f64 {
+        let on_wire = |stream: &Self| (stream.data + HEADERS + ON_WIRE) as f64;
+        let part = 4.0 * self.data as f64 / (4.0 * on_wire(self) + 6.0 * on_wire(other));
+        LINK.bits() as f64 / 1e6 * part
+    }
+
     /// The rate of this many streams in bit/s, Ethernet header included as on the paper's axis.
     pub fn on_ethernet(&self, times: u64) -> f64 {
         (self.data + HEADERS) as f64 * 8e9 / self.interval.nanos() as f64 * times as f64

@@ -10,7 +10,7 @@
 
 use crate::Error;
 use crate::long_pipe::{DATA, FRAME, connection, gigabit, host_queue, key};
-use crate::{ChartFile, ClaimVerdict, Experiment, ExperimentOutcome, Options, Progress, Row, points};
+use crate::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, points};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use plot::{Level, PlotStyle, Series, picture, rates_over_time};
@@ -123,6 +123,8 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutc
         "Required: within 1 % of the {due:.1} MB/s of data that three pairs can send; from 5 to 30 \
             s."
     );
+    let sent: f64 = free.rates.iter().map(|rate| rate * BIN.as_secs_f64() / 8.0).sum();
+    let lost = free.dropped as f64 * FRAME / sent * 100.0;
     let rows = vec![
         Row::rounded(
             "paced: packets dropped",
@@ -153,24 +155,26 @@ fn run(_options: &Options, progress: &mut dyn Progress) -> Result<ExperimentOutc
             "losses",
             free.dropped as f64,
             "packets",
-            free.dropped > 0,
-            "Required: at least one.",
+            free.dropped > 0 && lost <= 1.0,
+            format!(
+                "Required: at least one, and at most 1 % of what the bottleneck sends; it was {lost:.2} %."
+            ),
         ),
         Row::rounded(
             "not paced: range of the bins of 100 ms",
             "swings",
             free.range(),
             "% of the bottleneck",
-            free.range() >= 5.0,
-            "Required: at least 5 %.",
+            (5.0..=100.5).contains(&free.range()),
+            "Required: at least 5 %, and no more than the bottleneck has.",
         ),
         Row::rounded(
             "not paced: data received",
             "unstable",
             free.received,
             "MB/s",
-            ClaimVerdict::Orientation,
-            "For comparison: six windows of 8 MB exceed the pipe's capacity.",
+            (0.5 * due..0.99 * due).contains(&free.received),
+            "Required: less than paced, by more than 1 %, and at least half of it. Six windows of 8 MB exceed the pipe's capacity.",
         ),
     ];
     Ok(ExperimentOutcome {

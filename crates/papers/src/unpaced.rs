@@ -319,8 +319,10 @@ const SCALABLE: &str = "Without SACK: the simulator's `linux-2.4`, what that ker
     seven eighths of the window that overflowed the buffer, which may overflow it again. So the bandwidth collapses with 2048 KB and less, and \
     pacing, which loses nothing, gains what is lost. What is not shown: the paper's numbers (ours are 2.5 and 3.1 times as high with 512 and 1024 KB, and half with 2048), and that most is kept with 4096 KB. \
     There a window loses 5,287 packets, whose repair would take 1,057 s, where the paper dropped 1,146 and had 49.3 MB/s: that is a repair in seconds, \
-    which takes SACK. The paper does not say whether it was on; that kernel has it on unless told otherwise. So one of two things is missing here: why SACK \
-    failed with 2048 KB and less (we take it: processor time), or why so little was lost with 4096 KB. What that kernel did with SACK is tried, too \
+    which takes SACK. The paper does not say whether it was on; that kernel has it on unless told otherwise. So one of two things is missing here: why SACK failed with 2048 KB and less, or why so little was lost with 4096 KB. \
+    The paper itself excludes two reasons: the host's own queue, whose drops WAD_IFQ hid from TCP, and the receiver's window (buffers of 32 MB, twice pipe and \
+    buffer). A slow-start threshold that the route remembers from an earlier connection would end slow start before its overflow: that leaves more bandwidth, not less. \
+    What the input ports of GNET-1 held is not told. What that kernel did with SACK is tried, too \
     (`linux-2.4-sack`: FACK, a recovery that leaves half of cwnd, and slow start back to seven eighths; ACKs are counted): it has 1.6 to 4.8 MB/s less than the \
     recovery of today, and no timeout, so it is not the reason; nor is a receiver that acknowledges each segment (50.5 to 56.9 MB/s). By RFC 6582 to the letter (`newreno`), whose timer \
     cuts such a recovery short, there are more overflows, and less of the bandwidth is lost; those rows are for orientation.";

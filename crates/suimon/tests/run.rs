@@ -10,7 +10,8 @@
 //! skipped, which is reported. Rates are asserted with room for a busy machine; outages are
 //! measured and printed.
 
-#[allow(dead_code, reason = "tests of the gateway use more of it")]
+#[path = "run/random_changes.rs"]
+mod random_changes;
 #[path = "../../gateway/src/in_force/tests/random_policies.rs"]
 mod random_policies;
 
@@ -19,7 +20,6 @@ use control::explained::ExplainRequest;
 use control::protocol::{AddedClass, RemovedClass, Reply, Request, SettingChange, SettingChanges};
 use control::snapshot::{ClassView, State};
 use control::socket::Client;
-use engine::random::Seed;
 use lab::host::OffloadFeature;
 use lab::netlink::LabNetlink;
 use lab::traffic::generator::TrafficShape;
@@ -27,7 +27,6 @@ use lab::traffic::tcp::{Bulk, BulkRun};
 use lab::traffic::udp::{Stream, StreamReport};
 use lab::{Host, Lab, Output, Running};
 use netio::netlink::{Netlink, NetlinkRequest};
-use random_policies::{ASPECTS, RandomPolicy};
 use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -217,8 +216,9 @@ impl Rig {
         if self.files.join("log.json").exists() {
             program = program.args(["--log-format", "json"]);
         }
+        // As long as a thousand changes may take.
         let suimon = program
-            .limit(Duration::from_secs(60))
+            .limit(Duration::from_secs(1_800))
             .start()
             .expect("the program starts");
         let until = Instant::now() + Duration::from_secs(10);
@@ -756,122 +756,6 @@ fn policies_are_applied_while_packets_flow_and_none_is_lost_or_overtaken() {
                 );
                 refused_changes_change_nothing(rig, &ordered);
                 changes_are_undone(rig, &names);
-            })
-        });
-    });
-}
-
-/// The delays of datagrams that were sent around a change, and of the others.
-#[derive(Default)]
-struct Felt {
-    around: Vec<Duration>,
-    apart: Vec<Duration>,
-}
-
-impl Felt {
-    /// The 99th percentile of each.
-    fn p99(&mut self) -> [Duration; 2] {
-        [&mut self.around, &mut self.apart].map(|delays| {
-            delays.sort_unstable();
-            delays[delays.len() * 99 / 100]
-        })
-    }
-}
-
-/// A burst of datagrams takes the link some milliseconds: a change often finds a backlog.
-const BURST_PERIOD: Duration = Duration::from_millis(10);
-
-/// Makes so many random changes while bursts flow: none of their datagrams is lost, duplicated or
-/// reordered, and changes of each sort are among them. What the datagrams felt.
-fn change_at_random(rig: &Rig, changes: u64) -> Felt {
-    let file = rig.files.join("random.toml").display().to_string();
-    let head = format!("[port]\n{}\n", Kind::AfPacket.port().0);
-    let mut random = Seed(1).stream();
-    let mut policy = RandomPolicy::draw(&mut random, 2);
-    let begin = Instant::now();
-    let bursts = |port, burst: u32, payload| {
-        let shape = TrafficShape {
-            payload,
-            interval: Duration::from_micros(20),
-            burst,
-            period: BURST_PERIOD,
-            count: changes * 9 * u64::from(burst) + 50 * u64::from(burst),
-        };
-        Stream {
-            to: to_b(port),
-            shape,
-        }
-        .start(&rig.a, &rig.b)
-        .expect("a stream")
-    };
-    let streams = [bursts(REST, 15, 1_400), bursts(SMALL, 5, 200)];
-    let (mut windows, mut seen) = (Vec::new(), [0; ASPECTS.len()]);
-    for change in 0..changes {
-        std::thread::sleep(Duration::from_millis(65 + random.below(10)));
-        let next = policy.next(&mut random);
-        let differences = next.differences(&policy);
-        let differs = seen.iter_mut().zip(ASPECTS);
-        differs.for_each(|(seen, aspect)| *seen += u64::from(differences.contains(aspect)));
-        let text = next.text(&head, &[REST, SMALL]);
-        fs::write(&file, &text).expect("a file");
-        let asked = begin.elapsed();
-        match rig.ask(&apply_request(&file)) {
-            Reply::Done { message, .. } if message.contains("in force") => {
-                assert!(
-                    !message.contains("did not fit"),
-                    "change {change}: {message}\n{text}"
-                );
-            }
-            other => panic!("change {change}: {other:?}\n{text}"),
-        }
-        windows.push(asked.saturating_sub(BURST_PERIOD)..begin.elapsed() + BURST_PERIOD);
-        policy = next;
-    }
-    let mut felt = Felt::default();
-    for stream in streams {
-        let report = stream.finish().expect("a report");
-        let lost = (report.lost(), report.reordered, report.duplicates);
-        assert_eq!(lost, (0, 0, 0), "of {} datagrams", report.sent);
-        for arrival in &report.arrivals {
-            let after = windows.partition_point(|window| window.end < arrival.sent);
-            let around = windows
-                .get(after)
-                .is_some_and(|window| window.contains(&arrival.sent));
-            let delays = if around { &mut felt.around } else { &mut felt.apart };
-            delays.push(arrival.delay());
-        }
-    }
-    let sorts: Vec<_> = ASPECTS.iter().zip(seen).collect();
-    assert!(seen.iter().all(|seen| *seen >= changes / 20), "{sorts:?}");
-    assert!(
-        felt.around.len() as u64 > changes * 20,
-        "too few were sent around a change"
-    );
-    let [around, apart] = felt.p99();
-    eprintln!(
-        "{changes} changes, of {sorts:?}: 99 of 100 of {} datagrams around them waited up to {around:?}, of {} others {apart:?}",
-        felt.around.len(),
-        felt.apart.len()
-    );
-    felt
-}
-
-/// 100 changes. `SUIMON_CHANGES=1000` makes more, and judges the delay that they add, which needs a
-/// machine that does nothing else; `in_force/tests/random_changes.rs` of `gateway` judges it
-/// exactly, on a clock of its own.
-#[test]
-fn random_policies_are_applied_under_bursts_and_none_is_lost_or_overtaken() {
-    let wanted = std::env::var("SUIMON_CHANGES").ok();
-    let wanted: Option<u64> = wanted.map(|text| text.parse().expect("a number of changes"));
-    in_turn(|| {
-        lab::isolated(|| {
-            undisturbed(|rig| {
-                let [around, apart] = change_at_random(rig, wanted.unwrap_or(100)).p99();
-                let most = apart + Duration::from_millis(1);
-                assert!(
-                    wanted.is_none() || around <= most,
-                    "{around:?} around changes, {apart:?} apart from them"
-                );
             })
         });
     });
