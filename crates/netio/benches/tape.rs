@@ -31,6 +31,8 @@ const FRAMES: u64 = 500_000;
 const BATCH: u64 = 32;
 const ROUNDS: usize = 7;
 const CLASSES: u8 = 20;
+/// A candidate leaves more than this of the rate.
+const LEAST: f64 = 0.7;
 
 /// A port that gives full frames to one of twenty addresses after the other, until none are left,
 /// and copies what it is to send over its own.
@@ -225,6 +227,12 @@ fn main() {
     for (way, rate) in ["nothing", "a tape", "a candidate"].iter().zip(rates) {
         println!("| {way} | {rate:.2} | {:.0} % |", rate / rates[0] * 100.0);
     }
+    let left = rates[2] / rates[0];
+    assert!(
+        left > LEAST,
+        "a candidate leaves {:.0} % of the rate",
+        left * 100.0
+    );
     println!(
         "\nThe candidate had at least {least} of {FRAMES} frames before the end, or before it was dropped."
     );
