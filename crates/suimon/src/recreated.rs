@@ -372,3 +372,94 @@ fn packet_json(clock: &Clock, packet: &PacketAgain) -> serde_json::Value {
         "explained": packet.explained,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::recorded::RecordingHead;
+    use gateway::recording::checksum_of;
+    use serde_json::Value;
+
+    /// A recording of the fuzz corpus, whose older packets have no headers, saved as if its ring
+    /// had been full.
+    fn full(name: &str) -> std::path::PathBuf {
+        let corpus = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../fuzz/corpus/recordings/drops-short"
+        );
+        let file = std::fs::read(corpus).expect("a recording");
+        let length: [u8; 8] = file[12..20].try_into().expect("eight bytes");
+        let (head, tape) = file[20..file.len() - 8].split_at(u64::from_le_bytes(length) as usize);
+        let mut head: RecordingHead = serde_json::from_slice(head).expect("a head");
+        head.full_ns = Some(head.saved_ns);
+        let head = serde_json::to_vec(&head).expect("a head");
+        let mut bytes = file[..12].to_vec();
+        bytes.extend((head.len() as u64).to_le_bytes());
+        bytes.extend(head);
+        bytes.extend(tape);
+        bytes.extend(checksum_of(&bytes).to_le_bytes());
+        let path = std::env::temp_dir().join(format!("suimon-{name}-{}.rec", std::process::id()));
+        std::fs::write(&path, bytes).expect("written");
+        path
+    }
+
+    fn shown(path: &Path, moment: Option<(&str, Duration)>, json: bool) -> String {
+        let registry = Registry::builtin();
+        let mut out = Vec::new();
+        let mut cx = Context {
+            registry: &registry,
+            out: &mut out,
+        };
+        let done = show(path, moment, json, &mut cx);
+        assert!(
+            matches!(done, Ok(Exit::Done)),
+            "{:?}",
+            done.map_err(|why| why.message)
+        );
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn what_a_recording_leaves_out_is_said_in_words_and_in_json() {
+        let path = full("full");
+        let words = shown(&path, None, false);
+        assert!(words.contains("have no headers"), "{words}");
+        assert!(words.contains("on its ring was full"), "{words}");
+        let json = shown(&path, None, true);
+        let lines: Vec<Value> = json
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect();
+        let since = |line: &Value| line["headers_since_ns"].as_u64().zip(line["begin_ns"].as_u64());
+        let later = lines.iter().filter_map(since).any(|(since, begin)| since > begin);
+        let full = lines.iter().filter(|line| line["full_since_ns"].is_u64());
+        assert_eq!((later, full.count()), (true, 1), "{json}");
+        std::fs::remove_file(path).expect("removed");
+    }
+
+    #[test]
+    fn packets_without_headers_are_shown_with_their_classes_and_times() {
+        let path = full("shown");
+        let hour = Duration::from_secs(3_600);
+        let all = shown(&path, Some(("0s", hour)), true);
+        let packets: Vec<Value> = all
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect();
+        let dropped = |packet: &&Value| !packet["explained"]["dropped"].is_null();
+        let drops = packets.iter().filter(dropped).count();
+        assert!(
+            drops > 5 && packets.len() - drops > 10,
+            "{drops} of {}",
+            packets.len()
+        );
+        let words = shown(&path, Some(("0s", hour)), false);
+        let with = words.matches("1 kB: ").count();
+        let addressed = words.matches("->").count();
+        assert!(
+            addressed > 0 && addressed < with,
+            "{addressed} of {with}: {words}"
+        );
+        std::fs::remove_file(path).expect("removed");
+    }
+}

@@ -536,6 +536,57 @@ fn traffic_flows_on_when_the_program_is_killed() {
     });
 }
 
+/// Stops the program for so long under load while it is recorded, and does the recording again: as
+/// a whole, and the packets that waited longest.
+fn stopped_and_done_again(kind: Kind, time: Duration) {
+    let Some(rig) = Rig::start(kind) else {
+        return;
+    };
+    let file = rig.files.join("stopped.rec").display().to_string();
+    let done = |arguments: &[&str]| {
+        let program = rig.r.program(env!("CARGO_BIN_EXE_suimon")).args(arguments);
+        let output = program.limit(Duration::from_secs(60)).output().expect("its end");
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        output.out
+    };
+    let socket = rig.socket();
+    done(&["record", "start", "--memory", "16MiB", "--socket", &socket]);
+    let stream = rig.udp(2000, 1000, Duration::from_millis(1500));
+    std::thread::sleep(Duration::from_millis(700));
+    rig.signal("STOP");
+    std::thread::sleep(time);
+    rig.signal("CONT");
+    let sent = stream.finish().expect("a report").sent;
+    done(&["record", "save", &file, "--socket", &socket]);
+
+    let of_stretches = done(&["replay", &file, "--json"]);
+    let stretches = of_stretches
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    let left: u64 = stretches
+        .filter_map(|stretch| stretch["sent_packets"].as_u64())
+        .sum();
+    // Those before the first moment at which nothing was queued are not in it.
+    assert!(left > sent * 9 / 10, "{left} of {sent}");
+    let looked = done(&["replay", &file, "--at", "0s", "--around", "1h", "--json"]);
+    let packets = looked
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    let held_up = |packet: &serde_json::Value| packet["explained"]["held_up_ns"].as_u64();
+    let longest = packets.filter_map(|packet| held_up(&packet)).max();
+    let longest = Duration::from_nanos(longest.expect("packets"));
+    assert!(
+        longest > time / 2 && longest < time * 100,
+        "held up for {longest:?}"
+    );
+}
+
+#[test]
+fn a_program_that_was_stopped_under_load_is_done_again_as_late_as_it_was() {
+    let time = Duration::from_millis(60);
+    in_turn(|| lab::isolated(|| stopped_and_done_again(Kind::AfPacket, time)));
+}
+
 #[test]
 fn traffic_flows_on_while_the_program_hangs() {
     in_turn(|| {

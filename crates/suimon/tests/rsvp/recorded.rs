@@ -16,9 +16,12 @@ fn recorded(rig: Rig) {
         let output = rig.output("r1", &[arguments, &["--socket", &socket]].concat());
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     };
-    done(&["record", "start", "--memory", "1MiB"]);
     let first = rig.hold("10.0.3.2:5000", "8M");
     until("it is reserved", LONG, || rig.reserved("r1", 5000).len() == 1);
+    let early = rig.files.join("early.rec").display().to_string();
+    done(&["record", "save", &early]);
+    is_of_rsvp_alone(&rig, &early);
+    done(&["record", "start", "--memory", "1MiB"]);
     // Less may be reserved of another bandwidth: half of 36 Mbit/s.
     done(&["set", "wan0", "bandwidth=36Mbit/s"]);
     let refused = ["reserve", "--to", "10.0.3.2:5001", "--rate", "11M", "--", "true"];
@@ -50,6 +53,25 @@ fn recorded(rig: Rig) {
 
     is_done_again(&rig, &file, live);
     local.kill().expect("its end");
+}
+
+/// No packet was recorded: what RSVP did is done again, and shown around a moment of it.
+fn is_of_rsvp_alone(rig: &Rig, file: &str) {
+    let whole = rig.output("r1", &["replay", file]);
+    assert!(whole.status.success(), "{whole:?}");
+    let lines: Vec<&str> = whole.out.lines().collect();
+    assert!(lines.len() == 1 && lines[0].starts_with("RSVP: "), "{whole:?}");
+    let around = |at: &str| rig.output("r1", &["replay", file, "--at", at, "--around", "1h"]);
+    let shown = around("0s");
+    assert!(shown.status.success(), "{shown:?}");
+    assert!(
+        shown
+            .out
+            .contains("RSVP lan0 heard: Path 10.0.1.1 -> 10.0.3.2:5000 udp"),
+        "{shown:?}"
+    );
+    let late = around("40h");
+    assert!(late.err.contains("it has no packets"), "{late:?}");
 }
 
 /// From the file, with the reservations that the router showed live at its end.
