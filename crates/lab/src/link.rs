@@ -58,7 +58,7 @@ pub struct EmulatedLink {
     pub jitter: Duration,
     /// The packets that others overtake.
     pub reordering: Reordering,
-    /// The seed of loss, jitter and reordering. Directions with the same seed lose the same packets.
+    /// The seed of loss, jitter and reordering. Directions with one seed lose the same packets.
     pub seed: Seed,
     /// What it is over time, once it has begun; rate, delay and loss are what it does not say.
     pub trace: Option<LinkTrace>,

@@ -1,5 +1,5 @@
-//! A wire's own impairments, loss, jitter and reordering. The simulator's links and the lab's emulated links
-//! share these models; the random numbers come from a given seed.
+//! A wire's own impairments, loss, jitter and reordering. The simulator's links and the lab's
+//! emulated links share these models; the random numbers come from a given seed.
 //!
 //! Loss: every n-th packet, the packets of a list, each packet with a probability, or bursts.
 //! Packets are numbered from 1, in the order in which they leave. Bursts follow Gilbert

@@ -6,10 +6,12 @@ use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::protocol::Request;
 
-/// Undo the last change, once more the one before it, or put back an earlier generation, while packets flow
+/// Undo the last change, once more the one before it, or put back an earlier generation, while
+/// packets flow
 #[derive(Debug, Args)]
 pub struct Rollback {
-    /// The generation's number (see `suimon history`); by default the latest that differs from what is in force and was not undone
+    /// The generation's number (see `suimon history`); by default the latest that differs from
+    /// what is in force and was not undone
     generation: Option<u64>,
     /// Put it back although reservations in force lose what they were promised
     #[arg(long)]
