@@ -11,7 +11,7 @@ use web::addresses::LISTEN;
 use web::server;
 
 /// Show a running suimon in a browser, and to Prometheus: a live page, `/metrics`, `/api/status`,
-/// `/api/history`; read only
+/// `/api/history`, and what describes them all, `/api/openapi.json`; read only
 #[derive(Debug, Args)]
 pub struct Web {
     /// The address to listen on; whoever reaches it can read
