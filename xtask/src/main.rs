@@ -31,7 +31,8 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
                           its complaints, also those still allowed
        cargo xtask docs    writes the generated parts of docs/disciplines
        cargo xtask pictures  draws docs/disciplines/*.svg from scenarios/disciplines
-       cargo xtask traces  makes the links that vary in scenarios/traces by their models
+       cargo xtask traces [SEED FOLDER]  makes the links that vary in scenarios/traces by their models, or those
+                          of another seed elsewhere
        cargo xtask package  a Debian package of the release build, in target/debian; needs cargo-deb
        cargo xtask bench [PART...]  all benches, or some, written into docs/benchmarks.md with the date, the
                           machine and its limits; wants a quiet machine and root
@@ -69,7 +70,7 @@ fn main() -> ExitCode {
         },
         "docs" => docs::write(&root),
         "pictures" => pictures::draw(&root),
-        "traces" => traces::write(&root),
+        "traces" => traces::write(&root, rest),
         "package" => match rest {
             [] => package::make(&root),
             _ => return usage(),

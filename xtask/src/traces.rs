@@ -1,176 +1,43 @@
-//! The traces of `scenarios/traces`: links that vary, made by a stated model from one seed, so that
-//! anybody can make them again. No measurement is in them; each model has what is typical of such a
-//! link, with round figures that are this project's choice.
-//!
-//! A line is a tenth of a second with its rate and delay in one direction. Sums, products and
-//! comparisons alone make them, so that they are the same bytes on every machine.
+//! The traces of `scenarios/traces`, made by their models ([`measure::line_models`]), and others of
+//! another seed.
 
-use engine::random::{Rng, Seed};
-use std::fmt::Write;
+use engine::random::Seed;
+use measure::line_models;
 use std::path::Path;
 
-/// Tenths of a second: two minutes.
-const LINES: usize = 1200;
-const SEED: u64 = 22;
-
-/// A line: Mbit/s, and the delay in ms.
-type Line = (f64, f64);
-type Model = fn(&mut Rng) -> Vec<Line>;
-
-/// Name, what the model is, and the model.
-const MODELS: [(&str, Model); 5] = [
-    ("lte", lte),
-    ("wifi", wifi),
-    ("starlink", starlink),
-    ("train", train),
-    ("dsl", dsl),
-];
-
-/// Writes every trace.
-pub fn write(root: &Path) -> Result<(), String> {
-    for (name, text) in all() {
-        let path = root.join("scenarios/traces").join(format!("{name}.csv"));
-        std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
-        println!("scenarios/traces/{name}.csv");
+/// Writes every trace: of the seed of `scenarios/traces` there, or of SEED into FOLDER.
+pub fn write(root: &Path, args: &[String]) -> Result<(), String> {
+    let (seed, folder) = match args {
+        [] => (line_models::SEED, root.join("scenarios/traces")),
+        [seed, folder] => {
+            let number = seed.parse().map_err(|e| format!("the seed `{seed}`: {e}"))?;
+            (Seed(number), folder.into())
+        }
+        _ => return Err("`cargo xtask traces`, or `cargo xtask traces SEED FOLDER`".into()),
+    };
+    let failed = |path: &Path, e| format!("{}: {e}", path.display());
+    std::fs::create_dir_all(&folder).map_err(|e| failed(&folder, e))?;
+    for (name, text) in line_models::traces(seed) {
+        let path = folder.join(format!("{name}.csv"));
+        std::fs::write(&path, text).map_err(|e| failed(&path, e))?;
+        println!("{}", path.display());
     }
     Ok(())
-}
-
-/// Every trace by its name.
-fn all() -> impl Iterator<Item = (&'static str, String)> {
-    MODELS.into_iter().map(|(name, model)| {
-        let lines = model(&mut Seed(SEED).fork(name).stream());
-        let mut text = String::from("time (s),rate (Mbit/s),delay (ms)\n");
-        for (index, (rate, delay)) in lines.into_iter().enumerate() {
-            // Writing into memory does not fail.
-            let _ = writeln!(text, "{}.{},{rate:.2},{delay:.1}", index / 10, index % 10);
-        }
-        (name, text)
-    })
-}
-
-/// From 0 to 1.
-fn uniform(rng: &mut Rng) -> f64 {
-    rng.below(1 << 32) as f64 / (1_u64 << 32) as f64
-}
-
-/// Of mean 0 and variance 1: the sum of twelve, less six.
-fn normal(rng: &mut Rng) -> f64 {
-    (0..12).map(|_| uniform(rng)).sum::<f64>() - 6.0
-}
-
-/// Whether something begins in this tenth of a second that begins every so many seconds on average.
-fn begins(rng: &mut Rng, seconds: f64) -> bool {
-    uniform(rng) * seconds * 10.0 < 1.0
-}
-
-/// A cell that others use: 30 Mbit/s on average, wandering by a third with a memory of two seconds;
-/// every twenty seconds a fade to two fifths for a second or two.
-fn lte(rng: &mut Rng) -> Vec<Line> {
-    let (mut wander, mut fade) = (0.0, 0_u64);
-    let line = |_| {
-        wander = 0.95 * wander + 0.31 * normal(rng);
-        if fade == 0 && begins(rng, 20.0) {
-            fade = 10 + rng.below(10);
-        }
-        let faded = if fade > 0 { 0.4 } else { 1.0 };
-        fade = fade.saturating_sub(1);
-        ((30.0 * (1.0 + 0.33 * wander)).clamp(4.0, 75.0) * faded, 25.0)
-    };
-    (0..LINES).map(line).collect()
-}
-
-/// A station that moves about a house: one of six rates, from one to a neighbour every second and a
-/// half on average; every five seconds others take half of the air for 200 ms.
-fn wifi(rng: &mut Rng) -> Vec<Line> {
-    const RATES: [f64; 6] = [18.0, 30.0, 45.0, 65.0, 90.0, 120.0];
-    let (mut place, mut shared) = (3_usize, 0_u64);
-    let line = |_| {
-        if begins(rng, 1.5) {
-            let up = rng.below(2) == 1;
-            place = if up {
-                (place + 1).min(5)
-            } else {
-                place.saturating_sub(1)
-            };
-        }
-        if shared == 0 && begins(rng, 5.0) {
-            shared = 2;
-        }
-        let part = if shared > 0 { 0.5 } else { 1.0 };
-        shared = shared.saturating_sub(1);
-        (RATES[place] * part, 2.0)
-    };
-    (0..LINES).map(line).collect()
-}
-
-/// A satellite after the other every fifteen seconds, with a rate and a delay of its own, after a
-/// tenth of a second without any; meanwhile the rate wanders by an eighth.
-fn starlink(rng: &mut Rng) -> Vec<Line> {
-    let (mut level, mut delay, mut wander) = (110.0, 22.0, 0.0);
-    let line = |index: usize| {
-        if index.is_multiple_of(150) && index > 0 {
-            (level, delay) = (60.0 + 110.0 * uniform(rng), 16.0 + 12.0 * uniform(rng));
-            return (0.0, delay);
-        }
-        wander = 0.9 * wander + 0.43 * normal(rng);
-        (level * (1.0 + 0.12 * wander).clamp(0.5, 1.5), delay)
-    };
-    (0..LINES).map(line).collect()
-}
-
-/// A train along cells of twenty seconds: from 8 Mbit/s at the edge to 48 in the middle, a third of
-/// a second without a cell between two; after forty and eighty seconds a tunnel, 2 Mbit/s for two
-/// seconds.
-fn train(rng: &mut Rng) -> Vec<Line> {
-    let line = |index: usize| {
-        let within = index % 200;
-        if within < 3 && index > 3 {
-            return (0.0, 30.0);
-        }
-        if [400, 800]
-            .iter()
-            .any(|tunnel| (tunnel + 50..tunnel + 70).contains(&index))
-        {
-            return (2.0, 30.0);
-        }
-        let from_edge = within.min(199 - within) as f64 / 100.0;
-        (
-            (8.0 + 40.0 * from_edge) * (1.0 + 0.08 * normal(rng)).clamp(0.7, 1.3),
-            30.0,
-        )
-    };
-    (0..LINES).map(line).collect()
-}
-
-/// A line of 50 Mbit/s that loses synchronism after 45 seconds, is back after two with 32, and
-/// goes up in steps of 3 every ten seconds.
-fn dsl(_rng: &mut Rng) -> Vec<Line> {
-    let line = |index: usize| match index {
-        ..450 => (50.0, 8.0),
-        450..470 => (0.0, 8.0),
-        _ => ((32.0 + 3.0 * ((index - 470) / 100) as f64).min(50.0), 8.0),
-    };
-    (0..LINES).map(line).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use measure::link_trace::LinkTrace;
 
     #[test]
-    fn the_traces_are_those_of_their_models_and_can_be_read() {
+    fn the_traces_are_those_of_their_models() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/traces");
-        for (name, text) in all() {
+        for (name, text) in line_models::traces(line_models::SEED) {
             let kept = std::fs::read_to_string(root.join(format!("{name}.csv")));
             assert!(
                 kept.is_ok_and(|kept| kept == text),
                 "scenarios/traces/{name}.csv is missing or out of date: run `cargo xtask traces`"
             );
-            let trace = LinkTrace::read(&text).expect("a trace");
-            let [mean, peak] = [trace.mean(), trace.peak()].map(|rate| rate.bits() / 1_000_000);
-            assert!(mean > 15 && peak > mean && peak < 300, "{name}: {mean}, {peak}");
         }
     }
 }

@@ -6,11 +6,13 @@
 //!
 //! - [`scavenger`]: the default law: reacts to other traffic only, shares by weight;
 //!   [`delay_law`]: its substitute where the link's rate is unknown;
+//! - [`autorate`]: no windows, but the rate of a shaper whose line varies;
 //! - [`full_link_clamp`]: the paper's law: windows are clamped while the link is full;
 //! - [`rate_meter`], [`rate_estimate`], `queue_witness`, [`share`], [`flow_controller`], `turns`,
 //!   `cap_budget`:
 //!   parts of the default law.
 
+pub mod autorate;
 mod cap_budget;
 pub mod delay_law;
 pub mod flow_controller;

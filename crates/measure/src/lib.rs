@@ -4,7 +4,8 @@
 //! - [`series`]: bytes over time, apportioned by the bits on the wire;
 //! - [`histogram`]: log-linear histograms of integers; [`delay`]: one of queueing delays;
 //! - [`wire_model`]: one direction of a wire, the same in the simulator and in the lab;
-//!   [`impairments`]: its loss and jitter; [`link_trace`]: what it is over time;
+//!   [`impairments`]: its loss and jitter; [`link_trace`]: what it is over time, and
+//!   [`line_models`]: made by a model;
 //! - [`experience`]: what round trips under load are worth: a grade, round trips a minute, quality
 //!   of outcome;
 //! - [`numbers`]: human-readable rates, lengths and times.
@@ -17,6 +18,7 @@ pub mod delay;
 pub mod experience;
 pub mod histogram;
 pub mod impairments;
+pub mod line_models;
 pub mod link_trace;
 pub mod numbers;
 pub mod series;

@@ -368,6 +368,18 @@ impl SimLink {
         true
     }
 
+    /// Serves the queue of its policy at this rate from now on; its tree stays. `false`: there is
+    /// no policy.
+    pub(crate) fn shape(&mut self, cx: &mut LinkContext<'_>, rate: Bandwidth) -> bool {
+        let QueueState::Policy(driven) = &mut self.queue else {
+            return false;
+        };
+        driven.queue.set_bandwidth(cx.now, rate);
+        driven.timer = None;
+        self.drive(cx);
+        true
+    }
+
     /// Takes a tree with other classes, and its filters. Queued packets are classified anew, as
     /// the worker does it: later packets of their flows must not overtake them.
     pub(crate) fn adopt(&mut self, cx: &mut LinkContext<'_>, plan: TreePlan, filters: Vec<Filter>) -> bool {

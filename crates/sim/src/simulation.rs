@@ -364,6 +364,13 @@ impl Simulation {
         link.retune(&mut cx, plan)
     }
 
+    /// Shapes what a link's policy sends to this rate from now on, whatever the policy's bandwidth;
+    /// `false` if it has none.
+    pub fn shape(&mut self, link: LinkId, rate: Bandwidth) -> bool {
+        let (link, mut cx) = self.link_and_context(link.0);
+        link.shape(&mut cx, rate)
+    }
+
     /// Replaces the policy of a link by a tree with other classes, and with these filters. Queued
     /// packets move into the classes that they would get if they arrived now, as in `suimon run`;
     /// `false` if it has none.
