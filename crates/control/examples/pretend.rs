@@ -15,6 +15,7 @@ use engine::settings::Raw;
 use engine::tree::Registry;
 use engine::units::{Bytes, Duration, Instant};
 use measure::delay::Delays;
+use measure::hold_ups::HoldUps;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -109,6 +110,7 @@ impl Handler for Pretend {
             views: views.collect(),
             classes: inner.classes.clone(),
             frames: FrameCounts::default(),
+            hold_ups: HoldUps::default(),
             expectations: Vec::new(),
         };
         Ok(Reading {
@@ -156,6 +158,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         sent: Count::default(),
         short: Count::default(),
         delays: Delays::default(),
+        held_up: None,
     });
     let inner = Inner {
         classes: classes.collect(),

@@ -288,6 +288,44 @@ pub struct ExpectationView {
     pub unit: String,
     /// Whether it is met, or has nothing to be judged by.
     pub met: bool,
+    /// Of a delay: what the host held packets up for; absent if nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_up: Option<HeldUpView>,
+}
+
+/// How hold-ups of the host are counted apart where a delay is judged.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct HeldUpView {
+    /// Packets that were held up.
+    pub packets: u64,
+    /// By how much, at most.
+    pub longest_ns: u64,
+    /// What was measured with that, in words.
+    pub measured: String,
+    /// The same in nanoseconds.
+    pub value: u64,
+    /// Whether it is judged without that. It is not if too many packets were held up: then what was
+    /// measured is judged.
+    pub apart: bool,
+}
+
+impl fmt::Display for HeldUpView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            packets, measured, ..
+        } = self;
+        let longest = Duration::from_nanos(self.longest_ns);
+        match self.apart {
+            true => write!(
+                f,
+                "{measured} with {packets} packets that the host held up, by up to {longest}"
+            ),
+            false => write!(
+                f,
+                "with {packets} packets that the host held up, by up to {longest}: too many to judge without them"
+            ),
+        }
+    }
 }
 
 impl fmt::Display for ExpectationView {
@@ -297,7 +335,11 @@ impl fmt::Display for ExpectationView {
             f,
             "{}: expected {}, measured {measured}",
             self.what, self.expected
-        )
+        )?;
+        match &self.held_up {
+            Some(held_up) => write!(f, "; {held_up}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -382,6 +424,7 @@ impl WatchedExpectation {
             value: None,
             unit: unit.name().into(),
             met: true,
+            held_up: None,
         }
     }
 }

@@ -1,29 +1,73 @@
 //! Judges the expectations of a running policy by two readings of its counters.
+//!
+//! A delay is judged without what the host held packets up for, as long as that were few: at most
+//! [`MOST_APART`]. Both are told.
 
-use crate::expectations::{ExpectationView, Metric, WatchedExpectation};
+use crate::expectations::{ExpectationView, HeldUpView, Metric, WatchedExpectation};
 use crate::snapshot::{Delay, InterfaceView, State, Traffic};
 use engine::units::Probability;
+
+/// The part of all packets, in per cent, that may be judged without what held them up. With more,
+/// a policy that is late would not be told from a host that is.
+pub const MOST_APART: u64 = 5;
 
 /// Judges an expectation by the counters at the beginning and at the end of its time; `now` has the
 /// rates and delays of that time.
 pub fn judge(of: &WatchedExpectation, before: &InterfaceView, now: &InterfaceView) -> ExpectationView {
     let none = of.not_judged();
     let unit = of.metric.unit();
-    match measure(of, before, now).filter(|_| now.state == State::Enabled) {
-        None => none,
-        Some(value) => ExpectationView {
-            measured: Some(unit.rounded(value)),
-            value: Some(value),
-            met: of.bounds.has(value),
-            ..none
-        },
+    let Some(whole) = measure(of, before, now).filter(|_| now.state == State::Enabled) else {
+        return none;
+    };
+    let apart = without(of, before, now);
+    let value = match apart {
+        Some((without, few, _)) if few => without,
+        _ => whole,
+    };
+    ExpectationView {
+        measured: Some(unit.rounded(value)),
+        value: Some(value),
+        met: of.bounds.has(value),
+        held_up: apart.map(|(_, apart, (packets, longest_ns))| HeldUpView {
+            packets,
+            longest_ns,
+            measured: unit.rounded(whole),
+            value: whole,
+            apart,
+        }),
+        ..none
+    }
+}
+
+/// A delay without what the host held packets up for, if it did; whether they are few; how many
+/// they are, and by how much at most.
+fn without(
+    of: &WatchedExpectation,
+    before: &InterfaceView,
+    now: &InterfaceView,
+) -> Option<(u64, bool, (u64, u64))> {
+    let (earlier, own) = (traffic(of, before)?, traffic(of, now)?);
+    let held_up = own.held_up?;
+    let value = of_delay(of.metric, &held_up.without)?;
+    let sent = own.sent_packets.checked_sub(earlier.sent_packets)?;
+    let few = held_up.packets * 100 <= sent * MOST_APART;
+    Some((value, few, (held_up.packets, held_up.longest_ns)))
+}
+
+/// This metric of a delay; none if it is of something else.
+fn of_delay(metric: Metric, delay: &Delay) -> Option<u64> {
+    match metric {
+        Metric::DelayMean => Some(delay.mean_ns),
+        Metric::DelayP50 => Some(delay.p50_ns),
+        Metric::DelayP99 => Some(delay.p99_ns),
+        Metric::DelayMax => Some(delay.max_ns),
+        _ => None,
     }
 }
 
 fn measure(of: &WatchedExpectation, before: &InterfaceView, now: &InterfaceView) -> Option<u64> {
     let (earlier, own) = (traffic(of, before)?, traffic(of, now)?);
     let since = |of: fn(&Traffic) -> u64| of(own).checked_sub(of(earlier));
-    let delay = |of: fn(&Delay) -> u64| own.delay.as_ref().map(of);
     let part = |whole: u64| Some(Probability::ratio(own.got_bps?.min(whole), whole).parts());
     // One that asks for less than it is to get misses nothing.
     let wants_more =
@@ -33,10 +77,9 @@ fn measure(of: &WatchedExpectation, before: &InterfaceView, now: &InterfaceView)
         Metric::Rate => own.got_bps.filter(counts),
         Metric::Share => part(now.traffic.got_bps.filter(|all| *all > 0)?).filter(counts),
         Metric::Load => part(now.bandwidth_bps).filter(counts),
-        Metric::DelayMean => delay(|of| of.mean_ns),
-        Metric::DelayP50 => delay(|of| of.p50_ns),
-        Metric::DelayP99 => delay(|of| of.p99_ns),
-        Metric::DelayMax => delay(|of| of.max_ns),
+        Metric::DelayMean | Metric::DelayP50 | Metric::DelayP99 | Metric::DelayMax => {
+            of_delay(of.metric, own.delay.as_ref()?)
+        }
         Metric::Packets => since(|of| of.sent_packets),
         Metric::Drops => since(|of| of.dropped_packets),
         Metric::Marks => since(|of| of.marked_packets),
@@ -65,7 +108,7 @@ fn traffic<'a>(of: &WatchedExpectation, interface: &'a InterfaceView) -> Option<
 mod tests {
     use super::*;
     use crate::policy::Policy;
-    use crate::snapshot::{ClassView, FrameCounts};
+    use crate::snapshot::{ClassView, FrameCounts, HeldUp, HostHoldUps};
     use engine::tree::Registry;
 
     fn expectation(expect: &str) -> WatchedExpectation {
@@ -117,6 +160,7 @@ mod tests {
                 gauges: Vec::new(),
             }],
             frames: FrameCounts::default(),
+            hold_ups: HostHoldUps::default(),
             expectations: Vec::new(),
         }
     }
@@ -177,6 +221,49 @@ mod tests {
         assert!(now(0, 0));
         assert!(!now(1, 0));
         assert!(!now(0, 1));
+    }
+
+    /// A host that holds up few packets is told from a policy that is late; one that holds up many
+    /// is not.
+    #[test]
+    fn a_delay_is_judged_without_few_packets_that_were_held_up_and_both_are_told() {
+        let before = view(traffic(0, 100), State::Enabled);
+        let judged = |packets, p99_ns, expect| {
+            let without = Delay {
+                mean_ns: 1,
+                p50_ns: 2,
+                p99_ns,
+                max_ns: p99_ns,
+            };
+            let late = Traffic {
+                held_up: Some(HeldUp {
+                    packets,
+                    longest_ns: 28_000_000,
+                    without,
+                }),
+                ..traffic(5_000_000, 600)
+            };
+            judge(&expectation(expect), &before, &view(late, State::Enabled))
+        };
+        let most = "class = \"calls\"\nmetric = \"delay-p99\"\nat_most = \"10 ms\"";
+        let met = judged(25, 2_000_000, most);
+        assert!(met.met && met.value == Some(2_000_000), "{met:?}");
+        assert_eq!(
+            met.to_string(),
+            "class calls: delay-p99 over 10 s: expected at most 10 ms, measured 2 ms; \
+             30 ms with 25 packets that the host held up, by up to 28 ms"
+        );
+        assert!(
+            !judged(25, 11_000_000, most).met,
+            "the others are late by themselves"
+        );
+        let many = judged(26, 2_000_000, most);
+        assert!(!many.met && many.value == Some(30_000_000), "{many:?}");
+        assert!(many.to_string().ends_with(
+            "measured 30 ms; with 26 packets that the host held up, by up to 28 ms: too many to judge without them"
+        ));
+        let of_others = judged(25, 2_000_000, "metric = \"packets\"\nat_most = 500");
+        assert!(of_others.met && of_others.held_up.is_none(), "no delay");
     }
 
     #[test]

@@ -48,6 +48,29 @@ pub fn frames(frames: &FrameCounts) -> String {
     all.join(", ")
 }
 
+/// How the host held packets up, such as `12 times, longest 3 ms; 85 packets late by up to 3 ms,
+/// p99 without that 1 ms`; empty if it never did.
+pub fn hold_ups(interface: &InterfaceView) -> String {
+    let all = interface.hold_ups;
+    if all.times == 0 {
+        return String::new();
+    }
+    let times = match all.times {
+        1 => "once".into(),
+        n => format!("{} times", numbers::count(n)),
+    };
+    let mut text = format!("{times}, longest {}", numbers::time(all.longest_ns));
+    if let Some(packets) = interface.traffic.held_up {
+        text += &format!(
+            "; {} packets late by up to {}, p99 without that {}",
+            numbers::count(packets.packets),
+            numbers::time(packets.longest_ns),
+            numbers::time(packets.without.p99_ns)
+        );
+    }
+    text
+}
+
 /// The bytes that a class has borrowed; empty if none, or if its discipline does not lend.
 pub fn borrowed(class: &ClassView) -> String {
     let found = class.gauges.iter().find(|gauge| gauge.name == BORROWED);

@@ -18,6 +18,7 @@ use engine::settings::SettingValue;
 use engine::tree::DisciplineSpec;
 use engine::units::{Bandwidth, Duration, Instant, Probability, Rate};
 use measure::delay::Delays;
+use measure::hold_ups::{HeldUpDelays, HoldUps};
 use schemars::{JsonSchema, Schema};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
@@ -68,6 +69,8 @@ pub struct ClassReading {
     pub short: Count,
     /// Their queueing delays.
     pub delays: Delays,
+    /// What of them was the host's doing, if anything was.
+    pub held_up: Option<HeldUpDelays>,
 }
 
 /// The counters of one interface, as its packet loop returns them.
@@ -89,6 +92,8 @@ pub struct InterfaceReading {
     pub classes: Vec<ClassReading>,
     /// Frames that reached no queue, and the memory for frames.
     pub frames: FrameCounts,
+    /// How often and how long the host held the packet loops up.
+    pub hold_ups: HoldUps,
     /// How the policy's expectations stand.
     pub expectations: Vec<ExpectationView>,
 }
@@ -108,6 +113,34 @@ pub struct FrameCounts {
     pub used_slots: u64,
     /// All slots.
     pub slots: u64,
+}
+
+/// How often the host let the packet loops run later than they had said, by more than a
+/// millisecond; since the start, of all interfaces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct HostHoldUps {
+    /// How often.
+    pub times: u64,
+    /// The longest.
+    pub longest_ns: u64,
+    /// All together.
+    pub all_ns: u64,
+}
+
+impl HostHoldUps {
+    fn is_none(&self) -> bool {
+        self.times == 0
+    }
+}
+
+impl From<HoldUps> for HostHoldUps {
+    fn from(of: HoldUps) -> Self {
+        Self {
+            times: of.times,
+            longest_ns: of.longest.nanos(),
+            all_ns: of.all.nanos(),
+        }
+    }
 }
 
 /// The counters of all interfaces at one instant.
@@ -180,6 +213,9 @@ pub struct InterfaceView<C = Vec<ClassView>> {
     /// Frames that reached no queue, and the memory for frames.
     #[serde(default)]
     pub frames: FrameCounts,
+    /// How often and how long the host held the packet loops up; absent if it never did.
+    #[serde(default, skip_serializing_if = "HostHoldUps::is_none")]
+    pub hold_ups: HostHoldUps,
     /// How the policy's expectations stand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expectations: Vec<ExpectationView>,
@@ -267,6 +303,8 @@ struct ClassFields {
     #[serde(default)]
     delay: Option<Delay>,
     #[serde(default)]
+    held_up: Option<HeldUp>,
+    #[serde(default)]
     dropped_packets: u64,
     #[serde(default)]
     dropped_bytes: u64,
@@ -295,6 +333,7 @@ impl From<ClassFields> for ClassView {
                 backlog_packets: fields.backlog_packets,
                 backlog_bytes: fields.backlog_bytes,
                 delay: fields.delay,
+                held_up: fields.held_up,
                 dropped_packets: fields.dropped_packets,
                 dropped_bytes: fields.dropped_bytes,
                 drops: fields.drops,
@@ -319,7 +358,7 @@ impl Serialize for BriefClass {
             };
         }
         unless_default!(class: parent, depth, leaf, discipline, asked_bps, share);
-        unless_default!(traffic: got_bps, sent_packets, sent_bytes, backlog_packets, backlog_bytes, delay);
+        unless_default!(traffic: got_bps, sent_packets, sent_bytes, backlog_packets, backlog_bytes, delay, held_up);
         unless_default!(traffic: dropped_packets, dropped_bytes, drops, marked_packets);
         unless_default!(class: gauges);
         map.end()
@@ -352,6 +391,9 @@ pub struct Traffic {
     pub backlog_bytes: u64,
     /// The queueing delay; `None` if no packet was sent.
     pub delay: Option<Delay>,
+    /// What of it was the host's doing, over the same time; absent if nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_up: Option<HeldUp>,
     /// Packets dropped since the start.
     pub dropped_packets: u64,
     /// Bytes dropped since the start.
@@ -373,6 +415,17 @@ pub struct Delay {
     pub p99_ns: u64,
     /// The maximum.
     pub max_ns: u64,
+}
+
+/// Packets that the host held up, since it let the packet loop run late.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct HeldUp {
+    /// How many.
+    pub packets: u64,
+    /// By how much, at most.
+    pub longest_ns: u64,
+    /// The queueing delay of all packets, those less what they were held up by.
+    pub without: Delay,
 }
 
 /// A number of a discipline's state, with its unit.
@@ -445,6 +498,7 @@ struct Sum {
     recent: Count,
     /// The queueing delays of those.
     delays: Delays,
+    held_up: Option<HeldUpDelays>,
     /// What was dropped before it reached its queue.
     short: Count,
 }
@@ -459,6 +513,8 @@ impl Sum {
         add(&mut self.sent, other.sent);
         add(&mut self.recent, other.recent);
         add(&mut self.short, other.short);
+        let (mine, theirs) = (self.held_up.take(), other.held_up.as_ref());
+        self.held_up = HeldUpDelays::merged((&self.delays, mine.as_ref()), (&other.delays, theirs));
         self.delays.merge(&other.delays);
     }
 
@@ -483,6 +539,7 @@ impl Sum {
             backlog_packets: backlog.packets,
             backlog_bytes: backlog.bytes.get(),
             delay: delay(&self.delays),
+            held_up: self.held_up.as_ref().and_then(held_up),
             dropped_packets: stats.dropped.packets + self.short.packets,
             dropped_bytes: (stats.dropped.bytes + self.short.bytes).get(),
             drops: drops.map(|(why, n)| (why.to_owned(), n)).collect(),
@@ -497,6 +554,14 @@ fn delay(delays: &Delays) -> Option<Delay> {
         p50_ns: delays.quantile(500).nanos(),
         p99_ns: delays.quantile(990).nanos(),
         max_ns: delays.longest().nanos(),
+    })
+}
+
+fn held_up(of: &HeldUpDelays) -> Option<HeldUp> {
+    delay(&of.without).map(|without| HeldUp {
+        packets: of.by.count(),
+        longest_ns: of.by.longest().nanos(),
+        without,
     })
 }
 
@@ -561,6 +626,7 @@ impl InterfaceReading {
             traffic: whole.traffic(&self.totals, interval),
             gauges: whole_view.map(gauges).unwrap_or_default(),
             frames: self.frames,
+            hold_ups: self.hold_ups.into(),
             expectations: self.expectations.clone(),
             classes: ClassStream {
                 policy: &self.policy,
@@ -704,6 +770,7 @@ impl InterfaceView<ClassStream<'_>> {
             gauges,
             classes,
             frames,
+            hold_ups,
             expectations,
         } = self;
         InterfaceView {
@@ -718,6 +785,7 @@ impl InterfaceView<ClassStream<'_>> {
             gauges,
             classes: classes.iter().collect(),
             frames,
+            hold_ups,
             expectations,
         }
     }
@@ -736,6 +804,10 @@ impl ClassReading {
                 Some(earlier) => self.delays.since(&earlier.delays),
                 None => self.delays.clone(),
             },
+            held_up: self.held_up.as_ref().and_then(|held| match earlier {
+                Some(earlier) => held.since((&earlier.delays, earlier.held_up.as_ref())),
+                None => Some(held.clone()),
+            }),
             short: self.short,
         }
     }

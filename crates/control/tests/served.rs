@@ -18,6 +18,7 @@ use engine::settings::Raw;
 use engine::tree::Registry;
 use engine::units::{Bytes, Duration, Instant};
 use measure::delay::Delays;
+use measure::hold_ups::HoldUps;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -57,6 +58,7 @@ fn reading(policy: &Arc<InterfacePolicy>, seconds: u64, state: State) -> Reading
             sent: count(bytes),
             short: Count::default(),
             delays,
+            held_up: None,
         };
         let mut stats = Stats {
             offered: count(bytes + 6000),
@@ -99,6 +101,7 @@ fn reading(policy: &Arc<InterfacePolicy>, seconds: u64, state: State) -> Reading
         views: vec![View::default(), all_view, bulk_view, voice_view],
         classes: vec![bulk, voice],
         frames: FrameCounts::default(),
+        hold_ups: HoldUps::default(),
         expectations: Vec::new(),
     };
     Reading {

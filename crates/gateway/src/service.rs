@@ -439,6 +439,7 @@ fn reading(
         sent: meter.sent,
         short: meter.short,
         delays: meter.delays,
+        held_up: meter.held_up,
     });
     let mut views = views;
     if let (Some(whole), Some(realised)) = (views.first_mut(), &path.realised) {
@@ -469,6 +470,7 @@ fn reading(
         views,
         classes: classes.collect(),
         frames: frames(path, snapshot),
+        hold_ups: snapshot.turns.held_up,
         expectations: expected.of(&managed.policy.name),
     })
 }

@@ -3,6 +3,7 @@
 //! - [`waits`]: why packets waited, recorded beside a queue;
 //! - [`series`]: bytes over time, apportioned by the bits on the wire;
 //! - [`histogram`]: log-linear histograms of integers; [`delay`]: one of queueing delays;
+//!   [`hold_ups`]: what of them the host made, told apart;
 //! - [`wire_model`]: one direction of a wire, the same in the simulator and in the lab;
 //!   [`impairments`]: its loss and jitter; [`link_trace`]: what it is over time, and
 //!   [`line_models`]: made by a model;
@@ -17,6 +18,7 @@
 pub mod delay;
 pub mod experience;
 pub mod histogram;
+pub mod hold_ups;
 pub mod impairments;
 pub mod line_models;
 pub mod link_trace;

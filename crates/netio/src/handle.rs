@@ -26,6 +26,7 @@ use engine::random::Seed;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Duration, Instant};
 use measure::delay::Delays;
+use measure::hold_ups::HoldUps;
 pub use measure::waits::{RecordedWaits, Wanted};
 use std::any::Any;
 use std::fmt;
@@ -654,6 +655,8 @@ pub struct Turns {
     pub spun: Duration,
     /// Lapses: how often the process was stopped for so long that the kernel took over.
     pub lapses: u64,
+    /// How often and how long the host let it wait longer than it was to.
+    pub held_up: HoldUps,
     /// Whether it runs under `SCHED_FIFO`: configured, and permitted.
     pub realtime: bool,
 }
@@ -664,6 +667,7 @@ impl AddAssign for Turns {
         self.asleep += other.asleep;
         self.spun += other.spun;
         self.lapses += other.lapses;
+        self.held_up += other.held_up;
         self.realtime &= other.realtime;
     }
 }

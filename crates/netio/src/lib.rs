@@ -25,6 +25,7 @@ pub mod fail_closed;
 pub mod fail_open;
 pub mod handle;
 pub mod heap;
+pub mod hold_ups;
 pub mod inspection;
 pub mod interface;
 pub mod mapping;

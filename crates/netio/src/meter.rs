@@ -1,10 +1,11 @@
 //! Meters of the classes of a path: packets and bytes sent, the rate over the last second, and
-//! queueing delays.
+//! queueing delays, with and without what the host [held packets up](crate::hold_ups) for.
 
 use engine::packet::ClassId;
 use engine::queue::Count;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
+use measure::hold_ups::HeldUpDelays;
 use std::ops::Range;
 
 /// Parts of the second over which a rate is measured.
@@ -49,8 +50,20 @@ impl Recent {
 pub(crate) struct Meter {
     sent: Count,
     short: Count,
+    /// Those that no hold-up concerns.
     delays: Delays,
     recent: Recent,
+    held_up: Option<Box<HeldUp>>,
+}
+
+/// The packets of a class that were held up.
+#[derive(Clone, Debug, Default)]
+struct HeldUp {
+    /// Their delays, and the same less what they are excused by.
+    measured: Delays,
+    excused: Delays,
+    /// That.
+    by: Delays,
 }
 
 /// The meter of a class, as a snapshot shows it.
@@ -68,6 +81,8 @@ pub struct ClassMeter {
     pub rate: Bandwidth,
     /// Queueing delays since the path was made.
     pub delays: Delays,
+    /// What of them was the host's doing, if anything was.
+    pub held_up: Option<HeldUpDelays>,
 }
 
 impl ClassMeter {
@@ -79,6 +94,7 @@ impl ClassMeter {
             short: Count::default(),
             rate: Bandwidth::ZERO,
             delays,
+            held_up: None,
         }
     }
 }
@@ -124,6 +140,24 @@ impl Meters {
         meter.recent.add(now, len);
     }
 
+    /// Counts a departure of which the host held up so much.
+    #[cold]
+    pub(crate) fn depart_late(
+        &mut self,
+        now: Instant,
+        class: ClassId,
+        len: Bytes,
+        (delay, excused): (Duration, Duration),
+    ) {
+        let meter = self.meter(class);
+        meter.sent += len;
+        meter.recent.add(now, len);
+        let held_up = meter.held_up.get_or_insert_default();
+        held_up.measured.record(delay);
+        held_up.excused.record(delay - excused);
+        held_up.by.record(excused);
+    }
+
     /// Forgets what a class has sent, as its number is another's now.
     pub(crate) fn clear(&mut self, class: ClassId) {
         let index = class.0 as usize;
@@ -154,6 +188,14 @@ impl Meters {
             (view.class, view.sent, view.short) = (ClassId(class), meter.sent, meter.short);
             view.rate = meter.recent.rate(now);
             view.delays.copy(&meter.delays);
+            // Where the host held packets up, memory is made for what it did.
+            view.held_up = meter.held_up.as_ref().map(|late| {
+                view.delays.merge(&late.measured);
+                HeldUpDelays {
+                    by: late.by.clone(),
+                    without: with(&meter.delays, &late.excused),
+                }
+            });
             count += 1;
         }
         count
@@ -173,9 +215,36 @@ impl Meters {
     }
 }
 
+fn with(delays: &Delays, more: &Delays) -> Delays {
+    let mut all = delays.clone();
+    all.merge(more);
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_held_up_is_in_the_delays_and_apart_without_the_hold_up() {
+        let mut meters = Meters::new(1);
+        let (class, len, ms) = (ClassId(0), Bytes::new(100), Duration::from_millis);
+        meters.depart(Instant::START, class, len, ms(2));
+        let show = |meters: &mut Meters| {
+            let mut views = Vec::new();
+            assert_eq!(meters.show(Instant::START, 0..1, &mut views), 1);
+            views.remove(0)
+        };
+        assert!(show(&mut meters).held_up.is_none());
+        meters.depart_late(Instant::START, class, len, (ms(9), ms(5)));
+        meters.depart_late(Instant::START, class, len, (ms(6), ms(6)));
+        let shown = show(&mut meters);
+        assert_eq!((shown.sent.packets, shown.delays.count()), (3, 3));
+        assert_eq!(shown.delays.longest(), ms(9));
+        let held_up = shown.held_up.expect("two were");
+        assert_eq!((held_up.by.count(), held_up.by.longest()), (2, ms(6)));
+        assert_eq!((held_up.without.count(), held_up.without.longest()), (3, ms(4)));
+    }
 
     #[test]
     fn a_class_of_very_many_makes_the_meters_of_its_block_alone() {

@@ -12,6 +12,7 @@ use crate::classify::Classify;
 use crate::handle::{
     Adopted, ClassAdopted, ClassRetune, PathView, PreparedRetune, Realised, Retired, Retune, Retuned,
 };
+use crate::hold_ups::{Excuses, HoldUp};
 use crate::inspection::{ALL, Detail, PathSlice};
 use crate::meter::Meters;
 use crate::neighbours::NeighbourFrames;
@@ -78,6 +79,8 @@ pub(crate) struct Path {
     totals: Stats,
     meters: Meters,
     lateness: Delays,
+    /// What the host's hold-ups excuse of delays here.
+    excuses: Excuses,
     split: (u64, u64),
     segments: Vec<Buffer>,
     /// Packets of the batch at hand that are yet to be queued.
@@ -151,12 +154,19 @@ fn depart(
     pool: &mut Pool,
     totals: &mut Stats,
     meters: &mut Meters,
+    excuses: &Excuses,
     (now, left): (Instant, Instant),
     packet: &Packet,
 ) {
     pool.discharge(packet.buffer);
     totals.sent += packet.len;
-    meters.depart(now, packet.class, packet.len, left.since(packet.arrived));
+    let delay = left.since(packet.arrived);
+    if excuses.concern(packet.arrived) {
+        let excused = excuses.of(packet.arrived, left);
+        meters.depart_late(now, packet.class, packet.len, (delay, excused));
+    } else {
+        meters.depart(now, packet.class, packet.len, delay);
+    }
     if packet.ecn == Ecn::Ce {
         header::set_ce(pool.bytes_mut(packet.buffer));
     }
@@ -218,6 +228,7 @@ impl Path {
             totals: Stats::default(),
             meters: Meters::new(classes),
             lateness: Delays::default(),
+            excuses: Excuses::default(),
             split: (0, 0),
             segments: Vec::new(),
             gathered: Vec::new(),
@@ -255,6 +266,14 @@ impl Path {
 
     pub(crate) fn is_enabled(&self) -> bool {
         self.enabled
+    }
+
+    /// The host held the loop up. What leaves by a wire that is modelled leaves at its time however
+    /// late the loop is.
+    pub(crate) fn held_up(&mut self, hold_up: HoldUp) {
+        if self.wire.is_none() {
+            self.excuses.held_up(hold_up);
+        }
     }
 
     /// Bytes offered to it so far.
@@ -477,8 +496,11 @@ impl Path {
         self.shown = self.shown.max(time);
         let waiting = self.drain_at(now, time, pool, port, &mut realiser);
         self.realiser = realiser.or(self.realiser.take());
-        if waiting == Waiting::Empty && self.rebase.is_some() {
-            self.begin_anew(time);
+        if waiting == Waiting::Empty {
+            self.excuses.emptied();
+            if self.rebase.is_some() {
+                self.begin_anew(time);
+            }
         }
         waiting
     }
@@ -554,7 +576,8 @@ impl Path {
             let due = self.was_due.take();
             waits.departs(left, packet, due, self.queue.queue());
         }
-        depart(pool, &mut self.totals, &mut self.meters, (now, left), packet);
+        let (totals, meters) = (&mut self.totals, &mut self.meters);
+        depart(pool, totals, meters, &self.excuses, (now, left), packet);
     }
 
     /// The queue's next packet. Records how late it is, if it had to wait for its due time. The

@@ -8,6 +8,7 @@
 //! for more than [`DUTY`] of the last 100 ms, it sleeps right up to the due time.
 
 use crate::clock;
+use crate::hold_ups::HoldUp;
 use crate::port::Port;
 use crate::sys::{self, Bell};
 use engine::units::{Duration, Instant};
@@ -47,6 +48,16 @@ pub(crate) struct Pause {
 pub(crate) struct Waited {
     pub(crate) asleep: Duration,
     pub(crate) spun: Duration,
+    /// It went on later than it was to.
+    pub(crate) held_up: Option<HoldUp>,
+}
+
+/// How a moment of polling ended.
+enum Lingered {
+    /// There is something to do.
+    Ended(Waited),
+    /// There was nothing until now.
+    Until(Instant),
 }
 
 impl Pause {
@@ -81,8 +92,7 @@ impl Pause {
         bell: &Bell,
         ports: impl Iterator<Item = Option<(&'a dyn Port, bool)>>,
     ) -> Waited {
-        let began = clock::now();
-        let mut wake_at = until;
+        let mut retry_after = None;
         self.fds.clear();
         self.retries.clear();
         self.fds
@@ -90,39 +100,47 @@ impl Pause {
         for port in ports {
             let wake = port.and_then(|(port, room)| port.wake(room));
             if let Some(retry) = wake.and_then(|wake| wake.retry) {
-                wake_at = wake_at.min(began + retry);
+                retry_after = Some(retry_after.map_or(retry, |first: Duration| first.min(retry)));
                 self.retries.push(self.fds.len());
             }
             // poll(2) ignores negative descriptors.
             let (fd, events) = wake.map_or((-1, 0), |wake| (wake.fd.as_raw_fd(), wake.events));
             self.fds.push(sys::interest(fd, events));
         }
-        if let Some(lingered) = self.linger(began, wake_at, bell) {
-            return lingered;
-        }
+        // What the ports took until now is not the host's.
+        let began = clock::now();
+        let wake_at = retry_after.map_or(until, |retry| until.min(began + retry));
+        let asked = match self.linger(began, wake_at, bell) {
+            Lingered::Ended(waited) => return waited,
+            Lingered::Until(now) => now,
+        };
         let guard = if self.may_spin {
             self.lateness
         } else {
             Duration::ZERO
         };
-        let sleep = (wake_at.since(began) - guard).min(longest);
+        let sleep = (wake_at.since(asked) - guard).min(longest);
         let woken = sys::wait(&mut self.fds, sleep.nanos()).unwrap_or(0);
         if self.fds[0].revents != 0 {
             bell.clear();
         }
         let slept_until = clock::now();
         if woken == 0 && sleep > Duration::ZERO {
-            self.learn(slept_until.since(began + sleep));
+            self.learn(slept_until.since(asked + sleep));
         }
+        let mut held_up = HoldUp::noticed(asked + sleep, slept_until);
         let mut now = slept_until;
         let near = wake_at.since(now) <= guard;
         while woken == 0 && near && now < wake_at {
             std::hint::spin_loop();
-            now = clock::now();
+            let next = clock::now();
+            held_up = held_up.or(HoldUp::noticed(now, next));
+            now = next;
         }
         let waited = Waited {
-            asleep: slept_until.since(began),
-            spun: now.since(slept_until),
+            asleep: slept_until.since(asked),
+            spun: now.since(slept_until) + asked.since(began),
+            held_up,
         };
         self.last_sleep = waited.asleep;
         self.account(now, waited.asleep);
@@ -141,27 +159,30 @@ impl Pause {
 
     /// Polls for a moment if the last sleep was short: under heavy traffic the next packet comes
     /// soon, and waking a thread costs more than the wait. Not if spinning is switched off.
-    fn linger(&mut self, began: Instant, wake_at: Instant, bell: &Bell) -> Option<Waited> {
+    fn linger(&mut self, began: Instant, wake_at: Instant, bell: &Bell) -> Lingered {
+        let mut now = began;
         if !self.may_spin || self.guard == Duration::ZERO || self.last_sleep > LINGER {
-            return None;
+            return Lingered::Until(now);
         }
         let end = wake_at.min(began + LINGER);
-        let mut now = began;
         while now < end {
-            if sys::wait(&mut self.fds, 0).unwrap_or(0) > 0 {
+            let something = sys::wait(&mut self.fds, 0).unwrap_or(0) > 0;
+            let next = clock::now();
+            let held_up = HoldUp::noticed(now, next);
+            now = next;
+            if something || held_up.is_some() {
                 if self.fds[0].revents != 0 {
                     bell.clear();
                 }
-                let spun = clock::now().since(began);
-                self.account(began + spun, Duration::ZERO);
-                return Some(Waited {
+                self.account(now, Duration::ZERO);
+                return Lingered::Ended(Waited {
                     asleep: Duration::ZERO,
-                    spun,
+                    spun: now.since(began),
+                    held_up,
                 });
             }
-            now = clock::now();
         }
-        None
+        Lingered::Until(now)
     }
 
     /// Whether the port with this index may have had something when the last wait ended.

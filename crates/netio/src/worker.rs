@@ -18,6 +18,7 @@
 use crate::classify::Classify;
 use crate::clock;
 use crate::handle::{Aside, Command, Handle, PathView, PortView, Turns, WorkerSnapshot};
+use crate::hold_ups::{HoldUp, HoldUpLog};
 use crate::inspection::{InspectionJob, Progress};
 use crate::path::{Intake, Path, Waiting};
 use crate::pause::{Pause, Waited};
@@ -32,6 +33,7 @@ use engine::packet::{Buffer, ClassId};
 use engine::queue::Queue;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use measure::hold_ups::HoldUps;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -214,6 +216,10 @@ pub struct Worker {
     ending: Option<Instant>,
     /// The time, if the caller has a clock of its own.
     set_time: Option<Instant>,
+    /// When a caller with a clock of its own was to call again.
+    call_at: Instant,
+    /// Where its hold-ups are written down beside others', if they are.
+    hold_ups: Option<HoldUpLog>,
 }
 
 impl fmt::Debug for Worker {
@@ -260,6 +266,8 @@ impl Worker {
             short_since: None,
             ending: None,
             set_time: None,
+            call_at: Instant::NEVER,
+            hold_ups: None,
         };
         Ok((worker, handle))
     }
@@ -313,6 +321,19 @@ impl Worker {
         self.paths[data.0].set_yields(classes);
     }
 
+    /// From now on its hold-ups are written down there, too.
+    pub fn log_hold_ups(&mut self, log: &HoldUpLog) {
+        self.hold_ups = Some(log.clone());
+    }
+
+    /// The host held it up.
+    #[cold]
+    fn was_held_up(&mut self, hold_up: HoldUp) {
+        self.turns.held_up += HoldUps::once(hold_up.length());
+        self.hold_ups.iter().for_each(|log| log.note(hold_up));
+        self.paths.iter_mut().for_each(|path| path.held_up(hold_up));
+    }
+
     /// Sets the gate of these ports.
     ///
     /// # Panics
@@ -353,10 +374,19 @@ impl Worker {
     }
 
     /// As [`turn`](Self::turn), at this time of the caller's own clock, which stands still until
-    /// the next call. Only for ports without a gate: those go by the kernel's clock.
+    /// the next call. A call that comes later than the last one asked for is a hold-up. Only for
+    /// ports without a gate: those go by the kernel's clock.
     pub fn turn_at(&mut self, now: Instant) -> Turn {
         self.set_time = Some(now);
-        self.turn()
+        if let Some(hold_up) = HoldUp::noticed(self.call_at, now) {
+            self.was_held_up(hold_up);
+        }
+        let turn = self.turn();
+        self.call_at = match turn {
+            Turn::Idle(until) => until,
+            Turn::Busy | Turn::Done => Instant::NEVER,
+        };
+        turn
     }
 
     fn now(&self) -> Instant {
@@ -811,12 +841,19 @@ impl Worker {
             let of_use = !slot.broken() && (slot.wants_room || !slot.ended());
             of_use.then_some((slot.port.as_ref(), slot.wants_room))
         });
-        let Waited { asleep, spun } = self.pause.wait(until, longest, &self.bell, ports);
+        let Waited {
+            asleep,
+            spun,
+            held_up,
+        } = self.pause.wait(until, longest, &self.bell, ports);
         for (index, slot) in self.slots.iter_mut().enumerate() {
             slot.ready |= self.pause.is_ready(index);
         }
         self.turns.asleep += asleep;
         self.turns.spun += spun;
+        if let Some(hold_up) = held_up {
+            self.was_held_up(hold_up);
+        }
     }
 
     /// A snapshot of everything.

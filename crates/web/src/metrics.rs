@@ -83,6 +83,10 @@ struct Metrics {
     backlog_packets: Level<OfClass>,
     backlog_bytes: Level<OfClass>,
     delay: Level<OfQuantile>,
+    hold_ups: Count<OfInterface>,
+    held_up_seconds: Level<OfInterface>,
+    held_up_packets: Count<OfClass>,
+    delay_without: Level<OfQuantile>,
 }
 
 /// The text.
@@ -169,7 +173,31 @@ impl Metrics {
             "Queueing delay since the start; 1 is the longest",
             self.delay.clone(),
         );
+        self.register_hold_ups(registry);
         all
+    }
+
+    fn register_hold_ups(&self, registry: &mut Registry) {
+        registry.register(
+            "hold_ups",
+            "How often the host let the packet loops run late by more than a millisecond",
+            self.hold_ups.clone(),
+        );
+        registry.register(
+            "longest_hold_up_seconds",
+            "The longest of these times",
+            self.held_up_seconds.clone(),
+        );
+        registry.register(
+            "class_held_up_packets",
+            "Packets that were late for that",
+            self.held_up_packets.clone(),
+        );
+        registry.register(
+            "class_delay_without_hold_ups_seconds",
+            "Queueing delay since the start, less what the host held packets up for; absent if it held none up",
+            self.delay_without.clone(),
+        );
     }
 
     fn interface(&self, of: &InterfaceView) {
@@ -206,6 +234,9 @@ impl Metrics {
             };
             set(&self.frames.get_or_create(&frame), count);
         }
+        set(&self.hold_ups.get_or_create(&interface()), of.hold_ups.times);
+        let longest = of.hold_ups.longest_ns as f64 / NANOS;
+        self.held_up_seconds.get_or_create(&interface()).set(longest);
         if of.classes.is_empty() {
             // A discipline without classes.
             self.traffic(&of.name, "", &of.traffic);
@@ -244,14 +275,19 @@ impl Metrics {
             };
             set(&self.dropped.get_or_create(&drop), *count);
         }
-        let Some(delay) = &traffic.delay else { return };
-        for (quantile, nanos) in [("0.5", delay.p50_ns), ("0.99", delay.p99_ns), ("1", delay.max_ns)] {
-            let of = OfQuantile {
-                interface: interface.into(),
-                class: class.into(),
-                quantile,
-            };
-            self.delay.get_or_create(&of).set(nanos as f64 / NANOS);
+        let packets = traffic.held_up.map_or(0, |held_up| held_up.packets);
+        set(&self.held_up_packets.get_or_create(&of), packets);
+        let without = traffic.held_up.map(|held_up| held_up.without);
+        for (family, delay) in [(&self.delay, traffic.delay), (&self.delay_without, without)] {
+            let Some(delay) = delay else { continue };
+            for (quantile, nanos) in [("0.5", delay.p50_ns), ("0.99", delay.p99_ns), ("1", delay.max_ns)] {
+                let of = OfQuantile {
+                    interface: interface.into(),
+                    class: class.into(),
+                    quantile,
+                };
+                family.get_or_create(&of).set(nanos as f64 / NANOS);
+            }
         }
     }
 }
@@ -279,11 +315,13 @@ mod tests {
          "backlog_packets":0,"backlog_bytes":0,"delay":null,"dropped_packets":0,"dropped_bytes":0,"drops":{},
          "marked_packets":0,"gauges":[],
          "frames":{"missed":3,"refused":0,"unsent":0,"exhausted":0,"used_slots":2,"slots":100},
+         "hold_ups":{"times":6,"longest_ns":3000000,"all_ns":9000000},
          "expectations":[{"what":"class all: drops over 10 s","expected":"at most 0","measured":"3","value":3,"unit":"","met":false}],
          "classes":[
             {"name":"all","asked_bps":8000000,"sent_packets":7,"sent_bytes":700},
             {"name":"a \"b\"","parent":"all","depth":1,"leaf":true,"asked_bps":4000000,"sent_packets":7,"sent_bytes":700,
              "delay":{"mean_ns":1,"p50_ns":500000,"p99_ns":2000000,"max_ns":3000000000},
+             "held_up":{"packets":2,"longest_ns":3000000,"without":{"mean_ns":1,"p50_ns":500000,"p99_ns":1000000,"max_ns":2000000000}},
              "drops":{"full":4},"dropped_packets":4}]}]}"#;
 
     #[test]
@@ -296,6 +334,10 @@ mod tests {
             "suimon_interface_bandwidth_bytes_per_second{interface=\"wan0\"} 2500000.0",
             "suimon_interface_unqueued_frames_total{interface=\"wan0\",fate=\"missed\"} 3",
             "suimon_class_configured_bytes_per_second{interface=\"wan0\",class=\"all\"} 1000000.0",
+            "suimon_hold_ups_total{interface=\"wan0\"} 6",
+            "suimon_longest_hold_up_seconds{interface=\"wan0\"} 0.003",
+            "suimon_class_held_up_packets_total{interface=\"wan0\",class=\"a \\\"b\\\"\"} 2",
+            "suimon_class_delay_without_hold_ups_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",quantile=\"0.99\"} 0.001",
             "suimon_class_bytes_total{interface=\"wan0\",class=\"a \\\"b\\\"\"} 700",
             "suimon_class_dropped_packets_total{interface=\"wan0\",class=\"a \\\"b\\\"\",reason=\"full\"} 4",
             "suimon_class_delay_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",quantile=\"0.99\"} 0.002",

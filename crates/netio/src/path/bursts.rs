@@ -3,6 +3,7 @@
 //! tape and no recording of waits.
 
 use super::{DropSink, Path, QUANTUM, Waiting, depart};
+use crate::hold_ups::Excuses;
 use crate::meter::Meters;
 use crate::pool::Pool;
 use crate::port::Port;
@@ -19,6 +20,7 @@ struct Departures<'a> {
     port: &'a mut dyn Port,
     totals: &'a mut Stats,
     meters: &'a mut Meters,
+    excuses: &'a Excuses,
     due: &'a mut Option<Instant>,
     lateness: &'a mut Delays,
     /// Packets that may still leave in this turn.
@@ -53,7 +55,8 @@ impl Outlet for Departures<'_> {
             self.lateness.record(self.now.since(due));
         }
         let left = self.now;
-        depart(self.pool, self.totals, self.meters, (self.now, left), &packet);
+        let times = (self.now, left);
+        depart(self.pool, self.totals, self.meters, self.excuses, times, &packet);
         self.port.transmit(self.pool, packet.buffer);
         self.left -= 1;
         self.left > 0 && self.port.room() > 0
@@ -95,6 +98,7 @@ impl Path {
             port,
             totals: &mut self.totals,
             meters: &mut self.meters,
+            excuses: &self.excuses,
             due: &mut self.due,
             lateness: &mut self.lateness,
             left: QUANTUM,

@@ -145,6 +145,10 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
     if !frames.is_empty() {
         writeln!(out, "  frames: {frames}")?;
     }
+    let hold_ups = readout::hold_ups(interface);
+    if !hold_ups.is_empty() {
+        writeln!(out, "  held up by the host: {hold_ups}")?;
+    }
     // For a paced link, the precision of the departures matters most.
     if verbose || readout::is_paced(interface) {
         show_gauges(out, &interface.discipline, &interface.gauges)?;
@@ -248,6 +252,7 @@ mod tests {
             "9.5 ms",
             "work: average 12.5, borrowed 4.5 MB",
             "  frames: missed 12, memory exhausted 5 times",
+            "  held up by the host: 3 times, longest 2.5 ms; 9 packets late by up to 2.5 ms, p99 without that 7.5 ms",
         ] {
             assert!(shown.contains(word), "{word} is missing in\n{shown}");
         }

@@ -2,7 +2,8 @@
 //! and `rest`.
 
 use control::snapshot::{
-    BASIS, ClassView, Delay, FrameCounts, Gauge, InterfaceView, Snapshot, State, Traffic, VERSION,
+    BASIS, ClassView, Delay, FrameCounts, Gauge, HeldUp, HostHoldUps, InterfaceView, Snapshot, State,
+    Traffic, VERSION,
 };
 
 /// The snapshot.
@@ -31,6 +32,11 @@ pub fn snapshot() -> Snapshot {
                 used_slots: 42,
                 slots: 34_800,
                 ..FrameCounts::default()
+            },
+            hold_ups: HostHoldUps {
+                times: 3,
+                longest_ns: 2_500_000,
+                all_ns: 6_000_000,
             },
             classes: vec![
                 class("office", None, 16_000_000, 15_000_000),
@@ -82,6 +88,16 @@ fn traffic(measured: u64) -> Traffic {
             p50_ns: 4_000_000,
             p99_ns: 9_500_000,
             max_ns: 11_000_000,
+        }),
+        held_up: Some(HeldUp {
+            packets: 9,
+            longest_ns: 2_500_000,
+            without: Delay {
+                mean_ns: 4_100_000,
+                p50_ns: 4_000_000,
+                p99_ns: 7_500_000,
+                max_ns: 9_000_000,
+            },
         }),
         dropped_packets: 15,
         dropped_bytes: 22_500,

@@ -115,6 +115,10 @@ fn draw_head(
     if !frames.is_empty() {
         spans.push(Span::styled(format!("  {frames}"), Modifier::BOLD));
     }
+    let hold_ups = readout::hold_ups(interface);
+    if !hold_ups.is_empty() {
+        spans.push(Span::raw(format!("  held up {hold_ups}")));
+    }
     if view.paused {
         spans.push(Span::styled("  paused", Modifier::REVERSED));
     }

@@ -20,6 +20,7 @@ use engine::queue::{Count, Stats};
 use engine::tree::Registry;
 use engine::units::{Bytes, Duration, Instant};
 use measure::delay::Delays;
+use measure::hold_ups::HoldUps;
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -82,6 +83,7 @@ impl Steady {
             sent: Self::sent(class, readings),
             short: Count::default(),
             delays,
+            held_up: None,
         }
     }
 
@@ -118,6 +120,7 @@ impl Steady {
                 .collect(),
             classes: (0..classes).map(|class| Self::class(class, readings)).collect(),
             frames: FrameCounts::default(),
+            hold_ups: HoldUps::default(),
             expectations: Vec::new(),
         }
     }
