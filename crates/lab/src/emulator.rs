@@ -16,6 +16,7 @@ use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration};
 use netio::classify::{Classify, Everything};
 use netio::handle::{Handle, Unanswered, WorkerSnapshot};
+use netio::hold_ups::HoldUpLog;
 use netio::pool::Slots;
 use netio::port::{Port, PortError};
 use netio::ports::af_packet::{self, AfPacket};
@@ -169,12 +170,13 @@ impl Emulator {
     pub const FORTH: PathId = PathId(0);
 
     /// Starts the link between two open ports; `spin`: its thread may spin, for punctual
-    /// departures.
+    /// departures. Its hold-ups go into the log.
     pub(crate) fn start(
         names: [&str; 2],
         ports: [Box<dyn Port>; 2],
         directions: [EmulatedDirection; 2],
         spin: bool,
+        hold_ups: &HoldUpLog,
     ) -> Result<Self> {
         let [a, b] = names;
         let doing = || format!("start the link between `{a}` and `{b}`");
@@ -190,6 +192,7 @@ impl Emulator {
             ..Settings::default()
         };
         let (mut worker, handle) = Worker::new(settings).doing(doing)?;
+        worker.log_hold_ups(hold_ups);
         for port in ports {
             worker.add_port(port);
         }

@@ -24,8 +24,7 @@ use netio::checksum;
 use netio::pool::Offload;
 use std::collections::VecDeque;
 
-/// A thread that is late by at most this is not held up: it is the usual time to wake up.
-pub const LATE: Duration = Duration::from_millis(1);
+pub use netio::hold_ups::LATE;
 
 /// The number of UDP, and the length of its header.
 const UDP: u8 = 17;

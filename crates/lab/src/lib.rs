@@ -8,6 +8,7 @@
 //! - [`addressing`]: assignment of addresses and routes;
 //! - [`link`]: the wire behind a queue: rate, delay, buffer, loss, jitter;
 //! - [`hold_ups`]: what this machine adds to the delays of datagrams, counted apart;
+//!   [`stood_still`]: when it stood still altogether;
 //! - [`nesting`]: a command behind one link, and such commands within one another;
 //! - [`way_out`]: to the internet, by a network stack in user space;
 //! - [`record`]: bytes offered to a link and sent by it, in time bins;
@@ -31,6 +32,7 @@ pub mod netlink;
 pub mod program;
 pub mod published;
 pub mod record;
+pub mod stood_still;
 mod sys;
 pub mod topology;
 pub mod traffic;

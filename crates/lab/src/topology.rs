@@ -3,6 +3,7 @@
 use crate::emulator::{EmulatedDirection, Emulator, open_pair, open_tap, tap_is_possible};
 use crate::error::{Doing, Result};
 use crate::host::{Host, check_interface_name};
+use netio::hold_ups::HoldUpLog;
 use netio::port::Port;
 use netio::ports::captured::Captured;
 
@@ -32,6 +33,8 @@ pub struct Lab {
     arrival_times: bool,
     /// The namespace of the far ends of veth pairs.
     wires: Option<Host>,
+    /// The hold-ups of the links' threads.
+    hold_ups: HoldUpLog,
 }
 
 impl Default for Lab {
@@ -58,6 +61,7 @@ impl Lab {
             tap: false,
             arrival_times: false,
             wires: None,
+            hold_ups: HoldUpLog::default(),
         }
     }
 
@@ -89,6 +93,11 @@ impl Lab {
     /// The emulated links, in the order in which they were made.
     pub fn links(&self) -> &[Emulator] {
         &self.links
+    }
+
+    /// Where the links' threads write down when they were held up.
+    pub fn hold_ups(&self) -> &HoldUpLog {
+        &self.hold_ups
     }
 
     /// Joins two hosts by a veth pair: no limit, no delay. Both interfaces are up afterwards.
@@ -126,8 +135,9 @@ impl Lab {
             captured(at_a, &directions[1], names[1], names[0])?,
             captured(at_b, &directions[0], names[0], names[1])?,
         ];
-        self.links
-            .push(Emulator::start(names, ports, directions, !self.arrival_times)?);
+        let spin = !self.arrival_times;
+        let link = Emulator::start(names, ports, directions, spin, &self.hold_ups)?;
+        self.links.push(link);
         Ok(number)
     }
 

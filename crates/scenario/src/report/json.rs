@@ -162,6 +162,11 @@ fn judgement(judgement: &Judgement) -> Value {
             "longest_ns": held_up.longest.nanos(),
             "value": held_up.value,
             "got": held_up.got,
+            "apart_packets": held_up.apart.packets,
+            "judged_apart": held_up.apart.are_few(),
+            "others": held_up.apart.others,
+            "stood_still": held_up.apart.times,
+            "stood_still_longest_ns": held_up.apart.longest.nanos(),
         })),
     })
 }

@@ -68,7 +68,7 @@ fn case(xml: &mut String, suite: &str, judgement: &Judgement) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::outcome::{HoldUps, ProgramEnd, ProgramOutcome};
+    use crate::run::outcome::{CountedApart, FlowHoldUps, ProgramEnd, ProgramOutcome};
     use engine::units::Duration;
 
     #[test]
@@ -81,11 +81,12 @@ mod tests {
             unit: "ms",
             met,
             missed_by: "2 ms too much".into(),
-            held_up: met.then(|| HoldUps {
+            held_up: met.then(|| FlowHoldUps {
                 packets: 2,
                 longest: Duration::from_millis(4),
                 got: "8 ms".into(),
                 value: 8_000_000,
+                apart: CountedApart::default(),
             }),
         };
         let outcome = LiveOutcome {

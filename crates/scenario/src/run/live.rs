@@ -21,6 +21,7 @@ use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use gateway::in_force::InForce;
 use lab::record::Recorded;
+use lab::stood_still::{StoodStill, Watcher};
 use lab::traffic::generator::TrafficShape;
 use lab::traffic::tcp::Bulk;
 use lab::traffic::udp::Stream;
@@ -100,13 +101,17 @@ pub fn run(name: &str, scenario: &Scenario, registry: &Registry) -> Result<LiveO
         started: netio::clock::now(),
     };
     instruments.begin.set(run.started);
-    let (flows, windows, programs) = run.traffic()?;
+    let watcher = Watcher::start(built.lab.hold_ups()).map_err(Error::Started)?;
+    let (mut flows, windows, programs) = run.traffic()?;
+    drop(watcher);
+    let still = StoodStill::of(built.lab.hold_ups().read());
+    run.tell_apart(&mut flows, &still);
     let judged = scenario.expectations.iter().zip(&windows);
     Ok(LiveOutcome {
         scenario: name.into(),
         duration: scenario.settings.duration,
         expectations: judged
-            .map(|(expectation, window)| run.judge(expectation, window, &flows))
+            .map(|(expectation, window)| run.judge(expectation, window, (&flows, &still)))
             .chain(
                 scenario
                     .programs
@@ -437,6 +442,7 @@ impl LiveRun<'_> {
                     let delayed = Delayed {
                         delay: span(one.delay()),
                         held: if told { span(one.held) } else { Duration::ZERO },
+                        apart: false,
                     };
                     Arrived::new(first + one.arrived, frame.get(), Some(delayed))
                 };
@@ -445,7 +451,26 @@ impl LiveRun<'_> {
         }
     }
 
-    fn judge(&self, expectation: &Expectation, window: &LabWindow, flows: &[Vec<Arrived>]) -> Judgement {
+    /// Notes on which packets' way the machine stood still. Where programs run it may have been
+    /// otherwise.
+    fn tell_apart(&self, flows: &mut [Vec<Arrived>], still: &StoodStill) {
+        if !self.scenario.programs.is_empty() {
+            return;
+        }
+        for one in flows.iter_mut().flatten() {
+            let arrived = self.started + one.at.since(Instant::START);
+            if let Some(delay) = &mut one.delay {
+                delay.apart = still.was_on_the_way(arrived - delay.delay, arrived);
+            }
+        }
+    }
+
+    fn judge(
+        &self,
+        expectation: &Expectation,
+        window: &LabWindow,
+        (flows, still): (&[Vec<Arrived>], &StoodStill),
+    ) -> Judgement {
         let Expectation { from, to, metric, .. } = *expectation;
         let span = to.since(from);
         let inside = |flow: &Vec<Arrived>| -> Vec<Arrived> {
@@ -463,7 +488,7 @@ impl LiveRun<'_> {
             (Subject::Flow(flow), Metric::Packets) => inside(&flows[flow]).len() as u64,
             (Subject::Flow(flow), _) => {
                 let packets = inside(&flows[flow]);
-                return held_up::judge(expectation, packets.iter().filter_map(|one| one.delay));
+                return held_up::judge(expectation, packets.iter().filter_map(|one| one.delay), still);
             }
             (Subject::All, Metric::Jain) => fairness_of(flows.iter().map(bytes)),
             (Subject::All, _) => rate(all),
@@ -523,7 +548,8 @@ impl LiveRun<'_> {
         let name = |side: usize| self.scenario.hosts[flow.between[side]].name.clone();
         let delayed = got.iter().filter_map(|one| one.delay);
         let datagrams = delayed.clone().count();
-        let held_up = delayed.filter(|one| one.held > Duration::ZERO).count();
+        let held_up = delayed.clone().filter(|one| one.held > Duration::ZERO).count();
+        let apart = delayed.filter(|one| one.apart).count();
         FlowOutcome {
             name: flow.name.clone(),
             kind: flow.source.label(),
@@ -535,7 +561,11 @@ impl LiveRun<'_> {
             rate: Bandwidth::of(Bytes::new(bytes), self.scenario.settings.duration),
             series: Vec::new(),
             delays: (delays.count() > 0).then_some(delays),
-            counts: vec![("packets", datagrams as u64), ("held up", held_up as u64)],
+            counts: vec![
+                ("packets", datagrams as u64),
+                ("held up", held_up as u64),
+                ("apart", apart as u64),
+            ],
         }
     }
 }

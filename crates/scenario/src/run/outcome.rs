@@ -7,6 +7,7 @@
 
 use crate::language::Picture;
 use control::explained::Explained;
+use control::judged::MOST_APART;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 use measure::numbers;
@@ -181,12 +182,12 @@ pub struct Judgement {
     pub missed_by: String,
     /// Of a delay in the lab: what hold-ups of the machine added, which is not in `value`; none if
     /// they added nothing.
-    pub held_up: Option<HoldUps>,
+    pub held_up: Option<FlowHoldUps>,
 }
 
 /// What threads of this machine that were late added to the delays of a flow.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HoldUps {
+pub struct FlowHoldUps {
     /// The packets that were held up.
     pub packets: u64,
     /// The longest time for which one was.
@@ -195,14 +196,52 @@ pub struct HoldUps {
     pub got: String,
     /// The same in nanoseconds.
     pub value: u64,
+    /// The packets on whose way it stood still.
+    pub apart: CountedApart,
 }
 
-impl HoldUps {
+/// The packets of a flow on whose way the machine stood still.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CountedApart {
+    /// How many.
+    pub packets: u64,
+    /// Of how many.
+    pub of: u64,
+    /// How often the machine stood still during the run.
+    pub times: usize,
+    /// The longest time.
+    pub longest: Duration,
+    /// What the others measured, in nanoseconds.
+    pub others: u64,
+}
+
+impl CountedApart {
+    /// Whether the others are judged without them: there are enough.
+    pub fn are_few(&self) -> bool {
+        self.packets * 100 <= self.of * MOST_APART
+    }
+}
+
+impl FlowHoldUps {
     /// What it adds to a verdict, in words.
     pub fn words(&self) -> String {
         let Self { packets, got, .. } = self;
         let longest = numbers::time(self.longest.nanos());
-        format!("{got} with {packets} packets that this machine held up, by up to {longest}")
+        let mut words = format!("{got} with {packets} packets that this machine held up, by up to {longest}");
+        let CountedApart { packets, of, .. } = self.apart;
+        if packets > 0 {
+            let (times, longest) = (self.apart.times, numbers::time(self.apart.longest.nanos()));
+            let still =
+                format!("{packets} of {of} as it stood still ({times} times in all, for up to {longest})");
+            words += &match self.apart.are_few() {
+                true => format!(", and apart from {still}"),
+                false => {
+                    let others = numbers::time(self.apart.others);
+                    format!("; {still}: too many to judge the others alone, which had {others}")
+                }
+            };
+        }
+        words
     }
 }
 
