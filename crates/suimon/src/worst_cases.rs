@@ -4,6 +4,7 @@
 use control::policy::InterfacePolicy;
 use engine::bounds::{self, WorstCase};
 use engine::units::Bytes;
+use netio::hold_ups::LATE;
 use plot::text::{self, Align};
 use serde_json::{Value, json};
 
@@ -17,7 +18,8 @@ pub fn lines(interface: &InterfacePolicy) -> Vec<String> {
         let ring = interface.link().ring;
         let packets = if ring == 1 { "packet" } else { "packets" };
         lines.push(format!(
-            "at worst, from arrival to the last bit on the link, with {ring} {packets} in the transmit ring:"
+            "at worst, from arrival to the last bit on the link, with {ring} {packets} in the transmit ring, and beside it up to {LATE} \
+             by which the packet loop may run late (`status` tells more as held up by the host):"
         ));
         lines.extend(text::table(&bounded, &[Align::Left, Align::Right, Align::Right]));
     }
@@ -109,7 +111,8 @@ default = true
     #[test]
     fn the_worst_case_is_shown_and_why_there_is_none() {
         let expected = [
-            "at worst, from arrival to the last bit on the link, with 4 packets in the transmit ring:",
+            "at worst, from arrival to the last bit on the link, with 4 packets in the transmit ring, and beside it up to 1 ms by \
+             which the packet loop may run late (`status` tells more as held up by the host):",
             "  voice  9.645 ms  7.212 kB backlog",
             "no bound for rest: best effort: no guarantee",
         ];

@@ -3,23 +3,32 @@
 //! policy's bandwidth and a call does not wait, in each of them: the queue stands in the router,
 //! where `fq_codel` keeps it short, and the modem's 200 ms of buffer stay empty.
 //!
+//! The lab and the program have the simulator's figures, within 2 % in rate and 1 ms in delay, as
+//! far as this machine can tell: packets on whose way it stood still are counted apart, and a
+//! machine that is too busy for a millisecond is skipped, and said to be.
+//!
 //! ```text
 //!  server ── 10 ms ── router: 18 Mbit/s ── modem ── 20 Mbit/s, 500 kB ── home
 //! ```
 
+use control::judged::MOST_APART;
 use control::socket::Client;
 use engine::random::Seed;
 use engine::tree::Registry;
+use lab::stood_still::{StoodStill, Watcher};
 use lab::traffic::generator::TrafficShape;
 use lab::traffic::tcp::Bulk;
-use lab::traffic::udp::Stream;
-use lab::{Host, Running};
+use lab::traffic::udp::{Stream, UdpArrival};
+use lab::{Host, Lab, Running};
+use measure::delay::Delays;
 use scenario::folder::Folder;
 use scenario::lab::{Instruments, build};
 use scenario::topology::Topology;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The part of full frames of 18 Mbit/s that is payload of TCP, in Mbit/s.
@@ -28,11 +37,73 @@ const PAYLOAD: f64 = 18.0 * 1_448.0 / 1_514.0;
 const SETTLED: usize = 30;
 const POLICY: &str = "bandwidth = \"18 Mbit/s\"\ndiscipline = \"fq_codel\"\n";
 
+/// One test after another: they would hold up each other.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How near to the simulator's the rate is to be, and the delay.
+const RATE: f64 = 0.02;
+const DELAY: Duration = Duration::from_millis(1);
+/// A machine on which an ordinary thread wakes up later than this, once in a hundred times, is too
+/// busy to tell a millisecond: the call's own threads are ordinary ones.
+const PUNCTUAL: Duration = Duration::from_micros(400);
+
 /// A download's rate in Mbit/s of payload, and the 99th percentile of a call's delay.
 #[derive(Debug)]
 struct Felt {
     download: f64,
     call: Duration,
+    /// That without what this machine held packets up for.
+    by_itself: Duration,
+    /// Why this machine cannot tell it, if it cannot.
+    unfit: Option<String>,
+}
+
+/// How late an ordinary thread of this machine wakes up, once in a hundred times, as long as
+/// `during` takes.
+fn lateness<T>(during: impl FnOnce() -> T) -> (Duration, T) {
+    let over = AtomicBool::new(false);
+    let nap = Duration::from_millis(5);
+    std::thread::scope(|scope| {
+        let looks = scope.spawn(|| {
+            let mut late = Delays::default();
+            while !over.load(Ordering::Relaxed) {
+                let asleep = Instant::now();
+                std::thread::sleep(nap);
+                let by = asleep.elapsed().saturating_sub(nap);
+                late.record(engine::units::Duration::from_nanos(by.as_nanos() as u64));
+            }
+            Duration::from_nanos(late.quantile(990).nanos())
+        });
+        let done = during();
+        over.store(true, Ordering::Relaxed);
+        (looks.join().expect("a thread"), done)
+    })
+}
+
+/// The delays of a call's packets less what links held them up for, as scenarios are judged:
+/// without those on whose way this machine stood still, if they are few. And how many these are.
+fn call_of(arrivals: &[UdpArrival], began: engine::units::Instant, still: &StoodStill) -> (Delays, usize) {
+    let nanos = |time: Duration| engine::units::Duration::from_nanos(time.as_nanos() as u64);
+    let (mut others, mut all, mut apart) = (Delays::default(), Delays::default(), 0);
+    for one in arrivals {
+        let [sent, arrived] = [one.sent, one.arrived].map(|after| began + nanos(after));
+        let own = nanos(one.delay().saturating_sub(one.held));
+        all.record(own);
+        match still.was_on_the_way(sent, arrived) {
+            true => apart += 1,
+            false => others.record(own),
+        }
+    }
+    let few = !are_many(apart, arrivals.len());
+    (if few { others } else { all }, apart)
+}
+
+/// Whether so many packets are not to be left out.
+fn are_many(apart: usize, all: usize) -> bool {
+    apart * 100 > all * MOST_APART as usize
 }
 
 /// The network; `ruled` is what the second link has.
@@ -47,20 +118,37 @@ fn topology(ruled: &str) -> Topology {
         .unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-fn between(server: &Host, home: &Host, to: SocketAddr) -> Felt {
+fn between(lab: &Lab, server: &Host, home: &Host, to: SocketAddr) -> Felt {
+    let watcher = Watcher::start(lab.hold_ups()).expect("a thread");
     let bulk = Bulk::new(to, Duration::from_secs(8))
         .start(server, home)
         .expect("a transfer");
     std::thread::sleep(Duration::from_secs(3));
     // 214-byte frames, 100 kbit/s.
     let shape = TrafficShape::per_second(58, 172, Duration::from_secs(4));
+    let began = netio::clock::now();
     let call = Stream { to, shape }.start(server, home).expect("a call");
-    let call = call.finish().expect("a report");
+    let (late, call) = lateness(|| call.finish().expect("a report"));
     let intervals = bulk.finish().expect("a report").intervals;
     let settled = &intervals[SETTLED..70];
+    drop(watcher);
+    let still = StoodStill::of(lab.hold_ups().read());
+    let (by_itself, apart) = call_of(&call.arrivals, began, &still);
+    let all = call.arrivals.len();
+    let many = are_many(apart, all);
+    let unfit = (many || late > PUNCTUAL).then(|| {
+        format!(
+            "this machine cannot tell a millisecond: {apart} of {all} packets came while it stood still ({} times, for up to \
+             {}), and its threads wake up {late:?} late",
+            still.count(),
+            still.longest()
+        )
+    });
     Felt {
         download: settled.iter().sum::<u64>() as f64 * 8e-6 / (settled.len() as f64 * 0.1),
         call: call.delay(0.99).expect("arrivals"),
+        by_itself: Duration::from_nanos(by_itself.quantile(990).nanos()),
+        unfit,
     }
 }
 
@@ -78,7 +166,7 @@ fn measured(ruled: &str, start: impl FnOnce(&Host) -> Option<Option<Running>>) -
     };
     let running = start(router)?;
     let to = SocketAddr::new(built.interfaces[3][0].addresses[0].ip, 0);
-    let felt = between(server, home, to);
+    let felt = between(&built.lab, server, home, to);
     drop(running);
     Some(felt)
 }
@@ -112,18 +200,8 @@ fn running(on: &Host, files: &Path, what: &[&str]) -> Option<Running> {
     Some(running)
 }
 
-fn judge(place: &str, felt: &Felt) {
-    eprintln!("{place}: {felt:?} of {PAYLOAD:.2} Mbit/s and 10 ms");
-    assert!(
-        (0.95..=1.0).contains(&(felt.download / PAYLOAD)),
-        "{place}: {felt:?}"
-    );
-    // A modem with a full buffer adds 200 ms.
-    assert!(felt.call < Duration::from_millis(30), "{place}: {felt:?}");
-}
-
-#[test]
-fn a_policy_below_its_modem_holds_in_the_simulator() {
+/// The simulator's rate of the download in Mbit/s, and the 99th percentile of the call's delay.
+fn simulated() -> (f64, Duration) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/behind-a-modem.toml");
     let simulated = Command::new(env!("CARGO_BIN_EXE_suimon"))
         .args(["sim".as_ref(), file.as_os_str(), "--json".as_ref()])
@@ -131,28 +209,61 @@ fn a_policy_below_its_modem_holds_in_the_simulator() {
         .expect("it runs");
     assert_eq!(simulated.status.code(), Some(0), "{simulated:?}");
     let value: serde_json::Value = serde_json::from_slice(&simulated.stdout).expect("JSON");
-    let flows = value["flows"].as_array().expect("flows");
-    let call = flows.iter().find(|flow| flow["name"] == "call").expect("a call");
-    let nanos = call["delay"]["p99_ns"].as_u64().expect("a number");
-    eprintln!("simulated: the call's p99 is {:?}", Duration::from_nanos(nanos));
+    let measured = |what: &str| {
+        let mut all = value["expectations"].as_array().expect("expectations").iter();
+        let found = all.find(|one| one["what"].as_str().is_some_and(|own| own.contains(what)));
+        found.expect(what)["value"].as_u64().expect("a number")
+    };
+    let download = measured("flow download") as f64 / 1e6;
+    (download, Duration::from_nanos(measured("flow call")))
+}
+
+/// Whether it is as the simulator says: in one of four tries, since what else the machine does is
+/// not ours. A try that it was fit for, and that misses, fails at once.
+fn is_as_simulated(place: &str, measure: impl Fn() -> Option<Felt>) {
+    let (download, call) = simulated();
+    assert!(
+        (0.95..=1.0).contains(&(download / PAYLOAD)),
+        "simulated: {download}"
+    );
+    let mut unfit = String::new();
+    for _ in 0..4 {
+        // None: the machine forbids it.
+        let Some(felt) = measure() else { return };
+        eprintln!("{place}: {felt:?}; simulated: {download:.2} Mbit/s, {call:?}");
+        // What no busy machine excuses: a modem with a full buffer adds 200 ms.
+        assert!(
+            felt.call < Duration::from_millis(100) && (0.7..=1.0).contains(&(felt.download / PAYLOAD)),
+            "{place}: {felt:?}"
+        );
+        let rate = (felt.download / download - 1.0).abs() <= RATE;
+        if rate && felt.by_itself.abs_diff(call) <= DELAY {
+            return;
+        }
+        match felt.unfit {
+            None => panic!("{place}: {felt:?}; simulated: {download:.2} Mbit/s, {call:?}"),
+            Some(why) => unfit = why,
+        }
+    }
+    skips::skipped(unfit);
 }
 
 #[test]
-fn a_policy_below_its_modem_holds_in_the_lab() {
+fn a_policy_below_its_modem_is_in_the_lab_as_it_is_simulated() {
+    let _turn = turn();
     lab::isolated(|| {
         let ruled = format!("rate = \"1 Gbit/s\"\n[link.policy.router]\n{POLICY}");
-        let felt = measured(&ruled, |_| Some(None)).expect("a measurement");
-        judge("lab", &felt);
+        is_as_simulated("lab", || measured(&ruled, |_| Some(None)));
     });
 }
 
 #[test]
-fn a_policy_below_its_modem_holds_as_a_program_on_the_router() {
+fn a_policy_below_its_modem_is_as_a_program_on_the_router_as_it_is_simulated() {
+    let _turn = turn();
     lab::isolated(|| {
         let files: PathBuf = std::env::temp_dir().join(format!("suimon-home-{}", std::process::id()));
         std::fs::create_dir_all(&files).expect("a directory");
-        let felt = measured("", |router| run_on(router, &files).map(Some));
-        felt.iter().for_each(|felt| judge("run", felt));
+        is_as_simulated("run", || measured("", |router| run_on(router, &files).map(Some)));
         let _ = std::fs::remove_dir_all(&files);
     });
 }
@@ -172,8 +283,8 @@ fn both_ways(name: &str, start: impl FnOnce(&Host) -> Option<Option<Running>>) -
     let address = |host: usize| SocketAddr::new(built.interfaces[host][0].addresses[0].ip, 0);
     let (to_home, to_server) = (address(1), address(0));
     let felt = std::thread::scope(|scope| {
-        let up = scope.spawn(|| between(home, server, to_server));
-        let down = between(server, home, to_home);
+        let up = scope.spawn(|| between(&built.lab, home, server, to_server));
+        let down = between(&built.lab, server, home, to_home);
         [down, up.join().expect("a measurement")]
     });
     drop(ran);
@@ -183,6 +294,7 @@ fn both_ways(name: &str, start: impl FnOnce(&Host) -> Option<Option<Running>>) -
 
 #[test]
 fn an_interface_and_a_rate_cure_both_directions_of_a_line() {
+    let _turn = turn();
     lab::isolated(|| {
         let files = std::env::temp_dir().join(format!("suimon-line-{}", std::process::id()));
         std::fs::create_dir_all(&files).expect("a folder");

