@@ -17,9 +17,10 @@ const TABLE: &str = "docs/measurements/instructions.md";
 const COUNTED: &str = "*counted::counted*";
 const GENERATOR: &str = "generator, 1";
 /// The benches, each of a package, and with what they count.
-const BENCHES: [(&str, &str, &[&str]); 2] = [
+const BENCHES: [(&str, &str, &[&str]); 3] = [
     ("engine", "cost", &["--", "count"]),
     ("netio", "packet_loop", &[]),
+    ("netio", "experience", &["--", "count"]),
 ];
 /// The same for the rows whose names contain this.
 const IN_BURSTS: &str = ", in bursts, ";
@@ -84,12 +85,14 @@ type Counts = Vec<(String, f64)>;
 
 /// Counts the rows of all benches.
 fn count(root: &Path) -> Result<Counts, String> {
-    let [engine, packet_loop] = BENCHES;
-    let engine = without_generators(count_bench(root, engine)?)?;
+    let [engine, packet_loop, experience] = BENCHES;
+    let engine = without_generators(&count_bench(root, engine)?)?;
     let packet_loop = count_bench(root, packet_loop)?.into_iter();
+    let experience = without_generators(&count_bench(root, experience)?)?;
     Ok(engine
         .into_iter()
         .chain(packet_loop)
+        .chain(experience)
         .map(|(name, count)| (name, count.round()))
         .collect())
 }
@@ -134,23 +137,21 @@ fn count_bench(root: &Path, (package, bench, arguments): (&str, &str, &[&str])) 
 }
 
 /// The rows without what the bench itself takes.
-fn without_generators(counts: Counts) -> Result<Counts, String> {
-    let loops = [GENERATOR, GENERATOR_IN_BURSTS].map(|name| {
-        let row = counts.iter().find(|(row, _)| row == name);
+fn without_generators(counts: &Counts) -> Result<Counts, String> {
+    let of_loop = |name: &str| {
+        let wanted = match name.contains(IN_BURSTS) {
+            true => GENERATOR_IN_BURSTS,
+            false => GENERATOR,
+        };
+        let row = counts.iter().find(|(row, _)| row == wanted);
         row.map(|(_, count)| *count)
-            .ok_or_else(|| format!("the bench has no row `{name}`"))
-    });
-    let [one, burst] = loops;
-    let (one, burst) = (one?, burst?);
-    let own = |name: &str| if name.contains(IN_BURSTS) { burst } else { one };
-    Ok(counts
-        .into_iter()
-        .filter(|(name, _)| ![GENERATOR, GENERATOR_IN_BURSTS].contains(&name.as_str()))
-        .map(|(name, count)| {
-            let own = own(&name);
-            (name, count - own)
-        })
-        .collect())
+            .ok_or_else(|| format!("the bench has no row `{wanted}`"))
+    };
+    let rows = counts
+        .iter()
+        .filter(|(name, _)| ![GENERATOR, GENERATOR_IN_BURSTS].contains(&name.as_str()));
+    rows.map(|(name, count)| Ok((name.clone(), count - of_loop(name)?)))
+        .collect()
 }
 
 /// The steps of a row, and its name.

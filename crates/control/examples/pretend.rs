@@ -112,6 +112,7 @@ impl Handler for Pretend {
             frames: FrameCounts::default(),
             hold_ups: HoldUps::default(),
             expectations: Vec::new(),
+            experience: None,
         };
         Ok(Reading {
             unconfined: Vec::new(),

@@ -370,6 +370,9 @@ fn unchangeable(old: &InterfacePolicy, new: &InterfacePolicy) -> Vec<String> {
     if (before.overhead, before.max_frame) != (after.overhead, after.max_frame) {
         all.push("`overhead` and `max_frame` say how every packet is counted".to_owned());
     }
+    if before.experience != after.experience {
+        all.push("`experience` says what is measured from the start".to_owned());
+    }
     let yields = |policy: &InterfacePolicy| {
         let all = policy.yields.iter();
         all.map(|yields| (yields.class.clone(), yields.settings.clone()))

@@ -5,6 +5,7 @@
 //! `status` shows. A value that needs every packet, or a sender's own state, cannot be judged so,
 //! and is refused.
 
+use crate::experienced::ExperienceSetting;
 use crate::sections::Section;
 use engine::settings::{Problem, Raw, SettingValue, Span, describe, unknown};
 use engine::tree::TreePlan;
@@ -52,6 +53,20 @@ choices! {
         /// Jain's fairness index of the copies of a flow, or of all flows: 100 % if all received
         /// the same.
         Jain = "jain",
+        /// The median round trip between the ends of TCP connections.
+        RoundTripP50 = "round-trip-p50",
+        /// The 99th percentile of the same.
+        RoundTripP99 = "round-trip-p99",
+        /// The part of TCP segments that had to be repeated.
+        Repeated = "repeated",
+        /// Round trips a minute under working conditions.
+        RoundTripsAMinute = "rpm",
+        /// The quality of outcome of a call, 0 to 100.
+        QualityCall = "quality-call",
+        /// The quality of outcome of a game, 0 to 100.
+        QualityGame = "quality-game",
+        /// The quality of outcome of a page, 0 to 100.
+        QualityPage = "quality-page",
         /// The part of the time in which a reservation was in force on all its path, for all
         /// copies of its flow.
         InForce = "in-force",
@@ -131,13 +146,31 @@ impl Unit {
 }
 
 impl Metric {
+    /// Whether the connections that pass show it, and nothing else does.
+    pub const fn is_experience(self) -> bool {
+        matches!(
+            self,
+            Self::RoundTripP50
+                | Self::RoundTripP99
+                | Self::Repeated
+                | Self::RoundTripsAMinute
+                | Self::QualityCall
+                | Self::QualityGame
+                | Self::QualityPage
+        )
+    }
+
     /// The unit of the metric.
     pub const fn unit(self) -> Unit {
         match self {
             Self::Rate => Unit::Rate,
-            Self::Share | Self::Load | Self::Jain | Self::InForce => Unit::Share,
+            Self::Share | Self::Load | Self::Jain | Self::InForce | Self::Repeated => Unit::Share,
             Self::DelayMean | Self::DelayP50 | Self::DelayP99 | Self::DelayMax => Unit::Time,
+            Self::RoundTripP50 | Self::RoundTripP99 => Unit::Time,
             Self::Packets | Self::Drops | Self::Marks | Self::Retransmissions | Self::Timeouts => Unit::Count,
+            Self::RoundTripsAMinute | Self::QualityCall | Self::QualityGame | Self::QualityPage => {
+                Unit::Count
+            }
             Self::BacklogMax | Self::BacklogP99 | Self::Borrowed => Unit::Bytes,
         }
     }
@@ -248,7 +281,8 @@ settings! {
         /// The class that is measured
         class: String = derived "all packets of the interface", "", "";
         /// The metric: rate, share, load, delay-mean, delay-p50, delay-p99, delay-max, packets,
-        /// drops or marks
+        /// drops or marks; with `experience` also round-trip-p50, round-trip-p99, repeated, rpm,
+        /// quality-call, quality-game or quality-page
         metric: Metric = required, "", "";
         /// The time over which it is measured, and measured anew
         over: Duration = default "10 s", "1 s to 1 h", "";
@@ -347,6 +381,7 @@ impl fmt::Display for ExpectationView {
 pub(crate) fn read(
     section: &Section<'_>,
     plan: Option<&TreePlan>,
+    experience: ExperienceSetting,
     problems: &mut Vec<Problem>,
 ) -> Option<WatchedExpectation> {
     let before = problems.len();
@@ -370,6 +405,11 @@ pub(crate) fn read(
         );
         problems.push(Problem::new(at("metric"), message).help(help));
     }
+    if settings.metric.is_experience() && experience == ExperienceSetting::Off {
+        let message = format!("`{}` is not measured of this interface", settings.metric.name());
+        let help = "write `experience = \"classes\"` beside its `bandwidth`";
+        problems.push(Problem::new(at("metric"), message).help(help));
+    }
     (problems.len() == before).then_some(WatchedExpectation {
         class: settings.class,
         metric: settings.metric,
@@ -389,7 +429,14 @@ fn is_measured(metric: Metric, of_class: bool) -> Result<(), &'static str> {
         | M::DelayMax
         | M::Packets
         | M::Drops
-        | M::Marks => Ok(()),
+        | M::Marks
+        | M::RoundTripP50
+        | M::RoundTripP99
+        | M::Repeated
+        | M::RoundTripsAMinute
+        | M::QualityCall
+        | M::QualityGame
+        | M::QualityPage => Ok(()),
         M::Share if of_class => Ok(()),
         M::Share => Err("name a `class`, or take `load`"),
         M::Load if !of_class => Ok(()),
@@ -479,6 +526,10 @@ mod tests {
             ),
             ("metric = \"drops\"\nwithin = [1]", "a list of two bounds"),
             ("metric = \"drops\"\nat_most = -1", "a whole number"),
+            (
+                "metric = \"round-trip-p50\"\nat_most = \"50 ms\"",
+                "write `experience = \"classes\"`",
+            ),
             (
                 "flow = \"x\"\nmetric = \"drops\"\nat_most = 1",
                 "unknown setting `flow`",

@@ -4,6 +4,7 @@
 //! [`MOST_APART`]. Both are told.
 
 use crate::expectations::{ExpectationView, HeldUpView, Metric, WatchedExpectation};
+use crate::experienced::{ExperienceView, QualityView};
 use crate::snapshot::{Delay, InterfaceView, State, Traffic};
 use engine::units::Probability;
 
@@ -83,6 +84,17 @@ fn measure(of: &WatchedExpectation, before: &InterfaceView, now: &InterfaceView)
         Metric::Packets => since(|of| of.sent_packets),
         Metric::Drops => since(|of| of.dropped_packets),
         Metric::Marks => since(|of| of.marked_packets),
+        Metric::RoundTripP50 => Some(own.experience.as_ref()?.whole?.p50_ns),
+        Metric::RoundTripP99 => Some(own.experience.as_ref()?.whole?.p99_ns),
+        Metric::Repeated => {
+            let segments = |of: &Traffic| of.experience.as_ref().map_or(0, |of| of.segments);
+            (segments(own) > segments(earlier))
+                .then(|| own.experience.as_ref().map(ExperienceView::loss_parts))?
+        }
+        Metric::RoundTripsAMinute => own.experience.as_ref()?.rpm,
+        Metric::QualityCall => quality(own, |of| of.call),
+        Metric::QualityGame => quality(own, |of| of.game),
+        Metric::QualityPage => quality(own, |of| of.page),
         Metric::BacklogMax
         | Metric::BacklogP99
         | Metric::Retransmissions
@@ -91,6 +103,11 @@ fn measure(of: &WatchedExpectation, before: &InterfaceView, now: &InterfaceView)
         | Metric::Jain
         | Metric::InForce => None,
     }
+}
+
+fn quality(of: &Traffic, part: fn(&QualityView) -> u8) -> Option<u64> {
+    let quality = of.experience.as_ref()?.quality.as_ref()?;
+    Some(part(quality).into())
 }
 
 /// The traffic that it is about; `None` if the class is not there.
@@ -107,13 +124,14 @@ fn traffic<'a>(of: &WatchedExpectation, interface: &'a InterfaceView) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experienced::RoundTripView;
     use crate::policy::Policy;
     use crate::snapshot::{ClassView, FrameCounts, HeldUp, HostHoldUps};
     use engine::tree::Registry;
 
     fn expectation(expect: &str) -> WatchedExpectation {
         let text = format!(
-            "version = 1\n[interface.wan0]\nbandwidth = \"20 Mbit/s\"\ndiscipline = \"drr\"\n\
+            "version = 1\n[interface.wan0]\nbandwidth = \"20 Mbit/s\"\nexperience = \"classes\"\ndiscipline = \"drr\"\n\
              [[interface.wan0.class]]\nname = \"calls\"\ndefault = true\n[[interface.wan0.expect]]\n{expect}\n"
         );
         let read = Policy::read("test.toml", &text, &Registry::builtin(), &[]);
@@ -162,6 +180,60 @@ mod tests {
             frames: FrameCounts::default(),
             hold_ups: HostHoldUps::default(),
             expectations: Vec::new(),
+            hosts: Vec::new(),
+        }
+    }
+
+    /// What connections had in the time is judged, each figure by its own bounds; without any there
+    /// is nothing to judge.
+    #[test]
+    fn the_experience_of_connections_is_judged() {
+        let experience = ExperienceView {
+            whole: Some(RoundTripView {
+                samples: 9,
+                p50_ns: 40_000_000,
+                p99_ns: 90_000_000,
+            }),
+            segments: 1_000,
+            loss: 0.02,
+            rpm: Some(900),
+            quality: Some(QualityView {
+                call: 60,
+                game: 40,
+                page: 95,
+            }),
+            ..ExperienceView::default()
+        };
+        let with = |experience| {
+            view(
+                Traffic {
+                    experience,
+                    ..traffic(5_000_000, 600)
+                },
+                State::Enabled,
+            )
+        };
+        let (none, now) = (with(None), with(Some(experience)));
+        for (expect, met) in [
+            ("metric = \"round-trip-p50\"\nat_most = \"40 ms\"", true),
+            ("metric = \"round-trip-p50\"\nat_most = \"39 ms\"", false),
+            (
+                "metric = \"round-trip-p99\"\nwithin = [\"90 ms\", \"90 ms\"]",
+                true,
+            ),
+            ("metric = \"repeated\"\nwithin = [\"1.9 %\", \"2.1 %\"]", true),
+            ("metric = \"repeated\"\nat_most = \"1 %\"", false),
+            ("metric = \"rpm\"\nat_least = 901", false),
+            ("metric = \"rpm\"\nwithin = [900, 900]", true),
+            ("metric = \"quality-call\"\nwithin = [60, 60]", true),
+            ("metric = \"quality-game\"\nat_least = 41", false),
+            ("metric = \"quality-page\"\nat_least = 95", true),
+        ] {
+            let expect = format!("class = \"calls\"\n{expect}");
+            let (is, measured) = judged(&expect, &none, &now);
+            assert_eq!(is, met, "{expect}: {measured:?}");
+            assert!(measured.is_some(), "{expect}");
+            assert_eq!(judged(&expect, &none, &none), (true, None), "{expect}");
         }
     }
 

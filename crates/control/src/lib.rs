@@ -28,6 +28,7 @@ pub mod diagnostics;
 pub mod difference;
 pub mod documents;
 pub mod expectations;
+pub mod experienced;
 pub mod explained;
 pub mod filter_list;
 pub mod filters;

@@ -1,6 +1,7 @@
 //! Text forms of a snapshot's values: drops by reason, borrowed bytes, gauges with their units; and
 //! of disciplines with their settings.
 
+use crate::experienced::{ExperienceView, QualityView, RoundTripView};
 use crate::snapshot::{BORROWED, ClassView, FrameCounts, Gauge, InterfaceView, Traffic};
 use engine::settings::Table;
 use engine::tree::{ClassSpec, DisciplineSpec};
@@ -71,6 +72,36 @@ pub fn hold_ups(interface: &InterfaceView) -> String {
     text
 }
 
+/// What connections have, such as `round trip 40 ms, p99 44 ms (10 ms ahead, 30 ms behind), 0.5 %
+/// repeated, 1500 rpm, call 100, game 100, page 100`; empty if nothing was measured.
+pub fn experience(of: &ExperienceView) -> String {
+    let mut all = Vec::new();
+    let time = |of: Option<RoundTripView>| of.map(|of| numbers::time(of.p50_ns));
+    let sides = [(time(of.ahead), "ahead"), (time(of.behind), "behind")];
+    let sides: Vec<String> = sides
+        .into_iter()
+        .filter_map(|(time, side)| Some(format!("{} {side}", time?)))
+        .collect();
+    let sides = sides.join(", ");
+    match of.whole {
+        Some(whole) => {
+            let [p50, p99] = [whole.p50_ns, whole.p99_ns].map(numbers::time);
+            all.push(format!("round trip {p50}, p99 {p99} ({sides})"));
+        }
+        None if !sides.is_empty() => all.push(format!("round trip {sides}")),
+        None => {}
+    }
+    if of.loss > 0.0 {
+        all.push(format!("{} repeated", numbers::share(of.loss)));
+    }
+    all.extend(of.rpm.map(|rpm| format!("{} rpm", numbers::count(rpm))));
+    all.extend(of.quality.map(|of| {
+        let QualityView { call, game, page } = of;
+        format!("call {call}, game {game}, page {page}")
+    }));
+    all.join(", ")
+}
+
 /// The bytes that a class has borrowed; empty if none, or if its discipline does not lend.
 pub fn borrowed(class: &ClassView) -> String {
     let found = class.gauges.iter().find(|gauge| gauge.name == BORROWED);
@@ -123,4 +154,40 @@ pub fn settings(table: &Table, without: &[&str]) -> String {
         format!("{}={value}", entry.key)
     });
     text.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_experience_has_what_was_measured_and_no_more() {
+        let trips = |ms: u64| {
+            Some(RoundTripView {
+                samples: 5,
+                p50_ns: ms * 1_000_000,
+                p99_ns: ms * 1_100_000,
+            })
+        };
+        let mut of = ExperienceView::default();
+        assert_eq!(experience(&of), "");
+        of.ahead = trips(10);
+        assert_eq!(experience(&of), "round trip 10 ms ahead");
+        (of.behind, of.whole, of.loss) = (trips(30), trips(40), 0.005);
+        assert_eq!(
+            experience(&of),
+            "round trip 40 ms, p99 44 ms (10 ms ahead, 30 ms behind), 0.5 % repeated"
+        );
+        (of.rpm, of.loss) = (Some(900), 0.0);
+        of.quality = Some(QualityView {
+            call: 60,
+            game: 40,
+            page: 95,
+        });
+        let told = experience(&of);
+        assert!(
+            told.ends_with("behind), 900 rpm, call 60, game 40, page 95"),
+            "{told}"
+        );
+    }
 }

@@ -5,6 +5,7 @@
 //! Filters are not in it: a tape has their answers.
 
 use crate::difference::GenerationView;
+use crate::experienced::ExperienceSetting;
 use crate::policy::{InterfacePolicy, InterfaceSettings, Reserve};
 use engine::link::Link;
 use engine::reserved::{Reservable, ReserveSettings};
@@ -351,6 +352,7 @@ impl RecordedPolicy {
                 bandwidth: link.bandwidth,
                 overhead: link.overhead,
                 max_frame: Bytes::new(self.mtu.saturating_sub(self.overhead)),
+                experience: ExperienceSetting::Off,
             },
             plan: spec.check(registry, link)?,
             spec: Arc::new(spec),

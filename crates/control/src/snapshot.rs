@@ -9,6 +9,7 @@
 //! ([`BASIS`]). In JSON the name of a number ends with its unit.
 
 use crate::expectations::ExpectationView;
+use crate::experienced::{self, ExperienceView, HostView};
 use crate::policy::InterfacePolicy;
 use engine::discipline::Reason;
 use engine::inspect::{Value, View};
@@ -19,11 +20,13 @@ use engine::tree::DisciplineSpec;
 use engine::units::{Bandwidth, Duration, Instant, Probability, Rate};
 use measure::delay::Delays;
 use measure::hold_ups::{HeldUpDelays, HoldUps};
+use measure::round_trips::ExperienceCounts;
 use schemars::{JsonSchema, Schema};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The version of the model. It is incremented when a field changes its meaning or is removed.
@@ -96,6 +99,17 @@ pub struct InterfaceReading {
     pub hold_ups: HoldUps,
     /// How the policy's expectations stand.
     pub expectations: Vec<ExpectationView>,
+    /// What its classes and hosts have of it, if that is measured.
+    pub experience: Option<ExperienceOfInterface>,
+}
+
+/// What passing connections show of the classes of an interface, and of the hosts behind it.
+#[derive(Clone, Debug, Default)]
+pub struct ExperienceOfInterface {
+    /// Class by class.
+    pub classes: HashMap<ClassId, ExperienceCounts>,
+    /// Host by host.
+    pub hosts: Vec<(IpAddr, ExperienceCounts)>,
 }
 
 /// What became of frames outside the queues, since the start.
@@ -219,6 +233,9 @@ pub struct InterfaceView<C = Vec<ClassView>> {
     /// How the policy's expectations stand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expectations: Vec<ExpectationView>,
+    /// What the hosts behind it have, if that is measured; those that were offered most first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostView>,
 }
 
 /// One class.
@@ -291,6 +308,8 @@ struct ClassFields {
     #[serde(default)]
     share: Option<f64>,
     #[serde(default)]
+    offered_bps: Option<u64>,
+    #[serde(default)]
     got_bps: Option<u64>,
     #[serde(default)]
     sent_packets: u64,
@@ -313,6 +332,8 @@ struct ClassFields {
     #[serde(default)]
     marked_packets: u64,
     #[serde(default)]
+    experience: Option<ExperienceView>,
+    #[serde(default)]
     gauges: Vec<Gauge>,
 }
 
@@ -327,6 +348,7 @@ impl From<ClassFields> for ClassView {
             asked_bps: fields.asked_bps,
             share: fields.share,
             traffic: Traffic {
+                offered_bps: fields.offered_bps,
                 got_bps: fields.got_bps,
                 sent_packets: fields.sent_packets,
                 sent_bytes: fields.sent_bytes,
@@ -338,6 +360,7 @@ impl From<ClassFields> for ClassView {
                 dropped_bytes: fields.dropped_bytes,
                 drops: fields.drops,
                 marked_packets: fields.marked_packets,
+                experience: fields.experience,
             },
             gauges: fields.gauges,
         }
@@ -358,8 +381,9 @@ impl Serialize for BriefClass {
             };
         }
         unless_default!(class: parent, depth, leaf, discipline, asked_bps, share);
-        unless_default!(traffic: got_bps, sent_packets, sent_bytes, backlog_packets, backlog_bytes, delay, held_up);
-        unless_default!(traffic: dropped_packets, dropped_bytes, drops, marked_packets);
+        unless_default!(traffic: offered_bps, got_bps, sent_packets, sent_bytes, backlog_packets, backlog_bytes);
+        unless_default!(traffic: delay, held_up);
+        unless_default!(traffic: dropped_packets, dropped_bytes, drops, marked_packets, experience);
         unless_default!(class: gauges);
         map.end()
     }
@@ -379,6 +403,10 @@ fn write_unless_default<M: SerializeMap, T: Serialize + Default + PartialEq>(
 /// The traffic of an interface or a class.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Traffic {
+    /// The rate over the interval at which packets arrived for it; with `got_bps`, what was not
+    /// sent or waits still. `None` also where only departures were read.
+    #[serde(default)]
+    pub offered_bps: Option<u64>,
     /// The measured rate over the interval.
     pub got_bps: Option<u64>,
     /// Packets sent since the start.
@@ -402,6 +430,9 @@ pub struct Traffic {
     pub drops: BTreeMap<String, u64>,
     /// Packets marked (ECN) since the start.
     pub marked_packets: u64,
+    /// What its connections have, if that is measured and there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experience: Option<ExperienceView>,
 }
 
 /// Queueing delay. Quantiles are at most 1/16 too high.
@@ -501,6 +532,8 @@ struct Sum {
     held_up: Option<HeldUpDelays>,
     /// What was dropped before it reached its queue.
     short: Count,
+    /// What its connections have: now, and at the beginning of the interval.
+    experience: Option<(ExperienceCounts, ExperienceCounts)>,
 }
 
 fn add(mine: &mut Count, theirs: Count) {
@@ -516,10 +549,16 @@ impl Sum {
         let (mine, theirs) = (self.held_up.take(), other.held_up.as_ref());
         self.held_up = HeldUpDelays::merged((&self.delays, mine.as_ref()), (&other.delays, theirs));
         self.delays.merge(&other.delays);
+        if let Some((now, before)) = &other.experience {
+            let (own, own_before) = self.experience.get_or_insert_default();
+            own.merge(now);
+            own_before.merge(before);
+        }
     }
 
-    /// With the counters of its queue, or of all queues below it.
-    fn traffic(&self, stats: &Stats, interval: Option<Duration>) -> Traffic {
+    /// With the counters of its queue, or of all queues below it, and what those were offered
+    /// before the interval.
+    fn traffic(&self, stats: &Stats, before: Option<Count>, interval: Option<Duration>) -> Traffic {
         let backlog = stats.backlog();
         let short = |why| {
             if why == Reason::Memory {
@@ -532,7 +571,12 @@ impl Sum {
             .iter()
             .map(|why| (why.name(), stats.dropped_for(*why) + short(*why)));
         let drops = drops.filter(|(_, n)| *n > 0);
+        let offered = before.map(|before| since(stats.offered, before));
+        let experience = self.experience.as_ref();
         Traffic {
+            offered_bps: offered
+                .zip(interval)
+                .map(|(offered, interval)| Bandwidth::of(offered.bytes, interval).bits()),
             got_bps: interval.map(|interval| Bandwidth::of(self.recent.bytes, interval).bits()),
             sent_packets: self.sent.packets,
             sent_bytes: self.sent.bytes.get(),
@@ -544,6 +588,7 @@ impl Sum {
             dropped_bytes: (stats.dropped.bytes + self.short.bytes).get(),
             drops: drops.map(|(why, n)| (why.to_owned(), n)).collect(),
             marked_packets: stats.marked,
+            experience: experience.map(|(now, before)| ExperienceView::of(now, Some(before))),
         }
     }
 }
@@ -599,6 +644,7 @@ impl InterfaceReading {
                 let earlier = earlier.and_then(|(earlier, _)| earlier.class(class.class));
                 whole.add_sent(&class.since(earlier));
             }
+            whole.experience = self.undivided(earlier.map(|(earlier, _)| earlier));
         }
         let before = earlier.map_or_else(Count::default, |(earlier, _)| earlier.totals.sent);
         // The totals have all that was dropped.
@@ -614,6 +660,7 @@ impl InterfaceReading {
                 *place = Some(view);
             }
         }
+        let offered_before = self.offered_before(earlier.map(|(earlier, _)| earlier));
         let whole_view = self.views.iter().find(|view| view.class.is_none());
         InterfaceView {
             name: self.policy.name.clone(),
@@ -623,11 +670,16 @@ impl InterfaceReading {
             discipline: self.policy.spec.kind.clone(),
             bandwidth_bps: link.bandwidth.bits(),
             overhead_bytes: self.policy.settings.overhead.get(),
-            traffic: whole.traffic(&self.totals, interval),
+            traffic: whole.traffic(
+                &self.totals,
+                earlier.map(|(earlier, _)| earlier.totals.offered),
+                interval,
+            ),
             gauges: whole_view.map(gauges).unwrap_or_default(),
             frames: self.frames,
             hold_ups: self.hold_ups.into(),
             expectations: self.expectations.clone(),
+            hosts: self.hosts(earlier.map(|(earlier, _)| earlier)),
             classes: ClassStream {
                 policy: &self.policy,
                 interval,
@@ -635,9 +687,30 @@ impl InterfaceReading {
                 order,
                 sums,
                 views,
+                offered_before,
                 configured,
             },
         }
+    }
+
+    fn hosts(&self, earlier: Option<&Self>) -> Vec<HostView> {
+        let of = |reading: &'_ Self| {
+            let measured = reading.experience.as_ref();
+            measured.map_or_else(Vec::new, |measured| measured.hosts.clone())
+        };
+        experienced::hosts(&of(self), &earlier.map(of).unwrap_or_default())
+    }
+
+    /// What each class's queue had been offered by an earlier reading of the same tree.
+    fn offered_before(&self, earlier: Option<&Self>) -> Vec<Option<Count>> {
+        let mut all = vec![None; self.policy.plan.classes.len()];
+        let same = |earlier: &&Self| earlier.policy.plan.has_classes_of(&self.policy.plan);
+        for view in earlier.filter(same).iter().flat_map(|earlier| &earlier.views) {
+            if let Some(place) = view.class.and_then(|class| all.get_mut(class.0 as usize)) {
+                *place = Some(view.stats.offered);
+            }
+        }
+        all
     }
 
     /// Each class's own counts.
@@ -654,7 +727,36 @@ impl InterfaceReading {
             let sum = class.since(before);
             sums[class.class.0 as usize].add_sent(&sum);
         }
+        self.add_experience(earlier, &mut sums);
         sums
+    }
+
+    fn add_experience(&self, earlier: Option<&Self>, sums: &mut [Sum]) {
+        for (class, counts) in self.measured() {
+            let (Some(sum), Some(info)) = (sums.get_mut(class.0 as usize), self.policy.plan.info(*class))
+            else {
+                continue;
+            };
+            let before = earlier.and_then(|earlier| {
+                let class = earlier.policy.plan.class(&info.name)?;
+                earlier.experience.as_ref()?.classes.get(&class).cloned()
+            });
+            sum.experience = Some((counts.clone(), before.unwrap_or_default()));
+        }
+    }
+
+    /// What connections have, class by class.
+    fn measured(&self) -> impl Iterator<Item = (&ClassId, &ExperienceCounts)> {
+        let measured = self.experience.iter();
+        measured.flat_map(|measured| &measured.classes)
+    }
+
+    /// The experience of a discipline without classes, which counts all as one.
+    fn undivided(&self, earlier: Option<&Self>) -> Option<(ExperienceCounts, ExperienceCounts)> {
+        let (class, counts) = self.measured().next()?;
+        let before = earlier.and_then(|earlier| earlier.measured().find(|(of, _)| *of == class));
+        let before = before.map(|(_, counts)| counts.clone());
+        Some((counts.clone(), before.unwrap_or_default()))
     }
 
     fn class(&self, class: ClassId) -> Option<&ClassReading> {
@@ -705,6 +807,8 @@ pub struct ClassStream<'a> {
     // The others by number.
     sums: Vec<Sum>,
     views: Vec<Option<&'a View>>,
+    /// What each queue had been offered before the interval.
+    offered_before: Vec<Option<Count>>,
     /// The configured rates, by name.
     configured: HashMap<&'a str, Bandwidth>,
 }
@@ -730,7 +834,7 @@ impl ClassStream<'_> {
             discipline: view.map_or("", |view| view.kind).into(),
             asked_bps: rate.map(Bandwidth::bits),
             share: rate.map(|rate| Probability::ratio(rate.bits(), link.bits()).as_f64()),
-            traffic: self.sums[index].traffic(stats, self.interval),
+            traffic: self.sums[index].traffic(stats, self.offered_before[index], self.interval),
             gauges: view.map(|view| self.gauges(view)).unwrap_or_default(),
         }
     }
@@ -772,6 +876,7 @@ impl InterfaceView<ClassStream<'_>> {
             frames,
             hold_ups,
             expectations,
+            hosts,
         } = self;
         InterfaceView {
             name,
@@ -787,6 +892,7 @@ impl InterfaceView<ClassStream<'_>> {
             frames,
             hold_ups,
             expectations,
+            hosts,
         }
     }
 }
@@ -809,6 +915,7 @@ impl ClassReading {
                 None => Some(held.clone()),
             }),
             short: self.short,
+            experience: None,
         }
     }
 }

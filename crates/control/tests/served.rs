@@ -5,7 +5,8 @@ use control::policy::{InterfacePolicy, Policy};
 use control::protocol::{Refusal, Reply, Request, SettingChanges};
 use control::provenance::Provenance;
 use control::snapshot::{
-    ClassReading, ClassView, FrameCounts, InterfaceReading, Reading, Snapshot, State, StatusDetail,
+    ClassReading, ClassView, ExperienceOfInterface, FrameCounts, InterfaceReading, Reading, Snapshot, State,
+    StatusDetail,
 };
 use control::socket::{self, Client, Handler, Server};
 use control::what_if::ShadowReport;
@@ -19,6 +20,7 @@ use engine::tree::Registry;
 use engine::units::{Bytes, Duration, Instant};
 use measure::delay::Delays;
 use measure::hold_ups::HoldUps;
+use measure::round_trips::{ExperienceCounts, RoundTripTable};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -103,6 +105,7 @@ fn reading(policy: &Arc<InterfacePolicy>, seconds: u64, state: State) -> Reading
         frames: FrameCounts::default(),
         hold_ups: HoldUps::default(),
         expectations: Vec::new(),
+        experience: Some(experience(seconds)),
     };
     Reading {
         unconfined: Vec::new(),
@@ -110,6 +113,54 @@ fn reading(policy: &Arc<InterfacePolicy>, seconds: u64, state: State) -> Reading
         policy: "t".into(),
         interfaces: vec![interface],
     }
+}
+
+/// Of each class 100 segments a second, of which `voice` repeats one; each second a round trip of
+/// `bulk` takes that many milliseconds.
+fn experience(seconds: u64) -> ExperienceOfInterface {
+    let mut table = RoundTripTable::default();
+    (1..=seconds).for_each(|second| table.record(Duration::from_millis(second)));
+    let counts = |repeated: u64| ExperienceCounts {
+        segments: 100 * seconds,
+        repeated: repeated * seconds,
+        ..ExperienceCounts::default()
+    };
+    let bulk = ExperienceCounts {
+        whole: table.counts(),
+        ..counts(0)
+    };
+    ExperienceOfInterface {
+        classes: [(ClassId(1), bulk.clone()), (ClassId(2), counts(1))].into(),
+        hosts: vec![([10, 0, 0, 9].into(), bulk)],
+    }
+}
+
+/// Interior classes and the interface have that of all below, over the interval; counters go on.
+#[test]
+fn what_connections_have_is_that_of_the_interval_and_parents_have_all() {
+    let policy = Arc::new(interface());
+    let readings = [10, 12].map(|seconds| reading(&policy, seconds, State::Enabled));
+    let snapshot = readings[1].snapshot(Some(&readings[0]));
+    let wan0 = &snapshot.interfaces[0];
+    let of = |class: usize| wan0.classes[class].traffic.experience.clone().expect("measured");
+    let [all, bulk, voice] = [0, 1, 2].map(of);
+    assert_eq!(wan0.traffic.experience.as_ref(), Some(&all));
+    assert_eq!((all.segments, all.repeated, all.loss), (2_400, 12, 0.005));
+    assert_eq!((bulk.loss, voice.loss, voice.whole), (0.0, 0.01, None));
+    let whole = all.whole.expect("those of `bulk`");
+    assert_eq!((whole.samples, bulk.whole), (2, Some(whole)));
+    assert!(whole.p99_ns.abs_diff(12_000_000) < 200_000, "{whole:?}");
+    assert_eq!(
+        (all.rpm, voice.quality),
+        (None, None),
+        "no handshake, no round trip"
+    );
+    assert_eq!(wan0.hosts.len(), 1);
+    assert_eq!(wan0.hosts[0].experience.whole, Some(whole));
+    let json = serde_json::to_string(&snapshot).expect("JSON");
+    assert!(json.contains("\"address\":\"10.0.0.9\""), "{json}");
+    let back: Snapshot = serde_json::from_str(&json).expect("the same");
+    assert_eq!(back, snapshot);
 }
 
 #[test]
@@ -126,6 +177,12 @@ fn rates_and_delays_are_those_of_the_interval_and_parents_are_sums() {
     let measured: Vec<_> = wan0.classes.iter().map(|c| c.traffic.got_bps).collect();
     assert_eq!(measured, [Some(5_000_000), Some(4_000_000), Some(1_000_000)]);
     assert_eq!(wan0.traffic.got_bps, Some(5_000_000));
+    let offered: Vec<_> = wan0.classes.iter().map(|c| c.traffic.offered_bps).collect();
+    assert_eq!(
+        offered, measured,
+        "the backlog and what was dropped stay the same"
+    );
+    assert_eq!(wan0.traffic.offered_bps, Some(5_000_000));
     let configured: Vec<_> = wan0.classes.iter().filter_map(|c| c.asked_bps).collect();
     // A percentage is of the link, rounded down to a bit per second.
     assert_eq!(configured, [10_000_000, 8_000_000, 2_000_000]);

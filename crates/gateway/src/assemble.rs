@@ -5,16 +5,19 @@
 
 use crate::Error;
 use crate::direction;
+use crate::experience::{self, ExperienceReaders, WatchedLanes};
 use crate::realise::{self, Chosen};
 use crate::workers::{self, Groups, manages};
 use control::policy::Policy;
 use control::port_config::{PortConfig, Split};
 use engine::units::{Bytes, Duration};
+use netio::experience::Direction;
 use netio::handle::Handle;
 use netio::pool::Slots;
 use netio::port::Port;
 use netio::ports::{self, GateOver, Lane, Opened, Opening};
 use netio::worker::{PathId, PathSpec, PortId, Settings, Worker};
+use std::sync::Arc;
 
 /// Workers that are ready to run.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub struct Assembly {
     pub without_us: Vec<String>,
     /// The realisers of pacing disciplines, human-readable.
     pub realised: Vec<String>,
+    /// Reads what is measured of connections that pass.
+    pub experience: ExperienceReaders,
     /// Warnings: things that work, but perhaps not as expected.
     pub warnings: Vec<String>,
 }
@@ -96,6 +101,8 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Error>
     let groups = Groups::of(opened.ports.len(), &opened.lanes, &clamped, per_direction);
     let shared = groups.shared(&opened.lanes, &clamped, config);
     opened.warnings.extend(shared);
+    let (watches, experience, blind) = experience::watches(policy, &opened.ports, &opened.lanes);
+    opened.warnings.extend(blind);
     let mut parts = parts(groups.count, config)?;
     let port = |(number, port): (usize, Box<dyn Port>)| parts[groups.of_port(number)].worker.add_port(port);
     let ports: Vec<PortId> = opened.ports.into_iter().enumerate().map(port).collect();
@@ -122,6 +129,13 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Error>
             .worker
             .clamp(data.path, back.path, classes.collect());
     }
+    for WatchedLanes { watch, lanes: both } in watches {
+        for (lane, direction) in both.into_iter().zip([Direction::There, Direction::Back]) {
+            let LanePath { part, path, .. } = lanes[lane];
+            let watch = Arc::clone(&watch);
+            parts[part].worker.watch_experience(path, watch, direction);
+        }
+    }
     for over in opened.gates {
         let part = &mut parts[groups.of_port(over.ports.start)];
         part.worker.set_gate(over.gate, &ports[over.ports]);
@@ -134,6 +148,7 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Error>
         paths: managed_paths(&lanes, policy.interfaces.len()).ok_or(Error::NotOfThePort)?,
         without_us: opened.without_us,
         realised,
+        experience,
         warnings: opened.warnings,
     })
 }

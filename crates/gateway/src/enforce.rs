@@ -97,6 +97,7 @@ pub fn enforce(
         without_us,
         realised,
         warnings: surprises,
+        experience,
     } = assemble(&running, config)?;
     let managed: Vec<_> = paths.into_iter().zip(policy.interfaces.iter().cloned()).collect();
     let wholes = managed.iter().cloned().zip(running.interfaces);
@@ -125,7 +126,8 @@ pub fn enforce(
     let (own, detach) = (Arc::clone(&changes), Arc::clone(&end));
     let watched = Arc::clone(&in_force);
     let service = ControlService::new(name, handle.clone(), in_force, own, rsvp, yielding, detach);
-    let (service, enforcement, expected) = watching(service.unconfined(unconfined), policy, config);
+    let service = service.unconfined(unconfined).experience(experience);
+    let (service, enforcement, expected) = watching(service, policy, config);
     let server = serve(&socket, Arc::clone(&service), &confinement).inspect_err(|_| handle.stop())?;
     // What reading the policy took.
     netio::heap::give_back();

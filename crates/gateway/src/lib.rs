@@ -9,6 +9,7 @@
 //!   worker;
 //! - [`in_force`]: what is in force on each interface, and how it changes while packets flow;
 //! - [`yielding`]: classes whose downloads yield, by the law of `nine`;
+//! - [`experience`]: which paths show the round trips of connections that pass;
 //! - [`changes`]: another policy, and back; [`enforced`]: whether what runs has effect, and
 //!   `passing_by`: how much passes by it;
 //! - [`confined`]: what the program may still do, once all is open;
@@ -31,6 +32,7 @@ pub mod enforce;
 pub mod enforced;
 mod error;
 pub mod expected;
+pub mod experience;
 pub mod facts;
 mod generations;
 pub mod in_force;

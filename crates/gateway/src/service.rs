@@ -8,6 +8,7 @@ use super::enforced::Enforcement;
 use super::expected::Expected;
 use super::in_force::{InForce, InterfaceInForce, refused};
 use super::yielding::YieldGauges;
+use crate::experience::{ExperienceReader, ExperienceReaders};
 use crate::realise;
 use crate::recorder::Recorder;
 use crate::recording::{self, RING};
@@ -51,6 +52,7 @@ pub struct ControlService {
     yielding: YieldGauges,
     detach: Arc<AtomicBool>,
     unconfined: Vec<String>,
+    experience: ExperienceReaders,
     /// What is recorded, by interface.
     recorders: Mutex<BTreeMap<String, Recorder>>,
 }
@@ -78,6 +80,7 @@ impl ControlService {
             yielding,
             detach,
             unconfined: Vec::new(),
+            experience: ExperienceReaders::new(),
             recorders: Mutex::default(),
         }
     }
@@ -86,6 +89,12 @@ impl ControlService {
     #[must_use]
     pub fn unconfined(self, unconfined: Vec<String>) -> Self {
         Self { unconfined, ..self }
+    }
+
+    /// The same, which also shows what is measured of the connections that pass.
+    #[must_use]
+    pub fn experience(self, experience: ExperienceReaders) -> Self {
+        Self { experience, ..self }
     }
 
     /// The same, which also shows whether what runs has effect, and what it is expected to keep.
@@ -472,6 +481,10 @@ fn reading(
         frames: frames(path, snapshot),
         hold_ups: snapshot.turns.held_up,
         expectations: expected.of(&managed.policy.name),
+        experience: service
+            .experience
+            .get(&managed.policy.name)
+            .map(ExperienceReader::read),
     })
 }
 

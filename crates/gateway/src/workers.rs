@@ -47,19 +47,25 @@ pub(crate) struct Clamped<'a> {
     pub(crate) back: usize,
 }
 
+/// The lane of an interface's traffic, and that of the other direction.
+pub(crate) fn both_ways(interface: &str, ports: &[Box<dyn Port>], lanes: &[Lane]) -> Option<[usize; 2]> {
+    let ends = |lane: &Lane| [ports[lane.from].name(), ports[lane.to].name()];
+    let data = lanes.iter().position(|lane| manages(lane, interface))?;
+    let [from, to] = ends(&lanes[data]);
+    // Between two interfaces, or the other direction of one.
+    let other = opposite(interface);
+    let back = lanes.iter().position(|lane| match from == to {
+        true => lane.interface.as_deref() == Some(&*other),
+        false => ends(lane) == [to, from],
+    })?;
+    Some([data, back])
+}
+
 /// Every interface whose connections can be clamped.
 pub(crate) fn clamped<'a>(policy: &'a Policy, ports: &[Box<dyn Port>], lanes: &[Lane]) -> Vec<Clamped<'a>> {
-    let ends = |lane: &Lane| [ports[lane.from].name(), ports[lane.to].name()];
     let yielding = policy.interfaces.iter().filter(|one| !one.yields.is_empty());
     let find = |interface: &'a InterfacePolicy| {
-        let data = lanes.iter().position(|lane| manages(lane, &interface.name))?;
-        let [from, to] = ends(&lanes[data]);
-        // Between two interfaces, or the other direction of one.
-        let other = opposite(&interface.name);
-        let back = lanes.iter().position(|lane| match from == to {
-            true => lane.interface.as_deref() == Some(&*other),
-            false => ends(lane) == [to, from],
-        })?;
+        let [data, back] = both_ways(&interface.name, ports, lanes)?;
         Some(Clamped {
             interface,
             data,

@@ -4,9 +4,9 @@
 //! - [`Grade`]: how much longer 95 of 100 round trips take under load than the median one takes on
 //!   the idle line. The limits are those that speed tests with a grade for bufferbloat use.
 //! - [`responsiveness`]: round trips per minute, after draft-ietf-ippm-responsiveness-08. It
-//!   departs: our peer speaks no TLS and no HTTP, so a foreign round trip is the mean of a TCP
-//!   handshake and of a request on the new connection, and a loaded one is a request on a loaded
-//!   connection.
+//!   departs: the peer of `verify` speaks no TLS and no HTTP, so a foreign round trip is the mean
+//!   of a TCP handshake and of a request on the new connection, and a loaded one is a request on a
+//!   loaded connection.
 //! - [`QualityRequirement::outcome`]: the quality of outcome, after draft-ietf-ippm-qoo-09: the
 //!   part of the way from useless (0) to perfect (100) at the worst of what an application
 //!   requires. What the applications here require is our own choice, by [`CALL`], [`GAME`] and
@@ -14,6 +14,17 @@
 
 use engine::units::Duration;
 use std::fmt::{self, Display, Formatter};
+
+/// Round trips, however they are kept.
+pub trait Sampled {
+    /// The time that `per_mille` of 1000 answered ones do not exceed (nearest rank); `None` without
+    /// any.
+    fn quantile(&self, per_mille: u16) -> Option<Duration>;
+
+    /// The mean of all but the longest twentieth: the draft's trimmed mean (section 4.4), in
+    /// nanoseconds. `None` without any.
+    fn trimmed_mean(&self) -> Option<f64>;
+}
 
 /// Round trips, and how many were not answered.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -35,13 +46,6 @@ impl RoundTrips {
         self.times.len()
     }
 
-    /// The time that `per_mille` of 1000 answered ones do not exceed (nearest rank); `None` without
-    /// any.
-    pub fn quantile(&self, per_mille: u16) -> Option<Duration> {
-        let rank = (self.times.len() * usize::from(per_mille)).div_ceil(1000);
-        self.times.get(rank.max(1) - 1).copied()
-    }
-
     /// The part that was not answered, 0 to 1.
     pub fn loss(&self) -> f64 {
         let sent = self.times.len() as u64 + self.lost;
@@ -51,9 +55,14 @@ impl RoundTrips {
             self.lost as f64 / sent as f64
         }
     }
+}
 
-    /// The mean of all but the longest twentieth: the draft's trimmed mean (section 4.4), in
-    /// nanoseconds. `None` without any.
+impl Sampled for RoundTrips {
+    fn quantile(&self, per_mille: u16) -> Option<Duration> {
+        let rank = (self.times.len() * usize::from(per_mille)).div_ceil(1000);
+        self.times.get(rank.max(1) - 1).copied()
+    }
+
     fn trimmed_mean(&self) -> Option<f64> {
         let kept = (self.times.len() * 95).div_ceil(100);
         let sum: f64 = self.times[..kept].iter().map(|time| time.nanos() as f64).sum();
@@ -63,7 +72,7 @@ impl RoundTrips {
 
 /// Round trips per minute: the mean of the foreign and the loaded ones. `None` if one kind has no
 /// round trip.
-pub fn responsiveness(handshakes: &RoundTrips, requests: &RoundTrips, loaded: &RoundTrips) -> Option<u64> {
+pub fn responsiveness<S: Sampled>(handshakes: &S, requests: &S, loaded: &S) -> Option<u64> {
     let a_minute = |nanos: f64| 60e9 / nanos.max(1.0);
     let foreign = a_minute(f64::midpoint(
         handshakes.trimmed_mean()?,
@@ -177,12 +186,13 @@ pub const PAGE: QualityRequirement = QualityRequirement {
 };
 
 impl QualityRequirement {
-    /// The quality of outcome, 0 to 100. `None` without an answered round trip.
-    pub fn outcome(&self, of: &RoundTrips) -> Option<u8> {
+    /// The quality of outcome with these round trips and this loss (0 to 1), 0 to 100. `None`
+    /// without an answered round trip.
+    pub fn outcome(&self, of: &impl Sampled, loss: f64) -> Option<u8> {
         let nanos = |time: Duration| time.nanos() as f64;
         let time = of.quantile(self.per_mille)?;
         let delay = part(nanos(time), nanos(self.perfect), nanos(self.useless));
-        let loss = part(of.loss(), self.perfect_loss, self.useless_loss);
+        let loss = part(loss, self.perfect_loss, self.useless_loss);
         Some((100.0 * delay.min(loss)).round() as u8)
     }
 }
@@ -256,10 +266,8 @@ mod tests {
     #[test]
     fn an_outcome_is_as_good_as_the_worst_of_delay_and_loss() {
         let outcome = |ms: u64, lost| {
-            CALL.outcome(&RoundTrips::new(
-                vec![Duration::from_millis(ms); 1_000 - lost as usize],
-                lost,
-            ))
+            let of = RoundTrips::new(vec![Duration::from_millis(ms); 1_000 - lost as usize], lost);
+            CALL.outcome(&of, of.loss())
         };
         assert_eq!(outcome(150, 0), Some(100));
         assert_eq!(outcome(275, 0), Some(50), "half of the way to 400 ms");
@@ -268,6 +276,6 @@ mod tests {
         assert_eq!(outcome(1, 1), Some(100));
         assert_eq!(outcome(1, 50), Some(0));
         assert_eq!(outcome(275, 13), Some(50), "the loss alone would be 76");
-        assert_eq!(CALL.outcome(&RoundTrips::default()), None);
+        assert_eq!(CALL.outcome(&RoundTrips::default(), 0.0), None);
     }
 }

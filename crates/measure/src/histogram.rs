@@ -11,9 +11,8 @@ const PARTS: u32 = 4;
 /// values count as this one.
 const GREATEST: u64 = (1 << 40) - 1;
 
-/// The bucket of a value.
-const fn bucket(value: u64) -> usize {
-    let value = if value > GREATEST { GREATEST } else { value };
+/// The bucket of a value, where each power of two has `1 << PARTS` of them.
+pub(crate) const fn bucket_of<const PARTS: u32>(value: u64) -> usize {
     if value < 1 << PARTS {
         return value as usize;
     }
@@ -22,14 +21,25 @@ const fn bucket(value: u64) -> usize {
     (((exponent - PARTS + 1) as usize) << PARTS) + part
 }
 
-/// The greatest value of a bucket.
-const fn upper(bucket: usize) -> u64 {
+/// The least value of such a bucket, and how many values it has.
+pub(crate) const fn values_of<const PARTS: u32>(bucket: usize) -> (u64, u64) {
     let (row, part) = ((bucket >> PARTS) as u32, (bucket & ((1 << PARTS) - 1)) as u64);
     if row == 0 {
-        return part;
+        return (part, 1);
     }
     let step = 1u64 << (row - 1);
-    ((1u64 << PARTS) + part) * step + step - 1
+    (((1u64 << PARTS) + part) * step, step)
+}
+
+/// The bucket of a value.
+const fn bucket(value: u64) -> usize {
+    bucket_of::<PARTS>(if value > GREATEST { GREATEST } else { value })
+}
+
+/// The greatest value of a bucket.
+const fn upper(bucket: usize) -> u64 {
+    let (least, values) = values_of::<PARTS>(bucket);
+    least + values - 1
 }
 
 /// The weight of each value.

@@ -9,6 +9,7 @@
 //!   [`line_models`]: made by a model;
 //! - [`experience`]: what round trips under load are worth: a grade, round trips a minute, quality
 //!   of outcome;
+//!   [`round_trips`]: those that passing traffic shows;
 //! - [`numbers`]: human-readable rates, lengths and times.
 //!
 //! Like the engine, this crate uses no clock, file or thread. Random seeds are arguments.
@@ -23,6 +24,7 @@ pub mod impairments;
 pub mod line_models;
 pub mod link_trace;
 pub mod numbers;
+pub mod round_trips;
 pub mod series;
 pub mod waits;
 pub mod wire_model;

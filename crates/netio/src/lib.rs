@@ -6,6 +6,7 @@
 //! - [`segment`], [`checksum`]: a network card's offloads, for ports without them;
 //! - [`worker`]: the loop that moves packets from port to port through the engine's queues;
 //! - [`tcp`], [`window_clamp`]: TCP connections whose windows the loop clamps;
+//! - [`experience`]: round trips and losses of TCP connections that pass, by class and host;
 //! - [`realiser`]: how packets leave at the departure times of a pacing discipline;
 //! - [`replay`]: what went through a queue, recorded beside the loop, and done again;
 //! - [`fail_open`]: ports fed by programs in the kernel, so that traffic flows without us;
@@ -21,6 +22,7 @@ mod budget;
 pub mod checksum;
 pub mod classify;
 pub mod clock;
+pub mod experience;
 pub mod fail_closed;
 pub mod fail_open;
 pub mod handle;

@@ -9,6 +9,7 @@ pub(crate) use explained::Wished;
 use crate::budget::{Admission, Claim, Owner};
 use crate::checksum;
 use crate::classify::Classify;
+use crate::experience::ExperienceObserver;
 use crate::handle::{
     Adopted, ClassAdopted, ClassRetune, PathView, PreparedRetune, Realised, Retired, Retune, Retuned,
 };
@@ -107,6 +108,8 @@ pub(crate) struct Path {
     again: bool,
     /// Who records why packets wait, if anybody does.
     waits: Option<Box<WaitRecorder>>,
+    /// Who measures round trips by what arrives, if anybody does.
+    observer: Option<Box<ExperienceObserver>>,
     /// What a change of classes moves.
     moving: Moving,
 }
@@ -244,6 +247,7 @@ impl Path {
             changes: 0,
             again: false,
             waits: None,
+            observer: None,
             moving: Moving::default(),
         }
     }
@@ -254,6 +258,11 @@ impl Path {
         if let Some(plan) = self.plan.clone() {
             self.find_yields(&plan);
         }
+    }
+
+    /// Round trips are measured by what arrives from now on.
+    pub(crate) fn set_observer(&mut self, observer: ExperienceObserver) {
+        self.observer = Some(Box::new(observer));
     }
 
     fn find_yields(&mut self, plan: &TreePlan) {
@@ -308,10 +317,10 @@ impl Path {
         let Intake { now, to, .. } = intake;
         // The port's time of arrival is more exact than the time of receiving, which may be late;
         // but the queue's time never goes back.
-        let arrived = pool
+        let seen = pool
             .arrived(frame)
             .map_or(now, |at| at.clamp(self.shown.min(now), now));
-        let arrived = self.queue_time(arrived);
+        let arrived = self.queue_time(seen);
         self.shown = self.shown.max(arrived);
         let (bytes, offload) = (pool.bytes(frame), pool.offload(frame));
         let headers = Headers::parse(bytes, self.mark);
@@ -332,12 +341,15 @@ impl Path {
         (packet.ecn, packet.dscp) = (headers.key.ecn, Dscp::arrived(headers.key.dscp));
         packet.buffer = frame;
         self.classify.classify(&headers, &mut packet);
+        let size = FrameSize {
+            len,
+            segments: count as u64,
+        };
+        if let Some(observer) = &mut self.observer {
+            observer.see(seen, &headers, bytes, packet.class, size);
+        }
         if let Some(clamp) = intake.windows {
             let place = self.clamp_indices.get(packet.class.0 as usize).copied().flatten();
-            let size = FrameSize {
-                len,
-                segments: count as u64,
-            };
             clamp.on_data(now, &headers, pool.bytes(frame), size, place);
         }
         if offload.gso.is_some() && self.must_split(&offload, len, to, intake.split_above) {
@@ -804,11 +816,18 @@ impl Path {
             }
         }
         self.meters.renumber(renumber);
+        self.forget_experience(None);
         self.find_yields(plan);
         retired.keep(old);
         Adopted::Rebuilt {
             dropped: self.totals.dropped.packets - before,
         }
+    }
+
+    /// Forgets what was measured of this class, or of all, as their numbers are others' now.
+    fn forget_experience(&mut self, class: Option<ClassId>) {
+        let observer = self.observer.as_mut();
+        observer.into_iter().for_each(|observer| observer.forget(class));
     }
 
     /// How many classes its plan has.

@@ -17,6 +17,7 @@
 
 use crate::classify::Classify;
 use crate::clock;
+use crate::experience::{Direction, ExperienceObserver, ExperienceWatch};
 use crate::handle::{Aside, Command, Handle, PathView, PortView, Turns, WorkerSnapshot};
 use crate::hold_ups::{HoldUp, HoldUpLog};
 use crate::inspection::{InspectionJob, Progress};
@@ -332,6 +333,15 @@ impl Worker {
         self.turns.held_up += HoldUps::once(hold_up.length());
         self.hold_ups.iter().for_each(|log| log.note(hold_up));
         self.paths.iter_mut().for_each(|path| path.held_up(hold_up));
+    }
+
+    /// From now on what arrives for this path shows round trips to this watch, together with its
+    /// other path, which may be another worker's.
+    ///
+    /// # Panics
+    /// If the path is not of this worker.
+    pub fn watch_experience(&mut self, path: PathId, watch: Arc<ExperienceWatch>, direction: Direction) {
+        self.paths[path.0].set_observer(ExperienceObserver::new(watch, direction));
     }
 
     /// Sets the gate of these ports.

@@ -4,6 +4,7 @@
 
 const SECONDS = 60;          // what the charts show
 const STACKED = 8;           // classes with a colour of their own; the others are one
+const HOSTS = 200;           // those that were offered most
 const ROW = 28;              // as in page.css
 const COLOURS = ["#3b7dbd", "#e08e2b", "#3f9c6b", "#b5568c", "#8a6bc1", "#c9b23a", "#4bb3c4", "#a86a45"];
 const OTHERS = "#8b98a3";
@@ -57,6 +58,22 @@ class View {
     this.remember(classes.filter(of => of.leaf), at);
     this.draw();
     this.showRows();
+    this.showHosts(state.hosts ?? []);
+  }
+
+  showHosts(hosts) {
+    const part = this.root.querySelector(".hosts");
+    part.hidden = !hosts.length;
+    part.querySelector("summary").textContent = `${hosts.length} hosts`;
+    if (!part.open) return;
+    const row = of => {
+      const made = document.createElement("tr");
+      for (const text of [of.address, time(of.whole?.p50_ns), time(of.whole?.p99_ns), time(of.ahead?.p50_ns),
+                          of.loss ? `${(of.loss * 100).toFixed(2)} %` : "", of.rpm, of.quality?.call, of.quality?.game,
+                          of.quality?.page]) made.append(cell(text));
+      return made;
+    };
+    part.querySelector("tbody").replaceChildren(...hosts.slice(0, HOSTS).map(row));
   }
 
   remember(leaves, at) {
@@ -141,7 +158,8 @@ class View {
     const backlog = of.backlog_packets ? `${of.backlog_packets} p, ${bytes(of.backlog_bytes)}` : "";
     const row = document.createElement("tr");
     const cells = [of.name, of.asked_bps ? rate(of.asked_bps) : "", rate(of.got_bps), null, backlog,
-                   time(of.delay?.p50_ns), time(of.delay?.p99_ns), drops, of.marked_packets || ""];
+                   time(of.delay?.p50_ns), time(of.delay?.p99_ns), drops, of.marked_packets || "",
+                   of.offered_bps ? rate(of.offered_bps) : "", time(of.experience?.whole?.p50_ns)];
     for (const text of cells) row.append(cell(text));
     row.cells[0].style.paddingLeft = `${flat ? 0.6 : 0.6 + 1.2 * (of.depth ?? 0)}rem`;
     const bar = document.createElement("div");
@@ -164,7 +182,7 @@ function pad(rows) {
   const row = document.createElement("tr");
   row.className = "pad";
   const empty = cell("");
-  empty.colSpan = 9;
+  empty.colSpan = 11;
   empty.style.height = `${Math.max(rows, 0) * ROW}px`;
   row.append(empty);
   return row;

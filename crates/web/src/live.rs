@@ -1,5 +1,6 @@
 //! Follows a running suimon, and gives each of its states to all who listen.
 
+use control::experienced::{ExperienceView, HostView};
 use control::protocol::Refusal;
 use control::snapshot::{ClassView, Delay, InterfaceView, Snapshot, State, StatusDetail, Traffic};
 use control::socket::{Client, snapshot};
@@ -106,6 +107,9 @@ struct LiveInterface<'a> {
     traffic: LiveTraffic<'a>,
     /// Its classes, depth first: each parent is followed by its children.
     classes: Vec<LiveClass<'a>>,
+    /// What the hosts behind it have, if that is measured; those that were offered most first.
+    #[serde(skip_serializing_if = "<[HostView]>::is_empty")]
+    hosts: &'a [HostView],
 }
 
 impl<'a> LiveInterface<'a> {
@@ -120,6 +124,7 @@ impl<'a> LiveInterface<'a> {
             bandwidth_bps: of.bandwidth_bps,
             traffic: LiveTraffic::of(&of.traffic),
             classes: of.classes.iter().map(LiveClass::of).collect(),
+            hosts: &of.hosts,
         }
     }
 }
@@ -158,6 +163,9 @@ impl<'a> LiveClass<'a> {
 /// The traffic of an interface or a class.
 #[derive(Serialize, JsonSchema)]
 struct LiveTraffic<'a> {
+    /// The rate over half a second at which packets arrived for it.
+    #[serde(skip_serializing_if = "is_nothing")]
+    offered_bps: Option<u64>,
     /// The measured rate over half a second.
     #[serde(skip_serializing_if = "is_nothing")]
     got_bps: Option<u64>,
@@ -176,17 +184,22 @@ struct LiveTraffic<'a> {
     /// Packets marked (ECN) since the start.
     #[serde(skip_serializing_if = "is_nothing")]
     marked_packets: u64,
+    /// What its TCP connections have, if that is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    experience: Option<&'a ExperienceView>,
 }
 
 impl<'a> LiveTraffic<'a> {
     fn of(of: &'a Traffic) -> Self {
         Self {
+            offered_bps: of.offered_bps.filter(|rate| *rate > 0),
             got_bps: of.got_bps.filter(|rate| *rate > 0),
             backlog_packets: of.backlog_packets,
             backlog_bytes: of.backlog_bytes,
             delay: of.delay,
             drops: Some(&of.drops).filter(|drops| !drops.is_empty()),
             marked_packets: of.marked_packets,
+            experience: of.experience.as_ref(),
         }
     }
 }

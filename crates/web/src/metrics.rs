@@ -4,6 +4,7 @@
 //! of drops, `reason`; no address of a host is ever one. Delays are those since the start, which
 //! the program keeps as quantiles.
 
+use control::experienced::ExperienceView;
 use control::snapshot::{ClassView, InterfaceView, Snapshot, Traffic};
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
@@ -62,6 +63,21 @@ struct OfProgram {
     policy: String,
 }
 
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct OfRoundTrip {
+    interface: String,
+    class: String,
+    side: &'static str,
+    quantile: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct OfApplication {
+    interface: String,
+    class: String,
+    application: &'static str,
+}
+
 type Count<L> = Family<L, Counter>;
 type Level<L> = Family<L, Gauge<f64, AtomicU64>>;
 
@@ -87,6 +103,11 @@ struct Metrics {
     held_up_seconds: Level<OfInterface>,
     held_up_packets: Count<OfClass>,
     delay_without: Level<OfQuantile>,
+    round_trip: Level<OfRoundTrip>,
+    segments: Count<OfClass>,
+    repeated: Count<OfClass>,
+    responsiveness: Level<OfClass>,
+    quality: Level<OfApplication>,
 }
 
 /// The text.
@@ -174,6 +195,7 @@ impl Metrics {
             self.delay.clone(),
         );
         self.register_hold_ups(registry);
+        self.register_experience(registry);
         all
     }
 
@@ -197,6 +219,34 @@ impl Metrics {
             "class_delay_without_hold_ups_seconds",
             "Queueing delay since the start, less what the host held packets up for; absent if it held none up",
             self.delay_without.clone(),
+        );
+    }
+
+    fn register_experience(&self, registry: &mut Registry) {
+        registry.register(
+            "class_round_trip_seconds",
+            "Round trips of TCP connections since the start: from here ahead, from here behind, and between their ends",
+            self.round_trip.clone(),
+        );
+        registry.register(
+            "class_tcp_segments",
+            "TCP segments with data that arrived for it",
+            self.segments.clone(),
+        );
+        registry.register(
+            "class_tcp_repeated_segments",
+            "Those among them whose data had passed before",
+            self.repeated.clone(),
+        );
+        registry.register(
+            "class_round_trips_per_minute",
+            "Responsiveness under working conditions since the start",
+            self.responsiveness.clone(),
+        );
+        registry.register(
+            "class_quality_of_outcome",
+            "How far an application is from useless (0) to perfect (100) since the start",
+            self.quality.clone(),
         );
     }
 
@@ -289,6 +339,50 @@ impl Metrics {
                 family.get_or_create(&of).set(nanos as f64 / NANOS);
             }
         }
+        if let Some(experience) = &traffic.experience {
+            self.experience(interface, class, experience);
+        }
+    }
+}
+
+impl Metrics {
+    fn experience(&self, interface: &str, class: &str, experience: &ExperienceView) {
+        let of = of_class(interface, class);
+        set(&self.segments.get_or_create(&of), experience.segments);
+        set(&self.repeated.get_or_create(&of), experience.repeated);
+        let sides = [
+            ("ahead", experience.ahead),
+            ("behind", experience.behind),
+            ("whole", experience.whole),
+        ];
+        for (side, times) in sides {
+            let Some(times) = times else { continue };
+            for (quantile, nanos) in [("0.5", times.p50_ns), ("0.99", times.p99_ns)] {
+                let of = OfRoundTrip {
+                    interface: interface.into(),
+                    class: class.into(),
+                    side,
+                    quantile,
+                };
+                self.round_trip.get_or_create(&of).set(nanos as f64 / NANOS);
+            }
+        }
+        if let Some(rpm) = experience.rpm {
+            self.responsiveness.get_or_create(&of).set(rpm as f64);
+        }
+        let Some(quality) = experience.quality else { return };
+        for (application, value) in [
+            ("call", quality.call),
+            ("game", quality.game),
+            ("page", quality.page),
+        ] {
+            let of = OfApplication {
+                interface: interface.into(),
+                class: class.into(),
+                application,
+            };
+            self.quality.get_or_create(&of).set(value.into());
+        }
     }
 }
 
@@ -322,7 +416,10 @@ mod tests {
             {"name":"a \"b\"","parent":"all","depth":1,"leaf":true,"asked_bps":4000000,"sent_packets":7,"sent_bytes":700,
              "delay":{"mean_ns":1,"p50_ns":500000,"p99_ns":2000000,"max_ns":3000000000},
              "held_up":{"packets":2,"longest_ns":3000000,"without":{"mean_ns":1,"p50_ns":500000,"p99_ns":1000000,"max_ns":2000000000}},
-             "drops":{"full":4},"dropped_packets":4}]}]}"#;
+             "drops":{"full":4},"dropped_packets":4,
+             "experience":{"ahead":{"samples":3,"p50_ns":10000000,"p99_ns":30000000},"offered_bytes":5,
+              "segments":90,"repeated":9,"loss":0.1,"rpm":1200,"quality":{"call":1,"game":2,"page":99}}}],
+         "hosts":[{"address":"10.1.2.3","offered_bytes":5,"segments":90,"repeated":9,"loss":0.1}]}]}"#;
 
     #[test]
     fn counters_levels_and_delays_are_in_base_units_and_a_sum_counts_once() {
@@ -342,12 +439,20 @@ mod tests {
             "suimon_class_dropped_packets_total{interface=\"wan0\",class=\"a \\\"b\\\"\",reason=\"full\"} 4",
             "suimon_class_delay_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",quantile=\"0.99\"} 0.002",
             "suimon_class_delay_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",quantile=\"1\"} 3.0",
+            "suimon_class_round_trip_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",side=\"ahead\",quantile=\"0.99\"} 0.03",
+            "suimon_class_tcp_repeated_segments_total{interface=\"wan0\",class=\"a \\\"b\\\"\"} 9",
+            "suimon_class_round_trips_per_minute{interface=\"wan0\",class=\"a \\\"b\\\"\"} 1200.0",
+            "suimon_class_quality_of_outcome{interface=\"wan0\",class=\"a \\\"b\\\"\",application=\"page\"} 99.0",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
         assert!(
             !text.contains("class_bytes_total{interface=\"wan0\",class=\"all\""),
             "{text}"
+        );
+        assert!(
+            !text.contains("10.1.2.3"),
+            "an address of a host is a label: {text}"
         );
         assert!(text.ends_with("# EOF\n"), "{text}");
     }

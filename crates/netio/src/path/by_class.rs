@@ -354,6 +354,7 @@ impl Path {
         let path = self.id;
         pool.claim_rate(Owner { path, class }, guarantee);
         self.meters.clear(class);
+        self.forget_experience(Some(class));
         if let (Some(place), Some(info)) = (self.clamp_indices.get_mut(class.0 as usize), plan.info(class)) {
             *place = self.yields.iter().position(|name| *name == info.name);
         }

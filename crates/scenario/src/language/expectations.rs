@@ -172,7 +172,11 @@ fn measurable(
         ];
         let others: Vec<&str> = others.into_iter().flatten().collect();
         let message = format!("`{name}` can never be measured of {words}");
-        problems.push(Problem::new(at, message).help(format!("it is measured of: {}", others.join(", "))));
+        let help = match metric.is_experience() {
+            true => "it is measured where a policy runs; take a delay, or `retransmissions` of a flow".into(),
+            false => format!("it is measured of: {}", others.join(", ")),
+        };
+        problems.push(Problem::new(at, message).help(help));
         return;
     }
     let why = match (metric, subject) {

@@ -85,10 +85,11 @@ fn trouble(interface: &InterfaceView) -> String {
     }
 }
 
-const COLUMNS: [(&str, Align); 11] = [
+const COLUMNS: [(&str, Align); 12] = [
     ("class", Align::Left),
     ("configured", Align::Right),
     ("share", Align::Right),
+    ("offered", Align::Right),
     ("measured", Align::Right),
     ("used", Align::Right),
     ("backlog", Align::Right),
@@ -137,6 +138,7 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
     for line in text::table(&rows, &COLUMNS.map(|(_, align)| align)) {
         writeln!(out, "{line}")?;
     }
+    show_experience(out, interface, verbose)?;
     for of in &interface.expectations {
         let state = if of.met { "met" } else { "MISSED" };
         writeln!(out, "  {state:6}  {of}")?;
@@ -159,6 +161,29 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
         show_gauges(out, &class.name, &class.gauges)?;
     }
     Ok(())
+}
+
+/// Hosts that are shown unless all are asked for.
+const HOSTS: usize = 10;
+
+/// What the connections of each class have, and of each host.
+fn show_experience(out: &mut dyn Write, interface: &InterfaceView, verbose: bool) -> io::Result<()> {
+    let classes = interface.classes.iter().filter(|class| class.leaf);
+    let classes = classes.map(|class| (class.name.clone(), class.traffic.experience.as_ref()));
+    let whole = ("all".to_owned(), interface.traffic.experience.as_ref());
+    let most = if verbose { usize::MAX } else { HOSTS };
+    let hosts = interface.hosts.iter().take(most);
+    let hosts = hosts.map(|host| (host.address.to_string(), Some(&host.experience)));
+    for (name, of) in classes.chain([whole]).chain(hosts) {
+        let told = of.map(readout::experience).unwrap_or_default();
+        if !told.is_empty() {
+            writeln!(out, "  {name}: {told}")?;
+        }
+    }
+    match interface.hosts.len().saturating_sub(most) {
+        0 => Ok(()),
+        more => writeln!(out, "  and {} hosts more: --verbose", numbers::count(more as u64)),
+    }
 }
 
 /// Removes the titles of empty columns.
@@ -192,6 +217,7 @@ fn add_traffic(row: &mut Vec<String>, traffic: &Traffic, link: u64) {
         ),
     };
     row.extend([
+        traffic.offered_bps.map(numbers::rate).unwrap_or_default(),
         traffic.got_bps.map(numbers::rate).unwrap_or_default(),
         used.map(numbers::share).unwrap_or_default(),
         backlog,

@@ -10,7 +10,7 @@ use clap::Args;
 use engine::units::Duration;
 use gateway::supervise::handle_signals;
 use lab::traffic::under_load::{LineReport, LineTest, PORT, Phase, Responder};
-use measure::experience::{CALL, GAME, Grade, PAGE, QualityRequirement, RoundTrips, responsiveness};
+use measure::experience::{CALL, GAME, Grade, PAGE, QualityRequirement, RoundTrips, Sampled, responsiveness};
 use measure::numbers;
 use plot::text::Align;
 use plot::{Axis, AxisUnit, Plot, PlotStyle, Series};
@@ -198,7 +198,7 @@ fn rpm(phase: &Phase) -> Option<u64> {
 fn outcome(of: QualityRequirement, report: &LineReport) -> Option<u8> {
     [&report.download, &report.upload]
         .into_iter()
-        .filter_map(|phase| of.outcome(&phase.pings))
+        .filter_map(|phase| of.outcome(&phase.pings, phase.pings.loss()))
         .min()
 }
 

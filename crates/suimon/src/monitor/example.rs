@@ -26,6 +26,7 @@ pub fn snapshot() -> Snapshot {
             traffic: traffic(19_000_000),
             gauges: Vec::new(),
             expectations: Vec::new(),
+            hosts: Vec::new(),
             frames: FrameCounts {
                 missed: 12,
                 exhausted: 5,
@@ -78,6 +79,7 @@ fn class(name: &str, parent: Option<&str>, configured: u64, measured: u64) -> Cl
 
 fn traffic(measured: u64) -> Traffic {
     Traffic {
+        offered_bps: Some(measured + 500_000),
         got_bps: Some(measured),
         sent_packets: 1_000,
         sent_bytes: 1_500_000,
@@ -103,5 +105,6 @@ fn traffic(measured: u64) -> Traffic {
         dropped_bytes: 22_500,
         drops: [("full".to_owned(), 12), ("early".to_owned(), 3)].into(),
         marked_packets: 7,
+        experience: None,
     }
 }

@@ -178,7 +178,8 @@ fn draw_graph(
 
 /// The columns after the name: title, width, rank. Where not all fit, the highest ranks are left
 /// out.
-const COLUMNS: [(&str, u16, u8); 9] = [
+const COLUMNS: [(&str, u16, u8); 10] = [
+    ("offered", 12, 9),
     ("measured", 12, 0),
     ("configured", 12, 1),
     ("of configured", 22, 4),
@@ -254,6 +255,7 @@ fn cell(class: &ClassView, column: usize) -> Line<'static> {
         delay.map(numbers::time).unwrap_or_default()
     };
     let text = match COLUMNS[column].0 {
+        "offered" => traffic.offered_bps.map(numbers::rate).unwrap_or_default(),
         "measured" => traffic.got_bps.map(numbers::rate).unwrap_or_default(),
         "configured" => class.asked_bps.map(numbers::rate).unwrap_or_default(),
         "of configured" => return Line::from(bar(traffic.got_bps, class.asked_bps)),
@@ -301,6 +303,9 @@ fn draw_state(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view
     } else {
         vec![format!("dropped: {drops}")]
     };
+    let traffic = class.map_or(&interface.traffic, |class| &class.traffic);
+    let experience = traffic.experience.as_ref().map(readout::experience);
+    parts.extend(experience.filter(|told| !told.is_empty()));
     let of_all = interface
         .gauges
         .iter()

@@ -122,6 +122,7 @@ impl Steady {
             frames: FrameCounts::default(),
             hold_ups: HoldUps::default(),
             expectations: Vec::new(),
+            experience: None,
         }
     }
 }
