@@ -520,6 +520,11 @@ impl Plan for IpsPlan {
         })
     }
 
+    /// It polices what comes, and holds nothing back by itself.
+    fn conserves_work(&self) -> bool {
+        self.inner.conserves_work()
+    }
+
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
         let ahead = terms.link.ahead(self.longest);
         let over = match self.settings.over {
@@ -969,6 +974,31 @@ mod tests {
         // The bucket is as empty as it was.
         offer(&mut queue, 12_144_000, &mut dropped);
         assert_eq!(dropped.0, [(1, Reason::Policed)]);
+    }
+
+    /// As it declares: over `priq` it never waits with a backlog, whatever comes.
+    #[test]
+    fn over_priq_it_conserves_work_and_over_cbq_it_may_wait() {
+        let over = |scheduler: &str| {
+            let settings = Table::default().text("over", scheduler).text("excess", "last");
+            plan(&spec(settings, &[(1, 1_000, 60), (1, 500, 90)])).expect("a good plan")
+        };
+        let [priq, cbq] = ["priq", "cbq"].map(over);
+        assert!(priq.root.conserves_work() && !cbq.root.conserves_work());
+        let (mut queue, mut dropped) = (priq.build(Seed(1)), DropLog::default());
+        let mut rng = Seed(7).stream();
+        let mut waiting = 0;
+        for step in 0..20_000_u64 {
+            let now = Instant::from_nanos(step * 300_000);
+            for _ in 0..rng.below(3) {
+                offer(&mut queue, now, rng.below(3) as u32, &mut dropped);
+            }
+            waiting = waiting.max(queue.backlog().packets);
+            let backlog = queue.backlog().packets > 0;
+            let next = queue.dequeue(now, &mut dropped);
+            assert_eq!(matches!(next, Next::Ready(_)), backlog, "step {step}: {next:?}");
+        }
+        assert!(waiting > 5, "too little came");
     }
 
     #[test]
