@@ -725,18 +725,27 @@ mod tests {
         let count = |outcome: Result<(), Refusal>| {
             done.fetch_add(u32::from(outcome.is_ok()), std::sync::atomic::Ordering::Relaxed);
         };
+        let begun = std::time::Instant::now();
+        let goes_on = || {
+            done.load(std::sync::atomic::Ordering::Relaxed) < 60 && begun.elapsed() < Duration::from_secs(60)
+        };
+        let again = |step: &mut dyn FnMut()| {
+            while goes_on() {
+                step();
+                std::thread::yield_now();
+            }
+        };
         std::thread::scope(|scope| {
             for (file, within) in files.iter().zip([None, Some(Duration::from_millis(1))]) {
                 scope.spawn(move || {
-                    (0..30)
-                        .for_each(|_| count(changes.apply(file, within, Breaking::Refused, by()).map(drop)));
+                    again(&mut || count(changes.apply(file, within, Breaking::Refused, by()).map(drop)));
                 });
             }
             scope.spawn(|| {
-                (0..60).for_each(|_| count(changes.rollback(None, Breaking::Refused, by()).map(drop)))
+                again(&mut || count(changes.rollback(None, Breaking::Refused, by()).map(drop)));
             });
-            scope.spawn(|| (0..60).for_each(|_| count(changes.confirm().map(drop))));
-            scope.spawn(|| (0..60).for_each(|_| drop(changes.settle())));
+            scope.spawn(|| again(&mut || count(changes.confirm().map(drop))));
+            scope.spawn(|| again(&mut || drop(changes.settle())));
         });
         std::thread::sleep(Duration::from_millis(2));
         while changes.settle().is_some() {}
@@ -761,7 +770,7 @@ mod tests {
             "{history:?}"
         );
         assert!(
-            done.load(std::sync::atomic::Ordering::Relaxed) > 10,
+            done.load(std::sync::atomic::Ordering::Relaxed) >= 60,
             "{history:?}"
         );
         // One whole policy is in force, in words and in the worker.
