@@ -129,6 +129,9 @@ struct Rig {
     now: Instant,
     sent: [u32; FLOWS as usize],
     arrived: [u32; FLOWS as usize],
+    /// Changes of one class for which the classifier was built anew: where its secret seed has a
+    /// filter hash to, there was no room, or what goes leaves a table without any.
+    reclassified: u64,
 }
 
 impl Rig {
@@ -152,6 +155,7 @@ impl Rig {
             right,
             now: Instant::START + Duration::from_secs(1),
             sent: [0; FLOWS as usize],
+            reclassified: 0,
             arrived: [0; FLOWS as usize],
         }
     }
@@ -188,10 +192,16 @@ impl Rig {
         let policy = self.in_force.policy_of("wan0").expect("it is managed");
         let registry = Registry::builtin().with(&COUNTED);
         let changed = policy.with_class_change(&registry, change)?;
-        Some(self.make(rng, switched, |in_force| {
-            let adopted = in_force.adopts_changed(&changed)?;
-            Ok(adopted.expect("it is adopted by that class alone"))
-        }))
+        let mut alone = true;
+        let adopted = self.make(rng, switched, |in_force| {
+            if let Some(adopted) = in_force.adopts_changed(&changed)? {
+                return Ok(adopted);
+            }
+            alone = false;
+            in_force.put(changed.policy.clone(), changed.policy.clone())
+        });
+        self.reclassified += u64::from(!alone);
+        Some(adopted)
     }
 
     fn make(
@@ -323,6 +333,8 @@ fn one_class_comes_or_goes_alone_and_no_packet_is_lost_or_overtaken() {
             rig.turn();
         }
         assert_eq!(rig.arrived, rig.sent, "{kind:?}");
+        // About one in two thousand is.
+        assert!(rig.reclassified <= 4, "{kind:?}: {}", rig.reclassified);
     }
 }
 
@@ -334,12 +346,20 @@ fn one_that_comes_or_goes_alone_visits_no_other() {
             let base = counted(kind, classes, None);
             let mut rig = Rig::new(&base, Registry::builtin().with(&COUNTED));
             VISITED.store(0, Ordering::Relaxed);
-            for comes in [true, false] {
-                let change = one((kind.0, &kind.1.replace("00 ", " ")), classes, comes, "counted");
-                let adopted = rig.change_class(&change, &mut Seed(1).stream(), false);
-                assert_eq!(adopted, Some(Adopted::InPlace), "{kind:?}, {classes}");
+            let mut visited = 0;
+            for _ in 0..5 {
+                (rig.reclassified, visited) = (0, 0);
+                for comes in [true, false] {
+                    let change = one((kind.0, &kind.1.replace("00 ", " ")), classes, comes, "counted");
+                    let adopted = rig.change_class(&change, &mut Seed(1).stream(), false);
+                    assert_eq!(adopted, Some(Adopted::InPlace), "{kind:?}, {classes}");
+                }
+                visited += VISITED.swap(0, Ordering::Relaxed);
+                if rig.reclassified == 0 {
+                    break;
+                }
             }
-            let visited = VISITED.swap(0, Ordering::Relaxed);
+            assert_eq!(rig.reclassified, 0, "{kind:?}, {classes}: five times in turn");
             assert!((1..=4).contains(&visited), "{kind:?}, {classes}: {visited}");
         }
     }
