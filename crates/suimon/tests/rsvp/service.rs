@@ -148,7 +148,12 @@ fn a_policy_that_breaks_it_is_refused_unless_that_is_asked_for(rig: &Rig) {
     let back = ask(&["rollback"]);
     assert_eq!(back.status.code(), Some(0), "{back:?}");
     assert!(in_force(), "it was not put back");
-    refused(&["rollback"]);
+    let nothing = ask(&["rollback"]);
+    assert!(
+        nothing.err.contains("nothing that was in force before"),
+        "{nothing:?}"
+    );
+    refused(&["rollback", "2"]);
     let output = ask(&["apply", &slow, "--break-reservations"]);
     assert!(output.out.contains(BREAKS), "{output:?}");
     assert_eq!(ask(&["apply", &kept]).status.code(), Some(0));
