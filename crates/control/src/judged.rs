@@ -1,7 +1,7 @@
 //! Judges the expectations of a running policy by two readings of its counters.
 //!
 //! A delay is judged without what the host held packets up for, as long as that were few: at most
-//! [`MOST_APART`]. Both are told.
+//! [`MOST_APART`] per cent. Both are told.
 
 use crate::expectations::{ExpectationView, HeldUpView, Metric, WatchedExpectation};
 use crate::experienced::{ExperienceView, QualityView};
@@ -10,7 +10,12 @@ use engine::units::Probability;
 
 /// The part of all packets, in per cent, that may be judged without what held them up. With more,
 /// a policy that is late would not be told from a host that is.
-pub const MOST_APART: u64 = 5;
+const MOST_APART: u64 = 5;
+
+/// Whether so many of these packets are few enough to judge the others alone.
+pub const fn are_few(packets: u64, of: u64) -> bool {
+    packets * 100 <= of * MOST_APART
+}
 
 /// Judges an expectation by the counters at the beginning and at the end of its time; `now` has the
 /// rates and delays of that time.
@@ -51,7 +56,7 @@ fn without(
     let held_up = own.held_up?;
     let value = of_delay(of.metric, &held_up.without)?;
     let sent = own.sent_packets.checked_sub(earlier.sent_packets)?;
-    let few = held_up.packets * 100 <= sent * MOST_APART;
+    let few = are_few(held_up.packets, sent);
     Some((value, few, (held_up.packets, held_up.longest_ns)))
 }
 

@@ -11,7 +11,7 @@
 //!  server ── 10 ms ── router: 18 Mbit/s ── modem ── 20 Mbit/s, 500 kB ── home
 //! ```
 
-use control::judged::MOST_APART;
+use control::judged;
 use control::socket::Client;
 use engine::random::Seed;
 use engine::tree::Registry;
@@ -97,13 +97,8 @@ fn call_of(arrivals: &[UdpArrival], began: engine::units::Instant, still: &Stood
             false => others.record(own),
         }
     }
-    let few = !are_many(apart, arrivals.len());
+    let few = judged::are_few(apart as u64, arrivals.len() as u64);
     (if few { others } else { all }, apart)
-}
-
-/// Whether so many packets are not to be left out.
-fn are_many(apart: usize, all: usize) -> bool {
-    apart * 100 > all * MOST_APART as usize
 }
 
 /// The network; `ruled` is what the second link has.
@@ -135,7 +130,7 @@ fn between(lab: &Lab, server: &Host, home: &Host, to: SocketAddr) -> Felt {
     let still = StoodStill::of(lab.hold_ups().read());
     let (by_itself, apart) = call_of(&call.arrivals, began, &still);
     let all = call.arrivals.len();
-    let many = are_many(apart, all);
+    let many = !judged::are_few(apart as u64, all as u64);
     let unfit = (many || late > PUNCTUAL).then(|| {
         format!(
             "this machine cannot tell a millisecond: {apart} of {all} packets came while it stood still ({} times, for up to \

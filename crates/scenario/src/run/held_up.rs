@@ -6,7 +6,7 @@
 //!
 //! A stamp does not tell what a packet waited behind others that came together since a link was
 //! late. So packets on whose way the machine stood still ([`lab::stood_still`]) are counted apart,
-//! as long as they are few ([`MOST_APART`](control::judged::MOST_APART)).
+//! as long as they are [few](control::judged::are_few).
 
 use super::judge::{delay, verdict};
 use super::outcome::{CountedApart, FlowHoldUps, Judgement};

@@ -7,7 +7,7 @@
 
 use crate::language::Picture;
 use control::explained::Explained;
-use control::judged::MOST_APART;
+use control::judged;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 use measure::numbers;
@@ -218,7 +218,7 @@ pub struct CountedApart {
 impl CountedApart {
     /// Whether the others are judged without them: there are enough.
     pub fn are_few(&self) -> bool {
-        self.packets * 100 <= self.of * MOST_APART
+        judged::are_few(self.packets, self.of)
     }
 }
 
