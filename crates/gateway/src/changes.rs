@@ -441,8 +441,9 @@ impl PolicyChanges {
         Ok(format!("generation {number} stays"))
     }
 
-    /// Puts back the generation of this number; without one the latest that differs from what is in
-    /// force and was not undone, so that a rollback after a rollback goes further back.
+    /// Puts back the generation of this number. Without one a change that waits to be confirmed is
+    /// undone; if none waits, the latest generation is put back that differs from what is in force
+    /// and was not undone, so that a rollback after a rollback goes further back.
     ///
     /// # Errors
     ///
@@ -450,7 +451,7 @@ impl PolicyChanges {
     /// not respond.
     pub fn rollback(&self, to: Option<u64>, breaking: Breaking, by: Provenance) -> Result<String, Refusal> {
         let mut generations = self.alone();
-        let back = match to {
+        let back = match to.or_else(|| generations.waits_before()) {
             Some(number) => self.back_to(generations.find(number)?)?,
             None => self.last_that_differs(&generations)?,
         };
@@ -469,21 +470,19 @@ impl PolicyChanges {
         })
     }
 
-    /// The latest generation that going back to would change something; a change that waits is
-    /// undone in any case.
+    /// The latest generation that going back to would change something.
     fn last_that_differs(&self, generations: &Generations) -> Result<Back, Refusal> {
-        let waits = generations.refuse_unconfirmed().is_err();
         for generation in generations.earlier() {
             let same = generation
                 .made_of
                 .clone()
                 .at(now_ms())
                 .reads_as(generations.made_of());
-            if same && !waits {
+            if same {
                 continue;
             }
             let back = self.back_to(generation)?;
-            if waits || !back.changes.is_empty() {
+            if !back.changes.is_empty() {
                 return Ok(back);
             }
         }

@@ -233,11 +233,15 @@ impl Generations {
         found.ok_or_else(|| self.refusal(&format!("generation {number} is not kept")))
     }
 
-    /// What was in force before, the latest first: while a change waits, what its undoing goes back
-    /// to. Not what was undone, nor what undid it if that was undone: so one undoing after another
-    /// goes further back.
+    /// The generation that the undoing of a change goes back to that waits to be confirmed; none if
+    /// none waits.
+    pub(crate) fn waits_before(&self) -> Option<u64> {
+        self.unconfirmed.map(|waiting| waiting.back_to)
+    }
+
+    /// What was in force before, the latest first. Not what was undone, nor what undid it if that
+    /// was undone: so one undoing after another goes further back.
     pub(crate) fn earlier(&self) -> impl Iterator<Item = &Generation> {
-        let back_to = self.unconfirmed.map(|waiting| waiting.back_to);
         let mut undone = BTreeSet::<u64>::new();
         let counts = move |generation: &&Generation| {
             let counts = !undone.contains(&generation.head.number);
@@ -246,8 +250,7 @@ impl Generations {
             }
             counts
         };
-        let before = self.kept.iter().rev().filter(counts).skip(1);
-        before.filter(move |generation| back_to.is_none_or(|to| generation.head.number == to))
+        self.kept.iter().rev().filter(counts).skip(1)
     }
 
     /// Refuses to go back, for this reason.
@@ -417,6 +420,7 @@ mod tests {
             [4, 3, 2, 1],
             "5 and 6 are undone, and what 5 undid counts"
         );
+        assert_eq!(all.waits_before(), None);
         let confirm_within = Some(Duration::from_secs(9));
         made(
             &mut all,
@@ -425,7 +429,8 @@ mod tests {
                 ..change()
             },
         );
-        assert_eq!(earlier(&all), [7], "it waits");
+        assert_eq!(all.waits_before(), Some(7), "it waits");
+        assert_eq!(earlier(&all).first(), Some(&7));
     }
 
     #[test]

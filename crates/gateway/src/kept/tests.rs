@@ -348,6 +348,7 @@ impl World {
             Step::Rollback if self.history.len() > 1 => {
                 let before = self.generations.earlier().next();
                 let before = before.map(|before| before.head.number);
+                let before = self.generations.waits_before().or(before);
                 before.into_iter().for_each(|before| self.goes_back(before));
             }
             Step::Restart => {
