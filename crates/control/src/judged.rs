@@ -1,7 +1,7 @@
 //! Judges the expectations of a running policy by two readings of its counters.
 //!
-//! A delay is judged without what the host held packets up for, as long as that were few: at most
-//! [`MOST_APART`] per cent. Both are told.
+//! A delay is judged without what the host held packets up for, as long as that were few
+//! ([`are_few`]). Both are told.
 
 use crate::expectations::{ExpectationView, HeldUpView, Metric, WatchedExpectation};
 use crate::experienced::{ExperienceView, QualityView};
@@ -12,7 +12,7 @@ use engine::units::Probability;
 /// a policy that is late would not be told from a host that is.
 const MOST_APART: u64 = 5;
 
-/// Whether so many of these packets are few enough to judge the others alone.
+/// Whether so many of these packets are few enough to judge the others alone: at most 5 %.
 pub const fn are_few(packets: u64, of: u64) -> bool {
     packets * 100 <= of * MOST_APART
 }
