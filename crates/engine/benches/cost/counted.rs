@@ -1,10 +1,10 @@
-//! The rows whose instructions are counted: every kind with few classes, and `pacer`.
+//! The rows whose instructions are counted: every kind with few classes, `pacer`, and what is said
+//! of all classes of a policy.
 //!
 //! `cargo xtask instructions` runs this under callgrind, which counts inside [`counted`] only and
 //! writes one count for each call of it: for each row, one that warms up, and the one that counts.
 
-use crate::disciplines;
-use crate::paced;
+use crate::{disciplines, paced, promises};
 
 /// Steps of a count at least. What a discipline does seldom, or only later, is not in it.
 const STEPS: u32 = 2_000;
@@ -38,5 +38,8 @@ pub(crate) fn rows(only: Option<String>) {
     }
     for (classes, mut step) in paced::small() {
         take("pacer", classes, &mut step);
+    }
+    for (what, classes, mut step) in promises::small() {
+        take(&what, classes, &mut step);
     }
 }

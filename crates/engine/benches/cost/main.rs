@@ -11,6 +11,7 @@ mod classifier;
 mod counted;
 mod disciplines;
 mod paced;
+mod promises;
 
 use std::process::ExitCode;
 

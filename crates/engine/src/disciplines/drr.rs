@@ -95,6 +95,8 @@ struct DrrPlan {
     leaves: LeavesPlan,
     /// By leaf, in bytes.
     quanta: SharedList<u64>,
+    /// The sum of them.
+    whole: u64,
 }
 
 /// A length that a turn may have.
@@ -149,10 +151,11 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let unit = unit(check.settings, link, check.problems);
     let classes = check.classes.iter();
     let quanta = classes.filter_map(|class| quantum(unit, class.settings, class.at, link, check.problems));
-    let quanta = quanta.collect();
+    let quanta: SharedList<u64> = quanta.collect();
     (check.problems.len() == before).then(|| {
         Arc::new(DrrPlan {
             leaves: LeavesPlan::new(check),
+            whole: quanta.iter().sum(),
             quanta,
         }) as Arc<dyn Plan>
     })
@@ -172,7 +175,7 @@ impl Plan for DrrPlan {
     /// no more turns than that (Boyer, Stea and Sofack, "Deficit round robin with network
     /// calculus", 2012).
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
-        let whole: u64 = self.quanta.iter().sum();
+        let whole = self.whole;
         let deficits = u128::from(terms.longest.get()) * (self.quanta.len() as u128 - 1);
         let case = |((class, name, queue), &part): ((ClassId, &str, &QueuePlan), &u64)| {
             let before = u128::from(whole - part) + deficits + u128::from(terms.ahead.get());
@@ -196,9 +199,9 @@ impl Plan for DrrPlan {
     }
 
     fn serves(&self, class: Option<ClassId>, link: Bandwidth) -> Option<Bandwidth> {
-        let whole: u128 = self.quanta.iter().map(|&part| u128::from(part)).sum();
         self.leaves.serves(class, link, |leaf| {
-            let bits = u128::from(link.bits()) * u128::from(*self.quanta.get(leaf)?) / whole.max(1);
+            let part = u128::from(*self.quanta.get(leaf)?);
+            let bits = u128::from(link.bits()) * part / u128::from(self.whole.max(1));
             Some(Bandwidth::bits_per_sec(bits as u64))
         })
     }
@@ -209,7 +212,8 @@ impl Plan for DrrPlan {
         let unit = unit(change.of_discipline, change.link, &mut problems);
         let own = quantum(unit, change.settings, Span::default(), change.link, &mut problems)?;
         let mut plan = self.clone();
-        *plan.quanta.get_mut(leaf)? = own;
+        let former = std::mem::replace(plan.quanta.get_mut(leaf)?, own);
+        plan.whole = self.whole - former + own;
         if let Some(new) = &change.renewed {
             plan.leaves = self.leaves.renewed(leaf, new)?;
         }

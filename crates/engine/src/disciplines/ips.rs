@@ -34,7 +34,7 @@
 //! counts in the bounds of the others.
 
 use crate::admission::{Admission, AdmittedPlace, FlowRequest, Rule};
-use crate::bounds::{ArrivalCurve, Terms, WorstCase, shown};
+use crate::bounds::{ArrivalCurve, Bound, Terms, WorstCase, shown};
 use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::disciplines::{cbq, fifo, priq};
 use crate::inspect::{Inspection, Value};
@@ -49,7 +49,7 @@ use crate::sharing::credit::{Credit, nanobits};
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
 use crate::{choices, settings};
 use std::any::Any;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// The registration.
@@ -541,14 +541,14 @@ impl Plan for IpsPlan {
         };
         let flows: Vec<FlowRequest> = self.classes.iter().filter_map(flow).collect();
         let found = Admission::sound(terms.link.bandwidth, ahead, over, &flows);
+        let found: HashMap<String, Option<Bound>> = found.into_iter().collect();
         let case = |class: &ClassPlan| {
             let name = class.id.0.to_string();
             let bound = match class.guarantee {
                 None => Err("best effort: no guarantee".into()),
                 Some(_) => found
-                    .iter()
-                    .find(|(other, _)| *other == name)
-                    .and_then(|(_, bound)| *bound)
+                    .get(&name)
+                    .and_then(|bound| *bound)
                     .ok_or_else(|| "none: the classes above it have all of the link guaranteed".to_string()),
             };
             WorstCase {

@@ -436,9 +436,9 @@ impl PacerPlan {
     /// the packets with *E* ≥ *t* and a deadline *E* + *P* ≤ *u* need no more than the link carries
     /// from *t* to *u*: earliest deadline first, without preemption. So the last bit of a packet up
     /// to which *a* bytes are sent is out within *κ* (*Max* + *a*) / *R* and the time of the
-    /// device, *κ* being the most that the rate counts of a byte.
+    /// device, *κ* being the most that the rate counts of a byte. That is for a pacer that is
+    /// [not unbounded](Self::unbounded).
     fn service(&self, node: &NodePlan, terms: &Terms<'_>) -> Result<RateLatency, String> {
-        self.unbounded(terms)?;
         let rate = node.rate.ok_or("best effort: no guarantee")?;
         let each = self.ratios(node, terms, Bytes::get);
         let bits = each
@@ -462,8 +462,9 @@ impl Plan for PacerPlan {
     /// *E* is the latest of the times at which a packet of the same busy period arrived and the
     /// ones since then have paced. See [`PacerPlan::service`].
     fn bounds(&self, terms: &Terms<'_>) -> Vec<WorstCase> {
+        let known = self.unbounded(terms);
         let case = |((class, name, queue), node): ((ClassId, &str, &QueuePlan), &NodePlan)| {
-            let service = self.service(node, terms);
+            let service = known.clone().and_then(|()| self.service(node, terms));
             let within = Terms {
                 shortest: node.packet.unwrap_or(Bytes::ZERO),
                 ..*terms

@@ -40,6 +40,7 @@ use crate::kind::QueuePlan;
 use crate::packet::ClassId;
 use crate::sharing::credit::{Credit, nanobits};
 use crate::units::{Bandwidth, Bytes, Duration};
+use std::collections::BTreeMap;
 
 /// By how much the clocks of a discipline and of its link may be apart.
 const ROUNDING: Duration = Duration::from_nanos(2);
@@ -77,43 +78,85 @@ pub(crate) fn all(
         }
         () => Ok(()),
     };
-    let case = |number: usize| {
-        let leaf = &leaves[number];
+    let before = before_each(&leaves, terms);
+    let case = |(leaf, others): (&Credited<'_>, &Before)| {
         let stated = terms.arrivals(leaf.id).map(|_| ());
         let own = WorstCase {
             class: Some(leaf.id),
             bound: stated
                 .and(known.clone())
-                .and_then(|()| worst(&leaves, number, terms)),
+                .and_then(|()| worst(leaf, others, terms)),
         };
         let service = known
             .clone()
-            .and_then(|()| from_any_time(&leaves, number, terms, ceiling));
+            .and_then(|()| from_any_time(leaf, others, terms, ceiling));
         std::iter::once(own).chain(leaf.queue.bounds_inside(leaf.name, terms, service))
     };
-    (0..leaves.len()).flat_map(case).collect()
+    leaves.iter().zip(&before).flat_map(case).collect()
 }
 
-/// The leaves that go before a leaf, or take turns with it. A leaf without a rate has no credit: it
-/// only borrows.
-fn before_it<'a>(leaves: &'a [Credited<'a>], number: usize) -> impl Iterator<Item = &'a Credited<'a>> {
-    let others = leaves
-        .iter()
-        .enumerate()
-        .filter(move |(other, _)| *other != number);
-    let priority = leaves[number].priority;
-    others
-        .map(|(_, leaf)| leaf)
-        .filter(move |leaf| leaf.priority >= priority && leaf.credit.rate > 0)
+/// The leaves that go before a leaf, or take turns with it: *H*.
+#[derive(Clone, Copy, Default)]
+struct Before {
+    /// How many.
+    leaves: u128,
+    /// The sum of their rates, in bit/s.
+    rates: u128,
+    /// Their full credits with an overdraft each, in bytes.
+    bursts: u128,
 }
 
-/// The rates of these leaves, and their full credits with an overdraft each.
-fn sums<'a>(leaves: impl Iterator<Item = &'a Credited<'a>>, terms: &Terms<'_>) -> (Bandwidth, u128) {
-    let longest = u128::from(terms.longest.get());
-    leaves.fold((Bandwidth::ZERO, 0), |(rates, bursts), leaf| {
-        let rate = Bandwidth::bits_per_sec(leaf.credit.rate);
-        (rates + rate, bursts + u128::from(leaf.credit.covers()) + longest)
-    })
+impl Before {
+    /// A leaf alone. Without a rate it has no credit: it only borrows.
+    fn of(leaf: &Credited<'_>, terms: &Terms<'_>) -> Self {
+        match leaf.credit.rate {
+            0 => Self::default(),
+            rate => Self {
+                leaves: 1,
+                rates: rate.into(),
+                bursts: u128::from(leaf.credit.covers()) + u128::from(terms.longest.get()),
+            },
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            leaves: self.leaves + other.leaves,
+            rates: self.rates + other.rates,
+            bursts: self.bursts + other.bursts,
+        }
+    }
+
+    fn but_for(self, one: Self) -> Self {
+        Self {
+            leaves: self.leaves - one.leaves,
+            rates: self.rates - one.rates,
+            bursts: self.bursts - one.bursts,
+        }
+    }
+
+    /// What these leaves leave of the link.
+    fn left(&self, terms: &Terms<'_>) -> Bandwidth {
+        let rates = u64::try_from(self.rates).unwrap_or(u64::MAX);
+        terms.link.bandwidth - Bandwidth::bits_per_sec(rates)
+    }
+}
+
+/// By leaf, those before it. Each priority is added up once, so that very many leaves take no more
+/// than a look at each.
+fn before_each(leaves: &[Credited<'_>], terms: &Terms<'_>) -> Vec<Before> {
+    let mut by_priority: BTreeMap<u32, Before> = BTreeMap::new();
+    for leaf in leaves {
+        let one = by_priority.entry(leaf.priority).or_default();
+        *one = one.and(Before::of(leaf, terms));
+    }
+    let mut above = Before::default();
+    for (_, one) in by_priority.iter_mut().rev() {
+        above = above.and(*one);
+        *one = above;
+    }
+    let before = |leaf: &Credited<'_>| by_priority[&leaf.priority].but_for(Before::of(leaf, terms));
+    leaves.iter().map(before).collect()
 }
 
 /// Whether all that enters a leaf keeps within its rate and its full credit.
@@ -123,8 +166,7 @@ fn keeps_within(leaf: &Credited<'_>, terms: &Terms<'_>) -> bool {
     })
 }
 
-fn worst(leaves: &[Credited<'_>], number: usize, terms: &Terms<'_>) -> Result<Bound, String> {
-    let own = &leaves[number];
+fn worst(own: &Credited<'_>, others: &Before, terms: &Terms<'_>) -> Result<Bound, String> {
     own.queue.kind.arrivals_in_order(own.id, terms)?;
     if !keeps_within(own, terms) {
         return Err(format!(
@@ -132,9 +174,8 @@ fn worst(leaves: &[Credited<'_>], number: usize, terms: &Terms<'_>) -> Result<Bo
             Bytes::new(own.credit.covers())
         ));
     }
-    let (rates, bursts) = sums(before_it(leaves, number), terms);
-    let before = u128::from(terms.ahead.get()) + bursts;
-    let service = RateLatency::after(before, terms.link.bandwidth - rates);
+    let before = u128::from(terms.ahead.get()) + others.bursts;
+    let service = RateLatency::after(before, others.left(terms));
     let bound = own.queue.kind.worst(own.id, terms, service)?;
     Ok(Bound {
         delay: bound.delay + ROUNDING,
@@ -144,20 +185,17 @@ fn worst(leaves: &[Credited<'_>], number: usize, terms: &Terms<'_>) -> Result<Bo
 
 /// What a leaf is guaranteed from any time at which it has a backlog.
 fn from_any_time(
-    leaves: &[Credited<'_>],
-    number: usize,
+    own: &Credited<'_>,
+    others: &Before,
     terms: &Terms<'_>,
     ceiling: i64,
 ) -> Result<RateLatency, String> {
-    let own = &leaves[number];
     let (longest, ahead) = (u128::from(terms.longest.get()), u128::from(terms.ahead.get()));
-    let others = before_it(leaves, number).count() as u128;
-    let (rates, bursts) = sums(before_it(leaves, number), terms);
     let full = u128::from(own.credit.covers()) + 1;
-    let left = terms.link.bandwidth - rates;
+    let left = others.left(terms);
     // Both clocks' rounding, as bytes of the link.
     let rounding = u128::from(terms.link.bandwidth.bytes_in(ROUNDING).get()) + 1;
-    let before = 2 * ahead + bursts + full + longest + others * (longest + 1) + rounding;
+    let before = 2 * ahead + others.bursts + full + longest + others.leaves * (longest + 1) + rounding;
     let rate = own.credit.rate;
     if rate == 0 {
         return Err(format!("`{}` has no rate of its own, and only borrows", own.name));
