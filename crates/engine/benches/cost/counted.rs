@@ -3,6 +3,8 @@
 //!
 //! `cargo xtask instructions` runs this under callgrind, which counts inside [`counted`] only and
 //! writes one count for each call of it: for each row, one that warms up, and the one that counts.
+//! With `count many NAME` it is one of the rows of very many classes, whose cache lines are of
+//! interest: `--cache-sim=yes --LL=1048576,8,64` counts those that a second level of 1 MB lacks.
 
 use crate::{disciplines, paced, promises};
 
@@ -20,16 +22,29 @@ fn counted(steps: u32, mut step: impl FnMut()) {
     (0..steps).for_each(|_| step());
 }
 
+fn take(what: &str, n: u32, step: &mut dyn FnMut()) {
+    let steps = steps(n);
+    counted(steps, &mut *step);
+    counted(steps, &mut *step);
+    println!("{steps} {what}, {n}");
+}
+
+/// Takes the steps of the row of very many classes with this name.
+pub(crate) fn many(name: &str) {
+    let rows = disciplines::MANY_ROWS.iter().filter(|(row, _)| *row == name);
+    for mut row in rows.map(|(_, row)| row()) {
+        let (what, n) = (row.what.clone(), row.n);
+        take(&what, n, &mut || row.step());
+    }
+}
+
 /// Takes the steps of each row whose name contains this, and prints their number and the row's
 /// name.
 pub(crate) fn rows(only: Option<String>) {
     let wanted = |name: &str| only.as_ref().is_none_or(|part| name.contains(part.as_str()));
     let take = |what: &str, n: u32, step: &mut dyn FnMut()| {
-        let (name, steps) = (format!("{what}, {n}"), steps(n));
-        if wanted(&name) {
-            counted(steps, &mut *step);
-            counted(steps, &mut *step);
-            println!("{steps} {name}");
+        if wanted(&format!("{what}, {n}")) {
+            take(what, n, step);
         }
     };
     for mut row in disciplines::small() {

@@ -3,10 +3,14 @@
 //!
 //! Packets are recycled: each that is dequeued is enqueued again, to its own class and flow, so
 //! the backlog stays the same. The clock is virtual and moves at the speed of the link. A figure
-//! is the median of many short rounds, taken in turns with all rows of its group, with the least
-//! and the most; the machine may be shared, so only ratios are compared with a bar. "generator" is
-//! the loop without a queue: part of every other row. "In bursts" 32 packets leave at one time, and
-//! return together; the loop of these rows is that of "generator, in bursts".
+//! is the median of many short rounds, with the least and the most; the machine may be shared, so
+//! only ratios are compared with a bar. "generator" is the loop without a queue: part of every
+//! other row. "In bursts" 32 packets leave at one time, and return together; the loop of these rows
+//! is that of "generator, in bursts".
+//!
+//! Rounds are taken in turns with the rows of the group, which take each other's memory out of the
+//! cache: before each every class is served some times, so that it is where it is when a queue is
+//! in use. From 4,096 classes on that would take too long, and each row is measured by itself.
 //!
 //! Regimes of `cbq`: rates are unequal and add up to half of the link; packets are of 64 to 1,514
 //! bytes; "all" or "one" of the classes hold 4 packets; a non-borrowing class waits for its rate,
@@ -36,6 +40,11 @@ const BAR: f64 = 3.0;
 /// `drr`, `wfq` and `cake` with 64,000 classes or flows against themselves with 1,000, and `hfsc`
 /// with 10,000 leaves against 20.
 const MANY_BAR: f64 = 4.0;
+
+/// From so many classes or flows on a row is measured by itself.
+pub(crate) const MANY: u32 = 4_096;
+/// With fewer, so many steps for each before a round: turns of `drr` are of five packets.
+pub(crate) const WARM: u32 = 8;
 
 /// How much to run.
 #[derive(Clone, Copy)]
@@ -224,8 +233,13 @@ impl Row {
         }
     }
 
+    fn is_of_many(&self) -> bool {
+        self.n >= MANY
+    }
+
     fn measure(&mut self, steps: u32) {
-        (0..steps / 4).for_each(|_| self.step());
+        let warm = if self.is_of_many() { 0 } else { WARM * self.n };
+        (0..warm.max(steps / 4)).for_each(|_| self.step());
         let start = Clock::now();
         (0..steps).for_each(|_| self.step());
         self.figures
@@ -445,6 +459,8 @@ fn turns(effort: Effort) -> Vec<Row> {
     }
     rows.extend([some, many].into_iter().flat_map(returning));
     rows.extend([some, many].into_iter().flat_map(arriving));
+    let bursts = [returning(many), arriving(many)].into_iter().flatten();
+    rows.extend(bursts.map(Row::in_bursts));
     rows
 }
 
@@ -697,10 +713,14 @@ impl Borrowing {
     }
 }
 
-/// Measures the rows in turns and prints them.
+/// Measures the rows, those of few classes in turns, and prints them.
 fn run(mut rows: Vec<Row>, effort: Effort) -> Vec<Row> {
+    let measure = |row: &mut Row| row.measure(effort.steps);
     for _ in 0..effort.rounds {
-        rows.iter_mut().for_each(|row| row.measure(effort.steps));
+        rows.iter_mut().filter(|row| !row.is_of_many()).for_each(measure);
+    }
+    for row in rows.iter_mut().filter(|row| row.is_of_many()) {
+        (0..effort.rounds).for_each(|_| measure(row));
     }
     for row in &mut rows {
         row.figures.sort_by(f64::total_cmp);
@@ -732,6 +752,28 @@ pub(crate) fn small() -> Vec<Row> {
     rows
 }
 
+type NamedRow = (&'static str, fn() -> Row);
+
+/// Rows of very many classes or flows, by a short name.
+pub(crate) const MANY_ROWS: [NamedRow; 8] = [
+    ("wfq returning", || first(returning(64_000))),
+    ("drr returning", || last(returning(64_000))),
+    ("wfq arriving", || first(arriving(64_000))),
+    ("drr arriving", || last(arriving(64_000))),
+    ("cbq borrowing", || REGIMES[0].row(64_000)),
+    ("cbq not borrowing", || REGIMES[2].row(64_000)),
+    ("cbq returning", || Borrowing::ALL[1].row(64_000)),
+    ("hfsc real time", || Served::RealTime.row(64_000)),
+];
+
+fn first([row, _]: [Row; 2]) -> Row {
+    row
+}
+
+fn last([_, row]: [Row; 2]) -> Row {
+    row
+}
+
 /// Prints the rows, and judges.
 pub(crate) fn rows(full: bool) -> Vec<Verdict> {
     let effort = if full { FULL } else { SMOKE };
@@ -748,12 +790,10 @@ pub(crate) fn rows(full: bool) -> Vec<Verdict> {
     let most = effort.most;
     run(vec![wfq(WFQ, most, 4 * most)], effort);
     run(vec![drr(DRR, most, 4 * most)], effort);
-    let [one, burst] = [(); 2].map(|()| returning(most));
-    for (row, burst) in one.into_iter().zip(burst) {
-        run(vec![row, burst.in_bursts()], effort);
-    }
-    for row in arriving(most) {
-        run(vec![row], effort);
+    for rows in [returning, arriving] {
+        rows(most).into_iter().for_each(|row| _ = run(vec![row], effort));
+        let bursts = rows(most).into_iter().map(Row::in_bursts);
+        bursts.for_each(|row| _ = run(vec![row], effort));
     }
     verdicts.extend(sharing(effort));
     verdicts
@@ -767,7 +807,9 @@ fn sharing(effort: Effort) -> Vec<Verdict> {
     let trees = |n: u32| Borrowing::ALL.into_iter().map(move |borrowing| borrowing.row(n));
     rows.extend(run(sizes[1..].iter().copied().flat_map(trees).collect(), effort));
     if effort.most_classes > 1_000 {
-        for row in flat(effort.most_classes).chain(trees(effort.most_classes)) {
+        let burst = Borrowing::ALL[1].row(effort.most_classes).in_bursts();
+        let all = flat(effort.most_classes).chain(trees(effort.most_classes));
+        for row in all.chain([burst]) {
             run(vec![row], effort);
         }
     }

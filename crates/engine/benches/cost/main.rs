@@ -35,7 +35,11 @@ const PARTS: [Part; 4] = [
 fn main() -> ExitCode {
     let asked = |flag: &str| std::env::args().any(|argument| argument == flag);
     if asked("count") {
-        counted::rows(std::env::args().skip_while(|argument| argument != "count").nth(1));
+        let mut what = std::env::args().skip_while(|argument| argument != "count");
+        match (what.nth(1), what.next()) {
+            (Some(many), Some(name)) if many == "many" => counted::many(&name),
+            (only, _) => counted::rows(only),
+        }
         return ExitCode::SUCCESS;
     }
     let full = asked("--bench");
