@@ -60,22 +60,27 @@ impl QueuePlan {
 /// A queue with a discipline.
 ///
 /// There can be very many, and then a packet costs the cache lines that have to be fetched for it.
-/// So a queue is two lines, all that a plain FIFO needs included; what few packets need is behind
-/// pointers.
+/// So a queue is two lines, all that a plain FIFO needs included: the first is all that a packet
+/// needs that joins others. What few packets need is behind pointers.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Queue {
-    sent: Count,
     discipline: Inner,
+    sent: Count,
     /// None until there is one.
     drops: Option<Box<Drops>>,
 }
 
-const _: () = assert!(size_of::<Queue>() == 128);
+const _: () = {
+    assert!(size_of::<Queue>() == 128);
+    assert!(std::mem::offset_of!(Queue, sent) == 64 + size_of::<Packet>());
+};
 
 /// A discipline. A plain FIFO, which most leaves have, is in the queue's own memory and not behind
-/// a pointer: what it needs can be fetched together with the queue.
+/// a pointer: what it needs can be fetched together with the queue. Which it is stands in front,
+/// and not in a byte of the oldest packet, which is in the other line.
 #[derive(Debug)]
+#[repr(u8)]
 enum Inner {
     Fifo(Fifo),
     Other(Other),
@@ -546,9 +551,24 @@ impl Queue {
     #[inline]
     pub fn prefetch(&self) -> Prefetched {
         let sent = Prefetched::word(self.sent.packets);
+        sent.and(self.prefetch_arrival())
+    }
+
+    /// The same of a packet that joins others.
+    #[inline]
+    pub(crate) fn prefetch_arrival(&self) -> Prefetched {
         match &self.discipline {
-            Inner::Fifo(fifo) => sent.and(fifo.prefetch()),
-            Inner::Other(other) => sent.and(Prefetched::word(other.backlog.packets.into())),
+            Inner::Fifo(fifo) => Prefetched::word(fifo.packets().into()),
+            Inner::Other(other) => Prefetched::word(other.backlog.packets.into()),
+        }
+    }
+
+    /// Reads what a packet that arrives needs beside, once that is in the cache.
+    #[inline]
+    pub(crate) fn prefetch_place(&self) -> Prefetched {
+        match &self.discipline {
+            Inner::Fifo(fifo) => fifo.prefetch_place(),
+            Inner::Other(other) => other.discipline.prefetch(),
         }
     }
 

@@ -347,8 +347,7 @@ impl Discipline for Drr {
     }
 
     fn prefetch_arrivals(&self, packets: &[Packet]) -> Prefetched {
-        let own = |leaf: usize| Prefetched::word(self.members[leaf].deficit);
-        self.leaves.prefetch_arrivals(packets, own)
+        self.leaves.prefetch_arrivals(packets)
     }
 
     fn flush(&mut self, sink: &mut dyn Sink) {

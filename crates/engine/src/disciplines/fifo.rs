@@ -123,7 +123,8 @@ impl Plan for Settings {
 const NO_LIMIT: Bytes = Bytes::new(u64::MAX);
 
 /// The oldest packet is kept apart: with very many queues, the others' memory is prefetched when it
-/// leaves, and is needed one packet later.
+/// leaves, and is needed one packet later. It is last, as a packet that joins others does not need
+/// it.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Fifo {
@@ -133,11 +134,11 @@ pub(crate) struct Fifo {
     limit_bytes: Bytes,
     /// All but the oldest.
     others: PacketRing,
-    /// If there are any.
-    oldest: Packet,
     drop: DropFrom,
     /// The oldest stays for the next `take`: limits do not count it, and nothing else removes it.
     pinned: bool,
+    /// If there are any.
+    oldest: Packet,
 }
 
 impl Fifo {
@@ -334,6 +335,18 @@ impl Fifo {
     }
 }
 
+impl Fifo {
+    /// Reads the place of the next packet that arrives, once the FIFO itself is in the cache.
+    #[inline]
+    pub(crate) fn prefetch_place(&self) -> Prefetched {
+        let place = match self.packets {
+            0 => Some(&self.oldest),
+            _ => self.others.place(),
+        };
+        Prefetched::word(place.map_or(0, |place| place.len.get() ^ u64::from(place.buffer.0)))
+    }
+}
+
 impl Discipline for Fifo {
     fn enqueue(&mut self, _now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
         self.offer(packet, sink)
@@ -347,10 +360,6 @@ impl Discipline for Fifo {
         while let Next::Ready(packet) = self.take() {
             sink.drop(packet, Reason::Flushed);
         }
-    }
-
-    fn prefetch(&self) -> Prefetched {
-        Prefetched::word(self.oldest.len.get())
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

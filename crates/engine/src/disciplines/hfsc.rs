@@ -1025,7 +1025,7 @@ impl Discipline for Hfsc {
     }
 
     fn prefetch_arrivals(&self, packets: &[Packet]) -> Prefetched {
-        self.leaves.prefetch_arrivals(packets, |_| Prefetched::NOTHING)
+        self.leaves.prefetch_arrivals(packets)
     }
 
     fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {

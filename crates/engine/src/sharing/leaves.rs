@@ -279,22 +279,19 @@ impl Leaves {
         self.queues[leaf].prefetch_discipline()
     }
 
-    /// Reads what these packets will need, where there are very many leaves; and `own`, what the
-    /// discipline has of each of their leaves.
+    /// Reads what these packets will need, where there are very many leaves.
     #[inline]
-    pub(crate) fn prefetch_arrivals(
-        &self,
-        packets: &[Packet],
-        own: impl Fn(usize) -> Prefetched,
-    ) -> Prefetched {
+    pub(crate) fn prefetch_arrivals(&self, packets: &[Packet]) -> Prefetched {
         if self.queues.len() < MANY {
             return Prefetched::NOTHING;
         }
         let leaves = || packets.iter().filter_map(|packet| self.route(packet.class));
         let read = leaves().fold(Prefetched::NOTHING, |read, leaf| {
-            read.and(self.prefetch(leaf)).and(own(leaf))
+            let state = Prefetched::word(self.states[leaf] as u64);
+            let queue = self.queues[leaf].prefetch_arrival();
+            read.and(state).and(queue)
         });
-        leaves().fold(read, |read, leaf| read.and(self.prefetch_discipline(leaf)))
+        leaves().fold(read, |read, leaf| read.and(self.queues[leaf].prefetch_place()))
     }
 
     /// When the first sleeping leaf wakes up, if any sleeps.

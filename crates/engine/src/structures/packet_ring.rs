@@ -69,6 +69,13 @@ impl PacketRing {
         }
     }
 
+    /// The slot of the next packet, if there is one.
+    #[inline]
+    pub(crate) fn place(&self) -> Option<&Packet> {
+        self.slots
+            .get(self.next as usize & self.slots.len().wrapping_sub(1))
+    }
+
     #[inline]
     fn slot(&self, index: u32) -> &Packet {
         &self.slots[index as usize & (self.slots.len().wrapping_sub(1))]
