@@ -32,7 +32,7 @@ use crate::packet::{FlowHashes, Packet};
 use crate::prefetch::Prefetched;
 use crate::random::{Rng, mix};
 use crate::settings::{Problem, Raw, SettingValue, describe};
-use crate::structures::lengths::Lengths;
+use crate::structures::lengths::{ByLength, Place};
 use crate::structures::lists::{List, Store};
 use crate::units::{Bytes, Duration, Instant};
 use crate::{choices, settings};
@@ -220,17 +220,31 @@ impl Plan for WfqPlan {
     }
 }
 
-/// One queue. It is in the round of its set while `active`, and in the list of its length while it
-/// is backlogged. Two are one cache line.
+/// One queue, in one cache line. It is in the round of its set while `active`, and in the list of
+/// its length while it is backlogged.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Bucket {
     packets: List,
     credit: u64,
+    place: Place,
     weight: u16,
     active: bool,
 }
 
-const _: () = assert!(size_of::<Bucket>() == 32);
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+impl Bucket {
+    /// The length by which queues are compared.
+    #[inline]
+    fn length(&self) -> Option<u64> {
+        match (self.packets.is_empty(), self.weight) {
+            (true, _) => None,
+            (_, 1) => Some(self.packets.bytes()),
+            (_, weight) => Some(self.packets.bytes() / u64::from(weight)),
+        }
+    }
+}
 
 /// From so many queues on their memory is read ahead, for so many visits at once.
 const MANY: usize = 4_096;
@@ -270,7 +284,7 @@ struct Wfq {
     /// The set to which arrivals go; the other one is served before it.
     current: usize,
     store: Store,
-    lengths: Lengths,
+    lengths: ByLength,
     busy: u32,
     next_perturbation: Instant,
     perturbations: u64,
@@ -281,6 +295,7 @@ impl Wfq {
         let bucket = |i: u32| Bucket {
             packets: List::EMPTY,
             credit: 0,
+            place: Place::NOWHERE,
             weight: plan.weights.of(i % plan.queues),
             active: false,
         };
@@ -291,7 +306,7 @@ impl Wfq {
             rounds: [Round::new(plan.queues), Round::new(plan.queues)],
             current: 0,
             store: Store::default(),
-            lengths: Lengths::new(2 * plan.queues as usize),
+            lengths: ByLength::new(2 * plan.queues as usize),
             busy: 0,
             next_perturbation: plan
                 .perturb
@@ -344,7 +359,15 @@ impl Wfq {
         if !bucket.active {
             self.join(set, queue);
         }
-        note_length(&mut self.lengths, queue, &self.buckets[queue as usize]);
+        self.note_length(queue);
+    }
+
+    /// A queue's length has changed.
+    #[inline]
+    fn note_length(&mut self, queue: u32) {
+        let length = self.buckets[queue as usize].length();
+        self.lengths
+            .set(&mut self.buckets, |bucket| &mut bucket.place, queue, length);
     }
 
     /// Takes the oldest packet of a queue.
@@ -367,7 +390,7 @@ impl Wfq {
             bucket.credit = 0;
             self.busy -= 1;
         }
-        note_length(&mut self.lengths, queue, bucket);
+        self.note_length(queue);
         last
     }
 
@@ -387,19 +410,31 @@ impl Wfq {
         round.fetched = round.fetched.saturating_sub(1);
     }
 
+    #[inline]
+    fn prefetch_queue(&self, queue: u32) -> Prefetched {
+        Prefetched::word(self.buckets[queue as usize].packets.bytes())
+    }
+
+    /// Reads the queues beside it in the list of its length, once it is in the cache itself.
+    #[inline]
+    fn prefetch_neighbours(&self, queue: u32) -> Prefetched {
+        let beside = self.buckets[queue as usize].place.neighbours();
+        let read = |queue: u32| self.buckets.get(queue as usize).map_or(0, |bucket| bucket.credit);
+        Prefetched::word(read(beside[0]) ^ read(beside[1]))
+    }
+
     /// Reads what the next visits need: each pass, what the one before has located.
     #[cold]
     #[inline(never)]
     fn fetch(&mut self, set: usize) {
         let next = || self.rounds[set].order.iter().take(AHEAD).copied();
         let read = next().fold(Prefetched::NOTHING, |read, queue| {
-            let bucket = Prefetched::word(self.buckets[queue as usize].packets.bytes());
-            read.and(bucket).and(self.lengths.prefetch(queue))
+            read.and(self.prefetch_queue(queue))
         });
         let read = next().fold(read, |read, queue| {
             let oldest = self.store.oldest(&self.buckets[queue as usize].packets);
             let oldest = Prefetched::word(oldest.map_or(0, |packet| packet.len.get()));
-            read.and(oldest).and(self.lengths.prefetch_neighbours(queue))
+            read.and(oldest).and(self.prefetch_neighbours(queue))
         });
         read.done();
         self.rounds[set].fetched = AHEAD;
@@ -460,17 +495,6 @@ impl Wfq {
     }
 }
 
-/// A queue's length has changed.
-#[inline]
-fn note_length(lengths: &mut Lengths, queue: u32, bucket: &Bucket) {
-    let length = match (bucket.packets.is_empty(), bucket.weight) {
-        (true, _) => None,
-        (_, 1) => Some(bucket.packets.bytes()),
-        (_, weight) => Some(bucket.packets.bytes() / u64::from(weight)),
-    };
-    lengths.set(queue, length);
-}
-
 impl Discipline for Wfq {
     fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
         if packet.len > self.plan.limit {
@@ -509,11 +533,11 @@ impl Discipline for Wfq {
         let first = self.current as u32 * self.plan.queues;
         let queues = || packets.iter().map(|packet| first + self.place(packet.flow));
         let read = queues().fold(Prefetched::NOTHING, |read, queue| {
-            let bucket = Prefetched::word(self.buckets[queue as usize].packets.bytes());
-            read.and(bucket).and(self.lengths.prefetch(queue))
+            read.and(self.prefetch_queue(queue))
         });
         queues().fold(read, |read, queue| {
-            read.and(self.lengths.prefetch_neighbours(queue))
+            let end = self.store.prefetch_end(&self.buckets[queue as usize].packets);
+            read.and(end).and(self.prefetch_neighbours(queue))
         })
     }
 

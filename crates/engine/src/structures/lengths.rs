@@ -2,10 +2,8 @@
 //!
 //! Lists of members by length: one for each 32nd part of each power of two, with bitmaps that find
 //! the last list that is not empty. Lengths in one list differ by less than 1/32, so "longest" is
-//! exact to that. Links stand in an array indexed by the member's number: nothing is allocated
-//! after construction.
-
-use crate::prefetch::Prefetched;
+//! exact to that. Links stand in the members, or in an array by their numbers ([`Lengths`]):
+//! nothing is allocated after construction.
 
 /// No member, no list.
 const NONE: u32 = u32::MAX;
@@ -13,35 +11,42 @@ const NONE: u32 = u32::MAX;
 const LISTS: usize = WORDS * 64;
 const WORDS: usize = 32;
 
+/// Where a member is: its list, and its neighbours in it.
 #[derive(Clone, Copy, Debug)]
-struct Neighbours {
+pub(crate) struct Place {
     list: u32,
     previous: u32,
     next: u32,
 }
 
-/// In no list.
-const NOWHERE: Neighbours = Neighbours {
-    list: NONE,
-    previous: NONE,
-    next: NONE,
-};
+impl Place {
+    /// In no list.
+    pub(crate) const NOWHERE: Self = Self {
+        list: NONE,
+        previous: NONE,
+        next: NONE,
+    };
 
-/// The lengths of the members 0 to n − 1; none has one at first.
+    /// The members beside it.
+    #[inline]
+    pub(crate) fn neighbours(&self) -> [u32; 2] {
+        [self.previous, self.next]
+    }
+}
+
+/// The lengths of members that have their places themselves; none has one at first.
 #[derive(Debug)]
-pub(crate) struct Lengths {
-    links: Vec<Neighbours>,
+pub(crate) struct ByLength {
     lists: Vec<u32>,
     /// A bit for each list that is not empty, and one for each word that is not zero.
     words: [u64; WORDS],
     summary: u32,
 }
 
-impl Lengths {
+impl ByLength {
     /// For this many members; for none, it takes no memory.
     pub(crate) fn new(members: usize) -> Self {
         Self {
-            links: vec![NOWHERE; members],
             lists: vec![NONE; if members == 0 { 0 } else { LISTS }],
             words: [0; WORDS],
             summary: 0,
@@ -63,57 +68,46 @@ impl Lengths {
         Some(self.lists[(word * 64 + bit) as usize])
     }
 
-    /// Sets a member's length; with none, [`Lengths::longest`] does not return it.
+    /// Sets a member's length; with none, [`ByLength::longest`] does not return it. `place` finds
+    /// a member's place.
     #[inline]
-    pub(crate) fn set(&mut self, member: u32, length: Option<u64>) {
-        self.relink(member, length.map_or(NONE, Self::list_of));
-    }
-
-    /// Reads a member's place in its list.
-    #[inline]
-    pub(crate) fn prefetch(&self, member: u32) -> Prefetched {
-        Prefetched::word(self.links[member as usize].list.into())
-    }
-
-    /// Reads the members beside it, once its place is in the cache.
-    #[inline]
-    pub(crate) fn prefetch_neighbours(&self, member: u32) -> Prefetched {
-        let Neighbours { previous, next, .. } = self.links[member as usize];
-        let read = |member: u32| {
-            self.links
-                .get(member as usize)
-                .map_or(0, |links| links.list.into())
-        };
-        Prefetched::word(read(previous) ^ read(next))
+    pub(crate) fn set<T>(
+        &mut self,
+        all: &mut [T],
+        place: impl Fn(&mut T) -> &mut Place,
+        member: u32,
+        length: Option<u64>,
+    ) {
+        self.relink(all, place, member, length.map_or(NONE, Self::list_of));
     }
 
     /// Moves a member from its list to the beginning of this one, or out of all. No member and no
     /// list have numbers beyond those that there are.
     #[inline(never)]
-    fn relink(&mut self, member: u32, list: u32) {
-        let former = self.links[member as usize];
+    fn relink<T>(&mut self, all: &mut [T], place: impl Fn(&mut T) -> &mut Place, member: u32, list: u32) {
+        let former = *place(&mut all[member as usize]);
         if former.list == list {
             return;
         }
-        if let Some(next) = self.links.get_mut(former.next as usize) {
-            next.previous = former.previous;
+        if let Some(next) = all.get_mut(former.next as usize) {
+            place(next).previous = former.previous;
         }
-        match self.links.get_mut(former.previous as usize) {
-            Some(previous) => previous.next = former.next,
+        match all.get_mut(former.previous as usize) {
+            Some(previous) => place(previous).next = former.next,
             None => self.begin(former.list, former.next),
         }
         let Some(first) = self.lists.get_mut(list as usize) else {
-            self.links[member as usize] = NOWHERE;
+            *place(&mut all[member as usize]) = Place::NOWHERE;
             return;
         };
         let next = std::mem::replace(first, member);
-        self.links[member as usize] = Neighbours {
+        *place(&mut all[member as usize]) = Place {
             list,
             previous: NONE,
             next,
         };
-        match self.links.get_mut(next as usize) {
-            Some(next) => next.previous = member,
+        match all.get_mut(next as usize) {
+            Some(next) => place(next).previous = member,
             None => {
                 self.words[list as usize / 64 % WORDS] |= 1 << (list % 64);
                 self.summary |= 1 << (list / 64);
@@ -135,6 +129,35 @@ impl Lengths {
                 self.summary &= !(1 << (list / 64));
             }
         }
+    }
+}
+
+/// The lengths of the members 0 to n − 1, whose places stand in an array.
+#[derive(Debug)]
+pub(crate) struct Lengths {
+    places: Vec<Place>,
+    lists: ByLength,
+}
+
+impl Lengths {
+    /// For this many members; for none, it takes no memory.
+    pub(crate) fn new(members: usize) -> Self {
+        Self {
+            places: vec![Place::NOWHERE; members],
+            lists: ByLength::new(members),
+        }
+    }
+
+    /// See [`ByLength::longest`].
+    #[inline]
+    pub(crate) fn longest(&self) -> Option<u32> {
+        self.lists.longest()
+    }
+
+    /// See [`ByLength::set`].
+    #[inline]
+    pub(crate) fn set(&mut self, member: u32, length: Option<u64>) {
+        self.lists.set(&mut self.places, |place| place, member, length);
     }
 }
 

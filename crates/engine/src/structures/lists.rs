@@ -5,6 +5,7 @@
 //! the largest backlog of all lists and is reused.
 
 use crate::packet::Packet;
+use crate::prefetch::Prefetched;
 
 /// No slot.
 const NONE: u32 = u32::MAX;
@@ -41,8 +42,10 @@ impl List {
     }
 }
 
-/// A packet and the slot of the one behind it; or a free slot and the next free one.
+/// A packet and the slot of the one behind it; or a free slot and the next free one. One cache line
+/// and not less: half of the slots would be in two.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Slot {
     packet: Packet,
     next: u32,
@@ -116,6 +119,13 @@ impl Store {
     #[inline]
     pub(crate) fn oldest(&self, list: &List) -> Option<&Packet> {
         self.slots.get(list.first as usize).map(|slot| &slot.packet)
+    }
+
+    /// Reads what appending to a list needs, once the list is in the cache.
+    #[inline]
+    pub(crate) fn prefetch_end(&self, list: &List) -> Prefetched {
+        let last = self.slots.get(list.last as usize);
+        Prefetched::word(last.map_or(0, |slot| slot.next.into()))
     }
 
     /// Takes the oldest packet of a list.
