@@ -7,8 +7,10 @@ use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::Inspection;
 use crate::link_clock::CreditClock;
 use crate::packet::Packet;
+use crate::prefetch::Prefetched;
 use crate::queue::Queue;
 use crate::sharing::credit::NANOBITS;
+use crate::sharing::leaves::MANY;
 use crate::structures::rings::{Rows, Sets};
 use crate::structures::shortcuts::Shortcuts;
 use crate::structures::timer_wheel::TimerWheel;
@@ -109,6 +111,7 @@ impl Cbq {
         Standing {
             state,
             credit: node.credit.left / NANOBITS,
+            tally: self.tally(number),
         }
     }
 }
@@ -159,6 +162,27 @@ impl Discipline for Cbq {
         })
     }
 
+    fn prefetch_arrivals(&self, packets: &[Packet]) -> Prefetched {
+        if self.leaves() < MANY {
+            return Prefetched::NOTHING;
+        }
+        let leaves = || {
+            packets
+                .iter()
+                .filter_map(|packet| self.plan.routes.child(packet.class))
+        };
+        let read = leaves().fold(Prefetched::NOTHING, |read, leaf| {
+            let flags = Prefetched::word(self.nodes[leaf].flags.into());
+            read.and(flags).and(self.queues[leaf].prefetch_arrival())
+        });
+        leaves().fold(read, |read, leaf| {
+            let joins = self.nodes[leaf].flags & BACKLOGGED == 0;
+            let place = joins.then(|| Prefetched::word(self.places[leaf].row.next.into()));
+            read.and(place.unwrap_or(Prefetched::NOTHING))
+                .and(self.queues[leaf].prefetch_place())
+        })
+    }
+
     fn flush(&mut self, sink: &mut dyn Sink) {
         for leaf in 0..self.leaves() {
             self.queues[leaf].flush(sink);
@@ -178,7 +202,7 @@ impl Discipline for Cbq {
         let shown = Shown {
             plan: &self.plan,
             queues: &self.queues,
-            tallies: &self.tallies,
+            lent: self.tallies[self.link()].lent,
             clock: &self.clock,
         };
         shown.inspect(out, |number| self.standing(number));

@@ -2,6 +2,7 @@
 
 use super::state::{ASLEEP, BORROW, Cbq, OVER};
 use crate::sharing::credit::nanobits;
+use crate::sharing::leaves::MANY;
 use crate::units::Instant;
 
 impl Cbq {
@@ -20,7 +21,7 @@ impl Cbq {
             self.set_timer(node, at, now);
         }
         if self.nodes[node].flags & BORROW == 0 {
-            self.tallies[node].delays += 1;
+            self.nodes[node].recent.times += 1;
         }
     }
 
@@ -49,7 +50,7 @@ impl Cbq {
             state.credit.left = state.credit.left.saturating_sub(bits).max(floor);
             if state.credit.left <= 0 && state.flags & OVER == 0 {
                 self.mark(node, OVER, true);
-                self.tallies[node].over += 1;
+                self.nodes[node].recent.over += 1;
                 if self.rules.formal {
                     if self.nodes[node].demand != 0 {
                         self.unlist_all(node);
@@ -68,6 +69,9 @@ impl Cbq {
     pub(super) fn wake(&mut self, clock: u64, now: u64, since: u64) {
         while let Some(node) = self.wheel.expire(Instant::from_nanos(now)) {
             let node = node as usize;
+            if self.leaves() >= MANY && node < self.leaves() {
+                self.prefetch(node).done();
+            }
             if self.nodes[node].flags & ASLEEP != 0 {
                 self.nodes[node].flags &= !ASLEEP;
                 self.join(node, clock, now, since);

@@ -16,11 +16,12 @@ pub(super) struct Tally {
     pub(super) lent: u64,
 }
 
-/// What a class does at the moment, and its credit in bytes.
+/// What a class does at the moment, its credit in bytes, and what it has counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     pub(super) state: &'static str,
     pub(super) credit: i64,
+    pub(super) tally: Tally,
 }
 
 /// What every mode has to show.
@@ -28,18 +29,17 @@ pub(super) struct Standing {
 pub(super) struct Shown<'a> {
     pub(super) plan: &'a CbqPlan,
     pub(super) queues: &'a [Queue],
-    /// Of the classes and, last, the link.
-    pub(super) tallies: &'a [Tally],
+    /// Bytes that the link has lent.
+    pub(super) lent: u64,
     pub(super) clock: &'a CreditClock,
 }
 
 impl Shown<'_> {
     /// Shows all, with what each class does.
     pub(super) fn inspect(&self, out: &mut Inspection<'_>, standing: impl Fn(usize) -> Standing) {
-        let link = self.plan.classes.len();
         out.gauge("sharing", Value::State(self.plan.settings.sharing.name()));
         out.gauge("rate", Value::Bandwidth(self.plan.link));
-        out.gauge("lent", Value::Bytes(Bytes::new(self.tallies[link].lent)));
+        out.gauge("lent", Value::Bytes(Bytes::new(self.lent)));
         out.gauge(
             "lost_time",
             Value::Duration(Duration::from_nanos(self.clock.behind())),
@@ -82,7 +82,7 @@ impl Shown<'_> {
     }
 
     fn inspect_class(&self, number: usize, standing: Standing, out: &mut Inspection<'_>) {
-        let (tally, class) = (&self.tallies[number], &self.plan.classes[number]);
+        let (tally, class) = (standing.tally, &self.plan.classes[number]);
         let settings = &class.settings;
         out.gauge("state", Value::State(standing.state));
         out.gauge(

@@ -78,6 +78,7 @@ use crate::inspect::Inspection;
 use crate::kind::{Children, Kind, Properties};
 use crate::link_clock::CreditClock;
 use crate::packet::{ClassId, Packet};
+use crate::prefetch::Prefetched;
 use crate::queue::Queue;
 use crate::sharing::by_rates::ByRates;
 use crate::sharing::credit_bound;
@@ -205,7 +206,10 @@ impl Mode {
     fn change_over(&mut self, plan: &CbqPlan, now: u64) {
         let queues = std::mem::take(self.queues());
         let (mut clock, tallies) = match self {
-            Self::Crediting(cbq) => (cbq.clock.clone(), std::mem::take(&mut cbq.tallies)),
+            Self::Crediting(cbq) => {
+                (0..=cbq.link()).for_each(|number| cbq.settle_tally(number));
+                (cbq.clock.clone(), std::mem::take(&mut cbq.tallies))
+            }
             Self::Averaging(cbq) => (cbq.clock.clone(), std::mem::take(&mut cbq.tallies)),
         };
         clock.retune(plan.link, plan.settings.link_burst, now);
@@ -237,6 +241,13 @@ impl Discipline for Mode {
         match self {
             Self::Crediting(cbq) => cbq.dequeue(now, sink),
             Self::Averaging(cbq) => cbq.dequeue(now, sink),
+        }
+    }
+
+    fn prefetch_arrivals(&self, packets: &[Packet]) -> Prefetched {
+        match self {
+            Self::Crediting(cbq) => cbq.prefetch_arrivals(packets),
+            Self::Averaging(cbq) => cbq.prefetch_arrivals(packets),
         }
     }
 

@@ -296,9 +296,10 @@ fn the_older_modes_choose_packet_by_packet_whom_a_walk_through_all_classes_finds
         }
         both.run(Instant::from_nanos(both.now.nanos() + 60_000_000_000), 100_000);
         assert_eq!(both.drops[0].0, both.drops[1].0);
-        for (quick, walking) in both.quick.tallies.iter().zip(&both.walking.tallies) {
+        for number in 0..=both.quick.link() {
+            let (quick, walking) = (both.quick.tally(number), both.walking.tally(number));
             let all = |tally: &super::inspection::Tally| (tally.delays, tally.over, tally.borrows);
-            assert_eq!(all(quick), all(walking));
+            assert_eq!(all(&quick), all(&walking));
             borrowed += quick.borrows;
         }
         sent += both.sent;

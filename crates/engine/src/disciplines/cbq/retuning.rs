@@ -178,6 +178,7 @@ impl Cbq {
 
     pub(super) fn adopt_class(&mut self, number: usize, clock: u64, now: u64) {
         self.accrue(number, clock);
+        self.settle_tally(number);
         let class = &self.plan.classes[number];
         let (fresh, node) = (class.node(), &mut self.nodes[number]);
         node.priority = fresh.priority;

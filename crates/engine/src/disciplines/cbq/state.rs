@@ -39,6 +39,20 @@ pub(super) struct Node {
     pub(super) flags: u8,
     /// Leaf: 1 if it has a packet to send. Others: the priorities in which children want to borrow.
     pub(super) demand: u8,
+    pub(super) recent: Recent,
+}
+
+const _: () = assert!(size_of::<Node>() == 64);
+
+/// What a node has counted since its [`Tally`] was settled: packets count in the line that they
+/// need anyway.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Recent {
+    pub(super) over: u64,
+    /// How often it has borrowed; of one that may not, how often it had to wait.
+    pub(super) times: u64,
+    /// The bytes that it has borrowed.
+    pub(super) bytes: u64,
 }
 
 impl Node {
@@ -126,6 +140,7 @@ pub(super) struct Cbq {
     pub(super) regains: TimerWheel,
     /// The longest packet so far, at least the MTU: a turn of weight 1.
     pub(super) unit: u64,
+    /// Without what is recent.
     pub(super) tallies: Vec<Tally>,
     /// Those by which classes take turns: of the plan, or of one since which single classes have
     /// changed.
@@ -172,6 +187,7 @@ impl ClassPlan {
                 borrow
             },
             demand: 0,
+            recent: Recent::default(),
         }
     }
 }
@@ -207,6 +223,26 @@ impl Cbq {
         self.sets = plan.sets();
         self.lay_shortcuts();
         self.cutoff = self.below_link();
+    }
+
+    /// All that a node has counted.
+    pub(super) fn tally(&self, number: usize) -> Tally {
+        let (Node { recent, flags, .. }, mut tally) = (&self.nodes[number], self.tallies[number]);
+        tally.over += recent.over;
+        match flags & BORROW {
+            0 => tally.delays += recent.times,
+            _ => {
+                tally.borrows += recent.times;
+                tally.borrowed += recent.bytes;
+            }
+        }
+        tally
+    }
+
+    /// What is recent joins the rest.
+    pub(super) fn settle_tally(&mut self, number: usize) {
+        self.tallies[number] = self.tally(number);
+        self.nodes[number].recent = Recent::default();
     }
 
     /// The highest level below the link.

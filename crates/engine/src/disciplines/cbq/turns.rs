@@ -1,7 +1,9 @@
 //! Whose turn it is under formal sharing, and what a packet changes that leaves.
 
 use super::state::{ASLEEP, BACKLOGGED, Cbq, Choice, LONGEST_UNIT, Membership};
+use crate::prefetch::Prefetched;
 use crate::sharing::credit::nanobits;
+use crate::sharing::leaves::MANY;
 use crate::structures::rings::Turns;
 use crate::units::Instant;
 
@@ -77,19 +79,47 @@ impl Cbq {
             .set(level, priority, self.places[place as usize].row.next);
     }
 
+    /// Reads what those need that stand behind this leaf: of the first its packets, as its queue
+    /// has been read; of the second all else.
+    #[inline(never)]
+    fn read_ahead(&self, choice: Choice) {
+        let after = |leaf: usize| match choice.lender == choice.leaf || !self.rules.formal {
+            true => self.places[leaf].row.next as usize,
+            false => self.places[leaf].feed.next as usize,
+        };
+        let first = after(choice.leaf);
+        if first < self.leaves() {
+            let packets = self.queues[first].prefetch_discipline();
+            let second = after(first);
+            let all = (second < self.leaves()).then(|| self.prefetch(second));
+            packets.and(all.unwrap_or(Prefetched::NOTHING)).done();
+        }
+    }
+
+    /// Reads all that a leaf's packet needs when it leaves, at one time.
+    pub(super) fn prefetch(&self, leaf: usize) -> Prefetched {
+        let place = Prefetched::word(self.places[leaf].own.left as u64);
+        let node = Prefetched::word(self.nodes[leaf].flags.into());
+        place.and(node).and(self.queues[leaf].prefetch())
+    }
+
     /// A packet leaves: turns, charges, the link.
     pub(super) fn sent(&mut self, choice: Choice, len: u64, clock: u64, now: u64) {
         let Choice { leaf, lender, .. } = choice;
         let bits = nanobits(len);
         self.unit = self.unit.max(len.min(LONGEST_UNIT));
+        if self.leaves() >= MANY {
+            self.read_ahead(choice);
+        }
         self.take_turns(choice, len);
         let empty = self.queues[leaf].is_empty();
         if empty {
             self.empty(leaf, clock);
         }
         if lender != leaf {
-            self.tallies[leaf].borrows += 1;
-            self.tallies[leaf].borrowed += len;
+            let recent = &mut self.nodes[leaf].recent;
+            recent.times += 1;
+            recent.bytes += len;
             self.tallies[lender].lent += len;
         }
         if self.rules.formal {

@@ -311,6 +311,7 @@ impl Averaging {
         Standing {
             state,
             credit: member.average.bytes(),
+            tally: self.tallies[number],
         }
     }
 }
@@ -517,7 +518,7 @@ impl Discipline for Averaging {
         let shown = Shown {
             plan: &self.plan,
             queues: &self.queues,
-            tallies: &self.tallies,
+            lent: self.tallies[self.plan.classes.len()].lent,
             clock: &self.clock,
         };
         shown.inspect(out, |number| self.standing(number));
