@@ -190,30 +190,47 @@ impl Controller {
         true
     }
 
-    /// The next packet to leave; `take` takes the oldest, and returns the bytes behind it.
+    /// The next packet to leave.
     pub(crate) fn dequeue(
         &mut self,
         law: &Law,
         now: Instant,
         sink: &mut dyn Sink,
-        mut take: impl FnMut() -> Option<(Packet, Bytes)>,
-    ) -> Option<Packet> {
+        queue: &mut impl Held,
+    ) -> Next<Packet> {
         loop {
-            let Some((mut packet, left)) = take() else {
+            let bytes = queue.bytes();
+            let Some(packet) = queue.oldest() else {
                 self.empty();
-                return None;
+                return Next::Empty;
             };
             let sojourn = now.since(packet.arrived);
-            match self.should_drop(law, now, sojourn, left) {
-                false => return Some(packet),
-                true if law.ecn && packet.mark() => {
-                    sink.mark(&packet, Reason::Delay);
-                    return Some(packet);
-                }
-                true => sink.drop(packet, Reason::Delay),
+            let drops = self.should_drop(law, now, sojourn, bytes - packet.len);
+            if drops && !(law.ecn && packet.mark()) {
+                sink.drop(Packet::leave(packet), Reason::Delay);
+                queue.remove_oldest();
+                continue;
             }
+            if drops {
+                sink.mark(packet, Reason::Delay);
+            }
+            let next = Next::Ready(Packet::leave(packet));
+            queue.remove_oldest();
+            return next;
         }
     }
+}
+
+/// A queue that is controlled: a packet is judged where it is, and moves once.
+pub(crate) trait Held {
+    /// The bytes in it.
+    fn bytes(&self) -> Bytes;
+
+    /// The oldest packet.
+    fn oldest(&mut self) -> Option<&mut Packet>;
+
+    /// Removes it, as it has left.
+    fn remove_oldest(&mut self);
 }
 
 /// A checked plan.
@@ -257,19 +274,39 @@ impl Plan for CodelPlan {
 #[derive(Debug)]
 struct Codel {
     plan: CodelPlan,
-    queue: VecDeque<Packet>,
-    bytes: Bytes,
+    held: Packets,
     controller: Controller,
     /// The sojourn time of the packet that left last.
     sojourn: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Packets {
+    queue: VecDeque<Packet>,
+    bytes: Bytes,
+}
+
+impl Held for Packets {
+    fn bytes(&self) -> Bytes {
+        self.bytes
+    }
+
+    fn oldest(&mut self) -> Option<&mut Packet> {
+        self.queue.front_mut()
+    }
+
+    fn remove_oldest(&mut self) {
+        if let Some(packet) = self.queue.pop_front() {
+            self.bytes -= packet.len;
+        }
+    }
 }
 
 impl Codel {
     fn new(plan: CodelPlan) -> Self {
         Self {
             plan,
-            queue: VecDeque::new(),
-            bytes: Bytes::ZERO,
+            held: Packets::default(),
             controller: Controller::default(),
             sojourn: Duration::ZERO,
         }
@@ -278,34 +315,30 @@ impl Codel {
 
 impl Discipline for Codel {
     fn enqueue(&mut self, _now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
-        if self.queue.len() >= self.plan.limit {
+        if self.held.queue.len() >= self.plan.limit {
             sink.drop(packet, Reason::Full);
             return Verdict::Dropped(Reason::Full);
         }
-        self.bytes += packet.len;
-        self.queue.push_back(packet);
+        self.held.bytes += packet.len;
+        self.held.queue.push_back(packet);
         Verdict::Queued
     }
 
     fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
-        let (queue, bytes) = (&mut self.queue, &mut self.bytes);
-        let take = || {
-            let packet = queue.pop_front()?;
-            *bytes -= packet.len;
-            Some((packet, *bytes))
+        let next = self.controller.dequeue(&self.plan.law, now, sink, &mut self.held);
+        self.sojourn = match &next {
+            Next::Ready(packet) => now.since(packet.arrived),
+            _ => Duration::ZERO,
         };
-        let packet = self.controller.dequeue(&self.plan.law, now, sink, take);
-        self.sojourn = packet
-            .as_ref()
-            .map_or(Duration::ZERO, |packet| now.since(packet.arrived));
-        packet.map_or(Next::Empty, Next::Ready)
+        next
     }
 
     fn flush(&mut self, sink: &mut dyn Sink) {
-        self.queue
+        self.held
+            .queue
             .drain(..)
             .for_each(|packet| sink.drop(packet, Reason::Flushed));
-        self.bytes = Bytes::ZERO;
+        self.held.bytes = Bytes::ZERO;
         self.controller.empty();
     }
 
@@ -382,8 +415,8 @@ mod tests {
         let (mut seen, mut hits) = (Witness::default(), Vec::new());
         for at in from..to {
             // What is dropped is replaced.
-            while codel.queue.len() < 6 {
-                put(codel, at + codel.queue.len() as u64 - wait, ecn, &mut seen);
+            while codel.held.queue.len() < 6 {
+                put(codel, at + codel.held.queue.len() as u64 - wait, ecn, &mut seen);
             }
             let before = seen.dropped + seen.marked;
             assert!(matches!(codel.dequeue(millis(at), &mut seen), Next::Ready(_)));
@@ -494,7 +527,7 @@ mod tests {
     fn the_limit_refuses_the_arriving_packet() {
         let (mut codel, mut seen) = (codel(3), Witness::default());
         (0..5).for_each(|_| put(&mut codel, 0, Ecn::Ect0, &mut seen));
-        assert_eq!((codel.queue.len(), seen.dropped), (3, 2));
+        assert_eq!((codel.held.queue.len(), seen.dropped), (3, 2));
     }
 
     #[test]

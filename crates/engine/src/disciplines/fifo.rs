@@ -236,19 +236,21 @@ impl Fifo {
     pub(crate) fn offer_all(&mut self, packets: &mut Vec<Packet>, sink: &mut dyn Sink) {
         let len = packets.iter().map(|packet| packet.len).sum();
         let more = u32::try_from(packets.len()).unwrap_or(u32::MAX);
-        let mut packets = packets.drain(..);
         if !self.fit(more, len) {
-            packets.for_each(|packet| _ = self.offer(packet, sink));
+            packets.drain(..).for_each(|packet| _ = self.offer(packet, sink));
             return;
         }
+        let mut others = packets.as_slice();
         if self.packets == 0
-            && let Some(first) = packets.next()
+            && let Some((first, behind)) = others.split_first()
         {
-            self.oldest = first;
+            self.oldest = Packet::leave(first);
+            others = behind;
         }
         self.packets += more;
         self.bytes.count(len);
-        self.others.extend(packets);
+        self.others.extend(others);
+        packets.clear();
     }
 
     #[inline(never)]

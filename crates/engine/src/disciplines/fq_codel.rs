@@ -29,7 +29,7 @@
 //! for the limit do not change CoDel's count; the seed of the hash is drawn when the queue is made
 //! and stays.
 
-use super::codel::{Controller, Law};
+use super::codel::{Controller, Held, Law};
 use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
@@ -314,6 +314,26 @@ impl FqCodel {
     }
 }
 
+/// The packets of one flow.
+struct HeldFlow<'a>(&'a mut Store, &'a mut List);
+
+impl Held for HeldFlow<'_> {
+    #[inline]
+    fn bytes(&self) -> Bytes {
+        Bytes::new(self.1.bytes())
+    }
+
+    #[inline]
+    fn oldest(&mut self) -> Option<&mut Packet> {
+        self.0.oldest_mut(self.1)
+    }
+
+    #[inline]
+    fn remove_oldest(&mut self) {
+        self.0.remove_oldest(self.1);
+    }
+}
+
 impl Discipline for FqCodel {
     fn enqueue(&mut self, _now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
         if self.flows.is_empty() {
@@ -356,16 +376,12 @@ impl Discipline for FqCodel {
                 self.make_old(at);
                 continue;
             }
-            let (list, store) = (&mut flow.list, &mut self.store);
-            let take = || {
-                let packet = store.pop(list)?;
-                Some((packet, Bytes::new(list.bytes())))
-            };
-            let packet = flow.controller.dequeue(&self.plan.law, now, sink, take);
-            if let Some(packet) = packet {
+            let mut held = HeldFlow(&mut self.store, &mut flow.list);
+            let next = flow.controller.dequeue(&self.plan.law, now, sink, &mut held);
+            if let Next::Ready(packet) = &next {
                 flow.credit -= packet.len.get() as i64;
                 self.note_length(at);
-                return Next::Ready(packet);
+                return next;
             }
             if flow.state == QueueState::New {
                 self.make_old(at);

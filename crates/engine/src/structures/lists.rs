@@ -121,6 +121,13 @@ impl Store {
         self.slots.get(list.first as usize).map(|slot| &slot.packet)
     }
 
+    /// The same, to change it.
+    #[inline]
+    pub(crate) fn oldest_mut(&mut self, list: &List) -> Option<&mut Packet> {
+        let slot = self.slots.get_mut(list.first as usize)?;
+        Some(&mut slot.packet)
+    }
+
     /// Reads what appending to a list needs, once the list is in the cache.
     #[inline]
     pub(crate) fn prefetch_end(&self, list: &List) -> Prefetched {

@@ -29,14 +29,14 @@ impl PacketRing {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Appends packets, with one look at the memory for all of them.
-    pub(crate) fn extend(&mut self, packets: impl ExactSizeIterator<Item = Packet>) {
+    /// Appends packets that leave these slots, with one look at the memory for all of them.
+    pub(crate) fn extend(&mut self, packets: &[Packet]) {
         while self.slots.len() - (self.next.wrapping_sub(self.first) as usize) < packets.len() {
             self.grow();
         }
         let (mut next, last) = (self.next, self.slots.len().wrapping_sub(1));
         for packet in packets {
-            self.slots[next as usize & last] = packet;
+            self.slots[next as usize & last] = Packet::leave(packet);
             next = next.wrapping_add(1);
         }
         self.next = next;
@@ -115,7 +115,7 @@ mod tests {
             if is_burst && !full {
                 deque.extend((0..some).map(|nth| step as u64 + nth));
                 let burst: Vec<_> = (0..some).map(|nth| packet(step as u64 + nth)).collect();
-                ring.extend(burst.into_iter());
+                ring.extend(&burst);
             } else if rng.below(16) < if full { 6 } else { 10 } {
                 deque.push_back(step as u64);
                 ring.push(packet(step as u64));
