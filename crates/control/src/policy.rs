@@ -34,7 +34,7 @@ use engine::settings;
 use engine::settings::SettingValue;
 use engine::settings::{Problem, Raw, Span, nearest, unknown};
 use engine::tree::{ArrivalCurveSpec, ClassInfo, ClassSpec, DisciplineSpec, ParentSpec, Registry, TreePlan};
-use engine::units::{Bandwidth, Bytes, Rate};
+use engine::units::{Bandwidth, Bytes, Duration, Rate};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -299,10 +299,38 @@ fn default_leaf(at: Span) -> DisciplineSpec {
     }
 }
 
-fn link(settings: &InterfaceSettings, ring: u32) -> Link {
+/// What is between a policy's disciplines and the wire.
+#[derive(Clone, Copy, Debug)]
+pub struct Device {
+    /// [`Link::ring`].
+    pub ring: u32,
+    /// [`Link::lateness`].
+    pub lateness: Duration,
+}
+
+impl Device {
+    /// A wire behind a queue of so many packets, and nobody who might be late.
+    pub fn wire(ring: u32) -> Self {
+        Self {
+            ring,
+            lateness: Duration::ZERO,
+        }
+    }
+
+    /// That of a port; without one the packet on the wire.
+    fn of(port: Option<&PortConfig>) -> Self {
+        port.map_or(Self::wire(1), |port| Self {
+            ring: port.settings.transmit_ring,
+            lateness: port.settings.lateness,
+        })
+    }
+}
+
+fn link(settings: &InterfaceSettings, device: Device) -> Link {
     Link::new(settings.bandwidth, settings.max_frame + settings.overhead)
         .with_overhead(settings.overhead)
-        .with_ring(ring)
+        .with_ring(device.ring)
+        .with_lateness(device.lateness)
 }
 
 fn change_settings(class: &mut ClassSpec, changes: &[(&str, Raw)]) {
@@ -329,11 +357,6 @@ fn guaranteed<'a>(spec: &'a DisciplineSpec, link: Bandwidth, out: &mut HashMap<&
             .for_each(|inner| guaranteed(inner, link, out));
     }
     spec.child.iter().for_each(|child| guaranteed(child, link, out));
-}
-
-/// The transmit ring of a port in packets; without a port 1, the packet on the wire.
-fn ring(port: Option<&PortConfig>) -> u32 {
-    port.map_or(1, |port| port.settings.transmit_ring)
 }
 
 fn find_class<'a>(spec: &'a mut DisciplineSpec, name: &str) -> Option<&'a mut ClassSpec> {
@@ -415,8 +438,8 @@ impl<'a> PolicyReader<'a> {
                 let sections = root.section("interface", &mut self.problems)?;
                 for pair in sections.iter() {
                     self.of_the_port(&pair.key, pair.key_at, port.as_ref().and_then(Option::as_ref));
-                    let ring = ring(port.as_ref().and_then(Option::as_ref));
-                    let interface = self.interface(&pair.key, &pair.value, ring);
+                    let device = Device::of(port.as_ref().and_then(Option::as_ref));
+                    let interface = self.interface(&pair.key, &pair.value, device);
                     self.warn_of_idle(interface.as_ref(), port.as_ref().and_then(Option::as_ref));
                     interfaces.push(interface);
                 }
@@ -524,8 +547,13 @@ impl<'a> PolicyReader<'a> {
         }
     }
 
-    /// Reads the section of an interface whose device has this transmit ring, in packets.
-    pub fn interface(&mut self, name: &str, value: &TomlValue<'_>, ring: u32) -> Option<InterfacePolicy> {
+    /// Reads the section of an interface with this device.
+    pub fn interface(
+        &mut self,
+        name: &str,
+        value: &TomlValue<'_>,
+        device: Device,
+    ) -> Option<InterfacePolicy> {
         let Some(section) = value.section() else {
             let expected = format!("expected a section [interface.{name}]");
             self.problems.push(value.wrong(&expected));
@@ -546,7 +574,9 @@ impl<'a> PolicyReader<'a> {
         // A tree is checked against a link. Without one, assume a fast link, so that no sum of
         // rates exceeds it.
         let assumed = Link::new(Bandwidth::gbit(800), Bytes::new(1514));
-        let link = settings.as_ref().map_or(assumed, |settings| link(settings, ring));
+        let link = settings
+            .as_ref()
+            .map_or(assumed, |settings| link(settings, device));
         let plan = match spec.check(self.registry, link) {
             Ok(plan) => Some(plan),
             Err(mut problems) => {

@@ -129,6 +129,9 @@ pub struct RecordedPolicy {
     mtu: u64,
     overhead: u64,
     ring: u32,
+    /// By how much whoever moves the packets may be late.
+    #[serde(default)]
+    lateness_ns: u64,
     tree: DisciplineForm,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reserve: Option<Vec<(String, ValueForm)>>,
@@ -311,6 +314,7 @@ impl From<&InterfacePolicy> for RecordedPolicy {
             mtu: link.mtu.get(),
             overhead: link.overhead.get(),
             ring: link.ring,
+            lateness_ns: link.lateness.nanos(),
             tree: DisciplineForm::from(&*policy.spec),
             reserve: None,
         }
@@ -340,6 +344,7 @@ impl RecordedPolicy {
             mtu: Bytes::new(self.mtu),
             overhead: Bytes::new(self.overhead),
             ring: self.ring,
+            lateness: Duration::from_nanos(self.lateness_ns),
         };
         let spec = self.tree.spec();
         let reserve = match &self.reserve {

@@ -9,7 +9,9 @@
 //! **The link and what is ahead.** A packet is late when its *last bit* is: its own time on the
 //! link counts. What has been handed to the device cannot be overtaken: the packet on the wire (the
 //! blocking packet of the literature), and the others in the device's ring. So of the bytes *B*
-//! that may be there, all are counted, whatever class they are of.
+//! that may be there, all are counted, whatever class they are of. Who moves the packets may run
+//! later than it was to, as is usual for a thread ([`Link::lateness`]): then the link stands still
+//! for that time, which is as if as much as it carries in it were ahead, too.
 //!
 //! **Strict priority.** Let *s* be the last time before the packet's arrival at which no packet of
 //! its own or a higher class was queued. From *s* to its last bit, a time *d*, the link sends what

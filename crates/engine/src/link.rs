@@ -18,8 +18,14 @@ pub struct Link {
     pub overhead: Bytes,
     /// Packets that the device holds at most, the one on the wire included: its transmit ring.
     pub ring: u32,
+    /// By how much later than it was to whoever moves the packets may run, as is usual. In that
+    /// time the device may have nothing to send.
+    pub lateness: Duration,
 }
 
+/// A thread of a program runs later than it was to by at most this, as is usual. What is more is a
+/// hold-up of its host.
+pub const LATENESS: Duration = Duration::from_millis(1);
 /// The longest super-packet: 64 KiB of IP and its header.
 pub const LONGEST_SUPER: Bytes = Bytes::new(65_549);
 /// Ports cut super-packets that would take longer.
@@ -33,6 +39,7 @@ impl Link {
             mtu,
             overhead: Bytes::ZERO,
             ring: 1,
+            lateness: Duration::ZERO,
         }
     }
 
@@ -48,15 +55,30 @@ impl Link {
         Self { ring, ..self }
     }
 
+    /// The same where whoever moves the packets may be late by so much.
+    #[must_use]
+    pub const fn with_lateness(self, lateness: Duration) -> Self {
+        Self { lateness, ..self }
+    }
+
     /// The longest packet, super-packets included.
     pub fn longest(&self) -> Bytes {
         self.bandwidth.bytes_in(SPLIT).min(LONGEST_SUPER).max(self.mtu)
     }
 
-    /// What may be in the device when a packet arrives: a full ring, of which the last may be a
-    /// packet of this length.
+    /// What may go before a packet that arrives, whatever its class: a full ring, of which the last
+    /// may be a packet of this length, and what the link could have sent while nobody gave it
+    /// anything.
     pub fn ahead(&self, longest: Bytes) -> Bytes {
-        self.mtu.times(u64::from(self.ring.saturating_sub(1))) + self.mtu.max(longest)
+        let ring = self.mtu.times(u64::from(self.ring.saturating_sub(1))) + self.mtu.max(longest);
+        ring + self.missed()
+    }
+
+    /// What the link carries in the time by which whoever moves the packets may be late; a begun
+    /// byte in full.
+    pub fn missed(&self) -> Bytes {
+        let nanobits = u128::from(self.bandwidth.bits()) * u128::from(self.lateness.nanos());
+        Bytes::new(u64::try_from(nanobits.div_ceil(8_000_000_000)).unwrap_or(u64::MAX))
     }
 }
 
@@ -111,6 +133,14 @@ mod tests {
             link.with_ring(4).ahead(link.longest()),
             Bytes::new(3 * 1_500 + 12_500)
         );
+    }
+
+    #[test]
+    fn lateness_is_as_if_what_the_link_carries_in_it_went_before() {
+        let link = Link::new(Bandwidth::mbit(10), Bytes::new(1_500));
+        let ahead = |lateness| link.with_lateness(lateness).ahead(link.mtu);
+        assert_eq!(ahead(LATENESS), Bytes::new(1_500 + 1_250));
+        assert_eq!(ahead(Duration::from_nanos(1)), Bytes::new(1_501), "rounded up");
     }
 
     #[test]

@@ -47,7 +47,7 @@ use crate::kind::QueuePlan;
 use crate::packet::{ClassId, Packet};
 use crate::prefetch::Prefetched;
 pub use crate::stats::{Count, Stats};
-use crate::units::{Bytes, Instant};
+use crate::units::{Bytes, Duration, Instant};
 use std::any::Any;
 
 impl QueuePlan {
@@ -261,6 +261,10 @@ impl Sink for CountingSink<'_> {
         self.outer.hands_over()
     }
 
+    fn held_up(&self, arrived: Instant, now: Instant) -> Duration {
+        self.outer.held_up(arrived, now)
+    }
+
     fn mark(&mut self, packet: &Packet, why: Reason) {
         self.drops.get_or_insert_default().marked += 1;
         self.outer.mark(packet, why);
@@ -283,6 +287,10 @@ impl Sink for CountingOutlet<'_> {
 
     fn hands_over(&self) -> bool {
         self.outer.hands_over()
+    }
+
+    fn held_up(&self, arrived: Instant, now: Instant) -> Duration {
+        self.outer.held_up(arrived, now)
     }
 
     fn mark(&mut self, packet: &Packet, why: Reason) {

@@ -214,6 +214,10 @@ impl Sink for ClockedOutlet<'_> {
     fn hands_over(&self) -> bool {
         self.outlet.hands_over()
     }
+
+    fn held_up(&self, arrived: Instant, now: Instant) -> Duration {
+        self.outlet.held_up(arrived, now)
+    }
 }
 
 impl Outlet for ClockedOutlet<'_> {

@@ -2,6 +2,7 @@
 //! those go that leave in a burst: [`Outlet`].
 
 use crate::packet::Packet;
+use crate::units::{Duration, Instant};
 use std::fmt;
 
 /// Why a packet was dropped or marked.
@@ -93,6 +94,11 @@ pub trait Sink {
     /// Whether what is flushed into it goes on from here, and so counts as sent and not as dropped.
     fn hands_over(&self) -> bool {
         false
+    }
+    /// How much of the delay of a packet that arrived then, and leaves now, its host held it up
+    /// for.
+    fn held_up(&self, _arrived: Instant, _now: Instant) -> Duration {
+        Duration::ZERO
     }
 }
 

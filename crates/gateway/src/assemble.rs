@@ -185,6 +185,7 @@ fn parts(count: usize, config: &PortConfig) -> Result<Vec<Part>, Error> {
     let settings = Settings {
         slots: Slots::within(Bytes::new(config.settings.memory.get() / count as u64)),
         guard: config.settings.spin,
+        lateness: config.settings.lateness,
         realtime: config.settings.realtime,
         heartbeat: heartbeat(config.settings.fail_open_after),
         split_above: split_above(config.settings.split),

@@ -9,7 +9,7 @@
 //! What counts, and what does not:
 //!
 //! - Between a handing over and the next taking there is nothing in the emulated network, so more
-//!   than [`LATE`] there is the machine's. Less is usual, and never counts.
+//!   than [`LATENESS`] there is the machine's. Less is usual, and never counts.
 //! - What is handed over later than its link says has been held up for the difference.
 //! - A packet that comes late to a queue need not leave it later: it might have waited there. Had
 //!   it come sooner, it would have left as soon as what was before it. So of the time for which it
@@ -19,12 +19,11 @@
 
 use crate::traffic::datagram::Stamp;
 use engine::header::Headers;
+use engine::link::LATENESS;
 use engine::units::{Duration, Instant};
 use netio::checksum;
 use netio::pool::Offload;
 use std::collections::VecDeque;
-
-pub use netio::hold_ups::LATE;
 
 /// The number of UDP, and the length of its header.
 const UDP: u8 = 17;
@@ -111,7 +110,7 @@ impl Stamp {
 }
 
 fn if_late(by: Duration) -> Duration {
-    if by > LATE { by } else { Duration::ZERO }
+    if by > LATENESS { by } else { Duration::ZERO }
 }
 
 /// Brings the stamp of a frame up to date that leaves a link now, if it has one.

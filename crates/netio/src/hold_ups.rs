@@ -2,7 +2,9 @@
 //!
 //! Nothing guarantees when a thread runs: its processor may be another's, its process stopped, its
 //! machine a virtual one that stands still. Seen is what cannot be the loop's own doing: it waited
-//! until a time that it had said before, and ran more than [`LATE`] after that. What a turn of the
+//! until a time that it had said before, or for what its ports receive, and ran later than that, or
+//! than the time at which the first of it had arrived, by more than is usual
+//! ([`Link::lateness`](engine::link::Link::lateness), which is in every bound). What a turn of the
 //! loop takes is its own, even where it was interrupted: a slow port or discipline excuses nothing.
 //!
 //! A hold-up is in the delays of what was queued at its end or arrives until the queue that it
@@ -11,22 +13,28 @@
 //! always works while something waits (Lindley, "The theory of queues with a single server", 1952).
 //! So each of these packets is excused by the length of the hold-up, and by no more: what it waited
 //! beyond that is the discipline's.
+//!
+//! A class that is promised just the rate at which its senders send works its queue off more
+//! slowly. Where they keep to a curve (`sends`), it is concerned as long as it has had a queue ever
+//! since, up to [`OF_CLASS`] times as long as the hold-up was; other classes may always have one.
 
 use crate::{clock, sys};
+use engine::link::LATENESS;
 use engine::units::{Duration, Instant};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A thread that is late by at most this is not held up: it is the usual time to wake up.
-pub const LATE: Duration = Duration::from_millis(1);
-
 /// So many times as long as a hold-up was, the queue that it caused may take: that of a link nine
 /// tenths of which are busy.
 pub const AFTER: u64 = 10;
 
+/// So many times as long as a hold-up was, a class whose senders keep to a curve may have a queue
+/// because of it: one that is served by a thousandth faster than they send.
+pub const OF_CLASS: u64 = 1_000;
+
 /// The latest hold-ups that a path with a standing queue remembers. Those before excuse nothing.
-const REMEMBERED: usize = 16;
+const REMEMBERED: usize = 64;
 
 /// A time in which the host did not let a thread run that was to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,9 +46,18 @@ pub struct HoldUp {
 }
 
 impl HoldUp {
-    /// That of a thread that was to run then, and ran now; none if it is as late as is usual.
-    pub fn noticed(from: Instant, now: Instant) -> Option<Self> {
-        (now.since(from) > LATE).then_some(Self { from, until: now })
+    /// That of a thread that was to run then, and ran now; none if it is no later than is usual.
+    pub fn noticed(from: Instant, now: Instant, usual: Duration) -> Option<Self> {
+        (now.since(from) > usual).then_some(Self { from, until: now })
+    }
+
+    /// From the begin of the earlier to the end of the later.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            from: self.from.min(other.from),
+            until: self.until.max(other.until),
+        }
     }
 
     /// How long it was.
@@ -51,6 +68,11 @@ impl HoldUp {
     /// Until when the queue that it caused may last.
     pub fn worked_off(self) -> Instant {
         self.until + self.length().times(AFTER)
+    }
+
+    /// The same of a class whose senders keep to a curve.
+    fn worked_off_in_class(self) -> Instant {
+        self.until + self.length().times(OF_CLASS)
     }
 }
 
@@ -77,7 +99,7 @@ impl HoldUpLog {
 const LOOK: Duration = Duration::from_micros(500);
 
 /// Looks whether this thread runs, until it is told to stop, and writes down when it did not for
-/// more than [`LATE`]. In real time, where that is permitted, as packet loops are.
+/// more than [`LATENESS`]. In real time, where that is permitted, as packet loops are.
 pub fn watch(log: &HoldUpLog, over: &AtomicBool) {
     sys::set_timer_slack(1);
     // Without the permission it is held up as ordinary threads are.
@@ -86,7 +108,7 @@ pub fn watch(log: &HoldUpLog, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         let _ = sys::wait(&mut [], LOOK.nanos());
         let now = clock::now();
-        HoldUp::noticed(last, now)
+        HoldUp::noticed(last, now, LATENESS)
             .into_iter()
             .for_each(|one| log.note(one));
         last = now;
@@ -104,11 +126,12 @@ pub(crate) struct Excuses {
 impl Excuses {
     /// The loop was held up.
     pub(crate) fn held_up(&mut self, hold_up: HoldUp) {
+        self.recent.retain(|one| hold_up.from < one.worked_off_in_class());
         if self.recent.len() == REMEMBERED {
             self.recent.pop_front();
         }
         self.recent.push_back(hold_up);
-        self.until = self.until.max(hold_up.worked_off());
+        self.until = self.until.max(hold_up.worked_off_in_class());
     }
 
     /// Whether a packet that arrived then may be excused.
@@ -117,9 +140,14 @@ impl Excuses {
         arrived < self.until
     }
 
-    /// By how much a packet is excused.
-    pub(crate) fn of(&self, arrived: Instant, left: Instant) -> Duration {
-        let concern = |one: &&HoldUp| arrived < one.worked_off() && one.from < left;
+    /// By how much a packet is excused, of a class whose senders keep to a curve and that has had
+    /// packets since then, or of another.
+    pub(crate) fn of(&self, arrived: Instant, left: Instant, backlogged: Option<Instant>) -> Duration {
+        let concern = |one: &&HoldUp| {
+            let ever_since = backlogged.is_some_and(|since| since < one.until);
+            one.from < left
+                && (arrived < one.worked_off() || (ever_since && arrived < one.worked_off_in_class()))
+        };
         let sum = self.recent.iter().filter(concern).map(|one| one.length());
         sum.fold(Duration::ZERO, |all, one| all + one)
             .min(left.since(arrived))
@@ -148,13 +176,14 @@ mod tests {
     }
 
     fn hold_up(from: u64, until: u64) -> HoldUp {
-        HoldUp::noticed(at(from), at(until)).expect("it is long enough")
+        HoldUp::noticed(at(from), at(until), LATENESS).expect("it is long enough")
     }
 
     #[test]
     fn what_is_usual_is_no_hold_up() {
-        assert_eq!(HoldUp::noticed(at(5), at(6)), None);
-        assert_eq!(HoldUp::noticed(at(6), at(5)), None);
+        assert_eq!(HoldUp::noticed(at(5), at(6), LATENESS), None);
+        assert_eq!(HoldUp::noticed(at(6), at(5), LATENESS), None);
+        assert!(HoldUp::noticed(at(5), at(6), ms(1) - Duration::from_nanos(1)).is_some());
     }
 
     /// A hold-up excuses what it was in the way of, by its length at most, until its queue is gone.
@@ -164,7 +193,7 @@ mod tests {
         assert!(!excuses.concern(at(0)), "there was none");
         excuses.held_up(hold_up(100, 103));
         let of = |arrived, left| match excuses.concern(at(arrived)) {
-            true => excuses.of(at(arrived), at(left)),
+            true => excuses.of(at(arrived), at(left), None),
             false => ms(0),
         };
         assert_eq!(of(99, 104), ms(3));
@@ -174,7 +203,7 @@ mod tests {
         assert_eq!(of(132, 140), ms(3));
         assert_eq!(of(133, 140), ms(0), "too long after it");
         excuses.held_up(hold_up(106, 108));
-        let of = |arrived, left| excuses.of(at(arrived), at(left));
+        let of = |arrived, left| excuses.of(at(arrived), at(left), None);
         assert_eq!(of(99, 110), ms(5), "both");
         assert_eq!(of(99, 105), ms(3), "it had left before the second");
         assert_eq!(of(127, 140), ms(5));
@@ -183,12 +212,37 @@ mod tests {
         assert!(!excuses.concern(at(109)), "the queue is gone");
     }
 
+    /// Served a little faster than it sends, a class needs long to work its queue off.
+    #[test]
+    fn a_class_of_a_curve_is_excused_as_long_as_it_has_had_a_queue_since_the_hold_up() {
+        let mut excuses = Excuses::default();
+        excuses.held_up(hold_up(100, 103));
+        let of = |arrived, since| excuses.of(at(arrived), at(arrived + 10), Some(at(since)));
+        assert!(excuses.concern(at(3_000)));
+        assert_eq!(of(3_000, 102), ms(3), "ever since");
+        assert_eq!(of(3_000, 103), ms(0), "it was empty after the hold-up");
+        assert_eq!(of(110, 105), ms(3), "what goes before it is not worked off");
+        assert_eq!(
+            excuses.of(at(3_000), at(3_010), None),
+            ms(0),
+            "senders of no curve"
+        );
+        assert!(!excuses.concern(at(3_103)), "too long after it");
+    }
+
     #[test]
     fn the_latest_are_remembered_and_those_before_excuse_nothing() {
         let mut excuses = Excuses::default();
         for n in 0..100 {
-            excuses.held_up(hold_up(100 * n, 100 * n + 2));
+            excuses.held_up(hold_up(10 * n, 10 * n + 2));
         }
-        assert_eq!(excuses.of(at(0), at(20_000)), ms(2 * REMEMBERED as u64));
+        let all = excuses.of(at(0), at(20_000), None);
+        assert_eq!(all, ms(2 * REMEMBERED as u64));
+        excuses.held_up(hold_up(10_000, 10_002));
+        assert_eq!(
+            excuses.recent.len(),
+            1,
+            "those that concern nothing any more are forgotten"
+        );
     }
 }

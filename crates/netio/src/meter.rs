@@ -53,7 +53,21 @@ pub(crate) struct Meter {
     /// Those that no hold-up concerns.
     delays: Delays,
     recent: Recent,
+    /// When its last packet left, and the first of those that came while others waited.
+    left: Instant,
+    backlogged: Instant,
     held_up: Option<Box<HeldUp>>,
+}
+
+impl Meter {
+    /// A packet that arrived then leaves. One that arrived after the last has left came to no
+    /// queue.
+    fn leaves(&mut self, arrived: Instant, left: Instant) {
+        if arrived >= self.left {
+            self.backlogged = arrived;
+        }
+        self.left = left;
+    }
 }
 
 /// The packets of a class that were held up.
@@ -133,23 +147,39 @@ impl Meters {
     }
 
     /// Counts a departure. Allocates only at the first one of a class or of its neighbours.
-    pub(crate) fn depart(&mut self, now: Instant, class: ClassId, len: Bytes, delay: Duration) {
+    pub(crate) fn depart(
+        &mut self,
+        now: Instant,
+        class: ClassId,
+        len: Bytes,
+        (arrived, left): (Instant, Instant),
+    ) {
         let meter = self.meter(class);
+        meter.leaves(arrived, left);
         meter.sent += len;
-        meter.delays.record(delay);
+        meter.delays.record(left.since(arrived));
         meter.recent.add(now, len);
     }
 
-    /// Counts a departure of which the host held up so much.
+    /// Counts a departure that hold-ups may concern: `excuse` tells how much of the delay they are,
+    /// by the time since which its class has had packets.
     #[cold]
     pub(crate) fn depart_late(
         &mut self,
         now: Instant,
         class: ClassId,
         len: Bytes,
-        (delay, excused): (Duration, Duration),
+        (arrived, left): (Instant, Instant),
+        excuse: impl FnOnce(Instant) -> Duration,
     ) {
         let meter = self.meter(class);
+        meter.leaves(arrived, left);
+        let (delay, excused) = (left.since(arrived), excuse(meter.backlogged));
+        if excused == Duration::ZERO {
+            meter.sent += len;
+            meter.recent.add(now, len);
+            return meter.delays.record(delay);
+        }
         meter.sent += len;
         meter.recent.add(now, len);
         let held_up = meter.held_up.get_or_insert_default();
@@ -229,27 +259,36 @@ mod tests {
     fn what_was_held_up_is_in_the_delays_and_apart_without_the_hold_up() {
         let mut meters = Meters::new(1);
         let (class, len, ms) = (ClassId(0), Bytes::new(100), Duration::from_millis);
-        meters.depart(Instant::START, class, len, ms(2));
+        let at = |ms: u64| Instant::START + Duration::from_millis(ms);
+        meters.depart(Instant::START, class, len, (at(0), at(2)));
         let show = |meters: &mut Meters| {
             let mut views = Vec::new();
             assert_eq!(meters.show(Instant::START, 0..1, &mut views), 1);
             views.remove(0)
         };
         assert!(show(&mut meters).held_up.is_none());
-        meters.depart_late(Instant::START, class, len, (ms(9), ms(5)));
-        meters.depart_late(Instant::START, class, len, (ms(6), ms(6)));
+        let mut late = |times, excused: u64, since: u64| {
+            meters.depart_late(Instant::START, class, len, times, |backlogged| {
+                assert_eq!(backlogged, at(since), "since when it has had packets");
+                ms(excused)
+            });
+        };
+        late((at(2), at(11)), 5, 2);
+        late((at(6), at(12)), 6, 2);
+        late((at(13), at(14)), 0, 13);
         let shown = show(&mut meters);
-        assert_eq!((shown.sent.packets, shown.delays.count()), (3, 3));
+        assert_eq!((shown.sent.packets, shown.delays.count()), (4, 4));
         assert_eq!(shown.delays.longest(), ms(9));
         let held_up = shown.held_up.expect("two were");
         assert_eq!((held_up.by.count(), held_up.by.longest()), (2, ms(6)));
-        assert_eq!((held_up.without.count(), held_up.without.longest()), (3, ms(4)));
+        assert_eq!((held_up.without.count(), held_up.without.longest()), (4, ms(4)));
     }
 
     #[test]
     fn a_class_of_very_many_makes_the_meters_of_its_block_alone() {
         let mut meters = Meters::new(100_000);
-        meters.depart(Instant::START, ClassId(70_000), Bytes::new(100), Duration::ZERO);
+        let times = (Instant::START, Instant::START);
+        meters.depart(Instant::START, ClassId(70_000), Bytes::new(100), times);
         assert_eq!(meters.0.iter().flatten().count(), 1);
         let mut views = Vec::new();
         let shown = |window| meters.show(Instant::START, window, &mut views);

@@ -130,6 +130,8 @@ struct DropSink<'a> {
     flushed: Reason,
     now: Instant,
     waits: Option<&'a mut WaitRecorder>,
+    /// What the host's hold-ups excuse of delays, where packets leave.
+    excuses: Option<&'a Excuses>,
 }
 
 impl Sink for DropSink<'_> {
@@ -149,6 +151,11 @@ impl Sink for DropSink<'_> {
             waits.marks(packet, why);
         }
     }
+
+    fn held_up(&self, arrived: Instant, now: Instant) -> Duration {
+        let concerns = self.excuses.filter(|excuses| excuses.concern(arrived));
+        concerns.map_or(Duration::ZERO, |excuses| excuses.of(arrived, now, None))
+    }
 }
 
 /// Counts a packet that departs now and had left the queue then, and writes its ECN mark and DSCP
@@ -157,18 +164,21 @@ fn depart(
     pool: &mut Pool,
     totals: &mut Stats,
     meters: &mut Meters,
-    excuses: &Excuses,
+    (excuses, plan): (&Excuses, Option<&TreePlan>),
     (now, left): (Instant, Instant),
     packet: &Packet,
 ) {
     pool.discharge(packet.buffer);
     totals.sent += packet.len;
-    let delay = left.since(packet.arrived);
+    let times = (packet.arrived, left);
     if excuses.concern(packet.arrived) {
-        let excused = excuses.of(packet.arrived, left);
-        meters.depart_late(now, packet.class, packet.len, (delay, excused));
+        let excuse = |backlogged| {
+            let of_curve = keeps_to_a_curve(plan, packet.class);
+            excuses.of(packet.arrived, left, of_curve.then_some(backlogged))
+        };
+        meters.depart_late(now, packet.class, packet.len, times, excuse);
     } else {
-        meters.depart(now, packet.class, packet.len, delay);
+        meters.depart(now, packet.class, packet.len, times);
     }
     if packet.ecn == Ecn::Ce {
         header::set_ce(pool.bytes_mut(packet.buffer));
@@ -176,6 +186,12 @@ fn depart(
     if let Some(dscp) = packet.dscp.to_write() {
         header::set_dscp(pool.bytes_mut(packet.buffer), dscp);
     }
+}
+
+/// Whether the senders of a class are said to keep to a curve.
+fn keeps_to_a_curve(plan: Option<&TreePlan>, class: ClassId) -> bool {
+    let info = plan.and_then(|plan| plan.classes.get(class.0 as usize));
+    info.is_some_and(|info| info.arrivals.is_some())
 }
 
 /// What a path needs to take frames of one batch.
@@ -457,6 +473,7 @@ impl Path {
             flushed: Reason::Flushed,
             now: packet.arrived,
             waits: self.waits.as_deref_mut(),
+            excuses: None,
         };
         wire.carry(&mut self.queue, packet.arrived, packet, &mut sink);
     }
@@ -487,6 +504,7 @@ impl Path {
             flushed: Reason::Flushed,
             now,
             waits: self.waits.as_deref_mut(),
+            excuses: None,
         };
         // The sink has counted a refusal.
         let _ = match &mut self.wire {
@@ -589,7 +607,8 @@ impl Path {
             waits.departs(left, packet, due, self.queue.queue());
         }
         let (totals, meters) = (&mut self.totals, &mut self.meters);
-        depart(pool, totals, meters, &self.excuses, (now, left), packet);
+        let excuses = (&self.excuses, self.plan.as_ref());
+        depart(pool, totals, meters, excuses, (now, left), packet);
     }
 
     /// The queue's next packet. Records how late it is, if it had to wait for its due time. The
@@ -601,6 +620,7 @@ impl Path {
             flushed: Reason::Flushed,
             now,
             waits: self.waits.as_deref_mut(),
+            excuses: Some(&self.excuses),
         };
         let next = if realiser.is_some_and(Realiser::keeps_wire) {
             self.queue.queue_mut().dequeue(now, &mut sink)
@@ -646,6 +666,7 @@ impl Path {
             flushed: why,
             now: self.shown,
             waits: self.waits.as_deref_mut(),
+            excuses: None,
         };
         self.queue.queue_mut().flush(&mut sink);
         self.wire.iter_mut().for_each(|wire| wire.flush(&mut sink));

@@ -34,6 +34,8 @@ pub(crate) struct Pause {
     /// The longest time to spin, and the one that the timer needs.
     guard: Duration,
     lateness: Duration,
+    /// What is later than this has been held up.
+    usual: Duration,
     window_began: Instant,
     slept_in_window: Duration,
     may_spin: bool,
@@ -48,8 +50,31 @@ pub(crate) struct Pause {
 pub(crate) struct Waited {
     pub(crate) asleep: Duration,
     pub(crate) spun: Duration,
+    pub(crate) wait: Wait,
+}
+
+/// A wait, until there is something to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wait {
+    /// Since when there was nothing to do but to wait.
+    pub(crate) began: Instant,
+    /// When that ended.
+    pub(crate) ended: Instant,
     /// It went on later than it was to.
     pub(crate) held_up: Option<HoldUp>,
+}
+
+impl Wait {
+    /// What the host held it up for: beyond the time that it was to end at, or that the first of
+    /// what it waited for arrived at. If that had come before, it was to end at once.
+    pub(crate) fn held_up(&self, first: Option<Instant>, usual: Duration) -> Option<HoldUp> {
+        let since = first.map(|first| first.max(self.began));
+        let came = since.and_then(|since| HoldUp::noticed(since, self.ended, usual));
+        match (self.held_up, came) {
+            (Some(one), Some(other)) => Some(one.with(other)),
+            (one, other) => one.or(other),
+        }
+    }
 }
 
 /// How a moment of polling ended.
@@ -61,10 +86,12 @@ enum Lingered {
 }
 
 impl Pause {
-    pub(crate) fn new(guard: Duration) -> Self {
+    /// One that spins for this time at most, and is held up beyond the lateness that is usual.
+    pub(crate) fn new(guard: Duration, usual: Duration) -> Self {
         Self {
             guard,
             lateness: guard,
+            usual,
             window_began: clock::now(),
             slept_in_window: Duration::ZERO,
             may_spin: true,
@@ -128,19 +155,23 @@ impl Pause {
         if woken == 0 && sleep > Duration::ZERO {
             self.learn(slept_until.since(asked + sleep));
         }
-        let mut held_up = HoldUp::noticed(asked + sleep, slept_until);
+        let mut held_up = HoldUp::noticed(asked + sleep, slept_until, self.usual);
         let mut now = slept_until;
         let near = wake_at.since(now) <= guard;
         while woken == 0 && near && now < wake_at {
             std::hint::spin_loop();
             let next = clock::now();
-            held_up = held_up.or(HoldUp::noticed(now, next));
+            held_up = held_up.or(HoldUp::noticed(now, next, self.usual));
             now = next;
         }
         let waited = Waited {
             asleep: slept_until.since(asked),
             spun: now.since(slept_until) + asked.since(began),
-            held_up,
+            wait: Wait {
+                began,
+                ended: now,
+                held_up,
+            },
         };
         self.last_sleep = waited.asleep;
         self.account(now, waited.asleep);
@@ -168,7 +199,7 @@ impl Pause {
         while now < end {
             let something = sys::wait(&mut self.fds, 0).unwrap_or(0) > 0;
             let next = clock::now();
-            let held_up = HoldUp::noticed(now, next);
+            let held_up = HoldUp::noticed(now, next, self.usual);
             now = next;
             if something || held_up.is_some() {
                 if self.fds[0].revents != 0 {
@@ -178,7 +209,11 @@ impl Pause {
                 return Lingered::Ended(Waited {
                     asleep: Duration::ZERO,
                     spun: now.since(began),
-                    held_up,
+                    wait: Wait {
+                        began,
+                        ended: now,
+                        held_up,
+                    },
                 });
             }
         }
@@ -205,10 +240,35 @@ impl Pause {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::link::LATENESS;
+
+    /// It sleeps from 100 to 104 ms, and was to wake at 102 or when something came.
+    #[test]
+    fn a_wait_is_held_up_since_the_first_that_it_waited_for_came() {
+        let at = |ms: u64| Instant::START + Duration::from_millis(ms);
+        let wait = |held_up| Wait {
+            began: at(100),
+            ended: at(104),
+            held_up,
+        };
+        let timer = HoldUp::noticed(at(102), at(104), LATENESS);
+        let from = |wait: Wait, first| wait.held_up(first, LATENESS).map(|one| (one.from, one.until));
+        assert_eq!(from(wait(None), Some(at(101))), Some((at(101), at(104))));
+        assert_eq!(from(wait(timer), Some(at(101))), Some((at(101), at(104))));
+        assert_eq!(from(wait(timer), None), Some((at(102), at(104))));
+        assert_eq!(from(wait(timer), Some(at(103))), Some((at(102), at(104))));
+        assert_eq!(from(wait(None), Some(at(103))), None, "as late as is usual");
+        assert_eq!(
+            from(wait(None), Some(at(99))),
+            Some((at(100), at(104))),
+            "nothing to wait for"
+        );
+        assert_eq!(from(wait(None), Some(at(105))), None, "that came after it");
+    }
 
     #[test]
     fn it_spins_for_as_long_as_the_timer_is_late_here_and_at_most_as_long_as_is_set() {
-        let mut pause = Pause::new(Duration::from_micros(60));
+        let mut pause = Pause::new(Duration::from_micros(60), LATENESS);
         // 5 us late, and one in twenty 40 us: nine of ten are in time with a little more than 5.
         for nth in 0..4_000 {
             pause.learn(Duration::from_micros(if nth % 20 == 0 { 40 } else { 5 }));
@@ -222,7 +282,7 @@ mod tests {
             pause.learn(Duration::from_millis(1));
         }
         assert_eq!(pause.lateness, Duration::from_micros(60));
-        let mut pause = Pause::new(Duration::ZERO);
+        let mut pause = Pause::new(Duration::ZERO, LATENESS);
         pause.learn(Duration::from_millis(1));
         assert_eq!(pause.lateness, Duration::ZERO, "spinning is switched off");
     }

@@ -22,7 +22,7 @@ use crate::handle::{Aside, Command, Handle, PathView, PortView, Turns, WorkerSna
 use crate::hold_ups::{HoldUp, HoldUpLog};
 use crate::inspection::{InspectionJob, Progress};
 use crate::path::{Intake, Path, Waiting};
-use crate::pause::{Pause, Waited};
+use crate::pause::{Pause, Wait, Waited};
 use crate::pool::{Pool, PoolUsage, Slots};
 use crate::port::{Capabilities, Fault, Port, PortError};
 use crate::realiser::Realiser;
@@ -30,6 +30,7 @@ use crate::sys::Bell;
 use crate::window_clamp::WindowClamp;
 use crate::wire::PathWire;
 use engine::discipline::Reason;
+use engine::link::LATENESS;
 use engine::packet::{Buffer, ClassId};
 use engine::queue::Queue;
 use engine::tree::TreePlan;
@@ -86,6 +87,9 @@ pub struct Settings {
     /// The longest time between two calls of the gate's heartbeat, while the process is not
     /// stopped.
     pub heartbeat: Duration,
+    /// It may run later than it was to by this, as is usual; what is more is a
+    /// [hold-up](crate::hold_ups).
+    pub lateness: Duration,
     /// Run under `SCHED_FIFO` at the lowest priority, where that is permitted.
     pub realtime: bool,
 }
@@ -97,6 +101,7 @@ impl Default for Settings {
             guard: Duration::from_micros(60),
             split_above: Duration::from_millis(1),
             heartbeat: Duration::from_millis(1),
+            lateness: LATENESS,
             realtime: false,
         }
     }
@@ -217,8 +222,10 @@ pub struct Worker {
     ending: Option<Instant>,
     /// The time, if the caller has a clock of its own.
     set_time: Option<Instant>,
-    /// When a caller with a clock of its own was to call again.
-    call_at: Instant,
+    /// When a caller with a clock of its own was told to wait, and until when.
+    told: Option<(Instant, Instant)>,
+    /// The wait that ended last, until it is judged by what came in it.
+    waited: Option<Wait>,
     /// Where its hold-ups are written down beside others', if they are.
     hold_ups: Option<HoldUpLog>,
 }
@@ -260,14 +267,15 @@ impl Worker {
             inbox,
             inspections: VecDeque::new(),
             bell,
-            pause: Pause::new(settings.guard),
+            pause: Pause::new(settings.guard, settings.lateness),
             batch: Vec::new(),
             turns: Turns::default(),
             first_path: 0,
             short_since: None,
             ending: None,
             set_time: None,
-            call_at: Instant::NEVER,
+            told: None,
+            waited: None,
             hold_ups: None,
         };
         Ok((worker, handle))
@@ -325,6 +333,14 @@ impl Worker {
     /// From now on its hold-ups are written down there, too.
     pub fn log_hold_ups(&mut self, log: &HoldUpLog) {
         self.hold_ups = Some(log.clone());
+    }
+
+    /// Judges the wait that ended last, now that the first of what came in it is known.
+    fn judge_wait(&mut self, first: Option<Instant>) {
+        let waited = self.waited.take();
+        if let Some(hold_up) = waited.and_then(|wait| wait.held_up(first, self.settings.lateness)) {
+            self.was_held_up(hold_up);
+        }
     }
 
     /// The host held it up.
@@ -388,13 +404,15 @@ impl Worker {
     /// ports without a gate: those go by the kernel's clock.
     pub fn turn_at(&mut self, now: Instant) -> Turn {
         self.set_time = Some(now);
-        if let Some(hold_up) = HoldUp::noticed(self.call_at, now) {
-            self.was_held_up(hold_up);
-        }
+        self.waited = self.told.map(|(began, until)| Wait {
+            began,
+            ended: now,
+            held_up: HoldUp::noticed(until, now, self.settings.lateness),
+        });
         let turn = self.turn();
-        self.call_at = match turn {
-            Turn::Idle(until) => until,
-            Turn::Busy | Turn::Done => Instant::NEVER,
+        self.told = match turn {
+            Turn::Idle(until) => Some((now, until)),
+            Turn::Busy | Turn::Done => None,
         };
         turn
     }
@@ -559,7 +577,7 @@ impl Worker {
     /// Receives and queues a batch from each port that may have something. Returns whether anything
     /// came.
     fn receive(&mut self) -> bool {
-        let mut any = false;
+        let (mut any, mut first) = (false, None);
         for index in 0..self.slots.len() {
             let Some(path) = self.slots[index].feeds else {
                 continue;
@@ -576,6 +594,9 @@ impl Worker {
             // sees a later time.
             for _ in 0..BATCHES {
                 self.receive_from(index);
+                if self.waited.is_some() {
+                    first = first.into_iter().chain(self.first_arrival()).min();
+                }
                 let now = self.now();
                 if let Some(gate) = gate.filter(|gate| self.lapsed(*gate, now)) {
                     self.discard_stale(gate, Some(path));
@@ -587,6 +608,7 @@ impl Worker {
                 }
             }
         }
+        self.judge_wait(first);
         let now = self.now();
         // Where a program redirects frames to us instead of copying them, nothing arrives after a
         // lapse until the next beat: the beat must not wait for an arrival.
@@ -599,6 +621,11 @@ impl Worker {
             }
         }
         any
+    }
+
+    /// When the first frame of the batch arrived, where its port tells.
+    fn first_arrival(&self) -> Option<Instant> {
+        self.pool.arrived(*self.batch.first()?)
     }
 
     fn lapsed(&mut self, gate: usize, now: Instant) -> bool {
@@ -851,19 +878,13 @@ impl Worker {
             let of_use = !slot.broken() && (slot.wants_room || !slot.ended());
             of_use.then_some((slot.port.as_ref(), slot.wants_room))
         });
-        let Waited {
-            asleep,
-            spun,
-            held_up,
-        } = self.pause.wait(until, longest, &self.bell, ports);
+        let Waited { asleep, spun, wait } = self.pause.wait(until, longest, &self.bell, ports);
         for (index, slot) in self.slots.iter_mut().enumerate() {
             slot.ready |= self.pause.is_ready(index);
         }
         self.turns.asleep += asleep;
         self.turns.spun += spun;
-        if let Some(hold_up) = held_up {
-            self.was_held_up(hold_up);
-        }
+        self.waited = Some(wait);
     }
 
     /// A snapshot of everything.

@@ -3,7 +3,7 @@
 
 use crate::folder::Files;
 use control::diagnostics::Diagnostics;
-use control::policy::{InterfacePolicy, Policy, PolicyReader};
+use control::policy::{Device, InterfacePolicy, Policy, PolicyReader};
 use control::values::KeyValue;
 use engine::settings::{Problem, Span, unknown};
 use engine::tree::Registry;
@@ -25,7 +25,7 @@ pub(crate) fn read(
         reader.problems.push(pair.value.wrong(expected));
         return None;
     }
-    reader.interface(&pair.key, &pair.value, ring)
+    reader.interface(&pair.key, &pair.value, Device::wire(ring))
 }
 
 /// Reads an interface from a policy file: `home-router.toml`, or `home-router.toml: wan0` if it has

@@ -4,29 +4,30 @@
 //! Policies of every kind are drawn at random, over wires slower than, as fast as and faster than
 //! their bandwidth, with overhead, deep transmit rings, realisers, and changes while packets flow.
 //! The worker runs between ports in memory, on a clock of the test's own: it is never late, so
-//! whatever differs is a difference between the two places. A lab's link is tested beside them in
-//! `lab`: it is the same [`ShapedQueue`](engine::shaped_queue::ShapedQueue) before a wire.
+//! whatever differs is a difference between the two places; in `hold_ups` it is. A lab's link is
+//! tested beside them in `lab`: it is the same
+//! [`ShapedQueue`](engine::shaped_queue::ShapedQueue) before a wire.
 
 #[allow(dead_code, reason = "the engine's tests use more of it")]
 #[path = "../../engine/tests/contract/policies.rs"]
 mod policies;
 
-use engine::bounds::ArrivalCurve;
+#[path = "swap/hold_ups.rs"]
+mod hold_ups;
+
 use engine::classify::{Classifier, Filter, Ports};
 use engine::header::{Family, FlowKey};
 use engine::kind::{Children, Kind};
-use engine::link::Link;
 use engine::link_clock::LinkClock;
 use engine::packet::{Buffer, ClassId, Ecn};
 use engine::random::{Rng, Seed};
-use engine::settings::{Raw, Table};
-use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
+use engine::tree::{Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use netio::classify::ByFilters;
 use netio::handle::{Handle, Retune};
+use netio::hold_ups::HoldUpLog;
 use netio::pool::{Offload, Pool, Slots};
 use netio::port::{Capabilities, Counters, Port, PortError, Wake};
-use netio::ports::memory::Memory;
 use netio::realiser::Realiser;
 use netio::realiser::timer::Timer;
 use netio::worker::{PathId, PathSpec, Settings, Turn, Worker};
@@ -36,7 +37,8 @@ use sim::link::{Completion, Driver, Framing, LinkQueue, LinkSpec, PolicyQueue};
 use sim::packet::{Payload, SimPacket};
 use sim::simulation::Simulation;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Policies in the debug build of CI; `SWAP_POLICIES` says otherwise.
 const POLICIES: u64 = 2_000;
@@ -175,6 +177,8 @@ struct Transmitter {
     /// When each frame in the ring will have left.
     ring: VecDeque<Instant>,
     sent: Vec<OnWire>,
+    /// When each of these was put into the ring.
+    taken: Vec<Instant>,
 }
 
 impl Transmitter {
@@ -188,6 +192,7 @@ impl Transmitter {
         let start = self.clock.free_at().max(self.now);
         self.clock.send(start, Bytes::new(bytes.len() as u64 + self.more));
         self.ring.push_back(self.clock.free_at());
+        self.taken.push(self.now);
         self.sent.push(OnWire {
             at: start,
             headers: bytes[..42].to_vec(),
@@ -253,15 +258,76 @@ impl Port for ToWire {
     }
 }
 
-/// The worker between an input in memory and the wire.
+/// A frame and when it arrived.
+type Came = (Instant, Vec<u8>);
+
+/// A port whose frames carry the time of their arrival.
+#[derive(Debug, Clone, Default)]
+struct Stamped(Arc<Mutex<VecDeque<Came>>>);
+
+impl Stamped {
+    fn frames(&self) -> MutexGuard<'_, VecDeque<Came>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Port for Stamped {
+    fn name(&self) -> &'static str {
+        "input"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::plain(1_500, 64)
+    }
+
+    fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Buffer>) -> Result<(), PortError> {
+        let mut frames = self.frames();
+        let batch = frames.len().min(32);
+        for (arrived, bytes) in frames.drain(..batch) {
+            let buffer = pool.put(&bytes, Offload::default()).expect("enough memory");
+            pool.set_arrived(buffer, arrived);
+            into.push(buffer);
+        }
+        Ok(())
+    }
+
+    fn room(&self) -> usize {
+        0
+    }
+
+    fn transmit(&mut self, pool: &mut Pool, frame: Buffer) {
+        pool.free(frame);
+    }
+
+    fn kick(&mut self, _pool: &mut Pool) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn wake(&self, _room: bool) -> Option<Wake<'_>> {
+        None
+    }
+
+    fn revive(&mut self, _pool: &mut Pool) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+}
+
+/// The worker between an input and the wire.
 struct Live {
     worker: Worker,
     handle: Handle,
-    input: Memory,
+    input: Stamped,
     wire: ToWire,
     now: Instant,
     /// When it has something to do.
     next: Instant,
+    /// When its host does not let it run: in order, without overlaps.
+    held: Vec<Range<Instant>>,
+    noticed: HoldUpLog,
 }
 
 impl Live {
@@ -276,8 +342,8 @@ impl Live {
             ..Settings::default()
         };
         let (mut worker, handle) = Worker::new(settings).expect("a worker");
-        let able = Capabilities::plain(1_500, 64);
-        let [near, input] = Memory::pair(["in", "far end"], able).expect("a wire");
+        let (input, noticed) = (Stamped::default(), HoldUpLog::default());
+        worker.log_hold_ups(&noticed);
         let wire = ToWire(Arc::new(Mutex::new(Transmitter {
             now: Instant::START,
             clock: LinkClock::new(trial.wire, Duration::ZERO),
@@ -285,9 +351,10 @@ impl Live {
             depth: trial.plan.link.ring.max(1) as usize,
             ring: VecDeque::new(),
             sent: Vec::new(),
+            taken: Vec::new(),
         })));
         let (from, to) = (
-            worker.add_port(Box::new(near)),
+            worker.add_port(Box::new(input.clone())),
             worker.add_port(Box::new(wire.clone())),
         );
         let classifier = Classifier::new(trial.filters.iter().cloned(), link_seed());
@@ -313,7 +380,16 @@ impl Live {
             wire,
             now: Instant::START,
             next: Instant::NEVER,
+            held: Vec::new(),
+            noticed,
         }
+    }
+
+    /// When it runs that is to run at this time.
+    fn awake(&self, at: Instant) -> Instant {
+        let begun = self.held.partition_point(|held| held.start <= at);
+        let last = begun.checked_sub(1).map(|last| self.held[last].end);
+        last.map_or(at, |end| end.max(at))
     }
 
     /// Turns the worker at this time until it has nothing to do then, and notes when it has.
@@ -331,8 +407,8 @@ impl Live {
 
     /// Lets time pass, up to and including `end`.
     fn run_until(&mut self, end: Instant) {
-        while self.next <= end {
-            self.settle(self.next);
+        while self.awake(self.next) <= end {
+            self.settle(self.awake(self.next));
         }
         self.now = end;
         self.wire.with(|wire| wire.now = end);
@@ -360,8 +436,11 @@ impl Live {
         let mut bytes = Vec::new();
         headers::write(&mut bytes, &key(arrival.flow), &packet(arrival));
         bytes.resize(arrival.frame as usize, 0);
-        self.input.send(&bytes, Offload::default());
-        self.settle(arrival.at);
+        self.input.frames().push_back((arrival.at, bytes));
+        match self.awake(arrival.at) {
+            at if at == arrival.at => self.settle(at),
+            at => self.next = self.next.min(at),
+        }
     }
 }
 
@@ -475,186 +554,4 @@ fn the_simulator_and_the_worker_send_the_same_packets_at_the_same_times() {
     }
     eprintln!("{policies} policies, {packets} packets, {changes} changes");
     assert!(packets > policies * ARRIVALS as u64 / 4 && changes > policies / 8);
-}
-
-/// Two flows with a promise, and the rest.
-const PROMISED: [(&str, u64, u64); 2] = [("calls", 2, 6_056), ("film", 3, 9_084)];
-
-/// A policy of this kind, on 10 Mbit/s behind this ring.
-fn with_bounds(kind: &str, ring: u32) -> TreePlan {
-    let class = |number: usize, name: &str, mbit: u64, burst: u64| {
-        let rate = Bandwidth::mbit(mbit);
-        let own = Table::default();
-        let settings = match kind {
-            "ips" => own
-                .with("rate", rate)
-                .with("burst", Bytes::new(burst))
-                .text("delay", "60 ms")
-                .text("jitter", "0 s"),
-            "hfsc" => own.with("realtime", rate),
-            "drr" => own.text("quantum", &format!("{} B", 1_514 * mbit)),
-            "priq" => own.with("priority", Raw::Integer(9 - number as i64)),
-            "pacer" => own
-                .with("rate", Bandwidth::kbit(mbit * 1_010))
-                .text("packet", "590 B"),
-            _ => own.with("rate", rate),
-        };
-        let curve = ArrivalCurve {
-            rate,
-            burst: Bytes::new(burst),
-        };
-        ClassSpec {
-            name: name.into(),
-            settings,
-            sends: (kind != "ips").then(|| curve.into()),
-            ..ClassSpec::default()
-        }
-    };
-    let rest = match kind {
-        "hfsc" => Table::default().text("linkshare", "5 Mbit/s"),
-        "cbq" => Table::default().text("rate", "5 Mbit/s"),
-        "priq" => Table::default().with("priority", Raw::Integer(0)),
-        "drr" => Table::default().text("quantum", "4542 B"),
-        _ => Table::default(),
-    };
-    let rest = ClassSpec {
-        name: "rest".into(),
-        default: true,
-        settings: rest,
-        ..ClassSpec::default()
-    };
-    let promised = PROMISED.iter().enumerate();
-    let promised = promised.map(|(number, &(name, mbit, burst))| class(number, name, mbit, burst));
-    let spec = DisciplineSpec {
-        classes: promised.chain([rest]).collect(),
-        ..DisciplineSpec::new(kind)
-    };
-    let link = Link::new(Bandwidth::mbit(10), Bytes::new(1_514)).with_ring(ring);
-    spec.check(&Registry::builtin(), link).expect("a policy")
-}
-
-/// What both flows may send at most, from this time on, beside a rest that always fills the link.
-fn worst_arrivals(plan: &TreePlan, meeting: u64, frame: u64) -> Vec<Arrival> {
-    let arrival = |at: u64, flow: u16, frame: u64| Arrival {
-        at: Instant::from_nanos(at),
-        flow,
-        frame,
-        ecn: Ecn::NotEct,
-    };
-    let busy = plan.link.bandwidth.time_to_send(Bytes::new(1_514)).nanos();
-    let mut all: Vec<Arrival> = (0..120).map(|number| arrival(number * busy, 2, 1_514)).collect();
-    for (flow, &(_, mbit, burst)) in (0..).zip(&PROMISED) {
-        let rate = Bandwidth::mbit(mbit);
-        for number in 0..60 {
-            // From the second on, when the bucket has brought what the burst does not cover.
-            let lacks = Bytes::new(((number + 1) * frame).saturating_sub(burst));
-            all.push(arrival(meeting + rate.time_to_send(lacks).nanos(), flow, frame));
-        }
-    }
-    all.sort_by_key(|arrival| arrival.at);
-    all
-}
-
-/// The longest delay of each promised flow, from arrival to its last bit on the wire.
-fn longest(plan: &TreePlan, arrivals: &[Arrival], sent: &[OnWire]) -> [u64; 2] {
-    [0, 1].map(|flow| {
-        let own = arrivals.iter().filter(|arrival| arrival.flow == flow);
-        let port = (1_000 + flow).to_be_bytes();
-        let left = sent.iter().filter(|packet| packet.headers[34..36] == port);
-        let delay = |(arrived, left): (&Arrival, &OnWire)| {
-            let last = left.at + plan.link.bandwidth.time_to_send(Bytes::new(left.frame.into()));
-            last.since(arrived.at).nanos()
-        };
-        let pairs = own.zip(left);
-        pairs.map(delay).max().expect("it sends")
-    })
-}
-
-/// The printed bound is the live one: the worker between ports never exceeds it for conforming
-/// traffic, and is at times near to it. A worker that is held up makes packets later by that time,
-/// and by what goes before and arrives in it.
-#[test]
-fn the_worker_keeps_the_bounds_that_are_printed_and_a_hold_up_adds_what_it_takes() {
-    let mut held_up = 0;
-    for kind in ["ips", "hfsc", "drr", "priq", "cbq", "pacer"] {
-        let mut nearest = 0;
-        for ring in [1, 3] {
-            let plan = with_bounds(kind, ring);
-            let bounds = PROMISED.map(|(name, ..)| {
-                let class = plan.class(name);
-                let case = plan.bounds().into_iter().find(|case| case.class == class);
-                case.expect("a case").bound.expect(kind).delay.nanos()
-            });
-            let filters = (0..).zip(&PROMISED).map(|(flow, (name, ..))| Filter {
-                source_port: Some(Ports::one(1_000 + flow)),
-                ..Filter::new(plan.class(name).expect("it is there"))
-            });
-            let trial = |arrivals| Trial {
-                plan: plan.clone(),
-                filters: filters.clone().collect(),
-                arrivals,
-                change: None,
-                wire: plan.link.bandwidth,
-                more: 0,
-                realiser: false,
-            };
-            for phase in 0..24 {
-                let frame = [590, 1_514][phase as usize % 2];
-                let meeting = 40_000_000 + phase * 101_000;
-                let trial = trial(worst_arrivals(&plan, meeting, frame));
-                let found = longest(&plan, &trial.arrivals, &live(&trial));
-                for (found, bound) in found.iter().zip(bounds) {
-                    assert!(
-                        *found <= bound,
-                        "{kind}, ring {ring}, {phase}: {found} of {bound} ns"
-                    );
-                    nearest = nearest.max(found * 1_000 / bound);
-                }
-                // The same, with a worker that does not run for a while.
-                let hold = Duration::from_millis(5 + phase);
-                let found = longest(&plan, &trial.arrivals, &held(&trial, meeting, hold));
-                for (found, bound) in found.iter().zip(bounds) {
-                    // Of 10 Mbit/s 2 go before at most, and go on arriving meanwhile.
-                    let most = bound + hold.nanos() * 10 / 8;
-                    assert!(
-                        *found <= most,
-                        "{kind}, ring {ring}, held up for {hold}: {found} of {most} ns"
-                    );
-                    held_up += u64::from(*found > bound);
-                }
-            }
-        }
-        // That of `cbq` counts every credit as full.
-        let near = if kind == "cbq" { 150 } else { 300 };
-        assert!(nearest > near, "{kind}: {nearest} of 1000");
-    }
-    assert!(
-        held_up > 100,
-        "only {held_up} worst packets were later for a hold-up"
-    );
-}
-
-/// What a worker sends that is held up at this time, for so long.
-fn held(trial: &Trial, at: u64, hold: Duration) -> Vec<OnWire> {
-    let mut live = Live::new(trial);
-    let (from, to) = (Instant::from_nanos(at), Instant::from_nanos(at) + hold);
-    for arrival in &trial.arrivals {
-        if !(from..to).contains(&arrival.at) {
-            live.run_until(arrival.at);
-        }
-        let later = Arrival {
-            at: if (from..to).contains(&arrival.at) {
-                to
-            } else {
-                arrival.at
-            },
-            ..*arrival
-        };
-        if later.at == to {
-            live.next = live.next.max(to);
-        }
-        live.arrive(&later);
-    }
-    live.run_until(end(trial) + hold);
-    live.wire.with(|wire| std::mem::take(&mut wire.sent))
 }

@@ -3,8 +3,7 @@
 
 use control::policy::InterfacePolicy;
 use engine::bounds::{self, WorstCase};
-use engine::units::Bytes;
-use netio::hold_ups::LATE;
+use engine::units::{Bytes, Duration};
 use plot::text::{self, Align};
 use serde_json::{Value, json};
 
@@ -15,12 +14,7 @@ pub fn lines(interface: &InterfacePolicy) -> Vec<String> {
     let bounded: Vec<Vec<String>> = cases.iter().filter_map(|case| row(interface, case)).collect();
     let mut lines = Vec::new();
     if !bounded.is_empty() {
-        let ring = interface.link().ring;
-        let packets = if ring == 1 { "packet" } else { "packets" };
-        lines.push(format!(
-            "at worst, from arrival to the last bit on the link, with {ring} {packets} in the transmit ring, and beside it up to {LATE} \
-             by which the packet loop may run late (`status` tells more as held up by the host):"
-        ));
+        lines.push(of_what(interface));
         lines.extend(text::table(&bounded, &[Align::Left, Align::Right, Align::Right]));
     }
     let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
@@ -37,6 +31,21 @@ pub fn lines(interface: &InterfacePolicy) -> Vec<String> {
     };
     lines.extend(reasons.into_iter().map(reason));
     lines
+}
+
+/// What the bounds of an interface include.
+fn of_what(interface: &InterfacePolicy) -> String {
+    let (ring, lateness) = (interface.link().ring, interface.link().lateness);
+    let packets = if ring == 1 { "packet" } else { "packets" };
+    let from = format!(
+        "at worst, from arrival to the last bit on the link, with {ring} {packets} in the transmit ring"
+    );
+    match lateness {
+        Duration::ZERO => format!("{from}:"),
+        _ => format!(
+            "{from} and a packet loop that is up to {lateness} late (more is told as held up by the host):"
+        ),
+    }
 }
 
 fn name(interface: &InterfacePolicy, case: &WorstCase) -> String {
@@ -111,9 +120,9 @@ default = true
     #[test]
     fn the_worst_case_is_shown_and_why_there_is_none() {
         let expected = [
-            "at worst, from arrival to the last bit on the link, with 4 packets in the transmit ring, and beside it up to 1 ms by \
-             which the packet loop may run late (`status` tells more as held up by the host):",
-            "  voice  9.645 ms  7.212 kB backlog",
+            "at worst, from arrival to the last bit on the link, with 4 packets in the transmit ring and a packet loop that is up \
+             to 1 ms late (more is told as held up by the host):",
+            "  voice  10.645 ms  7.462 kB backlog",
             "no bound for rest: best effort: no guarantee",
         ];
         assert_eq!(shown(VOICE), expected);
@@ -143,7 +152,7 @@ default = true
         let value = json(&policy.interfaces[0]);
         assert_eq!(
             value[0],
-            json!({ "class": "voice", "delay_ns": 9_644_800, "backlog_bytes": 7_212, "shortest_bytes": 0, "none": null })
+            json!({ "class": "voice", "delay_ns": 10_644_800, "backlog_bytes": 7_462, "shortest_bytes": 0, "none": null })
         );
         assert_eq!(value[1]["none"], "best effort: no guarantee");
     }
@@ -155,32 +164,32 @@ default = true
             let changes = [(key, engine::settings::Raw::Text(value.into()))];
             policy.interfaces[0].with_class_settings(&Registry::builtin(), "voice", &changes)
         };
-        assert!(set("delay", "10 ms").is_ok());
-        let problems = set("burst", "10 kB").expect_err("12.8 ms");
+        assert!(set("delay", "11 ms").is_ok());
+        let problems = set("burst", "10 kB").expect_err("13.8 ms");
         assert_eq!(
             problems[0].message,
-            "`voice` asks for 12 ms, and 12.845 ms is possible"
+            "`voice` asks for 12 ms, and 13.845 ms is possible"
         );
         let help = problems[0].help.as_deref().unwrap_or_default();
-        assert!(help.contains("a delay of 12.845 ms"), "{help}");
+        assert!(help.contains("a delay of 13.845 ms"), "{help}");
     }
 
     #[test]
     fn a_bound_that_is_printed_beside_an_admitted_delay_is_within_it() {
         let voice = |delay: &str| VOICE.replace("12 ms", delay);
         assert_eq!(
-            shown(&voice("9.645 ms"))[1],
-            "  voice  9.645 ms  7.212 kB backlog"
+            shown(&voice("10.645 ms"))[1],
+            "  voice  10.645 ms  7.462 kB backlog"
         );
         let refused = Policy::read(
             "a policy",
-            &format!("{PORT}{}", voice("9.644 ms")),
+            &format!("{PORT}{}", voice("10.644 ms")),
             &Registry::builtin(),
             &[],
         );
         let text = refused.expect_err("a microsecond less").render(false);
         assert!(
-            text.contains("asks for 9.644 ms, and 9.645 ms is possible"),
+            text.contains("asks for 10.644 ms, and 10.645 ms is possible"),
             "{text}"
         );
     }

@@ -18,12 +18,15 @@
 //! - A packet that a change of the tree hands on takes tokens as of its arrival. One that does not
 //!   conform to a new arrival curve is not dropped: it keeps its place, or is sent last if
 //!   `excess = "last"`.
-//! - The limit of a queue is its backlog bound: σ + ρ *T* by the sound rule, σ by the paper's.
+//! - The limit of a queue is its backlog bound: σ + ρ *T* by the sound rule, σ by the paper's; and
+//!   by the sound rule what a class sends in 50 ms, where a packet loop may be held up.
 //! - Every departure of a guaranteed class is checked against its delay, at the time when its last
 //!   bit is sent by a clock of the link's bandwidth. `late` counts violations; they are caused by
 //!   this program or the port: `ahead` shows the backlog in the device, `idle` how long the link
-//!   was idle although a packet was queued. `policed` counts packets that violated the arrival
-//!   curve.
+//!   was idle although a packet was queued. `held-up` counts those that would have been in time
+//!   but for what the host [held the packet loop up](Sink::held_up) for: a link that stands still
+//!   for *h* makes a class later by *h C* / (*C* − ρ_H), as higher classes go on arriving.
+//!   `policed` counts packets that violated the arrival curve.
 //!
 //! **Over CBQ** each guaranteed class gets its rate and a credit of its whole burst. The policer
 //! lets its packets pass within σ + ρ *t*, so the class has credit whenever it has a packet (at
@@ -39,7 +42,7 @@ use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::disciplines::{cbq, fifo, priq};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, CheckedClass, Children, ClassRoutes, Kind, Properties, QueuePlan};
-use crate::link::Fact;
+use crate::link::{Fact, Link};
 use crate::link_clock::LinkClock;
 use crate::packet::{ClassId, Packet};
 use crate::settings::{Problem, Raw, Table};
@@ -49,7 +52,7 @@ use crate::sharing::credit::{Credit, nanobits};
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
 use crate::{choices, settings};
 use std::any::Any;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// The registration.
@@ -70,6 +73,10 @@ pub static KIND: Kind = Kind {
     },
     check,
 };
+
+/// A hold-up of the packet loop in which guaranteed classes lose nothing. Ports fail open after as
+/// long, unless a policy says otherwise.
+const HELD_UP: Duration = Duration::from_millis(50);
 
 choices! {
     /// The scheduler inside.
@@ -157,6 +164,17 @@ struct Guarantee {
     bound: Duration,
     /// The queue limit.
     queue: Bytes,
+    /// What the classes that go before it leave of the link.
+    left: Bandwidth,
+}
+
+impl Guarantee {
+    /// By how much a packet may be later on this link since the host held it up for so long.
+    fn stretched(&self, held_up: Duration, link: Bandwidth) -> Duration {
+        let nanos = u128::from(held_up.nanos()) * u128::from(link.bits());
+        let nanos = nanos.div_ceil(u128::from(self.left.bits().max(1)));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -196,6 +214,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let ahead = check.link.ahead(longest);
     let places = admit(check, &settings, ahead, &flows);
     (check.problems.len() == before).then_some(())?;
+    let left = left_to_each(check.link.bandwidth, &flows, &places);
     let guarantee = |(index, flow): (usize, &Option<FlowRequest>)| {
         let (Some(flow), Some(place)) = (flow, places[index]) else {
             return None;
@@ -204,7 +223,8 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
             arrivals: flow.arrivals,
             delay: flow.delay,
             bound: place.delay,
-            queue: place.queue,
+            queue: place.queue + while_held_up(check.link, settings.rule, flow.arrivals.rate),
+            left: left[index],
         })
     };
     let guarantee: Vec<Option<Guarantee>> = flows.iter().enumerate().map(guarantee).collect();
@@ -236,6 +256,37 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         routes,
         inner,
     }))
+}
+
+/// What a rate brings while the host holds the packet loop up, if there is one: beyond what the
+/// bound counts, as the packets are only late then, and not lost.
+fn while_held_up(link: Link, rule: Rule, rate: Bandwidth) -> Bytes {
+    match rule {
+        Rule::Sound if link.lateness > Duration::ZERO => brought(rate, HELD_UP),
+        _ => Bytes::ZERO,
+    }
+}
+
+/// What of this link the flows leave to each of them that go before it, or count in full for it.
+fn left_to_each(
+    link: Bandwidth,
+    flows: &[Option<FlowRequest>],
+    places: &[Option<AdmittedPlace>],
+) -> Vec<Bandwidth> {
+    let rate = |flow: &Option<FlowRequest>| flow.as_ref().map_or(Bandwidth::ZERO, |flow| flow.arrivals.rate);
+    let mut down_to: BTreeMap<Option<u32>, Bandwidth> = BTreeMap::new();
+    let priority = |place: &Option<AdmittedPlace>| place.map(|place| place.priority);
+    for (flow, place) in flows.iter().zip(places) {
+        *down_to.entry(priority(place)).or_default() += rate(flow);
+    }
+    let mut sum = Bandwidth::ZERO;
+    for all in down_to.values_mut().rev() {
+        sum += *all;
+        *all = sum;
+    }
+    let each = flows.iter().zip(places);
+    each.map(|(flow, place)| link - (down_to[&priority(place)] - rate(flow)))
+        .collect()
 }
 
 /// The flow of a class; `Some(None)` for best effort, `None` if a problem was reported.
@@ -358,13 +409,8 @@ fn admit(
         };
         let at = class.settings.get("delay").map_or(class.at, |entry| entry.at);
         let mut advice = refusal.advice();
-        if settings.rule == Rule::Sound && check.link.ring > 1 {
-            let ring = check.link.bandwidth.time_to_send(ahead - check.link.mtu);
-            advice += &format!(
-                "; {} of it is for the {} packets of the device's ring: see `transmit_ring`",
-                shown(ring),
-                check.link.ring
-            );
+        if settings.rule == Rule::Sound {
+            advice += &of_the_device(check.link, ahead);
         }
         check
             .problems
@@ -384,6 +430,26 @@ fn admit(
         .iter()
         .map(|flow| admission.place(&flow.as_ref()?.name))
         .collect()
+}
+
+/// What the device adds to a bound, with so much ahead; for a refusal.
+fn of_the_device(link: Link, ahead: Bytes) -> String {
+    let mut told = String::new();
+    if link.ring > 1 {
+        let ring = link.bandwidth.time_to_send(ahead - link.missed() - link.mtu);
+        told += &format!(
+            "; {} of it is for the {} packets of the device's ring: see `transmit_ring`",
+            shown(ring),
+            link.ring
+        );
+    }
+    if link.lateness > Duration::ZERO {
+        told += &format!(
+            "; {} is for a packet loop that runs late: see `lateness`",
+            link.lateness
+        );
+    }
+    told
 }
 
 /// Adds notices about delays that the paper's rule admits although they can be exceeded.
@@ -570,6 +636,8 @@ struct Member {
     worst: Duration,
     /// Packets whose delay exceeded the guarantee.
     late: u64,
+    /// Packets whose delay did since the host held them up.
+    held_up: u64,
     /// Packets that exceeded the arrival curve.
     policed: u64,
 }
@@ -581,6 +649,7 @@ impl Member {
             tokens: Credit::default(),
             worst: Duration::ZERO,
             late: 0,
+            held_up: 0,
             policed: 0,
         };
         member.adopt(guarantee, 0);
@@ -666,7 +735,7 @@ impl Ips {
     }
 
     /// Accounts for a dequeued packet; if its class has a guarantee, checks its delay.
-    fn departed(&mut self, now: Instant, packet: &Packet, conforming: bool) {
+    fn departed(&mut self, now: Instant, packet: &Packet, conforming: bool, sink: &dyn Sink) {
         let before = self.wire.free_at();
         self.wire.send(now, packet.len);
         self.ahead = self.ahead.max(before.since(now));
@@ -690,7 +759,13 @@ impl Ips {
         self.since = now;
         let took = self.wire.free_at().since(packet.arrived);
         member.worst = member.worst.max(took);
-        member.late += u64::from(took > guarantee.delay);
+        if took > guarantee.delay {
+            let held_up = guarantee.stretched(sink.held_up(packet.arrived, now), self.plan.link);
+            match took - held_up > guarantee.delay {
+                true => member.late += 1,
+                false => member.held_up += 1,
+            }
+        }
     }
 }
 
@@ -752,12 +827,12 @@ impl Discipline for Ips {
         let next = self.inner.dequeue(now, &mut counting);
         self.backlog = self.backlog.saturating_sub(counting.dropped);
         if let Next::Ready(packet) = next {
-            self.departed(now, &packet, true);
+            self.departed(now, &packet, true, sink);
             return Next::Ready(packet);
         }
         match self.excess.pop_front() {
             Some(packet) => {
-                self.departed(now, &packet, false);
+                self.departed(now, &packet, false, sink);
                 Next::Ready(packet)
             }
             None => next,
@@ -787,6 +862,7 @@ impl Discipline for Ips {
             out.gauge("bound", Value::Duration(shown(guarantee.bound)));
             out.gauge("worst", Value::Duration(member.worst));
             out.gauge("late", Value::Count(member.late));
+            out.gauge("held-up", Value::Count(member.held_up));
             out.gauge("policed", Value::Count(member.policed));
         });
     }
@@ -823,7 +899,6 @@ impl Discipline for Ips {
 mod tests {
     use super::*;
     use crate::inspect::View;
-    use crate::link::Link;
     use crate::queue::Queue;
     use crate::random::Seed;
     use crate::shaped_queue::ShapedQueue;
@@ -1049,6 +1124,45 @@ mod tests {
             "{:?}",
             views[0]
         );
+    }
+
+    /// A host that held every packet up for so long.
+    struct HeldUp(Duration);
+
+    impl Sink for HeldUp {
+        fn drop(&mut self, packet: Packet, why: Reason) {
+            panic!("{packet:?}: {why:?}");
+        }
+
+        fn held_up(&self, _arrived: Instant, _now: Instant) -> Duration {
+            self.0
+        }
+    }
+
+    /// 5 and 40 ms are promised. A link that stands still for 4 ms makes the second class later by
+    /// 5 ms, as the first goes on sending at 2 of its 10 Mbit/s.
+    #[test]
+    fn what_is_late_since_the_host_held_it_up_is_counted_apart_and_no_more() {
+        let counted = |class: u32, delay: u64, late: u64, held_up: u64| {
+            let mut queue = queue(Table::default(), &[(2, 2_000, 5), (2, 1_000, 40)]);
+            let mut sink = HeldUp(Duration::from_nanos(held_up));
+            let _ = queue.enqueue(
+                Instant::START,
+                Packet::new(Bytes::new(FRAME), Instant::START, ClassId(class)),
+                &mut sink,
+            );
+            let on_the_link = LINK.bandwidth.time_to_send(Bytes::new(FRAME)).nanos();
+            let left = Instant::from_nanos(delay * 1_000_000 - on_the_link + late);
+            assert!(matches!(queue.dequeue(left, &mut sink), Next::Ready(_)));
+            ["late", "held-up"].map(|name| gauge(&queue, class, name))
+        };
+        let [none, one] = [Value::Count(0), Value::Count(1)];
+        assert_eq!(counted(0, 5, 0, 0), [none, none], "in time");
+        assert_eq!(counted(0, 5, 1, 0), [one, none]);
+        assert_eq!(counted(0, 5, 4_000_000, 4_000_000), [none, one]);
+        assert_eq!(counted(0, 5, 4_000_001, 4_000_000), [one, none]);
+        assert_eq!(counted(1, 40, 5_000_000, 4_000_000), [none, one]);
+        assert_eq!(counted(1, 40, 5_000_001, 4_000_000), [one, none]);
     }
 
     #[test]

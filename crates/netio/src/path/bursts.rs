@@ -10,7 +10,8 @@ use crate::port::Port;
 use engine::discipline::{Next, Outlet, Reason, Sink};
 use engine::packet::Packet;
 use engine::stats::Stats;
-use engine::units::Instant;
+use engine::tree::TreePlan;
+use engine::units::{Duration, Instant};
 use measure::delay::Delays;
 
 /// Where a burst leaves: a port, as long as it has room.
@@ -21,6 +22,7 @@ struct Departures<'a> {
     totals: &'a mut Stats,
     meters: &'a mut Meters,
     excuses: &'a Excuses,
+    plan: Option<&'a TreePlan>,
     due: &'a mut Option<Instant>,
     lateness: &'a mut Delays,
     /// Packets that may still leave in this turn.
@@ -35,6 +37,7 @@ impl Departures<'_> {
             flushed: Reason::Flushed,
             now: self.now,
             waits: None,
+            excuses: None,
         }
     }
 }
@@ -47,6 +50,13 @@ impl Sink for Departures<'_> {
     fn mark(&mut self, packet: &Packet, why: Reason) {
         self.dropped().mark(packet, why);
     }
+
+    fn held_up(&self, arrived: Instant, now: Instant) -> Duration {
+        match self.excuses.concern(arrived) {
+            true => self.excuses.of(arrived, now, None),
+            false => Duration::ZERO,
+        }
+    }
 }
 
 impl Outlet for Departures<'_> {
@@ -56,7 +66,8 @@ impl Outlet for Departures<'_> {
         }
         let left = self.now;
         let times = (self.now, left);
-        depart(self.pool, self.totals, self.meters, self.excuses, times, &packet);
+        let excuses = (self.excuses, self.plan);
+        depart(self.pool, self.totals, self.meters, excuses, times, &packet);
         self.port.transmit(self.pool, packet.buffer);
         self.left -= 1;
         self.left > 0 && self.port.room() > 0
@@ -82,6 +93,7 @@ impl Path {
             flushed: Reason::Flushed,
             now: self.shown,
             waits: None,
+            excuses: None,
         };
         // The sink has counted refusals.
         self.queue.enqueue_burst(&mut self.gathered, &mut sink);
@@ -99,6 +111,7 @@ impl Path {
             totals: &mut self.totals,
             meters: &mut self.meters,
             excuses: &self.excuses,
+            plan: self.plan.as_ref(),
             due: &mut self.due,
             lateness: &mut self.lateness,
             left: QUANTUM,
