@@ -1,9 +1,9 @@
 //! From a frame's bytes to the fields that classify a packet: once per packet, pure, and safe on
 //! any bytes.
 //!
-//! Follows IEEE 802.1Q and 802.1ad (tags), RFC 791 (IPv4), RFC 8200 (IPv6 and its extension
-//! headers), RFC 6946 (atomic fragments), RFC 4302 and 4303 (AH, ESP), RFC 3168 (ECN) and RFC 1624
-//! (updating a checksum).
+//! Follows IEEE 802.1Q and 802.1ad (tags), RFC 2516 (PPPoE), RFC 3032 (MPLS), RFC 791 (IPv4), RFC
+//! 8200 (IPv6 and its extension headers), RFC 6946 (atomic fragments), RFC 4302 and 4303 (AH,
+//! ESP), RFC 3168 (ECN) and RFC 1624 (updating a checksum).
 //!
 //! What a header does not show is absent, never guessed. A frame that ends early, contradicts
 //! itself or nests too deeply yields the fields that could be read, and a [`Flaw`].
@@ -15,6 +15,10 @@
 //! ports takes the first fragment and not the rest, so fragmented traffic is better classified by
 //! addresses, protocol or DSCP, which all fragments carry. An IPv6 fragment header that divides
 //! nothing (offset 0, none to follow) is not a fragment.
+//!
+//! **PPPoE and MPLS** in front of an IP packet are followed, as a router before a DSL modem or in
+//! a provider's network sees them. What MPLS carries is not written in it: IP is known by its
+//! version, as routers do it (RFC 4928); a pseudowire's control word begins otherwise.
 //!
 //! **AH** is parsed, in IPv4 too: [`FlowKey::protocol`] is what it protects. **ESP** hides what is
 //! behind it, and its SPI takes the place of ports in the flow's hash. Tunnels are not
@@ -29,6 +33,9 @@ use crate::random::Seed;
 
 /// VLAN tags followed at most. Two are in use (802.1ad); more is a mistake or an attack.
 pub const MAX_TAGS: usize = 4;
+
+/// MPLS labels followed at most: transport, service, entropy with its indicator, and some.
+pub const MAX_LABELS: usize = 8;
 
 /// Extension headers followed at most. RFC 8200 knows six, each once but one.
 pub const MAX_EXTENSIONS: usize = 8;
@@ -118,6 +125,9 @@ pub struct Headers {
 
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
+const PPPOE: u16 = 0x8864;
+const MPLS: u16 = 0x8847;
+const MPLS_UPSTREAM: u16 = 0x8848;
 const HOP_BY_HOP: u8 = 0;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -146,8 +156,8 @@ fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
     read(bytes, at).map(u32::from_be_bytes)
 }
 
-/// An offset as it is stored. All offsets are below 2¹⁵: the tags, the extension headers and their
-/// lengths are bounded.
+/// An offset as it is stored. All offsets are below 2¹⁵: the tags, labels, extension headers and
+/// their lengths are bounded.
 #[inline]
 fn offset(at: usize) -> Option<u16> {
     u16::try_from(at).ok()
@@ -171,10 +181,49 @@ fn ethernet(frame: &[u8]) -> Result<(u16, usize), Flaw> {
         at += 2;
         match ethertype {
             0x8100 | 0x88a8 | 0x9100 => at += 2,
+            PPPOE | MPLS | MPLS_UPSTREAM => return inside(frame, ethertype, at),
             _ => return Ok((ethertype, at)),
         }
     }
     Err(Flaw::TooDeep)
+}
+
+/// The same behind PPPoE or labels, if IP is there; where these start otherwise.
+#[cold]
+fn inside(frame: &[u8], ethertype: u16, start: usize) -> Result<(u16, usize), Flaw> {
+    if ethertype == PPPOE {
+        let header: [u8; 8] = read(frame, start).ok_or(Flaw::Truncated)?;
+        return Ok(
+            match (header[0], header[1], u16::from_be_bytes([header[6], header[7]])) {
+                (0x11, 0, 0x0021) => (IPV4, start + header.len()),
+                (0x11, 0, 0x0057) => (IPV6, start + header.len()),
+                _ => (PPPOE, start),
+            },
+        );
+    }
+    let mut at = start;
+    for _ in 0..MAX_LABELS {
+        let label = read_u32(frame, at).ok_or(Flaw::Truncated)?;
+        at += 4;
+        if label >> 8 & 1 == 1 {
+            let [version] = read(frame, at).ok_or(Flaw::Truncated)?;
+            return Ok(match version >> 4 {
+                4 => (IPV4, at),
+                6 => (IPV6, at),
+                _ => (ethertype, start),
+            });
+        }
+    }
+    Err(Flaw::TooDeep)
+}
+
+/// Where the length of a frame's PPPoE payload is written, if it has one: whoever divides the frame
+/// writes it anew.
+pub fn pppoe_length(frame: &[u8]) -> Option<usize> {
+    let tags = (0..=MAX_TAGS).map(|tags| 12 + 4 * tags);
+    let mut types = tags.map(|at| (at, read_u16(frame, at)));
+    let (at, ethertype) = types.find(|(_, found)| !matches!(found, Some(0x8100 | 0x88a8 | 0x9100)))?;
+    (ethertype == Some(PPPOE)).then_some(at + 6)
 }
 
 impl Headers {

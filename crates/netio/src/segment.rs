@@ -6,7 +6,7 @@
 
 use crate::checksum;
 use crate::pool::{Gso, Offload, Pool, Unfinished};
-use engine::header::{Family, Headers};
+use engine::header::{Family, Headers, pppoe_length};
 use engine::packet::Buffer;
 
 const TCP: u8 = 6;
@@ -19,6 +19,8 @@ const CWR: u8 = 0x80;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cut {
     network: usize,
+    /// Where PPPoE in front of it has its length.
+    pppoe: Option<usize>,
     v6: bool,
     transport: usize,
     tcp: bool,
@@ -52,6 +54,7 @@ impl Cut {
         let possible = fits && segment > 0 && own >= if tcp { 20 } else { 8 } && header <= frame.len();
         possible.then(|| Self {
             network,
+            pppoe: pppoe_length(frame),
             v6,
             transport,
             tcp,
@@ -112,6 +115,7 @@ impl Cut {
     fn adjust(&self, segment: &mut [u8], index: usize, last: bool) -> Unfinished {
         let Self {
             network,
+            pppoe,
             v6,
             transport,
             tcp,
@@ -124,6 +128,10 @@ impl Cut {
             (segment.len() - network) as u16,
             (segment.len() - transport) as u16,
         );
+        if let Some(at) = pppoe {
+            // PPP's protocol counts.
+            put(segment, at, ip_len + 2);
+        }
         if v6 {
             put(segment, network + 4, ip_len - 40);
         } else {
@@ -181,6 +189,7 @@ mod tests {
         v6: bool,
         tcp: bool,
         tags: usize,
+        pppoe: bool,
         /// Words of IPv4 options; in IPv6, a hop-by-hop header if not 0.
         extra: usize,
         tcp_options: usize,
@@ -230,9 +239,24 @@ mod tests {
             let mut frame = vec![0xaa; 12];
             (0..self.tags).for_each(|_| frame.extend([0x81, 0x00, 0x20, 0x05]));
             let length = transport.len() + self.payload.len();
+            let above = if self.v6 {
+                40 + 8 * usize::from(self.extra > 0)
+            } else {
+                20 + 4 * self.extra
+            };
+            if self.pppoe {
+                frame.extend([0x88, 0x64, 0x11, 0, 0, 1]);
+                frame.extend(((2 + above + length) as u16).to_be_bytes());
+            }
+            frame.extend(match (self.pppoe, self.v6) {
+                (false, true) => [0x86, 0xdd],
+                (false, false) => [0x08, 0x00],
+                (true, true) => [0x00, 0x57],
+                (true, false) => [0x00, 0x21],
+            });
             if self.v6 {
                 let extension = if self.extra > 0 { 8 } else { 0 };
-                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+                frame.extend([0x60, 0, 0, 0]);
                 frame.extend(((length + extension) as u16).to_be_bytes());
                 frame.extend([if self.extra > 0 { 0 } else { protocol }, 64]);
                 frame.extend((0..32).collect::<Vec<u8>>());
@@ -241,7 +265,7 @@ mod tests {
                 }
             } else {
                 let header = 20 + 4 * self.extra;
-                frame.extend([0x08, 0x00, 0x40 | (header / 4) as u8, 0]);
+                frame.extend([0x40 | (header / 4) as u8, 0]);
                 frame.extend(((length + header) as u16).to_be_bytes());
                 frame.extend(self.id.to_be_bytes());
                 frame.extend([0x40, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
@@ -254,15 +278,23 @@ mod tests {
     }
 
     fn super_frame() -> impl Strategy<Value = SuperFrame> {
-        let shape = (any::<bool>(), any::<bool>(), 0..3usize, 0..3usize, 0..4usize);
+        let shape = (
+            any::<bool>(),
+            any::<bool>(),
+            0..3usize,
+            any::<bool>(),
+            0..3usize,
+            0..4usize,
+        );
         let fields = (any::<u8>(), any::<u32>(), any::<u16>());
         let size = (prop::collection::vec(any::<u8>(), 1..9000), 100..2500u16);
         (shape, fields, size).prop_map(|(shape, (flags, sequence, id), (payload, segment))| {
-            let (v6, tcp, tags, extra, tcp_options) = shape;
+            let (v6, tcp, tags, pppoe, extra, tcp_options) = shape;
             SuperFrame {
                 v6,
                 tcp,
                 tags,
+                pppoe,
                 extra,
                 tcp_options,
                 flags,
@@ -322,6 +354,11 @@ mod tests {
                 let headers = Headers::parse(segment, 0);
                 prop_assert_eq!(headers.flaw, None);
                 prop_assert_eq!(headers.l3_len as usize, segment.len() - plan.network);
+                if made.pppoe {
+                    let at = plan.network - 4;
+                    let length = u16::from_be_bytes([segment[at], segment[at + 1]]);
+                    prop_assert_eq!(usize::from(length), segment.len() - plan.network + 2);
+                }
                 if !made.v6 {
                     let header = &segment[plan.network..plan.transport];
                     prop_assert_eq!(checksum::fold(checksum::add(0, header)), 0xffff);

@@ -142,6 +142,91 @@ fn tags_are_followed_up_to_a_bound() {
     assert_eq!((deep.flaw, deep.key.family), (Some(Flaw::TooDeep), Family::Other));
 }
 
+/// PPPoE of a session, with this protocol of PPP; its length is that of 28 bytes.
+const fn pppoe(protocol: [u8; 2]) -> [u8; 10] {
+    [0x88, 0x64, 0x11, 0, 0, 7, 0, 30, protocol[0], protocol[1]]
+}
+
+#[test]
+fn ip_behind_pppoe_is_read_and_other_protocols_of_ppp_are_not() {
+    let v4 = join(&[&v4(0, 28, 0, UDP), &PORTS]);
+    let frame = join(&[&MAC, &pppoe([0, 0x21]), &v4]);
+    let headers = Headers::parse(&frame, 0);
+    assert_eq!(
+        (headers.l3, headers.key.ethertype, ports(&headers), headers.flaw),
+        (Some(22), IPV4, BOTH, None)
+    );
+    assert_eq!((headers.key.dscp, pppoe_length(&frame)), (46, Some(18)));
+    // Padding is no part of it, and a tag may be before it.
+    let tagged = join(&[
+        &MAC,
+        &[0x81, 0, 0, 7],
+        &pppoe([0, 0x57]),
+        &v6(8, TCP),
+        &PORTS,
+        &[0; 20],
+    ]);
+    let headers = Headers::parse(&tagged, 0);
+    assert_eq!(
+        (headers.l3, headers.key.family, ports(&headers), headers.l3_len),
+        (Some(26), Family::V6, BOTH, 48)
+    );
+    assert_eq!(pppoe_length(&tagged), Some(22));
+    for frame in [
+        // LCP, another version, and discovery.
+        join(&[&MAC, &pppoe([0xc0, 0x21]), &v4]),
+        join(&[&MAC, &[0x88, 0x64, 0x12, 0, 0, 7, 0, 30, 0, 0x21], &v4]),
+        join(&[&MAC, &[0x88, 0x63], &pppoe([0, 0x21])[2..], &v4]),
+    ] {
+        let headers = Headers::parse(&frame, 0);
+        assert_eq!(
+            (headers.l3, headers.key.family, headers.flaw),
+            (None, Family::Other, None)
+        );
+        assert!([0x8864, 0x8863].contains(&headers.key.ethertype));
+    }
+    let short = Headers::parse(&frame[..20], 0);
+    assert_eq!(short.flaw, Some(Flaw::Truncated));
+    assert_eq!(pppoe_length(&ethernet_v4(&v4)), None);
+}
+
+#[test]
+fn ip_behind_labels_is_read_by_its_version() {
+    let v4 = join(&[&v4(0, 28, 0, UDP), &PORTS]);
+    let above = [0, 1, 0, 64];
+    for labels in 0..MAX_LABELS {
+        let stack = [above.repeat(labels), vec![0, 2, 1, 64]].concat();
+        let frame = join(&[&MAC, &[0x88, 0x47], &stack, &v4]);
+        let headers = Headers::parse(&frame, 0);
+        let l3 = 14 + 4 * (labels as u16 + 1);
+        assert_eq!((headers.l3, ports(&headers)), (Some(l3), BOTH), "{labels} above");
+    }
+    let v6 = join(&[&MAC, &[0x88, 0x48, 0, 2, 1, 64], &v6(8, TCP), &PORTS]);
+    assert_eq!(ports(&Headers::parse(&v6, 0)), BOTH);
+    // A pseudowire's control word is no IP.
+    let wire = join(&[&MAC, &[0x88, 0x47, 0, 2, 1, 64, 0, 0, 0, 0], &MAC, &[8, 0], &v4]);
+    let headers = Headers::parse(&wire, 0);
+    assert_eq!(
+        (headers.key.family, headers.key.ethertype, headers.flaw),
+        (Family::Other, MPLS, None)
+    );
+    let deep = Headers::parse(&join(&[&MAC, &[0x88, 0x47], &above.repeat(MAX_LABELS), &v4]), 0);
+    assert_eq!((deep.flaw, deep.key.family), (Some(Flaw::TooDeep), Family::Other));
+}
+
+#[test]
+fn a_mark_is_set_behind_pppoe_and_labels() {
+    let packet = join(&[&v4(0, 28, 0, UDP), &PORTS]);
+    for begin in [&pppoe([0, 0x21])[..], &[0x88, 0x47, 0, 2, 1, 64]] {
+        let mut frame = join(&[&MAC, begin, &packet]);
+        assert!(set_ce(&mut frame) && set_dscp(&mut frame, 8));
+        let headers = Headers::parse(&frame, 0);
+        assert_eq!((headers.key.ecn, headers.key.dscp), (Ecn::Ce, 8));
+        let l3 = usize::from(headers.l3.expect("IP"));
+        assert_eq!(checksum(&frame[l3..l3 + 20]), 0, "its checksum is right");
+    }
+}
+
 #[test]
 fn ipv4_options_move_the_ports_and_a_wrong_length_hides_everything() {
     let frame = ethernet_v4(&join(&[&v4(10, 68, 0, TCP), &PORTS]));
