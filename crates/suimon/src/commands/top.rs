@@ -5,16 +5,17 @@
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
+use crate::monitor::listed::listed;
 use crate::monitor::samples::History;
-use crate::monitor::screen::{ScreenView, draw};
+use crate::monitor::screen::{Graphed, ScreenView, Typing, draw};
 use crate::sandbox_option::SandboxOption;
 use crate::screen;
 use clap::Args;
 use confine::{Confinement, Role};
-use control::protocol::{Reply, Request};
-use control::snapshot::Snapshot;
+use control::protocol::{Reply, Request, SettingChange, SettingChanges};
+use control::snapshot::{InterfaceView, Snapshot};
 use control::socket::{self, Client};
-use engine::units::Duration;
+use engine::units::{Bandwidth, Duration};
 use gateway::confined::Sandbox;
 use measure::numbers;
 use plot::colour;
@@ -177,6 +178,13 @@ impl Screen {
     /// Handles a key. Returns whether it ends the program.
     fn key(&mut self, key: KeyEvent) -> bool {
         let interrupted = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
+        if let Some(typing) = self.view.typing.take() {
+            self.type_on(typing, key.code);
+            return interrupted;
+        }
+        if std::mem::take(&mut self.view.help) {
+            return interrupted || key.code == KeyCode::Char('q');
+        }
         if let Some(on) = self.view.confirming.take() {
             if key.code == KeyCode::Char('y') {
                 self.switch(on);
@@ -186,15 +194,22 @@ impl Screen {
         if !self.view.alarm {
             self.view.message = None;
         }
-        let classes = self
-            .history
-            .interface(self.view.interface)
-            .map_or(0, |i| i.classes.len());
         match key.code {
+            KeyCode::Esc if !self.view.search.is_empty() => self.view.search.clear(),
             KeyCode::Char('q') | KeyCode::Esc => return true,
+            KeyCode::Char('?' | 'h') => self.view.help = true,
+            KeyCode::Char('/') => self.view.typing = Some(Typing::Search),
+            KeyCode::Char('s') => self.view.order = self.view.order.next(),
+            KeyCode::Char('g') => {
+                self.view.graph = match self.view.graph {
+                    Graphed::Bandwidth => Graphed::Delay,
+                    Graphed::Delay => Graphed::Bandwidth,
+                }
+            }
+            KeyCode::Char('r') => self.begin_rate(),
             KeyCode::Char('p' | ' ') => self.view.paused = !self.view.paused,
-            KeyCode::Up => self.view.class = self.view.class.saturating_sub(1),
-            KeyCode::Down => self.view.class = (self.view.class + 1).min(classes.saturating_sub(1)),
+            KeyCode::Up => self.choose(|at, _| at.saturating_sub(1)),
+            KeyCode::Down => self.choose(|at, last| (at + 1).min(last)),
             KeyCode::Tab => {
                 let interfaces = self
                     .history
@@ -211,6 +226,89 @@ impl Screen {
         interrupted
     }
 
+    fn interface(&self) -> Option<&InterfaceView> {
+        self.history.interface(self.view.interface)
+    }
+
+    /// Chooses a class by its place in the list; one that is not listed stands before all.
+    fn choose(&mut self, place: impl Fn(usize, usize) -> usize) {
+        let view = &self.view;
+        let Some(interface) = self.interface() else { return };
+        let listed = listed(interface, &view.search, view.order);
+        let Some(last) = listed.len().checked_sub(1) else {
+            return;
+        };
+        let at = listed.iter().position(|&class| class == view.class);
+        self.view.class = listed[at.map_or(0, |at| place(at, last))];
+    }
+
+    /// A key while something is typed.
+    fn type_on(&mut self, typing: Typing, key: KeyCode) {
+        match (typing, key) {
+            (Typing::Search, KeyCode::Esc) => self.view.search.clear(),
+            (Typing::Search, KeyCode::Enter) | (Typing::Rate(_), KeyCode::Esc) => {}
+            (Typing::Rate(rate), KeyCode::Enter) => self.set_rate(&rate),
+            (mut typing, key) => {
+                let text = match &mut typing {
+                    Typing::Search => &mut self.view.search,
+                    Typing::Rate(rate) => rate,
+                };
+                match key {
+                    KeyCode::Backspace => drop(text.pop()),
+                    KeyCode::Char(c) => text.push(c),
+                    _ => {}
+                }
+                self.view.typing = Some(typing);
+            }
+        }
+        if self.view.typing.is_none() || self.view.typing == Some(Typing::Search) {
+            // What is chosen is listed, if anything is.
+            self.choose(|at, _| at);
+        }
+    }
+
+    /// The class that is chosen, with its rate; of an interface without classes itself, with its
+    /// bandwidth.
+    fn rated(&self) -> Option<(Option<&str>, Option<u64>)> {
+        let interface = self.interface()?;
+        match interface.classes.get(self.view.class) {
+            Some(class) => Some((Some(&class.name), class.asked_bps)),
+            None => Some((None, Some(interface.bandwidth_bps))),
+        }
+    }
+
+    fn begin_rate(&mut self) {
+        let (typing, message) = match self.rated() {
+            None => (None, None),
+            Some((_, Some(bps))) => (Some(Typing::Rate(Bandwidth::bits_per_sec(bps).to_string())), None),
+            Some((class, None)) => {
+                let class = class.unwrap_or_default();
+                (
+                    None,
+                    Some(format!(
+                        "{class} has no rate: its discipline shares by other settings"
+                    )),
+                )
+            }
+        };
+        self.view.typing = typing;
+        self.view.message = message.or_else(|| self.view.message.take());
+    }
+
+    fn set_rate(&mut self, rate: &str) {
+        let Some(interface) = self.interface() else { return };
+        let class = self.rated().and_then(|(class, _)| class).map(str::to_owned);
+        let setting = if class.is_some() { "rate" } else { "bandwidth" };
+        let request = Request::Set(SettingChanges {
+            interface: interface.name.clone(),
+            class,
+            changes: [(setting.to_owned(), SettingChange::from_word(rate.trim()))].into(),
+            until_ms: None,
+            reason: None,
+        });
+        self.tell(&request);
+    }
+
     fn switch(&mut self, on: bool) {
         let interface = self
             .history
@@ -221,7 +319,12 @@ impl Screen {
         } else {
             Request::Disable { interface }
         };
-        let reply = Client::connect(Some(&self.path)).and_then(|mut client| client.ask(&request));
+        self.tell(&request);
+    }
+
+    /// Sends a request; its answer is the message.
+    fn tell(&mut self, request: &Request) {
+        let reply = Client::connect(Some(&self.path)).and_then(|mut client| client.ask(request));
         self.view.message = Some(match reply {
             Ok(Reply::Done { message, .. }) => message,
             Ok(Reply::Refused(why)) | Err(why) => why.to_string(),
@@ -297,6 +400,71 @@ mod tests {
         assert_eq!((screen.view.class, screen.view.paused), (2, true));
         assert!(press(&mut screen, KeyCode::Char('q')));
         assert!(screen.key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));
+    }
+
+    fn write(screen: &mut Screen, text: &str) {
+        for c in text.chars() {
+            assert!(!press(screen, KeyCode::Char(c)), "{c} ends it");
+        }
+    }
+
+    #[test]
+    fn a_search_keeps_what_is_chosen_among_what_is_listed() {
+        let mut screen = screen();
+        write(&mut screen, "/re");
+        assert_eq!(
+            (screen.view.search.as_str(), screen.view.class),
+            ("re", 3),
+            "rest alone"
+        );
+        // Keys are letters while it is typed.
+        write(&mut screen, "q");
+        press(&mut screen, KeyCode::Backspace);
+        press(&mut screen, KeyCode::Enter);
+        assert_eq!(
+            (screen.view.search.as_str(), screen.view.typing.clone()),
+            ("re", None)
+        );
+        assert!(!press(&mut screen, KeyCode::Esc), "it ends the search first");
+        assert_eq!((screen.view.search.as_str(), screen.view.class), ("", 3));
+        // By measured rate: work, rest, voice.
+        press(&mut screen, KeyCode::Char('s'));
+        press(&mut screen, KeyCode::Down);
+        assert_eq!(screen.view.class, 1, "voice is below rest");
+        assert!(press(&mut screen, KeyCode::Esc));
+    }
+
+    #[test]
+    fn a_rate_is_typed_over_the_one_that_it_is_and_asked_for() {
+        let mut screen = screen();
+        press(&mut screen, KeyCode::Down);
+        press(&mut screen, KeyCode::Char('r'));
+        assert_eq!(screen.view.typing, Some(Typing::Rate("2 Mbit/s".into())));
+        press(&mut screen, KeyCode::Esc);
+        assert_eq!(
+            (screen.view.typing.clone(), screen.view.message.clone()),
+            (None, None)
+        );
+        press(&mut screen, KeyCode::Char('r'));
+        press(&mut screen, KeyCode::Enter);
+        let message = screen.view.message.expect("an answer");
+        assert!(message.contains("no suimon answers"), "{message}");
+    }
+
+    #[test]
+    fn the_help_and_the_graph_come_and_go() {
+        let mut screen = screen();
+        press(&mut screen, KeyCode::Char('?'));
+        assert!(screen.view.help);
+        assert!(!press(&mut screen, KeyCode::Char('d')));
+        assert!(
+            !screen.view.help && screen.view.confirming.is_none(),
+            "a key goes back, and no more"
+        );
+        press(&mut screen, KeyCode::Char('g'));
+        assert_eq!(screen.view.graph, Graphed::Delay);
+        press(&mut screen, KeyCode::Char('g'));
+        assert_eq!(screen.view.graph, Graphed::Bandwidth);
     }
 
     #[test]

@@ -4,5 +4,6 @@
 pub mod bands;
 #[cfg(test)]
 pub mod example;
+pub mod listed;
 pub mod samples;
 pub mod screen;

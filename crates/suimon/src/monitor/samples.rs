@@ -1,20 +1,29 @@
-//! The history of snapshots: the last one, and the rates of the leaves over time.
+//! The history of snapshots: the last one, and the rates and delays of the leaves over time.
 
-use control::snapshot::{InterfaceView, Snapshot};
+use control::snapshot::{InterfaceView, Snapshot, Traffic};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Samples kept: more than any screen has columns.
 const SAMPLES: usize = 1024;
 
-/// The rates of the leaves of one interface at one time, by name.
-pub type RateSample = BTreeMap<String, u64>;
+/// What a leaf had at one time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LeafSample {
+    /// Its rate, in bit/s.
+    pub rate: u64,
+    /// The delay of 99 of 100 packets, in ns.
+    pub delay: u64,
+}
+
+/// The leaves of one interface at one time, by name.
+pub type LeafSamples = BTreeMap<String, LeafSample>;
 
 /// The history.
 #[derive(Debug, Default)]
 pub struct History {
     /// The last snapshot.
     pub last: Option<Snapshot>,
-    samples: BTreeMap<String, VecDeque<RateSample>>,
+    samples: BTreeMap<String, VecDeque<LeafSamples>>,
 }
 
 impl History {
@@ -31,7 +40,7 @@ impl History {
     }
 
     /// The samples of an interface, oldest first.
-    pub fn samples(&self, interface: &str) -> impl DoubleEndedIterator<Item = &RateSample> {
+    pub fn samples(&self, interface: &str) -> impl DoubleEndedIterator<Item = &LeafSamples> {
         self.samples.get(interface).into_iter().flatten()
     }
 
@@ -42,12 +51,16 @@ impl History {
     }
 }
 
-fn sample(interface: &InterfaceView) -> RateSample {
+fn sample(interface: &InterfaceView) -> LeafSamples {
+    let of = |traffic: &Traffic| LeafSample {
+        rate: traffic.got_bps.unwrap_or(0),
+        delay: traffic.delay.map_or(0, |delay| delay.p99_ns),
+    };
     if interface.classes.is_empty() {
-        return [(interface.name.clone(), interface.traffic.got_bps.unwrap_or(0))].into();
+        return [(interface.name.clone(), of(&interface.traffic))].into();
     }
     let leaves = interface.classes.iter().filter(|class| class.leaf);
     leaves
-        .map(|class| (class.name.clone(), class.traffic.got_bps.unwrap_or(0)))
+        .map(|class| (class.name.clone(), of(&class.traffic)))
         .collect()
 }

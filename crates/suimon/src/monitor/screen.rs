@@ -1,8 +1,10 @@
-//! The screen: a header, the graph, the class table, the state of the selected class, the keys.
+//! The screen: a header, the graph, the class table, the state of the selected class, the keys; or
+//! the help.
 //! Parts that do not fit are left out in this order: the state, the graph, columns by rank.
 
 use super::bands::{Bands, COLOURS, letter};
-use super::samples::History;
+use super::listed::{ListOrder, listed};
+use super::samples::{History, LeafSample, LeafSamples};
 use control::readout;
 use control::snapshot::{ClassView, InterfaceView, State};
 use measure::numbers;
@@ -11,7 +13,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Borders, Paragraph, Row, Table, TableState, Wrap};
+use ratatui::widgets::{Block, Borders, Clear, Paragraph, Row, Table, TableState, Wrap};
 
 const WRAPPED: Wrap = Wrap { trim: true };
 
@@ -20,8 +22,18 @@ const WRAPPED: Wrap = Wrap { trim: true };
 pub struct ScreenView {
     /// The interface, by its index in the list.
     pub interface: usize,
-    /// The class, by its index in the list.
+    /// The class, by its index in the policy's order.
     pub class: usize,
+    /// The order of the list.
+    pub order: ListOrder,
+    /// What the names of listed classes have.
+    pub search: String,
+    /// What the graph shows.
+    pub graph: Graphed,
+    /// What is being typed.
+    pub typing: Option<Typing>,
+    /// Whether the keys are explained.
+    pub help: bool,
     /// Whether the screen is paused.
     pub paused: bool,
     /// A question to confirm with y or n: enable (true) or disable (false).
@@ -34,6 +46,50 @@ pub struct ScreenView {
     pub colour: bool,
 }
 
+/// What the graph shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Graphed {
+    /// The bandwidth of all classes, stacked.
+    #[default]
+    Bandwidth,
+    /// The delay of the selected class.
+    Delay,
+}
+
+/// What is being typed, so far.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Typing {
+    /// What is searched for stands in [`ScreenView::search`].
+    Search,
+    /// Another rate.
+    Rate(String),
+}
+
+/// The keys, with what they do.
+const KEYS: [(&str, &str); 12] = [
+    ("↑ ↓", "choose a class; its state is shown below the table"),
+    ("tab", "the next interface"),
+    (
+        "/",
+        "list only classes whose names have what you type; enter keeps that, esc ends it",
+    ),
+    (
+        "s",
+        "order by: the policy, measured rate, delay (p99), backlog, drops",
+    ),
+    (
+        "g",
+        "graph: the bandwidth of all classes, or the delay of the chosen class (p99)",
+    ),
+    ("r", "change the rate of the chosen class, in the running policy"),
+    ("e", "enable: apply the policy again"),
+    ("d", "disable: let packets pass unmanaged"),
+    ("p", "pause, and go on"),
+    ("?", "this help"),
+    ("esc", "end a search; without one, quit"),
+    ("q", "quit"),
+];
+
 /// Draws everything.
 pub fn draw(frame: &mut Frame<'_>, history: &History, view: &ScreenView) {
     let area = frame.area();
@@ -45,7 +101,11 @@ pub fn draw(frame: &mut Frame<'_>, history: &History, view: &ScreenView) {
         frame.render_widget(Paragraph::new(text).wrap(WRAPPED), area);
         return;
     };
-    let classes = u16::try_from(interface.classes.len()).unwrap_or(u16::MAX).max(1);
+    if view.help {
+        return draw_help(frame, area);
+    }
+    let listed = listed(interface, &view.search, view.order);
+    let classes = u16::try_from(listed.len()).unwrap_or(u16::MAX).max(1);
     let state = if area.height >= 24 { 5 } else { 0 };
     let table = classes
         .saturating_add(1)
@@ -65,7 +125,7 @@ pub fn draw(frame: &mut Frame<'_>, history: &History, view: &ScreenView) {
     if graph.height > 0 {
         draw_graph(frame, graph, history, interface, view);
     }
-    draw_classes(frame, table, interface, view);
+    draw_classes(frame, table, interface, &listed, view);
     if state.height > 0 {
         draw_state(frame, state, interface, view);
     }
@@ -141,33 +201,49 @@ fn draw_graph(
     view: &ScreenView,
 ) {
     let interval = history.last.as_ref().and_then(|s| s.interval_ns).unwrap_or(0);
-    let title = format!(" bandwidth by class, {} a column ", numbers::time(interval));
+    let names = leaves(interface);
+    let chosen = interface
+        .classes
+        .get(view.class)
+        .map_or(&interface.name, |class| &class.name);
+    let of = |number: fn(&LeafSample) -> u64, names: &[&str]| -> Vec<Vec<u64>> {
+        let samples = history.samples(&interface.name).rev().take(area.width.into());
+        let column = |name: &&str, sample: &LeafSamples| sample.get(*name).map_or(0, number);
+        samples
+            .map(|sample| names.iter().map(|name| column(name, sample)).collect())
+            .collect()
+    };
+    let (columns, top, what) = match view.graph {
+        Graphed::Bandwidth => (
+            of(|sample| sample.rate, &names),
+            interface.bandwidth_bps,
+            "bandwidth by class".to_owned(),
+        ),
+        Graphed::Delay => {
+            let columns = of(|sample| sample.delay, &[chosen.as_str()]);
+            // The scale is that of what is shown.
+            let top = columns.iter().flatten().copied().max().unwrap_or(0).max(1_000);
+            (columns, top, format!("delay of {chosen}, 99 of 100 packets"))
+        }
+    };
+    let label = match view.graph {
+        Graphed::Bandwidth => numbers::rate,
+        Graphed::Delay => numbers::time,
+    };
+    let title = format!(" {what}, {} a column ", numbers::time(interval));
     let block = Block::new().borders(Borders::TOP).title(title);
     let inner = block.inner(area);
     frame.render_widget(block, area);
-    let top = interface.bandwidth_bps;
     let [scale, graph] = Layout::horizontal([Constraint::Length(11), Constraint::Min(1)]).areas(inner);
     let mut labels = vec![Line::default(); usize::from(scale.height)];
     let lines = labels.len();
     for (row, rate) in [(0, top), (lines / 2, top / 2), (lines.saturating_sub(1), 0)] {
-        if let Some(label) = labels.get_mut(row) {
-            *label = Line::from(numbers::rate(rate)).right_aligned();
+        if let Some(line) = labels.get_mut(row) {
+            *line = Line::from(label(rate)).right_aligned();
         }
     }
     let [labels_area, _] = Layout::horizontal([Constraint::Length(10), Constraint::Length(1)]).areas(scale);
     frame.render_widget(Paragraph::new(labels), labels_area);
-    let names = leaves(interface);
-    let columns: Vec<Vec<u64>> = history
-        .samples(&interface.name)
-        .rev()
-        .take(usize::from(graph.width))
-        .map(|sample| {
-            names
-                .iter()
-                .map(|name| sample.get(*name).copied().unwrap_or(0))
-                .collect()
-        })
-        .collect();
     let bands = Bands {
         columns: &columns,
         top,
@@ -206,30 +282,42 @@ fn columns(width: u16, name: u16) -> Vec<usize> {
     shown
 }
 
-fn draw_classes(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view: &ScreenView) {
+fn draw_classes(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    interface: &InterfaceView,
+    listed: &[usize],
+    view: &ScreenView,
+) {
     let name_width = |class: &ClassView| class.name.chars().count() + 3 * class.depth + 5;
     let name_width = interface.classes.iter().map(name_width).max().unwrap_or(0);
     let name_width = u16::try_from(name_width).unwrap_or(u16::MAX).clamp(12, 40);
     let shown = columns(area.width, name_width);
+    let all = listed.len() == interface.classes.len();
     let depths: Vec<usize> = interface.classes.iter().map(|class| class.depth).collect();
+    // Only of the whole tree are there branches.
+    let branches = if all && view.order == ListOrder::Policy {
+        text::branches(&depths)
+    } else {
+        Vec::new()
+    };
     let names = leaves(interface);
-    let rows = interface
-        .classes
-        .iter()
-        .zip(text::branches(&depths))
-        .map(|(class, branch)| {
-            let index = names.iter().position(|name| class.leaf && *name == class.name);
-            let mark = match index {
-                Some(index) if view.colour => Span::styled("█ ", COLOURS[index % COLOURS.len()]),
-                Some(index) => Span::raw(format!("{} ", letter(index))),
-                None => Span::raw("  "),
-            };
-            let name = Line::from(vec![mark, Span::raw(branch), Span::raw(class.name.as_str())]);
-            let cells = shown.iter().map(|&column| cell(class, column));
-            Row::new(std::iter::once(name).chain(cells))
-        });
+    let rows = listed.iter().enumerate().map(|(row, &listed)| {
+        let class = &interface.classes[listed];
+        let branch = branches.get(row).map_or("", |branch| branch.as_str());
+        let index = names.iter().position(|name| class.leaf && *name == class.name);
+        let mark = match index {
+            Some(index) if view.colour => Span::styled("█ ", COLOURS[index % COLOURS.len()]),
+            Some(index) => Span::raw(format!("{} ", letter(index))),
+            None => Span::raw("  "),
+        };
+        let name = Line::from(vec![mark, Span::raw(branch), Span::raw(class.name.as_str())]);
+        let cells = shown.iter().map(|&column| cell(class, column));
+        Row::new(std::iter::once(name).chain(cells))
+    });
     let title = |i: &usize| match COLUMNS[*i].0 {
         "of configured" => Line::from("of configured"),
+        by if view.order.column() == Some(by) => Line::from(format!("{by} ↓")).right_aligned(),
         other => Line::from(other).right_aligned(),
     };
     let header = Row::new(std::iter::once(Line::from("class")).chain(shown.iter().map(title)));
@@ -241,9 +329,7 @@ fn draw_classes(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, vi
         .header(header)
         .row_highlight_style(chosen);
     let mut state = TableState::new();
-    if !interface.classes.is_empty() {
-        state.select(Some(view.class.min(interface.classes.len() - 1)));
-    }
+    state.select(listed.iter().position(|&class| class == view.class));
     frame.render_stateful_widget(table, area, &mut state);
 }
 
@@ -321,7 +407,16 @@ fn draw_state(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view
 }
 
 fn draw_foot(frame: &mut Frame<'_>, area: Rect, view: &ScreenView) {
-    const KEYS: &str = " q quit  p pause  ↑↓ class  tab interface  e enable  d disable ";
+    const KEYS: &str =
+        " q quit  ? help  ↑↓ class  / search  s sort  g graph  r rate  tab interface  p pause ";
+    if let Some(typing) = &view.typing {
+        let text = match typing {
+            Typing::Search => format!(" class: {}▏  enter keep  esc end ", view.search),
+            Typing::Rate(rate) => format!(" new rate: {rate}▏  enter set  esc leave "),
+        };
+        let style = Style::new().add_modifier(Modifier::BOLD | Modifier::REVERSED);
+        return frame.render_widget(Line::styled(text, style), area);
+    }
     let (text, style) = match (&view.confirming, &view.message) {
         (Some(on), _) => {
             let what = if *on {
@@ -342,9 +437,27 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect, view: &ScreenView) {
             )
         }
         (None, Some(message)) => (message_line(message, area.width), Style::new()),
+        (None, None) if !view.search.is_empty() => (
+            format!(" classes with {:?}  esc all  q quit  ? help ", view.search),
+            Style::new(),
+        ),
         (None, None) => (KEYS.into(), Style::new().add_modifier(Modifier::DIM)),
     };
     frame.render_widget(Line::styled(text, style), area);
+}
+
+/// The keys, in place of the screen.
+fn draw_help(frame: &mut Frame<'_>, area: Rect) {
+    let key = |(key, what): &(&'static str, &'static str)| {
+        let key = Span::styled(format!("  {key:<5}"), Modifier::BOLD);
+        Line::from(vec![key, Span::raw(*what)])
+    };
+    let lines: Vec<Line<'_>> = KEYS.iter().map(key).collect();
+    let block = Block::new()
+        .borders(Borders::TOP)
+        .title(" keys; any of them goes back ");
+    frame.render_widget(Clear, area);
+    frame.render_widget(Paragraph::new(lines).wrap(WRAPPED).block(block), area);
 }
 
 /// A message and the key to quit. If there is no room for both, the message is truncated.
@@ -414,6 +527,98 @@ mod tests {
             for height in [1, 2, 3, 6, 12, 16, 17, 24, 80] {
                 let _ = shown(width, height, 300, &ScreenView::default());
             }
+        }
+    }
+
+    #[test]
+    fn a_search_and_an_order_list_what_they_say() {
+        let view = ScreenView {
+            class: 2,
+            order: ListOrder::Measured,
+            ..ScreenView::default()
+        };
+        let screen = shown(100, 30, 1, &view);
+        let at = |word: &str| {
+            screen
+                .lines()
+                .position(|line| line.contains(word))
+                .expect("a line")
+        };
+        assert!(
+            at("work  ") < at("rest  ") && at("rest  ") < at("voice  "),
+            "\n{screen}"
+        );
+        // The parent is the sum of others: it has 16 Mbit/s.
+        assert!(
+            screen.contains("measured ↓") && !screen.contains("16 Mbit/s"),
+            "\n{screen}"
+        );
+        assert!(
+            screen.contains("average 12.5"),
+            "the chosen class stays: {screen}"
+        );
+        let view = ScreenView {
+            search: "VOI".into(),
+            typing: Some(Typing::Search),
+            ..ScreenView::default()
+        };
+        let screen = shown(100, 30, 1, &view);
+        assert!(screen.contains("voice") && !screen.contains("rest"), "\n{screen}");
+        assert!(screen.contains("class: VOI▏  enter keep  esc end"), "\n{screen}");
+    }
+
+    #[test]
+    fn the_graph_shows_the_delay_of_the_chosen_class() {
+        let view = ScreenView {
+            class: 2,
+            graph: Graphed::Delay,
+            ..ScreenView::default()
+        };
+        let screen = shown(100, 30, 50, &view);
+        assert!(
+            screen.contains("delay of work, 99 of 100 packets, 1 s a column"),
+            "\n{screen}"
+        );
+        // Its scale is its own: all samples are the same, so they fill it.
+        let p99 = example::snapshot().interfaces[0].classes[2]
+            .traffic
+            .delay
+            .expect("one")
+            .p99_ns;
+        let line = |word: &str| screen.lines().find(|line| line.contains(word)).map(str::to_owned);
+        let highest = line("aaaaaaaa").expect("a graph");
+        assert!(highest.contains(&numbers::time(p99)), "\n{screen}");
+    }
+
+    #[test]
+    fn the_help_names_every_key_of_the_foot() {
+        let view = ScreenView {
+            help: true,
+            ..ScreenView::default()
+        };
+        let help = shown(100, 30, 1, &view);
+        for (key, what) in KEYS {
+            assert!(
+                help.contains(&format!("{key:<5}{what}")),
+                "{key} is missing in\n{help}"
+            );
+        }
+        let screen = shown(100, 30, 1, &ScreenView::default());
+        for key in [
+            "q quit",
+            "? help",
+            "/ search",
+            "s sort",
+            "g graph",
+            "r rate",
+            "tab interface",
+        ] {
+            assert!(screen.contains(key), "{key} is missing in\n{screen}");
+            let name = key.split(' ').next().expect("a key");
+            assert!(
+                KEYS.iter().any(|(key, _)| *key == name),
+                "{name} is not explained"
+            );
         }
     }
 
