@@ -1,5 +1,6 @@
 //! `cargo xtask ci | tidy | docs | pictures | package | bench | changes | compare | equality |
-//! instructions | nine | fuzz | traces | sbom | reproducible`: what cargo itself does not do.
+//! instructions | nine | fuzz | traces | sbom | site | reproducible`: what cargo itself does not
+//! do.
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
 
 mod bench;
@@ -16,6 +17,7 @@ mod nine;
 mod package;
 mod pictures;
 mod reproduced;
+mod site;
 mod tidy;
 mod traces;
 
@@ -30,6 +32,7 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
        cargo xtask tidy [RULE]  the invariants of the design, checked on the source; with a rule's name, all
                           its complaints, also those still allowed
        cargo xtask docs    writes the generated parts of docs/disciplines
+       cargo xtask site    README and docs/ as a static site, in target/site; fails at a link that leads nowhere
        cargo xtask pictures  draws docs/disciplines/*.svg from scenarios/disciplines
        cargo xtask traces [SEED FOLDER]  makes the links that vary in scenarios/traces by their models, or those
                           of another seed elsewhere
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
             rule => tidy::list(&root, &rule.join(" ")),
         },
         "docs" => docs::write(&root),
+        "site" => site::write(&root),
         "pictures" => pictures::draw(&root),
         "traces" => traces::write(&root, rest),
         "package" => match rest {
