@@ -4,7 +4,8 @@
 //! `cargo run -p control --example pretend -- POLICY SOCKET`
 
 use control::policy::{InterfacePolicy, Policy};
-use control::protocol::{Refusal, SettingChanges};
+use control::policy_text;
+use control::protocol::{Amendment, Refusal, SettingChanges};
 use control::provenance::Provenance;
 use control::snapshot::{ClassReading, FrameCounts, InterfaceReading, Reading, State};
 use control::socket::{Handler, Server};
@@ -25,6 +26,7 @@ struct Pretend {
 }
 
 struct Inner {
+    text: String,
     policy: Arc<InterfacePolicy>,
     on: bool,
     classes: Vec<ClassReading>,
@@ -130,6 +132,11 @@ impl Handler for Pretend {
         ))
     }
 
+    fn policy_text(&self) -> Result<String, Refusal> {
+        let inner = self.inner.lock().map_err(|_| Refusal::new("broken"))?;
+        Ok(inner.text.clone())
+    }
+
     fn detach(&self, _interface: Option<&str>) -> Result<String, Refusal> {
         Err(Refusal::new("there is nothing to detach from"))
     }
@@ -142,6 +149,8 @@ impl Handler for Pretend {
             .policy
             .with_class_settings(&Registry::builtin(), class, &changes)?;
         inner.policy = Arc::new(changed);
+        let set = Amendment::Set(wanted.clone());
+        inner.text = policy_text::with(&inner.text, [&set]).map_err(Refusal::new)?;
         Ok(format!("class {class} is changed"))
     }
 }
@@ -162,6 +171,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         held_up: None,
     });
     let inner = Inner {
+        text,
         classes: classes.collect(),
         policy: Arc::new(interface),
         on: true,

@@ -111,6 +111,8 @@ pub enum Request {
     },
     /// What was in force, change by change.
     History {},
+    /// The policy in force, as text: with what was set, added and removed since its file was read.
+    Policy {},
     /// Why packets of an interface wait, or are dropped: recorded for this time.
     Explain(ExplainRequest),
     /// Runs a policy beside the one in force on the headers of live traffic, for some time; nothing
@@ -403,6 +405,11 @@ pub enum Reply<C = Vec<ClassView>> {
     History {
         /// The generations that are kept.
         generations: Vec<GenerationView>,
+    },
+    /// The policy in force.
+    Policy {
+        /// As a policy's file has it.
+        text: String,
     },
     /// What a policy would have done beside the one in force.
     Shadow(ShadowReport),

@@ -117,6 +117,10 @@ pub trait Handler: Send + Sync + 'static {
     fn history(&self) -> Result<Vec<GenerationView>, Refusal> {
         Err(no_policy())
     }
+    /// The text of the policy in force.
+    fn policy_text(&self) -> Result<String, Refusal> {
+        Err(no_policy())
+    }
     /// Why packets wait, or are dropped; blocks for the time that is asked for, or until `stop`.
     fn explain(&self, _wanted: &ExplainRequest, _stop: &dyn Fn() -> bool) -> Result<Explained, Refusal> {
         Err(no_policy())
@@ -645,6 +649,7 @@ impl Connection<'_> {
             Request::History {} => handler
                 .history()
                 .map(|generations| Reply::History { generations }),
+            Request::Policy {} => handler.policy_text().map(|text| Reply::Policy { text }),
             Request::Shadow {
                 file,
                 interface,

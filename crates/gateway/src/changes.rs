@@ -610,6 +610,17 @@ impl PolicyChanges {
         self.alone().show()
     }
 
+    /// The policy in force as text: with what was set, added and removed since its file was read.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot be written so.
+    pub fn policy_text(&self) -> Result<String, Refusal> {
+        let made_of = self.alone().made_of().clone();
+        let written = made_of.written().map_err(Refusal::new)?;
+        Ok(written.into_owned())
+    }
+
     /// Puts these into force. What that cost, and what is in force then.
     fn adopt(
         &self,

@@ -14,6 +14,7 @@ use control::{policy_text, text_file};
 use engine::port_kind::PortKind;
 use engine::tree::Registry;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -170,6 +171,18 @@ impl MadeOf {
         Ok((saved, saving))
     }
 
+    /// The policy's text, with what was changed since it was read.
+    ///
+    /// # Errors
+    ///
+    /// Returns why it cannot be written so.
+    pub(crate) fn written(&self) -> Result<Cow<'_, str>, String> {
+        match self.since.is_empty() {
+            true => Ok(Cow::Borrowed(&self.text)),
+            false => policy_text::with(&self.text, &self.since).map(Cow::Owned),
+        }
+    }
+
     /// The policy.
     ///
     /// # Errors
@@ -181,12 +194,8 @@ impl MadeOf {
         ports: &[&'static PortKind],
         colour: bool,
     ) -> Result<Policy, String> {
-        let text = match self.since.is_empty() {
-            true => None,
-            false => Some(policy_text::with(&self.text, &self.since)?),
-        };
-        let text = text.as_deref().unwrap_or(&self.text);
-        Policy::read(&self.file, text, registry, ports).map_err(|mistakes| mistakes.render(colour))
+        Policy::read(&self.file, &self.written()?, registry, ports)
+            .map_err(|mistakes| mistakes.render(colour))
     }
 }
 

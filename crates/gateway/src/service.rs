@@ -272,6 +272,10 @@ impl Handler for ControlService {
         Ok(self.changes.history())
     }
 
+    fn policy_text(&self) -> Result<String, Refusal> {
+        self.changes.policy_text()
+    }
+
     fn explain(&self, wanted: &ExplainRequest, stop: &dyn Fn() -> bool) -> Result<Explained, Refusal> {
         let chosen = self.chosen(Some(&wanted.interface))?;
         let managed = chosen.first().ok_or_else(|| Refusal::new("nothing is managed"))?;

@@ -37,6 +37,7 @@ class View {
     this.table = this.root.querySelector(".table");
     this.search.addEventListener("input", () => this.showRows());
     this.table.addEventListener("scroll", () => this.showRows());
+    this.whatIf = new WhatIf(name, this.root.querySelector(".what-if"));
     document.getElementById("interfaces").append(this.root);
     this.shown = "";
   }
@@ -59,6 +60,7 @@ class View {
     this.draw();
     this.showRows();
     this.showHosts(state.hosts ?? []);
+    this.whatIf.offer(state);
   }
 
   showHosts(hosts) {
@@ -171,6 +173,97 @@ class View {
   }
 }
 
+/** What would be with another rate: asked of the simulator, which tries one at a time. */
+class WhatIf {
+  constructor(name, part) {
+    this.name = name;
+    this.part = part;
+    this.choice = part.querySelector("select");
+    this.slider = part.querySelector("input");
+    this.said = part.querySelector(".said");
+    this.rates = new Map();    // of what can be chosen, as they are
+    this.shown = "";
+    part.querySelector("form").addEventListener("submit", event => event.preventDefault());
+    this.choice.addEventListener("change", () => { this.slider.value = 0; this.tell(); });
+    this.slider.addEventListener("input", () => this.tell());
+    this.slider.addEventListener("change", () => this.ask());
+    part.addEventListener("toggle", () => { if (this.state) this.offer(this.state); });
+  }
+
+  /** The interface, and each class that has a rate, can be chosen. */
+  offer(state) {
+    this.state = state;
+    if (!this.part.open) return;
+    const rated = state.classes.filter(of => of.asked_bps);
+    this.rates = new Map([["", state.bandwidth_bps], ...rated.map(of => [of.name, of.asked_bps])]);
+    const key = JSON.stringify([...this.rates.keys()]);
+    if (key !== this.shown) {
+      this.shown = key;
+      const chosen = this.choice.value;
+      const option = name => Object.assign(document.createElement("option"), { value: name, textContent: name || `${this.name} as a whole` });
+      this.choice.replaceChildren(...[...this.rates.keys()].map(option));
+      if (this.rates.has(chosen)) this.choice.value = chosen;
+    }
+    this.tell();
+  }
+
+  /** From a tenth to ten times the rate, in twentieths of that on either side. */
+  get wanted() {
+    return Math.round((this.rates.get(this.choice.value) ?? 0) * 10 ** (this.slider.value / 20));
+  }
+
+  tell() {
+    this.part.querySelector("output").textContent = rate(this.wanted);
+  }
+
+  /** Asks; while an answer is awaited, only the latest wish is kept. */
+  async ask() {
+    this.again = this.pending;
+    if (this.pending) return;
+    this.pending = true;
+    this.say("simulating …");
+    do {
+      this.again = false;
+      await this.askOnce(this.choice.value, this.wanted);
+    } while (this.again);
+    this.pending = false;
+  }
+
+  async askOnce(name, bits) {
+    const wanted = { interface: this.name, setting: name ? "rate" : "bandwidth", value: `${bits} bit/s` };
+    if (name) wanted.class = name;
+    try {
+      const reply = await fetch("api/what-if", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(wanted) });
+      if (!reply.ok) return this.say((await reply.text()).trim(), true);
+      this.showReport(await reply.json(), name, bits);
+    } catch (_) {
+      this.say("no answer from suimon web", true);
+    }
+  }
+
+  say(text, bad) {
+    this.said.textContent = text;
+    this.said.classList.toggle("bad", Boolean(bad));
+  }
+
+  showReport(report, name, bits) {
+    this.say(`${name || this.name}: ${rate(this.rates.get(name))} → ${rate(bits)}; nothing live was changed`);
+    const rows = report.classes.map(of => {
+      const made = document.createElement("tr");
+      const { now, then } = of;
+      for (const text of [of.class, `${rate(of.offered_bps)}${of.greedy ? ", greedy" : ""}`, rate(now.rate_bps), rate(then.rate_bps),
+                          time(now.p50_ns), time(then.p50_ns), time(now.p99_ns), time(then.p99_ns)]) made.append(cell(text));
+      made.classList.toggle("changed", of.class === name);
+      return made;
+    });
+    const table = this.part.querySelector(".table"), model = this.part.querySelector(".model");
+    table.querySelector("tbody").replaceChildren(...rows);
+    model.textContent = `Simulated for ${time(report.simulated_ns)}, both with the traffic of the last second: a class that lost or kept packets waiting counts as greedy, `
+      + `${report.flows} TCP connections over ${time(report.round_trip_ns)}; any other as ${report.flows} flows of random packets at its measured rate.`;
+    table.hidden = model.hidden = false;
+  }
+}
+
 function cell(text) {
   const made = document.createElement("td");
   made.textContent = text ?? "";
@@ -196,6 +289,76 @@ function entry(name, stroke) {
   return item;
 }
 
+/** What was in force. Whoever came with the token can go back; a second press of the button is sure. */
+class Generations {
+  constructor(part) {
+    this.part = part;
+    this.said = part.querySelector(".said");
+    // Only in this tab, and not in its address, which others may see.
+    const token = new URLSearchParams(location.hash.slice(1)).get("token");
+    if (token) {
+      sessionStorage.setItem("token", token);
+      history.replaceState(null, "", location.pathname);
+    }
+    this.token = sessionStorage.getItem("token");
+    part.addEventListener("toggle", () => this.read());
+    setInterval(() => { if (!part.querySelector(".sure")) this.read(); }, 5000);
+  }
+
+  async read() {
+    if (!this.part.open || document.hidden) return;
+    try {
+      const reply = await fetch("api/history");
+      if (!reply.ok) return this.say((await reply.text()).trim(), true);
+      const { generations } = await reply.json();
+      this.part.querySelector("tbody").replaceChildren(...generations.reverse().map(of => this.row(of)));
+    } catch (_) {
+      this.say("no answer from suimon web", true);
+    }
+  }
+
+  row(of) {
+    const row = document.createElement("tr");
+    const by = [of.by, of.author, of.reason].filter(Boolean).join(", ");
+    const left = of.unconfirmed_ms == null ? "" : `\nundone in ${time(of.unconfirmed_ms * 1e6)} unless confirmed`;
+    const ago = of.age_ms < 60000 ? time(of.age_ms * 1e6) : of.age_ms < 7.2e6 ? `${Math.round(of.age_ms / 60000)} min` : `${Math.round(of.age_ms / 3.6e6)} h`;
+    for (const text of [of.number, `${ago} ago`, by + left, of.changes.join("\n")]) row.append(cell(text));
+    const last = cell(of.in_force ? "in force" : "");
+    if (!of.in_force && this.token) last.append(this.button(of.number));
+    row.append(last);
+    return row;
+  }
+
+  button(number) {
+    const button = document.createElement("button");
+    button.textContent = "back to this";
+    button.addEventListener("click", () => {
+      if (button.classList.contains("sure")) return this.back(number);
+      button.classList.add("sure");
+      button.textContent = `sure? back to ${number}`;
+      setTimeout(() => { button.classList.remove("sure"); button.textContent = "back to this"; }, 4000);
+    });
+    return button;
+  }
+
+  async back(number) {
+    try {
+      const reply = await fetch("api/rollback", { method: "POST", headers: { "Content-Type": "application/json", Authorization: `Bearer ${this.token}` },
+                                                  body: JSON.stringify({ to: number, reason: "by the page" }) });
+      const said = reply.ok ? (await reply.json()).message : (await reply.text()).trim();
+      this.say(said, !reply.ok);
+    } catch (_) {
+      this.say("no answer from suimon web", true);
+    }
+    this.read();
+  }
+
+  say(text, bad) {
+    this.said.textContent = text;
+    this.said.classList.toggle("bad", Boolean(bad));
+  }
+}
+
 const views = new Map();
 
 function show(snapshot) {
@@ -208,6 +371,7 @@ function show(snapshot) {
   }
 }
 
+new Generations(document.getElementById("generations"));
 const state = document.getElementById("state");
 const events = new EventSource("api/events");
 events.onmessage = event => {

@@ -1,10 +1,14 @@
 //! What the addresses answer, as an OpenAPI document (3.1): made of the types that are answered, so
 //! that programs and their generators know every field, its unit and its meaning.
 
-use crate::addresses::{EVENTS, HISTORY, HTML, JSON, LISTEN, METRICS, OPENAPI, PAGE, STATUS};
+use crate::addresses::{
+    EVENTS, HISTORY, HTML, JSON, LISTEN, METRICS, OPENAPI, PAGE, ROLLBACK, RollbackRequest, STATUS, WHAT_IF,
+};
 use crate::live::StateView;
 use crate::metrics;
+use crate::what_if::{WhatIfReport, WhatIfRequest};
 use control::protocol::Reply;
+use schemars::JsonSchema;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Value, json};
 
@@ -19,6 +23,8 @@ pub fn document() -> Value {
         HISTORY: asked("history", "What was in force, change by change, with who asked for it and why",
             JSON, reply(&mut types, "history")),
         METRICS: asked("metrics", "The counters, for Prometheus", metrics::CONTENT_TYPE, text()),
+        WHAT_IF: tried(&mut types),
+        ROLLBACK: undone(reply(&mut types, "done")),
         EVENTS: answered("events",
             "Twice a second the state in brief: each event's `data` is a `LiveState` in JSON; a stream without end",
             "text/event-stream", text()),
@@ -32,16 +38,22 @@ pub fn document() -> Value {
         "info": {
             "title": "Suimon",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "A running suimon, read only. Nothing that is asked here changes anything. A client skips fields that it does not know, since later versions may add some.",
+            "description": "A running suimon. Nothing that is asked here changes anything, but for `/api/rollback`, which is off unless `suimon web --undo` was started. A client skips fields that it does not know, since later versions may add some.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
         "servers": [{ "url": format!("http://{LISTEN}"), "description": "`suimon web`, unless it is told another address" }],
         "paths": paths,
         "components": {
             "responses": {
-                "ByName": refused("The request names a host other than an address or `localhost`"),
+                "ByName": refused("The request names a host other than an address or `localhost`, or asks for a change where none is allowed"),
+                "Untried": refused("It cannot be tried, or is no question: why"),
+                "Unknown": refused("The token is missing, or another"),
+                "Refused": refused("The running program refuses: why; nothing was changed"),
+                "Busy": refused("Another is simulated now: ask again"),
+                "Type": refused("The question does not come as `application/json`"),
                 "Nobody": refused("No suimon runs, or it refuses: why"),
             },
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
             "schemas": types.take_definitions(true),
         },
     })
@@ -55,6 +67,39 @@ fn text() -> Value {
 fn reply(types: &mut SchemaGenerator, word: &str) -> Value {
     let all = types.subschema_for::<Reply>();
     json!({ "allOf": [all, { "properties": { "reply": { "const": word } } }] })
+}
+
+/// What is tried in the simulator.
+fn tried(types: &mut SchemaGenerator) -> Value {
+    let summary = "What each class would have with another setting: the policy in force with and without it, \
+                   simulated under the traffic of the second after the question; nothing is changed";
+    let answer = json!(types.subschema_for::<WhatIfReport>());
+    let refused = [("400", "Untried"), ("415", "Type"), ("429", "Busy")];
+    posted::<WhatIfRequest>(asked("what_if", summary, JSON, answer), &refused)
+}
+
+/// What changes something.
+fn undone(answer: Value) -> Value {
+    let summary = "Puts another generation back into force, or undoes the last change; only where `suimon web --undo` \
+                   was started, for one who knows the token that it told then";
+    let refused = [("400", "Untried"), ("401", "Unknown"), ("409", "Refused")];
+    let mut path = posted::<RollbackRequest>(asked("rollback", summary, JSON, answer), &refused);
+    path["post"]["security"] = json!([{ "token": [] }]);
+    path
+}
+
+/// The same path for a question that is sent, and may be refused so.
+fn posted<Q: JsonSchema>(mut path: Value, refused: &[(&str, &str)]) -> Value {
+    let mut post = path["get"].take();
+    // A client may leave out what has a default.
+    let mut question = SchemaSettings::draft2020_12().for_deserialize();
+    question.inline_subschemas = true;
+    let question = question.into_generator().into_root_schema_for::<Q>();
+    post["requestBody"] = json!({ "required": true, "content": { JSON: { "schema": question } } });
+    for (status, name) in refused {
+        post["responses"][*status] = json!({ "$ref": format!("#/components/responses/{name}") });
+    }
+    json!({ "post": post })
 }
 
 /// An address that is answered by this process.

@@ -1,27 +1,36 @@
 //! The addresses, and who may ask.
 //!
-//! Everything is read only. A browser may be told by any page to ask here, under a name that points
-//! to this address; so the name in a request must be an address or `localhost`. The page loads
-//! nothing from elsewhere.
+//! Everything is read only; what is tried is tried in the simulator. Only where there is a
+//! [`Token`], whoever knows it may go back to another generation. A browser may be told by any
+//! page to ask here, under a name that points to this address; so the name in a request must be an
+//! address or `localhost`. The page loads nothing from elsewhere.
 
-use crate::addresses::{EVENTS, HISTORY, HTML, JSON, METRICS, OPENAPI, PAGE, STATUS};
+use crate::addresses::{
+    EVENTS, HISTORY, HTML, JSON, METRICS, OPENAPI, PAGE, ROLLBACK, RollbackRequest, STATUS, WHAT_IF,
+};
 use crate::live::{self, LiveState};
 use crate::metrics;
 use crate::openapi;
+use crate::token::Token;
+use crate::what_if::{Unanswered, WhatIf, WhatIfRequest};
 use axum::Router;
-use axum::extract::Request as HttpRequest;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Request as HttpRequest};
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
+use control::difference::Breaking;
 use control::protocol::{Refusal, Reply, Request};
 use control::snapshot::Snapshot;
 use control::socket::Client;
+use engine::tree::Registry;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_stream::StreamExt;
@@ -29,6 +38,9 @@ use tokio_stream::wrappers::WatchStream;
 
 /// What the page may load: itself.
 const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'";
+
+/// The longest question.
+const QUESTION: usize = 4 << 10;
 
 /// The page's files: path, type, content.
 const FILES: [(&str, &str, &str); 6] = [
@@ -52,26 +64,43 @@ const FILES: [(&str, &str, &str); 6] = [
     ),
 ];
 
-/// Serves the program of this socket, or the only one, until the process ends.
+/// What is served.
+#[derive(Debug)]
+pub struct Served {
+    /// The socket of the program; none: of the only one.
+    pub socket: Option<String>,
+    /// The kinds that its policy may name.
+    pub registry: Registry,
+    /// What must be known to change something; none: nothing can be changed.
+    pub token: Option<Token>,
+}
+
+/// Serves until the process ends.
 ///
 /// # Errors
 ///
 /// Returns an error if the listener cannot be used.
-pub fn serve(listener: TcpListener, socket: Option<String>) -> io::Result<()> {
+pub fn serve(listener: TcpListener, served: Served) -> io::Result<()> {
     listener.set_nonblocking(true)?;
-    let state = live::follow(socket.clone())?;
+    let state = live::follow(served.socket.clone())?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        axum::serve(listener, routes(socket, state)).await
+        axum::serve(listener, routes(served, state)).await
     })
 }
 
-/// The addresses of the program of this socket, or the only one, and of the states that it is
-/// followed by.
-pub fn routes(socket: Option<String>, state: watch::Receiver<LiveState>) -> Router {
+/// The addresses of a program, and of the states that it is followed by.
+pub fn routes(served: Served, state: watch::Receiver<LiveState>) -> Router {
+    let Served {
+        socket,
+        registry,
+        token,
+    } = served;
+    let undo = (token, socket.clone());
+    let what_if = (Arc::new(WhatIf::new(registry)), socket.clone());
     let ask = move |request: Request| {
         let socket = socket.clone();
         move || asked(socket, request)
@@ -97,6 +126,16 @@ pub fn routes(socket: Option<String>, state: watch::Receiver<LiveState>) -> Rout
         )
         .route(EVENTS, get(async move || events(state)))
         .route(
+            WHAT_IF,
+            post(move |headers: HeaderMap, body: Bytes| tried(what_if, headers, body))
+                .layer(DefaultBodyLimit::max(QUESTION)),
+        )
+        .route(
+            ROLLBACK,
+            post(move |headers: HeaderMap, body: Bytes| rolled_back(undo, headers, body))
+                .layer(DefaultBodyLimit::max(QUESTION)),
+        )
+        .route(
             OPENAPI,
             get(async || ([(CONTENT_TYPE, JSON)], openapi::document().to_string())),
         );
@@ -118,6 +157,70 @@ async fn asked(socket: Option<String>, request: Request) -> Result<Reply, Gone> 
     match reply.map_err(|why| Gone(Refusal::new(why.to_string())))? {
         Ok(Reply::Refused(why)) | Err(why) => Err(Gone(why)),
         Ok(reply) => Ok(reply),
+    }
+}
+
+/// Tries a change in the simulator, in a thread where that harms nobody.
+///
+/// Only a question in JSON is answered: a page elsewhere cannot have a browser send that here.
+async fn tried(
+    (what_if, socket): (Arc<WhatIf>, Option<String>),
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    if headers.get(CONTENT_TYPE).is_none_or(|kind| kind != JSON) {
+        return (StatusCode::UNSUPPORTED_MEDIA_TYPE, "ask in application/json\n").into_response();
+    }
+    let wanted: WhatIfRequest = match serde_json::from_slice(&body) {
+        Ok(wanted) => wanted,
+        Err(why) => return (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
+    };
+    let answer = tokio::task::spawn_blocking(move || what_if.answer(socket.as_deref(), &wanted)).await;
+    match answer {
+        Ok(Ok(report)) => {
+            let text = serde_json::to_string(&report).unwrap_or_default();
+            ([(CONTENT_TYPE, JSON)], text).into_response()
+        }
+        Ok(Err(Unanswered::Busy)) => {
+            (StatusCode::TOO_MANY_REQUESTS, "another is simulated now\n").into_response()
+        }
+        Ok(Err(Unanswered::Refused(why))) => (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
+        Ok(Err(Unanswered::Gone(why))) => Gone(why).into_response(),
+        Err(why) => Gone(Refusal::new(why.to_string())).into_response(),
+    }
+}
+
+/// Goes back to another generation, for one who may.
+async fn rolled_back(
+    (token, socket): (Option<Token>, Option<String>),
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let Some(token) = token else {
+        return (StatusCode::FORBIDDEN, "read only: start `suimon web --undo`\n").into_response();
+    };
+    if !token.is_known_by(&headers) {
+        return (
+            StatusCode::UNAUTHORIZED,
+            "what `suimon web` told at its start is missing\n",
+        )
+            .into_response();
+    }
+    let wanted: RollbackRequest = match serde_json::from_slice(&body) {
+        Ok(wanted) => wanted,
+        Err(why) => return (StatusCode::BAD_REQUEST, format!("{why}\n")).into_response(),
+    };
+    let request = Request::Rollback {
+        to: wanted.to,
+        break_reservations: Breaking::Refused,
+        reason: Some(wanted.reason.unwrap_or_else(|| "by suimon web".into())),
+    };
+    let ask = move || Client::connect(socket.as_deref())?.ask(&request);
+    match tokio::task::spawn_blocking(ask).await {
+        Ok(Ok(Reply::Refused(why))) => (StatusCode::CONFLICT, format!("{why}\n")).into_response(),
+        Ok(Ok(reply)) => axum_json(&reply),
+        Ok(Err(why)) => Gone(why).into_response(),
+        Err(why) => Gone(Refusal::new(why.to_string())).into_response(),
     }
 }
 

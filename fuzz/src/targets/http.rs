@@ -3,10 +3,13 @@
 use super::FuzzTarget;
 use crate::mutate::InputShape;
 use axum::serve::Listener;
+use engine::tree::Registry;
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
+use web::server::Served;
+use web::token::Token;
 
 pub(super) const TARGET: FuzzTarget = FuzzTarget {
     name: "http",
@@ -52,7 +55,12 @@ impl Web {
         // One state and the end: a stream of events ends too, or a client that reads would wait.
         let (_, states) = watch::channel("{}".into());
         // Nobody answers there: what would be asked is refused.
-        let routes = web::server::routes(Some("/nobody/is/here".into()), states);
+        let served = Served {
+            socket: Some("/nobody/is/here".into()),
+            registry: Registry::builtin(),
+            token: Some(Token::new()?),
+        };
+        let routes = web::server::routes(served, states);
         runtime.spawn(async move { axum::serve(Handed(connections), routes).await });
         Ok(Self { runtime, connect })
     }

@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "gateway",
         &["confine", "engine", "measure", "netio", "control", "rsvp", "host"],
     ),
-    ("web", &["control"]),
+    ("web", &["control", "engine", "sim"]),
     ("import", &["engine"]),
     (
         "papers",

@@ -277,6 +277,9 @@ fn a_class_that_comes_or_goes_is_a_generation_and_a_mistake_is_that_of_the_whole
                     assert_eq!(said, change.to_string());
                     let now = in_force.policy_of("wan0").expect("it is managed");
                     assert_eq!(Difference::of(&now, &expected), Difference::default(), "{change}");
+                    let told = changes.policy_text().expect("it can be written");
+                    let told = read(&told).expect("what is in force is a policy");
+                    assert_eq!(Difference::of(&now, &told), Difference::default(), "{change}");
                     (text, done) = (new, done + 1);
                 }
                 (Err(why), Err(expected)) => {

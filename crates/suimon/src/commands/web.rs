@@ -1,4 +1,4 @@
-//! `suimon web`: a running suimon over HTTP, read only.
+//! `suimon web`: a running suimon over HTTP, read only unless changes may be undone.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
@@ -8,15 +8,21 @@ use confine::{Confinement, Role};
 use gateway::confined::Sandbox;
 use std::net::{SocketAddr, TcpListener};
 use web::addresses::LISTEN;
-use web::server;
+use web::server::{self, Served};
+use web::token::Token;
 
 /// Show a running suimon in a browser, and to Prometheus: a live page, `/metrics`, `/api/status`,
-/// `/api/history`, and what describes them all, `/api/openapi.json`; read only
+/// `/api/history`, `/api/what-if`, and what describes them all, `/api/openapi.json`; read only but
+/// for `--undo`
 #[derive(Debug, Args)]
 pub struct Web {
     /// The address to listen on; whoever reaches it can read
     #[arg(long, default_value = LISTEN, value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
+    /// Let whoever opens the page by the address that is told at the start undo changes, and put
+    /// other generations back
+    #[arg(long)]
+    undo: bool,
     /// The running suimon, by name or by the path of its socket; by default the only one
     #[arg(long, value_name = "NAME|PATH")]
     socket: Option<String>,
@@ -38,11 +44,24 @@ impl Web {
             cx.out,
             "http://{at}/   the page; http://{at}/metrics for Prometheus"
         )?;
-        if !at.ip().is_loopback() {
+        let token = self
+            .undo
+            .then(Token::new)
+            .transpose()
+            .map_err(|why| Failure::at_run_time(format!("cannot make a token for `--undo`: {why}")))?;
+        let may_change = match &token {
+            None => "nobody can change anything",
+            Some(_) => "who has the token can undo changes, and it is not encrypted on its way",
+        };
+        if let Some(token) = &token {
             writeln!(
                 cx.out,
-                "everyone who reaches {at} can read; nobody can change anything"
+                "http://{at}/#token={}   the page, from where changes can be undone",
+                token.told()
             )?;
+        }
+        if !at.ip().is_loopback() {
+            writeln!(cx.out, "everyone who reaches {at} can read; {may_change}")?;
         }
         if self.sandbox.chosen() == Sandbox::On {
             // It looks there for the only socket, perhaps one of a program that starts later.
@@ -53,7 +72,12 @@ impl Web {
             }
         }
         cx.out.flush()?;
-        server::serve(listener, self.socket)?;
+        let served = Served {
+            socket: self.socket,
+            registry: cx.registry.clone(),
+            token,
+        };
+        server::serve(listener, served)?;
         Ok(Exit::Done)
     }
 }

@@ -99,6 +99,7 @@ fn verbs_that_end(rig: &Rig, socket: &str) {
         &["class", "remove", "wan0", "guests"],
         &["set", "--save"],
         &["history", "--json"],
+        &["export", "--live"],
         &["disable", "wan0"],
         &["enable"],
         &["explain", "--live", "wan0", "--for", "200ms"],

@@ -1,26 +1,33 @@
-//! `suimon web`: the page in a real browser, its events, `/metrics`, `/api/status`, `suimon top`
-//! and `suimon status --json` say the same of a running program, and nobody is served who came by a
-//! name.
+//! `suimon web`: the page in a real browser, its events, `/metrics`, `/api/status`, `suimon top`,
+//! `suimon status --json` and `suimon explain` say the same of a running program, and nobody is
+//! served who came by a name.
 
 mod browser;
 mod openapi;
 #[path = "../stubs/terminal.rs"]
 mod stub;
+mod undo;
+mod what_if;
 
 use browser::Browser;
-use control::difference::GenerationView;
+use control::difference::{Breaking, GenerationView};
+use control::explained::{ExplainRequest, Explained, explained};
 use control::policy::{InterfacePolicy, Policy};
 use control::protocol::{Refusal, SettingChanges};
 use control::provenance::Provenance;
 use control::snapshot::{ClassReading, FrameCounts, InterfaceReading, Reading, State};
 use control::socket::{Handler, Server};
+use engine::discipline::{Next, Reason, Sink};
+use engine::header::FlowKey;
 use engine::inspect::View;
-use engine::packet::ClassId;
+use engine::packet::{Buffer, ClassId, Packet};
 use engine::queue::{Count, Stats};
+use engine::random::Seed;
 use engine::tree::Registry;
 use engine::units::{Bytes, Duration, Instant};
 use measure::delay::Delays;
 use measure::hold_ups::HoldUps;
+use measure::waits::{WaitRecorder, Wanted};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -45,10 +52,29 @@ fn policy(names: &[String]) -> String {
 
 /// A running suimon whose classes send at constant rates, or nothing any more.
 struct Steady {
+    text: String,
     policy: Arc<InterfacePolicy>,
     moving: bool,
     /// How often it was read: 100 ms pass between two readings.
     readings: AtomicU64,
+    /// The generation in force: the first or the second.
+    in_force: AtomicU64,
+}
+
+/// The time between two readings.
+const READING: Duration = Duration::from_millis(100);
+/// The length of each packet.
+const LENGTH: Bytes = Bytes::new(1_000);
+/// How long each packet waits.
+const WAIT: Duration = Duration::from_millis(3);
+
+/// Its queues drop nothing.
+struct Never;
+
+impl Sink for Never {
+    fn drop(&mut self, packet: Packet, why: Reason) {
+        panic!("{packet:?} is dropped: {why:?}");
+    }
 }
 
 /// Classes with delays; more would take long to make.
@@ -56,28 +82,68 @@ const DELAYED: u32 = 10;
 
 impl Steady {
     fn new(names: &[String], moving: bool) -> Self {
-        let read = Policy::read("test", &policy(names), &Registry::builtin(), &[]);
+        Self::of(policy(names), moving)
+    }
+
+    fn of(text: String, moving: bool) -> Self {
+        let read = Policy::read("test", &text, &Registry::builtin(), &[]);
         let mut policy = read.unwrap_or_else(|mistakes| panic!("{}", mistakes.render(false)));
         Self {
+            text,
             policy: Arc::new(policy.interfaces.remove(0)),
             moving,
             readings: AtomicU64::new(1),
+            in_force: AtomicU64::new(2),
         }
     }
 
     /// What a class has sent after so many readings: the first 7 kB each time, and each 1 kB more.
     fn sent(class: u32, readings: u64) -> Count {
-        let packets = (7 + u64::from(class)) * readings;
+        let packets = u64::from(Self::packets(class)) * readings;
         Count {
             packets,
-            bytes: Bytes::new(1_000 * packets),
+            bytes: LENGTH.times(packets),
         }
+    }
+
+    fn packets(class: u32) -> u32 {
+        7 + class
+    }
+
+    /// What a recorder beside the engine's queue sees in so many readings: the packets of each
+    /// arrive together, and leave together when they have waited.
+    fn waits(&self, class: Option<ClassId>, keep: usize, readings: u64) -> Explained {
+        let plan = &self.policy.plan;
+        let mut queue = plan.build(Seed(1));
+        let wanted = Wanted {
+            class,
+            drops: false,
+            keep,
+            since: Instant::START,
+            until: Instant::NEVER,
+        };
+        let mut waits = WaitRecorder::new(wanted, Some(plan.clone()), None);
+        for reading in 0..readings {
+            let at = Instant::START + READING.times(reading);
+            let classes = (0..plan.classes.len()).map(|class| ClassId(class as u32));
+            for class in classes.flat_map(|class| (0..Self::packets(class.0)).map(move |_| class)) {
+                let mut packet = Packet::new(LENGTH, at, class);
+                packet.buffer = Buffer(queue.backlog().packets as u32);
+                waits.arrives(at, &packet, &queue, FlowKey::default);
+                let _ = queue.enqueue(at, packet, &mut Never);
+                waits.arrived();
+            }
+            while let Next::Ready(packet) = queue.dequeue(at + WAIT, &mut Never) {
+                waits.departs(at + WAIT, &packet, None, &queue);
+            }
+        }
+        explained(&self.policy, &waits.finish(), &[])
     }
 
     fn class(class: u32, readings: u64) -> ClassReading {
         let mut delays = Delays::default();
         let delayed = if class < DELAYED { readings } else { 0 };
-        (0..delayed).for_each(|_| delays.record(Duration::from_millis(3)));
+        (0..delayed).for_each(|_| delays.record(WAIT));
         ClassReading {
             class: ClassId(class),
             sent: Self::sent(class, readings),
@@ -139,25 +205,50 @@ impl Handler for Steady {
         };
         Ok(Reading {
             unconfined: Vec::new(),
-            at: Instant::from_nanos(readings * 100_000_000),
+            at: Instant::START + READING.times(readings),
             policy: "steady".into(),
             interfaces: vec![self.interface(readings)],
         })
     }
 
     fn history(&self) -> Result<Vec<GenerationView>, Refusal> {
-        Ok(vec![GenerationView {
-            number: 2,
-            age_ms: 1_000,
-            by: "set".into(),
+        let in_force = self.in_force.load(Ordering::Relaxed);
+        let generation = |number, by: &str, changes: Vec<String>| GenerationView {
+            number,
+            age_ms: 3_000 - 1_000 * number,
+            by: by.into(),
             provenance: Provenance {
                 author: Some("root".into()),
                 reason: None,
             },
-            changes: vec!["wan0: bandwidth: 10 Mbit/s → 20 Mbit/s".into()],
-            in_force: true,
+            changes,
+            in_force: number == in_force,
             unconfirmed_ms: None,
-        }])
+        };
+        let change = "wan0: bandwidth: 10 Mbit/s → 20 Mbit/s".into();
+        Ok(vec![
+            generation(1, "run", Vec::new()),
+            generation(2, "set", vec![change]),
+        ])
+    }
+
+    fn rollback(&self, to: Option<u64>, _breaking: Breaking, by: Provenance) -> Result<String, Refusal> {
+        match to {
+            Some(to @ 1..=2) => {
+                self.in_force.store(to, Ordering::Relaxed);
+                Ok(format!("generation {to} again, {by}"))
+            }
+            _ => Err(Refusal::new("there is no such generation")),
+        }
+    }
+
+    fn policy_text(&self) -> Result<String, Refusal> {
+        Ok(self.text.clone())
+    }
+
+    fn explain(&self, wanted: &ExplainRequest, _stop: &dyn Fn() -> bool) -> Result<Explained, Refusal> {
+        let readings = Duration::from_millis(wanted.for_ms).nanos() / READING.nanos();
+        Ok(self.waits(wanted.class_of(&self.policy)?, wanted.packets, readings))
     }
 
     fn switch(&self, _interface: Option<&str>, _on: bool) -> Result<String, Refusal> {
@@ -182,24 +273,39 @@ struct Web {
     folder: PathBuf,
     socket: String,
     address: String,
+    /// What has to be known to change something; nothing if nothing can be changed.
+    token: String,
     child: Child,
     _server: Server,
 }
 
 impl Web {
     fn start(name: &str, of: Steady) -> Self {
+        Self::start_with(name, of, &[])
+    }
+
+    fn start_with(name: &str, of: Steady, options: &[&str]) -> Self {
         let folder = std::env::temp_dir().join(format!("suimon-web-{name}-{}", std::process::id()));
         let socket = folder.join("steady.sock");
         let server = Server::start(&socket, Arc::new(of)).expect("a server");
         let socket = socket.display().to_string();
         let mut child = Command::new(SUIMON)
             .args(["web", "--listen", "127.0.0.1:0", "--socket", &socket])
+            .args(options)
             .stdout(Stdio::piped())
             .spawn()
             .expect("it starts");
-        let mut line = String::new();
         let out = child.stdout.as_mut().expect("a pipe");
-        BufReader::new(out).read_line(&mut line).expect("its address");
+        let mut lines = BufReader::new(out).lines();
+        let line = lines.next().expect("a line").expect("its address");
+        let token = match options {
+            [] => String::new(),
+            _ => {
+                let line = lines.next().expect("a line").expect("its token");
+                let (_, token) = line.split_once("#token=").expect("a token");
+                token.split(' ').next().expect("a word").to_owned()
+            }
+        };
         let address = line
             .trim_start_matches("http://")
             .split('/')
@@ -209,21 +315,36 @@ impl Web {
             folder,
             socket,
             address: address.to_owned(),
+            token,
             child,
             _server: server,
         }
     }
 
     fn ask(&self, path: &str, host: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
-        let patience = std::time::Duration::from_secs(20);
-        stream.set_read_timeout(Some(patience)).expect("set");
-        write!(
-            stream,
+        self.send(&format!(
             "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
-        )
-        .expect("sent");
+        ))
+    }
+
+    fn send(&self, request: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let patience = std::time::Duration::from_secs(60);
+        stream.set_read_timeout(Some(patience)).expect("set");
+        stream.write_all(request.as_bytes()).expect("sent");
         stream
+    }
+
+    /// What is answered to a question that is sent, with further header fields.
+    fn post(&self, path: &str, host: &str, fields: &str, body: &str) -> String {
+        let length = body.len();
+        let mut text = String::new();
+        self.send(&format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\n{fields}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+        ))
+        .read_to_string(&mut text)
+        .expect("an answer");
+        text
     }
 
     /// The status line, and the body.
@@ -311,26 +432,77 @@ fn the_page_the_metrics_and_the_status_say_the_same() {
 
 /// A browser at the page of this web; `None`, and a skip, where there is none.
 fn opened(web: &Web, size: (u32, u32)) -> Option<Browser> {
-    let browser = Browser::open(&web.folder, &format!("http://{}/", web.address), size);
+    let token = match web.token.as_str() {
+        "" => String::new(),
+        token => format!("#token={token}"),
+    };
+    let browser = Browser::open(&web.folder, &format!("http://{}/{token}", web.address), size);
     if browser.is_none() {
         skips::skipped("chromium is not installed");
     }
     browser
 }
 
-/// Bandwidths and delays of classes that send at constant rates: in the page that a person sees, in
-/// `top` on a terminal, in `status --json` and from Prometheus' counters.
-#[test]
-fn a_browser_top_status_and_metrics_agree() {
-    let web = Web::start("agree", Steady::new(&names(4), true));
-    let Some(mut browser) = opened(&web, (1200, 1000)) else {
-        return;
-    };
+/// What `suimon status --json` says, over a fifth of a second.
+fn status(web: &Web) -> Value {
     let status = Command::new(SUIMON)
         .args(["status", "--json", "--interval", "200ms", "--socket", &web.socket])
         .output()
         .expect("it runs");
-    let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    serde_json::from_slice(&status.stdout).expect("JSON")
+}
+
+/// What `suimon explain --live` says of a class: how many of its packets left in half a second, and
+/// the one that waited longest.
+fn explained_of(web: &Web, class: &str) -> (u64, Value) {
+    let asked = [
+        "explain",
+        "--live",
+        "wan0",
+        "--class",
+        class,
+        "--for",
+        "500ms",
+        "--slowest",
+        "1",
+    ];
+    let explain = |more: &[&str]| {
+        let output = Command::new(SUIMON)
+            .args(asked)
+            .args(["--socket", &web.socket])
+            .args(more)
+            .output()
+            .expect("it runs");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let json: Value = serde_json::from_str(&explain(&["--json"])).expect("JSON");
+    let (seen, packet) = (
+        json["seen_packets"].as_u64().expect("a number"),
+        &json["packets"][0],
+    );
+    // People read the same.
+    let words = explain(&[]);
+    let waited = measure::numbers::time(packet["wait_ns"].as_u64().expect("a wait"));
+    for said in [
+        format!("wan0: {seen} packets left; the 1 that waited longest:"),
+        format!(", class {class}, 1 kB: waited {waited}"),
+    ] {
+        assert!(words.contains(&said), "{said:?} is not in\n{words}");
+    }
+    (seen, packet.clone())
+}
+
+/// Bandwidths and delays of classes that send at constant rates: in the page that a person sees, in
+/// `top` on a terminal, in `status --json`, from Prometheus' counters, and of the packets that
+/// `explain` shows.
+#[test]
+fn a_browser_top_status_metrics_and_explain_agree() {
+    let web = Web::start("agree", Steady::new(&names(4), true));
+    let Some(mut browser) = opened(&web, (1200, 1000)) else {
+        return;
+    };
+    let status = status(&web);
     let classes = status["interfaces"][0]["classes"].as_array().expect("classes");
     let top = top(&web.socket);
     let (_, first) = web.get("/metrics", "localhost");
@@ -342,6 +514,21 @@ fn a_browser_top_status_and_metrics_agree() {
         // 1 kB a packet, 7 or more packets in 100 ms.
         let bits = 80_000 * (7 + class as u64);
         assert_eq!(known["got_bps"], bits, "{name}");
+        let (seen, slowest) = explained_of(&web, name);
+        let length = slowest["bytes"].as_u64().expect("a length");
+        assert_eq!(2 * seen * length * 8, bits, "{name}: in half a second");
+        assert_eq!(slowest["class"], name);
+        // What waited longest is exact, a percentile at most 1/16 above.
+        let wait = slowest["wait_ns"].as_u64().expect("a wait");
+        assert_eq!(known["delay"]["max_ns"].as_u64(), Some(wait), "{name}");
+        let p99 = known["delay"]["p99_ns"].as_u64().expect("a delay");
+        assert!(wait <= p99 && p99 <= wait + wait / 16, "{name}: {wait}, {p99}");
+        // Those of its class that came with it were before it.
+        let before: u64 = (slowest["before"].as_array().expect("a list").iter())
+            .filter(|before| before["class"] == name)
+            .map(|before| before["packets"].as_u64().expect("a number"))
+            .sum();
+        assert!(before < 7 + class as u64, "{name}: {before}");
         let row = format!(
             "[...document.querySelectorAll('tbody tr')].find(row => row.cells[0].textContent === '{name}')"
         );
