@@ -3,6 +3,7 @@
 //! Authors write the pages; the part between two marks is generated. `tidy` fails when a page is
 //! missing or its generated part differs from the declarations.
 
+use control::autorate::AutorateSettings;
 use control::expectations::WatchSettings;
 use control::filters::FilterSettings;
 use control::policy::InterfaceSettings;
@@ -63,6 +64,7 @@ fn parts() -> Vec<Part> {
         policy("filter", FilterSettings::SETTINGS),
         policy("expect", WatchSettings::SETTINGS),
         policy("reserve", ReserveSettings::SETTINGS),
+        policy("autorate", AutorateSettings::SETTINGS),
         policy("rsvp", RsvpSettings::SETTINGS),
         policy("accept", AcceptSettings::SETTINGS),
         Part {

@@ -125,6 +125,9 @@ const TALKING: &[c_long] = &[
     libc::SYS_socketpair,
 ];
 
+/// Datagrams by sockets that are open already.
+const ASKING: &[c_long] = &[libc::SYS_recvmsg, libc::SYS_sendmsg];
+
 /// Ports: BPF programs, shared memory, and punctuality.
 const PORTS: &[c_long] = &[
     libc::SYS_bind,
@@ -205,6 +208,7 @@ fn allowed(role: Role) -> Allowed {
             true,
         ),
         Role::Law => (Vec::new(), &[][..], true),
+        Role::Probe => (vec![ASKING], &[][..], true),
         Role::Web => (
             vec![TALKING, &[libc::SYS_accept4, libc::SYS_connect]],
             LOCAL,
@@ -339,12 +343,13 @@ mod tests {
         judged(&programs(role).expect("filters"), call, argument)
     }
 
-    const ROLES: [Role; 7] = [
+    const ROLES: [Role; 8] = [
         Role::Program,
         Role::DataPlane,
         Role::Control,
         Role::Rsvp,
         Role::Law,
+        Role::Probe,
         Role::Web,
         Role::Viewer,
     ];
@@ -413,13 +418,31 @@ mod tests {
     }
 
     #[test]
+    fn a_prober_sends_and_receives_and_the_law_of_windows_does_not() {
+        let may = |role, call| answer(role, call, 0) == ALLOW;
+        for call in ASKING {
+            assert!(may(Role::Probe, *call) && !may(Role::Law, *call), "call {call}");
+        }
+        for call in [
+            libc::SYS_connect,
+            libc::SYS_bind,
+            libc::SYS_setsockopt,
+            libc::SYS_bpf,
+        ] {
+            assert!(!may(Role::Probe, call), "call {call}");
+        }
+    }
+
+    #[test]
     fn sockets_are_of_the_families_of_a_role() {
         let may = |role, family| answer(role, libc::SYS_socket, family as u64) == ALLOW;
         assert!(may(Role::DataPlane, libc::AF_PACKET) && may(Role::DataPlane, libc::AF_XDP));
         assert!(!may(Role::Control, libc::AF_PACKET) && may(Role::Control, libc::AF_UNIX));
         assert!(!may(Role::Rsvp, libc::AF_PACKET) && may(Role::Rsvp, libc::AF_INET));
         assert!(may(Role::Web, libc::AF_UNIX) && !may(Role::Web, libc::AF_INET));
-        assert!(!may(Role::Law, libc::AF_UNIX) && !may(Role::Law, libc::AF_INET));
+        for role in [Role::Law, Role::Probe] {
+            assert!(!may(role, libc::AF_UNIX) && !may(role, libc::AF_INET), "{role:?}");
+        }
         assert!(
             ROLES
                 .iter()

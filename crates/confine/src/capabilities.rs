@@ -23,7 +23,7 @@ fn kept(role: Role, foreign: bool) -> CapabilitySet {
         Role::Rsvp => CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW | CapabilitySet::DAC_READ_SEARCH,
         // Root may ask another user's program.
         Role::Web | Role::Viewer if foreign => CapabilitySet::DAC_OVERRIDE,
-        Role::Law | Role::Web | Role::Viewer => CapabilitySet::empty(),
+        Role::Law | Role::Probe | Role::Web | Role::Viewer => CapabilitySet::empty(),
     }
 }
 

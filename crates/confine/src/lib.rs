@@ -34,6 +34,8 @@ pub enum Role {
     Rsvp,
     /// It computes limits, and touches nothing but memory.
     Law,
+    /// It asks hosts by sockets that are open already, and computes rates of the answers.
+    Probe,
     /// It answers HTTP requests, and asks a control socket.
     Web,
     /// It shows on a terminal what a control socket says.

@@ -2,19 +2,21 @@
 //! test confines one of its own.
 
 use crate::{Confinement, Role};
+use rustix::net::{SendAncillaryBuffer, SendFlags};
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IoSlice};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::Command;
 
-const ALL: [Role; 7] = [
+const ALL: [Role; 8] = [
     Role::Program,
     Role::DataPlane,
     Role::Control,
     Role::Rsvp,
     Role::Law,
+    Role::Probe,
     Role::Web,
     Role::Viewer,
 ];
@@ -139,6 +141,24 @@ fn sockets_are_made_by_the_roles_that_do_and_nobody_speaks_tcp() {
         assert!(!connected && !listens, "{role:?}");
         assert_eq!(serves, matches!(role, Role::Program | Role::Control), "{role:?}");
     }
+}
+
+#[test]
+fn a_prober_asks_by_the_sockets_that_it_has() {
+    if !is_whole() {
+        return;
+    }
+    let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a socket"));
+    near.connect(far.local_addr().expect("its address"))
+        .expect("an address");
+    let send = || {
+        let (mut nothing, flags) = (SendAncillaryBuffer::default(), SendFlags::empty());
+        let sent = rustix::net::sendmsg(&near, &[IoSlice::new(b"?")], &mut nothing, flags);
+        kind(sent.map_err(std::io::Error::from))
+    };
+    let folder = Folder::new("asks");
+    assert_eq!(within(Role::Probe, &folder, send), None);
+    assert_eq!(within(Role::Law, &folder, send), DENIED);
 }
 
 #[test]

@@ -115,6 +115,7 @@ impl Handler for Pretend {
             hold_ups: HoldUps::default(),
             expectations: Vec::new(),
             experience: None,
+            autorate: None,
         };
         Ok(Reading {
             unconfined: Vec::new(),

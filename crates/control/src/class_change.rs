@@ -34,8 +34,10 @@ impl InterfacePolicy {
     /// The policy with this change of one class; `None` if only a reading of the whole text can
     /// tell what that makes.
     pub fn with_class_change(&self, registry: &Registry, change: &Amendment) -> Option<ClassChanged> {
-        // What can be reserved, and how classes yield, follows from all classes.
-        let alone = self.reserve.is_none() && self.yields.is_empty() && self.filters.is_dense();
+        // What can be reserved, how classes yield, and whether all fits into the least rate of a
+        // line that varies follows from all classes.
+        let settled = self.reserve.is_some() || self.autorate.is_some();
+        let alone = !settled && self.yields.is_empty() && self.filters.is_dense();
         match change {
             Amendment::Added(added) if alone => self.with_class(registry, added),
             Amendment::Removed(removed) if alone => self.without_class(registry, &removed.class),

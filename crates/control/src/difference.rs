@@ -1,6 +1,7 @@
 //! What a policy differs in from the one in force, in words; and what of it cannot be changed while
 //! the program runs.
 
+use crate::autorate::AutorateConfig;
 use crate::expectations::WatchedExpectation;
 use crate::filters;
 use crate::policy::{InterfacePolicy, Policy};
@@ -168,6 +169,11 @@ impl Difference {
             readout::discipline(&old.spec),
             readout::discipline(&new.spec),
         ));
+        let autorate = |policy: &InterfacePolicy| {
+            let words = |of: &AutorateConfig| of.words(policy.settings.bandwidth);
+            policy.autorate.as_ref().map_or("none".into(), words)
+        };
+        changes.extend(differs("autorate", autorate(old), autorate(new)));
         classes(&old.spec, &new.spec, &mut changes);
         of_filters(old, new, &mut changes);
         let reserve = |policy: &InterfacePolicy| {
@@ -382,6 +388,9 @@ fn unchangeable(old: &InterfacePolicy, new: &InterfacePolicy) -> Vec<String> {
         all.push("its classes yield otherwise".into());
     } else if !new.yields.is_empty() && before.bandwidth != after.bandwidth {
         all.push("its classes yield, by its `bandwidth`".into());
+    }
+    if old.autorate.is_some() != new.autorate.is_some() {
+        all.push("whether its rate follows the line".into());
     }
     if old.reserve.is_some() != new.reserve.is_some() {
         all.push("whether RSVP may reserve of it".into());

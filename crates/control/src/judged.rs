@@ -186,6 +186,7 @@ mod tests {
             hold_ups: HostHoldUps::default(),
             expectations: Vec::new(),
             hosts: Vec::new(),
+            autorate: None,
         }
     }
 

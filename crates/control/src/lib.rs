@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod autorate;
 pub mod calendar;
 pub mod class_change;
 pub mod diagnostics;

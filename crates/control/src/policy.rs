@@ -13,6 +13,7 @@
 //! settings of a discipline and its classes are declared by its kind in the engine and are not
 //! repeated here.
 
+use crate::autorate::{self, AutorateConfig, Concerned};
 use crate::diagnostics::{Diagnostics, Severity};
 use crate::documents::Document;
 use crate::expectations::{self, WatchedExpectation};
@@ -24,6 +25,7 @@ use crate::rsvp_config::{self, RsvpConfig};
 use crate::sections::{self, Section};
 use crate::values::TomlValue;
 use crate::yields::{self, Yields, YieldsSettings};
+use engine::bounds::WorstCase;
 use engine::disciplines::DEFAULT_LEAF;
 use engine::kind::{Children, Kind};
 use engine::link::{LONGEST_SUPER, Link};
@@ -104,6 +106,8 @@ pub struct InterfacePolicy {
     pub yields: Vec<Yields>,
     /// What it is expected to keep while it runs.
     pub expectations: Arc<[WatchedExpectation]>,
+    /// How its rate follows a line that varies, if it does.
+    pub autorate: Option<AutorateConfig>,
 }
 
 /// What RSVP may reserve of an interface.
@@ -211,8 +215,8 @@ impl InterfacePolicy {
     /// The same, if it can be told without a look at the other classes that the change is in
     /// order; in a time that hardly grows with their number.
     fn amended(&self, class: &str, changes: &[(&str, Raw)]) -> Option<Self> {
-        // What can be reserved follows from all classes.
-        if self.reserve.is_some() {
+        // What can be reserved, and whether all fits into the least rate, follows from all classes.
+        if self.reserve.is_some() || self.autorate.is_some() {
             return None;
         }
         let number = self.plan.class(class)?;
@@ -261,12 +265,47 @@ impl InterfacePolicy {
             }),
             None => None,
         };
-        Ok(Self {
+        let changed = Self {
             spec,
             plan,
             reserve,
             ..self.clone()
-        })
+        };
+        match changed.mistakes_of_autorate(registry) {
+            mistakes if mistakes.is_empty() => Ok(changed),
+            mistakes => Err(mistakes),
+        }
+    }
+
+    fn mistakes_of_autorate(&self, registry: &Registry) -> Vec<Problem> {
+        let Some(autorate) = &self.autorate else {
+            return Vec::new();
+        };
+        let concerned = Concerned {
+            spec: &self.spec,
+            plan: &self.plan,
+            stated: self.guarantees().into_iter().collect(),
+            yields: !self.yields.is_empty(),
+            reserves: self.reserve.is_some(),
+        };
+        autorate.mistakes(&concerned, registry)
+    }
+
+    /// The worst case of each class ([`TreePlan::bounds`]). None has a bound where the line varies.
+    pub fn bounds(&self) -> Vec<WorstCase> {
+        const VARIES: &str = "the line varies, and what was sent before `autorate` has followed waits in it";
+        let mut cases = self.plan.bounds();
+        if self.autorate.is_some() {
+            cases.iter_mut().for_each(|case| case.bound = Err(VARIES.into()));
+        }
+        cases
+    }
+
+    /// The rate that is there whatever happens: the bandwidth, or what `autorate` may go down to.
+    pub fn least_rate(&self) -> Bandwidth {
+        let bandwidth = self.link().bandwidth;
+        let autorate = self.autorate.as_ref();
+        autorate.map_or(bandwidth, |autorate| autorate.bounds(bandwidth)[0])
     }
 }
 
@@ -388,7 +427,7 @@ pub struct PolicyReader<'a> {
 }
 
 const ROOT: &[&str] = &["version", "port", "rsvp", "interface"];
-const OF_INTERFACE: &[&str] = &["discipline", "class", "filter", "reserve", "expect"];
+const OF_INTERFACE: &[&str] = &["discipline", "class", "filter", "reserve", "expect", "autorate"];
 const OF_DISCIPLINE: &[&str] = &["kind", "child", "class"];
 const OF_CLASS: &[&str] = &["name", "parent", "default", "discipline", "sends", "yields"];
 
@@ -438,9 +477,10 @@ impl<'a> PolicyReader<'a> {
                 let sections = root.section("interface", &mut self.problems)?;
                 for pair in sections.iter() {
                     self.of_the_port(&pair.key, pair.key_at, port.as_ref().and_then(Option::as_ref));
-                    let device = Device::of(port.as_ref().and_then(Option::as_ref));
-                    let interface = self.interface(&pair.key, &pair.value, device);
-                    self.warn_of_idle(interface.as_ref(), port.as_ref().and_then(Option::as_ref));
+                    let of_port = port.as_ref().and_then(Option::as_ref);
+                    let interface = self.interface(&pair.key, &pair.value, Device::of(of_port));
+                    self.warn_of_idle(interface.as_ref(), of_port);
+                    self.refuse_lineless(interface.as_ref(), of_port);
                     interfaces.push(interface);
                 }
             }
@@ -547,6 +587,17 @@ impl<'a> PolicyReader<'a> {
         }
     }
 
+    /// Refuses `autorate` where there is no line.
+    fn refuse_lineless(&mut self, interface: Option<&InterfacePolicy>, port: Option<&PortConfig>) {
+        let found = interface.and_then(|found| Some((found, found.autorate.as_ref()?)));
+        let port = found.and_then(|(found, _)| port?.of_interface(&found.name));
+        let why = port.and_then(|port| autorate::no_line(&port.attachment));
+        if let (Some((_, autorate)), Some(why)) = (found, why) {
+            self.problems
+                .push(Problem::new(autorate.at, format!("nothing to follow: {why}")));
+        }
+    }
+
     /// Reads the section of an interface with this device.
     pub fn interface(
         &mut self,
@@ -607,6 +658,10 @@ impl<'a> PolicyReader<'a> {
         let expected = expected
             .filter_map(|section| expectations::read(&section, plan.as_ref(), experience, &mut self.problems))
             .collect();
+        let autorate = section.get("autorate").and_then(|pair| {
+            let own = section.section("autorate", &mut self.problems)?;
+            autorate::read(&own, pair.key_at, &mut self.problems)
+        });
         let yields = std::mem::take(&mut self.yields);
         for (yields, plan) in yields.iter().zip(plan.iter().cycle()) {
             self.problems.extend(yields.mistakes(plan, link.bandwidth));
@@ -620,7 +675,7 @@ impl<'a> PolicyReader<'a> {
         self.warnings
             .extend(plan.iter().flat_map(|plan| plan.notices.clone()));
         warn_of_nested_guarantees(&spec, self.registry, &mut self.warnings);
-        Some(InterfacePolicy {
+        let interface = InterfacePolicy {
             name: name.into(),
             settings: settings?,
             spec: Arc::new(spec),
@@ -629,7 +684,12 @@ impl<'a> PolicyReader<'a> {
             reserve,
             yields,
             expectations: expected,
-        })
+            autorate,
+        };
+        let mistakes = interface.mistakes_of_autorate(self.registry);
+        let sound = mistakes.is_empty();
+        self.problems.extend(mistakes);
+        sound.then_some(interface)
     }
 
     /// Reads what RSVP may reserve of an interface. Space in the tree is checked only if the

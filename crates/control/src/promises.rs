@@ -18,7 +18,7 @@ pub struct Promise {
     /// The rate that it gets at least whenever it has packets, in bit/s as the link counts; none if
     /// none is guaranteed.
     pub rate_bps: Option<u64>,
-    /// The bandwidth of the link, of which the rate is a share.
+    /// The bandwidth of the link, of which the rate is a share; of one that varies the least.
     pub link_bps: u64,
     /// The bound on the time from a packet's arrival to its last bit on the link, in nanoseconds;
     /// none if nothing is known.
@@ -54,7 +54,7 @@ pub struct PromiseChange {
 
 /// The promises of a policy in which reservations may have classes, by the class.
 fn promises(policy: &InterfacePolicy) -> BTreeMap<Option<String>, Promise> {
-    let (plan, link) = (&policy.plan, policy.link().bandwidth);
+    let (plan, link) = (&policy.plan, policy.least_rate());
     let stated: BTreeMap<_, _> = policy.guarantees().into_iter().collect();
     let rate = |class| {
         let served = plan.root.plan.serves(class, link);
@@ -69,7 +69,7 @@ fn promises(policy: &InterfacePolicy) -> BTreeMap<Option<String>, Promise> {
         };
         (name.map(|info| info.name.clone()), promise)
     };
-    plan.bounds().into_iter().map(promise).collect()
+    policy.bounds().into_iter().map(promise).collect()
 }
 
 /// Which promises change where this policy replaces that one, the lost ones first.

@@ -1,6 +1,7 @@
 //! Text forms of a snapshot's values: drops by reason, borrowed bytes, gauges with their units; and
 //! of disciplines with their settings.
 
+use crate::autorate::AutorateView;
 use crate::experienced::{ExperienceView, QualityView, RoundTripView};
 use crate::snapshot::{BORROWED, ClassView, FrameCounts, Gauge, InterfaceView, Traffic};
 use engine::settings::Table;
@@ -102,6 +103,18 @@ pub fn experience(of: &ExperienceView) -> String {
     all.join(", ")
 }
 
+/// How a rate follows its line, such as `7.6 Mbit/s of 2 Mbit/s to 20 Mbit/s, following; 1.2 ms of
+/// queue beside 24 ms to 192.0.2.1`.
+pub fn autorate(of: &AutorateView) -> String {
+    let [rate, min, max] = [of.rate_bps, of.min_bps, of.max_bps].map(numbers::rate);
+    let queue = numbers::time(of.queue_ns);
+    let seen = match of.base_ns {
+        Some(base) => format!("{queue} of queue beside {} to {}", numbers::time(base), of.target),
+        None => format!("{} has not answered yet", of.target),
+    };
+    format!("{rate} of {min} to {max}, {}; {seen}", of.state)
+}
+
 /// The bytes that a class has borrowed; empty if none, or if its discipline does not lend.
 pub fn borrowed(class: &ClassView) -> String {
     let found = class.gauges.iter().find(|gauge| gauge.name == BORROWED);
@@ -159,6 +172,29 @@ pub fn settings(table: &Table, without: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_a_rate_follows_its_line_is_one_line() {
+        let mut of = AutorateView {
+            rate_bps: 7_600_000,
+            min_bps: 2_000_000,
+            max_bps: 20_000_000,
+            state: "following".into(),
+            blind: false,
+            target: "192.0.2.1".into(),
+            base_ns: Some(24_000_000),
+            queue_ns: 1_200_000,
+        };
+        assert_eq!(
+            autorate(&of),
+            "7.6 Mbit/s of 2 Mbit/s to 20 Mbit/s, following; 1.2 ms of queue beside 24 ms to 192.0.2.1"
+        );
+        (of.rate_bps, of.base_ns, of.state) = (2_000_000, None, "blind: no answer".into());
+        assert_eq!(
+            autorate(&of),
+            "2 Mbit/s of 2 Mbit/s to 20 Mbit/s, blind: no answer; 192.0.2.1 has not answered yet"
+        );
+    }
 
     #[test]
     fn the_experience_has_what_was_measured_and_no_more() {

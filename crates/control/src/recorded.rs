@@ -359,6 +359,7 @@ impl RecordedPolicy {
                 max_frame: Bytes::new(self.mtu.saturating_sub(self.overhead)),
                 experience: ExperienceSetting::Off,
             },
+            autorate: None,
             plan: spec.check(registry, link)?,
             spec: Arc::new(spec),
             filters: Arc::default(),

@@ -9,6 +9,7 @@
 //! And one of the control socket, from the types by which the program and its clients write and
 //! read.
 
+use crate::autorate::{AutorateSettings, TARGETS};
 use crate::expectations::WatchSettings;
 use crate::filters::FilterSettings;
 use crate::policy::{InterfaceSettings, SendsSettings};
@@ -223,6 +224,17 @@ fn interface(registry: &Registry) -> Value {
     let expect = table(WatchSettings::SETTINGS, &[("within", bounds)]);
     let mut reserve = table(ReserveSettings::SETTINGS, &[]);
     reserve["description"] = "What RSVP may reserve of it".into();
+    let mut autorate = table(
+        AutorateSettings::SETTINGS,
+        &[(
+            TARGETS,
+            names(
+                "Hosts on the other side of the line that answer pings: the first, or the next one that does",
+            ),
+        )],
+    );
+    autorate["description"] = "Its rate follows a line that varies".into();
+    autorate["required"] = json!([TARGETS]);
     let mut schema = table(
         InterfaceSettings::SETTINGS,
         &[
@@ -230,6 +242,7 @@ fn interface(registry: &Registry) -> Value {
             ("class", list("Its classes", &json!({ "anyOf": any }))),
             ("filter", list("Which packets go into which class", &filter)),
             ("reserve", reserve),
+            ("autorate", autorate),
             (
                 "expect",
                 list("What it is expected to keep while it runs", &expect),

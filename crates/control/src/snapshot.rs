@@ -8,6 +8,7 @@
 //! Lengths and rates count frames as the interface reports them, plus the policy's overhead
 //! ([`BASIS`]). In JSON the name of a number ends with its unit.
 
+use crate::autorate::AutorateView;
 use crate::expectations::ExpectationView;
 use crate::experienced::{self, ExperienceView, HostView};
 use crate::policy::InterfacePolicy;
@@ -101,6 +102,8 @@ pub struct InterfaceReading {
     pub expectations: Vec<ExpectationView>,
     /// What its classes and hosts have of it, if that is measured.
     pub experience: Option<ExperienceOfInterface>,
+    /// How its rate follows its line, if it does.
+    pub autorate: Option<AutorateView>,
 }
 
 /// What passing connections show of the classes of an interface, and of the hosts behind it.
@@ -236,6 +239,9 @@ pub struct InterfaceView<C = Vec<ClassView>> {
     /// What the hosts behind it have, if that is measured; those that were offered most first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostView>,
+    /// How its rate follows a line that varies, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autorate: Option<AutorateView>,
 }
 
 /// One class.
@@ -680,6 +686,7 @@ impl InterfaceReading {
             hold_ups: self.hold_ups.into(),
             expectations: self.expectations.clone(),
             hosts: self.hosts(earlier.map(|(earlier, _)| earlier)),
+            autorate: self.autorate.clone(),
             classes: ClassStream {
                 policy: &self.policy,
                 interval,
@@ -877,6 +884,7 @@ impl InterfaceView<ClassStream<'_>> {
             hold_ups,
             expectations,
             hosts,
+            autorate,
         } = self;
         InterfaceView {
             name,
@@ -893,6 +901,7 @@ impl InterfaceView<ClassStream<'_>> {
             hold_ups,
             expectations,
             hosts,
+            autorate,
         }
     }
 }

@@ -105,6 +105,7 @@ fn reading(policy: &Arc<InterfacePolicy>, seconds: u64, state: State) -> Reading
         frames: FrameCounts::default(),
         hold_ups: HoldUps::default(),
         expectations: Vec::new(),
+        autorate: None,
         experience: Some(experience(seconds)),
     };
     Reading {

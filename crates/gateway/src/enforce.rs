@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::assemble::{Assembly, assemble};
+use crate::autorate::{self, AutorateGauges, AutorateThread, Prober};
 use crate::changes::PolicyChanges;
 use crate::claim::Claim;
 use crate::confined::{self, Sandbox};
@@ -20,7 +21,7 @@ use crate::signalling::key_file::KeyFile;
 use crate::signalling::speaker::{self, Setup};
 use crate::supervise::{HangUpSignal, RunningWorker, handle_signals, supervise};
 use crate::vacancies;
-use crate::yielding;
+use crate::yielding::{self, YieldGauges, YieldThread};
 use confine::{Confinement, Role};
 use control::difference::{Applied, Breaking};
 use control::policy::{InterfacePolicy, Policy};
@@ -34,7 +35,7 @@ use engine::tree::Registry;
 use engine::units::Bytes;
 use netio::handle::{Handle, WorkerSnapshot};
 use netio::inspection::Detail;
-use netio::worker::Worker;
+use netio::worker::{PathId, Worker};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -102,6 +103,7 @@ pub fn enforce(
     let managed: Vec<_> = paths.into_iter().zip(policy.interfaces.iter().cloned()).collect();
     let wholes = managed.iter().cloned().zip(running.interfaces);
     let in_force = Arc::new(InForce::running(handle.clone(), registry.clone(), wholes));
+    let probers = autorate::open(&managed, config).map_err(Error::Probes)?;
     introduce(policy, config, &without_us);
     realised.iter().for_each(|line| tracing::info!("{line}"));
     // All is open, and no thread has started: what is given up now, none of them has.
@@ -114,9 +116,8 @@ pub fn enforce(
     // Only now: it installs its first tree, which needs a running worker.
     let speaker = confinement.within(Role::Rsvp, || start_speaker(policy, keys, &in_force));
     let speaker = speaker.inspect_err(|_| handle.stop())?;
-    let yielding = confinement.within(Role::Law, || yielding::start(&handle, &managed));
-    let yielding = yielding.map_err(Error::Thread);
-    let (_yields, yielding) = yielding.inspect_err(|_| handle.stop())?;
+    let laws = start_laws(&managed, probers, &in_force, &handle, &confinement);
+    let laws = laws.map_err(Error::Thread).inspect_err(|_| handle.stop())?;
     let rsvp = speaker.as_ref().map(|(handle, _)| handle.clone());
     let Origin {
         file, state, made_of, ..
@@ -125,9 +126,10 @@ pub fn enforce(
     let changes = Arc::new(changes.map_err(Error::State).inspect_err(|_| handle.stop())?);
     let (own, detach) = (Arc::clone(&changes), Arc::clone(&end));
     let watched = Arc::clone(&in_force);
+    let (yielding, following) = (laws.yielding.clone(), laws.following.clone());
     let service = ControlService::new(name, handle.clone(), in_force, own, rsvp, yielding, detach);
     let service = service.unconfined(unconfined).experience(experience);
-    let (service, enforcement, expected) = watching(service, policy, config);
+    let (service, enforcement, expected) = watching(service.following(following), policy, config);
     let server = serve(&socket, Arc::clone(&service), &confinement).inspect_err(|_| handle.stop())?;
     // What reading the policy took.
     netio::heap::give_back();
@@ -255,6 +257,32 @@ fn start_workers(
     };
     let started: Result<_, _> = workers.into_iter().map(start).collect();
     started.inspect_err(|_| handle.stop())
+}
+
+/// The threads of control laws, which end with this, and what they show.
+struct Laws {
+    _threads: (Option<YieldThread>, Option<AutorateThread>),
+    yielding: YieldGauges,
+    following: AutorateGauges,
+}
+
+/// Starts those that the policy has.
+fn start_laws(
+    managed: &[(PathId, InterfacePolicy)],
+    probers: Vec<Prober>,
+    in_force: &Arc<InForce>,
+    handle: &Handle,
+    confinement: &Confinement,
+) -> io::Result<Laws> {
+    let (yields, yielding) = confinement.within(Role::Law, || yielding::start(handle, managed))?;
+    let paths: Vec<PathId> = managed.iter().map(|(path, _)| *path).collect();
+    let follow = || autorate::start(probers, handle, in_force, paths);
+    let (follows, following) = confinement.within(Role::Probe, follow)?;
+    Ok(Laws {
+        _threads: (yields, follows),
+        yielding,
+        following,
+    })
 }
 
 /// The handle of the RSVP node, and its thread.

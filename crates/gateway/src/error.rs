@@ -33,8 +33,10 @@ pub enum Error {
     Memory(io::Error),
     /// Signals cannot be handled.
     Signals(io::Error),
-    /// A thread could not be started: of the packet loop, or of the law of `yields`.
+    /// A thread could not be started: of the packet loop, or of a law.
     Thread(io::Error),
+    /// The hosts of `autorate` cannot be asked.
+    Probes(io::Error),
     /// The packet loop panicked.
     LoopFailed,
     /// The RSVP node cannot start.
@@ -95,6 +97,11 @@ impl fmt::Display for Error {
             Self::Memory(why) => write!(f, "cannot allocate memory for packets: {why}"),
             Self::Signals(why) => write!(f, "cannot handle signals: {why}"),
             Self::Thread(why) => write!(f, "cannot start a thread: {why}"),
+            Self::Probes(why) => write!(
+                f,
+                "cannot ask the hosts of `autorate`: {why}{}",
+                capabilities(why)
+            ),
             Self::LoopFailed => write!(
                 f,
                 "the packet loop has failed; traffic takes the kernel's own path"

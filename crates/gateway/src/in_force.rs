@@ -25,7 +25,7 @@ use netio::handle::{
 };
 use netio::worker::PathId;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// A managed interface.
 #[derive(Clone, Debug)]
@@ -76,6 +76,21 @@ impl InterfaceInForce {
             });
         }
         (self.policy, self.promised, self.whole) = (policy, promised, whole);
+    }
+}
+
+/// Refuses to record what a policy does, or to have it do what was recorded, if its rate varies: no
+/// tape has that.
+pub(crate) fn refuse_varying(policy: &InterfacePolicy) -> Result<(), Refusal> {
+    match policy.autorate {
+        None => Ok(()),
+        Some(_) => Err(Refusal {
+            message: format!(
+                "the rate of {} follows its line (`autorate`), and no recording has it",
+                policy.name
+            ),
+            help: Some("leave `autorate` out for the time of the recording".into()),
+        }),
     }
 }
 
@@ -161,6 +176,22 @@ impl InForce {
             (name.clone(), Arc::clone(expectations))
         };
         all.iter().map(of).collect()
+    }
+
+    /// What the worker runs on this path, for as long as `work` takes: no change comes in between.
+    /// `None` while a change is under way, or where nothing is managed.
+    pub(crate) fn while_in_force<T>(
+        &self,
+        path: PathId,
+        work: impl FnOnce(&InterfacePolicy) -> T,
+    ) -> Option<T> {
+        let all = match self.managed.try_lock() {
+            Ok(all) => all,
+            Err(TryLockError::Poisoned(all)) => all.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let managed = all.iter().find(|managed| managed.path == path)?;
+        Some(work(&managed.whole))
     }
 
     /// Whether the worker still runs what it ran then.
@@ -253,8 +284,10 @@ impl InForce {
             // The classes may have new numbers now.
             classify: (renumbered || !Arc::ptr_eq(&running.filters, &whole.filters))
                 .then(|| by_filters(&whole)),
+            // Another thread gives those that follow their lines their rates.
             bandwidth: Some(whole.link().bandwidth)
-                .filter(|bandwidth| *bandwidth != running.link().bandwidth),
+                .filter(|bandwidth| *bandwidth != running.link().bandwidth)
+                .filter(|_| whole.autorate.is_none()),
             guarantees: whole.guarantees(),
         };
         let put = Put {
@@ -278,6 +311,7 @@ impl InForce {
         let mut all = self.lock();
         let managed = all.iter_mut().find(|managed| managed.path == path);
         let managed = managed.ok_or_else(|| Refusal::new("it is no longer managed"))?;
+        refuse_varying(&managed.policy)?;
         let log = Arc::new(ChangeLog::new(begin()?, Arc::clone(&managed.whole)));
         managed.log = Some(Arc::clone(&log));
         Ok(log)

@@ -8,6 +8,7 @@
 //! - [`direction`], [`realise`], [`assemble`]: ports, paths, realisers, and the
 //!   worker;
 //! - [`in_force`]: what is in force on each interface, and how it changes while packets flow;
+//! - [`autorate`]: interfaces whose rate follows a line that varies;
 //! - [`yielding`]: classes whose downloads yield, by the law of `nine`;
 //! - [`experience`]: which paths show the round trips of connections that pass;
 //! - [`changes`]: another policy, and back; [`enforced`]: whether what runs has effect, and
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 pub mod assemble;
+pub mod autorate;
 mod change_log;
 pub mod changes;
 pub mod claim;

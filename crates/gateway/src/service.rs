@@ -3,10 +3,11 @@
 //! The worker never blocks on a request. A change of a class is first checked as part of the
 //! whole tree, so an invalid one is refused and nothing changes.
 
+use super::autorate::AutorateGauges;
 use super::changes::PolicyChanges;
 use super::enforced::Enforcement;
 use super::expected::Expected;
-use super::in_force::{InForce, InterfaceInForce, refused};
+use super::in_force::{InForce, InterfaceInForce, refuse_varying, refused};
 use super::yielding::YieldGauges;
 use crate::experience::{ExperienceReader, ExperienceReaders};
 use crate::realise;
@@ -50,6 +51,7 @@ pub struct ControlService {
     expected: Arc<Expected>,
     speaker: Option<speaker::SpeakerHandle>,
     yielding: YieldGauges,
+    autorate: AutorateGauges,
     detach: Arc<AtomicBool>,
     unconfined: Vec<String>,
     experience: ExperienceReaders,
@@ -78,6 +80,7 @@ impl ControlService {
             expected: Arc::default(),
             speaker,
             yielding,
+            autorate: AutorateGauges::default(),
             detach,
             unconfined: Vec::new(),
             experience: ExperienceReaders::new(),
@@ -89,6 +92,12 @@ impl ControlService {
     #[must_use]
     pub fn unconfined(self, unconfined: Vec<String>) -> Self {
         Self { unconfined, ..self }
+    }
+
+    /// The same, which also shows how rates follow their lines.
+    #[must_use]
+    pub fn following(self, autorate: AutorateGauges) -> Self {
+        Self { autorate, ..self }
     }
 
     /// The same, which also shows what is measured of the connections that pass.
@@ -336,6 +345,8 @@ impl Handler for ControlService {
         let new = policy
             .interface(name)
             .ok_or_else(|| Refusal::new(format!("{} has no policy for {name}", file.display())))?;
+        refuse_varying(&managed.policy)?;
+        refuse_varying(new)?;
         // What is read afterwards has the classes of then.
         let changed = || !self.in_force.runs_still(managed);
         let report = shadow(&self.handle, managed, new, span, &|| changed() || stop())?;
@@ -489,6 +500,7 @@ fn reading(
             .experience
             .get(&managed.policy.name)
             .map(ExperienceReader::read),
+        autorate: service.autorate.of(&managed.policy.name),
     })
 }
 
@@ -786,6 +798,49 @@ mod tests {
             view.expect("of a class").gauges.clone()
         };
         assert_eq!(view(1), view(2));
+        handle.stop();
+        thread.join().expect("an orderly end");
+    }
+
+    #[test]
+    fn what_varies_is_neither_recorded_nor_shadowed_and_keeps_its_rate_over_a_change() {
+        let text = |rate: u32| {
+            format!(
+                "version = 1\n[interface.wan0]\nbandwidth = \"{rate} Mbit/s\"\n\
+                 autorate = {{ targets = [\"192.0.2.1\"] }}\n"
+            )
+        };
+        let read = |rate| Policy::read("test", &text(rate), &Registry::builtin(), &[]).expect("a policy");
+        let (policy, faster) = (read(20), read(40));
+        let (service, handle, thread, [input, _output]) = served_between(&policy);
+        let file = std::env::temp_dir().join(format!("suimon-varies-{}.toml", std::process::id()));
+        std::fs::write(&file, text(40)).expect("written");
+        let recorded = service.record(None, 1 << 20).expect_err("it varies");
+        let shadowed = service.shadow(&file, None, Duration::from_millis(1), &|| false);
+        for why in [recorded, shadowed.expect_err("it varies")] {
+            assert!(why.message.contains("`autorate`"), "{why}");
+        }
+        std::fs::remove_file(file).expect("removed");
+        let path = service.in_force.all()[0].path;
+        // So slow that hardly a packet leaves, whatever the policy says then.
+        let slow = engine::units::Bandwidth::bits_per_sec(80);
+        handle.shape(path, Some(slow)).expect("an answer");
+        let changed = faster.interfaces[0].clone();
+        service.in_force.put(changed.clone(), changed).expect("it can");
+        for _ in 0..20 {
+            input.send(&[0; 1_000], netio::pool::Offload::default());
+        }
+        let begun = std::time::Instant::now();
+        while handle.shape(path, None).expect("an answer").offered.get() < 20_000 {
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "what was sent does not arrive"
+            );
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        let sent = handle.shape(path, None).expect("an answer").sent.get();
+        assert_eq!(sent, 1_000, "the change did not set the rate");
         handle.stop();
         thread.join().expect("an orderly end");
     }

@@ -24,7 +24,7 @@ use engine::packet::ClassId;
 use engine::queue::{Count, Queue, Stats};
 use engine::random::Seed;
 use engine::tree::TreePlan;
-use engine::units::{Bandwidth, Duration, Instant};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 use measure::hold_ups::HoldUps;
 pub use measure::waits::{RecordedWaits, Wanted};
@@ -150,6 +150,17 @@ pub enum ClassAdopted {
     WholeOnly,
 }
 
+/// What a path has carried since it was made, in the basis of its policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PathCarried {
+    /// When.
+    pub at: Instant,
+    /// What was offered to it, dropped or not.
+    pub offered: Bytes,
+    /// What it has sent.
+    pub sent: Bytes,
+}
+
 /// What is wanted of the recorder of a path.
 #[derive(Debug)]
 pub(crate) enum ExplainWish {
@@ -202,6 +213,16 @@ pub(crate) enum Command {
     },
     Restart {
         path: PathId,
+        done: Sender<bool>,
+    },
+    Shape {
+        path: PathId,
+        rate: Option<Bandwidth>,
+        done: Sender<Option<PathCarried>>,
+    },
+    PassProbes {
+        path: PathId,
+        idents: Vec<u16>,
         done: Sender<bool>,
     },
     Tape {
@@ -506,6 +527,28 @@ impl Handle {
     /// [`Reason::Flushed`]: engine::discipline::Reason::Flushed
     pub fn restart(&self, path: PathId) -> Result<(), Unanswered> {
         let known = self.ask(path, |path, done| Command::Restart { path, done })?;
+        known.then_some(()).ok_or(Unanswered::NoSuchPath)
+    }
+
+    /// What a path has carried. With a `rate`, it is shaped to that from now on: its tree, which is
+    /// of the policy's bandwidth, stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the worker has ended, does not answer, or has no such path.
+    pub fn shape(&self, path: PathId, rate: Option<Bandwidth>) -> Result<PathCarried, Unanswered> {
+        self.ask(path, |path, done| Command::Shape { path, rate, done })?
+            .ok_or(Unanswered::NoSuchPath)
+    }
+
+    /// Echo requests and answers with these [identifiers](crate::echo::Echo::idents) pass a path
+    /// before what is queued: they are to tell of another queue.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the worker has ended, does not answer, or has no such path.
+    pub fn pass_probes(&self, path: PathId, idents: Vec<u16>) -> Result<(), Unanswered> {
+        let known = self.ask(path, |path, done| Command::PassProbes { path, idents, done })?;
         known.then_some(()).ok_or(Unanswered::NoSuchPath)
     }
 

@@ -11,6 +11,7 @@
 //! - [`replay`]: what went through a queue, recorded beside the loop, and done again;
 //! - [`fail_open`]: ports fed by programs in the kernel, so that traffic flows without us;
 //!   [`fail_closed`]: a limit for that traffic;
+//! - [`echo`]: round trips to a host on the other side of a line;
 //! - [`signalling`], [`routes`], [`wake`]: for a signalling protocol in another thread;
 //! - [`bpf`]: the kernel programs; [`mapping`]: memory shared with the kernel.
 //!
@@ -22,6 +23,7 @@ mod budget;
 pub mod checksum;
 pub mod classify;
 pub mod clock;
+pub mod echo;
 pub mod experience;
 pub mod fail_closed;
 pub mod fail_open;
@@ -40,6 +42,7 @@ mod pause;
 pub mod pool;
 pub mod port;
 pub mod ports;
+mod probes;
 pub mod realiser;
 pub mod replay;
 pub mod routes;

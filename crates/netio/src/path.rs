@@ -11,7 +11,8 @@ use crate::checksum;
 use crate::classify::Classify;
 use crate::experience::ExperienceObserver;
 use crate::handle::{
-    Adopted, ClassAdopted, ClassRetune, PathView, PreparedRetune, Realised, Retired, Retune, Retuned,
+    Adopted, ClassAdopted, ClassRetune, PathCarried, PathView, PreparedRetune, Realised, Retired, Retune,
+    Retuned,
 };
 use crate::hold_ups::{Excuses, HoldUp};
 use crate::inspection::{ALL, Detail, PathSlice};
@@ -19,6 +20,7 @@ use crate::meter::Meters;
 use crate::neighbours::NeighbourFrames;
 use crate::pool::{Gso, Offload, Pool};
 use crate::port::{Capabilities, ETHERNET, Port, TAG};
+use crate::probes::ProbeFrames;
 use crate::realiser::{Realiser, Step};
 use crate::replay::event::{KEPT, TapeEvent, To};
 use crate::replay::tape::{Rebase, Tape};
@@ -34,7 +36,7 @@ use engine::packet::{Buffer, ClassId, Dscp, Ecn, Packet};
 use engine::queue::{Count, Queue, Stats};
 use engine::shaped_queue::{CATCH_UP, ShapedQueue};
 use engine::tree::{ClassInfo, TreePlan};
-use engine::units::{Bytes, Duration, Instant};
+use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 use measure::waits::WaitRecorder;
 use std::collections::VecDeque;
@@ -73,6 +75,8 @@ pub(crate) struct Path {
     /// which neighbours are found.
     bypass: VecDeque<Packet>,
     neighbour_frames: NeighbourFrames,
+    /// Probes of ours, which leave first too, if there are any.
+    probes: Option<Box<ProbeFrames>>,
     /// When the queue's next packet is due, as the queue said last.
     due: Option<Instant>,
     /// When the packet that departs was due, if the queue had said so.
@@ -242,6 +246,7 @@ impl Path {
             enabled: true,
             bypass: VecDeque::new(),
             neighbour_frames: NeighbourFrames::default(),
+            probes: None,
             due: None,
             was_due: None,
             totals: Stats::default(),
@@ -381,13 +386,17 @@ impl Path {
             pool.set_offload(frame, Offload::default());
         }
         // Paced packets leave at their times, to the byte.
-        if self.enabled
-            && self.realiser.is_none()
-            && self.neighbour_frames.goes_first(now, &headers, pool.bytes(frame))
-        {
+        if self.enabled && self.realiser.is_none() && self.goes_first(now, &headers, pool.bytes(frame)) {
             return self.offer_first(pool, packet);
         }
         self.offer(pool, packet);
+    }
+
+    /// Whether this frame leaves before what is queued.
+    fn goes_first(&mut self, now: Instant, headers: &Headers, frame: &[u8]) -> bool {
+        let probes = self.probes.as_mut();
+        self.neighbour_frames.goes_first(now, headers, frame)
+            || probes.is_some_and(|probes| probes.goes_first(now, headers, frame))
     }
 
     fn must_split(&self, offload: &Offload, len: Bytes, to: &Capabilities, above: Duration) -> bool {
@@ -687,6 +696,25 @@ impl Path {
             self.due = None;
         }
         self.enabled = on;
+    }
+
+    /// What it has carried; with a rate, it is shaped to that from now on.
+    pub(crate) fn shape(&mut self, now: Instant, rate: Option<Bandwidth>) -> PathCarried {
+        if let Some(rate) = rate.filter(|rate| self.queue.bandwidth() != Some(*rate)) {
+            self.queue.set_bandwidth(now, rate);
+            // A due time at the former rate means nothing.
+            self.due = None;
+        }
+        PathCarried {
+            at: now,
+            offered: self.totals.offered.bytes,
+            sent: self.totals.sent.bytes,
+        }
+    }
+
+    /// Echo requests and answers with these identifiers leave first from now on.
+    pub(crate) fn pass_probes(&mut self, idents: Vec<u16>) {
+        self.probes = Some(Box::new(ProbeFrames::of(idents)));
     }
 
     /// Adopts a new plan: in place if the disciplines can, else by its tree, into which packets are

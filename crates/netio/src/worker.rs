@@ -517,6 +517,18 @@ impl Worker {
                     let _ = done.send(known);
                 }
                 Command::Restart { path, done } => drop(done.send(self.restart(path))),
+                Command::Shape { path, rate, done } => {
+                    let path = self.paths.get_mut(path.0);
+                    let _ = done.send(path.map(|path| path.shape(now, rate)));
+                }
+                Command::PassProbes { path, idents, done } => {
+                    let path = self.paths.get_mut(path.0);
+                    let known = path.is_some();
+                    if let Some(path) = path {
+                        path.pass_probes(idents);
+                    }
+                    let _ = done.send(known);
+                }
             }
         }
         ControlFlow::Continue(())

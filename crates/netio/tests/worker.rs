@@ -593,6 +593,75 @@ fn a_path_is_shaped_while_on_and_has_no_deficit_from_the_time_while_off() {
 }
 
 #[test]
+fn another_rate_of_a_path_leaves_its_tree_and_its_backlog_as_they_are() {
+    let mut rig = usual();
+    let slow = PathSpec {
+        bandwidth: Some(Bandwidth::bits_per_sec(80)),
+        ..planned(rig.from, rig.to, fifo(50))
+    };
+    let id = rig.worker.add_path(slow);
+    let shape = |rig: &mut Rig, path, rate| {
+        let handle = rig.handle.clone();
+        let asking = std::thread::spawn(move || handle.shape(path, rate));
+        while !asking.is_finished() {
+            let _ = rig.worker.turn();
+        }
+        asking.join().expect("no panic")
+    };
+    send(&rig.left, 0..20);
+    rig.settle();
+    assert_eq!(arrived(&rig.right), [0], "the others wait for a link of 80 bit/s");
+    let carried = shape(&mut rig, id, None).expect("an answer");
+    assert!(carried.offered.get() > 20 * carried.sent.get(), "{carried:?}");
+    rig.settle();
+    assert!(arrived(&rig.right).is_empty(), "it was only asked");
+    // What was sent ahead of the former rate still counts, in bytes.
+    shape(&mut rig, id, Some(Bandwidth::gbit(10))).expect("an answer");
+    let mut left = Vec::new();
+    while left.len() < 19 {
+        rig.settle();
+        left.extend(arrived(&rig.right));
+    }
+    assert_eq!(left, (1..20).collect::<Vec<u32>>());
+    let carried = shape(&mut rig, id, Some(Bandwidth::bits_per_sec(80))).expect("an answer");
+    assert_eq!(carried.offered, carried.sent);
+    let view = rig.show();
+    assert_eq!(view.paths[0].totals.dropped.packets, 0);
+    assert_eq!(view.paths[0].views[0].stats.offered.packets, 20, "the same tree");
+    send(&rig.left, 20..23);
+    rig.settle();
+    assert_eq!(arrived(&rig.right), [20], "and slow again");
+    assert_eq!(shape(&mut rig, PathId(7), None), Err(Unanswered::NoSuchPath));
+}
+
+#[test]
+fn probes_of_ours_leave_before_a_full_queue_and_those_of_others_wait() {
+    let echo = |kind: u8, ident: u16| {
+        let mut frame = numbered(0, 66);
+        frame[23] = 1;
+        frame[34] = kind;
+        frame[38..40].copy_from_slice(&ident.to_be_bytes());
+        frame
+    };
+    let mut rig = usual();
+    let id = rig.worker.add_path(path(rig.from, rig.to, blocked_for_an_hour()));
+    let handle = rig.handle.clone();
+    let telling = std::thread::spawn(move || handle.pass_probes(id, vec![7]));
+    while !telling.is_finished() {
+        let _ = rig.worker.turn();
+    }
+    telling.join().expect("no panic").expect("an answer");
+    send(&rig.left, 0..20);
+    for frame in [echo(8, 7), echo(8, 9), echo(0, 7)] {
+        rig.left.send(&frame, Offload::default());
+    }
+    rig.settle();
+    let left = std::iter::from_fn(|| rig.right.take()).map(|frame| (frame.bytes[34], frame.bytes[39]));
+    assert_eq!(left.collect::<Vec<_>>(), [(8, 7), (0, 7)]);
+    assert_eq!(rig.show().paths[0].totals.dropped.packets, 0);
+}
+
+#[test]
 fn a_clean_end_sends_the_backlog_and_counts_what_it_gives_up() {
     let mut rig = usual();
     rig.worker.add_path(path(rig.from, rig.to, blocked_for_an_hour()));

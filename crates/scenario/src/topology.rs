@@ -353,6 +353,13 @@ fn policies(
         {
             reader.problems.push(too_fast(&pair.value, interface, rate));
         }
+        if let Some(interface) = interface.as_ref().filter(|policy| policy.autorate.is_some()) {
+            let message = format!(
+                "the rate of `{}` stays {} in the lab: `suimon run` carries `autorate` out, and `suimon sim`",
+                pair.key, interface.settings.bandwidth
+            );
+            reader.warnings.push(Problem::new(pair.key_at, message));
+        }
         policies[end] = interface;
     }
     policies

@@ -12,7 +12,9 @@ use engine::link::Link;
 use engine::random::Seed;
 use engine::tree::{DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use host::law::autorate::{AUTORATE_INTERVAL, Autorate, AutorateInput, AutorateOrder, ProbeAnswer};
+use host::law::autorate::{
+    AUTORATE_INTERVAL, AUTORATE_QUEUE, Autorate, AutorateInput, AutorateOrder, ProbeAnswer,
+};
 use measure::line_models;
 use measure::link_trace::LinkTrace;
 use sim::agent::{Agent, Context};
@@ -241,6 +243,8 @@ impl Loaded {
                 answers: &answers,
                 waiting_since,
                 carried,
+                standing: AUTORATE_QUEUE,
+                elsewhere: false,
             };
             let order = law.tick(&input);
             answers.clear();

@@ -118,6 +118,9 @@ impl<'a> Commands<'a> {
 
     fn interface(&mut self) {
         let spec = &*self.interface.spec;
+        if self.interface.autorate.is_some() {
+            self.lost("`autorate`: the kernel's rate stays `bandwidth`");
+        }
         match spec.kind.as_str() {
             "cake"
                 if setting::<Rate>(&spec.settings, "rate")

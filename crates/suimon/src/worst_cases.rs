@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// As text: a line for each class with a bound, and one for all that have none for the same
 /// reason.
 pub fn lines(interface: &InterfacePolicy) -> Vec<String> {
-    let cases = interface.plan.bounds();
+    let cases = interface.bounds();
     let bounded: Vec<Vec<String>> = cases.iter().filter_map(|case| row(interface, case)).collect();
     let mut lines = Vec::new();
     if !bounded.is_empty() {
@@ -85,7 +85,7 @@ pub fn json(interface: &InterfacePolicy) -> Value {
                                 "shortest_bytes": null, "none": why }),
         }
     };
-    interface.plan.bounds().iter().map(case).collect()
+    interface.bounds().iter().map(case).collect()
 }
 
 #[cfg(test)]

@@ -122,7 +122,7 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
 struct Rig {
     _lab: Lab,
     a: Host,
-    _b: Host,
+    b: Host,
     files: PathBuf,
 }
 
@@ -156,7 +156,7 @@ impl Rig {
         Self {
             _lab: lab,
             a,
-            _b: b,
+            b,
             files,
         }
     }
@@ -241,6 +241,40 @@ fn each_thread_has_the_capabilities_of_the_table_and_no_other() {
             OF_RUN.iter().all(|name| seen.contains(*name))
         });
         std::thread::sleep(Duration::from_millis(100));
+        for thread in threads(running.id()) {
+            thread.judge(table[&thread.name], table["suimon"]);
+        }
+    });
+}
+
+/// The thread that asks hosts, and that it still can.
+#[test]
+fn who_follows_a_line_has_no_capability_and_hears_answers() {
+    lab::isolated(|| {
+        if !is_whole() {
+            return;
+        }
+        let (rig, table) = (Rig::new("follows"), table());
+        let answers = "10.0.0.2/24".parse().expect("an address");
+        rig.b.address("eth0", answers).expect("set");
+        let policy = "version = 1\n[port]\negress = \"eth0\"\n[interface.eth0]\nbandwidth = \"20 Mbit/s\"\n\
+                      autorate = { targets = [\"10.0.0.2\"] }\n";
+        fs::write(rig.path("policy.toml"), policy).expect("a policy");
+        let Some(running) = rig.run(&[]) else { return };
+        until("the thread is confined", || {
+            let threads = threads(running.id());
+            let mut own = threads.iter().filter(|one| one.name == "autorate");
+            own.any(|one| one.field("Seccomp") == "2" && one.set("CapEff") == table["autorate"])
+        });
+        until("a host answers", || {
+            let mut client = Client::connect(Some(&rig.path("s.sock"))).expect("it runs");
+            let now = client.status(Duration::ZERO, false).expect("a status");
+            let found = now
+                .interfaces
+                .into_iter()
+                .find_map(|interface| interface.autorate);
+            found.is_some_and(|of| !of.blind && of.base_ns.is_some())
+        });
         for thread in threads(running.id()) {
             thread.judge(table[&thread.name], table["suimon"]);
         }

@@ -52,7 +52,8 @@ class View {
     why.hidden = !complaints.length;
     why.textContent = complaints.join("\n");
     this.root.querySelector(".facts").textContent =
-      `${state.discipline}, ${rate(state.got_bps)} of ${rate(state.bandwidth_bps)}`;
+      `${state.discipline}, ${rate(state.got_bps)} of ${rate(state.autorate?.rate_bps ?? state.bandwidth_bps)}` +
+      (state.autorate ? ` (autorate, ${state.autorate.state})` : "");
     const classes = state.classes.length ? state.classes : [{ ...state, name: state.name, leaf: true, depth: 0 }];
     this.rows = classes;
     this.bandwidth = state.bandwidth_bps;

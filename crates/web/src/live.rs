@@ -1,5 +1,6 @@
 //! Follows a running suimon, and gives each of its states to all who listen.
 
+use control::autorate::AutorateView;
 use control::experienced::{ExperienceView, HostView};
 use control::protocol::Refusal;
 use control::snapshot::{ClassView, Delay, InterfaceView, Snapshot, State, StatusDetail, Traffic};
@@ -110,6 +111,9 @@ struct LiveInterface<'a> {
     /// What the hosts behind it have, if that is measured; those that were offered most first.
     #[serde(skip_serializing_if = "<[HostView]>::is_empty")]
     hosts: &'a [HostView],
+    /// How its rate follows a line that varies, if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    autorate: Option<&'a AutorateView>,
 }
 
 impl<'a> LiveInterface<'a> {
@@ -125,6 +129,7 @@ impl<'a> LiveInterface<'a> {
             traffic: LiveTraffic::of(&of.traffic),
             classes: of.classes.iter().map(LiveClass::of).collect(),
             hosts: &of.hosts,
+            autorate: of.autorate.as_ref(),
         }
     }
 }

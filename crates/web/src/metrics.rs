@@ -4,6 +4,7 @@
 //! of drops, `reason`; no address of a host is ever one. Delays are those since the start, which
 //! the program keeps as quantiles.
 
+use control::autorate::AutorateView;
 use control::experienced::ExperienceView;
 use control::snapshot::{ClassView, InterfaceView, Snapshot, Traffic};
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -108,6 +109,9 @@ struct Metrics {
     repeated: Count<OfClass>,
     responsiveness: Level<OfClass>,
     quality: Level<OfApplication>,
+    autorate: Level<OfInterface>,
+    autorate_queue: Level<OfInterface>,
+    autorate_blind: Level<OfInterface>,
 }
 
 /// The text.
@@ -196,6 +200,7 @@ impl Metrics {
         );
         self.register_hold_ups(registry);
         self.register_experience(registry);
+        self.register_autorate(registry);
         all
     }
 
@@ -250,6 +255,34 @@ impl Metrics {
         );
     }
 
+    fn register_autorate(&self, registry: &mut Registry) {
+        registry.register(
+            "autorate_bytes_per_second",
+            "What is sent at most now on a line that varies",
+            self.autorate.clone(),
+        );
+        registry.register(
+            "autorate_queue_seconds",
+            "By how much the last round trip over the line was longer than without a queue",
+            self.autorate_queue.clone(),
+        );
+        registry.register(
+            "autorate_blind",
+            "Whether it is not seen what the line carries",
+            self.autorate_blind.clone(),
+        );
+    }
+
+    fn autorate(&self, interface: &OfInterface, of: &AutorateView) {
+        for (family, value) in [
+            (&self.autorate, of.rate_bps as f64 / BITS),
+            (&self.autorate_queue, of.queue_ns as f64 / NANOS),
+            (&self.autorate_blind, f64::from(u8::from(of.blind))),
+        ] {
+            family.get_or_create(interface).set(value);
+        }
+    }
+
     fn interface(&self, of: &InterfaceView) {
         let interface = || OfInterface {
             interface: of.name.clone(),
@@ -269,6 +302,9 @@ impl Metrics {
         self.bandwidth
             .get_or_create(&interface())
             .set(of.bandwidth_bps as f64 / BITS);
+        if let Some(autorate) = &of.autorate {
+            self.autorate(&interface(), autorate);
+        }
         self.slots_used
             .get_or_create(&interface())
             .set(of.frames.used_slots as f64);
@@ -419,6 +455,8 @@ mod tests {
              "drops":{"full":4},"dropped_packets":4,
              "experience":{"ahead":{"samples":3,"p50_ns":10000000,"p99_ns":30000000},"offered_bytes":5,
               "segments":90,"repeated":9,"loss":0.1,"rpm":1200,"quality":{"call":1,"game":2,"page":99}}}],
+         "autorate":{"rate_bps":7600000,"min_bps":2000000,"max_bps":20000000,"state":"following","blind":false,
+          "target":"10.1.2.4","base_ns":24000000,"queue_ns":1500000},
          "hosts":[{"address":"10.1.2.3","offered_bytes":5,"segments":90,"repeated":9,"loss":0.1}]}]}"#;
 
     #[test]
@@ -440,6 +478,9 @@ mod tests {
             "suimon_class_delay_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",quantile=\"0.99\"} 0.002",
             "suimon_class_delay_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",quantile=\"1\"} 3.0",
             "suimon_class_round_trip_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",side=\"ahead\",quantile=\"0.99\"} 0.03",
+            "suimon_autorate_bytes_per_second{interface=\"wan0\"} 950000.0",
+            "suimon_autorate_queue_seconds{interface=\"wan0\"} 0.0015",
+            "suimon_autorate_blind{interface=\"wan0\"} 0.0",
             "suimon_class_tcp_repeated_segments_total{interface=\"wan0\",class=\"a \\\"b\\\"\"} 9",
             "suimon_class_round_trips_per_minute{interface=\"wan0\",class=\"a \\\"b\\\"\"} 1200.0",
             "suimon_class_quality_of_outcome{interface=\"wan0\",class=\"a \\\"b\\\"\",application=\"page\"} 99.0",
@@ -451,7 +492,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            !text.contains("10.1.2.3"),
+            !text.contains("10.1.2."),
             "an address of a host is a label: {text}"
         );
         assert!(text.ends_with("# EOF\n"), "{text}");

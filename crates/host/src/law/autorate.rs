@@ -26,8 +26,8 @@ pub const AUTORATE_INTERVAL: Duration = Duration::from_millis(25);
 const WINDOW: f64 = 0.04;
 /// A delay that is no queue, in seconds.
 const NOISE: f64 = 0.002;
-/// A queue that is left to stand, in seconds: above it the rate falls.
-const TARGET: f64 = 0.003;
+/// The queue that is left to stand unless another is asked for: above it the rate falls.
+pub const AUTORATE_QUEUE: Duration = Duration::from_millis(3);
 /// The time in which a queue is to be gone, in seconds.
 const HORIZON: f64 = 0.05;
 /// A probe that is overdue by this much, in seconds, stops all but the least.
@@ -86,6 +86,11 @@ pub struct AutorateInput<'a> {
     pub waiting_since: Option<Instant>,
     /// All that was carried until now, counted as in the answers.
     pub carried: Bytes,
+    /// The queue that may stand in the line: above it the rate falls.
+    pub standing: Duration,
+    /// The line's other direction is loaded. A round trip has the queues of both: where this one is
+    /// not loaded, they are the other's.
+    pub elsewhere: bool,
 }
 
 /// What the law does.
@@ -168,6 +173,7 @@ pub struct Autorate {
     /// Seconds under load at the most without a queue.
     without_signal: f64,
     last_tick: f64,
+    loaded: bool,
 }
 
 fn seconds(at: Instant) -> f64 {
@@ -196,7 +202,24 @@ impl Autorate {
             queue_seen: None,
             without_signal: 0.0,
             last_tick: seconds(now),
+            loaded: false,
         }
+    }
+
+    /// The same, which takes the line to carry this until it knows more.
+    #[must_use]
+    pub fn starting_at(self, rate: Bandwidth) -> Self {
+        let rate = rate.bits() as f64;
+        Self {
+            capacity: rate / MARGIN,
+            rate,
+            ..self
+        }
+    }
+
+    /// Whether at the last tick so much was carried that the rate may have limited it.
+    pub fn is_loaded(&self) -> bool {
+        self.loaded
     }
 
     /// The rate from now on.
@@ -209,22 +232,28 @@ impl Autorate {
         let [least, most] = input.bounds.map(|rate| rate.bits() as f64);
         // A probe may wait behind a frame in the shaper itself.
         let own = 1.5 * FULL_FRAME / self.rate.max(1.0);
-        let [noise, target] = [NOISE + own, TARGET + own];
+        let [noise, target] = [NOISE + own, input.standing.as_secs_f64() + own];
         self.accept_another_way(noise);
         let overdue = input
             .waiting_since
             .map_or(0.0, |at| now - seconds(at) - self.base.min(now));
+        let loaded = load > LOADED * self.rate.min(self.capacity);
+        self.loaded = loaded;
         let Some(last) = self.seen.back().copied() else {
             self.rate = least;
             return self.order(AutorateState::NoAnswer, overdue);
         };
-        let over = last.round_trip - self.base;
+        let silent = overdue > SILENCE;
+        let of_others = input.elsewhere && !loaded;
+        let [over, overdue] = match of_others {
+            true => [0.0; 2],
+            false => [last.round_trip - self.base, overdue],
+        };
         let queue = over.max(overdue).max(0.0);
-        let loaded = load > LOADED * self.rate.min(self.capacity);
         if queue > target {
             self.queue_seen = Some(now);
         }
-        let measured = self.measured(last, input, noise);
+        let measured = self.measured(last, input, noise).filter(|_| !of_others);
         let grew = self.estimate(measured, [over, overdue], target, (loaded, since_last));
         self.capacity = self.capacity.clamp(least, most / MARGIN);
         if loaded {
@@ -233,7 +262,7 @@ impl Autorate {
             self.capacity += (self.known - self.capacity) * (since_last / RETURNS).min(1.0);
         }
         let part = match queue - target {
-            _ if overdue > target + ALARM => 0.0,
+            _ if silent || overdue > target + ALARM => 0.0,
             above if above > 0.0 => (MARGIN - above / HORIZON).max(DEEPEST),
             _ => MARGIN,
         };
@@ -245,7 +274,7 @@ impl Autorate {
             (false, false) => self.without_signal,
         };
         let state = match () {
-            () if overdue > SILENCE => AutorateState::NoAnswer,
+            () if silent => AutorateState::NoAnswer,
             () if capped && self.without_signal > WITHOUT_SIGNAL => AutorateState::NoSignal,
             () if capped => AutorateState::Capped,
             () if !loaded && queue <= target => AutorateState::Idle,
@@ -407,6 +436,7 @@ mod tests {
         /// When each probe was sent, what had been, and when it will be answered.
         probes: VecDeque<(Instant, Bytes, f64)>,
         order: Option<AutorateOrder>,
+        elsewhere: bool,
     }
 
     impl FluidLine {
@@ -422,6 +452,7 @@ mod tests {
                 sent: 0.0,
                 probes: VecDeque::new(),
                 order: None,
+                elsewhere: false,
             }
         }
 
@@ -467,6 +498,8 @@ mod tests {
                 answers: &answers,
                 waiting_since: self.probes.front().map(|probe| probe.0),
                 carried,
+                standing: AUTORATE_QUEUE,
+                elsewhere: self.elsewhere,
             }));
             self.probes.push_back((now, carried, answered));
         }
@@ -511,6 +544,41 @@ mod tests {
             base < Duration::from_millis(33),
             "a shorter one counts at once: {base:?}"
         );
+    }
+
+    #[test]
+    fn a_queue_of_the_other_direction_does_not_lower_the_rate_of_one_that_is_idle() {
+        let of_the_other = |elsewhere| {
+            let mut line = FluidLine::new(20.0);
+            line.pass(5_000);
+            (line.demand, line.elsewhere) = (1e5, elsewhere);
+            line.pass(1_000);
+            // A queue that comes and goes.
+            for _ in 0..20 {
+                line.way += 40.0 * MS;
+                line.pass(150);
+                line.way -= 40.0 * MS;
+                line.pass(50);
+            }
+            line.mbit()
+        };
+        let [told, untold] = [true, false].map(of_the_other);
+        assert!(told > 16.0 && untold < 0.5 * told, "{told} {untold}");
+        let mut line = FluidLine::new(20.0);
+        line.elsewhere = true;
+        line.pass(5_000);
+        line.capacity = 8e6;
+        line.pass(2_000);
+        assert!((1.0..=9.8).contains(&line.mbit()), "its own: {}", line.mbit());
+    }
+
+    #[test]
+    fn it_begins_where_it_is_told() {
+        let mut line = FluidLine::new(20.0);
+        line.law = Autorate::new(Instant::START, BOUNDS).starting_at(Bandwidth::mbit(20));
+        line.demand = 1e5;
+        line.pass(200);
+        assert!((18.0..=23.0).contains(&line.mbit()), "{}", line.mbit());
     }
 
     #[test]
@@ -587,6 +655,8 @@ mod tests {
                     answers: &answers,
                     waiting_since: (rng.below(2) == 1).then_some(Instant::START),
                     carried: Bytes::new(carried),
+                    standing: AUTORATE_QUEUE,
+                    elsewhere: rng.below(2) == 1,
                 });
                 assert!(BOUNDS[0] <= order.rate && order.rate <= BOUNDS[1], "{order:?}");
             }

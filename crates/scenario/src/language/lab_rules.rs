@@ -122,6 +122,13 @@ pub(super) fn refuse_values(root: &Section<'_>, scenario: &Scenario, problems: &
             let help = "make the policy's `bandwidth` at most the link's `rate`";
             problems.push(Problem::new(at, message).help(help));
         }
+        let varies = |policy: &control::policy::InterfacePolicy| policy.autorate.is_some();
+        if pair.iter().any(|way| way.policy.as_ref().is_some_and(varies)) {
+            let at = section.get("policy").map_or(section.at, |pair| pair.key_at);
+            let message = "the lab has no `autorate`: a policy there is at most as fast as its link";
+            let help = "run `suimon run` as a [[program]] of a host before the line; `suimon sim` has it";
+            problems.push(Problem::new(at, message).help(help));
+        }
         if pair
             .iter()
             .any(|way| matches!(way.settings.loss, Loss::Listed(_)))

@@ -17,6 +17,7 @@
 //! With a section `[sweep]` a text describes many scenarios, one for each point. All are checked
 //! before the first is run.
 
+mod autorate;
 mod changes;
 mod expectations;
 mod failures;
@@ -28,6 +29,7 @@ mod programs;
 mod reservations;
 mod sweep;
 
+pub(crate) use autorate::asked_host;
 pub use changes::{ChangeSettings, ScheduledChange};
 pub use control::expectations::{Metric, Unit};
 pub use expectations::{ExpectSettings, Expectation, Subject};
@@ -363,6 +365,9 @@ fn scenario(
         duration,
         &mut reader.problems,
     );
+    if complete {
+        autorate::refuse_unasked(&links, &directions, &hosts, &mut reader.problems);
+    }
     let flows = read_flows(
         reader,
         root,

@@ -6,6 +6,7 @@
 //! the result. [`live`] runs a scenario with real sockets in a lab.
 //! [`points`] runs the points of a sweep.
 
+mod autorate;
 pub mod captures;
 mod explained;
 mod held_up;

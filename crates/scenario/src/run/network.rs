@@ -1,5 +1,6 @@
 //! Builds the simulator's hosts, links and flows from a checked scenario.
 
+use super::autorate::SimulatedAutorates;
 use super::nine::SimulatedNines;
 use super::signalling::{SimParts, SimulatedRsvp};
 use super::yielding::SimulatedYields;
@@ -27,6 +28,7 @@ pub struct Network {
     pub signalling: Option<SimulatedRsvp>,
     yields: SimulatedYields,
     nines: SimulatedNines,
+    autorates: SimulatedAutorates,
 }
 
 impl Network {
@@ -68,6 +70,7 @@ impl Network {
         Ok(Self {
             yields: SimulatedYields::new(scenario, &mut sim, &links),
             nines: SimulatedNines::new(scenario, &mut sim, &links, &flows),
+            autorates: SimulatedAutorates::new(scenario, &mut sim, &nodes)?,
             signalling: reserves.then(|| SimulatedRsvp::new(scenario, &sim)),
             sim,
             links,
@@ -90,6 +93,7 @@ impl Network {
                 if direction.from == host {
                     self.sim.restart(self.links[index]);
                     self.yields.restart(index, direction, at);
+                    self.autorates.restart(index);
                 }
             }
             if let Some(signalling) = &mut self.signalling {
@@ -126,7 +130,7 @@ impl Network {
     pub fn run_until(&mut self, scenario: &Scenario, end: Instant) {
         loop {
             let signalling = self.signalling.as_ref().map(SimulatedRsvp::due);
-            let laws = self.yields.due().min(self.nines.due());
+            let laws = self.yields.due().min(self.nines.due()).min(self.autorates.due());
             let due = laws.min(signalling.unwrap_or(Instant::NEVER));
             let state = self.sim.run_until_paused(due.min(end));
             if state == RunState::Reached && due > end {
@@ -134,6 +138,7 @@ impl Network {
             }
             self.yields.turn(self.sim.now());
             self.nines.turn(&mut self.sim);
+            self.autorates.turn(scenario, &mut self.sim, &self.links);
             self.signal(scenario);
         }
     }

@@ -6,6 +6,7 @@ use crate::exit::{Exit, Failure};
 use crate::source;
 use crate::worst_cases;
 use clap::Args;
+use control::autorate::AutorateConfig;
 use control::diagnostics::{Diagnostics, Severity};
 use control::documents::Document;
 use control::filters;
@@ -170,6 +171,9 @@ fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Resul
     for yields in &interface.yields {
         writeln!(out, "{} yields {}", yields.class, yields_text(yields, settings))?;
     }
+    if let Some(autorate) = &interface.autorate {
+        writeln!(out, "autorate: {}", autorate_text(autorate, settings.bandwidth))?;
+    }
     for line in worst_cases::lines(interface) {
         writeln!(out, "{line}")?;
     }
@@ -205,6 +209,18 @@ fn yields_text(yields: &Yields, interface: &InterfaceSettings) -> String {
     format!(
         "{}; only over round trips from {least}, without queues: over shorter ones it keeps more of the link",
         text.join(", ")
+    )
+}
+
+/// `from 2 Mbit/s to 20 Mbit/s, by 3 ms of queue on the way to 9.9.9.9; …`
+fn autorate_text(autorate: &AutorateConfig, bandwidth: Bandwidth) -> String {
+    let [least, most] = autorate.bounds(bandwidth).map(|rate| numbers::rate(rate.bits()));
+    let queue = numbers::time(autorate.settings.queue.nanos());
+    let targets: Vec<String> = autorate.targets.iter().map(ToString::to_string).collect();
+    format!(
+        "follows the line from {least} to {most}, by {queue} of queue on the way to {}; \
+         weights share whatever rate there is, and rates, also those in per cent, are what they are at {most}",
+        targets.join(" or ")
     )
 }
 
@@ -299,6 +315,11 @@ fn interface_json(interface: &InterfacePolicy) -> Value {
         "discipline": readout::discipline(&interface.spec),
         "classes": classes.collect::<Vec<_>>(),
         "worst_cases": worst_cases::json(interface),
+        "autorate": interface.autorate.as_ref().map(|autorate| {
+            let [least, most] = autorate.bounds(interface.settings.bandwidth);
+            json!({ "min_bps": least.bits(), "max_bps": most.bits(), "targets": &autorate.targets,
+                    "queue_ns": autorate.settings.queue.nanos() })
+        }),
         "filters": filters.collect::<Vec<_>>(),
     })
 }

@@ -124,6 +124,12 @@ impl Replay {
         let mut tried = Vec::new();
         for file in files {
             let interface = self.interface(file, cx.registry)?;
+            if interface.autorate.is_some() {
+                return Err(Failure::usage(format!(
+                    "in {file} the rate of {} follows its line (`autorate`), which no capture has: leave that out to try the rest",
+                    interface.name
+                )));
+            }
             tried.push((file.clone(), interface));
         }
         let (seen, tried) = match self.closed {

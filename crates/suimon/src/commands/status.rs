@@ -138,6 +138,9 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
     for line in text::table(&rows, &COLUMNS.map(|(_, align)| align)) {
         writeln!(out, "{line}")?;
     }
+    if let Some(of) = &interface.autorate {
+        writeln!(out, "  autorate: {}", readout::autorate(of))?;
+    }
     show_experience(out, interface, verbose)?;
     for of in &interface.expectations {
         let state = if of.met { "met" } else { "MISSED" };

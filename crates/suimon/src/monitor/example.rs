@@ -27,6 +27,7 @@ pub fn snapshot() -> Snapshot {
             gauges: Vec::new(),
             expectations: Vec::new(),
             hosts: Vec::new(),
+            autorate: None,
             frames: FrameCounts {
                 missed: 12,
                 exhausted: 5,

@@ -392,6 +392,8 @@ fn draw_state(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view
     let traffic = class.map_or(&interface.traffic, |class| &class.traffic);
     let experience = traffic.experience.as_ref().map(readout::experience);
     parts.extend(experience.filter(|told| !told.is_empty()));
+    let autorate = interface.autorate.as_ref().map(readout::autorate);
+    parts.extend(autorate.map(|told| format!("autorate: {told}")));
     let of_all = interface
         .gauges
         .iter()

@@ -189,6 +189,7 @@ impl Steady {
             hold_ups: HoldUps::default(),
             expectations: Vec::new(),
             experience: None,
+            autorate: None,
         }
     }
 }
