@@ -90,7 +90,7 @@ pub struct ExplainedPacket {
     pub before_ns: u64,
     /// Neither: its discipline did not let it leave.
     pub held_ns: u64,
-    /// It left later than it was due: its host held it up.
+    /// It, or one before it, left later than it was due: its host held it up.
     pub held_up_ns: u64,
     /// Bytes that its class borrowed meanwhile, and of whom.
     pub borrowed: Vec<BorrowedBytes>,
@@ -402,7 +402,7 @@ impl ExplainedPacket {
         if self.held_up_ns > 0 {
             let late = time(self.held_up_ns);
             lines.push(format!(
-                "  {late}: it was due, and its host was late, or the device had no room"
+                "  {late}: it was due, or one before it, and its host was late, or the device had no room"
             ));
         }
         for BorrowedBytes { of, bytes } in &self.borrowed {

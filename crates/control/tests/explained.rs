@@ -149,6 +149,35 @@ fn gauge(packet: &ExplainedPacket, name: &str) -> serde_json::Value {
         .clone()
 }
 
+/// What waits behind a packet that the host made late is late by that, too, but for what the link
+/// catches up. It had been told as held back by its discipline.
+#[test]
+fn a_packet_behind_those_that_the_host_held_up_is_told_how_long_that_was() {
+    let mut host = Host::new("discipline = \"fifo\"\n", None, false);
+    (0..20).for_each(|_| host.arrives(0, "", 1000));
+    host.runs(0, 2_500);
+    // The packet of 3 ms leaves 59 ms late, and 5 ms of that are caught up.
+    host.runs(62_000, 100_000);
+    let packet = host.slowest();
+    assert_eq!((packet.wait_ns, packet.before_ns), (73_000_000, 19_000_000));
+    assert_eq!((packet.held_up_ns, packet.held_ns), (54_000_000, 0));
+}
+
+/// A wake-up that is late as usual has no part in what a bucket holds back.
+#[test]
+fn a_packet_that_a_bucket_holds_back_is_not_told_as_held_up_by_a_host_that_is_late_as_usual() {
+    let bucket = "discipline = { kind = \"tbf\", rate = \"4 Mbit/s\", burst = \"2 kB\", child = \"fifo\" }\n";
+    let mut host = Host::new(bucket, None, false);
+    (0..20).for_each(|_| host.arrives(0, "", 1000));
+    host.asks(0);
+    while let Some(due) = host.due {
+        host.asks(due.since(us(0)).nanos() / 1_000 + 400);
+    }
+    let packet = host.slowest();
+    assert!(packet.held_up_ns <= 401_000, "{packet:?}");
+    assert!(packet.held_ns > 10_000_000, "{packet:?}");
+}
+
 #[test]
 fn priq_a_packet_waits_for_the_higher_class_and_for_what_the_link_had_begun() {
     let classes = class("voice", "priority = 7") + &class("bulk", "priority = 1\ndefault = true");

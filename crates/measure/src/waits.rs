@@ -10,6 +10,7 @@
 
 use engine::discipline::Reason;
 use engine::header::FlowKey;
+use engine::link::LATENESS;
 use engine::inspect::{Inspection, View};
 use engine::packet::{ClassId, Ecn, Packet};
 use engine::queue::{Count, Queue};
@@ -104,6 +105,17 @@ pub struct WaitedPacket {
 struct Served {
     class: ClassId,
     len: u32,
+    /// How long nothing left before it although it was due, in nanoseconds; not what is usual.
+    late: u32,
+}
+
+/// A departure.
+#[derive(Clone, Copy, Debug)]
+struct LastDeparture {
+    /// Until when it keeps the link busy, had it left when it was due.
+    busy_until: Instant,
+    /// By how much it was late.
+    late: Duration,
 }
 
 /// Records.
@@ -119,8 +131,7 @@ pub struct WaitRecorder {
     seen: u64,
     /// The packet that arrives right now.
     arriving: Option<ClassId>,
-    /// The last departure: when it was due, and until when it keeps the link busy.
-    last: Option<(Instant, Instant)>,
+    last: Option<LastDeparture>,
     over: Option<&'static str>,
 }
 
@@ -151,7 +162,7 @@ pub struct WaitAccount {
     pub serving: Duration,
     /// The link was idle, or sent gaps: its discipline did not let it leave.
     pub held: Duration,
-    /// It left later than it was due: its host held it up.
+    /// It was due and did not leave, or another was before it: its host held it up.
     pub held_up: Duration,
 }
 
@@ -206,7 +217,9 @@ impl WaitRecorder {
             at: now,
             queued: queue.backlog(),
             views: self.views(packet.class, queue),
-            busy: self.last.map_or(Duration::ZERO, |(_, until)| until.since(now)),
+            busy: self
+                .last
+                .map_or(Duration::ZERO, |last| last.busy_until.since(now)),
             before: self.served.len(),
             marked: None,
         };
@@ -263,20 +276,29 @@ impl WaitRecorder {
             self.over = Some("more packets left than it counts");
             return;
         }
+        let late = now.since(planned);
+        // What one that catches up is late by, the one before was too.
+        let known = self
+            .last
+            .filter(|last| due.is_none() && planned == last.busy_until);
+        let more = late - known.map_or(Duration::ZERO, |last| last.late);
+        let unusual = if more > LATENESS { more } else { Duration::ZERO };
         self.served.push(Served {
             class: packet.class,
             len: u32::try_from(packet.len.get()).unwrap_or(u32::MAX),
+            late: u32::try_from(unusual.nanos()).unwrap_or(u32::MAX),
         });
         let takes = self
             .bandwidth
             .map_or(Duration::ZERO, |rate| rate.time_to_send(packet.len));
-        self.last = Some((planned, planned + takes));
+        let busy_until = planned + takes;
+        self.last = Some(LastDeparture { busy_until, late });
     }
 
     /// When a packet was due. Where a late caller catches up, each is due when the one before has
     /// been carried.
     fn planned(&self, now: Instant, arrived: Instant, due: Option<Instant>) -> Instant {
-        let carried = self.last.map(|(_, until)| until.max(arrived));
+        let carried = self.last.map(|last| last.busy_until.max(arrived));
         due.or(carried).unwrap_or(now).min(now)
     }
 
@@ -347,28 +369,32 @@ impl RecordedWaits {
             Ended::Dropped { at, .. } => (at, at),
         };
         let wait = at.since(packet.arrived.at);
-        let held_up = at.since(planned);
-        let (mut by_class, mut sum) = (HashMap::new(), Bytes::ZERO);
+        let late = at.since(planned);
+        let (mut by_class, mut sum, mut before_late) = (HashMap::new(), Bytes::ZERO, Duration::ZERO);
         for served in &self.served[packet.arrived.before..packet.until] {
             let len = Bytes::new(served.len.into());
             *by_class.entry(served.class).or_insert_with(Count::default) += len;
             sum += len;
+            before_late += Duration::from_nanos(served.late.into());
         }
         let mut before: Vec<(ClassId, Count)> = by_class.into_iter().collect();
         before.sort_by_key(|(class, count)| (std::cmp::Reverse(count.bytes), *class));
-        let due = wait - held_up;
+        let due = wait - late;
         let busy = packet.arrived.busy.min(due);
         let takes = self
             .bandwidth
             .map_or(Duration::ZERO, |rate| rate.time_to_send(sum));
         let serving = takes.min(due - busy);
+        // What the host held up before it, as far as that was not caught up.
+        let idle = due - busy - serving;
+        let behind = before_late.min(idle);
         WaitAccount {
             wait,
             busy,
             before,
             serving,
-            held: due - busy - serving,
-            held_up,
+            held: idle - behind,
+            held_up: late + behind,
         }
     }
 }
