@@ -51,7 +51,7 @@ pub struct RecordingHead {
     pub saved_ms: u64,
     /// Since when, by the tape's clock, what came is not in it: nothing could go to make room.
     pub full_ns: Option<u64>,
-    /// Parts that follow each other, each beginning with nothing queued.
+    /// Parts that follow each other. All but the first begin with nothing queued.
     pub stretches: Vec<Stretch>,
     /// What was in force, change by change.
     pub generations: Vec<GenerationView>,

@@ -24,6 +24,15 @@ pub struct LinkClock {
     remainder: u64,
 }
 
+/// How busy a link is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BusyLink {
+    /// When the last packet is out, rounded down to a nanosecond.
+    pub free_at: Instant,
+    /// What that rounding left out, in nanobits.
+    pub remainder: u64,
+}
+
 impl LinkClock {
     /// An idle link. `catch_up` is how far a late caller may catch up: zero for a wire, a tick of
     /// its clock for a program that is woken late.
@@ -44,6 +53,23 @@ impl LinkClock {
     /// When the last packet is out, rounded down to a nanosecond; the remainder is carried.
     pub fn free_at(&self) -> Instant {
         self.free_at
+    }
+
+    /// How busy it is, to go on elsewhere.
+    pub fn state(&self) -> BusyLink {
+        BusyLink {
+            free_at: self.free_at,
+            remainder: self.remainder,
+        }
+    }
+
+    /// Goes on where a link of the same bandwidth was; `false` if no such link can be there.
+    pub fn resume(&mut self, state: BusyLink) -> bool {
+        let can = state.remainder < self.rate.bits().max(1);
+        if can {
+            (self.free_at, self.remainder) = (state.free_at, state.remainder);
+        }
+        can
     }
 
     /// Nothing was queued before `now`: unused time is gone.

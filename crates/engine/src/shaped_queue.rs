@@ -9,7 +9,7 @@
 //! leaves; ours does not.
 
 use crate::discipline::{Next, Outlet, Reason, Sink, Verdict};
-use crate::link_clock::LinkClock;
+use crate::link_clock::{BusyLink, LinkClock};
 use crate::packet::{ClassId, Packet};
 use crate::queue::Queue;
 use crate::units::{Bandwidth, Duration, Instant};
@@ -75,6 +75,23 @@ impl ShapedQueue {
         (hand_over(&mut former), former)
     }
 
+    /// Takes a tree that knows nothing of the former one, which is handed back with all that it
+    /// holds. The link goes on.
+    pub fn renew(&mut self, queue: Queue) -> Queue {
+        std::mem::replace(&mut self.queue, queue)
+    }
+
+    /// How busy the link is, if there is one.
+    pub fn busy_link(&self) -> Option<BusyLink> {
+        self.clock.as_ref().map(LinkClock::state)
+    }
+
+    /// The link goes on where another of the same bandwidth was; `false` if no such link can be
+    /// there, or there is none here.
+    pub fn resume_link(&mut self, state: BusyLink) -> bool {
+        self.clock.as_mut().is_some_and(|clock| clock.resume(state))
+    }
+
     /// Hands over everything that is queued.
     pub fn hand_over(&mut self) -> VecDeque<Packet> {
         hand_over(&mut self.queue)
@@ -83,11 +100,6 @@ impl ShapedQueue {
     /// Whether it holds no packets.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
-    }
-
-    /// Whether the link has carried by `now` all that has left.
-    pub fn is_free(&self, now: Instant) -> bool {
-        self.clock.as_ref().is_none_or(|clock| clock.free_at() < now)
     }
 
     /// Until when the link is busy, if it is. Nothing leaves before, and the queue is not asked.

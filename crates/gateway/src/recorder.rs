@@ -2,10 +2,11 @@
 //! can be done again.
 //!
 //! The packet loop writes a [tape](netio::replay::tape); a thread keeps it. A tape can be done
-//! again from where nothing is queued and the link is free: there the path takes a tree of a known
-//! seed, and a new *stretch* begins. When the ring is full the oldest stretch goes. So that a
-//! discipline seldom forgets what it has learnt, a new one is asked for only when the last has an
-//! eighth of the ring.
+//! again from where the path takes a tree of a known seed: there a new *stretch* begins. The first
+//! begins at once, and what is queued is queued again, in the order in which the former tree hands
+//! it over; the others begin when nothing is queued. When the ring is full the oldest stretch goes.
+//! So that a discipline seldom forgets what it has learnt, a new one is asked for only when the
+//! last has an eighth of the ring.
 //!
 //! Where the queue never is empty for as long as the ring lasts, there is no such place, and
 //! nothing can be forgotten: then the older part of the stretch is kept [in short
@@ -22,14 +23,14 @@ use control::difference::GenerationView;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use control::recorded::{RecordedSignalling, RecordingFile, RecordingHead, Stretch};
+use engine::queue::Queue;
 use engine::random::Seed;
-use engine::shaped_queue::ShapedQueue;
 use engine::units::Instant;
 use measure::numbers;
 use netio::clock;
 use netio::handle::{Handle, TapeWish};
 use netio::replay::event;
-use netio::replay::tape::{Read, Rebase, TapeReader, Taped, tape};
+use netio::replay::tape::{BeginsAnew, Read, Rebase, TapeReader, Taped, tape};
 use netio::worker::PathId;
 use std::collections::VecDeque;
 use std::fmt;
@@ -61,7 +62,7 @@ impl fmt::Debug for Recorder {
     }
 }
 
-/// A tree with which a stretch begins once nothing is queued.
+/// A tree with which a stretch is to begin.
 struct Offered {
     policy: Arc<InterfacePolicy>,
     seed: Seed,
@@ -81,7 +82,7 @@ struct Ring {
     began: bool,
     full: Option<Instant>,
     over: Option<&'static str>,
-    former: (Sender<ShapedQueue>, Receiver<ShapedQueue>),
+    former: (Sender<Queue>, Receiver<Queue>),
 }
 
 impl Recorder {
@@ -106,7 +107,7 @@ impl Recorder {
                 ))),
             }
         })?;
-        let ring = Arc::new(Mutex::new(Ring {
+        let mut ring = Ring {
             handle: handle.clone(),
             path,
             interface: managed.policy.name.clone(),
@@ -119,7 +120,9 @@ impl Recorder {
             full: None,
             over: None,
             former: channel(),
-        }));
+        };
+        ring.keep();
+        let ring = Arc::new(Mutex::new(ring));
         let stop = Arc::new(AtomicBool::new(false));
         let (kept, ended) = (Arc::clone(&ring), Arc::clone(&stop));
         let thread = std::thread::Builder::new()
@@ -201,6 +204,10 @@ impl Ring {
         let (changes, policy) = self.log.present();
         let seed = secret_seed();
         let rebase = Rebase {
+            when: match self.stretches.is_empty() {
+                true => BeginsAnew::AtOnce,
+                false => BeginsAnew::WhenEmpty,
+            },
             queue: policy.plan.build(seed),
             changes,
             former: self.former.0.clone(),
@@ -316,7 +323,7 @@ impl Ring {
             message: format!("nothing of {} is recorded yet", self.interface),
             help: Some(match self.over {
                 Some(why) => why.into(),
-                None => "a recording begins when nothing is queued".into(),
+                None => "it begins when the discipline is on, and what passed by it has left".into(),
             }),
         })
     }

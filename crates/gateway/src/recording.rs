@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 /// What every recording begins with.
 pub const MAGIC: &[u8; 8] = b"suimonFR";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Bytes before the head.
 const FIXED: usize = 20;
 /// The longest recording that is read, in bytes.
@@ -314,7 +314,11 @@ fn time_of(event: &ShortEvent<'_>) -> Option<Instant> {
             TapeEvent::Start { at, .. } | TapeEvent::Changed { at, .. } => Some(*at),
             TapeEvent::Arrival(arrival) => Some(arrival.at),
             TapeEvent::Asked(asked) => Some(asked.at),
-            TapeEvent::Switched { .. } | TapeEvent::Abandoned { .. } | TapeEvent::Moved { .. } => None,
+            TapeEvent::Held(held) => Some(held.at),
+            TapeEvent::Link(_)
+            | TapeEvent::Switched { .. }
+            | TapeEvent::Abandoned { .. }
+            | TapeEvent::Moved { .. } => None,
         },
     }
 }

@@ -378,9 +378,7 @@ impl Handler for ControlService {
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
         let recorder = Recorder::begin(&self.handle, &self.in_force, &managed, memory)?;
         recorders.insert(name.clone(), recorder);
-        Ok(format!(
-            "{name}: what passes is recorded from the next moment on at which nothing is queued"
-        ))
+        Ok(format!("{name}: what passes is recorded from now on"))
     }
 
     fn recorded(&self, interface: Option<&str>) -> Result<RecordingFile, Refusal> {

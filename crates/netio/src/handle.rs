@@ -241,7 +241,8 @@ pub enum TapeWish {
     Start(Tape),
     /// That the reader gets what is written so far.
     Flush,
-    /// That it begins anew with this tree, once nothing is queued.
+    /// That it begins anew with this tree, at once or when nothing is queued; not before the
+    /// discipline is on and what passed by it has left.
     Rebase(Rebase),
     /// That nothing is written any more.
     Stop,

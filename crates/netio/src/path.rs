@@ -102,7 +102,7 @@ pub(crate) struct Path {
     clamp_indices: Vec<Option<usize>>,
     /// Where what happens to the queue is written down, if it is.
     tape: Option<Box<Tape>>,
-    /// A tree with which the tape begins anew as soon as nothing is queued.
+    /// A tree with which the tape begins anew, when it is time.
     rebase: Option<Rebase>,
     /// Bytes of the frame at hand that a tape keeps.
     kept: usize,
@@ -345,8 +345,7 @@ impl Path {
         self.shown = self.shown.max(arrived);
         let (bytes, offload) = (pool.bytes(frame), pool.offload(frame));
         let headers = Headers::parse(bytes, self.mark);
-        // The transport header without its options, whichever it is.
-        self.kept = headers.l4.map_or(KEPT, |l4| usize::from(l4) + 20);
+        self.kept = taped::kept(&headers);
         let cut = Cut::of(bytes, &offload, &headers);
         let longest = cut.map_or(bytes.len(), |cut| cut.longest(bytes.len()));
         let tagged = headers
@@ -504,8 +503,9 @@ impl Path {
 
     /// Gives a packet to the discipline.
     fn enqueue(&mut self, now: Instant, pool: &mut Pool, packet: Packet) {
-        if self.waits.is_some() {
-            self.record_arrival(now, pool, &packet);
+        // One that was handed on has arrived before.
+        if self.waits.is_some() && !packet.handed_on {
+            self.record_arrival(pool, &packet);
         }
         let mut sink = DropSink {
             pool,
@@ -537,11 +537,11 @@ impl Path {
         self.realiser = realiser.or(self.realiser.take());
         if waiting == Waiting::Empty {
             self.excuses.emptied();
-            if self.rebase.is_some() {
-                self.begin_anew(time);
-            }
         }
-        waiting
+        match self.rebase.is_some() && self.begin_anew(time, pool) {
+            true => Waiting::More,
+            false => waiting,
+        }
     }
 
     fn drain_at(
@@ -668,6 +668,7 @@ impl Path {
     /// Drops the whole backlog, for this reason: its port has failed, or there is no time to send
     /// it.
     pub(crate) fn abandon(&mut self, pool: &mut Pool, why: Reason) {
+        self.end_change(self.shown, pool);
         self.write(&TapeEvent::Abandoned { why });
         let mut sink = DropSink {
             pool,
@@ -679,17 +680,16 @@ impl Path {
         };
         self.queue.queue_mut().flush(&mut sink);
         self.wire.iter_mut().for_each(|wire| wire.flush(&mut sink));
-        let waiting = self.bypass.drain(..).chain(self.moving.take());
-        waiting.for_each(|packet| sink.drop(packet, why));
+        self.bypass.drain(..).for_each(|packet| sink.drop(packet, why));
         self.due = None;
     }
 
     /// Switches the discipline on or off. Off: its backlog is sent first, and nothing is dropped.
-    pub(crate) fn switch(&mut self, pool: &mut Pool, on: bool) {
+    pub(crate) fn switch(&mut self, now: Instant, pool: &mut Pool, on: bool) {
+        self.end_change(now, pool);
         self.write(&TapeEvent::Switched { on });
         if self.enabled && !on {
             self.bypass.extend(self.queue.hand_over());
-            self.bypass.extend(self.moving.take());
             self.bypass
                 .iter()
                 .for_each(|packet| pool.discharge(packet.buffer));

@@ -475,7 +475,7 @@ impl Worker {
                 Command::Switch { path, on, done } => {
                     let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
                     let known = path.is_some();
-                    path.into_iter().for_each(|path| path.switch(pool, on));
+                    path.into_iter().for_each(|path| path.switch(now, pool, on));
                     let _ = done.send(known);
                 }
                 Command::Retune { path, retune, done } => {
@@ -689,10 +689,10 @@ impl Worker {
 
     /// Begins a clean end: everything queued is sent as fast as the ports take it.
     fn begin_end(&mut self) {
-        let latest = self.now() + DRAIN;
-        self.ending.get_or_insert(latest);
+        let now = self.now();
+        self.ending.get_or_insert(now + DRAIN);
         let Self { paths, pool, .. } = self;
-        paths.iter_mut().for_each(|path| path.switch(pool, false));
+        paths.iter_mut().for_each(|path| path.switch(now, pool, false));
     }
 
     /// Whether nothing is queued, and the ports have sent all that they have taken.

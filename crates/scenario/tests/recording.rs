@@ -3,13 +3,14 @@
 //!
 //! Policies of every kind are drawn at random, before a port that stalls at random, in a loop that
 //! is held up at random, with changes of plan and bandwidth, the discipline switched off and on,
-//! and the tape begun anew under way. The worker runs between ports in memory, on a clock of the
-//! test's own. Shortened, a tape gives the same departures too.
+//! and the tape begun anew under way, at once or when nothing is queued. The worker runs between
+//! ports in memory, on a clock of the test's own. Shortened, a tape gives the same departures too.
 
 #[allow(dead_code, reason = "the engine's tests use more of it")]
 #[path = "../../engine/tests/contract/policies.rs"]
 mod policies;
 
+use control::policy::Policy;
 use engine::classify::{Classifier, Filter, Ports};
 use engine::header::{Family, FlowKey};
 use engine::kind::{Children, Kind};
@@ -29,7 +30,7 @@ use netio::replay::candidate::Candidate;
 use netio::replay::event::{Events, TapeEvent};
 use netio::replay::recreation::{Change, Departure, Recreation};
 use netio::replay::shortened::{ShortEvent, ShortEvents, Shortener};
-use netio::replay::tape::{Read, Rebase, TapeReader, Taped, tape};
+use netio::replay::tape::{BeginsAnew, Read, Rebase, TapeReader, Taped, tape};
 use netio::worker::{PathId, PathSpec, Settings, Turn, Worker};
 use sim::capture::headers;
 use sim::packet::{Payload, SimPacket};
@@ -153,7 +154,9 @@ enum Step {
     /// The loop does nothing for so long: its host is stopped, or does other things.
     HoldUp(Duration),
     /// The tape is to begin anew.
-    Rebase,
+    Rebase(BeginsAnew),
+    /// More than a few packets are queued, or the test fails.
+    Standing,
 }
 
 struct Trial {
@@ -296,6 +299,12 @@ impl Live {
         self.port.with(|port| port.now = end);
     }
 
+    /// Packets that have neither left nor been dropped.
+    fn queued(&mut self) -> u64 {
+        let totals = self.worker.show(self.now).paths[0].totals;
+        totals.offered.packets - totals.sent.packets - totals.dropped.packets
+    }
+
     fn written(&mut self) -> Vec<u8> {
         self.ask(|handle| handle.tape(PathId(0), TapeWish::Flush))
             .expect("an answer");
@@ -352,8 +361,10 @@ fn live(trial: &Trial, seed: Seed) -> Done {
                 .expect("an answer"),
             Step::Stall(time) => live.port.with(|port| port.until = *at + time),
             Step::HoldUp(time) => live.held_up = *at + time,
-            Step::Rebase => {
+            Step::Standing => assert!(live.queued() > 3, "step {number}: {} are queued", live.queued()),
+            Step::Rebase(when) => {
                 let rebase = Rebase {
+                    when,
                     queue: trial.policies[present].plan.build(rebase_seed(seed)),
                     changes: changes.len() as u64,
                     former: std::sync::mpsc::channel().0,
@@ -508,7 +519,8 @@ fn steps(rng: &mut Rng, bandwidth: Bandwidth, policies: usize, plain: bool) -> V
                 Step::Switch(on)
             }
             2 | 3 if !plain => Step::Stall(Duration::from_nanos(rng.below(time * 10))),
-            4 | 5 if !plain => Step::Rebase,
+            4 if !plain => Step::Rebase(BeginsAnew::WhenEmpty),
+            5 if !plain => Step::Rebase(BeginsAnew::AtOnce),
             6 if !plain => Step::HoldUp(Duration::from_nanos(rng.below(time * 60))),
             _ => {
                 let ecn = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1][rng.below(3) as usize];
@@ -638,6 +650,133 @@ fn a_tape_in_short_form_gives_the_same_departures_to_the_nanosecond() {
         packets += is.left.len();
     }
     assert!(packets > policies_to_try() as usize * ARRIVALS / 5);
+}
+
+/// A policy of each kind that can hold packets back for long, as an interface's table has it.
+const STANDING: [&str; 19] = [
+    r#"discipline = "fifo""#,
+    r#"discipline = "fq_codel""#,
+    r#"discipline = "codel""#,
+    r#"discipline = { kind = "red", min = 5, max = 90 }"#,
+    r#"discipline = "pie""#,
+    r#"discipline = "blue""#,
+    r#"discipline = "rio""#,
+    r#"discipline = "cake""#,
+    r#"discipline = "dualpi2""#,
+    r#"discipline = "wfq""#,
+    r#"discipline = { kind = "tbf", rate = "8 Mbit/s", burst = "15 kB", child = { kind = "fifo", limit = 300 } }"#,
+    r#"discipline = { kind = "police", rate = "15 Mbit/s", burst = "40 kB" }"#,
+    r#"discipline = "drr"
+       class = [{ name = "some", weight = 3 }, { name = "rest", default = true }]
+       filter = [{ class = "some", source_port = 1001 }]"#,
+    r#"discipline = "wrr"
+       class = [{ name = "some", weight = 3, discipline = "fifo" }, { name = "rest", default = true }]
+       filter = [{ class = "some", source_port = 1001 }]"#,
+    r#"discipline = "priq"
+       class = [{ name = "some", priority = 7, discipline = { kind = "fifo", limit = 20 } },
+                { name = "rest", priority = 0, default = true, discipline = "fifo" }]
+       filter = [{ class = "some", source_port = 1001 }]"#,
+    r#"discipline = "hfsc"
+       class = [{ name = "some", realtime = "1 Mbit/s", linkshare = "10 %" },
+                { name = "rest", realtime = "4 Mbit/s", linkshare = "90 %", default = true, discipline = "fifo" }]
+       filter = [{ class = "some", source_port = 1001 }]"#,
+    r#"discipline = "cbq"
+       class = [{ name = "office", rate = "70 %" },
+                { name = "some", parent = "office", rate = "10 %", priority = 7 },
+                { name = "rest", parent = "office", rate = "30 %", default = true, discipline = "fifo" },
+                { name = "guests", rate = "30 %", borrow = false }]
+       filter = [{ class = "some", source_port = 1001 }, { class = "guests", source_port = 1002 }]"#,
+    r#"discipline = "ips"
+       class = [{ name = "some", rate = "1 Mbit/s", burst = "6 kB", delay = "12 ms" }, { name = "rest", default = true }]
+       filter = [{ class = "some", source_port = 1001 }]"#,
+    r#"discipline = "pacer"
+       class = [{ name = "some", rate = "2 Mbit/s" }, { name = "rest", rate = "7 Mbit/s", default = true }]
+       filter = [{ class = "some", source_port = 1001 }]"#,
+];
+
+/// Twice as much as the link carries, and the tape begun anew in the midst of it.
+fn overloaded(registry: &Registry, table: &str, seed: Seed) -> Trial {
+    let text = format!("version = 1\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\n{table}\n");
+    let policy = Policy::read("standing", &text, registry, &[]);
+    let policy = policy.unwrap_or_else(|why| panic!("{table}: {why:?}"));
+    let interface = &policy.interfaces[0];
+    let only = Drawn {
+        plan: interface.plan.clone(),
+        filters: interface.filters.to_vec(),
+    };
+    let (mut rng, mut at) = (seed.fork("overload").stream(), Instant::START);
+    let mut steps = Vec::new();
+    for number in 0..800 {
+        let frame = 200 + rng.below(1_300);
+        let time = interface.link().bandwidth.time_to_send(Bytes::new(frame)).nanos();
+        at = at + Duration::from_nanos(1 + rng.below(time));
+        let flow = rng.below(u64::from(FLOWS)) as u16;
+        // As of one sender: where marks choose the queue, others would overtake.
+        let ecn = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1][usize::from(flow) % 3];
+        steps.push((at, Step::Arrive(flow, frame, ecn)));
+        if number >= 300 {
+            steps.push((at, Step::Standing));
+        }
+        if number == 400 {
+            steps.push((at, Step::Rebase(BeginsAnew::AtOnce)));
+        }
+    }
+    Trial {
+        paced: only.plan.root.plan.pacing().is_some(),
+        policies: vec![only],
+        steps,
+        spins: 0,
+    }
+}
+
+/// Packets of each flow leave in the order in which they came.
+fn keeps_order(left: &[Left], table: &str) {
+    for flow in 0..FLOWS {
+        let own = |headers: &&Vec<u8>| headers[34..36] == (1_000 + flow).to_be_bytes();
+        let numbers = left.iter().map(|(_, headers)| headers).filter(own);
+        let numbers: Vec<_> = numbers.map(|headers| [headers[18], headers[19]]).collect();
+        assert!(numbers.is_sorted(), "{table}: flow {flow} overtakes itself");
+    }
+}
+
+/// It had waited for a moment at which nothing was queued: a link in trouble has none.
+#[test]
+fn a_recording_begun_under_a_queue_that_is_never_empty_is_done_again_to_the_nanosecond() {
+    let registry = Registry::builtin();
+    for (number, table) in STANDING.into_iter().enumerate() {
+        let seed = Seed(7).fork(&number.to_string());
+        let trial = overloaded(&registry, table, seed);
+        let done = live(&trial, seed);
+        keeps_order(&done.left, table);
+        let held = Events::new(&done.tape).filter(|event| match event {
+            Ok(TapeEvent::Held(held)) => held.handed_on && held.packet.at < held.at,
+            _ => false,
+        });
+        let held = held.count();
+        assert!(held > 3, "{table}: {held} were queued");
+        let Again {
+            before,
+            left,
+            packets,
+            view,
+        } = again(&trial, seed, &done, whole(&done.tape), 1);
+        assert!(
+            left[..] == done.left[before..],
+            "{table}: other packets, or at other times"
+        );
+        assert!(
+            before > 50 && left.len() > 200,
+            "{table}: {before}, {}",
+            left.len()
+        );
+        let short = shortened(&done.tape, 40);
+        let in_short = ShortEvents::new(&short).map(|event| event.expect("whole"));
+        let short = again(&trial, seed, &done, in_short, 1);
+        assert!(short.packets == packets, "{table}: other packets in short form");
+        let totals = |view: Option<PathView>| view.map(|view| view.totals);
+        assert_eq!(totals(short.view), totals(view), "{table}");
+        eprintln!("{table:.40}: {held} were queued, {} left again", left.len());
+    }
 }
 
 /// A packet less, and the next check finds it.

@@ -12,9 +12,11 @@ use crate::budget::Owner;
 use crate::classify::{Classify, FewFilters};
 use crate::handle::{Adopted, Retired};
 use crate::pool::Pool;
+use crate::replay::event::To;
 use engine::discipline::{BuiltQueue, Reason, Sink};
 use engine::header::Headers;
 use engine::packet::{ClassId, Packet};
+use engine::queue::Queue;
 use engine::random::Seed;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Instant};
@@ -133,11 +135,6 @@ impl Moving {
     /// A packet arrives during a change.
     pub(super) fn arrive(&mut self, packet: Packet) {
         self.behind.push_back(packet);
-    }
-
-    /// All packets, which leave it.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = Packet> + '_ {
-        self.out.drain(..).chain(self.behind.drain(..))
     }
 
     /// All packets.
@@ -272,6 +269,12 @@ impl Path {
         }
     }
 
+    /// Takes out what a tree holds that is no longer this path's, to be queued anew.
+    pub(super) fn take_out(&mut self, pool: &mut Pool, former: &mut Queue) {
+        let out = &mut self.moving.out;
+        former.flush(&mut TakenOut { out, pool });
+    }
+
     /// The next piece of a change; whether there is more to do.
     fn advance(&mut self, now: Instant, pool: &mut Pool, job: &mut Job) -> bool {
         let Some(plan) = self.plan.clone() else {
@@ -372,10 +375,12 @@ impl Path {
             } else {
                 return;
             };
-            if self.charge(pool, &packet) {
-                self.enqueue(now, pool, packet);
-            } else {
-                self.drop_short(pool, packet);
+            let charged = self.charge(pool, &packet);
+            let to = if charged { To::Queue } else { To::Nowhere };
+            self.tape_held(now, pool, &packet, to);
+            match charged {
+                true => self.enqueue(now, pool, packet),
+                false => self.drop_short(pool, packet),
             }
         }
     }

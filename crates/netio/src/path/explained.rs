@@ -45,7 +45,8 @@ impl Path {
 
     /// Shows the recorder a packet that arrives; nobody may be waiting for it any more.
     #[inline(never)]
-    pub(super) fn record_arrival(&mut self, now: Instant, pool: &Pool, packet: &Packet) {
+    pub(super) fn record_arrival(&mut self, pool: &Pool, packet: &Packet) {
+        let now = packet.arrived;
         let forgotten = |waits: &mut Box<WaitRecorder>| now > waits.until() + LEFT;
         self.waits.take_if(forgotten);
         let (queue, mark) = (self.queue.queue(), self.mark);

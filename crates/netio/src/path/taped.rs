@@ -3,13 +3,20 @@
 use super::Path;
 use crate::handle::{ClassAdopted, ClassRetune, PreparedRetune, Retune, Retuned, TapeWish};
 use crate::pool::Pool;
-use crate::replay::event::{TapeEvent, TapedArrival, To};
-use crate::replay::tape::{Rebase, Tape, Taped};
+use crate::replay::event::{KEPT, TapeEvent, TapedArrival, TapedHeld, To};
+use crate::replay::tape::{BeginsAnew, Rebase, Tape, Taped};
 use engine::discipline::Next;
-use engine::link_clock::LinkClock;
+use engine::header::Headers;
+use engine::link_clock::BusyLink;
 use engine::packet::Packet;
-use engine::shaped_queue::{CATCH_UP, ShapedQueue};
 use engine::units::Instant;
+
+/// Bytes of a frame with these headers that a tape keeps: the transport header without its options,
+/// whichever it is, and what is before.
+#[inline]
+pub(super) fn kept(headers: &Headers) -> usize {
+    headers.l4.map_or(KEPT, |l4| usize::from(l4) + 20)
+}
 
 /// Gets each packet that leaves, with its time.
 pub(crate) type Leaving<'a> = &'a mut dyn FnMut(Instant, &Packet, &[u8]);
@@ -48,7 +55,7 @@ impl Path {
         self.taped(fresh)
     }
 
-    /// Lets the tape begin anew with this tree once nothing is queued.
+    /// Lets the tape begin anew with this tree.
     fn rebase(&mut self, rebase: Rebase) -> Taped {
         if rebase.changes != self.changes || self.tape.is_none() {
             return Taped::Stale;
@@ -64,23 +71,31 @@ impl Path {
         }
     }
 
-    /// Takes the tree with which the tape begins anew, if nothing tells it from a new one: no
-    /// packet is queued, and the link is free.
-    pub(super) fn begin_anew(&mut self, now: Instant) {
-        let free = self.queue.is_free(now);
-        let current = |rebase: &Rebase| rebase.changes == self.changes;
-        if !self.enabled || !self.queue.is_empty() || !free || self.tape.is_none() {
-            return;
+    /// Takes the tree with which the tape begins anew, when it is time. What is queued waits then,
+    /// for its place in this tree, as in a change of classes. Whether it took the tree.
+    #[inline(never)]
+    pub(super) fn begin_anew(&mut self, now: Instant, pool: &mut Pool) -> bool {
+        let empty = self.queue.is_empty();
+        let ripe = |rebase: &mut Rebase| empty || rebase.when == BeginsAnew::AtOnce;
+        let on = self.enabled && self.bypass.is_empty() && !self.is_changing();
+        if !on || self.tape.is_none() {
+            return false;
         }
-        let Some(rebase) = self.rebase.take().filter(current) else {
-            return;
+        let current = |rebase: &Rebase| rebase.changes == self.changes;
+        let Some(rebase) = self.rebase.take_if(ripe).filter(current) else {
+            return false;
         };
-        let clock = self.queue.bandwidth().map(|rate| LinkClock::new(rate, CATCH_UP));
-        let former = std::mem::replace(&mut self.queue, ShapedQueue::new(rebase.queue, clock));
+        let mut former = self.queue.renew(rebase.queue);
+        self.take_out(pool, &mut former);
         // With very many classes it takes long to drop.
         let _ = rebase.former.send(former);
         self.due = None;
-        self.tape.iter_mut().for_each(|tape| tape.begin(now, true));
+        let link = self.queue.busy_link();
+        if let Some(tape) = &mut self.tape {
+            tape.begin(now, true);
+            link.iter().for_each(|link| tape.write(&TapeEvent::Link(*link)));
+        }
+        true
     }
 
     /// Writes an event down.
@@ -96,6 +111,15 @@ impl Path {
             tape.write(&TapeEvent::Arrival(TapedArrival::of(
                 packet, to, frame, self.kept,
             )));
+        }
+    }
+
+    /// Writes down that a packet that waited for its place has one in the tree now, or none.
+    pub(super) fn tape_held(&mut self, now: Instant, pool: &Pool, packet: &Packet, to: To) {
+        if let Some(tape) = &mut self.tape {
+            let frame = pool.bytes(packet.buffer);
+            let keep = kept(&Headers::parse(frame, self.mark));
+            tape.write(&TapeEvent::Held(TapedHeld::of(now, packet, to, frame, keep)));
         }
     }
 
@@ -122,9 +146,18 @@ impl Path {
         self
     }
 
-    /// Offers a packet again.
-    pub(crate) fn offer_again(&mut self, pool: &mut Pool, packet: Packet, to: To) {
+    /// The link is as busy as that of the tape; `false` if it cannot be.
+    pub(crate) fn resume_link(&mut self, state: BusyLink) -> bool {
+        self.queue.resume_link(state)
+    }
+
+    /// Offers a packet again; `now` is later than its arrival where it had to wait for its place.
+    pub(crate) fn offer_again(&mut self, now: Instant, pool: &mut Pool, packet: Packet, to: To) {
         match to {
+            To::Queue if self.enabled => {
+                self.totals.offered += packet.len;
+                self.enqueue(now, pool, packet);
+            }
             To::Queue => self.offer(pool, packet),
             To::First => self.offer_first(pool, packet),
             To::Nowhere => {

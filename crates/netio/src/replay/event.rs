@@ -4,6 +4,7 @@
 //! in a file is untrusted: what is cut off or unknown is an error, never a guess.
 
 use engine::discipline::Reason;
+use engine::link_clock::BusyLink;
 use engine::packet::{ClassId, Dscp, Ecn, FlowHashes, Packet};
 use engine::units::{Bytes, Instant};
 use std::fmt;
@@ -21,6 +22,10 @@ pub enum TapeEvent<'a> {
         /// The disciplines are as they were built: what follows can be done again.
         fresh: bool,
     },
+    /// The link is so busy where the tape begins.
+    Link(BusyLink),
+    /// A packet of before the tape's beginning is queued again, or one that waited behind those.
+    Held(TapedHeld<'a>),
     /// A packet arrived.
     Arrival(TapedArrival<'a>),
     /// The queue was asked for packets.
@@ -72,6 +77,19 @@ pub struct TapedArrival<'a> {
     pub to: To,
     /// The first bytes of the frame.
     pub headers: &'a [u8],
+}
+
+/// A packet that waited for its place in a tree while the tape began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TapedHeld<'a> {
+    /// When it got that, by the queue's time.
+    pub at: Instant,
+    /// Whether [a queue handed it on](Packet::handed_on): it had one before.
+    pub handed_on: bool,
+    /// Whether its DSCP is another than in its headers.
+    pub remarked: bool,
+    /// What it is.
+    pub packet: TapedArrival<'a>,
 }
 
 /// Where a packet that arrived went.
@@ -177,6 +195,8 @@ const ABANDONED: u8 = 5;
 const CHANGED: u8 = 6;
 const ASKED_PACED: u8 = 7;
 const MOVED: u8 = 8;
+const LINK: u8 = 9;
+const HELD: u8 = 10;
 
 /// Calls at one time that a tape may have: a file that asks for ever is no tape.
 pub(super) const MOST_ASKS: u32 = 1 << 10;
@@ -237,6 +257,37 @@ impl<'a> TapedArrival<'a> {
     }
 }
 
+impl<'a> TapedHeld<'a> {
+    /// The packet, without its bytes.
+    pub fn packet(&self) -> Packet {
+        let mut packet = Packet {
+            handed_on: self.handed_on,
+            ..self.packet.packet()
+        };
+        if self.remarked {
+            packet.dscp = Dscp::arrived(!self.packet.dscp);
+            packet.dscp.remark(self.packet.dscp);
+        }
+        packet
+    }
+
+    /// What this packet is on a tape.
+    pub fn of(at: Instant, packet: &Packet, to: To, frame: &'a [u8], keep: usize) -> Self {
+        Self {
+            at,
+            handed_on: packet.handed_on,
+            remarked: packet.dscp.to_write().is_some(),
+            packet: TapedArrival::of(packet, to, frame, keep),
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend([HELD, u8::from(self.handed_on), u8::from(self.remarked)]);
+        out.extend_from_slice(&self.at.nanos().to_le_bytes());
+        self.packet.write(out);
+    }
+}
+
 /// Bytes of a class and a flow.
 pub(super) const PLACE_BYTES: usize = 16;
 
@@ -290,6 +341,12 @@ impl TapeEvent<'_> {
                 out.extend([START, u8::from(*fresh)]);
                 out.extend_from_slice(&at.nanos().to_le_bytes());
             }
+            Self::Link(BusyLink { free_at, remainder }) => {
+                out.push(LINK);
+                out.extend_from_slice(&free_at.nanos().to_le_bytes());
+                out.extend_from_slice(&remainder.to_le_bytes());
+            }
+            Self::Held(held) => held.write(out),
             Self::Switched { on } => out.extend([SWITCHED, u8::from(*on)]),
             Self::Abandoned { why } => out.extend([ABANDONED, *why as u8]),
             Self::Moved { class, flow } => {
@@ -374,6 +431,20 @@ impl<'a> Events<'a> {
         })
     }
 
+    fn held(&mut self) -> Option<TapedHeld<'a>> {
+        let (handed_on, remarked) = (self.flag()?, self.flag()?);
+        let at = self.time()?;
+        let [ARRIVAL] = self.take()? else {
+            return None;
+        };
+        Some(TapedHeld {
+            at,
+            handed_on,
+            remarked,
+            packet: self.arrival()?,
+        })
+    }
+
     fn event(&mut self) -> Option<TapeEvent<'a>> {
         let [which] = self.take()?;
         Some(match which {
@@ -394,6 +465,11 @@ impl<'a> Events<'a> {
                 let at = self.time()?;
                 TapeEvent::Start { at, fresh }
             }
+            LINK => TapeEvent::Link(BusyLink {
+                free_at: self.time()?,
+                remainder: self.take().map(u64::from_le_bytes)?,
+            }),
+            HELD => TapeEvent::Held(self.held()?),
             SWITCHED => TapeEvent::Switched { on: self.flag()? },
             ABANDONED => {
                 let [why] = self.take()?;

@@ -2,7 +2,7 @@
 //!
 //! It is the path itself, without ports. What leaves is compared with what the tape says has left.
 
-use super::event::{Digest, TapeEvent};
+use super::event::{Digest, TapeEvent, TapedArrival};
 use super::shortened::ShortEvent;
 use super::{Beginning, TooMany, headers_pool, put};
 use crate::classify::Classify;
@@ -63,6 +63,8 @@ pub enum Diverged {
         /// When.
         at: Instant,
     },
+    /// No link of this bandwidth can be as busy as it was at the beginning.
+    Link,
 }
 
 impl From<TooMany> for Diverged {
@@ -91,6 +93,7 @@ impl fmt::Display for Diverged {
             Self::Class { at } => write!(f, "at {at} a packet is in a class that takes none"),
             Self::Back { at } => write!(f, "what was at {at} comes after what was later"),
             Self::Change { at } => write!(f, "the change at {at} cannot be adopted again"),
+            Self::Link => f.write_str("the link cannot have been as busy as it was at the beginning"),
         }
     }
 }
@@ -204,15 +207,16 @@ impl Recreation {
     ) -> Result<(), Diverged> {
         match *event {
             TapeEvent::Start { .. } => {}
-            TapeEvent::Arrival(arrival) => {
-                self.pass(arrival.at)?;
-                if !Self::takes(&self.plan, arrival.class) {
-                    return Err(Diverged::Class { at: self.now });
+            TapeEvent::Link(state) => {
+                if !self.path.resume_link(state) {
+                    return Err(Diverged::Link);
                 }
-                let mut packet = arrival.packet();
-                packet.buffer = put(&mut self.pool, arrival.headers)?;
-                self.path.offer_again(&mut self.pool, packet, arrival.to);
             }
+            TapeEvent::Arrival(arrival) => self.arrive(arrival.at, arrival.packet(), &arrival)?,
+            TapeEvent::Held(held) if held.packet.at > held.at => {
+                return Err(Diverged::Back { at: held.at });
+            }
+            TapeEvent::Held(held) => self.arrive(held.at, held.packet(), &held.packet)?,
             TapeEvent::Asked(asked) => {
                 self.pass(asked.at)?;
                 let (sent, digest) = self.ask((asked.at, asked.clock), asked.asks, leaving);
@@ -224,7 +228,7 @@ impl Recreation {
                     });
                 }
             }
-            TapeEvent::Switched { on } => self.path.switch(&mut self.pool, on),
+            TapeEvent::Switched { on } => self.path.switch(self.now, &mut self.pool, on),
             TapeEvent::Abandoned { why } => self.path.abandon(&mut self.pool, why),
             TapeEvent::Moved { class, flow } => self.moved.all().push_back((class, flow)),
             TapeEvent::Changed { clock, at, class } => {
@@ -236,6 +240,22 @@ impl Recreation {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// A packet goes now where this one went.
+    fn arrive(
+        &mut self,
+        now: Instant,
+        mut packet: Packet,
+        arrival: &TapedArrival<'_>,
+    ) -> Result<(), Diverged> {
+        self.pass(now)?;
+        if !Self::takes(&self.plan, arrival.class) {
+            return Err(Diverged::Class { at: now });
+        }
+        packet.buffer = put(&mut self.pool, arrival.headers)?;
+        self.path.offer_again(now, &mut self.pool, packet, arrival.to);
         Ok(())
     }
 

@@ -41,7 +41,7 @@ const CHECK: u8 = OTHER | 1 << HIGH;
 /// An event of a tape in its short form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShortEvent<'a> {
-    /// As on a tape; an arrival without its headers.
+    /// As on a tape; a packet without its headers.
     Whole(TapeEvent<'a>),
     /// The queue was asked; what left is in the next check.
     Asked {
@@ -154,7 +154,7 @@ impl Shortener {
                 }
                 other => {
                     out.push(OTHER);
-                    other.write(out);
+                    without_headers(other).write(out);
                 }
             }
         }
@@ -212,6 +212,16 @@ impl Shortener {
             number(at.nanos().wrapping_sub(self.last.nanos()), out);
             self.last = at;
         }
+    }
+}
+
+fn without_headers(event: TapeEvent<'_>) -> TapeEvent<'_> {
+    match event {
+        TapeEvent::Held(mut held) => {
+            held.packet.headers = &[];
+            TapeEvent::Held(held)
+        }
+        other => other,
     }
 }
 
@@ -347,6 +357,8 @@ impl<'a> Iterator for ShortEvents<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay::event::TapedHeld;
+    use engine::link_clock::BusyLink;
     use engine::random::{Rng, Seed};
 
     fn any_event(rng: &mut Rng, at: &mut u64, headers: &'static [u8]) -> TapeEvent<'static> {
@@ -360,16 +372,30 @@ mod tests {
             full: flow.wrapping_mul(0x85eb_ca6b),
         };
         let class = ClassId(rng.below(3) as u32);
-        match rng.below(20) {
-            0..9 => TapeEvent::Arrival(TapedArrival {
+        let packet = TapedArrival {
+            at,
+            len: Bytes::new([64, 1_514, rng.below(70_000)][rng.below(3) as usize]),
+            class,
+            flow,
+            ecn: [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce][rng.below(4) as usize],
+            dscp: [0, 46][rng.below(2) as usize],
+            to: [To::Queue, To::First, To::Nowhere][rng.below(3) as usize],
+            headers: &headers[..rng.below(headers.len() as u64) as usize],
+        };
+        match rng.below(22) {
+            0..9 => TapeEvent::Arrival(packet),
+            20 => TapeEvent::Held(TapedHeld {
                 at,
-                len: Bytes::new([64, 1_514, rng.below(70_000)][rng.below(3) as usize]),
-                class,
-                flow,
-                ecn: [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce][rng.below(4) as usize],
-                dscp: [0, 46][rng.below(2) as usize],
-                to: [To::Queue, To::First, To::Nowhere][rng.below(3) as usize],
-                headers: &headers[..rng.below(headers.len() as u64) as usize],
+                handed_on: rng.below(2) == 0,
+                remarked: rng.below(2) == 0,
+                packet: TapedArrival {
+                    at: Instant::from_nanos(rng.below(at.nanos())),
+                    ..packet
+                },
+            }),
+            21 => TapeEvent::Link(BusyLink {
+                free_at: at,
+                remainder: rng.below(1 << 40),
             }),
             9..16 => TapeEvent::Asked(Asked {
                 at,
@@ -399,7 +425,7 @@ mod tests {
                 ..arrival
             })),
             TapeEvent::Asked(Asked { at, clock, asks, .. }) => ShortEvent::Asked { at, clock, asks },
-            other => ShortEvent::Whole(other),
+            other => ShortEvent::Whole(without_headers(other)),
         }
     }
 

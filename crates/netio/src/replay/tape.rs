@@ -7,7 +7,6 @@
 use super::event::{Asked, MOST_ASKS, TapeEvent};
 use engine::packet::Packet;
 use engine::queue::Queue;
-use engine::shaped_queue::ShapedQueue;
 use engine::units::Instant;
 use std::fmt;
 use std::sync::Arc;
@@ -183,15 +182,26 @@ impl Tape {
     }
 }
 
+/// When a tape begins anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BeginsAnew {
+    /// At once: what is queued is queued again, in the tree with which it begins.
+    AtOnce,
+    /// When nothing is queued.
+    WhenEmpty,
+}
+
 /// A tree as it was built, for a path whose tape is to begin anew.
 #[derive(Debug)]
 pub struct Rebase {
+    /// When.
+    pub when: BeginsAnew,
     /// The tree.
     pub queue: Queue,
     /// The changes that the path had adopted when the plan was read that it was built from.
     pub changes: u64,
     /// Gets the tree that it replaces, to drop it.
-    pub former: Sender<ShapedQueue>,
+    pub former: Sender<Queue>,
 }
 
 /// What became of a wish for a path's tape.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::recording::{Around, Recording};
+use engine::queue::Stats;
 use netio::pool::Offload;
 use netio::ports::memory::OnWire;
 use netio::replay::tape::CHUNK;
@@ -162,7 +163,7 @@ fn refuses_what_is_no_recording(bytes: &[u8]) {
         (bytes.len() / 2, "checksum"),
     ] {
         let mut damaged = bytes.to_vec();
-        damaged[at] ^= 1;
+        damaged[at] ^= 0x40;
         let said = Recording::read(&mut &damaged[..]).expect_err("it is damaged");
         assert!(said.contains(why), "{said}");
     }
@@ -196,18 +197,23 @@ struct Overload {
 }
 
 impl Overload {
-    /// Of 2 Mbit/s, recorded in a ring of so many bytes, by senders with so many ports.
-    fn begin(ports: u64, ring: u64) -> Self {
-        let text = two_classes(400, 5_000).replace("10 Mbit/s", "2 Mbit/s");
-        let policy = Policy::read("test", &text, &Registry::builtin(), &[]).expect("a policy");
-        let mut overload = Self {
+    /// Of this policy's link, by senders with so many ports.
+    fn of(text: &str, ports: u64) -> Self {
+        let policy = Policy::read("test", text, &Registry::builtin(), &[]).expect("a policy");
+        Self {
             served: served_between(&policy),
             ports,
             sent: 0,
             left: Vec::new(),
             before: 0,
             overhead: policy.interfaces[0].link().overhead.get() as usize,
-        };
+        }
+    }
+
+    /// Of 2 Mbit/s, recorded in a ring of so many bytes, by senders with so many ports.
+    fn begin(ports: u64, ring: u64) -> Self {
+        let text = two_classes(400, 5_000).replace("10 Mbit/s", "2 Mbit/s");
+        let mut overload = Self::of(&text, ports);
         overload.service().record(None, ring).expect("it begins");
         while overload.service().recorded(None).is_err() {
             overload.send(1);
@@ -241,17 +247,21 @@ impl Overload {
             .extend(frames.map(|frame| frame.bytes.len() + self.overhead));
     }
 
+    fn totals(&self) -> Stats {
+        self.served.1.inspect().expect("an answer").paths[0].totals
+    }
+
     /// Waits until the worker has taken all that was sent.
     fn settle(&self) {
-        let offered = || {
-            self.served.1.inspect().expect("an answer").paths[0]
-                .totals
-                .offered
-                .packets
-        };
-        while offered() < self.sent {
+        while self.totals().offered.packets < self.sent {
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Packets that have neither left nor been dropped.
+    fn queued(&self) -> u64 {
+        let totals = self.totals();
+        totals.offered.packets - totals.sent.packets - totals.dropped.packets
     }
 
     fn saved(&self) -> Recording {
@@ -289,6 +299,64 @@ impl Overload {
         self.served.1.stop();
         self.served.2.join().expect("an orderly end");
         self.left.clear();
+    }
+}
+
+const STANDING: [&str; 6] = [
+    r#"discipline = { kind = "fifo", limit = 1000 }"#,
+    r#"discipline = "fq_codel""#,
+    r#"discipline = { kind = "tbf", rate = "1800 kbit/s", burst = "15 kB", child = { kind = "fifo", limit = 1000 } }"#,
+    r#"discipline = "drr"
+       class = [{ name = "some", weight = 3 }, { name = "rest", default = true }]
+       filter = [{ class = "some", protocol = "udp", destination_port = 1000 }]"#,
+    r#"discipline = "hfsc"
+       class = [{ name = "some", realtime = "200 kbit/s", linkshare = "10 %" },
+                { name = "rest", realtime = "1 Mbit/s", linkshare = "90 %", default = true }]
+       filter = [{ class = "some", protocol = "udp", destination_port = 1000 }]"#,
+    r#"discipline = "cbq"
+       class = [{ name = "some", rate = "10 %", priority = 7 }, { name = "rest", rate = "30 %", default = true }]
+       filter = [{ class = "some", protocol = "udp", destination_port = 1000 }]"#,
+];
+
+/// It had begun at the first moment at which nothing was queued, which a link in trouble has not.
+#[test]
+fn a_recording_begins_at_once_while_the_queue_is_never_empty() {
+    for table in STANDING {
+        let text = format!("version = 1\n[interface.wan0]\nbandwidth = \"2 Mbit/s\"\n{table}\n");
+        // More than a second of the link.
+        let mut overload = Overload::of(&text, 40);
+        overload.send(800);
+        overload.settle();
+        overload.take();
+        let (left, queued) = (overload.left.len(), overload.queued());
+        overload.service().record(None, 4 << 20).expect("it begins");
+        overload.send(100);
+        while overload.left.len() < left + 60 {
+            std::thread::sleep(Duration::from_millis(5));
+            overload.take();
+        }
+        let recording = overload.saved();
+        let (still, until) = (overload.queued(), overload.left.len());
+        assert!(
+            queued > 400 && still > 200,
+            "{table}: {queued}, then {still} were queued"
+        );
+        // What has left until it was saved is under way.
+        overload.take();
+        let (again, times, offered) = Overload::again(&recording);
+        let as_it_was = |from: usize| overload.left[from..].starts_with(&again);
+        let from = (left..until).find(|from| as_it_was(*from));
+        assert!(
+            from.is_some_and(|from| from < left + 20),
+            "{table}: {from:?}, {left} before"
+        );
+        assert!(
+            again.len() > 40 && times.is_sorted(),
+            "{table}: {} left again",
+            again.len()
+        );
+        assert!(offered + 20 > queued + 100, "{table}: {offered} of {queued}");
+        overload.end();
     }
 }
 
