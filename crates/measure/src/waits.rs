@@ -10,8 +10,8 @@
 
 use engine::discipline::Reason;
 use engine::header::FlowKey;
-use engine::link::LATENESS;
 use engine::inspect::{Inspection, View};
+use engine::link::LATENESS;
 use engine::packet::{ClassId, Ecn, Packet};
 use engine::queue::{Count, Queue};
 use engine::tree::TreePlan;
