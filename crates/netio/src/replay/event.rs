@@ -198,6 +198,15 @@ const MOVED: u8 = 8;
 const LINK: u8 = 9;
 const HELD: u8 = 10;
 
+/// The longest packet that a tape may have, in bytes: far beyond any super-frame with its overhead.
+/// Sums of lengths that a file makes up would overflow.
+const LONGEST: u64 = 1 << 24;
+
+/// A packet's length; `None` if no packet is so long.
+pub(super) fn length(bytes: u64) -> Option<Bytes> {
+    (bytes <= LONGEST).then_some(Bytes::new(bytes))
+}
+
 /// Calls at one time that a tape may have: a file that asks for ever is no tape.
 pub(super) const MOST_ASKS: u32 = 1 << 10;
 
@@ -414,7 +423,7 @@ impl<'a> Events<'a> {
     fn arrival(&mut self) -> Option<TapedArrival<'a>> {
         let [flags, dscp, kept] = self.take()?;
         let (to, ecn) = of_marks(flags)?;
-        let len = self.take().map(u64::from_le_bytes).map(Bytes::new)?;
+        let len = length(self.take().map(u64::from_le_bytes)?)?;
         let at = self.time()?;
         let (class, flow) = self.place()?;
         let headers = self.tape.get(self.at..self.at + usize::from(kept))?;

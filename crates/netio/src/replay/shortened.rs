@@ -11,8 +11,8 @@
 //! are on a tape.
 
 use super::event::{
-    Asked, BrokenTape, Digest, Events, MOST_ASKS, PLACE_BYTES, TapeEvent, TapedArrival, To, marks, of_marks,
-    place, place_of,
+    Asked, BrokenTape, Digest, Events, MOST_ASKS, PLACE_BYTES, TapeEvent, TapedArrival, To, length, marks,
+    of_marks, place, place_of,
 };
 use engine::packet::{ClassId, Ecn, FlowHashes};
 use engine::units::{Bytes, Instant};
@@ -288,7 +288,7 @@ impl<'a> ShortEvents<'a> {
                 let at = usize::from(tag >> HIGH) << 8 | usize::from(low);
                 let mut packet = self.known[at];
                 if tag & SAME_LENGTH == 0 {
-                    packet.len = Bytes::new(self.number()?);
+                    packet.len = length(self.number()?)?;
                 }
                 self.known[at] = packet;
                 Some(ShortEvent::Whole(TapeEvent::Arrival(
@@ -299,7 +299,7 @@ impl<'a> ShortEvents<'a> {
                 let [marks, dscp] = self.take()?;
                 let (to, ecn) = of_marks(marks)?;
                 let (class, flow) = place_of(self.take::<PLACE_BYTES>()?);
-                let len = Bytes::new(self.number()?);
+                let len = length(self.number()?)?;
                 let packet = Known {
                     class,
                     flow,
@@ -461,5 +461,29 @@ mod tests {
             damaged.iter_mut().step_by(29).for_each(|byte| *byte ^= 0x55);
             let _ = ShortEvents::new(&damaged).count();
         }
+    }
+    /// A file had made up lengths whose sum overflowed in the disciplines.
+    #[test]
+    fn a_packet_longer_than_any_frame_is_no_event_in_either_form() {
+        let longest = 1 << 24;
+        let tape = |len: u64| {
+            let mut tape = Vec::new();
+            let packet = TapedArrival {
+                len: Bytes::new(len),
+                ..Known::NOTHING.arrival(Instant::START)
+            };
+            TapeEvent::Arrival(packet).write(&mut tape);
+            tape
+        };
+        let is_read = |tape: &[u8]| Events::new(tape).all(|event| event.is_ok());
+        assert!(is_read(&tape(longest)) && !is_read(&tape(longest + 1)));
+        let mut short = Vec::new();
+        let shortened = Shortener::default().shorten(&tape(longest), &mut short);
+        shortened.expect("a whole event");
+        let is_read = |short: &[u8]| ShortEvents::new(short).all(|event| event.is_ok());
+        assert!(is_read(&short));
+        let at = short.windows(4).position(|part| part == [0x80, 0x80, 0x80, 8]);
+        short[at.expect("its length")] = 0x81;
+        assert!(!is_read(&short));
     }
 }
