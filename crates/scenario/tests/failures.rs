@@ -1,23 +1,11 @@
 //! Hosts restart and routes change in a scenario: what a router kept in memory is gone, soft state
 //! brings it back, and RSVP follows the data.
 
-use engine::tree::Registry;
-use scenario::folder::Folder;
-use scenario::run::outcome::{FlowOutcome, Outcome, Point};
-use scenario::{Scenarios, run};
+#[path = "stubs/outcome.rs"]
+mod simulated;
 
-fn outcome(text: &str) -> Outcome {
-    let (registry, folder) = (Registry::builtin(), Folder::of(""));
-    let all =
-        Scenarios::read("test.toml", text, &registry, &folder).unwrap_or_else(|wrong| panic!("{wrong}"));
-    let scenario = all.point(1, &folder).expect("it was checked");
-    let point = Point {
-        number: 1,
-        of: 1,
-        values: Vec::new(),
-    };
-    run::run("test", &scenario, point, &[], &mut |_, _| {}).expect("it runs")
-}
+use scenario::run::outcome::{FlowOutcome, Outcome};
+use simulated::outcome;
 
 /// A call with a reservation beside bulk, from `a` to `b` by `r`, or by `s`. Both ways have room
 /// for 10 of their 14 Mbit/s.

@@ -1,11 +1,14 @@
 //! A policy with `autorate` in a scenario: its rate follows a line whose rate changes, so that a
 //! call beside transfers does not wait; at a fixed rate it waits for the line's whole buffer.
 
+#[path = "stubs/outcome.rs"]
+mod simulated;
+
 use engine::tree::Registry;
 use engine::units::Duration;
+use scenario::Scenarios;
 use scenario::folder::Folder;
-use scenario::run::outcome::{Outcome, Point};
-use scenario::{Scenarios, run};
+use scenario::run::outcome::Outcome;
 
 /// Where the shaper is: what leaves it enters the line, or what enters it has left the line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,16 +87,7 @@ to = "20 s"
 }
 
 fn outcome(place: Place, policy: &str) -> Outcome {
-    let (registry, folder) = (Registry::builtin(), Folder::of(""));
-    let all = Scenarios::read("test.toml", &scenario(place, policy), &registry, &folder)
-        .unwrap_or_else(|wrong| panic!("{wrong}"));
-    let scenario = all.point(1, &folder).expect("it was checked");
-    let point = Point {
-        number: 1,
-        of: 1,
-        values: Vec::new(),
-    };
-    run::run("test", &scenario, point, &[], &mut |_, _| {}).expect("it runs")
+    simulated::outcome(&scenario(place, policy))
 }
 
 /// What the transfers got from one time to another, in Mbit/s.

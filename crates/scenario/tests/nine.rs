@@ -1,10 +1,13 @@
 //! Flows under `nine` in a scenario keep what `docs/nine.md` says of real ones: other traffic has
 //! nearly what it has alone, the line is full meanwhile, and weights, caps and floors hold.
 
+#[path = "stubs/outcome.rs"]
+mod simulated;
+
 use engine::tree::Registry;
+use scenario::Scenarios;
 use scenario::folder::Folder;
-use scenario::run::outcome::{Outcome, Point};
-use scenario::{Scenarios, run};
+use scenario::run::outcome::Outcome;
 
 /// The payload of a full line of 10 Mbit/s, in Mbit/s.
 const LINE: f64 = 10.0 * 1_448.0 / 1_514.0;
@@ -32,16 +35,7 @@ rate = "10 Mbit/s"
 delay = "1 ms"
 "#
     );
-    let (registry, folder) = (Registry::builtin(), Folder::of(""));
-    let all =
-        Scenarios::read("test.toml", &text, &registry, &folder).unwrap_or_else(|wrong| panic!("{wrong}"));
-    let scenario = all.point(1, &folder).expect("it was checked");
-    let point = Point {
-        number: 1,
-        of: 1,
-        values: Vec::new(),
-    };
-    run::run("test", &scenario, point, &[], &mut |_, _| {}).expect("it runs")
+    simulated::outcome(&text)
 }
 
 /// What each flow receives in Mbit/s, between two times in seconds.

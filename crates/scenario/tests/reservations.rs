@@ -1,10 +1,14 @@
 //! RSVP in a scenario: messages cost time and are lost, state is refreshed and times out, and what
 //! was refused says why.
 
+#[path = "stubs/outcome.rs"]
+mod simulated;
+
 use engine::tree::Registry;
+use scenario::Scenarios;
 use scenario::folder::Folder;
-use scenario::run::outcome::{Outcome, Point};
-use scenario::{Scenarios, run};
+use scenario::run::outcome::{ClassOutcome, Outcome};
+use simulated::outcome;
 
 /// A host, a router that is or is not an RSVP node, and a host, over links with this loss and one
 /// refresh a second; a flow of 4 Mbit/s beside one of 12 on a link of 10.
@@ -41,26 +45,12 @@ class = [{{ name = "rest", default = true, discipline = "fifo" }}]
 
 const ALL: &str = r#""a", "r", "b""#;
 
-fn outcome(text: &str) -> Outcome {
-    let registry = Registry::builtin();
-    let folder = Folder::of("");
-    let all =
-        Scenarios::read("test.toml", text, &registry, &folder).unwrap_or_else(|wrong| panic!("{wrong}"));
-    let scenario = all.point(1, &folder).expect("it was checked");
-    let point = Point {
-        number: 1,
-        of: 1,
-        values: Vec::new(),
-    };
-    run::run("test", &scenario, point, &[], &mut |_, _| {}).expect("it runs")
-}
-
 fn events(outcome: &Outcome) -> Vec<&str> {
     let events = outcome.reservations[0].events.iter();
     events.map(|(_, what)| what.as_str()).collect()
 }
 
-fn class<'a>(outcome: &'a Outcome, name: &str) -> Option<&'a run::outcome::ClassOutcome> {
+fn class<'a>(outcome: &'a Outcome, name: &str) -> Option<&'a ClassOutcome> {
     let link = outcome
         .links
         .iter()

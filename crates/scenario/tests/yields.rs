@@ -1,10 +1,11 @@
 //! A class that yields in a scenario keeps what `docs/policy.md` says that it keeps: other traffic
 //! has nearly what it has alone, the line is full meanwhile, and changes hands within a second.
 
-use engine::tree::Registry;
-use scenario::folder::Folder;
-use scenario::run::outcome::{FlowOutcome, Outcome, Point};
-use scenario::{Scenarios, run};
+#[path = "stubs/outcome.rs"]
+mod simulated;
+
+use scenario::run::outcome::{FlowOutcome, Outcome};
+use simulated::outcome;
 
 /// When the other flow begins and ends, and when the scenario ends, in seconds.
 const BEGINS: f64 = 6.0;
@@ -62,16 +63,7 @@ filter = [{{ class = "backup", protocol = "tcp", destination_port = 5001 }}]
 "#,
             rtt_ms * 500 - 1_000
         );
-        let (registry, folder) = (Registry::builtin(), Folder::of(""));
-        let all =
-            Scenarios::read("test.toml", &text, &registry, &folder).unwrap_or_else(|wrong| panic!("{wrong}"));
-        let scenario = all.point(1, &folder).expect("it was checked");
-        let point = Point {
-            number: 1,
-            of: 1,
-            values: Vec::new(),
-        };
-        run::run("test", &scenario, point, &[], &mut |_, _| {}).expect("it runs")
+        outcome(&text)
     }
 
     /// The payload that the line carries, in Mbit/s.
