@@ -9,6 +9,12 @@
 //! The test changes the line, and waits until the rate has followed: a slow machine takes longer
 //! and decides nothing. Skipped, and reported as such, where the machine forbids BPF.
 
+#[path = "stubs/answering.rs"]
+mod answering;
+#[path = "stubs/until.rs"]
+mod until;
+
+use answering::answering;
 use control::autorate::AutorateView;
 use control::socket::Client;
 use engine::units::{Bandwidth, Bytes, Duration as Span};
@@ -20,6 +26,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use until::until;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Around 20 and 8 Mbit/s: what the law may find there, and nowhere else.
@@ -115,14 +122,7 @@ impl Rig {
         let program = self.home.program(env!("CARGO_BIN_EXE_suimon")).args(words);
         let running = program.limit(Duration::from_secs(600)).start();
         let running = running.expect("it starts");
-        let answers = || Client::connect(Some(&self.socket())).is_ok();
-        if !until(|| answers() || !running.is_running()) || !running.is_running() {
-            let output = running.wait().expect("its end");
-            assert!(output.err.contains("not permitted"), "{output:?}");
-            skips::skipped(output.err);
-            return None;
-        }
-        Some(running)
+        answering(running, &self.socket(), PATIENCE, &[])
     }
 
     fn socket(&self) -> String {
@@ -180,17 +180,6 @@ impl Drop for Rig {
     }
 }
 
-fn until(mut is_so: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + PATIENCE;
-    while Instant::now() < end {
-        if is_so() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    false
-}
-
 const AUTORATE: &str = "bandwidth = \"50 Mbit/s\"\n\
                         autorate = { targets = [\"10.0.0.9\", \"10.0.0.1\"], min = \"1 Mbit/s\" }\n";
 
@@ -200,20 +189,24 @@ fn follows(way: Way) {
     let Some(running) = rig.run(AUTORATE) else { return };
     // The first of both hosts is not there.
     assert!(
-        until(|| rig
+        until(PATIENCE, || rig
             .view()
             .is_some_and(|view| view.target == "10.0.0.1" && !view.blind)),
         "{:?}",
         rig.view()
     );
     let transfers: Vec<BulkRun> = [5_000, 5_001].map(|port| rig.transfer(port)).into();
-    assert!(until(|| AT_20.contains(&rig.mbit())), "{:?}", rig.view());
+    assert!(
+        until(PATIENCE, || AT_20.contains(&rig.mbit())),
+        "{:?}",
+        rig.view()
+    );
     rig.slow_down();
-    assert!(until(|| AT_8.contains(&rig.mbit())), "{:?}", rig.view());
+    assert!(until(PATIENCE, || AT_8.contains(&rig.mbit())), "{:?}", rig.view());
     // While it stays so.
     let mut beside = Duration::MAX;
     assert!(
-        until(|| {
+        until(PATIENCE, || {
             beside = rig.ping();
             beside < SHORT && AT_8.contains(&rig.mbit())
         }),
@@ -228,12 +221,24 @@ fn follows(way: Way) {
     eprintln!("{way:?}: pings {beside:?} and {again:?} beside {carried:.2} Mbit/s");
     assert!((1.0..8.5).contains(&carried), "{carried} Mbit/s of 8");
     rig.speed_up();
-    assert!(until(|| AT_20.contains(&rig.mbit())), "{:?}", rig.view());
+    assert!(
+        until(PATIENCE, || AT_20.contains(&rig.mbit())),
+        "{:?}",
+        rig.view()
+    );
     rig.cable.cut(true);
     let is_blind = |blind| rig.view().is_some_and(|view| view.blind == blind);
-    assert!(until(|| is_blind(true) && rig.mbit() == 1.0), "{:?}", rig.view());
+    assert!(
+        until(PATIENCE, || is_blind(true) && rig.mbit() == 1.0),
+        "{:?}",
+        rig.view()
+    );
     rig.cable.cut(false);
-    assert!(until(|| is_blind(false) && rig.mbit() > 1.0), "{:?}", rig.view());
+    assert!(
+        until(PATIENCE, || is_blind(false) && rig.mbit() > 1.0),
+        "{:?}",
+        rig.view()
+    );
     transfers.iter().for_each(BulkRun::stop);
     drop(running.kill());
     // At a fixed rate, the same line and the same transfers.
@@ -245,7 +250,7 @@ fn follows(way: Way) {
     rig.slow_down();
     let mut fixed = Duration::ZERO;
     assert!(
-        until(|| {
+        until(PATIENCE, || {
             fixed = rig.ping();
             fixed > LONG
         }),
@@ -273,7 +278,7 @@ fn bounds_and_hosts_are_changed_in_place() {
         let rig = Rig::new(Way::Up);
         let Some(_running) = rig.run(AUTORATE) else { return };
         assert!(
-            until(|| rig.view().is_some_and(|view| !view.blind)),
+            until(PATIENCE, || rig.view().is_some_and(|view| !view.blind)),
             "{:?}",
             rig.view()
         );
@@ -304,7 +309,7 @@ fn bounds_and_hosts_are_changed_in_place() {
         );
         let said = say("apply", narrower);
         assert!(
-            until(|| rig.view().is_some_and(|view| {
+            until(PATIENCE, || rig.view().is_some_and(|view| {
                 (view.min_bps, view.max_bps) == (3_000_000, 4_000_000)
                     && (3_000_000..=4_000_000).contains(&view.rate_bps)
             })),

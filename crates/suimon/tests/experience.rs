@@ -5,9 +5,12 @@
 //!  server ── 15 ms ── router: suimon on eth1, both directions ── 5 ms ── home
 //! ```
 
+#[path = "stubs/answering.rs"]
+mod answering;
+
+use answering::answering;
 use control::experienced::{ExperienceView, RoundTripView};
 use control::snapshot::{InterfaceView, Snapshot};
-use control::socket::Client;
 use engine::random::Seed;
 use engine::tree::Registry;
 use lab::{Host, Running};
@@ -76,18 +79,7 @@ fn run_on(router: &Host, files: &Path) -> Option<Running> {
     let program = router.program(env!("CARGO_BIN_EXE_suimon"));
     let program = program.args(["run", &policy, "--socket", &socket]);
     let running = program.limit(Duration::from_secs(90)).start().expect("it starts");
-    let until = Instant::now() + Duration::from_secs(10);
-    while Client::connect(Some(&socket)).is_err() {
-        if !running.is_running() {
-            let output = running.wait().expect("its end");
-            assert!(output.err.contains("not permitted"), "{output:?}");
-            skips::skipped(output.err);
-            return None;
-        }
-        assert!(Instant::now() < until, "the control socket does not respond");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Some(running)
+    answering(running, &socket, Duration::from_secs(10), &[])
 }
 
 /// Everything since the start.

@@ -11,8 +11,11 @@
 //!  server ── 10 ms ── router: 18 Mbit/s ── modem ── 20 Mbit/s, 500 kB ── home
 //! ```
 
+#[path = "stubs/answering.rs"]
+mod answering;
+
+use answering::answering;
 use control::judged;
-use control::socket::Client;
 use engine::random::Seed;
 use engine::tree::Registry;
 use lab::stood_still::{StoodStill, Watcher};
@@ -181,18 +184,7 @@ fn running(on: &Host, files: &Path, what: &[&str]) -> Option<Running> {
     let arguments = [&["run"], what, &["--socket", &socket]].concat();
     let program = program.args(arguments).limit(Duration::from_secs(60));
     let running = program.start().expect("it starts");
-    let until = Instant::now() + Duration::from_secs(10);
-    while Client::connect(Some(&socket)).is_err() {
-        if !running.is_running() {
-            let output = running.wait().expect("its end");
-            assert!(output.err.contains("not permitted"), "{output:?}");
-            skips::skipped(output.err);
-            return None;
-        }
-        assert!(Instant::now() < until, "the control socket does not respond");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Some(running)
+    answering(running, &socket, Duration::from_secs(10), &[])
 }
 
 /// The simulator's rate of the download in Mbit/s, and the 99th percentile of the call's delay.

@@ -5,6 +5,10 @@
 //! Skipped, and reported as such, where the machine forbids BPF. Rates are asserted with room for
 //! a busy machine.
 
+#[path = "stubs/answering.rs"]
+mod answering;
+
+use answering::answering;
 use control::protocol::{Reply, Request};
 use control::snapshot::StatusDetail;
 use control::socket::Client;
@@ -64,18 +68,8 @@ impl Rig {
             .program(&[&["pace", "eth0"], more].concat())
             .start()
             .expect("it starts");
-        let until = Instant::now() + Duration::from_secs(20);
-        while Client::connect(self.socket.to_str()).is_err() {
-            if !running.is_running() {
-                let output = running.wait().expect("its end");
-                assert!(output.err.contains("not permitted"), "{output:?}");
-                skips::skipped(output.err);
-                return None;
-            }
-            assert!(Instant::now() < until, "the control socket does not respond");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Some(running)
+        let socket = self.socket.display().to_string();
+        answering(running, &socket, Duration::from_secs(20), &[])
     }
 
     fn tcp(&self) -> BulkRun {

@@ -10,11 +10,14 @@
 //! skipped, which is reported. Rates are asserted with room for a busy machine; outages are
 //! measured and printed.
 
+#[path = "stubs/answering.rs"]
+mod answering;
 #[path = "run/random_changes.rs"]
 mod random_changes;
 #[path = "../../gateway/src/in_force/tests/random_policies.rs"]
 mod random_policies;
 
+use answering::answering;
 use control::difference::Breaking;
 use control::explained::ExplainRequest;
 use control::protocol::{AddedClass, RemovedClass, Reply, Request, SettingChange, SettingChanges};
@@ -221,19 +224,11 @@ impl Rig {
             .limit(Duration::from_secs(1_800))
             .start()
             .expect("the program starts");
-        let until = Instant::now() + Duration::from_secs(10);
-        while Client::connect(Some(&self.socket())).is_err() {
-            if !suimon.is_running() {
-                let output = suimon.wait().expect("its end");
-                let cannot = ["not permitted", "has no AF_XDP"];
-                assert!(cannot.iter().any(|why| output.err.contains(why)), "{output:?}");
-                skips::skipped(output.err);
-                return false;
-            }
-            assert!(Instant::now() < until, "the control socket does not respond");
-            std::thread::sleep(Duration::from_millis(10));
+        let patience = Duration::from_secs(10);
+        self.suimon = answering(suimon, &self.socket(), patience, &["has no AF_XDP"]);
+        if self.suimon.is_none() {
+            return false;
         }
-        self.suimon = Some(suimon);
         if self.kind == Kind::Tap {
             for (bridge, members) in [("br0", ["lan0", "tap0"]), ("br1", ["tap1", "wan0"])] {
                 self.r

@@ -7,6 +7,12 @@
 //!
 //! Skipped, and reported as such, where the machine forbids BPF.
 
+#[path = "stubs/answering.rs"]
+mod answering;
+#[path = "stubs/until.rs"]
+mod until;
+
+use answering::answering;
 use control::snapshot::ClassView;
 use control::socket::Client;
 use engine::units::{Bandwidth, Bytes, Duration as Span};
@@ -16,6 +22,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use until::until;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const SERVER: [u8; 4] = [10, 0, 0, 1];
@@ -94,14 +101,7 @@ impl Rig {
             .limit(Duration::from_secs(100))
             .start()
             .expect("it starts");
-        let answers = || Client::connect(Some(&self.socket())).is_ok();
-        if !until(|| answers() || !running.is_running()) || !running.is_running() {
-            let output = running.wait().expect("its end");
-            assert!(output.err.contains("not permitted"), "{output:?}");
-            skips::skipped(output.err);
-            return None;
-        }
-        Some(running)
+        answering(running, &self.socket(), PATIENCE, &[])
     }
 
     fn socket(&self) -> String {
@@ -141,17 +141,6 @@ impl Drop for Rig {
     }
 }
 
-fn until(mut is_so: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + PATIENCE;
-    while Instant::now() < end {
-        if is_so() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    false
-}
-
 /// The rate of arrivals over this many seconds, in Mbit/s.
 fn rate(run: &BulkRun, seconds: f64) -> f64 {
     let (before, begin) = (run.received(), Instant::now());
@@ -169,41 +158,44 @@ fn a_class_is_limited_to_its_cap_until_the_daemon_is_killed() {
     lab::isolated(|| {
         let rig = Rig::new();
         let before = rig.download(&rig.a);
-        assert!(until(|| before.received() > 0));
+        assert!(until(PATIENCE, || before.received() > 0));
         let Some(suimon) = rig.run("cap = \"2 Mbit/s\"") else {
             return;
         };
         assert!(
-            until(|| rig.gauge("left-alone") == "1"),
+            until(PATIENCE, || rig.gauge("left-alone") == "1"),
             "{:?}",
             rig.bulk().gauges
         );
         assert!(
-            until(|| rate(&before, 1.0) > FREE),
+            until(PATIENCE, || rate(&before, 1.0) > FREE),
             "an earlier connection is limited"
         );
         before.stop();
         let capped = rig.download(&rig.a);
         assert!(
-            until(|| rig.gauge("yields") == "at its cap"),
+            until(PATIENCE, || rig.gauge("yields") == "at its cap"),
             "{:?}",
             rig.bulk().gauges
         );
         assert_eq!(rig.gauge("connections"), "1");
         assert!(
-            until(|| CAPPED.contains(&rate(&capped, 1.0))),
+            until(PATIENCE, || CAPPED.contains(&rate(&capped, 1.0))),
             "{}",
             rate(&capped, 1.0)
         );
         let other = rig.download(&rig.b);
-        assert!(until(|| rate(&other, 1.0) > FREE), "the other host is limited");
+        assert!(
+            until(PATIENCE, || rate(&other, 1.0) > FREE),
+            "the other host is limited"
+        );
         other.stop();
         assert!(CAPPED.contains(&rate(&capped, 1.0)), "it is no longer limited");
         let killed = Command::new("kill")
             .args(["-KILL", &suimon.id().to_string()])
             .status();
         assert!(killed.is_ok_and(|status| status.success()));
-        assert!(until(|| rate(&capped, 1.0) > FREE), "still limited");
+        assert!(until(PATIENCE, || rate(&capped, 1.0) > FREE), "still limited");
         capped.stop();
     });
 }

@@ -3,7 +3,8 @@
 //! traffic and however slow the machine is.
 
 use super::processes::{kill, supervisor_of};
-use super::rig::{CUBIC, Rig, until};
+use super::rig::{CUBIC, Rig};
+use super::until::until;
 use super::{LONG, PATIENCE, client, client_state, connections, state_path};
 use engine::units::{Bandwidth, Duration as Span};
 use lab::traffic::tcp::{Bulk, Connects};

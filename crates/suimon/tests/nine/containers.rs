@@ -1,7 +1,8 @@
 //! Programs in other network namespaces and in control groups: containers and systemd units.
 
 use super::as_root::{CAPPED, arrives_at};
-use super::rig::{CUBIC, Rig, until};
+use super::rig::{CUBIC, Rig};
+use super::until::until;
 use super::{FILES, LONG, NOBODY, PATIENCE, connections, is_limited};
 use serde_json::Value;
 use std::path::PathBuf;

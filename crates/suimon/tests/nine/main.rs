@@ -9,13 +9,16 @@ mod processes;
 mod rig;
 mod service;
 mod short;
+#[path = "../stubs/until.rs"]
+mod until;
 
 use engine::units::Bandwidth;
 use processes::{command_of, kill};
-use rig::{CUBIC, Rig, SINK, until};
+use rig::{CUBIC, Rig, SINK};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, UNIX_EPOCH};
+use until::until;
 
 const NOBODY: u32 = 65534;
 const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/nine/client.c");

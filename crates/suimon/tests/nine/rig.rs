@@ -276,15 +276,3 @@ fn serve_one(mut stream: TcpStream, port: u16, congestion: &str, log: &Mutex<Ser
         };
     }
 }
-
-/// Polls until the condition holds or the time is over.
-pub fn until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + limit;
-    while Instant::now() < end {
-        if is_so() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    false
-}

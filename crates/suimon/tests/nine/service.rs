@@ -1,6 +1,7 @@
 //! `suimon nine --service`: rules choose programs that others have started.
 
-use super::rig::{CUBIC, Rig, SUIMON, until};
+use super::rig::{CUBIC, Rig, SUIMON};
+use super::until::until;
 use super::{FILES, LONG, NOBODY, PATIENCE, client, client_state, is_limited, state_path};
 use serde_json::Value;
 

@@ -1,6 +1,7 @@
 //! Short connections: what a program may have adds up over all that it opens.
 
-use super::rig::{CUBIC, Rig, until};
+use super::rig::{CUBIC, Rig};
+use super::until::until;
 use super::{FILES, NOBODY, PATIENCE};
 use std::time::{Duration, Instant};
 

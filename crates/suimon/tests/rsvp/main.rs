@@ -8,6 +8,8 @@
 //! R is 1 s by default, so state that is not refreshed times out after 5.25 s. Times are asserted
 //! with room for a busy machine, order and counts exactly.
 
+#[path = "../stubs/answering.rs"]
+mod answering;
 mod floods;
 mod groups;
 mod hostile;

@@ -1,5 +1,6 @@
 //! Two hosts and two routers, and their programs.
 
+use crate::answering::answering;
 use control::protocol::{Reply, Request};
 use control::reservation::{RsvpStatus, SenderView};
 use control::socket::Client;
@@ -228,19 +229,8 @@ impl Rig {
                 .args(self.host_options()),
         };
         let running = program.start().expect("the program starts");
-        let until = Instant::now() + Duration::from_secs(10);
-        while Client::connect(Some(&socket)).is_err() {
-            if !running.is_running() {
-                let output = running.wait().expect("its end");
-                assert!(output.err.contains("not permitted"), "{output:?}");
-                skips::skipped(output.err);
-                return false;
-            }
-            assert!(Instant::now() < until, "the control socket does not respond");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        self.running[at] = Some(running);
-        true
+        self.running[at] = answering(running, &socket, Duration::from_secs(10), &[]);
+        self.running[at].is_some()
     }
 
     /// The options of every host's node.
