@@ -9,6 +9,7 @@
 
 mod followed_line;
 
+use crate::beside::ThreadBeside;
 use crate::in_force::InForce;
 use control::autorate::{AutorateView, LineSide};
 use control::policy::InterfacePolicy;
@@ -23,9 +24,7 @@ use netio::handle::{Handle, PathCarried, Unanswered};
 use netio::worker::PathId;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 /// Sending took longer: the host held this thread up, and nobody knows when the probe left.
 const UNCERTAIN: Duration = Duration::from_millis(1);
@@ -43,21 +42,6 @@ impl AutorateGauges {
 
     fn put(&self, all: BTreeMap<String, AutorateView>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = all;
-    }
-}
-
-/// The thread that runs the law. It ends when this is dropped.
-#[derive(Debug)]
-pub struct AutorateThread {
-    end: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for AutorateThread {
-    fn drop(&mut self) {
-        self.end.store(true, Ordering::Relaxed);
-        // One that has failed has left the rate as it was.
-        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -103,7 +87,7 @@ pub fn start(
     handle: &Handle,
     in_force: &Arc<InForce>,
     paths: impl IntoIterator<Item = PathId>,
-) -> io::Result<(Option<AutorateThread>, AutorateGauges)> {
+) -> io::Result<(Option<ThreadBeside>, AutorateGauges)> {
     let gauges = AutorateGauges::default();
     if probers.is_empty() {
         return Ok((None, gauges));
@@ -124,20 +108,15 @@ pub fn start(
         all: probers.into_iter().map(follower).collect(),
         gauges: gauges.clone(),
     };
-    let end = Arc::new(AtomicBool::new(false));
-    let ended = Arc::clone(&end);
-    let thread = std::thread::Builder::new()
-        .name("autorate".into())
-        .spawn(move || {
-            let mut next = clock::now();
-            while !ended.load(Ordering::Relaxed) {
-                if lines.turn(&mut next).is_err() {
-                    return;
-                }
+    let thread = ThreadBeside::start("autorate", move |ended| {
+        let mut next = clock::now();
+        while !ended() {
+            if lines.turn(&mut next).is_err() {
+                return;
             }
-        })?;
-    let thread = Some(thread);
-    Ok((Some(AutorateThread { end, thread }), gauges))
+        }
+    })?;
+    Ok((Some(thread), gauges))
 }
 
 /// All lines that are followed.

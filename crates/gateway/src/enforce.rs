@@ -2,7 +2,8 @@
 
 use crate::Error;
 use crate::assemble::{Assembly, assemble};
-use crate::autorate::{self, AutorateGauges, AutorateThread, Prober};
+use crate::autorate::{self, AutorateGauges, Prober};
+use crate::beside::ThreadBeside;
 use crate::changes::PolicyChanges;
 use crate::claim::Claim;
 use crate::confined::{self, Sandbox};
@@ -21,7 +22,7 @@ use crate::signalling::key_file::KeyFile;
 use crate::signalling::speaker::{self, Setup};
 use crate::supervise::{HangUpSignal, RunningWorker, handle_signals, supervise};
 use crate::vacancies;
-use crate::yielding::{self, YieldGauges, YieldThread};
+use crate::yielding::{self, YieldGauges};
 use confine::{Confinement, Role};
 use control::difference::{Applied, Breaking};
 use control::policy::{InterfacePolicy, Policy};
@@ -261,7 +262,7 @@ fn start_workers(
 
 /// The threads of control laws, which end with this, and what they show.
 struct Laws {
-    _threads: (Option<YieldThread>, Option<AutorateThread>),
+    _threads: [Option<ThreadBeside>; 2],
     yielding: YieldGauges,
     following: AutorateGauges,
 }
@@ -279,7 +280,7 @@ fn start_laws(
     let follow = || autorate::start(probers, handle, in_force, paths);
     let (follows, following) = confinement.within(Role::Probe, follow)?;
     Ok(Laws {
-        _threads: (yields, follows),
+        _threads: [yields, follows],
         yielding,
         following,
     })

@@ -15,6 +15,7 @@
 
 mod stretch;
 
+use crate::beside::ThreadBeside;
 use crate::change_log::ChangeLog;
 use crate::direction::secret_seed;
 use crate::in_force::{InForce, InterfaceInForce, refused};
@@ -34,10 +35,8 @@ use netio::replay::tape::{BeginsAnew, Read, Rebase, TapeReader, Taped, tape};
 use netio::worker::PathId;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 use stretch::RingStretch;
 
@@ -51,8 +50,7 @@ const WHOLE: usize = 4;
 /// Records what passes an interface, until it is dropped.
 pub(crate) struct Recorder {
     ring: Arc<Mutex<Ring>>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<ThreadBeside>,
     in_force: Arc<InForce>,
 }
 
@@ -123,19 +121,15 @@ impl Recorder {
         };
         ring.keep();
         let ring = Arc::new(Mutex::new(ring));
-        let stop = Arc::new(AtomicBool::new(false));
-        let (kept, ended) = (Arc::clone(&ring), Arc::clone(&stop));
-        let thread = std::thread::Builder::new()
-            .name("recorder".into())
-            .spawn(move || {
-                while !ended.load(Ordering::Relaxed) {
-                    lock(&kept).keep();
-                    std::thread::sleep(LOOK);
-                }
-            });
+        let kept = Arc::clone(&ring);
+        let thread = ThreadBeside::start("recorder", move |ended| {
+            while !ended() {
+                lock(&kept).keep();
+                std::thread::sleep(LOOK);
+            }
+        });
         let mut recorder = Self {
             ring,
-            stop,
             thread: None,
             in_force: Arc::clone(in_force),
         };
@@ -168,9 +162,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        // It has nothing to say at its end.
-        let _ = self.thread.take().map(JoinHandle::join);
+        drop(self.thread.take());
         let path = lock(&self.ring).stop();
         self.in_force.forget_changes(path);
     }

@@ -5,6 +5,7 @@
 //! twenty times a second, fifty while the link is full, runs the law, and gives the worker the
 //! window limits. If the thread hangs, the limits expire a second later.
 
+use crate::beside::ThreadBeside;
 use control::policy::InterfacePolicy;
 use control::snapshot::YIELDS;
 use control::yields::least_round_trip;
@@ -22,9 +23,7 @@ use netio::window_clamp::{ClampSnapshot, ClassConnection};
 use netio::worker::PathId;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 /// The state of each class that yields, by the names of interface and class.
 pub type ClassStates = BTreeMap<(String, String), ClassState>;
@@ -60,21 +59,6 @@ impl YieldGauges {
     }
 }
 
-/// The thread that runs the law. It ends when this is dropped.
-#[derive(Debug)]
-pub struct YieldThread {
-    end: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for YieldThread {
-    fn drop(&mut self) {
-        self.end.store(true, Ordering::Relaxed);
-        // The limits of a thread that has failed expire.
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
-}
-
 /// Starts the thread if any of these interfaces has a class that yields.
 ///
 /// # Errors
@@ -83,7 +67,7 @@ impl Drop for YieldThread {
 pub fn start(
     handle: &Handle,
     managed: &[(PathId, InterfacePolicy)],
-) -> io::Result<(Option<YieldThread>, YieldGauges)> {
+) -> io::Result<(Option<ThreadBeside>, YieldGauges)> {
     let gauges = YieldGauges::default();
     let mut controllers: Vec<YieldController<WorkerPath>> = managed
         .iter()
@@ -99,10 +83,9 @@ pub fn start(
     if controllers.is_empty() {
         return Ok((None, gauges));
     }
-    let (end, shared) = (Arc::new(AtomicBool::new(false)), gauges.clone());
-    let ended = Arc::clone(&end);
-    let thread = std::thread::Builder::new().name("yields".into()).spawn(move || {
-        while !ended.load(Ordering::Relaxed) {
+    let shared = gauges.clone();
+    let thread = ThreadBeside::start("yields", move |ended| {
+        while !ended() {
             let begin = netio::clock::now();
             let (mut states, mut interval) = (ClassStates::new(), INTERVAL);
             for controller in &mut controllers {
@@ -122,8 +105,7 @@ pub fn start(
             ));
         }
     })?;
-    let thread = Some(thread);
-    Ok((Some(YieldThread { end, thread }), gauges))
+    Ok((Some(thread), gauges))
 }
 
 /// A path whose connections are clamped: of a worker, or of a simulated link.

@@ -7,9 +7,10 @@ use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use engine::reserved::ReservedLayout;
 use engine::tree::Registry;
+use gateway::beside::ThreadBeside;
 use gateway::in_force::InForce;
 use gateway::signalling::trees::Trees;
-use gateway::yielding::{self, YieldThread};
+use gateway::yielding;
 use lab::Lab;
 use netio::handle::Handle;
 use netio::worker::PathId;
@@ -24,7 +25,7 @@ pub type LinkDirection = (usize, usize);
 pub struct LabPolicies {
     in_force: BTreeMap<LinkDirection, Arc<InForce>>,
     /// The threads of classes that yield, with the policies that have these classes.
-    yields: Mutex<BTreeMap<LinkDirection, (InterfacePolicy, YieldThread)>>,
+    yields: Mutex<BTreeMap<LinkDirection, (InterfacePolicy, ThreadBeside)>>,
 }
 
 impl LabPolicies {
