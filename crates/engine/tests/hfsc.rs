@@ -484,6 +484,54 @@ fn changes_of_an_upper_limit_let_no_packet_go_early() {
     assert!(sent <= most, "{sent} packets, {most} allowed");
 }
 
+/// What the host held a packet up for is left out of `late`, and no more; `held-up` has it.
+#[test]
+fn what_is_late_since_the_host_held_it_up_is_told_apart() {
+    struct HeldUp(u64);
+    impl Sink for HeldUp {
+        fn drop(&mut self, packet: Packet, why: Reason) {
+            panic!("lost: {packet:?}, {why}");
+        }
+
+        fn held_up(&self, _arrived: Instant, _now: Instant) -> Duration {
+            Duration::from_nanos(self.0)
+        }
+    }
+    // 1500 bytes at 1 Mbit/s are due after 12 ms; so many nanoseconds later each of these leaves.
+    let told = |packets: &[(u64, u64)]| {
+        let real: Class<'_> = (None, &[("realtime", "1 Mbit/s")]);
+        let mut queue = check(100_000_000, &[real]).expect("a good plan");
+        for (second, &(late, held_up)) in (1..).zip(packets) {
+            let came = Instant::from_nanos(second * SECOND);
+            let packet = Packet::new(Bytes::new(1_500), came, ClassId(0));
+            let mut sink = HeldUp(held_up);
+            assert_eq!(queue.enqueue(came, packet, &mut sink), Verdict::Queued);
+            let left = Instant::from_nanos(second * SECOND + 12 * MS + late);
+            assert!(matches!(queue.dequeue(left, &mut sink), Next::Ready(_)));
+        }
+        let mut views: Vec<View> = Vec::new();
+        queue.inspect(&mut Inspection::new(&mut views));
+        ["late", "held-up"].map(|name| {
+            let of_class = views.iter().find(|view| view.class == Some(ClassId(0)));
+            let mut gauges = of_class.expect("a class").gauges.iter();
+            match gauges.find(|gauge| gauge.0 == name) {
+                Some((_, Value::Duration(time))) => time.nanos(),
+                other => panic!("{other:?}"),
+            }
+        })
+    };
+    assert_eq!(told(&[(0, 9 * MS)]), [0, 0], "in time");
+    assert_eq!(told(&[(4 * MS, 0)]), [4 * MS, 0], "nobody held it up");
+    assert_eq!(told(&[(4 * MS, 4 * MS)]), [0, 4 * MS]);
+    assert_eq!(
+        told(&[(4 * MS, 9 * MS)]),
+        [0, 4 * MS],
+        "for longer than it is late"
+    );
+    assert_eq!(told(&[(4 * MS, 3 * MS)]), [MS, 4 * MS], "no more is excused");
+    assert_eq!(told(&[(2 * MS, 0), (7 * MS, 6 * MS), (MS, MS)]), [2 * MS, 7 * MS]);
+}
+
 /// The packet that has a deadline may be flushed, and a shorter one sent in its place.
 #[test]
 fn after_a_flush_a_shorter_packet_is_eligible_by_its_own_length() {

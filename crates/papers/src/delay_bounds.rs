@@ -100,6 +100,7 @@ mod tests {
             delays,
             loss: 0.0,
             rate: 1.0,
+            rates: Vec::new(),
             late: 0,
             bound: Some(Duration::from_millis(10)),
         };

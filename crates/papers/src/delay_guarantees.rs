@@ -20,7 +20,7 @@ use crate::{
     delay_causes, delay_guarantees_lab, points,
 };
 use engine::units::Duration;
-use plot::{self, cumulated, picture};
+use plot::{self, Axis, AxisUnit, Plot, PlotStyle, Series, cumulated, picture, rates_over_time};
 
 const REFERENCE: &str =
     "Kusaka and Sugano, \"An evaluation of delay controlled communication service\", Tables 2 and 3";
@@ -236,28 +236,76 @@ fn counted(measurement: &Measurement, results: &[Vec<FlowDelays>]) -> Vec<Row> {
     RINGS.iter().zip(results).map(row).collect()
 }
 
+/// The graphs of the paper: how often each delay was (Graph 1), and the rates over time (Graph 2);
+/// and the delays cumulated.
 fn drawn(measurement: &Measurement, results: &[Vec<FlowDelays>]) -> String {
-    let lines: Vec<(String, Vec<(f64, f64)>)> = RINGS
-        .iter()
-        .zip(results)
-        .map(|(&ring, result)| {
-            // In steps of 0.1 ms: a chart shows no more.
-            let mut counts = std::collections::BTreeMap::new();
-            result[0]
-                .delays
-                .iter()
-                .for_each(|&nanos| *counts.entry(nanos.div_ceil(100_000)).or_insert(0u64) += 1);
-            let counted: Vec<(f64, u64)> = counts.into_iter().map(|(at, n)| (at as f64 / 1e4, n)).collect();
-            (ring_name(ring), cumulated(&counted))
-        })
+    let of_flow_1 = || RINGS.iter().zip(results).map(|(&ring, flows)| (ring, &flows[0]));
+    let often: Vec<Series> = of_flow_1().map(|(ring, flow)| frequencies(ring, flow)).collect();
+    let lines: Vec<(String, Vec<(f64, f64)>)> = of_flow_1()
+        .map(|(ring, flow)| (ring_name(ring), cumulated(&in_steps(flow, 100_000))))
         .collect();
     let lines: Vec<(&str, Vec<(f64, f64)>)> = lines
         .iter()
         .map(|(name, points)| (name.as_str(), points.clone()))
         .collect();
-    let title = format!("Measurement {}: delays of flow 1", measurement.number);
-    picture(
-        &title,
-        &[plot::delays("from first bit sent to last bit received", &lines)],
-    )
+    let rates = results[0].iter().enumerate();
+    let rates = rates.map(|(index, flow)| Series::new(&format!("flow {}", index + 1), flow.rates.clone()));
+    let often = Plot {
+        title: "from first bit sent to last bit received".into(),
+        x: Axis::new("delay", AxisUnit::Time),
+        y: Axis::new("packets of each millisecond", AxisUnit::Percent),
+        series: often,
+        ..Plot::default()
+    };
+    let title = format!("Measurement {}: delays of flow 1, and rates", measurement.number);
+    let rates = rates_over_time("IP packets, no ring", PlotStyle::Lines, rates.collect());
+    picture(&title, &[often, plot::delays("cumulated", &lines), rates])
+}
+
+/// The delays in steps of so many nanoseconds: the end of each step in seconds, and the packets.
+fn in_steps(flow: &FlowDelays, step: u64) -> Vec<(f64, u64)> {
+    let mut counts = std::collections::BTreeMap::new();
+    for &nanos in &flow.delays {
+        *counts.entry(nanos.div_ceil(step)).or_insert(0u64) += 1;
+    }
+    let in_seconds = step as f64 / 1e9;
+    let counted = counts.into_iter();
+    counted.map(|(at, n)| (at as f64 * in_seconds, n)).collect()
+}
+
+/// Of each millisecond of delay, the per cent of the packets.
+fn frequencies(ring: u32, flow: &FlowDelays) -> Series {
+    const MILLISECOND: f64 = 1e-3;
+    let counted = in_steps(flow, 1_000_000);
+    let last = counted
+        .last()
+        .map_or(0, |(end, _)| (end / MILLISECOND).round() as usize);
+    let edges: Vec<f64> = (0..=last).map(|at| at as f64 * MILLISECOND).collect();
+    let mut values = vec![0.0; last];
+    for (end, packets) in counted {
+        let place = (end / MILLISECOND).round() as usize;
+        values[place.saturating_sub(1)] = packets as f64 * 100.0 / flow.delays.len() as f64;
+    }
+    Series::steps(&ring_name(ring), &edges, &values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_has_each_packet_in_the_millisecond_of_its_delay() {
+        let flow = FlowDelays {
+            delays: vec![500_000, 1_000_000, 1_000_001, 3_000_000],
+            loss: 0.0,
+            rate: 1.0,
+            rates: Vec::new(),
+            late: 0,
+            bound: None,
+        };
+        let series = frequencies(3, &flow);
+        let steps: Vec<(f64, f64)> = series.points.chunks(2).map(|step| step[0]).collect();
+        assert_eq!(steps, [(0.0, 50.0), (1e-3, 25.0), (2e-3, 25.0)]);
+        assert_eq!(series.name, "ring of 3");
+    }
 }

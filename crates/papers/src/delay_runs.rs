@@ -12,7 +12,7 @@ use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use sim::agent::{Agent, Context};
 use sim::link::{Driver, Framing, LinkQueue, LinkSpec, Loss, PolicyQueue};
-use sim::meter::gauge;
+use sim::meter::{Delivered, gauge};
 use sim::packet::{Payload, SimPacket};
 use sim::simulation::{End, FlowId, Simulation};
 use sim::sources::{Burst, DatagramSource};
@@ -26,6 +26,10 @@ const COUNTED: u64 = 1_518;
 const LINK: u64 = 10_000_000;
 /// The excess of 0.37 % fills a queue in this time.
 const SETTLE: Duration = Duration::from_secs(60);
+/// The step of rates over time.
+const STEP: Duration = Duration::from_secs(1);
+/// Bytes of IP in a frame.
+const IP: u64 = 1_500;
 /// The packets measured of a flow.
 pub const PACKETS: usize = 10_000;
 
@@ -123,6 +127,8 @@ pub struct FlowDelays {
     pub loss: f64,
     /// The rate of IP packets, in Mbit/s.
     pub rate: f64,
+    /// The same over time: seconds, and bit/s of the second that begins then.
+    pub rates: Vec<(f64, f64)>,
     /// Late packets, as `ips` counts them; 0 without a guarantee.
     pub late: u64,
     /// The bound that `ips` states.
@@ -214,26 +220,29 @@ fn measure_interface(policy: &InterfacePolicy, node: NodeModel) -> Result<Vec<Fl
         let flow = sim.flow([sender, receiver], key(index), start, ends);
         flows.push(flow.map_err(|e| Error::new(e.to_string()))?);
     }
-    let delivered = |sim: &Simulation, flow| sim.delivered(flow, End::Responder).bytes.get();
     sim.run_until(begin);
-    let before: Vec<u64> = flows.iter().map(|&flow| delivered(&sim, flow)).collect();
+    for &flow in &flows {
+        sim.watch_flow(flow, End::Responder, STEP);
+    }
     let bursts = PACKETS as u64 / FLOWS[0].frames;
     // A few bursts more, to make up for lost ones.
     let span = Duration::from_nanos(FLOWS[0].period).times(bursts * 6 / 5);
     sim.run_until(begin + span);
     let queue = sim.queue(out).map(|(queue, _)| queue);
     let queue = queue.ok_or_else(|| Error::new("the link has no policy"))?;
-    let result = |(index, (&flow, before)): (usize, (&FlowId, u64))| {
+    let result = |(index, &flow): (usize, &FlowId)| {
         let watch = sim.agent::<Stopwatch>(flow, End::Responder);
         let watch = watch.ok_or_else(|| Error::new("a flow has no receiver"))?;
         let (first, last) = watch.numbers.unwrap_or_default();
         let sent = (last - first + 1).max(1) as f64;
-        let ip = (delivered(&sim, flow) - before) / FRAME.get() * 1_500 * 8;
+        let delivered = sim.delivered(flow, End::Responder);
+        let ip = delivered.bytes.get() / FRAME.get() * IP * 8;
         let class = ClassId(index as u32);
         Ok(FlowDelays {
             loss: (1.0 - watch.delays.len() as f64 / sent) * 100.0,
             delays: watch.delays.clone(),
             rate: ip as f64 / span.as_secs_f64() / 1e6,
+            rates: rates_of_ip(delivered, begin, begin + span),
             late: match gauge(queue, class, "late") {
                 Some(Value::Count(late)) => late,
                 _ => 0,
@@ -244,7 +253,17 @@ fn measure_interface(policy: &InterfacePolicy, node: NodeModel) -> Result<Vec<Fl
             },
         })
     };
-    flows.iter().zip(before).enumerate().map(result).collect()
+    flows.iter().enumerate().map(result).collect()
+}
+
+/// What was delivered over time, in the steps that were over by the end.
+fn rates_of_ip(delivered: &Delivered, begin: Instant, end: Instant) -> Vec<(f64, f64)> {
+    let steps = delivered.series.iter().flat_map(|series| series.rates());
+    let whole = steps.take_while(|(at, _)| *at + STEP <= end);
+    let ip = IP as f64 / FRAME.get() as f64;
+    whole
+        .map(|(at, rate)| (at.since(begin).as_secs_f64(), rate.bits() as f64 * ip))
+        .collect()
 }
 
 fn key(index: usize) -> FlowKey {

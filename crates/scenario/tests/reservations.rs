@@ -5,6 +5,7 @@
 mod simulated;
 
 use engine::tree::Registry;
+use engine::units::Duration;
 use scenario::Scenarios;
 use scenario::folder::Folder;
 use scenario::run::outcome::{ClassOutcome, Outcome};
@@ -57,6 +58,28 @@ fn class<'a>(outcome: &'a Outcome, name: &str) -> Option<&'a ClassOutcome> {
         .find(|link| link.name == "r > b")
         .expect("a link");
     link.classes.iter().find(|class| class.name == name)
+}
+
+#[test]
+fn a_delay_is_reported_as_promised_as_bounded_and_as_measured() {
+    let asked = r#"{ flow = "video", rate = "4 Mbit/s", packet = "1200 B", delay = "60 ms" }"#;
+    let promised = outcome(&scenario("nothing", ALL, asked)).reservations[0].delay;
+    let promised = promised.expect("guaranteed service");
+    let [bound, measured] = [promised.bound, promised.measured].map(|time| time.expect("known"));
+    // 60 ms in queues, and 5 ms of propagation.
+    assert_eq!(promised.promised, Duration::from_millis(65));
+    // r exports 20 ms beyond a burst of two packets at 4 Mbit/s, or a little more.
+    let burst = Duration::from_millis(5 + 20 + 6);
+    assert!(bound >= burst && bound <= promised.promised, "{bound}");
+    assert!(
+        measured > Duration::from_millis(6) && measured <= bound,
+        "{measured} of {bound}"
+    );
+    let without = r#"{ flow = "video", rate = "4 Mbit/s", packet = "1200 B" }"#;
+    assert_eq!(
+        outcome(&scenario("nothing", ALL, without)).reservations[0].delay,
+        None
+    );
 }
 
 #[test]

@@ -2,7 +2,10 @@
 //! arrivals, send the same packets at the same times, to the nanosecond.
 //!
 //! Policies of every kind are drawn at random, over wires slower than, as fast as and faster than
-//! their bandwidth, with overhead, deep transmit rings, realisers, and changes while packets flow.
+//! their bandwidth, with overhead, super-frames, deep transmit rings, realisers, and changes while
+//! packets flow; each of these is counted. A super-frame that the port takes whole is in the
+//! simulator one packet with the lengths of all its segments: what the simulator has no word for
+//! is how it is cut.
 //! The worker runs between ports in memory, on a clock of the test's own: it is never late, so
 //! whatever differs is a difference between the two places; in `hold_ups` it is. A lab's link is
 //! tested beside them in `lab`: it is the same
@@ -26,7 +29,7 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use netio::classify::ByFilters;
 use netio::handle::{Handle, Retune};
 use netio::hold_ups::HoldUpLog;
-use netio::pool::{Offload, Pool, Slots};
+use netio::pool::{Gso, Offload, Pool, Slots};
 use netio::port::{Capabilities, Counters, Port, PortError, Wake};
 use netio::realiser::Realiser;
 use netio::realiser::timer::Timer;
@@ -44,14 +47,36 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const POLICIES: u64 = 2_000;
 const FLOWS: u16 = 6;
 const ARRIVALS: usize = 150;
+/// Ethernet, IPv4 and UDP: the headers of each segment of a super-frame.
+const HEADERS: u64 = 42;
+/// The payload of a full segment.
+const SEGMENT: u64 = 1_472;
+/// A super-frame of more would take longer than 1 ms on 100 Mbit/s, and be cut.
+const MOST_SEGMENTS: u64 = 8;
 
 /// A packet that arrives.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
     at: Instant,
     flow: u16,
+    /// The length of its frame; of a super-frame, with the headers of the first segment alone.
     frame: u64,
     ecn: Ecn,
+}
+
+impl Arrival {
+    /// More than one of a super-frame.
+    fn segments(&self) -> u64 {
+        match self.frame > HEADERS + SEGMENT {
+            true => (self.frame - HEADERS).div_ceil(SEGMENT),
+            false => 1,
+        }
+    }
+
+    /// The length of one packet that is as long on the wire, where that adds so much to a frame.
+    fn as_one(&self, more: u64) -> u64 {
+        self.frame + (self.segments() - 1) * (HEADERS + more)
+    }
 }
 
 /// A packet on the wire: the time of its first bit, its headers, the length of its frame.
@@ -72,7 +97,17 @@ struct Trial {
     wire: Bandwidth,
     /// What the wire adds to a frame.
     more: u64,
+    /// Whether packets are paced by timers.
     realiser: bool,
+}
+
+/// Whether timers can pace this policy on such a wire: it paces, not by gap frames, and the wire
+/// takes a frame in no more time than the fastest class needs for it. Otherwise a queue is held up
+/// all the time, and what it misses then is lost to it.
+fn can_be_paced(plan: &TreePlan, wire: Bandwidth, more: u64) -> bool {
+    let frame = wire.time_to_send(Bytes::new(HEADERS + SEGMENT + more));
+    let pacing = plan.root.plan.pacing();
+    pacing.is_some_and(|pacing| !pacing.frames && frame <= pacing.period)
 }
 
 fn key(flow: u16) -> FlowKey {
@@ -89,11 +124,22 @@ fn key(flow: u16) -> FlowKey {
     }
 }
 
-fn packet(arrival: &Arrival) -> SimPacket {
+fn packet(arrival: &Arrival, frame: u64) -> SimPacket {
     SimPacket {
         ecn: arrival.ecn,
-        ..SimPacket::new(Bytes::new(arrival.frame), Payload::Datagram(0))
+        ..SimPacket::new(Bytes::new(frame), Payload::Datagram(0))
     }
+}
+
+/// The headers, but for a super-frame's lengths and checksums: of its frame, not of its segments.
+fn comparable(headers: &[u8], is_super: bool) -> Vec<u8> {
+    let mut headers = headers.to_vec();
+    if is_super {
+        for of_length in [16..18, 24..26, 38..42] {
+            headers[of_length].fill(0);
+        }
+    }
+    headers
 }
 
 /// The seed that the simulation gives to its only link.
@@ -101,14 +147,14 @@ fn link_seed() -> Seed {
     Seed(7).fork("link").fork("a").fork("b")
 }
 
-/// Sends its packets at their times.
+/// Sends its packets at their times, over a wire that adds so much to a frame.
 #[derive(Debug)]
-struct Listed(VecDeque<Arrival>);
+struct Listed(VecDeque<Arrival>, u64);
 
 impl Agent for Listed {
     fn wake(&mut self, cx: &mut Context<'_>) {
         if let Some(next) = self.0.pop_front_if(|next| next.at <= cx.now()) {
-            cx.send(packet(&next));
+            cx.send(packet(&next, next.as_one(self.1)));
         }
         if let Some(next) = self.0.front() {
             cx.wake_at(next.at);
@@ -143,7 +189,11 @@ fn simulated(trial: &Trial) -> Vec<OnWire> {
             .copied()
             .collect();
         if let Some(first) = own.front().map(|arrival| arrival.at) {
-            let ends: [Box<dyn Agent>; 2] = [Box::new(Listed(own)), Box::new(Listed(VecDeque::new()))];
+            let more = trial.more;
+            let ends: [Box<dyn Agent>; 2] = [
+                Box::new(Listed(own, more)),
+                Box::new(Listed(VecDeque::new(), more)),
+            ];
             sim.flow([a, b], key(flow), first, ends).expect("a route");
         }
     }
@@ -155,7 +205,7 @@ fn simulated(trial: &Trial) -> Vec<OnWire> {
     let frames = sim.captured(link).expect("a capture").frames();
     let sent = frames.map(|frame| OnWire {
         at: frame.at,
-        headers: frame.headers.to_vec(),
+        headers: comparable(frame.headers, u64::from(frame.original) > HEADERS + SEGMENT),
         frame: frame.original,
     });
     sent.collect()
@@ -187,16 +237,24 @@ impl Transmitter {
         self.depth - (self.ring.len() - left)
     }
 
-    fn send(&mut self, bytes: &[u8]) {
+    fn send(&mut self, bytes: &[u8], is_super: bool) {
         while self.ring.pop_front_if(|left| *left <= self.now).is_some() {}
         let start = self.clock.free_at().max(self.now);
-        self.clock.send(start, Bytes::new(bytes.len() as u64 + self.more));
+        let arrived = Arrival {
+            at: self.now,
+            flow: 0,
+            frame: bytes.len() as u64,
+            ecn: Ecn::NotEct,
+        };
+        assert_eq!(is_super, arrived.segments() > 1, "it is cut here, if at all");
+        let frame = arrived.as_one(self.more);
+        self.clock.send(start, Bytes::new(frame + self.more));
         self.ring.push_back(self.clock.free_at());
         self.taken.push(self.now);
         self.sent.push(OnWire {
             at: start,
-            headers: bytes[..42].to_vec(),
-            frame: bytes.len() as u32,
+            headers: comparable(&bytes[..42], is_super),
+            frame: frame as u32,
         });
     }
 
@@ -225,7 +283,11 @@ impl Port for ToWire {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::plain(1_500, self.with(|wire| wire.depth))
+        Capabilities {
+            checksum: true,
+            udp_gso: true,
+            ..Capabilities::plain(1_500, self.with(|wire| wire.depth))
+        }
     }
 
     fn receive(&mut self, _pool: &mut Pool, _into: &mut Vec<Buffer>) -> Result<(), PortError> {
@@ -237,7 +299,8 @@ impl Port for ToWire {
     }
 
     fn transmit(&mut self, pool: &mut Pool, frame: Buffer) {
-        self.with(|wire| wire.send(pool.bytes(frame)));
+        let is_super = pool.offload(frame).gso.is_some();
+        self.with(|wire| wire.send(pool.bytes(frame), is_super));
         pool.free(frame);
     }
 
@@ -284,7 +347,13 @@ impl Port for Stamped {
         let mut frames = self.frames();
         let batch = frames.len().min(32);
         for (arrived, bytes) in frames.drain(..batch) {
-            let buffer = pool.put(&bytes, Offload::default()).expect("enough memory");
+            let is_super = bytes.len() as u64 > HEADERS + SEGMENT;
+            let offload = Offload {
+                gso: is_super.then_some(Gso::Udp),
+                segment: if is_super { SEGMENT as u16 } else { 0 },
+                ..Offload::default()
+            };
+            let buffer = pool.put(&bytes, offload).expect("enough memory");
             pool.set_arrived(buffer, arrived);
             into.push(buffer);
         }
@@ -434,7 +503,7 @@ impl Live {
 
     fn arrive(&mut self, arrival: &Arrival) {
         let mut bytes = Vec::new();
-        headers::write(&mut bytes, &key(arrival.flow), &packet(arrival));
+        headers::write(&mut bytes, &key(arrival.flow), &packet(arrival, arrival.frame));
         bytes.resize(arrival.frame as usize, 0);
         self.input.frames().push_back((arrival.at, bytes));
         match self.awake(arrival.at) {
@@ -463,11 +532,15 @@ fn live(trial: &Trial) -> Vec<OnWire> {
 }
 
 /// Bursts, spells of silence, and single packets, of some flows; about as much as the link carries.
-fn arrivals(rng: &mut Rng, bandwidth: Bandwidth) -> Vec<Arrival> {
+/// Super-frames, if they may be among them.
+fn arrivals(rng: &mut Rng, bandwidth: Bandwidth, supers: bool) -> Vec<Arrival> {
     let mut at = Instant::START + Duration::from_micros(1_000 + rng.below(1_000));
     let load = 1 + rng.below(4);
     let mut one = |rng: &mut Rng| {
-        let frame = [60, 61, 590, 1_514, 60 + rng.below(1_455)][rng.below(5) as usize];
+        let mut frame = [60, 61, 590, 1_514, 60 + rng.below(1_455)][rng.below(5) as usize];
+        if supers && rng.below(8) == 0 {
+            frame = HEADERS + SEGMENT + 1 + rng.below((MOST_SEGMENTS - 1) * SEGMENT);
+        }
         let time = bandwidth.time_to_send(Bytes::new(frame)).nanos();
         at = at
             + Duration::from_nanos(match rng.below(6) {
@@ -505,18 +578,83 @@ fn draw(registry: &Registry, kind: &Kind, child: Option<&Kind>, seed: Seed) -> T
         })
     });
     let filters = filters.collect();
-    let arrivals = arrivals(&mut rng, link.bandwidth);
-    let changed_at = arrivals[ARRIVALS / 2].at + Duration::from_nanos(rng.below(1_000));
     let times = [1, 2, 4, 400][rng.below(4) as usize];
+    let wire = Bandwidth::bits_per_sec(link.bandwidth.bits() * times / 2);
+    let realiser = rng.below(4) > 0 && can_be_paced(&plan, wire, more);
+    // As one packet a super-frame is as long as its segments if the wire adds what the policy
+    // counts; those that are paced are cut.
+    let supers = !realiser && link.overhead.get() == more && rng.below(2) == 0;
+    let arrivals = arrivals(&mut rng, link.bandwidth, supers);
+    let changed_at = arrivals[ARRIVALS / 2].at + Duration::from_nanos(rng.below(1_000));
     Trial {
         plan,
         filters,
         change: (rng.below(2) == 0).then_some((changed_at, other)),
         arrivals,
-        wire: Bandwidth::bits_per_sec(link.bandwidth.bits() * times / 2),
+        wire,
         more,
-        // Paced faster than its wire, a queue is held up all the time.
-        realiser: rng.below(2) == 0 && times >= 2,
+        realiser,
+    }
+}
+
+/// What was drawn: in how many policies.
+#[derive(Debug, Default)]
+struct Drawn {
+    /// By the wire beside the bandwidth: slower, as fast, faster.
+    wires: [u64; 3],
+    overhead: u64,
+    wire_adds: u64,
+    deep_ring: u64,
+    realised: u64,
+    /// To a plan that differs.
+    changed: u64,
+    with_supers: u64,
+    super_frames: u64,
+    packets: u64,
+}
+
+impl Drawn {
+    fn count(&mut self, trial: &Trial, sent: &[OnWire]) {
+        let link = trial.plan.link;
+        self.wires[(trial.wire.cmp(&link.bandwidth) as i8 + 1) as usize] += 1;
+        let other = |(_, plan): &(Instant, TreePlan)| format!("{plan:?}") != format!("{:?}", trial.plan);
+        let supers = sent
+            .iter()
+            .filter(|packet| u64::from(packet.frame) > HEADERS + SEGMENT);
+        let supers = supers.count() as u64;
+        for (counter, is) in [
+            (&mut self.overhead, link.overhead > Bytes::ZERO),
+            (&mut self.wire_adds, trial.more > 0),
+            (&mut self.deep_ring, link.ring > 1),
+            (&mut self.realised, trial.realiser),
+            (&mut self.changed, trial.change.as_ref().is_some_and(other)),
+            (&mut self.with_supers, supers > 0),
+        ] {
+            *counter += u64::from(is);
+        }
+        self.super_frames += supers;
+        self.packets += sent.len() as u64;
+    }
+
+    /// Each of these must have been tried often enough.
+    fn judge(&self, policies: u64) {
+        let few = |least: u64, found: u64| found < policies / least;
+        let [slower, equal, faster] = self.wires;
+        for (what, found, least) in [
+            ("slower wires", slower, 8),
+            ("wires as fast", equal, 8),
+            ("faster wires", faster, 4),
+            ("overhead that the policy counts", self.overhead, 4),
+            ("overhead of the wire", self.wire_adds, 4),
+            ("deep transmit rings", self.deep_ring, 4),
+            ("realisers", self.realised, 100),
+            ("changes to other settings", self.changed, 4),
+            ("policies with super-frames", self.with_supers, 16),
+        ] {
+            assert!(!few(least, found), "{what}: only {found}; {self:?}");
+        }
+        assert!(self.super_frames > policies / 2, "{self:?}");
+        assert!(self.packets > policies * ARRIVALS as u64 / 4, "{self:?}");
     }
 }
 
@@ -526,7 +664,7 @@ fn the_simulator_and_the_worker_send_the_same_packets_at_the_same_times() {
     let kinds: Vec<&Kind> = registry.kinds().collect();
     let policies = std::env::var("SWAP_POLICIES").ok().and_then(|n| n.parse().ok());
     let policies: u64 = policies.unwrap_or(POLICIES);
-    let (mut packets, mut changes) = (0, 0);
+    let mut drawn = Drawn::default();
     for number in 0..policies {
         let kind = kinds[number as usize % kinds.len()];
         let child =
@@ -540,18 +678,19 @@ fn the_simulator_and_the_worker_send_the_same_packets_at_the_same_times() {
         let at = differs.unwrap_or(expected.len().min(found.len()));
         assert!(
             expected == found,
-            "policy {number} ({names:?}), wire {}, {}: packet {at} is\n{:?} in the \
-             simulator, {:?} in the worker; {} and {} in all",
+            "policy {number} ({names:?}), wire {} that adds {} B, realised: {}, {:?}: packet {at} is\n{:?} in \
+             the simulator, {:?} in the worker; {} and {} in all",
             trial.wire,
-            trial.plan.link.bandwidth,
+            trial.more,
+            trial.realiser,
+            trial.plan.link,
             expected.get(at),
             found.get(at),
             expected.len(),
             found.len(),
         );
-        packets += found.len() as u64;
-        changes += u64::from(trial.change.is_some());
+        drawn.count(&trial, &found);
     }
-    eprintln!("{policies} policies, {packets} packets, {changes} changes");
-    assert!(packets > policies * ARRIVALS as u64 / 4 && changes > policies / 8);
+    eprintln!("{policies} policies: {drawn:?}");
+    drawn.judge(policies);
 }

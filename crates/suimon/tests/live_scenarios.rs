@@ -179,6 +179,7 @@ fn a_million_packets_of_a_reserved_flow_are_as_punctual_as_was_promised() {
     let promise = "promised to call: 4 Mbit/s from end to end, and at most 30 ms in queues beside 8 ms of propagation: 38 ms";
     assert!(said.starts_with(promise), "{said}");
     assert_eq!(run.status.code(), Some(0), "{said}");
+    assert!(said.contains("delay: promised 38 ms, bound "), "{said}");
     let json = Command::new(SUIMON)
         .args(["sim", "--json"])
         .arg(&long.0)
@@ -189,7 +190,12 @@ fn a_million_packets_of_a_reserved_flow_are_as_punctual_as_was_promised() {
     let call = flows.iter().find(|flow| flow["name"] == "call").expect("a call");
     assert!(call["counts"]["packets"].as_u64().expect("a number") >= 1_000_000);
     assert_eq!(call["counts"]["lost"], 0);
-    assert!(call["delay"]["max_ns"].as_u64().expect("a number") <= 38_000_000);
+    let longest = call["delay"]["max_ns"].as_u64().expect("a number");
+    let reserved = &value["reservations"][0]["delay"];
+    let [promised, bound, measured] = ["promised_ns", "bound_ns", "measured_ns"].map(|key| &reserved[key]);
+    assert_eq!((promised, measured), (&38_000_000.into(), &longest.into()));
+    let bound = bound.as_u64().expect("a number");
+    assert!(longest <= bound && bound <= 38_000_000, "{longest}, {bound}");
 }
 
 #[test]

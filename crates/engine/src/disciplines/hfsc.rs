@@ -620,16 +620,20 @@ impl Real {
         self.deadline = nanos(self.curve.time_of(bits.into()));
     }
 
-    /// The packet with this deadline, which is pinned until then, has been served at this time.
+    /// The packet with this deadline, which is pinned until then, has been served at this time, and
+    /// its host held it up for so long.
     #[inline]
-    fn served(&mut self, len: u64, bits: u64, now: u64) {
+    fn served(&mut self, len: u64, bits: u64, now: u64, held_up: impl FnOnce() -> Duration) {
         self.curve.advance(bits);
         self.eligible = match self.curve.is_eligible_curve() {
             true => self.deadline,
             false => nanos(self.curve.eligible()),
         };
         self.tally.bytes += len;
-        self.tally.late = self.tally.late.max(now.saturating_sub(self.deadline));
+        let late = now.saturating_sub(self.deadline);
+        if late > self.tally.late {
+            self.tally.later(late, held_up().nanos());
+        }
     }
 }
 
@@ -637,7 +641,22 @@ impl Real {
 #[derive(Clone, Copy, Default, Debug)]
 struct Tally {
     bytes: u64,
+    /// The longest time after a deadline, less what the host held the packet up for.
     late: u64,
+    /// The longest with that, of packets that were held up.
+    held_up: u64,
+}
+
+impl Tally {
+    /// A packet was later than any before it. A link that stands still for a time puts off what has
+    /// the earliest deadline by no more than that.
+    #[cold]
+    fn later(&mut self, late: u64, held_up: u64) {
+        self.late = self.late.max(late.saturating_sub(held_up));
+        if held_up > 0 {
+            self.held_up = self.held_up.max(late);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -954,7 +973,9 @@ impl Hfsc {
         // None is eligible then, and of the eligible the first has left.
         if real && let Some(this) = &mut self.reals[leaf] {
             self.deadlines.pop();
-            this.served(packet.len.get(), bits, now.nanos());
+            this.served(packet.len.get(), bits, now.nanos(), || {
+                sink.held_up(packet.arrived, now)
+            });
         }
         self.charge(leaf, bits, now.nanos());
         if !more || !self.schedule(leaf, now, sink) {
@@ -1081,6 +1102,7 @@ impl Discipline for Hfsc {
                 if let Some(Real { tally, .. }) = &self.reals[leaf] {
                     out.gauge("realtime", Value::Bytes(Bytes::new(tally.bytes)));
                     out.gauge("late", Value::Duration(Duration::from_nanos(tally.late)));
+                    out.gauge("held-up", Value::Duration(Duration::from_nanos(tally.held_up)));
                 }
             });
         }

@@ -6,6 +6,7 @@ use crate::run::outcome::{
     ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed, ProgramEnd, ProgramOutcome,
     ReservationOutcome,
 };
+use engine::units::Duration;
 use measure::delay::Delays;
 use serde_json::{Map, Value, json};
 
@@ -127,6 +128,11 @@ fn reservation(reservation: &ReservationOutcome) -> Value {
         "name": reservation.name,
         "flow": reservation.flow,
         "in_force_ns": reservation.in_force.nanos(),
+        "delay": reservation.delay.map(|delay| json!({
+            "promised_ns": delay.promised.nanos(),
+            "bound_ns": delay.bound.map(Duration::nanos),
+            "measured_ns": delay.measured.map(Duration::nanos),
+        })),
         "events": events.collect::<Vec<_>>(),
     })
 }

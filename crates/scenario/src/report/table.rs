@@ -5,6 +5,7 @@ use crate::run::live::LiveOutcome;
 use crate::run::outcome::{
     ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed, ReservationOutcome,
 };
+use crate::run::reserved_flows::promised;
 use engine::units::{Duration, Instant};
 use measure::delay::Delays;
 use measure::numbers;
@@ -41,14 +42,9 @@ pub fn point(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
 /// Returns an error if `out` cannot be written to.
 pub fn promises(out: &mut dyn Write, scenario: &Scenario) -> io::Result<()> {
     for reservation in &scenario.signalling.reservations {
-        let Some(delay) = reservation.settings.delay else {
+        let Some((delay, flight)) = promised(scenario, reservation) else {
             continue;
         };
-        let path = scenario.path(scenario.flows[reservation.flow].between);
-        let flight = path
-            .iter()
-            .map(|&index| scenario.directions[index].settings.delay);
-        let flight = flight.fold(Duration::ZERO, |sum, delay| sum + delay);
         writeln!(
             out,
             "promised to {}: {} from end to end, and at most {} in queues beside {} of propagation: {} in all",
@@ -259,6 +255,12 @@ fn show_reservations(out: &mut dyn Write, reservations: &[ReservationOutcome]) -
             String::new(),
             in_force,
         ]);
+        if let Some(delay) = reservation.delay {
+            let time = |time: Option<Duration>| time.map_or("-".into(), |time| numbers::time(time.nanos()));
+            let [promised, bound, measured] = [Some(delay.promised), delay.bound, delay.measured].map(time);
+            let told = format!("delay: promised {promised}, bound {bound}, measured {measured} at most");
+            rows.push(vec![String::new(), String::new(), told]);
+        }
         rows.extend(reservation.events.iter().map(|(at, event)| {
             let at = numbers::time(at.since(Instant::START).nanos());
             vec![String::new(), at, event.clone()]

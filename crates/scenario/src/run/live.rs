@@ -107,6 +107,8 @@ pub fn run(name: &str, scenario: &Scenario, registry: &Registry) -> Result<LiveO
     let still = StoodStill::of(built.lab.hold_ups().read());
     run.tell_apart(&mut flows, &still);
     let judged = scenario.expectations.iter().zip(&windows);
+    let outcomes = scenario.flows.iter().zip(&flows);
+    let outcomes: Vec<FlowOutcome> = outcomes.map(|(flow, got)| run.outcome(flow, got)).collect();
     Ok(LiveOutcome {
         scenario: name.into(),
         duration: scenario.settings.duration,
@@ -120,14 +122,9 @@ pub fn run(name: &str, scenario: &Scenario, registry: &Registry) -> Result<LiveO
                     .flat_map(|(program, outcome)| live_programs::judge(program, outcome)),
             )
             .collect(),
-        flows: scenario
-            .flows
-            .iter()
-            .zip(&flows)
-            .map(|(flow, got)| run.outcome(flow, got))
-            .collect(),
+        reservations: run.reservations(&outcomes),
+        flows: outcomes,
         held_up: run.held_up()?,
-        reservations: run.reservations(),
         programs,
     })
 }
@@ -377,11 +374,11 @@ impl LiveRun<'_> {
         Ok(worst)
     }
 
-    fn reservations(&self) -> Vec<ReservationOutcome> {
+    fn reservations(&self, flows: &[FlowOutcome]) -> Vec<ReservationOutcome> {
         let end = Instant::START + self.scenario.settings.duration;
         let configured = self.scenario.signalling.reservations.iter();
         let of = |(reservation, log): (&ReservationConfig, ReservationLog)| {
-            log.outcome(end, reservation, self.scenario)
+            log.outcome(end, reservation, self.scenario, flows[reservation.flow].longest())
         };
         configured.zip(self.rsvp.read()).map(of).collect()
     }

@@ -20,7 +20,7 @@ mod nine;
 pub mod outcome;
 pub mod points;
 mod readings;
-mod reserved_flows;
+pub(crate) mod reserved_flows;
 mod signalling;
 mod yielding;
 
@@ -221,7 +221,8 @@ fn reservations(meters: &Meters<'_>) -> Vec<ReservationOutcome> {
     let configured = meters.scenario.signalling.reservations.iter();
     let now = meters.network.sim.now();
     let of = |(reservation, log): (&ReservationConfig, &ReservationLog)| {
-        log.outcome(now, reservation, meters.scenario)
+        let measured = flow(meters, reservation.flow).longest();
+        log.outcome(now, reservation, meters.scenario, measured)
     };
     configured.zip(logs).map(of).collect()
 }

@@ -150,6 +150,17 @@ pub struct FlowOutcome {
     pub counts: Vec<(&'static str, u64)>,
 }
 
+impl FlowOutcome {
+    /// The longest one-way delay, where that is what was measured.
+    pub(super) fn longest(&self) -> Option<Duration> {
+        let answers = self.counts.iter().find(|(name, _)| *name == "answers");
+        match answers {
+            Some((_, 1..)) => None,
+            _ => self.delays.as_ref().map(Delays::longest),
+        }
+    }
+}
+
 /// What became of a reservation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReservationOutcome {
@@ -161,6 +172,21 @@ pub struct ReservationOutcome {
     pub in_force: Duration,
     /// What was admitted, refused or ended, and when.
     pub events: Vec<(Instant, String)>,
+    /// Of guaranteed service: the delay.
+    pub delay: Option<PromisedDelay>,
+}
+
+/// A delay that a reservation promised, from end to end, propagation included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PromisedDelay {
+    /// What was asked for.
+    pub promised: Duration,
+    /// What the hops that admitted it sum up to; none where it was never asked of them, and in the
+    /// lab, whose nodes do not tell it.
+    pub bound: Option<Duration>,
+    /// The longest of all its flow's packets, whether it was in force or not; none if nothing
+    /// arrived.
+    pub measured: Option<Duration>,
 }
 
 /// An expectation and its result.

@@ -5,12 +5,13 @@
 //! and is refused is given up; one that was in force stays requested.
 
 use super::host_routes::SimNode;
-use super::outcome::ReservationOutcome;
+use super::outcome::{PromisedDelay, ReservationOutcome};
 use crate::Scenario;
 use crate::language::ReservationConfig;
 use control::rsvp_config::AcceptStyle;
 use engine::units::{Bandwidth, Duration, Instant};
 use measure::numbers;
+use rsvp::guaranteed;
 use rsvp::node::{Event, ReceiverId};
 use rsvp::reasons::reason;
 use rsvp::request::{SenderRequest, flowspec};
@@ -42,6 +43,8 @@ pub struct ReservationLog {
     lost: bool,
     /// The senders that it is in force for.
     senders: BTreeSet<SenderTemplate>,
+    /// The greatest bound on the delay in queues of what its receivers asked for.
+    bound: Option<Duration>,
 }
 
 impl ReservationLog {
@@ -56,8 +59,15 @@ impl ReservationLog {
         now: Instant,
         reservation: &ReservationConfig,
         scenario: &Scenario,
+        measured: Option<Duration>,
     ) -> ReservationOutcome {
+        let delay = promised(scenario, reservation).map(|(queues, flight)| PromisedDelay {
+            promised: queues + flight,
+            bound: self.bound.map(|bound| bound + flight),
+            measured,
+        });
         ReservationOutcome {
+            delay,
             name: reservation.name.clone(),
             flow: scenario.flows[reservation.flow].name.clone(),
             in_force: self.in_force(now),
@@ -131,6 +141,24 @@ struct FlowAnswer {
 enum SenderStep {
     Announce,
     Withdraw,
+}
+
+/// The delay that a reservation promises: in queues, and the propagation on its path.
+pub(crate) fn promised(scenario: &Scenario, reservation: &ReservationConfig) -> Option<(Duration, Duration)> {
+    let queues = reservation.settings.delay?;
+    let path = scenario.path(scenario.flows[reservation.flow].between);
+    let flights = path
+        .iter()
+        .map(|&index| scenario.directions[index].settings.delay);
+    Some((queues, flights.fold(Duration::ZERO, |sum, delay| sum + delay)))
+}
+
+/// The bound on the delay in queues of what is asked for over a path with these terms.
+fn bound(flowspec: &Flowspec, adspec: Option<&Adspec>) -> Option<Duration> {
+    let Flowspec::Guaranteed { bucket, rate, .. } = flowspec else {
+        return None;
+    };
+    guaranteed::delay(bucket, *rate, guaranteed::exported(adspec?)?)
 }
 
 /// All reservations of a scenario.
@@ -319,6 +347,8 @@ impl ReservedFlows {
         let reservation = &scenario.signalling.reservations[index];
         match flowspec(tspec, adspec, reservation.settings.delay) {
             Ok(flowspec) => {
+                let bound = bound(&flowspec, adspec);
+                self.logs[index].bound = self.logs[index].bound.max(bound);
                 let receiver = receiver(reservation, index, &sender);
                 let answer = self.answers.entry(receiver).or_insert_with(|| FlowAnswer {
                     reservation: index,
