@@ -127,9 +127,8 @@ fn read(registry: &Registry, kind: &str, added: &AddedClass) -> Option<(ClassSpe
         let classes = interface.sections("class", "class", problems);
         let class = PolicyReader::new(registry).lone_class(classes.first()?, registry.find(kind)?)?;
         let filters = interface.sections("filter", "filter", problems);
-        let filter = |section| filters::read(section, ClassId(0), problems);
-        let filters = filters.iter().map(filter).collect::<Option<Vec<_>>>()?;
-        Some((class, filters))
+        let read = |section| filters::read(section, ClassId(0), problems);
+        Some((class, filters.iter().flat_map(read).collect()))
     })?;
     problems.is_empty().then_some(found)
 }

@@ -2,11 +2,15 @@
 //!
 //! Precedence is that of the classifier: first the higher `rule`, then the more specific filter,
 //! then the later one.
+//!
+//! A section may give a list where one address, port, protocol or code point would do: it stands
+//! for one filter of each combination, in the order of the lists.
 
 use crate::filter_list::FilterList;
 use crate::sections::Section;
+use crate::values::TomlValue;
 use engine::choices;
-use engine::classify::{DscpPattern, Filter, Ports, Prefix};
+use engine::classify::{DscpPattern, Filter, FlagPattern, Lengths, Ports, Prefix};
 use engine::header::{Family, FlowKey};
 use engine::packet::ClassId;
 use engine::settings;
@@ -73,6 +77,23 @@ field! {
 }
 
 field! {
+    /// A length or a range of lengths.
+    LengthRange(Lengths), "a length in bytes such as 40, or a range such as \"0-128\"", |raw| match raw {
+        Raw::Text(text) => text.parse().map_err(|e: engine::classify::FilterError| Some(e.0)),
+        Raw::Integer(n) => u16::try_from(*n).map(Lengths::one).map_err(|_| None),
+        _ => Err(None),
+    }
+}
+
+field! {
+    /// Control bits of TCP.
+    TcpFlags(FlagPattern), "flags of TCP such as \"syn\" or \"ack, !syn\"", |raw| match raw {
+        Raw::Text(text) => text.parse().map_err(|e: engine::classify::FilterError| Some(e.0)),
+        _ => Err(None),
+    }
+}
+
+field! {
     /// A transport protocol.
     Protocol(u8), "a protocol such as \"tcp\", or its number from 0 to 255", |raw| match raw {
         Raw::Text(text) => by_name(text, PROTOCOLS, "protocol"),
@@ -98,9 +119,11 @@ field! {
     }
 }
 
+const TCP: u8 = 6;
+
 /// Protocols by name, as in IANA's list.
 const PROTOCOLS: &[(&str, u8)] = &[
-    ("tcp", 6),
+    ("tcp", TCP),
     ("udp", 17),
     ("icmp", 1),
     ("icmpv6", 58),
@@ -192,17 +215,23 @@ settings! {
         /// The network protocol
         family: FamilyName = derived "any", "", "";
         /// Source addresses
-        source: Addresses = derived "any", "", "";
+        source: Addresses = derived "any", "a list takes any of them", "";
         /// Destination addresses
-        destination: Addresses = derived "any", "", "";
+        destination: Addresses = derived "any", "a list takes any of them", "";
         /// Transport protocol
-        protocol: Protocol = derived "any", "", "";
+        protocol: Protocol = derived "any", "a list takes any of them", "";
         /// Source ports
-        source_port: PortRange = derived "any", "later fragments have no ports: they do not match", "";
+        source_port: PortRange = derived "any",
+            "a list takes any of them; later fragments have no ports: they do not match", "";
         /// Destination ports
-        destination_port: PortRange = derived "any", "later fragments have no ports: they do not match", "";
+        destination_port: PortRange = derived "any",
+            "a list takes any of them; later fragments have no ports: they do not match", "";
+        /// Flags of TCP that are set, and with `!` that are not
+        tcp_flags: TcpFlags = derived "any", "later fragments have none: they do not match", "RFC 9293, section 3.1";
+        /// Length of the IP packet, its headers included
+        length: LengthRange = derived "any", "of a super-frame, the length of its longest segment", "";
         /// Differentiated services code point
-        dscp: CodePoint = derived "any", "", "RFC 2474";
+        dscp: CodePoint = derived "any", "a list takes any of them", "RFC 2474";
         /// IPv6 flow label
         flow_label: FlowLabel = derived "any", "", "RFC 6437";
         /// Mark of the receiving interface
@@ -225,10 +254,90 @@ impl FilterSettings {
             protocol: self.protocol.as_ref().map(|p| p.0),
             source_port: self.source_port.as_ref().map(|p| p.0),
             destination_port: self.destination_port.as_ref().map(|p| p.0),
+            tcp_flags: self.tcp_flags.as_ref().map(|f| f.0),
+            length: self.length.as_ref().map(|l| l.0),
             dscp: self.dscp.as_ref().map(|d| d.0),
             flow_label: self.flow_label.as_ref().map(|f| f.0),
             mark: self.mark,
         }
+    }
+}
+
+/// Keys that take a list too.
+pub(crate) const LISTS: [&str; 6] = [
+    "source",
+    "destination",
+    "protocol",
+    "source_port",
+    "destination_port",
+    "dscp",
+];
+
+/// Filters that a section with lists stands for at most.
+const MOST: usize = 4096;
+
+/// The settings of each filter that a section stands for; none if a problem was reported.
+fn all_settings(section: &Section<'_>, problems: &mut Vec<Problem>) -> Vec<FilterSettings> {
+    let mut tables = vec![section.table(|_| true)];
+    let lists = section.iter().enumerate();
+    let lists = lists.filter(|(_, pair)| LISTS.contains(&&*pair.key));
+    for (place, pair) in lists {
+        let Some(items) = pair.value.items() else { continue };
+        if items.is_empty() {
+            let problem = Problem::new(
+                pair.value.at,
+                format!("`{}` is an empty list: no packet matches", pair.key),
+            );
+            problems.push(problem.help("leave it out, if all packets are meant"));
+            return Vec::new();
+        }
+        if tables.len() * items.len() > MOST {
+            let message = format!("the lists of this filter have more than {MOST} combinations");
+            problems.push(Problem::new(pair.value.at, message).help("write several filters"));
+            return Vec::new();
+        }
+        let with = |table: &Table, item: &TomlValue<'_>| {
+            let mut table = table.clone();
+            (table.entries[place].value, table.entries[place].at) = (item.raw(), item.at);
+            table
+        };
+        let each = |table: &Table| items.iter().map(|item| with(table, item)).collect::<Vec<_>>();
+        tables = tables.iter().flat_map(each).collect();
+    }
+    let mut found = Vec::new();
+    let read = |table: &Table| FilterSettings::read(table, &[], &mut found);
+    let settings: Option<Vec<_>> = tables.iter().map(read).collect();
+    // A mistake in one list is found again beside each value of the others.
+    found.into_iter().for_each(|problem| {
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    });
+    settings.unwrap_or_default()
+}
+
+/// The filters of these settings for one class; those that take no packet, since their addresses
+/// are of different families, are left out if others are not. None if a problem was reported.
+fn filters_of(
+    all: &[FilterSettings],
+    class: ClassId,
+    section: &Section<'_>,
+    problems: &mut Vec<Problem>,
+) -> Vec<Filter> {
+    let mut filters: Vec<Filter> = all.iter().map(|settings| settings.filter(class)).collect();
+    let mixed = |filter: &Filter| {
+        let ends = filter.source.zip(filter.destination);
+        ends.is_some_and(|(source, destination)| source.family() != destination.family())
+    };
+    if !filters.iter().all(mixed) {
+        filters.retain(|filter| !mixed(filter));
+    }
+    match filters
+        .iter()
+        .any(|filter| contradiction(filter, section, problems))
+    {
+        true => Vec::new(),
+        false => filters,
     }
 }
 
@@ -259,36 +368,33 @@ pub fn read_all<'a>(
     let mut named = HashSet::with_capacity(classes.len());
     named.extend(reserved);
     for section in sections {
-        let Some(settings) = FilterSettings::read(&section.table(|_| true), &[], problems) else {
+        let settings = all_settings(&section, problems);
+        let Some(first) = settings.first() else {
             // Already reported; if its class can be read, that class does have a filter.
             named.extend(section.get("class").and_then(|pair| pair.value.value.as_str()));
             continue;
         };
         let class_at = section.get("class").map_or(section.at, |pair| pair.value.at);
-        let Some((name, class)) = known(&settings.class.0, class_at, &classes, problems) else {
+        let Some((name, class)) = known(&first.class.0, class_at, &classes, problems) else {
             continue;
         };
         named.insert(name);
         if !class.leaf {
             continue;
         }
-        let filter = settings.filter(class.id);
-        if contradiction(&filter, &section, problems) {
-            continue;
-        }
-        filters.push(filter);
-        places.push((name, section.at));
+        let read = filters_of(&settings, class.id, &section, problems);
+        places.extend(read.iter().map(|_| (name, section.at)));
+        filters.extend(read);
     }
     shadowed(&filters, &places, warnings);
     unreached(spec, true, &named, warnings);
     filters
 }
 
-/// The filter of this class that a section says; `None` if a problem was reported.
-pub(crate) fn read(section: &Section<'_>, class: ClassId, problems: &mut Vec<Problem>) -> Option<Filter> {
-    let settings = FilterSettings::read(&section.table(|_| true), &[], problems)?;
-    let filter = settings.filter(class);
-    (!contradiction(&filter, section, problems)).then_some(filter)
+/// The filters of this class that a section says; none if a problem was reported.
+pub(crate) fn read(section: &Section<'_>, class: ClassId, problems: &mut Vec<Problem>) -> Vec<Filter> {
+    let settings = all_settings(section, problems);
+    filters_of(&settings, class, section, problems)
 }
 
 /// The classes of a checked tree.
@@ -376,6 +482,13 @@ fn contradiction(filter: &Filter, section: &Section<'_>, problems: &mut Vec<Prob
         problems.push(
             Problem::new(at("protocol"), message).help("ports are those of tcp, udp, sctp, dccp and udplite"),
         );
+        return true;
+    }
+    if let (Some(protocol), Some(_)) = (filter.protocol, filter.tcp_flags)
+        && protocol != TCP
+    {
+        let message = "`tcp_flags` with a protocol that is not TCP: no packet has both";
+        problems.push(Problem::new(at("protocol"), message).help("leave out `protocol`, which flags imply"));
         return true;
     }
     let none = filter.families().next().is_none();
@@ -468,6 +581,8 @@ pub fn words(filter: &Filter) -> String {
         filter
             .destination_port
             .map(|ports| format!("destination port {ports}")),
+        filter.tcp_flags.map(|flags| format!("tcp flags {flags}")),
+        filter.length.map(|lengths| format!("length {lengths}")),
         filter
             .dscp
             .and_then(dscp)
@@ -532,14 +647,23 @@ pub fn packet(described: &Table) -> Result<FlowKey, Vec<Problem>> {
         port(filter.source_port, "source_port"),
         port(filter.destination_port, "destination_port"),
     );
+    if filter
+        .length
+        .is_some_and(|lengths| lengths.low() != lengths.high())
+    {
+        let message = "`length`: a packet has one length, not a range";
+        problems.push(Problem::new(Span::default(), message));
+    }
     let of_address = [filter.source, filter.destination].into_iter().flatten().next();
     let family = filter.family.or(of_address.map(|prefix| prefix.family()));
     let key = FlowKey {
         source,
         destination,
         family: family.unwrap_or(Family::V4),
-        protocol: filter.protocol.unwrap_or(0),
+        protocol: filter.protocol.or(filter.tcp_flags.map(|_| TCP)).unwrap_or(0),
         dscp: filter.dscp.map_or(0, |dscp| dscp.value()),
+        tcp_flags: filter.tcp_flags.map(|flags| flags.set()),
+        length: filter.length.map_or(0, |lengths| lengths.low()),
         source_port,
         destination_port,
         flow_label: filter.flow_label.unwrap_or(0),
@@ -578,6 +702,14 @@ pub fn mismatches(filter: &Filter, packet: &FlowKey) -> Vec<String> {
         },
         Filter {
             destination_port: filter.destination_port,
+            ..any
+        },
+        Filter {
+            tcp_flags: filter.tcp_flags,
+            ..any
+        },
+        Filter {
+            length: filter.length,
             ..any
         },
         Filter {

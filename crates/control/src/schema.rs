@@ -11,7 +11,7 @@
 
 use crate::autorate::{AutorateSettings, TARGETS};
 use crate::expectations::WatchSettings;
-use crate::filters::FilterSettings;
+use crate::filters::{FilterSettings, LISTS};
 use crate::policy::{InterfaceSettings, SendsSettings};
 use crate::port_config::PortSettings;
 use crate::protocol::{Reply, Request};
@@ -37,7 +37,7 @@ pub fn policy(registry: &Registry, ports: &[&'static PortKind]) -> Value {
             definitions.insert(format!("class-{}", kind.name), class(kind));
         }
     }
-    definitions.insert("filter".into(), table(FilterSettings::SETTINGS, &[]));
+    definitions.insert("filter".into(), filter());
     definitions.insert("rsvp".into(), rsvp());
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -94,6 +94,19 @@ fn table(settings: &[Setting], further: &[(&str, Value)]) -> Value {
         .map(|(name, value)| ((*name).into(), value.clone()));
     let properties: Map<String, Value> = declared.chain(further).collect();
     json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
+}
+
+/// A filter: some of its settings may be lists.
+fn filter() -> Value {
+    let mut schema = table(FilterSettings::SETTINGS, &[]);
+    for key in LISTS {
+        let one = schema["properties"][key].take();
+        let mut form = one.clone();
+        form.as_object_mut().map(|form| form.remove("description"));
+        let list = json!({ "type": "array", "items": form, "minItems": 1 });
+        schema["properties"][key] = json!({ "description": one["description"], "anyOf": [form, list] });
+    }
+    schema
 }
 
 /// The values of a setting: their types are those that its reader takes, and so are the bounds of

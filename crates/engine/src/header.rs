@@ -96,6 +96,11 @@ pub struct FlowKey {
     pub source_port: Option<u16>,
     /// The destination port.
     pub destination_port: Option<u16>,
+    /// The control bits of TCP, where they can be seen.
+    pub tcp_flags: Option<u8>,
+    /// Bytes of the IP packet: what its header declares, even if less is there, and 65535 at most;
+    /// 0 for what is not IP.
+    pub length: u16,
     /// The innermost type of the Ethernet frame, or its length if it is below 0x600.
     pub ethertype: u16,
     /// The IPv6 flow label, 20 bits; 0 in IPv4.
@@ -129,7 +134,7 @@ const PPPOE: u16 = 0x8864;
 const MPLS: u16 = 0x8847;
 const MPLS_UPSTREAM: u16 = 0x8848;
 const HOP_BY_HOP: u8 = 0;
-const TCP: u8 = 6;
+pub(crate) const TCP: u8 = 6;
 const UDP: u8 = 17;
 const DCCP: u8 = 33;
 const ROUTING: u8 = 43;
@@ -253,6 +258,7 @@ impl Headers {
             declared.min(present)
         };
         self.l3_len = u32::try_from(len).unwrap_or(u32::MAX);
+        self.key.length = u16::try_from(len.max(declared)).unwrap_or(u16::MAX);
         let whole = if declared > present {
             Err(Flaw::Truncated)
         } else {
@@ -359,6 +365,9 @@ impl Headers {
                 let ports = read_u32(packet, at).ok_or(Flaw::Truncated)?;
                 self.key.source_port = Some((ports >> 16) as u16);
                 self.key.destination_port = Some(ports as u16);
+                if self.key.protocol == TCP {
+                    self.key.tcp_flags = packet.get(at + 13).copied();
+                }
             }
             ESP => self.key.spi = Some(read_u32(packet, at).ok_or(Flaw::Truncated)?),
             _ => {}

@@ -24,7 +24,7 @@ use crate::stream::Stream;
 use engine::byte_clock::{SHORTEST_FRAME, WIRE_OVERHEAD};
 use engine::classify::{Classifier, Filter};
 use engine::discipline::{Next, Reason, Sink};
-use engine::header::{FlowHasher, FlowKey};
+use engine::header::FlowHasher;
 use engine::link_clock::LinkClock;
 use engine::packet::{Buffer, ClassId, Dscp, FlowHashes, Packet};
 use engine::queue::Queue;
@@ -403,7 +403,7 @@ impl SimLink {
         driven.timer = None;
         for mut packet in packets {
             let in_flight = *cx.store.get(packet.buffer);
-            (packet.class, packet.flow) = driven.class(in_flight.stream, in_flight.remarked, cx.streams);
+            (packet.class, packet.flow) = driven.class(packet.buffer, cx.store, cx.streams);
             if let Some(meter) = &mut self.meter {
                 meter.put_back(cx.now, packet.class, in_flight.frame(), packet.arrived);
             }
@@ -457,7 +457,7 @@ impl SimLink {
                 }
             },
             QueueState::Policy(driven) => {
-                let (class, flow) = driven.class(stream, remarked, cx.streams);
+                let (class, flow) = driven.class(packet, cx.store, cx.streams);
                 let mut offered = Packet::new(frame + driven.plan.link.overhead, cx.now, class);
                 (offered.flow, offered.ecn, offered.buffer) = (flow, ecn, packet);
                 let dscp = remarked.unwrap_or(cx.streams[stream as usize].key.dscp);
@@ -466,10 +466,7 @@ impl SimLink {
                     meter.offered(cx.now, class, frame);
                 }
                 if let Some(waits) = &mut self.waits {
-                    let key = || FlowKey {
-                        ecn,
-                        ..cx.streams[stream as usize].key_of(remarked)
-                    };
+                    let key = || cx.store.key(packet, cx.streams);
                     waits.arrives(cx.now, &offered, driven.queue.queue(), key);
                 }
                 let mut sink = DropSink {
@@ -492,12 +489,11 @@ impl SimLink {
         if self.stages.is_empty() {
             return;
         }
-        let InFlight { stream, remarked, .. } = *cx.store.get(slot);
         let class = match &mut self.queue {
             QueueState::TailDrop(_) => ClassId(0),
-            QueueState::Policy(driven) => driven.class(stream, remarked, cx.streams).0,
+            QueueState::Policy(driven) => driven.class(slot, cx.store, cx.streams).0,
         };
-        let key = cx.streams[stream as usize].key_of(remarked);
+        let key = cx.store.key(slot, cx.streams);
         for stage in &mut self.stages {
             let window = stage.pass(cx.now, &key, &cx.store.packet(slot), class);
             if let Some(window) = window {
@@ -584,7 +580,7 @@ impl SimLink {
         } = *transmission;
         let in_flight = cx.store.get(packet);
         notify(cx.events, in_flight, start);
-        let (stream, frame, remarked) = (in_flight.stream, in_flight.frame(), in_flight.remarked);
+        let (stream, frame) = (in_flight.stream, in_flight.frame());
         let finish = self.wire.send(start, self.framing.on_wire(frame));
         if let QueueState::Policy(driven) = &mut self.queue {
             driven.ring.push_back(finish);
@@ -602,7 +598,7 @@ impl SimLink {
             meter.departed(cx.now, &departure);
         }
         if let Some(capture) = &mut self.capture {
-            let key = cx.streams[stream as usize].key_of(remarked);
+            let key = cx.store.key(packet, cx.streams);
             capture.add(start, &key, &cx.store.packet(packet));
         }
         if self.wire.loses(finish) || self.cut {
@@ -811,12 +807,13 @@ impl DrivenQueue {
         self.plan.link.ring.max(1) as usize
     }
 
-    /// The class and flow of a stream's packets. They are looked up once, since they are the same
-    /// for all packets but remarked ones.
-    fn class(&mut self, stream: u32, remarked: Option<u8>, streams: &[Stream]) -> (ClassId, FlowHashes) {
+    /// The class and flow of a packet. They are looked up once for each stream, since they are the
+    /// same for all its packets, but for remarked ones, and where filters look at single packets.
+    fn class(&mut self, slot: Buffer, store: &Store, streams: &[Stream]) -> (ClassId, FlowHashes) {
+        let InFlight { stream, remarked, .. } = *store.get(slot);
         let index = stream as usize;
-        if remarked.is_some() {
-            let key = streams[index].key_of(remarked);
+        if remarked.is_some() || self.classifier.divides_flows() {
+            let key = store.key(slot, streams);
             let class = self.plan.class_of(self.classifier.classify(&key));
             return (class, self.hasher.flow(&key));
         }

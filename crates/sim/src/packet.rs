@@ -4,9 +4,14 @@
 //! port. A slot is freed when its packet is delivered or dropped; in steady state nothing is
 //! allocated.
 
+use crate::stream::Stream;
+use engine::header::FlowKey;
 use engine::packet::{Buffer, Ecn};
 use engine::units::{Bytes, Instant};
 use std::collections::HashSet;
+
+/// Bytes of an Ethernet header.
+const ETHERNET: u32 = 14;
 
 /// What a packet carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +76,25 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// Its control bits as a header has them (RFC 9293, section 3.1). The SYN alone acknowledges
+    /// nothing; a SYN-ACK echoes its timestamp.
+    pub fn control_bits(&self) -> u8 {
+        let flags = self.flags;
+        let bits = [
+            (flags.fin, 0x01),
+            (flags.syn, 0x02),
+            (!self.opens(), 0x10),
+            (flags.ece, 0x40),
+            (flags.cwr, 0x80),
+        ];
+        bits.iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum()
+    }
+
+    /// Whether it is the SYN that opens a connection.
+    pub(crate) fn opens(&self) -> bool {
+        self.flags.syn && self.echo.is_none()
+    }
+
     /// The duplicate that the ACK reports, if it does: the first block, below the acknowledgment
     /// number or within the second block (DSACK, RFC 2883, section 4).
     pub fn duplicate(&self) -> Option<ByteRange> {
@@ -196,6 +220,21 @@ impl Store {
             sent: in_flight.sent,
             notify: in_flight.notify,
             payload: self.payloads[slot.0 as usize],
+        }
+    }
+
+    /// The header fields of the packet in this slot.
+    pub(crate) fn key(&self, slot: Buffer, streams: &[Stream]) -> FlowKey {
+        let in_flight = self.get(slot);
+        let tcp_flags = match &self.payloads[slot.0 as usize] {
+            Payload::Tcp(segment) => Some(segment.control_bits()),
+            Payload::Datagram(_) => None,
+        };
+        FlowKey {
+            ecn: in_flight.ecn,
+            tcp_flags,
+            length: u16::try_from(in_flight.frame.saturating_sub(ETHERNET)).unwrap_or(u16::MAX),
+            ..streams[in_flight.stream as usize].key_of(in_flight.remarked)
         }
     }
 

@@ -514,7 +514,10 @@ impl<'a> Commands<'a> {
 /// Flower's words for each of the cases that a filter has: families, and the protocols of ports;
 /// none if it asks for what flower does not.
 fn keys(filter: &Filter) -> Vec<String> {
-    if filter.flow_label.is_some() || filter.dscp.is_some_and(|dscp| dscp.mask() != 0x3f) {
+    if filter.flow_label.is_some()
+        || filter.length.is_some()
+        || filter.dscp.is_some_and(|dscp| dscp.mask() != 0x3f)
+    {
         return Vec::new();
     }
     let only_mark = Filter {
@@ -530,7 +533,8 @@ fn keys(filter: &Filter) -> Vec<String> {
         };
     }
     let has_ports = filter.source_port.is_some() || filter.destination_port.is_some();
-    let protocols: Vec<Option<u8>> = match filter.protocol {
+    let flags = filter.tcp_flags;
+    let protocols: Vec<Option<u8>> = match filter.protocol.or(flags.map(|_| TCP)) {
         Some(protocol) => vec![Some(protocol)],
         None if has_ports => vec![Some(TCP), Some(UDP)],
         None => vec![None],
@@ -561,6 +565,10 @@ fn keys(filter: &Filter) -> Vec<String> {
             word("dst_ip", filter.destination.map(|prefix| prefix.to_string()));
             word("src_port", filter.source_port.map(ports));
             word("dst_port", filter.destination_port.map(ports));
+            word(
+                "tcp_flags",
+                flags.map(|flags| format!("0x{:x}/0x{:x}", flags.set(), flags.mask())),
+            );
             word(
                 "ip_tos",
                 filter.dscp.map(|dscp| format!("0x{:x}/0xfc", dscp.value() << 2)),

@@ -91,7 +91,8 @@ pub fn unique_types(tree: &Tree) -> Vec<String> {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (path, text) in production(tree).filter(|(path, _)| !path.contains("/src/commands/")) {
         for (number, line) in code_only(text).lines().enumerate() {
-            if let Some(name) = declared(line) {
+            // What a macro declares has the name that it is given.
+            if let Some(name) = declared(line).filter(|name| !name.is_empty()) {
                 let place = format!("{path}:{}", number + 1);
                 places.entry(name.to_string()).or_default().push(place);
             }

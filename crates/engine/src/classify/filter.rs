@@ -1,9 +1,10 @@
 //! What a filter can express, what that means, and how specific it is.
 //!
-//! ALTQ's fields (Cho 1999, section 4.2.1), with ranges of ports, IPv6 prefixes, and the receiving
-//! interface's mark added. [`Filter::matches`] is the definition that the search is tested against.
+//! ALTQ's fields (Cho 1999, section 4.2.1), with ranges of ports, IPv6 prefixes, flags of TCP,
+//! lengths, and the receiving interface's mark added. [`Filter::matches`] is the definition that
+//! the search is tested against.
 
-use crate::header::{Family, FlowKey};
+use crate::header::{Family, FlowKey, TCP};
 use crate::packet::ClassId;
 use core::net::IpAddr;
 use std::fmt;
@@ -116,71 +117,157 @@ impl FromStr for Prefix {
     }
 }
 
-/// A range of ports, both ends included.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Ports {
-    low: u16,
-    high: u16,
-}
-
-impl Ports {
-    /// From `low` to `high`; `None` if there is nothing between them.
-    pub fn new(low: u16, high: u16) -> Option<Self> {
-        (low <= high).then_some(Self { low, high })
-    }
-
-    /// This port alone.
-    pub fn one(port: u16) -> Self {
-        Self {
-            low: port,
-            high: port,
+/// Declares a range of numbers of 16 bits: what its text is, and the words of its messages.
+macro_rules! range {
+    ($(#[$doc:meta])* $name:ident, $text:literal, $one:literal, $expected:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub struct $name {
+            low: u16,
+            high: u16,
         }
+
+        impl $name {
+            /// From `low` to `high`; `None` if there is nothing between them.
+            pub fn new(low: u16, high: u16) -> Option<Self> {
+                (low <= high).then_some(Self { low, high })
+            }
+
+            /// This one alone.
+            pub fn one(number: u16) -> Self {
+                Self {
+                    low: number,
+                    high: number,
+                }
+            }
+
+            /// The lowest.
+            pub fn low(&self) -> u16 {
+                self.low
+            }
+
+            /// The highest.
+            pub fn high(&self) -> u16 {
+                self.high
+            }
+
+            fn contains(&self, number: u16) -> bool {
+                (self.low..=self.high).contains(&number)
+            }
+
+            fn meets(&self, other: &Self) -> bool {
+                self.low <= other.high && other.low <= self.high
+            }
+
+            /// 16 for one, 0 for all: 16 less the number of bits that it takes to tell them apart.
+            fn fixed_bits(&self) -> u32 {
+                (self.high - self.low).leading_zeros()
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = FilterError;
+
+            #[doc = $text]
+            fn from_str(text: &str) -> Result<Self, FilterError> {
+                let wrong = || FilterError($expected.into());
+                let number = |text: &str| text.trim().parse::<u16>().map_err(|_| wrong());
+                let (low, high) = match text.split_once('-') {
+                    Some((low, high)) => (number(low)?, number(high)?),
+                    None => (number(text)?, number(text)?),
+                };
+                Self::new(low, high)
+                    .ok_or_else(|| FilterError(format!("no {} is at least {low} and at most {high}", $one)))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                if self.low == self.high {
+                    write!(f, "{}", self.low)
+                } else {
+                    write!(f, "{}-{}", self.low, self.high)
+                }
+            }
+        }
+    };
+}
+
+range! {
+    /// A range of ports, both ends included.
+    Ports, "`5060-5070`, or a port alone.", "port",
+    "expected a port such as \"53\" or a range such as \"5060-5070\""
+}
+
+range! {
+    /// A range of lengths of IP packets in bytes, both ends included.
+    Lengths, "`0-128`, or a length alone.", "length",
+    "expected a length in bytes such as \"40\" or a range such as \"0-128\""
+}
+
+/// Control bits of TCP that are set, and others that are not.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FlagPattern {
+    value: u8,
+    mask: u8,
+}
+
+/// The control bits by name, from the lowest (RFC 9293, section 3.1).
+const FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
+
+impl FlagPattern {
+    /// The `set` bits are set, and the `unset` ones are not; `None` if a bit is in both, or there
+    /// are none.
+    pub fn new(set: u8, unset: u8) -> Option<Self> {
+        let mask = set | unset;
+        (set & unset == 0 && mask != 0).then_some(Self { value: set, mask })
     }
 
-    /// The lowest.
-    pub fn low(&self) -> u16 {
-        self.low
+    /// The bits that are set.
+    pub fn set(&self) -> u8 {
+        self.value
     }
 
-    /// The highest.
-    pub fn high(&self) -> u16 {
-        self.high
-    }
-
-    fn contains(&self, port: u16) -> bool {
-        (self.low..=self.high).contains(&port)
-    }
-
-    /// 16 for one port, 0 for all: 16 less the number of bits that it takes to tell the ports
-    /// apart.
-    fn fixed_bits(&self) -> u32 {
-        (self.high - self.low).leading_zeros()
+    /// 1 for each bit that matters.
+    pub fn mask(&self) -> u8 {
+        self.mask
     }
 }
 
-impl FromStr for Ports {
+impl FromStr for FlagPattern {
     type Err = FilterError;
 
-    /// `5060-5070`, or a port alone.
+    /// `syn, !ack`: flags that are set, and after a `!` flags that are not; others do not matter.
     fn from_str(text: &str) -> Result<Self, FilterError> {
-        let wrong = || FilterError("expected a port such as \"53\" or a range such as \"5060-5070\"".into());
-        let port = |text: &str| text.trim().parse::<u16>().map_err(|_| wrong());
-        let (low, high) = match text.split_once('-') {
-            Some((low, high)) => (port(low)?, port(high)?),
-            None => (port(text)?, port(text)?),
-        };
-        Self::new(low, high)
-            .ok_or_else(|| FilterError(format!("no port is at least {low} and at most {high}")))
+        let (mut set, mut unset) = (0, 0);
+        for part in text.split(',').map(str::trim) {
+            let (name, bits) = match part.strip_prefix('!') {
+                Some(name) => (name.trim(), &mut unset),
+                None => (part, &mut set),
+            };
+            let bit = FLAGS.iter().position(|flag| flag.eq_ignore_ascii_case(name));
+            let bit = bit.ok_or_else(|| {
+                let all = FLAGS.join(", ");
+                FilterError(format!(
+                    "unknown flag \"{name}\"; the flags of TCP are {all}, such as \"syn, !ack\""
+                ))
+            })?;
+            *bits |= 1 << bit;
+        }
+        Self::new(set, unset).ok_or_else(|| FilterError("a flag cannot be set and not set".into()))
     }
 }
 
-impl fmt::Display for Ports {
+impl fmt::Display for FlagPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.low == self.high {
-            write!(f, "{}", self.low)
-        } else {
-            write!(f, "{}-{}", self.low, self.high)
+        let mut between = "";
+        let has = |bits: u8, bit: usize| bits >> bit & 1 == 1;
+        for (bit, name) in FLAGS.iter().enumerate().filter(|(bit, _)| has(self.mask, *bit)) {
+            let not = if has(self.value, bit) { "" } else { "!" };
+            write!(f, "{between}{not}{name}")?;
+            between = ", ";
         }
+        Ok(())
     }
 }
 
@@ -237,6 +324,10 @@ pub struct Filter {
     pub source_port: Option<Ports>,
     /// Destination ports.
     pub destination_port: Option<Ports>,
+    /// The control bits of TCP.
+    pub tcp_flags: Option<FlagPattern>,
+    /// Lengths, of IP packets.
+    pub length: Option<Lengths>,
     /// Differentiated services code points, of IP packets.
     pub dscp: Option<DscpPattern>,
     /// The flow label, of IPv6 packets.
@@ -257,6 +348,8 @@ impl Filter {
             protocol: None,
             source_port: None,
             destination_port: None,
+            tcp_flags: None,
+            length: None,
             dscp: None,
             flow_label: None,
             mark: None,
@@ -282,6 +375,12 @@ impl Filter {
             && port(self.source_port, key.source_port)
             && port(self.destination_port, key.destination_port)
             && self
+                .tcp_flags
+                .is_none_or(|flags| key.tcp_flags.is_some_and(|own| own & flags.mask == flags.value))
+            && self
+                .length
+                .is_none_or(|lengths| ip && lengths.contains(key.length))
+            && self
                 .dscp
                 .is_none_or(|dscp| ip && key.dscp & dscp.mask == dscp.value)
             && self
@@ -300,10 +399,9 @@ impl Filter {
             })
         };
         let differ = |a: Option<u32>, b: Option<u32>| a.zip(b).is_some_and(|(a, b)| a != b);
-        let ranges = |a: Option<Ports>, b: Option<Ports>| {
-            let pair = a.zip(b);
-            pair.is_some_and(|(a, b)| a.low() > b.high() || b.low() > a.high())
-        };
+        let ranges = |a: Option<Ports>, b: Option<Ports>| a.zip(b).is_some_and(|(a, b)| !a.meets(&b));
+        let lengths = self.length.zip(other.length);
+        let flags = self.tcp_flags.zip(other.tcp_flags);
         let points = self.dscp.zip(other.dscp);
         let family = self
             .families()
@@ -311,7 +409,9 @@ impl Filter {
         family
             && !apart(self.source, other.source)
             && !apart(self.destination, other.destination)
-            && !differ(self.protocol.map(u32::from), other.protocol.map(u32::from))
+            && !differ(self.protocol().map(u32::from), other.protocol().map(u32::from))
+            && flags.is_none_or(|(a, b)| (a.value ^ b.value) & a.mask & b.mask == 0)
+            && lengths.is_none_or(|(a, b)| a.meets(&b))
             && !ranges(self.source_port, other.source_port)
             && !ranges(self.destination_port, other.destination_port)
             && points.is_none_or(|(a, b)| (a.value ^ b.value) & a.mask & b.mask == 0)
@@ -324,7 +424,8 @@ impl Filter {
     pub fn families(&self) -> impl Iterator<Item = Family> + use<> {
         let this = *self;
         let prefixes = [self.source, self.destination];
-        let ip_only = self.protocol.is_some() || self.dscp.is_some() || self.has_ports();
+        let of_ip = self.dscp.is_some() || self.length.is_some();
+        let ip_only = self.protocol().is_some() || of_ip || self.has_ports();
         let label = self.flow_label.is_some_and(|label| label < 1 << 20);
         [Family::Other, Family::V4, Family::V6]
             .into_iter()
@@ -336,13 +437,24 @@ impl Filter {
             })
     }
 
+    /// Whether packets of one flow may differ in what it examines.
+    pub fn divides_flows(&self) -> bool {
+        self.tcp_flags.is_some() || self.length.is_some()
+    }
+
+    /// The transport protocol, given or implied by flags.
+    fn protocol(&self) -> Option<u8> {
+        self.protocol.or(self.tcp_flags.map(|_| TCP))
+    }
+
     fn has_ports(&self) -> bool {
         self.source_port.is_some() || self.destination_port.is_some()
     }
 
     /// How specific it is: the number of bits of a packet that it fixes. A prefix counts its
-    /// length, a protocol 8, a range of w ports 16 − ⌈log₂ w⌉, a code point the ones of its mask, a
-    /// flow label 20, a mark 32, and the family, given or implied by a prefix or a flow label, 1.
+    /// length, a protocol, given or implied by flags, 8, a range of w ports or lengths
+    /// 16 − ⌈log₂ w⌉, flags and a code point the ones of their masks, a flow label 20, a mark 32,
+    /// and the family, given or implied by a prefix or a flow label, 1.
     pub fn fixed_bits(&self) -> u32 {
         let prefix = |prefix: Option<Prefix>| prefix.map_or(0, |prefix| u32::from(prefix.len));
         let ports = |ports: Option<Ports>| ports.map_or(0, |ports| ports.fixed_bits());
@@ -354,9 +466,11 @@ impl Filter {
         if_some(family, 1)
             + prefix(self.source)
             + prefix(self.destination)
-            + if_some(self.protocol.is_some(), 8)
+            + if_some(self.protocol().is_some(), 8)
             + ports(self.source_port)
             + ports(self.destination_port)
+            + self.tcp_flags.map_or(0, |flags| flags.mask.count_ones())
+            + self.length.map_or(0, |lengths| lengths.fixed_bits())
             + self.dscp.map_or(0, |dscp| dscp.mask.count_ones())
             + if_some(self.flow_label.is_some(), 20)
             + if_some(self.mark.is_some(), 32)

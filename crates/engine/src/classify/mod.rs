@@ -13,14 +13,15 @@
 //! 3. among equals, the later one to be added.
 //!
 //! **Ports.** A filter with a port range, be it 0–65535, matches only packets whose ports can be
-//! seen: not a later fragment, not a packet truncated before its ports, not ICMP.
+//! seen: not a later fragment, not a packet truncated before its ports, not ICMP. Flags of TCP
+//! likewise.
 
 mod filter;
 mod pattern;
 mod space;
 mod table;
 
-pub use filter::{DscpPattern, Filter, FilterError, Ports, Prefix};
+pub use filter::{DscpPattern, Filter, FilterError, FlagPattern, Lengths, Ports, Prefix};
 
 use crate::header::{Family, FlowKey};
 use crate::packet::ClassId;
@@ -42,6 +43,8 @@ pub struct Classifier {
     other: Space<SHORT>,
     v4: Space<SHORT>,
     v6: Space<LONG>,
+    /// Filters that divide flows.
+    dividing: usize,
 }
 
 impl Classifier {
@@ -64,6 +67,7 @@ impl Classifier {
             other: space(&filters, Family::Other, secret),
             v4: space(&filters, Family::V4, secret),
             v6: space(&filters, Family::V6, secret),
+            dividing: filters.values().filter(|filter| filter.divides_flows()).count(),
             filters,
         }
     }
@@ -84,6 +88,7 @@ impl Classifier {
             "filters are numbered in the order in which they are added"
         );
         self.next = id + 1;
+        self.dividing += usize::from(filter.divides_flows());
         self.filters.insert(id, filter);
         for family in filter.families() {
             let rank = rank(&filter, id);
@@ -122,6 +127,7 @@ impl Classifier {
     /// Removes a filter; `None` if it is not there. The cost is as of `add`.
     pub fn remove(&mut self, id: FilterId) -> Option<Filter> {
         let filter = self.filters.remove(&id.0)?;
+        self.dividing -= usize::from(filter.divides_flows());
         for family in filter.families() {
             let rank = rank(&filter, id.0);
             match family {
@@ -141,6 +147,11 @@ impl Classifier {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.filters.is_empty()
+    }
+
+    /// Whether packets of one flow may get different classes.
+    pub fn divides_flows(&self) -> bool {
+        self.dividing > 0
     }
 
     /// The filter of this number.

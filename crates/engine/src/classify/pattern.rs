@@ -2,7 +2,8 @@
 //!
 //! All fields stand side by side in `N` words of 64 bits (3 for IPv4 and for what is not IP, 6 for
 //! IPv6), so that one mask says which bits of which fields matter, and matching is a few ANDs. Only
-//! port ranges need a comparison more.
+//! ranges of ports and of lengths need a comparison more. Flags and lengths are compared and never
+//! hashed: they tell few filters apart.
 
 use super::filter::{Filter, Ports};
 use crate::header::{Family, FlowKey, fold};
@@ -13,8 +14,8 @@ pub(super) const SHORT: usize = 3;
 /// KeyWords of an IPv6 packet.
 pub(super) const LONG: usize = 6;
 
-/// A packet's fields: addresses, then ports, protocol, DSCP and "has ports", then mark and flow
-/// label.
+/// A packet's fields: addresses, then ports, protocol, DSCP, flags of TCP, "has flags" and "has
+/// ports", then mark and flow label. The length stands in two pieces where there is room.
 pub(super) type KeyWords<const N: usize> = [u64; N];
 
 /// Where the fields of the last word but one are.
@@ -22,7 +23,12 @@ const SOURCE_PORT: u32 = 48;
 const DESTINATION_PORT: u32 = 32;
 const PROTOCOL: u32 = 24;
 const DSCP: u32 = 16;
+const FLAGS: u32 = 8;
+const HAS_FLAGS: u64 = 2;
 const HAS_PORTS: u64 = 1;
+/// The low 4 bits of the length in that word, and the high 12 in the last.
+const LOW_LENGTH: u32 = 4;
+const HIGH_LENGTH: u32 = 20;
 
 /// Puts fields into their places; of a packet or of a filter, values or masks.
 struct Fields {
@@ -31,7 +37,9 @@ struct Fields {
     ports: (u16, u16),
     protocol: u8,
     dscp: u8,
+    flags: Option<u8>,
     has_ports: bool,
+    length: u16,
     mark: u32,
     flow_label: u32,
 }
@@ -52,8 +60,14 @@ impl Fields {
             | u64::from(self.ports.1) << DESTINATION_PORT
             | u64::from(self.protocol) << PROTOCOL
             | u64::from(self.dscp) << DSCP
+            | self
+                .flags
+                .map_or(0, |flags| u64::from(flags) << FLAGS | HAS_FLAGS)
+            | u64::from(self.length & 0xf) << LOW_LENGTH
             | if self.has_ports { HAS_PORTS } else { 0 };
-        words[N - 1] = u64::from(self.mark) << 32 | u64::from(self.flow_label);
+        words[N - 1] = u64::from(self.mark) << 32
+            | u64::from(self.length >> 4) << HIGH_LENGTH
+            | u64::from(self.flow_label);
         words
     }
 }
@@ -68,11 +82,19 @@ pub(super) fn words<const N: usize>(key: &FlowKey) -> KeyWords<N> {
         ports: ports.unwrap_or((0, 0)),
         protocol: key.protocol,
         dscp: key.dscp,
+        flags: key.tcp_flags,
         has_ports: ports.is_some(),
+        length: key.length,
         mark: key.mark,
         flow_label: key.flow_label,
     }
     .words()
+}
+
+/// A packet's length, of its words.
+#[inline]
+fn length<const N: usize>(words: &KeyWords<N>) -> u16 {
+    (words[N - 1] >> HIGH_LENGTH << 4) as u16 | (words[N - 2] >> LOW_LENGTH) as u16 & 0xf
 }
 
 /// Precedence: the greater wins. Rule, fixed bits and number of a filter, one above the other; 0 is
@@ -130,6 +152,8 @@ pub(super) struct Entry<const N: usize> {
     pub(super) rank: Rank,
     /// The lowest port and how far the highest is from it: source, then destination.
     ports: [(u16, u16); 2],
+    /// The same of lengths.
+    length: (u16, u16),
     /// The number of its mask, which has no bits of ports.
     mask: u32,
     pub(super) class: u32,
@@ -170,6 +194,7 @@ impl<const N: usize> Entry<N> {
         value: [0; N],
         rank: 0,
         ports: [(0, 0); 2],
+        length: (0, 0),
         mask: 0,
         class: 0,
         next: NOTHING,
@@ -184,8 +209,7 @@ impl<const N: usize> Entry<N> {
 
     /// The same, of a mask that need have no number yet; and that mask.
     pub(super) fn unnumbered(filter: &Filter, family: Family, rank: Rank) -> (Self, KeyWords<N>) {
-        let all = Ports::new(0, u16::MAX);
-        let range = |ports: Option<Ports>| ports.or(all).map_or((0, u16::MAX), |p| (p.low(), p.high()));
+        let range = |ports: Option<Ports>| ports.map_or((0, u16::MAX), |p| (p.low(), p.high()));
         let (source, destination) = (range(filter.source_port), range(filter.destination_port));
         let has_ports = filter.source_port.is_some() || filter.destination_port.is_some();
         let prefix = |prefix: Option<super::Prefix>| prefix.map_or((0, 0), |p| (p.bits(), p.mask()));
@@ -196,7 +220,9 @@ impl<const N: usize> Entry<N> {
             ports: (0, 0),
             protocol: if filter.protocol.is_some() { u8::MAX } else { 0 },
             dscp: dscp.map_or(0, |dscp| dscp.mask()),
+            flags: filter.tcp_flags.map(|flags| flags.mask()),
             has_ports,
+            length: 0,
             mark: if filter.mark.is_some() { u32::MAX } else { 0 },
             flow_label: if filter.flow_label.is_some() {
                 (1 << 20) - 1
@@ -210,7 +236,9 @@ impl<const N: usize> Entry<N> {
             ports: (source.0, destination.0),
             protocol: filter.protocol.unwrap_or(0),
             dscp: dscp.map_or(0, |dscp| dscp.value()),
+            flags: filter.tcp_flags.map(|flags| flags.set()),
             has_ports,
+            length: 0,
             mark: filter.mark.unwrap_or(0),
             flow_label: filter.flow_label.unwrap_or(0),
         };
@@ -221,6 +249,9 @@ impl<const N: usize> Entry<N> {
                 (source.0, source.1 - source.0),
                 (destination.0, destination.1 - destination.0),
             ],
+            length: filter.length.map_or((0, u16::MAX), |lengths| {
+                (lengths.low(), lengths.high() - lengths.low())
+            }),
             class: filter.class.0,
             ..Self::EMPTY
         };
@@ -238,7 +269,11 @@ impl<const N: usize> Entry<N> {
             let (low, width) = self.ports[side as usize];
             side.port(key).wrapping_sub(low) <= width
         };
-        wrong == 0 && within(Side::Source) && within(Side::Destination)
+        let (shortest, width) = self.length;
+        wrong == 0
+            && within(Side::Source)
+            && within(Side::Destination)
+            && length(key).wrapping_sub(shortest) <= width
     }
 
     /// The lowest and the highest port.
@@ -255,7 +290,11 @@ impl<const N: usize> Entry<N> {
         let fields =
             (0..N).all(|i| own[i] & !others[i] == 0 && (self.value[i] ^ other.value[i]) & own[i] == 0);
         let across = side.other();
-        fields && inside(self.range(side), (low, high)) && inside(self.range(across), other.range(across))
+        let lengths = |entry: &Self| (entry.length.0, entry.length.0 + entry.length.1);
+        fields
+            && inside(lengths(self), lengths(other))
+            && inside(self.range(side), (low, high))
+            && inside(self.range(across), other.range(across))
     }
 
     /// How many bits of each field it fixes.
@@ -349,7 +388,9 @@ impl Shape {
             ports: (high(from, 16) as u16, high(to, 16) as u16),
             protocol: high(protocol, 8) as u8,
             dscp: high(dscp, 6) as u8,
+            flags: None,
             has_ports: has_ports > 0,
+            length: 0,
             mark: high(mark, 32) as u32,
             flow_label: high(label, 20) as u32,
         }

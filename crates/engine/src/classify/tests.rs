@@ -65,6 +65,78 @@ fn a_filter_with_ports_takes_no_packet_whose_ports_cannot_be_seen() {
 }
 
 #[test]
+fn flags_and_lengths_are_seen_or_do_not_match() {
+    let acks = Filter {
+        tcp_flags: "ack, !syn".parse().ok(),
+        length: "0-80".parse().ok(),
+        ..filter(1)
+    };
+    assert!(acks.tcp_flags.is_some() && acks.length.is_some());
+    let mut classifier = Classifier::new([acks], Seed(1));
+    let ack = FlowKey {
+        protocol: 6,
+        tcp_flags: Some(0x10),
+        length: 80,
+        ..packet()
+    };
+    let class = |classifier: &Classifier, key: FlowKey| classifier.classify(&key);
+    assert_eq!(class(&classifier, ack), Some(ClassId(1)));
+    let with = |flags: Option<u8>, length: u16| FlowKey {
+        tcp_flags: flags,
+        length,
+        ..ack
+    };
+    // Longer, with SYN, without ACK, and a later fragment.
+    for other in [
+        with(Some(0x10), 81),
+        with(Some(0x12), 60),
+        with(Some(0x04), 40),
+        with(None, 40),
+    ] {
+        assert_eq!(class(&classifier, other), None, "{other:?}");
+    }
+    assert!(classifier.divides_flows());
+    let id = classifier.add(Filter {
+        length: None,
+        ..filter(2)
+    });
+    assert!(classifier.remove(FilterId(0)).is_some());
+    assert!(!classifier.divides_flows());
+    let longest = Lengths::new(65535, 65535);
+    classifier.add(Filter {
+        length: longest,
+        ..filter(3)
+    });
+    assert!(classifier.divides_flows());
+    assert!(classifier.remove(id).is_some());
+    assert_eq!(class(&classifier, with(None, 65535)), Some(ClassId(3)));
+    assert_eq!(class(&classifier, with(None, 0)), None);
+}
+
+#[test]
+fn flags_are_written_as_they_are_read() {
+    for text in [
+        "syn",
+        "syn, !ack",
+        "!fin, !syn, !rst, ack",
+        "cwr",
+        "fin, syn, rst, psh, ack, urg, ece, !cwr",
+    ] {
+        assert_eq!(
+            text.parse::<FlagPattern>().map(|flags| flags.to_string()),
+            Ok(text.into())
+        );
+    }
+    assert_eq!(
+        "ACK,!Syn".parse(),
+        FlagPattern::new(0x10, 2).ok_or(FilterError(String::new()))
+    );
+    for wrong in ["", "sny", "syn, !syn", "syn ack", "!", "syn,"] {
+        assert!(wrong.parse::<FlagPattern>().is_err(), "{wrong} was accepted");
+    }
+}
+
+#[test]
 fn text_becomes_a_prefix_or_ports_or_says_what_was_expected() {
     assert_eq!(
         "10.0.0.0/8".parse::<Prefix>().map(|p| p.to_string()),
@@ -193,6 +265,18 @@ impl Crowd {
             } else {
                 None
             },
+            tcp_flags: if rarely(rng) {
+                let set = rng.bits() as u8 & rng.bits() as u8;
+                FlagPattern::new(set, rng.bits() as u8 & rng.bits() as u8 & !set)
+            } else {
+                None
+            },
+            length: if rarely(rng) {
+                let (a, b) = (rng.below(1600) as u16, rng.below(1600) as u16);
+                Lengths::new(a.min(b), a.max(b))
+            } else {
+                None
+            },
             flow_label: rarely(rng).then(|| rng.below(3) as u32 * 0x8_0000),
             mark: rarely(rng).then(|| rng.below(3) as u32),
             ..Filter::new(ClassId(rng.bits() as u32))
@@ -221,11 +305,23 @@ impl Crowd {
         };
         let filter = filter.copied().unwrap_or(Filter::new(ClassId(0)));
         let ports = family != Family::Other && rng.below(8) > 0;
+        let protocol = filter.protocol.unwrap_or([6, 17, 1][rng.below(3) as usize]);
+        // Those that are wanted, and one at random.
+        let flags = filter.tcp_flags.map_or(0, |flags| flags.set()) ^ (rng.below(2) as u8) << rng.below(8);
+        let ends = filter.length.map(|lengths| [lengths.low(), lengths.high()]);
+        let length = match ends {
+            Some(ends) => ends[rng.below(2) as usize]
+                .wrapping_add(rng.below(3) as u16)
+                .wrapping_sub(1),
+            None => rng.below(1600) as u16,
+        };
         let key = FlowKey {
             family,
+            tcp_flags: (ports && protocol == 6).then_some(flags),
+            length,
             source: near(filter.source, rng),
             destination: near(filter.destination, rng),
-            protocol: filter.protocol.unwrap_or([6, 17, 1][rng.below(3) as usize]),
+            protocol,
             source_port: ports.then(|| at(filter.source_port, rng)),
             destination_port: ports.then(|| at(filter.destination_port, rng)),
             dscp: filter.dscp.map_or(rng.below(64) as u8, |dscp| dscp.value()),

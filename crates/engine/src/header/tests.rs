@@ -92,6 +92,7 @@ fn plain_ipv4_gives_every_field() {
             ecn: Ecn::Ect0,
             source_port: Some(12345),
             destination_port: Some(53),
+            length: 28,
             ethertype: IPV4,
             mark: 9,
             ..FlowKey::default()
@@ -102,6 +103,28 @@ fn plain_ipv4_gives_every_field() {
         flaw: None,
     };
     assert_eq!(Headers::parse(&frame, 9), expected);
+}
+
+#[test]
+fn flags_of_tcp_and_the_declared_length_are_read() {
+    let tcp = [&PORTS[..4], &[0; 8], &[0x50, 0x12], &[0; 6]].concat();
+    let of = |frame: &[u8]| {
+        let key = Headers::parse(frame, 0).key;
+        (key.tcp_flags, key.length)
+    };
+    let whole = ethernet_v4(&join(&[&v4(0, 40, 0, TCP), &tcp]));
+    assert_eq!(of(&whole), (Some(0x12), 40));
+    assert_eq!(of(&ethernet_v6(&[&v6(20, TCP), &tcp])), (Some(0x12), 60));
+    // Captured up to the flags, and up to before them: the length is declared.
+    assert_eq!(of(&whole[..whole.len() - 6]), (Some(0x12), 40));
+    assert_eq!(of(&whole[..whole.len() - 7]), (None, 40));
+    // A later fragment, a datagram, and what is not IP.
+    assert_eq!(of(&ethernet_v4(&join(&[&v4(0, 40, 5, TCP), &tcp]))), (None, 40));
+    assert_eq!(of(&ethernet_v4(&join(&[&v4(0, 28, 0, UDP), &PORTS]))), (None, 28));
+    assert_eq!(of(&join(&[&MAC, &[8, 6], &[0; 28]])), (None, 0));
+    // A super-frame of more than 64 KiB declares nothing.
+    let long = ethernet_v4(&join(&[&v4(0, 0, 0, TCP), &tcp, &[0; 70_000]]));
+    assert_eq!(of(&long), (Some(0x12), 65_535));
 }
 
 #[test]

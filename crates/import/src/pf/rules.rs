@@ -315,19 +315,13 @@ pub(super) fn apply(
     draft: &mut Draft,
 ) {
     for rule in rules {
-        if let Some(second) = &rule.second {
-            let what = format!(
-                "queue `{}`, for ACKs and low delay: they stay in the first",
-                second.text
-            );
-            draft.lost(second.at, what);
-        }
         let named = |queue: &Word| {
             trees
                 .iter()
                 .any(|tree| tree.classes.iter().any(|(name, _)| *name == queue.text))
         };
-        if let Some(queue) = rule.queue.as_ref().filter(|queue| !named(queue)) {
+        let queues = [&rule.queue, &rule.second].into_iter().flatten();
+        for queue in queues.filter(|queue| !named(queue)) {
             draft.lost(queue.at, format!("queue `{}` is not defined", queue.text));
         }
     }
@@ -362,19 +356,41 @@ fn of_rule(rule: &Rule, tables: &HashMap<String, Vec<Word>>, tree: &mut Tree, dr
         return;
     };
     let class = class.clone();
+    let second = rule.second.as_ref();
+    let second = second.and_then(|second| tree.classes.iter().find(|(name, _)| *name == second.text));
+    let second = second.map(|(_, class)| class.clone());
+    let filter = |class: &str, fields: Settings| FilterDraft {
+        class: class.into(),
+        fields,
+        at: rule.at,
+    };
     for answers in rule.directions(&tree.draft.name) {
         match filters(rule, tables, answers) {
-            Ok(all) => tree
-                .draft
-                .filters
-                .extend(all.into_iter().map(|fields| FilterDraft {
-                    class: class.clone(),
-                    fields,
-                    at: rule.at,
-                })),
+            Ok(all) => {
+                let of_second = second.iter().flat_map(|second| {
+                    let urgent = all.iter().flat_map(urgent);
+                    urgent.map(|fields| filter(second, fields))
+                });
+                let of_second: Vec<FilterDraft> = of_second.collect();
+                let into = &mut tree.draft.filters;
+                into.extend(all.into_iter().map(|fields| filter(&class, fields)));
+                into.extend(of_second);
+            }
             Err((at, what)) => draft.lost(at, what),
         }
     }
+}
+
+/// What a second queue takes of the packets with these conditions: low delay by TOS, and ACKs
+/// without data. These are at most so long, with timestamps and three blocks of SACK over IPv6.
+fn urgent(fields: &Settings) -> impl Iterator<Item = Settings> + use<> {
+    const LONGEST_ACK: &str = "0-100";
+    let given = |key: &str| fields.iter().find(|(own, _)| *own == key).map(|(_, value)| value);
+    let of_tcp = given("protocol").is_none_or(|protocol| *protocol == "tcp".into());
+    let with = |more: &[(&'static str, DraftValue)]| [fields.as_slice(), more].concat();
+    let acks = of_tcp.then(|| with(&[("tcp_flags", "ack".into()), ("length", LONGEST_ACK.into())]));
+    let low_delay = given("dscp").is_none().then(|| with(&[("dscp", 4u64.into())]));
+    acks.into_iter().chain(low_delay)
 }
 
 /// The conditions of a rule: every combination of what it lists.

@@ -144,22 +144,14 @@ fn udp(out: &mut Vec<u8>, key: &FlowKey, data: usize) {
 fn tcp(out: &mut Vec<u8>, key: &FlowKey, packet: &SimPacket, segment: &Segment, scale: u8) {
     let begin = out.len();
     let flags = segment.flags;
-    // The SYN has number 0, and it alone acknowledges nothing; a SYN-ACK echoes its timestamp.
-    let syn_alone = flags.syn && segment.echo.is_none();
+    // The SYN has number 0.
     let number = segment.seq + u64::from(!flags.syn);
-    let ack = if syn_alone { 0 } else { segment.ack + 1 };
+    let ack = if segment.opens() { 0 } else { segment.ack + 1 };
     some_ports(out, key);
     out.extend((number as u32).to_be_bytes());
     out.extend((ack as u32).to_be_bytes());
-    let bits = [
-        (flags.fin, 0x01),
-        (flags.syn, 0x02),
-        (!syn_alone, 0x10),
-        (flags.ece, 0x40),
-        (flags.cwr, 0x80),
-    ];
     out.push(0);
-    out.push(bits.iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum());
+    out.push(segment.control_bits());
     out.extend(window(segment, scale).to_be_bytes());
     out.extend([0; 4]);
     options(out, packet, segment, scale);

@@ -70,10 +70,9 @@ fn named(words: &[String], now_ms: u64) -> Result<Named<'_>, String> {
 fn added(words: &[String], filters: &[String], now_ms: u64) -> Result<AddedClass, String> {
     let (interface, class, rest, until_ms) = named(words, now_ms)?;
     let fields = |filter: &String| {
-        filter
-            .split(',')
-            .map(amending::change)
-            .collect::<Result<BTreeMap<_, _>, _>>()
+        let fields = fields(filter);
+        let read = fields.iter().map(|field| amending::change(field));
+        read.collect::<Result<BTreeMap<_, _>, _>>()
     };
     let settings: BTreeMap<String, SettingChange> = rest
         .iter()
@@ -87,6 +86,19 @@ fn added(words: &[String], filters: &[String], now_ms: u64) -> Result<AddedClass
         until_ms,
         reason: None,
     })
+}
+
+/// The fields of a filter: what follows a comma and has no key belongs to the value before, as in
+/// `tcp_flags=ack,!syn`.
+fn fields(filter: &str) -> Vec<String> {
+    let mut fields: Vec<String> = Vec::new();
+    for part in filter.split(',') {
+        match fields.last_mut().filter(|_| !part.contains('=')) {
+            Some(value) => *value += &format!(",{part}"),
+            None => fields.push(part.to_owned()),
+        }
+    }
+    fields
 }
 
 fn removed(words: &[String], now_ms: u64) -> Result<RemovedClass, String> {
@@ -137,7 +149,11 @@ mod tests {
 
     #[test]
     fn a_class_is_added_with_settings_and_filters_and_for_how_long() {
-        let filters = ["protocol=udp,destination_port=53".to_owned(), "dscp=8".to_owned()];
+        let filters = [
+            "protocol=udp,destination_port=53".to_owned(),
+            "dscp=8".to_owned(),
+            "tcp_flags=ack,!syn,length=0-80".to_owned(),
+        ];
         let found = added(
             &words("wan0 guests rate=3Mbit/s parent=home for 2h"),
             &filters,
@@ -148,6 +164,11 @@ mod tests {
         assert_eq!(found.settings.keys().collect::<Vec<_>>(), ["parent", "rate"]);
         assert_eq!(found.filters[0]["protocol"], SettingChange::Text("udp".into()));
         assert_eq!(found.filters[1]["dscp"], SettingChange::Integer(8));
+        assert_eq!(
+            found.filters[2]["tcp_flags"],
+            SettingChange::Text("ack,!syn".into())
+        );
+        assert_eq!(found.filters[2]["length"], SettingChange::Text("0-80".into()));
         assert_eq!(found.until_ms, Some(7_201_000));
         assert!(added(&words("wan0 guests"), &[], 0).is_ok_and(|found| found.settings.is_empty()));
         let found = removed(&words("wan0 guests"), 0).expect("a class");
