@@ -1,10 +1,11 @@
-//! `trace` of a link, in a scenario and in a topology: the file is read, and takes the place of the
-//! link's `rate`.
+//! `trace` of a link, in a scenario and in a topology: the file is read, or the model makes it, and
+//! it takes the place of the link's `rate`.
 
 use crate::folder::Files;
 use control::sections::Section;
 use engine::settings::{Entry, Problem, Raw, Table};
 use engine::units::Bandwidth;
+use measure::line_models::LineModel;
 use measure::link_trace::LinkTrace;
 
 /// Reads the trace that a link's table names. The table then has a `rate`: the trace's mean. None
@@ -38,6 +39,11 @@ pub(crate) fn read(table: &mut Table, files: Files<'_>, problems: &mut Vec<Probl
 }
 
 fn read_file(path: &str, files: Files<'_>) -> Result<LinkTrace, String> {
+    if let Some(model) = LineModel::read(path) {
+        return model
+            .map(|model| model.trace())
+            .map_err(|why| format!("`trace`: {why}"));
+    }
     let text = files
         .text(path)
         .map_err(|why| format!("`trace`: cannot read `{path}`: {why}"))?;
@@ -126,11 +132,25 @@ mod tests {
     }
 
     #[test]
+    fn a_model_makes_the_trace_of_a_link() {
+        let link = "trace = \"model train, seed 3\"\nback = { trace = \"model train, seed 3, at 20 %\" }";
+        let read = scenario(link).expect(link);
+        let [there, back] = [0, 1].map(|way| read.directions[way].settings.rate.bits());
+        assert!(
+            there > 15_000_000 && (back * 5).abs_diff(there) < there / 100,
+            "{there}, {back}"
+        );
+        let read = topology(link).expect(link);
+        assert!(read.links[0].traces.iter().all(Option::is_some));
+    }
+
+    #[test]
     fn a_trace_that_cannot_be_is_refused_in_scenarios_and_topologies() {
         for (link, why) in [
             ("trace = \"none\"", "cannot read `none`: there is no such file"),
             ("trace = \"broken\"", "broken: line 2: its time is before"),
             ("trace = 5", "expected a text in quotes"),
+            ("trace = \"model 6g\"", "`trace`: there is no model `6g`"),
             ("trace = \"steps\"\nrate = \"1 Mbit/s\"", "has no `rate` besides"),
         ] {
             for report in [scenario(link).err(), topology(link).err()] {
