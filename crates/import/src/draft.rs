@@ -191,6 +191,17 @@ impl InterfaceDraft {
     }
 }
 
+/// A link of a lab, from `here` to a host; the other way is plain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LinkDraft {
+    /// That host.
+    pub to: String,
+    /// Its settings from here to there, the first its rate.
+    pub settings: Settings,
+    /// Where it comes from.
+    pub at: Place,
+}
+
 /// What a policy does not say as the file did.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LossNote {
@@ -207,6 +218,8 @@ pub struct Draft {
     pub port: Vec<(&'static str, Vec<String>)>,
     /// The interfaces.
     pub interfaces: Vec<InterfaceDraft>,
+    /// Links, in place of interfaces: then it is the topology of a lab.
+    pub links: Vec<LinkDraft>,
     /// What is lost or approximated.
     pub losses: Vec<LossNote>,
 }
@@ -228,7 +241,7 @@ impl Draft {
 
     /// Makes of it what a policy may be: packets go to leaves, and one leaf takes the rest.
     pub(crate) fn finish(&mut self) -> Result<(), ImportError> {
-        if self.interfaces.is_empty() {
+        if self.interfaces.is_empty() && self.links.is_empty() {
             let message = "nothing here limits or orders packets";
             return Err(ImportError::new(Place::default(), message));
         }
@@ -289,6 +302,9 @@ impl Draft {
         for interface in &self.interfaces {
             write_interface(&mut out, interface, sources);
         }
+        if !self.links.is_empty() {
+            write_links(&mut out, &self.links, sources);
+        }
         out
     }
 
@@ -296,6 +312,40 @@ impl Draft {
     pub fn loss_lines(&self, sources: &[String]) -> Vec<String> {
         let line = |loss: &LossNote| format!("{}: {}", loss.at.short(sources), loss.what);
         self.losses.iter().map(line).collect()
+    }
+}
+
+/// What a link does in one direction only, with what it is without.
+const ONE_WAY: [(&str, &str); 7] = [
+    ("delay", "0 s"),
+    ("jitter", "0 s"),
+    ("loss", "nothing"),
+    ("corrupt", "nothing"),
+    ("duplicate", "nothing"),
+    ("reorder", "nothing"),
+    ("rate", "10 Gbit/s"),
+];
+
+fn write_links(out: &mut String, links: &[LinkDraft], sources: &[String]) {
+    let names = links.iter().map(|link| quoted(&link.to));
+    let names: Vec<String> = names.collect();
+    let _ = writeln!(out, "hosts = [\"here\", {}]", names.join(", "));
+    for link in links {
+        let _ = writeln!(
+            out,
+            "\n[[link]]   # {}\nbetween = [\"here\", {}]",
+            link.at.short(sources),
+            quoted(&link.to)
+        );
+        for (key, value) in &link.settings {
+            let _ = writeln!(out, "{key} = {}", value.shown());
+        }
+        let said = |key: &str| link.settings.iter().any(|(own, _)| *own == key);
+        let back = ONE_WAY.iter().filter(|(key, _)| said(key));
+        let back: Vec<String> = back
+            .map(|(key, without)| format!("{key} = {}", quoted(without)))
+            .collect();
+        let _ = writeln!(out, "back = {{ {} }}", back.join(", "));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Other programs' traffic control files as policies: what ALTQ, pf, tc, OpenWrt's SQM, LibreQoS
-//! and WireGuard are told, in Suimon's words. In reading order:
+//! and WireGuard are told, in Suimon's words; and what netem is told, as links of a lab. In reading
+//! order:
 //!
 //! - [`place`]: where something stands in a file, and the words of a line;
 //! - [`rates`]: the units of each program, which look alike and are not;
@@ -16,6 +17,7 @@ mod altq;
 pub mod draft;
 mod libreqos;
 mod missing;
+mod netem;
 mod pf;
 pub mod place;
 pub mod rates;
@@ -36,6 +38,8 @@ pub enum Format {
     Pf,
     /// tc(8): what `tc -j qdisc`, `class` and `filter` show, and its commands.
     Tc,
+    /// netem by tc(8): its commands, and what `tc qdisc` shows.
+    Netem,
     /// OpenWrt's /etc/config/sqm.
     Sqm,
     /// LibreQoS's ShapedDevices.csv and network.json.
@@ -46,10 +50,11 @@ pub enum Format {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Altq,
         Self::Pf,
         Self::Tc,
+        Self::Netem,
         Self::Sqm,
         Self::LibreQos,
         Self::WireGuard,
@@ -61,10 +66,16 @@ impl Format {
             Self::Altq => "altq",
             Self::Pf => "pf",
             Self::Tc => "tc",
+            Self::Netem => "netem",
             Self::Sqm => "sqm",
             Self::LibreQos => "libreqos",
             Self::WireGuard => "wireguard",
         }
+    }
+
+    /// Whether it makes a topology for the lab, not a policy.
+    pub const fn makes_topology(self) -> bool {
+        matches!(self, Self::Netem)
     }
 
     /// The format of this name.
@@ -80,6 +91,7 @@ impl Format {
         let word = first.split_whitespace().next()?;
         let has = |wanted: &str| text.lines().any(|line| line.trim().starts_with(wanted));
         match word {
+            _ if netem::looks_so(text) => Some(Self::Netem),
             "[Interface]" | "[Peer]" => Some(Self::WireGuard),
             "tc" | "qdisc" => Some(Self::Tc),
             "class" if first.contains("htb") || first.contains("hfsc") => Some(Self::Tc),
@@ -116,6 +128,7 @@ impl Format {
             Self::Altq => altq::read(one()?, missing),
             Self::Pf => pf::read(one()?, missing),
             Self::Tc => tc::read(one()?, missing),
+            Self::Netem => netem::read(one()?),
             Self::Sqm => sqm::read(one()?),
             Self::LibreQos => libreqos::read(sources, missing),
             Self::WireGuard => wireguard::read(one()?, missing),

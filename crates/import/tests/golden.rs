@@ -29,6 +29,8 @@ fn cases() -> Vec<(&'static str, Format, Vec<&'static str>, Missing)> {
         ("tc-script", Format::Tc, vec!["tc-script.sh"], none()),
         ("tc-hfsc", Format::Tc, vec!["tc-hfsc.sh"], none()),
         ("tc-cake", Format::Tc, vec!["tc-cake.json"], none()),
+        ("netem", Format::Netem, vec!["netem.sh"], none()),
+        ("netem-show", Format::Netem, vec!["netem-show"], none()),
         ("sqm", Format::Sqm, vec!["sqm"], none()),
         ("sqm-simple", Format::Sqm, vec!["sqm-simple"], none()),
         (
@@ -177,6 +179,21 @@ fn a_mistake_is_told_with_its_place() {
             Format::Tc,
             "\n[{\"kind\":\"htb\",]\n",
             "f:2:16: this is not JSON: key must be a string",
+        ),
+        (
+            Format::Netem,
+            "tc qdisc add dev e root netem delay 5parsec\n",
+            "f:1:37: expected a time such as 5ms; found `5parsec`",
+        ),
+        (
+            Format::Netem,
+            "tc qdisc add dev e root netem loss 120%\n",
+            "f:1:36: expected a share such as 1%; found `120%`",
+        ),
+        (
+            Format::Netem,
+            "tc qdisc add dev e root netem lose 1%\n",
+            "f:1:31: expected an option of netem such as `delay`, `loss` or `rate`; found `lose`",
         ),
         (
             Format::Sqm,

@@ -519,3 +519,17 @@ fn the_pages_for_those_who_come_from_elsewhere_show_what_is_said_now() {
     }
     assert!(runs >= 5, "only {runs} runs are shown");
 }
+
+/// The command itself reads what it writes as a lab does.
+#[test]
+fn netem_becomes_links_that_a_lab_accepts() {
+    let files = root().join("crates/import/tests/files");
+    for (file, made) in [("netem.sh", "netem.toml"), ("netem-show", "netem-show.toml")] {
+        let output = suimon(&files, &["import", file]);
+        assert!(output.status.success(), "{file}: {}", text(&output.stderr));
+        let made = fs::read_to_string(files.join(made)).expect("a topology");
+        assert_eq!(text(&output.stdout), made, "{file}");
+        let strict = suimon(&files, &["import", "--strict", file]);
+        assert_eq!(strict.status.code(), Some(2), "{file}: its correlations are lost");
+    }
+}

@@ -96,7 +96,7 @@ fn device(root: &Qdisc, objects: &Objects, missing: &Missing, draft: &mut Draft)
         "netem" => {
             draft.lost(
                 root.at,
-                "`netem`: the delay and loss of a link are settings of `link` in a scenario",
+                "`netem`: the delay and loss of a link are no policy; `suimon import netem` makes a link of it",
             );
             return Ok(());
         }

@@ -1,4 +1,5 @@
-//! `suimon import`: another program's file as a policy, and what of it is lost.
+//! `suimon import`: another program's file as a policy, or as the topology of a lab, and what of it
+//! is lost.
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
@@ -7,14 +8,17 @@ use clap::Args;
 use control::policy::Policy;
 use engine::units::Bandwidth;
 use import::{Format, Missing, SourceFile};
+use scenario::folder::Folder;
+use scenario::topology::Topology;
 use std::io::{self, Write};
 
 /// Write a policy from another program's file: altq.conf, pf.conf, what `tc -j` shows, OpenWrt's
-/// SQM, LibreQoS, WireGuard; what is lost is told on stderr and in its head
+/// SQM, LibreQoS, WireGuard; or links for `lab` from netem; what is lost is told on stderr and in
+/// its head
 #[derive(Debug, Args)]
 pub struct Import {
-    /// The format (altq, pf, tc, sqm, libreqos, wireguard), if it is not plain from the text, and
-    /// the file, or files of libreqos; `-` reads standard input
+    /// The format (altq, pf, tc, netem, sqm, libreqos, wireguard), if it is not plain from the
+    /// text, and the file, or files of libreqos; `-` reads standard input
     #[arg(required = true, value_name = "FORMAT|FILE")]
     words: Vec<String>,
     /// Fail if anything is lost or approximated
@@ -73,9 +77,19 @@ impl Import {
             return Err(Failure::usage(message));
         }
         // What the file asks for may be more than the link can give: the policy's check says so.
-        if let Err(mistakes) = Policy::read("the policy", &text, cx.registry, &netio::ports::declared()) {
+        let (what, read) = match format.makes_topology() {
+            true => {
+                let read = Topology::read("the topology", &text, cx.registry, &Folder::of(""));
+                ("topology", read.map(drop))
+            }
+            false => {
+                let read = Policy::read("the policy", &text, cx.registry, &netio::ports::declared());
+                ("policy", read.map(drop))
+            }
+        };
+        if let Err(mistakes) = read {
             let message = format!(
-                "{text}\nthe file makes no valid policy:\n{}",
+                "{text}\nthe file makes no valid {what}:\n{}",
                 mistakes.render(false)
             );
             return Err(Failure::usage(message));
