@@ -68,13 +68,28 @@ pub fn open(managed: &[(PathId, InterfacePolicy)], port: &PortConfig) -> io::Res
             Some(Attachment::Egress(_) | Attachment::Ingress(_)) => Some(device(&policy.name)),
             _ => None,
         };
-        Ok(Prober {
-            interface: policy.name.clone(),
-            path: *path,
-            echo: Echo::open(by, crate::direction::secret_seed().0)?,
-        })
+        prober(*path, policy, by)
     };
     following.map(open).collect()
+}
+
+/// Opens the sockets for this policy in the calling thread's network, if its rate is to follow its
+/// line: the routes there lead to whom it asks.
+///
+/// # Errors
+///
+/// Returns an error if this host lets nobody send ICMP.
+pub fn open_here(path: PathId, policy: &InterfacePolicy) -> io::Result<Option<Prober>> {
+    let following = policy.autorate.is_some();
+    following.then(|| prober(path, policy, None)).transpose()
+}
+
+fn prober(path: PathId, policy: &InterfacePolicy, by: Option<&str>) -> io::Result<Prober> {
+    Ok(Prober {
+        interface: policy.name.clone(),
+        path,
+        echo: Echo::open(by, crate::direction::secret_seed().0)?,
+    })
 }
 
 /// Starts the thread, if there is anything to follow. `paths` are those whose queues probes pass.

@@ -288,7 +288,7 @@ mod tests {
                         held: before,
                     };
                     stamp.write(&mut frame[42..]);
-                    wire.hands_over(now, &mut frame, &Offload::default());
+                    wire.hands_over(now, &mut frame, &mut Offload::default());
                     if one.packet.buffer == Buffer(number as u32) {
                         let stamp = Stamp::read(&frame[42..]).expect("a stamp");
                         return (now, stamp.held);

@@ -6,7 +6,7 @@
 //! - [`topology`]: hosts joined by links;
 //! - [`emulator`]: the thread that moves frames over such a link;
 //! - [`addressing`]: assignment of addresses and routes;
-//! - [`link`]: the wire behind a queue: rate, delay, buffer, loss, jitter;
+//! - [`link`]: the wire behind a queue: rate, delay, buffer, impairments;
 //! - [`hold_ups`]: what this machine adds to the delays of datagrams, counted apart;
 //!   [`stood_still`]: when it stood still altogether;
 //! - [`nesting`]: a command behind one link, and such commands within one another;
@@ -22,6 +22,7 @@
 pub mod addressing;
 pub mod emulator;
 pub mod error;
+mod flipped;
 pub mod group_routes;
 pub mod hold_ups;
 pub mod host;

@@ -1,7 +1,7 @@
 //! An emulated link: behind a path's queue, one direction of a wire with a rate and a delay.
 //!
 //! ```text
-//! packets → queue (tail drop, or a tree) → transmitter (rate) → wire (loss, delay, jitter) → out
+//! packets → queue (tail drop, or a tree) → transmitter (rate) → wire (delay, impairments) → out
 //! ```
 //!
 //! The queue is the path's own ([`ShapedQueue`]), with the same policy, changes and reservations as
@@ -14,11 +14,12 @@
 //!
 //! Every operation is O(1) beside the queue's own; where the wire follows a trace, a search in it.
 //! A whole bandwidth-delay product can be in flight. The wire is the simulator's
-//! ([`measure::wire_model`]): it decides, from a seed and exactly, when packets are sent, which are
-//! lost, and by how much they are delayed. A link can [record](EmulatedLink::wire) the bytes
-//! offered and sent, in time bins, and writes into our own datagrams what a late thread added to
-//! their delay ([`hold_ups`]).
+//! ([`measure::wire_model`]): it decides, from a seed and exactly, when packets are sent, what
+//! befalls them, and by how much they are delayed. A link can [record](EmulatedLink::wire) the
+//! bytes offered and sent, in time bins, and writes into our own datagrams what a late thread added
+//! to their delay ([`hold_ups`]).
 
+use crate::flipped;
 use crate::hold_ups::{self, IdleTimes, Passage};
 use crate::record::Record;
 use engine::discipline::{Next, Reason, Sink, Verdict};
@@ -31,9 +32,9 @@ use engine::settings::{Raw, Table};
 use engine::shaped_queue::ShapedQueue;
 use engine::tree::{DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use measure::impairments::{Loss, Reordering};
+use measure::impairments::{FlippedBit, ImpairmentCounts, ImpairmentSchedule, Impairments};
 use measure::link_trace::LinkTrace;
-use measure::wire_model::{WireModel, WireSettings};
+use measure::wire_model::{Crossing, ImpairedCrossing, WireModel, WireSettings};
 use netio::pool::Offload;
 use netio::wire::{PathWire, WireArrival};
 use std::collections::VecDeque;
@@ -52,13 +53,11 @@ pub struct EmulatedLink {
     pub delay: Duration,
     /// Bytes queued at most, beside the frame that is being sent; at least one full frame.
     pub buffer: Bytes,
-    /// The loss model of the wire.
-    pub loss: Loss,
-    /// The largest additional delay of a packet. Packets keep their order.
-    pub jitter: Duration,
-    /// The packets that others overtake.
-    pub reordering: Reordering,
-    /// The seed of loss, jitter and reordering. Directions with one seed lose the same packets.
+    /// What befalls packets on the wire.
+    pub impairments: Impairments,
+    /// What befalls them later, once it has begun.
+    pub later: ImpairmentSchedule,
+    /// The seed of impairments. Directions with one seed lose the same packets.
     pub seed: Seed,
     /// What it is over time, once it has begun; rate, delay and loss are what it does not say.
     pub trace: Option<LinkTrace>,
@@ -72,9 +71,8 @@ impl EmulatedLink {
             rate,
             delay: Duration::ZERO,
             buffer: buffer.max(Bytes::new(20_000)),
-            loss: Loss::None,
-            jitter: Duration::ZERO,
-            reordering: Reordering::NONE,
+            impairments: Impairments::default(),
+            later: ImpairmentSchedule::default(),
             seed: Seed(0),
             trace: None,
         }
@@ -94,17 +92,17 @@ impl EmulatedLink {
         self
     }
 
-    /// The same with a wire that loses packets and adds jitter.
+    /// The same with these impairments, drawn from this seed.
     #[must_use]
-    pub fn impaired(mut self, loss: Loss, jitter: Duration, seed: Seed) -> Self {
-        (self.loss, self.jitter, self.seed) = (loss, jitter, seed);
+    pub fn impaired(mut self, impairments: Impairments, seed: Seed) -> Self {
+        (self.impairments, self.seed) = (impairments, seed);
         self
     }
 
-    /// The same with packets that others overtake.
+    /// The same with other impairments later.
     #[must_use]
-    pub fn reordering(mut self, reordering: Reordering) -> Self {
-        self.reordering = reordering;
+    pub fn impaired_later(mut self, later: ImpairmentSchedule) -> Self {
+        self.later = later;
         self
     }
 
@@ -117,7 +115,7 @@ impl EmulatedLink {
 
     /// What is in flight at most, in bytes.
     pub(crate) fn most_in_flight(&self) -> Bytes {
-        let more = self.jitter + self.reordering.by;
+        let more = self.impairments.latest().max(self.later.latest());
         let [rate, delay] = match &self.trace {
             None => return self.rate.bytes_in(self.delay + more),
             Some(trace) => [trace.peak().bits(), trace.longest_delay().max(self.delay).nanos()],
@@ -153,9 +151,8 @@ impl EmulatedLink {
         let settings = WireSettings {
             rate: self.rate,
             delay: self.delay,
-            loss: self.loss,
-            jitter: self.jitter,
-            reordering: self.reordering,
+            impairments: self.impairments.clone(),
+            later: self.later.clone(),
             trace: self.trace.clone(),
         };
         Box::new(EmulatedWire {
@@ -165,9 +162,11 @@ impl EmulatedLink {
             first: VecDeque::new(),
             in_flight: VecDeque::new(),
             conserves_work,
-            steady: self.jitter == Duration::ZERO
-                && self.reordering == Reordering::NONE
+            steady: self.impairments.latest().max(self.later.latest()) == Duration::ZERO
                 && self.trace.is_none(),
+            is_impaired: !self.impairments.are_none()
+                || !self.later.is_empty()
+                || self.trace.as_ref().is_some_and(LinkTrace::has_loss),
             idle_from: Instant::START,
             idle: IdleTimes::default(),
             given: None,
@@ -232,12 +231,14 @@ struct EmulatedWire {
     /// Whether each packet takes as long as any other: behind jitter, or a delay that shrinks, it
     /// may wait for one that left before it.
     steady: bool,
+    /// Whether something befalls single packets.
+    is_impaired: bool,
     /// From when on the link is idle, unless a packet comes: it has sent everything at its rate,
     /// and at that of the queue.
     idle_from: Instant,
     idle: IdleTimes,
-    /// The way of the packet that was given last.
-    given: Option<Passage>,
+    /// The way of the packet that was given last, and its flipped bit.
+    given: Option<(Passage, Option<FlippedBit>)>,
     record: Option<Record>,
     cable: CableSwitch,
     begin: TraceBegin,
@@ -250,6 +251,11 @@ struct InFlight {
     /// When it left the queue.
     left: Instant,
     passage: Passage,
+    flipped: Option<FlippedBit>,
+    /// A copy of it arrives with it.
+    twice: bool,
+    /// It waits for the next packet, to arrive behind it.
+    waits: bool,
 }
 
 impl EmulatedWire {
@@ -278,19 +284,14 @@ impl EmulatedWire {
                     if let Some(record) = &self.record {
                         record.sent(packet.arrived, start, sent, packet.len);
                     }
-                    if self.model.loses(sent) || self.cable.is_cut() {
-                        sink.drop(packet, Reason::Wire);
-                        continue;
-                    }
-                    let passage = Passage {
-                        taken: packet.arrived,
-                        due: self.model.arrival(sent),
+                    let crossing = match self.model.cross(sent) {
+                        Crossing::Plain(due) => ImpairedCrossing {
+                            arrives: Some(due),
+                            ..ImpairedCrossing::default()
+                        },
+                        Crossing::Impaired(crossing) => crossing,
                     };
-                    self.flies(InFlight {
-                        packet,
-                        left: start,
-                        passage,
-                    });
+                    self.crosses(packet, start, &crossing, sink);
                 }
                 Next::Wait(at) => self.resume_at = at,
                 Next::Empty => {
@@ -303,6 +304,36 @@ impl EmulatedWire {
 }
 
 impl EmulatedWire {
+    /// A packet that left the queue then is on the wire now, unless it is lost; one that waited for
+    /// it arrives behind it.
+    fn crosses(&mut self, packet: Packet, left: Instant, crossing: &ImpairedCrossing, sink: &mut dyn Sink) {
+        let released = crossing.releases.and_then(|due| {
+            // It may have arrived, after waiting for as long as it does.
+            let place = self.in_flight.iter().position(|one| one.waits)?;
+            let mut one = self.in_flight.remove(place)?;
+            (one.passage.due, one.waits) = (due, false);
+            Some(one)
+        });
+        match crossing.arrives.filter(|_| !self.cable.is_cut()) {
+            None => sink.drop(packet, Reason::Wire),
+            Some(due) => {
+                let passage = Passage {
+                    taken: packet.arrived,
+                    due,
+                };
+                self.flies(InFlight {
+                    packet,
+                    left,
+                    passage,
+                    flipped: crossing.flipped,
+                    twice: crossing.twice,
+                    waits: crossing.waits,
+                });
+            }
+        }
+        released.into_iter().for_each(|one| self.flies(one));
+    }
+
     /// A packet flies behind all that are in flight, or overtakes.
     fn flies(&mut self, packet: InFlight) {
         let due = packet.passage.due;
@@ -366,17 +397,28 @@ impl PathWire for EmulatedWire {
 
     fn next(&mut self, queue: &mut ShapedQueue, now: Instant, sink: &mut dyn Sink) -> Next<WireArrival> {
         self.transmit(queue, now, sink);
-        while let Some(carried) = self.in_flight.pop_front_if(|one| one.passage.due <= now) {
-            let InFlight {
+        while let Some(mut carried) = self.in_flight.pop_front_if(|one| one.passage.due <= now) {
+            if self.cable.is_cut() {
+                sink.drop(carried.packet, Reason::Wire);
+                continue;
+            }
+            self.given = Some((carried.passage, carried.flipped));
+            let left = carried.left;
+            if !std::mem::take(&mut carried.twice) {
+                let packet = carried.packet;
+                return Next::Ready(WireArrival {
+                    packet,
+                    left,
+                    copy: false,
+                });
+            }
+            let packet = twin(&carried.packet);
+            self.in_flight.push_front(carried);
+            return Next::Ready(WireArrival {
                 packet,
                 left,
-                passage,
-            } = carried;
-            if !self.cable.is_cut() {
-                self.given = Some(passage);
-                return Next::Ready(WireArrival { packet, left });
-            }
-            sink.drop(packet, Reason::Wire);
+                copy: true,
+            });
         }
         let due = self.in_flight.front().map(|next| next.passage.due);
         let sends = || {
@@ -392,11 +434,23 @@ impl PathWire for EmulatedWire {
         }
     }
 
-    fn hands_over(&mut self, now: Instant, frame: &mut [u8], offload: &Offload) {
-        if let Some(passage) = self.given.take() {
-            let idle = (self.conserves_work && self.steady).then_some(&self.idle);
-            hold_ups::hands_over(frame, offload, &passage, idle, now);
+    fn hands_over(&mut self, now: Instant, frame: &mut [u8], offload: &mut Offload) {
+        let Some((passage, flipped)) = self.given.take() else {
+            return;
+        };
+        let idle = (self.conserves_work && self.steady).then_some(&self.idle);
+        hold_ups::hands_over(frame, offload, &passage, idle, now);
+        if let Some(bit) = flipped {
+            flipped::flip(frame, offload, bit);
         }
+    }
+
+    fn is_impaired(&self) -> bool {
+        self.is_impaired
+    }
+
+    fn impaired(&self) -> ImpairmentCounts {
+        self.model.impaired()
     }
 
     fn in_flight(&self) -> usize {
@@ -419,16 +473,33 @@ impl PathWire for EmulatedWire {
         self.resume_at = Instant::START;
     }
 
+    fn reshaped(&mut self, now: Instant) {
+        self.ask_again(now);
+    }
+
     fn retuned(&mut self, now: Instant, plan: &TreePlan) {
         self.conserves_work = plan.root.conserves_work();
         self.ask_again(now);
     }
 }
 
+/// What a copy of a packet is, whose bytes are the packet's.
+fn twin(of: &Packet) -> Packet {
+    Packet {
+        flow: of.flow,
+        ecn: of.ecn,
+        dscp: of.dscp,
+        buffer: of.buffer,
+        ..Packet::new(of.len, of.arrived, of.class)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::packet::ClassId;
+    use engine::packet::{Buffer, ClassId};
+    use engine::settings::SettingValue;
+    use measure::impairments::{Loss, Reordering};
 
     #[derive(Debug, Default)]
     struct Drops(u64);
@@ -535,8 +606,15 @@ mod tests {
             which: Loss::Every(3),
             by: Duration::from_micros(2_500),
         };
+        let impairments = Impairments {
+            reordering,
+            ..Impairments::default()
+        };
         let link = EmulatedLink::new(Bandwidth::mbit(8)).delay(Duration::from_millis(1));
-        let (mut queue, mut drops) = (Line::of(&link.reordering(reordering), None), Drops::default());
+        let (mut queue, mut drops) = (
+            Line::of(&link.impaired(impairments, Seed(0)), None),
+            Drops::default(),
+        );
         // Packets 3 and 6 come 2.5 ms later; of 3 the packets 4 and 5 are before it.
         for len in [1000, 1001, 1002, 1003, 1004, 1005, 1006] {
             offer(&mut queue, at(0), len, &mut drops);
@@ -560,6 +638,67 @@ mod tests {
         ];
         assert_eq!(lengths, expected);
         assert_eq!(drops.0, 0);
+    }
+
+    /// The packets in the order of their arrival, by their buffers; copies are told.
+    fn arrivals(link: EmulatedLink, packets: u32) -> Vec<(u32, u64, bool)> {
+        struct OnWire;
+        impl Sink for OnWire {
+            fn drop(&mut self, _packet: Packet, why: Reason) {
+                assert_eq!(why, Reason::Wire);
+            }
+        }
+        let mut line = Line::of(&link, None);
+        for number in 1..=packets {
+            let mut packet = Packet::new(Bytes::new(1000), at(0), ClassId(0));
+            packet.buffer = Buffer(number);
+            let _ = line.wire.enqueue(&mut line.queue, at(0), packet, &mut OnWire);
+        }
+        let (mut now, mut seen) = (at(0), Vec::new());
+        loop {
+            match line.wire.next(&mut line.queue, now, &mut OnWire) {
+                Next::Ready(WireArrival { packet, copy, .. }) => {
+                    seen.push((packet.buffer.0, now.nanos() / 1_000, copy));
+                }
+                Next::Wait(until) => now = until,
+                Next::Empty => return seen,
+            }
+        }
+    }
+
+    #[test]
+    fn a_script_drops_doubles_and_swaps_packets_by_their_numbers() {
+        let text = "drop 2; swap 3, 4; duplicate 5; swap 6, 7; delay 8 by 3 ms";
+        let script = SettingValue::from_raw(&Raw::Text(text.into())).expect("a script");
+        let impairments = Impairments {
+            script,
+            loss: Loss::Every(7),
+            ..Impairments::default()
+        };
+        let link = EmulatedLink::new(Bandwidth::mbit(8)).impaired(impairments, Seed(1));
+        let expected = [
+            (1, 1_000, false),
+            (4, 4_000, false),
+            (3, 4_000, false),
+            (5, 5_000, true),
+            (5, 5_000, false),
+            (6, 7_000, false),
+            (9, 9_000, false),
+            (10, 10_000, false),
+            (8, 11_000, false),
+        ];
+        assert_eq!(arrivals(link, 10), expected);
+    }
+
+    #[test]
+    fn a_packet_that_is_to_arrive_behind_the_next_one_waits_for_a_second_at_most() {
+        let script = SettingValue::from_raw(&Raw::Text("swap 2, 3".into())).expect("a script");
+        let impairments = Impairments {
+            script,
+            ..Impairments::default()
+        };
+        let link = EmulatedLink::new(Bandwidth::mbit(8)).impaired(impairments, Seed(1));
+        assert_eq!(arrivals(link, 2), [(1, 1_000, false), (2, 1_002_000, false)]);
     }
 
     #[test]
@@ -605,7 +744,12 @@ mod tests {
             }
         }
         let spread = Duration::from_micros(700);
-        let link = EmulatedLink::new(Bandwidth::mbit(8)).impaired(Loss::Every(3), spread, Seed(5));
+        let impairments = Impairments {
+            loss: Loss::Every(3),
+            jitter: spread.into(),
+            ..Impairments::default()
+        };
+        let link = EmulatedLink::new(Bandwidth::mbit(8)).impaired(impairments, Seed(5));
         let record = Record::new(at(0), Duration::from_millis(1));
         let (mut queue, mut drops) = (Line::of(&link, Some(record.clone())), WireLosses(0));
         for _ in 0..9 {

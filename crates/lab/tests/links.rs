@@ -13,7 +13,7 @@ use engine::units::{Bandwidth, Bytes, Duration as Span};
 use lab::host::OffloadFeature;
 use lab::traffic::{generator::TrafficShape, probe::Probe, tcp::Bulk, udp::Stream};
 use lab::{EmulatedDirection, EmulatedLink, Emulator, Host, Lab, Record, Result, RuledQueue};
-use measure::impairments::Loss;
+use measure::impairments::{ChosenPackets, Impairments, Loss};
 use netio::classify::ByFilters;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -150,8 +150,13 @@ fn loss_and_jitter_affect_real_packets_and_are_recorded() {
             let record = Record::new(netio::clock::now(), Span::from_micros(100));
             let mut lab = Lab::new();
             let (a, b) = (lab.host("a")?, lab.host("b")?);
-            let forth = EmulatedDirection::from(plain.clone().impaired(Loss::Every(4), spread, Seed(3)))
-                .recorded(&record);
+            let impairments = Impairments {
+                loss: Loss::Every(4),
+                jitter: spread.into(),
+                ..Impairments::default()
+            };
+            let forth =
+                EmulatedDirection::from(plain.clone().impaired(impairments, Seed(3))).recorded(&record);
             lab.link((&a, "eth0"), (&b, "eth0"), forth, plain)?;
             a.address("eth0", "10.0.0.1/24".parse().expect("an address"))?;
             b.address("eth0", "10.0.0.2/24".parse().expect("an address"))?;
@@ -314,4 +319,71 @@ fn a_policy_on_a_link_shares_it_among_real_connections() {
         };
         run().expect("a link");
     });
+}
+
+/// The receiver's kernel finds the flipped bits, and nothing but copies comes twice.
+#[test]
+fn flipped_bits_are_found_by_the_receivers_kernel_and_copies_arrive_beside_their_originals() {
+    lab::isolated(|| {
+        let run = || -> Result<()> {
+            let plain = EmulatedLink::new(Bandwidth::mbit(20)).delay(Span::from_millis(5));
+            let impairments = Impairments {
+                corruption: ChosenPackets(Loss::Every(7)),
+                duplication: ChosenPackets(Loss::Every(5)),
+                ..Impairments::default()
+            };
+            let mut lab = Lab::new();
+            let (a, b) = (lab.host("a")?, lab.host("b")?);
+            lab.link(
+                (&a, "eth0"),
+                (&b, "eth0"),
+                EmulatedDirection::from(plain.clone().impaired(impairments, Seed(3))),
+                plain,
+            )?;
+            a.address("eth0", "10.0.0.1/24".parse().expect("an address"))?;
+            b.address("eth0", "10.0.0.2/24".parse().expect("an address"))?;
+            resolve_addresses(&a, &b)?;
+            let stream = Stream {
+                to: at("10.0.0.2:0"),
+                shape: TrafficShape::per_second(500, 958, Duration::from_secs(1)),
+            };
+            let report = stream.start(&a, &b)?.finish()?;
+            let seen = lab.links()[0].inspect().expect("a running link");
+            let path = &seen.paths[Emulator::FORTH.0];
+            let (totals, befallen) = (path.totals, path.impaired.expect("a modelled wire"));
+            assert_eq!(totals.dropped.packets, 0);
+            assert_eq!(totals.offered, totals.sent, "copies are nobody's packets");
+            assert_eq!(befallen.corrupted, totals.offered.packets / 7);
+            assert_eq!(befallen.duplicated, totals.offered.packets / 5);
+            // Frames of the hosts' own are few.
+            assert!(
+                (68..=72).contains(&report.lost()),
+                "{} of 500 lost",
+                report.lost()
+            );
+            // Every fifth, but for those that are also seventh.
+            assert!(
+                (82..=89).contains(&report.duplicates),
+                "{} twice",
+                report.duplicates
+            );
+            let errors = b.call(udp_checksum_errors)?;
+            assert!(
+                (78..=88).contains(&errors),
+                "{errors} wrong checksums: 71, and copies of 14"
+            );
+            Ok(())
+        };
+        run().expect("a link");
+    });
+}
+
+/// Datagrams with a wrong checksum that this namespace has received.
+fn udp_checksum_errors() -> u64 {
+    let snmp = std::fs::read_to_string("/proc/thread-self/net/snmp").expect("counters");
+    let mut lines = snmp.lines().filter(|line| line.starts_with("Udp:"));
+    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+    let place = names.split(' ').position(|name| name == "InCsumErrors");
+    let value = values.split(' ').nth(place.expect("a column"));
+    value.expect("a value").parse().expect("a number")
 }

@@ -5,7 +5,8 @@
 //! - [`histogram`]: log-linear histograms of integers; [`delay`]: one of queueing delays;
 //!   [`hold_ups`]: what of them the host made, told apart;
 //! - [`wire_model`]: one direction of a wire, the same in the simulator and in the lab;
-//!   [`impairments`]: its loss and jitter; [`link_trace`]: what it is over time, and
+//!   [`impairments`]: what befalls packets on it, by [`variates`]; [`link_trace`]: what it is over
+//!   time, and
 //!   [`line_models`]: made by a model;
 //! - [`experience`]: what round trips under load are worth: a grade, round trips a minute, quality
 //!   of outcome;
@@ -26,5 +27,6 @@ pub mod link_trace;
 pub mod numbers;
 pub mod round_trips;
 pub mod series;
+pub mod variates;
 pub mod waits;
 pub mod wire_model;

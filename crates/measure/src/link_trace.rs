@@ -171,6 +171,14 @@ impl LinkTrace {
         }
     }
 
+    /// Whether a step of it has a loss of its own.
+    pub fn has_loss(&self) -> bool {
+        match &self.0 {
+            Course::Steps(steps, _) => steps.iter().any(|step| step.loss.is_some()),
+            Course::Opportunities(_) => false,
+        }
+    }
+
     /// What could leave from one time to another, since its beginning.
     pub fn capacity(&self, from: Duration, to: Duration) -> Bytes {
         let [before, after] = [from, to].map(|at| self.capacity_until(at));

@@ -1,15 +1,18 @@
-//! One direction of a wire: how long a packet takes onto it, whether it is lost, and when it
-//! arrives. The simulator's links and the lab's emulated ones are this one model, so that the same
-//! packets depart and are lost in both.
+//! One direction of a wire: how long a packet takes onto it, when it arrives, and what befalls it
+//! on the way. The simulator's links and the lab's emulated ones are this one model, so that the
+//! same packets depart, are lost, damaged and doubled in both.
 //!
 //! A wire has one rate ([`LinkClock`]), or follows a [`LinkTrace`]. Its times are exact: what
 //! remains of a division is carried to the next packet, over a change of the rate as well. A
-//! packet's delay and loss are those of the moment at which its last bit is sent.
+//! packet's delay and impairments are those of the moment at which its last bit is sent.
 //!
 //! Departure from Mahimahi: there a packet leaves the queue at an opportunity; here it leaves when
 //! the wire is free, and waits on the wire. So the buffer holds one packet more.
 
-use crate::impairments::{Jitter, Loss, LossModel, ReorderModel, Reordering};
+use crate::impairments::{
+    FlippedBit, ImpairmentCounts, ImpairmentModel, ImpairmentSchedule, ImpairmentScript, Impairments,
+    PacketOrder,
+};
 use crate::link_trace::{BEYOND, Course, LinkStep, LinkTrace, OPPORTUNITY};
 use engine::link_clock::LinkClock;
 use engine::random::Seed;
@@ -26,12 +29,10 @@ pub struct WireSettings {
     pub rate: Bandwidth,
     /// Its delay, where the trace has none.
     pub delay: Duration,
-    /// Its loss, where the trace has none.
-    pub loss: Loss,
-    /// The largest random addition to the delay.
-    pub jitter: Duration,
-    /// The packets that others overtake.
-    pub reordering: Reordering,
+    /// What befalls packets; where the trace has a loss, it is that.
+    pub impairments: Impairments,
+    /// What befalls them later.
+    pub later: ImpairmentSchedule,
     /// What it is over time.
     pub trace: Option<LinkTrace>,
 }
@@ -41,38 +42,62 @@ pub struct WireSettings {
 pub struct WireModel {
     clock: LinkClock,
     delay: Duration,
-    loss: LossModel,
-    jitter: Jitter,
-    reordering: ReorderModel,
-    /// By how much later the packet arrives that was sent last, since others overtake it.
-    later: Duration,
+    /// The latest arrival of a packet that none is to overtake.
+    last: Instant,
+    /// What befalls packets, if anything does.
+    impaired: Option<Box<ImpairmentModel>>,
+    /// A packet waits for the next one, to arrive behind it.
+    one_waits: bool,
     varying: Option<Box<VaryingWire>>,
 }
 
+/// What a wire does with a packet that is out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Crossing {
+    /// It arrives at this time, and nothing befalls it.
+    Plain(Instant),
+    /// Something does.
+    Impaired(ImpairedCrossing),
+}
+
+/// What befalls a packet on a wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ImpairedCrossing {
+    /// When it arrives: later than some that follow it, if others overtake it. None: it is lost.
+    pub arrives: Option<Instant>,
+    /// A bit of it arrives flipped.
+    pub flipped: Option<FlippedBit>,
+    /// A copy of it arrives right behind it.
+    pub twice: bool,
+    /// It waits for the next packet, at most until `arrives`.
+    pub waits: bool,
+    /// The packet that waits arrives at this time, right behind this one.
+    pub releases: Option<Instant>,
+}
+
 impl WireModel {
-    /// A free wire. Its trace begins at `begin`, if it has one.
+    /// A free wire. Its trace, and what befalls packets later, begins at `begin`.
     pub fn new(settings: &WireSettings, begin: Instant, seed: Seed) -> Self {
         let varying = settings.trace.clone().map(|trace| {
             Box::new(VaryingWire {
                 trace,
                 begin,
                 before: settings.rate,
-                loss: settings.loss,
-                in_force: settings.loss,
                 free_at: Instant::START,
                 remainder: 0,
                 left: 0,
                 next: None,
-                last: Instant::START,
             })
         });
+        let loses_by_trace = settings.trace.as_ref().is_some_and(LinkTrace::has_loss);
+        let impaired = loses_by_trace || !settings.impairments.are_none() || !settings.later.is_empty();
+        let model = || ImpairmentModel::new(&settings.impairments, &settings.later, begin, seed);
         Self {
             clock: LinkClock::new(settings.rate, Duration::ZERO),
             delay: settings.delay,
-            loss: LossModel::new(settings.loss, seed),
-            jitter: Jitter::new(settings.jitter, seed),
-            reordering: ReorderModel::new(settings.reordering, seed),
-            later: Duration::ZERO,
+            last: Instant::START,
+            impaired: impaired.then(|| Box::new(model())),
+            one_waits: false,
             varying,
         }
     }
@@ -82,11 +107,20 @@ impl WireModel {
         self.clock.rate()
     }
 
-    /// Its trace begins at this time.
+    /// Its trace, and what befalls packets later, begins at this time.
     pub fn begin(&mut self, at: Instant) {
         if let Some(varying) = &mut self.varying {
             varying.begin = at;
         }
+        if let Some(impaired) = &mut self.impaired {
+            impaired.begin(at);
+        }
+    }
+
+    /// What has befallen packets so far.
+    pub fn impaired(&self) -> ImpairmentCounts {
+        let impaired = self.impaired.as_ref();
+        impaired.map_or_else(ImpairmentCounts::default, |impaired| impaired.counts())
     }
 
     /// When the last packet is out, rounded down to a nanosecond; the remainder is carried.
@@ -111,47 +145,65 @@ impl WireModel {
         }
     }
 
-    /// Whether the wire loses the packet that was out at this time.
+    /// What becomes of the packet that was out at this time.
     #[inline]
-    pub fn loses(&mut self, out: Instant) -> bool {
-        if let Some(varying) = &mut self.varying {
-            let loss = varying
-                .step(out)
-                .and_then(|step| step.loss)
-                .unwrap_or(varying.loss);
-            if loss != varying.in_force {
-                varying.in_force = loss;
-                self.loss.becomes(loss);
-            }
+    pub fn cross(&mut self, out: Instant) -> Crossing {
+        match (&self.impaired, &self.varying) {
+            (None, None) => Crossing::Plain(out + self.delay),
+            _ => self.cross_with_care(out),
         }
-        // Lost packets have numbers, too.
-        self.later = self.reordering.next_is_later_by();
-        self.loss.loses_next()
     }
 
-    /// When the packet arrives that was out at this time, if it is not [lost](Self::loses): later
-    /// than some that follow it, if others overtake it.
-    #[inline]
-    pub fn arrival(&mut self, out: Instant) -> Instant {
-        self.in_order(out) + self.later
-    }
-
-    fn in_order(&mut self, out: Instant) -> Instant {
-        let Some(varying) = &mut self.varying else {
-            return self.jitter.arrival(out + self.delay);
+    /// The same over a wire that varies or is impaired.
+    fn cross_with_care(&mut self, out: Instant) -> Crossing {
+        let step = self.varying.as_ref().and_then(|varying| varying.step(out));
+        let due = out + step.and_then(|step| step.delay).unwrap_or(self.delay);
+        let Some(impaired) = &mut self.impaired else {
+            // Where the delay shrinks, a packet does not overtake.
+            self.last = self.last.max(due);
+            return Crossing::Plain(self.last);
         };
-        let delay = varying
-            .step(out)
-            .and_then(|step| step.delay)
-            .unwrap_or(self.delay);
-        // Where the delay shrinks, a packet does not overtake.
-        varying.last = varying.last.max(self.jitter.arrival(out + delay));
-        varying.last
+        let fate = impaired.next(out, step.and_then(|step| step.loss));
+        let released = std::mem::take(&mut self.one_waits);
+        if fate.lost {
+            let lost = ImpairedCrossing {
+                releases: released.then_some(self.last.max(due)),
+                ..ImpairedCrossing::default()
+            };
+            return Crossing::Impaired(lost);
+        }
+        let at = match impaired.addition() {
+            (longer, PacketOrder::Kept) => {
+                self.last = self.last.max(due + longer);
+                self.last
+            }
+            (longer, PacketOrder::Free) => {
+                self.last = self.last.max(due);
+                self.last + longer
+            }
+        };
+        self.one_waits = fate.swapped;
+        let patience = match fate.swapped {
+            true => ImpairmentScript::PATIENCE,
+            false => Duration::ZERO,
+        };
+        let arrives = at + fate.later + patience;
+        match fate.flipped.is_some() || fate.twice || fate.swapped || released {
+            false => Crossing::Plain(arrives),
+            true => Crossing::Impaired(ImpairedCrossing {
+                arrives: Some(arrives),
+                flipped: fate.flipped,
+                twice: fate.twice,
+                waits: fate.swapped,
+                releases: released.then_some(arrives),
+            }),
+        }
     }
 
     /// It is free; what was on it is gone.
     pub fn clear(&mut self) {
         self.clock = LinkClock::new(self.clock.rate(), Duration::ZERO);
+        self.one_waits = false;
         if let Some(varying) = &mut self.varying {
             varying.idle();
             varying.free_at = Instant::START;
@@ -166,9 +218,6 @@ struct VaryingWire {
     begin: Instant,
     /// The rate before the trace begins.
     before: Bandwidth,
-    /// The loss where the trace has none, and that of the model as it is.
-    loss: Loss,
-    in_force: Loss,
     free_at: Instant,
     /// What remains of the last division, in nanobits.
     remainder: u128,
@@ -176,8 +225,6 @@ struct VaryingWire {
     /// beginning, if it is known.
     left: u64,
     next: Option<u64>,
-    /// The last arrival.
-    last: Instant,
 }
 
 impl VaryingWire {
@@ -298,6 +345,7 @@ fn step_at(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::settings::{Raw, SettingValue};
 
     fn at(us: u64) -> Instant {
         Instant::START + Duration::from_micros(us)
@@ -307,9 +355,8 @@ mod tests {
         let settings = WireSettings {
             rate: Bandwidth::mbit(8),
             delay: Duration::from_millis(5),
-            loss: Loss::None,
-            jitter: Duration::ZERO,
-            reordering: Reordering::NONE,
+            impairments: Impairments::default(),
+            later: ImpairmentSchedule::default(),
             trace: Some(LinkTrace::read(trace).expect("a trace")),
         };
         WireModel::new(&settings, Instant::START, Seed(1))
@@ -366,9 +413,8 @@ mod tests {
         let settings = WireSettings {
             rate: Bandwidth::mbit(1),
             delay: Duration::ZERO,
-            loss: Loss::None,
-            jitter: Duration::ZERO,
-            reordering: Reordering::NONE,
+            impairments: Impairments::default(),
+            later: ImpairmentSchedule::default(),
             trace: Some(trace.clone()),
         };
         let mut wire = WireModel::new(&settings, Instant::START, Seed(1));
@@ -389,7 +435,10 @@ mod tests {
         let mut arrivals = Vec::new();
         for start in [0, 9_500, 15_000, 25_000, 41_000] {
             let out = wire.send(at(start), Bytes::new(500));
-            arrivals.push((!wire.loses(out)).then(|| wire.arrival(out)));
+            arrivals.push(match wire.cross(out) {
+                Crossing::Plain(at) => Some(at),
+                Crossing::Impaired(crossing) => crossing.arrives,
+            });
         }
         // The second is out at 10 ms, when the delay is 1 ms: it waits for the first.
         assert_eq!(
@@ -411,5 +460,104 @@ mod tests {
         assert_eq!(wire.send(at(50_000), Bytes::new(1000)), at(51_000));
         assert_eq!(wire.send(at(99_500), Bytes::new(1000)), at(100_500));
         assert_eq!(wire.send(at(100_500), Bytes::new(1000)), at(110_000));
+    }
+
+    fn impaired(impairments: Impairments) -> WireModel {
+        let settings = WireSettings {
+            rate: Bandwidth::mbit(8),
+            delay: Duration::from_millis(5),
+            impairments,
+            later: ImpairmentSchedule::default(),
+            trace: None,
+        };
+        WireModel::new(&settings, Instant::START, Seed(1))
+    }
+
+    fn value<T: SettingValue>(text: &str) -> T {
+        T::from_raw(&Raw::Text(text.into())).expect(text)
+    }
+
+    #[test]
+    fn packets_that_change_places_arrive_together_the_second_first_even_if_it_is_lost() {
+        for (script, lost) in [
+            ("swap 2, 3", false),
+            ("swap 2, 3; drop 4", false),
+            ("swap 2, 3", true),
+        ] {
+            let mut wire = impaired(Impairments {
+                script: value(script),
+                loss: value(if lost { "packets 3" } else { "nothing" }),
+                ..Impairments::default()
+            });
+            let crossings: Vec<Crossing> = (0..3)
+                .map(|n| {
+                    let out = wire.send(at(n * 1_000), Bytes::new(1_000));
+                    wire.cross(out)
+                })
+                .collect();
+            assert_eq!(crossings[0], Crossing::Plain(at(6_000)));
+            let waiting = ImpairedCrossing {
+                arrives: Some(at(1_007_000)),
+                waits: true,
+                ..ImpairedCrossing::default()
+            };
+            assert_eq!(crossings[1], Crossing::Impaired(waiting), "a second at most");
+            let second = ImpairedCrossing {
+                arrives: (!lost).then_some(at(8_000)),
+                releases: Some(at(8_000)),
+                ..ImpairedCrossing::default()
+            };
+            assert_eq!(crossings[2], Crossing::Impaired(second));
+        }
+    }
+
+    #[test]
+    fn jitter_keeps_the_order_unless_it_is_free() {
+        for (jitter, kept) in [
+            ("1 ms", true),
+            ("normal 2 ms, deviation 1 ms", true),
+            ("exponential 1 ms", true),
+            ("pareto 1 ms", true),
+            ("pareto 1 ms, unordered", false),
+            ("1 ms, unordered", false),
+        ] {
+            let mut wire = impaired(Impairments {
+                jitter: value(jitter),
+                ..Impairments::default()
+            });
+            let arrivals: Vec<Instant> = (0..2_000)
+                .map(|n| match wire.cross(at(n * 100)) {
+                    Crossing::Plain(arrives) => {
+                        assert!(arrives >= at(n * 100 + 5_000), "{jitter}");
+                        arrives
+                    }
+                    Crossing::Impaired(other) => panic!("{jitter}: {other:?}"),
+                })
+                .collect();
+            assert_eq!(arrivals.is_sorted(), kept, "{jitter}");
+        }
+    }
+
+    #[test]
+    fn a_wire_that_nothing_befalls_counts_nothing_and_one_that_something_does_counts_it() {
+        let mut plain = impaired(Impairments::default());
+        assert_eq!(plain.cross(at(1)), Crossing::Plain(at(5_001)));
+        assert_eq!(plain.impaired(), ImpairmentCounts::default());
+        let mut wire = impaired(Impairments {
+            corruption: value("packets 1"),
+            duplication: value("packets 1"),
+            ..Impairments::default()
+        });
+        let Crossing::Impaired(crossing) = wire.cross(at(1)) else {
+            panic!("nothing befell it");
+        };
+        assert!(crossing.flipped.is_some() && crossing.twice, "{crossing:?}");
+        assert_eq!(crossing.arrives, Some(at(5_001)));
+        let counts = ImpairmentCounts {
+            corrupted: 1,
+            duplicated: 1,
+            ..ImpairmentCounts::default()
+        };
+        assert_eq!(wire.impaired(), counts);
     }
 }

@@ -27,6 +27,7 @@ use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 use measure::hold_ups::HoldUps;
+use measure::impairments::ImpairmentCounts;
 pub use measure::waits::{RecordedWaits, Wanted};
 use std::any::Any;
 use std::fmt;
@@ -655,6 +656,8 @@ pub struct PathView {
     pub lateness: Delays,
     /// Super-frames that were split, and segments they became.
     pub split: (u64, u64),
+    /// What has befallen packets on its wire, if the worker models one.
+    pub impaired: Option<ImpairmentCounts>,
     /// How its realiser does, if it has one.
     pub realised: Option<Realised>,
 }

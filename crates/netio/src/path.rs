@@ -96,6 +96,8 @@ pub(crate) struct Path {
     wire: Option<Box<dyn PathWire>>,
     /// When the packet that departs has left the queue for the wire.
     left: Option<Instant>,
+    /// The packet that departs is a copy that the wire makes, which counts as none of the path's.
+    is_copy: bool,
     /// The classes whose connections are clamped, by name, and the index in this list of each class
     /// of the plan.
     yields: Vec<String>,
@@ -184,6 +186,11 @@ fn depart(
     } else {
         meters.depart(now, packet.class, packet.len, times);
     }
+    write_marks(pool, packet);
+}
+
+/// Writes a packet's ECN mark and DSCP into its frame.
+fn write_marks(pool: &mut Pool, packet: &Packet) {
     if packet.ecn == Ecn::Ce {
         header::set_ce(pool.bytes_mut(packet.buffer));
     }
@@ -260,6 +267,7 @@ impl Path {
             realiser: spec.realiser,
             wire: spec.wire,
             left: None,
+            is_copy: false,
             yields: Vec::new(),
             clamp_indices: Vec::new(),
             tape: None,
@@ -404,6 +412,7 @@ impl Path {
             _ => to.tcp_gso,
         };
         let wire = self.wire.as_ref().map(|wire| wire.rate());
+        let single = self.wire.as_ref().is_some_and(|wire| wire.is_impaired());
         let slow = self
             .queue
             .bandwidth()
@@ -412,7 +421,7 @@ impl Path {
             .any(|rate| rate.time_to_send(len) > above);
         // Pacing spaces single frames, not bursts of segments.
         let paced = self.realiser.is_some();
-        !able || (self.enabled && (slow || paced))
+        !able || (self.enabled && (slow || paced || single))
     }
 
     /// Queues the segments of a super-frame, each with its class, flow, ECN field and DSCP.
@@ -607,8 +616,12 @@ impl Path {
         }
         let carried = self.left.take();
         if let (Some(wire), Some(_)) = (&mut self.wire, carried) {
-            let offload = pool.offload(packet.buffer);
-            wire.hands_over(now, pool.bytes_mut(packet.buffer), &offload);
+            let mut offload = pool.offload(packet.buffer);
+            wire.hands_over(now, pool.bytes_mut(packet.buffer), &mut offload);
+            pool.set_offload(packet.buffer, offload);
+        }
+        if std::mem::take(&mut self.is_copy) {
+            return write_marks(pool, packet);
         }
         let left = carried.unwrap_or(now);
         if let Some(waits) = &mut self.waits {
@@ -634,13 +647,21 @@ impl Path {
         let next = if realiser.is_some_and(Realiser::keeps_wire) {
             self.queue.queue_mut().dequeue(now, &mut sink)
         } else if let Some(wire) = &mut self.wire {
-            match wire.next(&mut self.queue, now, &mut sink) {
-                Next::Ready(carried) => {
-                    self.left = Some(carried.left);
-                    Next::Ready(carried.packet)
+            loop {
+                match wire.next(&mut self.queue, now, &mut sink) {
+                    Next::Ready(mut carried) => {
+                        if carried.copy {
+                            let Some(copy) = sink.pool.twin(carried.packet.buffer) else {
+                                continue;
+                            };
+                            carried.packet.buffer = copy;
+                        }
+                        (self.left, self.is_copy) = (Some(carried.left), carried.copy);
+                        break Next::Ready(carried.packet);
+                    }
+                    Next::Wait(until) => break Next::Wait(until),
+                    Next::Empty => break Next::Empty,
                 }
-                Next::Wait(until) => Next::Wait(until),
-                Next::Empty => Next::Empty,
             }
         } else {
             self.queue.dequeue(now, &mut sink)
@@ -704,6 +725,7 @@ impl Path {
             self.queue.set_bandwidth(now, rate);
             // A due time at the former rate means nothing.
             self.due = None;
+            self.wire.iter_mut().for_each(|wire| wire.reshaped(now));
         }
         PathCarried {
             at: now,
@@ -935,6 +957,7 @@ impl Path {
             bypass,
             lateness: self.lateness.clone(),
             split: self.split,
+            impaired: self.wire.as_ref().map(|wire| wire.impaired()),
             realised: self.realiser.as_ref().map(|realiser| Realised {
                 by: realiser.name(),
                 achieved: realiser.achieved().clone(),

@@ -441,6 +441,16 @@ impl Pool {
         self.region.copy(from, to, len);
     }
 
+    /// Another frame with the same bytes; none if there is no slot.
+    pub fn twin(&mut self, of: Buffer) -> Option<Buffer> {
+        let len = self.len(of);
+        let twin = self.take(len)?;
+        self.set_len(twin, len);
+        self.copy(of, 0, twin, 0, len);
+        self.set_offload(twin, self.offload(of));
+        Some(twin)
+    }
+
     /// The `N` bytes before the frame.
     ///
     /// # Panics

@@ -8,6 +8,7 @@ use engine::packet::Packet;
 use engine::shaped_queue::ShapedQueue;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Instant};
+use measure::impairments::ImpairmentCounts;
 use std::fmt;
 
 /// A packet that has arrived at the far end of a wire.
@@ -17,6 +18,9 @@ pub struct WireArrival {
     pub packet: Packet,
     /// When it left the queue.
     pub left: Instant,
+    /// Whether it is a copy that the wire makes: its bytes are those of the original, which is on
+    /// the wire yet and arrives next.
+    pub copy: bool,
 }
 
 /// Takes packets from a path's queue, and lets them arrive later.
@@ -39,8 +43,16 @@ pub trait PathWire: fmt::Debug + Send {
     /// The next packet at its far end. Never empty while the queue or the wire holds one.
     fn next(&mut self, queue: &mut ShapedQueue, now: Instant, sink: &mut dyn Sink) -> Next<WireArrival>;
 
-    /// The packet that [`next`](Self::next) gave last is handed over now, as this frame.
-    fn hands_over(&mut self, now: Instant, frame: &mut [u8], offload: &Offload);
+    /// The packet that [`next`](Self::next) gave last is handed over now, as this frame; the wire
+    /// may change it, and what is left to the hardware to do with it.
+    fn hands_over(&mut self, now: Instant, frame: &mut [u8], offload: &mut Offload);
+
+    /// Whether something befalls packets on it one by one: then a super-frame is cut before it goes
+    /// onto it.
+    fn is_impaired(&self) -> bool;
+
+    /// What has befallen packets on it.
+    fn impaired(&self) -> ImpairmentCounts;
 
     /// How many packets are in flight.
     fn in_flight(&self) -> usize;
@@ -50,6 +62,9 @@ pub trait PathWire: fmt::Debug + Send {
 
     /// Gives what is in flight to the sink.
     fn flush(&mut self, sink: &mut dyn Sink);
+
+    /// The queue is served at another rate: what it said of its next packet does not hold any more.
+    fn reshaped(&mut self, now: Instant);
 
     /// The queue has adopted this plan: what it said of its next packet does not hold any more.
     fn retuned(&mut self, now: Instant, plan: &TreePlan);

@@ -36,7 +36,7 @@ pub fn build(
         let built = direction(
             settings.rate?,
             settings,
-            link.traces[side].clone(),
+            (link.traces[side].clone(), link.later[side].clone()),
             link.policies[side].as_ref(),
             seed,
         );
@@ -53,6 +53,8 @@ pub fn build(
         0 => behind.outside_interface.clone(),
         _ => lab::nesting::INSIDE.to_owned(),
     };
-    let policies = LabPolicies::start(&behind.lab, topology, registry, interface).map_err(Error::Started)?;
+    let hosts = [&behind.outside, &behind.inside];
+    let policies = LabPolicies::start(&behind.lab, &hosts, topology, registry, interface);
+    let policies = policies.map_err(Error::Started)?;
     Ok(BuiltLink { behind, policies })
 }

@@ -12,8 +12,10 @@ use engine::units::Bandwidth;
 use lab::addressing::{self, AddressPair};
 use lab::host::know_each_other;
 use lab::{CableSwitch, EmulatedDirection, EmulatedLink, Host, Lab, Record, RuledQueue, TraceBegin};
+use measure::impairments::ImpairmentSchedule;
 use measure::link_trace::LinkTrace;
 use netio::classify::ByFilters;
+use sim::simulation::link_seed;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -126,7 +128,7 @@ pub fn build(
             [&hosts[a], &hosts[b]],
             &names,
             link,
-            seed.fork(&number.to_string()),
+            seed,
             &|side, direction| instruments.on((number, side), direction),
         )?;
         // The reader of topologies allows 250 links.
@@ -164,7 +166,8 @@ pub fn build(
         let found = all.find(|interface| interface.direction == direction);
         found.map_or_else(String::new, |interface| interface.name.clone())
     };
-    let policies = LabPolicies::start(&lab, topology, registry, name).map_err(Error::Started)?;
+    let ends: Vec<&Host> = hosts.iter().collect();
+    let policies = LabPolicies::start(&lab, &ends, topology, registry, name).map_err(Error::Started)?;
     Ok(Built {
         lab,
         interfaces,
@@ -234,10 +237,12 @@ fn join(
         return lab.veth(a, b);
     };
     let direction = |side: usize, rate: Bandwidth| {
-        let seed = seed.fork(["forth", "back"][side]);
+        // The simulator's link has the same.
+        let ends = [hosts[side], hosts[1 - side]].map(Host::name);
+        let seed = link_seed(seed, ends);
         let policy = link.policies[side].as_ref();
-        let trace = link.traces[side].clone();
-        look(side, direction(rate, &link.settings[side], trace, policy, seed))
+        let varies = (link.traces[side].clone(), link.later[side].clone());
+        look(side, direction(rate, &link.settings[side], varies, policy, seed))
     };
     lab.link(a, b, direction(0, forth), direction(1, back)).map(drop)
 }
@@ -246,13 +251,13 @@ fn join(
 pub(crate) fn direction(
     rate: Bandwidth,
     settings: &LabLinkSettings,
-    trace: Option<LinkTrace>,
+    (trace, later): (Option<LinkTrace>, ImpairmentSchedule),
     policy: Option<&InterfacePolicy>,
     seed: Seed,
 ) -> EmulatedDirection {
     let link = EmulatedLink::new(rate).delay(settings.delay);
-    let link = link.impaired(settings.loss, settings.jitter, seed);
-    let mut link = link.reordering(settings.reorder).trace(trace);
+    let link = link.impaired(settings.impairments(), seed);
+    let mut link = link.impaired_later(later).trace(trace);
     if let Some(buffer) = settings.buffer {
         link = link.buffer(buffer);
     }

@@ -1,17 +1,18 @@
 //! The policies at the ends of a lab's links, in force as `suimon run` has them: settings change
-//! while packets flow, reservations make classes, downloads yield. What differs from a router is
-//! the wire behind the queue, which the lab emulates.
+//! while packets flow, reservations make classes, downloads yield, and rates follow a line that
+//! varies. What differs from a router is the wire behind the queue, which the lab emulates.
 
 use crate::topology::Topology;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use engine::reserved::ReservedLayout;
 use engine::tree::Registry;
+use gateway::autorate;
 use gateway::beside::ThreadBeside;
 use gateway::in_force::InForce;
 use gateway::signalling::trees::Trees;
 use gateway::yielding;
-use lab::Lab;
+use lab::{Host, Lab};
 use netio::handle::Handle;
 use netio::worker::PathId;
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ pub struct LabPolicies {
     in_force: BTreeMap<LinkDirection, Arc<InForce>>,
     /// The threads of classes that yield, with the policies that have these classes.
     yields: Mutex<BTreeMap<LinkDirection, (InterfacePolicy, ThreadBeside)>>,
+    /// The threads that follow lines.
+    follow: Vec<ThreadBeside>,
 }
 
 impl LabPolicies {
@@ -33,9 +36,11 @@ impl LabPolicies {
     ///
     /// # Errors
     ///
-    /// Returns an error if the thread of a class that yields cannot be started.
+    /// Returns an error if a thread of classes that yield, or one that follows a line, cannot be
+    /// started.
     pub(crate) fn start(
         lab: &Lab,
+        hosts: &[&Host],
         topology: &Topology,
         registry: &Registry,
         interface: impl Fn(LinkDirection) -> String,
@@ -51,8 +56,18 @@ impl LabPolicies {
                     ..policy.clone()
                 };
                 policies.yields_from(&emulator.handle(), (number, side), &policy)?;
+                let host = hosts[link.between[side]];
+                let prober = host
+                    .call(|| autorate::open_here(PathId(side), &policy))
+                    .map_err(std::io::Error::other)??;
                 let in_force = InForce::new(emulator.handle(), registry.clone(), [(PathId(side), policy)]);
-                policies.in_force.insert((number, side), Arc::new(in_force));
+                let in_force = Arc::new(in_force);
+                // Probes and their answers go over either way of the link.
+                let ways = [PathId(0), PathId(1)];
+                let probers = prober.into_iter().collect();
+                let (thread, _) = autorate::start(probers, &emulator.handle(), &in_force, ways)?;
+                policies.follow.extend(thread);
+                policies.in_force.insert((number, side), in_force);
             }
         }
         Ok(policies)

@@ -29,7 +29,9 @@ use engine::settings;
 use engine::settings::{Problem, Raw, Span, Table, unknown};
 use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration};
-use measure::impairments::{Loss, Reordering};
+use measure::impairments::{
+    ChosenPackets, ImpairmentSchedule, ImpairmentScript, Impairments, Jitter, Loss, Reordering,
+};
 use measure::link_trace::LinkTrace;
 
 settings! {
@@ -38,8 +40,8 @@ settings! {
         /// The rate of the link
         rate: Bandwidth = derived "no limit: a plain veth pair",
             "the conditions to be tested", "none";
-        /// A file with its rate over time, and perhaps delay and loss, in place of `rate`: CSV, or
-        /// a packet-delivery trace of Mahimahi
+        /// Its rate over time, and perhaps its delay and loss, in place of `rate`: a file, CSV or a
+        /// packet-delivery trace of Mahimahi, or a model such as `model train, seed 7, at 20 %`
         trace: String = derived "one rate",
             "the conditions to be tested", "none";
         /// The propagation delay, in each direction
@@ -52,12 +54,35 @@ settings! {
         /// The loss model of the wire
         loss: Loss = default "nothing",
             "the conditions to be tested", "none";
-        /// The greatest addition to `delay`, uniformly distributed; packets keep their order
-        jitter: Duration = default "0 s",
+        /// The packets of which a bit is flipped on the wire; who receives them drops them
+        corrupt: ChosenPackets = default "nothing",
+            "the conditions to be tested", "none";
+        /// The packets that arrive twice
+        duplicate: ChosenPackets = default "nothing",
+            "the conditions to be tested", "none";
+        /// What is added to `delay`, at random
+        jitter: Jitter = default "0 s",
             "the conditions to be tested", "none";
         /// The packets that others overtake: which, and by how much later they come
         reorder: Reordering = default "nothing",
             "the conditions to be tested", "none";
+        /// What befalls single packets, by their numbers, besides
+        script: ImpairmentScript = default "nothing",
+            "the conditions to be tested", "none";
+    }
+}
+
+impl LabLinkSettings {
+    /// What befalls packets on the wire.
+    pub fn impairments(&self) -> Impairments {
+        Impairments {
+            loss: self.loss,
+            corruption: self.corrupt,
+            duplication: self.duplicate,
+            reordering: self.reorder,
+            jitter: self.jitter,
+            script: self.script.clone(),
+        }
     }
 }
 
@@ -71,6 +96,8 @@ pub struct LinkConfig {
     pub settings: [LabLinkSettings; 2],
     /// What each direction is over time, if it varies.
     pub traces: [Option<LinkTrace>; 2],
+    /// What befalls packets later in each direction.
+    pub later: [ImpairmentSchedule; 2],
     /// The policies of the packets that leave each of the two hosts by this link.
     pub policies: [Option<InterfacePolicy>; 2],
 }
@@ -88,6 +115,19 @@ pub struct Topology {
 
 const ROOT: &[&str] = &["version", "hosts", "link"];
 const OF_LINK: &[&str] = &["between", "policy", "back"];
+/// What only a link with a rate has.
+const EMULATED_ONLY: [&str; 10] = [
+    "delay",
+    "buffer",
+    "loss",
+    "corrupt",
+    "duplicate",
+    "jitter",
+    "reorder",
+    "script",
+    "policy",
+    "back",
+];
 /// The maximum number of hosts, and of links, on one machine.
 const MOST: usize = 250;
 
@@ -133,13 +173,17 @@ impl Topology {
             delay: way.settings.delay,
             buffer: Some(way.buffer()),
             loss: way.settings.loss,
+            corrupt: way.settings.corrupt,
+            duplicate: way.settings.duplicate,
             jitter: way.settings.jitter,
             reorder: way.settings.reorder,
+            script: way.settings.script.clone(),
         };
         let links = scenario.directions.chunks_exact(2).map(|ways| LinkConfig {
             between: [ways[0].from, ways[0].to],
             settings: [settings(&ways[0]), settings(&ways[1])],
             traces: [ways[0].trace.clone(), ways[1].trace.clone()],
+            later: [ways[0].later.clone(), ways[1].later.clone()],
             policies: [ways[0].policy.clone(), ways[1].policy.clone()],
         });
         Self {
@@ -249,6 +293,7 @@ fn link(
         between: between?,
         settings: [forth?, back?],
         traces: [trace, trace_back],
+        later: [ImpairmentSchedule::default(), ImpairmentSchedule::default()],
         policies,
     })
 }
@@ -298,7 +343,7 @@ fn sensible(
     let at = |key: &str| section.get(key).map_or(section.at, |pair| pair.value.at);
     match settings.rate {
         None => {
-            for key in ["delay", "buffer", "loss", "jitter", "reorder", "policy", "back"] {
+            for key in EMULATED_ONLY {
                 if let Some(pair) = section.get(key) {
                     let message =
                         format!("`{key}` needs a link with a `rate`: one without is a plain veth pair");
@@ -314,9 +359,6 @@ fn sensible(
     }
     if settings.delay > Duration::from_secs(60) {
         problems.push(Problem::new(at("delay"), "`delay` must be at most 60 s"));
-    }
-    if settings.jitter > Duration::from_secs(60) {
-        problems.push(Problem::new(at("jitter"), "`jitter` must be at most 60 s"));
     }
     if settings.buffer.is_some_and(|buffer| buffer < Bytes::new(1518)) {
         let message = "`buffer` must be at least 1518 B: one full frame";
@@ -352,13 +394,6 @@ fn policies(
             && interface.settings.bandwidth > rate
         {
             reader.problems.push(too_fast(&pair.value, interface, rate));
-        }
-        if let Some(interface) = interface.as_ref().filter(|policy| policy.autorate.is_some()) {
-            let message = format!(
-                "the rate of `{}` stays {} in the lab: `suimon run` carries `autorate` out, and `suimon sim`",
-                pair.key, interface.settings.bandwidth
-            );
-            reader.warnings.push(Problem::new(pair.key_at, message));
         }
         policies[end] = interface;
     }
@@ -414,7 +449,7 @@ mod tests {
         assert_eq!(topology.links[0].settings[0].rate, None);
         let [settings, _] = &topology.links[1].settings;
         assert_eq!(settings.loss, Loss::Bursts(Probability::ratio(1, 100), 4));
-        assert_eq!(settings.jitter, Duration::from_millis(2));
+        assert_eq!(settings.jitter, Duration::from_millis(2).into());
         assert_eq!(settings.reorder.to_string(), "1 % by 3 ms");
         let ruled = topology.links[1].policies.each_ref().map(Option::is_some);
         assert_eq!(ruled, [true, false]);

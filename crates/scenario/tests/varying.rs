@@ -1,24 +1,27 @@
-//! A link that varies, in two places: the simulator's and the lab's, given the same arrivals, let
-//! the same packets arrive at the same times, to the nanosecond, and lose the same ones.
+//! A link that varies and is impaired, in two places: the simulator's and the lab's, given the same
+//! arrivals, let the same packets arrive at the same times, to the nanosecond, and lose, damage,
+//! double and reorder the same ones.
 //!
-//! Traces of both formats are drawn at random, with outages, delays and losses that change, and
-//! bursts that overflow the buffer. The lab's wire runs without its thread, on a clock of the
-//! test's own, and is called late at random, which must not matter.
+//! Traces of both formats are drawn at random, with outages, delays and losses that change,
+//! impairments that change, and bursts that overflow the buffer. The lab's wire runs without its
+//! thread, on a clock of the test's own, and is called late at random, which must not matter.
 
 use engine::discipline::{Next, Reason, Sink};
 use engine::header::FlowKey;
 use engine::packet::{Buffer, ClassId, Packet};
 use engine::random::{Rng, Seed};
+use engine::settings::{Raw, SettingValue};
 use engine::shaped_queue::ShapedQueue;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use lab::{CableSwitch, EmulatedLink, TraceBegin};
-use measure::impairments::Loss;
+use measure::impairments::{ImpairmentSchedule, Impairments};
 use measure::link_trace::LinkTrace;
+use netio::pool::Offload;
 use sim::agent::{Agent, Context};
 use sim::link::{LinkQueue, LinkSpec};
 use sim::packet::{Payload, SimPacket};
-use sim::simulation::{End, Simulation};
-use std::collections::VecDeque;
+use sim::simulation::{End, Simulation, link_seed};
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write;
 
 /// Traces in the debug build of CI; `VARYING_TRACES` says otherwise.
@@ -62,8 +65,7 @@ fn simulated(link: &EmulatedLink, arrivals: &[(Instant, Bytes)]) -> Vec<(Instant
     let (a, b) = (sim.node("a"), sim.node("b"));
     let spec = LinkSpec::new(link.rate, link.delay)
         .queue(LinkQueue::TailDrop(link.buffer))
-        .loss(link.loss)
-        .jitter(link.jitter)
+        .impaired(link.impairments.clone(), link.later.clone())
         .trace(link.trace.clone());
     sim.link(a, b, spec);
     sim.link(b, a, LinkSpec::new(link.rate, Duration::ZERO));
@@ -100,7 +102,12 @@ fn emulated(
         let next = wire.next(&mut queue, now, &mut sink);
         let due = match next {
             Next::Ready(arrival) => {
-                seen.push((now, u64::from(arrival.packet.buffer.0)));
+                let mut frame = [0; 60];
+                wire.hands_over(now, &mut frame, &mut Offload::default());
+                // Its receiver drops what has a flipped bit.
+                if frame == [0; 60] {
+                    seen.push((now, u64::from(arrival.packet.buffer.0)));
+                }
                 continue;
             }
             Next::Wait(until) => until,
@@ -121,6 +128,58 @@ fn emulated(
             now = (due + Duration::from_nanos(rng.below(late + 1))).min(arrives.max(due));
         }
     }
+}
+
+/// One of these texts, as a setting.
+fn one_of<T: SettingValue>(rng: &mut Rng, texts: &[&str]) -> T {
+    let text = texts[rng.below(texts.len() as u64) as usize];
+    T::from_raw(&Raw::Text(text.into())).expect(text)
+}
+
+fn impairments(rng: &mut Rng) -> Impairments {
+    Impairments {
+        loss: one_of(
+            rng,
+            &[
+                "nothing",
+                "every 7",
+                "3 %",
+                "5 % in bursts of 4",
+                "gilbert-elliott 5 %, 30 %, 90 %, 1 %",
+            ],
+        ),
+        corruption: one_of(rng, &["nothing", "nothing", "4 %", "packets 3, 90-99"]),
+        duplication: one_of(rng, &["nothing", "nothing", "5 %", "every 11"]),
+        reordering: one_of(rng, &["nothing", "6 % by 7 ms", "every 13 by 40 ms"]),
+        jitter: one_of(
+            rng,
+            &[
+                "0 s",
+                "5 ms",
+                "normal 3 ms, deviation 1 ms",
+                "exponential 2 ms",
+                "pareto 1 ms, unordered",
+            ],
+        ),
+        script: one_of(
+            rng,
+            &[
+                "nothing",
+                "drop 7, 12-15; swap 20, 21; duplicate 30; corrupt 40; delay 50 by 20 ms",
+                "swap 1, 2; swap 3, 4; swap 200, 201",
+            ],
+        ),
+    }
+}
+
+/// Changes of them; each other run has none.
+fn changes(rng: &mut Rng) -> ImpairmentSchedule {
+    let (mut at, mut all) = (0, Vec::new());
+    for _ in 0..rng.below(2) * rng.below(6) {
+        at += rng.below(600_000_000);
+        all.push((Duration::from_nanos(at), impairments(rng)));
+    }
+    ImpairmentSchedule::new(all)
 }
 
 fn csv(rng: &mut Rng) -> String {
@@ -163,7 +222,7 @@ fn arrivals(rng: &mut Rng) -> Vec<(Instant, Bytes)> {
 #[test]
 fn the_same_packets_arrive_in_the_simulator_and_in_the_lab_over_any_trace() {
     let traces = std::env::var("VARYING_TRACES").map_or(TRACES, |n| n.parse().expect("a number"));
-    let (mut arrived, mut missing) = (0, 0);
+    let (mut arrived, mut missing, mut again, mut overtaken) = (0, 0, 0, 0);
     for seed in 0..traces {
         let mut rng = Seed(seed).fork("varying").stream();
         let text = if rng.below(2) == 0 {
@@ -172,14 +231,12 @@ fn the_same_packets_arrive_in_the_simulator_and_in_the_lab_over_any_trace() {
             opportunities(&mut rng)
         };
         let trace = LinkTrace::read(&text).expect("a trace");
-        let loss = [Loss::None, Loss::Every(7)][rng.below(2) as usize];
-        let jitter = Duration::from_micros([0, rng.below(5_000)][rng.below(2) as usize]);
         let link = EmulatedLink::new(Bandwidth::mbit(1))
             .delay(Duration::from_micros(rng.below(10_000)))
             .buffer(Bytes::new(3_000 + rng.below(60_000)))
-            // The seed that the simulation gives to its link from a to b.
-            .impaired(loss, jitter, Seed(7).fork("link").fork("a").fork("b"))
-            .trace(Some(trace));
+            .impaired(impairments(&mut rng), link_seed(Seed(7), ["a", "b"]))
+            .impaired_later(changes(&mut rng))
+            .trace((rng.below(4) > 0).then_some(trace));
         let arrivals = arrivals(&mut rng);
         let expected = simulated(&link, &arrivals);
         assert_eq!(
@@ -190,11 +247,18 @@ fn the_same_packets_arrive_in_the_simulator_and_in_the_lab_over_any_trace() {
         // Late calls change when the thread sees a packet, not which packets there are.
         let late = emulated(&link, &arrivals, 3_000_000, &mut rng);
         let numbers = |all: &[(Instant, u64)]| all.iter().map(|(_, number)| *number).collect::<Vec<_>>();
+        let different = numbers(&expected).iter().collect::<BTreeSet<_>>().len();
+        again += expected.len() as u64 - different as u64;
+        overtaken += expected.windows(2).filter(|pair| pair[1].1 < pair[0].1).count() as u64;
         assert_eq!(numbers(&late), numbers(&expected), "seed {seed}, late:\n{text}");
         arrived += expected.len() as u64;
-        missing += ARRIVALS - expected.len() as u64;
+        missing += ARRIVALS.saturating_sub(expected.len() as u64);
     }
     // Both happen: packets pass, and packets are lost or find the buffer full.
     assert!(arrived > ARRIVALS * traces / 10, "only {arrived} arrive");
     assert!(missing > ARRIVALS * traces / 10, "only {missing} do not");
+    assert!(
+        again > traces && overtaken > traces,
+        "{again} arrive twice, {overtaken} late"
+    );
 }

@@ -56,7 +56,7 @@ impl Event {
 /// The key of an event: 64 bits of time and 40 of the order of scheduling, with room for the event.
 /// So a comparison is one of two words, and four entries of the heap share a cache line:
 /// comparing them is what the simulator does most.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(crate) struct EventKey {
     at: u64,
     order: u64,

@@ -33,10 +33,11 @@ use engine::settings::{Raw, SettingValue, describe};
 use engine::shaped_queue::{CATCH_UP, ShapedQueue};
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use measure::impairments::{ImpairmentCounts, ImpairmentSchedule, Impairments, Jitter};
 pub use measure::impairments::{Loss, Reordering};
 use measure::link_trace::LinkTrace;
 use measure::waits::WaitRecorder;
-use measure::wire_model::{WireModel, WireSettings};
+use measure::wire_model::{Crossing, ImpairedCrossing, WireModel, WireSettings};
 use std::collections::VecDeque;
 
 /// The properties of a link in one direction.
@@ -48,12 +49,10 @@ pub struct LinkSpec {
     pub delay: Duration,
     /// What the wire adds to a frame.
     pub framing: Framing,
-    /// The wire's own loss: packets are lost after their transmission.
-    pub loss: Loss,
-    /// The largest random delay that is added to the propagation delay.
-    pub jitter: Duration,
-    /// The packets that others overtake on the wire.
-    pub reordering: Reordering,
+    /// What befalls packets on the wire, after their transmission.
+    pub impairments: Impairments,
+    /// What befalls them later.
+    pub later: ImpairmentSchedule,
     /// What it is over time, from the start on; the rate, delay and loss above are what the trace
     /// does not say.
     pub trace: Option<LinkTrace>,
@@ -65,15 +64,14 @@ pub struct LinkSpec {
 }
 
 impl LinkSpec {
-    /// A link without framing, loss or jitter, and with an unlimited buffer.
+    /// A link without framing or impairments, and with an unlimited buffer.
     pub fn new(rate: Bandwidth, delay: Duration) -> Self {
         Self {
             rate,
             delay,
             framing: Framing::PLAIN,
-            loss: Loss::None,
-            jitter: Duration::ZERO,
-            reordering: Reordering::NONE,
+            impairments: Impairments::default(),
+            later: ImpairmentSchedule::default(),
             trace: None,
             interrupts: Duration::ZERO,
             queue: LinkQueue::TailDrop(Bytes::new(u64::MAX)),
@@ -90,21 +88,28 @@ impl LinkSpec {
     /// The same with loss.
     #[must_use]
     pub fn loss(mut self, loss: Loss) -> Self {
-        self.loss = loss;
+        self.impairments.loss = loss;
         self
     }
 
-    /// The same with jitter up to this much.
+    /// The same with jitter; a duration is uniform jitter up to that much.
     #[must_use]
-    pub fn jitter(mut self, most: Duration) -> Self {
-        self.jitter = most;
+    pub fn jitter(mut self, jitter: impl Into<Jitter>) -> Self {
+        self.impairments.jitter = jitter.into();
+        self
+    }
+
+    /// The same with these impairments, and what they are later.
+    #[must_use]
+    pub fn impaired(mut self, impairments: Impairments, later: ImpairmentSchedule) -> Self {
+        (self.impairments, self.later) = (impairments, later);
         self
     }
 
     /// The same with packets that others overtake.
     #[must_use]
     pub fn reordering(mut self, reordering: Reordering) -> Self {
-        self.reordering = reordering;
+        self.impairments.reordering = reordering;
         self
     }
 
@@ -259,6 +264,23 @@ struct PendingArrival {
     packet: Buffer,
     /// Its arrival is among the events.
     awaited: bool,
+    /// A copy of it arrives with it.
+    twice: bool,
+    /// It waits for the next packet, to arrive behind it.
+    waits: bool,
+}
+
+impl PendingArrival {
+    /// A packet whose key is yet to be given.
+    fn of(packet: Buffer) -> Self {
+        Self {
+            key: EventKey::default(),
+            packet,
+            awaited: false,
+            twice: false,
+            waits: false,
+        }
+    }
 }
 
 /// A link in one direction.
@@ -296,9 +318,8 @@ impl SimLink {
         let wire = WireSettings {
             rate: spec.rate,
             delay: spec.delay,
-            loss: spec.loss,
-            jitter: spec.jitter,
-            reordering: spec.reordering,
+            impairments: spec.impairments,
+            later: spec.later,
             trace: spec.trace,
         };
         Self {
@@ -325,6 +346,10 @@ impl SimLink {
 
     pub(crate) fn rate(&self) -> Bandwidth {
         self.wire.rate()
+    }
+
+    pub(crate) fn impaired(&self) -> ImpairmentCounts {
+        self.wire.impaired()
     }
 
     /// The engine's queue and its plan, if there is a policy.
@@ -601,12 +626,22 @@ impl SimLink {
             let key = cx.store.key(packet, cx.streams);
             capture.add(start, &key, &cx.store.packet(packet));
         }
-        if self.wire.loses(finish) || self.cut {
-            self.lost += 1;
-            cx.store.free(packet);
-            return;
+        let crossing = self.wire.cross(finish);
+        match crossing {
+            Crossing::Plain(_) if self.cut => self.loses(cx, packet),
+            Crossing::Plain(arrival) => self.flies(cx, arrival, PendingArrival::of(packet)),
+            Crossing::Impaired(crossing) => self.flies_impaired(cx, packet, &crossing),
         }
-        let arrival = self.wire.arrival(finish);
+    }
+
+    fn loses(&mut self, cx: &mut LinkContext<'_>, packet: Buffer) {
+        self.lost += 1;
+        cx.store.free(packet);
+    }
+
+    /// A packet is in flight until its arrival.
+    #[inline]
+    fn flies(&mut self, cx: &mut LinkContext<'_>, arrival: Instant, packet: PendingArrival) {
         let key = cx.events.key(handed_over(arrival, self.interrupts));
         // Behind all, unless it overtakes.
         let overtakes = self.in_flight.back().is_some_and(|last| key < last.key);
@@ -614,13 +649,38 @@ impl SimLink {
             true => self.in_flight.partition_point(|before| before.key < key),
             false => self.in_flight.len(),
         };
-        let pending = PendingArrival {
-            key,
-            packet,
-            awaited: false,
-        };
-        self.in_flight.insert(place, pending);
+        self.in_flight.insert(place, PendingArrival { key, ..packet });
         self.await_first(cx.events);
+    }
+
+    /// A packet goes over the wire that something befalls, or for which another has waited.
+    fn flies_impaired(&mut self, cx: &mut LinkContext<'_>, packet: Buffer, crossing: &ImpairedCrossing) {
+        // It may have waited in vain for as long as it waits, or a restart has taken it.
+        let waiting = crossing.releases.and_then(|arrival| {
+            let place = self.in_flight.iter().position(|pending| pending.waits)?;
+            Some((arrival, self.in_flight.remove(place)?))
+        });
+        match crossing.arrives.filter(|_| !self.cut) {
+            None => self.loses(cx, packet),
+            Some(arrival) => {
+                if crossing.flipped.is_some() {
+                    cx.store.get_mut(packet).state.becomes_corrupt();
+                }
+                let pending = PendingArrival {
+                    twice: crossing.twice,
+                    waits: crossing.waits,
+                    ..PendingArrival::of(packet)
+                };
+                self.flies(cx, arrival, pending);
+            }
+        }
+        if let Some((arrival, waiting)) = waiting {
+            let pending = PendingArrival {
+                twice: waiting.twice,
+                ..PendingArrival::of(waiting.packet)
+            };
+            self.flies(cx, arrival, pending);
+        }
     }
 
     /// The first packet in flight has an event.
@@ -660,9 +720,21 @@ impl SimLink {
     }
 
     /// The first packet in flight has arrived; none if this was the arrival of one that a restart
-    /// has taken.
-    pub(crate) fn arrive(&mut self, now: Instant, events: &mut EventQueue) -> Option<Buffer> {
+    /// has taken, or that arrives at another time.
+    pub(crate) fn arrive(
+        &mut self,
+        now: Instant,
+        events: &mut EventQueue,
+        store: &mut Store,
+    ) -> Option<Buffer> {
         let arrived = self.in_flight.pop_front_if(|first| first.key.is_at(now))?;
+        if arrived.twice {
+            let copy = store.copy(arrived.packet);
+            self.in_flight.push_front(PendingArrival {
+                key: arrived.key,
+                ..PendingArrival::of(copy)
+            });
+        }
         self.await_first(events);
         Some(arrived.packet)
     }
@@ -893,7 +965,7 @@ const DROP_NOTICE: Duration = Duration::from_millis(1);
 
 /// Schedules the notification of a packet's sender, if it wants one.
 fn notify(events: &mut EventQueue, packet: &InFlight, at: Instant) {
-    if packet.notify {
+    if packet.state.notify() {
         events.schedule(at, Event::TxComplete(packet.stream));
     }
 }

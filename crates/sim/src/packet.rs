@@ -158,8 +158,38 @@ pub(crate) struct InFlight {
     pub(crate) ecn: Ecn,
     /// Its DSCP, if a discipline has remarked it; otherwise it is its stream's.
     pub(crate) remarked: Option<u8>,
+    pub(crate) state: PacketState,
+}
+
+/// What is true of a packet in flight.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PacketState(u8);
+
+impl PacketState {
     /// Its sender is to be notified when it leaves the first queue, which it has not done yet.
-    pub(crate) notify: bool,
+    const NOTIFY: u8 = 1;
+    /// A bit of it is flipped: its receiver drops it.
+    const CORRUPT: u8 = 2;
+
+    fn new(notify: bool) -> Self {
+        Self(if notify { Self::NOTIFY } else { 0 })
+    }
+
+    pub(crate) fn notify(self) -> bool {
+        self.0 & Self::NOTIFY != 0
+    }
+
+    pub(crate) fn has_left_the_first_queue(&mut self) {
+        self.0 &= !Self::NOTIFY;
+    }
+
+    pub(crate) fn corrupt(self) -> bool {
+        self.0 & Self::CORRUPT != 0
+    }
+
+    pub(crate) fn becomes_corrupt(&mut self) {
+        self.0 |= Self::CORRUPT;
+    }
 }
 
 impl InFlight {
@@ -187,20 +217,31 @@ impl Store {
             frame: u32::try_from(packet.frame.get()).unwrap_or(u32::MAX),
             ecn: packet.ecn,
             remarked: None,
-            notify: packet.notify,
+            state: PacketState::new(packet.notify),
         };
+        self.store(in_flight, packet.payload)
+    }
+
+    #[inline]
+    fn store(&mut self, in_flight: InFlight, payload: Payload) -> Buffer {
         match self.free.pop() {
             Some(slot) => {
                 self.in_flight[slot as usize] = in_flight;
-                self.payloads[slot as usize] = packet.payload;
+                self.payloads[slot as usize] = payload;
                 Buffer(slot)
             }
             None => {
                 self.in_flight.push(in_flight);
-                self.payloads.push(packet.payload);
+                self.payloads.push(payload);
                 Buffer(self.in_flight.len() as u32 - 1)
             }
         }
+    }
+
+    /// A copy of a packet, as a wire makes one.
+    pub(crate) fn copy(&mut self, slot: Buffer) -> Buffer {
+        let (in_flight, payload) = (*self.get(slot), self.payloads[slot.0 as usize]);
+        self.store(in_flight, payload)
     }
 
     pub(crate) fn get(&self, slot: Buffer) -> &InFlight {
@@ -218,7 +259,7 @@ impl Store {
             frame: in_flight.frame(),
             ecn: in_flight.ecn,
             sent: in_flight.sent,
-            notify: in_flight.notify,
+            notify: in_flight.state.notify(),
             payload: self.payloads[slot.0 as usize],
         }
     }

@@ -18,6 +18,7 @@ use engine::queue::Queue;
 use engine::random::Seed;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use measure::impairments::ImpairmentCounts;
 use measure::waits::{RecordedWaits, WaitRecorder, Wanted};
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -30,6 +31,11 @@ pub struct NodeId(u32);
 /// A link in one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LinkId(u32);
+
+/// The seed of the link from one node of these names to the other, in a run of this seed.
+pub fn link_seed(run: Seed, ends: [&str; 2]) -> Seed {
+    run.fork("link").fork(ends[0]).fork(ends[1])
+}
 
 /// A flow: its initiator is woken when it starts; its responder acts on what arrives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -143,7 +149,7 @@ impl Simulation {
         );
         let id = self.links.len() as u32;
         let ends = [from, to].map(|node| self.names[node.0 as usize].as_str());
-        let seed = self.seed.fork("link").fork(ends[0]).fork(ends[1]);
+        let seed = link_seed(self.seed, ends);
         self.links.push(SimLink::new(id, spec, seed));
         self.topology.add_link(from.0, to.0, id);
         LinkId(id)
@@ -342,6 +348,11 @@ impl Simulation {
         self.links[link.0 as usize].lost
     }
 
+    /// What has befallen packets on a link's wire: lost are those by its impairments alone.
+    pub fn impaired(&self, link: LinkId) -> ImpairmentCounts {
+        self.links[link.0 as usize].impaired()
+    }
+
     /// The bytes of frames that have reached the end of a link, as the interface there counts them.
     pub fn carried(&self, link: LinkId) -> Bytes {
         self.links[link.0 as usize].carried
@@ -464,7 +475,8 @@ impl Simulation {
 
     /// A packet has passed a link: it enters the next, or has arrived.
     fn arrive(&mut self, link: u32) {
-        let Some(slot) = self.links[link as usize].arrive(self.now, &mut self.event_queue) else {
+        let arrived = self.links[link as usize].arrive(self.now, &mut self.event_queue, &mut self.store);
+        let Some(slot) = arrived else {
             return;
         };
         let passed = &mut self.links[link as usize];
@@ -477,13 +489,17 @@ impl Simulation {
         let next = self.hops[in_flight.next_hop as usize];
         if next != ARRIVED {
             in_flight.next_hop += 1;
-            in_flight.notify = false;
+            in_flight.state.has_left_the_first_queue();
             let (link, mut cx) = self.link_and_context(next);
             return link.offer(&mut cx, slot);
         }
-        let stream = in_flight.stream;
+        let (stream, corrupt) = (in_flight.stream, in_flight.state.corrupt());
         let packet = self.store.packet(slot);
         self.store.free(slot);
+        if corrupt {
+            self.delivered[(stream ^ 1) as usize].corrupt += 1;
+            return;
+        }
         self.call(stream ^ 1, |agent, cx| agent.receive(cx, &packet));
     }
 

@@ -169,6 +169,26 @@ fn listed_packets_are_lost_and_no_others() {
     assert_eq!(came, ["1", "6"], "{text}");
 }
 
+/// Of requests the second is lost, the fourth comes twice and the sixth with a wrong checksum; of
+/// answers, which are of 1, 3, 4, 4 and 5, too.
+#[test]
+fn a_script_befalls_the_packets_that_it_names_in_each_direction() {
+    if !is_here("ping") {
+        return;
+    }
+    let place = Place::new("script");
+    let script = "drop 2; duplicate 4; corrupt 6";
+    let text = place.printed(&format!(
+        "$S lab --script '{script}' -- ping -c 6 -i 0.1 -W 1 100.64.0.1"
+    ));
+    let expected = "6 packets transmitted, 3 received, +2 duplicates";
+    assert!(text.contains(expected), "{text}");
+    for (number, times) in [(1, 1), (2, 0), (3, 0), (4, 3), (5, 1), (6, 0)] {
+        let of = format!("icmp_seq={number} ");
+        assert_eq!(text.matches(&of).count(), times, "{number}: {text}");
+    }
+}
+
 #[test]
 fn a_trace_begins_with_the_command_and_changes_the_link_in_its_time() {
     if !is_here("ping") {
@@ -270,6 +290,12 @@ fn mistakes_in_options_are_told_with_what_is_possible() {
         ("--delay 2h -- true", "`delay`"),
         ("--policy no-such-file -- true", "there is no file `no-such-file`"),
         ("--link dls -- true", "[possible values: dsl,"),
+        (
+            "--script 'swap 1, 3' -- true",
+            "two packets that follow each other",
+        ),
+        ("--jitter 'normal 5ms' -- true", "normal 10 ms, deviation 2 ms"),
+        ("--trace 'model 6g' -- true", "there is no model `6g`"),
         ("--rate 5Mbit/s", "Write `-- CMD` at the end"),
         ("", "Write `-- CMD` at the end"),
         ("file.toml --rate 5Mbit/s", "cannot be used with"),
@@ -289,6 +315,10 @@ fn mistakes_in_options_are_told_with_what_is_possible() {
     let preset = place.run("$S lab --link geo -- true");
     let stands_for = "--link geo is --down 19.3Mbit/s --up 2.54Mbit/s --delay 372ms";
     assert!(told(&preset).contains(stands_for), "{}", told(&preset));
+    let preset = place.run("$S lab --link 5g -- true");
+    let stands_for = "--link 5g is --trace \"down=model 5g\" --trace \"up=model 5g, at 20%\"";
+    assert!(told(&preset).contains(stands_for), "{}", told(&preset));
+    assert!(preset.status.success(), "{}", told(&preset));
 }
 
 #[test]

@@ -463,3 +463,50 @@ fn a_link_of_a_scenario_changes_its_rate_in_the_lab() {
         assert_eq!((code, &value["met"]), (Some(0), &Value::Bool(true)));
     });
 }
+
+/// A line of 20 Mbit/s that falls to 8, behind a modem with a deep buffer and a router before it:
+/// the queue is where the router's rate lets it be.
+fn before_a_modem(autorate: &str) -> String {
+    format!(
+        r#"version = 1
+duration = "12 s"
+link = [
+    {{ between = ["home", "router"], rate = "1 Gbit/s" }},
+    {{ between = ["router", "modem"], rate = "1 Gbit/s", policy.router = {{ bandwidth = "40 Mbit/s", discipline = "fq_codel"{autorate} }} }},
+    {{ between = ["modem", "server"], rate = "20 Mbit/s", delay = "10 ms", buffer = "1 MB" }},
+]
+[[change]]
+at = "6 s"
+link = "modem > server"
+rate = "8 Mbit/s"
+[[flow]]
+between = ["home", "server"]
+kind = "tcp"
+[[expect]]
+link = "modem > server"
+metric = "delay-p50"
+from = "8 s"
+at_most = "1 s"
+[[expect]]
+link = "modem > server"
+metric = "load"
+from = "8 s"
+at_least = "10 %"
+"#
+    )
+}
+
+#[test]
+fn a_policy_of_the_lab_follows_a_line_that_varies() {
+    let asks = ", autorate = { targets = [\"10.0.0.4\"], min = \"1 Mbit/s\" }";
+    let followed = Written::new("followed", &before_a_modem(asks));
+    undisturbed(&followed.0, |value, _| {
+        assert!(measured(value, 0) < 60e6, "the modem's queue is short");
+        let load = measured(value, 1) / 2f64.powi(32);
+        assert!((0.6..=1.01).contains(&load), "and its line is used: {load}");
+    });
+    let fixed = Written::new("fixed", &before_a_modem(""));
+    undisturbed(&fixed.0, |value, _| {
+        assert!(measured(value, 0) > 200e6, "the modem's queue is deep");
+    });
+}

@@ -1,7 +1,7 @@
 //! What of a scenario the lab cannot do: each is a mistake with its place and a remedy, so that
 //! nothing is ignored.
 
-use super::{Expectation, Metric, Scenario, Subject};
+use super::{DirectionConfig, Expectation, Metric, Scenario, Subject};
 use crate::sources::{LabSource, Transport};
 use control::sections::Section;
 use control::values::KeyValue;
@@ -122,24 +122,10 @@ pub(super) fn refuse_values(root: &Section<'_>, scenario: &Scenario, problems: &
             let help = "make the policy's `bandwidth` at most the link's `rate`";
             problems.push(Problem::new(at, message).help(help));
         }
-        let varies = |policy: &control::policy::InterfacePolicy| policy.autorate.is_some();
-        if pair.iter().any(|way| way.policy.as_ref().is_some_and(varies)) {
-            let at = section.get("policy").map_or(section.at, |pair| pair.key_at);
-            let message = "the lab has no `autorate`: a policy there is at most as fast as its link";
-            let help = "run `suimon run` as a [[program]] of a host before the line; `suimon sim` has it";
-            problems.push(Problem::new(at, message).help(help));
-        }
-        if pair
-            .iter()
-            .any(|way| matches!(way.settings.loss, Loss::Listed(_)))
-        {
-            problems.push(by_numbers(section, "loss"));
-        }
-        if pair
-            .iter()
-            .any(|way| matches!(way.settings.reorder.which, Loss::Listed(_)))
-        {
-            problems.push(by_numbers(section, "reorder"));
+        for key in BY_NUMBERS {
+            if pair.iter().any(|way| goes_by_numbers(way, key)) {
+                problems.push(by_numbers(section, key));
+            }
         }
     }
     refuse_addresses(root, scenario, problems);
@@ -183,6 +169,22 @@ pub(super) fn refuse_values(root: &Section<'_>, scenario: &Scenario, problems: &
     }
 }
 
+/// Settings that may name packets by their numbers.
+const BY_NUMBERS: [&str; 5] = ["loss", "corrupt", "duplicate", "reorder", "script"];
+
+/// Whether this setting of a link names packets by their numbers.
+fn goes_by_numbers(way: &DirectionConfig, key: &str) -> bool {
+    let settings = &way.settings;
+    let which = match key {
+        "loss" => settings.loss,
+        "corrupt" => settings.corrupt.0,
+        "duplicate" => settings.duplicate.0,
+        "reorder" => settings.reorder.which,
+        _ => return !settings.script.is_empty(),
+    };
+    matches!(which, Loss::Listed(_))
+}
+
 /// The numbers of a list would not be those of the simulator.
 fn by_numbers(section: &Section<'_>, key: &str) -> Problem {
     let at = section.get(key).or_else(|| section.get("back"));
@@ -190,8 +192,12 @@ fn by_numbers(section: &Section<'_>, key: &str) -> Problem {
     let message = format!(
         "the lab of a scenario has no `{key}` by the numbers of packets: its hosts send frames of IPv6 besides"
     );
+    let such = match key {
+        "script" => "drop 7 …",
+        _ => "packets 7 …",
+    };
     let help = format!(
-        "write a share, or run a program behind one link, where it is exact: `suimon lab --{key} \"packets 7 …\" -- CMD`"
+        "write a share, or run a program behind one link, where it is exact: `suimon lab --{key} \"{such}\" -- CMD`"
     );
     Problem::new(at, message).help(help)
 }
@@ -315,6 +321,16 @@ mod tests {
                 read("reorder = \"packets 2 by 1 ms\"", TCP, ""),
                 ":6:11",
                 "no `reorder` by the numbers of packets",
+            ),
+            (
+                read("duplicate = \"packets 2\"", TCP, ""),
+                ":6:13",
+                "no `duplicate` by the numbers of packets",
+            ),
+            (
+                read("script = \"drop 2\"", TCP, ""),
+                ":6:10",
+                "no `script` by the numbers of packets",
             ),
             (read("", TCP, second), ":10:1", "two flows to one host and port"),
             (read("", TCP, deep), ":12:10", "does not measure `backlog-max`"),

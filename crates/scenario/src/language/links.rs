@@ -9,7 +9,9 @@ use engine::settings;
 use engine::settings::{Problem, Raw, Table, unknown};
 use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use measure::impairments::{Loss, Reordering};
+use measure::impairments::{
+    ChosenPackets, ImpairmentSchedule, ImpairmentScript, Impairments, Jitter, Loss, Reordering,
+};
 use measure::link_trace::LinkTrace;
 use sim::link::{Completion, Framing};
 use std::ops::RangeInclusive;
@@ -21,8 +23,8 @@ settings! {
         /// The rate of the wire, framing included
         rate: Bandwidth = required,
             "the conditions to be tested", "none";
-        /// A file with its rate over time, and perhaps delay and loss, in place of `rate`: CSV, or
-        /// a packet-delivery trace of Mahimahi
+        /// Its rate over time, and perhaps its delay and loss, in place of `rate`: a file, CSV or a
+        /// packet-delivery trace of Mahimahi, or a model such as `model train, seed 7, at 20 %`
         trace: String = derived "one rate",
             "the conditions to be tested", "none";
         /// The propagation delay, in each direction
@@ -38,11 +40,20 @@ settings! {
         /// The loss model of the wire
         loss: Loss = default "nothing",
             "the conditions to be tested", "none";
-        /// The greatest addition to `delay`, uniformly distributed; packets keep their order
-        jitter: Duration = default "0 s",
+        /// The packets of which a bit is flipped on the wire; who receives them drops them
+        corrupt: ChosenPackets = default "nothing",
+            "the conditions to be tested", "none";
+        /// The packets that arrive twice
+        duplicate: ChosenPackets = default "nothing",
+            "the conditions to be tested", "none";
+        /// What is added to `delay`, at random
+        jitter: Jitter = default "0 s",
             "the conditions to be tested", "none";
         /// The packets that others overtake: which, and by how much later they come
         reorder: Reordering = default "nothing",
+            "the conditions to be tested", "none";
+        /// What befalls single packets, by their numbers, besides
+        script: ImpairmentScript = default "nothing",
             "the conditions to be tested", "none";
         /// The longest IP packet
         mtu: Bytes = default "1500 B",
@@ -65,6 +76,20 @@ settings! {
     }
 }
 
+impl LinkSettings {
+    /// What befalls packets on the wire.
+    pub fn impairments(&self) -> Impairments {
+        Impairments {
+            loss: self.loss,
+            corruption: self.corrupt,
+            duplication: self.duplicate,
+            reordering: self.reorder,
+            jitter: self.jitter,
+            script: self.script.clone(),
+        }
+    }
+}
+
 /// One direction of a link.
 #[derive(Clone, Debug)]
 pub struct DirectionConfig {
@@ -78,6 +103,8 @@ pub struct DirectionConfig {
     pub settings: LinkSettings,
     /// What it is over time: of a `trace`, or as `[[change]]`s of the link make it.
     pub trace: Option<LinkTrace>,
+    /// What befalls packets later, as `[[change]]`s of the link make it.
+    pub later: ImpairmentSchedule,
     /// The policy; `None`: a plain buffer.
     pub policy: Option<InterfacePolicy>,
 }
@@ -157,6 +184,7 @@ pub(super) fn read(
         name: format!("{} > {}", hosts[from], hosts[to]),
         settings,
         trace,
+        later: ImpairmentSchedule::default(),
         policy,
     };
     Some([
@@ -181,7 +209,6 @@ fn sensible(
     let LinkSettings {
         rate,
         delay,
-        jitter,
         buffer,
         mtu,
         transmit_ring,
@@ -203,11 +230,6 @@ fn sensible(
     let slow = !RATES.contains(&rate);
     refuse("rate", slow, "`rate` must be from 8 kbit/s to 800 Gbit/s");
     refuse("delay", delay > LONGEST_DELAY, "`delay` must be at most 3600 s");
-    refuse(
-        "jitter",
-        jitter > Duration::from_secs(60),
-        "`jitter` must be at most 60 s",
-    );
     refuse(
         "mtu",
         mtu < Bytes::new(68) || mtu > Bytes::new(65_535),

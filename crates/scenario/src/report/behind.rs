@@ -5,6 +5,7 @@ use crate::Error;
 use engine::queue::Stats;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use lab::record::Recorded;
+use measure::impairments::ImpairmentCounts;
 use measure::numbers;
 use plot::html::{Cell, Page};
 use plot::{PlotStyle, Series, rates_over_time};
@@ -33,14 +34,19 @@ pub struct WayReport {
     pub recorded: Recorded,
     /// What its queue counted.
     pub stats: Stats,
+    /// What befell packets on it.
+    pub impaired: ImpairmentCounts,
 }
 
-const COLUMNS: [&str; 8] = [
+const COLUMNS: [&str; 11] = [
     "direction",
     "packets",
     "bytes",
     "mean rate",
     "dropped",
+    "corrupted",
+    "twice",
+    "overtaken",
     "wait p50",
     "wait p99",
     "longest",
@@ -113,6 +119,9 @@ fn row(way: &WayReport) -> Vec<Cell> {
         numbers::bytes(sent.total()),
         numbers::rate(rate.bits()),
         numbers::count(way.stats.dropped.packets),
+        numbers::count(way.impaired.corrupted),
+        numbers::count(way.impaired.duplicated),
+        numbers::count(way.impaired.overtaken),
         time(waited.quantile(500)),
         time(waited.quantile(990)),
         time(waited.longest()),

@@ -7,6 +7,7 @@ use crate::run::outcome::{ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Out
 use engine::random::{Rng, Seed};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
+use measure::impairments::ImpairmentCounts;
 use sim::meter::BacklogLevels;
 
 const BINS: u64 = 300;
@@ -63,6 +64,7 @@ fn outcome(number: usize, of: usize, values: &[(&str, &str)], mbit: f64) -> Outc
             class(&mut noise, "voice", Some(0), true, 2.0),
             class(&mut noise, "web", None, true, 4.0),
         ],
+        impaired: ImpairmentCounts::default(),
         backlog_samples: Vec::new(),
     };
     let up = LinkOutcome {

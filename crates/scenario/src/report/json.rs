@@ -8,6 +8,7 @@ use crate::run::outcome::{
 };
 use engine::units::Duration;
 use measure::delay::Delays;
+use measure::impairments::ImpairmentCounts;
 use serde_json::{Map, Value, json};
 
 /// The version of the format. It is incremented when a field changes its meaning or is removed.
@@ -97,6 +98,18 @@ fn link(link: &LinkOutcome) -> Value {
         value["borrowed_bytes"] = json!(class.borrowed.map(|bytes| bytes.get()));
         value
     };
+    let ImpairmentCounts {
+        lost,
+        corrupted,
+        duplicated,
+        overtaken,
+    } = link.impaired;
+    value["wire"] = json!({
+        "lost_packets": lost,
+        "corrupted_packets": corrupted,
+        "duplicated_packets": duplicated,
+        "overtaken_packets": overtaken,
+    });
     value["classes"] = link.classes.iter().map(class).collect();
     value
 }

@@ -8,6 +8,7 @@ use crate::run::outcome::{
 use crate::run::reserved_flows::promised;
 use engine::units::{Duration, Instant};
 use measure::delay::Delays;
+use measure::impairments::ImpairmentCounts;
 use measure::numbers;
 use plot::text::{self, Align};
 use std::io::{self, Write};
@@ -150,7 +151,32 @@ fn show_link(out: &mut dyn Write, link: &LinkOutcome) -> io::Result<()> {
         ));
     }
     rows.push(row("all".into(), String::new(), &link.total, link, String::new()));
-    write_table(out, &mut rows, &COLUMNS.map(|(_, align)| align))
+    write_table(out, &mut rows, &COLUMNS.map(|(_, align)| align))?;
+    show_wire(out, &link.impaired)
+}
+
+/// What befell packets on a wire, if anything did.
+fn show_wire(out: &mut dyn Write, impaired: &ImpairmentCounts) -> io::Result<()> {
+    let ImpairmentCounts {
+        lost,
+        corrupted,
+        duplicated,
+        overtaken,
+    } = *impaired;
+    let all = [
+        (lost, "lost"),
+        (corrupted, "corrupted"),
+        (duplicated, "twice"),
+        (overtaken, "overtaken"),
+    ];
+    let told = all.iter().filter(|(n, _)| *n > 0);
+    let told: Vec<String> = told
+        .map(|(n, what)| format!("{} {what}", numbers::count(*n)))
+        .collect();
+    match told.is_empty() {
+        true => Ok(()),
+        false => writeln!(out, "on the wire: {}", told.join(", ")),
+    }
 }
 
 /// The classes with their depths, depth first.

@@ -208,6 +208,7 @@ fn link(meters: &Meters<'_>, index: usize, backlog_samples: Vec<(Instant, Bytes)
         discipline: direction.policy.as_ref().map(|policy| policy.plan.root.kind.name),
         total: passed(meters, index, None),
         classes,
+        impaired: meters.network.sim.impaired(meters.network.links[index]),
         backlog_samples,
     }
 }
@@ -244,7 +245,15 @@ fn flow(meters: &Meters<'_>, index: usize) -> FlowOutcome {
         ]);
     } else {
         counts.push(("lost", listeners.iter().map(|listener| listener.lost()).sum()));
+        let again: u64 = listeners.iter().map(|listener| listener.duplicates).sum();
+        counts.extend((again > 0).then_some(("duplicates", again)));
     }
+    let ends = copies
+        .iter()
+        .flat_map(|&copy| [(copy, End::Initiator), (copy, End::Responder)]);
+    let corrupt = ends.map(|(copy, end)| meters.network.sim.delivered(copy, end).corrupt);
+    let corrupt: u64 = corrupt.sum();
+    counts.extend((corrupt > 0).then_some(("wrong checksums", corrupt)));
     FlowOutcome {
         name: flow.name.clone(),
         kind: flow.source.label(),

@@ -160,9 +160,7 @@ fn spec(direction: &DirectionConfig) -> LinkSpec {
     };
     LinkSpec::new(settings.rate, settings.delay)
         .queue(queue)
-        .loss(settings.loss)
-        .jitter(settings.jitter)
-        .reordering(settings.reorder)
+        .impaired(settings.impairments(), direction.later.clone())
         .framing(settings.framing)
         .trace(direction.trace.clone())
 }

@@ -10,6 +10,7 @@ use control::explained::Explained;
 use control::judged;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
+use measure::impairments::ImpairmentCounts;
 use measure::numbers;
 use sim::meter::BacklogLevels;
 
@@ -74,6 +75,8 @@ pub struct LinkOutcome {
     pub total: Passed,
     /// The classes of its policy, indexed by class number.
     pub classes: Vec<ClassOutcome>,
+    /// What befell packets on its wire.
+    pub impaired: ImpairmentCounts,
     /// Samples of its backlog.
     pub backlog_samples: Vec<(Instant, Bytes)>,
 }

@@ -406,6 +406,8 @@ impl LinkMeter {
 pub struct Delivered {
     /// The number of bytes.
     pub bytes: Bytes,
+    /// Packets that came with a flipped bit: their checksum told, and they were dropped.
+    pub corrupt: u64,
     /// The bytes over time, if they are [watched](crate::simulation::Simulation::watch_flow).
     pub series: Option<ByteSeries>,
 }
@@ -414,6 +416,7 @@ impl Delivered {
     pub(crate) fn watched(since: Instant, bin: Duration) -> Self {
         Self {
             bytes: Bytes::ZERO,
+            corrupt: 0,
             series: Some(ByteSeries::new(since, bin)),
         }
     }

@@ -1,37 +1,12 @@
 //! Random times and lengths of sources, in integers throughout.
-//!
-//! Exponential variates are drawn by von Neumann's comparisons ("Various techniques used in
-//! connection with random digits", 1951). They need no logarithm, whose last bits depend on the
-//! machine's library. In uniform numbers u₁ > u₂ > …, the position of the first ascent is even with
-//! probability e^−u₁; then u₁ is the fractional part, and the number of odd attempts before it the
-//! integer part.
 
 use engine::random::{Rng, Seed};
 use engine::units::{Bytes, Duration};
+use measure::variates::exponential;
 use std::sync::Arc;
 
 /// Times are computed in fractions of a nanosecond with this many bits.
 const FRACTION_BITS: u32 = 32;
-
-/// A unit exponential variate, in units of 2⁻⁶⁴.
-fn exponential(rng: &mut Rng) -> u128 {
-    let mut whole = 0u128;
-    loop {
-        let first = rng.bits();
-        let (mut last, mut even) = (first, true);
-        loop {
-            let next = rng.bits();
-            if next >= last {
-                break;
-            }
-            (last, even) = (next, !even);
-        }
-        if even {
-            return whole << 64 | u128::from(first);
-        }
-        whole += 1;
-    }
-}
 
 /// Exponential times with an exact mean: fractions of a nanosecond are carried over.
 #[derive(Clone, Debug)]

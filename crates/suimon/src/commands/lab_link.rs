@@ -32,7 +32,8 @@ const WAYS: [(&str, &str); 2] = [("down", "outside"), ("up", "inside")];
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The link that the command is behind")]
 pub struct LinkOptions {
-    /// A link that was measured; the other options override what it stands for
+    /// A link that was measured, or one that varies by a model; the other options override what it
+    /// stands for
     #[arg(long, value_name = "NAME")]
     link: Option<MeasuredLink>,
     /// The rate in both directions; without one the link is not limited
@@ -44,24 +45,37 @@ pub struct LinkOptions {
     /// The rate of what the command sends
     #[arg(long, value_name = "RATE")]
     up: Option<String>,
-    /// Its rate over time, in place of the rates: a packet-delivery trace of Mahimahi, or CSV;
-    /// down=FILE or up=FILE in one direction
+    /// Its rate over time, in place of the rates: a packet-delivery trace of Mahimahi, CSV, or
+    /// "model train, seed 7, at 20%"; down=FILE or up=FILE in one direction
     #[arg(long, value_name = "FILE")]
     trace: Vec<String>,
     /// The delay in each direction: half of what it adds to a round trip
     #[arg(long, value_name = "TIME")]
     delay: Option<String>,
-    /// The greatest addition to the delay, uniformly distributed; packets keep their order
+    /// What is added to the delay: at most this, uniformly distributed; or "normal 10ms, deviation
+    /// 2ms", "exponential 2ms", "pareto 2ms"; packets keep their order, unless ", unordered"
+    /// follows
     #[arg(long, value_name = "TIME")]
     jitter: Option<String>,
     /// Packets that others overtake, and how much later they come: "1% by 5ms", or "packets 20 by
     /// 1ms"; which, as of --loss
     #[arg(long, value_name = "WHICH by TIME")]
     reorder: Option<String>,
-    /// What is lost in each direction: "1%", "1% in bursts of 5", "every 100", or "packets 7,
+    /// What is lost in each direction: "1%", "1% in bursts of 5", "gilbert-elliott 1%, 25%, 80%,
+    /// 0.1%" (from good to bad, back, loss in bad, loss in good), "every 100", or "packets 7,
     /// 12-15"
     #[arg(long, value_name = "LOSS")]
     loss: Option<String>,
+    /// Packets that arrive with a flipped bit, as of --loss: who receives them drops them
+    #[arg(long, value_name = "WHICH")]
+    corrupt: Option<String>,
+    /// Packets that arrive twice, as of --loss
+    #[arg(long, value_name = "WHICH")]
+    duplicate: Option<String>,
+    /// What befalls single packets in each direction, by their numbers: "drop 7, 12-15; swap 20,
+    /// 21; duplicate 30; corrupt 40; delay 50 by 20ms"
+    #[arg(long, value_name = "SCRIPT")]
+    script: Option<String>,
     /// The buffer before the link, in bytes [default: 100 ms at the rate]
     #[arg(long, value_name = "LENGTH")]
     buffer: Option<String>,
@@ -78,7 +92,7 @@ pub struct LinkOptions {
     internet: bool,
 }
 
-/// Links that were measured. Their sources: docs/bad-links.md.
+/// Links that were measured, and models of links that vary. Their sources: docs/bad-links.md.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum MeasuredLink {
     /// --down 1.5Mbit/s --up 384kbit/s --delay 25ms
@@ -91,18 +105,69 @@ enum MeasuredLink {
     Starlink,
     /// --down 19.3Mbit/s --up 2.54Mbit/s --delay 372ms
     Geo,
+    /// --trace "down=model 5g" --trace "up=model 5g, at 20%"
+    #[value(name = "5g")]
+    FiveG,
+    /// --trace "down=model wifi" --trace "up=model wifi, at 80%"
+    Wifi,
+    /// --trace "down=model train" --trace "up=model train, at 30%"
+    Train,
+}
+
+/// What a preset is in one direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum PresetWay {
+    Rate(&'static str),
+    Trace(&'static str),
+}
+
+impl PresetWay {
+    /// The key and the value of a link that say so.
+    fn said(self) -> (&'static str, String) {
+        match self {
+            Self::Rate(rate) => ("rate", rate.to_owned()),
+            Self::Trace(trace) => ("trace", trace.to_owned()),
+        }
+    }
 }
 
 impl MeasuredLink {
-    /// The rate down, the rate up, and the delay.
-    const fn values(self) -> [&'static str; 3] {
+    /// What it is down and up.
+    const fn ways(self) -> [PresetWay; 2] {
+        use PresetWay::{Rate, Trace};
         match self {
-            Self::Dsl => ["1.5Mbit/s", "384kbit/s", "25ms"],
-            Self::Cable => ["5Mbit/s", "1Mbit/s", "14ms"],
-            Self::Lte => ["12Mbit/s", "12Mbit/s", "35ms"],
-            Self::Starlink => ["105Mbit/s", "12Mbit/s", "20ms"],
-            Self::Geo => ["19.3Mbit/s", "2.54Mbit/s", "372ms"],
+            Self::Dsl => [Rate("1.5Mbit/s"), Rate("384kbit/s")],
+            Self::Cable => [Rate("5Mbit/s"), Rate("1Mbit/s")],
+            Self::Lte => [Rate("12Mbit/s"), Rate("12Mbit/s")],
+            Self::Starlink => [Rate("105Mbit/s"), Rate("12Mbit/s")],
+            Self::Geo => [Rate("19.3Mbit/s"), Rate("2.54Mbit/s")],
+            Self::FiveG => [Trace("model 5g"), Trace("model 5g, at 20%")],
+            Self::Wifi => [Trace("model wifi"), Trace("model wifi, at 80%")],
+            Self::Train => [Trace("model train"), Trace("model train, at 30%")],
         }
+    }
+
+    /// Its delay, where no trace has it.
+    const fn delay(self) -> Option<&'static str> {
+        match self {
+            Self::Dsl => Some("25ms"),
+            Self::Cable => Some("14ms"),
+            Self::Lte => Some("35ms"),
+            Self::Starlink => Some("20ms"),
+            Self::Geo => Some("372ms"),
+            Self::FiveG | Self::Wifi | Self::Train => None,
+        }
+    }
+
+    /// The options that it stands for.
+    fn options(self) -> String {
+        let ways = ["down", "up"].into_iter().zip(self.ways());
+        let ways = ways.map(|(way, is)| match is {
+            PresetWay::Rate(rate) => format!("--{way} {rate}"),
+            PresetWay::Trace(trace) => format!("--trace \"{way}={trace}\""),
+        });
+        let delay = self.delay().map(|delay| format!("--delay {delay}"));
+        ways.chain(delay).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -125,10 +190,9 @@ impl LinkOptions {
     pub fn topology(&self, registry: &Registry) -> Result<Topology, Failure> {
         self.one_course_each()?;
         if let Some(link) = self.link {
-            let [down, up, delay] = link.values();
             let name = link.to_possible_value().map(|value| value.get_name().to_owned());
             let name = name.unwrap_or_default();
-            eprintln!("suimon: --link {name} is --down {down} --up {up} --delay {delay}");
+            eprintln!("suimon: --link {name} is {}", link.options());
         }
         let text = self.text();
         let read = Topology::read("the options as a topology", &text, registry, &Folder::of(""));
@@ -160,22 +224,19 @@ impl LinkOptions {
 
     /// The options as a topology.
     fn text(&self) -> String {
-        let measured = self.link.map(MeasuredLink::values);
-        let of = |own: &[&Option<String>], place: Option<usize>| {
-            let own = own.iter().find_map(|value| value.as_deref());
-            own.or_else(|| measured.and_then(|values| place.map(|place| values[place])))
-                .map(str::to_owned)
-        };
-        let rate = |own, place| of(&[own, &self.rate], Some(place)).unwrap_or_else(|| NO_LIMIT.into());
-        let course = |host: &str, rate: String| {
+        let course = |way: usize, own: &Option<String>| {
             let mut traces = self.trace.iter().flat_map(|trace| by_way(trace));
-            let last = traces.rfind(|(of, _)| *of == host);
-            last.map_or(("rate", rate), |(_, file)| ("trace", file.to_owned()))
+            if let Some((_, file)) = traces.rfind(|(of, _)| *of == WAYS[way].1) {
+                return ("trace", file.to_owned());
+            }
+            let stated = own.as_ref().or(self.rate.as_ref());
+            let preset = || self.link.map(|link| link.ways()[way].said());
+            stated
+                .map(|rate| ("rate", rate.clone()))
+                .or_else(preset)
+                .unwrap_or_else(|| ("rate", NO_LIMIT.into()))
         };
-        let [down, up] = [
-            course("outside", rate(&self.down, 0)),
-            course("inside", rate(&self.up, 1)),
-        ];
+        let [down, up] = [course(0, &self.down), course(1, &self.up)];
         let mut text = format!(
             "version = 1\nhosts = [\"outside\", \"inside\"]\n[[link]]\nbetween = [\"outside\", \"inside\"]\n{} = {}\n",
             down.0,
@@ -190,10 +251,14 @@ impl LinkOptions {
                 let _ = writeln!(text, "{name} = {}", quoted(value));
             }
         };
-        set("delay", of(&[&self.delay], Some(2)).as_deref());
+        let delay = self.delay.as_deref();
+        set("delay", delay.or_else(|| self.link.and_then(MeasuredLink::delay)));
         set("jitter", self.jitter.as_deref());
         set("reorder", self.reorder.as_deref());
         set("loss", self.loss.as_deref());
+        set("corrupt", self.corrupt.as_deref());
+        set("duplicate", self.duplicate.as_deref());
+        set("script", self.script.as_deref());
         set("buffer", self.buffer.as_deref());
         for policy in &self.policy {
             for (host, file) in by_way(policy) {
@@ -242,6 +307,7 @@ impl LinkOptions {
             name: WAYS[side].0,
             recorded: records[side].read(),
             stats: snapshot.paths[side].totals,
+            impaired: snapshot.paths[side].impaired.unwrap_or_default(),
         });
         let report = LinkReport {
             command: command.join(" "),
@@ -315,6 +381,9 @@ mod tests {
                 jitter: None,
                 reorder: None,
                 loss: None,
+                corrupt: None,
+                duplicate: None,
+                script: None,
                 buffer: None,
                 policy: Vec::new(),
                 report: None,
@@ -326,10 +395,11 @@ mod tests {
                 down.rate >= up.rate && down.rate < Some(Bandwidth::gbit(1)),
                 "{link:?}"
             );
-            let [of_down, of_up, delay] = link.values();
+            let varies = topology.links[0].traces.each_ref().map(Option::is_some);
+            assert_eq!(varies, [link.delay().is_none(); 2], "{link:?}");
             let value = link.to_possible_value().expect("a value");
             let help = value.get_help().expect("its help").to_string();
-            assert_eq!(help, format!("--down {of_down} --up {of_up} --delay {delay}"));
+            assert_eq!(help, link.options());
         }
     }
 }

@@ -1,9 +1,38 @@
-//! On any lossy path the receiver gets every byte once and in order, and the connection ends.
+//! On any impaired path the receiver gets every byte once and in order, and the connection ends.
 
 use super::*;
 use crate::link::LinkQueue;
 use engine::units::Probability;
+use measure::impairments::{ChosenPackets, ImpairmentSchedule, Impairments, Jitter, PacketOrder, Reordering};
 use proptest::prelude::*;
+
+fn share() -> impl Strategy<Value = Loss> {
+    (0u64..25).prop_map(|n| Loss::Random(Probability::ratio(n, 100)))
+}
+
+/// What befalls packets besides loss: each of it in every fourth case.
+fn any_impairments() -> impl Strategy<Value = Impairments> {
+    let some = || proptest::option::weighted(0.25, share());
+    let later = proptest::option::weighted(0.25, (share(), 0u64..200));
+    let jitter = proptest::option::weighted(0.25, (0u64..50, any::<bool>()));
+    (some(), some(), later, jitter).prop_map(|(corruption, duplication, later, jitter)| Impairments {
+        corruption: ChosenPackets(corruption.unwrap_or_default()),
+        duplication: ChosenPackets(duplication.unwrap_or_default()),
+        reordering: later.map_or_else(Reordering::default, |(which, by)| Reordering {
+            which,
+            by: ms(by),
+        }),
+        jitter: jitter.map_or_else(Jitter::default, |(most, ordered)| Jitter {
+            order: if ordered {
+                PacketOrder::Kept
+            } else {
+                PacketOrder::Free
+            },
+            ..ms(most).into()
+        }),
+        ..Impairments::default()
+    })
+}
 
 fn any_settings() -> impl Strategy<Value = Settings> {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
@@ -50,7 +79,8 @@ proptest! {
             (2u64..60).prop_map(Loss::Every),
             (0u64..25).prop_map(|n| Loss::Random(Probability::ratio(n, 100))),
         ],
-        back in (0u64..25).prop_map(|n| Loss::Random(Probability::ratio(n, 100))),
+        back in share(),
+        impairments in [any_impairments(), any_impairments()],
         buffer in 9_100u64..200_000,
         mbit in 1u64..200,
         delay in 0u64..80,
@@ -59,8 +89,10 @@ proptest! {
         let mut simulation = Simulation::new(Seed(seed));
         let [a, b] = ["a", "b"].map(|name| simulation.node(name));
         let link = LinkSpec::new(Bandwidth::mbit(mbit), ms(delay)).queue(LinkQueue::TailDrop(Bytes::new(buffer)));
-        simulation.link(a, b, link.clone().loss(loss));
-        simulation.link(b, a, link.loss(back));
+        let [there, other] = impairments;
+        let nothing_changes = ImpairmentSchedule::default;
+        simulation.link(a, b, link.clone().impaired(there, nothing_changes()).loss(loss));
+        simulation.link(b, a, link.impaired(other, nothing_changes()).loss(back));
         let flow = simulation.flow([a, b], FlowKey::default(), Instant::START, pair(&settings)).expect("links");
         // Timeouts back off to two minutes each, so a bad path needs hours.
         simulation.run_until(at(Duration::from_secs(80_000)));
