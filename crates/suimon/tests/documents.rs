@@ -416,7 +416,7 @@ fn the_page_on_bad_links_runs_as_written() {
             output
         })
         .collect();
-    let [whole, programs, nested, varying] = &outputs[..] else {
+    let [whole, programs, nested, varying, modelled] = &outputs[..] else {
         panic!("{} blocks", outputs.len());
     };
     let said = "suimon: --link lte is --down 12Mbit/s --up 12Mbit/s --delay 35ms\n";
@@ -429,7 +429,7 @@ fn the_page_on_bad_links_runs_as_written() {
     );
     let results = fs::read_to_string(folder.0.join("results.xml")).expect("JUnit");
     assert!(results.contains("tests=\"4\" failures=\"0\""), "{results}");
-    for pinged in [nested, varying] {
+    for pinged in [nested, varying, modelled] {
         assert!(told(pinged).contains("2 received"), "{}", told(pinged));
     }
     let page = fs::read_to_string(folder.0.join("report/index.html")).expect("a report");

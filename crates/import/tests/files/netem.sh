@@ -1,3 +1,4 @@
+#!/bin/sh
 # Bad lines of a test bench.
 sudo tc qdisc add dev eth0 root netem delay 100ms 10ms 25% distribution normal loss gemodel 1% 25% 80% 0.1%
 tc qdisc add dev eth1 root handle 1: tbf rate 5mbit burst 32kbit latency 400ms

@@ -325,8 +325,10 @@ mod tests {
             };
             (Duration::from_millis(ms), impairments)
         };
-        let schedule =
-            ImpairmentSchedule::new(vec![change(4, every, ChosenPackets::default()), change(8, Loss::None, odd)]);
+        let schedule = ImpairmentSchedule::new(vec![
+            change(4, every, ChosenPackets::default()),
+            change(8, Loss::None, odd),
+        ]);
         let begin = Instant::START + Duration::from_millis(2);
         let mut model = ImpairmentModel::new(&Impairments::default(), &schedule, Instant::NEVER, Seed(6));
         let mut befallen = Vec::new();
