@@ -344,13 +344,13 @@ fn no_fixed_rate_does_on_any_of_them() {
 }
 
 /// Behind the line the law can only ask senders to slow down, by its own queue: it is a little late
-/// where a train enters a tunnel.
+/// where a train enters a tunnel. Of thirteen seeds none has more than 33.6 ms.
 #[test]
 fn behind_the_line_it_does_on_four_and_nearly_on_the_train() {
     for (name, trace) in traces() {
         let judged = judge(&trace, Place::Behind, Shaped::ByTheLaw);
         eprintln!("{name}: {judged:?}");
-        let longest = if name == "train" { 0.045 } else { OVER_IDLE };
+        let longest = if name == "train" { 0.035 } else { OVER_IDLE };
         assert!(
             judged.carried >= CARRIED && judged.over_idle < longest,
             "{name}: {judged:?}"
@@ -358,8 +358,6 @@ fn behind_the_line_it_does_on_four_and_nearly_on_the_train() {
     }
 }
 
-/// On other seeds the train, whose outages and tunnels are four per cent of the time, comes out a
-/// little above or below; all others hold.
 #[test]
 fn on_other_seeds_it_holds_too() {
     let seeds = std::env::var("AUTORATE_SEEDS").map_or(SEEDS, |seeds| seeds.parse().expect("a number"));
@@ -368,11 +366,7 @@ fn on_other_seeds_it_holds_too() {
             let trace = LinkTrace::read(&text).expect("a trace");
             let judged = judge(&trace, Place::Before, Shaped::ByTheLaw);
             eprintln!("seed {seed}, {name}: {judged:?}");
-            let longest = if name == "train" { 0.035 } else { OVER_IDLE };
-            assert!(
-                judged.carried >= CARRIED && judged.over_idle < longest,
-                "{seed} {name}: {judged:?}"
-            );
+            assert!(judged.holds(), "{seed} {name}: {judged:?}");
         }
     }
 }

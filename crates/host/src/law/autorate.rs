@@ -29,7 +29,7 @@ const NOISE: f64 = 0.002;
 /// The queue that is left to stand unless another is asked for: above it the rate falls.
 pub const AUTORATE_QUEUE: Duration = Duration::from_millis(3);
 /// The time in which a queue is to be gone, in seconds.
-const HORIZON: f64 = 0.05;
+const HORIZON: f64 = 0.035;
 /// A probe that is overdue by this much, in seconds, stops all but the least.
 const ALARM: f64 = 0.01;
 /// The part of the estimated capacity that is sent where no queue stands.
@@ -230,9 +230,11 @@ impl Autorate {
         self.learn(input, now);
         let load = self.load(bits(input.carried), now);
         let [least, most] = input.bounds.map(|rate| rate.bits() as f64);
-        // A probe may wait behind a frame in the shaper itself.
-        let own = 1.5 * FULL_FRAME / self.rate.max(1.0);
-        let [noise, target] = [NOISE + own, input.standing.as_secs_f64() + own];
+        // A probe may wait behind a frame in the shaper itself. A slow line has a frame's time to
+        // stand besides, and no more: in a tunnel half a frame more is three milliseconds.
+        let frame = FULL_FRAME / self.rate.max(1.0);
+        let noise = NOISE + 1.5 * frame;
+        let target = input.standing.as_secs_f64() + frame;
         self.accept_another_way(noise);
         let overdue = input
             .waiting_since
