@@ -36,6 +36,9 @@ pub struct Difference {
     /// What it does to the promises of classes, those of reservations included.
     #[serde(default)]
     pub promises: Vec<PromiseChange>,
+    /// After an `apply`: what does not run as it was asked, or has no effect, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_enforced: Vec<String>,
 }
 
 /// Whether a change may break what reservations in force were promised; `true` or `false` in JSON.
@@ -106,11 +109,13 @@ impl Difference {
         self.changes.is_empty() && self.needs_restart.is_empty()
     }
 
-    /// What it does to reservations and promises, a line each; the worst first.
+    /// What it does to reservations and promises, and what of it has no effect, a line each; the
+    /// worst first.
     pub fn effects(&self) -> Vec<String> {
         let promises = self.promises.iter().map(ToString::to_string);
         let reservations = self.breaks.iter().chain(&self.short).cloned();
-        reservations.chain(promises).collect()
+        let lacking = self.not_enforced.iter().cloned();
+        lacking.chain(reservations).chain(promises).collect()
     }
 
     /// Of these interfaces, ports and RSVP settings in force, and another policy.

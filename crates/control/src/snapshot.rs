@@ -973,7 +973,7 @@ fn gauges(view: &View) -> Vec<Gauge> {
 }
 
 /// A gauge with its unit.
-pub(crate) fn gauge(&(name, value): &(&'static str, Value)) -> Gauge {
+pub fn gauge(&(name, value): &(&'static str, Value)) -> Gauge {
     let (value, unit): (serde_json::Value, &'static str) = match value {
         Value::Count(n) => (n.into(), ""),
         Value::Bytes(bytes) => (bytes.get().into(), "B"),

@@ -139,17 +139,13 @@ pub fn enforce(
     service_manager::runs(name);
     let reload = || match file.filter(|_| !hang_up.terminal_is_gone()) {
         None => end.store(true, Ordering::Relaxed),
-        Some(file) => reload(&changes, file),
+        Some(file) => reload(&changes, &service, file),
     };
     let mut each = || {
         if hang_up.came() {
             reload();
         }
-        match changes.settle() {
-            Some(Ok(done)) => tracing::info!("{done}"),
-            Some(Err(why)) => tracing::error!("{why}"),
-            None => {}
-        }
+        settle(&changes, &service);
     };
     let mut watch = |snapshot: &WorkerSnapshot| {
         service_manager::lives();
@@ -217,13 +213,29 @@ fn handed_over(in_force: &InForce, snapshot: &WorkerSnapshot, name: &str) -> Opt
     })
 }
 
+/// Does what is due by itself, and looks whether what is in force then runs.
+fn settle(changes: &PolicyChanges, service: &ControlService) {
+    match changes.settle() {
+        Some(Ok(done)) => {
+            tracing::info!("{done}");
+            service.verify();
+        }
+        Some(Err(why)) => tracing::error!("{why}"),
+        None => {}
+    }
+}
+
 /// Puts the file into force as it is now.
-fn reload(changes: &PolicyChanges, file: &Path) {
+fn reload(changes: &PolicyChanges, service: &ControlService, file: &Path) {
     service_manager::reloads();
     let done = changes.apply(file, None, Breaking::Refused, Provenance::default());
     service_manager::reloaded();
     match done {
-        Ok(Applied { message, difference }) => {
+        Ok(Applied {
+            message,
+            mut difference,
+        }) => {
+            difference.not_enforced = service.verify();
             let effects = difference.effects();
             let lines = effects.iter().chain([&message]);
             lines.for_each(|line| tracing::info!("{line}"));

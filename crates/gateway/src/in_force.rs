@@ -4,6 +4,7 @@
 //! A change is always a whole checked tree. The worker adopts it while packets flow; the backlog
 //! moves into the classes of the same names.
 
+use crate::as_asked;
 use crate::change_log::{ChangeLog, LoggedChange, Put};
 use crate::direction::{by_filters, secret_seed};
 use crate::expected::ExpectedOf;
@@ -24,7 +25,7 @@ use netio::handle::{
     Retune, Unanswered,
 };
 use netio::worker::PathId;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// A managed interface.
@@ -164,6 +165,25 @@ impl InForce {
         found
             .map(|managed| managed.policy.clone())
             .ok_or_else(|| Refusal::new(format!("{interface} is no longer managed")))
+    }
+
+    /// In what the worker does not run the policies, by interface.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the worker does not respond.
+    pub(crate) fn unlike(&self) -> Result<BTreeMap<String, Vec<String>>, Refusal> {
+        // No change comes in between.
+        let all = self.lock();
+        let snapshot = self.handle.inspect().map_err(refused)?;
+        let unlike = |managed: &InterfaceInForce| match snapshot.paths.get(managed.path.0) {
+            Some(path) => as_asked::unlike(path, &managed.whole),
+            None => vec!["it is no longer managed".into()],
+        };
+        let found = all
+            .iter()
+            .map(|managed| (managed.policy.name.clone(), unlike(managed)));
+        Ok(found.collect())
     }
 
     /// What is expected of each interface.

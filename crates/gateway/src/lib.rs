@@ -12,8 +12,8 @@
 //! - [`yielding`]: classes whose downloads yield, by the law of `nine`;
 //! - [`beside`]: the threads of these and of others, beside the packet loop;
 //! - [`experience`]: which paths show the round trips of connections that pass;
-//! - [`changes`]: another policy, and back; [`enforced`]: whether what runs has effect, and
-//!   `passing_by`: how much passes by it;
+//! - [`changes`]: another policy, and back; `as_asked`: whether it runs as it was asked;
+//!   [`enforced`]: whether what runs has effect, and `passing_by`: how much passes by it;
 //! - [`confined`]: what the program may still do, once all is open;
 //! - `recorder`, [`recording`]: what passes an interface, in a ring, and done again from a file;
 //! - [`service`], [`supervise`]: requests and messages while packets flow; [`enforce`] does all
@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+mod as_asked;
 pub mod assemble;
 pub mod autorate;
 pub mod beside;

@@ -55,6 +55,8 @@ pub struct ControlService {
     detach: Arc<AtomicBool>,
     unconfined: Vec<String>,
     experience: ExperienceReaders,
+    /// What did not run as it was asked after the last change, by interface.
+    unlike: Mutex<BTreeMap<String, String>>,
     /// What is recorded, by interface.
     recorders: Mutex<BTreeMap<String, Recorder>>,
 }
@@ -84,6 +86,7 @@ impl ControlService {
             detach,
             unconfined: Vec::new(),
             experience: ExperienceReaders::new(),
+            unlike: Mutex::default(),
             recorders: Mutex::default(),
         }
     }
@@ -130,6 +133,40 @@ impl ControlService {
             interfaces,
             unconfined: self.unconfined.clone(),
         })
+    }
+
+    /// Looks whether what is in force runs as it was asked and has effect, after a change. What is
+    /// not so is logged, and said here; `status` says so until the next change.
+    pub(crate) fn verify(&self) -> Vec<String> {
+        let unlike = self.in_force.unlike().unwrap_or_default();
+        let unlike = unlike.into_iter().filter(|(_, found)| !found.is_empty());
+        let unlike: BTreeMap<String, String> = unlike
+            .map(|(interface, found)| {
+                (
+                    interface,
+                    format!("what runs is not what was asked: {}", found.join("; ")),
+                )
+            })
+            .collect();
+        for (interface, why) in &unlike {
+            tracing::error!(interface, "{interface}: not enforced: {why}");
+        }
+        *self.unlike() = unlike;
+        let reading = match self.read_to(Detail::Paths) {
+            Ok(reading) => reading,
+            Err(why) => return vec![format!("whether it is enforced is not known: {why}")],
+        };
+        let interfaces = reading.interfaces.into_iter();
+        interfaces
+            .filter_map(|interface| {
+                let why = interface.not_enforced?;
+                Some(format!("{}: NOT ENFORCED: {why}", interface.policy.name))
+            })
+            .collect()
+    }
+
+    fn unlike(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.unlike.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The named interface, or the only one.
@@ -263,7 +300,10 @@ impl Handler for ControlService {
         breaking: Breaking,
         by: Provenance,
     ) -> Result<Applied, Refusal> {
-        let done = self.changes.apply(file, confirm_within, breaking, by.clone());
+        let mut done = self.changes.apply(file, confirm_within, breaking, by.clone());
+        if let Ok(applied) = &mut done {
+            applied.difference.not_enforced = self.verify();
+        }
         log_request("apply", &by, done.as_ref().map(|applied| &*applied.message));
         done
     }
@@ -274,7 +314,12 @@ impl Handler for ControlService {
 
     fn rollback(&self, to: Option<u64>, breaking: Breaking, by: Provenance) -> Result<String, Refusal> {
         let done = self.changes.rollback(to, breaking, by.clone());
-        told("rollback", &by, done)
+        let verified = done.map(|done| {
+            self.verify()
+                .into_iter()
+                .fold(done, |done, why| done + "\n" + &why)
+        });
+        told("rollback", &by, verified)
     }
 
     fn history(&self) -> Result<Vec<GenerationView>, Refusal> {
@@ -443,6 +488,7 @@ fn reading(
         expected,
         ..
     } = service;
+    let unlike = service.unlike().get(&managed.policy.name).cloned();
     // A path has one policy.
     let (views, classes) = snapshot
         .paths
@@ -486,7 +532,9 @@ fn reading(
         } else {
             State::Disabled
         },
-        not_enforced: not_enforced.or_else(|| enforcement.reason(&managed.policy.name)),
+        not_enforced: not_enforced
+            .or(unlike)
+            .or_else(|| enforcement.reason(&managed.policy.name)),
         error,
         totals: path.totals,
         views,

@@ -1,6 +1,6 @@
 //! From a packet's headers to its class and flow, by the engine's filters.
 
-use engine::classify::{Classifier, Filter, FilterId};
+use engine::classify::{Classifier, Filter, FilterId, FilterSum};
 use engine::header::{FlowHasher, Headers};
 use engine::packet::{ClassId, Packet};
 use engine::random::Seed;
@@ -20,6 +20,20 @@ pub trait Classify: Send {
 
     /// Adopts these, if [it can](Self::amends).
     fn amend(&mut self, _few: &FewFilters) {}
+
+    /// By what it classifies, to be compared with what it should. The default: it does not tell.
+    fn classifies_by(&self) -> Option<ClassifiesBy> {
+        None
+    }
+}
+
+/// By what packets get their classes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClassifiesBy {
+    /// The filters.
+    pub filters: FilterSum,
+    /// The class of packets that none of them takes.
+    pub unmatched: ClassId,
 }
 
 /// A few filters that go and come: those that stay keep their numbers.
@@ -94,5 +108,12 @@ impl Classify for ByFilters {
         for (id, filter) in &few.come {
             self.classifier.add_as(*id, *filter);
         }
+    }
+
+    fn classifies_by(&self) -> Option<ClassifiesBy> {
+        Some(ClassifiesBy {
+            filters: self.classifier.sum(),
+            unmatched: self.unmatched,
+        })
     }
 }

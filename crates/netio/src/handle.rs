@@ -5,7 +5,7 @@
 //! classes the worker copies a [slice](crate::inspection) between two batches.
 
 use crate::budget::Claim;
-use crate::classify::Classify;
+use crate::classify::{ClassifiesBy, Classify};
 use crate::inspection::{BLANKS, Blanks, Collected, Detail, Piece, Requester};
 use crate::meter::ClassMeter;
 use crate::path::ChangedByClass;
@@ -643,6 +643,10 @@ pub struct PathView {
     pub enabled: bool,
     /// The kind of its discipline.
     pub kind: &'static str,
+    /// The bandwidth of its link, if it has one.
+    pub bandwidth: Option<Bandwidth>,
+    /// By what it classifies, if that can be told.
+    pub classifies_by: Option<ClassifiesBy>,
     /// What was offered, sent and dropped since the path was made, over all its trees.
     pub totals: Stats,
     /// The present tree: first as a whole, then class by class. Its counts begin when it was built;

@@ -965,3 +965,5 @@ impl Path {
         }
     }
 }
+            bandwidth: self.queue.bandwidth(),
+            classifies_by: self.classify.classifies_by(),

@@ -29,16 +29,54 @@ use crate::random::Seed;
 use pattern::{Entry, LONG, Masks, SHORT, Secret, id, rank, words};
 use space::{Match, Space};
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// A filter of a classifier, from when it is added until it is removed. Later ones are greater;
 /// none is used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FilterId(pub u64);
 
+/// How many filters there are, and a sum over them and their numbers that hardly any others have:
+/// to compare lists without a look at each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FilterSum {
+    /// How many.
+    pub filters: usize,
+    sum: u64,
+}
+
+impl FilterSum {
+    /// Of these.
+    pub fn of<'a>(filters: impl IntoIterator<Item = (FilterId, &'a Filter)>) -> Self {
+        let mut all = Self::default();
+        filters
+            .into_iter()
+            .for_each(|(FilterId(id), filter)| all.add(id, filter));
+        all
+    }
+
+    fn add(&mut self, id: u64, filter: &Filter) {
+        self.filters += 1;
+        self.sum = self.sum.wrapping_add(part(id, filter));
+    }
+
+    fn remove(&mut self, id: u64, filter: &Filter) {
+        self.filters -= 1;
+        self.sum = self.sum.wrapping_sub(part(id, filter));
+    }
+}
+
+fn part(id: u64, filter: &Filter) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (id, filter).hash(&mut hasher);
+    hasher.finish()
+}
+
 /// Filters, ready for the search.
 #[derive(Clone, Debug)]
 pub struct Classifier {
     filters: BTreeMap<u64, Filter>,
+    sum: FilterSum,
     next: u64,
     other: Space<SHORT>,
     v4: Space<SHORT>,
@@ -68,6 +106,7 @@ impl Classifier {
             v4: space(&filters, Family::V4, secret),
             v6: space(&filters, Family::V6, secret),
             dividing: filters.values().filter(|filter| filter.divides_flows()).count(),
+            sum: FilterSum::of(filters.iter().map(|(id, filter)| (FilterId(*id), filter))),
             filters,
         }
     }
@@ -90,6 +129,7 @@ impl Classifier {
         self.next = id + 1;
         self.dividing += usize::from(filter.divides_flows());
         self.filters.insert(id, filter);
+        self.sum.add(id, &filter);
         for family in filter.families() {
             let rank = rank(&filter, id);
             match family {
@@ -128,6 +168,7 @@ impl Classifier {
     pub fn remove(&mut self, id: FilterId) -> Option<Filter> {
         let filter = self.filters.remove(&id.0)?;
         self.dividing -= usize::from(filter.divides_flows());
+        self.sum.remove(id.0, &filter);
         for family in filter.families() {
             let rank = rank(&filter, id.0);
             match family {
@@ -137,6 +178,11 @@ impl Classifier {
             }
         }
         Some(filter)
+    }
+
+    /// What the filters come to.
+    pub fn sum(&self) -> FilterSum {
+        self.sum
     }
 
     /// How many filters there are.

@@ -204,6 +204,15 @@ impl Rig {
         Some(adopted)
     }
 
+    /// That the worker runs what it was asked, as it tells while packets flow.
+    fn runs_as_asked(&mut self, rng: &mut Rng) {
+        let _ = self.make(rng, false, |in_force| {
+            let unlike = in_force.unlike()?;
+            assert!(unlike.values().all(Vec::is_empty), "{unlike:?}");
+            Ok(Adopted::InPlace)
+        });
+    }
+
     fn make(
         &mut self,
         rng: &mut Rng,
@@ -258,6 +267,7 @@ fn classes_come_go_and_change_in_place_and_no_packet_is_lost_or_overtaken() {
             let switched = rng.below(8) == 0;
             let adopted = rig.change(&policy(kind, &classes), &mut rng, switched);
             (changes, in_place) = (changes + 1, in_place + u32::from(adopted == Adopted::InPlace));
+            rig.runs_as_asked(&mut rng);
         }
         for _ in 0..20_000 {
             rig.now = rig.now + Duration::from_micros(100);
@@ -324,6 +334,7 @@ fn one_class_comes_or_goes_alone_and_no_packet_is_lost_or_overtaken() {
             let switched = rng.below(8) == 0;
             let adopted = rig.change_class(&change, &mut rng, switched);
             assert_eq!(adopted, Some(Adopted::InPlace), "{kind:?}, {round}: {change}");
+            rig.runs_as_asked(&mut rng);
         }
         let now = rig.in_force.policy_of("wan0").expect("it is managed");
         let named = now.plan.classes.iter().filter(|info| !info.vacant);

@@ -68,17 +68,39 @@ impl Target {
             }
             other => writeln!(out, "{}", json!(other))?,
         }
-        Ok(if matches!(reply, Reply::Refused(_)) {
-            Exit::Usage
-        } else {
-            Exit::Done
-        })
+        Ok(exit(&reply))
+    }
+}
+
+/// How a verb ends that got this reply.
+fn exit(reply: &Reply) -> Exit {
+    match reply {
+        Reply::Refused(_) => Exit::Usage,
+        Reply::Done {
+            difference: Some(difference),
+            ..
+        } if !difference.not_enforced.is_empty() => Exit::Bypass,
+        _ => Exit::Done,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use control::difference::Difference;
+
+    #[test]
+    fn what_was_applied_and_is_not_enforced_ends_with_5() {
+        let reply = |not_enforced: &[&str]| Reply::Done {
+            message: "home.toml is in force".into(),
+            difference: Some(Box::new(Difference {
+                not_enforced: not_enforced.iter().map(ToString::to_string).collect(),
+                ..Difference::default()
+            })),
+        };
+        assert_eq!(exit(&reply(&[])), Exit::Done);
+        assert_eq!(exit(&reply(&["wan0: not enforced: wan0 is down"])), Exit::Bypass);
+    }
 
     #[test]
     fn a_missing_daemon_is_a_failure_at_run_time_that_names_the_socket() {

@@ -63,11 +63,15 @@ impl<'a> Changes<'a> {
         fs::write(&file, &text).expect("a file");
         let change = self.done;
         match self.rig.ask(&apply_request(&file)) {
-            Reply::Done { message, .. } if message.contains("in force") => {
+            Reply::Done { message, difference } if message.contains("in force") => {
                 assert!(
                     !message.contains("did not fit"),
                     "change {change}: {message}\n{text}"
                 );
+                // It may have been held up, but runs what was asked.
+                let lacking = difference.map_or_else(Vec::new, |difference| difference.not_enforced);
+                let other = lacking.iter().any(|why| why.contains("not what was asked"));
+                assert!(!other, "change {change}: {lacking:?}\n{text}");
             }
             other => panic!("change {change}: {other:?}\n{text}"),
         }
