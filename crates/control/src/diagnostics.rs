@@ -9,6 +9,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// How many that differ are rendered, of mistakes and of warnings: the rest is counted.
 const MOST_SHOWN: usize = 50;
@@ -38,7 +39,7 @@ pub struct Diagnostic {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostics {
     path: String,
-    text: String,
+    text: Arc<str>,
     list: Vec<Diagnostic>,
 }
 
@@ -131,6 +132,13 @@ impl Diagnostics {
             text: text.into(),
             list: Vec::new(),
         }
+    }
+
+    /// The same, to be kept for long: without anything to show, the text is let go.
+    #[must_use]
+    pub fn kept(self) -> Self {
+        let text = if self.list.is_empty() { "".into() } else { self.text };
+        Self { text, ..self }
     }
 
     /// Adds problems with this severity.

@@ -149,7 +149,7 @@ impl Policy {
                 port,
                 rsvp,
                 interfaces,
-                warnings: diagnostics,
+                warnings: diagnostics.kept(),
             }),
             _ => Err(diagnostics),
         }

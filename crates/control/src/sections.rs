@@ -129,7 +129,7 @@ impl<'a> Section<'a> {
 
     /// The entries whose keys `keep` accepts, as the engine's table.
     pub fn table(&self, keep: impl Fn(&str) -> bool) -> Table {
-        let entries = self
+        let mut entries: Vec<Entry> = self
             .iter()
             .filter(|pair| keep(&pair.key))
             .map(|pair| Entry {
@@ -139,6 +139,8 @@ impl<'a> Section<'a> {
                 at: pair.value.at,
             })
             .collect();
+        // Very many are kept, of few entries each, and a list grows in fours.
+        entries.shrink_to_fit();
         Table { entries, at: self.at }
     }
 
