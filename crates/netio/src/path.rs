@@ -112,6 +112,12 @@ pub(crate) struct Path {
     changes: u64,
     /// Whether traffic is done again: packets occupy no parts of a pool, and come in no batches.
     again: bool,
+    /// Whether the queue and its link alone decide what leaves, and nobody looks at packets one by
+    /// one.
+    plain: bool,
+    /// Whether packets are gathered that arrive: it is plain, on, and no change is under way. All
+    /// that a packet asks of these, and of a tape and who records waits, in one.
+    gathers: bool,
     /// Who records why packets wait, if anybody does.
     waits: Option<Box<WaitRecorder>>,
     /// Who measures round trips by what arrives, if anybody does.
@@ -134,33 +140,70 @@ struct DropSink<'a> {
     totals: &'a mut Stats,
     /// Counted instead of "flushed".
     flushed: Reason,
-    now: Instant,
-    waits: Option<&'a mut WaitRecorder>,
     /// What the host's hold-ups excuse of delays, where packets leave.
     excuses: Option<&'a Excuses>,
 }
 
+impl DropSink<'_> {
+    fn counted(&self, why: Reason) -> Reason {
+        if why == Reason::Flushed { self.flushed } else { why }
+    }
+
+    /// Does this with the sink; where somebody records waits, that shows drops and marks too.
+    fn lent<R>(
+        mut self,
+        now: Instant,
+        waits: Option<&mut WaitRecorder>,
+        work: impl FnOnce(&mut dyn Sink) -> R,
+    ) -> R {
+        match waits {
+            None => work(&mut self),
+            Some(waits) => work(&mut WatchedSink {
+                drops: self,
+                now,
+                waits,
+            }),
+        }
+    }
+}
+
 impl Sink for DropSink<'_> {
     fn drop(&mut self, packet: Packet, why: Reason) {
-        let why = if why == Reason::Flushed { self.flushed } else { why };
         self.totals.dropped += packet.len;
-        self.totals.reasons[why as usize] += 1;
-        if let Some(waits) = &mut self.waits {
-            waits.drops(self.now, &packet, why);
-        }
+        self.totals.reasons[self.counted(why) as usize] += 1;
         self.pool.free(packet.buffer);
     }
 
-    fn mark(&mut self, packet: &Packet, why: Reason) {
+    fn mark(&mut self, _packet: &Packet, _why: Reason) {
         self.totals.marked += 1;
-        if let Some(waits) = &mut self.waits {
-            waits.marks(packet, why);
-        }
     }
 
     fn held_up(&self, arrived: Instant, now: Instant) -> Duration {
         let concerns = self.excuses.filter(|excuses| excuses.concern(arrived));
         concerns.map_or(Duration::ZERO, |excuses| excuses.of(arrived, now, None))
+    }
+}
+
+/// The same, which shows drops and marks to whoever records why packets wait.
+struct WatchedSink<'a, 'b> {
+    drops: DropSink<'a>,
+    now: Instant,
+    waits: &'b mut WaitRecorder,
+}
+
+impl Sink for WatchedSink<'_, '_> {
+    fn drop(&mut self, packet: Packet, why: Reason) {
+        self.waits.drops(self.now, &packet, self.drops.counted(why));
+        self.drops.drop(packet, why);
+    }
+
+    fn mark(&mut self, packet: &Packet, why: Reason) {
+        self.waits.marks(packet, why);
+        self.drops.mark(packet, why);
+    }
+
+    fn held_up(&self, arrived: Instant, now: Instant) -> Duration {
+        self.drops.held_up(arrived, now)
     }
 }
 
@@ -236,7 +279,7 @@ impl Path {
     pub(crate) fn new(spec: PathSpec, id: usize, pool: &mut Pool) -> Self {
         pool.claim(id, Claim::of(spec.plan.as_ref(), &spec.guarantees));
         let classes = spec.plan.as_ref().map_or(0, |plan| plan.classes.len() as u32);
-        Self {
+        let mut path = Self {
             name: spec.name,
             id: u32::try_from(id).unwrap_or(u32::MAX),
             from: spec.from,
@@ -275,10 +318,14 @@ impl Path {
             kept: KEPT,
             changes: 0,
             again: false,
+            plain: false,
+            gathers: false,
             waits: None,
             observer: None,
             moving: Moving::default(),
-        }
+        };
+        path.note_plain();
+        path
     }
 
     /// Connections of these classes are clamped from now on.
@@ -353,7 +400,9 @@ impl Path {
         self.shown = self.shown.max(arrived);
         let (bytes, offload) = (pool.bytes(frame), pool.offload(frame));
         let headers = Headers::parse(bytes, self.mark);
-        self.kept = taped::kept(&headers);
+        if !self.gathers {
+            self.kept = taped::kept(&headers);
+        }
         let cut = Cut::of(bytes, &offload, &headers);
         let longest = cut.map_or(bytes.len(), |cut| cut.longest(bytes.len()));
         let tagged = headers
@@ -445,9 +494,30 @@ impl Path {
         self.segments = segments;
     }
 
-    /// Queues a packet that the destination takes as it is.
+    /// Queues a packet that the destination takes as it is: with the others of its batch, where it
+    /// can be.
+    #[inline(always)]
     fn offer(&mut self, pool: &mut Pool, packet: Packet) {
         self.totals.offered += packet.len;
+        debug_assert_eq!(self.gathers, self.may_gather(), "it is noted whenever it changes");
+        if !self.gathers {
+            return self.offer_alone(pool, packet);
+        }
+        let mut charged = self.charge(pool, &packet);
+        if !charged {
+            // Those before it may make others leave.
+            self.queue_gathered(pool);
+            charged = self.charge(pool, &packet);
+        }
+        match charged {
+            true => self.gathered.push(packet),
+            false => self.drop_short(pool, packet),
+        }
+    }
+
+    /// Queues a packet by itself: more than the queue and its link decide, or somebody looks.
+    #[inline(never)]
+    fn offer_alone(&mut self, pool: &mut Pool, packet: Packet) {
         if !self.enabled {
             self.tape_arrival(pool, &packet, To::Queue);
             if self.bypass.len() >= BYPASS_LIMIT {
@@ -459,19 +529,9 @@ impl Path {
         if self.is_changing() {
             return self.moving.arrive(packet);
         }
-        let gathers = self.is_plain();
-        let mut charged = self.charge(pool, &packet);
-        if !charged && gathers {
-            // Those before it may make others leave.
-            self.queue_gathered(pool);
-            charged = self.charge(pool, &packet);
-        }
-        if !charged {
+        if !self.charge(pool, &packet) {
             self.tape_arrival(pool, &packet, To::Nowhere);
             return self.drop_short(pool, packet);
-        }
-        if gathers {
-            return self.gathered.push(packet);
         }
         self.tape_arrival(pool, &packet, To::Queue);
         self.enqueue(packet.arrived, pool, packet);
@@ -484,15 +544,16 @@ impl Path {
         let Some(wire) = &mut self.wire else {
             return self.bypass.push_back(packet);
         };
-        let mut sink = DropSink {
+        let sink = DropSink {
             pool,
             totals: &mut self.totals,
             flushed: Reason::Flushed,
-            now: packet.arrived,
-            waits: self.waits.as_deref_mut(),
             excuses: None,
         };
-        wire.carry(&mut self.queue, packet.arrived, packet, &mut sink);
+        let now = packet.arrived;
+        sink.lent(now, self.waits.as_deref_mut(), |sink| {
+            wire.carry(&mut self.queue, now, packet, sink);
+        });
     }
 
     /// Whether the packet's class may occupy one more slot; then it does.
@@ -516,19 +577,17 @@ impl Path {
         if self.waits.is_some() && !packet.handed_on {
             self.record_arrival(pool, &packet);
         }
-        let mut sink = DropSink {
+        let sink = DropSink {
             pool,
             totals: &mut self.totals,
             flushed: Reason::Flushed,
-            now,
-            waits: self.waits.as_deref_mut(),
             excuses: None,
         };
         // The sink has counted a refusal.
-        let _ = match &mut self.wire {
-            Some(wire) => wire.enqueue(&mut self.queue, now, packet, &mut sink),
-            None => self.queue.enqueue(now, packet, &mut sink),
-        };
+        let _ = sink.lent(now, self.waits.as_deref_mut(), |sink| match &mut self.wire {
+            Some(wire) => wire.enqueue(&mut self.queue, now, packet, sink),
+            None => self.queue.enqueue(now, packet, sink),
+        });
         self.waits.iter_mut().for_each(|waits| waits.arrived());
     }
 
@@ -561,7 +620,7 @@ impl Path {
         port: &mut dyn Port,
         realiser: &mut Option<Box<dyn Realiser>>,
     ) -> Waiting {
-        if realiser.is_none() && self.is_plain() && self.bypass.is_empty() {
+        if self.plain && self.bypass.is_empty() {
             return self.drain_burst(now, pool, port);
         }
         for _ in 0..QUANTUM {
@@ -636,35 +695,40 @@ impl Path {
     /// The queue's next packet. Records how late it is, if it had to wait for its due time. The
     /// link's clock does not count where the wire itself keeps time.
     fn next(&mut self, now: Instant, pool: &mut Pool, realiser: Option<&dyn Realiser>) -> Next<Packet> {
-        let mut sink = DropSink {
-            pool,
-            totals: &mut self.totals,
-            flushed: Reason::Flushed,
-            now,
-            waits: self.waits.as_deref_mut(),
-            excuses: Some(&self.excuses),
-        };
-        let next = if realiser.is_some_and(Realiser::keeps_wire) {
-            self.queue.queue_mut().dequeue(now, &mut sink)
-        } else if let Some(wire) = &mut self.wire {
-            loop {
-                match wire.next(&mut self.queue, now, &mut sink) {
-                    Next::Ready(mut carried) => {
-                        if carried.copy {
-                            let Some(copy) = sink.pool.twin(carried.packet.buffer) else {
-                                continue;
-                            };
-                            carried.packet.buffer = copy;
-                        }
-                        (self.left, self.is_copy) = (Some(carried.left), carried.copy);
-                        break Next::Ready(carried.packet);
-                    }
-                    Next::Wait(until) => break Next::Wait(until),
-                    Next::Empty => break Next::Empty,
+        let next = loop {
+            let sink = DropSink {
+                pool: &mut *pool,
+                totals: &mut self.totals,
+                flushed: Reason::Flushed,
+                excuses: Some(&self.excuses),
+            };
+            let (queue, wire) = (&mut self.queue, &mut self.wire);
+            let (left, is_copy) = (&mut self.left, &mut self.is_copy);
+            let next = sink.lent(now, self.waits.as_deref_mut(), |sink| {
+                if realiser.is_some_and(Realiser::keeps_wire) {
+                    return queue.queue_mut().dequeue(now, sink);
                 }
+                let Some(wire) = wire else {
+                    return queue.dequeue(now, sink);
+                };
+                match wire.next(queue, now, sink) {
+                    Next::Ready(carried) => {
+                        (*left, *is_copy) = (Some(carried.left), carried.copy);
+                        Next::Ready(carried.packet)
+                    }
+                    Next::Wait(until) => Next::Wait(until),
+                    Next::Empty => Next::Empty,
+                }
+            });
+            let Next::Ready(mut packet) = next else { break next };
+            if self.left.is_some() && self.is_copy {
+                let Some(copy) = pool.twin(packet.buffer) else {
+                    (self.left, self.is_copy) = (None, false);
+                    continue;
+                };
+                packet.buffer = copy;
             }
-        } else {
-            self.queue.dequeue(now, &mut sink)
+            break Next::Ready(packet);
         };
         match &next {
             Next::Ready(_) => {
@@ -691,17 +755,18 @@ impl Path {
     pub(crate) fn abandon(&mut self, pool: &mut Pool, why: Reason) {
         self.end_change(self.shown, pool);
         self.write(&TapeEvent::Abandoned { why });
-        let mut sink = DropSink {
+        let sink = DropSink {
             pool,
             totals: &mut self.totals,
             flushed: why,
-            now: self.shown,
-            waits: self.waits.as_deref_mut(),
             excuses: None,
         };
-        self.queue.queue_mut().flush(&mut sink);
-        self.wire.iter_mut().for_each(|wire| wire.flush(&mut sink));
-        self.bypass.drain(..).for_each(|packet| sink.drop(packet, why));
+        let (queue, wire, bypass) = (&mut self.queue, &mut self.wire, &mut self.bypass);
+        sink.lent(self.shown, self.waits.as_deref_mut(), |sink| {
+            queue.queue_mut().flush(sink);
+            wire.iter_mut().for_each(|wire| wire.flush(sink));
+            bypass.drain(..).for_each(|packet| sink.drop(packet, why));
+        });
         self.due = None;
     }
 
@@ -717,6 +782,7 @@ impl Path {
             self.due = None;
         }
         self.enabled = on;
+        self.note_plain();
     }
 
     /// What it has carried; with a rate, it is shaped to that from now on.
@@ -951,6 +1017,8 @@ impl Path {
             to: self.to,
             enabled: self.enabled,
             kind: self.queue.queue().kind(),
+            bandwidth: self.queue.bandwidth(),
+            classifies_by: self.classify.classifies_by(),
             totals: self.totals,
             views: Vec::new(),
             classes: Vec::new(),
@@ -965,5 +1033,3 @@ impl Path {
         }
     }
 }
-            bandwidth: self.queue.bandwidth(),
-            classifies_by: self.classify.classifies_by(),

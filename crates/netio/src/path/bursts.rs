@@ -35,8 +35,6 @@ impl Departures<'_> {
             pool: self.pool,
             totals: self.totals,
             flushed: Reason::Flushed,
-            now: self.now,
-            waits: None,
             excuses: None,
         }
     }
@@ -76,10 +74,21 @@ impl Outlet for Departures<'_> {
 
 impl Path {
     /// Whether the queue and its link alone decide what leaves, and when, of traffic that comes in
-    /// batches.
-    pub(super) fn is_plain(&self) -> bool {
+    /// batches, and nobody looks at its packets one by one.
+    fn is_plain(&self) -> bool {
         let decided = self.realiser.is_none() && self.wire.is_none();
-        decided && self.tape.is_none() && self.waits.is_none() && !self.again
+        let watched = self.tape.is_some() || self.waits.is_some();
+        decided && !watched && !self.again
+    }
+
+    /// Whether what arrives may be gathered.
+    pub(super) fn may_gather(&self) -> bool {
+        self.is_plain() && self.enabled && !self.is_changing()
+    }
+
+    /// Notes both, whenever that may have changed.
+    pub(super) fn note_plain(&mut self) {
+        (self.plain, self.gathers) = (self.is_plain(), self.may_gather());
     }
 
     /// Queues what has been gathered of a batch.
@@ -91,8 +100,6 @@ impl Path {
             pool,
             totals: &mut self.totals,
             flushed: Reason::Flushed,
-            now: self.shown,
-            waits: None,
             excuses: None,
         };
         // The sink has counted refusals.

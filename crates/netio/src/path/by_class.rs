@@ -201,6 +201,7 @@ impl Path {
         });
         match first {
             Some(None) => {
+                self.note_plain();
                 let _ = done.send(Some(ChangedByClass::Refused(changes)));
                 return;
             }
@@ -234,6 +235,7 @@ impl Path {
             dropped: self.totals.dropped.packets,
             adopted: Adopted::InPlace,
         }));
+        self.note_plain();
     }
 
     /// Does a piece of a change that is under way.
@@ -260,6 +262,7 @@ impl Path {
         if emptied.is_none_or(|job| job.renewed.is_empty() && job.affected.is_empty()) {
             self.queue_anew(now, pool);
         }
+        self.note_plain();
     }
 
     /// Ends a change that is under way, in one go.
@@ -273,6 +276,7 @@ impl Path {
     pub(super) fn take_out(&mut self, pool: &mut Pool, former: &mut Queue) {
         let out = &mut self.moving.out;
         former.flush(&mut TakenOut { out, pool });
+        self.note_plain();
     }
 
     /// The next piece of a change; whether there is more to do.

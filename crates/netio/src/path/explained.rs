@@ -34,12 +34,15 @@ impl Path {
             ExplainWish::Begin(wanted) => {
                 let recorder = WaitRecorder::new(wanted, self.plan.clone(), self.queue.bandwidth());
                 self.waits = Some(Box::new(recorder));
+                self.note_plain();
                 Wished::Begun
             }
-            ExplainWish::End => match self.waits.take() {
-                Some(waits) => Wished::Recorded(Box::new(waits.finish())),
-                None => Wished::Nothing,
-            },
+            ExplainWish::End => {
+                let waits = self.waits.take();
+                self.note_plain();
+                let recorded = |waits: Box<WaitRecorder>| Wished::Recorded(Box::new(waits.finish()));
+                waits.map_or(Wished::Nothing, recorded)
+            }
         }
     }
 
@@ -48,7 +51,9 @@ impl Path {
     pub(super) fn record_arrival(&mut self, pool: &Pool, packet: &Packet) {
         let now = packet.arrived;
         let forgotten = |waits: &mut Box<WaitRecorder>| now > waits.until() + LEFT;
-        self.waits.take_if(forgotten);
+        if self.waits.take_if(forgotten).is_some() {
+            self.note_plain();
+        }
         let (queue, mark) = (self.queue.queue(), self.mark);
         if let Some(waits) = &mut self.waits {
             let key = || Headers::parse(pool.bytes(packet.buffer), mark).key;

@@ -31,6 +31,7 @@ impl Path {
             TapeWish::Stop => {
                 self.tape.iter_mut().for_each(|tape| tape.flush());
                 (self.tape, self.rebase) = (None, None);
+                self.note_plain();
             }
         }
         self.taped(false)
@@ -52,6 +53,7 @@ impl Path {
         let mut tape = Box::new(tape);
         tape.begin(now, fresh);
         (self.tape, self.rebase) = (Some(tape), None);
+        self.note_plain();
         self.taped(fresh)
     }
 
@@ -104,7 +106,6 @@ impl Path {
     }
 
     /// Writes down that a packet arrived.
-    #[inline]
     pub(super) fn tape_arrival(&mut self, pool: &Pool, packet: &Packet, to: To) {
         if let Some(tape) = &mut self.tape {
             let frame = pool.bytes(packet.buffer);
@@ -143,6 +144,7 @@ impl Path {
     /// queued one by one, since no batch ends.
     pub(crate) fn of_traffic_again(mut self) -> Self {
         self.again = true;
+        self.note_plain();
         self
     }
 
