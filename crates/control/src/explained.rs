@@ -82,6 +82,9 @@ pub struct ExplainedPacket {
     pub on_arrival: Vec<ShownClass>,
     /// From its arrival to its departure, or to its drop.
     pub wait_ns: u64,
+    /// From its arrival to when it was due to leave, by its discipline and the link's clock; none if
+    /// it was dropped.
+    pub planned_ns: Option<u64>,
     /// The link was still busy with what had left before it arrived.
     pub busy_ns: u64,
     /// What left before it meanwhile, by class; and the time that it took of the link.
@@ -205,14 +208,20 @@ fn explain(
         class: name(policy, filter.class).unwrap_or_default(),
         misses,
     });
-    let has_classes = !policy.plan.classes.is_empty();
+    // Of a packet without headers nobody knows what they were.
+    let are_known = arrived.key.family != Family::Other || arrived.key.ethertype != 0;
+    let were_asked = are_known && !policy.plan.classes.is_empty();
     ExplainedPacket {
         flow: flow(&arrived.key),
         bytes: arrived.len.get(),
-        filters: asked.filter(|_| has_classes).collect(),
+        filters: asked.filter(|_| were_asked).collect(),
         class: name(policy, own),
         on_arrival: shown(policy, &arrived.views, arrived.queued),
         wait_ns: account.wait.nanos(),
+        planned_ns: match packet.ended {
+            Ended::Left { .. } => Some(account.planned.nanos()),
+            Ended::Dropped { .. } => None,
+        },
         busy_ns: account.busy.nanos(),
         before: before.collect(),
         before_ns: account.serving.nanos(),
@@ -374,6 +383,10 @@ impl ExplainedPacket {
 
     fn account(&self, lines: &mut Vec<String>) {
         let time = numbers::time;
+        if let Some(planned) = self.planned_ns {
+            let [planned, left] = [planned, self.wait_ns].map(time);
+            lines.push(format!("  due {planned} after its arrival, left after {left}"));
+        }
         if self.busy_ns > 0 {
             let busy = time(self.busy_ns);
             lines.push(format!(

@@ -43,6 +43,7 @@ pub mod protocol;
 pub mod provenance;
 pub mod readout;
 pub mod recorded;
+mod recorded_filter;
 pub mod refusal;
 pub mod reservation;
 pub mod rsvp_config;

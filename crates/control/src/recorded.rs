@@ -2,11 +2,13 @@
 //! and what became of it. Not the policy's text: what ran also has places for classes that may
 //! come, and RSVP's reservations.
 //!
-//! Filters are not in it: a tape has their answers.
+//! Its filters decide nothing, as a tape has their answers: they tell which were asked.
 
 use crate::difference::GenerationView;
 use crate::experienced::ExperienceSetting;
+use crate::filter_list::FilterList;
 use crate::policy::{InterfacePolicy, InterfaceSettings, Reserve};
+use crate::recorded_filter::{MOST, RecordedFilter};
 use engine::link::Link;
 use engine::reserved::{Reservable, ReserveSettings};
 use engine::settings::Span;
@@ -133,6 +135,9 @@ pub struct RecordedPolicy {
     #[serde(default)]
     lateness_ns: u64,
     tree: DisciplineForm,
+    /// In their order, if there are not too many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    filters: Vec<RecordedFilter>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reserve: Option<Vec<(String, ValueForm)>>,
 }
@@ -316,6 +321,10 @@ impl From<&InterfacePolicy> for RecordedPolicy {
             ring: link.ring,
             lateness_ns: link.lateness.nanos(),
             tree: DisciplineForm::from(&*policy.spec),
+            filters: match policy.filters.len() {
+                ..=MOST => policy.filters.iter().map(RecordedFilter::from).collect(),
+                _ => Vec::new(),
+            },
             reserve: None,
         }
     }
@@ -329,11 +338,12 @@ impl RecordedPolicy {
                 .reserve
                 .as_ref()
                 .map(|reserve| reserve_form(&reserve.settings)),
+            filters: Vec::new(),
             ..Self::from(policy)
         }
     }
 
-    /// The policy of this interface, checked again; without filters.
+    /// The policy of this interface, checked again.
     ///
     /// # Errors
     ///
@@ -351,6 +361,8 @@ impl RecordedPolicy {
             Some(settings) => Some(reserve(settings, &spec, link, registry)?),
             None => None,
         };
+        let filters: Option<FilterList> = self.filters.iter().map(RecordedFilter::filter).collect();
+        let none = || vec![Problem::new(Span::default(), "a filter is none")];
         Ok(InterfacePolicy {
             name: interface.into(),
             settings: InterfaceSettings {
@@ -362,7 +374,7 @@ impl RecordedPolicy {
             autorate: None,
             plan: spec.check(registry, link)?,
             spec: Arc::new(spec),
-            filters: Arc::default(),
+            filters: Arc::new(filters.ok_or_else(none)?),
             reserve,
             yields: Vec::new(),
             expectations: Default::default(),
@@ -421,6 +433,10 @@ mod tests {
                 assert_eq!(again.plan.classes.len(), interface.plan.classes.len());
                 assert_eq!(again.plan.default, interface.plan.default);
                 assert_eq!(again.link(), interface.link());
+                let json = serde_json::to_string(&RecordedPolicy::from(interface)).expect("written");
+                let whole: RecordedPolicy = serde_json::from_str(&json).expect("read");
+                let whole = whole.policy(&interface.name, &registry).expect("a policy");
+                assert_eq!(whole.filters, interface.filters, "{}", path.display());
                 let reserve = |policy: &InterfacePolicy| {
                     let reserve = policy.reserve.as_ref()?;
                     Some((

@@ -266,6 +266,7 @@ fn drr_a_packet_waits_for_the_turns_of_the_others_and_shows_quantum_and_deficit(
     assert_eq!(packet.wait_ns, 5 * 1_514_000);
     assert_eq!(packet.before_ns, packet.wait_ns);
     assert_eq!(gauge(&packet, "quantum"), 1514);
+    assert!(gauge(&packet, "deficit").is_u64(), "{packet:?}");
     assert!(packet.before[0].why.starts_with("in turn: "), "{packet:?}");
 }
 
@@ -299,6 +300,7 @@ fn red_a_drop_shows_its_reason_and_the_chance_that_its_average_gave() {
     let drop = packet.dropped.as_ref().expect("a drop");
     assert_eq!((drop.reason.as_str(), packet.wait_ns), ("forced", 0));
     assert!(gauge(packet, "average").as_f64() >= Some(4.0), "{packet:?}");
+    assert_eq!(gauge(packet, "probability"), 1.0, "{packet:?}");
     assert!(packet.on_arrival[0].backlog_packets >= 4, "{packet:?}");
 }
 
@@ -332,6 +334,31 @@ fn a_host_that_is_late_is_told_from_a_link_that_is_busy() {
     let packet = host.explained().packets.remove(1);
     assert_eq!((packet.wait_ns, packet.before_ns), (3_500_000, 2_000_000));
     assert_eq!((packet.held_up_ns, packet.held_ns), (1_500_000, 0));
+    // It was planned for 2 ms.
+    assert_eq!(packet.planned_ns, Some(2_000_000));
+    let words = packet.lines();
+    let departure = "  due 2 ms after its arrival, left after 3.5 ms";
+    assert!(words.iter().any(|line| line == departure), "{words:?}");
+}
+
+/// Without a host in between a packet leaves when it is due, and a dropped one is due never.
+#[test]
+fn the_planned_departure_is_the_real_one_in_exact_time_and_a_dropped_packet_has_none() {
+    let mut host = Host::new("discipline = { kind = \"fifo\", limit = 3 }\n", None, false);
+    (0..3).for_each(|_| host.arrives(0, "", 1000));
+    host.runs(0, 10_000);
+    for packet in host.explained().packets {
+        assert_eq!(packet.planned_ns, Some(packet.wait_ns), "{packet:?}");
+    }
+    let mut host = Host::new("discipline = { kind = \"fifo\", limit = 3 }\n", None, true);
+    (0..5).for_each(|_| host.arrives(0, "", 1000));
+    let packets = host.explained().packets;
+    assert_eq!(packets.len(), 2);
+    for packet in packets {
+        assert_eq!(packet.planned_ns, None, "{packet:?}");
+        let words = packet.lines();
+        assert!(!words.iter().any(|line| line.contains("due")), "{words:?}");
+    }
 }
 
 #[test]

@@ -3,8 +3,9 @@
 //! `suimonFR`, a version (4 bytes, little-endian), the length of the head (8 bytes), the
 //! [head](control::recorded::RecordingHead) as JSON, the tapes of the stretches, each with its
 //! older part [in short form](netio::replay::shortened), that of RSVP, and a checksum (FNV-1a, 64
-//! bits) of all before it. Version 1 had nothing in short form. A file is untrusted: what is not so
-//! is an error, and reading takes no more memory than a few times its size.
+//! bits) of all before it. Version 1 had nothing in short form, 2 nothing queued at the beginning,
+//! and 3 no filters. A file is untrusted: what is not so is an error, and reading takes no more
+//! memory than a few times its size.
 
 use crate::signalling::again::{SignallingStep, signalling_again};
 use control::calendar::now_ms;
@@ -33,7 +34,7 @@ use std::sync::Arc;
 
 /// What every recording begins with.
 pub const MAGIC: &[u8; 8] = b"suimonFR";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Bytes before the head.
 const FIXED: usize = 20;
 /// The longest recording that is read, in bytes.
@@ -423,5 +424,52 @@ impl Player {
         self.done.totals = self.recreation.show().totals;
         self.done.packets.sort_by_key(|packet| packet.ended);
         self.done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of the fuzz corpus with this version's number; the first version's were the same
+    /// where nothing is in short form.
+    fn of_version(name: &str, version: u32) -> Vec<u8> {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/recordings");
+        let mut file = std::fs::read(format!("{corpus}/{name}")).expect("a recording");
+        file.truncate(file.len() - 8);
+        file[8..12].copy_from_slice(&version.to_le_bytes());
+        let sum = checksum_of(&file);
+        file.extend(sum.to_le_bytes());
+        file
+    }
+
+    /// What an earlier suimon has written is read and done again by this one, packet by packet.
+    #[test]
+    fn recordings_of_earlier_versions_are_done_again() {
+        for (name, version, expected) in [
+            ("drops", 1, (20, 20, 0)),
+            ("drops", 2, (20, 20, 0)),
+            ("drops-short", 2, (20, 20, 0)),
+            ("changed", 1, (31, 39, 1)),
+            ("changed", 2, (31, 39, 1)),
+            ("changed-short", 2, (31, 39, 1)),
+        ] {
+            let file = of_version(name, version);
+            let recording = Recording::read(&mut &file[..]).expect("it is read");
+            let (mut sent, mut dropped, mut changes) = (0, 0, 0);
+            for stretch in 0..recording.head.stretches.len() {
+                let done = recording.again(stretch, &Registry::builtin(), None, &mut |_| {});
+                let done = done.unwrap_or_else(|why| panic!("{name}, version {version}: {why}"));
+                sent += done.totals.sent.packets;
+                dropped += done.totals.dropped.packets;
+                changes += done.changes.len();
+            }
+            assert_eq!((sent, dropped, changes), expected, "{name}, version {version}");
+        }
+        for version in [0, VERSION + 1] {
+            let file = of_version("drops", version);
+            let said = Recording::read(&mut &file[..]).expect_err("no such version");
+            assert!(said.contains(&format!("of version {version}")), "{said}");
+        }
     }
 }

@@ -154,6 +154,9 @@ pub struct RecordedWaits {
 pub struct WaitAccount {
     /// From arrival to departure.
     pub wait: Duration,
+    /// From arrival to when it was due, by its discipline and the link's clock; of a dropped packet
+    /// its whole wait.
+    pub planned: Duration,
     /// The link was still busy with what had left before it arrived.
     pub busy: Duration,
     /// What left before it meanwhile, by class, the most first.
@@ -390,6 +393,7 @@ impl RecordedWaits {
         let behind = before_late.min(idle);
         WaitAccount {
             wait,
+            planned: due,
             busy,
             before,
             serving,

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod captured;
 mod closed_loop;
 mod commands;
 mod exit;

@@ -110,3 +110,70 @@ fn stretch(recording: &Recording, number: usize, registry: &Registry) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netio::replay::event::{Events, TapeEvent};
+    use netio::replay::shortened::{ShortEvent, ShortEvents};
+    use std::collections::BTreeSet;
+
+    fn name(event: &TapeEvent<'_>) -> &'static str {
+        match event {
+            TapeEvent::Start { .. } => "start",
+            TapeEvent::Link(_) => "link",
+            TapeEvent::Held(_) => "held",
+            TapeEvent::Arrival(_) => "arrival",
+            TapeEvent::Asked(_) => "asked",
+            TapeEvent::Switched { .. } => "switched",
+            TapeEvent::Abandoned { .. } => "abandoned",
+            TapeEvent::Moved { .. } => "moved",
+            TapeEvent::Changed { class: false, .. } => "changed",
+            TapeEvent::Changed { class: true, .. } => "changed class",
+        }
+    }
+
+    const ALL: [&str; 10] = [
+        "abandoned",
+        "arrival",
+        "asked",
+        "changed",
+        "changed class",
+        "held",
+        "link",
+        "moved",
+        "start",
+        "switched",
+    ];
+
+    /// What no input has, mutation seldom makes: each event of a tape is in one, as it is written
+    /// and in short form. All of them are done again.
+    #[test]
+    fn every_event_of_a_tape_is_in_the_corpus() {
+        let (mut whole, mut short) = (BTreeSet::new(), BTreeSet::new());
+        let registry = Registry::builtin();
+        for file in TARGET.corpus().expect("a corpus") {
+            let recording = Recording::read(&mut &file[..]).expect("a recording");
+            let stretches = recording.head.stretches.iter();
+            let tapes: u64 = stretches.clone().map(|stretch| stretch.bytes()).sum();
+            let mut rest = &file[file.len() - CHECKSUM - tapes as usize..];
+            for (number, stretch) in stretches.enumerate() {
+                let done = recording.again(number, &registry, None, &mut |_| {});
+                done.expect("it is done again");
+                let (older, after) = rest.split_at(stretch.short_bytes as usize);
+                let (newer, after) = after.split_at(stretch.tape_bytes as usize);
+                rest = after;
+                for event in ShortEvents::new(older) {
+                    match event.expect("an event") {
+                        ShortEvent::Whole(event) => short.insert(name(&event)),
+                        ShortEvent::Asked { .. } => short.insert("asked"),
+                        ShortEvent::Check(_) => false,
+                    };
+                }
+                whole.extend(Events::new(newer).map(|event| name(&event.expect("an event"))));
+            }
+        }
+        assert_eq!(Vec::from_iter(whole), ALL, "as it is written");
+        assert_eq!(Vec::from_iter(short), ALL, "in short form");
+    }
+}

@@ -6,13 +6,14 @@
 
 use super::event::TapedArrival;
 use super::{Beginning, TooMany, headers_pool, put};
-use crate::handle::PathView;
-use crate::path::Path;
+use crate::handle::{ExplainWish, PathView};
+use crate::path::{Path, Wished};
 use crate::pool::Pool;
 use crate::replay::recreation::Departure;
 use engine::discipline::Next;
 use engine::packet::{ClassId, Dscp, Ecn, Packet};
 use engine::units::{Bytes, Instant};
+use measure::waits::{RecordedWaits, Wanted};
 use std::io;
 
 /// A policy beside the one in force.
@@ -42,6 +43,19 @@ impl Candidate {
             due: Instant::NEVER,
             now: Instant::START,
         })
+    }
+
+    /// Records why packets wait, from now on.
+    pub fn begin_explaining(&mut self, wanted: Wanted) {
+        let _ = self.path.explain(self.now, ExplainWish::Begin(wanted));
+    }
+
+    /// Ends that, and returns what was recorded.
+    pub fn end_explaining(&mut self) -> Option<RecordedWaits> {
+        match self.path.explain(self.now, ExplainWish::End) {
+            Wished::Recorded(recorded) => Some(*recorded),
+            _ => None,
+        }
     }
 
     /// A frame of this length arrives, of which these are the first bytes. A time before an earlier

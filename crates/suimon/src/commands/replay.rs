@@ -7,28 +7,26 @@
 //! that answers to them are those of the first moments, not of what would settle; the output says
 //! so.
 
+use crate::captured::{self, CaptureRead};
 use crate::closed_loop::{self, Flows, Senders};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use crate::recreated;
-use crate::source;
 use clap::Args;
 use control::policy::InterfacePolicy;
 use control::what_if::Figures;
 use engine::random::Seed;
-use engine::tree::Registry;
 use engine::units::{Bytes, Duration, Instant};
 use gateway::what_if::{ClassFigures, candidate, figures};
 use measure::numbers;
-use netio::ports::pcap::{PcapRecord, Reader};
 use netio::replay::candidate::Candidate;
 use plot::html::{Cell, Page};
 use plot::text::{self, Align};
 use serde_json::{Value, json};
 use sim::tcp::congestion::{CONTROLS, of_most_hosts};
 use sim::tcp::control::ControlKind;
-use std::fs::{self, File};
-use std::io::{self, BufReader, Write};
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Send the packets of a capture through a policy, in simulated time, and compare what each class
@@ -71,6 +69,12 @@ pub struct Replay {
     seed: u64,
 }
 
+/// What was in the capture, and who sent it, where they answer.
+struct Seen {
+    read: CaptureRead,
+    senders: Option<Senders>,
+}
+
 /// One policy and what it did.
 struct Tried {
     file: String,
@@ -78,28 +82,10 @@ struct Tried {
     classes: Vec<ClassFigures>,
 }
 
-/// What was in the capture.
-#[derive(Default)]
-struct Seen {
-    packets: u64,
-    bytes: u64,
-    /// Of packets whose captured part ends before their ports.
-    blind: u64,
-    span: Duration,
-    /// Who sent it, where they answer.
-    senders: Option<Senders>,
-}
-
-/// What is done with a packet: its time, the length of its frame, and its beginning.
-type Each<'a> = dyn FnMut(Instant, u32, &[u8]) -> Result<(), Failure> + 'a;
-
 /// What an open loop cannot tell.
 const OPEN_LOOP: &str = "Open loop: packets arrive as they were captured. What a sender would have \
                          done with other delays and losses is not known, nor what was lost before \
                          the capture, nor what other interfaces or queues added to a delay.";
-
-/// The longest frame, tag included.
-const LONGEST_FRAME: u32 = 65_535 + 18;
 
 impl Replay {
     /// Replays it.
@@ -123,13 +109,7 @@ impl Replay {
         let files = files.into_iter().flatten();
         let mut tried = Vec::new();
         for file in files {
-            let interface = self.interface(file, cx.registry)?;
-            if interface.autorate.is_some() {
-                return Err(Failure::usage(format!(
-                    "in {file} the rate of {} follows its line (`autorate`), which no capture has: leave that out to try the rest",
-                    interface.name
-                )));
-            }
+            let interface = captured::interface(file, self.interface.as_deref(), cx.registry)?;
             tried.push((file.clone(), interface));
         }
         let (seen, tried) = match self.closed {
@@ -147,66 +127,48 @@ impl Replay {
         Ok(Exit::Done)
     }
 
-    fn interface(&self, file: &str, registry: &Registry) -> Result<InterfacePolicy, Failure> {
-        let policy = source::policy(file, registry)?;
-        let names = || policy.interfaces.iter().map(|interface| interface.name.as_str());
-        match (&self.interface, policy.interfaces.as_slice()) {
-            (None, [only]) => Ok(only.clone()),
-            (None, _) => {
-                let names: Vec<&str> = names().collect();
-                Err(Failure::usage(format!(
-                    "{file} manages {}; say with --interface whose packets the capture has",
-                    names.join(", ")
-                )))
-            }
-            (Some(name), _) => policy.interface(name).cloned().ok_or_else(|| {
-                engine::settings::unknown("interface", name, Default::default(), names()).into()
-            }),
-        }
-    }
-
     /// Gives the capture's packets to each.
     fn open(&self, policies: Vec<(String, InterfacePolicy)>) -> Result<(Seen, Vec<Tried>), Failure> {
         let candidates = policies
             .iter()
             .map(|(_, interface)| candidate(interface, Seed(self.seed)));
         let mut candidates = candidates.collect::<io::Result<Vec<Candidate>>>()?;
-        let seen = self.read(&mut |at, frame, bytes| {
+        let read = captured::read(&self.capture, &mut |at, frame, bytes| {
             for candidate in &mut candidates {
                 let arrived = candidate.arrive(at, Bytes::new(frame.into()), bytes, &mut |_| {});
                 arrived.map_err(|why| Failure::at_run_time(why.to_string()))?;
             }
             Ok(())
         })?;
-        let end = Instant::START + seen.span;
+        let end = Instant::START + read.span;
         candidates
             .iter_mut()
             .for_each(|candidate| candidate.run_until(end, &mut |_| {}));
         let tried = policies.into_iter().zip(&mut candidates);
         let tried = tried.map(|((file, interface), candidate)| Tried {
-            classes: figures(&interface, &candidate.show(), seen.span),
+            classes: figures(&interface, &candidate.show(), read.span),
             file,
             interface,
         });
         let tried = tried.collect();
-        Ok((seen, tried))
+        Ok((Seen { read, senders: None }, tried))
     }
 
     /// Makes the capture's senders again before each.
     fn close(&self, policies: Vec<(String, InterfacePolicy)>) -> Result<(Seen, Vec<Tried>), Failure> {
         let control = self.control()?;
         let mut flows = Flows::default();
-        let mut seen = self.read(&mut |at, frame, bytes| {
+        let read = captured::read(&self.capture, &mut |at, frame, bytes| {
             flows.add(at, frame, bytes);
             Ok(())
         })?;
-        seen.senders = Some(Senders::of(&flows, control));
+        let senders = Some(Senders::of(&flows, control));
         let tried = policies.into_iter().map(|(file, interface)| Tried {
             classes: closed_loop::run(&flows, &interface, control, Seed(self.seed)),
             file,
             interface,
         });
-        Ok((seen, tried.collect()))
+        Ok((Seen { read, senders }, tried.collect()))
     }
 
     fn control(&self) -> Result<&'static ControlKind, Failure> {
@@ -215,43 +177,6 @@ impl Replay {
         found.copied().ok_or_else(|| {
             engine::settings::unknown("congestion control", &self.control, Default::default(), names()).into()
         })
-    }
-
-    /// Reads the capture, packet by packet: the time since the first, the length of the frame, and
-    /// its beginning.
-    fn read(&self, each: &mut Each<'_>) -> Result<Seen, Failure> {
-        let shown = self.capture.display();
-        let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("{shown}: {why}"));
-        let file = File::open(&self.capture).map_err(|why| wrong(&why))?;
-        let mut reader = Reader::new(BufReader::new(file)).map_err(|why| wrong(&why))?;
-        let mut seen = Seen::default();
-        let (mut bytes, mut first, mut last) = (Vec::new(), None, 0);
-        while let Some(record) = reader.next(&mut bytes).map_err(|why| wrong(&why))? {
-            let PcapRecord { at, original, .. } = record;
-            if original > LONGEST_FRAME {
-                return Err(wrong(&format!(
-                    "a packet of {original} bytes is longer than a frame can be"
-                )));
-            }
-            let begin = *first.get_or_insert(at);
-            if at < begin {
-                return Err(wrong(
-                    &"a packet is earlier than the first one; sort it: reordercap IN OUT",
-                ));
-            }
-            last = last.max(at);
-            seen.packets += 1;
-            seen.bytes += u64::from(original);
-            seen.blind += u64::from(is_blind(&bytes, original));
-            let at = Instant::START + Duration::from_nanos(at - begin);
-            bytes.truncate(netio::replay::event::KEPT);
-            each(at, original.max(bytes.len() as u32), &bytes)?;
-        }
-        let Some(begin) = first else {
-            return Err(wrong(&"no packet is in it"));
-        };
-        seen.span = Duration::from_nanos(last - begin);
-        Ok(seen)
     }
 
     fn report(&self, directory: &Path, seen: &Seen, tried: &[Tried]) -> Result<(), Failure> {
@@ -265,13 +190,6 @@ impl Replay {
             ))
         })
     }
-}
-
-/// Whether a packet's ports may be beyond what was captured of it.
-fn is_blind(bytes: &[u8], original: u32) -> bool {
-    let parsed = engine::header::Headers::parse(bytes, 0);
-    let has_ports = matches!(parsed.key.protocol, 6 | 17 | 132 | 33 | 136);
-    (bytes.len() as u32) < original && has_ports && parsed.key.destination_port.is_none()
 }
 
 /// The classes of all, in the order of the last policy, with what each policy did.
@@ -328,21 +246,11 @@ fn summary(seen: &Seen, tried: &[Tried]) -> String {
         .collect();
     format!(
         "{} packets, {} in {}; {}",
-        numbers::count(seen.packets),
-        numbers::bytes(seen.bytes),
-        numbers::time(seen.span.nanos()),
+        numbers::count(seen.read.packets),
+        numbers::bytes(seen.read.bytes),
+        numbers::time(seen.read.span.nanos()),
         policies.join(" → ")
     )
-}
-
-fn blind(seen: &Seen) -> Option<String> {
-    (seen.blind > 0).then(|| {
-        format!(
-            "{} packets were captured too short to have their ports: filters on ports do not take them; \
-             capture 96 bytes of each",
-            numbers::count(seen.blind)
-        )
-    })
 }
 
 /// What is estimated, assumed, and not known.
@@ -365,7 +273,7 @@ fn show(out: &mut dyn Write, seen: &Seen, tried: &[Tried]) -> io::Result<()> {
     for line in text::table(&rows(tried), &columns) {
         writeln!(out, "{line}")?;
     }
-    blind(seen)
+    (seen.read.without_ports())
         .into_iter()
         .chain(limits(seen))
         .try_for_each(|line| writeln!(out, "{line}"))?;
@@ -381,10 +289,10 @@ fn to_json(seen: &Seen, tried: &[Tried]) -> Value {
             all => json!({"class": class, "policy": all.last().and_then(of)}),
         });
     json!({
-        "packets": seen.packets,
-        "bytes": seen.bytes,
-        "span_ns": seen.span.nanos(),
-        "without_ports": seen.blind,
+        "packets": seen.read.packets,
+        "bytes": seen.read.bytes,
+        "span_ns": seen.read.span.nanos(),
+        "without_ports": seen.read.blind,
         "loop": if seen.senders.is_some() { "closed" } else { "open" },
         "senders": seen.senders.as_ref().map(Senders::to_json),
         "classes": classes.collect::<Vec<_>>(),
@@ -415,7 +323,7 @@ fn page(name: &str, seen: &Seen, tried: &[Tried]) -> String {
             "packets of each class that waited at most so long",
         );
     }
-    let said = blind(seen).into_iter().chain(limits(seen));
+    let said = seen.read.without_ports().into_iter().chain(limits(seen));
     said.for_each(|said| page.paragraph(&said));
     page.finish()
 }
@@ -424,23 +332,11 @@ fn page(name: &str, seen: &Seen, tried: &[Tried]) -> String {
 mod tests {
     use super::*;
     use clap::Parser;
+    use engine::tree::Registry;
     use netio::ports::pcap::Writer;
+    use std::fs::File;
 
-    const FRAME: u32 = 1_500;
-
-    /// A frame of UDP to this port, of which the headers alone were captured.
-    fn headers(port: u16) -> Vec<u8> {
-        let mut frame = vec![0; 42];
-        frame[12..14].copy_from_slice(&[8, 0]);
-        frame[14] = 0x45;
-        frame[16..18].copy_from_slice(&(FRAME as u16 - 14).to_be_bytes());
-        (frame[22], frame[23]) = (64, 17);
-        frame[26..30].copy_from_slice(&[10, 0, 0, 1]);
-        frame[30..34].copy_from_slice(&[10, 0, 0, 2]);
-        frame[34..36].copy_from_slice(&9_000u16.to_be_bytes());
-        frame[36..38].copy_from_slice(&port.to_be_bytes());
-        frame
-    }
+    const FRAME: u16 = 1_500;
 
     /// 10 s of 12 Mbit/s to port 80 and 1.2 Mbit/s to port 5060, in a folder of its own.
     fn capture(name: &str) -> PathBuf {
@@ -451,7 +347,8 @@ mod tests {
         for number in 0..11_000u64 {
             let port = if number % 11 == 10 { 5_060 } else { 80 };
             let at = 1_700_000_000_000_000_000 + number * 10_000_000_000 / 11_000;
-            writer.beginning(at, 0, &headers(port), FRAME).expect("written");
+            let headers = captured::headers(port, FRAME);
+            writer.beginning(at, 0, &headers, FRAME.into()).expect("written");
         }
         writer.flush().expect("written");
         path

@@ -153,6 +153,16 @@ fn looked_at(recording: &Recording, lost: u64) {
         let parts = told.busy_ns + told.before_ns + told.held_ns + told.held_up_ns;
         assert_eq!(parts, told.wait_ns);
         assert_eq!(packet.ended.since(packet.arrived).nanos(), told.wait_ns);
+        assert!(
+            told.planned_ns.is_some_and(|planned| planned <= told.wait_ns),
+            "{told:?}"
+        );
+        // The filter of the policy that was in force when it came, and what it said.
+        let [asked] = &told.filters[..] else {
+            panic!("{told:?}")
+        };
+        let class = if asked.misses.is_empty() { "few" } else { "rest" };
+        assert_eq!(told.class.as_deref(), Some(class), "{told:?}");
     }
 }
 
