@@ -82,8 +82,8 @@ pub struct ExplainedPacket {
     pub on_arrival: Vec<ShownClass>,
     /// From its arrival to its departure, or to its drop.
     pub wait_ns: u64,
-    /// From its arrival to when it was due to leave, by its discipline and the link's clock; none if
-    /// it was dropped.
+    /// From its arrival to when it was due to leave, by its discipline and the link's clock; none
+    /// if it was dropped.
     pub planned_ns: Option<u64>,
     /// The link was still busy with what had left before it arrived.
     pub busy_ns: u64,

@@ -1,7 +1,7 @@
 //! A filter as a recording has it: so that of a packet that is done again the filters can be told
 //! that were asked. What they answered is on the tape.
 
-use engine::classify::{DscpPattern, Filter};
+use engine::classify::{DscpPattern, Filter, FlagPattern};
 use engine::header::Family;
 use engine::packet::ClassId;
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,11 @@ pub(crate) struct RecordedFilter {
     source_port: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     destination_port: Option<String>,
+    /// Flags that are set, and those that are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tcp_flags: Option<[u8; 2]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    length: Option<String>,
     /// The value, and the bits of it that matter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dscp: Option<[u8; 2]>,
@@ -60,6 +65,10 @@ impl From<&Filter> for RecordedFilter {
             protocol: filter.protocol,
             source_port: text(filter.source_port),
             destination_port: text(filter.destination_port),
+            tcp_flags: filter
+                .tcp_flags
+                .map(|flags| [flags.set(), flags.mask() & !flags.set()]),
+            length: text(filter.length),
             dscp: filter.dscp.map(|dscp| [dscp.value(), dscp.mask()]),
             flow_label: filter.flow_label,
             mark: filter.mark,
@@ -84,6 +93,10 @@ impl RecordedFilter {
             Some([value, mask]) => Some(DscpPattern::masked(value, mask)?),
             None => None,
         };
+        let tcp_flags = match self.tcp_flags {
+            Some([set, unset]) => Some(FlagPattern::new(set, unset)?),
+            None => None,
+        };
         Some(Filter {
             rule: self.rule,
             family,
@@ -92,6 +105,8 @@ impl RecordedFilter {
             protocol: self.protocol,
             source_port: read(&self.source_port)?,
             destination_port: read(&self.destination_port)?,
+            tcp_flags,
+            length: read(&self.length)?,
             dscp,
             flow_label: self.flow_label,
             mark: self.mark,
@@ -103,7 +118,7 @@ impl RecordedFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::classify::{Ports, Prefix};
+    use engine::classify::{Lengths, Ports, Prefix};
 
     #[test]
     fn a_filter_that_is_written_and_read_again_is_the_same() {
@@ -117,6 +132,8 @@ mod tests {
             protocol: Some(17),
             source_port: Ports::new(5_060, 5_070),
             destination_port: Some(Ports::one(53)),
+            tcp_flags: FlagPattern::new(2, 16),
+            length: Lengths::new(40, 128),
             dscp: DscpPattern::masked(8, 56),
             flow_label: Some(0xf_ffff),
             mark: Some(9),
@@ -136,6 +153,7 @@ mod tests {
             r#"{"class":3,"family":5}"#,
             r#"{"class":3,"dscp":[64,63]}"#,
             r#"{"class":3,"source_port":"9-8"}"#,
+            r#"{"class":3,"tcp_flags":[2,2]}"#,
         ] {
             let read: RecordedFilter = serde_json::from_str(wrong).expect("read");
             assert_eq!(read.filter(), None, "{wrong}");

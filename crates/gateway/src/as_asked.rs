@@ -125,8 +125,8 @@ mod tests {
         runs.show()
     }
 
-    /// Nobody is told of a fault that is none: each kind, and each policy that is there to be copied,
-    /// shows the settings that it was asked for, whatever has passed.
+    /// Nobody is told of a fault that is none: each kind, and each policy that is there to be
+    /// copied, shows the settings that it was asked for, whatever has passed.
     #[test]
     fn what_runs_as_it_was_asked_has_nothing_to_tell() {
         let registry = Registry::builtin();

@@ -93,7 +93,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "the reader of captures, which is no port there",
     ),
     (
-        "crates/suimon/src/commands/replay.rs",
+        "crates/suimon/src/captured.rs",
         "pcap",
         "the reader of captures, which is no port there",
     ),

@@ -159,6 +159,23 @@ impl Bench {
         self.run_until(end);
     }
 
+    /// That the worker runs what it was asked, as it tells.
+    fn runs_as_asked(&mut self, what: &str) {
+        let in_force = std::mem::replace(
+            &mut self.in_force,
+            InForce::new(self.handle.clone(), Registry::builtin(), []),
+        );
+        let unlike = std::thread::scope(|scope| {
+            let asked = scope.spawn(|| in_force.unlike());
+            while !asked.is_finished() {
+                self.turn();
+            }
+            asked.join().expect("no panic").expect("an answer")
+        });
+        self.in_force = in_force;
+        assert!(unlike.values().all(Vec::is_empty), "{what}: {unlike:?}");
+    }
+
     /// Puts a policy into force. Each turn of the loop that does something for it takes a `piece`.
     /// In how many pieces.
     fn change(&mut self, policy: &InterfacePolicy, coming: &mut &[Sent], piece: Duration) -> u64 {
@@ -346,6 +363,33 @@ fn window(
     }
     bench.run_with(&mut coming, end);
     (delays(sent, &bench.left, what), pieces)
+}
+
+/// No change of any sort, under bursts, leaves a class without its settings or its queue.
+#[test]
+fn what_runs_after_a_change_is_what_was_asked() {
+    let mut rng = Seed(1).stream();
+    let mut policy = RandomPolicy::draw(&mut rng, FLOWS);
+    let mut begin = Instant::START + Duration::from_secs(1);
+    let mut running = Bench::new(&read(&policy), begin);
+    let (mut seen, mut numbers) = (Seen::default(), [0; FLOWS]);
+    for change in 0..changes() {
+        let next = policy.next(&mut rng);
+        seen.note(&next.differences(&policy));
+        let what = format!("change {change}: {policy:?} to {next:?}");
+        let sent = bursts(begin, &mut numbers);
+        let at = begin + BETWEEN + Duration::from_micros(rng.below(6_000));
+        let _ = window(
+            &mut running,
+            &sent,
+            Some((at, &read(&next), Duration::ZERO)),
+            &what,
+        );
+        running.runs_as_asked(&what);
+        begin = begin + WINDOW;
+        policy = next;
+    }
+    seen.assert_all(changes());
 }
 
 #[test]
