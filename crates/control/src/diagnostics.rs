@@ -137,7 +137,11 @@ impl Diagnostics {
     /// The same, to be kept for long: without anything to show, the text is let go.
     #[must_use]
     pub fn kept(self) -> Self {
-        let text = if self.list.is_empty() { "".into() } else { self.text };
+        let text = if self.list.is_empty() {
+            "".into()
+        } else {
+            self.text
+        };
         Self { text, ..self }
     }
 
