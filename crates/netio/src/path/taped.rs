@@ -5,7 +5,7 @@ use crate::handle::{ClassAdopted, ClassRetune, PreparedRetune, Retune, Retuned, 
 use crate::pool::Pool;
 use crate::replay::event::{KEPT, TapeEvent, TapedArrival, TapedHeld, To};
 use crate::replay::tape::{BeginsAnew, Rebase, Tape, Taped};
-use engine::discipline::Next;
+use engine::discipline::{Next, Reason};
 use engine::header::Headers;
 use engine::link_clock::BusyLink;
 use engine::packet::Packet;
@@ -205,6 +205,12 @@ impl Path {
             }
         }
         last
+    }
+
+    /// Drops the whole backlog again, at this time.
+    pub(crate) fn abandon_again(&mut self, now: Instant, pool: &mut Pool, why: Reason) {
+        self.shown = self.shown.max(now);
+        self.abandon(pool, why);
     }
 
     /// Packets that have not left.

@@ -229,7 +229,7 @@ impl Recreation {
                 }
             }
             TapeEvent::Switched { on } => self.path.switch(self.now, &mut self.pool, on),
-            TapeEvent::Abandoned { why } => self.path.abandon(&mut self.pool, why),
+            TapeEvent::Abandoned { why } => self.path.abandon_again(self.now, &mut self.pool, why),
             TapeEvent::Moved { class, flow } => self.moved.all().push_back((class, flow)),
             TapeEvent::Changed { clock, at, class } => {
                 self.pass(at)?;
