@@ -373,6 +373,7 @@ fn the_way_out_leads_to_this_computers_own_servers_and_ends_with_the_lab() {
     }
     let place = Place::new("internet");
     fs::write(place.folder.join("file"), "from outside\n").expect("a file");
+    fs::write(place.folder.join("log"), "").expect("a file");
     // As whoever runs the test: who else may open /dev/net/tun depends on the system.
     let run = |script: &str| {
         let mut command = Command::new("sh");
