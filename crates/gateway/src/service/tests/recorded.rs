@@ -387,6 +387,16 @@ fn a_recording_begins_at_once_while_the_queue_is_never_empty() {
 /// of it is done again from the file, and again from one that was saved later.
 #[test]
 fn an_overload_longer_than_the_ring_is_done_again_to_the_nanosecond() {
+    let mut tries = 0..5;
+    assert!(
+        tries.any(|_| an_overload_is_done_again()),
+        "each time the recorder was held up for so long that it began anew"
+    );
+}
+
+/// Judges it; `false` if the recording began anew meanwhile, since the host gave the recorder no
+/// processor: what left between its two parts is in neither.
+fn an_overload_is_done_again() -> bool {
     const RING: u64 = 1 << 20;
     let mut overload = Overload::begin(40, RING);
     let mut former: Option<(Vec<usize>, Vec<Instant>)> = None;
@@ -394,6 +404,10 @@ fn an_overload_longer_than_the_ring_is_done_again_to_the_nanosecond() {
         overload.send(25_000);
         overload.settle();
         let recording = overload.saved();
+        if recording.head.stretches.len() > 1 {
+            overload.end();
+            return false;
+        }
         let (again, times, offered) = Overload::again(&recording);
         overload.judge(&again);
         let taped: u64 = recording
@@ -430,6 +444,7 @@ fn an_overload_longer_than_the_ring_is_done_again_to_the_nanosecond() {
         former = Some((again, times));
     }
     overload.end();
+    true
 }
 
 /// Where even the short form takes three quarters of the ring, what came until then is done again,
