@@ -229,7 +229,7 @@ settings! {
         /// Flags of TCP that are set, and with `!` that are not
         tcp_flags: TcpFlags = derived "any", "later fragments have none: they do not match", "RFC 9293, section 3.1";
         /// Length of the IP packet, its headers included
-        length: LengthRange = derived "any", "of a super-frame, the length of its longest segment", "";
+        length: LengthRange = derived "any", "of a super-frame, that of the whole", "";
         /// Differentiated services code point
         dscp: CodePoint = derived "any", "a list takes any of them", "RFC 2474";
         /// IPv6 flow label
@@ -304,15 +304,10 @@ fn all_settings(section: &Section<'_>, problems: &mut Vec<Problem>) -> Vec<Filte
         let each = |table: &Table| items.iter().map(|item| with(table, item)).collect::<Vec<_>>();
         tables = tables.iter().flat_map(each).collect();
     }
-    let mut found = Vec::new();
-    let read = |table: &Table| FilterSettings::read(table, &[], &mut found);
+    // A mistake in one list is found again beside each value of the others: diagnostics are told
+    // once.
+    let read = |table: &Table| FilterSettings::read(table, &[], problems);
     let settings: Option<Vec<_>> = tables.iter().map(read).collect();
-    // A mistake in one list is found again beside each value of the others.
-    found.into_iter().for_each(|problem| {
-        if !problems.contains(&problem) {
-            problems.push(problem);
-        }
-    });
     settings.unwrap_or_default()
 }
 
@@ -325,12 +320,8 @@ fn filters_of(
     problems: &mut Vec<Problem>,
 ) -> Vec<Filter> {
     let mut filters: Vec<Filter> = all.iter().map(|settings| settings.filter(class)).collect();
-    let mixed = |filter: &Filter| {
-        let ends = filter.source.zip(filter.destination);
-        ends.is_some_and(|(source, destination)| source.family() != destination.family())
-    };
-    if !filters.iter().all(mixed) {
-        filters.retain(|filter| !mixed(filter));
+    if !filters.iter().all(mixes_families) {
+        filters.retain(|filter| !mixes_families(filter));
     }
     match filters
         .iter()
@@ -453,6 +444,12 @@ fn known<'a>(
     found
 }
 
+/// Whether its addresses are of different families.
+fn mixes_families(filter: &Filter) -> bool {
+    let ends = filter.source.zip(filter.destination);
+    ends.is_some_and(|(source, destination)| source.family() != destination.family())
+}
+
 /// Reports a filter without conditions, or one that no packet can match.
 fn contradiction(filter: &Filter, section: &Section<'_>, problems: &mut Vec<Problem>) -> bool {
     let at = |key: &str| section.get(key).map_or(section.at, |pair| pair.value.at);
@@ -465,9 +462,7 @@ fn contradiction(filter: &Filter, section: &Section<'_>, problems: &mut Vec<Prob
         problems.push(problem.help("add a field such as `protocol`, or write `default = true` in the class"));
         return true;
     }
-    if let (Some(source), Some(destination)) = (filter.source, filter.destination)
-        && source.family() != destination.family()
-    {
+    if mixes_families(filter) {
         let message = "`source` and `destination` are of different families: no packet has both";
         problems.push(Problem::new(at("destination"), message).help("write one filter for each family"));
         return true;
