@@ -36,12 +36,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FilterId(pub u64);
 
-/// How many filters there are, and a sum over them and their numbers that hardly any others have:
-/// to compare lists without a look at each.
+/// How many filters there are, how many of them divide flows, and a sum over them and their numbers
+/// that hardly any others have: to compare lists without a look at each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FilterSum {
     /// How many.
     pub filters: usize,
+    dividing: usize,
     sum: u64,
 }
 
@@ -57,11 +58,13 @@ impl FilterSum {
 
     fn add(&mut self, id: u64, filter: &Filter) {
         self.filters += 1;
+        self.dividing += usize::from(filter.divides_flows());
         self.sum = self.sum.wrapping_add(part(id, filter));
     }
 
     fn remove(&mut self, id: u64, filter: &Filter) {
         self.filters -= 1;
+        self.dividing -= usize::from(filter.divides_flows());
         self.sum = self.sum.wrapping_sub(part(id, filter));
     }
 }
@@ -81,8 +84,6 @@ pub struct Classifier {
     other: Space<SHORT>,
     v4: Space<SHORT>,
     v6: Space<LONG>,
-    /// Filters that divide flows.
-    dividing: usize,
 }
 
 impl Classifier {
@@ -105,7 +106,6 @@ impl Classifier {
             other: space(&filters, Family::Other, secret),
             v4: space(&filters, Family::V4, secret),
             v6: space(&filters, Family::V6, secret),
-            dividing: filters.values().filter(|filter| filter.divides_flows()).count(),
             sum: FilterSum::of(filters.iter().map(|(id, filter)| (FilterId(*id), filter))),
             filters,
         }
@@ -127,7 +127,6 @@ impl Classifier {
             "filters are numbered in the order in which they are added"
         );
         self.next = id + 1;
-        self.dividing += usize::from(filter.divides_flows());
         self.filters.insert(id, filter);
         self.sum.add(id, &filter);
         for family in filter.families() {
@@ -167,7 +166,6 @@ impl Classifier {
     /// Removes a filter; `None` if it is not there. The cost is as of `add`.
     pub fn remove(&mut self, id: FilterId) -> Option<Filter> {
         let filter = self.filters.remove(&id.0)?;
-        self.dividing -= usize::from(filter.divides_flows());
         self.sum.remove(id.0, &filter);
         for family in filter.families() {
             let rank = rank(&filter, id.0);
@@ -197,7 +195,7 @@ impl Classifier {
 
     /// Whether packets of one flow may get different classes.
     pub fn divides_flows(&self) -> bool {
-        self.dividing > 0
+        self.sum.dividing > 0
     }
 
     /// The filter of this number.
