@@ -11,7 +11,10 @@ use engine::settings::Table;
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration as Span};
 use lab::host::OffloadFeature;
-use lab::traffic::{generator::TrafficShape, probe::Probe, tcp::Bulk, udp::Stream};
+use lab::traffic::generator::TrafficShape;
+use lab::traffic::probe::Probe;
+use lab::traffic::tcp::Bulk;
+use lab::traffic::udp::{Stream, StreamReport};
 use lab::{EmulatedDirection, EmulatedLink, Emulator, Host, Lab, Record, Result, RuledQueue};
 use measure::impairments::{ChosenPackets, Impairments, Loss};
 use netio::classify::ByFilters;
@@ -56,6 +59,18 @@ fn resolve_addresses(a: &Host, b: &Host) -> Result<()> {
         assert!(begun.elapsed() < Duration::from_secs(10), "nothing arrives");
     }
     Ok(())
+}
+
+/// 500 datagrams in a second, over a link whose ends get addresses.
+fn stream_between(a: &Host, b: &Host) -> Result<StreamReport> {
+    a.address("eth0", "10.0.0.1/24".parse().expect("an address"))?;
+    b.address("eth0", "10.0.0.2/24".parse().expect("an address"))?;
+    resolve_addresses(a, b)?;
+    let stream = Stream {
+        to: at("10.0.0.2:0"),
+        shape: TrafficShape::per_second(500, 958, Duration::from_secs(1)),
+    };
+    stream.start(a, b)?.finish()
 }
 
 fn tcp_has_rate_and_delay(lab: Lab) -> Result<()> {
@@ -158,14 +173,7 @@ fn loss_and_jitter_affect_real_packets_and_are_recorded() {
             let forth =
                 EmulatedDirection::from(plain.clone().impaired(impairments, Seed(3))).recorded(&record);
             lab.link((&a, "eth0"), (&b, "eth0"), forth, plain)?;
-            a.address("eth0", "10.0.0.1/24".parse().expect("an address"))?;
-            b.address("eth0", "10.0.0.2/24".parse().expect("an address"))?;
-            resolve_addresses(&a, &b)?;
-            let stream = Stream {
-                to: at("10.0.0.2:0"),
-                shape: TrafficShape::per_second(500, 958, Duration::from_secs(1)),
-            };
-            let report = stream.start(&a, &b)?.finish()?;
+            let report = stream_between(&a, &b)?;
             let seen = lab.links()[0].inspect().expect("a running link");
             let totals = seen.paths[Emulator::FORTH.0].totals;
             assert_eq!(totals.dropped_for(Reason::Wire), totals.offered.packets / 4);
@@ -340,14 +348,7 @@ fn flipped_bits_are_found_by_the_receivers_kernel_and_copies_arrive_beside_their
                 EmulatedDirection::from(plain.clone().impaired(impairments, Seed(3))),
                 plain,
             )?;
-            a.address("eth0", "10.0.0.1/24".parse().expect("an address"))?;
-            b.address("eth0", "10.0.0.2/24".parse().expect("an address"))?;
-            resolve_addresses(&a, &b)?;
-            let stream = Stream {
-                to: at("10.0.0.2:0"),
-                shape: TrafficShape::per_second(500, 958, Duration::from_secs(1)),
-            };
-            let report = stream.start(&a, &b)?.finish()?;
+            let report = stream_between(&a, &b)?;
             let seen = lab.links()[0].inspect().expect("a running link");
             let path = &seen.paths[Emulator::FORTH.0];
             let (totals, befallen) = (path.totals, path.impaired.expect("a modelled wire"));

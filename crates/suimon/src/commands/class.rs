@@ -69,10 +69,10 @@ fn named(words: &[String], now_ms: u64) -> Result<Named<'_>, String> {
 
 fn added(words: &[String], filters: &[String], now_ms: u64) -> Result<AddedClass, String> {
     let (interface, class, rest, until_ms) = named(words, now_ms)?;
-    let fields = |filter: &String| {
+    let read = |filter: &String| {
         let fields = fields(filter);
-        let read = fields.iter().map(|field| amending::change(field));
-        read.collect::<Result<BTreeMap<_, _>, _>>()
+        let changes = fields.iter().map(|field| amending::change(field));
+        changes.collect::<Result<BTreeMap<_, _>, _>>()
     };
     let settings: BTreeMap<String, SettingChange> = rest
         .iter()
@@ -82,7 +82,7 @@ fn added(words: &[String], filters: &[String], now_ms: u64) -> Result<AddedClass
         interface: interface.into(),
         class: class.into(),
         settings,
-        filters: filters.iter().map(fields).collect::<Result<_, _>>()?,
+        filters: filters.iter().map(read).collect::<Result<_, _>>()?,
         until_ms,
         reason: None,
     })
