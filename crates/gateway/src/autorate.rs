@@ -9,7 +9,6 @@
 
 mod followed_line;
 
-use crate::beside::ThreadBeside;
 use crate::in_force::InForce;
 use control::autorate::{AutorateView, LineSide};
 use control::policy::InterfacePolicy;
@@ -18,6 +17,7 @@ use engine::port_kind::{Attachment, device, opposite};
 use engine::units::{Duration, Instant};
 pub use followed_line::FollowedLine;
 use host::law::autorate::AUTORATE_INTERVAL;
+use netio::beside::ThreadBeside;
 use netio::clock;
 use netio::echo::{self, Echo};
 use netio::handle::{Handle, PathCarried, Unanswered};

@@ -3,7 +3,6 @@
 use crate::Error;
 use crate::assemble::{Assembly, assemble};
 use crate::autorate::{self, AutorateGauges, Prober};
-use crate::beside::ThreadBeside;
 use crate::changes::PolicyChanges;
 use crate::claim::Claim;
 use crate::confined::{self, Sandbox};
@@ -34,6 +33,7 @@ use engine::port_kind::{Attachment, device};
 use engine::queue::Count;
 use engine::tree::Registry;
 use engine::units::Bytes;
+use netio::beside::ThreadBeside;
 use netio::handle::{Handle, WorkerSnapshot};
 use netio::inspection::Detail;
 use netio::worker::{PathId, Worker};

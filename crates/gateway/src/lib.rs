@@ -10,7 +10,6 @@
 //! - [`in_force`]: what is in force on each interface, and how it changes while packets flow;
 //! - [`autorate`]: interfaces whose rate follows a line that varies;
 //! - [`yielding`]: classes whose downloads yield, by the law of `nine`;
-//! - [`beside`]: the threads of these and of others, beside the packet loop;
 //! - [`experience`]: which paths show the round trips of connections that pass;
 //! - [`changes`]: another policy, and back; `as_asked`: whether it runs as it was asked;
 //!   [`enforced`]: whether what runs has effect, and `passing_by`: how much passes by it;
@@ -25,7 +24,6 @@
 mod as_asked;
 pub mod assemble;
 pub mod autorate;
-pub mod beside;
 mod change_log;
 pub mod changes;
 pub mod claim;

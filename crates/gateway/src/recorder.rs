@@ -15,7 +15,6 @@
 
 mod stretch;
 
-use crate::beside::ThreadBeside;
 use crate::change_log::ChangeLog;
 use crate::direction::secret_seed;
 use crate::in_force::{InForce, InterfaceInForce, refused};
@@ -28,6 +27,7 @@ use engine::queue::Queue;
 use engine::random::Seed;
 use engine::units::Instant;
 use measure::numbers;
+use netio::beside::ThreadBeside;
 use netio::clock;
 use netio::handle::{Handle, TapeWish};
 use netio::replay::event;

@@ -5,7 +5,6 @@
 //! twenty times a second, fifty while the link is full, runs the law, and gives the worker the
 //! window limits. If the thread hangs, the limits expire a second later.
 
-use crate::beside::ThreadBeside;
 use control::policy::InterfacePolicy;
 use control::snapshot::YIELDS;
 use control::yields::least_round_trip;
@@ -17,6 +16,7 @@ use host::{
     Actuator, Bottleneck, DataDirection, FlowSample, LawInput, LimitOrder, LimitReason, LinkCounters, Member,
     MemberId,
 };
+use netio::beside::ThreadBeside;
 use netio::handle::{Handle, Unanswered};
 use netio::tcp::{Ends, Limit};
 use netio::window_clamp::{ClampSnapshot, ClassConnection};

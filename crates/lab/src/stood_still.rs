@@ -1,7 +1,7 @@
 //! Times at which this machine stood still during a run, and the packets on whose way they were.
 //!
 //! The threads of links write down when they ran late, and a thread that does nothing but look at
-//! the clock, [every half a millisecond](netio::hold_ups::watch), when it did not come to that.
+//! the clock, [every half a millisecond](netio::hold_ups::watcher), when it did not come to that.
 //! What a link hands over late comes together at the next, and waits there in front of packets that
 //! were punctual themselves: also for some time [afterwards](HoldUp::worked_off).
 //!
@@ -9,42 +9,7 @@
 //! late that a link held up itself, [`hold_ups`](crate::hold_ups) tells.
 
 use engine::units::{Duration, Instant};
-use netio::hold_ups::{HoldUp, HoldUpLog, watch};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{Builder, JoinHandle};
-
-/// A thread that looks whether it runs. Dropping it ends it.
-#[derive(Debug)]
-pub struct Watcher {
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Watcher {
-    /// Begins to look; what it finds goes into this log.
-    ///
-    /// # Errors
-    /// If its thread cannot be made.
-    pub fn start(log: &HoldUpLog) -> std::io::Result<Self> {
-        let (over, log) = (Arc::new(AtomicBool::new(false)), log.clone());
-        let told = Arc::clone(&over);
-        let watcher = Builder::new().name("watcher".into());
-        let thread = watcher.spawn(move || watch(&log, &told))?;
-        Ok(Self {
-            over,
-            thread: Some(thread),
-        })
-    }
-}
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        // A panic of the thread has been printed already.
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
-}
+use netio::hold_ups::HoldUp;
 
 /// When the machine stood still.
 #[derive(Clone, Debug, Default)]

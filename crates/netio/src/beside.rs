@@ -20,10 +20,7 @@ impl ThreadBeside {
     /// # Errors
     ///
     /// Returns an error if it cannot be started.
-    pub(crate) fn start(
-        name: &str,
-        body: impl FnOnce(&dyn Fn() -> bool) + Send + 'static,
-    ) -> io::Result<Self> {
+    pub fn start(name: &str, body: impl FnOnce(&dyn Fn() -> bool) + Send + 'static) -> io::Result<Self> {
         let end = Arc::new(AtomicBool::new(false));
         let asked = Arc::clone(&end);
         let thread = std::thread::Builder::new().name(name.into());

@@ -18,11 +18,12 @@
 //! slowly. Where they keep to a curve (`sends`), it is concerned as long as it has had a queue ever
 //! since, up to [`OF_CLASS`] times as long as the hold-up was; other classes may always have one.
 
+use crate::beside::ThreadBeside;
 use crate::{clock, sys};
 use engine::link::LATENESS;
 use engine::units::{Duration, Instant};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// So many times as long as a hold-up was, the queue that it caused may take: that of a link nine
@@ -98,14 +99,22 @@ impl HoldUpLog {
 /// How often a watching thread looks whether it runs.
 const LOOK: Duration = Duration::from_micros(500);
 
-/// Looks whether this thread runs, until it is told to stop, and writes down when it did not for
-/// more than [`LATENESS`]. In real time, where that is permitted, as packet loops are.
-pub fn watch(log: &HoldUpLog, over: &AtomicBool) {
+/// Starts a thread that looks whether it runs, and writes down when it did not for more than
+/// [`LATENESS`]. In real time, where that is permitted, as packet loops are.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn watcher(log: &HoldUpLog) -> io::Result<ThreadBeside> {
+    let log = log.clone();
+    ThreadBeside::start("watcher", move |over| watch(&log, over))
+}
+
+fn watch(log: &HoldUpLog, over: &dyn Fn() -> bool) {
     sys::set_timer_slack(1);
     // Without the permission it is held up as ordinary threads are.
     let _ = sys::set_realtime(1);
     let mut last = clock::now();
-    while !over.load(Ordering::Relaxed) {
+    while !over() {
         let _ = sys::wait(&mut [], LOOK.nanos());
         let now = clock::now();
         HoldUp::noticed(last, now, LATENESS)

@@ -11,6 +11,7 @@
 //! - [`replay`]: what went through a queue, recorded beside the loop, and done again;
 //! - [`fail_open`]: ports fed by programs in the kernel, so that traffic flows without us;
 //!   [`fail_closed`]: a limit for that traffic;
+//! - [`beside`]: threads beside the loop that end when nobody wants them any more;
 //! - [`echo`]: round trips to a host on the other side of a line;
 //! - [`signalling`], [`routes`], [`wake`]: for a signalling protocol in another thread;
 //! - [`bpf`]: the kernel programs; [`mapping`]: memory shared with the kernel.
@@ -18,6 +19,7 @@
 //! `unsafe` is confined to files that open with an `expect` for it; every system call is wrapped
 //! once.
 
+pub mod beside;
 pub mod bpf;
 mod budget;
 pub mod checksum;

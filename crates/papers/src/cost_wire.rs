@@ -19,6 +19,7 @@ use lab::traffic::generator::TrafficShape;
 use lab::traffic::tcp::{Bulk, BulkRun};
 use lab::traffic::udp::{Stream, StreamRun};
 use lab::{Address, Host, Lab};
+use netio::beside::ThreadBeside;
 use netio::handle::{Handle, Retune, Unanswered, WorkerSnapshot};
 use netio::port::PortError;
 use netio::ports::af_packet::{self, AfPacket};
@@ -26,7 +27,7 @@ use netio::worker::{PathId, PathSpec, Settings, Worker};
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -227,15 +228,7 @@ pub struct RequestPair {
     rate: Option<Bandwidth>,
     /// Bytes of a response.
     response: Arc<AtomicUsize>,
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for RequestPair {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        let _ = self.thread.take().map(JoinHandle::join);
-    }
+    _responder: ThreadBeside,
 }
 
 impl RequestPair {
@@ -243,28 +236,23 @@ impl RequestPair {
         client.set_read_timeout(Some(PATIENCE))?;
         server.set_read_timeout(Some(Duration::from_millis(20)))?;
         let to = server.local_addr()?;
-        let (response, over) = (Arc::new(AtomicUsize::new(1)), Arc::new(AtomicBool::new(false)));
-        let thread = {
-            let (response, over) = (Arc::clone(&response), Arc::clone(&over));
-            std::thread::Builder::new()
-                .name("responder".into())
-                .spawn(move || {
-                    let mut buffer = vec![0; 64 << 10];
-                    while !over.load(Ordering::Relaxed) {
-                        if let Ok((_, peer)) = server.recv_from(&mut buffer) {
-                            // A response that cannot be sent is not counted: the client times out.
-                            let _ = server.send_to(&buffer[..response.load(Ordering::Relaxed)], peer);
-                        }
-                    }
-                })?
-        };
+        let response = Arc::new(AtomicUsize::new(1));
+        let length = Arc::clone(&response);
+        let responder = ThreadBeside::start("responder", move |over| {
+            let mut buffer = vec![0; 64 << 10];
+            while !over() {
+                if let Ok((_, peer)) = server.recv_from(&mut buffer) {
+                    // A response that cannot be sent is not counted: the client times out.
+                    let _ = server.send_to(&buffer[..length.load(Ordering::Relaxed)], peer);
+                }
+            }
+        })?;
         Ok(Self {
             client,
             to,
             rate,
             response,
-            over,
-            thread: Some(thread),
+            _responder: responder,
         })
     }
 

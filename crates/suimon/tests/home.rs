@@ -18,7 +18,7 @@ use answering::answering;
 use control::judged;
 use engine::random::Seed;
 use engine::tree::Registry;
-use lab::stood_still::{StoodStill, Watcher};
+use lab::stood_still::StoodStill;
 use lab::traffic::generator::TrafficShape;
 use lab::traffic::tcp::Bulk;
 use lab::traffic::udp::{Stream, UdpArrival};
@@ -117,7 +117,7 @@ fn topology(ruled: &str) -> Topology {
 }
 
 fn between(lab: &Lab, server: &Host, home: &Host, to: SocketAddr) -> Felt {
-    let watcher = Watcher::start(lab.hold_ups()).expect("a thread");
+    let watcher = netio::hold_ups::watcher(lab.hold_ups()).expect("a thread");
     let bulk = Bulk::new(to, Duration::from_secs(8))
         .start(server, home)
         .expect("a transfer");

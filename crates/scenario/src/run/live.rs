@@ -21,7 +21,7 @@ use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use gateway::in_force::InForce;
 use lab::record::Recorded;
-use lab::stood_still::{StoodStill, Watcher};
+use lab::stood_still::StoodStill;
 use lab::traffic::generator::TrafficShape;
 use lab::traffic::tcp::Bulk;
 use lab::traffic::udp::Stream;
@@ -101,7 +101,7 @@ pub fn run(name: &str, scenario: &Scenario, registry: &Registry) -> Result<LiveO
         started: netio::clock::now(),
     };
     instruments.begin.set(run.started);
-    let watcher = Watcher::start(built.lab.hold_ups()).map_err(Error::Started)?;
+    let watcher = netio::hold_ups::watcher(built.lab.hold_ups()).map_err(Error::Started)?;
     let (mut flows, windows, programs) = run.traffic()?;
     drop(watcher);
     let still = StoodStill::of(built.lab.hold_ups().read());
