@@ -175,6 +175,9 @@ pub(super) fn read(
     let between = super::ends(section, hosts, &mut reader.problems);
     let both = [settings, back];
     let policies = policies(reader, registry, files, section, hosts, between, &both);
+    if between.is_some() {
+        without_effect(reader, section, &both, &policies);
+    }
     let [a, b] = between?;
     let [forward, back] = both;
     let [of_a, of_b] = policies;
@@ -283,6 +286,47 @@ fn policies(
         policies[end] = interface;
     }
     policies
+}
+
+/// Warns of settings that are of a driver where no policy has one, or of a plain buffer where there
+/// is none. What stands in `back` is for the second end alone, and in its place.
+fn without_effect(
+    reader: &mut PolicyReader<'_>,
+    section: &Section<'_>,
+    settings: &[Option<LinkSettings>; 2],
+    policies: &[Option<InterfacePolicy>; 2],
+) {
+    const DRIVER: [&str; 3] = ["transmit_ring", "timer_tick", "completion"];
+    let has_policy = |end: usize| policies[end].is_some();
+    let fills_gaps = |end: usize| {
+        let pacing = policies[end]
+            .as_ref()
+            .and_then(|policy| policy.plan.root.plan.pacing());
+        let asked = settings[end].as_ref().is_none_or(|settings| settings.gap_frames);
+        !asked || pacing.is_some_and(|pacing| pacing.frames)
+    };
+    let back = section.section("back", &mut Vec::new());
+    let back = back.as_ref();
+    let mut look = |key: &str, matters: &dyn Fn(usize) -> bool, why: &str| {
+        let behind = back.and_then(|back| back.get(key));
+        let ends = if behind.is_some() { 0..1 } else { 0..2 };
+        for (pair, mut ends) in [(section.get(key), ends), (behind, 1..2)] {
+            let Some(pair) = pair.filter(|_| !ends.any(matters)) else {
+                continue;
+            };
+            let message = format!("`{key}` has no effect here: {why}");
+            reader
+                .warnings
+                .push(Problem::new(pair.key_at, message).help("leave it out"));
+        }
+    };
+    for key in DRIVER {
+        look(key, &has_policy, "no end that it is for has a policy");
+    }
+    let none = "no end that it is for has a policy that asks for gap frames";
+    look("gap_frames", &fills_gaps, none);
+    let queues = "each end that it is for has a policy with queues of its own";
+    look("buffer", &|end| !has_policy(end), queues);
 }
 
 /// Refuses a policy whose `max_frame` is below the link's, and warns of one that is faster than the

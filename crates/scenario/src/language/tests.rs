@@ -188,6 +188,56 @@ fn a_list_that_nothing_uses_is_warned_of() {
     );
 }
 
+#[test]
+fn a_setting_of_a_link_that_has_no_effect_is_warned_of() {
+    const FIFO: &str = "bandwidth = \"10 Mbit/s\"\ndiscipline = \"fifo\"\n";
+    const PACER: &str = "bandwidth = \"10 Mbit/s\"\ndiscipline = { kind = \"pacer\", gap = \"frames\" }\nclass = [{ name = \"x\", default = true }]\n";
+    let warned = |settings: &str, at_a: &str, at_b: &str| {
+        let policies = [("a", at_a), ("b", at_b)].map(|(end, text)| match text {
+            "" => String::new(),
+            text => format!("[link.policy.{end}]\n{text}"),
+        });
+        let text = format!(
+            "version = 1\nduration = \"1 s\"\nflow = [{{ between = [\"a\", \"b\"], kind = \"tcp\" }}]\n\
+             [[link]]\nbetween = [\"a\", \"b\"]\nrate = \"10 Mbit/s\"\n{settings}\n{}",
+            policies.concat()
+        );
+        let warnings = read(&text).expect("a scenario").warnings.to_string();
+        warnings.matches("has no effect here").count()
+    };
+    for of_driver in [
+        "transmit_ring = 4",
+        "timer_tick = \"10 ms\"",
+        "completion = \"exact\"",
+    ] {
+        assert_eq!(warned(of_driver, "", ""), 1, "{of_driver}");
+        assert_eq!(warned(of_driver, FIFO, ""), 0, "{of_driver}");
+        let back = format!("back = {{ {of_driver} }}");
+        assert_eq!(warned(&back, FIFO, ""), 1, "{back}");
+        assert_eq!(warned(&back, "", FIFO), 0, "{back}");
+        assert_eq!(warned(&format!("{of_driver}\n{back}"), "", FIFO), 1, "{back}");
+    }
+    let buffer = "buffer = \"50 kB\"";
+    assert_eq!(
+        [
+            warned(buffer, "", ""),
+            warned(buffer, FIFO, ""),
+            warned(buffer, FIFO, FIFO)
+        ],
+        [0, 0, 1]
+    );
+    let gaps = "gap_frames = true";
+    assert_eq!(
+        [
+            warned(gaps, "", ""),
+            warned(gaps, FIFO, ""),
+            warned(gaps, PACER, "")
+        ],
+        [1, 1, 0]
+    );
+    assert_eq!(warned("gap_frames = false", "", ""), 0);
+}
+
 /// Replacements in the valid scenario: old text, new text, expected message, line and column.
 const MISTAKES: &[(&str, &str, &str, &str)] = &[
     (
