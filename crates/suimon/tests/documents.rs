@@ -1,12 +1,12 @@
 //! What the documents show works as it is written: every policy, scenario and part of one is
-//! accepted, every command is understood, and those of README and of bad-links.md that need no
-//! privileges are run.
+//! accepted, every command is understood, and [`commands`] runs them, or says where they are run.
 //!
 //! A part of a policy (`discipline = "red"`, a class) is completed by [`completed`], a part of a
 //! scenario by [`HOME`]. Of lines that give the same setting anew each is an example of its own.
-//! Commands that change a machine are not run here, but their verbs, options and values are read
-//! by the program itself; `packaging/try-package` and the tests of each verb run them.
+//! Verbs, options and values of commands that change a machine are read by the program itself.
 
+#[path = "documents/commands.rs"]
+mod commands;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "stubs/directory.rs"]
 mod directory;
@@ -82,14 +82,26 @@ fn pages() -> Vec<PathBuf> {
     found
 }
 
-/// A block between fences: its place, what is said after the fence's first word, and its text.
+/// A block between fences: its place, what stands behind the first fence, and its text.
 struct Block {
     place: String,
+    info: String,
     text: String,
+}
+
+impl Block {
+    fn language(&self) -> &str {
+        self.info.split(' ').next().unwrap_or_default()
+    }
 }
 
 /// The blocks of a page in this language.
 fn blocks(page: &Path, language: &str) -> Vec<Block> {
+    let all = all_blocks(page).into_iter();
+    all.filter(|block| block.language() == language).collect()
+}
+
+fn all_blocks(page: &Path) -> Vec<Block> {
     let text = fs::read_to_string(page).expect("a page");
     let name = page.file_name().and_then(|name| name.to_str()).expect("a name");
     let (mut found, mut within) = (Vec::new(), None::<Block>);
@@ -100,13 +112,14 @@ fn blocks(page: &Path, language: &str) -> Vec<Block> {
             (Some(block), None) => {
                 writeln!(block.text, "{line}").expect("memory");
             }
-            (None, Some(said)) if said.split(' ').next() == Some(language) => {
+            (None, Some(info)) => {
                 within = Some(Block {
                     place: format!("{name}:{number}"),
+                    info: info.to_owned(),
                     text: String::new(),
                 });
             }
-            (None, _) => {}
+            (None, None) => {}
         }
     }
     found
@@ -206,6 +219,26 @@ fn the_keys_shown_are_accepted() {
     let text = keys[0].text.replace("hex:…", &format!("hex:{}", "5a".repeat(32)));
     let read = control::rsvp_keys::read("keys.toml", &text).expect("they are accepted");
     assert_eq!(read.len(), 2);
+}
+
+#[test]
+fn the_trace_shown_is_a_link() {
+    let folder = TestDirectory::new("documents-trace");
+    let shown = blocks(&root().join("docs/scenarios.md"), "text");
+    let traces: Vec<&Block> = shown
+        .iter()
+        .filter(|block| block.text.contains("time (s)"))
+        .collect();
+    assert_eq!(traces.len(), 1);
+    let lines = traces[0].text.lines().map(str::trim);
+    folder.write("shown.csv", &lines.collect::<Vec<_>>().join("\n"));
+    let text = "version = 1\nduration = \"1 s\"\nlink = [{ between = [\"a\", \"b\"], trace = \"shown.csv\" }]\n\
+                flow = [{ between = [\"a\", \"b\"], kind = \"tcp\" }]\n";
+    folder.write("shown.toml", text);
+    let output = suimon(&folder, "sim shown.toml");
+    // The mean of 42.5 and 38 Mbit/s, a tenth of a second each.
+    let read = output.status.success() && told(&output).contains("40.25 Mbit/s");
+    assert!(read, "{}", told(&output));
 }
 
 #[test]
@@ -310,8 +343,11 @@ fn every_command_shown_is_understood() {
     let folder = TestDirectory::new("documents-commands");
     let mut judged = 0;
     for page in pages() {
-        for block in blocks(&page, "sh") {
-            for (name, arguments) in block.text.lines().flat_map(calls) {
+        let shown = all_blocks(&page).into_iter();
+        for block in shown.filter(|block| ["sh", "console"].contains(&block.language())) {
+            let lines = block.text.lines();
+            let commands = lines.map(|line| line.strip_prefix("$ ").unwrap_or(line));
+            for (name, arguments) in commands.flat_map(calls) {
                 let answer = understood(&folder, &name, &arguments);
                 answer.unwrap_or_else(|told| panic!("{}: {name} {arguments:?}:\n{told}", block.place));
                 judged += 1;
