@@ -267,8 +267,8 @@ pub(crate) enum Waiting {
     Empty,
     /// For a due time.
     Until(Instant),
-    /// For room at its port.
-    Room,
+    /// For room at its port, for which it looks at this time at the latest.
+    Room(Instant),
     /// Not at all: it has had its turn and has more to send.
     More,
 }
@@ -625,7 +625,7 @@ impl Path {
         }
         for _ in 0..QUANTUM {
             if port.room() == 0 {
-                return self.wait_for_room();
+                return self.wait_for_room(realiser.as_deref_mut());
             }
             if self.tape.is_some() {
                 self.tape_ask(clock, now);
@@ -661,10 +661,11 @@ impl Path {
     }
 
     /// Why it waits where the port has no room.
-    fn wait_for_room(&self) -> Waiting {
-        match self.is_empty() {
-            true => Waiting::Empty,
-            false => Waiting::Room,
+    fn wait_for_room(&self, realiser: Option<&mut (dyn Realiser + 'static)>) -> Waiting {
+        match (self.is_empty(), realiser) {
+            (true, _) => Waiting::Empty,
+            (false, Some(realiser)) => Waiting::Room(realiser.wait_for_room()),
+            (false, None) => Waiting::Room(Instant::NEVER),
         }
     }
 

@@ -839,7 +839,10 @@ impl Worker {
             match path.drain(now, &mut self.pool, slot.port.as_mut()) {
                 Waiting::Empty => {}
                 Waiting::Until(at) => until = until.min(at),
-                Waiting::Room => slot.wants_room = true,
+                Waiting::Room(look) => {
+                    slot.wants_room = true;
+                    until = until.min(look);
+                }
                 Waiting::More => busy = true,
             }
         }

@@ -4,8 +4,9 @@
 //! Policies of every kind are drawn at random, over wires slower than, as fast as and faster than
 //! their bandwidth, with overhead, super-frames, deep transmit rings, realisers, and changes while
 //! packets flow; each of these is counted. A super-frame that the port takes whole is in the
-//! simulator one packet with the lengths of all its segments: what the simulator has no word for
-//! is how it is cut.
+//! simulator one packet with the lengths of all its segments; of one that is cut, it is each
+//! segment. Not compared are fields of their headers that offload completes: lengths, the IP
+//! identification, and checksums.
 //! The worker runs between ports in memory, on a clock of the test's own: it is never late, so
 //! whatever differs is a difference between the two places; in `hold_ups` it is. A lab's link is
 //! tested beside them in `lab`: it is the same
@@ -51,8 +52,10 @@ const ARRIVALS: usize = 150;
 const HEADERS: u64 = 42;
 /// The payload of a full segment.
 const SEGMENT: u64 = 1_472;
-/// A super-frame of more would take longer than 1 ms on 100 Mbit/s, and be cut.
-const MOST_SEGMENTS: u64 = 8;
+/// A super-frame of more full segments takes longer than 1 ms on 100 Mbit/s, and is cut.
+const MOST_WHOLE: u64 = 8;
+/// The most segments of one that is cut.
+const MOST_CUT: u64 = 16;
 
 /// A packet that arrives.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +74,13 @@ impl Arrival {
             true => (self.frame - HEADERS).div_ceil(SEGMENT),
             false => 1,
         }
+    }
+
+    /// The lengths of its segments' frames.
+    fn cut(&self) -> Vec<u64> {
+        let payload = self.frame - HEADERS;
+        let each = (0..self.segments()).map(|number| HEADERS + SEGMENT.min(payload - number * SEGMENT));
+        each.collect()
     }
 
     /// The length of one packet that is as long on the wire, where that adds so much to a frame.
@@ -101,13 +111,26 @@ struct Trial {
     realiser: bool,
 }
 
-/// Whether timers can pace this policy on such a wire: it paces, not by gap frames, and the wire
-/// takes a frame in no more time than the fastest class needs for it. Otherwise a queue is held up
-/// all the time, and what it misses then is lost to it.
-fn can_be_paced(plan: &TreePlan, wire: Bandwidth, more: u64) -> bool {
-    let frame = wire.time_to_send(Bytes::new(HEADERS + SEGMENT + more));
-    let pacing = plan.root.plan.pacing();
-    pacing.is_some_and(|pacing| !pacing.frames && frame <= pacing.period)
+impl Trial {
+    /// Whether the worker cuts it: it is more than one packet, and is paced or takes long.
+    fn cuts(&self, arrival: &Arrival) -> bool {
+        let link = self.plan.link;
+        let counted = Bytes::new(arrival.as_one(link.overhead.get())) + link.overhead;
+        let long = link.bandwidth.time_to_send(counted) > Settings::default().split_above;
+        arrival.segments() > 1 && (self.realiser || long)
+    }
+
+    /// The lengths of the packets that it is in the simulator.
+    fn packets(&self, arrival: &Arrival) -> Vec<u64> {
+        match self.cuts(arrival) {
+            true => arrival.cut(),
+            false => vec![arrival.as_one(self.more)],
+        }
+    }
+
+    fn has_supers(&self) -> bool {
+        self.arrivals.iter().any(|arrival| arrival.segments() > 1)
+    }
 }
 
 fn key(flow: u16) -> FlowKey {
@@ -131,12 +154,12 @@ fn packet(arrival: &Arrival, frame: u64) -> SimPacket {
     }
 }
 
-/// The headers, but for a super-frame's lengths and checksums: of its frame, not of its segments.
-fn comparable(headers: &[u8], is_super: bool) -> Vec<u8> {
+/// The headers; where there are super-frames, without what offload completes.
+fn comparable(headers: &[u8], supers: bool) -> Vec<u8> {
     let mut headers = headers.to_vec();
-    if is_super {
-        for of_length in [16..18, 24..26, 38..42] {
-            headers[of_length].fill(0);
+    if supers {
+        for completed in [16..20, 24..26, 38..42] {
+            headers[completed].fill(0);
         }
     }
     headers
@@ -147,16 +170,16 @@ fn link_seed() -> Seed {
     Seed(7).fork("link").fork("a").fork("b")
 }
 
-/// Sends its packets at their times, over a wire that adds so much to a frame.
+/// Sends its packets at their times; of each arrival, frames of these lengths.
 #[derive(Debug)]
-struct Listed(VecDeque<Arrival>, u64);
+struct Listed(VecDeque<(Arrival, Vec<u64>)>);
 
 impl Agent for Listed {
     fn wake(&mut self, cx: &mut Context<'_>) {
-        if let Some(next) = self.0.pop_front_if(|next| next.at <= cx.now()) {
-            cx.send(packet(&next, next.as_one(self.1)));
+        if let Some((next, frames)) = self.0.pop_front_if(|(next, _)| next.at <= cx.now()) {
+            cx.send_together(frames.into_iter().map(|frame| packet(&next, frame)));
         }
-        if let Some(next) = self.0.front() {
+        if let Some((next, _)) = self.0.front() {
             cx.wake_at(next.at);
         }
     }
@@ -180,20 +203,16 @@ fn simulated(trial: &Trial) -> Vec<OnWire> {
     let spec = LinkSpec::new(trial.wire, Duration::ZERO).framing(framing);
     let link = sim.link(a, b, spec.queue(queue));
     sim.link(b, a, LinkSpec::new(trial.wire, Duration::ZERO));
-    sim.capture(link, ARRIVALS);
+    sim.capture(link, ARRIVALS * MOST_CUT as usize);
     for flow in 0..FLOWS {
         let own: VecDeque<_> = trial
             .arrivals
             .iter()
             .filter(|a| a.flow == flow)
-            .copied()
+            .map(|arrival| (*arrival, trial.packets(arrival)))
             .collect();
-        if let Some(first) = own.front().map(|arrival| arrival.at) {
-            let more = trial.more;
-            let ends: [Box<dyn Agent>; 2] = [
-                Box::new(Listed(own, more)),
-                Box::new(Listed(VecDeque::new(), more)),
-            ];
+        if let Some(first) = own.front().map(|(arrival, _)| arrival.at) {
+            let ends: [Box<dyn Agent>; 2] = [Box::new(Listed(own)), Box::new(Listed(VecDeque::new()))];
             sim.flow([a, b], key(flow), first, ends).expect("a route");
         }
     }
@@ -205,7 +224,7 @@ fn simulated(trial: &Trial) -> Vec<OnWire> {
     let frames = sim.captured(link).expect("a capture").frames();
     let sent = frames.map(|frame| OnWire {
         at: frame.at,
-        headers: comparable(frame.headers, u64::from(frame.original) > HEADERS + SEGMENT),
+        headers: comparable(frame.headers, trial.has_supers()),
         frame: frame.original,
     });
     sent.collect()
@@ -224,6 +243,7 @@ struct Transmitter {
     clock: LinkClock,
     more: u64,
     depth: usize,
+    supers: bool,
     /// When each frame in the ring will have left.
     ring: VecDeque<Instant>,
     sent: Vec<OnWire>,
@@ -253,7 +273,7 @@ impl Transmitter {
         self.taken.push(self.now);
         self.sent.push(OnWire {
             at: start,
-            headers: comparable(&bytes[..42], is_super),
+            headers: comparable(&bytes[..42], self.supers),
             frame: frame as u32,
         });
     }
@@ -418,6 +438,7 @@ impl Live {
             clock: LinkClock::new(trial.wire, Duration::ZERO),
             more: trial.more,
             depth: trial.plan.link.ring.max(1) as usize,
+            supers: trial.has_supers(),
             ring: VecDeque::new(),
             sent: Vec::new(),
             taken: Vec::new(),
@@ -532,14 +553,15 @@ fn live(trial: &Trial) -> Vec<OnWire> {
 }
 
 /// Bursts, spells of silence, and single packets, of some flows; about as much as the link carries.
-/// Super-frames, if they may be among them.
-fn arrivals(rng: &mut Rng, bandwidth: Bandwidth, supers: bool) -> Vec<Arrival> {
+/// Super-frames of so many segments, if they are to be among them.
+fn arrivals(rng: &mut Rng, bandwidth: Bandwidth, supers: Option<Range<u64>>) -> Vec<Arrival> {
     let mut at = Instant::START + Duration::from_micros(1_000 + rng.below(1_000));
     let load = 1 + rng.below(4);
     let mut one = |rng: &mut Rng| {
         let mut frame = [60, 61, 590, 1_514, 60 + rng.below(1_455)][rng.below(5) as usize];
-        if supers && rng.below(8) == 0 {
-            frame = HEADERS + SEGMENT + 1 + rng.below((MOST_SEGMENTS - 1) * SEGMENT);
+        if let Some(segments) = supers.clone().filter(|_| rng.below(8) == 0) {
+            let full = segments.start - 1;
+            frame = HEADERS + full * SEGMENT + 1 + rng.below((segments.end - segments.start) * SEGMENT);
         }
         let time = bandwidth.time_to_send(Bytes::new(frame)).nanos();
         at = at
@@ -580,10 +602,16 @@ fn draw(registry: &Registry, kind: &Kind, child: Option<&Kind>, seed: Seed) -> T
     let filters = filters.collect();
     let times = [1, 2, 4, 400][rng.below(4) as usize];
     let wire = Bandwidth::bits_per_sec(link.bandwidth.bits() * times / 2);
-    let realiser = rng.below(4) > 0 && can_be_paced(&plan, wire, more);
+    let realiser = rng.below(4) > 0 && plan.root.plan.pacing().is_some_and(|pacing| !pacing.frames);
     // As one packet a super-frame is as long as its segments if the wire adds what the policy
-    // counts; those that are paced are cut.
-    let supers = !realiser && link.overhead.get() == more && rng.below(2) == 0;
+    // counts.
+    let whole = !realiser && link.overhead.get() == more;
+    let segments = match (whole, realiser) {
+        (true, _) => 2..[MOST_WHOLE, MOST_CUT][rng.below(2) as usize] + 1,
+        (false, true) => 2..MOST_WHOLE + 1,
+        (false, false) => MOST_WHOLE + 2..MOST_CUT + 1,
+    };
+    let supers = (rng.below(2) == 0).then_some(segments);
     let arrivals = arrivals(&mut rng, link.bandwidth, supers);
     let changed_at = arrivals[ARRIVALS / 2].at + Duration::from_nanos(rng.below(1_000));
     Trial {
@@ -609,7 +637,9 @@ struct Drawn {
     /// To a plan that differs.
     changed: u64,
     with_supers: u64,
+    with_cuts: u64,
     super_frames: u64,
+    cut: u64,
     packets: u64,
 }
 
@@ -622,6 +652,8 @@ impl Drawn {
             .iter()
             .filter(|packet| u64::from(packet.frame) > HEADERS + SEGMENT);
         let supers = supers.count() as u64;
+        let cut = trial.arrivals.iter().filter(|arrival| trial.cuts(arrival));
+        let cut = cut.count() as u64;
         for (counter, is) in [
             (&mut self.overhead, link.overhead > Bytes::ZERO),
             (&mut self.wire_adds, trial.more > 0),
@@ -629,10 +661,12 @@ impl Drawn {
             (&mut self.realised, trial.realiser),
             (&mut self.changed, trial.change.as_ref().is_some_and(other)),
             (&mut self.with_supers, supers > 0),
+            (&mut self.with_cuts, cut > 0),
         ] {
             *counter += u64::from(is);
         }
         self.super_frames += supers;
+        self.cut += cut;
         self.packets += sent.len() as u64;
     }
 
@@ -650,6 +684,7 @@ impl Drawn {
             ("realisers", self.realised, 100),
             ("changes to other settings", self.changed, 4),
             ("policies with super-frames", self.with_supers, 16),
+            ("policies with super-frames that are cut", self.with_cuts, 8),
         ] {
             assert!(!few(least, found), "{what}: only {found}; {self:?}");
         }

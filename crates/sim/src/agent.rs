@@ -74,6 +74,18 @@ impl Context<'_> {
         self.outbox.push(self.store.put(&packet, self.endpoint));
     }
 
+    /// Sends packets that arrive at the first link as one, as do the segments of a super-frame that
+    /// is cut there: its queue takes all of them before it gives the first.
+    pub fn send_together(&mut self, packets: impl IntoIterator<Item = SimPacket>) {
+        let first = self.outbox.len();
+        packets.into_iter().for_each(|packet| self.send(packet));
+        if let Some((_last, others)) = self.outbox[first..].split_last() {
+            for slot in others {
+                self.store.get_mut(*slot).state.becomes_followed();
+            }
+        }
+    }
+
     /// Sets the timer in place of its former time. A time in the past expires now, after the
     /// events that are already due.
     pub fn wake_at(&mut self, at: Instant) {

@@ -454,6 +454,7 @@ impl SimLink {
             stream,
             ecn,
             remarked,
+            state,
             ..
         } = *cx.store.get(packet);
         let frame = cx.store.get(packet).frame();
@@ -504,7 +505,9 @@ impl SimLink {
                 // The sink has seen a refusal.
                 let _ = driven.queue.enqueue(cx.now, offered, &mut sink);
                 self.waits.iter_mut().for_each(|waits| waits.arrived());
-                self.drive(cx);
+                if !state.followed() {
+                    self.drive(cx);
+                }
             }
         }
     }

@@ -170,6 +170,8 @@ impl PacketState {
     const NOTIFY: u8 = 1;
     /// A bit of it is flipped: its receiver drops it.
     const CORRUPT: u8 = 2;
+    /// What the first queue is offered next has come with it.
+    const FOLLOWED: u8 = 4;
 
     fn new(notify: bool) -> Self {
         Self(if notify { Self::NOTIFY } else { 0 })
@@ -180,7 +182,15 @@ impl PacketState {
     }
 
     pub(crate) fn has_left_the_first_queue(&mut self) {
-        self.0 &= !Self::NOTIFY;
+        self.0 &= !(Self::NOTIFY | Self::FOLLOWED);
+    }
+
+    pub(crate) fn followed(self) -> bool {
+        self.0 & Self::FOLLOWED != 0
+    }
+
+    pub(crate) fn becomes_followed(&mut self) {
+        self.0 |= Self::FOLLOWED;
     }
 
     pub(crate) fn corrupt(self) -> bool {

@@ -7,9 +7,10 @@ use engine::random::Seed;
 use engine::settings::{Raw, Table};
 use engine::tree::{DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use sim::agent::Agent;
+use sim::agent::{Agent, Context};
 use sim::link::{Driver, LinkQueue, LinkSpec, PolicyQueue};
 use sim::meter::LinkMeter;
+use sim::packet::{Payload, SimPacket};
 use sim::simulation::{End, FlowId, LinkId, Simulation};
 use sim::sources::{Constant, DatagramSource, Datagrams, Listener};
 
@@ -97,6 +98,50 @@ fn a_packets_dscp_reaches_the_discipline_and_a_remarked_one_the_next_link() {
     assert_eq!(sent_and_dropped(AF11, false), (50, 0));
     assert_eq!(sent_and_dropped(AF13, false), (0, 50));
     assert_eq!(sent_and_dropped(AF11, true), (0, 50));
+}
+
+/// Sends five frames when it is woken.
+#[derive(Debug)]
+struct Five {
+    together: bool,
+}
+
+impl Agent for Five {
+    fn wake(&mut self, cx: &mut Context<'_>) {
+        let frames = (0..5).map(|number| SimPacket::new(FRAME, Payload::Datagram(number)));
+        match self.together {
+            true => cx.send_together(frames),
+            false => frames.for_each(|frame| cx.send(frame)),
+        }
+    }
+
+    fn receive(&mut self, _cx: &mut Context<'_>, _packet: &SimPacket) {}
+}
+
+#[test]
+fn what_arrives_as_one_is_queued_before_the_first_of_it_leaves() {
+    let sent = |together| {
+        let mut sim = Simulation::new(Seed(1));
+        let [a, r, b] = ["a", "r", "b"].map(|name| sim.node(name));
+        let spec = || LinkSpec::new(Bandwidth::mbit(10), Duration::from_millis(1));
+        let first = sim.link(a, r, spec().queue(fifo(3, 1)));
+        let second = sim.link(r, b, spec().queue(fifo(1, 1)));
+        sim.link(b, r, spec());
+        sim.link(r, a, spec());
+        for link in [first, second] {
+            sim.watch(link, Duration::from_millis(1));
+        }
+        let ends: [Box<dyn Agent>; 2] = [Box::new(Five { together }), Box::new(Listener::default())];
+        sim.flow([a, b], key(1), ms(1), ends).expect("a route");
+        sim.run_until(ms(100));
+        [first, second].map(|link| {
+            let meter = sim.meter(link).expect("a meter");
+            meter.whole().total().sent.packets
+        })
+    };
+    // One is on the wire when the others arrive, or none is. The next link gets them one by one.
+    assert_eq!(sent(false), [4, 4]);
+    assert_eq!(sent(true), [3, 3]);
 }
 
 /// Two constant sources of 6 Mbit/s each over 10 Mbit/s and 5 ms, after a fast link.

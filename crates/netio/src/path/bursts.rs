@@ -109,7 +109,7 @@ impl Path {
     /// Sends what may leave of the queue, while the port has room.
     pub(super) fn drain_burst(&mut self, now: Instant, pool: &mut Pool, port: &mut dyn Port) -> Waiting {
         if port.room() == 0 {
-            return self.wait_for_room();
+            return self.wait_for_room(None);
         }
         let mut departures = Departures {
             now,
@@ -127,7 +127,7 @@ impl Path {
         let left = departures.left;
         match next {
             Next::Ready(()) if left == 0 => Waiting::More,
-            Next::Ready(()) => self.wait_for_room(),
+            Next::Ready(()) => self.wait_for_room(None),
             Next::Wait(until) => {
                 self.due = Some(until);
                 Waiting::Until(until)

@@ -3,10 +3,18 @@
 //! The queue's time stands still where more was missed, and never goes back. It starts again when
 //! the queue is empty. A packet that arrives then may be sent from its arrival on: what a held-up
 //! worker finds on its return was missed too, although nothing waited when the hold-up began.
+//!
+//! While the port has no room the queue misses nothing: the wire is busy. Nobody tells since when
+//! there is room again, so the worker [looks](LOOK) for it; only a look that is later than is usual
+//! is a hold-up.
 
 use super::Achieved;
 use engine::discipline::Pacing;
+use engine::link::LATENESS;
 use engine::units::{Duration, Instant};
+
+/// So long after the port had no room the worker looks again at the latest.
+pub(super) const LOOK: Duration = LATENESS;
 
 /// The queue's clock.
 #[derive(Debug)]
@@ -77,6 +85,13 @@ impl CatchUp {
         self.wait(self.last)
     }
 
+    /// The port has no room by this time of the clock; nor, for all that is known, until a look
+    /// that is as late as is usual.
+    pub fn wait_for_room(&mut self, now: Instant) {
+        let looked = now + LOOK + LATENESS - self.behind;
+        self.ready = self.ready.max(Some(looked));
+    }
+
     /// The queue is empty.
     pub fn rest(&mut self) {
         self.ready = None;
@@ -112,6 +127,26 @@ mod tests {
         assert_eq!(clock.time(at(0), true, &mut achieved), at(0));
         assert_eq!(clock.time(at(17_000), false, &mut achieved), at(5_000));
         assert_eq!(achieved.held_up, Duration::from_millis(12));
+    }
+
+    #[test]
+    fn waiting_for_room_is_no_hold_up_but_a_look_for_it_that_is_too_late() {
+        let (mut clock, mut achieved) = (clock(), Achieved::default());
+        clock.set = None;
+        // A slow wire, whose ring is full for 10 ms; the looks are as late as is usual.
+        assert_eq!(clock.time(at(0), true, &mut achieved), at(0));
+        for us in [0, 2_000, 3_000, 5_000, 6_500, 8_000, 10_000] {
+            assert_eq!(clock.time(at(us), false, &mut achieved), at(us));
+            clock.wait_for_room(at(us));
+        }
+        assert_eq!(achieved.held_up, Duration::ZERO);
+        // The next look should be at 11 ms, may be at 12, and is at 40. A packet's time is added.
+        assert_eq!(clock.time(at(40_000), false, &mut achieved), at(12_024));
+        assert_eq!(achieved.held_up, Duration::from_micros(27_976));
+        // The ring is full at once; time goes on from there.
+        clock.wait_for_room(at(40_000));
+        assert_eq!(clock.time(at(42_000), false, &mut achieved), at(14_024));
+        assert_eq!(achieved.held_up, Duration::from_micros(27_976));
     }
 
     #[test]

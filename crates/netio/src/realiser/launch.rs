@@ -11,7 +11,7 @@
 //! keeps it. A driver that ignores launch times (veth and most others) sends it at once. This has
 //! not been tested on a card that supports them: there was none.
 
-use super::catch_up::CatchUp;
+use super::catch_up::{CatchUp, LOOK};
 use super::{Achieved, Punctuality, Realiser, RealiserRefusal, Step, gap::GapFrame};
 use crate::clock;
 use crate::pool::{Offload, Pool};
@@ -138,6 +138,11 @@ impl Realiser for LaunchTime {
         let at = self.catch_up.send();
         pool.set_launch(frame, at);
         self.punctuality.start(at);
+    }
+
+    fn wait_for_room(&mut self) -> Instant {
+        self.catch_up.wait_for_room(self.now + LEAD);
+        self.now + LOOK
     }
 
     fn rest(&mut self) {

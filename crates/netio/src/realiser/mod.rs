@@ -100,6 +100,12 @@ pub trait Realiser: fmt::Debug + Send {
     /// A packet of the queue goes to the port, in this frame.
     fn send(&mut self, pool: &mut Pool, frame: Buffer);
 
+    /// The queue has packets, and the port has no room. Returns when the worker looks again at the
+    /// latest: what is missed after that is a hold-up.
+    fn wait_for_room(&mut self) -> Instant {
+        Instant::NEVER
+    }
+
     /// The queue is empty.
     fn rest(&mut self);
 

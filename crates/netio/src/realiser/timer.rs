@@ -2,7 +2,7 @@
 //! for the rest ([`Settings::guard`](crate::worker::Settings::guard)). It needs no support from the
 //! port.
 
-use super::catch_up::CatchUp;
+use super::catch_up::{CatchUp, LOOK};
 use super::{Achieved, Punctuality, Realiser, RealiserRefusal, Step};
 use crate::pool::Pool;
 use crate::port::Port;
@@ -61,6 +61,11 @@ impl Realiser for Timer {
         self.catch_up.send();
         // By the clock: the queue's time stands still in a hold-up, and nothing would seem late.
         self.punctuality.start(self.clock);
+    }
+
+    fn wait_for_room(&mut self) -> Instant {
+        self.catch_up.wait_for_room(self.clock);
+        self.clock + LOOK
     }
 
     fn rest(&mut self) {
