@@ -1,11 +1,11 @@
 //! The counters of a running suimon as OpenMetrics text, which Prometheus reads.
 //!
 //! Base units, as Prometheus advises: bytes and seconds. The labels are `interface`, `class` and,
-//! of drops, `reason`; no address of a host is ever one. Delays are those since the start, which
-//! the program keeps as quantiles.
+//! of drops, `reason`; the address of a host is one only where [`HostMetrics`] asks for it. Delays
+//! are those since the start, which the program keeps as quantiles.
 
+use crate::experience_metrics::{ExperienceMetrics, HostMetrics, NANOS, set};
 use control::autorate::AutorateView;
-use control::experienced::ExperienceView;
 use control::snapshot::{ClassView, InterfaceView, Snapshot, Traffic};
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
@@ -13,12 +13,11 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 /// The type of the text.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-const NANOS: f64 = 1e9;
 const BITS: f64 = 8.0;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
@@ -65,18 +64,9 @@ struct OfProgram {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-struct OfRoundTrip {
+struct OfHost {
     interface: String,
-    class: String,
-    side: &'static str,
-    quantile: &'static str,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-struct OfApplication {
-    interface: String,
-    class: String,
-    application: &'static str,
+    host: String,
 }
 
 type Count<L> = Family<L, Counter>;
@@ -104,11 +94,8 @@ struct Metrics {
     held_up_seconds: Level<OfInterface>,
     held_up_packets: Count<OfClass>,
     delay_without: Level<OfQuantile>,
-    round_trip: Level<OfRoundTrip>,
-    segments: Count<OfClass>,
-    repeated: Count<OfClass>,
-    responsiveness: Level<OfClass>,
-    quality: Level<OfApplication>,
+    classes: ExperienceMetrics<OfClass>,
+    hosts: ExperienceMetrics<OfHost>,
     autorate: Level<OfInterface>,
     autorate_queue: Level<OfInterface>,
     autorate_blind: Level<OfInterface>,
@@ -119,7 +106,7 @@ struct Metrics {
 /// # Errors
 ///
 /// Returns an error if it cannot be written.
-pub fn text(now: &Snapshot) -> Result<String, fmt::Error> {
+pub fn text(now: &Snapshot, hosts: HostMetrics) -> Result<String, fmt::Error> {
     let metrics = Metrics::default();
     let program = OfProgram {
         version: env!("CARGO_PKG_VERSION"),
@@ -129,6 +116,11 @@ pub fn text(now: &Snapshot) -> Result<String, fmt::Error> {
     now.interfaces
         .iter()
         .for_each(|interface| metrics.interface(interface));
+    if hosts == HostMetrics::ByAddress {
+        now.interfaces
+            .iter()
+            .for_each(|interface| metrics.hosts(interface));
+    }
     let mut out = String::new();
     text::encode(&mut out, &metrics.registered())?;
     Ok(out)
@@ -199,7 +191,8 @@ impl Metrics {
             self.delay.clone(),
         );
         self.register_hold_ups(registry);
-        self.register_experience(registry);
+        self.classes.register("class", registry);
+        self.hosts.register("host", registry);
         self.register_autorate(registry);
         all
     }
@@ -224,34 +217,6 @@ impl Metrics {
             "class_delay_without_hold_ups_seconds",
             "Queueing delay since the start, less what the host held packets up for; absent if it held none up",
             self.delay_without.clone(),
-        );
-    }
-
-    fn register_experience(&self, registry: &mut Registry) {
-        registry.register(
-            "class_round_trip_seconds",
-            "Round trips of TCP connections since the start: from here ahead, from here behind, and between their ends",
-            self.round_trip.clone(),
-        );
-        registry.register(
-            "class_tcp_segments",
-            "TCP segments with data that arrived for it",
-            self.segments.clone(),
-        );
-        registry.register(
-            "class_tcp_repeated_segments",
-            "Those among them whose data had passed before",
-            self.repeated.clone(),
-        );
-        registry.register(
-            "class_round_trips_per_minute",
-            "Responsiveness under working conditions since the start",
-            self.responsiveness.clone(),
-        );
-        registry.register(
-            "class_quality_of_outcome",
-            "How far an application is from useless (0) to perfect (100) since the start",
-            self.quality.clone(),
         );
     }
 
@@ -330,6 +295,16 @@ impl Metrics {
         of.classes.iter().for_each(|class| self.class(&of.name, class));
     }
 
+    fn hosts(&self, of: &InterfaceView) {
+        for host in &of.hosts {
+            let label = OfHost {
+                interface: of.name.clone(),
+                host: host.address.to_string(),
+            };
+            self.hosts.tell(&label, &host.experience);
+        }
+    }
+
     fn class(&self, interface: &str, class: &ClassView) {
         if let Some(rate) = class.asked_bps {
             self.rate
@@ -376,48 +351,7 @@ impl Metrics {
             }
         }
         if let Some(experience) = &traffic.experience {
-            self.experience(interface, class, experience);
-        }
-    }
-}
-
-impl Metrics {
-    fn experience(&self, interface: &str, class: &str, experience: &ExperienceView) {
-        let of = of_class(interface, class);
-        set(&self.segments.get_or_create(&of), experience.segments);
-        set(&self.repeated.get_or_create(&of), experience.repeated);
-        let sides = [
-            ("ahead", experience.ahead),
-            ("behind", experience.behind),
-            ("whole", experience.whole),
-        ];
-        for (side, times) in sides {
-            let Some(times) = times else { continue };
-            for (quantile, nanos) in [("0.5", times.p50_ns), ("0.99", times.p99_ns)] {
-                let of = OfRoundTrip {
-                    interface: interface.into(),
-                    class: class.into(),
-                    side,
-                    quantile,
-                };
-                self.round_trip.get_or_create(&of).set(nanos as f64 / NANOS);
-            }
-        }
-        if let Some(rpm) = experience.rpm {
-            self.responsiveness.get_or_create(&of).set(rpm as f64);
-        }
-        let Some(quality) = experience.quality else { return };
-        for (application, value) in [
-            ("call", quality.call),
-            ("game", quality.game),
-            ("page", quality.page),
-        ] {
-            let of = OfApplication {
-                interface: interface.into(),
-                class: class.into(),
-                application,
-            };
-            self.quality.get_or_create(&of).set(value.into());
+            self.classes.tell(&of, experience);
         }
     }
 }
@@ -427,11 +361,6 @@ fn of_class(interface: &str, class: &str) -> OfClass {
         interface: interface.into(),
         class: class.into(),
     }
-}
-
-/// The program counts; this only says how far it has come.
-fn set(counter: &Counter, count: u64) {
-    counter.inner().store(count, Ordering::Relaxed);
 }
 
 #[cfg(test)]
@@ -457,12 +386,13 @@ mod tests {
               "segments":90,"repeated":9,"loss":0.1,"rpm":1200,"quality":{"call":1,"game":2,"page":99}}}],
          "autorate":{"rate_bps":7600000,"min_bps":2000000,"max_bps":20000000,"state":"following","blind":false,
           "target":"10.1.2.4","base_ns":24000000,"queue_ns":1500000},
-         "hosts":[{"address":"10.1.2.3","offered_bytes":5,"segments":90,"repeated":9,"loss":0.1}]}]}"#;
+         "hosts":[{"address":"10.1.2.3","offered_bytes":5,"segments":90,"repeated":9,"loss":0.1,"rpm":600,
+           "whole":{"samples":3,"p50_ns":20000000,"p99_ns":40000000}}]}]}"#;
 
     #[test]
     fn counters_levels_and_delays_are_in_base_units_and_a_sum_counts_once() {
         let now: Snapshot = serde_json::from_str(STATUS).expect("a status");
-        let text = text(&now).expect("a text");
+        let text = text(&now, HostMetrics::Absent).expect("a text");
         for line in [
             "suimon_enforced{interface=\"wan0\"} 0.0",
             "suimon_expectation_met{interface=\"wan0\",expectation=\"class all: drops over 10 s: at most 0\"} 0.0",
@@ -481,6 +411,7 @@ mod tests {
             "suimon_autorate_bytes_per_second{interface=\"wan0\"} 950000.0",
             "suimon_autorate_queue_seconds{interface=\"wan0\"} 0.0015",
             "suimon_autorate_blind{interface=\"wan0\"} 0.0",
+            "suimon_class_tcp_offered_bytes_total{interface=\"wan0\",class=\"a \\\"b\\\"\"} 5",
             "suimon_class_tcp_repeated_segments_total{interface=\"wan0\",class=\"a \\\"b\\\"\"} 9",
             "suimon_class_round_trips_per_minute{interface=\"wan0\",class=\"a \\\"b\\\"\"} 1200.0",
             "suimon_class_quality_of_outcome{interface=\"wan0\",class=\"a \\\"b\\\"\",application=\"page\"} 99.0",
@@ -498,10 +429,39 @@ mod tests {
         assert!(text.ends_with("# EOF\n"), "{text}");
     }
 
+    /// A host has what `status --json` has of it, under its address, and only if that is asked for.
+    #[test]
+    fn hosts_are_told_apart_only_where_that_is_asked_for() {
+        let now: Snapshot = serde_json::from_str(STATUS).expect("a status");
+        let without = text(&now, HostMetrics::Absent).expect("a text");
+        assert!(
+            !without.contains("suimon_host_") || !without.contains("host=\""),
+            "{without}"
+        );
+        let with = text(&now, HostMetrics::ByAddress).expect("a text");
+        let of = "{interface=\"wan0\",host=\"10.1.2.3\"";
+        let told: Vec<&str> = with.lines().filter(|line| line.contains("host=")).collect();
+        let expected = [
+            format!("suimon_host_round_trip_seconds{of},side=\"whole\",quantile=\"0.5\"}} 0.02"),
+            format!("suimon_host_round_trip_seconds{of},side=\"whole\",quantile=\"0.99\"}} 0.04"),
+            format!("suimon_host_tcp_offered_bytes_total{of}}} 5"),
+            format!("suimon_host_tcp_segments_total{of}}} 90"),
+            format!("suimon_host_tcp_repeated_segments_total{of}}} 9"),
+            format!("suimon_host_round_trips_per_minute{of}}} 600.0"),
+        ];
+        let told: BTreeSet<&str> = told.into_iter().collect();
+        assert_eq!(told, expected.iter().map(String::as_str).collect());
+        let others = |text: &str| -> BTreeSet<String> {
+            let lines = text.lines().filter(|line| !line.contains("suimon_host_"));
+            lines.map(str::to_owned).collect()
+        };
+        assert_eq!(others(&without), others(&with), "nothing else changes");
+    }
+
     #[test]
     fn the_board_and_the_alerts_ask_for_metrics_that_there_are() {
         let now: Snapshot = serde_json::from_str(STATUS).expect("a status");
-        let text = text(&now).expect("a text");
+        let text = text(&now, HostMetrics::Absent).expect("a text");
         let there: BTreeSet<&str> = text
             .lines()
             .filter_map(|line| line.strip_prefix("suimon_")?.split(['{', ' ']).next())

@@ -8,6 +8,7 @@
 use crate::addresses::{
     EVENTS, HISTORY, HTML, JSON, METRICS, OPENAPI, PAGE, ROLLBACK, RollbackRequest, STATUS, WHAT_IF,
 };
+use crate::experience_metrics::HostMetrics;
 use crate::live::{self, LiveState};
 use crate::metrics;
 use crate::openapi;
@@ -73,6 +74,8 @@ pub struct Served {
     pub registry: Registry,
     /// What must be known to change something; none: nothing can be changed.
     pub token: Option<Token>,
+    /// Whether `/metrics` has hosts, by their addresses.
+    pub hosts: HostMetrics,
 }
 
 /// Serves until the process ends.
@@ -98,6 +101,7 @@ pub fn routes(served: Served, state: watch::Receiver<LiveState>) -> Router {
         socket,
         registry,
         token,
+        hosts,
     } = served;
     let undo = (token, socket.clone());
     let what_if = (Arc::new(WhatIf::new(registry)), socket.clone());
@@ -122,7 +126,7 @@ pub fn routes(served: Served, state: watch::Receiver<LiveState>) -> Router {
         )
         .route(
             METRICS,
-            get(async move || prometheus().await.and_then(as_metrics)),
+            get(async move || prometheus().await.and_then(|reply| as_metrics(reply, hosts))),
         )
         .route(EVENTS, get(async move || events(state)))
         .route(
@@ -238,13 +242,13 @@ fn axum_json(reply: &Reply) -> Response {
     ([(CONTENT_TYPE, JSON)], text).into_response()
 }
 
-fn as_metrics(reply: Reply) -> Result<Response, Gone> {
+fn as_metrics(reply: Reply, hosts: HostMetrics) -> Result<Response, Gone> {
     let failed = |why: String| Gone(Refusal::new(why));
     let now: Snapshot = match reply {
         Reply::Status(now) => *now,
         _ => return Err(failed("an answer that is no status".into())),
     };
-    let text = metrics::text(&now).map_err(|why| failed(why.to_string()))?;
+    let text = metrics::text(&now, hosts).map_err(|why| failed(why.to_string()))?;
     Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }
 

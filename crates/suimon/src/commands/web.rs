@@ -8,6 +8,7 @@ use confine::{Confinement, Role};
 use gateway::confined::Sandbox;
 use std::net::{SocketAddr, TcpListener};
 use web::addresses::LISTEN;
+use web::experience_metrics::HostMetrics;
 use web::server::{self, Served};
 use web::token::Token;
 
@@ -23,6 +24,10 @@ pub struct Web {
     /// other generations back
     #[arg(long)]
     undo: bool,
+    /// Have what each host behind an interface has in `/metrics`, too, by its address, where the
+    /// policy measures it (`experience = "hosts"`); whoever keeps the metrics keeps the addresses
+    #[arg(long)]
+    hosts: bool,
     /// The running suimon, by name or by the path of its socket; by default the only one
     #[arg(long, value_name = "NAME|PATH")]
     socket: Option<String>,
@@ -76,6 +81,10 @@ impl Web {
             socket: self.socket,
             registry: cx.registry.clone(),
             token,
+            hosts: match self.hosts {
+                true => HostMetrics::ByAddress,
+                false => HostMetrics::Absent,
+            },
         };
         server::serve(listener, served)?;
         Ok(Exit::Done)

@@ -1,0 +1,107 @@
+//! A table of very many classes in a browser: it makes rows of those in view alone, so that it
+//! scrolls; all are found.
+//!
+//! How long that takes is the machine's, which may be busy, so it is only told. What is bounded is
+//! the work: where the table is scrolled, that of the rows in view in each frame; where a state
+//! comes, a few readings of each class; where one is searched for, one of each.
+
+use super::{Steady, Web, names, opened};
+use serde_json::Value;
+
+/// `counts()` is what the page has read of classes, and made as rows of tables, since the last one.
+const COUNTED: &str = "
+    const counted = { states: 0, reads: 0, rows: 0 };
+    const seen = of => new Proxy(of, { get: (of, key) => { counted.reads += 1; return of[key]; } });
+    const shows = View.prototype.show;
+    View.prototype.show = function (state, at) {
+      counted.states += 1;
+      shows.call(this, { ...state, classes: state.classes.map(seen) }, at);
+    };
+    new MutationObserver(changes => {
+      for (const { addedNodes } of changes)
+        counted.rows += [...addedNodes].filter(node => node.tagName === 'TR').length;
+    }).observe(document.body, { childList: true, subtree: true });
+    const counts = () => {
+      const now = { ...counted };
+      Object.assign(counted, { states: 0, reads: 0, rows: 0 });
+      return now;
+    };";
+
+/// Scrolls through the whole table in 200 frames: the longest time between two of them, and what
+/// `count` gives in each.
+const SCROLL: &str = "
+    const scroll = count => new Promise(done => {
+      const table = document.querySelector('.table'), step = table.scrollHeight / 200, frames = [];
+      let [last, longest] = [performance.now(), 0];
+      table.scrollTop = 0;
+      count();
+      requestAnimationFrame(function draw(now) {
+        longest = Math.max(longest, now - last);
+        last = now;
+        frames.push(count());
+        table.scrollTop += step;
+        if (frames.length < 200) requestAnimationFrame(draw); else done({ longest, frames });
+      });
+    });";
+
+const SEARCH: &str = "
+    const search = text => {
+      const input = document.querySelector('input'), begin = performance.now();
+      counts();
+      input.value = text;
+      input.dispatchEvent(new Event('input'));
+      return { ...counts(), took: performance.now() - begin };
+    };";
+
+const CLASSES: u64 = 5_000;
+
+#[test]
+fn a_browser_scrolls_and_searches_five_thousand_classes() {
+    let web = Web::start("many", Steady::new(&names(CLASSES as u32), true));
+    let Some(mut browser) = opened(&web, (1200, 1000)) else {
+        return;
+    };
+    browser.wait_for("document.querySelector('.count').textContent === '5000 classes'");
+    let _ = browser.evaluate(SCROLL);
+    let longest = &browser.evaluate("scroll(() => 0)")["longest"];
+    eprintln!("the longest of 200 frames through 5,000 classes, while states come: {longest} ms");
+    browser.wait_for("document.querySelector('tbody').textContent.includes('site-4999')");
+    // Rows in view of a window of 1,000 pixels, and some before and behind them.
+    let view = browser.evaluate("Math.ceil(innerHeight / ROW)");
+    let view = view.as_u64().expect("rows");
+    assert!((20..50).contains(&view), "{view} rows in view");
+    let rows_of_a_frame = view..=view + 10 + 2;
+    let counts = |of: &Value| ["states", "reads", "rows"].map(|what| of[what].as_u64().expect("a count"));
+
+    let _ = browser.evaluate(COUNTED);
+    browser.wait_for("counted.states >= 2");
+    let [states, reads, rows] = counts(&browser.evaluate("counts()"));
+    let each = (reads / states, rows / states);
+    eprintln!("a state of 5,000 classes: {each:?} readings and rows");
+    assert!((CLASSES..=10 * CLASSES).contains(&each.0), "{each:?}");
+    assert!((20..=*rows_of_a_frame.end()).contains(&each.1), "{each:?}");
+
+    // No state comes while frames are counted, so that all is the scrolling's.
+    let scrolled = browser.evaluate("events.close(); scroll(counts)");
+    let frames = scrolled["frames"].as_array().expect("frames").iter();
+    let [reads, rows] = frames.map(counts).fold([0, 0], |most, [_, reads, rows]| {
+        [most[0].max(reads), most[1].max(rows)]
+    });
+    eprintln!("a frame of the scrolling: at most {reads} readings and {rows} rows");
+    assert!(rows_of_a_frame.contains(&rows), "{rows} rows");
+    assert!((view * 11..=30 * rows).contains(&reads), "{reads} readings");
+
+    let _ = browser.evaluate(SEARCH);
+    for (text, found) in [("SITE-4321", 1), ("no such class", 0)] {
+        let searched = browser.evaluate(&format!("search('{text}')"));
+        let [_, reads, _] = counts(&searched);
+        eprintln!("a search: {reads} readings, {} ms", searched["took"]);
+        assert!((CLASSES..=CLASSES + 30).contains(&reads), "{reads} readings");
+        assert_eq!(
+            browser.evaluate("document.querySelector('.count').textContent"),
+            format!("{found} of 5000 classes")
+        );
+        let first = browser.evaluate("document.querySelectorAll('tbody tr')[1].cells[0].textContent");
+        assert_eq!(first == "site-4321", found == 1, "{first}");
+    }
+}
