@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A row of `elsewhere.txt`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -282,7 +282,9 @@ fn run(page: &Path, commands: &[(String, String)]) -> Result<(), String> {
     if commands.is_empty() {
         return Ok(());
     }
-    let folder = TestDirectory::new(&format!("pages-{}", name(page).replace('/', "-")));
+    // Inside the box process ids are those of every other run.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let folder = TestDirectory::new(&format!("pages-{}", now.as_nanos()));
     lay_down(&folder);
     let mut lab = Lab::new();
     let host = host(&mut lab);
