@@ -6,7 +6,7 @@
 
 use engine::bounds::ArrivalCurve;
 use engine::discipline::{Next, Reason, Sink};
-use engine::link::Link;
+use engine::link::{LATENESS, Link};
 use engine::packet::{ClassId, Packet};
 use engine::queue::Queue;
 use engine::random::Seed;
@@ -331,4 +331,40 @@ fn a_place_that_guarantees_nothing_is_refused_with_the_reason() {
         refused(&cbq, "site"),
         "`hfsc` shares the whole link, and this one gets 4 Mbit/s of 10 Mbit/s"
     );
+}
+
+/// Senders say how short their packets may be; longer ones, and those that the kernel joins, leave
+/// the class its guarantee too. `pacer` had computed its rate for the shortest alone, and had no
+/// bound then.
+#[test]
+fn a_reservation_of_packets_of_many_lengths_has_a_bound_in_every_kind() {
+    let link = Link::new(Bandwidth::mbit(40), Bytes::new(1_514)).with_lateness(LATENESS);
+    let table = Table::default().text("share", "50 %").text("delay", "500 ms");
+    let settings = ReserveSettings::read(&table, &[], &mut Vec::new()).expect("sound");
+    for kind in KINDS {
+        let spec = policy(kind);
+        for (least, ring) in [(60, 1), (1_014, 64), (1_514, 64)] {
+            let link = link.with_ring(ring);
+            let room = Reservable::new(&Registry::builtin(), &spec, link, &settings, Span::default());
+            let room = room.expect("room");
+            let plan = spec.check(&Registry::builtin(), link).expect("sound");
+            let rate = room.counts(Bandwidth::kbit(4_056));
+            let burst = Bytes::new(4_000);
+            let one = ReservedClass {
+                number: 1,
+                rate,
+                sends: ArrivalCurve { rate, burst },
+                least: Bytes::new(least),
+                latency: Some(Duration::from_millis(500)),
+                limit: 1_000,
+                priority: 6,
+                filters: Vec::new(),
+            };
+            let list = [one];
+            let layout = room.lay_out(&plan, &[], &list).expect("it fits");
+            let needed = needed(&layout, &list);
+            assert!(needed.is_some(), "{kind}, {least}: {:?}", layout.plan.bounds());
+            assert!(needed <= list[0].latency, "{kind}, {least}: {needed:?}");
+        }
+    }
 }

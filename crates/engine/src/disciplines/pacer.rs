@@ -414,8 +414,7 @@ impl PacerPlan {
     }
 
     /// Of the lengths that a class's packets may have, those at which what framing adds is extreme:
-    /// what `of` makes of each, and what the rate counts. A length just above a multiple of the
-    /// longest frame has a short last one.
+    /// what `of` makes of each, and what the rate counts.
     fn ratios(
         &self,
         node: &NodePlan,
@@ -424,11 +423,7 @@ impl PacerPlan {
     ) -> impl Iterator<Item = (u64, u64)> {
         let Rules { slots, basis, .. } = self.rules;
         let (most, least) = (terms.longest, node.packet.unwrap_or(terms.longest));
-        let pieces =
-            (1..=most.get() / slots.longest).map(move |frames| frames * slots.longest + slots.overhead + 1);
-        let lengths = pieces.map(Bytes::new).chain([least, most]);
-        let lengths = lengths.filter(move |length| (least..=most).contains(length));
-        lengths.map(move |length| (of(length), slots.counted(length, basis)))
+        extreme_lengths(slots, least, most).map(move |length| (of(length), slots.counted(length, basis)))
     }
 
     /// The service of a class from any time at which it has a backlog. *E* is then at most its
@@ -1060,19 +1055,32 @@ impl Reserves for ByPace {
         spec.classes.push(class(SIGNALLING, Table::default()));
         for reserved in reservations {
             let least = reserved.least.min(tree.link.mtu).max(Bytes::new(1));
-            let counted = counted(&spec.settings, tree.link, least);
-            let bits = u128::from(reserved.rate.bits()) * u128::from(counted.get());
-            let bits = bits.div_ceil(u128::from(least.get()));
-            let rate = Bandwidth::bits_per_sec(u64::try_from(bits).unwrap_or(u64::MAX));
+            let rate = counted_rate(&spec.settings, tree.link, least, reserved.rate);
             let settings = Table::default().with("rate", rate).with("packet", least);
             spec.classes.push(leaf(reserved, settings));
         }
     }
 }
 
-/// What a rate counts of a packet of this length, by the settings of a pacer on this link.
-fn counted(settings: &Table, link: Link, length: Bytes) -> Bytes {
+/// What this rate is as a pacer with these settings counts on this link: of packets of any length
+/// from `least` on.
+fn counted_rate(settings: &Table, link: Link, least: Bytes, rate: Bandwidth) -> Bandwidth {
     let read = Settings::read(settings, &[], &mut Vec::new());
     let (basis, tags) = read.map_or((Basis::Wire, MOST_TAGS), |read| (read.basis, read.tags));
-    Bytes::new(wire_slots(link, tags).counted(length, basis))
+    let slots = wire_slots(link, tags);
+    let counted = |length: Bytes| {
+        let bits = u128::from(rate.bits()) * u128::from(slots.counted(length, basis));
+        bits.div_ceil(u128::from(length.get()))
+    };
+    let most = extreme_lengths(slots, least, link.longest()).map(counted).max();
+    Bandwidth::bits_per_sec(most.and_then(|bits| u64::try_from(bits).ok()).unwrap_or(u64::MAX))
+}
+
+/// Of these lengths, those at which what framing adds is extreme. A length just above a multiple of
+/// the longest frame has a short last one.
+fn extreme_lengths(slots: WireSlots, least: Bytes, most: Bytes) -> impl Iterator<Item = Bytes> {
+    let pieces =
+        (1..=most.get() / slots.longest).map(move |frames| frames * slots.longest + slots.overhead + 1);
+    let lengths = pieces.map(Bytes::new).chain([least, most]);
+    lengths.filter(move |length| (least..=most).contains(length))
 }
