@@ -197,9 +197,11 @@ impl ReceiverProxy {
         self.refuse(&flow, error)
     }
 
-    /// A sender has ended.
+    /// A sender has ended. It may have begun again since, and the node tells of that next.
     pub fn ended(&mut self, node: &mut KernelNode, now: Instant, flow: &Flow) {
-        self.received.remove(flow);
+        if !node.has_path(&flow.0, &flow.1) {
+            self.received.remove(flow);
+        }
         let Some(at) = self.reserved_for(flow) else {
             return;
         };
@@ -575,6 +577,28 @@ mod tests {
                     .all(|port| receiver.proxy.answered(&(SESSION, sender(*port))))
             );
         }
+    }
+
+    #[test]
+    fn a_sender_that_begins_again_before_its_end_is_told_is_answered() {
+        let mut receiver = Receiver::new(AcceptStyle::Fixed);
+        receiver.hear(sender(1), 100_000);
+        let tear = Message::PathTear(rsvp::wire::PathTear {
+            session: SESSION,
+            hop: Hop {
+                address: THEM.into(),
+                lih: 3,
+            },
+            sender: sender(1),
+        });
+        // Both messages wait: the node has handled them when it tells of the first.
+        receiver
+            .node
+            .handle_frame(Instant::START, 0, 64, Frame::plain(64, tear));
+        receiver.hear(sender(1), 100_000);
+        let last = receiver.sent.last();
+        assert!(matches!(last, Some(Message::Resv(_))), "{last:?}");
+        assert!(receiver.proxy.answered(&(SESSION, sender(1))));
     }
 
     #[test]

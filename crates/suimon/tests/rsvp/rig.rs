@@ -37,7 +37,7 @@ pub(crate) struct Rig {
     pub(crate) hosts: [Host; 4],
     pub(crate) files: PathBuf,
     pub(crate) running: [Option<Running>; 4],
-    plan: Plan,
+    pub(crate) plan: Plan,
 }
 
 fn unique() -> u128 {
@@ -50,6 +50,8 @@ fn unique() -> u128 {
 pub(crate) struct Plan {
     /// The discipline of r1 on wan0, in TOML.
     pub(crate) discipline: &'static str,
+    /// A setting of its class, and the end of the line.
+    pub(crate) class: &'static str,
     /// More of `reserve` of each router.
     pub(crate) reserve: [&'static str; 2],
     /// More of `[rsvp]` of each router; `@` is the directory of the files.
@@ -76,6 +78,7 @@ impl Default for Plan {
     fn default() -> Self {
         Self {
             discipline: "drr",
+            class: "",
             reserve: ["", ""],
             routers: ["", ""],
             accept: &["--port", "5000-5010"],
@@ -107,7 +110,7 @@ impl Plan {
         let share = |percent: u32, more: &str| format!("share = \"{percent} %\"{more}");
         let [narrow, wide] = [share(50, self.reserve[0]), share(75, self.reserve[1])];
         [
-            policy([self.port, "wan0"], self.discipline, "", &narrow, r1) + self.more,
+            policy([self.port, "wan0"], self.discipline, self.class, &narrow, r1) + self.more,
             policy(
                 ["egress = \"lan0\"", "lan0"],
                 "cbq",

@@ -183,6 +183,54 @@ fn a_refused_delay_names_one_that_is_possible(rig: &Rig) {
     assert_eq!(exit, Some(0), "{offer}");
 }
 
+/// The kinds that bound delays, and what their class needs.
+const KINDS: [(&str, &str); 5] = [
+    ("drr", ""),
+    ("cbq", "rate = \"10 Mbit/s\"\n"),
+    ("hfsc", "linkshare = \"10 Mbit/s\"\n"),
+    ("ips", ""),
+    ("pacer", ""),
+];
+
+#[test]
+fn a_delay_that_a_check_says_would_fit_is_granted_and_no_other_in_every_kind() {
+    for (discipline, class) in KINDS {
+        let plan = Plan {
+            discipline,
+            class,
+            reserve: [", delay = \"100 ms\"", ", delay = \"100 ms\""],
+            ..Plan::default()
+        };
+        in_turn(|| lab::isolated(|| Rig::start(&plan).into_iter().for_each(agreed)));
+    }
+}
+
+fn agreed(rig: Rig) {
+    let kind = rig.plan.discipline;
+    let _held = rig.hold_with("10.0.3.2:5000", "4M", &["--delay", DELAY]);
+    until("it is reserved", LONG, || rig.reserved("r1", 5000).len() == 1);
+    let mut seen = Vec::new();
+    for delay in ["60ms", "150ms", "190ms", "250ms", "2s"] {
+        let flow = ["--to", "10.0.3.2:5001", "--rate", "2M", "--delay", delay];
+        let check = rig.output("a", &[&["reserve", "check"], &flow[..]].concat());
+        let reserve = rig.output("a", &[&["reserve"], &flow[..], &["--", "true"]].concat());
+        eprintln!("{kind}, {delay}: {} {}", check.out, reserve.err);
+        assert_eq!(
+            check.status.code(),
+            reserve.status.code(),
+            "{kind}, {delay}: {check:?} {reserve:?}"
+        );
+        assert!(
+            matches!(reserve.status.code(), Some(0 | 6)),
+            "{kind}, {delay}: {reserve:?}"
+        );
+        assert!(!reserve.err.contains("no error"), "{kind}, {delay}: {reserve:?}");
+        seen.push(reserve.status.code() == Some(0));
+        until("it has ended", LONG, || rig.reserved("r1", 5001).is_empty());
+    }
+    assert_eq!((seen.first(), seen.last()), (Some(&false), Some(&true)), "{kind}");
+}
+
 /// The reply to the trial is retransmitted while nobody is there to acknowledge it.
 fn a_reservation_after_a_trial_of_the_same_flow_reports_no_refusal(rig: &Rig) {
     let flow = ["--to", "10.0.3.2:5002", "--rate", "1M"];
