@@ -146,6 +146,10 @@ fn everything_at_once_is_the_same_between_real_sockets() {
         assert!((call / 4e6 - 1.0).abs() < 0.01, "{call}");
         let longest = &value["expectations"][1];
         assert_eq!(longest["met"], true, "{longest:#}");
+        // A sender that this machine holds up sends a burst then, of which some is policed.
+        let counts = &value["flows"][0]["counts"];
+        let [lost, packets] = ["lost", "packets"].map(|key| counts[key].as_u64().expect("a count"));
+        assert!(packets > 40_000 && lost * 100 < packets, "{counts}");
         assert!(
             (measured(value, 0) / 2_f64.powi(32) - 1.0).abs() < 1e-6,
             "in force"

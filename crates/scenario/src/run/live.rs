@@ -102,13 +102,16 @@ pub fn run(name: &str, scenario: &Scenario, registry: &Registry) -> Result<LiveO
     };
     instruments.begin.set(run.started);
     let watcher = netio::hold_ups::watcher(built.lab.hold_ups()).map_err(Error::Started)?;
-    let (mut flows, windows, programs) = run.traffic()?;
+    let (got, windows, programs) = run.traffic()?;
+    let (mut flows, lost): (Vec<_>, Vec<_>) = got.into_iter().unzip();
     drop(watcher);
     let still = StoodStill::of(built.lab.hold_ups().read());
     run.tell_apart(&mut flows, &still);
     let judged = scenario.expectations.iter().zip(&windows);
-    let outcomes = scenario.flows.iter().zip(&flows);
-    let outcomes: Vec<FlowOutcome> = outcomes.map(|(flow, got)| run.outcome(flow, got)).collect();
+    let outcomes = scenario.flows.iter().zip(&flows).zip(lost);
+    let outcomes: Vec<FlowOutcome> = outcomes
+        .map(|((flow, got), lost)| run.outcome(flow, got, lost))
+        .collect();
     Ok(LiveOutcome {
         scenario: name.into(),
         duration: scenario.settings.duration,
@@ -150,7 +153,10 @@ struct Passage {
 }
 
 /// What each flow's receiver got, the readings of each expectation, and how programs ended.
-type LiveTraffic = (Vec<Vec<Arrived>>, Vec<LabWindow>, Vec<ProgramOutcome>);
+type LiveTraffic = (Vec<ReceivedFlow>, Vec<LabWindow>, Vec<ProgramOutcome>);
+
+/// What arrived, in order, and how many datagrams did not; TCP tells none.
+type ReceivedFlow = (Vec<Arrived>, Option<u64>);
 
 /// The readings at both edges of an expectation's window.
 type LabWindow = [LabReading; 2];
@@ -383,10 +389,10 @@ impl LiveRun<'_> {
         configured.zip(self.rsvp.read()).map(of).collect()
     }
 
-    /// Sends a flow from its start to its stop; what arrived, in order.
-    fn flow(&self, flow: &FlowConfig) -> lab::Result<Vec<Arrived>> {
+    /// Sends a flow from its start to its stop.
+    fn flow(&self, flow: &FlowConfig) -> lab::Result<ReceivedFlow> {
         let (Some(source), Some(&(start, stop))) = (flow.source.in_lab(), flow.active.first()) else {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), None));
         };
         let hosts = flow.between.map(|host| &self.built.lab.hosts()[host]);
         let address = |side: usize, port: Option<u16>| {
@@ -408,9 +414,8 @@ impl LiveRun<'_> {
                 let report = bulk.start(hosts[0], hosts[1])?.finish()?;
                 let first = report.begin.saturating_duration_since(self.begin) + INTERVAL / 2;
                 let ends = report.intervals.iter().zip(0_u32..);
-                Ok(ends
-                    .map(|(&bytes, n)| Arrived::new(first + INTERVAL * n, bytes, None))
-                    .collect())
+                let arrived = ends.map(|(&bytes, n)| Arrived::new(first + INTERVAL * n, bytes, None));
+                Ok((arrived.collect(), None))
             }
             LabSource::Datagrams {
                 frame,
@@ -443,7 +448,8 @@ impl LiveRun<'_> {
                     };
                     Arrived::new(first + one.arrived, frame.get(), Some(delayed))
                 };
-                Ok(report.arrivals.iter().map(arrived).collect())
+                let lost = report.lost();
+                Ok((report.arrivals.iter().map(arrived).collect(), Some(lost)))
             }
         }
     }
@@ -539,7 +545,7 @@ impl LiveRun<'_> {
         }
     }
 
-    fn outcome(&self, flow: &FlowConfig, got: &[Arrived]) -> FlowOutcome {
+    fn outcome(&self, flow: &FlowConfig, got: &[Arrived], lost: Option<u64>) -> FlowOutcome {
         let bytes = got.iter().map(|one| one.bytes).sum();
         let delays = delays(got);
         let name = |side: usize| self.scenario.hosts[flow.between[side]].name.clone();
@@ -547,6 +553,12 @@ impl LiveRun<'_> {
         let datagrams = delayed.clone().count();
         let held_up = delayed.clone().filter(|one| one.held > Duration::ZERO).count();
         let apart = delayed.filter(|one| one.apart).count();
+        let mut counts = vec![
+            ("packets", datagrams as u64),
+            ("held up", held_up as u64),
+            ("apart", apart as u64),
+        ];
+        counts.extend(lost.map(|lost| ("lost", lost)));
         FlowOutcome {
             name: flow.name.clone(),
             kind: flow.source.label(),
@@ -558,11 +570,7 @@ impl LiveRun<'_> {
             rate: Bandwidth::of(Bytes::new(bytes), self.scenario.settings.duration),
             series: Vec::new(),
             delays: (delays.count() > 0).then_some(delays),
-            counts: vec![
-                ("packets", datagrams as u64),
-                ("held up", held_up as u64),
-                ("apart", apart as u64),
-            ],
+            counts,
         }
     }
 }
