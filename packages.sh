@@ -1,14 +1,16 @@
 #!/bin/sh
 # What cargo cannot bring, read by ./suimon and ./test; installs it on Debian and its kin. To run there must be a C
 # linker. To test (`FOR_TESTS=1`) there should be tshark, which reads our RSVP messages, valgrind, which counts
-# instructions, curl, wget and python3, which download under nine, slirp4netns, which is the lab's way out, and chromium,
-# which opens the page of `suimon web`: without one the tests that use it say so, and test the rest.
+# instructions, curl, wget and python3, which download under nine, and for which a wheel is built (python3-venv),
+# slirp4netns, which is the lab's way out, and chromium, which opens the page of `suimon web`: without one the tests
+# that use it say so, and test the rest.
 missing=
 command -v cc >/dev/null 2>&1 || missing="gcc libc6-dev"
 if [ "${FOR_TESTS:-}" = 1 ]; then
     for program in tshark valgrind curl wget python3 slirp4netns chromium; do
         command -v "$program" >/dev/null 2>&1 || missing="$missing $program"
     done
+    python3 -c "import ensurepip, venv" >/dev/null 2>&1 || missing="$missing python3-venv"
     command -v ping >/dev/null 2>&1 || missing="$missing iputils-ping"
 fi
 if [ -n "$missing" ]; then

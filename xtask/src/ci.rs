@@ -101,6 +101,7 @@ const RELEASE_TESTS: &[&str] = &[
 ];
 
 const INSTRUCTIONS: &[&str] = &["xtask", "instructions"];
+const WHEEL: &[&str] = &["xtask", "wheel"];
 
 /// Runs every step in order.
 ///
@@ -108,6 +109,7 @@ const INSTRUCTIONS: &[&str] = &["xtask", "instructions"];
 /// `target` separately, and while one waits for a single long crate the other uses the second
 /// processor. The binary is built as the release tests are, without optimising while it is linked:
 /// then they share all crates. Tests begin when nothing is being compiled, since some measure time.
+/// The wheel is built and tried beside the counting of instructions, which no load changes.
 pub fn run(root: &Path) -> Result<(), String> {
     let mut ci = Ci::new(root)?;
     ci.step("format", FORMAT)?;
@@ -125,7 +127,9 @@ pub fn run(root: &Path) -> Result<(), String> {
         "the tests of the engine and the simulator in release",
         RELEASE_TESTS,
     )?;
+    let beside = ci.beside("the wheel for Python", WHEEL)?;
     ci.step("instructions of a packet", INSTRUCTIONS)?;
+    ci.wait(beside)?;
     ci.end()
 }
 
@@ -201,10 +205,10 @@ impl<'a> Ci<'a> {
         self.done(name, start, status)
     }
 
-    /// Starts a step that prints nothing unless it fails.
+    /// Starts a step that prints little unless it fails.
     fn beside(&self, name: &'static str, args: &[&str]) -> Result<Beside, String> {
         println!("── {name}, beside what follows: cargo {}", args.join(" "));
-        let child = self.cargo(args).arg("--quiet").spawn();
+        let child = self.cargo(&[&["--quiet"], args].concat()).spawn();
         Ok(Beside {
             name,
             child: child.map_err(not_started)?,

@@ -1,6 +1,6 @@
 //! `cargo xtask ci | tidy | docs | pictures | package | bench | changes | compare | equality |
-//! instructions | nine | fuzz | traces | sbom | site | reproducible`: what cargo itself does not
-//! do.
+//! instructions | nine | fuzz | traces | sbom | site | reproducible | wheel`: what cargo itself
+//! does not do.
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
 
 mod bench;
@@ -20,6 +20,7 @@ mod reproduced;
 mod site;
 mod tidy;
 mod traces;
+mod wheel;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -53,7 +54,9 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
        cargo xtask fuzz [TARGET...] [--runs N | --for 10s|5min|2h] [--seed S] [--jobs N]   fuzzes for long (a minute
                           each), and adds the totals to docs/measurements/fuzzing.md
        cargo xtask sbom    the parts of the binary as CycloneDX, in target/sbom.json
-       cargo xtask reproducible  builds the release twice, in two folders, and compares the binaries";
+       cargo xtask reproducible  builds the release twice, in two folders, and compares the binaries
+       cargo xtask wheel   the Python package as a wheel, in target/wheel, with its tests and the cells of
+                          docs/python.md in a fresh environment; needs python3 with venv";
 
 fn main() -> ExitCode {
     let root = workspace();
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
         "compare" => compare::run(&root, rest),
         "fuzz" => fuzz::run(&root, rest),
         "sbom" => bill::write(&root),
+        "wheel" => wheel::make(&root),
         "reproducible" => reproduced::run(&root),
         "equality" => equality::run(&root, rest),
         "nine" => nine::run(&root, rest),

@@ -25,6 +25,7 @@ pub mod lab_policies;
 pub mod language;
 mod link_policies;
 mod link_traces;
+pub mod overridden;
 pub mod report;
 pub mod run;
 pub mod sources;

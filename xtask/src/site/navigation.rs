@@ -39,6 +39,11 @@ const PARTS: &[(&str, &[Listed])] = &[
                 "Teach queueing, AQM, QoS and congestion control: simulate a discipline, rehearse it with real TCP in namespaces, without root or kernel modules.",
             ),
             Listed(
+                "docs/python.md",
+                "A paper's figure, in a notebook",
+                "Network simulation in Python: queueing disciplines, AQM and TCP congestion control from Jupyter; sweeps into pandas, figures with matplotlib.",
+            ),
+            Listed(
                 "docs/coming-from/README.md",
                 "Coming from elsewhere",
                 "Migrate from tc (HTB, HFSC, fq_codel, CAKE), OpenWrt SQM, ALTQ, pf queues, LibreQoS or WireGuard: import the files, see what is lost.",

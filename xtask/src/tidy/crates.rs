@@ -29,6 +29,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("web", &["control", "engine", "sim"]),
     ("import", &["engine"]),
+    ("python", &["engine", "measure", "scenario"]),
     (
         "papers",
         &[

@@ -215,7 +215,7 @@ fn the_table_of_a_sweep_has_a_line_for_each_point_and_as_many_fields_in_each() {
     let lines: Vec<&str> = text.split_terminator("\r\n").collect();
     assert_eq!(lines.len(), 15);
     assert!(
-        lines[0].starts_with("point,control,buffer,server > home rate_bps,"),
+        lines[0].starts_with("point,control,buffer,buffer bytes,server > home rate_bps,"),
         "{}",
         lines[0]
     );
@@ -227,7 +227,7 @@ fn the_table_of_a_sweep_has_a_line_for_each_point_and_as_many_fields_in_each() {
     // The commas of that name, and of the expectation's window, which appears twice.
     let commas = |line: &str| line.matches(',').count();
     assert!(lines[1..].iter().all(|line| commas(line) == commas(lines[0]) - 3));
-    assert!(lines[1].starts_with("1,reno,10 kB,"), "{}", lines[1]);
+    assert!(lines[1].starts_with("1,reno,10 kB,10000,"), "{}", lines[1]);
 }
 
 #[test]

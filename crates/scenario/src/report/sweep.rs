@@ -161,7 +161,7 @@ fn swept_axis(outcomes: &[Outcome]) -> Option<SweptAxis> {
 }
 
 /// A swept value as a number in its base unit.
-fn number(text: &str) -> Option<(f64, AxisUnit)> {
+pub(super) fn number(text: &str) -> Option<(f64, AxisUnit)> {
     if let Ok(number) = text.trim().parse::<f64>() {
         return Some((number, AxisUnit::Number("")));
     }
