@@ -26,6 +26,7 @@ use engine::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use engine::inspect::{Inspection, Value};
 use engine::kind::{Check, Children, Kind, Properties};
 use engine::packet::Packet;
+use engine::portion::Portion;
 use engine::settings;
 use engine::settings::Problem;
 use engine::tree::Registry;
@@ -116,10 +117,8 @@ impl Discipline for Shortest {
         first.map_or(Next::Empty, |(_, packet)| Next::Ready(packet))
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        while let Some((_, packet)) = self.queued.pop_first() {
-            sink.drop(packet, Reason::Flushed);
-        }
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        portion.flush(sink, || self.queued.pop_first().map(|(_, packet)| packet));
     }
 
     /// Shown by `status`, `top` and the metrics.

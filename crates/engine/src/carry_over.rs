@@ -26,6 +26,7 @@ pub trait CarryOver {
     fn deficits(&mut self, now: Instant) -> Vec<Deficit>;
 
     /// Starts the classes of a new tree with these deficits: none sends before it would have in the
-    /// former tree. A late class keeps its lateness if its backlog arrives at this `now`.
+    /// former tree. A late class keeps its lateness if its backlog arrives at this `now`, or is
+    /// [handed on](crate::packet::Packet::handed_on) by the former tree then or later.
     fn start_with(&mut self, now: Instant, deficits: &[Deficit]);
 }

@@ -21,10 +21,12 @@ use crate::carry_over::CarryOver;
 use crate::inspect::Inspection;
 use crate::link::Link;
 use crate::packet::{ClassId, Packet};
+use crate::portion::Portion;
 use crate::prefetch::Prefetched;
 use crate::random::{Rng, Seed};
 use crate::settings::Table;
 pub use crate::sink::{Outlet, Reason, Sink};
+use crate::stats::Count;
 use crate::units::{Bandwidth, Bytes, Duration, Instant};
 use std::any::Any;
 use std::fmt;
@@ -92,9 +94,14 @@ pub trait Discipline: fmt::Debug + Send + Any {
         }
     }
 
-    /// Drops the whole backlog, each packet with [`Reason::Flushed`]. Needed because a queue that
-    /// is not work-conserving cannot be emptied by a loop of dequeues.
-    fn flush(&mut self, sink: &mut dyn Sink);
+    /// Drops the backlog as far as the portion goes, each packet with [`Reason::Flushed`], and
+    /// each flow's in order. If the portion is spent then, there may be more to do, and nothing
+    /// else is asked of the discipline before further portions have ended that; in portions it
+    /// does what it does at once. Needed because a queue that is not work-conserving cannot be
+    /// emptied by a loop of dequeues, and a host may have no time for all.
+    /// [`Portion::flush`] does it for a list of packets, a [`Tour`](crate::portion::Tour) goes
+    /// from queue to queue, and a queue takes the portion on.
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink);
 
     /// Reports gauges (state worth seeing), and each class with its queue; for a class with child
     /// classes, the counts of all below it.
@@ -116,24 +123,30 @@ pub trait Discipline: fmt::Debug + Send + Any {
 
     /// A leaf class of its own becomes another class, of the same number, parent and no past, with
     /// the settings of a plan that differs in nothing but settings beside; in a time that does not
-    /// grow with the number of classes. The backlog goes to the sink as in a flush, and the former
-    /// queue is returned, to be dropped elsewhere. `None` if it cannot; then nothing has changed.
-    /// The default: it cannot, and its host builds a new tree.
+    /// grow with the number of classes or packets. The former queue is returned, with its backlog.
+    /// `None` if it cannot; then nothing has changed. The default: it cannot, and its host builds a
+    /// new tree.
     fn renew_class(
         &mut self,
         _now: Instant,
         _plan: &dyn Plan,
         _class: ClassId,
         _queue: BuiltQueue,
-        _sink: &mut dyn Sink,
-    ) -> Option<Box<dyn Any + Send>> {
+    ) -> Option<Box<dyn DetachedQueue>> {
         None
     }
 
-    /// Drops the backlog of one leaf class of its own, as [`flush`](Self::flush) does; in a time
-    /// that does not grow with the number of classes. `false` if it cannot; the default.
-    fn flush_class(&mut self, _now: Instant, _class: ClassId, _sink: &mut dyn Sink) -> bool {
-        false
+    /// The queue of a leaf class of its own is exchanged for an empty one of the same kind, whose
+    /// counts go on; what the class has beside stays. The former one is returned, with its backlog;
+    /// in a time that does not grow with the number of classes or packets. `None` if it cannot; the
+    /// default.
+    fn exchange_queue(
+        &mut self,
+        _now: Instant,
+        _class: ClassId,
+        _queue: BuiltQueue,
+    ) -> Option<Box<dyn DetachedQueue>> {
+        None
     }
 
     /// After [`Next::Wait`], for a host that keeps its wire busy: the wire slot of the gap frame to
@@ -195,13 +208,15 @@ pub trait Plan: Any + fmt::Debug + Send + Sync {
     }
 
     /// Its own classes whose settings differ from a former plan's with the same classes, or places
-    /// for them. `None` if anything else differs, or it cannot tell; the default.
-    fn changed_classes(&self, _former: &dyn Plan) -> Option<Vec<ClassId>> {
+    /// for them; with `queues`, also those that have a queue, since what follows from the link may
+    /// differ in it. `None` if anything else differs that a class alone does not take over, or it
+    /// cannot tell; the default.
+    fn changed_classes(&self, _former: &dyn Plan, _queues: bool) -> Option<Vec<ClassId>> {
         None
     }
 
-    /// Makes the discipline of the queue of a leaf class of its own. `None` if its queues cannot be
-    /// exchanged one by one; the default.
+    /// Makes the discipline of the queue of a leaf class of its own, or of that in whose queue the
+    /// class is. `None` if its queues cannot be exchanged one by one; the default.
     fn build_class(&self, _class: ClassId, _cx: &Build) -> Option<BuiltQueue> {
         None
     }
@@ -211,6 +226,16 @@ pub trait Plan: Any + fmt::Debug + Send + Sync {
     fn pacing(&self) -> Option<Pacing> {
         None
     }
+}
+
+/// A queue that was taken out of its tree, with its backlog.
+pub trait DetachedQueue: fmt::Debug + Send {
+    /// What it holds.
+    fn held(&self) -> Count;
+
+    /// Empties it as far as the portion goes, as [`Discipline::flush`] does. What is empty is
+    /// dropped.
+    fn empty(&mut self, portion: &mut Portion, sink: &mut dyn Sink);
 }
 
 /// The discipline of a queue, and the name of its kind.

@@ -12,6 +12,7 @@
 //! use engine::kind::{Check, Children, Kind, Properties};
 //! use engine::link::Link;
 //! use engine::packet::Packet;
+//! use engine::portion::Portion;
 //! use engine::tree::{DisciplineSpec, Registry};
 //! use engine::units::{Bandwidth, Bytes, Instant};
 //! use std::sync::Arc;
@@ -43,8 +44,8 @@
 //!     fn dequeue(&mut self, _now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
 //!         self.packets.pop().map_or(Next::Empty, Next::Ready)
 //!     }
-//!     fn flush(&mut self, sink: &mut dyn Sink) {
-//!         self.packets.drain(..).for_each(|packet| sink.drop(packet, Reason::Flushed));
+//!     fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+//!         portion.flush(sink, || self.packets.pop());
 //!     }
 //! }
 //!

@@ -18,6 +18,7 @@
 //! - [`link_clock`]: a link's bandwidth as a clock; [`shaped_queue`]: a queue that keeps to it, in
 //!   every place;
 //! - [`byte_clock`]: time in bytes of an Ethernet wire, for pacing;
+//! - [`portion`]: how much of a long job one call does;
 //! - [`inspect`]: looking into a running tree.
 //!
 //! Absent on purpose: clocks, sockets, threads, files, logging, global state, unsafe code, and
@@ -41,6 +42,7 @@ pub mod link;
 pub mod link_clock;
 pub mod packet;
 pub mod port_kind;
+pub mod portion;
 pub mod prefetch;
 pub mod queue;
 pub mod random;

@@ -40,11 +40,14 @@
 //! assert_eq!(queue.stats().sent.bytes, Bytes::new(1000));
 //! ```
 
-use crate::discipline::{Build, BuiltQueue, Discipline, Next, Outlet, Plan, Reason, Sink, Verdict};
+use crate::discipline::{
+    Build, BuiltQueue, DetachedQueue, Discipline, Next, Outlet, Plan, Reason, Sink, Verdict,
+};
 use crate::disciplines::fifo::{self, Fifo};
 use crate::inspect::Inspection;
 use crate::kind::QueuePlan;
 use crate::packet::{ClassId, Packet};
+use crate::portion::Portion;
 use crate::prefetch::Prefetched;
 pub use crate::stats::{Count, Stats};
 use crate::units::{Bytes, Duration, Instant};
@@ -320,6 +323,16 @@ impl Sink for FifoSink<'_> {
     }
 }
 
+impl DetachedQueue for Queue {
+    fn held(&self) -> Count {
+        self.backlog()
+    }
+
+    fn empty(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        self.flush(portion, sink);
+    }
+}
+
 impl Queue {
     /// A queue of this discipline; `kind` is its name, for messages.
     pub fn new(kind: &'static str, discipline: Box<dyn Discipline>) -> Self {
@@ -528,17 +541,21 @@ impl Queue {
         }
     }
 
-    /// Empties the whole backlog into the sink, each packet with [`Reason::Flushed`]: dropped, or
-    /// handed over if the sink says so.
+    /// Empties the backlog into the sink as far as the portion goes, each packet with
+    /// [`Reason::Flushed`]: dropped, or handed over if the sink says so. If the portion is spent
+    /// then, nothing but this is called until one is not.
     ///
     /// # Panics
     /// If the discipline keeps a packet.
-    pub fn flush(&mut self, outer: &mut dyn Sink) {
+    pub fn flush(&mut self, portion: &mut Portion, outer: &mut dyn Sink) {
+        if portion.is_spent() {
+            return;
+        }
         let Self {
             discipline, drops, ..
         } = self;
         match discipline {
-            Inner::Fifo(fifo) => fifo.flush(&mut FifoSink { drops, outer }),
+            Inner::Fifo(fifo) => fifo.flush(portion, &mut FifoSink { drops, outer }),
             Inner::Other(other) => {
                 let pinned = other.unpin();
                 let mut sink = CountingSink {
@@ -547,12 +564,19 @@ impl Queue {
                     outer,
                 };
                 if let Next::Ready(packet) = pinned {
+                    portion.left();
                     sink.drop(packet, Reason::Flushed);
                 }
-                other.discipline.flush(&mut sink);
+                if !portion.is_spent() {
+                    other.discipline.flush(portion, &mut sink);
+                }
             }
         }
-        assert!(self.is_empty(), "{}: has a backlog after a flush", self.kind());
+        assert!(
+            portion.is_spent() || self.is_empty(),
+            "{}: has a backlog after a flush",
+            self.kind()
+        );
     }
 
     /// Reads what the next packet needs of the queue itself, so that it is in the cache by then.
@@ -655,41 +679,49 @@ impl Queue {
         self.discipline.get_mut().retune(now, plan)
     }
 
-    /// A leaf class of the discipline becomes another; see [`Discipline::renew_class`]. What was
-    /// peeked at here stays the next packet.
+    /// A leaf class of the discipline becomes another; see [`Discipline::renew_class`]. Its former
+    /// queue counts as handed over. What was peeked at here stays the next packet.
     pub fn renew_class(
         &mut self,
         now: Instant,
         plan: &dyn Plan,
         class: ClassId,
         queue: BuiltQueue,
-        outer: &mut dyn Sink,
-    ) -> Option<Box<dyn Any + Send>> {
-        let (discipline, mut sink) = self.parts(outer)?;
-        discipline.renew_class(now, plan, class, queue, &mut sink)
+    ) -> Option<Box<dyn DetachedQueue>> {
+        let former = self.discipline.get_mut().renew_class(now, plan, class, queue)?;
+        Some(self.handed_over(former))
     }
 
-    /// Drops the backlog of one leaf class of the discipline, or hands it over, as
-    /// [`Queue::flush`] does for all. `false` if the discipline cannot.
-    pub fn flush_class(&mut self, now: Instant, class: ClassId, outer: &mut dyn Sink) -> bool {
-        let parts = self.parts(outer);
-        parts.is_some_and(|(discipline, mut sink)| discipline.flush_class(now, class, &mut sink))
+    /// The same of a class that stays what it is; see [`Discipline::exchange_queue`].
+    pub fn exchange_queue(
+        &mut self,
+        now: Instant,
+        class: ClassId,
+        queue: BuiltQueue,
+    ) -> Option<Box<dyn DetachedQueue>> {
+        let former = self.discipline.get_mut().exchange_queue(now, class, queue)?;
+        Some(self.handed_over(former))
     }
 
-    /// The discipline, unless it is a plain FIFO, and a sink that counts.
-    fn parts<'a>(
-        &'a mut self,
-        outer: &'a mut dyn Sink,
-    ) -> Option<(&'a mut dyn Discipline, CountingSink<'a>)> {
-        let Inner::Other(other) = &mut self.discipline else {
-            return None;
-        };
-        let sink = CountingSink {
-            backlog: &mut other.backlog,
-            drops: &mut self.drops,
-            outer,
-        };
-        Some((&mut *other.discipline, sink))
+    /// A queue leaves the tree with its backlog.
+    fn handed_over(&mut self, part: Box<dyn DetachedQueue>) -> Box<dyn DetachedQueue> {
+        let backlog = part.held();
+        if let Inner::Other(other) = &mut self.discipline {
+            other.backlog.packets -= backlog.packets as u32;
+            other.backlog.bytes -= backlog.bytes;
+            self.drops.get_or_insert_default().handed_over += backlog;
+        }
+        part
+    }
+
+    /// An empty queue with this one's counts, as if its backlog had been handed over.
+    pub(crate) fn successor(&self, built: BuiltQueue) -> Self {
+        let mut successor = Self::new(built.kind, built.discipline);
+        (successor.sent, successor.drops) = (self.sent, self.drops.clone());
+        if !self.is_empty() {
+            successor.drops.get_or_insert_default().handed_over += self.backlog();
+        }
+        successor
     }
 
     /// Adopts a plan that differs from the present one in the settings of this class alone. `false`

@@ -11,6 +11,7 @@
 use crate::discipline::{Next, Outlet, Reason, Sink, Verdict};
 use crate::link_clock::{BusyLink, LinkClock};
 use crate::packet::{ClassId, Packet};
+use crate::portion::Portion;
 use crate::queue::Queue;
 use crate::units::{Bandwidth, Duration, Instant};
 use std::collections::VecDeque;
@@ -62,17 +63,17 @@ impl ShapedQueue {
     }
 
     /// Takes another tree. What its classes had saved up or owed goes over to their successors
-    /// (`renumber`); what was queued is handed back, to be classified and queued anew, and so is
-    /// the former tree, which takes long to drop if it has very many classes.
+    /// (`renumber`); the former tree is handed back with all that it holds, to be classified and
+    /// queued anew. It takes long to drop if it has very many classes.
     pub fn replace(
         &mut self,
         now: Instant,
         queue: Queue,
         renumber: impl Fn(ClassId) -> Option<ClassId>,
-    ) -> (VecDeque<Packet>, Queue) {
-        let mut former = std::mem::replace(&mut self.queue, queue);
+    ) -> Queue {
+        let mut former = self.renew(queue);
         self.queue.carry_over(now, &mut former, renumber);
-        (hand_over(&mut former), former)
+        former
     }
 
     /// Takes a tree that knows nothing of the former one, which is handed back with all that it
@@ -260,9 +261,10 @@ impl Sink for HandedOver {
     }
 }
 
-fn hand_over(queue: &mut Queue) -> VecDeque<Packet> {
+/// Hands over everything that is queued there.
+pub fn hand_over(queue: &mut Queue) -> VecDeque<Packet> {
     let mut packets = HandedOver(VecDeque::new());
-    queue.flush(&mut packets);
+    queue.flush(&mut Portion::whole(), &mut packets);
     packets.0
 }
 

@@ -46,7 +46,7 @@ pub use crate::spec::{ArrivalCurveSpec, ClassSpec, DisciplineSpec, ParentSpec};
 use crate::structures::shared_list::SharedList;
 use crate::units::Bytes;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// The kinds that policies may name.
@@ -213,9 +213,9 @@ impl TreePlan {
             .map(|(number, _)| ClassId(number))
     }
 
-    /// The classes of the outermost discipline that have other settings than in a former plan,
-    /// beside those in `renewed`, which are other classes now. `None` if anything else differs, or
-    /// that cannot be told: then a queue adopts the plan as a whole.
+    /// The classes of the outermost discipline that have other settings than in a former plan, or
+    /// follow from another link, beside those in `renewed`, which are other classes now. `None` if
+    /// anything else differs, or that cannot be told: then a queue adopts the plan as a whole.
     pub fn changed_classes(&self, former: &Self, renewed: &[ClassId]) -> Option<Vec<ClassId>> {
         let same = |index: usize| {
             let (new, old) = (&self.classes[index], &former.classes[index]);
@@ -224,12 +224,13 @@ impl TreePlan {
         };
         let alike = self.root.kind.name == former.root.kind.name
             && self.classes.len() == former.classes.len()
-            && self.link == former.link
             && (0..self.classes.len()).all(same);
         if !alike {
             return None;
         }
-        let mut changed = self.root.plan.changed_classes(&*former.root.plan)?;
+        let queues = self.link != former.link;
+        let mut changed = self.root.plan.changed_classes(&*former.root.plan, queues)?;
+        let renewed: HashSet<ClassId> = renewed.iter().copied().collect();
         changed.retain(|class| !renewed.contains(class));
         Some(changed)
     }

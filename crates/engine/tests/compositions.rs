@@ -28,6 +28,7 @@ use engine::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use engine::inspect::Inspection;
 use engine::kind::{Check, Children, Kind, Properties, QueuePlan};
 use engine::packet::{ClassId, FlowHashes, Packet};
+use engine::portion::Portion;
 use engine::queue::Queue;
 use engine::random::{Rng, Seed};
 use engine::settings::{Fallback, Raw, Setting, SettingValue, Table};
@@ -112,7 +113,7 @@ impl Discipline for Fickle {
     fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
         let full = self.does == Upset::Overflows && self.child.backlog().packets >= SHORT;
         if full {
-            self.child.flush(sink);
+            self.child.flush(&mut Portion::whole(), sink);
         }
         if full || self.does == Upset::Refuses && self.rng.below(2) == 0 {
             sink.drop(packet, Reason::Full);
@@ -138,8 +139,8 @@ impl Discipline for Fickle {
         next
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.child.flush(sink);
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        self.child.flush(portion, sink);
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

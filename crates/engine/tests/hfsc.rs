@@ -535,17 +535,12 @@ fn what_is_late_since_the_host_held_it_up_is_told_apart() {
 /// The packet that has a deadline may be flushed, and a shorter one sent in its place.
 #[test]
 fn after_a_flush_a_shorter_packet_is_eligible_by_its_own_length() {
-    struct Flushed;
-    impl Sink for Flushed {
-        fn drop(&mut self, _packet: Packet, why: Reason) {
-            assert_eq!(why, Reason::Flushed);
-        }
-    }
     let classes: [Class<'_>; 2] = [
         (None, &[("realtime", "2 Mbit/s")]),
         (None, &[("realtime", "1 Mbit/s")]),
     ];
-    let mut queue = check(100_000_000, &classes).expect("a good plan");
+    let plan = plan(100_000_000, &classes).expect("a good plan");
+    let mut queue = plan.build(Seed(1));
     let offer = |queue: &mut Queue, class, len| {
         let packet = Packet::new(Bytes::new(len), Instant::START, ClassId(class));
         assert_eq!(
@@ -560,7 +555,9 @@ fn after_a_flush_a_shorter_packet_is_eligible_by_its_own_length() {
     offer(&mut queue, 0, 1_500);
     offer(&mut queue, 1, 1_500);
     assert_eq!(send(&mut queue, 0), (0, 1_500), "its deadline is earlier");
-    assert!(queue.flush_class(Instant::START, ClassId(1), &mut Flushed));
+    let empty = plan.build_class(ClassId(1), Seed(1)).expect("a leaf");
+    let former = queue.exchange_queue(Instant::START, ClassId(1), empty);
+    assert_eq!(former.expect("it is exchanged").held().packets, 1);
     offer(&mut queue, 1, 100);
     offer(&mut queue, 1, 100);
     // The second is eligible after 800 bits at 1 Mbit/s, so that neither is link sharing.

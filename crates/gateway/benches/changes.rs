@@ -1,6 +1,7 @@
 //! One class of 10 to 100,000 added with a filter, removed, set, and each of these by `apply` of a
-//! file, while the packet loop runs: how long the loop pauses at most, and what the whole request
-//! takes; and the same of a `status`. Each beside its goal.
+//! file, and the whole tree made one of another kind, while the packet loop runs: how long the loop
+//! pauses at most, and what the whole request takes; and the same of a `status`. Each beside its
+//! goal.
 //!
 //! `cargo bench -p gateway --bench changes [-- CLASSES…]`. A pause is a turn of the loop, in
 //! processor time of its thread, so that other work on the machine does not count: what the loop
@@ -142,12 +143,14 @@ fn text(
     text
 }
 
-/// Policies in files: as it was, with another value of one class, and with one class more.
+/// Policies in files: as it was, with another value of one class, with one class more, and with
+/// another discipline.
 struct Files {
     folder: PathBuf,
     base: PathBuf,
     other: PathBuf,
     more: PathBuf,
+    kind: PathBuf,
 }
 
 impl Files {
@@ -166,6 +169,10 @@ impl Files {
             base: file("base.toml", text(kind, classes, |_| value)),
             other: file("other.toml", text(kind, classes, one)),
             more: file("more.toml", text(kind, classes + 1, |_| value)),
+            kind: {
+                let another = KINDS[usize::from(kind.0 == KINDS[0].0)];
+                file("kind.toml", text(another, classes, |_| another.2[0]))
+            },
             folder,
         }
     }
@@ -242,7 +249,7 @@ impl Measured {
 
 /// What is asked of the server, and whether there is a goal for the loop's longest turn, and for
 /// the whole.
-const REQUESTS: [(&str, [bool; 2]); 9] = [
+const REQUESTS: [(&str, [bool; 2]); 10] = [
     ("nothing", [false; 2]),
     ("class added", [true; 2]),
     ("class removed", [true; 2]),
@@ -250,6 +257,7 @@ const REQUESTS: [(&str, [bool; 2]); 9] = [
     ("apply: one added", [true; 2]),
     ("apply: one removed", [true; 2]),
     ("apply: one set", [true; 2]),
+    ("apply: the whole", [true, false]),
     ("status", [true, false]),
     ("policy read", [false; 2]),
 ];
@@ -355,7 +363,18 @@ fn measure(
     drop(policy);
     let longest = &program.longest;
     let mut all = [(); REQUESTS.len()].map(|()| Measured::default());
-    let [quiet, added, removed, set, more, fewer, other, status, whole] = &mut all;
+    let [
+        quiet,
+        added,
+        removed,
+        set,
+        more,
+        fewer,
+        other,
+        kinds,
+        status,
+        whole,
+    ] = &mut all;
     for round in 0..ROUNDS {
         longest.take();
         std::thread::sleep(Duration::from_millis(50));
@@ -373,6 +392,8 @@ fn measure(
         more.make(longest, || program.apply(&files.more));
         fewer.make(longest, || program.apply(&files.base));
         other.make(longest, || program.apply(&files.other));
+        program.apply(&files.base);
+        kinds.make(longest, || program.apply(&files.kind));
         program.apply(&files.base);
     }
     program.end();

@@ -304,10 +304,7 @@ impl InForce {
             // The classes may have new numbers now.
             classify: (renumbered || !Arc::ptr_eq(&running.filters, &whole.filters))
                 .then(|| by_filters(&whole)),
-            // Another thread gives those that follow their lines their rates.
-            bandwidth: Some(whole.link().bandwidth)
-                .filter(|bandwidth| *bandwidth != running.link().bandwidth)
-                .filter(|_| whole.autorate.is_none()),
+            bandwidth: other_bandwidth(running, &whole),
             guarantees: whole.guarantees(),
         };
         let put = Put {
@@ -449,11 +446,12 @@ fn one_class(running: &InterfacePolicy, changed: &ClassChanged) -> Option<ClassC
         return None;
     }
     let seed = secret_seed();
+    let build = |class: ClassId| policy.plan.build_class(class, seed);
     let vacant = policy.plan.info(*class)?.vacant;
     let guarantee = policy.guarantee(*class).unwrap_or(Bandwidth::ZERO);
     let renewed = RenewedClass {
         class: *class,
-        queue: policy.plan.build_class(*class, seed)?,
+        queue: build(*class)?,
         guarantee: (!vacant).then_some(guarantee),
     };
     let few = FewFilters {
@@ -462,12 +460,22 @@ fn one_class(running: &InterfacePolicy, changed: &ClassChanged) -> Option<ClassC
     };
     Some(ClassChanges {
         plan: policy.plan.clone(),
-        seed,
+        bandwidth: None,
         renewed: vec![renewed],
         changed: Vec::new(),
         classify: (few != FewFilters::default()).then_some(Reclassified::ButFor(few)),
-        affected: affected.into_iter().collect(),
+        affected: affected
+            .into_iter()
+            .map(|class| Some((class, build(class)?)))
+            .collect::<Option<_>>()?,
     })
+}
+
+/// The rate to which an interface is shaped from now on, if it is another one. Another thread gives
+/// those that follow their lines their rates.
+fn other_bandwidth(running: &InterfacePolicy, whole: &InterfacePolicy) -> Option<Bandwidth> {
+    Some(whole.link().bandwidth)
+        .filter(|bandwidth| *bandwidth != running.link().bandwidth && whole.autorate.is_none())
 }
 
 /// The same filters have the same numbers: those that the worker's classifier knows.
@@ -493,13 +501,8 @@ fn by_class(
         numbers.iter().map(id).collect()
     };
     let (renewed, requeued) = (ids(renewed), ids(requeued));
-    let mut changed = whole.plan.changed_classes(&running.plan, &renewed)?;
-    changed.extend(
-        requeued
-            .iter()
-            .filter(|class| !changed.contains(class))
-            .collect::<Vec<_>>(),
-    );
+    let mut changed: BTreeSet<ClassId> = requeued.into_iter().collect();
+    changed.extend(whole.plan.changed_classes(&running.plan, &renewed)?);
     let mut affected = vacancies::affected(running, whole)?;
     affected.retain(|class| !renewed.contains(class));
     if renewed.len() + affected.len() > FEW {
@@ -507,10 +510,11 @@ fn by_class(
     }
     let guarantee = |class: ClassId| whole.guarantee(class).unwrap_or(Bandwidth::ZERO);
     let seed = secret_seed();
+    let build = |class: ClassId| whole.plan.build_class(class, seed);
     let renew = |&class: &ClassId| {
         Some(RenewedClass {
             class,
-            queue: whole.plan.build_class(class, seed)?,
+            queue: build(class)?,
             guarantee: whole
                 .plan
                 .info(class)
@@ -521,7 +525,7 @@ fn by_class(
     let same = Arc::ptr_eq(&running.filters, &whole.filters) && running.plan.default == whole.plan.default;
     Some(ClassChanges {
         plan: whole.plan.clone(),
-        seed,
+        bandwidth: other_bandwidth(running, whole),
         renewed: renewed.iter().map(renew).collect::<Option<_>>()?,
         changed: changed
             .into_iter()
@@ -531,7 +535,10 @@ fn by_class(
             })
             .collect(),
         classify: (!same).then(|| Reclassified::Anew(by_filters(whole))),
-        affected: affected.into_iter().collect(),
+        affected: affected
+            .into_iter()
+            .map(|class| Some((class, build(class)?)))
+            .collect::<Option<_>>()?,
     })
 }
 

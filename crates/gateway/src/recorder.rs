@@ -23,7 +23,7 @@ use control::difference::GenerationView;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use control::recorded::{RecordedSignalling, RecordingFile, RecordingHead, Stretch};
-use engine::queue::Queue;
+use engine::discipline::DetachedQueue;
 use engine::random::Seed;
 use engine::units::Instant;
 use measure::numbers;
@@ -67,6 +67,9 @@ struct Offered {
     changes: u64,
 }
 
+/// What a tree that begins a stretch has replaced, to be dropped here.
+type FormerTree = Box<dyn DetachedQueue>;
+
 struct Ring {
     handle: Handle,
     path: PathId,
@@ -80,7 +83,7 @@ struct Ring {
     began: bool,
     full: Option<Instant>,
     over: Option<&'static str>,
-    former: (Sender<Queue>, Receiver<Queue>),
+    former: (Sender<FormerTree>, Receiver<FormerTree>),
 }
 
 impl Recorder {

@@ -316,10 +316,11 @@ fn time_of(event: &ShortEvent<'_>) -> Option<Instant> {
             TapeEvent::Arrival(arrival) => Some(arrival.at),
             TapeEvent::Asked(asked) => Some(asked.at),
             TapeEvent::Held(held) => Some(held.at),
+            TapeEvent::Moved(moved) => Some(moved.at),
             TapeEvent::Link(_)
             | TapeEvent::Switched { .. }
             | TapeEvent::Abandoned { .. }
-            | TapeEvent::Moved { .. } => None,
+            | TapeEvent::MovedAtOnce { .. } => None,
         },
     }
 }

@@ -71,10 +71,14 @@ impl<'a> Following<'a> {
                 Read::Nothing => break,
             };
             for event in Events::new(&chunk) {
-                if let TapeEvent::Arrival(arrival) = event.map_err(|why| Refusal::new(why.to_string()))? {
-                    let arrived = candidate.arrive_too(&arrival, overhead, &mut |_| {});
-                    arrived.map_err(|why| Refusal::new(format!("the candidate was dropped: {why}")))?;
-                }
+                let arrival = match event.map_err(|why| Refusal::new(why.to_string()))? {
+                    TapeEvent::Arrival(arrival) => arrival,
+                    // It arrived while what was queued moved into another tree.
+                    TapeEvent::Held(held) if !held.handed_on => held.packet,
+                    _ => continue,
+                };
+                let arrived = candidate.arrive_too(&arrival, overhead, &mut |_| {});
+                arrived.map_err(|why| Refusal::new(format!("the candidate was dropped: {why}")))?;
             }
             self.reader.give_back(chunk);
         }

@@ -17,7 +17,10 @@ use std::sync::Arc;
 /// One place for so many leaves.
 const SHARE: usize = 16;
 /// So many at the top, and below another class, at least.
-const LEAST: [usize; 2] = [8, 2];
+const LEAST: usize = 8;
+/// Where there are more classes with child classes than this, fewer below each.
+const PARENTS: usize = 64;
+const FEWER: usize = 2;
 
 /// The same tree with places, if its kind can have them.
 pub(crate) fn with_places(spec: &DisciplineSpec, registry: &Registry) -> Option<DisciplineSpec> {
@@ -39,7 +42,10 @@ pub(crate) fn with_places(spec: &DisciplineSpec, registry: &Registry) -> Option<
         let Some(count) = children.get(&parent) else {
             continue;
         };
-        let least = LEAST[usize::from(parent.is_some())];
+        let least = match parent {
+            Some(_) if children.len() > PARENTS => FEWER,
+            _ => LEAST,
+        };
         for _ in 0..least.max(count / SHARE) {
             whole.classes.push(ClassSpec::place(whole.classes.len(), parent));
         }
@@ -92,6 +98,7 @@ pub(crate) fn fit(running: &DisciplineSpec, wanted: &DisciplineSpec) -> Option<F
         coming.insert(&class.name, class);
     }
     let (mut spec, mut renewed, mut requeued) = (running.clone(), Vec::new(), Vec::new());
+    (spec.at, spec.settings) = (wanted.at, wanted.settings.clone());
     let mut vacant: HashMap<Option<&str>, Vec<usize>> = HashMap::new();
     for (number, old) in running.classes.iter().enumerate() {
         if old.vacant {

@@ -498,6 +498,7 @@ fn twin(of: &Packet) -> Packet {
 mod tests {
     use super::*;
     use engine::packet::{Buffer, ClassId};
+    use engine::portion::Portion;
     use engine::settings::SettingValue;
     use measure::impairments::{Loss, Reordering};
 
@@ -836,7 +837,7 @@ mod tests {
         }
         let mut flushed = Flushed(0);
         queue.wire.flush(&mut flushed);
-        queue.queue.queue_mut().flush(&mut flushed);
+        queue.queue.queue_mut().flush(&mut Portion::whole(), &mut flushed);
         assert_eq!(
             (flushed.0, queue.queue.is_empty(), queue.wire.in_flight()),
             (5, true, 0)

@@ -6,7 +6,8 @@
 //! within an interface for each class that takes packets, one half in equal parts and the other in
 //! proportion to the rates that the policy guarantees. A class is always given its reserve. When
 //! one class alone is guaranteed another rate, its reserve changes in the proportion of the last
-//! division; all are divided anew when the sum of the rates has moved by more than an eighth.
+//! division; when the sum of the rates has moved by more than an eighth, there is another division,
+//! and each class gets its part of that [piece by piece](Budget::divide_on).
 //!
 //! The other half is shared by dynamic thresholds (Choudhury and Hahne, "Dynamic queue length
 //! thresholds for shared-memory packet switches", IEEE/ACM Transactions on Networking 6(2), 1998):
@@ -56,7 +57,9 @@ pub(crate) fn for_queues([small, big]: [u32; SIZES]) -> [u32; SIZES] {
 /// Who occupies a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner {
-    pub(crate) path: u32,
+    pub(crate) path: u16,
+    /// How often the path's classes had been numbered anew.
+    pub(crate) numbering: u16,
     pub(crate) class: ClassId,
 }
 
@@ -136,17 +139,25 @@ struct Division {
     by_rate: u64,
     /// The sum of the rates.
     rates: u128,
+    /// Classes that take packets.
+    leaves: u64,
 }
 
 impl Division {
     fn new(classes: &[Option<u64>], slots: u64) -> Self {
-        let leaves = classes.iter().flatten().count().max(1) as u64;
+        let leaves = classes.iter().flatten().count() as u64;
         let rates = classes.iter().flatten().map(|rate| u128::from(*rate)).sum();
+        Self::of(leaves, rates, slots)
+    }
+
+    /// Among so many classes that take packets, with this sum of their rates.
+    fn of(leaves: u64, rates: u128, slots: u64) -> Self {
         let by_rate = if rates == 0 { 0 } else { slots - slots / 2 };
         Self {
-            each: (slots - by_rate) / leaves,
+            each: (slots - by_rate) / leaves.max(1),
             by_rate,
             rates,
+            leaves,
         }
     }
 
@@ -157,6 +168,53 @@ impl Division {
             u128::from(self.each) + by_rate
         });
         u32::try_from(part).unwrap_or(u32::MAX)
+    }
+}
+
+/// The classes of one path, together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Sums {
+    /// How often they have been numbered anew.
+    numbering: u16,
+    /// Their reserves.
+    given: [u32; SIZES],
+    /// What they occupy beyond them.
+    beyond: [u32; SIZES],
+}
+
+/// Of each slot size, how many are reserved for the classes of a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ReservedSlots([u64; SIZES]);
+
+/// A claim of the classes of another tree, with its division, which is made beside the packet loop.
+/// After [`Budget::succeed`], what it has replaced.
+#[derive(Debug)]
+pub(crate) struct PreparedClaim {
+    /// The claim.
+    pub(crate) claim: Claim,
+    accounts: Vec<Account>,
+    divisions: [Division; SIZES],
+    given: [u32; SIZES],
+    reserved: ReservedSlots,
+}
+
+impl PreparedClaim {
+    /// Of a path for whose classes so much is reserved.
+    pub(crate) fn new(claim: Claim, reserved: ReservedSlots) -> Self {
+        let divisions = reserved.0.map(|slots| Division::new(claim.classes(), slots));
+        let account = |class: &Option<u64>| Account {
+            used: [0; SIZES],
+            reserve: divisions.map(|division| division.part(*class)),
+        };
+        let accounts: Vec<Account> = claim.classes().iter().map(account).collect();
+        let given = |size: usize| accounts.iter().map(|account| account.reserve[size]).sum();
+        Self {
+            given: std::array::from_fn(given),
+            claim,
+            accounts,
+            divisions,
+            reserved,
+        }
     }
 }
 
@@ -174,36 +232,92 @@ pub(crate) struct Budget {
     accounts: Vec<Vec<Account>>,
     /// Of each path.
     divisions: Vec<[Division; SIZES]>,
-    /// The sum of the rates of each path now.
-    rates: Vec<u128>,
+    /// The sum of the rates of each path now, and how many classes take packets.
+    claimed: Vec<(u128, u64)>,
+    /// The class of each path up to which all have their parts of its division; none if all do.
+    dividing: Vec<Option<u32>>,
+    sums: Vec<Sums>,
     shared: [Shared; SIZES],
     /// Some path has a policy.
     in_force: bool,
 }
 
 impl Budget {
-    /// From now on this path has this claim. No frame of it may be charged to a class that has
-    /// another number under the new claim. What is left over is returned: one of the two claims.
-    pub(crate) fn claim(&mut self, path: usize, claim: Claim, slots: [u32; SIZES]) -> Claim {
-        if self.claims.get(path) == Some(&claim) && self.rates[path] == self.divisions[path][0].rates {
-            // Most changes of settings guarantee no class another rate.
-            return claim;
-        }
+    /// This path has this claim from now on.
+    pub(crate) fn claim(&mut self, path: usize, claim: Claim, slots: [u32; SIZES]) {
         if self.claims.len() <= path {
             self.claims.resize(path + 1, Claim::Unmanaged);
             self.accounts.resize_with(path + 1, Vec::new);
             self.divisions.resize(path + 1, Default::default());
-            self.rates.resize(path + 1, 0);
+            self.claimed.resize(path + 1, (0, 0));
+            self.dividing.resize(path + 1, None);
+            self.sums.resize(path + 1, Sums::default());
         }
-        let former = std::mem::replace(&mut self.claims[path], claim);
+        self.claims[path] = claim;
         self.divide(slots);
-        former
+    }
+
+    /// What is reserved for the classes of this path, if it has a policy.
+    pub(crate) fn reserved(&self, path: usize, slots: [u32; SIZES]) -> ReservedSlots {
+        let weight = |(number, claim): (usize, &Claim)| match number == path {
+            true => UNMANAGED,
+            false => claim.weight(),
+        };
+        let weights: u64 = self.claims.iter().enumerate().map(weight).sum();
+        let reserved = |queues: u32| u64::from(queues / 2) * UNMANAGED / weights.max(1);
+        ReservedSlots(for_queues(slots).map(reserved))
+    }
+
+    /// From now on this path has this claim, for the same classes, which get their parts piece by
+    /// piece. What it has replaced is left in `prepared`.
+    pub(crate) fn adopt(&mut self, path: usize, prepared: &mut PreparedClaim, slots: [u32; SIZES]) {
+        std::mem::swap(&mut self.claims[path], &mut prepared.claim);
+        if prepared.claim == Claim::Unmanaged || prepared.reserved != self.reserved(path, slots) {
+            return self.divide(slots);
+        }
+        self.adopt_divisions(path, prepared.divisions);
+        self.dividing[path] = Some(0);
+    }
+
+    fn adopt_divisions(&mut self, path: usize, divisions: [Division; SIZES]) {
+        self.divisions[path] = divisions;
+        self.claimed[path] = (divisions[0].rates, divisions[0].leaves);
+    }
+
+    /// From now on another tree of this path has this claim. What its former tree still occupies
+    /// is forgotten: to be queued, it is charged anew. In a time that does not grow with the number
+    /// of classes, for a path that had a policy.
+    pub(crate) fn succeed(
+        &mut self,
+        path: usize,
+        numbering: u16,
+        prepared: &mut PreparedClaim,
+        slots: [u32; SIZES],
+    ) {
+        std::mem::swap(&mut self.claims[path], &mut prepared.claim);
+        std::mem::swap(&mut self.accounts[path], &mut prepared.accounts);
+        self.adopt_divisions(path, prepared.divisions);
+        self.dividing[path] = None;
+        let new = Sums {
+            numbering,
+            given: prepared.given,
+            beyond: [0; SIZES],
+        };
+        let old = std::mem::replace(&mut self.sums[path], new);
+        if prepared.claim == Claim::Unmanaged || prepared.reserved != self.reserved(path, slots) {
+            return self.divide(slots);
+        }
+        for (size, shared) in self.shared.iter_mut().enumerate() {
+            shared.total = shared.total + old.given[size] - new.given[size];
+            shared.used -= old.beyond[size];
+        }
     }
 
     /// From now on this class of a path is guaranteed this rate, or takes no packets; in a time
-    /// that does not grow with the number of classes, but for when all is divided anew.
+    /// that does not grow with the number of classes. If there is another division by that, others
+    /// get their parts of it later.
     pub(crate) fn claim_rate(&mut self, owner: Owner, rate: Option<u64>, slots: [u32; SIZES]) {
-        let (path, class) = (owner.path as usize, owner.class.0 as usize);
+        let (path, class) = (usize::from(owner.path), owner.class.0 as usize);
         let Some(Claim::Managed(classes)) = self.claims.get_mut(path) else {
             return;
         };
@@ -214,23 +328,58 @@ impl Budget {
         let old = std::mem::replace(claimed, rate);
         let came_or_went = old.is_some() != rate.is_some();
         let bits = |rate: Option<u64>| u128::from(rate.unwrap_or(0));
-        self.rates[path] = self.rates[path] + bits(rate) - bits(old);
+        let (rates, leaves) = &mut self.claimed[path];
+        *rates = *rates + bits(rate) - bits(old);
+        *leaves = *leaves + u64::from(rate.is_some()) - u64::from(old.is_some());
+        let (rates, leaves) = (*rates, *leaves);
         let divided = self.divisions[path][0].rates;
-        if came_or_went && few || self.rates[path].abs_diff(divided) > divided / DRIFT {
-            return self.divide(slots);
+        if came_or_went && few || rates.abs_diff(divided) > divided / DRIFT {
+            let ReservedSlots(reserved) = self.reserved(path, slots);
+            self.divisions[path] = reserved.map(|slots| Division::of(leaves, rates, slots));
+            self.dividing[path] = Some(0);
+            if few {
+                self.divide_on(FEW);
+            }
         }
-        let account = &mut self.accounts[path][class];
+        self.give_part(path, class);
+    }
+
+    /// Gives so many classes of each path their parts of its last division, if not all have them.
+    pub(crate) fn divide_on(&mut self, most: usize) {
+        for path in 0..self.dividing.len() {
+            let Some(next) = self.dividing[path].take() else {
+                continue;
+            };
+            let (next, all) = (next as usize, self.accounts[path].len());
+            let until = next.saturating_add(most).min(all);
+            (next..until).for_each(|class| self.give_part(path, class));
+            self.dividing[path] = (until < all).then_some(until as u32);
+        }
+    }
+
+    /// Whether there are classes without their parts of the last division.
+    pub(crate) fn is_dividing(&self) -> bool {
+        self.dividing.iter().any(Option::is_some)
+    }
+
+    /// Gives a class its part of the last division, as far as others leave so much.
+    fn give_part(&mut self, path: usize, class: usize) {
+        let rate = self.claims[path].classes().get(class).copied().flatten();
+        let (account, sums) = (&mut self.accounts[path][class], &mut self.sums[path]);
         for (size, shared) in self.shared.iter_mut().enumerate() {
             let part = self.divisions[path][size].part(rate);
             let before = (account.reserve[size], account.beyond(size));
             let part = part.min(shared.total + before.0);
             account.reserve[size] = part;
+            sums.given[size] = sums.given[size] + part - before.0;
+            sums.beyond[size] = sums.beyond[size] + account.beyond(size) - before.1;
             shared.total = shared.total + before.0 - part;
             shared.used = shared.used + account.beyond(size) - before.1;
         }
     }
 
     fn divide(&mut self, slots: [u32; SIZES]) {
+        self.dividing.fill(None);
         self.in_force = self.claims.iter().any(|claim| *claim != Claim::Unmanaged);
         for (claim, accounts) in self.claims.iter().zip(&mut self.accounts) {
             accounts.resize(claim.classes().len(), Account::default());
@@ -239,25 +388,33 @@ impl Budget {
         for (size, queues) in for_queues(slots).into_iter().enumerate() {
             let reserved = u64::from(queues / 2);
             let accounts = self.accounts.iter_mut().zip(&mut self.divisions);
-            let paths = self.claims.iter().zip(accounts).zip(&mut self.rates);
-            for ((claim, (accounts, divisions)), rates) in paths {
+            let paths = self.claims.iter().zip(accounts).zip(&mut self.claimed);
+            for ((claim, (accounts, divisions)), claimed) in paths {
                 let division = Division::new(claim.classes(), reserved * claim.weight() / weights);
                 for (class, account) in claim.classes().iter().zip(accounts) {
                     account.reserve[size] = division.part(*class);
                 }
-                (divisions[size], *rates) = (division, division.rates);
+                divisions[size] = division;
+                *claimed = (division.rates, division.leaves);
             }
-            let accounts = || self.accounts.iter().flatten();
-            let given: u32 = accounts().map(|account| account.reserve[size]).sum();
+            for (accounts, sums) in self.accounts.iter().zip(&mut self.sums) {
+                sums.given[size] = accounts.iter().map(|account| account.reserve[size]).sum();
+                sums.beyond[size] = accounts.iter().map(|account| account.beyond(size)).sum();
+            }
             self.shared[size] = Shared {
-                total: queues - given,
-                used: accounts().map(|account| account.beyond(size)).sum(),
+                total: queues - self.sums.iter().map(|sums| sums.given[size]).sum::<u32>(),
+                used: self.sums.iter().map(|sums| sums.beyond[size]).sum(),
             };
         }
     }
 
+    /// None of a tree that has been replaced.
     fn account(&mut self, owner: Owner) -> Option<&mut Account> {
-        let accounts = self.accounts.get_mut(owner.path as usize)?;
+        let path = usize::from(owner.path);
+        let accounts = self.accounts.get_mut(path)?;
+        if self.sums[path].numbering != owner.numbering {
+            return None;
+        }
         // What has no class of its own is counted with the first.
         let class = Some(owner.class.0 as usize).filter(|class| *class < accounts.len());
         accounts.get_mut(class.unwrap_or(0))
@@ -284,6 +441,7 @@ impl Budget {
         }
         account.used[size] += 1;
         self.shared[size].used += 1;
+        self.sums[usize::from(owner.path)].beyond[size] += 1;
         Admission::Charged
     }
 
@@ -303,6 +461,7 @@ impl Budget {
         account.used[size] = account.used[size].saturating_sub(1);
         if beyond {
             self.shared[size].used -= 1;
+            self.sums[usize::from(owner.path)].beyond[size] -= 1;
         }
     }
 }
@@ -316,6 +475,7 @@ mod tests {
     fn owner(class: u32) -> Owner {
         Owner {
             path: 0,
+            numbering: 0,
             class: ClassId(class),
         }
     }
@@ -384,6 +544,7 @@ mod tests {
                 let class = random.below(count as u64) as u32;
                 let rate = random.below(1_000);
                 one.claim_rate(owner(class), Some(rate), SLOTS);
+                assert!(!one.is_dividing());
                 classes[class as usize] = Some(rate);
                 all.claim(0, Claim::Managed(classes.clone()), SLOTS);
                 let reserved = |budget: &Budget| -> u32 {
@@ -421,6 +582,112 @@ mod tests {
                 (all.shared, &all.accounts[0][0])
             );
         }
+    }
+
+    #[test]
+    fn very_many_classes_get_their_parts_of_another_division_in_pieces_and_in_the_end_what_one_gives() {
+        const MANY: u32 = 5_000;
+        const SLOTS: [u32; SIZES] = [200_000, 20_000];
+        let rate = |class: u32| Some(u64::from(class % 7) * 1_000);
+        let [mut pieces, mut whole] = [Budget::default(), Budget::default()];
+        let mut classes: Vec<_> = (0..MANY).map(rate).collect();
+        pieces.claim(0, Claim::Managed(classes.clone()), SLOTS);
+        // Some are beyond their reserve, which changes.
+        let took: Vec<u32> = [1, 2, 6].map(|class| take_all(&mut pieces, class)).into();
+        let mut divisions = 0;
+        for class in 0..MANY {
+            let rate = rate(class).map(|rate| rate * 3);
+            pieces.claim_rate(owner(class), rate, SLOTS);
+            classes[class as usize] = rate;
+            if class % 64 == 0 {
+                divisions += u32::from(pieces.dividing[0] == Some(0));
+                pieces.divide_on(256);
+            }
+            let given: u32 = pieces.accounts[0].iter().map(|account| account.reserve[0]).sum();
+            if class % 500 == 0 {
+                assert_eq!(given, pieces.sums[0].given[0]);
+                assert_eq!(given + pieces.shared[0].total, for_queues(SLOTS)[0]);
+            }
+        }
+        assert!(divisions > 4, "{divisions} divisions");
+        while pieces.is_dividing() {
+            pieces.divide_on(256);
+        }
+        whole.claim(0, Claim::Managed(classes.clone()), SLOTS);
+        let near = |a: u32, b: u32| a.abs_diff(b) <= b / 7 + 1;
+        let both = pieces.accounts[0].iter().zip(&whole.accounts[0]);
+        both.for_each(|(a, b)| assert!(near(a.reserve[0], b.reserve[0]), "{a:?}, {b:?}"));
+        // The same claim as a whole, in place: exactly what one division gives.
+        let reserved = pieces.reserved(0, SLOTS);
+        pieces.adopt(
+            0,
+            &mut PreparedClaim::new(Claim::Managed(classes), reserved),
+            SLOTS,
+        );
+        assert!(pieces.is_dividing());
+        while pieces.is_dividing() {
+            pieces.divide_on(256);
+        }
+        let reserves = |budget: &Budget| -> Vec<_> {
+            budget.accounts[0].iter().map(|account| account.reserve).collect()
+        };
+        assert_eq!(reserves(&pieces), reserves(&whole));
+        assert_eq!(pieces.divisions, whole.divisions);
+        for (class, took) in [1, 2, 6].into_iter().zip(took) {
+            (0..took).for_each(|_| pieces.discharge(owner(class), 0));
+        }
+        assert_eq!((pieces.shared, &pieces.accounts), (whole.shared, &whole.accounts));
+    }
+
+    #[test]
+    fn the_claim_of_another_tree_is_as_if_it_was_the_first_and_what_the_former_had_is_forgotten() {
+        let classes = |number: usize| -> Vec<Option<u64>> {
+            let rate = |class| (class % 5 != 4).then_some(class as u64 * 1_000);
+            (0..number).map(rate).collect()
+        };
+        let (mut budget, mut fresh) = (Budget::default(), Budget::default());
+        for budget in [&mut budget, &mut fresh] {
+            budget.claim(1, Claim::Unmanaged, SLOTS);
+        }
+        budget.claim(0, Claim::Managed(classes(10)), SLOTS);
+        fresh.claim(0, Claim::Managed(classes(30)), SLOTS);
+        let before = [3, 0, 1].map(|class| take_all(&mut budget, class));
+        assert!(budget.shared[0].used > 0 && before[0] > 0);
+        let other = Owner { path: 1, ..owner(0) };
+        assert_eq!(budget.charge(other, 0), fresh.charge(other, 0));
+        budget.claim_rate(owner(2), Some(500), SLOTS);
+        let mut prepared = PreparedClaim::new(Claim::Managed(classes(30)), budget.reserved(0, SLOTS));
+        budget.succeed(0, 1, &mut prepared, SLOTS);
+        assert_eq!((budget.shared, &budget.accounts), (fresh.shared, &fresh.accounts));
+        assert_eq!(budget.divisions, fresh.divisions);
+        // What was charged before is given back to nobody.
+        (0..before[0]).for_each(|_| budget.discharge(owner(3), 0));
+        assert_eq!((budget.shared, &budget.accounts), (fresh.shared, &fresh.accounts));
+        // The same is divided anew, at leisure.
+        let shared = budget.shared;
+        budget.divide(SLOTS);
+        assert_eq!(budget.shared, shared);
+        let took = |budget: &mut Budget, numbering| {
+            let takes = || {
+                budget.charge(
+                    Owner {
+                        numbering,
+                        ..owner(3)
+                    },
+                    0,
+                ) == Admission::Charged
+            };
+            std::iter::repeat_with(takes).take_while(|took| *took).count()
+        };
+        assert_eq!(took(&mut budget, 1), took(&mut fresh, 0));
+        // A path that had no policy: the others' parts become less.
+        let mut prepared = PreparedClaim::new(Claim::Managed(classes(7)), budget.reserved(1, SLOTS));
+        budget.succeed(1, 1, &mut prepared, SLOTS);
+        let mut both = Budget::default();
+        both.claim(1, Claim::Managed(classes(7)), SLOTS);
+        both.claim(0, Claim::Managed(classes(30)), SLOTS);
+        assert_eq!(budget.shared[0].total, both.shared[0].total);
+        assert_eq!(budget.divisions, both.divisions);
     }
 
     #[test]

@@ -4,10 +4,10 @@
 //! worker. A snapshot costs traffic no more than the copying of its numbers, and of very many
 //! classes the worker copies a [slice](crate::inspection) between two batches.
 
-use crate::budget::Claim;
+use crate::budget::{Claim, PreparedClaim, ReservedSlots};
 use crate::classify::{ClassifiesBy, Classify};
 use crate::inspection::{BLANKS, Blanks, Collected, Detail, Piece, Requester};
-use crate::meter::ClassMeter;
+use crate::meter::{ClassMeter, Meters};
 use crate::path::ChangedByClass;
 use crate::path::Wished;
 pub use crate::path::{ChangedSettings, ClassChanges, Reclassified, RenewedClass};
@@ -15,6 +15,7 @@ use crate::pool::PoolUsage;
 use crate::port::{Capabilities, Counters};
 use crate::realiser::Achieved;
 use crate::replay::tape::{Rebase, Tape, Taped};
+use crate::same_classes::SameClasses;
 use crate::sys::Bell;
 use crate::tcp::{Ends, Limit};
 use crate::window_clamp::ClampSnapshot;
@@ -23,7 +24,7 @@ use engine::inspect::View;
 use engine::packet::ClassId;
 use engine::queue::{Count, Queue, Stats};
 use engine::random::Seed;
-use engine::tree::TreePlan;
+use engine::tree::{ClassInfo, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 use measure::hold_ups::HoldUps;
@@ -55,41 +56,81 @@ pub struct Retune {
     pub guarantees: Vec<(ClassId, Bandwidth)>,
 }
 
-/// A new plan, with what was made of it beside the packet loop.
+/// What a path runs: whoever prepares another plan for it needs that.
+#[derive(Debug)]
+pub(crate) struct PresentPlan {
+    /// The plan.
+    pub(crate) plan: Option<TreePlan>,
+    /// The changes that the path had adopted by then.
+    pub(crate) changes: u64,
+    /// The classes whose connections are clamped.
+    pub(crate) yields: Arc<[String]>,
+    /// The part of the pool for its classes.
+    pub(crate) reserved: ReservedSlots,
+}
+
+/// A new plan, with all that is made of it beside the packet loop, as far as that takes longer the
+/// more classes there are.
 #[derive(Debug)]
 pub(crate) struct PreparedRetune {
     pub(crate) retune: Retune,
-    /// What its classes claim of the pool.
-    pub(crate) claim: Claim,
-    /// The tree, once the worker has said that the present one has not the shape of the plan.
-    pub(crate) tree: Option<Queue>,
+    /// The changes that the path had adopted when this was made: if there are others, it is of no
+    /// use.
+    pub(crate) changes: u64,
+    /// Whether the classes, their filters and the outermost discipline are those that there are.
+    pub(crate) same: bool,
+    /// The tree, which is needed if some discipline cannot adopt its settings.
+    pub(crate) tree: Queue,
+    /// How its classes follow the present ones.
+    pub(crate) classes: Arc<SameClasses>,
+    /// What they claim of the pool.
+    pub(crate) claim: PreparedClaim,
+    /// Their meters.
+    pub(crate) meters: Meters,
+    /// Which of them are clamped.
+    pub(crate) clamp_indices: Vec<Option<usize>>,
 }
 
 impl PreparedRetune {
-    /// This plan, without its tree.
-    pub(crate) fn new(retune: Retune) -> Self {
+    /// Of this plan, for a path that runs that one.
+    pub(crate) fn new(retune: Retune, present: &PresentPlan) -> Self {
+        let Retune { plan, seed, .. } = &retune;
+        let same = retune.classify.is_none()
+            && present.plan.as_ref().is_some_and(|old| {
+                old.root.kind.name == plan.root.kind.name
+                    && old.has_classes_of(plan)
+                    && old.default == plan.default
+            });
+        let claim = Claim::of(Some(plan), &retune.guarantees);
         Self {
-            claim: Claim::of(Some(&retune.plan), &retune.guarantees),
+            changes: present.changes,
+            same,
+            tree: plan.build(*seed),
+            classes: Arc::new(SameClasses::of(present.plan.as_ref(), plan)),
+            claim: PreparedClaim::new(claim, present.reserved),
+            meters: Meters::new(u32::try_from(plan.classes.len().max(1)).unwrap_or(u32::MAX)),
+            clamp_indices: clamp_indices(&present.yields, plan),
             retune,
-            tree: None,
         }
     }
+}
 
-    /// The same with its tree.
-    pub(crate) fn with_tree(mut self: Box<Self>) -> Box<Self> {
-        let Retune { plan, seed, .. } = &self.retune;
-        self.tree = Some(plan.build(*seed));
-        self
+/// The index of each class of a plan among those whose connections are clamped.
+pub(crate) fn clamp_indices(yields: &[String], plan: &TreePlan) -> Vec<Option<usize>> {
+    let index = |info: &ClassInfo| yields.iter().position(|name| *name == info.name);
+    match yields.is_empty() {
+        true => Vec::new(),
+        false => plan.classes.iter().map(index).collect(),
     }
 }
 
 /// What a worker answers to a new plan.
 #[derive(Debug)]
 pub(crate) enum Retuned {
-    /// It is in force.
+    /// It is in force, and whatever was queued is in its tree.
     Adopted(Adopted, Retired),
-    /// Nothing has changed: a tree is needed.
-    NeedsTree(Box<PreparedRetune>),
+    /// Nothing has changed: the path runs another plan than the one that it was prepared for.
+    Stale(Box<PreparedRetune>),
 }
 
 /// What a change has left over, to be dropped by whoever asked for it: with very many classes that
@@ -183,6 +224,10 @@ pub(crate) enum Command {
         on: bool,
         done: Sender<bool>,
     },
+    Present {
+        path: PathId,
+        done: Sender<Option<PresentPlan>>,
+    },
     Retune {
         path: PathId,
         retune: Box<PreparedRetune>,
@@ -233,6 +278,20 @@ pub(crate) enum Command {
     },
     Stop,
     Abort,
+}
+
+impl Command {
+    /// The path that has to be at rest for it: whose change, if one is under way, is ended first.
+    pub(crate) fn needs_rest(&self) -> Option<PathId> {
+        match self {
+            Self::Switch { path, .. }
+            | Self::Retune { path, .. }
+            | Self::RetuneClass { path, .. }
+            | Self::ChangeClasses { path, .. }
+            | Self::Tape { path, .. } => Some(*path),
+            _ => None,
+        }
+    }
 }
 
 /// What is wanted of a path's tape.
@@ -414,21 +473,26 @@ impl Handle {
     }
 
     /// Gives a path a new plan while packets flow. If its disciplines cannot adopt that in place, a
-    /// new tree is built here, beside the packet loop, and here the former one is dropped.
+    /// new tree, which was built here, beside the packet loop, takes the place of the present one.
+    /// What was queued moves into it between batches, in pieces; when all of it has, the former
+    /// tree is dropped here.
     ///
     /// # Errors
     /// If the worker has no such path, has ended, or does not answer.
     pub fn retune(&self, path: PathId, retune: Retune) -> Result<Adopted, Unanswered> {
-        let mut next = Box::new(PreparedRetune::new(retune));
+        let mut retune = retune;
         loop {
+            let present = self.ask(path, |path, done| Command::Present { path, done })?;
+            let present = present.ok_or(Unanswered::NoSuchPath)?;
+            let prepared = Box::new(PreparedRetune::new(retune, &present));
             let retuned = self.ask(path, |path, done| Command::Retune {
                 path,
-                retune: next,
+                retune: prepared,
                 done,
             })?;
             match retuned.ok_or(Unanswered::NoSuchPath)? {
                 Retuned::Adopted(adopted, _retired) => return Ok(adopted),
-                Retuned::NeedsTree(prepared) => next = prepared.with_tree(),
+                Retuned::Stale(prepared) => retune = prepared.retune,
             }
         }
     }
@@ -480,7 +544,8 @@ impl Handle {
     }
 
     /// Changes a few classes of a path while packets flow, in pieces between batches that do not
-    /// grow with the number of classes. `None` if its disciplines cannot; then nothing has changed.
+    /// grow with the number of classes. `None` if its disciplines cannot; then nothing has changed,
+    /// or a part of it, and the plan is to be [adopted as a whole](Self::retune).
     ///
     /// # Errors
     /// If the worker has no such path, has ended, or does not answer.

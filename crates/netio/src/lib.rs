@@ -48,6 +48,7 @@ mod probes;
 pub mod realiser;
 pub mod replay;
 pub mod routes;
+mod same_classes;
 pub mod segment;
 pub mod signalling;
 mod sys;

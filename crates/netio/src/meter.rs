@@ -1,12 +1,14 @@
 //! Meters of the classes of a path: packets and bytes sent, the rate over the last second, and
 //! queueing delays, with and without what the host [held packets up](crate::hold_ups) for.
 
+use crate::same_classes::SameClasses;
 use engine::packet::ClassId;
 use engine::queue::Count;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 use measure::hold_ups::HeldUpDelays;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Parts of the second over which a rate is measured.
 const PARTS: u64 = 10;
@@ -60,6 +62,10 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
+    fn has_counted(&self) -> bool {
+        self.sent.packets + self.short.packets > 0
+    }
+
     /// A packet that arrived then leaves. One that arrived after the last has left came to no
     /// queue.
     fn leaves(&mut self, arrived: Instant, left: Instant) {
@@ -119,26 +125,109 @@ const BLOCK: usize = 32;
 /// The meters of a path, in blocks that are made when a class of them has its first packet: neither
 /// memory nor time is spent for the others.
 #[derive(Debug, Default)]
-pub(crate) struct Meters(Vec<Option<Box<[Meter]>>>);
+pub(crate) struct Meters {
+    blocks: Vec<Block>,
+    former: Option<Box<FormerMeters>>,
+}
+
+type Block = Option<Box<[Meter]>>;
+
+/// The meters of a tree that was replaced, until each is its successor's.
+#[derive(Debug)]
+pub(crate) struct FormerMeters {
+    blocks: Vec<Block>,
+    classes: Arc<SameClasses>,
+    /// The next block of successors.
+    next: usize,
+}
+
+impl FormerMeters {
+    /// The meter of the predecessor of a class, if it has counted anything.
+    fn of(&mut self, class: usize) -> Option<&mut Meter> {
+        let number = self.classes.predecessor(ClassId(u32::try_from(class).ok()?))?.0 as usize;
+        let block = self.blocks.get_mut(number / BLOCK)?.as_mut()?;
+        Some(&mut block[number % BLOCK]).filter(|meter| meter.has_counted())
+    }
+}
 
 impl Meters {
     /// For so many classes.
     pub(crate) fn new(classes: u32) -> Self {
         let mut blocks = Vec::new();
         blocks.resize_with((classes as usize).div_ceil(BLOCK), || None);
-        Self(blocks)
+        Self { blocks, former: None }
     }
 
+    #[inline]
     fn meter(&mut self, class: ClassId) -> &mut Meter {
-        let index = class.0 as usize;
-        if index / BLOCK >= self.0.len() {
-            self.0.resize_with(index / BLOCK + 1, || None);
+        let (number, index) = (class.0 as usize / BLOCK, class.0 as usize % BLOCK);
+        if self.blocks.get(number).is_none_or(Option::is_none) {
+            self.make(number);
         }
-        let block = self.0[index / BLOCK].get_or_insert_with(|| {
-            let meters = std::iter::repeat_with(Meter::default);
-            meters.take(BLOCK).collect()
-        });
-        &mut block[index % BLOCK]
+        match &mut self.blocks[number] {
+            Some(block) => &mut block[index],
+            None => unreachable!("it is made"),
+        }
+    }
+
+    /// Makes a block, with what its classes' predecessors have counted.
+    #[cold]
+    fn make(&mut self, number: usize) {
+        if number >= self.blocks.len() {
+            self.blocks.resize_with(number + 1, || None);
+        }
+        let mut meters: Box<[Meter]> = std::iter::repeat_with(Meter::default).take(BLOCK).collect();
+        if let Some(former) = &mut self.former {
+            for (class, meter) in (number * BLOCK..).zip(meters.iter_mut()) {
+                if let Some(old) = former.of(class) {
+                    std::mem::swap(old, meter);
+                }
+            }
+        }
+        self.blocks[number] = Some(meters);
+    }
+
+    /// These take the place of the meters of another tree, whose classes go on here under other
+    /// numbers. What those have counted comes over when it is asked for, and by
+    /// [`Meters::go_on`].
+    pub(crate) fn succeed(&mut self, new: Self, classes: Arc<SameClasses>) {
+        while self.is_following() {
+            self.go_on(usize::MAX);
+        }
+        let old = std::mem::replace(self, new);
+        self.former = Some(Box::new(FormerMeters {
+            blocks: old.blocks,
+            classes,
+            next: 0,
+        }));
+    }
+
+    /// Takes over what the predecessors of so many classes have counted, about; those of which
+    /// nothing was counted cost a look. What is left over when that was the last.
+    pub(crate) fn go_on(&mut self, classes: usize) -> Option<Box<FormerMeters>> {
+        let begin = self.former.as_ref()?.next;
+        let end = begin
+            .saturating_add((classes / BLOCK).max(1))
+            .min(self.blocks.len());
+        (begin..end).for_each(|block| self.take_over(block));
+        let former = self.former.as_mut()?;
+        former.next = end;
+        self.former.take_if(|_| end == self.blocks.len())
+    }
+
+    /// Whether meters of a former tree are yet to come over.
+    pub(crate) fn is_following(&self) -> bool {
+        self.former.is_some()
+    }
+
+    /// Makes a block if there is something that its classes' predecessors have counted.
+    fn take_over(&mut self, block: usize) {
+        let Some(former) = &mut self.former else { return };
+        let missing = self.blocks.get(block).is_some_and(Option::is_none);
+        let mut classes = block * BLOCK..(block + 1) * BLOCK;
+        if missing && classes.any(|class| former.of(class).is_some()) {
+            self.make(block);
+        }
     }
 
     /// Counts a packet that is dropped since memory is short.
@@ -191,7 +280,8 @@ impl Meters {
     /// Forgets what a class has sent, as its number is another's now.
     pub(crate) fn clear(&mut self, class: ClassId) {
         let index = class.0 as usize;
-        if let Some(Some(block)) = self.0.get_mut(index / BLOCK) {
+        self.take_over(index / BLOCK);
+        if let Some(Some(block)) = self.blocks.get_mut(index / BLOCK) {
             block[index % BLOCK] = Meter::default();
         }
     }
@@ -199,16 +289,15 @@ impl Meters {
     /// The meters of classes of which anything was sent or dropped, in the memory of those that are
     /// given, as long as there are enough. How many they are.
     pub(crate) fn show(&mut self, now: Instant, window: Range<u32>, shown: &mut Vec<ClassMeter>) -> usize {
-        let first = (window.start as usize / BLOCK).min(self.0.len());
-        let last = (window.end as usize).div_ceil(BLOCK).min(self.0.len());
-        let blocks = self.0[first..last].iter_mut().zip(first..);
+        let first = (window.start as usize / BLOCK).min(self.blocks.len());
+        let last = (window.end as usize).div_ceil(BLOCK).min(self.blocks.len());
+        (first..last).for_each(|block| self.take_over(block));
+        let blocks = self.blocks[first..last].iter_mut().zip(first..);
         let meters = blocks.flat_map(|(block, number)| {
             let meters = block.iter_mut().flat_map(|block| block.iter_mut());
             meters.zip(number as u32 * BLOCK as u32..)
         });
-        let used = |(meter, class): &(&mut Meter, u32)| {
-            window.contains(class) && meter.sent.packets + meter.short.packets > 0
-        };
+        let used = |(meter, class): &(&mut Meter, u32)| window.contains(class) && meter.has_counted();
         let mut count = 0;
         for (meter, class) in meters.filter(used) {
             if count == shown.len() {
@@ -229,19 +318,6 @@ impl Meters {
             count += 1;
         }
         count
-    }
-
-    /// Renumbers the classes after a tree was replaced. The meter of a class without a new number
-    /// is removed.
-    pub(crate) fn renumber(&mut self, new: impl Fn(ClassId) -> Option<ClassId>) {
-        let old = std::mem::take(&mut self.0);
-        for (number, block) in old.into_iter().enumerate() {
-            for (index, meter) in block.into_iter().flatten().enumerate() {
-                if let Some(class) = new(ClassId((number * BLOCK + index) as u32)) {
-                    *self.meter(class) = meter;
-                }
-            }
-        }
     }
 }
 
@@ -289,14 +365,42 @@ mod tests {
         let mut meters = Meters::new(100_000);
         let times = (Instant::START, Instant::START);
         meters.depart(Instant::START, ClassId(70_000), Bytes::new(100), times);
-        assert_eq!(meters.0.iter().flatten().count(), 1);
+        assert_eq!(meters.blocks.iter().flatten().count(), 1);
         let mut views = Vec::new();
         let shown = |window| meters.show(Instant::START, window, &mut views);
         let windows = [0..u32::MAX, 69_999..70_001, 70_001..70_064, 0..70_000];
         assert_eq!(windows.map(shown), [1, 1, 0, 0]);
-        meters.renumber(|class| (class.0 == 70_000).then_some(ClassId(3)));
-        assert_eq!(meters.show(Instant::START, 3..4, &mut views), 1);
-        assert_eq!((views[0].class, views[0].sent.packets), (ClassId(3), 1));
+    }
+
+    #[test]
+    fn what_was_counted_in_another_tree_goes_over_in_pieces_and_at_once_where_it_is_asked_for() {
+        let len = Bytes::new(100);
+        let sends = |meters: &mut Meters, class: u32, times: u32| {
+            let at = (Instant::START, Instant::START);
+            (0..times).for_each(|_| meters.depart(Instant::START, ClassId(class), len, at));
+        };
+        let sent = |meters: &mut Meters, window: Range<u32>| -> Vec<(u32, u64)> {
+            let mut views = Vec::new();
+            let count = meters.show(Instant::START, window, &mut views);
+            let view = |view: &ClassMeter| (view.class.0, view.sent.packets);
+            views[..count].iter().map(view).collect()
+        };
+        let mut meters = Meters::new(1_000);
+        for (class, times) in [(0, 1), (1, 2), (500, 3), (999, 4)] {
+            sends(&mut meters, class, times);
+        }
+        // The last becomes the first, and so on; the first has no successor.
+        let pairs = (0..999).map(|new| (999 - new, new));
+        meters.succeed(Meters::new(999), Arc::new(SameClasses::of_pairs(pairs)));
+        sends(&mut meters, 0, 10);
+        assert_eq!(sent(&mut meters, 0..20), [(0, 14)]);
+        assert_eq!(sent(&mut meters, 490..510), [(499, 3)]);
+        assert!(meters.is_following());
+        let pieces = std::iter::repeat_with(|| meters.go_on(64));
+        assert_eq!(pieces.take_while(Option::is_none).count(), 15);
+        assert!(!meters.is_following() && meters.go_on(64).is_none());
+        assert_eq!(sent(&mut meters, 0..u32::MAX), [(0, 14), (499, 3), (998, 2)]);
+        assert_eq!(meters.blocks.iter().flatten().count(), 3);
     }
 
     #[test]

@@ -10,10 +10,7 @@ use crate::budget::{Admission, Claim, Owner};
 use crate::checksum;
 use crate::classify::Classify;
 use crate::experience::ExperienceObserver;
-use crate::handle::{
-    Adopted, ClassAdopted, ClassRetune, PathCarried, PathView, PreparedRetune, Realised, Retired, Retune,
-    Retuned,
-};
+use crate::handle::{ClassAdopted, ClassRetune, PathCarried, PathView, Realised, clamp_indices};
 use crate::hold_ups::{Excuses, HoldUp};
 use crate::inspection::{ALL, Detail, PathSlice};
 use crate::meter::Meters;
@@ -33,9 +30,10 @@ use engine::header::{self, Headers};
 use engine::inspect::Inspection;
 use engine::link_clock::LinkClock;
 use engine::packet::{Buffer, ClassId, Dscp, Ecn, Packet};
-use engine::queue::{Count, Queue, Stats};
+use engine::portion::Portion;
+use engine::queue::{Count, Stats};
 use engine::shaped_queue::{CATCH_UP, ShapedQueue};
-use engine::tree::{ClassInfo, TreePlan};
+use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 use measure::waits::WaitRecorder;
@@ -45,6 +43,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 mod by_class;
+mod whole;
 
 pub(crate) use by_class::ChangedByClass;
 use by_class::Moving;
@@ -60,7 +59,7 @@ const BYPASS_LIMIT: usize = 1000;
 pub(crate) struct Path {
     name: String,
     /// Its number in the worker.
-    id: u32,
+    id: u16,
     from: PortId,
     pub(crate) to: PortId,
     mark: u32,
@@ -69,6 +68,8 @@ pub(crate) struct Path {
     plan: Option<TreePlan>,
     /// How many trees there have been: classes of another tree have other numbers.
     trees: u64,
+    /// How often its classes have been numbered anew.
+    numbering: u16,
     overhead: Bytes,
     enabled: bool,
     /// What leaves before the queue's packets: its former backlog once it is off, and frames by
@@ -100,7 +101,7 @@ pub(crate) struct Path {
     is_copy: bool,
     /// The classes whose connections are clamped, by name, and the index in this list of each class
     /// of the plan.
-    yields: Vec<String>,
+    yields: Arc<[String]>,
     clamp_indices: Vec<Option<usize>>,
     /// Where what happens to the queue is written down, if it is.
     tape: Option<Box<Tape>>,
@@ -281,7 +282,7 @@ impl Path {
         let classes = spec.plan.as_ref().map_or(0, |plan| plan.classes.len() as u32);
         let mut path = Self {
             name: spec.name,
-            id: u32::try_from(id).unwrap_or(u32::MAX),
+            id: u16::try_from(id).unwrap_or(u16::MAX),
             from: spec.from,
             to: spec.to,
             mark: spec.mark,
@@ -292,6 +293,7 @@ impl Path {
             },
             plan: spec.plan,
             trees: 0,
+            numbering: 0,
             overhead: spec.overhead,
             enabled: true,
             bypass: VecDeque::new(),
@@ -311,7 +313,7 @@ impl Path {
             wire: spec.wire,
             left: None,
             is_copy: false,
-            yields: Vec::new(),
+            yields: Arc::default(),
             clamp_indices: Vec::new(),
             tape: None,
             rebase: None,
@@ -330,23 +332,14 @@ impl Path {
 
     /// Connections of these classes are clamped from now on.
     pub(crate) fn set_yields(&mut self, classes: Vec<String>) {
-        self.yields = classes;
-        if let Some(plan) = self.plan.clone() {
-            self.find_yields(&plan);
-        }
+        self.yields = classes.into();
+        let indices = |plan| clamp_indices(&self.yields, plan);
+        self.clamp_indices = self.plan.as_ref().map(indices).unwrap_or_default();
     }
 
     /// Round trips are measured by what arrives from now on.
     pub(crate) fn set_observer(&mut self, observer: ExperienceObserver) {
         self.observer = Some(Box::new(observer));
-    }
-
-    fn find_yields(&mut self, plan: &TreePlan) {
-        let place = |info: &ClassInfo| self.yields.iter().position(|name| *name == info.name);
-        self.clamp_indices = match self.yields.is_empty() {
-            true => Vec::new(),
-            false => plan.classes.iter().map(place).collect(),
-        };
     }
 
     pub(crate) fn is_enabled(&self) -> bool {
@@ -558,11 +551,16 @@ impl Path {
 
     /// Whether the packet's class may occupy one more slot; then it does.
     fn charge(&self, pool: &mut Pool, packet: &Packet) -> bool {
-        let owner = Owner {
+        self.again || pool.charge(packet.buffer, self.owner(packet.class)) != Admission::Short
+    }
+
+    /// A class of the present tree, as an owner of frames.
+    fn owner(&self, class: ClassId) -> Owner {
+        Owner {
             path: self.id,
-            class: packet.class,
-        };
-        self.again || pool.charge(packet.buffer, owner) != Admission::Short
+            numbering: self.numbering,
+            class,
+        }
     }
 
     /// Drops a packet whose class has its part of the memory.
@@ -606,7 +604,7 @@ impl Path {
         if waiting == Waiting::Empty {
             self.excuses.emptied();
         }
-        match self.rebase.is_some() && self.begin_anew(time, pool) {
+        match self.rebase.is_some() && self.begin_anew(time) {
             true => Waiting::More,
             false => waiting,
         }
@@ -764,7 +762,7 @@ impl Path {
         };
         let (queue, wire, bypass) = (&mut self.queue, &mut self.wire, &mut self.bypass);
         sink.lent(self.shown, self.waits.as_deref_mut(), |sink| {
-            queue.queue_mut().flush(sink);
+            queue.queue_mut().flush(&mut Portion::whole(), sink);
             wire.iter_mut().for_each(|wire| wire.flush(sink));
             bypass.drain(..).for_each(|packet| sink.drop(packet, why));
         });
@@ -806,77 +804,6 @@ impl Path {
         self.probes = Some(Box::new(ProbeFrames::of(idents)));
     }
 
-    /// Adopts a new plan: in place if the disciplines can, else by its tree, into which packets are
-    /// moved. So are they if filters change: later packets of a flow that gets another class must
-    /// not overtake those that wait in the former one.
-    pub(crate) fn retune(&mut self, now: Instant, pool: &mut Pool, prepared: Box<PreparedRetune>) -> Retuned {
-        self.end_change(now, pool);
-        let at = self.queue_time(now);
-        self.retune_at(now, at, pool, prepared)
-    }
-
-    /// The same at this time of the clock, when the queue's time is `now`.
-    fn retune_at(
-        &mut self,
-        clock: Instant,
-        now: Instant,
-        pool: &mut Pool,
-        mut prepared: Box<PreparedRetune>,
-    ) -> Retuned {
-        let Retune {
-            plan,
-            classify,
-            bandwidth,
-            ..
-        } = &mut prepared.retune;
-        let same = classify.is_none()
-            && self.plan.as_ref().is_some_and(|old| {
-                old.root.kind.name == plan.root.kind.name
-                    && old.has_classes_of(plan)
-                    && old.default == plan.default
-            });
-        if !same && prepared.tree.is_none() {
-            return Retuned::NeedsTree(prepared);
-        }
-        let mut retired = Retired::default();
-        if let Some(classify) = classify.take() {
-            retired
-                .0
-                .push(Box::new(std::mem::replace(&mut self.classify, classify)));
-        }
-        if let Some(bandwidth) = *bandwidth {
-            self.queue.set_bandwidth(clock, bandwidth);
-        }
-        self.changed();
-        if let (Some(realiser), Some(pacing)) = (&mut self.realiser, plan.root.plan.pacing()) {
-            realiser.repace(pacing);
-        }
-        // A due time of the old plan means nothing under the new one.
-        self.due = None;
-        self.wire.iter_mut().for_each(|wire| wire.retuned(now, plan));
-        let in_place = same && self.queue.queue_mut().retune(now, plan.root.plan.as_ref());
-        let adopted = if in_place {
-            Adopted::InPlace
-        } else {
-            // Some discipline could not, and others may have adopted theirs: no packet may leave
-            // before the tree is there.
-            let tree = prepared.tree.take();
-            let queue = tree.unwrap_or_else(|| prepared.retune.plan.build(prepared.retune.seed));
-            self.replace(now, pool, queue, &mut prepared, &mut retired)
-        };
-        self.write(&TapeEvent::Changed {
-            clock,
-            at: now,
-            class: false,
-        });
-        if adopted == Adopted::InPlace {
-            retired.keep(pool.claim(self.id as usize, std::mem::take(&mut prepared.claim)));
-        }
-        retired.keep(self.plan.replace(prepared.retune.plan.clone()));
-        retired.keep(prepared);
-        Retuned::Adopted(adopted, retired)
-    }
-
     /// Adopts new settings of one class, if its discipline can do so without a look at the others.
     pub(crate) fn retune_class(
         &mut self,
@@ -884,7 +811,6 @@ impl Path {
         pool: &mut Pool,
         retune: ClassRetune,
     ) -> ClassAdopted {
-        self.end_change(clock, pool);
         let now = self.queue_time(clock);
         let ClassRetune {
             plan,
@@ -908,58 +834,8 @@ impl Path {
         self.due = None;
         self.wire.iter_mut().for_each(|wire| wire.retuned(now, &plan));
         self.plan = Some(plan);
-        let path = self.id;
-        pool.claim_rate(Owner { path, class }, Some(guarantee));
+        pool.claim_rate(self.owner(class), Some(guarantee));
         ClassAdopted::InPlace
-    }
-
-    /// Replaces the tree. Its backlog moves, each packet into the class that it would get if it
-    /// arrived now. Its old class does not decide: the old tree may have had none, and later
-    /// packets of the same flow must not overtake.
-    fn replace(
-        &mut self,
-        now: Instant,
-        pool: &mut Pool,
-        queue: Queue,
-        prepared: &mut PreparedRetune,
-        retired: &mut Retired,
-    ) -> Adopted {
-        let (old, plan) = (self.plan.take(), &prepared.retune.plan);
-        let renumber = |class: ClassId| match &old {
-            Some(old) => old.info(class).and_then(|info| plan.class(&info.name)),
-            None => Some(class),
-        };
-        let (packets, former) = self.queue.replace(now, queue, renumber);
-        retired.keep(former);
-        self.trees += 1;
-        // Its classes have other numbers now.
-        packets.iter().for_each(|packet| pool.discharge(packet.buffer));
-        if let Some(wire) = &mut self.wire {
-            wire.each(&mut |packet| {
-                pool.discharge(packet.buffer);
-                packet.class = renumber(packet.class).or(plan.default).unwrap_or(ClassId(0));
-            });
-        }
-        retired.keep(pool.claim(self.id as usize, std::mem::take(&mut prepared.claim)));
-        let before = self.totals.dropped.packets;
-        for mut packet in packets {
-            let headers = Headers::parse(pool.bytes(packet.buffer), self.mark);
-            self.classify.classify(&headers, &mut packet);
-            let (class, flow) = (packet.class, packet.flow);
-            self.write(&TapeEvent::Moved { class, flow });
-            if self.charge(pool, &packet) {
-                self.enqueue(now, pool, packet);
-            } else {
-                self.drop_short(pool, packet);
-            }
-        }
-        self.meters.renumber(renumber);
-        self.forget_experience(None);
-        self.find_yields(plan);
-        retired.keep(old);
-        Adopted::Rebuilt {
-            dropped: self.totals.dropped.packets - before,
-        }
     }
 
     /// Forgets what was measured of this class, or of all, as their numbers are others' now.
@@ -1010,8 +886,10 @@ impl Path {
     /// A snapshot of the path, without classes.
     pub(crate) fn show_whole(&self) -> PathView {
         let mut bypass = Count::default();
-        let waiting = self.bypass.iter().chain(self.moving.packets());
-        waiting.for_each(|packet| bypass += packet.len);
+        self.bypass.iter().for_each(|packet| bypass += packet.len);
+        let waiting = self.moving.waiting();
+        bypass.packets += waiting.packets;
+        bypass.bytes += waiting.bytes;
         PathView {
             name: self.name.clone(),
             from: self.from,

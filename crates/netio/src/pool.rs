@@ -12,7 +12,7 @@
 //! Suimon a tag is always in the bytes; a port whose kernel interface keeps it elsewhere puts it
 //! back.
 
-use crate::budget::{self, Admission, Budget, Claim, Owner};
+use crate::budget::{self, Admission, Budget, Claim, Owner, PreparedClaim, ReservedSlots};
 use crate::sys::Region;
 use engine::packet::Buffer;
 use engine::units::{Bandwidth, Bytes, Instant};
@@ -297,11 +297,36 @@ impl Pool {
         usize::from(buffer.0 >= self.small.total)
     }
 
-    /// From now on this path has this claim to slots. What it has queued must have been discharged
-    /// if its classes have other numbers now. What is left over: one of the two claims.
-    pub(crate) fn claim(&mut self, path: usize, claim: Claim) -> Claim {
+    /// This path has this claim to slots.
+    pub(crate) fn claim(&mut self, path: usize, claim: Claim) {
         let slots = [self.small.total, self.big.total];
-        self.budget.claim(path, claim, slots)
+        self.budget.claim(path, claim, slots);
+    }
+
+    /// The same of a claim that was prepared, in a time that does not grow with the number of
+    /// classes. What it has replaced is left in `prepared`.
+    pub(crate) fn adopt(&mut self, path: usize, prepared: &mut PreparedClaim) {
+        let slots = [self.small.total, self.big.total];
+        self.budget.adopt(path, prepared, slots);
+    }
+
+    /// Gives the next classes their parts of the last division. Whether there are any.
+    pub(crate) fn divide_on(&mut self, most: usize) -> bool {
+        let dividing = self.budget.is_dividing();
+        self.budget.divide_on(most);
+        dividing
+    }
+
+    /// What is reserved for the classes of a path with a policy.
+    pub(crate) fn reserved(&self, path: usize) -> ReservedSlots {
+        self.budget.reserved(path, [self.small.total, self.big.total])
+    }
+
+    /// From now on another tree of this path has this claim, in place of the one that is left in
+    /// `prepared`. What the former tree has queued is charged no longer.
+    pub(crate) fn succeed(&mut self, path: usize, numbering: u16, prepared: &mut PreparedClaim) {
+        let slots = [self.small.total, self.big.total];
+        self.budget.succeed(path, numbering, prepared, slots);
     }
 
     /// From now on this class is guaranteed this rate; none if it takes no packets.

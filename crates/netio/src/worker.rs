@@ -66,6 +66,9 @@ const FREE_AGAIN: u32 = 16;
 /// the loop there.
 const BATCHES: usize = 1024;
 
+/// Classes that get another part of the pool between two batches at most.
+const DIVIDED: usize = 256;
+
 /// A port of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PortId(pub usize);
@@ -209,6 +212,8 @@ pub struct Worker {
     clamped: Vec<ClampedPair>,
     gates: Vec<GateOfPorts>,
     inbox: Receiver<Command>,
+    /// Commands that wait until a change of their path has ended.
+    put_off: VecDeque<Command>,
     /// Inspections under way, in the order in which they were asked for.
     inspections: VecDeque<InspectionJob>,
     bell: Arc<Bell>,
@@ -265,6 +270,7 @@ impl Worker {
             clamped: Vec::new(),
             gates: Vec::new(),
             inbox,
+            put_off: VecDeque::new(),
             inspections: VecDeque::new(),
             bell,
             pause: Pause::new(settings.guard, settings.lateness),
@@ -450,7 +456,7 @@ impl Worker {
 
     /// Does a piece of each change that is under way. Whether there is one.
     fn change_on(&mut self) -> bool {
-        let mut changing = false;
+        let mut changing = self.pool.divide_on(DIVIDED);
         for index in 0..self.paths.len() {
             if self.paths[index].is_changing() {
                 let now = self.now();
@@ -463,7 +469,12 @@ impl Worker {
 
     /// Carries out the commands that are waiting. `Break`: one of them was to stop.
     fn handle_commands(&mut self) -> ControlFlow<()> {
-        while let Ok(command) = self.inbox.try_recv() {
+        let mut earlier = std::mem::take(&mut self.put_off).into_iter();
+        while let Some(command) = earlier.next().or_else(|| self.inbox.try_recv().ok()) {
+            if command.needs_rest().is_some_and(|path| !self.is_at_rest(path)) {
+                self.put_off.push_back(command);
+                continue;
+            }
             let now = self.now();
             // Whoever asked may have given up waiting; then nobody receives the answer.
             match command {
@@ -478,20 +489,24 @@ impl Worker {
                     path.into_iter().for_each(|path| path.switch(now, pool, on));
                     let _ = done.send(known);
                 }
+                Command::Present { path, done } => {
+                    let path = self.paths.get(path.0);
+                    let _ = done.send(path.map(|path| path.present(&self.pool)));
+                }
                 Command::Retune { path, retune, done } => {
                     let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
-                    let _ = done.send(path.map(|path| path.retune(now, pool, retune)));
+                    match path {
+                        Some(path) => path.retune(now, pool, retune, done),
+                        None => drop(done.send(None)),
+                    }
                 }
                 Command::RetuneClass { path, retune, done } => {
                     let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
                     let _ = done.send(path.map(|path| path.retune_class(now, pool, *retune)));
                 }
                 Command::Tape { path, wish, done } => {
-                    let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
-                    let _ = done.send(path.map(|path| {
-                        path.end_change(now, pool);
-                        path.wish(now, wish)
-                    }));
+                    let path = self.paths.get_mut(path.0);
+                    let _ = done.send(path.map(|path| path.wish(now, wish)));
                 }
                 Command::ChangeClasses { path, changes, done } => {
                     let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
@@ -532,6 +547,13 @@ impl Worker {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// Whether a path has no change under way, and no command waits for the end of one.
+    fn is_at_rest(&self, path: PathId) -> bool {
+        let changing = self.paths.get(path.0).is_some_and(Path::is_changing);
+        let waits = |command: &Command| command.needs_rest() == Some(path);
+        !changing && !self.put_off.iter().any(waits)
     }
 
     /// Empties a path, and forgets what it clamps. Returns whether there is such a path.

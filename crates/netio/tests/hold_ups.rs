@@ -4,6 +4,7 @@
 use engine::discipline::{Discipline, Next, Sink, Verdict};
 use engine::link::Link;
 use engine::packet::{ClassId, Packet};
+use engine::portion::Portion;
 use engine::queue::Queue;
 use engine::random::Seed;
 use engine::tree::{DisciplineSpec, Registry};
@@ -166,9 +167,8 @@ impl Discipline for Sluggish {
         }
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        let packets = self.0.drain(..);
-        packets.for_each(|packet| sink.drop(packet, engine::discipline::Reason::Flushed));
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        portion.flush(sink, || self.0.pop_front());
     }
 }
 

@@ -4,6 +4,7 @@ use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use engine::header::Headers;
 use engine::link::Link as LinkFacts;
 use engine::packet::{ClassId, Packet};
+use engine::portion::Portion;
 use engine::queue::Queue;
 use engine::random::Seed;
 use engine::settings::{Raw, Table};
@@ -194,10 +195,8 @@ impl Discipline for Until {
         }
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.1
-            .drain(..)
-            .for_each(|packet| sink.drop(packet, Reason::Flushed));
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        portion.flush(sink, || self.1.pop_front());
     }
 }
 

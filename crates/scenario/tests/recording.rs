@@ -10,6 +10,9 @@
 #[path = "../../engine/tests/contract/policies.rs"]
 mod policies;
 
+#[path = "recording/in_pieces.rs"]
+mod in_pieces;
+
 use control::policy::Policy;
 use engine::classify::{Classifier, Filter, Ports};
 use engine::header::{Family, FlowKey};
@@ -694,21 +697,27 @@ const STANDING: [&str; 19] = [
        filter = [{ class = "some", source_port = 1001 }]"#,
 ];
 
-/// Twice as much as the link carries, and the tape begun anew in the midst of it.
-fn overloaded(registry: &Registry, table: &str, seed: Seed) -> Trial {
+/// The policy of such a table.
+fn standing(registry: &Registry, table: &str) -> Drawn {
     let text = format!("version = 1\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\n{table}\n");
     let policy = Policy::read("standing", &text, registry, &[]);
     let policy = policy.unwrap_or_else(|why| panic!("{table}: {why:?}"));
     let interface = &policy.interfaces[0];
-    let only = Drawn {
+    Drawn {
         plan: interface.plan.clone(),
         filters: interface.filters.to_vec(),
-    };
+    }
+}
+
+/// Twice as much as the link carries, and the tape begun anew in the midst of it.
+fn overloaded(registry: &Registry, table: &str, seed: Seed) -> Trial {
+    let only = standing(registry, table);
+    let bandwidth = only.plan.link.bandwidth;
     let (mut rng, mut at) = (seed.fork("overload").stream(), Instant::START);
     let mut steps = Vec::new();
     for number in 0..800 {
         let frame = 200 + rng.below(1_300);
-        let time = interface.link().bandwidth.time_to_send(Bytes::new(frame)).nanos();
+        let time = bandwidth.time_to_send(Bytes::new(frame)).nanos();
         at = at + Duration::from_nanos(1 + rng.below(time));
         let flow = rng.below(u64::from(FLOWS)) as u16;
         // As of one sender: where marks choose the queue, others would overtake.

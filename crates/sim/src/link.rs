@@ -27,10 +27,11 @@ use engine::discipline::{Next, Reason, Sink};
 use engine::header::FlowHasher;
 use engine::link_clock::LinkClock;
 use engine::packet::{Buffer, ClassId, Dscp, FlowHashes, Packet};
+use engine::portion::Portion;
 use engine::queue::Queue;
 use engine::random::Seed;
 use engine::settings::{Raw, SettingValue, describe};
-use engine::shaped_queue::{CATCH_UP, ShapedQueue};
+use engine::shaped_queue::{CATCH_UP, ShapedQueue, hand_over};
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::impairments::{ImpairmentCounts, ImpairmentSchedule, Impairments, Jitter};
@@ -371,7 +372,7 @@ impl SimLink {
         let root = plan.root.plan.as_ref();
         if !driven.queue.queue_mut().retune(cx.now, root) {
             let queue = plan.build(driven.seed);
-            let (packets, _) = driven.queue.replace(cx.now, queue, Some);
+            let mut former = driven.queue.replace(cx.now, queue, Some);
             let mut sink = DropSink {
                 now: cx.now,
                 events: cx.events,
@@ -379,7 +380,7 @@ impl SimLink {
                 meter: &mut self.meter,
                 waits: self.waits.as_deref_mut(),
             };
-            for packet in packets {
+            for packet in hand_over(&mut former) {
                 // The sink has seen a refusal.
                 let _ = driven.queue.enqueue(cx.now, packet, &mut sink);
             }
@@ -414,7 +415,7 @@ impl SimLink {
         };
         let queue = plan.build(driven.seed);
         let renumber = |class: ClassId| plan.class(&driven.plan.info(class)?.name);
-        let (packets, _) = driven.queue.replace(cx.now, queue, renumber);
+        let packets = hand_over(&mut driven.queue.replace(cx.now, queue, renumber));
         if let Some(meter) = &mut self.meter {
             for packet in &packets {
                 let frame = cx.store.get(packet.buffer).frame();
@@ -706,7 +707,7 @@ impl SimLink {
         let waiting = match &mut self.queue {
             QueueState::TailDrop(buffer) => buffer.empty(cx.now),
             QueueState::Policy(driven) => {
-                driven.queue.queue_mut().flush(&mut sink);
+                driven.queue.queue_mut().flush(&mut Portion::whole(), &mut sink);
                 driven.ring.clear();
                 driven.timer = None;
                 0

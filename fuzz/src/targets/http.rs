@@ -8,6 +8,7 @@ use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
+use web::experience_metrics::HostMetrics;
 use web::server::Served;
 use web::token::Token;
 
@@ -59,6 +60,7 @@ impl Web {
             socket: Some("/nobody/is/here".into()),
             registry: Registry::builtin(),
             token: Some(Token::new()?),
+            hosts: HostMetrics::ByAddress,
         };
         let routes = web::server::routes(served, states);
         runtime.spawn(async move { axum::serve(Handed(connections), routes).await });

@@ -127,13 +127,14 @@ mod tests {
             TapeEvent::Asked(_) => "asked",
             TapeEvent::Switched { .. } => "switched",
             TapeEvent::Abandoned { .. } => "abandoned",
-            TapeEvent::Moved { .. } => "moved",
+            TapeEvent::MovedAtOnce { .. } => "moved at once",
+            TapeEvent::Moved(_) => "moved",
             TapeEvent::Changed { class: false, .. } => "changed",
             TapeEvent::Changed { class: true, .. } => "changed class",
         }
     }
 
-    const ALL: [&str; 10] = [
+    const ALL: [&str; 11] = [
         "abandoned",
         "arrival",
         "asked",
@@ -142,6 +143,7 @@ mod tests {
         "held",
         "link",
         "moved",
+        "moved at once",
         "start",
         "switched",
     ];

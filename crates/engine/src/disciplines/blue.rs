@@ -24,6 +24,7 @@ use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties};
 use crate::packet::Packet;
+use crate::portion::Portion;
 use crate::random::Rng;
 use crate::settings;
 use crate::settings::Problem;
@@ -258,11 +259,10 @@ impl Discipline for Blue {
         Next::Ready(packet)
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.queue
-            .drain(..)
-            .for_each(|packet| sink.drop(packet, Reason::Flushed));
-        self.idle_since = self.idle_since.or(Some(self.clock));
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        if portion.flush(sink, || self.queue.pop_front()) {
+            self.idle_since = self.idle_since.or(Some(self.clock));
+        }
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

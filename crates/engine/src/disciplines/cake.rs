@@ -42,6 +42,7 @@ use crate::kind::{Check, Children, Kind, Properties};
 use crate::link::Link;
 use crate::link_clock::LinkClock;
 use crate::packet::{Dscp, Packet};
+use crate::portion::Portion;
 use crate::random::Rng;
 use crate::settings::{Problem, Raw, SettingValue};
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
@@ -452,8 +453,8 @@ impl Discipline for Cake {
         Next::Empty
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.flows.flush(sink);
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        self.flows.flush(portion, sink);
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

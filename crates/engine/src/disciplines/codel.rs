@@ -34,6 +34,7 @@ use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties};
 use crate::link::Link;
 use crate::packet::Packet;
+use crate::portion::Portion;
 use crate::settings;
 use crate::settings::Problem;
 use crate::units::{Bytes, Duration, Instant};
@@ -333,13 +334,11 @@ impl Discipline for Codel {
         next
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.held
-            .queue
-            .drain(..)
-            .for_each(|packet| sink.drop(packet, Reason::Flushed));
-        self.held.bytes = Bytes::ZERO;
-        self.controller.empty();
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        if portion.flush(sink, || self.held.queue.pop_front()) {
+            self.held.bytes = Bytes::ZERO;
+            self.controller.empty();
+        }
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
@@ -499,7 +498,7 @@ mod tests {
         let first = stand(&mut codel, Ecn::NotEct, 20, 1_000, 2_000);
         let (count, mut seen) = (codel.controller.count, Witness::default());
         assert_eq!((count as usize, codel.controller.lastcount), (first.len(), 1));
-        codel.flush(&mut Flushed);
+        codel.flush(&mut Portion::whole(), &mut Flushed);
         put(&mut codel, 2_000, Ecn::NotEct, &mut seen);
         assert!(matches!(codel.dequeue(millis(2_000), &mut seen), Next::Ready(_)));
         assert!(!codel.controller.dropping);
@@ -518,7 +517,7 @@ mod tests {
     fn a_late_return_starts_anew() {
         let mut codel = codel(1000);
         stand(&mut codel, Ecn::NotEct, 20, 1_000, 2_000);
-        codel.flush(&mut Flushed);
+        codel.flush(&mut Portion::whole(), &mut Flushed);
         stand(&mut codel, Ecn::NotEct, 20, 5_000, 5_101);
         assert_eq!((codel.controller.count, codel.controller.dropping), (1, true));
     }

@@ -26,11 +26,14 @@
 //! packet is final.
 
 use crate::bounds::{RateLatency, Terms, WorstCase};
-use crate::discipline::{Build, BuiltQueue, ChangedClass, Discipline, Next, Plan, Sink, Verdict};
+use crate::discipline::{
+    Build, BuiltQueue, ChangedClass, DetachedQueue, Discipline, Next, Plan, Sink, Verdict,
+};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
 use crate::link::Link;
 use crate::packet::{ClassId, Packet};
+use crate::portion::Portion;
 use crate::prefetch::Prefetched;
 use crate::reservation::{RequestedShare, ReservableTree, ReservedClass, Reserves, SIGNALLING};
 use crate::settings;
@@ -220,11 +223,11 @@ impl Plan for DrrPlan {
         problems.is_empty().then(|| Arc::new(plan) as Arc<dyn Plan>)
     }
 
-    fn changed_classes(&self, former: &dyn Plan) -> Option<Vec<ClassId>> {
+    fn changed_classes(&self, former: &dyn Plan, queues: bool) -> Option<Vec<ClassId>> {
         let former = plan_of(former).filter(|former| self.leaves.is_numbered_as(&former.leaves))?;
         let quanta = self.quanta.iter().zip(&former.quanta);
         let all = self.leaves.each().zip(quanta);
-        let changed = all.filter(|(_, (new, old))| new != old);
+        let changed = all.filter(|(_, (new, old))| queues || new != old);
         Some(changed.map(|((class, ..), _)| class).collect())
     }
 
@@ -350,11 +353,12 @@ impl Discipline for Drr {
         self.leaves.prefetch_arrivals(packets)
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.leaves.flush(sink);
-        while let Some(&leaf) = self.active.front() {
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        while let Some(&leaf) = self.active.front().filter(|_| !portion.is_spent()) {
             self.deactivate_first(leaf as usize);
+            portion.looked();
         }
+        self.leaves.flush(portion, sink);
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
@@ -392,20 +396,24 @@ impl Discipline for Drr {
         plan: &dyn Plan,
         class: ClassId,
         queue: BuiltQueue,
-        sink: &mut dyn Sink,
-    ) -> Option<Box<dyn Any + Send>> {
+    ) -> Option<Box<dyn DetachedQueue>> {
         let plan = plan_of(plan)?;
         let leaf = self.leaves.known(&plan.leaves, class)?;
-        let former = self.leaves.renew(&plan.leaves, leaf, queue, sink);
+        let former = self.leaves.renew(&plan.leaves, leaf, queue);
         let quantum = plan.quanta[leaf];
         // One that was active stays where it is in the list until its turn.
         self.members[leaf] = Member { quantum, deficit: 0 };
         Some(former)
     }
 
-    fn flush_class(&mut self, _now: Instant, class: ClassId, sink: &mut dyn Sink) -> bool {
-        let leaf = self.leaves.route(class);
-        leaf.inspect(|&leaf| self.leaves.flush_one(leaf, sink)).is_some()
+    fn exchange_queue(
+        &mut self,
+        _now: Instant,
+        class: ClassId,
+        queue: BuiltQueue,
+    ) -> Option<Box<dyn DetachedQueue>> {
+        let leaf = self.leaves.route(class)?;
+        Some(self.leaves.exchange(leaf, queue))
     }
 }
 

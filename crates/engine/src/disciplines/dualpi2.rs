@@ -38,6 +38,7 @@ use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties};
 use crate::link::Link;
 use crate::packet::{Ecn, Packet};
+use crate::portion::Portion;
 use crate::random::Rng;
 use crate::settings::Problem;
 use crate::units::{Bytes, Duration, Instant, Probability};
@@ -444,13 +445,11 @@ impl Discipline for Dual {
         Next::Empty
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        for queue in [&mut self.low, &mut self.classic] {
-            while let Some(packet) = queue.pop() {
-                sink.drop(packet, Reason::Flushed);
-            }
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        let mut queues = [&mut self.low, &mut self.classic].into_iter();
+        if queues.all(|queue| portion.flush(sink, || queue.pop())) {
+            self.deficit = 0;
         }
-        self.deficit = 0;
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
@@ -589,7 +588,7 @@ mod tests {
                 let _ = dual.enqueue(slot(0), packet(slot(0), 0, Ecn::NotEct), &mut dropped);
             }
             (0..=3_000).step_by(step).for_each(|at| dual.catch_up(slot(at)));
-            dual.flush(&mut dropped);
+            dual.flush(&mut Portion::whole(), &mut dropped);
             (3_000..=6_000)
                 .step_by(step)
                 .for_each(|at| dual.catch_up(slot(at)));

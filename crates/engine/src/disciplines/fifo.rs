@@ -14,6 +14,7 @@ use crate::discipline::{Build, Discipline, Next, Outlet, Plan, Reason, Sink, Ver
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties};
 use crate::packet::Packet;
+use crate::portion::Portion;
 use crate::prefetch::Prefetched;
 use crate::settings::Problem;
 use crate::stats::Count;
@@ -358,10 +359,11 @@ impl Discipline for Fifo {
         self.take()
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        while let Next::Ready(packet) = self.take() {
-            sink.drop(packet, Reason::Flushed);
-        }
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        portion.flush(sink, || match self.take() {
+            Next::Ready(packet) => Some(packet),
+            Next::Wait(_) | Next::Empty => None,
+        });
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

@@ -35,6 +35,7 @@ use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties};
 use crate::packet::Packet;
+use crate::portion::Portion;
 use crate::random::mix;
 use crate::settings;
 use crate::settings::Problem;
@@ -241,6 +242,8 @@ struct FqCodel {
     lengths: Lengths,
     /// How often a queue became new.
     became_new: u64,
+    /// Where a flush goes on: the new queues or the old ones, and which.
+    flushed: Option<(usize, u32)>,
 }
 
 impl FqCodel {
@@ -253,6 +256,7 @@ impl FqCodel {
             store: Store::default(),
             lengths: Lengths::new(0),
             became_new: 0,
+            flushed: None,
             plan,
         };
         if queue.plan.flows > AT_FIRST_PACKET {
@@ -392,19 +396,25 @@ impl Discipline for FqCodel {
         }
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
         // Queues stay in their lists: an empty one is a common sight there.
-        for line in [self.new, self.old] {
-            let mut at = line.first;
-            while let Some(flow) = self.flows.get_mut(at as usize) {
-                while let Some(packet) = self.store.pop(&mut flow.list) {
-                    sink.drop(packet, Reason::Flushed);
-                }
-                let next = flow.next;
-                self.note_length(at);
+        let lists = [self.new.first, self.old.first];
+        let (mut list, mut at) = self.flushed.take().unwrap_or((0, lists[0]));
+        while !portion.is_spent() {
+            let Some(flow) = self.flows.get_mut(at as usize) else {
+                let Some(first) = lists.get(list + 1) else { return };
+                (list, at) = (list + 1, *first);
+                continue;
+            };
+            let done = portion.flush(sink, || self.store.pop(&mut flow.list));
+            let next = flow.next;
+            self.note_length(at);
+            if done {
+                portion.looked();
                 at = next;
             }
         }
+        self.flushed = Some((list, at));
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

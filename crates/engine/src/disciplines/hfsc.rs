@@ -42,10 +42,13 @@
 //! 5. Times are rounded up to whole nanoseconds from exact sums, not at each packet.
 
 use crate::bounds::{ArrivalCurve, Bound, RateLatency, Terms, WorstCase};
-use crate::discipline::{Build, BuiltQueue, ChangedClass, Discipline, Next, Plan, Sink, Verdict};
+use crate::discipline::{
+    Build, BuiltQueue, ChangedClass, DetachedQueue, Discipline, Next, Plan, Sink, Verdict,
+};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, CheckedClass, Children, Kind, Properties, QueuePlan};
 use crate::packet::{ClassId, Packet};
+use crate::portion::{Portion, Tour};
 use crate::prefetch::Prefetched;
 use crate::queue::Stats;
 use crate::settings;
@@ -482,18 +485,19 @@ impl Plan for HfscPlan {
         (fits && problems.is_empty()).then(|| Arc::new(plan) as Arc<dyn Plan>)
     }
 
-    fn changed_classes(&self, former: &dyn Plan) -> Option<Vec<ClassId>> {
+    fn changed_classes(&self, former: &dyn Plan, queues: bool) -> Option<Vec<ClassId>> {
         let former = plan_of(former)?;
-        let alike = self.catch_up == former.catch_up
-            && self.classes.len() == former.classes.len()
-            && self.leaves.is_numbered_as(&former.leaves);
+        let alike = self.classes.len() == former.classes.len() && self.leaves.is_numbered_as(&former.leaves);
         let shape = |class: &ClassPlan| (class.id, class.parent);
         let pairs = || self.classes.iter().zip(&former.classes);
         if !alike || pairs().any(|(new, old)| shape(new) != shape(old)) {
             return None;
         }
-        let changed = pairs().filter(|(new, old)| new.curves != old.curves);
-        Some(changed.map(|(new, _)| new.id).collect())
+        // Leaves come first. A class alone takes over, too, how far limits are caught up with.
+        let all = pairs().enumerate();
+        let queues = |node: usize| (queues || self.catch_up != former.catch_up) && node < self.leaves.len();
+        let changed = all.filter(|(node, (new, old))| queues(*node) || new.curves != old.curves);
+        Some(changed.map(|(_, (new, _))| new.id).collect())
     }
 
     fn build_class(&self, class: ClassId, cx: &Build) -> Option<BuiltQueue> {
@@ -527,6 +531,7 @@ impl Plan for HfscPlan {
             catch_up: self.catch_up,
             classes: self.classes.iter().cloned().collect(),
             numbers: self.numbers.clone(),
+            flushed: Tour::default(),
         })
     }
 }
@@ -677,6 +682,8 @@ struct Hfsc {
     catch_up: u64,
     classes: Vec<ClassPlan>,
     numbers: ClassNumbers,
+    /// How far a flush has come through the leaves.
+    flushed: Tour,
 }
 
 fn nanos(time: u128) -> u64 {
@@ -1074,9 +1081,15 @@ impl Discipline for Hfsc {
         }
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.leaves.flush(sink);
-        (0..self.reals.len()).for_each(|leaf| self.retire(leaf));
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        let mut flushed = std::mem::take(&mut self.flushed);
+        flushed.go_on(self.reals.len(), portion, |leaf, portion| {
+            self.leaves.flush_leaf(leaf, portion, sink);
+            if !portion.is_spent() {
+                self.retire(leaf);
+            }
+        });
+        self.flushed = flushed;
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
@@ -1129,6 +1142,7 @@ impl Discipline for Hfsc {
         let Some((plan, node)) = plan_of(plan).and_then(|plan| Some((plan, self.known(plan, class)?))) else {
             return false;
         };
+        self.catch_up = plan.catch_up;
         self.adopt(node, plan.classes[node].curves, now.nanos());
         !self.is_leaf(node) || self.leaves.retune_one(now, &plan.leaves, node)
     }
@@ -1139,12 +1153,11 @@ impl Discipline for Hfsc {
         plan: &dyn Plan,
         class: ClassId,
         queue: BuiltQueue,
-        sink: &mut dyn Sink,
-    ) -> Option<Box<dyn Any + Send>> {
+    ) -> Option<Box<dyn DetachedQueue>> {
         let plan = plan_of(plan)?;
         let node = self.known(plan, class).filter(|node| self.is_leaf(*node))?;
         self.retire(node);
-        let former = self.leaves.renew(&plan.leaves, node, queue, sink);
+        let former = self.leaves.renew(&plan.leaves, node, queue);
         self.leaves.forget(node);
         let class = &plan.classes[node];
         let curve = |shape: Option<Slopes>| shape.map(|shape| Curve::new(shape, 0));
@@ -1155,13 +1168,16 @@ impl Discipline for Hfsc {
         Some(former)
     }
 
-    fn flush_class(&mut self, _now: Instant, class: ClassId, sink: &mut dyn Sink) -> bool {
-        let leaf = self.leaves.route(class);
-        leaf.inspect(|&leaf| {
-            self.retire(leaf);
-            self.leaves.flush_one(leaf, sink);
-            self.leaves.forget(leaf);
-        })
-        .is_some()
+    fn exchange_queue(
+        &mut self,
+        _now: Instant,
+        class: ClassId,
+        queue: BuiltQueue,
+    ) -> Option<Box<dyn DetachedQueue>> {
+        let leaf = self.leaves.route(class)?;
+        self.retire(leaf);
+        let former = self.leaves.exchange(leaf, queue);
+        self.leaves.forget(leaf);
+        Some(former)
     }
 }

@@ -45,6 +45,7 @@ use crate::kind::{Check, CheckedClass, Children, ClassRoutes, Kind, Properties, 
 use crate::link::{Fact, Link};
 use crate::link_clock::LinkClock;
 use crate::packet::{ClassId, Packet};
+use crate::portion::Portion;
 use crate::settings::{Problem, Raw, Table};
 use crate::sharing::by_delays::ByDelays;
 use crate::sharing::class_numbers::ClassNumbers;
@@ -839,12 +840,11 @@ impl Discipline for Ips {
         }
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.inner.flush(sink);
-        self.excess
-            .drain(..)
-            .for_each(|packet| sink.drop(packet, Reason::Flushed));
-        self.backlog = 0;
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        self.inner.flush(portion, sink);
+        if portion.flush(sink, || self.excess.pop_front()) {
+            self.backlog = 0;
+        }
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
@@ -901,7 +901,7 @@ mod tests {
     use crate::inspect::View;
     use crate::queue::Queue;
     use crate::random::Seed;
-    use crate::shaped_queue::ShapedQueue;
+    use crate::shaped_queue::{ShapedQueue, hand_over};
     use crate::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 
     const FRAME: u64 = 1_518;
@@ -1040,7 +1040,7 @@ mod tests {
         let now = Instant::from_nanos(12_144_000);
         // The same, and then a lower rate.
         for rate in [2_000, 1_900] {
-            let (packets, _) = queue.replace(now, plan(rate).build(Seed(1)), Some);
+            let packets = hand_over(&mut queue.replace(now, plan(rate).build(Seed(1)), Some));
             for packet in packets {
                 let _ = queue.enqueue(now, packet, &mut dropped);
             }

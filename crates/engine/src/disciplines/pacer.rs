@@ -54,6 +54,7 @@ use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
 use crate::link::{Fact, Link};
 use crate::packet::{ClassId, Packet};
+use crate::portion::{Portion, Tour};
 use crate::prefetch::Prefetched;
 use crate::reservation::{RequestedShare, ReservableTree, ReservedClass, Reserves, SIGNALLING};
 use crate::settings::{Problem, Table};
@@ -522,8 +523,8 @@ const TOP: usize = 0;
 enum State {
     /// It has nothing to send, or none of its children is eligible.
     Idle,
-    /// Idle in a new tree, with the lateness of its predecessor: it keeps it if its backlog arrives
-    /// at once.
+    /// Idle in a new tree, with the lateness of its predecessor: it keeps it if its backlog moves
+    /// here, or one arrives at once.
     Late,
     /// In the calendar until its time.
     Waiting,
@@ -590,6 +591,11 @@ struct Pacer {
     gaps: u64,
     /// The byte-time of the last change of rates, rounded up.
     changed: u64,
+    /// The byte-time at which it took another one's place, rounded up: packets that it held and
+    /// that move here later have been there since then.
+    succeeded: Option<u64>,
+    /// How far a flush has come: through nodes, their orders and leaves.
+    flushed: Tour,
     plan: PacerPlan,
 }
 
@@ -637,6 +643,8 @@ impl Pacer {
             rounded: 0,
             gaps: 0,
             changed: 0,
+            succeeded: None,
+            flushed: Tour::default(),
             plan,
         }
     }
@@ -682,12 +690,12 @@ impl Pacer {
         }
     }
 
-    /// A leaf becomes ready.
+    /// A leaf becomes ready, that has had nothing to send before `since`.
     #[inline]
-    fn activate(&mut self, leaf: usize, at: Position) {
+    fn activate(&mut self, leaf: usize, at: Position, since: u64) {
         let index = self.node_of[leaf];
         if self.nodes[index as usize].paced {
-            return self.wait(index, at, at.high);
+            return self.wait(index, at, since);
         }
         self.best_effort.push_back(index);
     }
@@ -827,11 +835,13 @@ impl Pacer {
 
 impl Discipline for Pacer {
     fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        let moves = packet.handed_on;
         let (verdict, ready) = self.leaves.enqueue(now, packet, sink);
         if let Some(leaf) = ready {
             // A leaf that slept, or kept its former position while hollow, is where it was.
             let at = self.position(now);
-            self.activate(leaf, at);
+            let since = self.succeeded.filter(|_| moves).unwrap_or(at.high);
+            self.activate(leaf, at, since);
         }
         verdict
     }
@@ -839,7 +849,7 @@ impl Discipline for Pacer {
     fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
         let at = self.position(now);
         while let Some(leaf) = self.leaves.wake(now) {
-            self.activate(leaf, at);
+            self.activate(leaf, at, at.high);
         }
         while let Some(index) = self.waiting.take(at.low) {
             self.fetch(index);
@@ -887,12 +897,25 @@ impl Discipline for Pacer {
         Some(self)
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.leaves.flush(sink);
-        self.waiting.clear();
-        self.eligible.iter_mut().for_each(PriorityQueue::clear);
-        self.best_effort.clear();
-        self.nodes.iter_mut().for_each(|node| node.state = State::Idle);
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        let (nodes, leaves) = (self.nodes.len(), self.leaves.len());
+        let mut flushed = std::mem::take(&mut self.flushed);
+        let all = nodes + self.eligible.len() + leaves;
+        let done = flushed.go_on(all, portion, |at, portion| {
+            if let Some(node) = self.nodes.get_mut(at) {
+                node.state = State::Idle;
+            } else if let Some(eligible) = self.eligible.get_mut(at - nodes) {
+                eligible.clear();
+            } else {
+                let leaf = at - nodes - self.eligible.len();
+                self.leaves.flush_leaf(leaf, portion, sink);
+            }
+        });
+        self.flushed = flushed;
+        if done {
+            self.waiting.clear();
+            self.best_effort.clear();
+        }
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
@@ -998,6 +1021,7 @@ impl CarryOver for Pacer {
             self.plan.rules.longest(),
         );
         self.changed = at.high;
+        self.succeeded = Some(at.high);
         let nodes = self.plan.nodes.iter().enumerate();
         let node_of: BTreeMap<_, _> = nodes.map(|(index, plan)| (plan.id, index)).collect();
         for deficit in deficits {

@@ -34,6 +34,7 @@ use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties};
 use crate::link::Link;
 use crate::packet::Packet;
+use crate::portion::Portion;
 use crate::random::Rng;
 use crate::settings;
 use crate::settings::Problem;
@@ -331,11 +332,10 @@ impl Discipline for Pie {
         Next::Ready(packet)
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.queue
-            .drain(..)
-            .for_each(|packet| sink.drop(packet, Reason::Flushed));
-        self.bytes = Bytes::ZERO;
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        if portion.flush(sink, || self.queue.pop_front()) {
+            self.bytes = Bytes::ZERO;
+        }
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

@@ -30,6 +30,7 @@ use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
 use crate::packet::Packet;
+use crate::portion::Portion;
 use crate::queue::Queue;
 use crate::settings::{Problem, Raw, SettingValue, describe};
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
@@ -385,8 +386,8 @@ impl Discipline for Police {
         self.child.dequeue(now, sink)
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.child.flush(sink);
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        self.child.flush(portion, sink);
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
@@ -430,7 +431,7 @@ mod tests {
     use crate::packet::{ClassId, Dscp};
     use crate::random::Seed;
     use crate::settings::Table;
-    use crate::shaped_queue::ShapedQueue;
+    use crate::shaped_queue::{ShapedQueue, hand_over};
     use crate::tree::{DisciplineSpec, Registry};
     use Colour::{Green, Red, Yellow};
 
@@ -633,7 +634,7 @@ mod tests {
             let _ = queue.enqueue(now, Packet::new(Bytes::new(1000), now, ClassId(0)), &mut dropped);
         }
         for plan in [&plan, &dropping] {
-            let (packets, _) = queue.replace(now, plan.build(Seed(1)), Some);
+            let packets = hand_over(&mut queue.replace(now, plan.build(Seed(1)), Some));
             for packet in packets {
                 let _ = queue.enqueue(now, packet, &mut dropped);
             }

@@ -11,10 +11,13 @@
 //! have enough to send.
 
 use crate::bounds::{ArrivalCurve, PriorityClass, RateLatency, Terms, WorstCase, strict_priority};
-use crate::discipline::{Build, BuiltQueue, ChangedClass, Discipline, Next, Plan, Sink, Verdict};
+use crate::discipline::{
+    Build, BuiltQueue, ChangedClass, DetachedQueue, Discipline, Next, Plan, Sink, Verdict,
+};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
 use crate::packet::{ClassId, Packet};
+use crate::portion::Portion;
 use crate::settings;
 use crate::settings::{Problem, Span, Table, refuse_unknown};
 use crate::sharing::leaves::{Leaves, LeavesPlan};
@@ -202,11 +205,11 @@ impl Plan for PriqPlan {
         Some(Arc::new(plan))
     }
 
-    fn changed_classes(&self, former: &dyn Plan) -> Option<Vec<ClassId>> {
+    fn changed_classes(&self, former: &dyn Plan, queues: bool) -> Option<Vec<ClassId>> {
         let former = plan_of(former).filter(|former| self.leaves.is_numbered_as(&former.leaves))?;
         let all = self.leaves.each();
         let all = all.zip(self.priorities.iter().zip(&former.priorities));
-        let changed = all.filter(|(_, (new, old))| new != old);
+        let changed = all.filter(|(_, (new, old))| queues || new != old);
         Some(changed.map(|((class, ..), _)| class).collect())
     }
 
@@ -358,10 +361,10 @@ impl Discipline for Priq {
         }
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.leaves.flush(sink);
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
         self.ready = Bits::default();
         self.leaving.clear();
+        self.leaves.flush(portion, sink);
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
@@ -390,11 +393,10 @@ impl Discipline for Priq {
         plan: &dyn Plan,
         class: ClassId,
         queue: BuiltQueue,
-        sink: &mut dyn Sink,
-    ) -> Option<Box<dyn Any + Send>> {
+    ) -> Option<Box<dyn DetachedQueue>> {
         let plan = plan_of(plan)?;
         let leaf = self.adopt(plan, class)?;
-        let former = self.leaves.renew(&plan.leaves, leaf, queue, sink);
+        let former = self.leaves.renew(&plan.leaves, leaf, queue);
         match self.priorities[leaf] {
             Some(priority) => self.ready.clear(priority),
             None => self.leaving.retain(|other| *other != leaf),
@@ -403,9 +405,14 @@ impl Discipline for Priq {
         Some(former)
     }
 
-    fn flush_class(&mut self, _now: Instant, class: ClassId, sink: &mut dyn Sink) -> bool {
-        let leaf = self.leaves.route(class);
-        leaf.inspect(|&leaf| self.leaves.flush_one(leaf, sink)).is_some()
+    fn exchange_queue(
+        &mut self,
+        _now: Instant,
+        class: ClassId,
+        queue: BuiltQueue,
+    ) -> Option<Box<dyn DetachedQueue>> {
+        let leaf = self.leaves.route(class)?;
+        Some(self.leaves.exchange(leaf, queue))
     }
 }
 
@@ -502,14 +509,14 @@ mod tests {
             spec.check(&Registry::builtin(), link).expect("a good plan")
         };
         let (old, new) = (plan(&[1, 2, 3, 0], 3), plan(&[2, 1, 0, 3], 2));
-        let changed = new.root.plan.changed_classes(&*old.root.plan);
+        let changed = new.root.plan.changed_classes(&*old.root.plan, false);
         assert_eq!(changed.map(|all| all.len()), Some(4));
         let mut queue = old.build(Seed(1));
         (0..3).for_each(|class| offer(&mut queue, class));
         let renew = |queue: &mut Queue, class: u32| {
             let built = new.build_class(ClassId(class), Seed(1)).expect("a leaf");
             let plan = new.root.plan.as_ref();
-            let former = queue.renew_class(Instant::START, plan, ClassId(class), built, &mut Nowhere);
+            let former = queue.renew_class(Instant::START, plan, ClassId(class), built);
             assert!(former.is_some());
         };
         renew(&mut queue, 3);

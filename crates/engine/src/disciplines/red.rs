@@ -42,6 +42,7 @@ use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
 use crate::packet::Packet;
+use crate::portion::Portion;
 use crate::queue::Queue;
 use crate::random::Rng;
 use crate::settings::{Problem, Raw, SettingValue, describe};
@@ -531,9 +532,11 @@ impl Discipline for Red {
         next
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.child.flush(sink);
-        self.note_idle(self.clock);
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        self.child.flush(portion, sink);
+        if !portion.is_spent() {
+            self.note_idle(self.clock);
+        }
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

@@ -26,6 +26,7 @@ use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties};
 use crate::packet::Packet;
+use crate::portion::Portion;
 use crate::random::Rng;
 use crate::settings;
 use crate::settings::Problem;
@@ -315,10 +316,10 @@ impl Discipline for Rio {
         Next::Ready(packet)
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.queue
-            .drain(..)
-            .for_each(|packet| sink.drop(packet, Reason::Flushed));
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        if !portion.flush(sink, || self.queue.pop_front()) {
+            return;
+        }
         for one in &mut self.levels {
             one.backlog = 0;
             one.idle_since = one.idle_since.or(Some(self.clock));

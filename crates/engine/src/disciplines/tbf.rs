@@ -22,6 +22,7 @@ use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
 use crate::link::Link;
 use crate::packet::{ClassId, Packet};
+use crate::portion::Portion;
 use crate::queue::Queue;
 use crate::settings;
 use crate::settings::Problem;
@@ -254,8 +255,8 @@ impl Discipline for Tbf {
         self.child.dequeue(now, sink)
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.child.flush(sink);
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        self.child.flush(portion, sink);
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

@@ -29,6 +29,7 @@ use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties};
 use crate::packet::{FlowHashes, Packet};
+use crate::portion::Portion;
 use crate::prefetch::Prefetched;
 use crate::random::{Rng, mix};
 use crate::settings::{Problem, Raw, SettingValue, describe};
@@ -541,13 +542,14 @@ impl Discipline for Wfq {
         })
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
         for set in [1 - self.current, self.current] {
             while let Some(&queue) = self.rounds[set].order.front() {
-                while let Some(packet) = self.pop(queue) {
-                    sink.drop(packet, Reason::Flushed);
+                if !portion.flush(sink, || self.pop(queue)) {
+                    return;
                 }
                 self.leave(set);
+                portion.looked();
             }
         }
     }

@@ -24,12 +24,15 @@
 //! which counts bytes.
 
 use crate::bounds::{Terms, WorstCase};
-use crate::discipline::{Build, BuiltQueue, ChangedClass, Discipline, Next, Plan, Sink, Verdict};
+use crate::discipline::{
+    Build, BuiltQueue, ChangedClass, DetachedQueue, Discipline, Next, Plan, Sink, Verdict,
+};
 use crate::disciplines::drr;
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
 use crate::link::Link;
 use crate::packet::{ClassId, Packet};
+use crate::portion::Portion;
 use crate::reservation::{RequestedShare, ReservableTree, ReservedClass, Reserves};
 use crate::settings::{Problem, Raw, Table};
 use crate::sharing::leaves::{Leaves, LeavesPlan};
@@ -373,13 +376,13 @@ impl Plan for WrrPlan {
         Some(Arc::new(plan))
     }
 
-    fn changed_classes(&self, former: &dyn Plan) -> Option<Vec<ClassId>> {
+    fn changed_classes(&self, former: &dyn Plan, queues: bool) -> Option<Vec<ClassId>> {
         let former = plan_of(former).filter(|former| self.leaves.is_numbered_as(&former.leaves))?;
         if self.rules != former.rules {
             return None;
         }
         let all = self.leaves.each().zip(self.weights().zip(former.weights()));
-        let changed = all.filter(|(_, (new, old))| new != old);
+        let changed = all.filter(|(_, (new, old))| queues || new != old);
         Some(changed.map(|((class, ..), _)| class).collect())
     }
 
@@ -631,12 +634,13 @@ impl Discipline for Wrr {
         }
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.leaves.flush(sink);
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
         self.apart.clear();
-        while let Some((_, leaf)) = self.slots.first(0) {
+        while let Some((_, leaf)) = self.slots.first(0).filter(|_| !portion.is_spent()) {
             self.slots.remove(0, leaf);
+            portion.looked();
         }
+        self.leaves.flush(portion, sink);
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
@@ -699,14 +703,13 @@ impl Discipline for Wrr {
         plan: &dyn Plan,
         class: ClassId,
         queue: BuiltQueue,
-        sink: &mut dyn Sink,
-    ) -> Option<Box<dyn Any + Send>> {
+    ) -> Option<Box<dyn DetachedQueue>> {
         let plan = plan_of(plan)?;
         let leaf = self.leaves.known(&plan.leaves, class)?;
         if !self.assign(leaf, plan.weight(leaf)) {
             return None;
         }
-        let former = self.leaves.renew(&plan.leaves, leaf, queue, sink);
+        let former = self.leaves.renew(&plan.leaves, leaf, queue);
         self.slots.remove(0, leaf as u32);
         if self.rules.interval.is_none() {
             self.leaves.forget(leaf);
@@ -715,9 +718,14 @@ impl Discipline for Wrr {
         Some(former)
     }
 
-    fn flush_class(&mut self, _now: Instant, class: ClassId, sink: &mut dyn Sink) -> bool {
-        let leaf = self.leaves.route(class);
-        leaf.inspect(|&leaf| self.leaves.flush_one(leaf, sink)).is_some()
+    fn exchange_queue(
+        &mut self,
+        _now: Instant,
+        class: ClassId,
+        queue: BuiltQueue,
+    ) -> Option<Box<dyn DetachedQueue>> {
+        let leaf = self.leaves.route(class)?;
+        Some(self.leaves.exchange(leaf, queue))
     }
 }
 

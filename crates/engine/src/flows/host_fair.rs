@@ -41,6 +41,7 @@ use crate::disciplines::codel::Law;
 use crate::flows::cobalt::{Cobalt, Fate};
 use crate::inspect::{Inspection, Value};
 use crate::packet::{FlowHashes, Packet};
+use crate::portion::Portion;
 use crate::random::{Rng, mix};
 use crate::structures::heaps::Heaps;
 use crate::structures::keyed::Keyed;
@@ -231,6 +232,8 @@ pub(crate) struct Flows {
     /// Packets that had to share a queue, and packets dropped by BLUE.
     shares: u64,
     blue_drops: u64,
+    /// The queue of which a portion of a flush has taken some.
+    flushed: Option<u32>,
 }
 
 impl Flows {
@@ -270,6 +273,7 @@ impl Flows {
             clock: Instant::START,
             shares: 0,
             blue_drops: 0,
+            flushed: None,
         };
         if own > AT_FIRST_PACKET {
             flows.make_queues();
@@ -529,13 +533,17 @@ impl Flows {
         Some(longest)
     }
 
-    pub(crate) fn flush(&mut self, sink: &mut dyn Sink) {
-        while let Some(queue) = self.lengths.longest() {
+    pub(crate) fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        // One after the other, in portions too: the rest of one may be longer than another, or not.
+        while let Some(queue) = self.flushed.or(self.lengths.longest()) {
             let before = (self.store.packets(), self.store.bytes());
-            while let Some(packet) = self.store.pop(&mut self.queues[queue as usize].list) {
-                sink.drop(packet, Reason::Flushed);
-            }
+            let list = &mut self.queues[queue as usize].list;
+            let done = portion.flush(sink, || self.store.pop(list));
             self.settle(queue, before);
+            self.flushed = (!done).then_some(queue);
+            if !done {
+                return;
+            }
         }
     }
 

@@ -6,17 +6,17 @@
 //! and [`Leaves::wake`] report a leaf that became ready, [`Leaves::peek`] and [`Leaves::dequeue`]
 //! one that no longer is. A ready leaf can turn out to be empty, as a queue may drop its backlog.
 
-use crate::discipline::{Build, BuiltQueue, Next, Reason, RenewedLeaf, Sink, Verdict};
+use crate::discipline::{Build, BuiltQueue, DetachedQueue, Next, Reason, RenewedLeaf, Sink, Verdict};
 use crate::inspect::Inspection;
 use crate::kind::{Check, ClassRoutes, QueuePlan};
 use crate::packet::{ClassId, Packet};
+use crate::portion::{Portion, Tour};
 use crate::prefetch::Prefetched;
 use crate::queue::{Queue, Stats};
 use crate::sharing::class_numbers::ClassNumbers;
 use crate::structures::shared_list::SharedList;
 use crate::structures::timer_wheel::TimerWheel;
 use crate::units::{Bandwidth, Bytes, Instant};
-use std::any::Any;
 use std::sync::Arc;
 
 /// From so many leaves on their memory is read ahead.
@@ -91,9 +91,9 @@ impl LeavesPlan {
         (leaf < self.leaves.len()).then_some(leaf)
     }
 
-    /// Makes the discipline of the queue of a leaf class.
+    /// Makes the discipline of the queue of the leaf that takes the packets of a class.
     pub(crate) fn build_class(&self, class: ClassId, cx: &Build) -> Option<BuiltQueue> {
-        let leaf = &self.leaves[self.leaf_of(class)?];
+        let leaf = self.leaves.get(self.routes.child(class)?)?;
         Some(BuiltQueue {
             kind: leaf.queue.kind.name,
             discipline: leaf.queue.plan.build(&cx.part(&leaf.name)),
@@ -142,6 +142,7 @@ impl LeavesPlan {
             asleep: 0,
             ready: 0,
             changes: false,
+            flushed: Tour::default(),
             plan: self.clone(),
         }
     }
@@ -170,6 +171,8 @@ pub(crate) struct Leaves {
     /// Whether the plan was adopted leaf by leaf: the queue of another may not have its settings
     /// yet.
     changes: bool,
+    /// How far a flush has come.
+    flushed: Tour,
     plan: LeavesPlan,
 }
 
@@ -314,10 +317,27 @@ impl Leaves {
         self.queues[leaf].backlog().packets
     }
 
-    /// Drops the backlog of all; all are idle then.
-    pub(crate) fn flush(&mut self, sink: &mut dyn Sink) {
-        for leaf in 0..self.queues.len() {
-            self.queues[leaf].flush(sink);
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Drops the backlog of all, as far as the portion goes; all are idle when it is not spent.
+    pub(crate) fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        let mut flushed = std::mem::take(&mut self.flushed);
+        flushed.go_on(self.queues.len(), portion, |leaf, portion| {
+            self.flush_leaf(leaf, portion, sink);
+        });
+        self.flushed = flushed;
+    }
+
+    /// The same of one leaf, which is no longer in the discipline's order.
+    pub(crate) fn flush_leaf(&mut self, leaf: usize, portion: &mut Portion, sink: &mut dyn Sink) {
+        if self.states[leaf] == State::Idle {
+            return;
+        }
+        self.queues[leaf].flush(portion, sink);
+        if !portion.is_spent() {
             self.enter(leaf, State::Idle);
         }
     }
@@ -394,28 +414,32 @@ impl Leaves {
         self.plan = plan.clone();
     }
 
-    /// Gives a leaf another queue, without packets, in place of its own, which is returned.
+    /// A leaf is another class's from now on, with this queue. Its own is returned.
     pub(crate) fn renew(
         &mut self,
         plan: &LeavesPlan,
         leaf: usize,
         queue: BuiltQueue,
-        sink: &mut dyn Sink,
-    ) -> Box<dyn Any + Send> {
-        self.flush_one(leaf, sink);
+    ) -> Box<dyn DetachedQueue> {
         self.adopt_leaf_by_leaf(plan);
-        let queue = Queue::new(queue.kind, queue.discipline);
-        Box::new(std::mem::replace(&mut self.queues[leaf], queue))
+        self.give(leaf, Queue::new(queue.kind, queue.discipline))
     }
 
-    /// Drops the backlog of a leaf. If it was ready, it is still in the discipline's order.
-    pub(crate) fn flush_one(&mut self, leaf: usize, sink: &mut dyn Sink) {
-        self.queues[leaf].flush(sink);
+    /// Gives a leaf another queue, whose counts go on. Its own is returned.
+    pub(crate) fn exchange(&mut self, leaf: usize, queue: BuiltQueue) -> Box<dyn DetachedQueue> {
+        let successor = self.queues[leaf].successor(queue);
+        self.give(leaf, successor)
+    }
+
+    /// Gives a leaf an empty queue. If it was ready, it is still in the discipline's order.
+    fn give(&mut self, leaf: usize, queue: Queue) -> Box<dyn DetachedQueue> {
+        let former = std::mem::replace(&mut self.queues[leaf], queue);
         match self.states[leaf] {
             State::Ready => self.enter(leaf, State::Hollow),
             State::Asleep => self.enter(leaf, State::Idle),
             State::Idle | State::Hollow => {}
         }
+        Box::new(former)
     }
 
     /// A leaf without a backlog is no longer in the discipline's order.

@@ -5,6 +5,7 @@ use engine::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use engine::inspect::Value;
 use engine::kind::{Check, Children, Kind, Properties};
 use engine::packet::Packet;
+use engine::portion::Portion;
 use engine::random::{Rng, Seed};
 use engine::settings::{Raw, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
@@ -43,10 +44,8 @@ impl Discipline for Gate {
         self.held.pop_front().map_or(Next::Empty, Next::Ready)
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.held
-            .drain(..)
-            .for_each(|packet| sink.drop(packet, Reason::Flushed));
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        portion.flush(sink, || self.held.pop_front());
     }
 }
 
@@ -63,10 +62,8 @@ impl Discipline for Sieve {
         Next::Empty
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.0
-            .drain(..)
-            .for_each(|packet| sink.drop(packet, Reason::Flushed));
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        portion.flush(sink, || self.0.pop_front());
     }
 }
 

@@ -8,6 +8,7 @@ use engine::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use engine::inspect::Inspection;
 use engine::kind::{Check, Children, Kind, Properties};
 use engine::packet::{Buffer, Ecn, Packet};
+use engine::portion::Portion;
 use engine::units::{Bytes, Duration, Instant};
 use std::any::Any;
 use std::cell::Cell;
@@ -58,6 +59,10 @@ pub enum Fault {
     KeepsInFlush,
     /// Flushes for another reason.
     FlushesAsFull,
+    /// Flushes more than it was given a portion for.
+    FlushesBeyondItsPortion,
+    /// Forgets after a portion where it was in a flush.
+    FlushesAnewInEachPortion,
     /// Says "flushed" without a flush.
     FlushesUnasked,
     /// Drops for a reason that only hosts have.
@@ -97,6 +102,11 @@ pub const FAULTS: &[(Fault, &str)] = &[
     (Fault::MarksSilently, "but the sink knows of"),
     (Fault::KeepsInFlush, "after a flush"),
     (Fault::FlushesAsFull, "during a flush"),
+    (Fault::FlushesBeyondItsPortion, "in a flush of a portion of"),
+    (
+        Fault::FlushesAnewInEachPortion,
+        "a flush in portions was another than one of the whole",
+    ),
     (Fault::FlushesUnasked, "without a flush"),
     (Fault::DropsAsPort, "a reason of hosts"),
     (Fault::Nondeterministic, "the same seed gave another output"),
@@ -271,7 +281,7 @@ impl Discipline for Broken {
         Next::Ready(packet)
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
         let kept = match self.fault {
             Fault::KeepsInFlush => self.take(),
             _ => None,
@@ -280,8 +290,15 @@ impl Discipline for Broken {
             Fault::FlushesAsFull => Reason::Full,
             _ => Reason::Flushed,
         };
-        while let Some(packet) = self.stash.take().or_else(|| self.take()) {
+        while !portion.is_spent() || self.fault == Fault::FlushesBeyondItsPortion {
+            let Some(packet) = self.stash.take().or_else(|| self.take()) else {
+                break;
+            };
+            portion.left();
             sink.drop(packet, why);
+        }
+        if self.fault == Fault::FlushesAnewInEachPortion && portion.is_spent() {
+            self.lists.swap(0, 1);
         }
         self.lists[0].extend(kept);
     }

@@ -5,9 +5,10 @@ use engine::discipline::{Build, Discipline, Next, Plan, Verdict};
 use engine::inspect::{Inspection, View};
 use engine::kind::QueuePlan;
 use engine::packet::{ClassId, Ecn, FlowHashes};
+use engine::portion::Portion;
 use engine::queue::{Count, Queue};
 use engine::random::{Rng, Seed};
-use engine::shaped_queue::ShapedQueue;
+use engine::shaped_queue::{ShapedQueue, hand_over};
 use engine::units::{Bytes, Duration, Instant};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,6 +16,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// How often a queue may answer a dequeue at its own deadline with another wait, without arrivals.
 /// Generous: a tree of shaping levels may need a wait for each.
 const WAITS: u32 = 1_000;
+
+/// Portions after which a flush has to be done: far more than there are packets and queues.
+const PORTIONS: u32 = 100_000;
 
 /// What is examined.
 #[derive(Debug)]
@@ -35,13 +39,16 @@ enum Meddling {
     None,
     Inspecting,
     Retuning,
+    /// Flushes are done in portions.
+    Portioning,
     Changing,
     Replacing,
 }
 
 /// Runs a subject through random operations of this seed: twice alike, then inspected all the time,
-/// then retuned with its own plan and with a foreign one; before that with plans that change, and
-/// with queues that take each other's place. The error says what was wrong, and what led to it.
+/// then flushed in portions, then retuned with its own plan and with a foreign one; before that
+/// with plans that change, and with queues that take each other's place. The error says what was
+/// wrong, and what led to it.
 pub fn examine(subject: &Subject, seed: Seed, operations: u32) -> Result<(), String> {
     run(subject, seed, operations, Meddling::Changing)?;
     run(subject, seed, operations, Meddling::Replacing)?;
@@ -49,6 +56,10 @@ pub fn examine(subject: &Subject, seed: Seed, operations: u32) -> Result<(), Str
     let others = [
         (Meddling::None, "the same seed gave another output"),
         (Meddling::Inspecting, "inspecting changed the output"),
+        (
+            Meddling::Portioning,
+            "a flush in portions was another than one of the whole",
+        ),
         (
             Meddling::Retuning,
             "retuning with its own plan changed the output",
@@ -262,7 +273,31 @@ impl Exam<'_> {
     fn flush(&mut self) {
         self.ledger.note(Event::Flush);
         self.ledger.flushing = true;
-        self.queue.flush(&mut self.ledger);
+        for portions in 0.. {
+            let (most, looks) = match self.meddling {
+                Meddling::Portioning => (1 + self.changes.below(4), 1 + self.changes.below(9)),
+                _ => (u64::MAX, u64::MAX),
+            };
+            let mut portion = match most {
+                u64::MAX => Portion::whole(),
+                most => Portion::of(most as u32, looks as u32),
+            };
+            let before = self.ledger.held().packets;
+            self.queue.flush(&mut portion, &mut self.ledger);
+            let left = before - self.ledger.held().packets;
+            assert!(
+                left <= most,
+                "{left} packets left in a flush of a portion of {most}"
+            );
+            self.ledger.check_account(&self.queue);
+            if !portion.is_spent() {
+                break;
+            }
+            assert!(
+                portions < PORTIONS,
+                "after {portions} portions a flush is not done"
+            );
+        }
         self.ledger.flushing = false;
         (self.ledger.pinned, self.deadline, self.waits) = (None, None, 0);
         let held = self.ledger.held().packets;
@@ -285,7 +320,7 @@ impl Exam<'_> {
 
     fn meddle(&mut self) {
         match self.meddling {
-            Meddling::None => {}
+            Meddling::None | Meddling::Portioning => {}
             Meddling::Inspecting => self.inspect(),
             Meddling::Retuning => {
                 let now = self.ledger.now;
@@ -327,7 +362,8 @@ impl Exam<'_> {
         let build = || plan.build(&Build::new(seed));
         let mut place = ShapedQueue::new(std::mem::replace(&mut self.queue, build()), None);
         let held = self.ledger.held();
-        let (packets, former) = place.replace(self.ledger.now, build(), Some);
+        let mut former = place.replace(self.ledger.now, build(), Some);
+        let packets = hand_over(&mut former);
         let left = former.backlog();
         assert!(left.packets == 0, "{left:?} stay in the queue that was replaced");
         let mut moved = Count::default();

@@ -6,6 +6,7 @@ use engine::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use engine::inspect::Inspection;
 use engine::kind::{Check, Children, ClassRoutes, Kind, Properties, QueuePlan};
 use engine::packet::{ClassId, Packet};
+use engine::portion::Portion;
 use engine::queue::Queue;
 use engine::settings;
 use engine::units::{Bandwidth, Instant, Rate};
@@ -79,8 +80,8 @@ impl Discipline for Shaper {
         next
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.child.flush(sink);
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        self.child.flush(portion, sink);
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
@@ -179,8 +180,11 @@ impl Discipline for Shortest {
         }
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        self.leaves.iter_mut().for_each(|(_, queue)| queue.flush(sink));
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        // Those that are empty are looked at again by the next portion: they are few.
+        for (_, queue) in &mut self.leaves {
+            queue.flush(portion, sink);
+        }
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

@@ -360,3 +360,42 @@ fn a_late_class_that_gets_a_faster_rate_does_not_spend_its_lateness_at_that_rate
     let allowed = 400 * 5_000_000 * 8 / 1_000 + 2 * 1_518 * 8;
     assert!(sent <= allowed, "{sent} bits, {allowed} allowed");
 }
+
+/// What a tree holds moves into the next one in pieces: by then time has passed, in which its
+/// classes would have sent.
+#[test]
+fn a_backlog_that_moves_into_another_tree_later_loses_no_time() {
+    let plan = || -> Vec<_> {
+        let paced = |i: u64| class(&format!("c{i}"), "", &format!("{} Mbit/s", 40 + 7 * i), 1_514);
+        (0..6).map(paced).chain([class("rest", "", "", 1_514)]).collect()
+    };
+    let change = 10_000_000 / 8;
+    let end = change + 20_000_000 / 8;
+    // A ninth of a millisecond.
+    let later = 111_000 / 8;
+    let run = |later: u64| {
+        let mut rig = Rig::new(timer(), GBE, &plan());
+        (0..6).for_each(|class| (0..400).for_each(|_| rig.offer(class, 1_514)));
+        rig.run(change);
+        rig.at = rig.at.max(change);
+        rig.replace_and_move(timer(), GBE, &plan(), later);
+        rig.run(end);
+        rig
+    };
+    let (at_once, moved) = (run(0), run(later));
+    for class in 0..6 {
+        let starts = |rig: &Rig| -> Vec<u64> {
+            let starts = rig.starts(class).into_iter();
+            starts.filter(|at| *at > change + 10 * later).collect()
+        };
+        let (expected, found) = (starts(&at_once), starts(&moved));
+        assert!(expected.len() > 50, "{} packets", expected.len());
+        let apart = expected.iter().zip(&found).map(|(a, b)| a.abs_diff(*b)).max();
+        assert!(
+            expected.len().abs_diff(found.len()) <= 1 && apart.is_some_and(|apart| apart <= 6 * SLOT),
+            "class {class}: {apart:?} byte-times apart; {} packets and {}",
+            expected.len(),
+            found.len()
+        );
+    }
+}

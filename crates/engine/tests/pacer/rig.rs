@@ -5,6 +5,7 @@ use engine::byte_clock::WireSlots;
 use engine::discipline::{Next, Reason, Sink};
 use engine::link::Link;
 use engine::packet::{ClassId, Packet};
+use engine::portion::Portion;
 use engine::queue::Queue;
 use engine::random::Seed;
 use engine::settings::{Problem, Raw, Table};
@@ -137,10 +138,25 @@ impl Rig {
     /// Another tree takes this one's place: classes are the same by their names, and their backlog
     /// moves.
     pub fn replace(&mut self, settings: Table, link: (Bandwidth, u64), classes: &[ClassSpec]) {
+        self.replace_and_move(settings, link, classes, 0);
+    }
+
+    /// The same, where the backlog moves so many byte-times later.
+    pub fn replace_and_move(
+        &mut self,
+        settings: Table,
+        link: (Bandwidth, u64),
+        classes: &[ClassSpec],
+        later: u64,
+    ) {
         struct Moving(Vec<Packet>);
         impl Sink for Moving {
             fn drop(&mut self, packet: Packet, _why: Reason) {
                 self.0.push(packet);
+            }
+
+            fn hands_over(&self) -> bool {
+                true
             }
         }
         let plan = check(settings, link, classes).unwrap_or_else(|problems| panic!("{problems:#?}"));
@@ -149,7 +165,9 @@ impl Rig {
         let mut former = std::mem::replace(&mut self.queue, plan.build(Seed(1)));
         self.queue.carry_over(now, &mut former, renumber);
         let mut moving = Moving(Vec::new());
-        former.flush(&mut moving);
+        former.flush(&mut Portion::whole(), &mut moving);
+        self.at += later;
+        let now = self.now();
         for mut packet in moving.0 {
             if let Some(class) = renumber(packet.class) {
                 packet.class = class;

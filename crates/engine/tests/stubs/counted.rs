@@ -4,6 +4,7 @@ use engine::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use engine::inspect::Inspection;
 use engine::kind::{Check, Children, Kind, Properties};
 use engine::packet::Packet;
+use engine::portion::Portion;
 use engine::units::Instant;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,7 +40,7 @@ impl Discipline for Counted {
         Next::Empty
     }
 
-    fn flush(&mut self, _sink: &mut dyn Sink) {
+    fn flush(&mut self, _portion: &mut Portion, _sink: &mut dyn Sink) {
         VISITED.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -4,14 +4,16 @@
 #[allow(dead_code, reason = "tests of the engine use more of it")]
 #[path = "../../../engine/tests/stubs/counted.rs"]
 mod counted;
+mod own_settings;
 mod random_changes;
 mod random_policies;
+mod reservations;
 
 use super::*;
 use crate::direction;
 use control::policy::Policy;
 use control::protocol::{AddedClass, Amendment, RemovedClass, SettingChange};
-use counted::{COUNTED, VISITED};
+use counted::{ADOPTED, COUNTED, VISITED};
 use engine::random::{Rng, Seed};
 use engine::settings::{Raw, Table};
 use engine::tree::DisciplineSpec;
@@ -46,7 +48,7 @@ fn setting(kind: (&str, &str), flow: u64, value: u64) -> String {
 }
 
 /// A class of each of these flows, with the value of its setting; the first is the default.
-fn policy(kind: (&str, &str), classes: &BTreeMap<u16, u64>) -> InterfacePolicy {
+fn text(kind: (&str, &str), classes: &BTreeMap<u16, u64>) -> String {
     let mut text = format!(
         "version = 1\n[interface.wan0]\nbandwidth = \"200 Mbit/s\"\ndiscipline = \"{}\"\n",
         kind.0
@@ -61,10 +63,19 @@ fn policy(kind: (&str, &str), classes: &BTreeMap<u16, u64>) -> InterfacePolicy {
             1_000 + flow
         );
     }
-    let read = Policy::read("test", &text, &Registry::builtin(), &[]);
+    text
+}
+
+/// The policy of one interface.
+fn read(text: &str) -> InterfacePolicy {
+    let read = Policy::read("test", text, &Registry::builtin(), &[]);
     read.unwrap_or_else(|why| panic!("{}\n{text}", why.render(false)))
         .interfaces
         .remove(0)
+}
+
+fn policy(kind: (&str, &str), classes: &BTreeMap<u16, u64>) -> InterfacePolicy {
+    read(&text(kind, classes))
 }
 
 /// A UDP packet of this flow, with its number.
@@ -96,7 +107,13 @@ fn told(frame: &[u8]) -> (usize, u32) {
 
 /// The same with so many classes of one queue each that counts what it is asked.
 fn counted(kind: (&str, &str), classes: u64, other: Option<u64>) -> InterfacePolicy {
-    let small = policy(kind, &(0..2).map(|flow| (flow, 4)).collect());
+    counted_at("200 Mbit/s", kind, classes, other)
+}
+
+/// The same of this bandwidth.
+fn counted_at(bandwidth: &str, kind: (&str, &str), classes: u64, other: Option<u64>) -> InterfacePolicy {
+    let small = text(kind, &(0..2).map(|flow| (flow, 4)).collect());
+    let small = read(&small.replace("200 Mbit/s", bandwidth));
     let mut spec = DisciplineSpec::clone(&small.spec);
     let first = spec.classes[0].clone();
     spec.classes = (0..classes)
@@ -132,6 +149,9 @@ struct Rig {
     /// Changes of one class for which the classifier was built anew: where its secret seed has a
     /// filter hash to, there was no room, or what goes leaves a table without any.
     reclassified: u64,
+    /// Queues that adopted other settings: in one turn at most, and in all.
+    most_adopted: usize,
+    all_adopted: usize,
 }
 
 impl Rig {
@@ -156,6 +176,8 @@ impl Rig {
             now: Instant::START + Duration::from_secs(1),
             sent: [0; FLOWS as usize],
             reclassified: 0,
+            most_adopted: 0,
+            all_adopted: 0,
             arrived: [0; FLOWS as usize],
         }
     }
@@ -171,7 +193,11 @@ impl Rig {
 
     /// A turn of the worker. What arrives is the next of its flow.
     fn turn(&mut self) {
+        let before = ADOPTED.load(Ordering::Relaxed);
         let _ = self.worker.turn_at(self.now);
+        let adopted = ADOPTED.load(Ordering::Relaxed) - before;
+        self.most_adopted = self.most_adopted.max(adopted);
+        self.all_adopted += adopted;
         while let Some(frame) = self.right.take() {
             let (flow, number) = told(&frame.bytes);
             assert_eq!(number, self.arrived[flow], "flow {flow}");
@@ -376,12 +402,32 @@ fn one_that_comes_or_goes_alone_visits_no_other() {
     }
 }
 
+/// What follows from the link is adopted class by class, a few in each turn of the loop.
+fn another_bandwidth_visits_few_at_a_time() {
+    const CLASSES: u64 = 5_000;
+    for kind in KINDS.into_iter().filter(|kind| kind.0 != "priq") {
+        let mut rig = Rig::new(&counted(kind, CLASSES, None), Registry::builtin().with(&COUNTED));
+        for bandwidth in ["100 Mbit/s", "400 Mbit/s"] {
+            (rig.most_adopted, rig.all_adopted) = (0, 0);
+            let adopted = rig.change(
+                &counted_at(bandwidth, kind, CLASSES, None),
+                &mut Seed(1).stream(),
+                false,
+            );
+            assert_eq!(adopted, Adopted::InPlace, "{kind:?}, {bandwidth}");
+            assert_eq!(rig.all_adopted, CLASSES as usize, "{kind:?}, {bandwidth}");
+            assert!(rig.most_adopted <= 64, "{kind:?}: {} in a turn", rig.most_adopted);
+        }
+    }
+}
+
 /// Counted, not timed: the whole of a change, in the packet loop and beside it, makes, changes and
 /// empties as many queues among very many classes as among few.
 #[test]
 fn one_class_that_comes_goes_or_changes_visits_no_other() {
-    // Not a test of its own, since what is counted is counted together.
+    // Not tests of their own, since what is counted is counted together.
     one_that_comes_or_goes_alone_visits_no_other();
+    another_bandwidth_visits_few_at_a_time();
     for kind in KINDS.into_iter().filter(|kind| kind.0 != "priq") {
         let visits = [10, 1_000, 10_000].map(|classes| {
             let base = counted(kind, classes, None);

@@ -2,34 +2,36 @@
 //! takes the number of a vacant place, a class that goes leaves one, and others get other
 //! settings. All other classes and their packets are not touched.
 //!
-//! From the beginning packets are classified by the new filters. Packets that wait in a class that
-//! goes, or from which new filters take some, are taken out, class by class, and queued anew. What
-//! arrives meanwhile waits behind them, so that no packet of a flow overtakes another. The tree
-//! sends all the while.
+//! From the beginning packets are classified by the new filters. A class that goes, or from which
+//! new filters take packets, gets another queue at once; what waits in its former one is taken out
+//! in pieces, and queued anew. What arrives meanwhile waits behind that, so that no packet of a
+//! flow overtakes another. The tree sends all the while.
 
 use super::Path;
-use crate::budget::Owner;
+use super::whole::Succession;
 use crate::classify::{Classify, FewFilters};
 use crate::handle::{Adopted, Retired};
 use crate::pool::Pool;
 use crate::replay::event::To;
-use engine::discipline::{BuiltQueue, Reason, Sink};
+use engine::discipline::{BuiltQueue, DetachedQueue, Reason, Sink};
 use engine::header::Headers;
 use engine::packet::{ClassId, Packet};
-use engine::queue::Queue;
-use engine::random::Seed;
+use engine::portion::Portion;
+use engine::queue::Count;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Instant};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::mpsc::Sender;
 
-/// Classes of which packets are taken out between two batches at most.
-const EMPTIED: usize = 4;
+/// Classes that get another queue between two batches at most.
+const EXCHANGED: usize = 4;
 /// Classes that get other settings between two batches at most.
 const RETUNED: usize = 64;
-/// Packets that are queued anew between two batches at most.
+/// Packets that are taken out between two batches at most, and as many are queued anew.
 const QUEUED: usize = 256;
+/// Classes of a former tree that are looked at between two batches at most.
+const LOOKED_AT: u32 = 2_048;
 
 /// A class that has taken a vacant place, or a place that has become vacant.
 #[derive(Debug)]
@@ -64,16 +66,17 @@ pub enum Reclassified {
 pub struct ClassChanges {
     /// The plan.
     pub plan: TreePlan,
-    /// For the tree that is built if a discipline cannot go on.
-    pub seed: Seed,
+    /// What leaves is shaped to this rate from now on; `None` keeps the present one.
+    pub bandwidth: Option<Bandwidth>,
     /// Classes that came or went.
     pub renewed: Vec<RenewedClass>,
     /// Classes with other settings.
     pub changed: Vec<ChangedSettings>,
     /// Other filters, with the plan's numbers.
     pub classify: Option<Reclassified>,
-    /// Classes that stay, of whose packets some may have another class by the new filters.
-    pub affected: Vec<ClassId>,
+    /// Classes that stay, of whose packets some may have another class by the new filters, each
+    /// with a queue without packets for those that stay.
+    pub affected: Vec<(ClassId, BuiltQueue)>,
 }
 
 impl fmt::Debug for ClassChanges {
@@ -91,30 +94,39 @@ impl fmt::Debug for ClassChanges {
 pub(crate) enum ChangedByClass {
     /// It is in force.
     Adopted(Adopted, Retired),
-    /// Nothing has changed: the disciplines cannot.
-    Refused(#[expect(dead_code, reason = "it is dropped by whoever asked")] Box<ClassChanges>),
+    /// Nothing has changed, or not all of it: the disciplines cannot.
+    Refused(#[expect(dead_code, reason = "it is dropped by whoever asked")] Retired),
 }
 
 /// A change under way.
 #[derive(Debug)]
 struct Job {
     renewed: VecDeque<RenewedClass>,
-    affected: VecDeque<ClassId>,
+    affected: VecDeque<(ClassId, BuiltQueue)>,
     changed: VecDeque<ChangedSettings>,
-    seed: Seed,
     retired: Retired,
     done: Sender<Option<ChangedByClass>>,
-    /// Packets dropped before it.
-    dropped: u64,
-    adopted: Adopted,
+}
+
+impl Job {
+    /// All classes have their queues.
+    fn has_exchanged(&self) -> bool {
+        self.renewed.is_empty() && self.affected.is_empty()
+    }
 }
 
 /// What waits for a place in the tree during a change.
 #[derive(Debug, Default)]
 pub(super) struct Moving {
     job: Option<Box<Job>>,
+    /// A tree that takes another's place.
+    pub(super) succession: Option<Box<Succession>>,
+    /// Queues that others have replaced, in which packets may wait: of classes, or a whole tree's.
+    pub(super) formers: VecDeque<Box<dyn DetachedQueue>>,
+    /// Those in which none do any more.
+    pub(super) emptied: Vec<Box<dyn DetachedQueue>>,
     /// Taken out of the tree, to be classified anew.
-    out: VecDeque<Packet>,
+    pub(super) out: VecDeque<Packet>,
     /// Arrived since.
     behind: VecDeque<Packet>,
 }
@@ -123,13 +135,41 @@ impl Moving {
     /// Whether nothing is under way.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        self.job.is_none() && self.is_empty()
+        self.job.is_none() && self.succession.is_none() && self.is_empty()
     }
 
     /// Whether there are no packets.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.out.is_empty() && self.behind.is_empty()
+        self.formers.is_empty() && self.out.is_empty() && self.behind.is_empty()
+    }
+
+    /// Whether queues that were replaced hold no packets any more, and all of those have places.
+    pub(super) fn has_moved(&self) -> bool {
+        self.formers.is_empty() && self.out.is_empty()
+    }
+
+    /// The next packet that arrived since, if it is its turn.
+    fn next_behind(&mut self) -> Option<Packet> {
+        let is_its_turn = self.formers.is_empty();
+        self.behind.pop_front_if(|_| is_its_turn)
+    }
+
+    /// Takes out the next piece of what queues that were replaced hold.
+    pub(super) fn take_out(&mut self, pool: &mut Pool) {
+        let Self { formers, out, .. } = self;
+        if !out.is_empty() {
+            return;
+        }
+        let (mut portion, mut sink) = (Portion::of(QUEUED as u32, LOOKED_AT), TakenOut { out, pool });
+        while let Some(former) = formers.front_mut() {
+            former.empty(&mut portion, &mut sink);
+            if former.held().packets > 0 {
+                return;
+            }
+            self.emptied.extend(formers.pop_front());
+            portion.looked();
+        }
     }
 
     /// A packet arrives during a change.
@@ -138,8 +178,12 @@ impl Moving {
     }
 
     /// All packets.
-    pub(super) fn packets(&self) -> impl Iterator<Item = &Packet> {
-        self.out.iter().chain(&self.behind)
+    pub(super) fn waiting(&self) -> Count {
+        let mut waiting = Count::default();
+        self.formers.iter().for_each(|former| waiting += former.held());
+        let packets = self.out.iter().chain(&self.behind);
+        packets.for_each(|packet| waiting += packet.len);
+        waiting
     }
 }
 
@@ -160,13 +204,20 @@ impl Sink for TakenOut<'_> {
     }
 }
 
+/// Answers that nothing has changed.
+fn refuse(changes: Box<ClassChanges>, done: &Sender<Option<ChangedByClass>>) {
+    let mut retired = Retired::default();
+    retired.keep(changes);
+    let _ = done.send(Some(ChangedByClass::Refused(retired)));
+}
+
 impl Path {
     /// Whether a change is under way, or packets of one are still to be queued.
     pub(crate) fn is_changing(&self) -> bool {
         !self.moving.is_idle()
     }
 
-    /// Begins a change, whose end is answered. One that is under way is ended first, at once.
+    /// Begins a change, whose end is answered.
     pub(crate) fn begin_change(
         &mut self,
         now: Instant,
@@ -174,39 +225,27 @@ impl Path {
         mut changes: Box<ClassChanges>,
         done: Sender<Option<ChangedByClass>>,
     ) {
-        self.end_change(now, pool);
         let takes_long = match &changes.classify {
             Some(Reclassified::ButFor(few)) => !self.classify.amends(few),
             _ => false,
         };
         // A tape tells of whole plans.
         if self.tape.is_some() || takes_long {
-            let _ = done.send(Some(ChangedByClass::Refused(changes)));
-            return;
+            return refuse(changes, &done);
         }
         let mut retired = Retired::default();
-        let now = self.queue_time(now);
+        let clock = now;
+        let now = self.queue_time(clock);
         let first = changes.renewed.pop().map(|first| {
-            let Path { queue, moving, .. } = self;
-            let mut sink = TakenOut {
-                out: &mut moving.out,
-                pool,
-            };
             let root = changes.plan.root.plan.as_ref();
-            let guarantee = first.guarantee;
-            let former = queue
-                .queue_mut()
-                .renew_class(now, root, first.class, first.queue, &mut sink);
-            former.map(|former| (first.class, guarantee, former))
+            let queue = self.queue.queue_mut();
+            let former = queue.renew_class(now, root, first.class, first.queue);
+            former.map(|former| (first.class, first.guarantee, former))
         });
         match first {
-            Some(None) => {
-                self.note_plain();
-                let _ = done.send(Some(ChangedByClass::Refused(changes)));
-                return;
-            }
+            Some(None) => return refuse(changes, &done),
             Some(Some((class, guarantee, former))) => {
-                retired.0.push(former);
+                self.moving.formers.push_back(former);
                 self.renumbered(pool, class, guarantee, &changes.plan);
             }
             None => {}
@@ -219,6 +258,9 @@ impl Path {
             Some(Reclassified::ButFor(few)) => self.classify.amend(&few),
             None => {}
         }
+        if let Some(bandwidth) = changes.bandwidth {
+            self.queue.set_bandwidth(clock, bandwidth);
+        }
         // A due time of the old plan means nothing under the new one.
         self.due = None;
         self.wire
@@ -229,11 +271,8 @@ impl Path {
             renewed: changes.renewed.into(),
             affected: changes.affected.into(),
             changed: changes.changed.into(),
-            seed: changes.seed,
             retired,
             done,
-            dropped: self.totals.dropped.packets,
-            adopted: Adopted::InPlace,
         }));
         self.note_plain();
     }
@@ -246,23 +285,47 @@ impl Path {
         let now = self.queue_time(now);
         self.shown = self.shown.max(now);
         if let Some(mut job) = self.moving.job.take() {
-            if self.advance(now, pool, &mut job) {
-                self.moving.job = Some(job);
-            } else {
-                let adopted = match job.adopted {
-                    Adopted::InPlace => Adopted::InPlace,
-                    Adopted::Rebuilt { .. } => Adopted::Rebuilt {
-                        dropped: self.totals.dropped.packets - job.dropped,
-                    },
-                };
-                let _ = job.done.send(Some(ChangedByClass::Adopted(adopted, job.retired)));
+            match self.advance(now, pool, &mut job) {
+                true => self.moving.job = Some(job),
+                false => self.refuse_rest(*job),
             }
         }
-        let emptied = self.moving.job.as_ref();
-        if emptied.is_none_or(|job| job.renewed.is_empty() && job.affected.is_empty()) {
+        let job = self.moving.job.as_ref();
+        if job.is_none_or(|job| job.has_exchanged()) {
+            self.meter_on();
+            self.moving.take_out(pool);
             self.queue_anew(now, pool);
+            self.end_succession();
+            self.end_job();
         }
         self.note_plain();
+    }
+
+    /// Answers that all is done, if it is.
+    fn end_job(&mut self) {
+        let ended = |job: &mut Box<Job>| job.has_exchanged() && job.changed.is_empty();
+        let moved = self.moving.has_moved();
+        let Some(job) = self.moving.job.take_if(|job| moved && ended(job)) else {
+            return;
+        };
+        let mut retired = job.retired;
+        retired.keep(std::mem::take(&mut self.moving.emptied));
+        let _ = job
+            .done
+            .send(Some(ChangedByClass::Adopted(Adopted::InPlace, retired)));
+    }
+
+    /// A discipline cannot go on by the class: whoever asked has to ask for the plan as a whole.
+    fn refuse_rest(&mut self, job: Job) {
+        let Job {
+            renewed,
+            affected,
+            mut retired,
+            done,
+            ..
+        } = job;
+        retired.keep((renewed, affected));
+        let _ = done.send(Some(ChangedByClass::Refused(retired)));
     }
 
     /// Ends a change that is under way, in one go.
@@ -272,94 +335,46 @@ impl Path {
         }
     }
 
-    /// Takes out what a tree holds that is no longer this path's, to be queued anew.
-    pub(super) fn take_out(&mut self, pool: &mut Pool, former: &mut Queue) {
-        let out = &mut self.moving.out;
-        former.flush(&mut TakenOut { out, pool });
-        self.note_plain();
-    }
-
-    /// The next piece of a change; whether there is more to do.
+    /// The next piece of a change. `false` if a discipline cannot go on.
     fn advance(&mut self, now: Instant, pool: &mut Pool, job: &mut Job) -> bool {
         let Some(plan) = self.plan.clone() else {
             return false;
         };
         let root = plan.root.plan.as_ref();
-        for _ in 0..EMPTIED {
-            let Path { queue, moving, .. } = self;
-            let mut sink = TakenOut {
-                out: &mut moving.out,
-                pool,
-            };
-            let can = if let Some(RenewedClass {
+        for _ in 0..EXCHANGED {
+            let queue = self.queue.queue_mut();
+            let former = if let Some(RenewedClass {
                 class,
                 queue: built,
                 guarantee,
             }) = job.renewed.pop_front()
             {
-                let former = queue.queue_mut().renew_class(now, root, class, built, &mut sink);
-                let can = former.is_some();
-                job.retired.0.extend(former);
+                let former = queue.renew_class(now, root, class, built);
                 self.renumbered(pool, class, guarantee, &plan);
-                can
-            } else if let Some(class) = job.affected.pop_front() {
-                queue.queue_mut().flush_class(now, class, &mut sink)
+                former
+            } else if let Some((class, built)) = job.affected.pop_front() {
+                queue.exchange_queue(now, class, built)
             } else {
                 break;
             };
-            if !can {
-                return self.give_up(now, pool, job, &plan);
-            }
+            let Some(former) = former else { return false };
+            self.moving.formers.push_back(former);
         }
-        if !job.renewed.is_empty() || !job.affected.is_empty() {
-            return true;
-        }
-        for _ in 0..RETUNED {
+        for _ in 0..if job.has_exchanged() { RETUNED } else { 0 } {
             let Some(ChangedSettings { class, guarantee }) = job.changed.pop_front() else {
                 break;
             };
             if !self.queue.queue_mut().retune_class(now, root, class) {
-                return self.give_up(now, pool, job, &plan);
+                return false;
             }
-            let path = self.id;
-            pool.claim_rate(Owner { path, class }, Some(guarantee));
+            pool.claim_rate(self.owner(class), Some(guarantee));
         }
-        !job.changed.is_empty()
-    }
-
-    /// A discipline cannot go on by the class: it adopts the rest as a whole, or a new tree is
-    /// built at once.
-    fn give_up(&mut self, now: Instant, pool: &mut Pool, job: &mut Job, plan: &TreePlan) -> bool {
-        let emptied = job.renewed.is_empty() && job.affected.is_empty();
-        for ChangedSettings { class, guarantee } in std::mem::take(&mut job.changed) {
-            let path = self.id;
-            pool.claim_rate(Owner { path, class }, Some(guarantee));
-        }
-        for RenewedClass { class, guarantee, .. } in std::mem::take(&mut job.renewed) {
-            self.renumbered(pool, class, guarantee, plan);
-        }
-        job.affected.clear();
-        if emptied && self.queue.queue_mut().retune(now, plan.root.plan.as_ref()) {
-            return false;
-        }
-        let (packets, former) = self.queue.replace(now, plan.build(job.seed), Some);
-        job.retired.keep(former);
-        self.trees += 1;
-        let mut sink = TakenOut {
-            out: &mut self.moving.out,
-            pool,
-        };
-        packets
-            .into_iter()
-            .for_each(|packet| sink.drop(packet, Reason::Flushed));
-        job.adopted = Adopted::Rebuilt { dropped: 0 };
-        false
+        true
     }
 
     /// A number has got another class.
     fn renumbered(&mut self, pool: &mut Pool, class: ClassId, guarantee: Option<Bandwidth>, plan: &TreePlan) {
-        let path = self.id;
-        pool.claim_rate(Owner { path, class }, guarantee);
+        pool.claim_rate(self.owner(class), guarantee);
         self.meters.clear(class);
         self.forget_experience(Some(class));
         if let (Some(place), Some(info)) = (self.clamp_indices.get_mut(class.0 as usize), plan.info(class)) {
@@ -370,22 +385,34 @@ impl Path {
     /// Queues some of the packets that wait: first what was taken out.
     fn queue_anew(&mut self, now: Instant, pool: &mut Pool) {
         for _ in 0..QUEUED {
-            let packet = if let Some(mut packet) = self.moving.out.pop_front() {
+            if let Some(mut packet) = self.moving.out.pop_front() {
                 let headers = Headers::parse(pool.bytes(packet.buffer), self.mark);
                 self.classify.classify(&headers, &mut packet);
-                packet
-            } else if let Some(packet) = self.moving.behind.pop_front() {
-                packet
+                let dropped = self.totals.dropped.packets;
+                self.queue_one(now, pool, packet, true);
+                let refused = self.totals.dropped.packets - dropped;
+                let succession = self.moving.succession.iter_mut();
+                succession.for_each(|succession| succession.refused += refused);
+            } else if let Some(packet) = self.moving.next_behind() {
+                self.queue_one(now, pool, packet, false);
             } else {
                 return;
-            };
-            let charged = self.charge(pool, &packet);
-            let to = if charged { To::Queue } else { To::Nowhere };
-            self.tape_held(now, pool, &packet, to);
-            match charged {
-                true => self.enqueue(now, pool, packet),
-                false => self.drop_short(pool, packet),
             }
+        }
+    }
+
+    /// Queues one of them, which was in another tree before, or in none.
+    fn queue_one(&mut self, now: Instant, pool: &mut Pool, packet: Packet, moves: bool) {
+        let charged = self.charge(pool, &packet);
+        let to = if charged { To::Queue } else { To::Nowhere };
+        let known = self.moving.succession.as_ref().filter(|_| moves);
+        match known.is_some_and(|succession| succession.is_known()) {
+            true => self.tape_moved(now, &packet, to),
+            false => self.tape_held(now, pool, &packet, to),
+        }
+        match charged {
+            true => self.enqueue(now, pool, packet),
+            false => self.drop_short(pool, packet),
         }
     }
 }

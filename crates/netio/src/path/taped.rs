@@ -1,9 +1,10 @@
 //! A path and its tape: what is written down, and how what was written is done again.
 
 use super::Path;
-use crate::handle::{ClassAdopted, ClassRetune, PreparedRetune, Retune, Retuned, TapeWish};
+use super::whole::{Awaits, Succession};
+use crate::handle::{ClassAdopted, ClassRetune, Retired, TapeWish};
 use crate::pool::Pool;
-use crate::replay::event::{KEPT, TapeEvent, TapedArrival, TapedHeld, To};
+use crate::replay::event::{KEPT, TapeEvent, TapedArrival, TapedHeld, TapedMove, To};
 use crate::replay::tape::{BeginsAnew, Rebase, Tape, Taped};
 use engine::discipline::{Next, Reason};
 use engine::header::Headers;
@@ -73,10 +74,10 @@ impl Path {
         }
     }
 
-    /// Takes the tree with which the tape begins anew, when it is time. What is queued waits then,
-    /// for its place in this tree, as in a change of classes. Whether it took the tree.
+    /// Takes the tree with which the tape begins anew, when it is time. What is queued moves into
+    /// it, as in a [change of the whole tree](super::whole). Whether it took the tree.
     #[inline(never)]
-    pub(super) fn begin_anew(&mut self, now: Instant, pool: &mut Pool) -> bool {
+    pub(super) fn begin_anew(&mut self, now: Instant) -> bool {
         let empty = self.queue.is_empty();
         let ripe = |rebase: &mut Rebase| empty || rebase.when == BeginsAnew::AtOnce;
         let on = self.enabled && self.bypass.is_empty() && !self.is_changing();
@@ -87,10 +88,11 @@ impl Path {
         let Some(rebase) = self.rebase.take_if(ripe).filter(current) else {
             return false;
         };
-        let mut former = self.queue.renew(rebase.queue);
-        self.take_out(pool, &mut former);
-        // With very many classes it takes long to drop.
-        let _ = rebase.former.send(former);
+        let former = self.queue.renew(rebase.queue);
+        self.moving.formers.push_back(Box::new(former));
+        let awaits = Awaits::Tape(rebase.former);
+        self.moving.succession = Some(Succession::of(Retired::default(), awaits));
+        self.note_plain();
         self.due = None;
         let link = self.queue.busy_link();
         if let Some(tape) = &mut self.tape {
@@ -121,6 +123,18 @@ impl Path {
             let frame = pool.bytes(packet.buffer);
             let keep = kept(&Headers::parse(frame, self.mark));
             tape.write(&TapeEvent::Held(TapedHeld::of(now, packet, to, frame, keep)));
+        }
+    }
+
+    /// Writes down that a packet of the former tree has its place in this one now, or none.
+    pub(super) fn tape_moved(&mut self, now: Instant, packet: &Packet, to: To) {
+        if let Some(tape) = &mut self.tape {
+            tape.write(&TapeEvent::Moved(TapedMove {
+                at: now,
+                class: packet.class,
+                flow: packet.flow,
+                to,
+            }));
         }
     }
 
@@ -218,12 +232,23 @@ impl Path {
         self.queue.queue().backlog().packets + self.bypass.len() as u64
     }
 
-    /// Adopts a plan again, at these times.
-    pub(crate) fn retune_again(&mut self, clock: Instant, at: Instant, pool: &mut Pool, retune: Retune) {
-        let prepared = Box::new(PreparedRetune::new(retune));
-        if let Retuned::NeedsTree(prepared) = self.retune_at(clock, at, pool, prepared) {
-            let _ = self.retune_at(clock, at, pool, prepared.with_tree());
+    /// The next packet of the former tree gets its place again; `false` if there is none.
+    pub(crate) fn move_again(&mut self, now: Instant, pool: &mut Pool, to: To) -> bool {
+        while self.moving.out.is_empty() && !self.moving.has_moved() {
+            self.moving.take_out(pool);
         }
+        let Some(mut packet) = self.moving.out.pop_front() else {
+            return false;
+        };
+        let headers = Headers::parse(pool.bytes(packet.buffer), self.mark);
+        self.classify.classify(&headers, &mut packet);
+        match to {
+            To::Nowhere => self.drop_short(pool, packet),
+            To::Queue | To::First => self.enqueue(now, pool, packet),
+        }
+        self.end_succession();
+        self.note_plain();
+        true
     }
 
     /// Adopts the settings of one class again; `false` if that is not possible.

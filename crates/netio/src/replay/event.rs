@@ -40,13 +40,16 @@ pub enum TapeEvent<'a> {
         /// Why.
         why: Reason,
     },
-    /// By the change that follows, the next of the queued packets is in this class.
-    Moved {
+    /// By the change that follows, the next of the queued packets is in this class. Tapes of before
+    /// [`TapeEvent::Moved`] have that.
+    MovedAtOnce {
         /// Its class.
         class: ClassId,
         /// Its flow.
         flow: FlowHashes,
     },
+    /// The next of the packets that were queued at the last change has its place in the new tree.
+    Moved(TapedMove),
     /// The next of the path's changes was adopted.
     Changed {
         /// By the loop's clock.
@@ -90,6 +93,19 @@ pub struct TapedHeld<'a> {
     pub remarked: bool,
     /// What it is.
     pub packet: TapedArrival<'a>,
+}
+
+/// The place of a packet in a tree that has taken another's place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TapedMove {
+    /// When it got that, by the queue's time.
+    pub at: Instant,
+    /// Its class.
+    pub class: ClassId,
+    /// Its flow.
+    pub flow: FlowHashes,
+    /// Where it went.
+    pub to: To,
 }
 
 /// Where a packet that arrived went.
@@ -194,9 +210,10 @@ const SWITCHED: u8 = 4;
 const ABANDONED: u8 = 5;
 const CHANGED: u8 = 6;
 const ASKED_PACED: u8 = 7;
-const MOVED: u8 = 8;
+const MOVED_AT_ONCE: u8 = 8;
 const LINK: u8 = 9;
 const HELD: u8 = 10;
+const MOVED: u8 = 11;
 
 /// The longest packet that a tape may have, in bytes: far beyond any super-frame with its overhead.
 /// Sums of lengths that a file makes up would overflow.
@@ -358,8 +375,13 @@ impl TapeEvent<'_> {
             Self::Held(held) => held.write(out),
             Self::Switched { on } => out.extend([SWITCHED, u8::from(*on)]),
             Self::Abandoned { why } => out.extend([ABANDONED, *why as u8]),
-            Self::Moved { class, flow } => {
-                out.push(MOVED);
+            Self::MovedAtOnce { class, flow } => {
+                out.push(MOVED_AT_ONCE);
+                out.extend_from_slice(&place(*class, *flow));
+            }
+            Self::Moved(TapedMove { at, class, flow, to }) => {
+                out.extend([MOVED, *to as u8]);
+                out.extend_from_slice(&at.nanos().to_le_bytes());
                 out.extend_from_slice(&place(*class, *flow));
             }
             Self::Changed { clock, at, class } => {
@@ -485,9 +507,15 @@ impl<'a> Events<'a> {
                 let why = *Reason::ALL.iter().find(|reason| **reason as u8 == why)?;
                 TapeEvent::Abandoned { why }
             }
-            MOVED => {
+            MOVED_AT_ONCE => {
                 let (class, flow) = self.place()?;
-                TapeEvent::Moved { class, flow }
+                TapeEvent::MovedAtOnce { class, flow }
+            }
+            MOVED => {
+                let [to] = self.take()?;
+                let (to, at) = (*TO.get(usize::from(to))?, self.time()?);
+                let (class, flow) = self.place()?;
+                TapeEvent::Moved(TapedMove { at, class, flow, to })
             }
             CHANGED => {
                 let class = self.flag()?;

@@ -2,7 +2,7 @@
 //!
 //! It is the path itself, without ports. What leaves is compared with what the tape says has left.
 
-use super::event::{Digest, TapeEvent, TapedArrival};
+use super::event::{Digest, TapeEvent, TapedArrival, TapedMove};
 use super::shortened::ShortEvent;
 use super::{Beginning, TooMany, headers_pool, put};
 use crate::classify::Classify;
@@ -230,7 +230,19 @@ impl Recreation {
             }
             TapeEvent::Switched { on } => self.path.switch(self.now, &mut self.pool, on),
             TapeEvent::Abandoned { why } => self.path.abandon_again(self.now, &mut self.pool, why),
-            TapeEvent::Moved { class, flow } => self.moved.all().push_back((class, flow)),
+            TapeEvent::MovedAtOnce { class, flow } => self.moved.all().push_back((class, flow)),
+            TapeEvent::Moved(TapedMove { at, class, flow, to }) => {
+                self.pass(at)?;
+                if !Self::takes(&self.plan, class) {
+                    return Err(Diverged::Class { at });
+                }
+                self.moved.all().push_back((class, flow));
+                let moved = self.path.move_again(at, &mut self.pool, to);
+                self.moved.all().clear();
+                if !moved {
+                    return Err(Diverged::Change { at });
+                }
+            }
             TapeEvent::Changed { clock, at, class } => {
                 self.pass(at)?;
                 let adopted = change().is_some_and(|change| self.change(clock, class, change));
@@ -276,7 +288,9 @@ impl Recreation {
                     *classify = Box::new(self.moved.clone());
                 }
                 self.plan = retune.plan.clone();
-                self.path.retune_again(clock, at, pool, retune);
+                // Those of older tapes.
+                let at_once = !self.moved.all().is_empty();
+                self.path.retune_again((clock, at), pool, retune, at_once);
                 true
             }
             Change::Class(retune) if of_class => {

@@ -357,7 +357,7 @@ impl<'a> Iterator for ShortEvents<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::event::TapedHeld;
+    use crate::replay::event::{TapedHeld, TapedMove};
     use engine::link_clock::BusyLink;
     use engine::random::{Rng, Seed};
 
@@ -382,7 +382,7 @@ mod tests {
             to: [To::Queue, To::First, To::Nowhere][rng.below(3) as usize],
             headers: &headers[..rng.below(headers.len() as u64) as usize],
         };
-        match rng.below(22) {
+        match rng.below(23) {
             0..9 => TapeEvent::Arrival(packet),
             20 => TapeEvent::Held(TapedHeld {
                 at,
@@ -407,7 +407,13 @@ mod tests {
             16 => TapeEvent::Switched {
                 on: rng.below(2) == 0,
             },
-            17 => TapeEvent::Moved { class, flow },
+            17 => TapeEvent::MovedAtOnce { class, flow },
+            22 => TapeEvent::Moved(TapedMove {
+                at,
+                class,
+                flow,
+                to: [To::Queue, To::Nowhere][rng.below(2) as usize],
+            }),
             18 => TapeEvent::Start { at, fresh: true },
             _ => TapeEvent::Changed {
                 clock: at,

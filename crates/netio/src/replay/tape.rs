@@ -5,6 +5,7 @@
 //! it, the tape tears: nothing is recorded any more, and the reader is told after what was.
 
 use super::event::{Asked, MOST_ASKS, TapeEvent};
+use engine::discipline::DetachedQueue;
 use engine::packet::Packet;
 use engine::queue::Queue;
 use engine::units::Instant;
@@ -201,7 +202,7 @@ pub struct Rebase {
     /// The changes that the path had adopted when the plan was read that it was built from.
     pub changes: u64,
     /// Gets the tree that it replaces, to drop it.
-    pub former: Sender<Queue>,
+    pub former: Sender<Box<dyn DetachedQueue>>,
 }
 
 /// What became of a wish for a path's tape.

@@ -7,6 +7,7 @@ use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::Inspection;
 use crate::link_clock::CreditClock;
 use crate::packet::Packet;
+use crate::portion::{Portion, Tour};
 use crate::prefetch::Prefetched;
 use crate::queue::Queue;
 use crate::sharing::credit::NANOBITS;
@@ -39,6 +40,7 @@ impl Cbq {
             tallies: vec![Tally::default(); plan.classes.len() + 1],
             weights: Arc::clone(plan.weights()),
             plan,
+            flushed: Tour::default(),
         };
         cbq.lay_out();
         cbq
@@ -183,19 +185,22 @@ impl Discipline for Cbq {
         })
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        for leaf in 0..self.leaves() {
-            self.queues[leaf].flush(sink);
-            if self.nodes[leaf].flags & BACKLOGGED != 0 {
-                let clock = self.nodes[leaf].credit.updated;
-                self.empty(leaf, clock);
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        let (leaves, nodes) = (self.leaves(), self.nodes.len());
+        let mut flushed = std::mem::take(&mut self.flushed);
+        flushed.go_on(leaves + nodes, portion, |at, portion| {
+            // When no leaf is backlogged any more. The time of the flush is not known; credit up to
+            // it accrues later.
+            if let Some(node) = at.checked_sub(leaves) {
+                return self.nodes[node].credit.cap();
             }
-        }
-        // No leaf is backlogged any more. The time of the flush is not known; credit up to it
-        // accrues later.
-        for node in &mut self.nodes {
-            node.credit.cap();
-        }
+            self.queues[at].flush(portion, sink);
+            if !portion.is_spent() && self.nodes[at].flags & BACKLOGGED != 0 {
+                let clock = self.nodes[at].credit.updated;
+                self.empty(at, clock);
+            }
+        });
+        self.flushed = flushed;
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

@@ -73,11 +73,14 @@ mod turns;
 pub use settings::{ClassSettings, Excess, PacedBy, RoundRobin, Settings, Sharing};
 
 use crate::bounds::{Terms, WorstCase};
-use crate::discipline::{Build, BuiltQueue, ChangedClass, Discipline, Next, Plan, Sink, Verdict};
+use crate::discipline::{
+    Build, BuiltQueue, ChangedClass, DetachedQueue, Discipline, Next, Plan, Sink, Verdict,
+};
 use crate::inspect::Inspection;
 use crate::kind::{Children, Kind, Properties};
 use crate::link_clock::CreditClock;
 use crate::packet::{ClassId, Packet};
+use crate::portion::Portion;
 use crate::prefetch::Prefetched;
 use crate::queue::Queue;
 use crate::sharing::by_rates::ByRates;
@@ -145,9 +148,9 @@ impl Plan for CbqPlan {
         self.with_leaf(change).map(|plan| Arc::new(plan) as Arc<dyn Plan>)
     }
 
-    fn changed_classes(&self, former: &dyn Plan) -> Option<Vec<ClassId>> {
+    fn changed_classes(&self, former: &dyn Plan, queues: bool) -> Option<Vec<ClassId>> {
         let formal = self.settings.sharing == Sharing::Formal;
-        self.changed_leaves(plan_of(former).filter(|_| formal)?)
+        self.changed_classes(plan_of(former).filter(|_| formal)?, queues)
     }
 
     fn build_class(&self, class: ClassId, cx: &Build) -> Option<BuiltQueue> {
@@ -251,10 +254,10 @@ impl Discipline for Mode {
         }
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
         match self {
-            Self::Crediting(cbq) => cbq.flush(sink),
-            Self::Averaging(cbq) => cbq.flush(sink),
+            Self::Crediting(cbq) => cbq.flush(portion, sink),
+            Self::Averaging(cbq) => cbq.flush(portion, sink),
         }
     }
 
@@ -294,7 +297,9 @@ impl Discipline for Mode {
 
     fn retune_class(&mut self, now: Instant, plan: &dyn Plan, class: ClassId) -> bool {
         match (self, plan_of(plan)) {
-            (Self::Crediting(cbq), Some(plan)) => cbq.retune_leaf(now, plan, class),
+            (Self::Crediting(cbq), Some(plan)) => {
+                cbq.retune_leaf(now, plan, class) || cbq.retune_inner(now, plan, class)
+            }
             _ => false,
         }
     }
@@ -305,17 +310,22 @@ impl Discipline for Mode {
         plan: &dyn Plan,
         class: ClassId,
         queue: BuiltQueue,
-        sink: &mut dyn Sink,
-    ) -> Option<Box<dyn Any + Send>> {
+    ) -> Option<Box<dyn DetachedQueue>> {
         match (self, plan_of(plan)) {
-            (Self::Crediting(cbq), Some(plan)) => cbq.renew_leaf(now, plan, class, queue, sink),
+            (Self::Crediting(cbq), Some(plan)) => cbq.renew_leaf(now, plan, class, queue),
             _ => None,
         }
     }
 
-    fn flush_class(&mut self, now: Instant, class: ClassId, sink: &mut dyn Sink) -> bool {
-        let Self::Crediting(cbq) = self else { return false };
-        let leaf = cbq.plan.routes.child(class);
-        leaf.inspect(|&leaf| cbq.flush_leaf(now, leaf, sink)).is_some()
+    fn exchange_queue(
+        &mut self,
+        now: Instant,
+        class: ClassId,
+        queue: BuiltQueue,
+    ) -> Option<Box<dyn DetachedQueue>> {
+        let Self::Crediting(cbq) = self else { return None };
+        let leaf = cbq.plan.routes.child(class)?;
+        let successor = cbq.queues[leaf].successor(queue);
+        Some(cbq.give(now, leaf, successor))
     }
 }

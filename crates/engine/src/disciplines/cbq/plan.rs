@@ -106,9 +106,11 @@ impl CbqPlan {
         (self.bursts * 2 * NANOBITS as u128).min(i64::MAX as u128 / 4) as i64
     }
 
-    /// The leaves with other values than in a former plan; `None` if anything else differs.
-    pub(super) fn changed_leaves(&self, former: &Self) -> Option<Vec<ClassId>> {
-        let of_all = |plan: &Self| (plan.link, plan.mtu, plan.leaves, plan.levels);
+    /// The leaves with other values than in a former plan, and those with queues if `queues` may
+    /// have other ones; all if the link has another rate, which credits follow. `None` if anything
+    /// else differs.
+    pub(super) fn changed_classes(&self, former: &Self, queues: bool) -> Option<Vec<ClassId>> {
+        let of_all = |plan: &Self| (plan.mtu, plan.leaves, plan.levels);
         let shape = |class: &ClassPlan| (class.id, class.parent, class.level);
         let value = |class: &ClassPlan| (class.credit.rate, class.packet, class.settings.clone());
         if of_all(self) != of_all(former)
@@ -122,8 +124,12 @@ impl CbqPlan {
             if shape(new) != shape(old) {
                 return None;
             }
-            if value(new) != value(old) {
-                changed.push((number < self.leaves).then_some(new.id)?);
+            let (leaf, other) = (number < self.leaves, value(new) != value(old));
+            if other && !leaf {
+                return None;
+            }
+            if other || self.link != former.link || leaf && queues {
+                changed.push(new.id);
             }
         }
         Some(changed)

@@ -3,12 +3,11 @@
 use super::plan::CbqPlan;
 use super::settings::RoundRobin;
 use super::state::{BACKLOGGED, BORROW, Cbq, LISTED, Membership, Rules};
-use crate::discipline::{BuiltQueue, Sink};
+use crate::discipline::{BuiltQueue, DetachedQueue};
 use crate::packet::ClassId;
 use crate::queue::Queue;
 use crate::structures::rings::{PRIORITIES, Turn, Weight};
 use crate::units::Instant;
-use std::any::Any;
 use std::sync::Arc;
 
 impl Cbq {
@@ -110,10 +109,17 @@ impl Cbq {
         }
     }
 
-    /// Takes over the plan, and these weights of a leaf that is in no row.
-    fn adopt_leaf(&mut self, plan: &CbqPlan, leaf: usize, (own, lent): (Weight, Weight)) {
+    /// Takes over what a plan of the same classes says of the whole.
+    fn adopt_plan(&mut self, plan: &CbqPlan, now: u64) {
+        if plan.link != self.plan.link {
+            self.clock.retune(plan.link, plan.settings.link_burst, now);
+        }
         self.plan = plan.clone();
         self.rules = Rules::new(plan);
+    }
+
+    /// Gives a leaf that is in no row these weights.
+    fn adopt_turns(&mut self, leaf: usize, (own, lent): (Weight, Weight)) {
         let place = &mut self.places[leaf];
         (place.own, place.lent) = (Turn::new(own), Turn::new(lent));
     }
@@ -133,17 +139,49 @@ impl Cbq {
         }
         let at = now.nanos();
         let clock = self.credit_time(at);
-        let waits = self.nodes[leaf].demand != 0;
+        // Where it stands in the rows stays, if that does not follow from what is new.
+        let place = &self.places[leaf];
+        let stays = self.keeps_row(plan, leaf) && (place.own.weight, place.lent.weight) == weights;
+        let waits = !stays && self.nodes[leaf].demand != 0;
         if waits {
             self.leave(leaf, clock);
         }
-        self.adopt_leaf(plan, leaf, weights);
+        self.adopt_plan(plan, at);
+        if !stays {
+            self.adopt_turns(leaf, weights);
+        }
         self.adopt_class(leaf, clock, at);
         if waits {
             let since = self.clock.ready();
             self.join(leaf, clock, at, since);
         }
         true
+    }
+
+    /// Takes over what a plan says of a class with child classes that keeps its rate, and its place
+    /// among those that lend and borrow: how much credit it may have follows from the link, too.
+    pub(super) fn retune_inner(&mut self, now: Instant, plan: &CbqPlan, class: ClassId) -> bool {
+        let number = plan.numbers.own(class.0).filter(|&number| {
+            let (new, node) = (&plan.classes[number], &self.nodes[number]);
+            let shape = |plan: &CbqPlan| (plan.leaves, plan.classes.len(), plan.classes[number].parent);
+            self.rules.formal
+                && number >= self.leaves()
+                && shape(plan) == shape(&self.plan)
+                && new.credit.rate == node.credit.rate
+                && self.keeps_row(plan, number)
+        });
+        let Some(number) = number else { return false };
+        let at = now.nanos();
+        let clock = self.credit_time(at);
+        self.adopt_plan(plan, at);
+        self.adopt_class(number, clock, at);
+        true
+    }
+
+    /// Whether a class has the priority that it has in this plan, and borrows as there.
+    fn keeps_row(&self, plan: &CbqPlan, number: usize) -> bool {
+        let (new, node) = (&plan.classes[number].settings, &self.nodes[number]);
+        (new.priority as u8, new.borrow) == (node.priority, node.flags & BORROW != 0)
     }
 
     /// A leaf becomes another class.
@@ -153,27 +191,27 @@ impl Cbq {
         plan: &CbqPlan,
         class: ClassId,
         queue: BuiltQueue,
-        sink: &mut dyn Sink,
-    ) -> Option<Box<dyn Any + Send>> {
+    ) -> Option<Box<dyn DetachedQueue>> {
         let leaf = self.known(plan, class)?;
         let weights = self.weights_of(plan, leaf)?;
-        self.flush_leaf(now, leaf, sink);
-        self.adopt_leaf(plan, leaf, weights);
-        let clock = self.credit_time(now.nanos());
+        let former = self.give(now, leaf, Queue::new(queue.kind, queue.discipline));
+        let at = now.nanos();
+        let clock = self.credit_time(at);
+        self.adopt_plan(plan, at);
+        self.adopt_turns(leaf, weights);
         self.nodes[leaf] = plan.classes[leaf].node();
         self.accrue(leaf, clock);
         self.tallies[leaf] = Default::default();
-        let queue = Queue::new(queue.kind, queue.discipline);
-        Some(Box::new(std::mem::replace(&mut self.queues[leaf], queue)))
+        Some(former)
     }
 
-    /// Drops the backlog of one leaf.
-    pub(super) fn flush_leaf(&mut self, now: Instant, leaf: usize, sink: &mut dyn Sink) {
+    /// Gives a leaf an empty queue. Its own is returned.
+    pub(super) fn give(&mut self, now: Instant, leaf: usize, queue: Queue) -> Box<dyn DetachedQueue> {
         let clock = self.credit_time(now.nanos());
-        self.queues[leaf].flush(sink);
         if self.nodes[leaf].flags & BACKLOGGED != 0 {
             self.empty(leaf, clock);
         }
+        Box::new(std::mem::replace(&mut self.queues[leaf], queue))
     }
 
     pub(super) fn adopt_class(&mut self, number: usize, clock: u64, now: u64) {

@@ -5,6 +5,7 @@ use super::plan::{CbqPlan, ClassPlan};
 use super::settings::PacedBy;
 use super::settings::{RoundRobin, Sharing};
 use crate::link_clock::CreditClock;
+use crate::portion::Tour;
 use crate::queue::Queue;
 use crate::sharing::credit::Credit;
 use crate::structures::rings::{Neighbours, PRIORITIES, Rows, Sets, Turn, Weight, Weights};
@@ -146,6 +147,8 @@ pub(super) struct Cbq {
     /// changed.
     pub(super) weights: Arc<Weights>,
     pub(super) plan: CbqPlan,
+    /// How far a flush has come: through the leaves, then through all nodes.
+    pub(super) flushed: Tour,
 }
 
 /// Which leaf sends next, and which node pays.

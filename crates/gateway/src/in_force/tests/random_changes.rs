@@ -23,11 +23,7 @@ const WINDOW: Duration = Duration::from_millis(30);
 const BETWEEN: Duration = Duration::from_millis(10);
 
 fn read(policy: &RandomPolicy) -> InterfacePolicy {
-    let text = policy.text("", &PORTS);
-    let read = Policy::read("random", &text, &Registry::builtin(), &[]);
-    read.unwrap_or_else(|why| panic!("{}\n{text}", why.render(false)))
-        .interfaces
-        .remove(0)
+    super::read(&policy.text("", &PORTS))
 }
 
 /// How many changes: 100, or as said.

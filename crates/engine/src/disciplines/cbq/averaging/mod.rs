@@ -30,6 +30,7 @@ use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::Inspection;
 use crate::link_clock::CreditClock;
 use crate::packet::Packet;
+use crate::portion::{Portion, Tour};
 use crate::queue::Queue;
 use crate::sharing::credit::nanobits;
 use crate::structures::rings::{NONE, Neighbours, PRIORITIES};
@@ -130,6 +131,8 @@ pub(super) struct Averaging {
     cutoff: u8,
     wheel: TimerWheel,
     customs: Customs,
+    /// How far a flush has come through the leaves.
+    flushed: Tour,
 }
 
 /// What a byte adds to the tag of a leaf that has the whole link.
@@ -181,6 +184,7 @@ impl Averaging {
             cutoff: top,
             wheel: TimerWheel::new(members.len()),
             customs: Customs::new(&plan),
+            flushed: Tour::default(),
             tallies: vec![Tally::default(); members.len()],
             members,
             queues,
@@ -505,13 +509,15 @@ impl Discipline for Averaging {
         }
     }
 
-    fn flush(&mut self, sink: &mut dyn Sink) {
-        for leaf in 0..self.queues.len() {
-            self.queues[leaf].flush(sink);
-            if self.members[leaf].flags & BACKLOGGED != 0 {
+    fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        let mut flushed = std::mem::take(&mut self.flushed);
+        flushed.go_on(self.queues.len(), portion, |leaf, portion| {
+            self.queues[leaf].flush(portion, sink);
+            if !portion.is_spent() && self.members[leaf].flags & BACKLOGGED != 0 {
                 self.empty(leaf);
             }
-        }
+        });
+        self.flushed = flushed;
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
