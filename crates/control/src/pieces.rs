@@ -2,7 +2,8 @@
 //!
 //! The parser holds all tokens and events of a text beside the growing document: three times the
 //! memory of what is kept, 300 MB for a policy of 100,000 classes. Read in pieces of a megabyte,
-//! cut before a `[[header]]`, it holds those of one piece; each is added to what came before it.
+//! cut before a `[[header]]`, by a few threads side by side, it holds those of one piece for each;
+//! each piece is added to what came before it.
 //!
 //! The meaning is that of the whole text, or `None`: whatever cannot be told from the pieces alone
 //! (a fault, a quoted or dotted key, a table that is opened in two pieces, an array that is not
@@ -10,6 +11,9 @@
 
 use crate::values::{self, KeyValue, TomlContent};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::num::NonZero;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::available_parallelism;
 use toml::de::DeTable;
 use toml_parser::Source;
 use toml_parser::lexer::{Token, TokenKind};
@@ -28,18 +32,33 @@ pub(crate) fn read(text: &str, length: usize) -> Option<Vec<KeyValue<'_>>> {
     if cuts.starts.len() == 1 {
         return None;
     }
-    let mut whole = Vec::new();
-    for (piece, &start) in cuts.starts.iter().enumerate() {
-        let end = cuts.starts.get(piece + 1).copied().unwrap_or(text.len());
-        let (table, faults) = DeTable::parse_recoverable(&text[start..end]);
-        if !faults.is_empty() {
-            return None;
+    let many = cuts.starts.len();
+    let readers = available_parallelism().map_or(1, NonZero::get).min(READERS);
+    std::thread::scope(|scope| {
+        let read = |reader: usize| {
+            // One piece ahead of whoever takes them.
+            let (sender, pieces) = sync_channel(1);
+            let cuts = &cuts;
+            scope.spawn(move || {
+                let own = (reader..many).step_by(readers);
+                // Nobody takes any more once one has a fault.
+                own.map(|piece| sender.send(cuts.entries(text, piece)))
+                    .take_while(Result::is_ok)
+                    .for_each(drop);
+            });
+            pieces
+        };
+        let readers: Vec<Receiver<_>> = (0..readers).map(read).collect();
+        let mut whole = Vec::new();
+        for (piece, reader) in (0..many).zip(readers.iter().cycle()) {
+            cuts.add("", &mut whole, reader.recv().ok()??, piece)?;
         }
-        let entries = values::entries(table.into_inner(), start);
-        cuts.add("", &mut whole, entries, piece)?;
-    }
-    Some(whole)
+        Some(whole)
+    })
 }
+
+/// Threads that read pieces at most: each holds the tokens of one.
+const READERS: usize = 4;
 
 /// Where a text is cut, and what the headers say.
 struct Cuts {
@@ -120,6 +139,16 @@ impl Cuts {
             self.arrays.entry(path.clone()).or_default().insert(piece);
         }
         Some(())
+    }
+
+    /// What is in a piece of the text; none if that has a fault.
+    fn entries<'a>(&self, text: &'a str, piece: usize) -> Option<Vec<KeyValue<'a>>> {
+        let start = self.starts[piece];
+        let end = self.starts.get(piece + 1).copied().unwrap_or(text.len());
+        let (table, faults) = DeTable::parse_recoverable(&text[start..end]);
+        faults
+            .is_empty()
+            .then(|| values::entries(table.into_inner(), start))
     }
 
     /// The piece that this place of the text is in.
