@@ -2,8 +2,8 @@
 //! in a fresh environment: its tests, and the cells of `docs/python.md` in Jupyter's kernel.
 //!
 //! It needs python3 with its module venv, and a registry of Python packages: maturin is fetched as
-//! part of the build, and what the page draws with. The wheel has the profile of the release
-//! tests; `pip install ./crates/python` makes one of the release's.
+//! part of the build, and what the page draws with. The wheel has the profile of the tests, which
+//! takes a third of the time to compile; `pip install ./crates/python` makes one of the release's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,9 @@ use std::process::{Command, Output};
 
 const PACKAGE: &str = "crates/python";
 const PLACE: &str = "target/wheel";
-const PROFILE: &str = "release-tests";
+const PROFILE: &str = "dev";
+/// The profile of the program whose figures are compared.
+const PROGRAM: &str = "release-tests";
 
 /// Builds and tries it. Skips, by name, where there is no Python.
 ///
@@ -50,9 +52,9 @@ pub fn make(root: &Path) -> Result<(), String> {
     let wheel = wheel(&place)?;
     done(&mut pip(&["install", &format!("{}[notebook]", wheel.display())]))?;
     // In CI it is there: `the one binary` is of this profile.
-    let program = ["build", "--quiet", "--profile", PROFILE, "--package", "suimon"];
+    let program = ["build", "--quiet", "--profile", PROGRAM, "--package", "suimon"];
     done(Command::new("cargo").args(program).current_dir(root))?;
-    let suimon = root.join("target").join(PROFILE).join("suimon");
+    let suimon = root.join("target").join(PROGRAM).join("suimon");
     let tests = python()
         .args(["-m", "unittest", "discover", "--start-directory"])
         .arg(root.join(PACKAGE).join("tests"))
