@@ -2,7 +2,7 @@
 //! of one of them; and logs when a port fails or works again.
 
 use crate::Error;
-use netio::handle::{Handle, Unanswered, WorkerSnapshot};
+use netio::handle::{Handle, PortView, Unanswered, WorkerSnapshot};
 use netio::inspection::Detail;
 use std::collections::BTreeMap;
 use std::io;
@@ -81,18 +81,20 @@ impl PortErrors {
     /// Logs the changes since the last check.
     fn note(&mut self, snapshot: &WorkerSnapshot) {
         // The end of an input is not a failure.
-        let failed = snapshot.ports.iter().filter(|port| port.failures > 0);
+        let told = |port: &&PortView| port.failures > 0 || port.bypassed.is_some();
         // Two workers may each have a port on one interface.
-        let mut now: BTreeMap<&str, Option<&String>> = BTreeMap::new();
-        for port in failed {
-            let error = now.entry(&port.name).or_default();
-            *error = error.or(port.error.as_ref());
+        let mut now: BTreeMap<&str, Option<String>> = BTreeMap::new();
+        for port in snapshot.ports.iter().filter(told) {
+            let why = now.entry(&port.name).or_default();
+            let failed = port.error.as_ref();
+            let failed = failed.map(|error| format!("{error}; retrying until it works"));
+            *why = why.take().or(failed).or_else(|| port.bypassed.clone());
         }
         for (name, error) in now {
             match (error, self.0.get(name)) {
-                (Some(error), known) if known != Some(error) => {
-                    tracing::error!(interface = name, "{error}; retrying until it works");
-                    self.0.insert(name.to_owned(), error.clone());
+                (Some(error), known) if known != Some(&error) => {
+                    tracing::error!(interface = name, "{error}");
+                    self.0.insert(name.to_owned(), error);
                 }
                 (None, Some(_)) => {
                     tracing::info!(interface = name, "{name}: works again");

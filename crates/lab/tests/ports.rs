@@ -283,6 +283,36 @@ fn an_interface_that_goes_down_is_reported_and_works_again_when_it_is_up() {
     });
 }
 
+/// Attaches a program by a link, if the kernel has these; then another detaches it.
+fn attach_and_lose(heart: &Heartbeat) -> std::io::Result<Option<[bool; 2]>> {
+    let index = Interface::named("eth0")?.index;
+    let program = syscall::load("ours", Hook::Ingress, false, &TAKE, heart.map(), None)?;
+    let mut attached = Attached::to(index, Means::Best);
+    attached.add(&program)?;
+    if attached.to_string() != "tcx links" {
+        return Ok(None);
+    }
+    let before = attached.is_whole();
+    assert_eq!(syscall::detach_all(index)?, 1);
+    Ok(Some([before, attached.is_whole()]))
+}
+
+#[test]
+fn a_program_that_another_detaches_is_noticed() {
+    lab::isolated(|| {
+        let heart = match Heartbeat::new(engine::units::Duration::from_millis(20)) {
+            Ok(heart) => heart,
+            Err(e) => return skips::skipped(e),
+        };
+        let (_lab, [a, ..]) = line().expect("a line");
+        match a.call(|| attach_and_lose(&heart)).expect("a thread") {
+            Err(e) if e.to_string().contains("not permitted") => skips::skipped(e),
+            Ok(None) => skips::skipped("there are no tcx links before Linux 6.6"),
+            whole => assert_eq!(whole.expect("a link"), Some([true, false])),
+        }
+    });
+}
+
 /// Attaches a program of this name by a filter, as before Linux 6.6, to an interface of the calling
 /// thread's namespace.
 fn filter(index: u32, name: &'static str, heart: &Heartbeat) -> std::io::Result<Attached> {
@@ -304,6 +334,11 @@ fn attach_and_detach(heart: &Heartbeat) -> std::io::Result<Vec<Option<Vec<String
     look()?;
     let second = filter(index, "ours", heart)?;
     look()?;
+    assert_eq!(
+        [&first, &other, &second].map(Attached::is_whole),
+        [false, true, true],
+        "who is told that his is replaced"
+    );
     drop(first);
     look()?;
     drop(second);

@@ -199,6 +199,13 @@ impl<P: Capture> Port for Guarded<P> {
         self.port.counters()
     }
 
+    fn bypassed(&self) -> Option<String> {
+        let attached = self.attached.as_ref()?;
+        let why = "a program that hands frames to suimon was detached by another: start suimon anew";
+        let lost = !attached.is_whole() || self.port.bypassed().is_some();
+        lost.then(|| format!("{}: {why}", self.port.name()))
+    }
+
     fn paced(&mut self) -> Option<&mut dyn PacedPort> {
         self.port.paced()
     }

@@ -751,6 +751,8 @@ pub struct PortView {
     pub counters: Counters,
     /// Why it does not work, if it does not.
     pub error: Option<String>,
+    /// Why frames pass it by, though it works.
+    pub bypassed: Option<String>,
     /// How often it failed.
     pub failures: u64,
     /// Frames that it has taken and could not send yet.

@@ -128,6 +128,12 @@ pub trait Port: Send + fmt::Debug {
     /// Its counters.
     fn counters(&self) -> Counters;
 
+    /// Why frames pass it by, though it sends and receives: what feeds it was taken away. Asked a
+    /// few times a second.
+    fn bypassed(&self) -> Option<String> {
+        None
+    }
+
     /// The interface by which a realiser paces frames; `None`: only timers work on this port.
     fn paced(&mut self) -> Option<&mut dyn PacedPort> {
         None

@@ -942,6 +942,7 @@ impl Worker {
                     capabilities: slot.capabilities,
                     counters: slot.port.counters(),
                     error: slot.error.as_ref().map(ToString::to_string),
+                    bypassed: slot.port.bypassed(),
                     failures: slot.failures,
                     unsent: slot.port.unsent(),
                     aside: slot.gate.and_then(|gate| self.gates.get(gate)?.aside),

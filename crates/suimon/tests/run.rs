@@ -1425,9 +1425,25 @@ fn what_takes_the_policys_effect_is_named_within_a_second_and_ends_with_5_until_
                 );
             }
             until("enforced", || rig.not_enforced().is_none());
+            // What cannot be mended but by another start.
+            let detached = rig.r.call(|| {
+                let interface = netio::interface::Interface::named("lan0")?.index;
+                netio::bpf::syscall::detach_all(interface)
+            });
+            // By filters there are no links.
+            let detached = detached.expect("a call").expect("a list") > 0;
+            if detached {
+                let whys = ["lan0: a program that hands frames to suimon was detached"];
+                let took = until(whys[0], || rig.says(&whys));
+                assert!(took < Duration::from_secs(3), "{took:?}");
+            }
             rig.signal("TERM");
             let output = rig.end();
             let again = output.err.matches("wan0: enforced again").count();
+            assert!(
+                output.err.contains("was detached by another") == detached,
+                "{output:?}"
+            );
             // The port itself may be the first to tell of an interface that is down or gone.
             assert!(again >= FAULTS.len() - 3, "{output:?}");
         });

@@ -40,6 +40,12 @@ impl Attached {
         self.means
     }
 
+    /// Whether all programs are still attached. What the kernel does not tell counts as attached.
+    pub fn is_whole(&self) -> bool {
+        let clsact = self.clsact.as_ref();
+        self.links.iter().all(Link::is_attached) && clsact.is_none_or(Clsact::is_whole)
+    }
+
     /// Attaches a program after those that are already attached.
     ///
     /// # Errors

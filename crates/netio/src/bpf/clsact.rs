@@ -186,20 +186,25 @@ impl Clsact {
             .find(|filter| filter.info == info() && filter.name == name))
     }
 
-    /// Removes the filters that are still ours: another process may have replaced them.
+    /// Whether a filter is still ours: another process may have removed or replaced it.
+    fn has(&self, own: &OwnFilter) -> io::Result<bool> {
+        let all = filters(&self.netlink, self.interface, own.parent)?;
+        let is_own = |filter: &Filter| {
+            filter.info == info() && filter.handle == own.handle && filter.program == own.program
+        };
+        Ok(all.iter().any(is_own))
+    }
+
+    /// Whether all filters are still ours, as far as the kernel tells.
+    pub(super) fn is_whole(&self) -> bool {
+        self.filters.iter().all(|own| self.has(own).unwrap_or(true))
+    }
+
+    /// Removes the filters that are still ours.
     fn remove(&self) -> io::Result<()> {
-        for OwnFilter {
-            parent,
-            handle,
-            program,
-        } in &self.filters
-        {
-            let all = filters(&self.netlink, self.interface, *parent)?;
-            if all
-                .iter()
-                .any(|filter| filter.info == info() && filter.handle == *handle && filter.program == *program)
-            {
-                let fixed = head(self.interface, *handle, *parent, info());
+        for own in &self.filters {
+            if self.has(own)? {
+                let fixed = head(self.interface, own.handle, own.parent, info());
                 let request = NetlinkRequest::new(libc::RTM_DELTFILTER, 0, &fixed);
                 self.netlink.ask(request.text(TCA_KIND, "bpf"))?;
             }

@@ -5,7 +5,7 @@
 use super::instruction::{Instruction, Reference};
 use std::ffi::c_long;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 const MAP_CREATE: c_long = 0;
 const MAP_LOOKUP: c_long = 1;
@@ -13,7 +13,11 @@ const MAP_UPDATE: c_long = 2;
 const MAP_DELETE: c_long = 3;
 const MAP_NEXT_KEY: c_long = 4;
 const PROG_LOAD: c_long = 5;
+const OBJECT_INFO: c_long = 15;
+const PROG_QUERY: c_long = 16;
 const LINK_CREATE: c_long = 28;
+const LINK_BY_NUMBER: c_long = 30;
+const LINK_DETACH: c_long = 34;
 
 const MAP_ARRAY: u32 = 2;
 const MAP_HASH: u32 = 1;
@@ -127,7 +131,7 @@ impl BpfProgram {
 #[derive(Debug)]
 #[must_use = "the program is detached when its link is dropped"]
 pub(super) struct Link {
-    _link: OwnedFd,
+    link: OwnedFd,
     hook: Hook,
 }
 
@@ -135,6 +139,98 @@ impl Link {
     pub(super) fn is_xdp(&self) -> bool {
         self.hook.is_xdp()
     }
+
+    /// Whether the program is still at its interface: anyone with the privilege may detach it, and
+    /// then the link is left. Also if the kernel does not tell.
+    pub(super) fn is_attached(&self) -> bool {
+        LinkInfo::of(self.link.as_fd()).is_none_or(|info| info.interface != 0)
+    }
+}
+
+/// What the kernel tells of a link of a hook of an interface.
+#[repr(C)]
+#[derive(Default)]
+struct LinkInfo {
+    kind: u32,
+    number: u32,
+    program: u32,
+    padding: u32,
+    /// 0 once it is detached.
+    interface: u32,
+    attach: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct InfoRequest {
+    descriptor: u32,
+    length: u32,
+    info: u64,
+}
+
+impl LinkInfo {
+    fn of(link: BorrowedFd<'_>) -> Option<Self> {
+        let mut info = Self::default();
+        let mut attr = InfoRequest {
+            descriptor: link.as_raw_fd().unsigned_abs(),
+            length: u32::try_from(size_of::<Self>()).ok()?,
+            info: std::ptr::from_mut(&mut info) as u64,
+        };
+        // SAFETY: `info` is as long as said, and lives until the call returns.
+        unsafe { bpf(OBJECT_INFO, &mut attr) }.ok()?;
+        Some(info)
+    }
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Query {
+    interface: u32,
+    attach: u32,
+    flags: u32,
+    attach_flags: u32,
+    programs: u64,
+    count: u32,
+    padding: u32,
+    program_flags: u64,
+    links: u64,
+    link_flags: u64,
+    revision: u64,
+}
+
+/// Detaches all programs, also those of others, that are at the hooks of the network stack of this
+/// interface by links, as `bpftool link detach` does: for tests of what is said of it. How many
+/// there were.
+///
+/// # Errors
+///
+/// Returns an error if the kernel does not list the links, or does not detach them.
+pub fn detach_all(interface: u32) -> io::Result<usize> {
+    let mut detached = 0;
+    for hook in [Hook::Ingress, Hook::Egress] {
+        let (mut programs, mut links) = ([0u32; 64], [0u32; 64]);
+        let (_, attach, _) = hook.numbers();
+        let mut query = Query {
+            interface,
+            attach,
+            programs: programs.as_mut_ptr() as u64,
+            links: links.as_mut_ptr() as u64,
+            count: 64,
+            ..Query::default()
+        };
+        // SAFETY: both lists are as long as said, and live until the call returns.
+        unsafe { bpf(PROG_QUERY, &mut query) }?;
+        let listed = links.iter().take(query.count as usize);
+        for &(mut number) in listed.filter(|number| **number != 0) {
+            // SAFETY: no addresses in it.
+            let link = unsafe { descriptor(LINK_BY_NUMBER, &mut number) }?;
+            let mut link_number = link.as_raw_fd().unsigned_abs();
+            // SAFETY: as above.
+            unsafe { bpf(LINK_DETACH, &mut link_number) }?;
+            detached += 1;
+        }
+    }
+    Ok(detached)
 }
 
 /// # Safety
@@ -402,7 +498,7 @@ pub(super) fn link(program: &BpfProgram, interface: u32) -> io::Result<Link> {
     // SAFETY: no addresses in it.
     let fd = unsafe { descriptor(LINK_CREATE, &mut attr) }?;
     Ok(Link {
-        _link: fd,
+        link: fd,
         hook: program.hook,
     })
 }
