@@ -109,7 +109,8 @@ const WHEEL: &[&str] = &["xtask", "wheel"];
 /// `target` separately, and while one waits for a single long crate the other uses the second
 /// processor. The binary is built as the release tests are, without optimising while it is linked:
 /// then they share all crates. Tests begin when nothing is being compiled, since some measure time.
-/// The wheel is built and tried beside the counting of instructions, which no load changes.
+/// The wheel is built and tried beside the release tests, which measure nothing, and the counting
+/// of instructions, which no load changes.
 pub fn run(root: &Path) -> Result<(), String> {
     let mut ci = Ci::new(root)?;
     ci.step("format", FORMAT)?;
@@ -123,11 +124,11 @@ pub fn run(root: &Path) -> Result<(), String> {
     ci.step("tests, compiled", &compiled(TESTS))?;
     ci.wait(beside)?;
     ci.step("tests", TESTS)?;
+    let beside = ci.beside("the wheel for Python", WHEEL)?;
     ci.step(
         "the tests of the engine and the simulator in release",
         RELEASE_TESTS,
     )?;
-    let beside = ci.beside("the wheel for Python", WHEEL)?;
     ci.step("instructions of a packet", INSTRUCTIONS)?;
     ci.wait(beside)?;
     ci.end()

@@ -1436,6 +1436,8 @@ fn what_takes_the_policys_effect_is_named_within_a_second_and_ends_with_5_until_
                 let whys = ["lan0: a program that hands frames to suimon was detached"];
                 let took = until(whys[0], || rig.says(&whys));
                 assert!(took < Duration::from_secs(3), "{took:?}");
+                // The log tells it at its next look, in half a second.
+                std::thread::sleep(Duration::from_secs(4));
             }
             rig.signal("TERM");
             let output = rig.end();
