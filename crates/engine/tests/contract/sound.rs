@@ -6,7 +6,7 @@ use engine::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use engine::inspect::Inspection;
 use engine::kind::{Check, Children, ClassRoutes, Kind, Properties, QueuePlan};
 use engine::packet::{ClassId, Packet};
-use engine::portion::Portion;
+use engine::portion::{Portion, Tour};
 use engine::queue::Queue;
 use engine::settings;
 use engine::units::{Bandwidth, Instant, Rate};
@@ -142,6 +142,7 @@ impl Plan for ShortestPlan {
             leaves: self.leaves.iter().map(build).collect(),
             interior: self.interior.clone(),
             routes: self.routes.clone(),
+            flushed: Tour::default(),
         })
     }
 }
@@ -151,6 +152,7 @@ struct Shortest {
     leaves: Vec<(ClassId, Queue)>,
     interior: Vec<ClassId>,
     routes: ClassRoutes,
+    flushed: Tour,
 }
 
 impl Discipline for Shortest {
@@ -181,10 +183,10 @@ impl Discipline for Shortest {
     }
 
     fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
-        // Those that are empty are looked at again by the next portion: they are few.
-        for (_, queue) in &mut self.leaves {
-            queue.flush(portion, sink);
-        }
+        let leaves = &mut self.leaves;
+        self.flushed.go_on(leaves.len(), portion, |at, portion| {
+            leaves[at].1.flush(portion, sink);
+        });
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
