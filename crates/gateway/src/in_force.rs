@@ -14,10 +14,11 @@ use control::class_change::ClassChanged;
 use control::difference::Difference;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
+use engine::discipline::BuiltQueue;
 use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::reserved::ReservedLayout;
-use engine::tree::Registry;
+use engine::tree::{Registry, TreePlan};
 use engine::units::Bandwidth;
 use netio::classify::FewFilters;
 use netio::handle::{
@@ -446,12 +447,11 @@ fn one_class(running: &InterfacePolicy, changed: &ClassChanged) -> Option<ClassC
         return None;
     }
     let seed = secret_seed();
-    let build = |class: ClassId| policy.plan.build_class(class, seed);
     let vacant = policy.plan.info(*class)?.vacant;
     let guarantee = policy.guarantee(*class).unwrap_or(Bandwidth::ZERO);
     let renewed = RenewedClass {
         class: *class,
-        queue: build(*class)?,
+        queue: policy.plan.build_class(*class, seed)?,
         guarantee: (!vacant).then_some(guarantee),
     };
     let few = FewFilters {
@@ -464,11 +464,18 @@ fn one_class(running: &InterfacePolicy, changed: &ClassChanged) -> Option<ClassC
         renewed: vec![renewed],
         changed: Vec::new(),
         classify: (few != FewFilters::default()).then_some(Reclassified::ButFor(few)),
-        affected: affected
-            .into_iter()
-            .map(|class| Some((class, build(class)?)))
-            .collect::<Option<_>>()?,
+        affected: with_queues(affected, &policy.plan, seed)?,
     })
+}
+
+/// Each of these classes of a plan with a queue without packets.
+fn with_queues(
+    classes: BTreeSet<ClassId>,
+    plan: &TreePlan,
+    seed: Seed,
+) -> Option<Vec<(ClassId, BuiltQueue)>> {
+    let with_queue = |class| Some((class, plan.build_class(class, seed)?));
+    classes.into_iter().map(with_queue).collect()
 }
 
 /// The rate to which an interface is shaped from now on, if it is another one. Another thread gives
@@ -510,11 +517,10 @@ fn by_class(
     }
     let guarantee = |class: ClassId| whole.guarantee(class).unwrap_or(Bandwidth::ZERO);
     let seed = secret_seed();
-    let build = |class: ClassId| whole.plan.build_class(class, seed);
     let renew = |&class: &ClassId| {
         Some(RenewedClass {
             class,
-            queue: build(class)?,
+            queue: whole.plan.build_class(class, seed)?,
             guarantee: whole
                 .plan
                 .info(class)
@@ -535,10 +541,7 @@ fn by_class(
             })
             .collect(),
         classify: (!same).then(|| Reclassified::Anew(by_filters(whole))),
-        affected: affected
-            .into_iter()
-            .map(|class| Some((class, build(class)?)))
-            .collect::<Option<_>>()?,
+        affected: with_queues(affected, &whole.plan, seed)?,
     })
 }
 

@@ -1176,8 +1176,8 @@ impl Discipline for Hfsc {
     ) -> Option<Box<dyn DetachedQueue>> {
         let leaf = self.leaves.route(class)?;
         self.retire(leaf);
-        let former = self.leaves.exchange(leaf, queue);
+        let former = self.leaves.exchange(class, queue);
         self.leaves.forget(leaf);
-        Some(former)
+        former
     }
 }

@@ -411,8 +411,7 @@ impl Discipline for Priq {
         class: ClassId,
         queue: BuiltQueue,
     ) -> Option<Box<dyn DetachedQueue>> {
-        let leaf = self.leaves.route(class)?;
-        Some(self.leaves.exchange(leaf, queue))
+        self.leaves.exchange(class, queue)
     }
 }
 

@@ -425,10 +425,12 @@ impl Leaves {
         self.give(leaf, Queue::new(queue.kind, queue.discipline))
     }
 
-    /// Gives a leaf another queue, whose counts go on. Its own is returned.
-    pub(crate) fn exchange(&mut self, leaf: usize, queue: BuiltQueue) -> Box<dyn DetachedQueue> {
+    /// Gives the leaf that takes the packets of a class another queue, whose counts go on. Its own
+    /// is returned.
+    pub(crate) fn exchange(&mut self, class: ClassId, queue: BuiltQueue) -> Option<Box<dyn DetachedQueue>> {
+        let leaf = self.route(class)?;
         let successor = self.queues[leaf].successor(queue);
-        self.give(leaf, successor)
+        Some(self.give(leaf, successor))
     }
 
     /// Gives a leaf an empty queue. If it was ready, it is still in the discipline's order.
