@@ -498,8 +498,7 @@ fn reading(
     let path = snapshot.paths.get(managed.path.0)?;
     // Its own errors come before those of the ingress port.
     let [own, ingress] = [path.to, path.from].map(|port| snapshot.ports.get(port.0));
-    let trouble =
-        |port: Option<&PortView>| port.and_then(|port| port.error.clone().or_else(|| port.bypassed.clone()));
+    let trouble = |port: Option<&PortView>| port.and_then(PortView::trouble);
     let aside = ingress.and_then(|port| port.aside);
     let shortage = || aside.map(|why| why.to_string());
     let error = trouble(own).or_else(|| trouble(ingress)).or_else(shortage);

@@ -81,14 +81,14 @@ impl PortErrors {
     /// Logs the changes since the last check.
     fn note(&mut self, snapshot: &WorkerSnapshot) {
         // The end of an input is not a failure.
-        let told = |port: &&PortView| port.failures > 0 || port.bypassed.is_some();
+        let told = |port: &&PortView| port.failures > 0 || port.bypassed;
         // Two workers may each have a port on one interface.
         let mut now: BTreeMap<&str, Option<String>> = BTreeMap::new();
         for port in snapshot.ports.iter().filter(told) {
             let why = now.entry(&port.name).or_default();
             let failed = port.error.as_ref();
             let failed = failed.map(|error| format!("{error}; retrying until it works"));
-            *why = why.take().or(failed).or_else(|| port.bypassed.clone());
+            *why = why.take().or(failed).or_else(|| port.trouble());
         }
         for (name, error) in now {
             match (error, self.0.get(name)) {

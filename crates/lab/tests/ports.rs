@@ -15,11 +15,13 @@ use netio::bpf::programs::TAKE;
 use netio::bpf::syscall::{self, Hook};
 use netio::bpf::{Attached, Heartbeat, Means, clsact};
 use netio::classify::Everything;
+use netio::fail_open::single;
 use netio::handle::{Handle, WorkerSnapshot};
 use netio::interface::Interface;
 use netio::pool::{Offload, Pool, Slots};
 use netio::port::Port;
 use netio::ports::af_packet::{AfPacket, Settings as PacketSettings};
+use netio::ports::ingress::Ingress;
 use netio::ports::tap::Tap;
 use netio::worker::{PathSpec, PortId, Settings, Worker};
 use std::net::SocketAddr;
@@ -309,6 +311,40 @@ fn a_program_that_another_detaches_is_noticed() {
             Err(e) if e.to_string().contains("not permitted") => skips::skipped(e),
             Ok(None) => skips::skipped("there are no tcx links before Linux 6.6"),
             whole => assert_eq!(whole.expect("a link"), Some([true, false])),
+        }
+    });
+}
+
+/// A port of received packets, whose TAP loses the program that hands them back.
+fn lose_the_way_back() -> std::io::Result<Option<[bool; 2]>> {
+    let failed = |why: netio::port::PortError| std::io::Error::other(why.to_string());
+    let port = Ingress::open("eth0", 64).map_err(failed)?;
+    let limit = engine::units::Duration::from_millis(20);
+    let (port, _pulse) = single(port, limit, Means::Best).map_err(failed)?;
+    if port.attached().is_none_or(|own| own.to_string() != "tcx links") {
+        return Ok(None);
+    }
+    let (before, own) = (port.bypassed(), Interface::named("eth0")?.index);
+    let others = (1..64).filter(|index| *index != own && Interface::numbered(*index).is_ok());
+    let detached: usize = others.map(syscall::detach_all).sum::<std::io::Result<usize>>()?;
+    assert_eq!(detached, 1, "the TAP's");
+    Ok(Some([before, port.bypassed()]))
+}
+
+#[test]
+fn a_way_back_that_another_detaches_is_noticed() {
+    lab::isolated(|| {
+        let (_lab, [a, ..]) = line().expect("a line");
+        match a.call(lose_the_way_back).expect("a thread") {
+            Err(e)
+                if ["not permitted", "/dev/net/tun"]
+                    .iter()
+                    .any(|why| e.to_string().contains(why)) =>
+            {
+                skips::skipped(e);
+            }
+            Ok(None) => skips::skipped("there are no tcx links before Linux 6.6"),
+            lost => assert_eq!(lost.expect("a port"), Some([false, true])),
         }
     });
 }

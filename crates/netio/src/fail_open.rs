@@ -199,11 +199,9 @@ impl<P: Capture> Port for Guarded<P> {
         self.port.counters()
     }
 
-    fn bypassed(&self) -> Option<String> {
-        let attached = self.attached.as_ref()?;
-        let why = "a program that hands frames to suimon was detached by another: start suimon anew";
-        let lost = !attached.is_whole() || self.port.bypassed().is_some();
-        lost.then(|| format!("{}: {why}", self.port.name()))
+    fn bypassed(&self) -> bool {
+        let lost = |attached: &Attached| !attached.is_whole() || self.port.bypassed();
+        self.attached.as_ref().is_some_and(lost)
     }
 
     fn paced(&mut self) -> Option<&mut dyn PacedPort> {

@@ -751,8 +751,8 @@ pub struct PortView {
     pub counters: Counters,
     /// Why it does not work, if it does not.
     pub error: Option<String>,
-    /// Why frames pass it by, though it works.
-    pub bypassed: Option<String>,
+    /// Whether [frames pass it by](crate::port::Port::bypassed), though it works.
+    pub bypassed: bool,
     /// How often it failed.
     pub failures: u64,
     /// Frames that it has taken and could not send yet.
@@ -760,6 +760,15 @@ pub struct PortView {
     /// Why the kernel forwards in place of the worker what arrives here, if it does because
     /// something is broken.
     pub aside: Option<Aside>,
+}
+
+impl PortView {
+    /// Why frames do not go through it, if they do not.
+    pub fn trouble(&self) -> Option<String> {
+        let why = "a program that hands frames to suimon was detached by another: start suimon anew";
+        let bypassed = || self.bypassed.then(|| format!("{}: {why}", self.name));
+        self.error.clone().or_else(bypassed)
+    }
 }
 
 /// The loop's own numbers.

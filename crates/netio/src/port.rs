@@ -128,10 +128,10 @@ pub trait Port: Send + fmt::Debug {
     /// Its counters.
     fn counters(&self) -> Counters;
 
-    /// Why frames pass it by, though it sends and receives: what feeds it was taken away. Asked a
-    /// few times a second.
-    fn bypassed(&self) -> Option<String> {
-        None
+    /// Whether frames pass it by, though it sends and receives: a program that feeds it, or takes
+    /// what it hands back, was taken away. Asked a few times a second.
+    fn bypassed(&self) -> bool {
+        false
     }
 
     /// The interface by which a realiser paces frames; `None`: only timers work on this port.

@@ -111,6 +111,10 @@ impl Port for Ingress {
         self.tap.unsent()
     }
 
+    fn bypassed(&self) -> bool {
+        self.back.as_ref().is_some_and(|back| !back.is_whole())
+    }
+
     fn transmit(&mut self, pool: &mut Pool, frame: Buffer) {
         self.tap.transmit(pool, frame);
     }
