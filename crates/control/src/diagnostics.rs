@@ -4,7 +4,7 @@
 //! first. Those that are alike (the same words) are told once, with the places of the others.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
-use engine::settings::{Problem, Span};
+use engine::settings::Problem;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt;
@@ -153,7 +153,7 @@ impl Diagnostics {
                 .map(|problem| Diagnostic { severity, problem }),
         );
         // Two checks may report the same mistake.
-        let order = |f: &Diagnostic| (f.problem.at.start, f.problem.message.clone());
+        let order = |f: &Diagnostic| (f.problem.at.start(), f.problem.message.clone());
         self.list.sort_by_cached_key(order);
         self.list.dedup();
     }
@@ -195,9 +195,9 @@ impl Diagnostics {
         let ends = self.text.match_indices('\n').map(|(end, _)| end + 1);
         let starts: Vec<usize> = std::iter::once(0).chain(ends).collect();
         self.list.iter().map(move |diagnostic| {
-            let Span { start, end } = diagnostic.problem.at;
-            let start = self.boundary(start);
-            let end = self.boundary(end).max(start);
+            let at = diagnostic.problem.at;
+            let start = self.boundary(at.start());
+            let end = self.boundary(at.end()).max(start);
             let line = starts.partition_point(|first| *first <= start).max(1);
             let first = starts[line - 1];
             let last = starts.partition_point(|line| *line <= end);
@@ -305,10 +305,11 @@ impl std::error::Error for Diagnostics {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::settings::Span;
 
     fn diagnostics(text: &str, start: usize, end: usize) -> Diagnostics {
         let mut diagnostics = Diagnostics::new("p.toml", text);
-        let at = Span { start, end };
+        let at = Span::new(start, end);
         diagnostics.fill(
             Severity::Mistake,
             vec![Problem::new(at, "wrong").help("do it right")],
@@ -345,7 +346,7 @@ mod tests {
             let problem = |nth: usize| {
                 let start = nth * line.len() + 7;
                 let end = start + 5;
-                Problem::new(Span { start, end }, "it gets no packets")
+                Problem::new(Span::new(start, end), "it gets no packets")
             };
             diagnostics.fill(Severity::Warning, (0..number).map(problem).collect());
             let of_each = diagnostics.excerpts().map(|(_, excerpt)| excerpt.lines.len());
@@ -364,10 +365,7 @@ mod tests {
         let mut diagnostics = Diagnostics::new("p.toml", &line.repeat(messages.len()));
         for (nth, (severity, message)) in messages.into_iter().enumerate() {
             let start = nth * line.len() + 4;
-            let at = Span {
-                start,
-                end: start + 1,
-            };
+            let at = Span::new(start, start + 1);
             diagnostics.fill(severity, vec![Problem::new(at, message)]);
         }
         diagnostics.render(false)

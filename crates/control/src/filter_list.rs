@@ -125,6 +125,11 @@ impl FilterList {
         (list, come)
     }
 
+    /// Whether each filter's number is its place among them: none has gone.
+    pub fn is_gapless(&self) -> bool {
+        self.places.len() == self.len
+    }
+
     /// Whether so few of its places are gaps that another change need not write it anew.
     pub fn is_dense(&self) -> bool {
         self.places.len() <= 2 * self.len + 64

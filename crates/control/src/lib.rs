@@ -34,6 +34,7 @@ pub mod explained;
 pub mod filter_list;
 pub mod filters;
 pub mod judged;
+mod piece;
 mod pieces;
 pub mod policy;
 pub mod policy_text;

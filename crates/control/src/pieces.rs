@@ -9,12 +9,12 @@
 //! (a fault, a quoted or dotted key, a table that is opened in two pieces, an array that is not
 //! made of headers) is left to a parser of the whole.
 
-use crate::values::{self, KeyValue, TomlContent};
+use crate::piece;
+use crate::values::{KeyValue, TomlContent};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZero;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::available_parallelism;
-use toml::de::DeTable;
 use toml_parser::Source;
 use toml_parser::lexer::{Token, TokenKind};
 
@@ -141,14 +141,11 @@ impl Cuts {
         Some(())
     }
 
-    /// What is in a piece of the text; none if that has a fault.
+    /// What is in a piece of the text; `None` if that has to be read as a whole.
     fn entries<'a>(&self, text: &'a str, piece: usize) -> Option<Vec<KeyValue<'a>>> {
         let start = self.starts[piece];
         let end = self.starts.get(piece + 1).copied().unwrap_or(text.len());
-        let (table, faults) = DeTable::parse_recoverable(&text[start..end]);
-        faults
-            .is_empty()
-            .then(|| values::entries(table.into_inner(), start))
+        piece::entries(&text[start..end], start)
     }
 
     /// The piece that this place of the text is in.
@@ -179,7 +176,7 @@ impl Cuts {
                 "" => new.key.to_string(),
                 above => format!("{above}.{}", new.key),
             };
-            let first = self.piece(known.key_at.start);
+            let first = self.piece(known.key_at.start());
             match (&mut known.value.value, new.value.value) {
                 // A table in braces, to which a later piece has a header, is closed.
                 (TomlContent::Table(known), TomlContent::Table(more))

@@ -193,7 +193,7 @@ pub fn read(path: &str, text: &str) -> Result<Vec<KeySettings>, String> {
 }
 
 fn line(path: &str, text: &str, problem: &Problem) -> String {
-    let before = text.get(..problem.at.start).unwrap_or_default();
+    let before = text.get(..problem.at.start()).unwrap_or_default();
     let column = before.rsplit('\n').next().map_or(0, |rest| rest.chars().count()) + 1;
     let help = problem
         .help

@@ -57,7 +57,7 @@ pub fn parse_amended<T>(
         let at = fault
             .span()
             .map_or_else(Span::default, |range| values::span(range, 0));
-        let quoted = text.get(at.start..at.end).unwrap_or_default();
+        let quoted = text.get(at.range()).unwrap_or_default();
         let problem = match fault.message() {
             "duplicate key" => Problem::new(at, format!("`{quoted}` is given a second time"))
                 .help("keep one of them, or merge their contents"),
@@ -101,10 +101,7 @@ fn other_format(text: &str) -> Option<Problem> {
         false => yaml(first).map(|()| "YAML")?,
     };
     let begin = text.find(first)?;
-    let at = Span {
-        start: begin,
-        end: begin + first.len(),
-    };
+    let at = Span::new(begin, begin + first.len());
     let problem = Problem::new(at, format!("this is {format}, not TOML"));
     Some(problem.help(
         "write `version = 1`, a section as [interface.wan0], a list of sections as [[interface.wan0.class]]",
@@ -217,7 +214,7 @@ mod tests {
     /// Every key and value below a section, with the positions that messages show.
     fn dump(section: &Section<'_>, out: &mut String) {
         for pair in section.iter() {
-            write!(out, "{}@{} ", pair.key, pair.key_at.start).expect("memory");
+            write!(out, "{}@{} ", pair.key, pair.key_at.start()).expect("memory");
             dump_value(&pair.value, out);
         }
     }
@@ -234,7 +231,7 @@ mod tests {
         } else {
             write!(out, "{:?} ", value.raw()).expect("memory");
         }
-        write!(out, "at {}..{};", value.at.start, value.at.end).expect("memory");
+        write!(out, "at {}..{};", value.at.start(), value.at.end()).expect("memory");
     }
 
     fn read(text: &str, length: usize) -> (Option<String>, Vec<Problem>) {

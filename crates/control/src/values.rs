@@ -18,15 +18,33 @@ pub enum TomlContent<'a> {
     Boolean(bool),
     /// An integer.
     Integer(i64),
-    /// A number without use in a policy, such as one with a fraction or a very large one: its
-    /// digits, and what it is called.
-    Number(Cow<'a, str>, &'static str),
+    /// A number without use in a policy: its digits, and why.
+    Number(Cow<'a, str>, UselessNumber),
     /// A date, a time, or both.
     Date,
     /// A list.
     List(Vec<TomlValue<'a>>),
     /// A table, in the order of the text.
     Table(Vec<KeyValue<'a>>),
+}
+
+/// A number that no setting takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UselessNumber {
+    /// It has more than 63 bits.
+    TooLarge,
+    /// It has a fraction, or is none.
+    Fraction,
+}
+
+impl UselessNumber {
+    /// What a message calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TooLarge => "number that is too large",
+            Self::Fraction => "number with a fraction",
+        }
+    }
 }
 
 /// A value with its position.
@@ -51,10 +69,7 @@ pub struct KeyValue<'a> {
 
 /// A range of bytes as the engine's [`Span`], of a text that begins at `start`.
 pub(crate) fn span(range: Range<usize>, start: usize) -> Span {
-    Span {
-        start: range.start + start,
-        end: range.end + start,
-    }
+    Span::new(range.start + start, range.end + start)
 }
 
 /// The entries of a table of a text that begins at `start`.
@@ -65,7 +80,7 @@ pub(crate) fn entries(table: DeTable<'_>, start: usize) -> Vec<KeyValue<'_>> {
         value: kept(value, start),
     });
     let mut entries: Vec<_> = entries.collect();
-    entries.sort_by_key(|entry| entry.key_at.start);
+    entries.sort_by_key(|entry| entry.key_at.start());
     entries
 }
 
@@ -74,13 +89,8 @@ fn kept(value: Spanned<DeValue<'_>>, start: usize) -> TomlValue<'_> {
     let value = match value.into_inner() {
         DeValue::String(text) => TomlContent::Text(text),
         DeValue::Boolean(value) => TomlContent::Boolean(value),
-        DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
-            Ok(value) => TomlContent::Integer(value),
-            Err(_) => TomlContent::Number(number.as_str().to_owned().into(), "number that is too large"),
-        },
-        DeValue::Float(number) => {
-            TomlContent::Number(number.as_str().to_owned().into(), "number with a fraction")
-        }
+        DeValue::Integer(number) => TomlContent::integer(number.as_str(), number.radix()),
+        DeValue::Float(number) => TomlContent::fraction(number.as_str()),
         DeValue::Datetime(_) => TomlContent::Date,
         DeValue::Array(items) => TomlContent::List(items.into_iter().map(|item| kept(item, start)).collect()),
         DeValue::Table(table) => TomlContent::Table(entries(table, start)),
@@ -89,6 +99,19 @@ fn kept(value: Spanned<DeValue<'_>>, start: usize) -> TomlValue<'_> {
 }
 
 impl<'a> TomlContent<'a> {
+    /// The integer of these digits.
+    pub(crate) fn integer(digits: &str, radix: u32) -> Self {
+        match i64::from_str_radix(digits, radix) {
+            Ok(value) => Self::Integer(value),
+            Err(_) => Self::Number(digits.to_owned().into(), UselessNumber::TooLarge),
+        }
+    }
+
+    /// A number with a fraction.
+    pub(crate) fn fraction(digits: &str) -> Self {
+        Self::Number(digits.to_owned().into(), UselessNumber::Fraction)
+    }
+
     /// As a string; `None` if it has another type.
     pub fn as_str(&self) -> Option<&str> {
         match self {
@@ -121,7 +144,7 @@ impl<'a> TomlValue<'a> {
             TomlContent::Text(text) => Raw::Text(text.to_string()),
             TomlContent::Boolean(value) => Raw::Boolean(*value),
             TomlContent::Integer(number) => Raw::Integer(*number),
-            TomlContent::Number(_, what) => Raw::Other(what),
+            TomlContent::Number(_, what) => Raw::Other(what.name()),
             TomlContent::Date => Raw::Other("date"),
             TomlContent::List(_) => Raw::Other("list"),
             TomlContent::Table(_) => Raw::Other("table"),

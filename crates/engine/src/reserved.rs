@@ -560,7 +560,7 @@ mod tests {
     #[test]
     fn what_cannot_hold_is_refused_where_it_stands() {
         let refused = |kind: &str, word, share: &str, smallest: &str| {
-            let at = Span { start: 7, end: 9 };
+            let at = Span::new(7, 9);
             let problems = Reservable::new(
                 &Registry::builtin(),
                 &policy(kind, word),

@@ -6,14 +6,40 @@
 
 use crate::units::{Bandwidth, Bytes, Duration, Probability, Rate, patterns};
 use std::fmt;
+use std::ops::Range;
 
-/// A range of bytes in the text of a policy.
+/// A range of bytes in the text of a policy. Each entry of very many has two: in 32 bits, which
+/// count 4 GB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    /// From this byte to before another.
+    pub fn new(start: usize, end: usize) -> Self {
+        let within = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
+        Self {
+            start: within(start),
+            end: within(end),
+        }
+    }
+
     /// The first byte.
-    pub start: usize,
+    pub fn start(self) -> usize {
+        self.start as usize
+    }
+
     /// After the last byte.
-    pub end: usize,
+    pub fn end(self) -> usize {
+        self.end as usize
+    }
+
+    /// The bytes.
+    pub fn range(self) -> Range<usize> {
+        self.start()..self.end()
+    }
 }
 
 /// Something wrong in a policy: where, what, and what to do.

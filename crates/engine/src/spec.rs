@@ -5,6 +5,7 @@ use crate::bounds::ArrivalCurve;
 use crate::settings::{Span, Table};
 use crate::structures::shared_list::SharedList;
 use crate::units::{Bandwidth, Bytes, Rate};
+use std::collections::HashMap;
 
 /// A discipline as configured, unchecked.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -104,6 +105,24 @@ impl DisciplineSpec {
         !self.classes.is_empty() || self.child.as_deref().is_some_and(Self::has_classes)
     }
 
+    /// The classes of the tree.
+    pub fn class_specs(&self) -> ClassSpecs<'_> {
+        let mut outermost = self;
+        while let Some(child) = outermost
+            .child
+            .as_deref()
+            .filter(|_| outermost.classes.is_empty())
+        {
+            outermost = child;
+        }
+        let mut specs = ClassSpecs {
+            outermost: &outermost.classes,
+            inner: HashMap::new(),
+        };
+        specs.gather_below(outermost);
+        specs
+    }
+
     /// Whether both say the same, wherever it stands.
     pub fn says_as(&self, other: &Self) -> bool {
         self.kind == other.kind
@@ -146,6 +165,34 @@ impl ClassSpec {
                 other.discipline.as_ref(),
                 DisciplineSpec::says_as,
             )
+    }
+}
+
+/// The classes of a tree, found by what its [plan](crate::tree::TreePlan) calls them: of very many
+/// classes without a look at their names.
+#[derive(Debug)]
+pub struct ClassSpecs<'a> {
+    /// Those of the outermost discipline with classes, which have the first numbers.
+    outermost: &'a SharedList<ClassSpec>,
+    /// Those in their queues.
+    inner: HashMap<&'a str, &'a ClassSpec>,
+}
+
+impl<'a> ClassSpecs<'a> {
+    /// The class with this number and name.
+    pub fn find(&self, number: usize, name: &str) -> Option<&'a ClassSpec> {
+        let outermost = self.outermost.get(number).filter(|class| class.name == name);
+        outermost.or_else(|| self.inner.get(name).copied())
+    }
+
+    fn gather_below(&mut self, spec: &'a DisciplineSpec) {
+        let inner = spec.classes.iter().filter_map(|class| class.discipline.as_ref());
+        for spec in inner.chain(spec.child.as_deref()) {
+            let classes = spec.classes.iter();
+            self.inner
+                .extend(classes.map(|class| (class.name.as_str(), class)));
+            self.gather_below(spec);
+        }
     }
 }
 

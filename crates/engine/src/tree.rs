@@ -42,7 +42,7 @@ use crate::packet::ClassId;
 use crate::queue::{Queue, Stats};
 use crate::random::Seed;
 use crate::settings::{Problem, Span, Table, unknown};
-pub use crate::spec::{ArrivalCurveSpec, ClassSpec, DisciplineSpec, ParentSpec};
+pub use crate::spec::{ArrivalCurveSpec, ClassSpec, ClassSpecs, DisciplineSpec, ParentSpec};
 use crate::structures::shared_list::SharedList;
 use crate::units::Bytes;
 use std::borrow::Cow;
@@ -407,6 +407,11 @@ fn leave_out(table: &mut Table, problems: &[Problem], left_out: &mut Vec<String>
     });
 }
 
+/// Whether it has neither a discipline nor classes below it, as its kind demands.
+fn is_alone(kind: &Kind, spec: &DisciplineSpec) -> bool {
+    kind.children == Children::None && spec.child.is_none() && spec.classes.is_empty()
+}
+
 fn class_id(index: usize) -> ClassId {
     ClassId(u32::try_from(index).unwrap_or(u32::MAX))
 }
@@ -451,6 +456,9 @@ struct Checker<'a> {
     classes: Vec<ClassInfo>,
     /// Where each of them stands.
     places: Vec<Span>,
+    /// The last queue without anything below it that was in order, and its settings: of very many
+    /// classes most have the same, and share its plan.
+    last: Option<(QueuePlan, Table)>,
 }
 
 impl<'a> Checker<'a> {
@@ -462,6 +470,7 @@ impl<'a> Checker<'a> {
             notices: Vec::new(),
             classes: Vec::new(),
             places: Vec::new(),
+            last: None,
         }
     }
 
@@ -491,6 +500,9 @@ impl<'a> Checker<'a> {
             }
             return None;
         };
+        if let Some(plan) = self.again(kind, spec) {
+            return Some((plan, None));
+        }
         self.refuse_wrong_children(kind, spec);
         // What drops or holds back before a queue needs a queue below that does neither.
         let plain = DisciplineSpec {
@@ -503,7 +515,7 @@ impl<'a> Checker<'a> {
         };
         // A wrapper has no classes of its own: the default is that of what it wraps.
         let (child, wrapped) = below.map_or((None, None), |(plan, default)| (Some(plan), default));
-        let before = self.problems.len();
+        let (before, noted) = (self.problems.len(), self.notices.len());
         let order = self.in_order(&spec.classes);
         let (classes, default) = match kind.children {
             Children::Classes { .. } => self.classes(Some(kind), spec, &order, above)?,
@@ -519,7 +531,19 @@ impl<'a> Checker<'a> {
             plan.is_some() || unusable || self.problems.len() > before,
             "a refusal without a reason"
         );
-        plan.map(|plan| (QueuePlan { kind, plan }, default))
+        let queue = QueuePlan { kind, plan: plan? };
+        let silent = (self.problems.len(), self.notices.len()) == (before, noted);
+        if silent && is_alone(kind, spec) {
+            self.last = Some((queue.clone(), spec.settings.clone()));
+        }
+        Some((queue, default))
+    }
+
+    /// The plan of the last queue, if this one is of the same kind and has the same settings.
+    fn again(&self, kind: &Kind, spec: &DisciplineSpec) -> Option<QueuePlan> {
+        let (queue, settings) = self.last.as_ref()?;
+        let same = queue.kind.name == kind.name && settings.says_as(&spec.settings);
+        (same && is_alone(kind, spec)).then(|| queue.clone())
     }
 
     /// Asks a kind for a plan. A kind stops at what it cannot read, so settings that were at fault
@@ -913,6 +937,72 @@ mod tests {
     }
 
     #[test]
+    fn queues_with_the_same_settings_share_a_plan_and_each_mistake_is_told() {
+        let registry = Registry::builtin();
+        let mut checker = Checker::new(&registry, link());
+        let mut queue = |kind: &str, limit: &str| {
+            let mut spec = DisciplineSpec::new(kind);
+            spec.settings = match limit.parse::<u32>() {
+                Ok(limit) => Table::default().with("limit", limit),
+                Err(_) => Table::default().text("limit", limit),
+            };
+            checker.discipline(&spec, &[]).map(|(queue, _)| queue)
+        };
+        let all = ["5", "5", "6", "5"].map(|limit| queue("fifo", limit).expect("a good limit"));
+        let same = |a: usize, b: usize| Arc::ptr_eq(&all[a].plan, &all[b].plan);
+        assert!(same(0, 1) && !same(1, 2) && !same(2, 3));
+        assert!(format!("{:?}", all[2]).contains("limit: 6"), "{:?}", all[2]);
+        assert!(queue("fifo", "few").is_none() && queue("fifo", "few").is_none());
+        let other = queue("prio", "5").or_else(|| queue("red", "5"));
+        assert!(other.is_none_or(|other| other.kind.name != "fifo"));
+        let limits = checker
+            .problems
+            .iter()
+            .filter(|problem| problem.message.starts_with("`limit`"));
+        assert_eq!(limits.count(), 2, "{:?}", checker.problems);
+    }
+
+    #[test]
+    fn every_class_of_a_plan_is_found_in_its_spec() {
+        let class = |name: &str, parent: Option<&str>| ClassSpec {
+            name: name.into(),
+            parent: parent.map(ParentSpec::from),
+            default: name == "a1" || name == "in2",
+            settings: Table::default().text("rate", if name == "a" { "2 Mbit/s" } else { "1 Mbit/s" }),
+            ..ClassSpec::default()
+        };
+        let plain = |name: &str| ClassSpec {
+            settings: Table::default(),
+            ..class(name, None)
+        };
+        let mut inside = DisciplineSpec::new("drr");
+        inside.classes.extend([plain("in1"), plain("in2")]);
+        let mut cbq = DisciplineSpec::new("cbq");
+        let holder = ClassSpec {
+            discipline: Some(inside),
+            ..class("a2", Some("a"))
+        };
+        cbq.classes
+            .extend([class("a1", Some("a")), holder, class("a", None)]);
+        let mut outer = DisciplineSpec::new("red");
+        outer.child = Some(Box::new(cbq.clone()));
+        for spec in [cbq, outer] {
+            let plan = spec.check(&Registry::builtin(), link()).expect("a good tree");
+            let specs = spec.class_specs();
+            let found =
+                |(number, info): (usize, &ClassInfo)| Some(specs.find(number, &info.name)?.name.clone());
+            let found: Option<Vec<String>> = plan.classes.iter().enumerate().map(found).collect();
+            let names = plan
+                .classes
+                .iter()
+                .map(|info| info.name.clone())
+                .collect::<Vec<_>>();
+            assert_eq!((names.len(), found), (5, Some(names)));
+            assert!(specs.find(0, "in3").is_none());
+        }
+    }
+
+    #[test]
     fn an_unknown_kind_is_named_with_the_nearest() {
         let problems = DisciplineSpec::new("fito")
             .check(&Registry::builtin(), link())
@@ -952,10 +1042,7 @@ mod tests {
 
     /// Settings that stand one after the other in a policy.
     fn placed(entries: &[(&str, Raw)]) -> Table {
-        let span = |start| Span {
-            start,
-            end: start + 1,
-        };
+        let span = |start| Span::new(start, start + 1);
         let entry = |(place, (key, value)): (usize, &(&str, Raw))| Entry {
             key: (*key).into(),
             key_at: span(10 * place + 10),

@@ -158,10 +158,18 @@ pub(crate) fn with_tree(
         let class = plan.class(&policy.plan.info(filter.class)?.name)?;
         Some(Filter { class, ..*filter })
     };
-    let filters: Option<Vec<Filter>> = policy.filters.iter().map(number).collect();
+    let mut all = policy.filters.iter();
+    let same = policy.filters.is_gapless() && all.all(|filter| number(filter) == Some(*filter));
+    let filters = match same {
+        true => Arc::clone(&policy.filters),
+        false => {
+            let filters: Option<Vec<Filter>> = policy.filters.iter().map(number).collect();
+            Arc::new(filters?.into())
+        }
+    };
     Some(InterfacePolicy {
         spec: Arc::new(spec),
-        filters: Arc::new(filters?.into()),
+        filters,
         plan,
         ..policy.clone()
     })
@@ -226,4 +234,51 @@ fn same_kinds(old: Option<&DisciplineSpec>, new: Option<&DisciplineSpec>) -> boo
 /// Whether two queues of the same kinds have the same settings.
 fn same_queue(old: Option<&DisciplineSpec>, new: Option<&DisciplineSpec>) -> bool {
     old.zip(new).is_none_or(|(old, new)| old.says_as(new))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::policy::Policy;
+
+    /// A policy whose class `b` has this discipline, with a filter for each class that takes
+    /// packets.
+    fn policy(below: &str, filters: &[&str]) -> InterfacePolicy {
+        let mut text = format!(
+            "version = 1\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\ndiscipline = \"drr\"\n\
+             [[interface.wan0.class]]\nname = \"a\"\ndefault = true\n\
+             [[interface.wan0.class]]\nname = \"b\"\ndiscipline = {below}\n"
+        );
+        for (number, class) in filters.iter().enumerate() {
+            text += &format!(
+                "[[interface.wan0.filter]]\nclass = \"{class}\"\ndestination = \"10.0.0.{number}\"\n"
+            );
+        }
+        let read = Policy::read("test", &text, &Registry::builtin(), &[]);
+        let policy = read.unwrap_or_else(|mistakes| panic!("{text}{}", mistakes.render(false)));
+        policy.interfaces[0].clone()
+    }
+
+    fn taken_by(policy: &InterfacePolicy) -> Vec<&str> {
+        let class = |filter: &Filter| policy.plan.info(filter.class).map(|info| info.name.as_str());
+        policy.filters.iter().filter_map(class).collect()
+    }
+
+    #[test]
+    fn filters_are_copied_only_where_places_give_their_classes_other_numbers() {
+        let plain = policy("\"fifo\"", &["a", "b"]);
+        let whole = laid_out(&plain, &Registry::builtin());
+        assert!(whole.plan.classes.len() > plain.plan.classes.len());
+        assert!(Arc::ptr_eq(&plain.filters, &whole.filters));
+        let nested = policy(
+            "{ kind = \"drr\", class = [{ name = \"c\", default = true }] }",
+            &["a", "c"],
+        );
+        let whole = laid_out(&nested, &Registry::builtin());
+        assert!(!Arc::ptr_eq(&nested.filters, &whole.filters));
+        assert_eq!(
+            (taken_by(&nested), taken_by(&whole)),
+            (vec!["a", "c"], vec!["a", "c"])
+        );
+    }
 }

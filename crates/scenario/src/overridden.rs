@@ -68,10 +68,7 @@ pub fn swept(name: &str, text: &str, grid: &[SweptOverride]) -> Result<String, E
 fn read(name: &str, text: &str) -> Result<DocumentMut, Error> {
     text.parse().map_err(|why: TomlError| {
         let at = why.span().unwrap_or_default();
-        let at = Span {
-            start: at.start,
-            end: at.end,
-        };
+        let at = Span::new(at.start, at.end);
         let mut diagnostics = Diagnostics::new(name, text);
         diagnostics.fill(Severity::Mistake, vec![Problem::new(at, why.message())]);
         diagnostics.into()

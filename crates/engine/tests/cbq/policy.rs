@@ -12,14 +12,14 @@ fn problems(settings: Table, classes: &[ClassSpec]) -> Vec<(String, Option<Strin
     let problems = check(settings, LINK, classes).expect_err("a bad tree");
     problems
         .into_iter()
-        .map(|p| (p.message, p.help, p.at.start))
+        .map(|p| (p.message, p.help, p.at.start()))
         .collect()
 }
 
 /// The class with this setting, which stands at byte 77.
 fn at_77(mut class: ClassSpec, key: &str, value: Raw) -> ClassSpec {
     class.settings.entries.retain(|entry| entry.key != key);
-    let at = Span { start: 77, end: 80 };
+    let at = Span::new(77, 80);
     class.settings.entries.push(Entry {
         key: key.into(),
         key_at: at,
