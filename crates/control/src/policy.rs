@@ -37,7 +37,7 @@ use engine::settings::SettingValue;
 use engine::settings::{Problem, Raw, Span, nearest, unknown};
 use engine::tree::{ArrivalCurveSpec, ClassInfo, ClassSpec, DisciplineSpec, ParentSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Rate};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 settings! {
@@ -170,10 +170,12 @@ impl InterfacePolicy {
     /// The rates that the policy guarantees to classes: what their settings `rate`, or `realtime`
     /// as a plain rate, say.
     pub fn guarantees(&self) -> Vec<(ClassId, Bandwidth)> {
-        let mut rates = HashMap::new();
-        guaranteed(&self.spec, self.settings.bandwidth, &mut rates);
+        let specs = self.spec.class_specs();
         let classes = self.plan.classes.iter().zip(0..);
-        let of = |(info, id): (&ClassInfo, u32)| Some((ClassId(id), *rates.get(info.name.as_str())?));
+        let of = |(info, id): (&ClassInfo, u32)| {
+            let class = specs.find(id as usize, &info.name)?;
+            Some((ClassId(id), guarantee(class, self.settings.bandwidth)?))
+        };
         classes.filter_map(of).collect()
     }
 
@@ -383,19 +385,6 @@ fn guarantee(class: &ClassSpec, link: Bandwidth) -> Option<Bandwidth> {
     let given = ["rate", "realtime"].iter();
     let given = given.filter_map(|key| class.settings.get(key)).next()?;
     Rate::from_raw(&given.value).ok().map(|rate| rate.on(link))
-}
-
-fn guaranteed<'a>(spec: &'a DisciplineSpec, link: Bandwidth, out: &mut HashMap<&'a str, Bandwidth>) {
-    for class in &spec.classes {
-        if let Some(rate) = guarantee(class, link) {
-            out.insert(&class.name, rate);
-        }
-        class
-            .discipline
-            .iter()
-            .for_each(|inner| guaranteed(inner, link, out));
-    }
-    spec.child.iter().for_each(|child| guaranteed(child, link, out));
 }
 
 fn find_class<'a>(spec: &'a mut DisciplineSpec, name: &str) -> Option<&'a mut ClassSpec> {

@@ -5,22 +5,8 @@ use crate::autorate::AutorateView;
 use crate::experienced::{ExperienceView, QualityView, RoundTripView};
 use crate::snapshot::{BORROWED, ClassView, FrameCounts, Gauge, InterfaceView, Traffic};
 use engine::settings::Table;
-use engine::tree::{ClassSpec, DisciplineSpec};
+use engine::tree::DisciplineSpec;
 use measure::numbers;
-use std::collections::HashMap;
-
-/// The classes of a discipline and of those below it, by their names.
-pub fn gather_classes<'a>(spec: &'a DisciplineSpec, out: &mut HashMap<&'a str, &'a ClassSpec>) {
-    for class in &spec.classes {
-        out.insert(&class.name, class);
-        if let Some(inner) = &class.discipline {
-            gather_classes(inner, out);
-        }
-    }
-    if let Some(child) = &spec.child {
-        gather_classes(child, out);
-    }
-}
 
 /// Why packets were dropped, such as `12 full, 3 early`; empty if none were.
 pub fn drops(traffic: &Traffic) -> String {

@@ -17,7 +17,7 @@ use engine::inspect::{Value, View};
 use engine::packet::ClassId;
 use engine::queue::{Count, Stats};
 use engine::settings::SettingValue;
-use engine::tree::DisciplineSpec;
+use engine::tree::{ClassSpec, ClassSpecs};
 use engine::units::{Bandwidth, Duration, Instant, Probability, Rate};
 use measure::delay::Delays;
 use measure::hold_ups::{HeldUpDelays, HoldUps};
@@ -526,7 +526,8 @@ impl Reading {
     }
 }
 
-/// The sums of an interface or a class, from which its [`Traffic`] is made.
+/// The sums of an interface or a class, from which its [`Traffic`] is made. Each of very many
+/// classes has one: what few have stands elsewhere.
 #[derive(Clone, Debug, Default)]
 struct Sum {
     /// Sent since the start.
@@ -535,11 +536,11 @@ struct Sum {
     recent: Count,
     /// The queueing delays of those.
     delays: Delays,
-    held_up: Option<HeldUpDelays>,
+    held_up: Option<Box<HeldUpDelays>>,
     /// What was dropped before it reached its queue.
     short: Count,
     /// What its connections have: now, and at the beginning of the interval.
-    experience: Option<(ExperienceCounts, ExperienceCounts)>,
+    experience: Option<Box<(ExperienceCounts, ExperienceCounts)>>,
 }
 
 fn add(mine: &mut Count, theirs: Count) {
@@ -552,11 +553,12 @@ impl Sum {
         add(&mut self.sent, other.sent);
         add(&mut self.recent, other.recent);
         add(&mut self.short, other.short);
-        let (mine, theirs) = (self.held_up.take(), other.held_up.as_ref());
-        self.held_up = HeldUpDelays::merged((&self.delays, mine.as_ref()), (&other.delays, theirs));
+        let (mine, theirs) = (self.held_up.take(), other.held_up.as_deref());
+        let held_up = HeldUpDelays::merged((&self.delays, mine.as_deref()), (&other.delays, theirs));
+        self.held_up = held_up.map(Box::new);
         self.delays.merge(&other.delays);
-        if let Some((now, before)) = &other.experience {
-            let (own, own_before) = self.experience.get_or_insert_default();
+        if let Some((now, before)) = other.experience.as_deref() {
+            let (own, own_before) = &mut **self.experience.get_or_insert_default();
             own.merge(now);
             own_before.merge(before);
         }
@@ -578,7 +580,7 @@ impl Sum {
             .map(|why| (why.name(), stats.dropped_for(*why) + short(*why)));
         let drops = drops.filter(|(_, n)| *n > 0);
         let offered = before.map(|before| since(stats.offered, before));
-        let experience = self.experience.as_ref();
+        let experience = self.experience.as_deref();
         Traffic {
             offered_bps: offered
                 .zip(interval)
@@ -589,7 +591,7 @@ impl Sum {
             backlog_packets: backlog.packets,
             backlog_bytes: backlog.bytes.get(),
             delay: delay(&self.delays),
-            held_up: self.held_up.as_ref().and_then(held_up),
+            held_up: self.held_up.as_deref().and_then(held_up),
             dropped_packets: stats.dropped.packets + self.short.packets,
             dropped_bytes: (stats.dropped.bytes + self.short.bytes).get(),
             drops: drops.map(|(why, n)| (why.to_owned(), n)).collect(),
@@ -650,7 +652,7 @@ impl InterfaceReading {
                 let earlier = earlier.and_then(|(earlier, _)| earlier.class(class.class));
                 whole.add_sent(&class.since(earlier));
             }
-            whole.experience = self.undivided(earlier.map(|(earlier, _)| earlier));
+            whole.experience = self.undivided(earlier.map(|(earlier, _)| earlier)).map(Box::new);
         }
         let before = earlier.map_or_else(Count::default, |(earlier, _)| earlier.totals.sent);
         // The totals have all that was dropped.
@@ -658,8 +660,6 @@ impl InterfaceReading {
         whole.sent = self.totals.sent;
         whole.recent = since(self.totals.sent, before);
         let link = self.policy.link();
-        let mut configured = HashMap::new();
-        rates(&self.policy.spec, link.bandwidth, &mut configured);
         let mut views: Vec<Option<&View>> = vec![None; plan.classes.len()];
         for view in &self.views {
             if let Some(place) = view.class.and_then(|class| views.get_mut(class.0 as usize)) {
@@ -695,7 +695,7 @@ impl InterfaceReading {
                 sums,
                 views,
                 offered_before,
-                configured,
+                classes: self.policy.spec.class_specs(),
             },
         }
     }
@@ -748,7 +748,7 @@ impl InterfaceReading {
                 let class = earlier.policy.plan.class(&info.name)?;
                 earlier.experience.as_ref()?.classes.get(&class).cloned()
             });
-            sum.experience = Some((counts.clone(), before.unwrap_or_default()));
+            sum.experience = Some(Box::new((counts.clone(), before.unwrap_or_default())));
         }
     }
 
@@ -816,8 +816,8 @@ pub struct ClassStream<'a> {
     views: Vec<Option<&'a View>>,
     /// What each queue had been offered before the interval.
     offered_before: Vec<Option<Count>>,
-    /// The configured rates, by name.
-    configured: HashMap<&'a str, Bandwidth>,
+    /// As the policy has them.
+    classes: ClassSpecs<'a>,
 }
 
 impl ClassStream<'_> {
@@ -828,7 +828,8 @@ impl ClassStream<'_> {
     fn class(&self, index: usize, depth: usize) -> ClassView {
         let plan = &self.policy.plan;
         let (info, link) = (&plan.classes[index], plan.link.bandwidth);
-        let rate = self.configured.get(info.name.as_str()).copied();
+        let class = self.classes.find(index, &info.name);
+        let rate = class.and_then(|class| configured_rate(class, link));
         let parent = info.parent.and_then(|parent| plan.info(parent));
         let view = self.views[index];
         let none = Stats::default();
@@ -919,10 +920,14 @@ impl ClassReading {
                 Some(earlier) => self.delays.since(&earlier.delays),
                 None => self.delays.clone(),
             },
-            held_up: self.held_up.as_ref().and_then(|held| match earlier {
-                Some(earlier) => held.since((&earlier.delays, earlier.held_up.as_ref())),
-                None => Some(held.clone()),
-            }),
+            held_up: self
+                .held_up
+                .as_ref()
+                .and_then(|held| match earlier {
+                    Some(earlier) => held.since((&earlier.delays, earlier.held_up.as_ref())),
+                    None => Some(held.clone()),
+                })
+                .map(Box::new),
             short: self.short,
             experience: None,
         }
@@ -949,23 +954,10 @@ pub fn depth_first(plan: &engine::tree::TreePlan) -> Vec<(usize, usize)> {
     order
 }
 
-/// Collects the configured rates of classes by name.
-pub fn rates<'a>(spec: &'a DisciplineSpec, link: Bandwidth, out: &mut HashMap<&'a str, Bandwidth>) {
-    for class in &spec.classes {
-        if let Some(Ok(rate)) = class
-            .settings
-            .get("rate")
-            .map(|entry| Rate::from_raw(&entry.value))
-        {
-            out.insert(&class.name, rate.on(link));
-        }
-        if let Some(inner) = &class.discipline {
-            rates(inner, link, out);
-        }
-    }
-    if let Some(child) = &spec.child {
-        rates(child, link, out);
-    }
+/// The rate that the settings of a class say, if its discipline has rates.
+pub fn configured_rate(class: &ClassSpec, link: Bandwidth) -> Option<Bandwidth> {
+    let rate = Rate::from_raw(&class.settings.get("rate")?.value).ok()?;
+    Some(rate.on(link))
 }
 
 fn gauges(view: &View) -> Vec<Gauge> {

@@ -64,6 +64,14 @@ pub trait Handler: Send + Sync + 'static {
     fn version(&self) -> String;
     /// Reads all counters.
     fn read(&self) -> Result<Reading, Refusal>;
+    /// Reads what a [brief](StatusDetail::Brief) status says. The default: all.
+    ///
+    /// # Errors
+    ///
+    /// As [`Handler::read`].
+    fn read_brief(&self) -> Result<Reading, Refusal> {
+        self.read()
+    }
     /// What a later reading is compared with: the totals, and what left of each class. The default:
     /// all.
     ///
@@ -735,8 +743,12 @@ impl Connection<'_> {
 
     fn status(&self, interval_ms: u64, follow: bool, detail: StatusDetail) -> io::Result<()> {
         let interval = Duration::from_millis(interval_ms);
+        let read = || match detail {
+            StatusDetail::Full => self.handler.read(),
+            StatusDetail::Brief => self.handler.read_brief(),
+        };
         let earlier = match interval.is_zero() {
-            true => self.handler.read(),
+            true => read(),
             false => self.handler.read_departures(),
         };
         let mut earlier = match earlier {
@@ -755,7 +767,7 @@ impl Connection<'_> {
             if !self.stop.sleep_until(due) {
                 return Ok(());
             }
-            let reading = match self.handler.read() {
+            let reading = match read() {
                 Ok(reading) => reading,
                 Err(why) => return send(self.stream, &Reply::Refused(why)),
             };

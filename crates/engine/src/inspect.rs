@@ -62,6 +62,16 @@ impl View {
         }
     }
 
+    /// The same with the gauges of these names alone, of a class; of the tree as a whole with all.
+    #[must_use]
+    pub fn with_gauges(&self, names: &[&str]) -> Self {
+        let wanted = |(name, _): &&(&str, Value)| self.class.is_none() || names.contains(name);
+        Self {
+            gauges: self.gauges.iter().filter(wanted).copied().collect(),
+            ..*self
+        }
+    }
+
     /// Of this class, in the memory of a former view.
     fn anew(class: Option<ClassId>, former: Self) -> Self {
         let mut gauges = former.gauges;

@@ -21,7 +21,7 @@ use control::protocol::{Amendment, Refusal, SettingChanges};
 use control::provenance::Provenance;
 use control::recorded::RecordingFile;
 use control::reservation::Reservations;
-use control::snapshot::{ClassReading, FrameCounts, InterfaceReading, Reading, State};
+use control::snapshot::{BORROWED, ClassReading, FrameCounts, InterfaceReading, Reading, State};
 use control::socket::{Handler, no_rsvp};
 use control::what_if::ShadowReport;
 use engine::units::Instant;
@@ -226,6 +226,15 @@ impl Handler for ControlService {
 
     fn read(&self) -> Result<Reading, Refusal> {
         self.read_to(Detail::Everything)
+    }
+
+    fn read_brief(&self) -> Result<Reading, Refusal> {
+        let yields = |managed: &InterfaceInForce| !managed.policy.yields.is_empty();
+        // Of classes that yield, all gauges are shown.
+        self.read_to(match self.in_force.all().iter().any(yields) {
+            true => Detail::Everything,
+            false => Detail::Counters(&[BORROWED]),
+        })
     }
 
     fn read_departures(&self) -> Result<Reading, Refusal> {
@@ -699,6 +708,37 @@ mod tests {
             .check(&registry, in_force.link())
             .expect("a good tree");
         assert_eq!(format!("{:?}", in_force.plan), format!("{anew:?}"));
+        handle.stop();
+        thread.join().expect("an orderly end");
+    }
+
+    #[test]
+    fn a_brief_status_says_the_same_though_most_gauges_of_classes_are_not_read_for_it() {
+        let text = "version = 1\n[interface.wan0]\nbandwidth = \"1 Gbit/s\"\ndiscipline = \"cbq\"\n\
+                    [[interface.wan0.class]]\nname = \"a\"\nrate = \"40 %\"\ndefault = true\n\
+                    [[interface.wan0.class]]\nname = \"b\"\nrate = \"30 %\"\n";
+        let policy = Policy::read("test", text, &Registry::builtin(), &[]).expect("a policy");
+        let (service, handle, thread) = served(&policy);
+        let all = service.read().expect("an answer");
+        let few = Reading {
+            at: all.at,
+            ..service.read_brief().expect("an answer")
+        };
+        let gauges = |reading: &Reading| {
+            let views = reading.interfaces[0].views.iter();
+            views.map(|view| view.gauges.len()).collect::<Vec<_>>()
+        };
+        let ([whole, most @ ..], [same, one @ ..]) = (&*gauges(&all), &*gauges(&few)) else {
+            panic!("a view of the whole")
+        };
+        assert_eq!((whole, one), (same, [1, 1].as_slice()));
+        assert!(most.iter().all(|gauges| *gauges > 5), "{most:?}");
+        let said = |reading: &Reading| {
+            let brief = reading.streamed(None, control::snapshot::StatusDetail::Brief);
+            serde_json::to_string(&brief).expect("JSON")
+        };
+        assert_eq!(said(&all), said(&few));
+        assert!(said(&few).contains(BORROWED), "{}", said(&few));
         handle.stop();
         thread.join().expect("an orderly end");
     }

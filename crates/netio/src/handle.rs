@@ -447,7 +447,7 @@ impl Handle {
             let (worker, piece) = await_from(&answer)?;
             match piece {
                 Piece::Classes(mut slice) => {
-                    collected[worker].add(&mut slice);
+                    collected[worker].add(&mut slice, detail);
                     blanks[worker].give(slice, &self.workers[worker].bell);
                 }
                 Piece::Rest(rest) => {

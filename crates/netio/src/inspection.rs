@@ -34,6 +34,8 @@ pub enum Detail {
     Paths,
     /// What left, class by class.
     Departures,
+    /// The counters of each, too; and of its gauges those with these names.
+    Counters(&'static [&'static str]),
     /// The state of each, too.
     Everything,
 }
@@ -59,7 +61,7 @@ impl PathSlice {
     fn blank(detail: Detail) -> Self {
         let views = match detail {
             // The tree as a whole has a view, too.
-            Detail::Everything => SLICE as usize + 1,
+            Detail::Everything | Detail::Counters(_) => SLICE as usize + 1,
             Detail::Paths | Detail::Departures => 0,
         };
         let mut spare = Vec::with_capacity(views);
@@ -245,7 +247,7 @@ struct CollectedPath {
 
 impl Collected {
     /// Copies what a slice shows.
-    pub(crate) fn add(&mut self, slice: &mut PathSlice) {
+    pub(crate) fn add(&mut self, slice: &mut PathSlice, detail: Detail) {
         if self.0.len() <= slice.path {
             self.0.resize_with(slice.path + 1, CollectedPath::default);
         }
@@ -256,7 +258,13 @@ impl Collected {
         }
         // Each slice begins with the tree as a whole.
         let known = usize::from(!begins).min(slice.views.len());
-        path.views.extend_from_slice(&slice.views[known..]);
+        let views = &slice.views[known..];
+        match detail {
+            Detail::Counters(names) => path
+                .views
+                .extend(views.iter().map(|view| view.with_gauges(names))),
+            _ => path.views.extend_from_slice(views),
+        }
         path.classes.extend_from_slice(&slice.classes[..slice.departed]);
         path.tree = slice.tree.take();
     }

@@ -858,7 +858,7 @@ impl Path {
     /// Writes what these classes show into a slice.
     pub(crate) fn slice(&mut self, now: Instant, detail: Detail, window: Range<u32>, into: &mut PathSlice) {
         match detail {
-            Detail::Everything => {
+            Detail::Everything | Detail::Counters(_) => {
                 let (views, spare) = (&mut into.views, &mut into.spare);
                 let mut inspection = Inspection::within(views, spare, window.clone());
                 self.queue.queue().inspect(&mut inspection);

@@ -25,7 +25,6 @@ use plot::colour;
 use plot::text::{self, Align};
 use scenario::report::preview;
 use serde_json::{Value, json};
-use std::collections::HashMap;
 use std::io::{self, Write};
 use std::iter;
 
@@ -134,11 +133,8 @@ fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Resul
         "\n{name}  {rate}{overhead}  {}",
         readout::discipline(&interface.spec)
     )?;
-    let mut rates = HashMap::new();
-    snapshot::rates(&interface.spec, settings.bandwidth, &mut rates);
     let plan = &interface.plan;
-    let mut classes = HashMap::with_capacity(plan.classes.len());
-    readout::gather_classes(&interface.spec, &mut classes);
+    let classes = interface.spec.class_specs();
     let order = snapshot::depth_first(plan);
     let depths: Vec<usize> = order.iter().map(|(_, depth)| *depth).collect();
     let rows = order
@@ -146,8 +142,8 @@ fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Resul
         .zip(text::branches(&depths))
         .map(|(&(index, _), branch)| {
             let info = &plan.classes[index];
-            let class = classes.get(info.name.as_str());
-            let rate = rates.get(info.name.as_str());
+            let class = classes.find(index, &info.name);
+            let rate = class.and_then(|class| snapshot::configured_rate(class, settings.bandwidth));
             let share = rate.map(|rate| Probability::ratio(rate.bits(), settings.bandwidth.bits()).as_f64());
             let queue = class.filter(|_| info.leaf).map(|class| match &class.discipline {
                 Some(spec) => readout::discipline(spec),
@@ -287,9 +283,12 @@ fn to_json(path: &str, read: &Result<Policy, Diagnostics>) -> Value {
 }
 
 fn interface_json(interface: &InterfacePolicy) -> Value {
-    let mut rates = HashMap::new();
-    snapshot::rates(&interface.spec, interface.settings.bandwidth, &mut rates);
     let plan = &interface.plan;
+    let specs = interface.spec.class_specs();
+    let rate = |index: usize, name: &str| {
+        let class = specs.find(index, name)?;
+        snapshot::configured_rate(class, interface.settings.bandwidth)
+    };
     let classes = snapshot::depth_first(plan).into_iter().map(|(index, depth)| {
         let info = &plan.classes[index];
         let parent = info.parent.and_then(|parent| plan.info(parent));
@@ -302,7 +301,7 @@ fn interface_json(interface: &InterfacePolicy) -> Value {
                             "floor_bps": floor.map(Bandwidth::bits), "least_round_trip_ns": least.nanos() })
                 }),
                 "default": plan.default.is_some_and(|class| class.0 as usize == index),
-                "rate_bps": rates.get(info.name.as_str()).map(|rate| rate.bits()) })
+                "rate_bps": rate(index, &info.name).map(Bandwidth::bits) })
     });
     let filters = filters::in_order(&interface.filters).into_iter().map(|filter| {
         json!({ "class": plan.info(filter.class).map(|info| &info.name), "rule": filter.rule,

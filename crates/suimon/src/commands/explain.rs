@@ -23,7 +23,6 @@ use gateway::what_if::candidate;
 use measure::numbers;
 use measure::waits::Wanted;
 use plot::text::{self, Align};
-use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -206,17 +205,13 @@ fn show(out: &mut dyn Write, interface: &InterfacePolicy, packet: &FlowKey) -> i
 /// The class and those above it: what each may send, and what it queues in.
 fn path(out: &mut dyn Write, interface: &InterfacePolicy, class: ClassId) -> io::Result<()> {
     let plan = &interface.plan;
-    let mut rates = HashMap::new();
-    snapshot::rates(&interface.spec, interface.settings.bandwidth, &mut rates);
-    let mut specs = HashMap::new();
-    readout::gather_classes(&interface.spec, &mut specs);
+    let specs = interface.spec.class_specs();
     let above = std::iter::successors(Some(class), |class| plan.info(*class)?.parent);
     for (depth, class) in above.enumerate() {
         let Some(info) = plan.info(class) else { break };
-        let spec = specs.get(info.name.as_str());
-        let rate = rates
-            .get(info.name.as_str())
-            .map(|rate| numbers::rate(rate.bits()));
+        let spec = specs.find(class.0 as usize, &info.name);
+        let rate = spec.and_then(|spec| snapshot::configured_rate(spec, interface.settings.bandwidth));
+        let rate = rate.map(|rate| numbers::rate(rate.bits()));
         let settings = spec.map(|spec| readout::settings(&spec.settings, &["rate"]));
         let queue = spec
             .filter(|_| info.leaf)
