@@ -1,8 +1,10 @@
 //! A log-linear histogram of integers: the relative error is the same for 1 and for 10¹².
 //!
 //! Each power of two is divided into sixteen equal buckets. A quantile is never below the true
-//! value, at most 1/16 above it, and exact below 32. Recording is O(1) and allocates only for a new
-//! greatest value. A value may carry a weight, such as the time for which a queue had that length.
+//! value, at most 1/16 above it, and exact below 32. Recording is O(1). A histogram has memory for
+//! the powers of two that hold anything, since most hold few and a link of many classes has many
+//! histograms; it allocates at the first value of each. A value may carry a weight, such as the
+//! time for which a queue had that length.
 
 /// Buckets in each power of two, as a power of two.
 const PARTS: u32 = 4;
@@ -10,6 +12,11 @@ const PARTS: u32 = 4;
 /// The greatest value with a bucket of its own: 2⁴⁰, about 18 minutes of nanoseconds. Greater
 /// values count as this one.
 const GREATEST: u64 = (1 << 40) - 1;
+
+/// Buckets of a power of two.
+const ROW: usize = 1 << PARTS;
+/// Powers of two, the first of which stands for all values below.
+const ROWS: usize = bucket(GREATEST) / ROW + 1;
 
 /// The bucket of a value, where each power of two has `1 << PARTS` of them.
 pub(crate) const fn bucket_of<const PARTS: u32>(value: u64) -> usize {
@@ -45,9 +52,10 @@ const fn upper(bucket: usize) -> u64 {
 /// The weight of each value.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Histogram {
-    /// Up to the greatest value so far: most histograms are short, and a link of many classes has
-    /// many.
-    weights: Vec<u64>,
+    /// The weights of those powers of two that hold any, in their order.
+    rows: Vec<[u64; ROW]>,
+    /// Which those are, a bit for each.
+    kept: u64,
     total: u64,
     sum: u128,
     greatest: u64,
@@ -57,14 +65,15 @@ impl Histogram {
     /// An empty one with room for all values.
     pub fn roomy() -> Self {
         Self {
-            weights: Vec::with_capacity(bucket(GREATEST) + 1),
+            rows: Vec::with_capacity(ROWS),
             ..Self::default()
         }
     }
 
     /// Makes it equal to another one, and keeps its own memory if that is enough.
     pub fn copy(&mut self, other: &Self) {
-        self.weights.clone_from(&other.weights);
+        self.rows.clone_from(&other.rows);
+        self.kept = other.kept;
         (self.total, self.sum, self.greatest) = (other.total, other.sum, other.greatest);
     }
 
@@ -74,13 +83,38 @@ impl Histogram {
             return;
         }
         let bucket = bucket(value);
-        if bucket >= self.weights.len() {
-            self.weights.resize(bucket + 1, 0);
-        }
-        self.weights[bucket] += weight;
+        self.row(bucket / ROW)[bucket % ROW] += weight;
         self.total += weight;
         self.sum += u128::from(value) * u128::from(weight);
         self.greatest = self.greatest.max(value);
+    }
+
+    /// The weights of a power of two.
+    #[inline]
+    fn row(&mut self, row: usize) -> &mut [u64; ROW] {
+        let place = (self.kept & ((1 << row) - 1)).count_ones() as usize;
+        if self.kept & 1 << row == 0 {
+            self.make_row(row, place);
+        }
+        &mut self.rows[place]
+    }
+
+    #[cold]
+    fn make_row(&mut self, row: usize, place: usize) {
+        self.rows.reserve_exact(1);
+        self.rows.insert(place, [0; ROW]);
+        self.kept |= 1 << row;
+    }
+
+    /// The powers of two that hold anything, each with its weights.
+    fn rows(&self) -> impl Iterator<Item = (usize, &[u64; ROW])> + '_ {
+        (0..ROWS).filter(|row| self.kept & 1 << row != 0).zip(&self.rows)
+    }
+
+    /// The buckets of those, each with its weight.
+    fn buckets(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        self.rows()
+            .flat_map(|(row, weights)| (row * ROW..).zip(weights.iter().copied()))
     }
 
     /// The weight of all values.
@@ -106,10 +140,10 @@ impl Histogram {
             .div_ceil(1000)
             .max(1);
         let mut seen = 0u128;
-        for (index, &weight) in self.weights.iter().enumerate() {
+        for (bucket, weight) in self.buckets() {
             seen += u128::from(weight);
             if seen >= rank {
-                return upper(index).min(self.greatest);
+                return upper(bucket).min(self.greatest);
             }
         }
         0
@@ -119,20 +153,19 @@ impl Histogram {
     /// without weight are left out.
     pub fn steps(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let mut seen = 0;
-        let occupied = self.weights.iter().enumerate().filter(|(_, weight)| **weight > 0);
-        occupied.map(move |(index, &weight)| {
+        let occupied = self.buckets().filter(|(_, weight)| *weight > 0);
+        occupied.map(move |(bucket, weight)| {
             seen += weight;
-            (upper(index).min(self.greatest), seen)
+            (upper(bucket).min(self.greatest), seen)
         })
     }
 
     /// Adds the content of another histogram.
     pub fn merge(&mut self, other: &Self) {
-        if self.weights.len() < other.weights.len() {
-            self.weights.resize(other.weights.len(), 0);
+        for (row, weights) in other.rows() {
+            let both = self.row(row).iter_mut().zip(weights);
+            both.for_each(|(mine, theirs)| *mine += theirs);
         }
-        let both = self.weights.iter_mut().zip(&other.weights);
-        both.for_each(|(mine, theirs)| *mine += theirs);
         self.total += other.total;
         self.sum += other.sum;
         self.greatest = self.greatest.max(other.greatest);
@@ -142,14 +175,24 @@ impl Histogram {
     /// The greatest value is exact if it is new, otherwise at most 1/16 too great.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        if earlier.total > self.total || earlier.weights.is_empty() {
+        if earlier.total > self.total || earlier.total == 0 {
             return self.clone();
         }
-        let mut weights = self.weights.clone();
-        let both = weights.iter_mut().zip(&earlier.weights);
-        both.for_each(|(now, before)| *now = now.saturating_sub(*before));
-        let last = weights.iter().rposition(|weight| *weight > 0);
-        let bound = last.map_or(0, upper);
+        let mut since = Self::default();
+        let mut before = earlier.rows().peekable();
+        for (row, weights) in self.rows() {
+            let mut weights = *weights;
+            while before.next_if(|(earlier, _)| *earlier < row).is_some() {}
+            if let Some((_, before)) = before.next_if(|(earlier, _)| *earlier == row) {
+                let both = weights.iter_mut().zip(before);
+                both.for_each(|(now, before)| *now = now.saturating_sub(*before));
+            }
+            if weights.iter().any(|weight| *weight > 0) {
+                *since.row(row) = weights;
+            }
+        }
+        let last = since.buckets().filter(|(_, weight)| *weight > 0).last();
+        let bound = last.map_or(0, |(bucket, _)| upper(bucket));
         let is_new = self.greatest > earlier.greatest;
         Self {
             greatest: if is_new {
@@ -157,15 +200,16 @@ impl Histogram {
             } else {
                 bound.min(self.greatest)
             },
-            weights,
             total: self.total - earlier.total,
             sum: self.sum.saturating_sub(earlier.sum),
+            ..since
         }
     }
 
     /// Removes everything and keeps the memory.
     pub fn clear(&mut self) {
-        self.weights.fill(0);
+        self.rows.clear();
+        self.kept = 0;
         (self.total, self.sum, self.greatest) = (0, 0, 0);
     }
 }
@@ -185,5 +229,45 @@ mod tests {
         assert_eq!((levels.mean(), levels.greatest(), levels.total()), (7, 40, 100));
         let steps: Vec<_> = levels.steps().collect();
         assert_eq!(steps, [(0, 50), (3, 80), (31, 99), (40, 100)]);
+    }
+
+    #[test]
+    fn it_says_what_a_list_of_all_buckets_says_in_memory_for_what_it_holds() {
+        let mut rng = engine::random::Seed(3).stream();
+        for round in 0..50 {
+            let (mut histogram, mut all) = (Histogram::default(), vec![0u64; bucket(GREATEST) + 1]);
+            let (mut earlier, mut then) = (Histogram::default(), all.clone());
+            // The widest reaches beyond the greatest bucket.
+            let (least, octaves) = (rng.below(40), 1 + rng.below(8));
+            for number in 0..200 {
+                let octave = (least + rng.below(octaves)).min(42);
+                let value = (1 << octave) + rng.below(1 << octave);
+                histogram.record(value, 1 + number % 3);
+                all[bucket(value)] += 1 + number % 3;
+                if number == 100 {
+                    (earlier, then) = (histogram.clone(), all.clone());
+                }
+            }
+            assert!(histogram.rows.capacity() <= octaves as usize + 1, "round {round}");
+            let occupied = |all: &[u64]| -> Vec<(usize, u64)> {
+                let occupied = all.iter().copied().enumerate();
+                occupied.filter(|(_, weight)| *weight > 0).collect()
+            };
+            let holds = |histogram: &Histogram| -> Vec<(usize, u64)> {
+                histogram.buckets().filter(|(_, weight)| *weight > 0).collect()
+            };
+            assert_eq!(holds(&histogram), occupied(&all));
+            let added: Vec<u64> = all.iter().zip(&then).map(|(now, then)| now - then).collect();
+            let mut since = histogram.since(&earlier);
+            assert_eq!(holds(&since), occupied(&added));
+            assert_eq!(since.rows.len(), since.kept.count_ones() as usize);
+            since.merge(&earlier);
+            assert_eq!(
+                (holds(&since), since.total()),
+                (occupied(&all), histogram.total())
+            );
+            histogram.clear();
+            assert_eq!(histogram, Histogram::default());
+        }
     }
 }

@@ -119,72 +119,60 @@ impl ClassMeter {
     }
 }
 
-/// Meters that are made together.
-const BLOCK: usize = 32;
-
-/// The meters of a path, in blocks that are made when a class of them has its first packet: neither
-/// memory nor time is spent for the others.
+/// The meters of a path. Each is made when its class has its first packet: neither memory nor time
+/// is spent for the others. A successor gets its predecessor's own: nothing is allocated or copied.
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
-    blocks: Vec<Block>,
+    meters: Vec<Option<Box<Meter>>>,
     former: Option<Box<FormerMeters>>,
 }
-
-type Block = Option<Box<[Meter]>>;
 
 /// The meters of a tree that was replaced, until each is its successor's.
 #[derive(Debug)]
 pub(crate) struct FormerMeters {
-    blocks: Vec<Block>,
+    meters: Vec<Option<Box<Meter>>>,
     classes: Arc<SameClasses>,
-    /// The next block of successors.
+    /// The next successor.
     next: usize,
 }
 
 impl FormerMeters {
     /// The meter of the predecessor of a class, if it has counted anything.
-    fn of(&mut self, class: usize) -> Option<&mut Meter> {
-        let number = self.classes.predecessor(ClassId(u32::try_from(class).ok()?))?.0 as usize;
-        let block = self.blocks.get_mut(number / BLOCK)?.as_mut()?;
-        Some(&mut block[number % BLOCK]).filter(|meter| meter.has_counted())
+    fn take(&mut self, class: usize) -> Option<Box<Meter>> {
+        let number = self.classes.predecessor(ClassId(u32::try_from(class).ok()?))?;
+        let meter = self.meters.get_mut(number.0 as usize)?;
+        meter.take_if(|meter| meter.has_counted())
     }
 }
 
 impl Meters {
     /// For so many classes.
     pub(crate) fn new(classes: u32) -> Self {
-        let mut blocks = Vec::new();
-        blocks.resize_with((classes as usize).div_ceil(BLOCK), || None);
-        Self { blocks, former: None }
+        let mut meters = Vec::new();
+        meters.resize_with(classes as usize, || None);
+        Self { meters, former: None }
     }
 
     #[inline]
     fn meter(&mut self, class: ClassId) -> &mut Meter {
-        let (number, index) = (class.0 as usize / BLOCK, class.0 as usize % BLOCK);
-        if self.blocks.get(number).is_none_or(Option::is_none) {
+        let number = class.0 as usize;
+        if self.meters.get(number).is_none_or(Option::is_none) {
             self.make(number);
         }
-        match &mut self.blocks[number] {
-            Some(block) => &mut block[index],
+        match &mut self.meters[number] {
+            Some(meter) => meter,
             None => unreachable!("it is made"),
         }
     }
 
-    /// Makes a block, with what its classes' predecessors have counted.
+    /// Makes the meter of a class, unless it has a predecessor's.
     #[cold]
     fn make(&mut self, number: usize) {
-        if number >= self.blocks.len() {
-            self.blocks.resize_with(number + 1, || None);
+        if number >= self.meters.len() {
+            self.meters.resize_with(number + 1, || None);
         }
-        let mut meters: Box<[Meter]> = std::iter::repeat_with(Meter::default).take(BLOCK).collect();
-        if let Some(former) = &mut self.former {
-            for (class, meter) in (number * BLOCK..).zip(meters.iter_mut()) {
-                if let Some(old) = former.of(class) {
-                    std::mem::swap(old, meter);
-                }
-            }
-        }
-        self.blocks[number] = Some(meters);
+        self.take_over(number);
+        self.meters[number].get_or_insert_default();
     }
 
     /// These take the place of the meters of another tree, whose classes go on here under other
@@ -196,23 +184,21 @@ impl Meters {
         }
         let old = std::mem::replace(self, new);
         self.former = Some(Box::new(FormerMeters {
-            blocks: old.blocks,
+            meters: old.meters,
             classes,
             next: 0,
         }));
     }
 
-    /// Takes over what the predecessors of so many classes have counted, about; those of which
-    /// nothing was counted cost a look. What is left over when that was the last.
+    /// Takes over what the predecessors of so many classes have counted; those of which nothing was
+    /// counted cost a look. What is left over when that was the last.
     pub(crate) fn go_on(&mut self, classes: usize) -> Option<Box<FormerMeters>> {
         let begin = self.former.as_ref()?.next;
-        let end = begin
-            .saturating_add((classes / BLOCK).max(1))
-            .min(self.blocks.len());
-        (begin..end).for_each(|block| self.take_over(block));
+        let end = begin.saturating_add(classes).min(self.meters.len());
+        (begin..end).for_each(|class| self.take_over(class));
         let former = self.former.as_mut()?;
         former.next = end;
-        self.former.take_if(|_| end == self.blocks.len())
+        self.former.take_if(|_| end == self.meters.len())
     }
 
     /// Whether meters of a former tree are yet to come over.
@@ -220,13 +206,11 @@ impl Meters {
         self.former.is_some()
     }
 
-    /// Makes a block if there is something that its classes' predecessors have counted.
-    fn take_over(&mut self, block: usize) {
+    /// Takes over what the predecessor of a class has counted, if it has.
+    fn take_over(&mut self, class: usize) {
         let Some(former) = &mut self.former else { return };
-        let missing = self.blocks.get(block).is_some_and(Option::is_none);
-        let mut classes = block * BLOCK..(block + 1) * BLOCK;
-        if missing && classes.any(|class| former.of(class).is_some()) {
-            self.make(block);
+        if let Some(meter @ None) = self.meters.get_mut(class) {
+            *meter = former.take(class);
         }
     }
 
@@ -235,7 +219,8 @@ impl Meters {
         self.meter(class).short += len;
     }
 
-    /// Counts a departure. Allocates only at the first one of a class or of its neighbours.
+    /// Counts a departure. Allocates only at the first one of a class, and for a delay unlike those
+    /// that it has had.
     pub(crate) fn depart(
         &mut self,
         now: Instant,
@@ -279,25 +264,22 @@ impl Meters {
 
     /// Forgets what a class has sent, as its number is another's now.
     pub(crate) fn clear(&mut self, class: ClassId) {
-        let index = class.0 as usize;
-        self.take_over(index / BLOCK);
-        if let Some(Some(block)) = self.blocks.get_mut(index / BLOCK) {
-            block[index % BLOCK] = Meter::default();
+        let number = class.0 as usize;
+        self.take_over(number);
+        if let Some(meter) = self.meters.get_mut(number) {
+            *meter = None;
         }
     }
 
     /// The meters of classes of which anything was sent or dropped, in the memory of those that are
     /// given, as long as there are enough. How many they are.
     pub(crate) fn show(&mut self, now: Instant, window: Range<u32>, shown: &mut Vec<ClassMeter>) -> usize {
-        let first = (window.start as usize / BLOCK).min(self.blocks.len());
-        let last = (window.end as usize).div_ceil(BLOCK).min(self.blocks.len());
-        (first..last).for_each(|block| self.take_over(block));
-        let blocks = self.blocks[first..last].iter_mut().zip(first..);
-        let meters = blocks.flat_map(|(block, number)| {
-            let meters = block.iter_mut().flat_map(|block| block.iter_mut());
-            meters.zip(number as u32 * BLOCK as u32..)
-        });
-        let used = |(meter, class): &(&mut Meter, u32)| window.contains(class) && meter.has_counted();
+        let first = (window.start as usize).min(self.meters.len());
+        let last = (window.end as usize).min(self.meters.len()).max(first);
+        (first..last).for_each(|class| self.take_over(class));
+        let meters = self.meters[first..last].iter_mut().zip(first as u32..);
+        let meters = meters.filter_map(|(meter, class)| Some((meter.as_mut()?, class)));
+        let used = |(meter, _): &(&mut Box<Meter>, u32)| meter.has_counted();
         let mut count = 0;
         for (meter, class) in meters.filter(used) {
             if count == shown.len() {
@@ -330,6 +312,7 @@ fn with(delays: &Delays, more: &Delays) -> Delays {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn what_was_held_up_is_in_the_delays_and_apart_without_the_hold_up() {
@@ -361,11 +344,11 @@ mod tests {
     }
 
     #[test]
-    fn a_class_of_very_many_makes_the_meters_of_its_block_alone() {
+    fn a_class_of_very_many_makes_its_own_meter_alone() {
         let mut meters = Meters::new(100_000);
         let times = (Instant::START, Instant::START);
         meters.depart(Instant::START, ClassId(70_000), Bytes::new(100), times);
-        assert_eq!(meters.blocks.iter().flatten().count(), 1);
+        assert_eq!(meters.meters.iter().flatten().count(), 1);
         let mut views = Vec::new();
         let shown = |window| meters.show(Instant::START, window, &mut views);
         let windows = [0..u32::MAX, 69_999..70_001, 70_001..70_064, 0..70_000];
@@ -389,6 +372,11 @@ mod tests {
         for (class, times) in [(0, 1), (1, 2), (500, 3), (999, 4)] {
             sends(&mut meters, class, times);
         }
+        let memory = |meters: &Meters| -> BTreeSet<*const Meter> {
+            let all = meters.meters.iter().flatten();
+            all.map(|meter| &raw const **meter).collect()
+        };
+        let before = memory(&meters);
         // The last becomes the first, and so on; the first has no successor.
         let pairs = (0..999).map(|new| (999 - new, new));
         meters.succeed(Meters::new(999), Arc::new(SameClasses::of_pairs(pairs)));
@@ -400,7 +388,10 @@ mod tests {
         assert_eq!(pieces.take_while(Option::is_none).count(), 15);
         assert!(!meters.is_following() && meters.go_on(64).is_none());
         assert_eq!(sent(&mut meters, 0..u32::MAX), [(0, 14), (499, 3), (998, 2)]);
-        assert_eq!(meters.blocks.iter().flatten().count(), 3);
+        let after = memory(&meters);
+        // The packet loop has allocated and copied none.
+        assert!(after.is_subset(&before), "{after:?}");
+        assert_eq!(after.len(), 3);
     }
 
     #[test]

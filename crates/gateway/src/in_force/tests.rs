@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "tests of the engine use more of it")]
 #[path = "../../../engine/tests/stubs/counted.rs"]
 mod counted;
+mod memory_of_the_loop;
 mod own_settings;
 mod random_changes;
 mod random_policies;

@@ -1,0 +1,47 @@
+//! What a change of very many classes touches of memory in the packet loop: counted in page faults
+//! of its thread, as it is flat only if nothing is made, copied or dropped there by the class.
+
+use super::*;
+
+/// Page faults of this thread so far that needed no disk.
+fn faults() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").expect("/proc");
+    // The name of the thread, in parentheses, may have spaces.
+    let (_, rest) = stat.rsplit_once(')').expect("a name");
+    let field = rest.split_whitespace().nth(7).expect("minflt");
+    field.parse().expect("a number")
+}
+
+/// What a change beside the packet loop made its thread touch.
+fn touched(rig: &mut Rig, policy: impl Fn() -> InterfacePolicy + Sync) -> u64 {
+    let mut rng = Seed(5).stream();
+    let before = faults();
+    let _ = rig.make(&mut rng, false, |in_force| {
+        let policy = policy();
+        in_force.put(policy.clone(), policy)
+    });
+    faults() - before
+}
+
+/// Less than a page for each of a hundred classes; what the test itself takes is some.
+const FEW_PAGES: u64 = 64;
+
+#[test]
+fn a_change_among_20_000_classes_makes_the_loop_touch_no_more_memory_than_one_among_20() {
+    let begun = std::thread::spawn(faults).join().expect("no panic");
+    assert!(begun > 0, "a thread that begins touches its stack");
+    let [drr, hfsc] = [KINDS[0], KINDS[2]];
+    for classes in [20, 20_000] {
+        let registry = Registry::builtin().with(&COUNTED);
+        let mut rig = Rig::new(&counted(drr, classes, None), registry);
+        // Code and stacks are touched first.
+        touched(&mut rig, || counted(drr, classes, Some(1)));
+        touched(&mut rig, || counted(hfsc, classes, None));
+        touched(&mut rig, || counted(drr, classes, None));
+        let other_class = touched(&mut rig, || counted(drr, classes, Some(classes / 2)));
+        let one_more = touched(&mut rig, || counted(drr, classes + 1, Some(classes / 2)));
+        let other_kind = touched(&mut rig, || counted(hfsc, classes + 1, None));
+        let all = [other_class, one_more, other_kind];
+        assert!(all.iter().all(|&pages| pages < FEW_PAGES), "{classes}: {all:?}");
+    }
+}
