@@ -287,6 +287,10 @@ pub struct SenderView {
     pub forgotten_in_s: Option<f64>,
     /// Whether this node has sent the Resv as its receiver, or as the receiver proxy.
     pub answered: bool,
+    /// Of guaranteed service that this node has requested so: the bound on the delay in the queues
+    /// of the path, composed of what its hops export, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_ns: Option<u64>,
     /// Its reservations on the interfaces of this node.
     pub reservations: Vec<InstalledReservation>,
 }

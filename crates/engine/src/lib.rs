@@ -10,7 +10,7 @@
 //!   `sharing` (classes that share a link) and `flows` (queues for each flow);
 //! - [`header`], [`classify`]: from a frame's bytes to its fields, and to a class;
 //! - [`bounds`], [`admission`]: the worst-case delay of packets, and which flows a link can
-//!   guarantee a delay;
+//!   guarantee a delay; [`conformance`]: which packets it is guaranteed to;
 //! - [`reservation`], [`reserved`]: how a kind gives classes to reservations, and the tree with
 //!   them;
 //! - [`port_kind`]: what a port declares about itself, for those who read policies;
@@ -32,6 +32,7 @@ pub mod bounds;
 pub mod byte_clock;
 pub mod carry_over;
 pub mod classify;
+pub mod conformance;
 pub mod discipline;
 pub mod disciplines;
 mod flows;

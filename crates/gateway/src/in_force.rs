@@ -14,17 +14,20 @@ use control::class_change::ClassChanged;
 use control::difference::Difference;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
+use engine::bounds::WorstCase;
 use engine::discipline::BuiltQueue;
 use engine::packet::ClassId;
 use engine::random::Seed;
+use engine::reservation::PREFIX;
 use engine::reserved::ReservedLayout;
-use engine::tree::{Registry, TreePlan};
+use engine::tree::{ClassInfo, Registry, TreePlan};
 use engine::units::Bandwidth;
 use netio::classify::FewFilters;
 use netio::handle::{
     Adopted, ChangedSettings, ClassAdopted, ClassChanges, ClassRetune, Handle, Reclassified, RenewedClass,
     Retune, Unanswered,
 };
+use netio::promise::ClassPromise;
 use netio::worker::PathId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -94,6 +97,24 @@ pub(crate) fn refuse_varying(policy: &InterfacePolicy) -> Result<(), Refusal> {
             help: Some("leave `autorate` out for the time of the recording".into()),
         }),
     }
+}
+
+/// What a policy promises to its reservations, by the numbers that their classes have in what the
+/// worker runs.
+fn to_reservations(promised: &InterfacePolicy, whole: &InterfacePolicy) -> Vec<ClassPromise> {
+    let is_reserved = |info: &ClassInfo| info.name.starts_with(PREFIX);
+    if promised.reserve.is_none() || !promised.plan.classes.iter().any(is_reserved) {
+        return Vec::new();
+    }
+    let promise = |case: WorstCase| {
+        let info = promised.plan.info(case.class?).filter(|info| is_reserved(info))?;
+        Some(ClassPromise {
+            class: whole.plan.class(&info.name)?,
+            bound: case.bound.ok()?,
+            link: promised.plan.link.bandwidth,
+        })
+    };
+    promised.bounds().into_iter().filter_map(promise).collect()
 }
 
 /// One tree for both where nothing is reserved: then a change of one class is one of both.
@@ -248,8 +269,16 @@ impl InForce {
             None => self.put_whole(managed, whole)?,
         };
         managed.adopt((policy, promised, whole), put);
+        self.watch_promises(managed)?;
         netio::heap::give_back();
         Ok(adopted)
+    }
+
+    /// Has the worker hold departures of reservations' classes against the bounds that are promised
+    /// to them.
+    fn watch_promises(&self, managed: &InterfaceInForce) -> Result<(), Refusal> {
+        let promises = to_reservations(&managed.promised, &managed.whole);
+        self.handle.promise(managed.path, &promises).map_err(refused)
     }
 
     /// A policy with its classes in the places of the running tree, if they fit there; and how that

@@ -42,6 +42,7 @@ pub mod in_force;
 pub mod kept;
 pub mod memory;
 mod passing_by;
+pub mod promises_kept;
 pub mod realise;
 mod recorder;
 pub mod recording;

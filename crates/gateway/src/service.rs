@@ -10,6 +10,7 @@ use super::expected::Expected;
 use super::in_force::{InForce, InterfaceInForce, refuse_varying, refused};
 use super::yielding::YieldGauges;
 use crate::experience::{ExperienceReader, ExperienceReaders};
+use crate::promises_kept;
 use crate::realise;
 use crate::recorder::Recorder;
 use crate::recording::{self, RING};
@@ -511,6 +512,8 @@ fn reading(
     let aside = ingress.and_then(|port| port.aside);
     let shortage = || aside.map(|why| why.to_string());
     let error = trouble(own).or_else(|| trouble(ingress)).or_else(shortage);
+    let mut views = views;
+    promises_kept::tell(&classes, &mut views);
     let classes = classes.into_iter().map(|meter| ClassReading {
         class: meter.class,
         sent: meter.sent,
@@ -518,7 +521,6 @@ fn reading(
         delays: meter.delays,
         held_up: meter.held_up,
     });
-    let mut views = views;
     if let (Some(whole), Some(realised)) = (views.first_mut(), &path.realised) {
         whole.gauges.extend(realise::gauges(realised));
     }

@@ -34,6 +34,7 @@ pub(crate) fn begin(payload: &mut [u8]) {
     let stamp = Stamp {
         handed: netio::clock::now(),
         held: Duration::ZERO,
+        conforms: None,
     };
     stamp.write(payload);
 }
@@ -45,6 +46,8 @@ pub(crate) struct Passage {
     pub(crate) taken: Instant,
     /// When it was due at the far end.
     pub(crate) due: Instant,
+    /// Whether it keeps to the curve of what the link promises it; none if it promises nothing.
+    pub(crate) conforms: Option<bool>,
 }
 
 /// When a link was idle: as many of the latest times as it remembers.
@@ -105,6 +108,7 @@ impl Stamp {
         Self {
             handed: now,
             held: counts_on + if_late(now.since(passage.due)),
+            conforms: self.conforms.or(passage.conforms),
         }
     }
 }
@@ -174,10 +178,12 @@ mod tests {
         let stamp = Stamp {
             handed: at(100_000),
             held: us(10_000),
+            conforms: None,
         };
         let passage = Passage {
             taken: at(taken),
             due: at(due),
+            conforms: None,
         };
         let times = idle.map(|spans| {
             let mut times = IdleTimes::default();
@@ -286,6 +292,7 @@ mod tests {
                     let stamp = Stamp {
                         handed: one.packet.arrived,
                         held: before,
+                        conforms: None,
                     };
                     stamp.write(&mut frame[42..]);
                     wire.hands_over(now, &mut frame, &mut Offload::default());

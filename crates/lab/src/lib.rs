@@ -31,6 +31,7 @@ pub mod link;
 pub mod nesting;
 pub mod netlink;
 pub mod program;
+mod promised;
 pub mod published;
 pub mod record;
 pub mod stood_still;

@@ -21,6 +21,7 @@
 
 use crate::flipped;
 use crate::hold_ups::{self, IdleTimes, Passage};
+use crate::promised::PromisedCurves;
 use crate::record::Record;
 use engine::discipline::{Next, Reason, Sink, Verdict};
 use engine::disciplines::fifo;
@@ -36,6 +37,7 @@ use measure::impairments::{FlippedBit, ImpairmentCounts, ImpairmentSchedule, Imp
 use measure::link_trace::LinkTrace;
 use measure::wire_model::{Crossing, ImpairedCrossing, WireModel, WireSettings};
 use netio::pool::Offload;
+use netio::promise::ClassPromise;
 use netio::wire::{PathWire, WireArrival};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -170,6 +172,7 @@ impl EmulatedLink {
             idle_from: Instant::START,
             idle: IdleTimes::default(),
             given: None,
+            promised: PromisedCurves::default(),
             record,
             cable,
             begin,
@@ -239,6 +242,7 @@ struct EmulatedWire {
     idle: IdleTimes,
     /// The way of the packet that was given last, and its flipped bit.
     given: Option<(Passage, Option<FlippedBit>)>,
+    promised: PromisedCurves,
     record: Option<Record>,
     cable: CableSwitch,
     begin: TraceBegin,
@@ -320,6 +324,7 @@ impl EmulatedWire {
                 let passage = Passage {
                     taken: packet.arrived,
                     due,
+                    conforms: self.promised.leaves(&packet),
                 };
                 self.flies(InFlight {
                     packet,
@@ -378,9 +383,13 @@ impl PathWire for EmulatedWire {
     ) -> Verdict {
         self.comes(queue, now, sink);
         let len = packet.len;
+        let found = self.promised.comes(now, &packet);
         let verdict = queue.enqueue(now, packet, sink);
         if let Some(record) = &self.record {
             record.offered(now, len, queue.queue().backlog().bytes);
+            if let Some(found) = found {
+                record.promised(now, found, verdict);
+            }
         }
         self.transmit(queue, now, sink);
         verdict
@@ -477,7 +486,12 @@ impl PathWire for EmulatedWire {
         self.ask_again(now);
     }
 
+    fn promised(&mut self, plan: &TreePlan, promises: &[ClassPromise]) {
+        self.promised.promised(plan, promises);
+    }
+
     fn retuned(&mut self, now: Instant, plan: &TreePlan) {
+        self.promised.renumbered(plan);
         self.conserves_work = plan.root.conserves_work();
         self.ask_again(now);
     }

@@ -5,14 +5,19 @@
 //! batch, so a burst that arrived together counts in one bin. Sent bytes are spread exactly over
 //! their transmission time.
 
+use crate::promised::FoundArrival;
+use engine::discipline::Verdict;
 use engine::units::{Bytes, Duration, Instant};
 use measure::delay::Delays;
 use measure::series::ByteSeries;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bins at most; later bytes are not recorded.
 const MAX_BINS: u64 = 10_000_000;
+/// Packets whose times are kept that exceeded a curve.
+const MOST_TIMES: usize = 100_000;
 
 /// The contents of a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +30,26 @@ pub struct Recorded {
     pub deepest: Bytes,
     /// Queueing delays: from arrival until the first bit is on the wire.
     pub waited: Delays,
+    /// What came for each class that something is promised to.
+    pub promised: BTreeMap<String, PromisedArrivals>,
+}
+
+/// What came to the queue of a link for a class that something is promised to, held against the
+/// arrival curve of that by the times at which it came.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PromisedArrivals {
+    /// All packets.
+    pub packets: u64,
+    /// When those came that exceeded the curve; of very many the first.
+    pub exceeded_at: Vec<Instant>,
+    /// How many these are.
+    pub exceeded: u64,
+    /// By how much one of them was too early at most.
+    pub earliest: Duration,
+    /// Those of them that the queue refused.
+    pub policed: u64,
+    /// Those that kept to the curve, and were refused all the same.
+    pub refused: u64,
 }
 
 /// A record that a link writes and others read. Clones share the same record.
@@ -43,6 +68,7 @@ impl Record {
             sent: series,
             deepest: Bytes::ZERO,
             waited: Delays::default(),
+            promised: BTreeMap::new(),
         };
         Self {
             end: origin + bin.times(MAX_BINS),
@@ -70,9 +96,49 @@ impl Record {
         }
     }
 
+    pub(crate) fn promised(&self, now: Instant, found: FoundArrival<'_>, verdict: Verdict) {
+        let mut inner = self.inner();
+        if !inner.promised.contains_key(found.class) {
+            inner
+                .promised
+                .insert(found.class.to_owned(), PromisedArrivals::default());
+        }
+        if let Some(class) = inner.promised.get_mut(found.class) {
+            class.comes(now, found.early, verdict != Verdict::Queued);
+        }
+    }
+
     /// Copies what was recorded so far.
     pub fn read(&self) -> Recorded {
         self.inner().clone()
+    }
+}
+
+impl PromisedArrivals {
+    /// These and those of another class of the same flow.
+    #[must_use]
+    pub fn with(mut self, other: Self) -> Self {
+        self.packets += other.packets;
+        self.exceeded_at.extend(other.exceeded_at);
+        self.exceeded += other.exceeded;
+        self.earliest = self.earliest.max(other.earliest);
+        self.policed += other.policed;
+        self.refused += other.refused;
+        self
+    }
+
+    fn comes(&mut self, now: Instant, early: Option<Duration>, refused: bool) {
+        self.packets += 1;
+        let Some(early) = early else {
+            self.refused += u64::from(refused);
+            return;
+        };
+        self.exceeded += 1;
+        self.policed += u64::from(refused);
+        self.earliest = self.earliest.max(early);
+        if self.exceeded_at.len() < MOST_TIMES {
+            self.exceeded_at.push(now);
+        }
     }
 }
 

@@ -109,6 +109,7 @@ fn frame(len: usize, number: Option<u64>, us: u64) -> Vec<u8> {
         let stamp = Stamp {
             handed: at(us),
             held: Duration::ZERO,
+            conforms: None,
         };
         stamp.write(&mut frame[PAYLOAD..]);
     }

@@ -13,6 +13,7 @@ use crate::path::Wished;
 pub use crate::path::{ChangedSettings, ClassChanges, Reclassified, RenewedClass};
 use crate::pool::PoolUsage;
 use crate::port::{Capabilities, Counters};
+use crate::promise::ClassPromise;
 use crate::realiser::Achieved;
 use crate::replay::tape::{Rebase, Tape, Taped};
 use crate::same_classes::SameClasses;
@@ -39,6 +40,9 @@ use std::sync::{Arc, mpsc};
 /// How long a command waits for its answer. A worker handles commands about every millisecond at
 /// least.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Promises that a worker takes between two batches at most.
+const PROMISES: usize = 64;
 
 /// A new plan for a path.
 pub struct Retune {
@@ -271,6 +275,11 @@ pub(crate) enum Command {
         idents: Vec<u16>,
         done: Sender<bool>,
     },
+    Promise {
+        path: PathId,
+        promises: Vec<ClassPromise>,
+        done: Sender<bool>,
+    },
     Tape {
         path: PathId,
         wish: TapeWish,
@@ -288,6 +297,7 @@ impl Command {
             | Self::Retune { path, .. }
             | Self::RetuneClass { path, .. }
             | Self::ChangeClasses { path, .. }
+            | Self::Promise { path, .. }
             | Self::Tape { path, .. } => Some(*path),
             _ => None,
         }
@@ -617,6 +627,21 @@ impl Handle {
     pub fn pass_probes(&self, path: PathId, idents: Vec<u16>) -> Result<(), Unanswered> {
         let known = self.ask(path, |path, done| Command::PassProbes { path, idents, done })?;
         known.then_some(()).ok_or(Unanswered::NoSuchPath)
+    }
+
+    /// These are promised to classes of the plan in force from now on: every departure is held
+    /// against its promise. A promise ends with its class.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the worker has ended, does not answer, or has no such path.
+    pub fn promise(&self, path: PathId, promises: &[ClassPromise]) -> Result<(), Unanswered> {
+        for few in promises.chunks(PROMISES) {
+            let promises = few.to_vec();
+            let known = self.ask(path, |path, done| Command::Promise { path, promises, done })?;
+            known.then_some(()).ok_or(Unanswered::NoSuchPath)?;
+        }
+        Ok(())
     }
 
     /// Ends the worker cleanly: its disciplines are switched off, what is queued is sent, for half

@@ -45,6 +45,7 @@ pub mod pool;
 pub mod port;
 pub mod ports;
 mod probes;
+pub mod promise;
 pub mod realiser;
 pub mod replay;
 pub mod routes;

@@ -1,6 +1,8 @@
 //! Meters of the classes of a path: packets and bytes sent, the rate over the last second, and
-//! queueing delays, with and without what the host [held packets up](crate::hold_ups) for.
+//! queueing delays, with and without what the host [held packets up](crate::hold_ups) for, and
+//! whether what is [promised](crate::promise) is kept.
 
+use crate::promise::{ClassPromise, KeptPromise, PromiseTally};
 use crate::same_classes::SameClasses;
 use engine::packet::ClassId;
 use engine::queue::Count;
@@ -59,11 +61,17 @@ pub(crate) struct Meter {
     left: Instant,
     backlogged: Instant,
     held_up: Option<Box<HeldUp>>,
+    promise: Option<Box<KeptPromise>>,
 }
 
 impl Meter {
     fn has_counted(&self) -> bool {
         self.sent.packets + self.short.packets > 0
+    }
+
+    /// Whether its class's successor needs it.
+    fn goes_over(&self) -> bool {
+        self.has_counted() || self.promise.is_some()
     }
 
     /// A packet that arrived then leaves. One that arrived after the last has left came to no
@@ -73,6 +81,14 @@ impl Meter {
             self.backlogged = arrived;
         }
         self.left = left;
+    }
+
+    /// A packet leaves, of whose delay the host is the reason of so much.
+    #[inline]
+    fn keeps_promise(&mut self, len: Bytes, times: (Instant, Instant), excused: Duration) {
+        if let Some(promise) = &mut self.promise {
+            promise.departs(len, times, excused);
+        }
     }
 }
 
@@ -103,6 +119,8 @@ pub struct ClassMeter {
     pub delays: Delays,
     /// What of them was the host's doing, if anything was.
     pub held_up: Option<HeldUpDelays>,
+    /// How what is promised to it is kept, if anything is.
+    pub promise: Option<PromiseTally>,
 }
 
 impl ClassMeter {
@@ -115,6 +133,7 @@ impl ClassMeter {
             rate: Bandwidth::ZERO,
             delays,
             held_up: None,
+            promise: None,
         }
     }
 }
@@ -137,11 +156,11 @@ pub(crate) struct FormerMeters {
 }
 
 impl FormerMeters {
-    /// The meter of the predecessor of a class, if it has counted anything.
+    /// The meter of the predecessor of a class, if it has counted anything or is to.
     fn take(&mut self, class: usize) -> Option<Box<Meter>> {
         let number = self.classes.predecessor(ClassId(u32::try_from(class).ok()?))?;
         let meter = self.meters.get_mut(number.0 as usize)?;
-        meter.take_if(|meter| meter.has_counted())
+        meter.take_if(|meter| meter.goes_over())
     }
 }
 
@@ -233,6 +252,7 @@ impl Meters {
         meter.sent += len;
         meter.delays.record(left.since(arrived));
         meter.recent.add(now, len);
+        meter.keeps_promise(len, (arrived, left), Duration::ZERO);
     }
 
     /// Counts a departure that hold-ups may concern: `excuse` tells how much of the delay they are,
@@ -249,6 +269,7 @@ impl Meters {
         let meter = self.meter(class);
         meter.leaves(arrived, left);
         let (delay, excused) = (left.since(arrived), excuse(meter.backlogged));
+        meter.keeps_promise(len, (arrived, left), excused);
         if excused == Duration::ZERO {
             meter.sent += len;
             meter.recent.add(now, len);
@@ -260,6 +281,17 @@ impl Meters {
         held_up.measured.record(delay);
         held_up.excused.record(delay - excused);
         held_up.by.record(excused);
+    }
+
+    /// These are promised to classes from now on.
+    pub(crate) fn promise(&mut self, promises: &[ClassPromise]) {
+        for one in promises {
+            let meter = self.meter(one.class);
+            match &mut meter.promise {
+                Some(kept) => kept.renew(*one),
+                None => meter.promise = Some(Box::new(KeptPromise::new(*one))),
+            }
+        }
     }
 
     /// Forgets what a class has sent, as its number is another's now.
@@ -289,6 +321,7 @@ impl Meters {
             (view.class, view.sent, view.short) = (ClassId(class), meter.sent, meter.short);
             view.rate = meter.recent.rate(now);
             view.delays.copy(&meter.delays);
+            view.promise = meter.promise.as_ref().map(|kept| kept.tally());
             // Where the host held packets up, memory is made for what it did.
             view.held_up = meter.held_up.as_ref().map(|late| {
                 view.delays.merge(&late.measured);
@@ -312,6 +345,7 @@ fn with(delays: &Delays, more: &Delays) -> Delays {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::bounds::Bound;
     use std::collections::BTreeSet;
 
     #[test]
@@ -341,6 +375,53 @@ mod tests {
         let held_up = shown.held_up.expect("two were");
         assert_eq!((held_up.by.count(), held_up.by.longest()), (2, ms(6)));
         assert_eq!((held_up.without.count(), held_up.without.longest()), (4, ms(4)));
+    }
+
+    #[test]
+    fn a_promise_goes_over_with_its_class_and_is_held_against_each_departure() {
+        let (len, ms) = (Bytes::new(1_000), Duration::from_millis);
+        let at = |ms: u64| Instant::START + Duration::from_millis(ms);
+        let promise = |class: u32| ClassPromise {
+            class: ClassId(class),
+            bound: Bound {
+                delay: ms(5),
+                backlog: Bytes::ZERO,
+                arrivals: None,
+                shortest: Bytes::ZERO,
+            },
+            link: Bandwidth::mbit(8),
+        };
+        let mut meters = Meters::new(2);
+        meters.promise(&[promise(1)]);
+        meters.depart(at(9), ClassId(0), len, (at(0), at(9)));
+        meters.depart(at(9), ClassId(1), len, (at(0), at(9)));
+        meters.depart_late(at(19), ClassId(1), len, (at(10), at(19)), |_| ms(5));
+        meters.succeed(
+            Meters::new(1),
+            Arc::new(SameClasses::of_pairs([(1, 0)].into_iter())),
+        );
+        meters.depart(at(24), ClassId(0), len, (at(20), at(24)));
+        let mut views = Vec::new();
+        assert_eq!(meters.show(at(24), 0..9, &mut views), 1);
+        let tally = PromiseTally {
+            bound: ms(5),
+            worst: ms(10),
+            late: 1,
+            held_up: 1,
+            exceeded: 0,
+        };
+        assert_eq!((views[0].sent.packets, views[0].promise), (3, Some(tally)));
+        // Of a class that has sent nothing yet, too.
+        let mut meters = Meters::new(1);
+        meters.promise(&[promise(0)]);
+        meters.succeed(
+            Meters::new(1),
+            Arc::new(SameClasses::of_pairs([(0, 0)].into_iter())),
+        );
+        while meters.go_on(1).is_none() {}
+        meters.depart(at(9), ClassId(0), len, (at(0), at(9)));
+        meters.show(at(24), 0..9, &mut views);
+        assert_eq!(views[0].promise.map(|tally| tally.late), Some(1));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::neighbours::NeighbourFrames;
 use crate::pool::{Gso, Offload, Pool};
 use crate::port::{Capabilities, ETHERNET, Port, TAG};
 use crate::probes::ProbeFrames;
+use crate::promise::ClassPromise;
 use crate::realiser::{Realiser, Step};
 use crate::replay::event::{KEPT, TapeEvent, To};
 use crate::replay::tape::{Rebase, Tape};
@@ -802,6 +803,14 @@ impl Path {
     /// Echo requests and answers with these identifiers leave first from now on.
     pub(crate) fn pass_probes(&mut self, idents: Vec<u16>) {
         self.probes = Some(Box::new(ProbeFrames::of(idents)));
+    }
+
+    /// These are promised to classes of its plan from now on.
+    pub(crate) fn promise(&mut self, promises: &[ClassPromise]) {
+        self.meters.promise(promises);
+        if let (Some(wire), Some(plan)) = (&mut self.wire, &self.plan) {
+            wire.promised(plan, promises);
+        }
     }
 
     /// Adopts new settings of one class, if its discipline can do so without a look at the others.

@@ -3,6 +3,7 @@
 //! has its own.
 
 use crate::pool::Offload;
+use crate::promise::ClassPromise;
 use engine::discipline::{Next, Sink, Verdict};
 use engine::packet::Packet;
 use engine::shaped_queue::ShapedQueue;
@@ -65,6 +66,9 @@ pub trait PathWire: fmt::Debug + Send {
 
     /// The queue is served at another rate: what it said of its next packet does not hold any more.
     fn reshaped(&mut self, now: Instant);
+
+    /// These are promised to classes of the plan in force from now on.
+    fn promised(&mut self, plan: &TreePlan, promises: &[ClassPromise]);
 
     /// The queue has adopted this plan: what it said of its next packet does not hold any more.
     fn retuned(&mut self, now: Instant, plan: &TreePlan);

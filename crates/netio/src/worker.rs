@@ -544,6 +544,12 @@ impl Worker {
                     }
                     let _ = done.send(known);
                 }
+                Command::Promise { path, promises, done } => {
+                    let path = self.paths.get_mut(path.0);
+                    let known = path.is_some();
+                    path.into_iter().for_each(|path| path.promise(&promises));
+                    let _ = done.send(known);
+                }
             }
         }
         ControlFlow::Continue(())

@@ -65,3 +65,12 @@ pub fn flowspec(
         slack: 0,
     })
 }
+
+/// The bound on the delay in the queues of a path with this ADSPEC, for what is requested there;
+/// none of controlled load, or where the path does not tell its terms.
+pub fn bound(flowspec: &Flowspec, adspec: Option<&Adspec>) -> Option<Duration> {
+    let Flowspec::Guaranteed { bucket, rate, .. } = flowspec else {
+        return None;
+    };
+    guaranteed::delay(bucket, *rate, guaranteed::exported(adspec?)?)
+}

@@ -146,10 +146,33 @@ fn everything_at_once_is_the_same_between_real_sockets() {
         assert!((call / 4e6 - 1.0).abs() < 0.01, "{call}");
         let longest = &value["expectations"][1];
         assert_eq!(longest["met"], true, "{longest:#}");
-        // A sender that this machine holds up sends a burst then, of which some is policed.
-        let counts = &value["flows"][0]["counts"];
-        let [lost, packets] = ["lost", "packets"].map(|key| counts[key].as_u64().expect("a count"));
-        assert!(packets > 40_000 && lost * 100 < packets, "{counts}");
+        // A sender that this machine holds up sends a burst then, of which some is policed: what
+        // exceeds the reservation by the times at which it comes, and nothing else.
+        let contract = &value["reservations"][0]["contract"];
+        let of = |key: &str| contract[key].as_u64().expect("a count");
+        assert_eq!(
+            (contract["at"].as_str(), of("lost"), of("late")),
+            (Some("left > right"), 0, 0)
+        );
+        assert!(
+            of("packets") > 49_000 && of("exceeded") * 100 < of("packets"),
+            "{contract}"
+        );
+        let lost = &value["flows"][0]["counts"]["lost"];
+        assert_eq!(
+            (of("policed"), lost),
+            (of("exceeded"), &contract["exceeded"]),
+            "{contract}"
+        );
+        let [promised, bound] = ["promised_ns", "bound_ns"].map(|key| {
+            let delay = &value["reservations"][0]["delay"];
+            delay[key].as_u64().expect("a time")
+        });
+        assert!(bound > 36_900_000 && bound <= promised, "{bound}");
+        for judged in [10, 11] {
+            let kept = &value["expectations"][judged];
+            assert_eq!(kept["met"], true, "{kept:#}");
+        }
         assert!(
             (measured(value, 0) / 2_f64.powi(32) - 1.0).abs() < 1e-6,
             "in force"

@@ -5,7 +5,7 @@ use super::local_senders::{Flow, LocalSenders, bits, plain, reserved_rate};
 use super::receiver_proxy::ReceiverProxy;
 use control::reservation::{self, InstalledReservation, KeysView, Notice, SenderView};
 use engine::reservation::class_name;
-use engine::units::{Bandwidth, Instant};
+use engine::units::{Bandwidth, Duration, Instant};
 use rsvp::admission::{AdmissionState, InterfaceBudget};
 use rsvp::node::{Event, Node, PsbStatus, SessionStatus};
 use rsvp::reasons::reason;
@@ -76,6 +76,7 @@ pub fn senders<R: Routing>(
             forgotten_in_s: sender.phop.map(|_| sender.expires.since(now).as_secs_f64()),
             number: local.number(&flow),
             answered: proxy.answered(&flow),
+            bound_ns: proxy.bound(&flow).map(Duration::nanos),
             reservations: reservations(node.traffic_control(), session, sender, &name),
         }
     };

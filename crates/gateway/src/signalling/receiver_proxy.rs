@@ -39,9 +39,18 @@ struct ProxyReservation {
     requested: BTreeMap<SenderTemplate, Flowspec>,
     /// The same as confirmed; empty before.
     in_force: BTreeMap<SenderTemplate, Flowspec>,
+    /// The bound on the delay of each, for those that have one.
+    bounds: BTreeMap<SenderTemplate, Duration>,
 }
 
 impl ProxyReservation {
+    fn set_bound(&mut self, sender: SenderTemplate, bound: Option<Duration>) {
+        match bound {
+            Some(bound) => drop(self.bounds.insert(sender, bound)),
+            None => drop(self.bounds.remove(&sender)),
+        }
+    }
+
     /// The request; none if the senders ask for different services.
     fn descriptors(&self) -> Option<Descriptors<Flowspec>> {
         let merged = Flowspec::merged(self.requested.values()).ok()??;
@@ -115,6 +124,12 @@ impl ReceiverProxy {
         self.reserved_for(flow).is_some()
     }
 
+    /// The bound on the delay in queues of what was requested for a flow.
+    pub fn bound(&self, flow: &Flow) -> Option<Duration> {
+        let reservation = self.reservations.get(&self.reserved_for(flow)?)?;
+        reservation.bounds.get(&flow.1).copied()
+    }
+
     /// The reservation that a flow has or shares.
     fn reserved_for(&self, flow: &Flow) -> Option<Reserved> {
         let (session, sender) = *flow;
@@ -157,6 +172,11 @@ impl ReceiverProxy {
         };
         let style = rule.style;
         let at = (session, (style == AcceptStyle::Fixed).then_some(sender));
+        // The terms of the path may have changed, and the request not.
+        let bound = request::bound(&flowspec, adspec);
+        if let Some(known) = self.reservations.get_mut(&at) {
+            known.set_bound(sender, bound);
+        }
         let known = self.reservations.get(&at).cloned();
         if known
             .as_ref()
@@ -170,8 +190,10 @@ impl ReceiverProxy {
             style,
             requested: BTreeMap::new(),
             in_force: BTreeMap::new(),
+            bounds: BTreeMap::new(),
         });
         reservation.requested.insert(sender, flowspec);
+        reservation.set_bound(sender, bound);
         let Some(wanted) = reservation.descriptors() else {
             return self.refuse(
                 &flow,
@@ -210,6 +232,7 @@ impl ReceiverProxy {
         };
         reservation.requested.remove(&flow.1);
         reservation.in_force.remove(&flow.1);
+        reservation.bounds.remove(&flow.1);
         let receiver = reservation.receiver;
         match reservation.descriptors() {
             // The others share what they need themselves.

@@ -61,14 +61,20 @@ impl Head {
     }
 }
 
-/// What this machine held a datagram up for: see [`hold_ups`](crate::hold_ups).
+/// What this machine held a datagram up for: see [`hold_ups`](crate::hold_ups); and whether the
+/// first link that promises it anything found it to keep to the curve of that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
     /// When a thread of this machine handed it over last, on the clock of the data plane.
     pub handed: Instant,
     /// How much sooner it would have been, at least, had no thread been late.
     pub held: Duration,
+    /// Whether what is promised was promised to it; none if no link has promised anything.
+    pub conforms: Option<bool>,
 }
+
+/// Of the word with the time, the upper two bits are for what was found: nothing, no, or yes.
+const FOUND: u32 = 62;
 
 impl Stamp {
     /// Writes it behind the [`Head`] of a payload, if that has the room.
@@ -77,7 +83,9 @@ impl Stamp {
             return;
         };
         place[..8].copy_from_slice(&self.handed.nanos().to_be_bytes());
-        place[8..].copy_from_slice(&self.held.nanos().to_be_bytes());
+        let found = self.conforms.map_or(0, |conforms| 1 + u64::from(conforms));
+        let held = self.held.nanos().min((1 << FOUND) - 1);
+        place[8..].copy_from_slice(&(found << FOUND | held).to_be_bytes());
         payload[FLAGS.end - 1] |= STAMPED as u8;
     }
 
@@ -93,9 +101,11 @@ impl Stamp {
         let place = payload
             .get(STAMP)
             .filter(|_| payload[FLAGS.end - 1] & STAMPED as u8 != 0)?;
+        let last = word(&place[8..])?;
         Some(Self {
             handed: Instant::from_nanos(word(&place[..8])?),
-            held: Duration::from_nanos(word(&place[8..])?),
+            held: Duration::from_nanos(last & ((1 << FOUND) - 1)),
+            conforms: (last >> FOUND).checked_sub(1).map(|found| found > 0),
         })
     }
 }
@@ -134,7 +144,15 @@ mod tests {
         let stamp = Stamp {
             handed: Instant::from_nanos(u64::MAX - 7),
             held: Duration::from_millis(3),
+            conforms: Some(true),
         };
+        for conforms in [None, Some(false)] {
+            let mut payload = vec![0xee; 48];
+            head.write(&mut payload);
+            let stamp = Stamp { conforms, ..stamp };
+            stamp.write(&mut payload);
+            assert_eq!(Stamp::read(&payload), Some(stamp));
+        }
         for (length, read) in [(47, None), (48, Some(stamp)), (1_000, Some(stamp))] {
             let mut payload = vec![0xee; length];
             head.write(&mut payload);

@@ -8,6 +8,9 @@ use crate::sys::process::minimise_timer_slack;
 use crate::traffic::datagram::{Head, LEAST_PAYLOAD};
 use crate::traffic::sample::Sample;
 use crate::traffic::tcp::is_timeout;
+use engine::link::LATENESS;
+use engine::units;
+use netio::hold_ups::HoldUp;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -71,6 +74,9 @@ pub struct SendReport {
     pub refused: u64,
     /// How late each was sent, in nanoseconds.
     pub late: Sample,
+    /// When the sender was held up: from when it was to send until it did. What it sends late until
+    /// it has caught up is of one.
+    pub hold_ups: Vec<HoldUp>,
     /// From the start of the stream to the last datagram.
     pub took: Duration,
 }
@@ -118,9 +124,11 @@ pub fn send(
         datagrams: 0,
         refused: 0,
         late: Sample::new(stream),
+        hold_ups: Vec::new(),
         took: Duration::ZERO,
     };
     let begin = Instant::now();
+    let mut was_late = false;
     while sent.datagrams < shape.count {
         let due = shape.due(sent.datagrams);
         if !sleep_until(begin, due, &stop) {
@@ -128,6 +136,11 @@ pub fn send(
         }
         let late = begin.elapsed().saturating_sub(due);
         sent.late.take(late.as_nanos() as i64);
+        let held_up = held_up(late);
+        if !was_late {
+            sent.hold_ups.extend(held_up);
+        }
+        was_late = held_up.is_some();
         let head = Head {
             stream,
             number: sent.datagrams,
@@ -142,6 +155,18 @@ pub fn send(
     }
     announce_end(socket, stream, sent.datagrams, &clock)?;
     Ok(sent)
+}
+
+/// The hold-up that ends now, if this is later than is usual.
+fn held_up(late: Duration) -> Option<HoldUp> {
+    let late = units::Duration::from_nanos(late.as_nanos() as u64);
+    (late > LATENESS).then(|| {
+        let until = netio::clock::now();
+        HoldUp {
+            from: until - late,
+            until,
+        }
+    })
 }
 
 /// Sleeps until `due`; false if the sender is to stop.

@@ -10,6 +10,7 @@ use crate::traffic::datagram::{Head, Stamp};
 use crate::traffic::generator::{self, SendReport, TrafficShape};
 use crate::traffic::tally::Tally;
 use crate::traffic::tcp::is_timeout;
+use netio::hold_ups::HoldUp;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -43,6 +44,9 @@ pub struct UdpArrival {
     pub arrived: Duration,
     /// How much sooner it would have arrived, at least, had no thread of this machine been late.
     pub held: Duration,
+    /// Whether the first link that promises anything to its class found it to keep to the curve of
+    /// that; none if no link promised anything.
+    pub conforms: Option<bool>,
 }
 
 impl UdpArrival {
@@ -65,6 +69,8 @@ pub struct StreamReport {
     pub reordered: u64,
     /// The sender's lateness: its 99th percentile and its maximum.
     pub late: [Duration; 2],
+    /// When the sender was held up.
+    pub hold_ups: Vec<HoldUp>,
 }
 
 impl StreamReport {
@@ -192,6 +198,7 @@ impl StreamRun {
             nanos(sent.late.quantiles(&[990]).first().copied()),
             nanos(sent.late.greatest()),
         ];
+        report.hold_ups = sent.hold_ups;
         Ok(report)
     }
 }
@@ -242,13 +249,15 @@ fn receive(
                     continue;
                 };
                 if tally.take(&head, len, arrived.as_nanos() as u64) {
+                    let stamp = Stamp::read(&buffer[..len]);
                     arrivals.push(UdpArrival {
                         number: head.number,
                         sent: Duration::from_nanos(head.sent),
                         arrived,
-                        held: Stamp::read(&buffer[..len]).map_or(Duration::ZERO, |stamp| {
+                        held: stamp.map_or(Duration::ZERO, |stamp| {
                             Duration::from_nanos(stamp.held_by(now).nanos())
                         }),
+                        conforms: stamp.and_then(|stamp| stamp.conforms),
                     });
                     shared.arrived.store(arrivals.len() as u64, Ordering::Relaxed);
                 }
@@ -267,6 +276,7 @@ fn receive(
         duplicates: tally.duplicates,
         reordered: tally.reordered,
         late: Default::default(),
+        hold_ups: Vec::new(),
     })
 }
 
@@ -281,6 +291,7 @@ mod tests {
             sent: Duration::ZERO,
             arrived: Duration::from_millis(millis),
             held: Duration::ZERO,
+            conforms: None,
         };
         let report = StreamReport {
             sent: 9,

@@ -3,8 +3,8 @@
 
 use crate::run::live::LiveOutcome;
 use crate::run::outcome::{
-    ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed, ProgramEnd, ProgramOutcome,
-    ReservationOutcome,
+    ClassOutcome, FlowOutcome, Judgement, KeptContract, LinkOutcome, Outcome, Passed, ProgramEnd,
+    ProgramOutcome, ReservationOutcome,
 };
 use engine::units::Duration;
 use measure::delay::Delays;
@@ -146,7 +146,22 @@ fn reservation(reservation: &ReservationOutcome) -> Value {
             "bound_ns": delay.bound.map(Duration::nanos),
             "measured_ns": delay.measured.map(Duration::nanos),
         })),
+        "contract": reservation.contract.as_ref().map(contract),
         "events": events.collect::<Vec<_>>(),
+    })
+}
+
+fn contract(contract: &KeptContract) -> Value {
+    json!({
+        "at": contract.at,
+        "packets": contract.packets,
+        "exceeded": contract.exceeded,
+        "earliest_ns": contract.earliest.nanos(),
+        "policed": contract.policed,
+        "held_up": contract.held_up,
+        "longest_hold_up_ns": contract.longest.nanos(),
+        "lost": contract.lost,
+        "late": contract.late,
     })
 }
 

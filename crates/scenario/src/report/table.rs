@@ -3,7 +3,7 @@
 use crate::Scenario;
 use crate::run::live::LiveOutcome;
 use crate::run::outcome::{
-    ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed, ReservationOutcome,
+    ClassOutcome, FlowOutcome, Judgement, KeptContract, LinkOutcome, Outcome, Passed, ReservationOutcome,
 };
 use crate::run::reserved_flows::promised;
 use engine::units::{Duration, Instant};
@@ -287,6 +287,8 @@ fn show_reservations(out: &mut dyn Write, reservations: &[ReservationOutcome]) -
             let told = format!("delay: promised {promised}, bound {bound}, measured {measured} at most");
             rows.push(vec![String::new(), String::new(), told]);
         }
+        let told = reservation.contract.iter().flat_map(contract);
+        rows.extend(told.map(|told| vec![String::new(), String::new(), told]));
         rows.extend(reservation.events.iter().map(|(at, event)| {
             let at = numbers::time(at.since(Instant::START).nanos());
             vec![String::new(), at, event.clone()]
@@ -299,6 +301,35 @@ fn show_reservations(out: &mut dyn Write, reservations: &[ReservationOutcome]) -
         .into_iter()
         .try_for_each(|line| writeln!(out, "{line}"))?;
     writeln!(out)
+}
+
+/// What became of the packets that something was promised to, and what of those that exceeded it.
+fn contract(contract: &KeptContract) -> Vec<String> {
+    let KeptContract {
+        at,
+        packets,
+        exceeded,
+        earliest,
+        policed,
+        held_up,
+        longest,
+        lost,
+        late,
+    } = contract;
+    let [kept, exceeded_by, policed_of, held] =
+        [packets - exceeded, *exceeded, *policed, *held_up].map(numbers::count);
+    let all = numbers::count(*packets);
+    let mut told = vec![format!(
+        "{kept} of {all} packets kept to what is reserved at {at}; of these {lost} lost, {late} later than the bound"
+    )];
+    if *exceeded > 0 {
+        let [earliest, longest] = [earliest, longest].map(|time| numbers::time(time.nanos()));
+        told.push(format!(
+            "{exceeded_by} exceeded it, by up to {earliest}, and {policed_of} of them were policed; {held} came after \
+             this machine had held the sender or a link up, for up to {longest}"
+        ));
+    }
+    told
 }
 
 fn show_judgement(out: &mut dyn Write, judgement: &Judgement) -> io::Result<()> {

@@ -4,6 +4,7 @@
 //! Rates and shares of flows count as in the simulator: payload of TCP, frames of datagrams. What
 //! the machine adds to delays is counted apart.
 
+use super::contract::ReservedTraffic;
 use super::held_up::{self, Delayed};
 use super::judge::{delay, fairness_of, ratio, verdict};
 use super::live_programs;
@@ -15,12 +16,13 @@ use crate::language::{Expectation, FlowConfig, Metric, ReservationConfig, Subjec
 use crate::sources::LabSource;
 use crate::{Error, Scenario};
 use control::policy::InterfacePolicy;
+use engine::bounds::shown;
 use engine::packet::ClassId;
 use engine::queue::{Count, Stats};
 use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use gateway::in_force::InForce;
-use lab::record::Recorded;
+use lab::record::{PromisedArrivals, Recorded};
 use lab::stood_still::StoodStill;
 use lab::traffic::generator::TrafficShape;
 use lab::traffic::tcp::Bulk;
@@ -28,6 +30,7 @@ use lab::traffic::udp::Stream;
 use lab::{CableSwitch, Record};
 use measure::delay::Delays;
 use netio::handle::{PathView, Unanswered};
+use netio::hold_ups::HoldUp;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -63,6 +66,8 @@ struct Arrived {
     bytes: u64,
     /// Its one-way delay; none of TCP.
     delay: Option<Delayed>,
+    /// Whether it kept to what is reserved for it; none if nothing is.
+    conforms: Option<bool>,
 }
 
 /// Builds the lab, runs the scenario in real time, and judges its expectations.
@@ -103,15 +108,14 @@ pub fn run(name: &str, scenario: &Scenario, registry: &Registry) -> Result<LiveO
     instruments.begin.set(run.started);
     let watcher = netio::hold_ups::watcher(built.lab.hold_ups()).map_err(Error::Started)?;
     let (got, windows, programs) = run.traffic()?;
-    let (mut flows, lost): (Vec<_>, Vec<_>) = got.into_iter().unzip();
+    let mut flows = got;
     drop(watcher);
     let still = StoodStill::of(built.lab.hold_ups().read());
     run.tell_apart(&mut flows, &still);
     let judged = scenario.expectations.iter().zip(&windows);
-    let outcomes = scenario.flows.iter().zip(&flows).zip(lost);
-    let outcomes: Vec<FlowOutcome> = outcomes
-        .map(|((flow, got), lost)| run.outcome(flow, got, lost))
-        .collect();
+    let outcomes = scenario.flows.iter().zip(&flows);
+    let outcomes: Vec<FlowOutcome> = outcomes.map(|(flow, got)| run.outcome(flow, got)).collect();
+    let (reservations, promises) = run.reservations(&flows, &outcomes, &still);
     Ok(LiveOutcome {
         scenario: name.into(),
         duration: scenario.settings.duration,
@@ -124,8 +128,9 @@ pub fn run(name: &str, scenario: &Scenario, registry: &Registry) -> Result<LiveO
                     .zip(&programs)
                     .flat_map(|(program, outcome)| live_programs::judge(program, outcome)),
             )
+            .chain(promises)
             .collect(),
-        reservations: run.reservations(&outcomes),
+        reservations,
         flows: outcomes,
         held_up: run.held_up()?,
         programs,
@@ -155,8 +160,16 @@ struct Passage {
 /// What each flow's receiver got, the readings of each expectation, and how programs ended.
 type LiveTraffic = (Vec<ReceivedFlow>, Vec<LabWindow>, Vec<ProgramOutcome>);
 
-/// What arrived, in order, and how many datagrams did not; TCP tells none.
-type ReceivedFlow = (Vec<Arrived>, Option<u64>);
+/// What a flow's receiver got.
+#[derive(Debug, Default)]
+struct ReceivedFlow {
+    /// In order.
+    arrived: Vec<Arrived>,
+    /// How many datagrams did not arrive; TCP tells none.
+    lost: Option<u64>,
+    /// When its sender was held up.
+    hold_ups: Vec<HoldUp>,
+}
 
 /// The readings at both edges of an expectation's window.
 type LabWindow = [LabReading; 2];
@@ -185,7 +198,7 @@ impl LiveRun<'_> {
                 .map(|flow| scope.spawn(|| self.flow(flow)))
                 .collect();
             for index in 0..self.scenario.signalling.reservations.len() {
-                scope.spawn(move || self.rsvp.hold(self.scenario, index, self.begin));
+                scope.spawn(move || self.rsvp.hold(self.scenario, self.built, index, self.begin));
             }
             let programs: Vec<_> = self
                 .scenario
@@ -380,19 +393,86 @@ impl LiveRun<'_> {
         Ok(worst)
     }
 
-    fn reservations(&self, flows: &[FlowOutcome]) -> Vec<ReservationOutcome> {
+    /// What has become of reservations, and whether what they guarantee was kept.
+    fn reservations(
+        &self,
+        flows: &[ReceivedFlow],
+        outcomes: &[FlowOutcome],
+        still: &StoodStill,
+    ) -> (Vec<ReservationOutcome>, Vec<Judgement>) {
         let end = Instant::START + self.scenario.settings.duration;
-        let configured = self.scenario.signalling.reservations.iter();
-        let of = |(reservation, log): (&ReservationConfig, ReservationLog)| {
-            log.outcome(end, reservation, self.scenario, flows[reservation.flow].longest())
+        let configured = self.scenario.signalling.reservations.iter().enumerate();
+        let mut judged = Vec::new();
+        let of = |((index, reservation), log): ((usize, &ReservationConfig), ReservationLog)| {
+            let longest = outcomes[reservation.flow].longest();
+            let mut outcome = log.outcome(end, reservation, self.scenario, longest);
+            let limit = outcome
+                .delay
+                .map(|delay| shown(delay.bound.unwrap_or(delay.promised)));
+            if let Some(traffic) =
+                self.reserved_traffic((index, reservation), &flows[reservation.flow], limit)
+            {
+                let contract = traffic.contract();
+                if outcome.delay.is_some() && self.may_be_promised(reservation) {
+                    judged.extend(traffic.judged(&contract, still));
+                }
+                outcome.contract = Some(contract);
+            }
+            outcome
         };
-        configured.zip(self.rsvp.read()).map(of).collect()
+        let outcomes = configured.zip(self.rsvp.read()).map(of).collect();
+        (outcomes, judged)
+    }
+
+    /// Whether nothing that a reservation promises is broken by what the scenario does to its path.
+    fn may_be_promised(&self, reservation: &ReservationConfig) -> bool {
+        let scenario = self.scenario;
+        let path = scenario.path(scenario.flows[reservation.flow].between);
+        let is_whole = |direction: usize| {
+            let direction = &scenario.directions[direction];
+            direction.trace.is_none()
+                && direction.later.is_empty()
+                && direction.settings.impairments().are_none()
+        };
+        scenario.failures.is_empty() && path.into_iter().all(is_whole)
+    }
+
+    /// What is known of the flow of a reservation; none if no packet of it is known to have been
+    /// promised anything.
+    fn reserved_traffic<'a>(
+        &'a self,
+        (index, reservation): (usize, &'a ReservationConfig),
+        flow: &ReceivedFlow,
+        limit: Option<Duration>,
+    ) -> Option<ReservedTraffic<'a>> {
+        let (direction, classes) = self.rsvp.first_class(index)?;
+        let recorded = self.records[direction].read().promised;
+        let came = recorded
+            .into_iter()
+            .filter(|(class, _)| classes.contains(class))
+            .fold(PromisedArrivals::default(), |all, (_, one)| all.with(one));
+        let got = flow.arrived.iter().filter_map(|one| one.conforms.zip(one.delay));
+        let got: Vec<(bool, Delayed)> = got.collect();
+        let path = self.scenario.path(self.scenario.flows[reservation.flow].between);
+        let before = path.iter().take_while(|one| **one != direction);
+        let flights = before.map(|one| self.scenario.directions[*one].settings.delay);
+        let links = self.built.lab.hold_ups().read();
+        (!got.is_empty()).then(|| ReservedTraffic {
+            name: &reservation.name,
+            index,
+            at: &self.scenario.directions[direction].name,
+            came,
+            flight: flights.fold(Duration::ZERO, |sum, delay| sum + delay),
+            hold_ups: [&links[..], &flow.hold_ups[..]].concat(),
+            got,
+            limit,
+        })
     }
 
     /// Sends a flow from its start to its stop.
     fn flow(&self, flow: &FlowConfig) -> lab::Result<ReceivedFlow> {
         let (Some(source), Some(&(start, stop))) = (flow.source.in_lab(), flow.active.first()) else {
-            return Ok((Vec::new(), None));
+            return Ok(ReceivedFlow::default());
         };
         let hosts = flow.between.map(|host| &self.built.lab.hosts()[host]);
         let address = |side: usize, port: Option<u16>| {
@@ -415,7 +495,10 @@ impl LiveRun<'_> {
                 let first = report.begin.saturating_duration_since(self.begin) + INTERVAL / 2;
                 let ends = report.intervals.iter().zip(0_u32..);
                 let arrived = ends.map(|(&bytes, n)| Arrived::new(first + INTERVAL * n, bytes, None));
-                Ok((arrived.collect(), None))
+                Ok(ReceivedFlow {
+                    arrived: arrived.collect(),
+                    ..ReceivedFlow::default()
+                })
             }
             LabSource::Datagrams {
                 frame,
@@ -446,21 +529,27 @@ impl LiveRun<'_> {
                         held: if told { span(one.held) } else { Duration::ZERO },
                         apart: false,
                     };
-                    Arrived::new(first + one.arrived, frame.get(), Some(delayed))
+                    Arrived {
+                        conforms: one.conforms,
+                        ..Arrived::new(first + one.arrived, frame.get(), Some(delayed))
+                    }
                 };
-                let lost = report.lost();
-                Ok((report.arrivals.iter().map(arrived).collect(), Some(lost)))
+                Ok(ReceivedFlow {
+                    arrived: report.arrivals.iter().map(arrived).collect(),
+                    lost: Some(report.lost()),
+                    hold_ups: report.hold_ups,
+                })
             }
         }
     }
 
     /// Notes on which packets' way the machine stood still. Where programs run it may have been
     /// otherwise.
-    fn tell_apart(&self, flows: &mut [Vec<Arrived>], still: &StoodStill) {
+    fn tell_apart(&self, flows: &mut [ReceivedFlow], still: &StoodStill) {
         if !self.scenario.programs.is_empty() {
             return;
         }
-        for one in flows.iter_mut().flatten() {
+        for one in flows.iter_mut().flat_map(|flow| &mut flow.arrived) {
             let arrived = self.started + one.at.since(Instant::START);
             if let Some(delay) = &mut one.delay {
                 delay.apart = still.was_on_the_way(arrived - delay.delay, arrived);
@@ -472,17 +561,18 @@ impl LiveRun<'_> {
         &self,
         expectation: &Expectation,
         window: &LabWindow,
-        (flows, still): (&[Vec<Arrived>], &StoodStill),
+        (flows, still): (&[ReceivedFlow], &StoodStill),
     ) -> Judgement {
         let Expectation { from, to, metric, .. } = *expectation;
         let span = to.since(from);
-        let inside = |flow: &Vec<Arrived>| -> Vec<Arrived> {
-            flow.iter()
+        let inside = |flow: &ReceivedFlow| -> Vec<Arrived> {
+            flow.arrived
+                .iter()
                 .filter(|one| (from..to).contains(&one.at))
                 .copied()
                 .collect()
         };
-        let bytes = |flow: &Vec<Arrived>| inside(flow).iter().map(|one| one.bytes).sum::<u64>();
+        let bytes = |flow: &ReceivedFlow| inside(flow).iter().map(|one| one.bytes).sum::<u64>();
         let all: u64 = flows.iter().map(bytes).sum();
         let rate = |bytes| Bandwidth::of(Bytes::new(bytes), span).bits();
         let value = match (expectation.subject, metric) {
@@ -545,7 +635,8 @@ impl LiveRun<'_> {
         }
     }
 
-    fn outcome(&self, flow: &FlowConfig, got: &[Arrived], lost: Option<u64>) -> FlowOutcome {
+    fn outcome(&self, flow: &FlowConfig, received: &ReceivedFlow) -> FlowOutcome {
+        let got = &received.arrived;
         let bytes = got.iter().map(|one| one.bytes).sum();
         let delays = delays(got);
         let name = |side: usize| self.scenario.hosts[flow.between[side]].name.clone();
@@ -558,7 +649,7 @@ impl LiveRun<'_> {
             ("held up", held_up as u64),
             ("apart", apart as u64),
         ];
-        counts.extend(lost.map(|lost| ("lost", lost)));
+        counts.extend(received.lost.map(|lost| ("lost", lost)));
         FlowOutcome {
             name: flow.name.clone(),
             kind: flow.source.label(),
@@ -581,6 +672,7 @@ impl Arrived {
             at: Instant::from_nanos(after.as_nanos() as u64),
             bytes,
             delay,
+            conforms: None,
         }
     }
 }

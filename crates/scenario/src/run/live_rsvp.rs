@@ -7,14 +7,17 @@ use crate::lab::{Built, HostInterface};
 use crate::lab_policies::HostTrees;
 use crate::language::ReservationConfig;
 use crate::{Error, Scenario};
-use control::reservation::{FlowView, PathRefusal, ReservationRequest, ReservationState, Reservations};
+use control::reservation::{
+    FlowView, InstalledReservation, PathRefusal, ReservationRequest, ReservationState, Reservations,
+    SenderView,
+};
 use control::rsvp_config::{AcceptRule, RsvpConfig, RsvpSettings};
 use engine::classify::{Ports, Prefix};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use gateway::signalling::speaker::{self, Setup, SpeakerHandle};
 use measure::numbers;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -57,11 +60,16 @@ impl Drop for LabNode {
     }
 }
 
+/// Where a reservation has its first class on its path: the direction, and the names of that class.
+pub(super) type FirstClass = (usize, BTreeSet<String>);
+
 /// RSVP in a lab.
 pub(super) struct LabRsvp {
     /// The nodes, by host.
     nodes: Mutex<BTreeMap<usize, LabNode>>,
     logs: Mutex<Vec<ReservationLog>>,
+    /// Of each reservation that was in force.
+    first: Mutex<BTreeMap<usize, FirstClass>>,
     /// The host of each interface's address.
     names: BTreeMap<IpAddr, String>,
 }
@@ -79,6 +87,7 @@ impl LabRsvp {
                 ReservationLog::default();
                 scenario.signalling.reservations.len()
             ]),
+            first: Mutex::default(),
             names: names(built),
         };
         for host in scenario.rsvp_hosts() {
@@ -148,21 +157,68 @@ impl LabRsvp {
         reservation: &ReservationConfig,
         (host, direction): (usize, usize),
     ) -> bool {
-        let status = self.node(host).and_then(|node| node.status().ok());
+        self.installed(scenario, built, reservation, (host, direction))
+            .is_some()
+    }
+
+    /// What is installed for a flow that leaves a host by this direction.
+    fn installed(
+        &self,
+        scenario: &Scenario,
+        built: &Built,
+        reservation: &ReservationConfig,
+        (host, direction): (usize, usize),
+    ) -> Option<InstalledReservation> {
+        let by = built.interfaces[host]
+            .iter()
+            .find(|interface| interface.direction == (direction / 2, direction % 2))?;
+        let senders = self.senders(scenario, reservation, host).into_iter();
+        let mut all = senders.flat_map(|sender| sender.reservations);
+        all.find(|one| one.interface == by.name)
+    }
+
+    /// What the node of a host knows of the senders of a reservation.
+    fn senders(&self, scenario: &Scenario, reservation: &ReservationConfig, host: usize) -> Vec<SenderView> {
         let wanted = request(scenario, reservation);
         let is_own = |flow: &FlowView| {
             (flow.to, flow.port, flow.protocol) == (wanted.to, wanted.port, wanted.protocol)
                 && (Some(flow.from), flow.from_port) == (wanted.from, wanted.from_port)
         };
-        let by = built.interfaces[host]
-            .iter()
-            .find(|interface| interface.direction == (direction / 2, direction % 2));
-        let senders = status.map_or_else(Vec::new, |status| status.senders);
-        let mut own = senders.iter().filter(|sender| is_own(&sender.flow));
-        own.any(|sender| {
-            let mut all = sender.reservations.iter();
-            all.any(|one| by.is_some_and(|by| one.interface == by.name))
-        })
+        let status = self.node(host).and_then(|node| node.status().ok());
+        let mut senders = status.map_or_else(Vec::new, |status| status.senders);
+        senders.retain(|sender| is_own(&sender.flow));
+        senders
+    }
+
+    /// Notes the bound that the receiver of a reservation has from its path, and where on that its
+    /// first class is.
+    fn note_terms(&self, scenario: &Scenario, built: &Built, index: usize) {
+        let reservation = &scenario.signalling.reservations[index];
+        let between = scenario.flows[reservation.flow].between;
+        let answered = self.senders(scenario, reservation, between[1]);
+        let bound = answered.iter().filter_map(|sender| sender.bound_ns).max();
+        self.logs()[index].bounded(bound.map(Duration::from_nanos));
+        let with_class = |direction: usize| {
+            let host = scenario.directions[direction].from;
+            let installed = self.installed(scenario, built, reservation, (host, direction))?;
+            Some((direction, installed.class?))
+        };
+        let found = scenario.path(between).into_iter().find_map(with_class);
+        let Some((direction, class)) = found else {
+            return;
+        };
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = first.entry(index).or_default();
+        if known.0 != direction {
+            *known = (direction, BTreeSet::new());
+        }
+        known.1.insert(class);
+    }
+
+    /// Where a reservation has had its first class.
+    pub(super) fn first_class(&self, index: usize) -> Option<FirstClass> {
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get(&index).cloned()
     }
 
     fn logs(&self) -> MutexGuard<'_, Vec<ReservationLog>> {
@@ -175,7 +231,7 @@ impl LabRsvp {
     }
 
     /// Holds a reservation from its start to its stop. `begin` is the start of the run.
-    pub(super) fn hold(&self, scenario: &Scenario, index: usize, begin: time::Instant) {
+    pub(super) fn hold(&self, scenario: &Scenario, built: &Built, index: usize, begin: time::Instant) {
         let reservation = &scenario.signalling.reservations[index];
         let now = || Instant::from_nanos(begin.elapsed().as_nanos() as u64);
         let wait = |at: Instant| time::Duration::from_nanos(at.since(now()).nanos());
@@ -193,7 +249,13 @@ impl LabRsvp {
         };
         loop {
             match news.recv_timeout(wait(stop)) {
-                Ok(state) => self.follow(index, now(), state),
+                Ok(state) => {
+                    let reserved = matches!(state, ReservationState::Reserved { .. });
+                    self.follow(index, now(), state);
+                    if reserved {
+                        self.note_terms(scenario, built, index);
+                    }
+                }
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => {
                     return self.logs()[index].record(now(), "its node has ended".into());

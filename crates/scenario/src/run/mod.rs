@@ -8,6 +8,7 @@
 
 mod autorate;
 pub mod captures;
+mod contract;
 mod explained;
 mod held_up;
 mod host_routes;

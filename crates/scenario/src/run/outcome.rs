@@ -177,6 +177,34 @@ pub struct ReservationOutcome {
     pub events: Vec<(Instant, String)>,
     /// Of guaranteed service: the delay.
     pub delay: Option<PromisedDelay>,
+    /// In the lab: which of its flow's packets something was promised to, and what became of them;
+    /// none if no link on its path promised anything.
+    pub contract: Option<KeptContract>,
+}
+
+/// The packets of a flow that came to the first link on its path that has a class for it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct KeptContract {
+    /// That link.
+    pub at: String,
+    /// All of them.
+    pub packets: u64,
+    /// Those that exceeded what is reserved there, rate × time + burst, by the times at which they
+    /// came: nothing is promised to them.
+    pub exceeded: u64,
+    /// By how much one of them was too early at most.
+    pub earliest: Duration,
+    /// Those of them that were policed.
+    pub policed: u64,
+    /// Those that came since this machine had held the sender, or a link before, up.
+    pub held_up: u64,
+    /// The longest such hold-up.
+    pub longest: Duration,
+    /// Of the packets that kept to what is reserved: those that never arrived.
+    pub lost: u64,
+    /// Those that took longer than the bound, or where that is not known, the promise, less what
+    /// this machine held them up for.
+    pub late: u64,
 }
 
 /// A delay that a reservation promised, from end to end, propagation included.
@@ -184,8 +212,7 @@ pub struct ReservationOutcome {
 pub struct PromisedDelay {
     /// What was asked for.
     pub promised: Duration,
-    /// What the hops that admitted it sum up to; none where it was never asked of them, and in the
-    /// lab, whose nodes do not tell it.
+    /// What the hops that admitted it sum up to; none where it was never asked of them.
     pub bound: Option<Duration>,
     /// The longest of all its flow's packets, whether it was in force or not; none if nothing
     /// arrived.

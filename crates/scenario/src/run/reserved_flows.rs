@@ -11,10 +11,9 @@ use crate::language::ReservationConfig;
 use control::rsvp_config::AcceptStyle;
 use engine::units::{Bandwidth, Duration, Instant};
 use measure::numbers;
-use rsvp::guaranteed;
 use rsvp::node::{Event, ReceiverId};
 use rsvp::reasons::reason;
-use rsvp::request::{SenderRequest, flowspec};
+use rsvp::request::{SenderRequest, bound, flowspec};
 use rsvp::traffic_control::{AdmissionFailure, InterfaceId};
 use rsvp::wire::{Adspec, Descriptors, ErrorCode, Flowspec, SenderTemplate, Session, TokenBucket, code};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -72,6 +71,7 @@ impl ReservationLog {
             flow: scenario.flows[reservation.flow].name.clone(),
             in_force: self.in_force(now),
             events: self.events.clone(),
+            contract: None,
         }
     }
 
@@ -87,6 +87,11 @@ impl ReservationLog {
         };
         let rate = numbers::rate(rate.bits());
         self.record(now, format!("in force: {rate}, {service}"));
+    }
+
+    /// Its receiver has asked for what has this bound.
+    pub(super) fn bounded(&mut self, bound: Option<Duration>) {
+        self.bound = self.bound.max(bound);
     }
 
     pub(super) fn record(&mut self, now: Instant, event: String) {
@@ -151,14 +156,6 @@ pub(crate) fn promised(scenario: &Scenario, reservation: &ReservationConfig) -> 
         .iter()
         .map(|&index| scenario.directions[index].settings.delay);
     Some((queues, flights.fold(Duration::ZERO, |sum, delay| sum + delay)))
-}
-
-/// The bound on the delay in queues of what is asked for over a path with these terms.
-fn bound(flowspec: &Flowspec, adspec: Option<&Adspec>) -> Option<Duration> {
-    let Flowspec::Guaranteed { bucket, rate, .. } = flowspec else {
-        return None;
-    };
-    guaranteed::delay(bucket, *rate, guaranteed::exported(adspec?)?)
 }
 
 /// All reservations of a scenario.
@@ -348,7 +345,7 @@ impl ReservedFlows {
         match flowspec(tspec, adspec, reservation.settings.delay) {
             Ok(flowspec) => {
                 let bound = bound(&flowspec, adspec);
-                self.logs[index].bound = self.logs[index].bound.max(bound);
+                self.logs[index].bounded(bound);
                 let receiver = receiver(reservation, index, &sender);
                 let answer = self.answers.entry(receiver).or_insert_with(|| FlowAnswer {
                     reservation: index,

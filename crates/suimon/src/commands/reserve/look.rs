@@ -5,6 +5,7 @@ use clap::Args;
 use control::protocol::{Reply, Request};
 use control::reservation::{RsvpInterfaceView, RsvpStatus, SenderView};
 use control::socket::Client;
+use engine::bounds::shown;
 use engine::units::{Bandwidth, Duration};
 use gateway::signalling::client;
 use gateway::signalling::overview;
@@ -204,7 +205,14 @@ fn show_sender(out: &mut dyn Write, sender: &SenderView) -> io::Result<()> {
     let number = sender.number.map_or_else(String::new, |number| {
         format!(" (number {number}, of a local program)")
     });
-    let answered = if sender.answered { "; terminated here" } else { "" };
+    let answered = match (sender.answered, sender.bound_ns) {
+        (false, _) => String::new(),
+        (true, None) => "; terminated here".into(),
+        (true, Some(bound)) => {
+            let bound = shown(Duration::from_nanos(bound));
+            format!("; terminated here, at most {bound} in queues")
+        }
+    };
     let previous = match (sender.previous, sender.forgotten_in_s) {
         (Some(previous), Some(seconds)) => {
             format!("; previous hop {previous}, times out in {seconds:.0} s unless refreshed")
