@@ -93,11 +93,6 @@ impl ShapedQueue {
         self.clock.as_mut().is_some_and(|clock| clock.resume(state))
     }
 
-    /// Hands over everything that is queued.
-    pub fn hand_over(&mut self) -> VecDeque<Packet> {
-        hand_over(&mut self.queue)
-    }
-
     /// Whether it holds no packets.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()

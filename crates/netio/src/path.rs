@@ -514,11 +514,17 @@ impl Path {
     fn offer_alone(&mut self, pool: &mut Pool, packet: Packet) {
         if !self.enabled {
             self.tape_arrival(pool, &packet, To::Queue);
-            if self.bypass.len() >= BYPASS_LIMIT {
+            let held = match self.moving.hands_over {
+                true => self.queue.queue().backlog().packets as usize + self.moving.arrived(),
+                false => 0,
+            };
+            if self.bypass.len() + held >= BYPASS_LIMIT {
                 return self.drop_frame(pool, packet.buffer, packet.len, Reason::Full);
             }
-            self.bypass.push_back(packet);
-            return;
+            return match self.moving.hands_over {
+                true => self.moving.arrive(packet),
+                false => self.bypass.push_back(packet),
+            };
         }
         if self.is_changing() {
             return self.moving.arrive(packet);
@@ -625,6 +631,12 @@ impl Path {
         for _ in 0..QUANTUM {
             if port.room() == 0 {
                 return self.wait_for_room(realiser.as_deref_mut());
+            }
+            if self.moving.hands_over && self.bypass.is_empty() {
+                self.hand_over(pool);
+                if self.bypass.is_empty() {
+                    return Waiting::More;
+                }
             }
             if self.tape.is_some() {
                 self.tape_ask(clock, now);
@@ -770,15 +782,13 @@ impl Path {
         self.due = None;
     }
 
-    /// Switches the discipline on or off. Off: its backlog is sent first, and nothing is dropped.
+    /// Switches the discipline on or off. Off: its backlog, which is taken out in pieces, is sent
+    /// first, and nothing is dropped.
     pub(crate) fn switch(&mut self, now: Instant, pool: &mut Pool, on: bool) {
         self.end_change(now, pool);
         self.write(&TapeEvent::Switched { on });
         if self.enabled && !on {
-            self.bypass.extend(self.queue.hand_over());
-            self.bypass
-                .iter()
-                .for_each(|packet| pool.discharge(packet.buffer));
+            self.moving.hands_over = !self.queue.is_empty();
             self.due = None;
         }
         self.enabled = on;

@@ -320,6 +320,43 @@ fn switching_off_sends_the_backlog_and_drops_nothing() {
 }
 
 #[test]
+fn switching_off_takes_the_backlog_out_in_pieces_and_what_arrives_meanwhile_passes_behind_it() {
+    let mut rig = rig(Slots { small: 4_096, big: 1 }, Capabilities::plain(1500, 64));
+    let slow = PathSpec {
+        bandwidth: Some(Bandwidth::bits_per_sec(80)),
+        ..planned(rig.from, rig.to, fifo(1_000))
+    };
+    let id = rig.worker.add_path(slow);
+    for first in (0..900).step_by(100) {
+        send(&rig.left, first..first + 100);
+        rig.settle();
+    }
+    assert_eq!(arrived(&rig.right), [0]);
+    let handle = rig.handle.clone();
+    let switching = std::thread::spawn(move || handle.switch(id, false));
+    let (mut all, mut most, mut before, mut turns) = (vec![0], 0, 0, 0);
+    while all.len() < 950 {
+        let _ = rig.worker.turn();
+        all.extend(arrived(&rig.right));
+        let view = rig.show().paths.remove(0);
+        if view.enabled {
+            continue;
+        }
+        // What arrives while the queue holds packets is not taken out of it.
+        let queued = view.views[0].stats.backlog().packets;
+        if turns == 0 {
+            send(&rig.left, 900..950);
+            before = 899;
+        }
+        (most, before, turns) = (most.max(before - queued), queued, turns + 1);
+        assert!(turns < 10_000, "{} have left", all.len());
+    }
+    switching.join().expect("no panic").expect("an answer");
+    assert_eq!(all, (0..950).collect::<Vec<u32>>());
+    assert!((1..=256).contains(&most), "{most} in one turn");
+}
+
+#[test]
 fn a_new_plan_takes_effect_under_traffic_and_packets_stay() {
     let mut rig = rig(Slots { small: 64, big: 1 }, Capabilities::plain(1500, 1));
     let id = rig.worker.add_path(planned(rig.from, rig.to, fifo(30)));

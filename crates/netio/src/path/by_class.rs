@@ -129,13 +129,15 @@ pub(super) struct Moving {
     pub(super) out: VecDeque<Packet>,
     /// Arrived since.
     behind: VecDeque<Packet>,
+    /// The discipline was switched off, and its queue still holds packets.
+    pub(super) hands_over: bool,
 }
 
 impl Moving {
     /// Whether nothing is under way.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        self.job.is_none() && self.succession.is_none() && self.is_empty()
+        self.job.is_none() && self.succession.is_none() && self.is_empty() && !self.hands_over
     }
 
     /// Whether there are no packets.
@@ -170,6 +172,11 @@ impl Moving {
             self.emptied.extend(formers.pop_front());
             portion.looked();
         }
+    }
+
+    /// How many packets have arrived since it began.
+    pub(super) fn arrived(&self) -> usize {
+        self.behind.len()
     }
 
     /// A packet arrives during a change.
@@ -284,6 +291,9 @@ impl Path {
         }
         let now = self.queue_time(now);
         self.shown = self.shown.max(now);
+        if self.moving.hands_over {
+            return self.hand_over(pool);
+        }
         if let Some(mut job) = self.moving.job.take() {
             match self.advance(now, pool, &mut job) {
                 true => self.moving.job = Some(job),
@@ -299,6 +309,24 @@ impl Path {
             self.end_job();
         }
         self.note_plain();
+    }
+
+    /// Takes out the next piece of the queue of a discipline that was switched off; what has
+    /// arrived since passes behind the last of it.
+    pub(super) fn hand_over(&mut self, pool: &mut Pool) {
+        let Self {
+            queue,
+            bypass: out,
+            moving,
+            ..
+        } = self;
+        let (mut portion, mut sink) = (Portion::of(QUEUED as u32, LOOKED_AT), TakenOut { out, pool });
+        queue.queue_mut().flush(&mut portion, &mut sink);
+        if queue.is_empty() {
+            out.append(&mut moving.behind);
+            moving.hands_over = false;
+            self.note_plain();
+        }
     }
 
     /// Answers that all is done, if it is.

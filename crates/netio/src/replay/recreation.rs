@@ -228,7 +228,10 @@ impl Recreation {
                     });
                 }
             }
-            TapeEvent::Switched { on } => self.path.switch(self.now, &mut self.pool, on),
+            TapeEvent::Switched { on } => {
+                self.path.switch(self.now, &mut self.pool, on);
+                self.path.end_change(self.now, &mut self.pool);
+            }
             TapeEvent::Abandoned { why } => self.path.abandon_again(self.now, &mut self.pool, why),
             TapeEvent::MovedAtOnce { class, flow } => self.moved.all().push_back((class, flow)),
             TapeEvent::Moved(TapedMove { at, class, flow, to }) => {

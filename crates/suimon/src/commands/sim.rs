@@ -213,7 +213,7 @@ impl Sim {
                 table::point(out, only)?;
                 if let Some(explained) = &only.explained {
                     writeln!(out)?;
-                    show_live(out, explained, self.which.drops)?;
+                    show_live(out, explained, self.which.are_dropped())?;
                 }
             }
             several => table::sweep(out, several)?,
