@@ -237,7 +237,7 @@ impl Placed<'_> {
         let mut facts = Vec::new();
         facts.extend(self.parent().map(|parent| ("parent", parent.to_owned())));
         let entries = class.settings.entries.iter();
-        facts.extend(entries.map(|entry| (entry.key.as_str(), entry.value.to_string())));
+        facts.extend(entries.map(|entry| (&*entry.key, entry.value.to_string())));
         facts.extend(
             class
                 .discipline

@@ -17,6 +17,7 @@ use engine::settings;
 use engine::settings::{Problem, Raw, SettingValue, Span, Table, describe, nearest, unknown};
 use engine::tree::{ClassSpec, DisciplineSpec, TreePlan};
 use std::collections::{HashMap, HashSet};
+use std::hash::{Hash, Hasher};
 
 choices! {
     /// The network protocol.
@@ -355,7 +356,9 @@ pub fn read_all<'a>(
     warnings: &mut Vec<Problem>,
 ) -> Vec<Filter> {
     let classes = plan.map_or_else(|| declared(spec), planned);
-    let (mut filters, mut places) = (Vec::new(), Vec::new());
+    // Most sections are of one filter.
+    let many = sections.size_hint().1.unwrap_or(0);
+    let (mut filters, mut places) = (Vec::with_capacity(many), Vec::with_capacity(many));
     let mut named = HashSet::with_capacity(classes.len());
     named.extend(reserved);
     for section in sections {
@@ -500,19 +503,41 @@ fn contradiction(filter: &Filter, section: &Section<'_>, problems: &mut Vec<Prob
     none
 }
 
+/// A filter as it is compared with others: which packets it takes, for whatever class.
+struct Conditions<'a>(&'a Filter);
+
+impl Conditions<'_> {
+    fn of(&self) -> Filter {
+        Filter {
+            class: ClassId(0),
+            rule: 0,
+            ..*self.0
+        }
+    }
+}
+
+impl PartialEq for Conditions<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.of() == other.of()
+    }
+}
+
+impl Eq for Conditions<'_> {}
+
+impl Hash for Conditions<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.of().hash(state);
+    }
+}
+
 /// Warns of filters with the same conditions as one that takes precedence.
 fn shadowed(filters: &[Filter], places: &[(&str, Span)], warnings: &mut Vec<Problem>) {
     // Among equal filters the higher rule takes precedence, then the later filter.
     let mut order: Vec<usize> = (0..filters.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse((filters[i].rule, i)));
-    let mut first: HashMap<Filter, usize> = HashMap::with_capacity(filters.len());
+    let mut first: HashMap<Conditions<'_>, usize> = HashMap::with_capacity(filters.len());
     for index in order {
-        let fields = Filter {
-            class: ClassId(0),
-            rule: 0,
-            ..filters[index]
-        };
-        let winner = *first.entry(fields).or_insert(index);
+        let winner = *first.entry(Conditions(&filters[index])).or_insert(index);
         if winner != index {
             let message = format!(
                 "this filter never matches: the same filter for class `{}` takes precedence",

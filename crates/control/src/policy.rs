@@ -822,7 +822,10 @@ impl<'a> PolicyReader<'a> {
             return Some(DisciplineSpec {
                 at: value.at,
                 settings,
-                ..DisciplineSpec::new(kind)
+                ..self
+                    .registry
+                    .find(kind)
+                    .map_or_else(|| DisciplineSpec::new(kind), DisciplineSpec::of)
             });
         }
         let Some(section) = value.section() else {
@@ -858,7 +861,7 @@ impl<'a> PolicyReader<'a> {
         let sections = section.each_section("class", "….discipline.class", &mut self.problems);
         let classes = self.classes(sections, kind);
         Some(DisciplineSpec {
-            kind: name.into(),
+            kind: name.to_owned().into(),
             at,
             settings,
             child,
@@ -892,8 +895,9 @@ impl<'a> PolicyReader<'a> {
         let mut table = section.table(|key| !generic.contains(&key) && is_declared(key));
         table.at = at;
         // The check of the tree reports the same, but runs only if the tree is complete.
-        settings::refuse_wrong(&table, declared.unwrap_or_default(), &mut self.problems);
-        table
+        let declared = declared.unwrap_or_default();
+        settings::refuse_wrong(&table, declared, &mut self.problems);
+        table.declared_by(declared)
     }
 
     fn classes<'t>(

@@ -131,7 +131,7 @@ pub fn gauge(gauge: &Gauge) -> String {
 
 /// `red ecn=true over fifo`: a discipline with its settings and what it wraps, classes aside.
 pub fn discipline(spec: &DisciplineSpec) -> String {
-    let mut text = spec.kind.clone();
+    let mut text = spec.kind.to_string();
     let own = settings(&spec.settings, &[]);
     if !own.is_empty() {
         text = format!("{text} {own}");
@@ -147,7 +147,7 @@ pub fn settings(table: &Table, without: &[&str]) -> String {
     let shown = table
         .entries
         .iter()
-        .filter(|entry| !without.contains(&entry.key.as_str()));
+        .filter(|entry| !without.contains(&&*entry.key));
     let text = shown.map(|entry| {
         let value = entry.value.to_string().replace(' ', "");
         format!("{}={value}", entry.key)

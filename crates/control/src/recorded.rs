@@ -224,7 +224,7 @@ fn curve((rate, burst): &(ValueForm, u64)) -> Option<ArrivalCurveSpec> {
 fn settings_form(table: &Table) -> Vec<(String, ValueForm)> {
     let entries = table.entries.iter();
     entries
-        .map(|entry| (entry.key.clone(), ValueForm::from(&entry.value)))
+        .map(|entry| (entry.key.to_string(), ValueForm::from(&entry.value)))
         .collect()
 }
 
@@ -282,7 +282,7 @@ impl From<&DisciplineSpec> for DisciplineForm {
                 .map(|sends| (ValueForm::from(&raw_rate(sends.rate)), sends.burst.get())),
         };
         Self {
-            kind: spec.kind.clone(),
+            kind: spec.kind.to_string(),
             settings: settings_form(&spec.settings),
             child: spec.child.as_deref().map(|child| Box::new(Self::from(child))),
             classes: spec.classes.iter().map(class).collect(),

@@ -130,7 +130,7 @@ impl<'a> Section<'a> {
             .iter()
             .filter(|pair| keep(&pair.key))
             .map(|pair| Entry {
-                key: pair.key.to_string(),
+                key: pair.key.to_string().into(),
                 key_at: pair.key_at,
                 value: pair.value.raw(),
                 at: pair.value.at,

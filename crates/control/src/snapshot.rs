@@ -673,7 +673,7 @@ impl InterfaceReading {
             state: self.state,
             error: self.error.clone(),
             not_enforced: self.not_enforced.clone(),
-            discipline: self.policy.spec.kind.clone(),
+            discipline: self.policy.spec.kind.to_string(),
             bandwidth_bps: link.bandwidth.bits(),
             overhead_bytes: self.policy.settings.overhead.get(),
             traffic: whole.traffic(

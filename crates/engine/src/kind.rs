@@ -159,7 +159,10 @@ impl Kind {
 impl DisciplineSpec {
     /// A discipline of this registered kind with no settings.
     pub fn of(kind: &Kind) -> Self {
-        Self::new(kind.name)
+        Self {
+            kind: kind.name.into(),
+            ..Self::default()
+        }
     }
 }
 

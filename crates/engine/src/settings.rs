@@ -5,6 +5,7 @@
 //! that a [`Problem`] can point at line and column. The file format is the control plane's affair.
 
 use crate::units::{Bandwidth, Bytes, Duration, Probability, Rate, patterns};
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
@@ -131,8 +132,8 @@ impl From<u32> for Raw {
 /// One `key = value`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Entry {
-    /// The key.
-    pub key: String,
+    /// The key; that of a declared setting is its name.
+    pub key: Cow<'static, str>,
     /// Where the key stands.
     pub key_at: Span,
     /// The value.
@@ -157,6 +158,18 @@ impl Table {
         self.entries.len() == other.entries.len() && self.entries.iter().zip(&other.entries).all(alike)
     }
 
+    /// The table whose keys are the names of these settings, where they are: of very many tables
+    /// none keeps a text of its own.
+    #[must_use]
+    pub fn declared_by(mut self, settings: &[Setting]) -> Self {
+        for entry in &mut self.entries {
+            if let Some(setting) = settings.iter().find(|setting| setting.name == entry.key) {
+                entry.key = Cow::Borrowed(setting.name);
+            }
+        }
+        self
+    }
+
     /// The entry of this key.
     pub fn get(&self, key: &str) -> Option<&Entry> {
         self.entries.iter().find(|entry| entry.key == key)
@@ -169,7 +182,7 @@ impl Table {
         match self.entries.iter_mut().find(|entry| entry.key == key) {
             Some(entry) => entry.value = value,
             None => self.entries.push(Entry {
-                key: key.into(),
+                key: key.to_owned().into(),
                 key_at: self.at,
                 value,
                 at: self.at,

@@ -5,13 +5,14 @@ use crate::bounds::ArrivalCurve;
 use crate::settings::{Span, Table};
 use crate::structures::shared_list::SharedList;
 use crate::units::{Bandwidth, Bytes, Rate};
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// A discipline as configured, unchecked.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct DisciplineSpec {
     /// The kind's name.
-    pub kind: String,
+    pub kind: Cow<'static, str>,
     /// Where the kind is named.
     pub at: Span,
     /// Its settings.
@@ -95,7 +96,7 @@ impl DisciplineSpec {
     /// A discipline of this kind with no settings.
     pub fn new(kind: &str) -> Self {
         Self {
-            kind: kind.into(),
+            kind: kind.to_owned().into(),
             ..Self::default()
         }
     }

@@ -255,6 +255,17 @@ impl TreePlan {
         Arc::ptr_eq(&self.classes, &other.classes)
     }
 
+    /// The same, which holds what it has of classes in common with another plan only once.
+    #[must_use]
+    pub fn sharing(self, other: &Self) -> Self {
+        let mut classes = Arc::unwrap_or_clone(self.classes);
+        classes.share_with(&other.classes);
+        Self {
+            classes: Arc::new(classes),
+            ..self
+        }
+    }
+
     /// Whether its classes are those of another plan, with the same numbers.
     pub fn has_classes_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.classes, &other.classes) || self.classes == other.classes
@@ -358,6 +369,9 @@ impl TreePlan {
 /// Completes the views of an inspection in slices: the counts of each class with child classes are
 /// those of all below it.
 pub fn sum_interior(classes: &SharedList<ClassInfo>, views: &mut [View]) {
+    if classes.iter().all(|class| class.leaf) {
+        return;
+    }
     let mut view_of = vec![usize::MAX; classes.len()];
     for (index, view) in views.iter().enumerate() {
         if let Some(place) = view.class.and_then(|class| view_of.get_mut(class.0 as usize)) {
@@ -401,7 +415,7 @@ fn leave_out(table: &mut Table, problems: &[Problem], left_out: &mut Vec<String>
         let wrong = |problem: &Problem| problem.at == entry.at || problem.at == entry.key_at;
         let keep = !(stands && problems.iter().any(wrong));
         if !keep {
-            left_out.push(entry.key.clone());
+            left_out.push(entry.key.to_string());
         }
         keep
     });
@@ -677,7 +691,7 @@ impl<'a> Checker<'a> {
 
     /// Names the nearest kind, or what a word of other programs is here.
     fn unknown_discipline(&self, spec: &DisciplineSpec) -> Problem {
-        let known = |kind: &&Kind| kind.properties.elsewhere.contains(&spec.kind.as_str());
+        let known = |kind: &&Kind| kind.properties.elsewhere.contains(&&*spec.kind);
         let here: Vec<String> = self
             .registry
             .kinds()
@@ -690,7 +704,7 @@ impl<'a> Checker<'a> {
             spec.at,
             self.registry.kinds().map(|k| k.name),
         );
-        match spec.kind.as_str() {
+        match &*spec.kind {
             "netem" => problem.help(
                 "the delay and loss of a link are settings of `link` in a scenario, for `sim` and `lab`",
             ),
@@ -1044,7 +1058,7 @@ mod tests {
     fn placed(entries: &[(&str, Raw)]) -> Table {
         let span = |start| Span::new(start, start + 1);
         let entry = |(place, (key, value)): (usize, &(&str, Raw))| Entry {
-            key: (*key).into(),
+            key: (*key).to_owned().into(),
             key_at: span(10 * place + 10),
             value: value.clone(),
             at: span(10 * place + 15),

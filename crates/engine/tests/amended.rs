@@ -453,7 +453,7 @@ fn each_class_that_a_change_names_gets_the_settings_of_its_queue() {
             let class = |number: i64| {
                 let mut settings = settings.clone();
                 for entry in &mut settings.entries {
-                    if matches!(entry.key.as_str(), "weight" | "priority") {
+                    if matches!(&*entry.key, "weight" | "priority") {
                         entry.value = Raw::Integer(1 + number);
                     }
                 }

@@ -91,6 +91,8 @@ pub fn enforce(
     let end = Arc::new(AtomicBool::new(false));
     handle_signals(&end).map_err(Error::Signals)?;
     let hang_up = HangUpSignal::handled().map_err(Error::Signals)?;
+    // What reading the policy took, before as much is taken for what runs.
+    netio::heap::give_back();
     let running = with_places(policy, registry);
     let Assembly {
         workers,
@@ -132,7 +134,7 @@ pub fn enforce(
     let service = service.unconfined(unconfined).experience(experience);
     let (service, enforcement, expected) = watching(service.following(following), policy, config);
     let server = serve(&socket, Arc::clone(&service), &confinement).inspect_err(|_| handle.stop())?;
-    // What reading the policy took.
+    // What checking and building took.
     netio::heap::give_back();
     let at = server.path().display();
     tracing::info!(socket = %at, "running; control socket {at}");

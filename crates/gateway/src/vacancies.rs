@@ -153,7 +153,7 @@ pub(crate) fn with_tree(
     spec: DisciplineSpec,
     registry: &Registry,
 ) -> Option<InterfacePolicy> {
-    let plan = spec.check(registry, policy.link()).ok()?;
+    let plan = spec.check(registry, policy.link()).ok()?.sharing(&policy.plan);
     let number = |filter: &Filter| {
         let class = plan.class(&policy.plan.info(filter.class)?.name)?;
         Some(Filter { class, ..*filter })

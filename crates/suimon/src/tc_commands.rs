@@ -121,7 +121,7 @@ impl<'a> Commands<'a> {
         if self.interface.autorate.is_some() {
             self.lost("`autorate`: the kernel's rate stays `bandwidth`");
         }
-        match spec.kind.as_str() {
+        match &*spec.kind {
             "cake"
                 if setting::<Rate>(&spec.settings, "rate")
                     .is_none_or(|rate| rate.on(self.link()) == self.link()) =>
@@ -380,7 +380,7 @@ impl<'a> Commands<'a> {
         } else {
             "noecn"
         };
-        match spec.kind.as_str() {
+        match &*spec.kind {
             "fq_codel" => format!(
                 "fq_codel{}{}{}{}{}{} {ecn}",
                 number("limit"),

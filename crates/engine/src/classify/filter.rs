@@ -14,8 +14,9 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Prefix {
     family: Family,
-    bits: u128,
     len: u8,
+    /// The first and the last 64 bits: whole 128 would align very many filters to 16 bytes.
+    halves: [u64; 2],
 }
 
 impl Prefix {
@@ -25,9 +26,13 @@ impl Prefix {
             IpAddr::V4(address) => (Family::V4, u128::from(address.to_bits()), 32),
             IpAddr::V6(address) => (Family::V6, address.to_bits(), 128),
         };
-        let unfixed = Self { family, bits, len };
+        let unfixed = Self {
+            family,
+            len,
+            halves: halves(bits),
+        };
         (len <= width).then(|| Self {
-            bits: bits & unfixed.mask(),
+            halves: halves(bits & unfixed.mask()),
             ..unfixed
         })
     }
@@ -49,7 +54,7 @@ impl Prefix {
 
     /// The fixed bits, as in [`FlowKey::source`]; the others are 0.
     pub fn bits(&self) -> u128 {
-        self.bits
+        u128::from(self.halves[0]) << 64 | u128::from(self.halves[1])
     }
 
     /// 1 for each fixed bit.
@@ -63,15 +68,19 @@ impl Prefix {
     }
 
     fn contains(&self, address: u128, family: Family) -> bool {
-        family == self.family && address & self.mask() == self.bits
+        family == self.family && address & self.mask() == self.bits()
     }
+}
+
+fn halves(bits: u128) -> [u64; 2] {
+    [(bits >> 64) as u64, bits as u64]
 }
 
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.family {
-            Family::V6 => write!(f, "{}", core::net::Ipv6Addr::from_bits(self.bits))?,
-            _ => write!(f, "{}", core::net::Ipv4Addr::from_bits(self.bits as u32))?,
+            Family::V6 => write!(f, "{}", core::net::Ipv6Addr::from_bits(self.bits()))?,
+            _ => write!(f, "{}", core::net::Ipv4Addr::from_bits(self.bits() as u32))?,
         }
         write!(f, "/{}", self.len)
     }
@@ -106,8 +115,8 @@ impl FromStr for Prefix {
         let width = if address.is_ipv4() { 32 } else { 128 };
         let prefix = Self::new(address, len.unwrap_or(width))
             .ok_or_else(|| FilterError(format!("a prefix of this family has at most {width} bits")))?;
-        let whole = Self::new(address, width).map_or(0, |whole| whole.bits);
-        if prefix.bits != whole {
+        let whole = Self::new(address, width).map_or(0, |whole| whole.bits());
+        if prefix.bits() != whole {
             return Err(FilterError(format!(
                 "\"{}\" has bits beyond its length; the prefix is {prefix}",
                 text.trim()
@@ -395,7 +404,7 @@ impl Filter {
             let pair = a.zip(b);
             pair.is_some_and(|(a, b)| {
                 let mask = a.mask() & b.mask();
-                a.family != b.family || a.bits & mask != b.bits & mask
+                a.family != b.family || a.bits() & mask != b.bits() & mask
             })
         };
         let differ = |a: Option<u32>, b: Option<u32>| a.zip(b).is_some_and(|(a, b)| a != b);

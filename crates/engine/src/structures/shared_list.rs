@@ -57,6 +57,17 @@ impl<T> SharedList<T> {
     }
 }
 
+impl<T: PartialEq> SharedList<T> {
+    /// Shares the blocks that are equal to another list's at the same place.
+    pub fn share_with(&mut self, other: &Self) {
+        for (own, others) in self.blocks.iter_mut().zip(&other.blocks) {
+            if own == others {
+                *own = Arc::clone(others);
+            }
+        }
+    }
+}
+
 impl<T: Clone> SharedList<T> {
     /// The item at this place, to be changed; its block is no longer shared.
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
@@ -220,5 +231,18 @@ mod tests {
         let own = |(a, b): &(&Arc<Vec<u32>>, &Arc<Vec<u32>>)| !Arc::ptr_eq(a, b);
         assert_eq!(list.blocks.iter().zip(&changed.blocks).filter(own).count(), 1);
         assert_eq!((list[50_000], changed[50_000]), (50_000, 7));
+    }
+
+    #[test]
+    fn equal_blocks_of_lists_that_were_made_apart_can_be_shared() {
+        let list: SharedList<u32> = (0..1_000).collect();
+        let mut other: SharedList<u32> = (0..1_010).collect();
+        other[70] = 7;
+        let before = other.clone();
+        other.share_with(&list);
+        let same = |(a, b): &(&Arc<Vec<u32>>, &Arc<Vec<u32>>)| Arc::ptr_eq(a, b);
+        // Of 16 blocks one has another item, and the last is longer.
+        assert_eq!(list.blocks.iter().zip(&other.blocks).filter(same).count(), 14);
+        assert_eq!(before, other);
     }
 }

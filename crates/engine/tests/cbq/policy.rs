@@ -21,7 +21,7 @@ fn at_77(mut class: ClassSpec, key: &str, value: Raw) -> ClassSpec {
     class.settings.entries.retain(|entry| entry.key != key);
     let at = Span::new(77, 80);
     class.settings.entries.push(Entry {
-        key: key.into(),
+        key: key.to_owned().into(),
         key_at: at,
         value,
         at,

@@ -92,7 +92,7 @@ pub(super) fn read_all(
         let new: Vec<(&str, Raw)> = table
             .entries
             .iter()
-            .map(|entry| (entry.key.as_str(), entry.value.clone()))
+            .map(|entry| (&*entry.key, entry.value.clone()))
             .collect();
         match current.with_class_settings(registry, &settings.class, &new) {
             Ok(interface) => {
