@@ -1,7 +1,7 @@
 //! Every figure and table of the five papers: what it claims, in a sentence, and which rows of
 //! which experiments judge that. The summary tells for each whether its claim was shown.
 
-use crate::{ClaimVerdict, Counts, Row};
+use crate::{ClaimVerdict, Counts, Row, RowValue};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -98,9 +98,12 @@ pub struct JudgedFigure {
     experiments: &'static [&'static str],
     judged: usize,
     shown: usize,
-    /// Rows that were not judged: for orientation, or not to be measured here.
-    not_judged: usize,
-    /// The first row that is not shown, or why nothing could be judged; empty if it is shown.
+    not_shown: usize,
+    /// Rows that were not judged: nothing is asked of them, or they cannot be measured here.
+    orientation: usize,
+    cannot_be_shown: usize,
+    /// How far the first row that is not shown is from what is asked of it, or why nothing could be
+    /// judged; empty if it is shown.
     why: String,
 }
 
@@ -122,7 +125,7 @@ impl Figure {
             ClaimVerdict::Orientation => (ClaimVerdict::CannotBeShown, "no row judged it".into()),
             verdict => {
                 let why = match (verdict, first(verdict)) {
-                    (ClaimVerdict::NotShown, Some(row)) => row.what.clone(),
+                    (ClaimVerdict::NotShown, Some(row)) => missed(row, counts.not_shown),
                     (ClaimVerdict::CannotBeShown, Some(row)) => row.note.clone(),
                     _ => String::new(),
                 };
@@ -137,10 +140,27 @@ impl Figure {
             experiments: self.experiments,
             judged: counts.judged(),
             shown: counts.shown,
-            not_judged: counts.orientation + counts.cannot_be_shown,
+            not_shown: counts.not_shown,
+            orientation: counts.orientation,
+            cannot_be_shown: counts.cannot_be_shown,
             why,
         }
     }
+}
+
+/// By how much a claim is missed: the first of so many rows that are not as asked.
+fn missed(row: &Row, rows: usize) -> String {
+    let value = |value: &RowValue| match value {
+        RowValue::Number(number) => format!("{number} {}", row.unit).trim_end().to_owned(),
+        RowValue::Text(text) => text.clone(),
+        RowValue::Nothing => "no value".into(),
+    };
+    let others = match rows {
+        0 | 1 => String::new(),
+        more => format!("; and {} more", more - 1),
+    };
+    let (paper, ours) = (value(&row.paper), value(&row.ours));
+    format!("{}: {paper} in the paper, {ours} here{others}", row.what)
 }
 
 impl JudgedFigure {
@@ -167,14 +187,17 @@ fn total(figures: &[JudgedFigure]) -> String {
     let each = each.map(|(paper, names)| format!("{paper}, {}", names.join(", ")));
     let names = each.collect::<Vec<_>>().join("; ");
     format!(
-        "{} figures and tables with results: {} shown, {} not shown, {} cannot be shown here. Of the rows that belong to them, {} were \
-         judged and {} were not. {described} others describe systems and set-ups, and claim nothing: {names}.",
+        "{} figures and tables with results: {} shown, {} not shown, {} cannot be shown here. Of the rows that belong to them {} were \
+         judged: {} shown, {} not; {} are for orientation, and {} cannot be shown here. {described} others describe systems and set-ups, and claim nothing: {names}.",
         figures.len(),
         of(ClaimVerdict::Shown),
         of(ClaimVerdict::NotShown),
         of(ClaimVerdict::CannotBeShown),
         sum(|found| found.judged),
-        sum(|found| found.not_judged),
+        sum(|found| found.shown),
+        sum(|found| found.not_shown),
+        sum(|found| found.orientation),
+        sum(|found| found.cannot_be_shown),
     )
 }
 
@@ -189,13 +212,14 @@ pub fn print(out: &mut dyn Write, rows: &Rows) -> io::Result<()> {
     for found in &figures {
         writeln!(
             out,
-            "  {:<13} {:<9} {}: {} of {} judged rows, {} not judged; {}: {}",
+            "  {:<13} {:<9} {}: {} of {} judged rows shown, {} for orientation, {} cannot be shown; {}: {}",
             found.paper,
             found.figure,
             found.verdict_and_why(),
             found.shown,
             found.judged,
-            found.not_judged,
+            found.orientation,
+            found.cannot_be_shown,
             found.experiments.join(" "),
             found.claim,
         )?;
@@ -226,7 +250,8 @@ pub fn markdown(rows: &Rows) -> String {
         "{} From the `.json` files beside it, written by `suimon reproduce --write DIR`.\n",
         total(&figures)
     );
-    page += "| figure | claim | verdict | judged rows, shown | not judged | pages |\n|---|---|---|---:|---:|---|\n";
+    page += "| figure | claim | verdict | judged rows | shown | not shown | for orientation | cannot be shown | pages |\n\
+             |---|---|---|---:|---:|---:|---:|---:|---|\n";
     for found in &figures {
         let pages: Vec<String> = found
             .experiments
@@ -235,14 +260,16 @@ pub fn markdown(rows: &Rows) -> String {
             .collect();
         let _ = writeln!(
             page,
-            "| {}, {} | {} | {} | {} of {} | {} | {} |",
+            "| {}, {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             found.paper,
             found.figure,
             found.claim,
             found.verdict_and_why().replace('|', "\\|"),
-            found.shown,
             found.judged,
-            found.not_judged,
+            found.shown,
+            found.not_shown,
+            found.orientation,
+            found.cannot_be_shown,
             pages.join(" "),
         );
     }
@@ -269,7 +296,7 @@ pub fn read(directory: &Path) -> io::Result<Rows> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{EXPERIMENTS, RowValue};
+    use crate::EXPERIMENTS;
 
     /// The numbers of the papers' figures and tables.
     const NUMBERS: [(&str, &[(&str, u32)]); 5] = [
@@ -347,18 +374,31 @@ mod tests {
             ("not paced: drops", ClaimVerdict::NotShown),
         ]);
         assert_eq!(
-            (shown.verdict, shown.judged, shown.not_judged),
-            (ClaimVerdict::Shown, 1, 1)
+            (
+                shown.verdict,
+                shown.judged,
+                shown.orientation,
+                shown.cannot_be_shown
+            ),
+            (ClaimVerdict::Shown, 1, 1, 0)
         );
         let missed = judged(&[
             ("paced: swing", ClaimVerdict::Shown),
             ("paced: drops", ClaimVerdict::NotShown),
         ]);
         assert_eq!(
-            (missed.verdict, missed.shown, missed.judged),
-            (ClaimVerdict::NotShown, 1, 2)
+            (missed.verdict, missed.shown, missed.not_shown, missed.judged),
+            (ClaimVerdict::NotShown, 1, 1, 2)
         );
-        assert_eq!(missed.why, "paced: drops");
+        assert_eq!(missed.why, "paced: drops: no value in the paper, 1 s here");
+        let twice = judged(&[
+            ("paced: swing", ClaimVerdict::NotShown),
+            ("paced: drops", ClaimVerdict::NotShown),
+        ]);
+        assert_eq!(
+            twice.why,
+            "paced: swing: no value in the paper, 1 s here; and 1 more"
+        );
         let asked_nothing = judged(&[("paced: drops", ClaimVerdict::Orientation)]);
         assert_eq!(asked_nothing.verdict, ClaimVerdict::CannotBeShown);
         assert_eq!(judged(&[]).why, "no row judged it");
