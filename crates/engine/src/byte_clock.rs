@@ -224,6 +224,15 @@ impl BytePace {
         (self.whole, self.remainder) = (now.saturating_sub(span), 0);
     }
 
+    /// A deadline of this pace's `former` one: what it is beyond the time at which the next packet
+    /// may start remains what it is in bytes, rounded up.
+    pub fn carried(&self, former: Self, deadline: u64) -> u64 {
+        let beyond = u128::from(deadline.saturating_sub(former.eligible()));
+        let beyond = (beyond * u128::from(former.rate)).div_ceil(u128::from(self.rate));
+        let beyond = u64::try_from(beyond).unwrap_or(u64::MAX);
+        self.eligible().saturating_add(beyond)
+    }
+
     /// Takes another rate at a time between these two byte-times. A deficit and a lateness both
     /// remain what they are in bytes, rounded to the later side, and the lateness is at most `most`
     /// bytes: so the output never exceeds what the rates of the time allow. A lateness kept as time

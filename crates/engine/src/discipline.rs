@@ -114,6 +114,14 @@ pub trait Discipline: fmt::Debug + Send + Any {
         false
     }
 
+    /// Of a plan whose [changed classes](Plan::changed_classes) are known, adopts what is no
+    /// class's: its own settings, and what all classes have in common. Each of those classes then
+    /// adopts what is its. In a time that does not grow with the number of classes. `false` if it
+    /// cannot; then nothing has changed. The default: it cannot.
+    fn retune_own(&mut self, _now: Instant, _plan: &dyn Plan) -> bool {
+        false
+    }
+
     /// The same, of a plan in which only the settings of this class of its own differ; in a time
     /// that does not grow with the number of classes. `false` if it cannot; then nothing has
     /// changed. The default: it cannot, and its host has it adopt the whole plan.
@@ -209,8 +217,8 @@ pub trait Plan: Any + fmt::Debug + Send + Sync {
 
     /// Its own classes whose settings differ from a former plan's with the same classes, or places
     /// for them; with `queues`, also those that have a queue, since what follows from the link may
-    /// differ in it. `None` if anything else differs that a class alone does not take over, or it
-    /// cannot tell; the default.
+    /// differ in it. `None` if anything else differs that is not [its own
+    /// alone](Discipline::retune_own), or it cannot tell; the default.
     fn changed_classes(&self, _former: &dyn Plan, _queues: bool) -> Option<Vec<ClassId>> {
         None
     }

@@ -724,6 +724,12 @@ impl Queue {
         successor
     }
 
+    /// Adopts what is no class's of a plan whose changed classes are known; see
+    /// [`Discipline::retune_own`].
+    pub fn retune_own(&mut self, now: Instant, plan: &dyn Plan) -> bool {
+        self.discipline.get_mut().retune_own(now, plan)
+    }
+
     /// Adopts a plan that differs from the present one in the settings of this class alone. `false`
     /// if the discipline cannot do so without a look at all classes; then nothing has changed.
     pub fn retune_class(&mut self, now: Instant, plan: &dyn Plan, class: ClassId) -> bool {

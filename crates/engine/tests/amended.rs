@@ -36,6 +36,8 @@ struct Amending {
     classes: [u32; 2],
     /// The settings whose changes a check of the whole alone can judge.
     judged_together: &'static [&'static str],
+    /// Whether it can judge those of a class at all: a leaf or not.
+    judged_alone: fn(&DisciplineSpec, bool) -> bool,
 }
 
 impl Amending {
@@ -56,6 +58,7 @@ const AMENDING: &[Amending] = &[
         refused: 0,
         classes: MANY,
         judged_together: &[],
+        judged_alone: |_, _| true,
     },
     Amending {
         kind: "hfsc",
@@ -66,6 +69,7 @@ const AMENDING: &[Amending] = &[
         classes: MANY,
         // The first limit of a class with child classes.
         judged_together: &["upperlimit"],
+        judged_alone: |_, _| true,
     },
     Amending {
         kind: "hfsc",
@@ -75,6 +79,7 @@ const AMENDING: &[Amending] = &[
         refused: 0,
         classes: MANY,
         judged_together: &["upperlimit"],
+        judged_alone: |_, _| true,
     },
     Amending {
         kind: "wrr",
@@ -84,6 +89,7 @@ const AMENDING: &[Amending] = &[
         refused: 0,
         classes: MANY,
         judged_together: &[],
+        judged_alone: |_, _| true,
     },
     Amending {
         kind: "wrr",
@@ -94,6 +100,7 @@ const AMENDING: &[Amending] = &[
         refused: 200_000,
         classes: MANY,
         judged_together: &[],
+        judged_alone: |_, _| true,
     },
     Amending {
         kind: "cbq",
@@ -105,6 +112,7 @@ const AMENDING: &[Amending] = &[
         refused: 200_000,
         classes: MANY,
         judged_together: &[],
+        judged_alone: |spec, leaf| leaf && spec.settings.get("root_rate").is_none(),
     },
     Amending {
         kind: "priq",
@@ -115,6 +123,7 @@ const AMENDING: &[Amending] = &[
         refused: 0,
         classes: [96, 224],
         judged_together: &[],
+        judged_alone: |_, _| true,
     },
 ];
 
@@ -172,6 +181,7 @@ fn an_amended_plan_is_the_plan_that_a_check_of_the_whole_makes() {
                                 };
                                 let mut together = amending.judged_together.iter();
                                 together.any(|key| own(&changed, key) != own(&spec, key))
+                                    || !(amending.judged_alone)(&changed, leaf)
                             });
                         let noted = !checked.notices.is_empty();
                         assert!(tells || noted, "{}: only a check tells", kind.name);

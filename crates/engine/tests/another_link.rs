@@ -1,12 +1,12 @@
-//! Another bandwidth, adopted class by class, is the same as adopted as a whole: a tree with
-//! packets queued sends the same ones at the same times from then on.
+//! Another bandwidth, or other settings, adopted class by class, are the same as adopted at once: a
+//! tree with packets queued sends the same ones at the same times from then on.
 
 #[allow(dead_code, reason = "the contract test uses more of it")]
 #[path = "contract/policies.rs"]
 mod policies;
 
 use engine::discipline::{Next, Reason, Sink};
-use engine::kind::Children;
+use engine::kind::{Children, Kind};
 use engine::link::Link;
 use engine::packet::{ClassId, Packet};
 use engine::queue::Queue;
@@ -18,8 +18,8 @@ use policies::LINK;
 const POLICIES: u64 = 1_500;
 const PACKETS: u64 = 400;
 
-/// Kinds whose classes take over another link one by one.
-const BY_CLASS: [&str; 5] = ["drr", "wrr", "hfsc", "cbq", "priq"];
+/// Kinds whose classes take over another plan one by one.
+const BY_CLASS: [&str; 7] = ["drr", "wrr", "hfsc", "cbq", "priq", "ips", "pacer"];
 
 #[derive(Default)]
 struct Dropped(u64);
@@ -74,63 +74,80 @@ fn drain(queue: &mut Queue, mut at: u64, left: &mut Left, dropped: &mut Dropped)
     }
 }
 
+/// What leaves, and when, and how many are dropped, if a tree takes over a plan in the midst of
+/// traffic: at once, or class by class. `None` if it does not.
+fn taken_over(
+    (old, new): (&TreePlan, &TreePlan),
+    classes: Option<&[ClassId]>,
+    seed: Seed,
+) -> Option<(Left, u64)> {
+    let (mut left, mut dropped) = (Left::new(), Dropped::default());
+    let mut rng = seed.fork("traffic").stream();
+    let mut queue = old.build(seed);
+    let at = traffic(&mut queue, old, (1, 0), &mut rng, &mut left, &mut dropped);
+    let (now, root) = (Instant::from_nanos(at), new.root.plan.as_ref());
+    let adopted = match classes {
+        None => queue.retune(now, root),
+        Some(classes) => {
+            let mut classes = classes.iter();
+            queue.retune_own(now, root) && classes.all(|class| queue.retune_class(now, root, *class))
+        }
+    };
+    let next = (at, PACKETS as u32);
+    let at = traffic(&mut queue, new, next, &mut rng, &mut left, &mut dropped);
+    drain(&mut queue, at, &mut left, &mut dropped);
+    adopted.then_some((left, dropped.0))
+}
+
+/// How many policies of this kind were judged, by what differs.
+fn judge(registry: &Registry, kind: &Kind) -> [u64; 2] {
+    let mut judged = [0; 2];
+    for round in 0..POLICIES {
+        let seed = Seed(round).fork(kind.name);
+        let child = registry.kinds().nth(round as usize % registry.kinds().count());
+        let policy = policies::draw(registry, kind, child, seed);
+        let mut rng = seed.fork("link").stream();
+        let bandwidth = Bandwidth::bits_per_sec(LINK.bandwidth.bits() / 2 * (1 + rng.below(4)));
+        let of_another_link = policy.spec.check(registry, Link { bandwidth, ..LINK });
+        for (what, new) in [of_another_link.ok(), Some(policy.other)].into_iter().enumerate() {
+            let Some(new) = new else { continue };
+            let (of, former) = (&new.root.plan, &*policy.plan.root.plan);
+            let Some(classes) = of.changed_classes(former, true) else {
+                continue;
+            };
+            let plans = (&policy.plan, &new);
+            let both = [None, Some(&classes[..])].map(|classes| taken_over(plans, classes, seed));
+            if let [Some(whole), Some(by_class)] = both {
+                assert!(
+                    whole == by_class,
+                    "{}, round {round}.{what}: {} packets left, {}; {:?}",
+                    kind.name,
+                    whole.0.len(),
+                    by_class.0.len(),
+                    policy.spec.settings
+                );
+                let differs = what == 1 || policy.plan.link != new.link;
+                judged[what] += u64::from(differs);
+            }
+        }
+    }
+    judged
+}
+
 #[test]
-fn classes_that_take_over_another_link_one_by_one_are_as_a_tree_that_takes_it_over_at_once() {
+fn classes_that_take_over_a_plan_one_by_one_are_as_a_tree_that_takes_it_over_at_once() {
     let registry = Registry::builtin();
     for kind in registry.kinds() {
         if !matches!(kind.children, Children::Classes { .. }) {
             continue;
         }
-        let mut judged = 0;
-        for round in 0..POLICIES {
-            let seed = Seed(round).fork(kind.name);
-            let child = registry.kinds().nth(round as usize % registry.kinds().count());
-            let policy = policies::draw(&registry, kind, child, seed);
-            let mut rng = seed.fork("link").stream();
-            let bandwidth = Bandwidth::bits_per_sec(LINK.bandwidth.bits() / 2 * (1 + rng.below(4)));
-            let link = Link { bandwidth, ..LINK };
-            let Ok(new) = policy.spec.check(&registry, link) else {
-                continue;
-            };
-            let Some(classes) = new.changed_classes(&policy.plan, &[]) else {
-                continue;
-            };
-            let runs = [false, true].map(|by_class| {
-                let (mut left, mut dropped) = (Left::new(), Dropped::default());
-                let mut rng = seed.fork("traffic").stream();
-                let mut queue = policy.plan.build(seed);
-                let at = traffic(
-                    &mut queue,
-                    &policy.plan,
-                    (1, 0),
-                    &mut rng,
-                    &mut left,
-                    &mut dropped,
-                );
-                let (now, root) = (Instant::from_nanos(at), new.root.plan.as_ref());
-                let adopted = match by_class {
-                    false => queue.retune(now, root),
-                    true => classes.iter().all(|class| queue.retune_class(now, root, *class)),
-                };
-                let next = (at, PACKETS as u32);
-                let at = traffic(&mut queue, &new, next, &mut rng, &mut left, &mut dropped);
-                drain(&mut queue, at, &mut left, &mut dropped);
-                (adopted, left, dropped.0)
-            });
-            let [whole, by_class] = runs;
-            if whole.0 && by_class.0 {
-                assert!(
-                    whole == by_class,
-                    "{}, round {round}: {} packets left, {}",
-                    kind.name,
-                    whole.1.len(),
-                    by_class.1.len()
-                );
-                judged += u64::from(policy.plan.link != new.link);
-            }
-        }
-        eprintln!("{}: {judged} of {POLICIES}", kind.name);
+        let judged = judge(&registry, kind);
+        eprintln!("{}: {judged:?} of {POLICIES}", kind.name);
         let expected = BY_CLASS.contains(&kind.name);
-        assert_eq!(judged > POLICIES / 40, expected, "{}: {judged} judged", kind.name);
+        assert!(
+            judged.iter().all(|judged| (*judged > POLICIES / 40) == expected),
+            "{}: {judged:?} judged",
+            kind.name
+        );
     }
 }

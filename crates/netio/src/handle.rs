@@ -44,6 +44,10 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 /// Promises that a worker takes between two batches at most.
 const PROMISES: usize = 64;
 
+/// Classes that adopt a plan as a whole at most. Where there are more, they adopt it [class by
+/// class](ClassChanges), or a new tree takes the place of theirs.
+const AT_ONCE: usize = 256;
+
 /// A new plan for a path.
 pub struct Retune {
     /// The plan.
@@ -81,7 +85,8 @@ pub(crate) struct PreparedRetune {
     /// The changes that the path had adopted when this was made: if there are others, it is of no
     /// use.
     pub(crate) changes: u64,
-    /// Whether the classes, their filters and the outermost discipline are those that there are.
+    /// Whether the classes, their filters and the outermost discipline are those that there are,
+    /// and so few that the packet loop may look at all of them at once.
     pub(crate) same: bool,
     /// The tree, which is needed if some discipline cannot adopt its settings.
     pub(crate) tree: Queue,
@@ -104,6 +109,7 @@ impl PreparedRetune {
                 old.root.kind.name == plan.root.kind.name
                     && old.has_classes_of(plan)
                     && old.default == plan.default
+                    && plan.classes.len() <= AT_ONCE
             });
         let claim = Claim::of(Some(plan), &retune.guarantees);
         Self {

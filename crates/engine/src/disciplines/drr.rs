@@ -382,6 +382,11 @@ impl Discipline for Drr {
         self.leaves.retune(now, &plan.leaves)
     }
 
+    fn retune_own(&mut self, _now: Instant, plan: &dyn Plan) -> bool {
+        // Quanta are the classes'.
+        plan_of(plan).is_some()
+    }
+
     fn retune_class(&mut self, now: Instant, plan: &dyn Plan, class: ClassId) -> bool {
         let known = plan_of(plan).and_then(|plan| Some((plan, self.leaves.known(&plan.leaves, class)?)));
         known.is_some_and(|(plan, leaf)| {

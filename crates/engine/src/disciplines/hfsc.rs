@@ -493,9 +493,9 @@ impl Plan for HfscPlan {
         if !alike || pairs().any(|(new, old)| shape(new) != shape(old)) {
             return None;
         }
-        // Leaves come first. A class alone takes over, too, how far limits are caught up with.
+        // Leaves come first.
         let all = pairs().enumerate();
-        let queues = |node: usize| (queues || self.catch_up != former.catch_up) && node < self.leaves.len();
+        let queues = |node: usize| queues && node < self.leaves.len();
         let changed = all.filter(|(node, (new, old))| queues(*node) || new.curves != old.curves);
         Some(changed.map(|(_, (new, _))| new.id).collect())
     }
@@ -1138,11 +1138,16 @@ impl Discipline for Hfsc {
         self.leaves.retune(now, &plan.leaves)
     }
 
+    fn retune_own(&mut self, _now: Instant, plan: &dyn Plan) -> bool {
+        let plan = plan_of(plan);
+        plan.iter().for_each(|plan| self.catch_up = plan.catch_up);
+        plan.is_some()
+    }
+
     fn retune_class(&mut self, now: Instant, plan: &dyn Plan, class: ClassId) -> bool {
         let Some((plan, node)) = plan_of(plan).and_then(|plan| Some((plan, self.known(plan, class)?))) else {
             return false;
         };
-        self.catch_up = plan.catch_up;
         self.adopt(node, plan.classes[node].curves, now.nanos());
         !self.is_leaf(node) || self.leaves.retune_one(now, &plan.leaves, node)
     }

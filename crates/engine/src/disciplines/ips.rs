@@ -53,7 +53,7 @@ use crate::sharing::credit::{Credit, nanobits};
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
 use crate::{choices, settings};
 use std::any::Any;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// The registration.
@@ -189,9 +189,9 @@ struct IpsPlan {
     settings: Settings,
     link: Bandwidth,
     longest: Bytes,
-    classes: Vec<ClassPlan>,
+    classes: Arc<[ClassPlan]>,
     numbers: ClassNumbers,
-    routes: ClassRoutes,
+    routes: Arc<ClassRoutes>,
     inner: QueuePlan,
 }
 
@@ -253,8 +253,8 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         link: check.link.bandwidth,
         settings,
         longest,
-        classes,
-        routes,
+        classes: classes.into(),
+        routes: Arc::new(routes),
         inner,
     }))
 }
@@ -568,7 +568,31 @@ fn fifo_of(bytes: Bytes) -> QueuePlan {
     }
 }
 
+fn plan_of(plan: &dyn Plan) -> Option<&IpsPlan> {
+    let plan: &dyn Any = plan;
+    plan.downcast_ref()
+}
+
+impl IpsPlan {
+    /// Whether another plan has the same classes with guarantees over the same scheduler.
+    fn is_like(&self, other: &Self) -> bool {
+        let shape = |class: &ClassPlan| (class.id, class.guarantee.is_some());
+        let classes = |plan: &Self| plan.classes.iter().map(shape).collect::<Vec<_>>();
+        self.settings.over == other.settings.over && classes(self) == classes(other)
+    }
+}
+
 impl Plan for IpsPlan {
+    /// Those with other guarantees, and those that the scheduler serves otherwise.
+    fn changed_classes(&self, former: &dyn Plan, queues: bool) -> Option<Vec<ClassId>> {
+        let former = plan_of(former).filter(|former| self.is_like(former))?;
+        let inside = self.inner.plan.changed_classes(&*former.inner.plan, queues)?;
+        let pairs = self.classes.iter().zip(former.classes.iter());
+        let own = pairs.filter(|(new, old)| new.guarantee != old.guarantee);
+        let all: BTreeSet<ClassId> = own.map(|(new, _)| new.id).chain(inside).collect();
+        Some(all.into_iter().collect())
+    }
+
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
         Box::new(Ips {
             inner: self.inner.plan.build(cx),
@@ -720,6 +744,23 @@ struct Ips {
 }
 
 impl Ips {
+    /// Adopts what a plan of the same classes says of all.
+    fn adopt(&mut self, plan: &IpsPlan) {
+        if self.wire.rate() != plan.link {
+            self.wire = LinkClock::new(plan.link, Duration::ZERO);
+        }
+        self.plan = plan.clone();
+    }
+
+    /// Gives a class the guarantee of the plan.
+    fn adopt_guarantee(&mut self, now: Instant, number: usize) {
+        let guarantee = self.plan.classes[number].guarantee;
+        let member = &mut self.members[number];
+        if member.guarantee != guarantee {
+            member.adopt(guarantee, now.nanos());
+        }
+    }
+
     /// Drops a packet that exceeds the arrival curve, or queues it to be sent last.
     fn police(&mut self, packet: Packet, sink: &mut dyn Sink) -> Verdict {
         let kept = self.plan.settings.excess == ExcessAction::Last && packet.len <= self.plan.longest;
@@ -868,29 +909,40 @@ impl Discipline for Ips {
     }
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
-        let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<IpsPlan>() else {
+        let Some(plan) = plan_of(plan).filter(|plan| plan.is_like(&self.plan)) else {
             return false;
         };
-        let shape = |plan: &IpsPlan| -> Vec<_> {
-            plan.classes
-                .iter()
-                .map(|class| (class.id, class.guarantee.is_some()))
-                .collect()
-        };
-        if plan.settings.over != self.plan.settings.over || shape(plan) != shape(&self.plan) {
-            return false;
-        }
         let adopted = self.inner.retune(now, plan.inner.plan.as_ref());
-        if self.wire.rate() != plan.link {
-            self.wire = LinkClock::new(plan.link, Duration::ZERO);
+        self.adopt(plan);
+        (0..self.members.len()).for_each(|number| self.adopt_guarantee(now, number));
+        adopted
+    }
+
+    fn retune_own(&mut self, now: Instant, plan: &dyn Plan) -> bool {
+        let alike = |plan: &&IpsPlan| {
+            let shape = |plan: &IpsPlan| (plan.settings.over, plan.classes.len());
+            shape(plan) == shape(&self.plan)
+        };
+        let plan = plan_of(plan).filter(alike);
+        let adopted = plan.filter(|plan| self.inner.retune_own(now, &*plan.inner.plan));
+        adopted.iter().for_each(|plan| self.adopt(plan));
+        adopted.is_some()
+    }
+
+    fn retune_class(&mut self, now: Instant, plan: &dyn Plan, class: ClassId) -> bool {
+        let known = plan_of(plan).and_then(|plan| {
+            let number = plan.numbers.own(class.0)?;
+            let known = |plan: &IpsPlan| plan.classes.get(number).map(|class| class.id) == Some(class);
+            (known(plan) && known(&self.plan)).then_some((plan, number))
+        });
+        let Some((plan, number)) = known else {
+            return false;
+        };
+        let adopted = self.inner.retune_class(now, &*plan.inner.plan, class);
+        if adopted {
+            self.adopt(plan);
+            self.adopt_guarantee(now, number);
         }
-        for (member, class) in self.members.iter_mut().zip(&plan.classes) {
-            if member.guarantee != class.guarantee {
-                member.adopt(class.guarantee, now.nanos());
-            }
-        }
-        self.plan = plan.clone();
         adopted
     }
 }

@@ -382,6 +382,10 @@ impl Discipline for Priq {
         self.leaves.retune(now, &plan.leaves)
     }
 
+    fn retune_own(&mut self, _now: Instant, plan: &dyn Plan) -> bool {
+        plan_of(plan).is_some()
+    }
+
     fn retune_class(&mut self, now: Instant, plan: &dyn Plan, class: ClassId) -> bool {
         let known = plan_of(plan).and_then(|plan| Some((plan, self.adopt(plan, class)?)));
         known.is_some_and(|(plan, leaf)| self.leaves.retune_one(now, &plan.leaves, leaf))

@@ -127,6 +127,13 @@ struct Rules {
     order: Order,
 }
 
+impl Rules {
+    /// Whether others differ from these in the time between polls at most.
+    fn are_like(self, other: Self) -> bool {
+        self.order == other.order && self.interval.is_some() == other.interval.is_some()
+    }
+}
+
 /// What a class states of its packets in a cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stated {
@@ -367,9 +374,10 @@ impl Plan for WrrPlan {
         let part = |plan: &Self| plan.sums.part(plan.settings.cycle);
         let moved = others && part(&plan) != part(self);
         let refused = plan.sums.exceed(link) || plan.sums.are_too_many() || !problems.is_empty();
-        if moved || refused || rules(&plan.settings, plan.sums, link) != self.rules {
+        if moved || refused {
             return None;
         }
+        plan.rules = rules(&plan.settings, plan.sums, link);
         if let Some(new) = &change.renewed {
             plan.leaves = self.leaves.renewed(leaf, new)?;
         }
@@ -378,7 +386,7 @@ impl Plan for WrrPlan {
 
     fn changed_classes(&self, former: &dyn Plan, queues: bool) -> Option<Vec<ClassId>> {
         let former = plan_of(former).filter(|former| self.leaves.is_numbered_as(&former.leaves))?;
-        if self.rules != former.rules {
+        if !self.rules.are_like(former.rules) {
             return None;
         }
         let all = self.leaves.each().zip(self.weights().zip(former.weights()));
@@ -536,6 +544,14 @@ impl Wrr {
         true
     }
 
+    /// Polls at other times, if these are others.
+    fn adopt_interval(&mut self, now: Instant, rules: Rules) {
+        if let Some(interval) = rules.interval.filter(|_| rules != self.rules) {
+            self.poll.next = now.nanos().div_ceil(interval).saturating_mul(interval);
+        }
+        self.rules = rules;
+    }
+
     /// A leaf may send.
     fn list(&mut self, leaf: usize) {
         let member = &mut self.members[leaf];
@@ -670,8 +686,12 @@ impl Discipline for Wrr {
         if !self.leaves.is_alike(&plan.leaves) {
             return false;
         }
-        let weights = self.members.iter().map(|member| member.weight);
-        if plan.rules != self.rules || !weights.eq(plan.weights()) {
+        let alike = plan.rules.are_like(self.rules);
+        if alike {
+            self.adopt_interval(now, plan.rules);
+        }
+        let mut weights = plan.weights().enumerate();
+        if !alike || !weights.all(|(leaf, weight)| self.assign(leaf, weight)) {
             self.rules = plan.rules;
             while let Some((_, leaf)) = self.slots.first(0) {
                 self.slots.remove(0, leaf);
@@ -690,9 +710,19 @@ impl Discipline for Wrr {
         self.leaves.retune(now, &plan.leaves)
     }
 
+    fn retune_own(&mut self, now: Instant, plan: &dyn Plan) -> bool {
+        let Some(plan) = plan_of(plan).filter(|plan| plan.rules.are_like(self.rules)) else {
+            return false;
+        };
+        self.adopt_interval(now, plan.rules);
+        true
+    }
+
     fn retune_class(&mut self, now: Instant, plan: &dyn Plan, class: ClassId) -> bool {
         let known = plan_of(plan).and_then(|plan| Some((plan, self.leaves.known(&plan.leaves, class)?)));
         known.is_some_and(|(plan, leaf)| {
+            // The length of a cycle follows from all weights.
+            self.adopt_interval(now, plan.rules);
             self.assign(leaf, plan.weight(leaf)) && self.leaves.retune_one(now, &plan.leaves, leaf)
         })
     }

@@ -50,7 +50,7 @@ impl Row {
     }
 }
 
-/// One heap: its rows have room for all elements that may come.
+/// One heap: its rows have room for all elements that may come, each once.
 #[derive(Clone, Debug)]
 struct Heap {
     /// Keys, shifted, and elements.
@@ -72,7 +72,11 @@ impl Heap {
         self.rows[0].0[ARITY - 1]
     }
 
+    /// It grows, if more come than it has room for.
     fn push(&mut self, item: u128) {
+        if self.len.div_ceil(ARITY) >= self.rows.len() {
+            self.rows.push(Row([ABSENT; ARITY]));
+        }
         let at = self.raise(self.len, item, |_, _| {});
         *self.item(at) = item;
         self.len += 1;
@@ -169,8 +173,8 @@ impl PriorityQueue {
         self.front.last().map(|&item| item >> 32)
     }
 
-    /// Inserts an element that is not in the queue; keys of 2⁹⁶ − 1 and more are clamped to the
-    /// largest below.
+    /// Inserts an element, which may be in the queue with another key; keys of 2⁹⁶ − 1 and more are
+    /// clamped to the largest below.
     #[inline]
     pub(crate) fn push(&mut self, element: u32, key: u128) {
         let item = item(key, element);
@@ -205,16 +209,6 @@ impl PriorityQueue {
             self.front.push(item);
         }
         self.front.reverse();
-    }
-
-    /// Gives each element the key that this returns for the element and its present key.
-    pub(crate) fn rekey(&mut self, key: impl Fn(u32, u128) -> u128) {
-        let all = (self.front.iter().copied()).chain(std::iter::from_fn(|| self.heap.pop()));
-        let all: Vec<_> = all.filter_map(key_and_element).collect();
-        self.clear();
-        for (old, element) in all {
-            self.push(element, key(element, old));
-        }
     }
 
     /// Removes all.

@@ -559,8 +559,13 @@ impl Weights {
     pub(crate) fn of_another(&self, leaf: Rated) -> Option<(Weight, Weight)> {
         let basis = self.basis.as_ref()?;
         let own = basis.alike[leaf.priority as usize].weight_of_another(leaf.rate)?;
-        let lent = basis.siblings[leaf.parent as usize].weight_of_another(leaf.rate)?;
-        Some((own, lent))
+        Some((own, self.lent_to_another(leaf)?))
+    }
+
+    /// The same among its siblings alone.
+    pub(crate) fn lent_to_another(&self, node: Rated) -> Option<Weight> {
+        let basis = self.basis.as_ref()?;
+        basis.siblings[node.parent as usize].weight_of_another(node.rate)
     }
 
     /// The same for this many nodes that take turns packet by packet.

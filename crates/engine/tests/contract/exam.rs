@@ -42,6 +42,8 @@ enum Meddling {
     /// Flushes are done in portions.
     Portioning,
     Changing,
+    /// The same class by class, where that can be done, with other operations in between.
+    ChangingByClass,
     Replacing,
 }
 
@@ -51,6 +53,7 @@ enum Meddling {
 /// wrong, and what led to it.
 pub fn examine(subject: &Subject, seed: Seed, operations: u32) -> Result<(), String> {
     run(subject, seed, operations, Meddling::Changing)?;
+    run(subject, seed, operations, Meddling::ChangingByClass)?;
     run(subject, seed, operations, Meddling::Replacing)?;
     let reference = run(subject, seed, operations, Meddling::None)?;
     let others = [
@@ -93,6 +96,7 @@ fn run(
         views: Vec::new(),
         changes: seed.fork("changes").stream(),
         changed: false,
+        still: Vec::new(),
     };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         exam.operate(operations / 2);
@@ -133,6 +137,8 @@ struct Exam<'a> {
     changes: Rng,
     /// Whether the other plan is in force.
     changed: bool,
+    /// Classes that have not adopted the plan in force yet.
+    still: Vec<ClassId>,
 }
 
 impl Exam<'_> {
@@ -307,6 +313,10 @@ impl Exam<'_> {
     /// With no more arrivals every packet comes out, and only waiting is needed.
     fn drain(&mut self) {
         let link_speed = self.rng.below(2) == 0;
+        // A change ends, whatever the queue waits for.
+        while !self.still.is_empty() {
+            self.change_on();
+        }
         while self.ledger.held().packets > 0 {
             self.dequeue();
             self.ledger.check_account(&self.queue);
@@ -329,8 +339,9 @@ impl Exam<'_> {
                 let _ = self.queue.retune(now, &*self.subject.queue.plan);
             }
             Meddling::Changing if self.changes.below(16) == 0 => self.change(),
+            Meddling::ChangingByClass if self.changes.below(4) == 0 => self.change_on(),
             Meddling::Replacing if self.changes.below(32) == 0 => self.replace(),
-            Meddling::Changing | Meddling::Replacing => {}
+            Meddling::Changing | Meddling::ChangingByClass | Meddling::Replacing => {}
         }
     }
 
@@ -345,6 +356,35 @@ impl Exam<'_> {
             let _ = self.queue.retune(now, &**plans[usize::from(self.changed)]);
         }
         // A larger rate may release packets sooner than was said.
+        (self.deadline, self.waits) = (None, 0);
+        self.ledger.check_account(&self.queue);
+    }
+
+    /// Begins with a change to the other plan, or goes on with one class of it. What cannot be done
+    /// so is done as a whole, as hosts do.
+    fn change_on(&mut self) {
+        let plans = [&self.subject.queue.plan, &self.subject.other.plan];
+        let now = self.ledger.now;
+        let adopted = if let Some(class) = self.still.pop() {
+            let plan = plans[usize::from(self.changed)];
+            self.queue.retune_class(now, &**plan, class)
+        } else {
+            let (former, plan) = (
+                plans[usize::from(self.changed)],
+                plans[usize::from(!self.changed)],
+            );
+            let Some(classes) = plan.changed_classes(&**former, true) else {
+                return self.change();
+            };
+            self.still = classes;
+            let begun = self.queue.retune_own(now, &**plan);
+            self.changed ^= begun;
+            begun
+        };
+        if !adopted {
+            self.still.clear();
+            let _ = self.queue.retune(now, &**plans[usize::from(self.changed)]);
+        }
         (self.deadline, self.waits) = (None, 0);
         self.ledger.check_account(&self.queue);
     }

@@ -113,18 +113,33 @@ fn counted(kind: (&str, &str), classes: u64, other: Option<u64>) -> InterfacePol
 
 /// The same of this bandwidth.
 fn counted_at(bandwidth: &str, kind: (&str, &str), classes: u64, other: Option<u64>) -> InterfacePolicy {
+    let value = |class| if other == Some(class) { 3 } else { 4 };
+    counted_of((bandwidth, kind, &[]), classes, value)
+}
+
+/// The same with these own settings, and such a value for each class.
+fn counted_of(
+    (bandwidth, kind, own): (&str, (&str, &str), &[(&str, &str)]),
+    classes: u64,
+    value: impl Fn(u64) -> u64,
+) -> InterfacePolicy {
     let small = text(kind, &(0..2).map(|flow| (flow, 4)).collect());
     let small = read(&small.replace("200 Mbit/s", bandwidth));
     let mut spec = DisciplineSpec::clone(&small.spec);
+    for (key, value) in own {
+        spec.settings = std::mem::take(&mut spec.settings).text(key, value);
+    }
     let first = spec.classes[0].clone();
     spec.classes = (0..classes)
         .map(|class| {
             let mut of = first.clone();
             (of.name, of.default) = (format!("c{class}"), class == 0);
             of.discipline = Some(DisciplineSpec::of(&COUNTED));
-            let value = if other == Some(class) { 3 } else { 4 };
             // So little that all of them fit.
-            let text = kind.1.replace("{}00", "{}").replace("{}", &value.to_string());
+            let text = kind
+                .1
+                .replace("{}00", "{}")
+                .replace("{}", &value(class).to_string());
             let (key, value) = text.split_once(" = ").expect("a setting");
             of.settings = match value.parse::<i64>() {
                 Ok(number) => Table::default().with(key, Raw::Integer(number)),
@@ -422,6 +437,38 @@ fn another_bandwidth_visits_few_at_a_time() {
     }
 }
 
+type Pair = (&'static str, &'static str);
+
+/// Kinds with own settings, with which all classes take over what each alone is in, a few in each
+/// turn of the loop.
+const SHARED: [(Pair, &[Pair]); 4] = [
+    (("pacer", "rate = \"{}00 kbit/s\""), &[("wire", "1 Gbit/s")]),
+    (("wrr", "weight = {}"), &[("mode", "poll")]),
+    (("cbq", "rate = \"{}00 kbit/s\""), &[("sharing", "top-level")]),
+    (
+        ("cbq", "rate = \"{}00 kbit/s\""),
+        &[("sharing", "ancestors-only"), ("root_rate", "90 %")],
+    ),
+];
+
+/// Another value for all classes, or for one; however many there are.
+fn what_all_share_visits_few_at_a_time() {
+    for (kind, own) in SHARED {
+        for classes in [10, 1_000, 10_000] {
+            let with = |value: u64| counted_of(("200 Mbit/s", kind, own), classes, |_| value);
+            let mut rig = Rig::new(&with(4), Registry::builtin().with(&COUNTED));
+            for value in [5, 4] {
+                (rig.most_adopted, rig.all_adopted) = (0, 0);
+                let adopted = rig.change(&with(value), &mut Seed(1).stream(), false);
+                assert_eq!(adopted, Adopted::InPlace, "{kind:?}, {own:?}, {classes}");
+                assert_eq!(rig.all_adopted, classes as usize, "{kind:?}, {own:?}");
+                let most = rig.most_adopted;
+                assert!((1..=64).contains(&most), "{kind:?}, {own:?}: {most} in a turn");
+            }
+        }
+    }
+}
+
 /// Counted, not timed: the whole of a change, in the packet loop and beside it, makes, changes and
 /// empties as many queues among very many classes as among few.
 #[test]
@@ -429,6 +476,7 @@ fn one_class_that_comes_goes_or_changes_visits_no_other() {
     // Not tests of their own, since what is counted is counted together.
     one_that_comes_or_goes_alone_visits_no_other();
     another_bandwidth_visits_few_at_a_time();
+    what_all_share_visits_few_at_a_time();
     for kind in KINDS.into_iter().filter(|kind| kind.0 != "priq") {
         let visits = [10, 1_000, 10_000].map(|classes| {
             let base = counted(kind, classes, None);

@@ -243,8 +243,14 @@ impl Path {
         let mut retired = Retired::default();
         let clock = now;
         let now = self.queue_time(clock);
+        let root = changes.plan.root.plan.as_ref();
+        if !self.queue.queue_mut().retune_own(now, root) {
+            return refuse(changes, &done);
+        }
+        if let (Some(realiser), Some(pacing)) = (&mut self.realiser, root.pacing()) {
+            realiser.repace(pacing);
+        }
         let first = changes.renewed.pop().map(|first| {
-            let root = changes.plan.root.plan.as_ref();
             let queue = self.queue.queue_mut();
             let former = queue.renew_class(now, root, first.class, first.queue);
             former.map(|former| (first.class, first.guarantee, former))

@@ -40,6 +40,7 @@ impl Cbq {
             tallies: vec![Tally::default(); plan.classes.len() + 1],
             weights: Arc::clone(plan.weights()),
             plan,
+            by_class: false,
             flushed: Tour::default(),
         };
         cbq.lay_out();

@@ -67,6 +67,7 @@ mod reference;
 mod retuning;
 mod rows;
 mod settings;
+mod shares;
 mod state;
 mod turns;
 
@@ -149,8 +150,7 @@ impl Plan for CbqPlan {
     }
 
     fn changed_classes(&self, former: &dyn Plan, queues: bool) -> Option<Vec<ClassId>> {
-        let formal = self.settings.sharing == Sharing::Formal;
-        self.changed_classes(plan_of(former).filter(|_| formal)?, queues)
+        self.changed_classes(plan_of(former)?, queues)
     }
 
     fn build_class(&self, class: ClassId, cx: &Build) -> Option<BuiltQueue> {
@@ -194,6 +194,14 @@ impl Mode {
         match self {
             Self::Crediting(cbq) => &cbq.plan,
             Self::Averaging(cbq) => &cbq.plan,
+        }
+    }
+
+    /// Whether a class may not have the values of the plan yet.
+    fn is_by_class(&self) -> bool {
+        match self {
+            Self::Crediting(cbq) => cbq.by_class,
+            Self::Averaging(cbq) => cbq.by_class,
         }
     }
 
@@ -284,7 +292,7 @@ impl Discipline for Mode {
         let adopted = queues
             .filter_map(|(queue, class)| Some(queue.retune(now, class.queue.as_ref()?.plan.as_ref())))
             .fold(true, |all, one| all & one);
-        if plan.has_values_of(self.plan()) {
+        if !self.is_by_class() && plan.has_values_of(self.plan()) {
             return adopted;
         }
         match (&mut *self, plan.settings.root_rate) {
@@ -295,11 +303,22 @@ impl Discipline for Mode {
         adopted
     }
 
+    fn retune_own(&mut self, now: Instant, plan: &dyn Plan) -> bool {
+        let alike = |plan: &&CbqPlan| plan.settings.differ_little(&self.plan().settings);
+        match (plan_of(plan).filter(alike), self) {
+            (Some(plan), Self::Crediting(cbq)) => cbq.adopt_plan(plan, now.nanos()),
+            (Some(plan), Self::Averaging(cbq)) => cbq.adopt_plan(plan, now.nanos()),
+            (None, _) => return false,
+        }
+        true
+    }
+
     fn retune_class(&mut self, now: Instant, plan: &dyn Plan, class: ClassId) -> bool {
         match (self, plan_of(plan)) {
             (Self::Crediting(cbq), Some(plan)) => {
                 cbq.retune_leaf(now, plan, class) || cbq.retune_inner(now, plan, class)
             }
+            (Self::Averaging(cbq), Some(plan)) => cbq.retune_one(now, plan, class),
             _ => false,
         }
     }

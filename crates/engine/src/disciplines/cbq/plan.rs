@@ -1,6 +1,7 @@
 //! A checked policy of `cbq`: its classes, numbered, with the weights of their turns.
 
 use super::settings::{ClassSettings, RoundRobin, Settings, Sharing};
+use super::shares::{self, Share};
 use crate::discipline::{ChangedClass, Plan};
 use crate::kind::{Check, ClassRoutes, QueuePlan};
 use crate::link::Link;
@@ -44,6 +45,8 @@ pub(super) struct CbqPlan {
     pub(super) routes: Arc<ClassRoutes>,
     pub(super) numbers: ClassNumbers,
     weights: WeightsOnce,
+    /// With an estimator of the link: the turns of the leaves.
+    pub(super) shares: Arc<[Share]>,
     /// The bursts of all classes together, in bytes.
     pub(super) bursts: u128,
 }
@@ -106,7 +109,7 @@ impl CbqPlan {
         (self.bursts * 2 * NANOBITS as u128).min(i64::MAX as u128 / 4) as i64
     }
 
-    /// The leaves with other values than in a former plan, and those with queues if `queues` may
+    /// The classes with other values than in a former plan, and those with queues if `queues` may
     /// have other ones; all if the link has another rate, which credits follow. `None` if anything
     /// else differs.
     pub(super) fn changed_classes(&self, former: &Self, queues: bool) -> Option<Vec<ClassId>> {
@@ -114,7 +117,7 @@ impl CbqPlan {
         let shape = |class: &ClassPlan| (class.id, class.parent, class.level);
         let value = |class: &ClassPlan| (class.credit.rate, class.packet, class.settings.clone());
         if of_all(self) != of_all(former)
-            || self.settings != former.settings
+            || !self.settings.differ_little(&former.settings)
             || self.classes.len() != former.classes.len()
         {
             return None;
@@ -124,10 +127,8 @@ impl CbqPlan {
             if shape(new) != shape(old) {
                 return None;
             }
-            let (leaf, other) = (number < self.leaves, value(new) != value(old));
-            if other && !leaf {
-                return None;
-            }
+            let leaf = number < self.leaves;
+            let other = value(new) != value(old) || self.shares.get(number) != former.shares.get(number);
             if other || self.link != former.link || leaf && queues {
                 changed.push(new.id);
             }
@@ -333,7 +334,7 @@ pub(super) fn number(
     }
     let bursts = classes.iter().map(ClassPlan::burst).sum();
     let levels = usize::from(levels[count]) + 1;
-    CbqPlan {
+    let mut plan = CbqPlan {
         settings,
         link: link.bandwidth,
         mtu: link.mtu,
@@ -344,17 +345,25 @@ pub(super) fn number(
         routes: Arc::new(routes),
         numbers: class_numbers,
         weights: WeightsOnce::default(),
+        shares: Arc::default(),
         bursts,
+    };
+    if plan.settings.root_rate.is_some() {
+        let rated = |class: &ClassPlan| (class.rated(), class.packet);
+        let nodes: Vec<_> = plan.classes.iter().map(rated).collect();
+        let round_robin = plan.settings.round_robin;
+        plan.shares = shares::shares((&nodes, plan.leaves), plan.link, round_robin).into();
     }
+    plan
 }
 
 impl CbqPlan {
     /// The plan that [`check`] makes when a leaf has other settings, or is another class; without a
     /// look at the others. `None` if it would report anything, or only it can tell: of classes with
-    /// child classes, and in the older modes, which do not change leaf by leaf either.
+    /// child classes, and where the link has an estimator, as the turns follow from all rates.
     pub(super) fn with_leaf(&self, change: &ChangedClass<'_>) -> Option<Self> {
         let leaf = self.numbers.own(change.class.0);
-        let leaf = leaf.filter(|&number| number < self.leaves && self.settings.sharing == Sharing::Formal)?;
+        let leaf = leaf.filter(|&number| number < self.leaves && self.settings.root_rate.is_none())?;
         let old = self.classes.get(leaf)?;
         let (place, mut problems) = (of_a_place(), Vec::new());
         let vacant = change.renewed.map_or(old.vacant, |new| new.vacant);

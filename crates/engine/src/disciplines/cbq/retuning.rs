@@ -13,27 +13,30 @@ use std::sync::Arc;
 impl Cbq {
     /// Takes over the rates and rules of a plan of the same shape; packets, credits and turns stay.
     pub(super) fn adopt(&mut self, plan: &CbqPlan, now: u64) {
+        // After a change of single classes their weights are on another scale.
+        let reweighted = plan.weights() != &self.weights || !self.plan.has_weights(&self.weights);
+        let mut inner = self.leaves()..self.link();
+        let stays = inner.all(|number| self.borrows_as_in(plan, number));
+        if !reweighted && stays && plan.settings.differ_little(&self.plan.settings) {
+            self.adopt_each(plan, now);
+            self.by_class = false;
+            return;
+        }
         let clock = if self.backlogged > 0 {
             self.clock.at(now, self.since())
         } else {
             self.clock.idle(now)
         };
-        let rings = |plan: &CbqPlan| -> Vec<_> {
-            plan.classes
-                .iter()
-                .map(|class| (class.settings.priority, class.settings.borrow))
-                .collect()
-        };
-        let moved = rings(plan) != rings(&self.plan)
-            || plan.settings.sharing != self.plan.settings.sharing
-            || plan.settings.excess != self.plan.settings.excess;
+        // Where classes stand follows from what they have, which may be of a former plan.
+        let mut leaves = 0..self.leaves();
+        let moved = !stays
+            || !leaves.all(|leaf| self.keeps_row(plan, leaf))
+            || !plan.settings.differ_little(&self.plan.settings);
         let waiting: Vec<usize> = (0..self.leaves())
             .filter(|&leaf| moved && self.nodes[leaf].demand != 0)
             .collect();
         waiting.iter().for_each(|&leaf| self.leave(leaf, clock));
-        // After a change of single classes theirs are on another scale.
-        let reweighted = plan.weights() != &self.weights || !self.plan.has_weights(&self.weights);
-        self.plan = plan.clone();
+        (self.plan, self.by_class) = (plan.clone(), false);
         match reweighted {
             true => self.adopt_weights(),
             false => self.weights = Arc::clone(plan.weights()),
@@ -48,6 +51,20 @@ impl Cbq {
         waiting
             .iter()
             .for_each(|&leaf| self.join(leaf, clock, now, since));
+    }
+
+    /// The same, class by class.
+    fn adopt_each(&mut self, plan: &CbqPlan, now: u64) {
+        self.adopt_plan(plan, now);
+        self.weights = Arc::clone(plan.weights());
+        for leaf in 0..self.leaves() {
+            let weights = (self.weights.own[leaf], self.weights.lent[leaf]);
+            self.adopt_leaf(plan, leaf, weights, now);
+        }
+        for number in self.leaves()..self.link() {
+            let clock = self.credit_time(now);
+            self.adopt_class(number, clock, now);
+        }
     }
 
     /// Members move to the lanes of their new weights, with what is left of their turns.
@@ -83,18 +100,15 @@ impl Cbq {
         }
     }
 
-    /// The leaf of a class that has the same number, parent and level in this plan, if leaves can
-    /// change one by one: the older modes keep account of all of them.
+    /// The leaf of a class that has the same number, parent and level in this plan.
     fn known(&self, plan: &CbqPlan, class: ClassId) -> Option<usize> {
         let leaf = plan.routes.child(class)?;
         let shape = |plan: &CbqPlan| {
             let class = &plan.classes[leaf];
             (plan.leaves, plan.classes.len(), class.id, class.parent)
         };
-        let known = self.rules.formal
-            && plan.classes[leaf].id == class
-            && leaf < self.leaves()
-            && shape(plan) == shape(&self.plan);
+        let known =
+            plan.classes[leaf].id == class && leaf < self.leaves() && shape(plan) == shape(&self.plan);
         known.then_some(leaf)
     }
 
@@ -110,11 +124,14 @@ impl Cbq {
     }
 
     /// Takes over what a plan of the same classes says of the whole.
-    fn adopt_plan(&mut self, plan: &CbqPlan, now: u64) {
-        if plan.link != self.plan.link {
+    pub(super) fn adopt_plan(&mut self, plan: &CbqPlan, now: u64) {
+        let link = |plan: &CbqPlan| (plan.link, plan.settings.link_burst);
+        if link(plan) != link(&self.plan) {
+            // What the former link did until now counts.
+            self.credit_time(now);
             self.clock.retune(plan.link, plan.settings.link_burst, now);
         }
-        self.plan = plan.clone();
+        (self.plan, self.by_class) = (plan.clone(), true);
         self.rules = Rules::new(plan);
     }
 
@@ -137,7 +154,12 @@ impl Cbq {
         if queue.kind.name != self.queues[leaf].kind() || !self.queues[leaf].retune(now, &*queue.plan) {
             return false;
         }
-        let at = now.nanos();
+        self.adopt_leaf(plan, leaf, weights, now.nanos());
+        true
+    }
+
+    /// The same but for its queue, with these weights.
+    fn adopt_leaf(&mut self, plan: &CbqPlan, leaf: usize, weights: (Weight, Weight), at: u64) {
         let clock = self.credit_time(at);
         // Where it stands in the rows stays, if that does not follow from what is new.
         let place = &self.places[leaf];
@@ -155,27 +177,52 @@ impl Cbq {
             let since = self.clock.ready();
             self.join(leaf, clock, at, since);
         }
-        true
     }
 
-    /// Takes over what a plan says of a class with child classes that keeps its rate, and its place
-    /// among those that lend and borrow: how much credit it may have follows from the link, too.
+    /// Takes over what a plan says of a class with child classes that borrows if it did before.
     pub(super) fn retune_inner(&mut self, now: Instant, plan: &CbqPlan, class: ClassId) -> bool {
         let number = plan.numbers.own(class.0).filter(|&number| {
-            let (new, node) = (&plan.classes[number], &self.nodes[number]);
             let shape = |plan: &CbqPlan| (plan.leaves, plan.classes.len(), plan.classes[number].parent);
-            self.rules.formal
-                && number >= self.leaves()
-                && shape(plan) == shape(&self.plan)
-                && new.credit.rate == node.credit.rate
-                && self.keeps_row(plan, number)
+            number >= self.leaves() && shape(plan) == shape(&self.plan) && self.borrows_as_in(plan, number)
         });
         let Some(number) = number else { return false };
+        let same = plan.classes[number].credit.rate == self.nodes[number].credit.rate;
+        let lent = match plan.settings.round_robin {
+            RoundRobin::Weighted if !same => self.weights.lent_to_another(plan.classes[number].rated()),
+            _ => Some(self.places[self.place_of(number, 0) as usize].lent.weight),
+        };
+        let Some(lent) = lent else { return false };
         let at = now.nanos();
         let clock = self.credit_time(at);
         self.adopt_plan(plan, at);
+        self.adopt_lent(number, lent);
         self.adopt_class(number, clock, at);
         true
+    }
+
+    /// Moves a class with child classes to lanes of this weight, with what is left of its turns.
+    fn adopt_lent(&mut self, number: usize, lent: Weight) {
+        let (parent, node) = (self.nodes[number].parent as usize, &self.nodes[number]);
+        let wanted = if node.flags & BORROW == 0 { 0 } else { node.demand };
+        for priority in 0..PRIORITIES {
+            let (place, owner) = (self.place_of(number, priority), self.place_of(parent, priority));
+            let (set, waits) = (self.borrowers(owner), wanted & 1 << priority != 0);
+            if self.places[place as usize].lent.weight == lent {
+                continue;
+            }
+            if waits {
+                let _ = self.sets.remove(&mut self.places, Membership::lent, set, place);
+            }
+            self.places[place as usize].lent.weight = lent;
+            if waits {
+                let _ = self.sets.insert(&mut self.places, Membership::lent, set, place);
+            }
+        }
+    }
+
+    /// Whether a class borrows if it does in this plan.
+    fn borrows_as_in(&self, plan: &CbqPlan, number: usize) -> bool {
+        plan.classes[number].settings.borrow == (self.nodes[number].flags & BORROW != 0)
     }
 
     /// Whether a class has the priority that it has in this plan, and borrows as there.

@@ -91,6 +91,24 @@ settings! {
     }
 }
 
+impl Settings {
+    /// Whether nothing differs from others that decides where classes stand.
+    pub(super) fn differ_little(&self, other: &Self) -> bool {
+        let of_standing = |settings: &Self| {
+            let Self {
+                sharing,
+                excess,
+                round_robin,
+                root_rate,
+                ..
+            } = *settings;
+            let formal = sharing == Sharing::Formal;
+            (formal, excess, round_robin, root_rate.is_some())
+        };
+        of_standing(self) == of_standing(other)
+    }
+}
+
 settings! {
     /// Settings of a class of `cbq`.
     pub struct ClassSettings {

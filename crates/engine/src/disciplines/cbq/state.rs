@@ -147,6 +147,8 @@ pub(super) struct Cbq {
     /// changed.
     pub(super) weights: Arc<Weights>,
     pub(super) plan: CbqPlan,
+    /// Whether the plan was adopted class by class: one may not have its values yet.
+    pub(super) by_class: bool,
     /// How far a flush has come: through the leaves, then through all nodes.
     pub(super) flushed: Tour,
 }

@@ -9,7 +9,11 @@ const OWN: [(&str, &str, &[&str]); 5] = [
     (
         "wrr",
         "weight = {}",
-        &["", ", mode = \"poll\", interval = \"1 ms\""],
+        &[
+            "",
+            ", mode = \"poll\", interval = \"1 ms\"",
+            ", mode = \"poll\", interval = \"500 us\"",
+        ],
     ),
     (
         "hfsc",
@@ -23,6 +27,8 @@ const OWN: [(&str, &str, &[&str]); 5] = [
             "",
             ", round_robin = \"packet\"",
             ", sharing = \"top-level\"",
+            ", sharing = \"ancestors-only\"",
+            ", sharing = \"top-level\", root_rate = \"90 %\"",
             ", link = \"shaped\"",
         ],
     ),

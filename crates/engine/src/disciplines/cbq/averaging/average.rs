@@ -56,6 +56,11 @@ impl Limits {
 }
 
 impl Limits {
+    /// Whether they let a class send nothing of its own.
+    pub(super) fn is_nothing(self) -> bool {
+        self.rate == 0
+    }
+
     /// The same for a leaf.
     pub(super) fn of_leaf(self) -> Self {
         Self { after: 1, ..self }

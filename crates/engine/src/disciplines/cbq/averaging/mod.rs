@@ -26,10 +26,11 @@ mod rules;
 use super::inspection::{Shown, Standing, Tally};
 use super::plan::{CbqPlan, ClassPlan};
 use super::settings::{PacedBy, RoundRobin, Sharing};
+use super::shares::Share;
 use crate::discipline::{Discipline, Next, Reason, Sink, Verdict};
 use crate::inspect::Inspection;
 use crate::link_clock::CreditClock;
-use crate::packet::Packet;
+use crate::packet::{ClassId, Packet};
 use crate::portion::{Portion, Tour};
 use crate::queue::Queue;
 use crate::sharing::credit::nanobits;
@@ -80,15 +81,6 @@ struct Leaf {
     fresh: Neighbours,
 }
 
-/// How much a leaf has of the turns of its priority.
-#[derive(Clone, Copy, Debug)]
-struct Share {
-    /// What a byte adds to its tag; of packet-by-packet turns, a packet.
-    pace: u64,
-    /// Bytes of a turn, by which it goes on as long as it may.
-    turn: i64,
-}
-
 /// A choice: which leaf sends, and who lends. Nobody lends what the link would lose.
 #[derive(Clone, Copy, Debug)]
 struct Chosen {
@@ -111,6 +103,8 @@ struct Customs {
 #[derive(Debug)]
 pub(super) struct Averaging {
     pub(super) plan: CbqPlan,
+    /// Whether it was adopted class by class: one may not have its values yet.
+    pub(super) by_class: bool,
     /// Of the leaves, by number.
     pub(super) queues: Vec<Queue>,
     pub(super) clock: CreditClock,
@@ -134,11 +128,6 @@ pub(super) struct Averaging {
     /// How far a flush has come through the leaves.
     flushed: Tour,
 }
-
-/// What a byte adds to the tag of a leaf that has the whole link.
-const WHOLE: u64 = 1 << 12;
-/// A leaf takes turns as if it had at least this part of the link.
-const LEAST_PART: u64 = 1 << 16;
 
 impl Averaging {
     /// A tree of this plan with these queues, all of its classes idle.
@@ -174,7 +163,7 @@ impl Averaging {
             .collect();
         Self {
             pools: Pools::new(&below, &above, plan.levels),
-            leaves: shares(&plan).into_iter().map(Leaf::new).collect(),
+            leaves: plan.shares.iter().copied().map(Leaf::new).collect(),
             turns: [NONE; PRIORITIES],
             borrowers: [NONE; PRIORITIES],
             last: [NONE; PRIORITIES],
@@ -190,11 +179,19 @@ impl Averaging {
             queues,
             clock,
             plan,
+            by_class: false,
         }
     }
 
     /// The same with another plan of the same shape; packets, averages and tags stay.
     pub(super) fn adopt(&mut self, plan: &CbqPlan, now: u64) {
+        let stays = |number| self.keeps_place(plan, number);
+        if plan.settings.differ_little(&self.plan.settings) && (0..plan.classes.len()).all(stays) {
+            self.adopt_plan(plan, now);
+            (0..plan.classes.len()).for_each(|number| self.adopt_class(number, now));
+            self.by_class = false;
+            return;
+        }
         let clock = self.clock_at(now);
         self.clock.retune(plan.link, plan.settings.link_burst, now);
         let queues = std::mem::take(&mut self.queues);
@@ -212,6 +209,78 @@ impl Averaging {
         next.tallies = std::mem::take(&mut self.tallies);
         *self = next;
         self.resume(now);
+    }
+
+    /// Takes over what a plan of the same classes says of the whole.
+    pub(super) fn adopt_plan(&mut self, plan: &CbqPlan, now: u64) {
+        let link = |plan: &CbqPlan| (plan.link, plan.settings.link_burst);
+        if link(plan) != link(&self.plan) {
+            // What the former link did until now counts.
+            self.clock_at(now);
+            self.clock.retune(plan.link, plan.settings.link_burst, now);
+        }
+        (self.customs, self.plan) = (Customs::new(plan), plan.clone());
+        self.by_class = true;
+        self.adopt_limits(self.members.len() - 1, limits_of_link(plan), now);
+    }
+
+    /// Takes over what a plan says of one class, if that is where it was among the others.
+    pub(super) fn retune_one(&mut self, now: Instant, plan: &CbqPlan, class: ClassId) -> bool {
+        let shape = |plan: &CbqPlan| (plan.leaves, plan.classes.len());
+        let known = |number: &usize| {
+            shape(plan) == shape(&self.plan)
+                && plan.classes[*number].id == class
+                && self.keeps_place(plan, *number)
+        };
+        let Some(number) = plan.numbers.own(class.0).filter(known) else {
+            return false;
+        };
+        if let (Some(own), Some(queue)) = (self.queues.get_mut(number), &plan.classes[number].queue)
+            && (own.kind() != queue.kind.name || !own.retune(now, &*queue.plan))
+        {
+            return false;
+        }
+        self.adopt_plan(plan, now.nanos());
+        self.adopt_class(number, now.nanos());
+        true
+    }
+
+    /// Whether a class has the parent that it has in this plan, borrows as there and, if it is a
+    /// leaf, takes turns with the same ones.
+    fn keeps_place(&self, plan: &CbqPlan, number: usize) -> bool {
+        let (new, member) = (&plan.classes[number], &self.members[number]);
+        let alike = number >= self.leaves.len() || new.settings.priority == u32::from(member.priority);
+        alike && new.parent == member.parent && new.settings.borrow == (member.flags & BORROW != 0)
+    }
+
+    fn adopt_class(&mut self, number: usize, now: u64) {
+        let limits = member(&self.plan.classes[number], self.plan.link)
+            .average
+            .limits();
+        if let Some(leaf) = self.leaves.get_mut(number) {
+            leaf.share = self.plan.shares[number];
+        }
+        self.adopt_limits(number, limits, now);
+    }
+
+    /// Gives a node other limits. If it had no rate, or has none from now on, that makes it
+    /// underlimit or overlimit.
+    fn adopt_limits(&mut self, node: usize, limits: Limits, now: u64) {
+        let former = self.members[node].average.limits();
+        if limits == former {
+            return;
+        }
+        let (clock, could) = (self.clock_at(now), self.may_send());
+        let member = &mut self.members[node];
+        member.average.adopt(limits, clock);
+        if member.demand == 0 || limits.is_nothing() == former.is_nothing() {
+            return;
+        }
+        self.turn_over(node, limits.is_nothing(), clock, now);
+        self.wheel.cancel(node as u32);
+        if !could && self.may_send() {
+            self.clock.set_ready(now);
+        }
     }
 
     /// Every leaf that has packets joins.
@@ -378,58 +447,6 @@ fn limits_of_link(plan: &CbqPlan) -> Limits {
     let settings = &plan.settings;
     let rate = settings.root_rate.map_or(plan.link, |rate| rate.on(plan.link));
     Limits::new(rate, plan.link, plan.mtu, (settings.root_maxburst, 1))
-}
-
-/// The turns of the leaves: by the link over their rates. A leaf without a rate counts as a
-/// sixteenth of the mean of its siblings.
-fn shares(plan: &CbqPlan) -> Vec<Share> {
-    let leaves = || plan.classes.iter().take(plan.leaves);
-    if plan.settings.round_robin == RoundRobin::Packet {
-        let share = Share { pace: WHOLE, turn: 0 };
-        return vec![share; plan.leaves];
-    }
-    let mut siblings = vec![Sum::default(); plan.classes.len() + 1];
-    for class in plan.classes.iter() {
-        siblings[class.parent as usize].add(u128::from(class.credit.rate));
-    }
-    let link = u128::from(plan.link.bits().max(1));
-    let weight = |class: &ClassPlan| {
-        let weight = match class.credit.rate {
-            0 => siblings[class.parent as usize].mean() / 16,
-            rate => u128::from(rate),
-        };
-        weight.max(link / u128::from(LEAST_PART)).max(1)
-    };
-    let mut equals = [Sum::default(); PRIORITIES];
-    for class in leaves() {
-        equals[class.settings.priority as usize].add(weight(class));
-    }
-    let share = |class: &ClassPlan| Share {
-        pace: (link * u128::from(WHOLE) / weight(class)) as u64,
-        turn: {
-            let mean = equals[class.settings.priority as usize].mean().max(1);
-            i64::try_from(u128::from(class.packet) * weight(class) / mean).unwrap_or(i64::MAX)
-        },
-    };
-    leaves().map(share).collect()
-}
-
-/// A sum, and of how many.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sum {
-    sum: u128,
-    count: u128,
-}
-
-impl Sum {
-    fn add(&mut self, one: u128) {
-        self.sum += one;
-        self.count += 1;
-    }
-
-    fn mean(self) -> u128 {
-        self.sum / self.count.max(1)
-    }
 }
 
 impl Discipline for Averaging {

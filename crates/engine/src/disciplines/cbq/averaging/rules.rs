@@ -146,7 +146,7 @@ impl Averaging {
     }
 
     /// A node goes over its limit, or comes back.
-    fn turn_over(&mut self, node: usize, over: bool, clock: u64, now: u64) {
+    pub(super) fn turn_over(&mut self, node: usize, over: bool, clock: u64, now: u64) {
         let leaf = node < self.leaves.len();
         let priorities = match leaf {
             true => 1 << self.members[node].priority,

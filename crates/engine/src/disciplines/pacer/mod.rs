@@ -46,6 +46,8 @@
 //! packet costs memory that has to be fetched; as the calendar shows which classes come next, many
 //! are [prefetched](crate::prefetch) at once.
 
+mod changes;
+
 use crate::bounds::{Bound, RateLatency, Terms, WorstCase};
 use crate::byte_clock::{Basis, BytePace, SHORTEST_SLOT, WireSlots, WireTime, gap_slot};
 use crate::carry_over::{CarryOver, Deficit};
@@ -67,7 +69,7 @@ use crate::structures::heaps::PriorityQueue;
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
 use crate::{choices, settings};
 use std::any::Any;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// The registration.
@@ -177,7 +179,9 @@ struct NodePlan {
 struct PacerPlan {
     leaves: LeavesPlan,
     numbers: ClassNumbers,
-    nodes: Vec<NodePlan>,
+    nodes: Arc<[NodePlan]>,
+    /// Of the fastest class.
+    pacing: Pacing,
     rules: Rules,
     best_effort: BestEffort,
     waiting: Waiting,
@@ -256,7 +260,8 @@ pub fn plan_with(check: &mut Check<'_>, waiting: Waiting) -> Option<Arc<dyn Plan
     Some(Arc::new(PacerPlan {
         numbers: ClassNumbers::new(check, |index| index as u32),
         leaves: LeavesPlan::new(check),
-        nodes,
+        pacing: pacing(rules, &nodes),
+        nodes: nodes.into(),
         rules,
         best_effort: settings.best_effort,
         waiting,
@@ -372,6 +377,13 @@ fn admit(check: &mut Check<'_>, rules: Rules, nodes: &[NodePlan], packets: &[Byt
 }
 
 impl PacerPlan {
+    /// Whether another plan has the same rules and the same classes, each with a rate or without.
+    fn is_like(&self, other: &Self) -> bool {
+        let shape = |node: &NodePlan| (node.id, node.parent, node.leaf, node.rate.is_some());
+        let shapes = |plan: &Self| plan.nodes.iter().map(shape).collect::<Vec<_>>();
+        self.rules == other.rules && shapes(self) == shapes(other)
+    }
+
     /// The spacing of most classes' packets, in byte-times: of all but an eighth at most.
     fn span(&self) -> u64 {
         let mut rates: Vec<u64> = self.nodes.iter().filter_map(|node| node.rate).collect();
@@ -490,22 +502,41 @@ impl Plan for PacerPlan {
     }
 
     fn pacing(&self) -> Option<Pacing> {
-        let Rules {
-            wire,
-            frames,
-            slots,
-            basis,
-        } = self.rules;
-        let longest = Bytes::new(slots.longest + slots.overhead);
-        let (fastest, counted) = match self.nodes.iter().filter_map(|node| node.rate).max() {
-            Some(rate) => (rate, slots.counted(longest, basis)),
-            None => (wire, slots.slot(longest)),
-        };
-        Some(Pacing {
-            wire: Bandwidth::bits_per_sec(wire),
-            frames,
-            period: Bandwidth::bits_per_sec(fastest).time_to_send(Bytes::new(counted)),
-        })
+        Some(self.pacing)
+    }
+
+    fn changed_classes(&self, former: &dyn Plan, queues: bool) -> Option<Vec<ClassId>> {
+        let former = plan_of(former).filter(|former| self.is_like(former))?;
+        if !self.leaves.is_numbered_as(&former.leaves) {
+            return None;
+        }
+        let pairs = self.nodes.iter().zip(former.nodes.iter());
+        let changed = pairs.filter(|(new, old)| new.rate != old.rate || queues && new.leaf);
+        Some(changed.map(|(new, _)| new.id).collect())
+    }
+}
+
+fn plan_of(plan: &dyn Plan) -> Option<&PacerPlan> {
+    let plan: &dyn Any = plan;
+    plan.downcast_ref()
+}
+
+fn pacing(rules: Rules, nodes: &[NodePlan]) -> Pacing {
+    let Rules {
+        wire,
+        frames,
+        slots,
+        basis,
+    } = rules;
+    let longest = Bytes::new(slots.longest + slots.overhead);
+    let (fastest, counted) = match nodes.iter().filter_map(|node| node.rate).max() {
+        Some(rate) => (rate, slots.counted(longest, basis)),
+        None => (wire, slots.slot(longest)),
+    };
+    Pacing {
+        wire: Bandwidth::bits_per_sec(wire),
+        frames,
+        period: Bandwidth::bits_per_sec(fastest).time_to_send(Bytes::new(counted)),
     }
 }
 
@@ -544,6 +575,9 @@ impl State {
 #[repr(align(64))]
 struct Node {
     pace: BytePace,
+    /// Of a class that waits: at what time it is in the calendar. Of one that is eligible: its
+    /// deadline. Of one that is idle: its time is not before; when its rate changed, rounded up.
+    next: u64,
     /// The remainder of the pace after the packet whose deadline is known, or [`UNKNOWN`].
     after: u64,
     /// The most byte-times that a packet started after its time.
@@ -589,8 +623,11 @@ struct Pacer {
     rounded: u64,
     /// Bytes of gap frames.
     gaps: u64,
-    /// The byte-time of the last change of rates, rounded up.
-    changed: u64,
+    /// Entries of the calendar that are of a former rate, by time.
+    outdated: BTreeSet<(u64, u32)>,
+    /// The same of the orders of eligible classes, none of which is the first of its own: of which
+    /// order, the deadline, and the class.
+    outdated_turns: BTreeSet<(u32, u64, u32)>,
     /// The byte-time at which it took another one's place, rounded up: packets that it held and
     /// that move here later have been there since then.
     succeeded: Option<u64>,
@@ -616,6 +653,7 @@ impl Pacer {
             sizes[above as usize] += usize::from(node.rate.is_some());
             nodes.push(Node {
                 pace: BytePace::new(node.rate.unwrap_or(1)),
+                next: 0,
                 after: UNKNOWN,
                 late: 0,
                 parent: node.parent.map_or(NONE, |parent| parent as u32),
@@ -642,7 +680,8 @@ impl Pacer {
             filled: 0,
             rounded: 0,
             gaps: 0,
-            changed: 0,
+            outdated: BTreeSet::new(),
+            outdated_turns: BTreeSet::new(),
             succeeded: None,
             flushed: Tour::default(),
             plan,
@@ -706,11 +745,30 @@ impl Pacer {
     fn wait(&mut self, index: u32, at: Position, since: u64) {
         let node = &mut self.nodes[index as usize];
         let eligible = node.pace.eligible();
-        if node.state != State::Late || since > self.changed {
-            node.pace.not_before(since.max(self.changed));
+        if node.state != State::Late || since > node.next {
+            node.pace.not_before(since.max(node.next));
         }
         node.state = State::Waiting;
-        self.waiting.note(index, eligible.max(at.low));
+        node.next = eligible.max(at.low);
+        self.waiting.note(index, node.next);
+    }
+
+    /// The next class whose time has come.
+    #[inline]
+    fn take_due(&mut self, now: u64) -> Option<u32> {
+        match self.outdated.is_empty() {
+            true => self.waiting.take(now),
+            false => self.take_current(now),
+        }
+    }
+
+    /// When the next class's time comes.
+    #[inline]
+    fn next_due(&mut self) -> Option<u64> {
+        match self.outdated.is_empty() {
+            true => self.waiting.next(),
+            false => self.next_current(),
+        }
     }
 
     /// A node's time has come: it joins the eligible of the class above.
@@ -720,7 +778,7 @@ impl Pacer {
         let node = &mut self.nodes[index as usize];
         let bytes = if node.leaf {
             let Some(len) = self.leaves.peek(node.number as usize, now, sink) else {
-                node.state = State::Idle;
+                (node.state, node.next) = (State::Idle, 0);
                 return;
             };
             rules.slots.counted(len, rules.basis)
@@ -731,6 +789,7 @@ impl Pacer {
         let (after, since) = (node.pace.after(bytes, rules.wire), node.pace.eligible());
         let deadline = after.eligible();
         // A leaf's packet stays the one that was peeked at.
+        node.next = deadline;
         node.after = match node.leaf && deadline < u64::MAX {
             true => after.remainder(),
             false => UNKNOWN,
@@ -767,11 +826,11 @@ impl Pacer {
                 slots, basis, wire, ..
             } = self.plan.rules;
             let sent = |pace: BytePace| pace.after(slots.counted(len, basis), wire);
-            match (node.after, self.eligible[node.above as usize].first_key()) {
-                (UNKNOWN, _) | (_, None) => node.pace = sent(node.pace),
-                (remainder, Some(deadline)) => {
-                    debug_assert_eq!(sent(node.pace), node.pace.at(deadline as u64, remainder));
-                    node.pace = node.pace.at(deadline as u64, remainder);
+            match node.after {
+                UNKNOWN => node.pace = sent(node.pace),
+                remainder => {
+                    debug_assert_eq!(sent(node.pace), node.pace.at(node.next, remainder));
+                    node.pace = node.pace.at(node.next, remainder);
                 }
             }
             let (above, eligible, parent) = (node.above as usize, node.pace.eligible(), node.parent);
@@ -782,6 +841,10 @@ impl Pacer {
             };
             node.state = if again { State::Waiting } else { State::Idle };
             self.eligible[above].pop();
+            node.next = eligible;
+            if !self.outdated_turns.is_empty() {
+                self.forget_outdated(above);
+            }
             if again {
                 self.waiting.note(index, eligible);
             }
@@ -813,8 +876,8 @@ impl Pacer {
 
     /// Whether a packet delays no paced one; nor may the gap behind it, which is nothing or long
     /// enough for a gap frame.
-    fn is_out_in_time(&self, len: Bytes, at: Position) -> bool {
-        let Some(next) = self.waiting.next() else {
+    fn is_out_in_time(&mut self, len: Bytes, at: Position) -> bool {
+        let Some(next) = self.next_due() else {
             return true;
         };
         let slot = self.plan.rules.slots.slot(len);
@@ -851,7 +914,7 @@ impl Discipline for Pacer {
         while let Some(leaf) = self.leaves.wake(now) {
             self.activate(leaf, at, at.high);
         }
-        while let Some(index) = self.waiting.take(at.low) {
+        while let Some(index) = self.take_due(at.low) {
             self.fetch(index);
             self.rise(index, now, at, sink);
         }
@@ -872,7 +935,7 @@ impl Discipline for Pacer {
         if !self.leaves.any_ready() {
             return self.leaves.rest();
         }
-        let paced = self.waiting.next().map(|at| self.time.nanos(at));
+        let paced = self.next_due().map(|at| self.time.nanos(at));
         Next::Wait(
             paced
                 .into_iter()
@@ -886,7 +949,7 @@ impl Discipline for Pacer {
         if !self.plan.rules.frames || !self.leaves.any_ready() {
             return None;
         }
-        let gap = self.waiting.next()?.saturating_sub(self.filled - self.rounded);
+        let gap = self.next_due()?.saturating_sub(self.filled - self.rounded);
         let slot = gap_slot(gap, longest.get().max(LEAST_LONGEST));
         self.filled += slot;
         self.gaps += slot;
@@ -903,7 +966,7 @@ impl Discipline for Pacer {
         let all = nodes + self.eligible.len() + leaves;
         let done = flushed.go_on(all, portion, |at, portion| {
             if let Some(node) = self.nodes.get_mut(at) {
-                node.state = State::Idle;
+                (node.state, node.next) = (State::Idle, 0);
             } else if let Some(eligible) = self.eligible.get_mut(at - nodes) {
                 eligible.clear();
             } else {
@@ -914,6 +977,8 @@ impl Discipline for Pacer {
         self.flushed = flushed;
         if done {
             self.waiting.clear();
+            self.outdated.clear();
+            self.outdated_turns.clear();
             self.best_effort.clear();
         }
     }
@@ -952,54 +1017,56 @@ impl Discipline for Pacer {
     }
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
-        let plan: &dyn Any = plan;
-        let Some(plan) = plan.downcast_ref::<PacerPlan>() else {
+        let alike = |plan: &&PacerPlan| plan.is_like(&self.plan) && self.leaves.is_alike(&plan.leaves);
+        let Some(plan) = plan_of(plan).filter(alike) else {
             return false;
         };
-        let shape = |node: &NodePlan| (node.id, node.parent, node.leaf, node.rate.is_some());
-        if plan.rules != self.plan.rules
-            || !plan.nodes.iter().map(shape).eq(self.plan.nodes.iter().map(shape))
-            || !self.leaves.is_alike(&plan.leaves)
-        {
-            return false;
-        }
         let at = self.position(now);
-        let mut rates = self.nodes.iter().zip(&plan.nodes);
-        if rates.any(|(node, new)| new.rate.is_some_and(|rate| rate != node.pace.rate())) {
-            // All times can change: those that wait are scheduled anew, and those that are eligible
-            // get the deadlines of their new rates.
-            let rules = self.plan.rules;
-            self.waiting.clear();
-            self.changed = at.high;
-            let mut former = Vec::with_capacity(self.nodes.len());
-            for (index, (node, new)) in self.nodes.iter_mut().zip(&plan.nodes).enumerate() {
-                former.push(node.pace);
-                node.after = UNKNOWN;
-                if let Some(rate) = new.rate {
-                    node.pace
-                        .change(rate, [at.low, at.high], rules.wire, rules.longest());
-                }
-                if node.state == State::Waiting {
-                    self.waiting.note(index as u32, node.pace.eligible().max(at.low));
-                }
-            }
-            for eligible in &mut self.eligible {
-                eligible.rekey(|index, deadline| {
-                    let (old, new) = (&former[index as usize], &self.nodes[index as usize].pace);
-                    let ahead = deadline.saturating_sub(old.eligible().into()) * u128::from(old.rate());
-                    u128::from(new.eligible()) + ahead.div_ceil(new.rate().into())
-                });
+        for (index, node) in plan.nodes.iter().enumerate() {
+            let adopted = node.rate.is_none_or(|rate| self.adopt_rate(index, rate, at));
+            if !adopted {
+                self.order_anew();
+                self.adopt_rate(index, node.rate.unwrap_or(1), at);
             }
         }
         self.plan = plan.clone();
         self.leaves.retune(now, &plan.leaves)
+    }
+
+    fn retune_own(&mut self, _now: Instant, plan: &dyn Plan) -> bool {
+        let shape = |plan: &PacerPlan| (plan.rules, plan.nodes.len());
+        let plan = plan_of(plan).filter(|plan| shape(plan) == shape(&self.plan));
+        plan.iter().for_each(|plan| self.plan = PacerPlan::clone(plan));
+        plan.is_some()
+    }
+
+    fn retune_class(&mut self, now: Instant, plan: &dyn Plan, class: ClassId) -> bool {
+        let known = plan_of(plan).and_then(|plan| {
+            let index = plan.numbers.own(class.0)?;
+            let known = |plan: &PacerPlan| {
+                let node = plan.nodes.get(index)?;
+                Some((node.id, node.parent, node.leaf, node.rate.is_some()))
+            };
+            let alike = known(plan).is_some_and(|node| node.0 == class) && known(plan) == known(&self.plan);
+            alike.then_some((plan, index))
+        });
+        let Some((plan, index)) = known else {
+            return false;
+        };
+        let (at, rate) = (self.position(now), plan.nodes[index].rate.unwrap_or(1));
+        if !self.adopt_rate(index, rate, at) {
+            return false;
+        }
+        self.plan = plan.clone();
+        let node = &self.nodes[index];
+        !node.leaf || self.leaves.retune_one(now, &plan.leaves, node.number as usize)
     }
 }
 
 impl CarryOver for Pacer {
     fn deficits(&mut self, now: Instant) -> Vec<Deficit> {
         let (at, rules) = (self.position(now), self.plan.rules);
-        let nodes = self.nodes.iter().zip(&self.plan.nodes);
+        let nodes = self.nodes.iter().zip(self.plan.nodes.iter());
         let paced = nodes.filter(|(node, _)| node.paced);
         let deficit = |(node, plan): (&Node, &NodePlan)| Deficit {
             class: plan.id,
@@ -1020,7 +1087,7 @@ impl CarryOver for Pacer {
             self.plan.rules.wire,
             self.plan.rules.longest(),
         );
-        self.changed = at.high;
+        self.nodes.iter_mut().for_each(|node| node.next = at.high);
         self.succeeded = Some(at.high);
         let nodes = self.plan.nodes.iter().enumerate();
         let node_of: BTreeMap<_, _> = nodes.map(|(index, plan)| (plan.id, index)).collect();
