@@ -378,8 +378,8 @@ fn of_filters(old: &InterfacePolicy, new: &InterfacePolicy, out: &mut Vec<String
 fn unchangeable(old: &InterfacePolicy, new: &InterfacePolicy) -> Vec<String> {
     let mut all = Vec::new();
     let (before, after) = (&old.settings, &new.settings);
-    if (before.overhead, before.max_frame) != (after.overhead, after.max_frame) {
-        all.push("`overhead` and `max_frame` say how every packet is counted".to_owned());
+    if (before.framing(), before.max_frame) != (after.framing(), after.max_frame) {
+        all.push("`overhead`, `mpu`, `linklayer` and `max_frame` say how every packet is counted".to_owned());
     }
     if before.experience != after.experience {
         all.push("`experience` says what is measured from the start".to_owned());

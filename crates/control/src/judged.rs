@@ -166,6 +166,8 @@ mod tests {
             discipline: "drr".into(),
             bandwidth_bps: 20_000_000,
             overhead_bytes: 0,
+            mpu_bytes: 0,
+            linklayer: "ethernet".into(),
             traffic: Traffic {
                 got_bps: Some(10_000_000),
                 ..traffic.clone()

@@ -27,6 +27,7 @@ use crate::values::TomlValue;
 use crate::yields::{self, Yields, YieldsSettings};
 use engine::bounds::WorstCase;
 use engine::disciplines::DEFAULT_LEAF;
+use engine::framing::{Framing, Linklayer, MinimumUnit, Overhead};
 use engine::kind::{Children, Kind};
 use engine::link::{LONGEST_SUPER, Link};
 use engine::packet::ClassId;
@@ -47,10 +48,18 @@ settings! {
         bandwidth: Bandwidth = required,
             "too large: the queue builds up elsewhere, beyond the policy's control; too small: the link idles",
             "measure the link; take a few per cent less";
-        /// What the link adds to each frame as the interface reports it
-        overhead: Bytes = default "0 B",
+        /// What the link adds to each frame as the interface reports it, or leaves out
+        overhead: Overhead = default "0 B",
             "too small: small packets overload the link; too large: the link idles",
             "0 B counts frames as the interface reports them, Ethernet header included";
+        /// What a frame takes at least on the link, `overhead` included: the minimum packet unit
+        mpu: MinimumUnit = default "0 B",
+            "too small: acknowledgements and calls overload the link; too large: it idles",
+            "0 B: as much as it has";
+        /// In which units the link carries bytes: `atm` for ADSL, `ptm` for VDSL2
+        linklayer: Linklayer = default "ethernet",
+            "another than the line's: some packet sizes overload it, or it idles by up to 9 %",
+            "the modem shows the line's";
         /// The longest frame, without overhead
         max_frame: Bytes = default "1514 B",
             "too small: limits may be less than a frame; too large: limits are looser than necessary",
@@ -60,6 +69,13 @@ settings! {
         experience: ExperienceSetting = default "off",
             "classes, hosts: some 200 instructions a packet and up to 25 MB; both directions must pass; hosts are those behind the interface, 1,024 at most",
             "what is not asked for costs nothing";
+    }
+}
+
+impl InterfaceSettings {
+    /// From a frame to what the link carries.
+    pub fn framing(&self) -> Framing {
+        Framing::of(self.overhead, self.mpu, self.linklayer)
     }
 }
 
@@ -368,8 +384,9 @@ impl Device {
 }
 
 fn link(settings: &InterfaceSettings, device: Device) -> Link {
-    Link::new(settings.bandwidth, settings.max_frame + settings.overhead)
-        .with_overhead(settings.overhead)
+    let framing = settings.framing();
+    Link::new(settings.bandwidth, framing.on_wire(settings.max_frame))
+        .with_framing(framing)
         .with_ring(device.ring)
         .with_lateness(device.lateness)
 }
@@ -716,12 +733,6 @@ impl<'a> PolicyReader<'a> {
         if settings.max_frame < Bytes::new(60) || settings.max_frame > LONGEST_SUPER {
             let message = format!("`max_frame` must be from 60 B to {} B", LONGEST_SUPER.get());
             self.problems.push(Problem::new(at("max_frame"), message));
-        }
-        if settings.overhead > Bytes::new(512) {
-            self.problems.push(
-                Problem::new(at("overhead"), "`overhead` must be at most 512 B")
-                    .help("it is what the link adds to each frame, such as \"24 B\" for Ethernet's preamble, FCS and gap"),
-            );
         }
         (self.problems.len() == before).then_some(settings)
     }

@@ -9,10 +9,11 @@ use crate::experienced::ExperienceSetting;
 use crate::filter_list::FilterList;
 use crate::policy::{InterfacePolicy, InterfaceSettings, Reserve};
 use crate::recorded_filter::{MOST, RecordedFilter};
+use engine::framing::{Framing, Linklayer, MinimumUnit, Overhead};
 use engine::link::Link;
 use engine::reserved::{Reservable, ReserveSettings};
 use engine::settings::Span;
-use engine::settings::{Problem, Raw, Table};
+use engine::settings::{Problem, Raw, SettingValue, Table};
 use engine::tree::{ArrivalCurveSpec, ClassSpec, DisciplineSpec, ParentSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Rate};
 use serde::{Deserialize, Serialize};
@@ -129,7 +130,13 @@ pub struct RecordedChange {
 pub struct RecordedPolicy {
     bandwidth_bps: u64,
     mtu: u64,
-    overhead: u64,
+    overhead: i16,
+    /// What a frame takes at least, in bytes.
+    #[serde(default, skip_serializing_if = "is_none")]
+    mpu: u64,
+    /// In which units the link carries bytes, if not as Ethernet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    linklayer: Option<String>,
     ring: u32,
     /// By how much whoever moves the packets may be late.
     #[serde(default)]
@@ -317,7 +324,11 @@ impl From<&InterfacePolicy> for RecordedPolicy {
         Self {
             bandwidth_bps: link.bandwidth.bits(),
             mtu: link.mtu.get(),
-            overhead: link.overhead.get(),
+            overhead: link.framing.overhead().get(),
+            mpu: link.framing.mpu().get(),
+            linklayer: Some(link.framing.linklayer())
+                .filter(|linklayer| *linklayer != Linklayer::Ethernet)
+                .map(|linklayer| linklayer.name().to_owned()),
             ring: link.ring,
             lateness_ns: link.lateness.nanos(),
             tree: DisciplineForm::from(&*policy.spec),
@@ -343,16 +354,28 @@ impl RecordedPolicy {
         }
     }
 
+    fn framing(&self) -> Result<Framing, String> {
+        let linklayer = match &self.linklayer {
+            Some(name) => Linklayer::from_raw(&Raw::Text(name.clone()))?,
+            None => Linklayer::Ethernet,
+        };
+        let mpu = MinimumUnit::from_raw(&Raw::Bytes(Bytes::new(self.mpu)))?;
+        Ok(Framing::of(Overhead::new(self.overhead), mpu, linklayer))
+    }
+
     /// The policy of this interface, checked again.
     ///
     /// # Errors
     ///
     /// Returns what is wrong: it is of another version, or was changed.
     pub fn policy(&self, interface: &str, registry: &Registry) -> Result<InterfacePolicy, Vec<Problem>> {
+        let framing = self
+            .framing()
+            .map_err(|why| vec![Problem::new(Span::default(), why)])?;
         let link = Link {
             bandwidth: Bandwidth::bits_per_sec(self.bandwidth_bps),
             mtu: Bytes::new(self.mtu),
-            overhead: Bytes::new(self.overhead),
+            framing,
             ring: self.ring,
             lateness: Duration::from_nanos(self.lateness_ns),
         };
@@ -367,8 +390,10 @@ impl RecordedPolicy {
             name: interface.into(),
             settings: InterfaceSettings {
                 bandwidth: link.bandwidth,
-                overhead: link.overhead,
-                max_frame: Bytes::new(self.mtu.saturating_sub(self.overhead)),
+                overhead: framing.overhead(),
+                mpu: framing.mpu(),
+                linklayer: framing.linklayer(),
+                max_frame: framing.longest_within(link.mtu),
                 experience: ExperienceSetting::Off,
             },
             autorate: None,

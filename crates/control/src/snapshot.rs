@@ -5,7 +5,7 @@
 //! between two readings. Each client chooses its own interval; the packet loop stores nothing for
 //! it. ALTQ's cbqprobe worked the same way: it computed rates from two readings.
 //!
-//! Lengths and rates count frames as the interface reports them, plus the policy's overhead
+//! Lengths and rates count frames as the interface reports them, in the framing of the policy's link
 //! ([`BASIS`]). In JSON the name of a number ends with its unit.
 
 use crate::autorate::AutorateView;
@@ -13,6 +13,7 @@ use crate::expectations::ExpectationView;
 use crate::experienced::{self, ExperienceView, HostView};
 use crate::policy::InterfacePolicy;
 use engine::discipline::Reason;
+use engine::framing::Linklayer;
 use engine::inspect::{Value, View};
 use engine::packet::ClassId;
 use engine::queue::{Count, Stats};
@@ -218,8 +219,14 @@ pub struct InterfaceView<C = Vec<ClassView>> {
     pub discipline: String,
     /// The link rate.
     pub bandwidth_bps: u64,
-    /// The bytes that the link adds to each frame.
-    pub overhead_bytes: u64,
+    /// The bytes that the link adds to each frame, or leaves out.
+    pub overhead_bytes: i16,
+    /// The bytes that a frame takes at least on it.
+    #[serde(default)]
+    pub mpu_bytes: u64,
+    /// In which units it carries them: `ethernet`, `atm` or `ptm`.
+    #[serde(default = "ethernet")]
+    pub linklayer: String,
     /// The traffic of all classes together.
     #[serde(flatten)]
     pub traffic: Traffic,
@@ -675,7 +682,9 @@ impl InterfaceReading {
             not_enforced: self.not_enforced.clone(),
             discipline: self.policy.spec.kind.to_string(),
             bandwidth_bps: link.bandwidth.bits(),
-            overhead_bytes: self.policy.settings.overhead.get(),
+            overhead_bytes: link.framing.overhead().get(),
+            mpu_bytes: link.framing.mpu().get(),
+            linklayer: link.framing.linklayer().name().into(),
             traffic: whole.traffic(
                 &self.totals,
                 earlier.map(|(earlier, _)| earlier.totals.offered),
@@ -868,6 +877,11 @@ impl Serialize for ClassStream<'_> {
     }
 }
 
+/// What runs without a say of it.
+fn ethernet() -> String {
+    Linklayer::Ethernet.name().into()
+}
+
 impl InterfaceView<ClassStream<'_>> {
     fn collected(self) -> InterfaceView {
         let Self {
@@ -878,6 +892,8 @@ impl InterfaceView<ClassStream<'_>> {
             discipline,
             bandwidth_bps,
             overhead_bytes,
+            mpu_bytes,
+            linklayer,
             traffic,
             gauges,
             classes,
@@ -895,6 +911,8 @@ impl InterfaceView<ClassStream<'_>> {
             discipline,
             bandwidth_bps,
             overhead_bytes,
+            mpu_bytes,
+            linklayer,
             traffic,
             gauges,
             classes: classes.iter().collect(),

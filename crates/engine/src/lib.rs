@@ -36,6 +36,7 @@ pub mod conformance;
 pub mod discipline;
 pub mod disciplines;
 mod flows;
+pub mod framing;
 pub mod header;
 pub mod inspect;
 pub mod kind;

@@ -4,6 +4,7 @@
 //! fills them in from the one place that states them: the interface of a policy, its port, or the
 //! link of a scenario.
 
+use crate::framing::{Framing, Overhead};
 use crate::settings::{Raw, SettingValue};
 use crate::units::{Bandwidth, Bytes, Duration};
 
@@ -14,8 +15,8 @@ pub struct Link {
     pub bandwidth: Bandwidth,
     /// The longest packet, in the same basis.
     pub mtu: Bytes,
-    /// Framing that every packet's length includes, beyond the frame that an interface shows.
-    pub overhead: Bytes,
+    /// From the frame that an interface shows to the length that every packet has here.
+    pub framing: Framing,
     /// Packets that the device holds at most, the one on the wire included: its transmit ring.
     pub ring: u32,
     /// By how much later than it was to whoever moves the packets may run, as is usual. In that
@@ -32,21 +33,21 @@ pub const LONGEST_SUPER: Bytes = Bytes::new(65_549);
 const SPLIT: Duration = Duration::from_millis(1);
 
 impl Link {
-    /// A link whose packets have no overhead and whose device holds only the packet on the wire.
+    /// A link whose packets count as frames and whose device holds only the packet on the wire.
     pub const fn new(bandwidth: Bandwidth, mtu: Bytes) -> Self {
         Self {
             bandwidth,
             mtu,
-            overhead: Bytes::ZERO,
+            framing: Framing::PLAIN,
             ring: 1,
             lateness: Duration::ZERO,
         }
     }
 
-    /// The same with this overhead, which the lengths include already.
+    /// The same with this framing, which the lengths include already.
     #[must_use]
-    pub const fn with_overhead(self, overhead: Bytes) -> Self {
-        Self { overhead, ..self }
+    pub const fn with_framing(self, framing: Framing) -> Self {
+        Self { framing, ..self }
     }
 
     /// The same behind a device that holds so many packets.
@@ -85,7 +86,7 @@ impl Link {
 /// A fact of a link that settings of disciplines once repeated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fact {
-    /// [`Link::overhead`].
+    /// What [`Link::framing`] adds to each frame.
     Overhead,
     /// [`Link::ring`].
     Ring,
@@ -95,7 +96,7 @@ impl Fact {
     /// The fact, as a policy writes it.
     pub fn of(self, link: Link) -> Raw {
         match self {
-            Self::Overhead => link.overhead.into(),
+            Self::Overhead => link.framing.overhead().into(),
             Self::Ring => link.ring.into(),
         }
     }
@@ -114,7 +115,7 @@ impl Fact {
     /// What was expected, if the value cannot be read.
     pub fn agrees(self, value: &Raw, link: Link) -> Result<bool, String> {
         Ok(match self {
-            Self::Overhead => Bytes::from_raw(value)? == link.overhead,
+            Self::Overhead => Overhead::from_raw(value)? == link.framing.overhead(),
             Self::Ring => u32::from_raw(value)? == link.ring,
         })
     }
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn a_fact_agrees_by_value_and_not_by_spelling() {
         let link = Link::new(Bandwidth::gbit(1), Bytes::new(1_538))
-            .with_overhead(Bytes::new(24))
+            .with_framing(Framing::add(24))
             .with_ring(64);
         let text = |text: &str| Raw::Text(text.into());
         assert_eq!(Fact::Overhead.agrees(&text("0.024 kB"), link), Ok(true));

@@ -943,6 +943,7 @@ impl<'a> Checker<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::framing::Framing;
     use crate::settings::{Entry, Raw};
     use crate::units::Bandwidth;
 
@@ -1033,7 +1034,7 @@ mod tests {
             default: true,
             ..ClassSpec::default()
         });
-        spec.check(&Registry::builtin(), link().with_overhead(Bytes::new(24)))
+        spec.check(&Registry::builtin(), link().with_framing(Framing::add(24)))
     }
 
     #[test]

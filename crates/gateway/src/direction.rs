@@ -4,6 +4,7 @@
 use control::policy::InterfacePolicy;
 use engine::classify::Classifier;
 use engine::disciplines::fifo;
+use engine::framing::Framing;
 use engine::link::Link;
 use engine::packet::ClassId;
 use engine::random::Seed;
@@ -49,7 +50,7 @@ pub fn managed(interface: &InterfacePolicy, from: PortId, to: PortId) -> PathSpe
         queue: interface.plan.build(secret_seed()),
         plan: Some(interface.plan.clone()),
         bandwidth: Some(interface.link().bandwidth),
-        overhead: interface.link().overhead,
+        framing: interface.link().framing,
         realiser: None,
         wire: None,
         guarantees: interface.guarantees(),
@@ -82,7 +83,7 @@ pub fn unmanaged(name: &str, from: PortId, to: PortId) -> PathSpec {
         queue: plan.build(Seed(0)),
         plan: None,
         bandwidth: None,
-        overhead: Bytes::ZERO,
+        framing: Framing::PLAIN,
         realiser: None,
         wire: None,
         guarantees: Vec::new(),

@@ -32,7 +32,6 @@ use engine::discipline::Reason;
 use engine::port_kind::{Attachment, device};
 use engine::queue::Count;
 use engine::tree::Registry;
-use engine::units::Bytes;
 use netio::beside::ThreadBeside;
 use netio::handle::{Handle, WorkerSnapshot};
 use netio::inspection::Detail;
@@ -190,7 +189,7 @@ fn look(enforcement: &Enforcement, in_force: &InForce, handle: &Handle, snapshot
 }
 
 /// What the path of this interface has handed over to it, as the interface counts: without the
-/// policy's overhead.
+/// policy's framing. Where that pads, or cuts into cells, this is at most as much more as it does.
 fn handed_over(in_force: &InForce, snapshot: &WorkerSnapshot, name: &str) -> Option<Count> {
     let all = in_force.all();
     let managed = all.iter().find(|managed| managed.policy.name == name)?;
@@ -208,9 +207,9 @@ fn handed_over(in_force: &InForce, snapshot: &WorkerSnapshot, name: &str) -> Opt
         .filter(|_| !fills_gaps)?
         .totals
         .sent;
-    let overhead = managed.policy.settings.overhead.times(sent.packets);
+    let framing = managed.policy.link().framing;
     Some(Count {
-        bytes: sent.bytes - overhead.min(sent.bytes),
+        bytes: framing.frames_within(sent.bytes, sent.packets),
         ..sent
     })
 }
@@ -378,7 +377,7 @@ fn introduce(policy: &Policy, config: &PortConfig, without_us: &[String]) {
             "{}: at most {} ({}) with {}: {} classes, {} filters; {from}",
             interface.name,
             settings.bandwidth,
-            basis(settings.overhead),
+            interface.link().framing,
             interface.spec.kind,
             interface.plan.classes.len(),
             interface.filters.len(),
@@ -428,15 +427,6 @@ fn origin(port: &AttachedPort, interface: &str) -> String {
         Attachment::Egress(_) => "the traffic that this host sends".into(),
         Attachment::Ingress(_) => "the traffic that this host receives".into(),
         Attachment::Files { read, write } => format!("from {read} to {write}"),
-    }
-}
-
-/// The bytes that lengths and rates count.
-fn basis(overhead: Bytes) -> String {
-    if overhead == Bytes::ZERO {
-        "frames".into()
-    } else {
-        format!("frames plus {overhead} each")
     }
 }
 

@@ -344,7 +344,7 @@ fn beginning(policy: &InterfacePolicy, seed: Seed) -> Beginning {
         // The tape has its answers.
         classify: Box::new(Everything(ClassId(0))),
         bandwidth: Some(policy.link().bandwidth),
-        overhead: policy.link().overhead,
+        framing: policy.link().framing,
         guarantees: Vec::new(),
     }
 }

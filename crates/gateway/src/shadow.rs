@@ -62,7 +62,7 @@ impl<'a> Following<'a> {
         self.handle
             .tape(self.managed.path, TapeWish::Flush)
             .map_err(refused)?;
-        let overhead = self.managed.whole.link().overhead;
+        let framing = self.managed.whole.link().framing;
         loop {
             let chunk = match self.reader.read(Duration::ZERO) {
                 Read::Chunk(chunk) => chunk,
@@ -77,7 +77,7 @@ impl<'a> Following<'a> {
                     TapeEvent::Held(held) if !held.handed_on => held.packet,
                     _ => continue,
                 };
-                let arrived = candidate.arrive_too(&arrival, overhead, &mut |_| {});
+                let arrived = candidate.arrive_too(&arrival, framing, &mut |_| {});
                 arrived.map_err(|why| Refusal::new(format!("the candidate was dropped: {why}")))?;
             }
             self.reader.give_back(chunk);

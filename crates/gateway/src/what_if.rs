@@ -53,7 +53,7 @@ pub fn beginning(interface: &InterfacePolicy, seed: Seed) -> Beginning {
         seed,
         classify: crate::direction::by_filters_with(interface, seed),
         bandwidth: Some(interface.link().bandwidth),
-        overhead: interface.link().overhead,
+        framing: interface.link().framing,
         guarantees: interface.guarantees(),
     }
 }

@@ -2,6 +2,7 @@
 //! comment that says what it came from, and in its head what is lost.
 
 use crate::place::{ImportError, Place};
+use engine::framing::{Framing, Linklayer, Overhead};
 use engine::units::{Bandwidth, Bytes, Duration};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
@@ -165,8 +166,8 @@ pub struct InterfaceDraft {
     pub name: String,
     /// Its rate.
     pub bandwidth: Bandwidth,
-    /// What the link adds to each frame.
-    pub overhead: u64,
+    /// What the link carries for a frame.
+    pub framing: Framing,
     /// Its discipline.
     pub discipline: DisciplineDraft,
     /// Its classes.
@@ -182,7 +183,7 @@ impl InterfaceDraft {
         Self {
             name: name.into(),
             bandwidth,
-            overhead: 0,
+            framing: Framing::PLAIN,
             discipline,
             classes: Vec::new(),
             filters: Vec::new(),
@@ -361,8 +362,15 @@ fn write_interface(out: &mut String, interface: &InterfaceDraft, sources: &[Stri
         from(interface.at),
         DraftValue::from(interface.bandwidth).shown()
     );
-    if interface.overhead > 0 {
-        let _ = writeln!(out, "overhead = \"{} B\"", interface.overhead);
+    let framing = interface.framing;
+    if framing.overhead() != Overhead::default() {
+        let _ = writeln!(out, "overhead = \"{}\"", framing.overhead());
+    }
+    if framing.mpu().get() > 0 {
+        let _ = writeln!(out, "mpu = \"{} B\"", framing.mpu().get());
+    }
+    if framing.linklayer() != Linklayer::Ethernet {
+        let _ = writeln!(out, "linklayer = \"{}\"", framing.linklayer().name());
     }
     let _ = writeln!(out, "discipline = {}", interface.discipline.shown());
     for class in &interface.classes {

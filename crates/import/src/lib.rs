@@ -15,6 +15,7 @@
 
 mod altq;
 pub mod draft;
+mod framing;
 mod libreqos;
 mod missing;
 mod netem;

@@ -1,18 +1,17 @@
 //! OpenWrt's /etc/config/sqm: sections `config queue`, in the syntax of UCI, as sqm-scripts read
 //! them. Rates are in kbit/s.
 //!
-//! The overhead is counted in two ways. `cake` counts it from the IP packet on, `tc stab` (the
-//! scripts with HTB) from the Ethernet header on, as here.
+//! The overhead is counted in two ways: by `cake` from the IP packet on, by `tc stab` (the scripts
+//! with HTB) from the Ethernet header on.
 
 use crate::draft::{ClassDraft, DisciplineDraft, Draft, DraftValue, InterfaceDraft, Settings};
+use crate::framing::{From, Written, linklayer};
 use crate::place::{ImportError, Place, SourceFile, Word, Words, statements};
 use crate::rates;
+use engine::framing::Framing;
 use engine::port_kind::received;
 use engine::units::Bandwidth;
 use std::collections::BTreeMap;
-
-/// Bytes of an Ethernet header.
-const ETHERNET: u64 = 14;
 
 /// The options of a section, each with its place.
 #[derive(Debug, Default)]
@@ -124,8 +123,7 @@ impl Section {
                 format!("script `{script}` is not one of sqm-scripts' own: one queue for each flow"),
             );
         }
-        let (mut overhead, mut percent) = (0, 100);
-        self.linklayer(is_cake, draft, &mut overhead, &mut percent)?;
+        let framing = self.framing(is_cake, draft)?;
         let advanced = self.flag("qdisc_advanced");
         let squash = self.take("squash_ingress").is_none_or(|word| word.text == "1");
         let words = |word: Option<Word>| word.filter(|_| advanced).map_or(String::new(), |word| word.text);
@@ -147,7 +145,7 @@ impl Section {
             draft.attach(if is_upload { "egress" } else { "ingress" }, name);
             let direction = Direction {
                 name: own,
-                rate: Bandwidth::bits_per_sec(rate.bits() / 100 * percent),
+                rate,
                 further: further.split_whitespace().collect(),
                 ecn,
             };
@@ -161,52 +159,31 @@ impl Section {
                     direction.one(is_cake, marks, interface.at, draft)
                 }
             };
-            draft.interfaces.push(InterfaceDraft { overhead, ..made });
+            draft.interfaces.push(InterfaceDraft { framing, ..made });
         }
         self.rest(draft);
         Ok(())
     }
 
-    fn linklayer(
-        &mut self,
-        is_cake: bool,
-        draft: &mut Draft,
-        overhead: &mut u64,
-        percent: &mut u64,
-    ) -> Result<(), ImportError> {
-        let layer = self.take("linklayer");
-        let given = self.take("overhead");
-        let kind = layer.as_ref().map_or("none", |word| word.text.as_str());
-        if let Some(word) = given.filter(|_| kind != "none") {
-            let bytes: i64 = word.text.parse().map_err(|_| word.wrong("a number of bytes"))?;
-            let from = if is_cake { ETHERNET as i64 } else { 0 };
-            match u64::try_from(bytes - from) {
-                Ok(more) => *overhead = more.min(512),
-                Err(_) => draft.lost(
-                    word.at,
-                    format!(
-                        "`overhead {bytes}` is less than the Ethernet header, which is counted: 0 B more"
-                    ),
-                ),
-            }
+    /// Without a `linklayer` the scripts count frames as they are.
+    fn framing(&mut self, is_cake: bool, draft: &mut Draft) -> Result<Framing, ImportError> {
+        let from = if is_cake { From::Ip } else { From::Frame };
+        let mut written = Written::frames(from);
+        let (layer, overhead, mpu) = (self.take("linklayer"), self.take("overhead"), self.take("tcMPU"));
+        let Some(layer) = layer.filter(|layer| layer.text != "none") else {
+            return Ok(written.read(self.at, draft));
+        };
+        written.linklayer =
+            linklayer(&layer.text).ok_or_else(|| layer.wrong("`none`, `ethernet`, `atm` or `adsl`"))?;
+        // Without a number the scripts add none, from where they count.
+        written.overhead = 0;
+        if let Some(word) = overhead {
+            written.overhead = word.text.parse().map_err(|_| word.wrong("a number of bytes"))?;
         }
-        if let Some(layer) = layer.filter(|layer| ["atm", "adsl"].contains(&layer.text.as_str())) {
-            *percent = 90;
-            draft.lost(
-                layer.at,
-                "ATM's cells: rates are 48/53 of it, rounded down to 90 %; padding of cells is not counted",
-            );
+        if let Some(word) = mpu {
+            written.mpu = word.text.parse().map_err(|_| word.wrong("a number of bytes"))?;
         }
-        if let Some(word) = self
-            .take("tcMPU")
-            .filter(|word| word.text.parse::<u64>().is_ok_and(|mpu| mpu > 64))
-        {
-            draft.lost(
-                word.at,
-                format!("`tcMPU {}`: short frames count with their own length", word.text),
-            );
-        }
-        Ok(())
+        Ok(written.read(layer.at, draft))
     }
 
     /// Says what was not read.

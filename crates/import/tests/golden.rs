@@ -33,6 +33,7 @@ fn cases() -> Vec<(&'static str, Format, Vec<&'static str>, Missing)> {
         ("netem-show", Format::Netem, vec!["netem-show"], none()),
         ("sqm", Format::Sqm, vec!["sqm"], none()),
         ("sqm-simple", Format::Sqm, vec!["sqm-simple"], none()),
+        ("sqm-adsl", Format::Sqm, vec!["sqm-adsl"], none()),
         (
             "libreqos",
             Format::LibreQos,

@@ -10,10 +10,11 @@ use crate::error::{Doing, Error, Result};
 use crate::host::Host;
 use crate::link::{CableSwitch, EmulatedLink, TraceBegin};
 use crate::record::Record;
+use engine::framing::Framing;
 use engine::packet::ClassId;
 use engine::queue::Queue;
 use engine::tree::TreePlan;
-use engine::units::{Bandwidth, Bytes, Duration};
+use engine::units::{Bandwidth, Duration};
 use netio::classify::{Classify, Everything};
 use netio::handle::{Handle, Unanswered, WorkerSnapshot};
 use netio::hold_ups::HoldUpLog;
@@ -49,8 +50,8 @@ pub struct RuledQueue {
     pub plan: Option<TreePlan>,
     /// The rate of what leaves it; `None`: the link's.
     pub bandwidth: Option<Bandwidth>,
-    /// Added to each frame's length.
-    pub overhead: Bytes,
+    /// From a frame to the length that its packet has.
+    pub framing: Framing,
     /// The rates that classes of the plan are guaranteed.
     pub guarantees: Vec<(ClassId, Bandwidth)>,
     /// Classes of the plan whose TCP connections can be clamped, in ACKs of the other direction.
@@ -67,7 +68,7 @@ impl RuledQueue {
             queue,
             plan: None,
             bandwidth: None,
-            overhead: Bytes::ZERO,
+            framing: Framing::PLAIN,
             guarantees: Vec::new(),
             yields: Vec::new(),
             conserves_work: false,
@@ -98,10 +99,10 @@ impl EmulatedDirection {
         }
     }
 
-    /// The same with this much added to each frame's length.
+    /// The same with another framing.
     #[must_use]
-    pub fn overhead(mut self, overhead: Bytes) -> Self {
-        self.ruled.overhead = overhead;
+    pub fn framing(mut self, framing: Framing) -> Self {
+        self.ruled.framing = framing;
         self
     }
 
@@ -209,7 +210,7 @@ impl Emulator {
                 plan: ruled.plan,
                 bandwidth: ruled.bandwidth,
                 mark: 0,
-                overhead: ruled.overhead,
+                framing: ruled.framing,
                 realiser: None,
                 wire: Some(direction.link.wire(
                     ruled.conserves_work,

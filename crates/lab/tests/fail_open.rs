@@ -10,6 +10,7 @@
 
 #![expect(clippy::print_stdout, reason = "these tests print their measurements")]
 
+use engine::framing::Framing;
 use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::tree::{DisciplineSpec, Registry};
@@ -256,7 +257,7 @@ fn path(name: &str, from: netio::worker::PortId, to: netio::worker::PortId) -> O
         queue: plan.build(Seed(1)),
         plan: None,
         bandwidth: None,
-        overhead: Bytes::ZERO,
+        framing: Framing::PLAIN,
         realiser: None,
         wire: None,
         guarantees: Vec::new(),

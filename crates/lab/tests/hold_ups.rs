@@ -1,6 +1,7 @@
 //! What a late thread adds to delays is counted apart: two links behind each other, by workers
 //! between ports in memory, on a clock of the test's own. A worker that is not called is held up.
 
+use engine::framing::Framing;
 use engine::packet::ClassId;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use lab::traffic::datagram::{Head, Stamp};
@@ -70,7 +71,7 @@ impl Line {
             plan: None,
             bandwidth: None,
             mark: 0,
-            overhead: Bytes::ZERO,
+            framing: Framing::PLAIN,
             realiser: None,
             wire: Some(link.wire(true, None, CableSwitch::default(), TraceBegin::default())),
             guarantees: Vec::new(),

@@ -4,6 +4,7 @@
 
 #![expect(clippy::print_stdout, reason = "these tests print their measurements")]
 
+use engine::framing::Framing;
 use engine::link::Link;
 use engine::packet::{Buffer, ClassId};
 use engine::random::Seed;
@@ -52,7 +53,7 @@ fn plain(from: PortId, to: PortId, bandwidth: Option<Bandwidth>) -> PathSpec {
         queue: plan.build(Seed(1)),
         plan: Some(plan),
         bandwidth,
-        overhead: Bytes::ZERO,
+        framing: Framing::PLAIN,
         realiser: None,
         wire: None,
         guarantees: Vec::new(),

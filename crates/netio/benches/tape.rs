@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout, reason = "a bench prints its numbers")]
 
 use engine::classify::{Classifier, Filter, Prefix};
+use engine::framing::Framing;
 use engine::link::Link;
 use engine::packet::{Buffer, ClassId};
 use engine::random::Seed;
@@ -152,7 +153,7 @@ fn time(beside: Beside) -> (engine::units::Duration, u64) {
         queue: plan.build(Seed(1)),
         plan: Some(plan.clone()),
         bandwidth: Some(plan.link.bandwidth),
-        overhead: Bytes::ZERO,
+        framing: Framing::PLAIN,
         realiser: None,
         wire: None,
         guarantees: Vec::new(),
@@ -168,7 +169,7 @@ fn time(beside: Beside) -> (engine::units::Duration, u64) {
             classify: classify(&plan),
             seed: Seed(1),
             bandwidth: Some(plan.link.bandwidth),
-            overhead: Bytes::ZERO,
+            framing: Framing::PLAIN,
             guarantees: Vec::new(),
             plan,
         })
@@ -181,7 +182,7 @@ fn time(beside: Beside) -> (engine::units::Duration, u64) {
                         if let TapeEvent::Arrival(arrival) = event.expect("a whole tape") {
                             arrived += 1;
                             candidate
-                                .arrive_too(&arrival, Bytes::ZERO, &mut |_| {})
+                                .arrive_too(&arrival, Framing::PLAIN, &mut |_| {})
                                 .expect("room");
                         }
                     }

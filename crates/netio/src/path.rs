@@ -27,6 +27,7 @@ use crate::window_clamp::{FrameSize, WindowClamp};
 use crate::wire::PathWire;
 use crate::worker::{PathSpec, PortId};
 use engine::discipline::{Next, Reason, Sink};
+use engine::framing::Framing;
 use engine::header::{self, Headers};
 use engine::inspect::Inspection;
 use engine::link_clock::LinkClock;
@@ -71,7 +72,7 @@ pub(crate) struct Path {
     trees: u64,
     /// How often its classes have been numbered anew.
     numbering: u16,
-    overhead: Bytes,
+    framing: Framing,
     enabled: bool,
     /// What leaves before the queue's packets: its former backlog once it is off, and frames by
     /// which neighbours are found.
@@ -295,7 +296,7 @@ impl Path {
             plan: spec.plan,
             trees: 0,
             numbering: 0,
-            overhead: spec.overhead,
+            framing: spec.framing,
             enabled: true,
             bypass: VecDeque::new(),
             neighbour_frames: NeighbourFrames::default(),
@@ -371,7 +372,7 @@ impl Path {
 
     /// Drops a frame that reaches no queue.
     pub(crate) fn refuse(&mut self, pool: &mut Pool, frame: Buffer, why: Reason) {
-        let len = Bytes::new(pool.len(frame) as u64) + self.overhead;
+        let len = self.framing.on_wire(Bytes::new(pool.len(frame) as u64));
         self.totals.offered += len;
         self.drop_frame(pool, frame, len, why);
     }
@@ -406,8 +407,12 @@ impl Path {
             return self.refuse(pool, frame, Reason::TooLong);
         }
         let (on_wire, count) = cut.map_or((bytes.len(), 1), |cut| (cut.on_wire(bytes.len()), cut.count));
-        // A super-frame counts as all its segments, each with the interface's overhead.
-        let len = Bytes::new(on_wire as u64) + self.overhead.times(count as u64);
+        // A super-frame counts as all its segments, each in the interface's framing.
+        let len = self.framing.on_wire_of(
+            Bytes::new(on_wire as u64),
+            count as u64,
+            Bytes::new(longest as u64),
+        );
         let mut packet = Packet::new(len, arrived, ClassId(0));
         (packet.ecn, packet.dscp) = (headers.key.ecn, Dscp::arrived(headers.key.dscp));
         packet.buffer = frame;
@@ -476,7 +481,7 @@ impl Path {
             self.split.0 += 1;
             self.split.1 += segments.len() as u64;
             for segment in segments.drain(..) {
-                let len = Bytes::new(pool.len(segment) as u64) + self.overhead;
+                let len = self.framing.on_wire(Bytes::new(pool.len(segment) as u64));
                 let mut packet = Packet::new(len, whole.arrived, whole.class);
                 (packet.flow, packet.ecn, packet.dscp) = (whole.flow, whole.ecn, whole.dscp);
                 packet.buffer = segment;

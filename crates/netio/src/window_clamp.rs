@@ -67,7 +67,7 @@ pub struct ClampSnapshot {
 /// The size of a frame, or of all segments of a super-frame together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameSize {
-    /// Its bytes, with the path's overhead.
+    /// Its bytes, in the path's framing.
     pub len: Bytes,
     /// Its segments.
     pub segments: u64,
@@ -400,7 +400,7 @@ impl WindowClamp {
     /// must not be updated here.
     pub fn clamp_ack(&mut self, now: Instant, frame: &mut [u8], unfinished: bool, enabled: bool) {
         let headers = &Headers::parse(frame, 0);
-        // Only the data direction is clamped, so the overhead and super-frames of this one do not
+        // Only the data direction is clamped, so the framing and super-frames of this one do not
         // matter.
         let size = FrameSize {
             len: Bytes::new(frame.len() as u64),

@@ -30,11 +30,12 @@ use crate::sys::Bell;
 use crate::window_clamp::WindowClamp;
 use crate::wire::PathWire;
 use engine::discipline::Reason;
+use engine::framing::Framing;
 use engine::link::LATENESS;
 use engine::packet::{Buffer, ClassId};
 use engine::queue::Queue;
 use engine::tree::TreePlan;
-use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use engine::units::{Bandwidth, Duration, Instant};
 use measure::hold_ups::HoldUps;
 use std::collections::VecDeque;
 use std::fmt;
@@ -141,8 +142,8 @@ pub struct PathSpec {
     /// What leaves is shaped to this rate, and super-frames are split by it; `None`: no limit, and
     /// they are split only where the destination cannot take them.
     pub bandwidth: Option<Bandwidth>,
-    /// Added to each packet's length.
-    pub overhead: Bytes,
+    /// From a frame to the length that its packet has.
+    pub framing: Framing,
     /// Makes the departure times of a pacing discipline come true, attached to the port; `None`:
     /// the worker waits, and catches up with whatever it missed.
     pub realiser: Option<Box<dyn Realiser>>,

@@ -2,6 +2,7 @@
 //! a clock of the test's own, in a process that is stopped, and with a port that is slow.
 
 use engine::discipline::{Discipline, Next, Sink, Verdict};
+use engine::framing::Framing;
 use engine::link::Link;
 use engine::packet::{ClassId, Packet};
 use engine::portion::Portion;
@@ -66,7 +67,7 @@ impl Line {
             queue,
             plan: None,
             bandwidth: Some(Bandwidth::mbit(10)),
-            overhead: Bytes::ZERO,
+            framing: Framing::PLAIN,
             realiser: None,
             wire: None,
             guarantees: Vec::new(),

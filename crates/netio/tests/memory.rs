@@ -2,6 +2,7 @@
 //! sent all of what they send within it.
 
 use engine::discipline::Reason;
+use engine::framing::Framing;
 use engine::header::Headers;
 use engine::link::Link;
 use engine::packet::{ClassId, Packet};
@@ -106,7 +107,7 @@ fn voice_beside(plan: TreePlan, others: u32, flood: Flood, frames: u32, bandwidt
         queue: plan.build(Seed(1)),
         plan: Some(plan),
         bandwidth: Some(bandwidth),
-        overhead: Bytes::ZERO,
+        framing: Framing::PLAIN,
         realiser: None,
         wire: None,
         guarantees,

@@ -5,6 +5,7 @@
 //! asserted then.
 
 use engine::byte_clock::WIRE_OVERHEAD;
+use engine::framing::Framing;
 use engine::link::Link;
 use engine::packet::ClassId;
 use engine::random::Seed;
@@ -70,7 +71,7 @@ fn out(from: PortId, to: PortId, gap: &str, realiser: Box<dyn Realiser>) -> Path
         queue: plan.build(Seed(1)),
         plan: Some(plan),
         bandwidth: Some(WIRE),
-        overhead: Bytes::ZERO,
+        framing: Framing::PLAIN,
         realiser: Some(realiser),
         wire: None,
         guarantees: Vec::new(),

@@ -1,6 +1,7 @@
 //! The worker's loop, between ports in memory.
 
 use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
+use engine::framing::Framing;
 use engine::header::Headers;
 use engine::link::Link as LinkFacts;
 use engine::packet::{ClassId, Packet};
@@ -47,7 +48,7 @@ fn path(from: PortId, to: PortId, queue: Queue) -> PathSpec {
         queue,
         plan: None,
         bandwidth: None,
-        overhead: Bytes::ZERO,
+        framing: Framing::PLAIN,
         realiser: None,
         wire: None,
         guarantees: Vec::new(),

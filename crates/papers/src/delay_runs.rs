@@ -5,13 +5,14 @@ use crate::Error;
 use crate::delay_tables::{BurstFlow, FLOWS, FRAME_TIME, Measurement};
 use crate::testbed::{behind, interface};
 use control::policy::InterfacePolicy;
+use engine::framing::Framing;
 use engine::header::{Family, FlowKey};
 use engine::inspect::Value;
 use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use sim::agent::{Agent, Context};
-use sim::link::{Driver, Framing, LinkQueue, LinkSpec, Loss, PolicyQueue};
+use sim::link::{Driver, LinkQueue, LinkSpec, Loss, PolicyQueue};
 use sim::meter::{Delivered, gauge};
 use sim::packet::{Payload, SimPacket};
 use sim::simulation::{End, FlowId, Simulation};
@@ -19,7 +20,7 @@ use sim::sources::{Burst, DatagramSource};
 
 /// The length without FCS.
 const FRAME: Bytes = Bytes::new(1_514);
-const FCS: i32 = 4;
+const FCS: i16 = 4;
 /// The length as the policy counts it.
 const COUNTED: u64 = 1_518;
 /// The link's bandwidth, in bit/s.
@@ -198,7 +199,7 @@ fn measure_interface(policy: &InterfacePolicy, node: NodeModel) -> Result<Vec<Fl
         filters,
         driver: Driver::default(),
     };
-    let spec = |rate| LinkSpec::new(rate, Duration::ZERO).framing(Framing::Add(FCS));
+    let spec = |rate| LinkSpec::new(rate, Duration::ZERO).framing(Framing::add(FCS));
     let out = spec(Bandwidth::bits_per_sec(LINK)).queue(LinkQueue::Policy(Box::new(ruled)));
     let out = sim.link(router, receiver, out);
     sim.link(receiver, router, spec(Bandwidth::bits_per_sec(LINK)));

@@ -11,10 +11,11 @@
 
 use crate::Error;
 use crate::testbed::interface;
+use engine::framing::Framing;
 use engine::header::{Family, FlowKey};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use sim::link::{Driver, Framing, LinkQueue, LinkSpec, PolicyQueue};
+use sim::link::{Driver, LinkQueue, LinkSpec, PolicyQueue};
 use sim::simulation::{FlowId, LinkId, NodeId, Simulation};
 use sim::tcp::{self, ControlKind};
 
@@ -62,7 +63,7 @@ pub fn host_queue(rate: Option<Bandwidth>) -> Result<LinkQueue, Error> {
 
 /// A link of Gigabit Ethernet.
 pub fn gigabit(delay: Duration) -> LinkSpec {
-    LinkSpec::new(GBE, delay).framing(Framing::Ethernet)
+    LinkSpec::new(GBE, delay).framing(Framing::ETHERNET)
 }
 
 /// The addresses and ports of the connection with this port.
@@ -132,7 +133,7 @@ impl LongPipe {
             gnet,
             gigabit(Duration::ZERO).queue(host_queue(paced.then_some(NARROW))?),
         );
-        let fcs = Framing::Add(4);
+        let fcs = Framing::add(4);
         let wire = LinkSpec::new(NARROW, HALF)
             .framing(fcs)
             .interrupts(every)

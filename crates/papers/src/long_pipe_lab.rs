@@ -14,6 +14,7 @@ use crate::long_pipe::{GBE, HALF, NARROW};
 use crate::testbed::interface;
 use control::policy::InterfacePolicy;
 use engine::discipline::Reason;
+use engine::framing::Framing;
 use engine::units::{Bytes, Duration};
 use gateway::direction;
 use lab::record::Recorded;
@@ -117,7 +118,7 @@ impl Network {
             .delay(HALF)
             .buffer(Bytes::new(trial.kb << 10));
         let forth = EmulatedDirection::from(forth)
-            .overhead(Bytes::new(4))
+            .framing(Framing::add(4))
             .recorded(&record);
         lab.link(
             (&nic, "right"),

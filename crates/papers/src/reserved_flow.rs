@@ -19,13 +19,14 @@ use super::{
     ChartFile, ClaimVerdict, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue, points,
 };
 use crate::Error;
+use engine::framing::Framing;
 use engine::header::{Family, FlowKey};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use plot::bars::{Bar, Bars, Group};
 use plot::{Axis, AxisUnit, Plot, Series, picture};
 use sim::agent::Agent;
-use sim::link::{Driver, Framing, LinkQueue, LinkSpec, PolicyQueue};
+use sim::link::{Driver, LinkQueue, LinkSpec, PolicyQueue};
 use sim::simulation::{End, FlowId, NodeId, Simulation};
 use sim::sources::{DatagramSource, Listener, Replay};
 
@@ -111,7 +112,7 @@ impl Trial {
         };
         let mut sim = Simulation::new(Seed(1));
         let [a, b, c, d, r1, r2] = ["a", "b", "c", "d", "r1", "r2"].map(|name| sim.node(name));
-        let ethernet = LinkSpec::new(LINK, Duration::from_micros(5)).framing(Framing::Ethernet);
+        let ethernet = LinkSpec::new(LINK, Duration::from_micros(5)).framing(Framing::ETHERNET);
         let host_ethernet = LinkSpec {
             rate: self.hosts,
             ..ethernet.clone()

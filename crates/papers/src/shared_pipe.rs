@@ -11,10 +11,11 @@
 use crate::Error;
 use crate::long_pipe::{DATA, FRAME, connection, gigabit, host_queue, key};
 use crate::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, points};
+use engine::framing::Framing;
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use plot::{Level, PlotStyle, Series, picture, rates_over_time};
-use sim::link::{Framing, LinkQueue, LinkSpec};
+use sim::link::{LinkQueue, LinkSpec};
 use sim::simulation::{FlowId, Simulation};
 use sim::tcp::{self, congestion::highspeed};
 
@@ -56,7 +57,7 @@ impl PipeRun {
     fn run(paced: bool) -> Result<Self, Error> {
         let mut sim = Simulation::new(Seed(1));
         let [router, far] = ["router", "far"].map(|name| sim.node(name));
-        let wire = LinkSpec::new(BOTTLENECK, DELAY).framing(Framing::Add(4));
+        let wire = LinkSpec::new(BOTTLENECK, DELAY).framing(Framing::add(4));
         let out = sim.link(router, far, wire.queue(LinkQueue::TailDrop(BUFFER)));
         sim.watch(out, BIN);
         let mut flows: Vec<FlowId> = Vec::new();

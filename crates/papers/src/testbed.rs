@@ -12,12 +12,13 @@
 
 use crate::Error;
 use control::policy::{InterfacePolicy, Policy};
+use engine::framing::Framing;
 use engine::header::{Family, FlowKey};
 use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use sim::link::{Driver, Framing, LinkQueue, LinkSpec, PolicyQueue};
+use sim::link::{Driver, LinkQueue, LinkSpec, PolicyQueue};
 use sim::simulation::{FlowId, LinkId, NodeId, Simulation};
 use sim::tcp;
 
@@ -58,7 +59,7 @@ const fn ethernet(name: &'static str, rate: Bandwidth) -> Wire {
         name,
         rate,
         mtu: 1_500,
-        framing: Framing::Ethernet,
+        framing: Framing::ETHERNET,
         bandwidth: rate,
         overhead: 24,
     }
@@ -75,7 +76,7 @@ pub const ATM: Wire = Wire {
     name: "ATM 155",
     rate: Bandwidth::kbit(149_760),
     mtu: 9_180,
-    framing: Framing::Atm,
+    framing: Framing::ATM,
     bandwidth: Bandwidth::mbit(134),
     overhead: 0,
 };
@@ -158,7 +159,7 @@ pub struct Testbed {
     pub c: NodeId,
     /// The link from b to c.
     pub out: LinkId,
-    overhead: Bytes,
+    framing: Framing,
     mtu: u64,
     classes: usize,
 }
@@ -184,7 +185,7 @@ impl Testbed {
             b,
             c,
             out,
-            overhead: policy.link().overhead,
+            framing: policy.link().framing,
             mtu: wire.mtu,
             classes: policy.plan.classes.len(),
         }
@@ -225,7 +226,7 @@ impl Testbed {
             return vec![Bytes::ZERO; self.classes];
         };
         let counted =
-            |class: &sim::meter::MeterTally| class.sent.bytes + self.overhead.times(class.sent.packets);
+            |class: &sim::meter::MeterTally| self.framing.of_frames(class.sent.bytes, class.sent.packets);
         meter.classes().iter().map(counted).collect()
     }
 

@@ -9,7 +9,8 @@
 //!
 //! **Link rate.** A request counts bytes of IP datagrams; an interface counts what its link
 //! carries. With *h* bytes of link headers and packets of at least *m* bytes, a rate *r* takes at
-//! most *r* (*m* + *h*) / *m* of the link. That rate is admitted, guaranteed to the class, and
+//! most *r* (*m* + *h*) / *m* of the link; where the link pads or cuts into cells, the most that
+//! it carries for a byte of packets from *m* to the longest. That rate is admitted, guaranteed to the class, and
 //! shown by a refusal.
 //!
 //! **Guaranteed service** is offered only where bytes are counted and a delay is known: D is that
@@ -27,6 +28,7 @@ use crate::traffic_control::{
 use crate::wire::{ErrorCode, Flowspec, Real, SenderTemplate, Session, code, value};
 use engine::bounds::ArrivalCurve;
 use engine::classify::{Filter, Ports, Prefix};
+use engine::framing::Framing;
 use engine::packet::ClassId;
 use engine::reservation::ReservedClass;
 use engine::reserved::{Reservable, ReserveSettings, ReservedLayout};
@@ -57,8 +59,8 @@ pub struct ManagedInterface {
     pub plan: TreePlan,
     /// The policy's filters, for that tree.
     pub filters: Vec<Filter>,
-    /// What the tree counts of a packet beyond the IP datagram.
-    pub headers: Bytes,
+    /// What the tree counts of a packet, whose frame is the IP datagram and its link header.
+    pub framing: Framing,
     /// The longest IP datagram.
     pub mtu: u32,
     /// D of guaranteed service; none where it is not offered.
@@ -300,7 +302,7 @@ impl ManagedInterface {
         let delay = settings.delay.or_else(|| room.worst_delay());
         let mtu = max_frame.get().saturating_sub(ETHERNET.get());
         Self {
-            headers: plan.link.overhead + ETHERNET,
+            framing: plan.link.framing,
             mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
             delay: delay.filter(|_| room.bounds_delays()),
             room,
@@ -359,10 +361,11 @@ impl ManagedInterface {
             Flowspec::ControlledLoad(bucket) => bucket.rate,
             Flowspec::Guaranteed { rate, .. } => rate,
         };
-        let least = u128::from(bucket.minimum.max(SHORTEST));
+        let [least, most] = [bucket.minimum.max(SHORTEST), self.mtu].map(u64::from);
+        let (wire, datagram) = self.framing.most_for_a_byte(ETHERNET, least, most);
         let with_headers = |bytes: u64| {
-            let all = u128::from(bytes) * (least + u128::from(self.headers.get()));
-            u64::try_from(all.div_ceil(least)).unwrap_or(u64::MAX)
+            let all = u128::from(bytes) * u128::from(wire);
+            u64::try_from(all.div_ceil(datagram.into())).unwrap_or(u64::MAX)
         };
         let bits = with_headers(rate.ceil()).saturating_mul(8);
         let burst = bucket.bucket.ceil().saturating_add(growth(request));
@@ -372,8 +375,8 @@ impl ManagedInterface {
     /// The class of a reservation.
     fn reserved(&self, rhandle: RHandle, reservation: &Reservation) -> ReservedClass {
         let (rate, burst) = self.on_link(&reservation.request);
-        let least =
-            u64::from(reservation.request.flowspec.bucket().minimum.max(SHORTEST)) + self.headers.get();
+        let least = reservation.request.flowspec.bucket().minimum.max(SHORTEST);
+        let least = self.framing.on_wire(Bytes::new(least.into()) + ETHERNET).get();
         // Twice the burst: what arrives while the class waits for its turn is not dropped.
         let limit = (2 * (burst.get() / least)).clamp(QUEUE.0, QUEUE.1) as u32;
         let (priority, latency) = match reservation.request.flowspec {
@@ -398,8 +401,9 @@ impl ManagedInterface {
 
     /// A link rate in bytes per second of the longest datagrams.
     fn datagram_rate(&self, rate: Bandwidth) -> Real {
-        let mtu = u128::from(self.mtu.max(SHORTEST));
-        let bytes = u128::from(rate.bits() / 8) * mtu / (mtu + u128::from(self.headers.get()));
+        let mtu = u64::from(self.mtu.max(SHORTEST));
+        let wire = self.framing.on_wire(Bytes::new(mtu) + ETHERNET);
+        let bytes = u128::from(rate.bits() / 8) * u128::from(mtu) / u128::from(wire.get());
         Real::nearest(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 }
@@ -588,7 +592,7 @@ mod tests {
             delay: settings.delay.or_else(|| room.worst_delay()),
             plan: spec.check(&Registry::builtin(), link).expect("sound"),
             filters: Vec::new(),
-            headers: Bytes::new(HEADERS),
+            framing: Framing::add(24),
             mtu: 1500,
             room,
         }))

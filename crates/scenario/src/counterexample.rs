@@ -49,7 +49,7 @@ pub fn files(
     let judged = &adversary.targets()[target];
     let all = packets.iter().flat_map(|packets| packets.iter());
     let sent = all.clone().map(|(at, _)| *at).max().unwrap_or_default();
-    let bytes = all.fold(Bytes::ZERO, |sum, (_, frame)| sum + *frame + link.overhead);
+    let bytes = all.fold(Bytes::ZERO, |sum, (_, frame)| sum + link.framing.on_wire(*frame));
     let duration = sent + link.bandwidth.time_to_send(bytes).times(2) + Duration::from_secs(1);
     let (mut traces, mut flows) = (Vec::new(), Vec::new());
     for (((sender, packets), port), number) in adversary
@@ -87,7 +87,7 @@ pub fn files(
     let mut wire = Table::new();
     wire.insert("between".into(), HOSTS.map(Value::from).to_vec().into());
     wire.insert("rate".into(), format!("{} bit/s", link.bandwidth.bits()).into());
-    wire.insert("framing".into(), format!("{} B", link.overhead.get()).into());
+    wire.insert("framing".into(), link.framing.setting().into());
     wire.insert("transmit_ring".into(), i64::from(link.ring).into());
     // As the search had it: packets wait in the ring behind the policy, too.
     wire.insert("completion".into(), Completion::Exact.name().into());

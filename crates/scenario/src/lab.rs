@@ -276,7 +276,7 @@ pub fn ruled(link: EmulatedLink, policy: &InterfacePolicy, seed: Seed) -> Emulat
         plan: Some(policy.plan.clone()),
         conserves_work: policy.plan.root.conserves_work(),
         bandwidth: Some(policy.link().bandwidth),
-        overhead: policy.link().overhead,
+        framing: policy.link().framing,
         guarantees: policy.guarantees(),
         yields: policy.yields.iter().map(|yields| yields.class.clone()).collect(),
         ..RuledQueue::new(policy.plan.build(seed), Box::new(classify))

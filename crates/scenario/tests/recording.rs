@@ -15,6 +15,7 @@ mod in_pieces;
 
 use control::policy::Policy;
 use engine::classify::{Classifier, Filter, Ports};
+use engine::framing::{Framing, Linklayer};
 use engine::header::{Family, FlowKey};
 use engine::kind::{Children, Kind};
 use engine::packet::{Buffer, ClassId, Ecn};
@@ -45,6 +46,15 @@ const FLOWS: u16 = 6;
 const ARRIVALS: usize = 150;
 /// Bytes of the headers that identify a packet.
 const HEADERS: usize = 42;
+/// Those that add the same to each frame first.
+const FRAMINGS: [Framing; 6] = [
+    Framing::PLAIN,
+    Framing::PLAIN,
+    Framing::add(24),
+    Framing::add(-14),
+    Framing::ATM,
+    Framing::new(8, 68, Linklayer::Ptm),
+];
 
 /// A packet that went to the port: when, and its headers.
 type Left = (Instant, Vec<u8>);
@@ -126,7 +136,7 @@ impl Drawn {
             seed,
             classify: self.classify(seed),
             bandwidth: Some(self.plan.link.bandwidth),
-            overhead: self.plan.link.overhead,
+            framing: self.plan.link.framing,
             guarantees: Vec::new(),
         }
     }
@@ -225,7 +235,7 @@ impl Live {
             queue: first.plan.build(seed),
             plan: Some(first.plan.clone()),
             bandwidth: Some(first.plan.link.bandwidth),
-            overhead: first.plan.link.overhead,
+            framing: first.plan.link.framing,
             realiser: pacing.map(|pacing| Box::new(Timer::new(pacing, 1_500, None)) as Box<dyn Realiser>),
             wire: None,
             guarantees: Vec::new(),
@@ -553,14 +563,18 @@ fn drawn(plan: TreePlan, rng: &mut Rng) -> Drawn {
 /// Random policies of this kind, one of them of another kind, and what happens.
 fn draw(registry: &Registry, kinds: &[&Kind], number: usize, seed: Seed, plain: bool) -> Trial {
     let mut rng = seed.fork("around").stream();
-    let link = policies::LINK.with_overhead(Bytes::new([0, 0, 24][rng.below(3) as usize]));
-    let kind = kinds[number % kinds.len()];
+    let (kind, unlike) = (kinds[number % kinds.len()], kinds[(number * 7 + 3) % kinds.len()]);
+    let below = kinds[(number / kinds.len()) % kinds.len()];
+    // A pacer refuses framings that do not add the same to each frame.
+    let paced = [kind, unlike, below].iter().any(|kind| kind.name == "pacer");
+    let framing = FRAMINGS[rng.below(if paced { 3 } else { 6 }) as usize];
+    let link = policies::LINK.with_framing(framing);
     let of = |kind: &Kind, seed: Seed| {
-        let child = (kind.children != Children::None).then(|| kinds[(number / kinds.len()) % kinds.len()]);
+        let child = (kind.children != Children::None).then_some(below);
         policies::draw_for(registry, link, kind, child, seed)
     };
     let policies::Policy { plan, other, .. } = of(kind, seed);
-    let strange = of(kinds[(number * 7 + 3) % kinds.len()], seed.fork("strange"));
+    let strange = of(unlike, seed.fork("strange"));
     let first = drawn(plan, &mut rng);
     let alike = Drawn {
         plan: other,
@@ -858,7 +872,7 @@ fn a_candidate_beside_the_worker_is_as_the_same_policy_live() {
         let alone = live(&trial, seed);
         trial.policies.swap(0, 3);
         let beside = live(&trial, seed);
-        let overhead = trial.policies[0].plan.link.overhead;
+        let framing = trial.policies[0].plan.link.framing;
         let mut shadow = Candidate::new(candidate.beginning(seed)).expect("memory");
         let mut left = Vec::new();
         let mut leaving = |departure: Departure<'_>| {
@@ -866,7 +880,7 @@ fn a_candidate_beside_the_worker_is_as_the_same_policy_live() {
         };
         for event in Events::new(&beside.tape) {
             if let TapeEvent::Arrival(arrival) = event.expect("a whole tape") {
-                shadow.arrive_too(&arrival, overhead, &mut leaving).expect("room");
+                shadow.arrive_too(&arrival, framing, &mut leaving).expect("room");
             }
         }
         shadow.run_until(alone.end, &mut leaving);

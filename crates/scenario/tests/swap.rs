@@ -2,7 +2,7 @@
 //! arrivals, send the same packets at the same times, to the nanosecond.
 //!
 //! Policies of every kind are drawn at random, over wires slower than, as fast as and faster than
-//! their bandwidth, with overhead, super-frames, deep transmit rings, realisers, and changes while
+//! their bandwidth, with framing and cells, super-frames, deep transmit rings, realisers, and changes while
 //! packets flow; each of these is counted. A super-frame that the port takes whole is in the
 //! simulator one packet with the lengths of all its segments; of one that is cut, it is each
 //! segment. Not compared are fields of their headers that offload completes: lengths, the IP
@@ -20,6 +20,7 @@ mod policies;
 mod hold_ups;
 
 use engine::classify::{Classifier, Filter, Ports};
+use engine::framing::{Framing, Linklayer};
 use engine::header::{Family, FlowKey};
 use engine::kind::{Children, Kind};
 use engine::link_clock::LinkClock;
@@ -37,7 +38,7 @@ use netio::realiser::timer::Timer;
 use netio::worker::{PathId, PathSpec, Settings, Turn, Worker};
 use sim::agent::{Agent, Context};
 use sim::capture::headers;
-use sim::link::{Completion, Driver, Framing, LinkQueue, LinkSpec, PolicyQueue};
+use sim::link::{Completion, Driver, LinkQueue, LinkSpec, PolicyQueue};
 use sim::packet::{Payload, SimPacket};
 use sim::simulation::Simulation;
 use std::collections::VecDeque;
@@ -83,9 +84,20 @@ impl Arrival {
         each.collect()
     }
 
-    /// The length of one packet that is as long on the wire, where that adds so much to a frame.
-    fn as_one(&self, more: u64) -> u64 {
+    /// The length of one packet that is as long on the wire, which adds the same to each frame
+    /// where there is more than one.
+    fn as_one(&self, wire: Framing) -> u64 {
+        let more = wire.added().unwrap_or(Bytes::ZERO).get();
         self.frame + (self.segments() - 1) * (HEADERS + more)
+    }
+
+    /// What a link carries for all of it.
+    fn on_wire(&self, wire: Framing) -> Bytes {
+        let each = self
+            .cut()
+            .into_iter()
+            .map(|frame| wire.on_wire(Bytes::new(frame)));
+        each.fold(Bytes::ZERO, |sum, one| sum + one)
     }
 }
 
@@ -105,8 +117,8 @@ struct Trial {
     /// A plan of the same shape, and when it is adopted.
     change: Option<(Instant, TreePlan)>,
     wire: Bandwidth,
-    /// What the wire adds to a frame.
-    more: u64,
+    /// What the wire makes of a frame.
+    framing: Framing,
     /// Whether packets are paced by timers.
     realiser: bool,
 }
@@ -115,8 +127,8 @@ impl Trial {
     /// Whether the worker cuts it: it is more than one packet, and is paced or takes long.
     fn cuts(&self, arrival: &Arrival) -> bool {
         let link = self.plan.link;
-        let counted = Bytes::new(arrival.as_one(link.overhead.get())) + link.overhead;
-        let long = link.bandwidth.time_to_send(counted) > Settings::default().split_above;
+        let long =
+            link.bandwidth.time_to_send(arrival.on_wire(link.framing)) > Settings::default().split_above;
         arrival.segments() > 1 && (self.realiser || long)
     }
 
@@ -124,7 +136,7 @@ impl Trial {
     fn packets(&self, arrival: &Arrival) -> Vec<u64> {
         match self.cuts(arrival) {
             true => arrival.cut(),
-            false => vec![arrival.as_one(self.more)],
+            false => vec![arrival.as_one(self.framing)],
         }
     }
 
@@ -199,8 +211,7 @@ fn simulated(trial: &Trial) -> Vec<OnWire> {
             ..Driver::default()
         },
     }));
-    let framing = Framing::Add(trial.more as i32);
-    let spec = LinkSpec::new(trial.wire, Duration::ZERO).framing(framing);
+    let spec = LinkSpec::new(trial.wire, Duration::ZERO).framing(trial.framing);
     let link = sim.link(a, b, spec.queue(queue));
     sim.link(b, a, LinkSpec::new(trial.wire, Duration::ZERO));
     sim.capture(link, ARRIVALS * MOST_CUT as usize);
@@ -241,7 +252,7 @@ fn end(trial: &Trial) -> Instant {
 struct Transmitter {
     now: Instant,
     clock: LinkClock,
-    more: u64,
+    framing: Framing,
     depth: usize,
     supers: bool,
     /// When each frame in the ring will have left.
@@ -267,8 +278,8 @@ impl Transmitter {
             ecn: Ecn::NotEct,
         };
         assert_eq!(is_super, arrived.segments() > 1, "it is cut here, if at all");
-        let frame = arrived.as_one(self.more);
-        self.clock.send(start, Bytes::new(frame + self.more));
+        let frame = arrived.as_one(self.framing);
+        self.clock.send(start, arrived.on_wire(self.framing));
         self.ring.push_back(self.clock.free_at());
         self.taken.push(self.now);
         self.sent.push(OnWire {
@@ -436,7 +447,7 @@ impl Live {
         let wire = ToWire(Arc::new(Mutex::new(Transmitter {
             now: Instant::START,
             clock: LinkClock::new(trial.wire, Duration::ZERO),
-            more: trial.more,
+            framing: trial.framing,
             depth: trial.plan.link.ring.max(1) as usize,
             supers: trial.has_supers(),
             ring: VecDeque::new(),
@@ -458,7 +469,7 @@ impl Live {
             queue: trial.plan.build(link_seed()),
             plan: Some(trial.plan.clone()),
             bandwidth: Some(trial.plan.link.bandwidth),
-            overhead: trial.plan.link.overhead,
+            framing: trial.plan.link.framing,
             realiser: pacing.map(|pacing| Box::new(Timer::new(pacing, 1_500, None)) as Box<dyn Realiser>),
             wire: None,
             guarantees: Vec::new(),
@@ -581,12 +592,38 @@ fn arrivals(rng: &mut Rng, bandwidth: Bandwidth, supers: Option<Range<u64>>) -> 
     (0..ARRIVALS).map(|_| one(rng)).collect()
 }
 
+/// A random framing: a few that add the same to each frame, and unless the link is paced others.
+fn a_framing(rng: &mut Rng, paced: bool) -> Framing {
+    const FRAMINGS: [Framing; 9] = [
+        Framing::PLAIN,
+        Framing::PLAIN,
+        Framing::add(4),
+        Framing::add(24),
+        Framing::add(-14),
+        Framing::ETHERNET,
+        Framing::ATM,
+        Framing::new(26, 96, Linklayer::Atm),
+        Framing::new(8, 68, Linklayer::Ptm),
+    ];
+    FRAMINGS[rng.below(if paced { 4 } else { FRAMINGS.len() as u64 }) as usize]
+}
+
 /// A random policy of this kind, with everything around it.
 fn draw(registry: &Registry, kind: &Kind, child: Option<&Kind>, seed: Seed) -> Trial {
     let mut rng = seed.fork("around").stream();
-    let more = [0, 0, 4, 24][rng.below(4) as usize];
+    let paced = [Some(kind), child]
+        .iter()
+        .flatten()
+        .any(|kind| kind.name == "pacer");
+    let wire_framing = a_framing(&mut rng, false);
+    let own = a_framing(&mut rng, paced);
+    let same = !paced || wire_framing.added().is_some();
     let link = policies::LINK
-        .with_overhead(Bytes::new([more, 0, 24][rng.below(3) as usize]))
+        .with_framing(if same && rng.below(2) == 0 {
+            wire_framing
+        } else {
+            own
+        })
         .with_ring([1, 1, 2, 64][rng.below(4) as usize]);
     let policies::Policy { plan, other, .. } = policies::draw_for(registry, link, kind, child, seed);
     let leaves: Vec<u32> = (0..plan.classes.len() as u32)
@@ -604,8 +641,8 @@ fn draw(registry: &Registry, kind: &Kind, child: Option<&Kind>, seed: Seed) -> T
     let wire = Bandwidth::bits_per_sec(link.bandwidth.bits() * times / 2);
     let realiser = rng.below(4) > 0 && plan.root.plan.pacing().is_some_and(|pacing| !pacing.frames);
     // As one packet a super-frame is as long as its segments if the wire adds what the policy
-    // counts.
-    let whole = !realiser && link.overhead.get() == more;
+    // counts, and the same to each.
+    let whole = !realiser && link.framing == wire_framing && wire_framing.added().is_some();
     let segments = match (whole, realiser) {
         (true, _) => 2..[MOST_WHOLE, MOST_CUT][rng.below(2) as usize] + 1,
         (false, true) => 2..MOST_WHOLE + 1,
@@ -620,7 +657,7 @@ fn draw(registry: &Registry, kind: &Kind, child: Option<&Kind>, seed: Seed) -> T
         change: (rng.below(2) == 0).then_some((changed_at, other)),
         arrivals,
         wire,
-        more,
+        framing: wire_framing,
         realiser,
     }
 }
@@ -631,6 +668,7 @@ struct Drawn {
     /// By the wire beside the bandwidth: slower, as fast, faster.
     wires: [u64; 3],
     overhead: u64,
+    cells: u64,
     wire_adds: u64,
     deep_ring: u64,
     realised: u64,
@@ -655,8 +693,9 @@ impl Drawn {
         let cut = trial.arrivals.iter().filter(|arrival| trial.cuts(arrival));
         let cut = cut.count() as u64;
         for (counter, is) in [
-            (&mut self.overhead, link.overhead > Bytes::ZERO),
-            (&mut self.wire_adds, trial.more > 0),
+            (&mut self.overhead, link.framing != Framing::PLAIN),
+            (&mut self.cells, link.framing.added().is_none()),
+            (&mut self.wire_adds, trial.framing != Framing::PLAIN),
             (&mut self.deep_ring, link.ring > 1),
             (&mut self.realised, trial.realiser),
             (&mut self.changed, trial.change.as_ref().is_some_and(other)),
@@ -678,8 +717,9 @@ impl Drawn {
             ("slower wires", slower, 8),
             ("wires as fast", equal, 8),
             ("faster wires", faster, 4),
-            ("overhead that the policy counts", self.overhead, 4),
-            ("overhead of the wire", self.wire_adds, 4),
+            ("framing that the policy counts", self.overhead, 4),
+            ("cells, padding or less than a frame", self.cells, 8),
+            ("framing of the wire", self.wire_adds, 4),
             ("deep transmit rings", self.deep_ring, 4),
             ("realisers", self.realised, 100),
             ("changes to other settings", self.changed, 4),
@@ -713,10 +753,10 @@ fn the_simulator_and_the_worker_send_the_same_packets_at_the_same_times() {
         let at = differs.unwrap_or(expected.len().min(found.len()));
         assert!(
             expected == found,
-            "policy {number} ({names:?}), wire {} that adds {} B, realised: {}, {:?}: packet {at} is\n{:?} in \
+            "policy {number} ({names:?}), wire {} of {}, realised: {}, {:?}: packet {at} is\n{:?} in \
              the simulator, {:?} in the worker; {} and {} in all",
             trial.wire,
-            trial.more,
+            trial.framing,
             trial.realiser,
             trial.plan.link,
             expected.get(at),

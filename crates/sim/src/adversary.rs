@@ -11,7 +11,7 @@
 //! long and short packets. Patterns that did best are then varied, one class or a few at a time
 //! (hill climbing), beside fresh ones. The search is a function of its seed.
 
-use crate::link::{Driver, Framing, LinkQueue, LinkSpec, PolicyQueue};
+use crate::link::{Driver, LinkQueue, LinkSpec, PolicyQueue};
 use crate::simulation::{NoRoute, Simulation};
 use crate::sources::{DatagramSource, Listener, Replay};
 use engine::bounds::{ArrivalCurve, Bound};
@@ -255,8 +255,7 @@ impl Adversary {
             filters: self.senders.iter().zip(FIRST_PORT..).filter_map(filter).collect(),
             driver: Driver::default(),
         };
-        let overhead = i32::try_from(link.overhead.get()).unwrap_or(i32::MAX);
-        let wire = LinkSpec::new(link.bandwidth, Duration::ZERO).framing(Framing::Add(overhead));
+        let wire = LinkSpec::new(link.bandwidth, Duration::ZERO).framing(link.framing);
         let forward = sim.link(from, to, wire.clone().queue(LinkQueue::Policy(Box::new(queue))));
         sim.link(to, from, wire);
         sim.watch(forward, Duration::from_secs(1));
@@ -286,7 +285,7 @@ impl Adversary {
         }
         // What is queued then takes at most as long as all of it does.
         let each = packets.iter().flat_map(|of| of.iter());
-        let all = each.fold(Bytes::ZERO, |all, (_, frame)| all + *frame + link.overhead);
+        let all = each.fold(Bytes::ZERO, |all, (_, frame)| all + link.framing.on_wire(*frame));
         sim.run_until(
             Instant::START + end + link.bandwidth.time_to_send(all).times(2) + Duration::from_secs(1),
         );
@@ -482,8 +481,8 @@ impl Adversary {
 
     /// A packet of this frame as soon as the bucket allows it; none if it never does.
     fn packet(&self, bucket: &mut Bucket, from: u64, frame: u64) -> Option<(u64, u64)> {
-        let length = frame + self.plan.link.overhead.get();
-        Some((bucket.send(from, length)?, frame))
+        let length = self.plan.link.framing.on_wire(Bytes::new(frame));
+        Some((bucket.send(from, length.get())?, frame))
     }
 
     /// The shortest packets that a bound was promised.
@@ -494,16 +493,10 @@ impl Adversary {
 
     /// The length of a frame that fits into a bucket of this depth.
     fn frame(&self, lengths: Mix, rng: &mut Rng, depth: u64, longest: bool) -> u64 {
-        let overhead = self.plan.link.overhead.get();
-        let most = self
-            .plan
-            .link
-            .mtu
-            .get()
-            .min(depth)
-            .saturating_sub(overhead)
-            .max(1);
-        let least = SHORTEST.max(self.shortest().saturating_sub(overhead)).min(most);
+        let link = &self.plan.link;
+        let frame = |wire: u64| link.framing.longest_within(Bytes::new(wire)).get();
+        let most = frame(link.mtu.get().min(depth));
+        let least = SHORTEST.max(frame(self.shortest())).min(most);
         match lengths {
             _ if longest => most,
             Mix::Longest => most,

@@ -209,7 +209,13 @@ impl Exhaustive {
 
     fn offered(&self, volley: usize) -> Vec<Offered> {
         let (longest, slot) = (self.plan.link.mtu.get(), self.slot());
-        let shortest = (SHORTEST + self.plan.link.overhead.get()).min(longest);
+        let shortest = self
+            .plan
+            .link
+            .framing
+            .on_wire(Bytes::new(SHORTEST))
+            .get()
+            .min(longest);
         let lengths = [shortest, longest / 2, longest];
         let packet = |&code: &u64| Offered {
             at: Instant::START + slot.times(code / SORTS),

@@ -21,16 +21,16 @@ use crate::meter::{Departure, DropRecord, LinkMeter};
 use crate::packet::{InFlight, Store};
 use crate::stage::Stage;
 use crate::stream::Stream;
-use engine::byte_clock::{SHORTEST_FRAME, WIRE_OVERHEAD};
+use engine::byte_clock::WIRE_OVERHEAD;
 use engine::classify::{Classifier, Filter};
 use engine::discipline::{Next, Reason, Sink};
+use engine::framing::Framing;
 use engine::header::FlowHasher;
 use engine::link_clock::LinkClock;
 use engine::packet::{Buffer, ClassId, Dscp, FlowHashes, Packet};
 use engine::portion::Portion;
 use engine::queue::Queue;
 use engine::random::Seed;
-use engine::settings::{Raw, SettingValue, describe};
 use engine::shaped_queue::{CATCH_UP, ShapedQueue, hand_over};
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
@@ -133,64 +133,6 @@ impl LinkSpec {
     pub fn framing(mut self, framing: Framing) -> Self {
         self.framing = framing;
         self
-    }
-}
-
-/// From a frame (Ethernet header included, no FCS) to the bytes that the wire carries for it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Framing {
-    /// This many bytes more, or fewer.
-    Add(i32),
-    /// Ethernet: frames are padded to 60 bytes; preamble, FCS and inter-frame gap are 24.
-    Ethernet,
-    /// ATM with AAL5 and LLC/SNAP (RFC 2684): the IP packet and 16 bytes, in cells of 53 bytes
-    /// that carry 48.
-    Atm,
-}
-
-impl Framing {
-    /// Frames count as they are.
-    pub const PLAIN: Self = Self::Add(0);
-
-    /// Whether every frame of 60 bytes or more takes at least this much more on the wire.
-    fn covers(self, overhead: Bytes) -> bool {
-        match self {
-            Self::Add(more) => i64::from(more) >= overhead.get() as i64,
-            Self::Ethernet => overhead.get() <= WIRE_OVERHEAD,
-            Self::Atm => overhead == Bytes::ZERO,
-        }
-    }
-
-    /// The bytes on the wire.
-    pub fn on_wire(self, frame: Bytes) -> Bytes {
-        const ETHERNET_HEADER: u64 = 14;
-        Bytes::new(match self {
-            Self::Add(more) => frame.get().saturating_add_signed(more.into()),
-            Self::Ethernet => frame.get().max(SHORTEST_FRAME) + WIRE_OVERHEAD,
-            Self::Atm => (frame.get().saturating_sub(ETHERNET_HEADER) + 16).div_ceil(48) * 53,
-        })
-    }
-}
-
-impl SettingValue for Framing {
-    const UNIT: &'static str =
-        "\"none\", \"ethernet\" (at least 60 B, and 24 B), \"atm\", or a length such as \"8 B\"";
-
-    fn from_raw(raw: &Raw) -> Result<Self, String> {
-        let wrong = || format!("expected {}; found {}", Self::UNIT, describe(raw));
-        let Raw::Text(text) = raw else {
-            return Err(wrong());
-        };
-        match text.as_str() {
-            "none" => Ok(Self::PLAIN),
-            "ethernet" => Ok(Self::Ethernet),
-            "atm" => Ok(Self::Atm),
-            other => match other.parse::<Bytes>() {
-                Ok(bytes) if bytes <= Bytes::new(512) => Ok(Self::Add(bytes.get() as i32)),
-                Ok(_) => Err("expected at most 512 B for each frame".into()),
-                Err(_) => Err(wrong()),
-            },
-        }
     }
 }
 
@@ -485,7 +427,7 @@ impl SimLink {
             },
             QueueState::Policy(driven) => {
                 let (class, flow) = driven.class(packet, cx.store, cx.streams);
-                let mut offered = Packet::new(frame + driven.plan.link.overhead, cx.now, class);
+                let mut offered = Packet::new(driven.plan.link.framing.on_wire(frame), cx.now, class);
                 (offered.flow, offered.ecn, offered.buffer) = (flow, ecn, packet);
                 let dscp = remarked.unwrap_or(cx.streams[stream as usize].key.dscp);
                 offered.dscp = Dscp::arrived(dscp);
@@ -856,7 +798,7 @@ impl DrivenQueue {
             filters,
             driver,
         } = policy;
-        let wire_keeps_to_it = rate <= plan.link.bandwidth && framing.covers(plan.link.overhead);
+        let wire_keeps_to_it = rate <= plan.link.bandwidth && framing.covers(plan.link.framing);
         let estimated = driver.completion == Completion::Estimated;
         // By gap frames the wire itself keeps time.
         let shaped = (estimated || !wire_keeps_to_it) && !driver.gaps;

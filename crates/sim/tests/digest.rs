@@ -6,6 +6,7 @@
 
 use engine::classify::{Filter, Ports};
 use engine::discipline::Reason;
+use engine::framing::Framing;
 use engine::header::{Family, FlowKey};
 use engine::link::Link;
 use engine::packet::{ClassId, Ecn};
@@ -14,7 +15,7 @@ use engine::settings::{Raw, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant, Probability};
 use sim::agent::Agent;
-use sim::link::{Completion, Driver, Framing, LinkQueue, LinkSpec, Loss, PolicyQueue};
+use sim::link::{Completion, Driver, LinkQueue, LinkSpec, Loss, PolicyQueue};
 use sim::meter::{MeterSettings, MeterWindow};
 use sim::simulation::{End, FlowId, LinkId, NodeId, Simulation};
 use sim::sources::{
@@ -82,7 +83,7 @@ fn ruled() -> LinkQueue {
     spec.classes[1].discipline = Some(red);
     spec.classes[2].discipline = Some(DisciplineSpec::new("wfq"));
     let link = Link::new(Bandwidth::mbit(10), Bytes::new(1514))
-        .with_overhead(Bytes::new(4))
+        .with_framing(Framing::add(4))
         .with_ring(3);
     let filter = |port, class| Filter {
         source_port: Some(Ports::one(port)),
@@ -103,10 +104,10 @@ fn ruled() -> LinkQueue {
 fn network() -> (Simulation, Vec<LinkId>, Vec<FlowId>) {
     let mut sim = Simulation::new(Seed(2026));
     let nodes = ["a", "b", "c", "d"].map(|name| sim.node(name));
-    let fast = LinkSpec::new(Bandwidth::mbit(100), Duration::from_micros(333)).framing(Framing::Ethernet);
+    let fast = LinkSpec::new(Bandwidth::mbit(100), Duration::from_micros(333)).framing(Framing::ETHERNET);
     let slow = LinkSpec::new(Bandwidth::mbit(10), Duration::from_millis(7)).queue(ruled());
     let lossy = LinkSpec::new(Bandwidth::bits_per_sec(8_765_432), Duration::from_millis(1))
-        .framing(Framing::Atm)
+        .framing(Framing::ATM)
         .loss(Loss::Random(Probability::ratio(1, 50)))
         .queue(LinkQueue::TailDrop(Bytes::new(40_000)));
     let pairs = [(0, 1, fast.clone()), (1, 2, slow), (2, 3, lossy)];

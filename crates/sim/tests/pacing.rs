@@ -1,5 +1,6 @@
 //! Gap frames on a simulated wire: what a paced queue promises, seen behind it.
 
+use engine::framing::Framing;
 use engine::header::{Family, FlowKey};
 use engine::link::Link;
 use engine::random::Seed;
@@ -7,7 +8,7 @@ use engine::settings::{Raw, Table};
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use sim::agent::Agent;
-use sim::link::{Driver, Framing, LinkQueue, LinkSpec, PolicyQueue};
+use sim::link::{Driver, LinkQueue, LinkSpec, PolicyQueue};
 use sim::simulation::{End, FlowId, LinkId, NodeId, Simulation};
 use sim::sources::{Constant, DatagramSource, Datagrams, Listener};
 
@@ -59,7 +60,7 @@ fn packets(sim: &mut Simulation, between: [NodeId; 2], begin: Instant, end: Dura
 fn run(ring: u32, driver: Driver) -> (Simulation, LinkId, FlowId) {
     let mut sim = Simulation::new(Seed(1));
     let [host, switch, far] = ["host", "switch", "far"].map(|name| sim.node(name));
-    let wire = LinkSpec::new(GBE, Duration::from_micros(5)).framing(Framing::Ethernet);
+    let wire = LinkSpec::new(GBE, Duration::from_micros(5)).framing(Framing::ETHERNET);
     let out = sim.link(host, switch, wire.clone().queue(paced(ring, driver)));
     sim.link(switch, far, wire.clone());
     sim.link(far, host, wire);
@@ -178,7 +179,7 @@ fn a_class_gets_its_rate_whatever_overhead_the_link_has() {
             ..DisciplineSpec::new("pacer")
         };
         let overhead = Bytes::new(overhead);
-        let link = Link::new(GBE, FRAME + overhead).with_overhead(overhead);
+        let link = Link::new(GBE, FRAME + overhead).with_framing(Framing::add(overhead.get() as i16));
         let queue = LinkQueue::Policy(Box::new(PolicyQueue {
             plan: spec.check(&Registry::builtin(), link).expect("a good plan"),
             filters: Vec::new(),
@@ -186,7 +187,7 @@ fn a_class_gets_its_rate_whatever_overhead_the_link_has() {
         }));
         let mut sim = Simulation::new(Seed(1));
         let [host, far] = ["host", "far"].map(|name| sim.node(name));
-        let wire = LinkSpec::new(GBE, Duration::from_micros(5)).framing(Framing::Ethernet);
+        let wire = LinkSpec::new(GBE, Duration::from_micros(5)).framing(Framing::ETHERNET);
         sim.link(host, far, wire.clone().queue(queue));
         sim.link(far, host, wire);
         let datagrams = Datagrams::from(frame).until(Instant::START + Duration::from_millis(100));
@@ -215,7 +216,7 @@ fn a_class_gets_its_rate_whatever_overhead_the_link_has() {
 fn bins_of_32_ns_hold_the_four_bytes_of_their_time_or_none() {
     let mut sim = Simulation::new(Seed(1));
     let [host, far] = ["host", "far"].map(|name| sim.node(name));
-    let wire = LinkSpec::new(GBE, Duration::from_micros(5)).framing(Framing::Ethernet);
+    let wire = LinkSpec::new(GBE, Duration::from_micros(5)).framing(Framing::ETHERNET);
     let out = sim.link(host, far, wire.clone().queue(paced(1, Driver::default())));
     sim.link(far, host, wire);
     sim.watch(out, Duration::from_nanos(32));

@@ -11,6 +11,7 @@
 use control::filters;
 use control::policy::{InterfacePolicy, Policy};
 use engine::classify::{Filter, Ports};
+use engine::framing::{Framing, Linklayer};
 use engine::header::Family;
 use engine::packet::ClassId;
 use engine::port_kind::{device, received};
@@ -20,7 +21,7 @@ use engine::units::{Bandwidth, Bytes, Duration, Rate};
 use std::fmt::Write;
 
 /// Bytes of an Ethernet header: cake counts from the IP packet on.
-const ETHERNET: u64 = 14;
+const ETHERNET: i64 = 14;
 /// The greatest preference of a filter.
 const LAST: usize = 0xffff;
 const TCP: u8 = 6;
@@ -52,6 +53,14 @@ struct Commands<'a> {
 /// What a discipline has in a setting.
 fn setting<T: SettingValue>(table: &engine::settings::Table, key: &str) -> Option<T> {
     T::from_raw(&table.get(key)?.value).ok()
+}
+
+/// The minimum packet unit, where there is one.
+fn mpu(framing: Framing) -> String {
+    match framing.mpu().get() {
+        0 => String::new(),
+        least => format!(" mpu {least}"),
+    }
 }
 
 fn tc_rate(rate: Bandwidth) -> String {
@@ -126,13 +135,23 @@ impl<'a> Commands<'a> {
                 if setting::<Rate>(&spec.settings, "rate")
                     .is_none_or(|rate| rate.on(self.link()) == self.link()) =>
             {
-                let overhead = match self.interface.settings.overhead.get() {
-                    0 => "raw".to_owned(),
-                    more => format!("overhead {}", more + ETHERNET),
+                let framing = self.interface.settings.framing();
+                let framing = match framing {
+                    Framing::PLAIN => "raw".to_owned(),
+                    // It counts the overhead from the IP packet on.
+                    other => {
+                        let overhead = i64::from(other.overhead().get()) + ETHERNET;
+                        let units = match other.linklayer() {
+                            Linklayer::Ethernet => "",
+                            Linklayer::Atm => " atm",
+                            Linklayer::Ptm => " ptm",
+                        };
+                        format!("overhead {overhead}{}{units}", mpu(other))
+                    }
                 };
                 let rate = tc_rate(self.link());
                 let what = self.cake(spec, &format!("bandwidth {rate}"));
-                self.qdisc("root handle 1:", &format!("{what} {overhead}"));
+                self.qdisc("root handle 1:", &format!("{what} {framing}"));
             }
             "priq" => self.priorities(spec),
             "hfsc" => self.curves(spec),
@@ -140,7 +159,7 @@ impl<'a> Commands<'a> {
             _ => {
                 let ceil = tc_rate(self.link());
                 self.qdisc("root handle 1:", "htb default 1");
-                let what = format!("htb rate {ceil}{}", self.overhead());
+                let what = format!("htb rate {ceil}{}", self.framing());
                 self.class("1:", "1:1", &what);
                 if !spec.classes.is_empty() {
                     self.lost(format!(
@@ -158,11 +177,26 @@ impl<'a> Commands<'a> {
         }
     }
 
-    fn overhead(&self) -> String {
-        match self.interface.settings.overhead.get() {
+    /// How HTB and its classes count a packet.
+    fn framing(&mut self) -> String {
+        let framing = self.interface.settings.framing();
+        let overhead = match framing.overhead().get() {
             0 => String::new(),
+            less @ ..0 => {
+                self.lost(format!("`overhead` of {less} B: `htb` only adds; `stab` can"));
+                String::new()
+            }
             more => format!(" overhead {more}"),
-        }
+        };
+        let units = match framing.linklayer() {
+            Linklayer::Ethernet => "",
+            Linklayer::Atm => " linklayer atm",
+            Linklayer::Ptm => {
+                self.lost("`linklayer` ptm, which `htb` has not: take a bandwidth 1.6 % lower");
+                ""
+            }
+        };
+        format!("{overhead}{}{units}", mpu(framing))
     }
 
     /// The number of a class of the outermost discipline.
@@ -215,10 +249,10 @@ impl<'a> Commands<'a> {
     /// `cbq`, `drr`, `wrr`: HTB.
     fn rates(&mut self, spec: &DisciplineSpec) {
         let link = self.link();
-        let overhead = self.overhead();
+        let framing = self.framing();
         let whole = tc_rate(link);
         self.qdisc("root handle 1:", &format!("htb default {:x}", self.default()));
-        self.class("1:", "1:1", &format!("htb rate {whole}{overhead}"));
+        self.class("1:", "1:1", &format!("htb rate {whole}{framing}"));
         let weight = |class: &ClassSpec| u64::from(setting::<u32>(&class.settings, "weight").unwrap_or(1));
         let weights: u64 = spec.classes.iter().map(weight).sum();
         if spec.kind != "cbq" {
@@ -242,7 +276,7 @@ impl<'a> Commands<'a> {
                 String::new()
             };
             let what = format!(
-                "htb rate {} ceil {}{priority}{overhead}",
+                "htb rate {} ceil {}{priority}{framing}",
                 tc_rate(rate),
                 tc_rate(ceil)
             );
@@ -253,8 +287,8 @@ impl<'a> Commands<'a> {
     /// `hfsc`: the same there.
     fn curves(&mut self, spec: &DisciplineSpec) {
         let link = tc_rate(self.link());
-        if self.interface.settings.overhead > Bytes::ZERO {
-            self.lost("`overhead`: `tc qdisc … stab overhead` counts it");
+        if self.interface.settings.framing() != Framing::PLAIN {
+            self.lost("`overhead`, `mpu` and `linklayer`: `tc qdisc … stab` counts them");
         }
         self.qdisc("root handle 1:", &format!("hfsc default {:x}", self.default()));
         self.class("1:", "1:1", &format!("hfsc ls m2 {link} ul m2 {link}"));
@@ -342,7 +376,7 @@ impl<'a> Commands<'a> {
             .unwrap_or(0)
             .min(15);
         let map = [default.to_string().as_str()].repeat(16).join(" ");
-        let what = format!("htb rate {}{}", tc_rate(self.link()), self.overhead());
+        let what = format!("htb rate {}{}", tc_rate(self.link()), self.framing());
         self.qdisc("root handle 1:", "htb default 1");
         self.class("1:", "1:1", &what);
         self.qdisc(

@@ -175,6 +175,14 @@ const INTENTIONS: &[Intention] = &[
         returns: true,
     },
     Intention {
+        import: &["sqm-adsl"],
+        interface: "eth1",
+        flows: &["destination_port = 9"],
+        // A full packet of 1,500 and 40 bytes takes 33 cells: 1,749 bytes for a frame of 1,514.
+        rates: &[("flow 1", [0.68, 0.7], [0.68, 0.7])],
+        returns: true,
+    },
+    Intention {
         import: &["sqm-simple"],
         interface: "pppoe-wan",
         flows: &[

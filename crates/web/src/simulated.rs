@@ -15,12 +15,13 @@
 use control::policy::InterfacePolicy;
 use control::what_if::Figures;
 use engine::classify::{Filter, Prefix};
+use engine::framing::Framing;
 use engine::header::{Family, FlowKey};
 use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use sim::agent::Agent;
-use sim::link::{Completion, Driver, Framing, LinkQueue, LinkSpec, PolicyQueue};
+use sim::link::{Completion, Driver, LinkQueue, LinkSpec, PolicyQueue};
 use sim::meter::MeterTally;
 use sim::simulation::{LinkId, NodeId, Simulation};
 use sim::sources::{DatagramSource, Datagrams, Lengths, Listener, Poisson};
@@ -107,10 +108,10 @@ pub(crate) fn simulate(
     sim.watch(link, counted);
     pass(&mut sim, Instant::START + warm_up + counted, stop)?;
     let meter = sim.meter(link)?;
-    let overhead = policy.link().overhead;
+    let framing = policy.link().framing;
     let got = |of: &Offered| {
         let tally = meter.classes().get(class(policy, of)?.0 as usize)?;
-        Some(figures(tally, overhead, counted))
+        Some(figures(tally, framing, counted))
     };
     Some(offered.iter().map(got).collect())
 }
@@ -152,8 +153,7 @@ fn bottleneck(sim: &mut Simulation, [from, to]: [NodeId; 2], policy: &InterfaceP
         },
     };
     let one_way = Duration::from_nanos(ROUND_TRIP.nanos() / 2);
-    let framing = i32::try_from(link.overhead.get()).unwrap_or(0);
-    let wire = LinkSpec::new(link.bandwidth, one_way).framing(Framing::Add(framing));
+    let wire = LinkSpec::new(link.bandwidth, one_way).framing(link.framing);
     sim.link(to, from, LinkSpec::new(Bandwidth::gbit(100), one_way));
     sim.link(from, to, wire.queue(LinkQueue::Policy(Box::new(queue))))
 }
@@ -181,7 +181,7 @@ fn key(class: ClassId, flow: u8, of: &Offered) -> FlowKey {
 
 fn agents(seed: Seed, of: &Offered, policy: &InterfacePolicy) -> [Box<dyn Agent>; 2] {
     let link = policy.link();
-    let longest = link.mtu.get().saturating_sub(link.overhead.get());
+    let longest = link.framing.longest_within(link.mtu).get();
     if of.greedy {
         return tcp::pair(&tcp::Settings {
             control: tcp::congestion::of_most_hosts(),
@@ -199,9 +199,9 @@ fn agents(seed: Seed, of: &Offered, policy: &InterfacePolicy) -> [Box<dyn Agent>
     ]
 }
 
-/// As the counters of a running suimon have it: with the link's overhead.
-fn figures(tally: &MeterTally, overhead: Bytes, counted: Duration) -> Figures {
-    let bytes = tally.sent.bytes + overhead.times(tally.sent.packets);
+/// As the counters of a running suimon have it: in the link's framing, here of the mean frame.
+fn figures(tally: &MeterTally, framing: Framing, counted: Duration) -> Figures {
+    let bytes = framing.of_frames(tally.sent.bytes, tally.sent.packets);
     let delay = |per_mille| tally.queueing_delays.quantile(per_mille).nanos();
     Figures {
         sent: tally.sent.packets,

@@ -12,6 +12,7 @@ use control::protocol::{Amendment, Refusal, Reply, Request, SettingChange, Setti
 use control::snapshot::{Snapshot, StatusDetail, Traffic};
 use control::socket::Client;
 use control::what_if::Figures;
+use engine::framing::Framing;
 use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration as Span};
 use schemars::JsonSchema;
@@ -225,9 +226,9 @@ fn offered<'a>([earlier, later]: [&'a Snapshot; 2], policy: &InterfacePolicy) ->
     let Some((earlier, later)) = of(earlier).zip(of(later)) else {
         return Vec::new();
     };
-    let overhead = policy.link().overhead;
+    let framing = policy.link().framing;
     if policy.plan.classes.is_empty() {
-        let all = arrived(&earlier.traffic, &later.traffic, span, overhead);
+        let all = arrived(&earlier.traffic, &later.traffic, span, framing);
         return all.into_iter().collect();
     }
     let named = earlier
@@ -239,7 +240,7 @@ fn offered<'a>([earlier, later]: [&'a Snapshot; 2], policy: &InterfacePolicy) ->
     let known = leaves.filter(|class| policy.plan.class(&class.name).is_some());
     let each = known.filter_map(|class| {
         let before = before.get(class.name.as_str())?;
-        let offered = arrived(before, &class.traffic, span, overhead)?;
+        let offered = arrived(before, &class.traffic, span, framing)?;
         Some(Offered {
             class: Some(class.name.clone()),
             ..offered
@@ -249,7 +250,7 @@ fn offered<'a>([earlier, later]: [&'a Snapshot; 2], policy: &InterfacePolicy) ->
 }
 
 /// What arrived between two readings; nothing if nothing did.
-fn arrived(earlier: &Traffic, later: &Traffic, span: Span, overhead: Bytes) -> Option<Offered> {
+fn arrived(earlier: &Traffic, later: &Traffic, span: Span, framing: Framing) -> Option<Offered> {
     // What was sent or dropped, and what more waits than did.
     let bytes = |of: &Traffic| of.sent_bytes + of.dropped_bytes + of.backlog_bytes;
     let packets = |of: &Traffic| of.sent_packets + of.dropped_packets + of.backlog_packets;
@@ -263,7 +264,7 @@ fn arrived(earlier: &Traffic, later: &Traffic, span: Span, overhead: Bytes) -> O
     Some(Offered {
         class: None,
         rate: Bandwidth::of(Bytes::new(bytes), span),
-        frame: Bytes::new((bytes / packets).saturating_sub(overhead.get()).max(1)),
+        frame: framing.longest_within(Bytes::new(bytes / packets)),
         greedy: signals(later) > signals(earlier) || waits(earlier) && waits(later),
     })
 }
@@ -282,8 +283,8 @@ mod tests {
     }
 
     fn found(earlier: &Traffic, later: &Traffic) -> Option<(u64, u64, bool)> {
-        let overhead = Bytes::new(20);
-        let of = arrived(earlier, later, Span::from_millis(500), overhead)?;
+        let framing = Framing::add(20);
+        let of = arrived(earlier, later, Span::from_millis(500), framing)?;
         Some((of.rate.bits(), of.frame.get(), of.greedy))
     }
 

@@ -12,7 +12,7 @@ use engine::classify::{Classifier, Filter, Ports};
 use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::tree::{Registry, TreePlan};
-use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use engine::units::{Bandwidth, Duration, Instant};
 use netio::classify::ByFilters;
 use netio::handle::{Handle, Retune};
 use netio::pool::{Offload, Slots};
@@ -163,7 +163,7 @@ fn bench(u: &mut Unstructured<'_>, registry: &Registry) -> Result<Bench> {
         queue: plan.build(Seed(1)),
         plan: Some(plan),
         bandwidth: Some(Bandwidth::mbit(100)),
-        overhead: Bytes::ZERO,
+        framing: engine::framing::Framing::PLAIN,
         realiser: None,
         wire: None,
         guarantees: Vec::new(),

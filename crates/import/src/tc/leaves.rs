@@ -3,11 +3,12 @@
 use super::json::Node;
 use super::objects::{Objects, Qdisc};
 use crate::draft::{DisciplineDraft, Draft};
+use crate::framing::{From, Written, linklayer};
 use crate::place::ImportError;
+use engine::framing::Framing;
 use engine::units::{Bytes, Duration};
 
 /// Bytes of an Ethernet header.
-const ETHERNET: i64 = 14;
 /// What this tc gives a queue of packets where nothing is said.
 const MOST_FLOWS: u64 = 65_536;
 
@@ -240,35 +241,28 @@ fn cake_losses(qdisc: &Qdisc, draft: &mut Draft) -> Result<(), ImportError> {
     if ack {
         draft.lost(qdisc.at, "`ack-filter`");
     }
-    let atm = text("atm").map_or_else(|| is("atm") || is("ptm"), |text| text != "noatm");
-    if atm {
-        draft.lost(
-            qdisc.at,
-            "`atm` and `ptm`: cells are not counted; take a bandwidth 10 % lower",
-        );
-    }
-    if options.size("mpu")?.is_some_and(|mpu| mpu > Bytes::new(64)) {
-        draft.lost(qdisc.at, "`mpu`: short frames count with their own length");
-    }
     Ok(())
 }
 
-/// Cake's overhead counts from the IP packet on, ours from the frame on.
-pub(super) fn cake_overhead(qdisc: &Qdisc, draft: &mut Draft) -> u64 {
-    let given = qdisc.options.get("overhead").map(ToString::to_string);
-    let Some(given) = given.and_then(|text| text.parse::<i64>().ok()) else {
-        return 0;
-    };
-    if qdisc.options.flag("raw") || (given == 0 && qdisc.options.get("raw").is_some()) {
-        return 0;
+/// What cake counts of a packet: one of its words for lines, and numbers beside it.
+pub(super) fn cake_framing(qdisc: &Qdisc, draft: &mut Draft) -> Result<Framing, ImportError> {
+    let options = &qdisc.options;
+    let named = options.list.iter().find_map(|(key, _)| Written::of_cake(key));
+    let mut written = named.unwrap_or(Written::frames(From::Ip));
+    // In its JSON `raw` is there whenever it is not an overhead of its own.
+    let is_raw = options.flag("raw");
+    if let Some(node) = options.get("overhead").filter(|_| !is_raw) {
+        let bytes: Option<i64> = node.to_string().parse().ok();
+        let wrong = || ImportError::new(qdisc.at, "`overhead` is not a number of bytes");
+        written.overhead = bytes.ok_or_else(wrong)?;
     }
-    match u64::try_from(given - ETHERNET) {
-        Ok(more) => more.min(512),
-        Err(_) => {
-            let what =
-                format!("`overhead {given}` is less than the Ethernet header, which is counted: 0 B more");
-            draft.lost(qdisc.at, what);
-            0
-        }
+    if let Some(mpu) = options.size("mpu")? {
+        written.mpu = mpu.get();
     }
+    let units = options.get("atm").and_then(Node::text);
+    let words = ["atm", "ptm", "noatm"].into_iter();
+    if let Some(word) = units.or_else(|| words.into_iter().find(|word| options.flag(word))) {
+        written.linklayer = linklayer(word).unwrap_or(written.linklayer);
+    }
+    Ok(written.read(qdisc.at, draft))
 }

@@ -78,10 +78,10 @@ fn device(root: &Qdisc, objects: &Objects, missing: &Missing, draft: &mut Draft)
         "cake" => {
             let rate = root.options.rate("bandwidth")?;
             let rate = rate.map_or_else(unlimited, Ok)?;
-            let overhead = leaves::cake_overhead(root, draft);
+            let framing = leaves::cake_framing(root, draft)?;
             let discipline = leaves::cake(root, draft)?;
             InterfaceDraft {
-                overhead,
+                framing,
                 ..InterfaceDraft::new(&root.device, rate, discipline, root.at)
             }
         }

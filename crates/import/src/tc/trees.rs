@@ -6,6 +6,7 @@ use super::objects::{Class, Handle, Objects, Options, Qdisc};
 use crate::draft::{
     ClassDraft, DisciplineDraft, Draft, DraftValue, FilterDraft, InterfaceDraft, Settings, service_curve,
 };
+use crate::framing::{From, Written, linklayer};
 use crate::missing::Missing;
 use crate::place::{ImportError, Place};
 use crate::rates;
@@ -129,7 +130,7 @@ pub(super) fn htb(root: &Qdisc, objects: &Objects, draft: &mut Draft) -> Result<
             "packets that no filter takes: htb sends them at once, without a limit",
         );
     }
-    overhead(&classes, &mut interface, draft)?;
+    framing(&classes, &mut interface, draft)?;
     Ok(interface)
 }
 
@@ -147,29 +148,29 @@ fn burst(class: &Class, rate: Bandwidth, draft: &mut Draft) -> Result<(), Import
     Ok(())
 }
 
-fn overhead(
-    classes: &[&Class],
-    interface: &mut InterfaceDraft,
-    draft: &mut Draft,
-) -> Result<(), ImportError> {
+/// What classes count of a packet: one for the whole link.
+fn framing(classes: &[&Class], interface: &mut InterfaceDraft, draft: &mut Draft) -> Result<(), ImportError> {
     let mut all = Vec::new();
     for class in classes {
-        all.push(class.options.integer("overhead")?.unwrap_or(0));
-        let layer = class.options.get("linklayer").map(ToString::to_string);
-        if layer.is_some_and(|layer| layer != "ethernet" && layer != "unspec") {
-            draft.lost(
-                class.at,
-                "`linklayer atm`: cells are not counted; take a bandwidth 10 % lower",
-            );
-        }
+        let mut own = Written::frames(From::Frame);
+        let overhead = class.options.integer("overhead")?.unwrap_or(0);
+        own.overhead = i64::try_from(overhead).unwrap_or(i64::MAX);
+        own.mpu = class.options.size("mpu")?.map_or(0, Bytes::get);
+        let layer = class.options.get("linklayer").and_then(Node::text);
+        own.linklayer = layer.and_then(linklayer).unwrap_or(own.linklayer);
+        all.push(own);
     }
-    let most = all.iter().copied().max().unwrap_or(0).min(512);
-    interface.overhead = most;
-    if all.iter().any(|own| *own != most) {
-        draft.lost(
-            interface.at,
-            format!("`overhead` of some classes: {most} B for the whole link"),
+    let counts = |own: &&Written| **own != Written::frames(From::Frame);
+    let Some(chosen) = all.iter().find(counts).copied() else {
+        return Ok(());
+    };
+    interface.framing = chosen.read(interface.at, draft);
+    if all.iter().any(|own| *own != chosen) {
+        let what = format!(
+            "classes that count packets otherwise: {} for the whole link",
+            interface.framing
         );
+        draft.lost(interface.at, what);
     }
     Ok(())
 }

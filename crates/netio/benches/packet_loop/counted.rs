@@ -1,6 +1,7 @@
 //! A worker between two ports that only count, and the function that callgrind counts.
 
 use engine::classify::{Classifier, Filter, Prefix};
+use engine::framing::Framing;
 use engine::link::Link;
 use engine::packet::{Buffer, ClassId};
 use engine::random::Seed;
@@ -169,7 +170,7 @@ impl Rig {
             queue: plan.build(Seed(1)),
             plan: Some(plan),
             bandwidth,
-            overhead: Bytes::ZERO,
+            framing: Framing::PLAIN,
             realiser: None,
             wire: None,
             guarantees: Vec::new(),

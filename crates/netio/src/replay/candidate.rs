@@ -11,6 +11,7 @@ use crate::path::{Path, Wished};
 use crate::pool::Pool;
 use crate::replay::recreation::Departure;
 use engine::discipline::Next;
+use engine::framing::Framing;
 use engine::packet::{ClassId, Dscp, Ecn, Packet};
 use engine::units::{Bytes, Instant};
 use measure::waits::{RecordedWaits, Wanted};
@@ -21,8 +22,8 @@ use std::io;
 pub struct Candidate {
     path: Path,
     pool: Pool,
-    /// What the frames' lengths leave out.
-    overhead: Bytes,
+    /// From a frame to what its link carries.
+    framing: Framing,
     /// What is due, and by when it was served.
     due: Instant,
     now: Instant,
@@ -35,11 +36,11 @@ impl Candidate {
     /// If there is no memory for headers.
     pub fn new(beginning: Beginning) -> io::Result<Self> {
         let mut pool = headers_pool()?;
-        let overhead = beginning.overhead;
+        let framing = beginning.framing;
         Ok(Self {
             path: Path::new(beginning.spec(), 0, &mut pool).of_traffic_again(),
             pool,
-            overhead,
+            framing,
             due: Instant::NEVER,
             now: Instant::START,
         })
@@ -72,23 +73,28 @@ impl Candidate {
     ) -> Result<(), TooMany> {
         let parsed = engine::header::Headers::parse(headers, 0);
         let (ecn, dscp) = (parsed.key.ecn, parsed.key.dscp);
-        self.take(at, frame + self.overhead, (ecn, dscp), headers, leaving)
+        self.take(at, self.framing.on_wire(frame), (ecn, dscp), headers, leaving)
     }
 
-    /// What arrived at a live path whose link adds `overhead` to a frame arrives here too.
+    /// What arrived at a live path whose link has this framing arrives here too. If its own link
+    /// has another one, it counts as the longest frame that takes as much on the live link: where
+    /// that pads or cuts into cells, up to that much too long.
     ///
     /// # Errors
     /// If too many packets are queued.
     pub fn arrive_too(
         &mut self,
         arrival: &TapedArrival<'_>,
-        overhead: Bytes,
+        live: Framing,
         leaving: &mut dyn FnMut(Departure<'_>),
     ) -> Result<(), TooMany> {
-        // Of a super-frame each segment has the overhead; its own policy splits as the live one.
-        let frame = Bytes::new(arrival.len.get().saturating_sub(overhead.get()));
+        // Of a super-frame each segment has the framing; its own policy splits as the live one.
+        let len = match live == self.framing {
+            true => arrival.len,
+            false => self.framing.on_wire(live.longest_within(arrival.len)),
+        };
         let marks = (arrival.ecn, arrival.dscp);
-        self.take(arrival.at, frame + self.overhead, marks, arrival.headers, leaving)
+        self.take(arrival.at, len, marks, arrival.headers, leaving)
     }
 
     fn take(

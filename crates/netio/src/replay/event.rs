@@ -66,7 +66,7 @@ pub enum TapeEvent<'a> {
 pub struct TapedArrival<'a> {
     /// By the queue's time.
     pub at: Instant,
-    /// On the wire, overhead included.
+    /// On the wire, framing included.
     pub len: Bytes,
     /// The class that the classifier chose.
     pub class: ClassId,
@@ -215,7 +215,7 @@ const LINK: u8 = 9;
 const HELD: u8 = 10;
 const MOVED: u8 = 11;
 
-/// The longest packet that a tape may have, in bytes: far beyond any super-frame with its overhead.
+/// The longest packet that a tape may have, in bytes: far beyond any super-frame with its framing.
 /// Sums of lengths that a file makes up would overflow.
 const LONGEST: u64 = 1 << 24;
 

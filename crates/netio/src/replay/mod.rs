@@ -19,10 +19,11 @@ pub mod tape;
 use crate::classify::Classify;
 use crate::pool::{Offload, Pool, Slots};
 use crate::worker::{PathSpec, PortId};
+use engine::framing::Framing;
 use engine::packet::{Buffer, ClassId};
 use engine::random::Seed;
 use engine::tree::TreePlan;
-use engine::units::{Bandwidth, Bytes};
+use engine::units::Bandwidth;
 use std::fmt;
 use std::io;
 
@@ -65,8 +66,8 @@ pub struct Beginning {
     pub classify: Box<dyn Classify>,
     /// What leaves is shaped to this rate.
     pub bandwidth: Option<Bandwidth>,
-    /// What the link adds to a frame.
-    pub overhead: Bytes,
+    /// What the link makes of a frame.
+    pub framing: Framing,
     /// The rates that classes are guaranteed.
     pub guarantees: Vec<(ClassId, Bandwidth)>,
 }
@@ -90,7 +91,7 @@ impl Beginning {
             queue: self.plan.build(self.seed),
             plan: Some(self.plan),
             bandwidth: self.bandwidth,
-            overhead: self.overhead,
+            framing: self.framing,
             realiser: None,
             wire: None,
             guarantees: self.guarantees,

@@ -5,6 +5,7 @@ use crate::{link_policies, link_traces};
 use control::policy::{InterfacePolicy, PolicyReader};
 use control::sections::Section;
 use control::values::TomlValue;
+use engine::framing::Framing;
 use engine::settings;
 use engine::settings::{Problem, Raw, Table, unknown};
 use engine::tree::Registry;
@@ -13,7 +14,7 @@ use measure::impairments::{
     ChosenPackets, ImpairmentSchedule, ImpairmentScript, Impairments, Jitter, Loss, Reordering,
 };
 use measure::link_trace::LinkTrace;
-use sim::link::{Completion, Framing};
+use sim::link::Completion;
 use std::ops::RangeInclusive;
 
 settings! {

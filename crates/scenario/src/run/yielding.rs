@@ -7,6 +7,7 @@
 
 use crate::Scenario;
 use crate::language::DirectionConfig;
+use engine::framing::Framing;
 use engine::header::{FlowKey, Headers};
 use engine::packet::ClassId;
 use engine::units::{Bytes, Instant};
@@ -61,7 +62,7 @@ struct DataStage {
     shared: SharedClamp,
     /// For each class of the policy, its index among those that yield.
     places: Vec<Option<usize>>,
-    overhead: Bytes,
+    framing: Framing,
     bytes: Vec<u8>,
 }
 
@@ -69,7 +70,7 @@ impl Stage for DataStage {
     fn pass(&mut self, now: Instant, key: &FlowKey, packet: &SimPacket, class: ClassId) -> Option<u64> {
         self.bytes.clear();
         headers::write_scaled(&mut self.bytes, key, packet, WINDOW_SCALE);
-        let len = packet.frame + self.overhead;
+        let len = self.framing.on_wire(packet.frame);
         let size = FrameSize { len, segments: 1 };
         let place = self.places.get(class.0 as usize).copied().flatten();
         let Clamped { clamp, carried, .. } = &mut *self.shared.get();
@@ -182,7 +183,7 @@ fn yielding(
     let stage = DataStage {
         shared: shared.clone(),
         places: policy.plan.classes.iter().map(|info| place(&info.name)).collect(),
-        overhead: policy.link().overhead,
+        framing: policy.link().framing,
         bytes: Vec::new(),
     };
     sim.stage(data, Box::new(stage));

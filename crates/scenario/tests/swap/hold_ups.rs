@@ -10,6 +10,7 @@
 
 use super::{Arrival, Ecn, Filter, Live, OnWire, Ports, Trial, end, live};
 use engine::bounds::ArrivalCurve;
+use engine::framing::Framing;
 use engine::link::{LATENESS, Link};
 use engine::packet::ClassId;
 use engine::random::{Rng, Seed};
@@ -102,7 +103,7 @@ fn trial(plan: TreePlan, arrivals: Vec<Arrival>, faster: u64) -> Trial {
         arrivals,
         change: None,
         wire: Bandwidth::bits_per_sec(plan.link.bandwidth.bits() * faster),
-        more: 0,
+        framing: Framing::PLAIN,
         realiser: false,
         plan,
     }

@@ -20,7 +20,7 @@ use flows::{Flow, Writes};
 use gateway::what_if::ClassFigures;
 use measure::numbers;
 use serde_json::{Value, json};
-use sim::link::{Completion, Driver, Framing, LinkQueue, LinkSpec, PolicyQueue};
+use sim::link::{Completion, Driver, LinkQueue, LinkSpec, PolicyQueue};
 use sim::meter::{MeterRow, MeterTally};
 use sim::simulation::{End, FlowId, LinkId, NodeId, Simulation};
 use sim::sources::{DatagramSource, Datagrams, Listener, Replay};
@@ -204,8 +204,7 @@ impl Network {
                 ..Driver::default()
             },
         }));
-        let framing = Framing::Add(i32::try_from(facts.overhead.get()).unwrap_or(0));
-        let spec = LinkSpec::new(facts.bandwidth, Duration::ZERO).framing(framing);
+        let spec = LinkSpec::new(facts.bandwidth, Duration::ZERO).framing(facts.framing);
         let link = sim.link(near, far, spec.queue(queue));
         sim.watch(link, span.max(Duration::from_nanos(1)));
         let back = sim.link(far, near, LinkSpec::new(FAST, Duration::ZERO));

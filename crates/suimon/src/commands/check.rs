@@ -16,6 +16,7 @@ use control::readout;
 use control::snapshot;
 use control::yields::{Yields, least_round_trip};
 use engine::disciplines::PLAIN_LEAF;
+use engine::framing::Framing;
 use engine::packet::ClassId;
 use engine::port_kind::{Attachment, device};
 use engine::tree::{ClassInfo, TreePlan};
@@ -123,14 +124,14 @@ fn port_text(port: &AttachedPort, ring: u32) -> String {
 
 fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Result<()> {
     let settings = &interface.settings;
-    let overhead = match settings.overhead.get() {
-        0 => String::new(),
-        n => format!(" with {n} B added to each frame"),
+    let framing = match settings.framing() {
+        Framing::PLAIN => String::new(),
+        other => format!(" of {other}"),
     };
     let (name, rate) = (&interface.name, numbers::rate(settings.bandwidth.bits()));
     writeln!(
         out,
-        "\n{name}  {rate}{overhead}  {}",
+        "\n{name}  {rate}{framing}  {}",
         readout::discipline(&interface.spec)
     )?;
     let plan = &interface.plan;
@@ -311,6 +312,8 @@ fn interface_json(interface: &InterfacePolicy) -> Value {
         "name": interface.name,
         "bandwidth_bps": interface.settings.bandwidth.bits(),
         "overhead_bytes": interface.settings.overhead.get(),
+        "mpu_bytes": interface.settings.mpu.get(),
+        "linklayer": interface.settings.linklayer.name(),
         "discipline": readout::discipline(&interface.spec),
         "classes": classes.collect::<Vec<_>>(),
         "worst_cases": worst_cases::json(interface),

@@ -23,6 +23,8 @@ pub fn snapshot() -> Snapshot {
             discipline: "cbq".into(),
             bandwidth_bps: 20_000_000,
             overhead_bytes: 0,
+            mpu_bytes: 0,
+            linklayer: "ethernet".into(),
             traffic: traffic(19_000_000),
             gauges: Vec::new(),
             expectations: Vec::new(),

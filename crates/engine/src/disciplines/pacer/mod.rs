@@ -283,6 +283,13 @@ fn rules(check: &mut Check<'_>, settings: &Settings) -> Option<Rules> {
         );
         wrong.push(("wire", message));
     }
+    if check.link.framing.added().is_none() {
+        let message = format!(
+            "`pacer` computes Ethernet's slots from frames, and lengths are of {}: leave out `mpu` and `linklayer`, and count no less than the frame",
+            check.link.framing
+        );
+        wrong.push(("overhead", message));
+    }
     let right = wrong.is_empty();
     let at = |key: &str| {
         check
@@ -304,7 +311,8 @@ fn rules(check: &mut Check<'_>, settings: &Settings) -> Option<Rules> {
 }
 
 fn wire_slots(link: Link, tags: u32) -> WireSlots {
-    let overhead = link.overhead.get();
+    // Other framings are refused.
+    let overhead = link.framing.added().unwrap_or(Bytes::ZERO).get();
     WireSlots {
         overhead,
         tags: tags.into(),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::recording::{Around, Recording};
+use engine::framing::Framing;
 use engine::queue::Stats;
 use netio::pool::Offload;
 use netio::ports::memory::OnWire;
@@ -203,8 +204,8 @@ struct Overload {
     left: Vec<usize>,
     /// Packets that were sent before it was known that the recording had begun.
     before: usize,
-    /// What the link adds to a frame.
-    overhead: usize,
+    /// From a frame to its length on the wire.
+    framing: Framing,
 }
 
 impl Overload {
@@ -217,7 +218,7 @@ impl Overload {
             sent: 0,
             left: Vec::new(),
             before: 0,
-            overhead: policy.interfaces[0].link().overhead.get() as usize,
+            framing: policy.interfaces[0].link().framing,
         }
     }
 
@@ -254,8 +255,11 @@ impl Overload {
     /// Takes what has left.
     fn take(&mut self) {
         let frames = std::iter::from_fn(|| self.served.3[1].take());
-        self.left
-            .extend(frames.map(|frame| frame.bytes.len() + self.overhead));
+        self.left.extend(frames.map(|frame| {
+            self.framing
+                .on_wire(engine::units::Bytes::new(frame.bytes.len() as u64))
+                .get() as usize
+        }));
     }
 
     fn totals(&self) -> Stats {
