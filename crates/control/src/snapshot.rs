@@ -5,8 +5,8 @@
 //! between two readings. Each client chooses its own interval; the packet loop stores nothing for
 //! it. ALTQ's cbqprobe worked the same way: it computed rates from two readings.
 //!
-//! Lengths and rates count frames as the interface reports them, in the framing of the policy's link
-//! ([`BASIS`]). In JSON the name of a number ends with its unit.
+//! Lengths and rates count frames as the interface reports them, in the framing of the policy's
+//! link ([`BASIS`]). In JSON the name of a number ends with its unit.
 
 use crate::autorate::AutorateView;
 use crate::expectations::ExpectationView;

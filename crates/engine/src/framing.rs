@@ -245,8 +245,9 @@ impl Framing {
         Bytes::new(u64::try_from(sum.max(0)).unwrap_or(u64::MAX))
     }
 
-    /// What the wire carries at most for a byte of datagrams from `least` to `most` bytes, in frames
-    /// that have `header` bytes more: a ratio of two lengths, the link's and the datagram's.
+    /// What the wire carries at most for a byte of datagrams from `least` to `most` bytes, in
+    /// frames that have `header` bytes more: a ratio of two lengths, the link's and the
+    /// datagram's.
     pub fn most_for_a_byte(self, header: Bytes, least: u64, most: u64) -> (u64, u64) {
         let least = least.max(1);
         // After a step of the cells the ratio falls until the next one; each step starts lower than

@@ -10,8 +10,8 @@
 //! **Link rate.** A request counts bytes of IP datagrams; an interface counts what its link
 //! carries. With *h* bytes of link headers and packets of at least *m* bytes, a rate *r* takes at
 //! most *r* (*m* + *h*) / *m* of the link; where the link pads or cuts into cells, the most that
-//! it carries for a byte of packets from *m* to the longest. That rate is admitted, guaranteed to the class, and
-//! shown by a refusal.
+//! it carries for a byte of packets from *m* to the longest. That rate is admitted, guaranteed to
+//! the class, and shown by a refusal.
 //!
 //! **Guaranteed service** is offered only where bytes are counted and a delay is known: D is that
 //! delay and C is 0. A request is admitted only while the worst case of every guaranteed class,

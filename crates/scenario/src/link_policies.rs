@@ -45,7 +45,12 @@ fn from_file(
         Ok(text) => text,
         Err(why) => {
             let message = format!("cannot read the policy `{path}`: {why}");
-            let help = "a path is relative to the directory of the scenario";
+            let help = match registry.kinds().any(|kind| kind.name == path) {
+                true => format!(
+                    "a discipline needs a bandwidth: write {{ bandwidth = \"10 Mbit/s\", discipline = \"{path}\" }}"
+                ),
+                false => "a path is relative to the directory of the scenario".into(),
+            };
             reader.problems.push(Problem::new(at, message).help(help));
             return None;
         }

@@ -2,10 +2,10 @@
 //! arrivals, send the same packets at the same times, to the nanosecond.
 //!
 //! Policies of every kind are drawn at random, over wires slower than, as fast as and faster than
-//! their bandwidth, with framing and cells, super-frames, deep transmit rings, realisers, and changes while
-//! packets flow; each of these is counted. A super-frame that the port takes whole is in the
-//! simulator one packet with the lengths of all its segments; of one that is cut, it is each
-//! segment. Not compared are fields of their headers that offload completes: lengths, the IP
+//! their bandwidth, with framing and cells, super-frames, deep transmit rings, realisers, and
+//! changes while packets flow; each of these is counted. A super-frame that the port takes whole
+//! is in the simulator one packet with the lengths of all its segments; of one that is cut, it is
+//! each segment. Not compared are fields of their headers that offload completes: lengths, the IP
 //! identification, and checksums.
 //! The worker runs between ports in memory, on a clock of the test's own: it is never late, so
 //! whatever differs is a difference between the two places; in `hold_ups` it is. A lab's link is

@@ -512,6 +512,7 @@ fn of_a_policy_with_several_interfaces_the_named_one_applies() {
         ("router.toml", "has several interfaces: wan0, lan0"),
         ("router.toml: wan1", "unknown interface of the policy `wan1`"),
         ("routr.toml", "cannot read the policy `routr.toml`"),
+        ("fq_codel", "discipline = \"fq_codel\" }"),
     ] {
         let run = suimon(&["sim", &place.write("s.toml", &scenario(word))]);
         assert_eq!(run.status.code(), Some(2));

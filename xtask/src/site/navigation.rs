@@ -39,6 +39,11 @@ const PARTS: &[(&str, &[Listed])] = &[
                 "Teach queueing, AQM, QoS and congestion control: simulate a discipline, rehearse it with real TCP in namespaces, without root or kernel modules.",
             ),
             Listed(
+                "docs/lecture.md",
+                "A lecture of 90 minutes",
+                "A lecture on queueing, bufferbloat, fair shares, AQM and guaranteed delay: files and commands that run on every student's computer, without root.",
+            ),
+            Listed(
                 "docs/python.md",
                 "A paper's figure, in a notebook",
                 "Network simulation in Python: queueing disciplines, AQM and TCP congestion control from Jupyter; sweeps into pandas, figures with matplotlib.",

@@ -157,6 +157,11 @@ const ENDS: &[(&str, &str, &str)] = &[
     ("docs/isp.md", "suimon plan", "3"),
     ("README.md", "suimon lab", "[04]"),
     ("docs/classroom.md", "suimon lab", "[04]"),
+    ("docs/lecture.md", "suimon sim wait.toml", "4"),
+    ("docs/lecture.md", "suimon sim buffers.toml", "4"),
+    ("docs/lecture.md", "suimon sim shares.toml", "4"),
+    ("docs/lecture.md", "suimon lab", "[04]"),
+    ("docs/lecture.md", "suimon reproduce", "[04]"),
     ("docs/what-if.md", "suimon replay evening.rec --at", "2"), // Of another day.
     (
         "docs/classroom.md",
