@@ -76,12 +76,28 @@ fn row<'a>(rows: &'a [Elsewhere], page: &str, shown: &str, is_command: bool) -> 
         .max_by_key(|row| row.begin.len())
 }
 
-/// The commands of a block of a shell, in lines; those of other blocks are none.
+/// The commands of these lines, each with the text that it is given: `cat > FILE <<'END'`.
+fn with_texts<'a>(mut lines: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut all = Vec::new();
+    while let Some(line) = lines.next() {
+        let mut command = line.to_owned();
+        if let Some((_, end)) = line.split_once("<<'") {
+            let end = end.trim_end_matches('\'');
+            let more = lines.by_ref().take_while(|line| *line != end);
+            more.for_each(|line| command.extend(["\n", line]));
+            command.extend(["\n", end]);
+        }
+        all.push(command);
+    }
+    all
+}
+
+/// The commands of a block of a shell; those of other blocks are none.
 fn commands(block: &Block) -> Vec<String> {
     match block.language() {
         "sh" => {
             let joined = block.text.replace("\\\n", " ");
-            joined.lines().map(str::to_owned).collect()
+            with_texts(joined.lines())
         }
         "console" => {
             let lines = block.text.lines().filter(|line| line.starts_with("$ "));
