@@ -3,14 +3,15 @@
 //! pauses at most, and what the whole request takes; and the same of a `status`. Each beside its
 //! goal.
 //!
-//! `cargo bench -p gateway --bench changes [-- CLASSES… KINDS…]`. A pause is the part of a turn of the loop
-//! before it asks for packets, in processor time of its thread, so that other work on the machine
-//! does not count; beside it the whole turn. Both are the longest of many turns, so what takes
-//! longer meets more of the machine's own hiccups: `nothing` lasts 50 ms, and `policy read` is what
-//! the loop has while the file is only read, for about as long as an `apply`. With traffic, frames
-//! for all classes arrive faster than they leave, so that as many classes are backlogged as the
-//! memory has room for. The whole request is all that the server does for it (`suimon class add`, `class remove`,
-//! `set`, `apply`) until it is a generation in force, without a disk. Medians of the rounds.
+//! `cargo bench -p gateway --bench changes [-- CLASSES… KINDS…]`. A pause is the part of a turn of
+//! the loop before it asks for packets, in processor time of its thread, so that other work on the
+//! machine does not count; beside it the whole turn. Both are the longest of many turns, so what
+//! takes longer meets more of the machine's own hiccups: `nothing` lasts 50 ms, and `policy read`
+//! is what the loop has while the file is only read, for about as long as an `apply`. With
+//! traffic, frames for all classes arrive faster than they leave, so that as many classes are
+//! backlogged as the memory has room for. The whole request is all that the server does for it
+//! (`suimon class add`, `class remove`, `set`, `apply`) until it is a generation in force, without
+//! a disk. Medians of the rounds.
 #![allow(clippy::print_stdout, reason = "a bench prints its numbers")]
 
 use control::difference::Breaking;
