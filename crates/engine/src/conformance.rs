@@ -36,9 +36,12 @@ impl ConformanceMeter {
         self.curve
     }
 
-    /// Another curve from now on. What was sent still counts.
-    pub const fn adopt(&mut self, curve: ArrivalCurve) {
-        self.curve = curve;
+    /// Another curve, or none, from now on. What was sent under the former one still counts.
+    pub fn renew(meter: &mut Option<Self>, curve: Option<ArrivalCurve>) {
+        match (&mut *meter, curve) {
+            (Some(own), Some(curve)) => own.curve = curve,
+            (_, curve) => *meter = curve.map(Self::new),
+        }
     }
 
     /// A packet arrives. If it exceeds the curve: by how much too early it is, rounded up;

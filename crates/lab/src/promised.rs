@@ -6,7 +6,6 @@
 //! the queue refused, in its [record](crate::record::Record): so what was policed can be held
 //! against what did not conform, and a receiver knows which packets were promised anything.
 
-use engine::bounds::ArrivalCurve;
 use engine::conformance::ConformanceMeter;
 use engine::packet::{ClassId, Packet};
 use engine::tree::TreePlan;
@@ -49,7 +48,7 @@ impl PromisedCurves {
             };
             let curve = promise.bound.arrivals;
             match self.classes.iter_mut().find(|class| class.name == info.name) {
-                Some(class) => class.adopt(curve),
+                Some(class) => ConformanceMeter::renew(&mut class.meter, curve),
                 None => self.classes.push(PromisedClass {
                     name: info.name.clone(),
                     number: None,
@@ -92,15 +91,6 @@ impl PromisedCurves {
         match self.found.is_empty() {
             true => None,
             false => self.found.remove(&packet.buffer.0),
-        }
-    }
-}
-
-impl PromisedClass {
-    fn adopt(&mut self, curve: Option<ArrivalCurve>) {
-        match (&mut self.meter, curve) {
-            (Some(meter), Some(curve)) => meter.adopt(curve),
-            (meter, curve) => *meter = curve.map(ConformanceMeter::new),
         }
     }
 }

@@ -66,10 +66,7 @@ impl KeptPromise {
     pub(crate) fn renew(&mut self, promise: ClassPromise) {
         self.promise = promise;
         self.tally.bound = promise.bound.delay;
-        match (&mut self.curve, promise.bound.arrivals) {
-            (Some(meter), Some(curve)) => meter.adopt(curve),
-            (meter, curve) => *meter = curve.map(ConformanceMeter::new),
-        }
+        ConformanceMeter::renew(&mut self.curve, promise.bound.arrivals);
     }
 
     pub(crate) const fn tally(&self) -> PromiseTally {
