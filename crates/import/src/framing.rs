@@ -14,7 +14,7 @@ const ETHERNET: i64 = 14;
 
 /// Where an overhead begins to count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum From {
+pub(crate) enum CountsFrom {
     /// The IP packet.
     Ip,
     /// The Ethernet header.
@@ -24,7 +24,7 @@ pub(crate) enum From {
 /// A framing as it is written there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Written {
-    pub(crate) from: From,
+    pub(crate) from: CountsFrom,
     pub(crate) overhead: i64,
     pub(crate) mpu: u64,
     pub(crate) linklayer: Linklayer,
@@ -49,10 +49,10 @@ const CAKES: [(&str, i64, u64, Linklayer); 13] = [
 
 impl Written {
     /// Frames as they are.
-    pub(crate) const fn frames(from: From) -> Self {
+    pub(crate) const fn frames(from: CountsFrom) -> Self {
         let overhead = match from {
-            From::Ip => ETHERNET,
-            From::Frame => 0,
+            CountsFrom::Ip => ETHERNET,
+            CountsFrom::Frame => 0,
         };
         Self {
             from,
@@ -66,7 +66,7 @@ impl Written {
     pub(crate) fn of_cake(word: &str) -> Option<Self> {
         let known = CAKES.iter().find(|(name, ..)| *name == word);
         known.map(|(_, overhead, mpu, linklayer)| Self {
-            from: From::Ip,
+            from: CountsFrom::Ip,
             overhead: *overhead,
             mpu: *mpu,
             linklayer: *linklayer,
@@ -76,8 +76,8 @@ impl Written {
     /// That of a policy. What a policy cannot say is told as lost.
     pub(crate) fn read(self, at: Place, draft: &mut Draft) -> Framing {
         let more = match self.from {
-            From::Ip => self.overhead - ETHERNET,
-            From::Frame => self.overhead,
+            CountsFrom::Ip => self.overhead - ETHERNET,
+            CountsFrom::Frame => self.overhead,
         };
         let text = |bytes: i64| Raw::Text(format!("{bytes} B"));
         let overhead = Overhead::from_raw(&text(more)).unwrap_or_else(|_| {

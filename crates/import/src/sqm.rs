@@ -5,7 +5,7 @@
 //! with HTB) from the Ethernet header on.
 
 use crate::draft::{ClassDraft, DisciplineDraft, Draft, DraftValue, InterfaceDraft, Settings};
-use crate::framing::{From, Written, linklayer};
+use crate::framing::{CountsFrom, Written, linklayer};
 use crate::place::{ImportError, Place, SourceFile, Word, Words, statements};
 use crate::rates;
 use engine::framing::Framing;
@@ -167,7 +167,11 @@ impl Section {
 
     /// Without a `linklayer` the scripts count frames as they are.
     fn framing(&mut self, is_cake: bool, draft: &mut Draft) -> Result<Framing, ImportError> {
-        let from = if is_cake { From::Ip } else { From::Frame };
+        let from = if is_cake {
+            CountsFrom::Ip
+        } else {
+            CountsFrom::Frame
+        };
         let mut written = Written::frames(from);
         let (layer, overhead, mpu) = (self.take("linklayer"), self.take("overhead"), self.take("tcMPU"));
         let Some(layer) = layer.filter(|layer| layer.text != "none") else {

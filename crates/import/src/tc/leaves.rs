@@ -3,7 +3,7 @@
 use super::json::Node;
 use super::objects::{Objects, Qdisc};
 use crate::draft::{DisciplineDraft, Draft};
-use crate::framing::{From, Written, linklayer};
+use crate::framing::{CountsFrom, Written, linklayer};
 use crate::place::ImportError;
 use engine::framing::Framing;
 use engine::units::{Bytes, Duration};
@@ -248,7 +248,7 @@ fn cake_losses(qdisc: &Qdisc, draft: &mut Draft) -> Result<(), ImportError> {
 pub(super) fn cake_framing(qdisc: &Qdisc, draft: &mut Draft) -> Result<Framing, ImportError> {
     let options = &qdisc.options;
     let named = options.list.iter().find_map(|(key, _)| Written::of_cake(key));
-    let mut written = named.unwrap_or(Written::frames(From::Ip));
+    let mut written = named.unwrap_or(Written::frames(CountsFrom::Ip));
     // In its JSON `raw` is there whenever it is not an overhead of its own.
     let is_raw = options.flag("raw");
     if let Some(node) = options.get("overhead").filter(|_| !is_raw) {

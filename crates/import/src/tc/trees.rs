@@ -6,7 +6,7 @@ use super::objects::{Class, Handle, Objects, Options, Qdisc};
 use crate::draft::{
     ClassDraft, DisciplineDraft, Draft, DraftValue, FilterDraft, InterfaceDraft, Settings, service_curve,
 };
-use crate::framing::{From, Written, linklayer};
+use crate::framing::{CountsFrom, Written, linklayer};
 use crate::missing::Missing;
 use crate::place::{ImportError, Place};
 use crate::rates;
@@ -152,7 +152,7 @@ fn burst(class: &Class, rate: Bandwidth, draft: &mut Draft) -> Result<(), Import
 fn framing(classes: &[&Class], interface: &mut InterfaceDraft, draft: &mut Draft) -> Result<(), ImportError> {
     let mut all = Vec::new();
     for class in classes {
-        let mut own = Written::frames(From::Frame);
+        let mut own = Written::frames(CountsFrom::Frame);
         let overhead = class.options.integer("overhead")?.unwrap_or(0);
         own.overhead = i64::try_from(overhead).unwrap_or(i64::MAX);
         own.mpu = class.options.size("mpu")?.map_or(0, Bytes::get);
@@ -160,7 +160,7 @@ fn framing(classes: &[&Class], interface: &mut InterfaceDraft, draft: &mut Draft
         own.linklayer = layer.and_then(linklayer).unwrap_or(own.linklayer);
         all.push(own);
     }
-    let counts = |own: &&Written| **own != Written::frames(From::Frame);
+    let counts = |own: &&Written| **own != Written::frames(CountsFrom::Frame);
     let Some(chosen) = all.iter().find(counts).copied() else {
         return Ok(());
     };
