@@ -317,6 +317,14 @@ pub struct Check<'a> {
     pub notices: &'a mut Vec<Problem>,
 }
 
+impl Check<'_> {
+    /// Adds what is wrong with settings, each by its name.
+    pub(crate) fn refuse(&mut self, wrong: Vec<(&str, String)>) {
+        let at = |(key, message)| Problem::new(self.settings.place(key), message);
+        self.problems.extend(wrong.into_iter().map(at));
+    }
+}
+
 /// Which child of a classful discipline takes which class's packets. Lookup is one array access.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClassRoutes {

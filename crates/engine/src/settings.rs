@@ -152,6 +152,11 @@ pub struct Table {
 }
 
 impl Table {
+    /// Where a setting stands; all of them, if it is not given.
+    pub fn place(&self, key: &str) -> Span {
+        self.get(key).map_or(self.at, |entry| entry.at)
+    }
+
     /// Whether both have the same settings in the same order, wherever they stand.
     pub fn says_as(&self, other: &Self) -> bool {
         let alike = |(old, new): (&Entry, &Entry)| old.key == new.key && old.value == new.value;

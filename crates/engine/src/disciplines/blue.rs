@@ -111,10 +111,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         _ => None,
     };
     if let Some((key, message)) = wrong {
-        let at = check
-            .settings
-            .get(key)
-            .map_or(check.settings.at, |entry| entry.at);
+        let at = check.settings.place(key);
         check.problems.push(Problem::new(at, message));
         return None;
     }

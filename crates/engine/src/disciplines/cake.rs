@@ -252,12 +252,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         .iter()
         .filter_map(|&number| tin(number))
         .collect();
-    let at = |key: &str| {
-        check
-            .settings
-            .get(key)
-            .map_or(check.settings.at, |entry| entry.at)
-    };
+    let at = |key: &str| check.settings.place(key);
     // A fault of the law shows in every tin.
     wrong.dedup();
     let problems: Vec<_> = wrong

@@ -256,10 +256,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
             limit: settings.limit as usize,
         })),
         Err((key, message)) => {
-            let at = check
-                .settings
-                .get(key)
-                .map_or(check.settings.at, |entry| entry.at);
+            let at = check.settings.place(key);
             check.problems.push(Problem::new(at, message));
             None
         }

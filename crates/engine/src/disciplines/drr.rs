@@ -118,7 +118,7 @@ fn turn(quantum: Bytes, link: Link) -> Result<u64, String> {
 fn unit(settings: &Table, link: Link, problems: &mut Vec<Problem>) -> u64 {
     let own = Settings::read(settings, &[], problems).and_then(|settings| settings.quantum);
     turn(own.unwrap_or(link.mtu), link).unwrap_or_else(|message| {
-        let at = settings.get("quantum").map_or(settings.at, |entry| entry.at);
+        let at = settings.place("quantum");
         problems.push(Problem::new(at, message));
         link.mtu.get()
     })

@@ -73,12 +73,7 @@ settings! {
 
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let settings = Settings::read(check.settings, &[], check.problems)?;
-    let at = |key: &str| {
-        check
-            .settings
-            .get(key)
-            .map_or(check.settings.at, |entry| entry.at)
-    };
+    let at = |key: &str| check.settings.place(key);
     if settings.limit == 0 {
         check.problems.push(Problem::new(
             at("limit"),

@@ -138,12 +138,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     }
     let law = Law::new(settings.target, settings.interval, settings.ecn, check.link);
     let law = law.map_err(|fault| wrong.push(fault)).ok();
-    let at = |key: &str| {
-        check
-            .settings
-            .get(key)
-            .map_or(check.settings.at, |entry| entry.at)
-    };
+    let at = |key: &str| check.settings.place(key);
     let problems: Vec<_> = wrong
         .into_iter()
         .map(|(key, message)| Problem::new(at(key), message))

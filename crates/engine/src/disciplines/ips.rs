@@ -379,10 +379,7 @@ fn brought(rate: Bandwidth, time: Duration) -> Bytes {
 fn longest(check: &mut Check<'_>, settings: &Settings) -> Option<Bytes> {
     let (link, own) = (check.link, settings.longest);
     if own.is_some_and(|own| own < link.mtu) {
-        let at = check
-            .settings
-            .get("longest")
-            .map_or(check.settings.at, |entry| entry.at);
+        let at = check.settings.place("longest");
         check.problems.push(Problem::new(
             at,
             format!("`longest` is less than the link's longest packet ({})", link.mtu),

@@ -186,10 +186,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     match PiePlan::new(&settings, check.link) {
         Ok(plan) => Some(Arc::new(plan)),
         Err((key, message)) => {
-            let at = check
-                .settings
-                .get(key)
-                .map_or(check.settings.at, |entry| entry.at);
+            let at = check.settings.place(key);
             check.problems.push(Problem::new(at, message));
             None
         }

@@ -222,12 +222,7 @@ struct RedPlan {
 
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
     let settings = Settings::read(check.settings, &[], check.problems)?;
-    let at = |key: &str| {
-        check
-            .settings
-            .get(key)
-            .map_or(check.settings.at, |entry| entry.at)
-    };
+    let at = |key: &str| check.settings.place(key);
     match Parameters::new(&settings, check.link.bandwidth) {
         Ok(parameters) => Some(Arc::new(RedPlan {
             parameters,

@@ -25,7 +25,6 @@ use crate::packet::{ClassId, Packet};
 use crate::portion::Portion;
 use crate::queue::Queue;
 use crate::settings;
-use crate::settings::Problem;
 use crate::sharing::credit;
 use crate::sharing::credit::{Credit, nanobits};
 use crate::units::{Bandwidth, Bytes, Duration, Instant, Rate};
@@ -107,17 +106,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         }
     }
     if !wrong.is_empty() {
-        let at = |key: &str| {
-            check
-                .settings
-                .get(key)
-                .map_or(check.settings.at, |entry| entry.at)
-        };
-        check.problems.extend(
-            wrong
-                .into_iter()
-                .map(|(key, message)| Problem::new(at(key), message)),
-        );
+        check.refuse(wrong);
         return None;
     }
     let burst = settings
@@ -306,6 +295,7 @@ mod tests {
     use crate::link::Link;
     use crate::packet::ClassId;
     use crate::random::Seed;
+    use crate::settings::Problem;
     use crate::settings::{Raw, Table};
     use crate::sinks::Nowhere;
     use crate::tree::{DisciplineSpec, Registry};

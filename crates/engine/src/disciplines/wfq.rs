@@ -32,7 +32,7 @@ use crate::packet::{FlowHashes, Packet};
 use crate::portion::Portion;
 use crate::prefetch::Prefetched;
 use crate::random::{Rng, mix};
-use crate::settings::{Problem, Raw, SettingValue, describe};
+use crate::settings::{Raw, SettingValue, describe};
 use crate::structures::lengths::{ByLength, Place};
 use crate::structures::lists::{List, Store};
 use crate::units::{Bytes, Duration, Instant};
@@ -181,17 +181,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         }
     }
     if !wrong.is_empty() {
-        let at = |key: &str| {
-            check
-                .settings
-                .get(key)
-                .map_or(check.settings.at, |entry| entry.at)
-        };
-        check.problems.extend(
-            wrong
-                .into_iter()
-                .map(|(key, message)| Problem::new(at(key), message)),
-        );
+        check.refuse(wrong);
         return None;
     }
     Some(Arc::new(WfqPlan {

@@ -207,12 +207,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         .map(|class| ClassSettings::read(class.settings, &[], check.problems))
         .collect();
     let (settings, classes) = (settings?, classes?);
-    let at = |key: &str| {
-        check
-            .settings
-            .get(key)
-            .map_or(check.settings.at, |entry| entry.at)
-    };
+    let at = |key: &str| check.settings.place(key);
     if settings.cycle == 0 || u64::from(settings.cycle) > LONGEST_CYCLE {
         check.problems.push(Problem::new(
             at("cycle"),

@@ -190,12 +190,7 @@ pub(super) fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
 }
 
 pub(super) fn check_settings(check: &mut Check<'_>, settings: &Settings) {
-    let at = |key: &str| {
-        check
-            .settings
-            .get(key)
-            .map_or(check.settings.at, |entry| entry.at)
-    };
+    let at = |key: &str| check.settings.place(key);
     if settings.tick == Some(Duration::ZERO) {
         let problem = Problem::new(at("tick"), "`tick` must be longer than 0");
         check

@@ -291,17 +291,7 @@ fn rules(check: &mut Check<'_>, settings: &Settings) -> Option<Rules> {
         wrong.push(("overhead", message));
     }
     let right = wrong.is_empty();
-    let at = |key: &str| {
-        check
-            .settings
-            .get(key)
-            .map_or(check.settings.at, |entry| entry.at)
-    };
-    check.problems.extend(
-        wrong
-            .into_iter()
-            .map(|(key, message)| Problem::new(at(key), message)),
-    );
+    check.refuse(wrong);
     right.then(|| Rules {
         basis: settings.basis,
         frames: settings.gap == Gap::Frames,
