@@ -82,6 +82,11 @@ impl FilterList {
         all.filter_map(|(id, filter)| Some((id, filter.as_ref()?)))
     }
 
+    /// The place of each number; empty where a filter has gone.
+    pub fn places(&self) -> &SharedList<Option<Filter>> {
+        &self.places
+    }
+
     /// All, in order.
     pub fn to_vec(&self) -> Vec<Filter> {
         self.iter().copied().collect()

@@ -860,8 +860,8 @@ impl ClassStream<'_> {
         let has = |name| view.gauges.iter().any(|(known, _)| *known == name);
         match self.detail {
             StatusDetail::Brief if !has(YIELDS) => {
-                let borrowed = view.gauges.iter().filter(|(name, _)| *name == BORROWED);
-                borrowed.map(gauge).collect()
+                let said = |(name, value): &&(&str, Value)| *name == BORROWED && !value.is_zero();
+                view.gauges.iter().filter(said).map(gauge).collect()
             }
             _ => gauges(view),
         }

@@ -36,6 +36,22 @@ pub enum Value {
     State(&'static str),
 }
 
+impl Value {
+    /// Whether it is a number that is zero.
+    pub fn is_zero(&self) -> bool {
+        match *self {
+            Self::Count(n) => n == 0,
+            Self::Bytes(bytes) => bytes == Bytes::ZERO,
+            Self::Credit(bytes) => bytes == 0,
+            Self::Bandwidth(rate) => rate.bits() == 0,
+            Self::Duration(span) => span == Duration::ZERO,
+            Self::Share(share) => share == Probability::ZERO,
+            Self::Real(x) => x == 0.0,
+            Self::State(_) => false,
+        }
+    }
+}
+
 /// What one node of the tree reports.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct View {
@@ -62,10 +78,12 @@ impl View {
         }
     }
 
-    /// The same with the gauges of these names alone, of a class; of the tree as a whole with all.
+    /// The same with the gauges of these names alone that are not zero, of a class; of the tree as
+    /// a whole with all. Most of very many classes have none then, and no memory for any.
     #[must_use]
     pub fn with_gauges(&self, names: &[&str]) -> Self {
-        let wanted = |(name, _): &&(&str, Value)| self.class.is_none() || names.contains(name);
+        let said = |(name, value): &(&str, Value)| names.contains(name) && !value.is_zero();
+        let wanted = |gauge: &&(&str, Value)| self.class.is_none() || said(gauge);
         Self {
             gauges: self.gauges.iter().filter(wanted).copied().collect(),
             ..*self

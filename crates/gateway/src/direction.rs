@@ -34,8 +34,7 @@ pub fn by_filters(interface: &InterfacePolicy) -> Box<dyn Classify> {
 
 /// The same with this seed.
 pub fn by_filters_with(interface: &InterfacePolicy, seed: Seed) -> Box<dyn Classify> {
-    let filters = interface.filters.numbered().map(|(id, filter)| (id, *filter));
-    let classifier = Classifier::numbered(filters, seed);
+    let classifier = Classifier::of_list(interface.filters.places().clone(), seed);
     Box::new(ByFilters::new(classifier, &interface.plan, seed))
 }
 

@@ -589,6 +589,7 @@ mod tests {
     use engine::inspect::Value;
     use engine::settings::Raw;
     use engine::tree::Registry;
+    use engine::units::Bytes;
     use netio::port::Capabilities;
     use netio::ports::memory::Memory;
     use netio::worker::{Settings, Worker};
@@ -733,14 +734,33 @@ mod tests {
         let ([whole, most @ ..], [same, one @ ..]) = (&*gauges(&all), &*gauges(&few)) else {
             panic!("a view of the whole")
         };
-        assert_eq!((whole, one), (same, [1, 1].as_slice()));
+        // What a class has not borrowed is neither kept nor said.
+        assert_eq!((whole, one), (same, [0, 0].as_slice()));
         assert!(most.iter().all(|gauges| *gauges > 5), "{most:?}");
         let said = |reading: &Reading| {
             let brief = reading.streamed(None, control::snapshot::StatusDetail::Brief);
             serde_json::to_string(&brief).expect("JSON")
         };
         assert_eq!(said(&all), said(&few));
-        assert!(said(&few).contains(BORROWED), "{}", said(&few));
+        assert!(!said(&few).contains(BORROWED), "{}", said(&few));
+        let mut borrows = all.clone();
+        let views = borrows.interfaces[0].views.iter_mut().skip(1);
+        for gauge in views
+            .flat_map(|view| &mut view.gauges)
+            .filter(|gauge| gauge.0 == BORROWED)
+        {
+            gauge.1 = Value::Bytes(Bytes::new(7));
+        }
+        for view in &mut borrows.interfaces[0].views {
+            *view = view.with_gauges(&[BORROWED]);
+        }
+        assert_eq!(gauges(&borrows)[1..], [1, 1], "what it has borrowed is kept");
+        assert_eq!(
+            said(&borrows).matches("\"value\":7").count(),
+            2,
+            "{}",
+            said(&borrows)
+        );
         handle.stop();
         thread.join().expect("an orderly end");
     }

@@ -259,6 +259,11 @@ impl Collected {
         // Each slice begins with the tree as a whole.
         let known = usize::from(!begins).min(slice.views.len());
         let views = &slice.views[known..];
+        if begins && !views.is_empty() {
+            // One for each class and the whole.
+            let classes = slice.tree.as_ref().map_or(0, |tree| tree.len());
+            path.views.reserve_exact(classes.max(views.len()) + 1);
+        }
         match detail {
             Detail::Counters(names) => path
                 .views

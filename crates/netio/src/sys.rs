@@ -58,6 +58,19 @@ pub(crate) fn trim_heap() {
     }
 }
 
+/// Lets the end of each thread's heap go back to the kernel from so many bytes on, when something
+/// at that end is freed; and blocks of fewer than `apart` bytes come from heaps.
+pub(crate) fn limit_ends_of_heaps(end: i32, apart: i32) {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no pointers are passed. Both are hints, and what is out of range is refused.
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, end);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, apart);
+    }
+    #[cfg(not(target_env = "gnu"))]
+    let _ = (end, apart);
+}
+
 /// Anonymous memory, whose pages are allocated on first access.
 #[derive(Debug)]
 pub(crate) struct Region {

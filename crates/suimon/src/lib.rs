@@ -45,6 +45,8 @@ fn command_line() -> clap::Command {
 /// Runs the verb that the command line names, and returns its exit code. Policies may name the
 /// kinds of `registry`.
 pub fn main(registry: Registry) -> ExitCode {
+    // Before the threads that read a policy have heaps.
+    netio::heap::keep_little();
     let command = Cli::parse_from(commands::nine::rewrite(std::env::args_os())).command;
     let mut out = io::stdout().lock();
     let answer = command

@@ -26,9 +26,10 @@ pub use filter::{DscpPattern, Filter, FilterError, FlagPattern, Lengths, Ports, 
 use crate::header::{Family, FlowKey};
 use crate::packet::ClassId;
 use crate::random::Seed;
+use crate::structures::shared_list::SharedList;
 use pattern::{Entry, LONG, Masks, SHORT, Secret, id, rank, words};
 use space::{Match, Space};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// A filter of a classifier, from when it is added until it is removed. Later ones are greater;
@@ -75,10 +76,49 @@ fn part(id: u64, filter: &Filter) -> u64 {
     hasher.finish()
 }
 
+/// The filters of a classifier by their numbers. What it began with is shared with whoever has the
+/// list: of very many it is as long as the search. Changes stand beside it, so that none copies a
+/// part of the list.
+#[derive(Clone, Debug, Default)]
+struct Numbered {
+    first: SharedList<Option<Filter>>,
+    /// Those of the list that were removed.
+    gone: BTreeSet<u64>,
+    /// Those that came, which are later than the list.
+    come: BTreeMap<u64, Filter>,
+}
+
+impl Numbered {
+    /// All, in order.
+    fn iter(&self) -> impl Iterator<Item = (u64, &Filter)> {
+        let first = (0..).zip(self.first.iter());
+        let first = first.filter_map(|(id, filter)| Some((id, filter.as_ref()?)));
+        let stay = first.filter(|(id, _)| !self.gone.contains(id));
+        stay.chain(self.come.iter().map(|(id, filter)| (*id, filter)))
+    }
+
+    fn get(&self, id: u64) -> Option<&Filter> {
+        let first = usize::try_from(id).ok().and_then(|place| self.first.get(place));
+        let stays = first
+            .and_then(Option::as_ref)
+            .filter(|_| !self.gone.contains(&id));
+        stays.or_else(|| self.come.get(&id))
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Filter> {
+        if let Some(came) = self.come.remove(&id) {
+            return Some(came);
+        }
+        let filter = *self.get(id)?;
+        self.gone.insert(id);
+        Some(filter)
+    }
+}
+
 /// Filters, ready for the search.
 #[derive(Clone, Debug)]
 pub struct Classifier {
-    filters: BTreeMap<u64, Filter>,
+    filters: Numbered,
     sum: FilterSum,
     next: u64,
     other: Space<SHORT>,
@@ -93,20 +133,25 @@ impl Classifier {
     /// Built at once, it is faster than the same filters added one by one: build a large one beside
     /// the running one.
     pub fn new(filters: impl IntoIterator<Item = Filter>, seed: Seed) -> Self {
-        Self::numbered((0..).map(FilterId).zip(filters), seed)
+        Self::of_list(filters.into_iter().map(Some).collect(), seed)
     }
 
-    /// The same with filters that have numbers already, in their order.
-    pub fn numbered(filters: impl IntoIterator<Item = (FilterId, Filter)>, seed: Seed) -> Self {
-        let filters: BTreeMap<u64, Filter> = filters.into_iter().map(|(id, filter)| (id.0, filter)).collect();
+    /// The same of a list, which it shares: each filter's number is its place, and some places may
+    /// be empty.
+    pub fn of_list(list: SharedList<Option<Filter>>, seed: Seed) -> Self {
+        let next = list.len() as u64;
+        let filters = Numbered {
+            first: list,
+            ..Numbered::default()
+        };
         let mut rng = seed.fork("classifier").stream();
         let secret = std::array::from_fn(|_| rng.bits());
         Self {
-            next: filters.last_key_value().map_or(0, |(last, _)| last + 1),
+            next,
             other: space(&filters, Family::Other, secret),
             v4: space(&filters, Family::V4, secret),
             v6: space(&filters, Family::V6, secret),
-            sum: FilterSum::of(filters.iter().map(|(id, filter)| (FilterId(*id), filter))),
+            sum: FilterSum::of(filters.iter().map(|(id, filter)| (FilterId(id), filter))),
             filters,
         }
     }
@@ -127,7 +172,7 @@ impl Classifier {
             "filters are numbered in the order in which they are added"
         );
         self.next = id + 1;
-        self.filters.insert(id, filter);
+        self.filters.come.insert(id, filter);
         self.sum.add(id, &filter);
         for family in filter.families() {
             let rank = rank(&filter, id);
@@ -153,7 +198,7 @@ impl Classifier {
 
     /// The same of `remove`. A filter that is not there is removed in no time.
     pub fn removes_in_place(&self, id: FilterId) -> bool {
-        self.filters.get(&id.0).is_none_or(|filter| {
+        self.filters.get(id.0).is_none_or(|filter| {
             let rank = rank(filter, id.0);
             filter.families().all(|family| match family {
                 Family::Other => self.other.removes_in_place(filter, family, rank),
@@ -165,7 +210,7 @@ impl Classifier {
 
     /// Removes a filter; `None` if it is not there. The cost is as of `add`.
     pub fn remove(&mut self, id: FilterId) -> Option<Filter> {
-        let filter = self.filters.remove(&id.0)?;
+        let filter = self.filters.remove(id.0)?;
         self.sum.remove(id.0, &filter);
         for family in filter.families() {
             let rank = rank(&filter, id.0);
@@ -185,12 +230,12 @@ impl Classifier {
 
     /// How many filters there are.
     pub fn len(&self) -> usize {
-        self.filters.len()
+        self.sum.filters
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.filters.is_empty()
+        self.sum.filters == 0
     }
 
     /// Whether packets of one flow may get different classes.
@@ -200,7 +245,7 @@ impl Classifier {
 
     /// The filter of this number.
     pub fn filter(&self, id: FilterId) -> Option<&Filter> {
-        self.filters.get(&id.0)
+        self.filters.get(id.0)
     }
 
     #[inline]
@@ -225,20 +270,20 @@ impl Classifier {
         self.search(key).map(|found| ClassId(found.class))
     }
 
-    /// Bytes on the heap that the search takes, without the list of filters (about 200 bytes each).
+    /// Bytes on the heap that the search takes, without the list of filters (about 100 bytes each).
     pub fn memory(&self) -> usize {
         self.other.memory() + self.v4.memory() + self.v6.memory()
     }
 }
 
 /// The search for packets of this family.
-fn space<const N: usize>(filters: &BTreeMap<u64, Filter>, family: Family, secret: Secret) -> Space<N> {
+fn space<const N: usize>(filters: &Numbered, family: Family, secret: Secret) -> Space<N> {
     let mut masks = Masks::default();
     let fit = filters
         .iter()
         .filter(|(_, filter)| filter.families().any(|own| own == family));
     let entries = fit
-        .map(|(id, filter)| Entry::new(filter, family, rank(filter, *id), &mut masks))
+        .map(|(id, filter)| Entry::new(filter, family, rank(filter, id), &mut masks))
         .collect();
     Space::new(entries, masks, secret)
 }

@@ -132,6 +132,16 @@ impl<const N: usize> Masks<N> {
         number
     }
 
+    /// How many there are, and for how many there is memory.
+    pub(super) fn room(&self) -> (usize, usize) {
+        (self.masks.len(), self.masks.capacity())
+    }
+
+    /// Makes room for so many more.
+    pub(super) fn reserve(&mut self, more: usize) {
+        self.masks.reserve_exact(more);
+    }
+
     #[inline]
     fn of(&self, entry: &Entry<N>) -> &KeyWords<N> {
         &self.masks[entry.mask as usize]

@@ -134,6 +134,8 @@ impl<const N: usize> Space<N> {
         let spare = |len: usize| if len <= MOVED { 0 } else { (len / SPARE).max(MOVED) };
         space.entries.reserve_exact(spare(space.entries.len()));
         space.nodes.reserve_exact(spare(space.nodes.len()));
+        let (masks, _) = space.masks.room();
+        space.masks.reserve(spare(masks));
         space
     }
 
@@ -571,7 +573,14 @@ impl<const N: usize> Space<N> {
             self.entries.capacity(),
             self.free_entries.len(),
         ) && room(self.nodes.len(), self.nodes.capacity(), self.free_nodes.len())
+            && self.has_room_for_a_mask()
             && self.inserts_few(self.root, &Sought::new(filter, family, rank))
+    }
+
+    /// Whether masks need not be moved for one more, or are few.
+    fn has_room_for_a_mask(&self) -> bool {
+        let (masks, capacity) = self.masks.room();
+        masks < capacity || masks <= FEW * FEW
     }
 
     /// Whether `insert` sorts few anew.

@@ -521,9 +521,16 @@ fn a_change_in_place_among_thousands_moves_little_and_most_changes_are_in_place(
     };
     let mut rng = Seed(11).stream();
     let (mut list, mut next) = (List::default(), 20_000);
-    list.0 = (0..next).map(|id| (id, crowd.filter(&mut rng))).collect();
-    let numbered = list.0.iter().map(|(id, filter)| (FilterId(*id as u64), *filter));
-    let mut classifier = Classifier::numbered(numbered, Seed(1));
+    // Some had gone before.
+    let places = (0..next).map(|id| (id % 16 != 5).then(|| crowd.filter(&mut rng)));
+    let places: SharedList<Option<Filter>> = places.collect();
+    let taken = (0..).zip(places.iter());
+    list.0 = taken.filter_map(|(id, filter)| Some((id, (*filter)?))).collect();
+    let mut classifier = Classifier::of_list(places.clone(), Seed(1));
+    assert_eq!(
+        (classifier.len(), classifier.remove(FilterId(5))),
+        (list.0.len(), None)
+    );
     let (mut in_place, mut elsewhere) = (0, 0);
     for round in 0..3_000 {
         let at = rng.below(list.0.len() as u64) as usize;
@@ -556,4 +563,15 @@ fn a_change_in_place_among_thousands_moves_little_and_most_changes_are_in_place(
         }
     }
     assert!(in_place > 20 * elsewhere, "{in_place} in place, {elsewhere} not");
+    assert_eq!(classifier.len(), list.0.len());
+    let all: Vec<_> = list
+        .0
+        .iter()
+        .map(|(id, filter)| (FilterId(*id as u64), filter))
+        .collect();
+    assert!(
+        all.iter()
+            .all(|(id, filter)| classifier.filter(*id) == Some(*filter))
+    );
+    assert_eq!(classifier.sum(), FilterSum::of(all));
 }

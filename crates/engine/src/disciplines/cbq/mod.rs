@@ -163,14 +163,14 @@ impl Plan for CbqPlan {
     }
 
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
-        let queues = self.classes.iter().filter_map(|class| {
-            class
-                .queue
-                .as_ref()
-                .map(|queue| queue.build(&cx.part(&class.name)))
-        });
+        // Leaves have queues, so that no more memory is taken than for these.
+        let mut queues = Vec::with_capacity(self.leaves);
+        queues.extend(self.classes.iter().filter_map(|class| {
+            let queue = class.queue.as_ref()?;
+            Some(queue.build(&cx.part(&class.name)))
+        }));
         let clock = CreditClock::new(self.link, self.settings.link_burst);
-        Box::new(Mode::new(self.clone(), queues.collect(), clock))
+        Box::new(Mode::new(self.clone(), queues, clock))
     }
 }
 

@@ -209,7 +209,10 @@ impl Cbq {
             lent: Turn::new(lent),
         };
         self.nodes.clear();
+        self.nodes.reserve_exact(link + 1);
         self.places.clear();
+        let lent = (link + 1 - plan.leaves) * PRIORITIES;
+        self.places.reserve_exact(plan.leaves + lent);
         for (number, class) in plan.classes.iter().enumerate() {
             self.nodes.push(class.node());
             let places = if number < plan.leaves { 1 } else { PRIORITIES };
