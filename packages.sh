@@ -13,6 +13,11 @@ if [ "${FOR_TESTS:-}" = 1 ]; then
     python3 -c "import ensurepip, venv" >/dev/null 2>&1 || missing="$missing python3-venv"
     command -v ping >/dev/null 2>&1 || missing="$missing iputils-ping"
 fi
+# The simulator is compiled for browsers too.
+if [ "${FOR_TESTS:-}" = 1 ] && command -v rustup >/dev/null 2>&1; then
+    rustup target add wasm32-unknown-unknown >/dev/null 2>&1 ||
+        echo "Could not install Rust's target wasm32-unknown-unknown" >&2
+fi
 if [ -n "$missing" ]; then
     if [ "$(id -u)" = 0 ]; then sudo=; else sudo=sudo; fi
     if command -v apt-get >/dev/null 2>&1; then

@@ -1,10 +1,12 @@
 //! `cargo xtask ci | tidy | docs | pictures | package | bench | changes | compare | equality |
-//! instructions | nine | fuzz | traces | sbom | site | reproducible | wheel`: what cargo itself
+//! instructions | nine | fuzz | traces | sbom | site | browser |
+//! reproducible | wheel`: what cargo itself
 //! does not do.
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
 
 mod bench;
 mod bill;
+mod browser;
 mod changes;
 mod ci;
 mod compare;
@@ -34,6 +36,7 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
                           its complaints, also those still allowed
        cargo xtask docs    writes the generated parts of docs/disciplines
        cargo xtask site    README and docs/ as a static site, in target/site; fails at a link that leads nowhere
+       cargo xtask browser --check  whether the simulator compiles for browsers; wants the target wasm32-unknown-unknown
        cargo xtask pictures  draws docs/disciplines/*.svg from scenarios/disciplines
        cargo xtask traces [SEED FOLDER]  makes the links that vary in scenarios/traces by their models, or those
                           of another seed elsewhere
@@ -76,6 +79,10 @@ fn main() -> ExitCode {
         },
         "docs" => docs::write(&root),
         "site" => site::write(&root),
+        "browser" => match rest {
+            [flag] if flag == "--check" => browser::check(&root),
+            _ => return usage(),
+        },
         "pictures" => pictures::draw(&root),
         "traces" => traces::write(&root, rest),
         "package" => match rest {

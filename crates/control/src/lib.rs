@@ -49,12 +49,18 @@ pub mod refusal;
 pub mod reservation;
 pub mod rsvp_config;
 pub mod rsvp_keys;
-pub mod run_directory;
 pub mod schema;
 pub mod sections;
 pub mod snapshot;
-pub mod socket;
 pub mod text_file;
 pub mod values;
 pub mod what_if;
 pub mod yields;
+
+// All else is of Linux; the above is compiled for the browser too.
+cfg_if::cfg_if! {
+    if #[cfg(target_os = "linux")] {
+        pub mod run_directory;
+        pub mod socket;
+    }
+}

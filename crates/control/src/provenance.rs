@@ -1,7 +1,6 @@
 //! Who asked for a change, and why.
 
 use crate::text_file;
-use rustix::net::UCred;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -20,11 +19,10 @@ pub struct Provenance {
 }
 
 impl Provenance {
-    /// Of a client with these credentials.
-    pub fn of(peer: UCred, reason: Option<String>) -> Self {
-        let login = fs::read_to_string(format!("/proc/{}/loginuid", peer.pid.as_raw_pid()));
+    /// Of a client that is this process, of this user.
+    pub fn of(process: i32, user: u32, reason: Option<String>) -> Self {
+        let login = fs::read_to_string(format!("/proc/{process}/loginuid"));
         let login = login.ok().and_then(|text| text.trim().parse::<u32>().ok());
-        let user = peer.uid.as_raw();
         let mut author = name(user);
         // The kernel has the greatest number where nobody logged in.
         if let Some(login) = login.filter(|login| *login != u32::MAX && *login != user) {

@@ -599,7 +599,8 @@ impl Connection<'_> {
 
     /// Who asks, and why.
     fn provenance(&self, reason: Option<String>) -> Result<Provenance, Refusal> {
-        Ok(Provenance::of(peer(self.stream)?, reason))
+        let peer = peer(self.stream)?;
+        Ok(Provenance::of(peer.pid.as_raw_pid(), peer.uid.as_raw(), reason))
     }
 
     fn answer(&self, request: Request) -> Reply {

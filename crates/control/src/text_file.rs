@@ -1,9 +1,8 @@
 //! Reads the texts that users write, within a limit: what is no file, or has no end, is refused
 //! before it fills the memory, or is waited for.
 
-use std::fs::{self, File};
+use std::fs::{self, File, FileType};
 use std::io::{self, Read};
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// The longest policy, scenario or list of rules: one of 100,000 classes has a sixth of it.
@@ -17,18 +16,29 @@ pub const LONGEST: u64 = 64 << 20;
 pub fn read(path: &Path, longest: u64) -> Result<String, String> {
     let kind = fs::metadata(path).map_err(|error| reason(&error))?.file_type();
     // Before it is opened: a pipe without a writer is waited for there.
-    let other = match kind {
-        kind if kind.is_file() || kind.is_dir() => None,
-        kind if kind.is_fifo() => Some("a pipe"),
-        kind if kind.is_socket() => Some("a socket"),
-        _ => Some("a device"),
-    };
-    if let Some(other) = other {
+    if !kind.is_file() && !kind.is_dir() {
+        let other = special(kind);
         return Err(format!(
             "it is {other}, not a file; standard input is read as `-`"
         ));
     }
     bounded(File::open(path).map_err(|error| reason(&error))?, longest)
+}
+
+/// What a file is that is no file of bytes.
+#[cfg(unix)]
+fn special(kind: FileType) -> &'static str {
+    use std::os::unix::fs::FileTypeExt;
+    match kind {
+        kind if kind.is_fifo() => "a pipe",
+        kind if kind.is_socket() => "a socket",
+        _ => "a device",
+    }
+}
+
+#[cfg(not(unix))]
+fn special(_kind: FileType) -> &'static str {
+    "a device"
 }
 
 /// The text from this reader, of at most `longest` bytes.

@@ -74,6 +74,8 @@ pub struct Queue {
     drops: Option<Box<Drops>>,
 }
 
+// Where a pointer has 64 bits.
+#[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(size_of::<Queue>() == 128);
     assert!(std::mem::offset_of!(Queue, sent) == 64 + size_of::<Packet>());

@@ -7,20 +7,19 @@
 //! If the thread hangs, the rate stays what it was. What is recorded of an interface does not have
 //! its rates, so those that vary are not recorded.
 
-mod followed_line;
-
+use crate::followed_line::FollowedLine;
 use crate::in_force::InForce;
 use control::autorate::{AutorateView, LineSide};
 use control::policy::InterfacePolicy;
 use control::port_config::PortConfig;
 use engine::port_kind::{Attachment, device, opposite};
 use engine::units::{Duration, Instant};
-pub use followed_line::FollowedLine;
 use host::law::autorate::AUTORATE_INTERVAL;
 use netio::beside::ThreadBeside;
+use netio::carried::PathCarried;
 use netio::clock;
 use netio::echo::{self, Echo};
-use netio::handle::{Handle, PathCarried, Unanswered};
+use netio::handle::{Handle, Unanswered};
 use netio::worker::PathId;
 use std::collections::BTreeMap;
 use std::io;

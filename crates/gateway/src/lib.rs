@@ -8,7 +8,7 @@
 //! - [`direction`], [`realise`], [`assemble`]: ports, paths, realisers, and the
 //!   worker;
 //! - [`in_force`]: what is in force on each interface, and how it changes while packets flow;
-//! - [`autorate`]: interfaces whose rate follows a line that varies;
+//! - [`autorate`]: interfaces whose rate follows a line that varies; [`followed_line`]: one such;
 //! - [`yielding`]: classes whose downloads yield, by the law of `nine`;
 //! - [`experience`]: which paths show the round trips of connections that pass;
 //! - [`changes`]: another policy, and back; `as_asked`: whether it runs as it was asked;
@@ -21,41 +21,48 @@
 
 #![forbid(unsafe_code)]
 
-mod as_asked;
-pub mod assemble;
-pub mod autorate;
-mod change_log;
-pub mod changes;
-pub mod claim;
-pub mod confined;
-pub mod direction;
-pub mod doctor;
-mod ends;
-pub mod enforce;
-pub mod enforced;
-mod error;
-pub mod expected;
-pub mod experience;
-pub mod facts;
-mod generations;
-pub mod in_force;
-pub mod kept;
-pub mod memory;
-mod passing_by;
-pub mod promises_kept;
-pub mod realise;
-mod recorder;
-pub mod recording;
-pub mod selfcheck;
-pub mod service;
-mod service_manager;
-mod shadow;
-pub mod signalling;
-mod state_folder;
-pub mod supervise;
-pub mod vacancies;
-pub mod what_if;
-mod workers;
+pub mod followed_line;
 pub mod yielding;
 
-pub use error::Error;
+// All else is of Linux; the above is compiled for the browser too.
+cfg_if::cfg_if! {
+    if #[cfg(target_os = "linux")] {
+        mod as_asked;
+        pub mod assemble;
+        pub mod autorate;
+        mod change_log;
+        pub mod changes;
+        pub mod claim;
+        pub mod confined;
+        pub mod direction;
+        pub mod doctor;
+        mod ends;
+        pub mod enforce;
+        pub mod enforced;
+        mod error;
+        pub mod expected;
+        pub mod experience;
+        pub mod facts;
+        mod generations;
+        pub mod in_force;
+        pub mod kept;
+        pub mod memory;
+        mod passing_by;
+        pub mod promises_kept;
+        pub mod realise;
+        mod recorder;
+        pub mod recording;
+        pub mod selfcheck;
+        pub mod service;
+        mod service_manager;
+        mod shadow;
+        pub mod signalling;
+        mod state_folder;
+        pub mod supervise;
+        pub mod vacancies;
+        pub mod what_if;
+        mod workers;
+
+        pub use error::Error;
+    }
+}

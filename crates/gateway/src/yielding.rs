@@ -5,25 +5,27 @@
 //! twenty times a second, fifty while the link is full, runs the law, and gives the worker the
 //! window limits. If the thread hangs, the limits expire a second later.
 
+cfg_if::cfg_if! {
+    if #[cfg(target_os = "linux")] {
+        mod beside;
+
+        pub use beside::{YieldGauges, start};
+    }
+}
+
 use control::policy::InterfacePolicy;
-use control::snapshot::YIELDS;
 use control::yields::least_round_trip;
-use engine::inspect::Value;
 use engine::units::{Bandwidth, Bytes, Duration};
-use host::law::{INTERVAL, Law, Scavenger};
+use host::law::{Law, Scavenger};
 use host::rewrite::{ConnectionLimit, ConnectionList, MemberConnection, RewritePoint, WindowRewriter};
 use host::{
     Actuator, Bottleneck, DataDirection, FlowSample, LawInput, LimitOrder, LimitReason, LinkCounters, Member,
     MemberId,
 };
-use netio::beside::ThreadBeside;
-use netio::handle::{Handle, Unanswered};
 use netio::tcp::{Ends, Limit};
 use netio::window_clamp::{ClampSnapshot, ClassConnection};
-use netio::worker::PathId;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// The state of each class that yields, by the names of interface and class.
 pub type ClassStates = BTreeMap<(String, String), ClassState>;
@@ -39,73 +41,6 @@ pub struct ClassState {
     pub left_alone: u64,
     /// The shortest round trip over which a connection can yield.
     pub least_round_trip: Duration,
-}
-
-/// The gauges of classes that yield, for any thread.
-#[derive(Clone, Debug, Default)]
-pub struct YieldGauges(Arc<Mutex<ClassStates>>);
-
-impl YieldGauges {
-    /// The gauges of a class; none if it does not yield.
-    pub fn of(&self, interface: &str, class: &str) -> Option<[(&'static str, Value); 4]> {
-        let states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let one = states.get(&(interface.to_string(), class.to_string()))?;
-        Some([
-            (YIELDS, Value::State(one.yields)),
-            ("connections", Value::Count(one.connections)),
-            ("left-alone", Value::Count(one.left_alone)),
-            ("least-round-trip", Value::Duration(one.least_round_trip)),
-        ])
-    }
-}
-
-/// Starts the thread if any of these interfaces has a class that yields.
-///
-/// # Errors
-///
-/// If the thread cannot be started.
-pub fn start(
-    handle: &Handle,
-    managed: &[(PathId, InterfacePolicy)],
-) -> io::Result<(Option<ThreadBeside>, YieldGauges)> {
-    let gauges = YieldGauges::default();
-    let mut controllers: Vec<YieldController<WorkerPath>> = managed
-        .iter()
-        .filter(|(_, interface)| !interface.yields.is_empty())
-        .map(|(path, interface)| {
-            let path = WorkerPath {
-                handle: handle.clone(),
-                path: *path,
-            };
-            YieldController::new(path, interface)
-        })
-        .collect();
-    if controllers.is_empty() {
-        return Ok((None, gauges));
-    }
-    let shared = gauges.clone();
-    let thread = ThreadBeside::start("yields", move |ended| {
-        while !ended() {
-            let begin = netio::clock::now();
-            let (mut states, mut interval) = (ClassStates::new(), INTERVAL);
-            for controller in &mut controllers {
-                let ticked = controller.tick();
-                interval = interval.min(controller.interval());
-                match ticked {
-                    Ok(classes) => states.extend(classes),
-                    Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return,
-                    // A worker that does not respond clamps no connections either.
-                    Err(_) => {}
-                }
-            }
-            *shared.0.lock().unwrap_or_else(PoisonError::into_inner) = states;
-            let took = netio::clock::now().since(begin);
-            std::thread::sleep(std::time::Duration::from_nanos(
-                interval.nanos().saturating_sub(took.nanos()),
-            ));
-        }
-    })?;
-    Ok((Some(thread), gauges))
 }
 
 /// A path whose connections are clamped: of a worker, or of a simulated link.
@@ -125,36 +60,11 @@ pub trait ClampedPath {
     fn clamp(&mut self, limits: Vec<(Ends, Option<Limit>)>) -> io::Result<()>;
 }
 
-/// A path of a worker.
-#[derive(Debug)]
-struct WorkerPath {
-    handle: Handle,
-    path: PathId,
-}
-
-impl ClampedPath for WorkerPath {
-    fn watch(&mut self) -> io::Result<ClampSnapshot> {
-        self.handle.watch(self.path).map_err(failed)
-    }
-
-    fn clamp(&mut self, limits: Vec<(Ends, Option<Limit>)>) -> io::Result<()> {
-        self.handle.clamp(self.path, limits).map_err(failed)
-    }
-}
-
 /// A path as the rewrite point.
 #[derive(Debug)]
 struct ClassRewriter<P> {
     path: P,
     snapshot: ClampSnapshot,
-}
-
-fn failed(why: Unanswered) -> io::Error {
-    let kind = match why {
-        Unanswered::Ended | Unanswered::NoSuchPath => io::ErrorKind::BrokenPipe,
-        Unanswered::Silent => io::ErrorKind::TimedOut,
-    };
-    io::Error::new(kind, why)
 }
 
 impl<P: ClampedPath> RewritePoint for ClassRewriter<P> {
@@ -232,7 +142,7 @@ impl<P: ClampedPath> YieldController<P> {
     ///
     /// If the path does not answer.
     pub fn tick(&mut self) -> io::Result<ClassStates> {
-        let flows = self.rewriter.samples(netio::clock::now())?;
+        let flows = self.rewriter.listed()?;
         let snapshot = &self.rewriter.point().snapshot;
         let orders = self.law.tick(&LawInput {
             now: snapshot.at,

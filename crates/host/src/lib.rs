@@ -22,24 +22,31 @@
 //! - `sys`: system calls.
 
 pub mod actuator;
-mod borrowed;
-pub mod bottlenet;
-pub mod coordinate;
-mod guest_link;
-pub mod interface;
 pub mod law;
-mod ledger;
 pub mod order;
-pub mod process_filter;
-mod process_root;
-mod process_tree;
 pub mod rewrite;
-pub mod rules;
-mod sockets;
-pub mod supervise;
-mod sys;
 pub mod tick;
-mod udp_policer;
+
+// All else is of Linux; the above is compiled for the browser too.
+cfg_if::cfg_if! {
+    if #[cfg(target_os = "linux")] {
+        mod borrowed;
+        pub mod bottlenet;
+        pub mod coordinate;
+        mod guest_link;
+        pub mod interface;
+        mod ledger;
+        pub mod member_actuator;
+        pub mod process_filter;
+        mod process_root;
+        mod process_tree;
+        pub mod rules;
+        mod sockets;
+        pub mod supervise;
+        mod sys;
+        mod udp_policer;
+    }
+}
 
 pub use actuator::Actuator;
 pub use law::Law;

@@ -1,6 +1,6 @@
 //! The processes whose sockets a nine controls: by descent, or by a filter.
 
-use crate::actuator::Scan;
+use crate::member_actuator::Scan;
 use crate::process_filter::ProcessFilter;
 use crate::process_tree;
 

@@ -16,32 +16,30 @@
 //! - Uploads are not paced here. UDP and QUIC have no window: they are other traffic, and a class
 //!   with the discipline `police` limits them.
 
-mod member;
+cfg_if::cfg_if! {
+    if #[cfg(target_os = "linux")] {
+        mod interface;
+        mod member;
 
-pub(crate) use member::RewrittenMember;
+        pub use interface::{InterfaceRewriter, MemberOf};
+        pub(crate) use member::RewrittenMember;
+    }
+}
 
 use crate::actuator::Actuator;
 use crate::order::{FlowLimit, LimitOrder};
 use crate::tick::{ConnectionId, DataDirection, FlowSample, MemberId};
 use engine::units::{Bytes, Duration, Instant};
-use netio::bpf::Means;
-use netio::bpf::windows::{Side, Windows};
 use netio::tcp::{Carried, Connection, Ends, Limit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-/// How long windows stay clamped after the last orders. A supervisor that hangs clamps nobody.
-const LIMIT_LIFETIME: Duration = Duration::from_secs(1);
-
 /// Ethernet, IPv4 and TCP headers with timestamps, which a super-frame carries once.
 const HEADERS: u64 = 14 + 20 + 32;
 
-/// Connection numbers start here, offset by the process. Nines of one user exchange such numbers;
-/// those of borrowed sockets are the kernel's cookies, counted from one.
+/// Connection numbers start here; those of borrowed sockets are the kernel's cookies, counted from
+/// one.
 const NOT_COOKIES: u64 = 1 << 63;
-
-/// Assigns a connection to a member; none for other traffic.
-pub type MemberOf = Box<dyn FnMut(&Ends) -> Option<MemberId> + Send>;
 
 /// A connection and its member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,63 +84,10 @@ pub trait RewritePoint {
     ///
     /// If the kernel or the packet loop does not take them.
     fn set_limits(&mut self, limits: Vec<ConnectionLimit>) -> io::Result<()>;
-}
 
-/// An interface of this host as the rewrite point.
-pub struct InterfaceRewriter {
-    windows: Windows,
-    member_of: MemberOf,
-}
-
-impl std::fmt::Debug for InterfaceRewriter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InterfaceRewriter").finish_non_exhaustive()
-    }
-}
-
-impl InterfaceRewriter {
-    /// Attaches to the interface next to the bottleneck, or to the one that leads to the hosts
-    /// behind this one.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such interface, or the kernel refuses the programs (`CAP_BPF` and
-    /// `CAP_NET_ADMIN` are needed).
-    pub fn new(interface: &str, side: Side, member_of: MemberOf) -> io::Result<Self> {
-        let windows = Windows::attach(interface, side, LIMIT_LIFETIME, Means::Best)?;
-        // From here on SYNs are recorded.
-        windows.beat(netio::clock::now());
-        Ok(Self { windows, member_of })
-    }
-}
-
-impl RewritePoint for InterfaceRewriter {
-    fn connections(&mut self) -> io::Result<ConnectionList> {
-        self.windows.beat(netio::clock::now());
-        let (all, at) = netio::clock::timed(|| self.windows.connections());
-        let (closed, open): (Vec<Connection>, Vec<Connection>) = all.into_iter().partition(|c| c.closes);
-        closed
-            .iter()
-            .for_each(|connection| self.windows.forget(&connection.ends));
-        let assign = |connection: Connection| MemberConnection {
-            connection,
-            member: (self.member_of)(&connection.ends),
-        };
-        Ok(ConnectionList {
-            at,
-            connections: open.into_iter().map(assign).collect(),
-        })
-    }
-
-    fn set_limits(&mut self, limits: Vec<ConnectionLimit>) -> io::Result<()> {
-        for ConnectionLimit { ends, limit } in limits {
-            match limit {
-                Some(limit) => self.windows.limit(&ends, limit)?,
-                None => self.windows.free(&ends),
-            }
-        }
-        self.windows.beat(netio::clock::now());
-        Ok(())
+    /// Its connections are numbered from here. Several points of one law differ in it.
+    fn first_number(&self) -> u64 {
+        NOT_COOKIES
     }
 }
 
@@ -176,9 +121,9 @@ impl<P: RewritePoint> WindowRewriter<P> {
     /// At this rewrite point.
     pub fn at(point: P) -> Self {
         Self {
+            next: point.first_number(),
             point,
             history: BTreeMap::new(),
-            next: NOT_COOKIES | u64::from(std::process::id()) << 32,
             limitable: BTreeMap::new(),
         }
     }
@@ -188,14 +133,21 @@ impl<P: RewritePoint> WindowRewriter<P> {
         &self.point
     }
 
-    /// The ends of a connection of the last sample.
-    pub(crate) fn ends(&self, flow: ConnectionId) -> Option<Ends> {
-        self.limitable.get(&flow).map(|flow| flow.ends)
-    }
-
-    /// Whether a connection between these ends is tracked, of whichever member.
-    pub(crate) fn tracks(&self, ends: &Ends) -> bool {
-        self.history.contains_key(ends)
+    /// Samples of the connections at the point, as they were when it listed them.
+    ///
+    /// # Errors
+    ///
+    /// If it does not list them.
+    pub fn listed(&mut self) -> io::Result<Vec<FlowSample>> {
+        let list = self.point.connections()?;
+        self.limitable.clear();
+        let open: BTreeSet<Ends> = list.connections.iter().map(|one| one.connection.ends).collect();
+        self.history.retain(|ends, _| open.contains(ends));
+        Ok(list
+            .connections
+            .iter()
+            .filter_map(|one| self.sample(one, list.at))
+            .collect())
     }
 
     fn sample(&mut self, one: &MemberConnection, at: Instant) -> Option<FlowSample> {
@@ -244,15 +196,7 @@ fn frames(carried: &Carried) -> Bytes {
 
 impl<P: RewritePoint> Actuator for WindowRewriter<P> {
     fn samples(&mut self, _now: Instant) -> io::Result<Vec<FlowSample>> {
-        let list = self.point.connections()?;
-        self.limitable.clear();
-        let open: BTreeSet<Ends> = list.connections.iter().map(|one| one.connection.ends).collect();
-        self.history.retain(|ends, _| open.contains(ends));
-        Ok(list
-            .connections
-            .iter()
-            .filter_map(|one| self.sample(one, list.at))
-            .collect())
+        self.listed()
     }
 
     fn apply(&mut self, orders: &[LimitOrder]) -> io::Result<()> {

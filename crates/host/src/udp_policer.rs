@@ -2,7 +2,8 @@
 //!
 //! UDP has no window, so the excess over the rate is dropped.
 
-use crate::actuator::{Actuator, ConnectionInfo, MemberActuator, Scan, Uncontrolled};
+use crate::actuator::Actuator;
+use crate::member_actuator::{ConnectionInfo, MemberActuator, Scan, Uncontrolled};
 use crate::order::LimitOrder;
 use crate::process_root::ProcessRoot;
 use crate::process_tree;

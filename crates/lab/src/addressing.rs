@@ -1,9 +1,52 @@
 //! Assigns the addresses and routes of a lab: each link is a network of its own, each host has the
 //! shortest route to every network, and hosts with several links forward.
 
-use crate::host::Address;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+/// An IP address with a prefix length, as in "10.0.0.1/24".
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Address {
+    /// The address.
+    pub ip: IpAddr,
+    /// The prefix length of its network.
+    pub prefix: u8,
+}
+
+impl Address {
+    /// An address with this prefix length.
+    pub fn new(ip: impl Into<IpAddr>, prefix: u8) -> Self {
+        Self {
+            ip: ip.into(),
+            prefix,
+        }
+    }
+
+    /// All addresses of the family of `of`: "0.0.0.0/0" or "::/0".
+    pub fn everything(of: IpAddr) -> Self {
+        let ip = match of {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        Self { ip, prefix: 0 }
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let expected = || format!("expected an address such as \"10.0.0.1/24\"; found \"{text}\"");
+        let (ip, prefix) = text.split_once('/').ok_or_else(expected)?;
+        let ip: IpAddr = ip.parse().map_err(|_| expected())?;
+        let prefix: u8 = prefix.parse().map_err(|_| expected())?;
+        let most = if ip.is_ipv4() { 32 } else { 128 };
+        if prefix > most {
+            return Err(format!("the prefix of \"{text}\" is longer than {most}"));
+        }
+        Ok(Self { ip, prefix })
+    }
+}
 
 /// The addresses of one end of a link, in both families.
 pub type AddressPair = [Address; 2];

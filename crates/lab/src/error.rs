@@ -60,6 +60,10 @@ impl std::error::Error for Error {
 }
 
 /// Adds what was attempted to an I/O error.
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(dead_code, reason = "all that does is of Linux")
+)]
 pub(crate) trait Doing<T> {
     /// `doing` completes "cannot …".
     fn doing(self, doing: impl FnOnce() -> String) -> Result<T>;

@@ -54,7 +54,7 @@ fn covered(len: usize, headers: &Headers) -> Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netio::pool::Unfinished;
+    use netio::checksum::Unfinished;
 
     const HEADERS: usize = 14 + 20;
 

@@ -20,32 +20,40 @@
 //! open, inside a PID namespace of their own, so nothing can be left behind.
 
 pub mod addressing;
-pub mod emulator;
 pub mod error;
-mod flipped;
-pub mod group_routes;
-pub mod hold_ups;
-pub mod host;
-pub mod isolation;
-pub mod link;
-pub mod nesting;
-pub mod netlink;
-pub mod program;
-mod promised;
-pub mod published;
-pub mod record;
-pub mod stood_still;
-mod sys;
-pub mod topology;
 pub mod traffic;
-pub mod way_out;
 
-pub use emulator::{EmulatedDirection, Emulator, RuledQueue};
+// All else is of Linux; the above is compiled for the browser too.
+cfg_if::cfg_if! {
+    if #[cfg(target_os = "linux")] {
+        pub mod emulator;
+        mod flipped;
+        pub mod group_routes;
+        pub mod hold_ups;
+        pub mod host;
+        pub mod isolation;
+        pub mod link;
+        pub mod nesting;
+        pub mod netlink;
+        pub mod program;
+        mod promised;
+        pub mod published;
+        pub mod record;
+        pub mod stood_still;
+        mod sys;
+        pub mod topology;
+        pub mod way_out;
+
+        pub use emulator::{EmulatedDirection, Emulator, RuledQueue};
+        pub use host::Host;
+        pub use isolation::{enter, isolated, isolated_as};
+        pub use link::{CableSwitch, EmulatedLink, TraceBegin};
+        pub use program::{HeldSignals, Output, Program, Running};
+        pub use published::published;
+        pub use record::Record;
+        pub use topology::Lab;
+    }
+}
+
+pub use addressing::Address;
 pub use error::{Error, Result};
-pub use host::{Address, Host};
-pub use isolation::{enter, isolated, isolated_as};
-pub use link::{CableSwitch, EmulatedLink, TraceBegin};
-pub use program::{HeldSignals, Output, Program, Running};
-pub use published::published;
-pub use record::Record;
-pub use topology::Lab;

@@ -11,9 +11,10 @@
 //! which client it talks to. A block has its own link's network and fifteen blocks of a sixteenth
 //! for the labs within: six deep.
 
+use crate::addressing::Address;
 use crate::emulator::EmulatedDirection;
 use crate::error::{Doing, Error, Result};
-use crate::host::{Address, Host, know_each_other};
+use crate::host::{Host, know_each_other};
 use crate::sys::namespace;
 use crate::topology::Lab;
 use netio::routes::Routes;

@@ -1,7 +1,14 @@
 //! The Internet checksum (RFC 1071), its incremental update (RFC 1624), and the completion of
 //! checksums that a sender left to the hardware.
 
-use crate::pool::Unfinished;
+/// A checksum that its sender left to the hardware: only the pseudo-header's sum is in its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unfinished {
+    /// Where the checksummed bytes begin, from the start of the frame.
+    pub start: u16,
+    /// Where the checksum is, from `start`.
+    pub offset: u16,
+}
 
 /// Adds the one's complement sum of bytes in network order to `sum`. `bytes` starts at an even
 /// offset.

@@ -5,6 +5,7 @@
 //! classes the worker copies a [slice](crate::inspection) between two batches.
 
 use crate::budget::{Claim, PreparedClaim, ReservedSlots};
+use crate::carried::PathCarried;
 use crate::classify::{ClassifiesBy, Classify};
 use crate::inspection::{BLANKS, Blanks, Collected, Detail, Piece, Requester};
 use crate::meter::{ClassMeter, Meters};
@@ -26,7 +27,7 @@ use engine::packet::ClassId;
 use engine::queue::{Count, Queue, Stats};
 use engine::random::Seed;
 use engine::tree::{ClassInfo, TreePlan};
-use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use engine::units::{Bandwidth, Duration, Instant};
 use measure::delay::Delays;
 use measure::hold_ups::HoldUps;
 use measure::impairments::ImpairmentCounts;
@@ -200,17 +201,6 @@ pub enum ClassAdopted {
     InPlace,
     /// Nothing has changed: the disciplines adopt whole plans only.
     WholeOnly,
-}
-
-/// What a path has carried since it was made, in the basis of its policy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PathCarried {
-    /// When.
-    pub at: Instant,
-    /// What was offered to it, dropped or not.
-    pub offered: Bytes,
-    /// What it has sent.
-    pub sent: Bytes,
 }
 
 /// What is wanted of the recorder of a path.

@@ -4,6 +4,7 @@
 //! - [`port`]: what a port is, what it can do, and how it fails;
 //! - [`ports`]: the ports, one file each, and the list of kinds that a policy can name;
 //! - [`segment`], [`checksum`]: a network card's offloads, for ports without them;
+//! - [`capture_file`]: captures, read and written;
 //! - [`worker`]: the loop that moves packets from port to port through the engine's queues;
 //! - [`tcp`], [`window_clamp`]: TCP connections whose windows the loop clamps;
 //! - [`experience`]: round trips and losses of TCP connections that pass, by class and host;
@@ -19,45 +20,53 @@
 //! `unsafe` is confined to files that open with an `expect` for it; every system call is wrapped
 //! once.
 
-pub mod beside;
-pub mod bpf;
-mod budget;
+pub mod capture_file;
+pub mod carried;
 pub mod checksum;
-pub mod classify;
-pub mod clock;
-pub mod echo;
-pub mod experience;
-pub mod fail_closed;
-pub mod fail_open;
-pub mod handle;
-pub mod heap;
-pub mod hold_ups;
-pub mod inspection;
-pub mod interface;
-pub mod mapping;
-mod messages;
-mod meter;
-mod neighbours;
-pub mod netlink;
-mod path;
-mod pause;
-pub mod pool;
-pub mod port;
-pub mod ports;
-mod probes;
-pub mod promise;
-pub mod realiser;
-pub mod replay;
-pub mod routes;
-mod same_classes;
-pub mod segment;
-pub mod signalling;
-mod sys;
 pub mod tcp;
-pub mod vnet;
-pub mod wake;
 pub mod window_clamp;
-pub mod wire;
-pub mod worker;
 
-pub use meter::ClassMeter;
+// All else is of Linux; the above is compiled for the browser too.
+cfg_if::cfg_if! {
+    if #[cfg(target_os = "linux")] {
+        pub mod beside;
+        pub mod bpf;
+        mod budget;
+        pub mod classify;
+        pub mod clock;
+        pub mod echo;
+        pub mod experience;
+        pub mod fail_closed;
+        pub mod fail_open;
+        pub mod handle;
+        pub mod heap;
+        pub mod hold_ups;
+        pub mod inspection;
+        pub mod interface;
+        pub mod mapping;
+        mod messages;
+        mod meter;
+        mod neighbours;
+        pub mod netlink;
+        mod path;
+        mod pause;
+        pub mod pool;
+        pub mod port;
+        pub mod ports;
+        mod probes;
+        pub mod promise;
+        pub mod realiser;
+        pub mod replay;
+        pub mod routes;
+        mod same_classes;
+        pub mod segment;
+        pub mod signalling;
+        mod sys;
+        pub mod vnet;
+        pub mod wake;
+        pub mod wire;
+        pub mod worker;
+
+        pub use meter::ClassMeter;
+    }
+}

@@ -7,10 +7,11 @@ mod taped;
 pub(crate) use explained::Wished;
 
 use crate::budget::{Admission, Claim, Owner};
+use crate::carried::PathCarried;
 use crate::checksum;
 use crate::classify::Classify;
 use crate::experience::ExperienceObserver;
-use crate::handle::{ClassAdopted, ClassRetune, PathCarried, PathView, Realised, clamp_indices};
+use crate::handle::{ClassAdopted, ClassRetune, PathView, Realised, clamp_indices};
 use crate::hold_ups::{Excuses, HoldUp};
 use crate::inspection::{ALL, Detail, PathSlice};
 use crate::meter::Meters;

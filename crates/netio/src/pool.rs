@@ -13,6 +13,7 @@
 //! back.
 
 use crate::budget::{self, Admission, Budget, Claim, Owner, PreparedClaim, ReservedSlots};
+use crate::checksum::Unfinished;
 use crate::sys::Region;
 use engine::packet::Buffer;
 use engine::units::{Bandwidth, Bytes, Instant};
@@ -37,15 +38,6 @@ pub enum Gso {
     Tcp6,
     /// UDP over either, datagrams of equal length (the kernel's `UDP_L4`).
     Udp,
-}
-
-/// A checksum that its sender left to the hardware: only the pseudo-header's sum is in its place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Unfinished {
-    /// Where the checksummed bytes begin, from the start of the frame.
-    pub start: u16,
-    /// Where the checksum is, from `start`.
-    pub offset: u16,
 }
 
 /// What is left to be done with a frame by whoever sends it: the content of the virtio-net header.

@@ -5,7 +5,8 @@
 //! complete, or the pseudo-header's sum alone where the destination completes it.
 
 use crate::checksum;
-use crate::pool::{Gso, Offload, Pool, Unfinished};
+use crate::checksum::Unfinished;
+use crate::pool::{Gso, Offload, Pool};
 use engine::header::{Family, Headers, pppoe_length};
 use engine::packet::Buffer;
 

@@ -3,7 +3,8 @@
 //!
 //! The flag for an already verified checksum is discarded: the next hop does not need it.
 
-use crate::pool::{Gso, Offload, Unfinished};
+use crate::checksum::Unfinished;
+use crate::pool::{Gso, Offload};
 
 /// Bytes of the header.
 pub const LEN: usize = 10;

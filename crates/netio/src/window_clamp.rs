@@ -13,10 +13,8 @@
 //! kernel's own way.
 
 use crate::checksum;
-use crate::pool::Pool;
 use crate::tcp::{Agreed, Carried, Connection, Ends, Limit, Options};
 use engine::header::{Family, FlowKey, Fragment, Headers};
-use engine::packet::Buffer;
 use engine::units::{Bytes, Duration, Instant};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -390,14 +388,8 @@ impl WindowClamp {
     }
 
     /// Tracks a frame of the ACKs' path. Lowers its window if its connection has a limit and the
-    /// data's path is `enabled`.
-    pub(crate) fn on_ack(&mut self, now: Instant, pool: &mut Pool, slot: Buffer, enabled: bool) {
-        let unfinished = pool.offload(slot).checksum.is_some();
-        self.clamp_ack(now, pool.bytes_mut(slot), unfinished, enabled);
-    }
-
-    /// The same of the headers of a frame. `unfinished`: the card will compute the checksum, so it
-    /// must not be updated here.
+    /// data's path is `enabled`. `unfinished`: the card will compute the checksum, so it must not
+    /// be updated here.
     pub fn clamp_ack(&mut self, now: Instant, frame: &mut [u8], unfinished: bool, enabled: bool) {
         let headers = &Headers::parse(frame, 0);
         // Only the data direction is clamped, so the framing and super-frames of this one do not

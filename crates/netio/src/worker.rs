@@ -777,7 +777,10 @@ impl Worker {
                 paths[path].refuse(pool, frame, Reason::Port);
             } else {
                 for pair in clamped.iter_mut().filter(|pair| pair.acknowledgments == path) {
-                    pair.clamp.on_ack(now, pool, frame, paths[pair.data].is_enabled());
+                    let unfinished = pool.offload(frame).checksum.is_some();
+                    let enabled = paths[pair.data].is_enabled();
+                    pair.clamp
+                        .clamp_ack(now, pool.bytes_mut(frame), unfinished, enabled);
                 }
                 let pair = clamped.iter_mut().find(|pair| pair.data == path);
                 let windows = pair.map(|pair| &mut pair.clamp);

@@ -19,12 +19,18 @@ mod draw;
 #[cfg(test)]
 mod examples;
 pub mod html;
-pub mod progress;
 pub mod svg;
-pub mod terminal;
 pub mod text;
 mod thin;
 pub mod trace;
+
+// All else is of Linux; the above is compiled for the browser too.
+cfg_if::cfg_if! {
+    if #[cfg(target_os = "linux")] {
+        pub mod progress;
+        pub mod terminal;
+    }
+}
 
 use crate::svg::Paint;
 pub use axis::{Axis, AxisUnit};

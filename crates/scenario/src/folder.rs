@@ -2,7 +2,7 @@
 
 use control::text_file;
 use engine::units::{Bytes, Duration};
-use netio::ports::pcap::Reader;
+use netio::capture_file::Reader;
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};

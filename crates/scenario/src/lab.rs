@@ -193,7 +193,7 @@ pub fn build_scenario(
         let own = |end: &HostInterface| end.addresses.iter().any(|address| address.ip == config.address);
         if !interfaces.iter().any(own) {
             let prefix = if config.address.is_ipv4() { 32 } else { 128 };
-            host.address("lo", lab::host::Address::new(config.address, prefix))?;
+            host.address("lo", lab::addressing::Address::new(config.address, prefix))?;
         }
     }
     reroute(&built, scenario, &BTreeSet::new())?;

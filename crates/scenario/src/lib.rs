@@ -16,12 +16,9 @@
 
 #![forbid(unsafe_code)]
 
-pub mod behind;
 pub mod counterexample;
 mod error;
 pub mod folder;
-pub mod lab;
-pub mod lab_policies;
 pub mod language;
 mod link_policies;
 mod link_traces;
@@ -30,6 +27,15 @@ pub mod report;
 pub mod run;
 pub mod sources;
 pub mod topology;
+
+// All else is of Linux; the above is compiled for the browser too.
+cfg_if::cfg_if! {
+    if #[cfg(target_os = "linux")] {
+        pub mod behind;
+        pub mod lab;
+        pub mod lab_policies;
+    }
+}
 
 pub use error::Error;
 pub use language::{Scenario, Scenarios};

@@ -6,7 +6,7 @@ use control::policy::InterfacePolicy;
 use engine::tree::Registry;
 use engine::units::{Duration, Instant};
 use measure::numbers;
-use netio::ports::pcap::{PcapRecord, Reader};
+use netio::capture_file::{PcapRecord, Reader};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;

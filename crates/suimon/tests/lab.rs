@@ -2,7 +2,7 @@
 //! after a kill.
 
 use lab::published::Published;
-use netio::ports::pcap::Reader;
+use netio::capture_file::Reader;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! `examples/my_discipline.rs`, a discipline outside the tree: listed, checked, simulated and run
 //! like those of the engine.
 
-use netio::ports::pcap::{Reader, Writer};
+use netio::capture_file::{Reader, Writer};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1682,7 +1682,7 @@ fn sigterm_detaches_and_a_second_program_on_the_same_interface_is_refused() {
 
 #[test]
 fn a_capture_is_shaped_into_another_one() {
-    use netio::ports::pcap::{Reader, Writer};
+    use netio::capture_file::{Reader, Writer};
     let files = std::env::temp_dir().join(format!("suimon-run-pcap-{}", unique()));
     fs::create_dir_all(&files).expect("a directory");
     let [input, output, policy] = ["in.pcapng", "out.pcapng", "policy.toml"].map(|name| files.join(name));

@@ -2,7 +2,7 @@
 
 use super::FuzzTarget;
 use crate::mutate::InputShape;
-use netio::ports::pcap::{Reader, Writer};
+use netio::capture_file::{Reader, Writer};
 
 pub(super) const TARGET: FuzzTarget = FuzzTarget {
     name: "captures",

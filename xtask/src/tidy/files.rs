@@ -98,12 +98,13 @@ pub fn comment_width(tree: &Tree) -> Vec<String> {
     complaints
 }
 
-/// No module is declared by a macro: rustfmt would not find its file.
+/// No module is declared by a macro: rustfmt would not find its file. It looks into `cfg_if!`.
 pub fn modules_outside_macros(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
     for (path, text) in rust(tree) {
         let code = code_only(text);
-        for (at, end) in macro_bodies(&code) {
+        let bodies = macro_bodies(&code).into_iter();
+        for (at, end) in bodies.filter(|(at, _)| !code[..*at].trim_end().ends_with("cfg_if!")) {
             let body = &code[at..end];
             let words = body.match_indices("mod ").map(|(word, _)| word);
             for word in words.filter(|word| !body[..*word].ends_with(in_name)) {
@@ -267,6 +268,8 @@ mod tests {
         let complaints = modules_outside_macros(&tree(&[("a.rs", text)]));
         assert_eq!(complaints.len(), 2, "{complaints:?}");
         assert!(complaints[0].starts_with("a.rs:2:") && complaints[1].starts_with("a.rs:7:"));
+        let text = "cfg_if::cfg_if! {\n    if #[cfg(unix)] {\n        mod z;\n    }\n}\n";
+        assert_eq!(modules_outside_macros(&tree(&[("a.rs", text)])), [""; 0]);
         let text = "f().unwrap();\n// .unwrap()\n#[cfg(test)]\nmod tests {\n    f().unwrap();\n}\n";
         assert_eq!(no_unwrap(&tree(&[("crates/a/src/b.rs", text)])).len(), 1);
         let long = "x\n".repeat(DECISION + 1);

@@ -10,9 +10,10 @@
 
 mod flow;
 
-use crate::actuator::{Actuator, ConnectionInfo, MemberActuator, Scan, Uncontrolled};
+use crate::actuator::Actuator;
 use crate::guest_link::GuestLink;
 use crate::ledger::{Ledger, LedgerEntry};
+use crate::member_actuator::{ConnectionInfo, MemberActuator, Scan, Uncontrolled};
 use crate::order::{FlowLimit, LimitOrder};
 use crate::process_root::ProcessRoot;
 use crate::process_tree;

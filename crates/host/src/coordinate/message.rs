@@ -6,7 +6,7 @@
 //! The serialised names are a protocol between nines that run at the same time, perhaps of
 //! different versions. So some of them differ from the names here.
 
-use crate::actuator::{ConnectionInfo, Uncontrolled};
+use crate::member_actuator::{ConnectionInfo, Uncontrolled};
 use crate::order::{FlowLimit, LimitOrder, LimitReason};
 use crate::tick::{ConnectionId, DataDirection, FlowSample, Member, MemberId};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};

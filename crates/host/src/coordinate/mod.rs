@@ -15,9 +15,9 @@ mod leader_lock;
 pub mod message;
 mod totals;
 
-use crate::actuator::MemberActuator;
 use crate::interface;
 use crate::law::INTERVAL;
+use crate::member_actuator::MemberActuator;
 use crate::sys::now;
 use crate::tick::FlowSample;
 use engine::units::{Duration, Instant};

@@ -2,9 +2,10 @@
 //! found by their descriptors and the kernel's socket table, or those of the hosts behind an
 //! interface.
 
-use super::{InterfaceRewriter, MemberOf, WindowRewriter};
-use crate::actuator::{Actuator, ConnectionInfo, MemberActuator, Scan, Uncontrolled};
+use super::{InterfaceRewriter, MemberOf, RewritePoint, WindowRewriter};
+use crate::actuator::Actuator;
 use crate::interface;
+use crate::member_actuator::{ConnectionInfo, MemberActuator, Scan, Uncontrolled};
 use crate::order::LimitOrder;
 use crate::process_root::ProcessRoot;
 use crate::process_tree;
@@ -26,6 +27,18 @@ const SPARING_AT_CONNECT: u64 = 4;
 
 /// The process of each connection of the command.
 type Owners = Arc<Mutex<BTreeMap<Ends, i32>>>;
+
+impl<P: RewritePoint> WindowRewriter<P> {
+    /// The ends of a connection of the last sample.
+    fn ends(&self, flow: ConnectionId) -> Option<Ends> {
+        self.limitable.get(&flow).map(|flow| flow.ends)
+    }
+
+    /// Whether a connection between these ends is tracked, of whichever member.
+    fn tracks(&self, ends: &Ends) -> bool {
+        self.history.contains_key(ends)
+    }
+}
 
 /// The connections of one member, limited at an interface.
 #[derive(Debug)]

@@ -2,11 +2,11 @@
 
 use super::hand::{HandMessage, LOOK_MILLIS, allow_connect, allow_connects_until_all_are_gone};
 use super::plan::{StartError, SupervisionPlan, SupervisionTarget};
-use crate::actuator::{MemberActuator, Scan};
 use crate::borrowed::BorrowedSockets;
 use crate::coordinate::{Participant, Wakeup};
 use crate::law::INTERVAL;
 use crate::ledger::Ledger;
+use crate::member_actuator::{MemberActuator, Scan};
 use crate::process_tree;
 use crate::rewrite::RewrittenMember;
 use crate::sys::process::{self, End};

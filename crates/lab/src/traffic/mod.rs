@@ -8,12 +8,18 @@
 //! - [`probe`]: request and response, for round-trip times;
 //! - [`under_load`]: round trips over a line that is idle, and full in each direction.
 
-pub mod analyser;
 pub mod datagram;
-pub mod generator;
-pub mod probe;
-pub mod sample;
-pub mod tally;
-pub mod tcp;
-pub mod udp;
-pub mod under_load;
+
+// All else is of Linux; the above is compiled for the browser too.
+cfg_if::cfg_if! {
+    if #[cfg(target_os = "linux")] {
+        pub mod analyser;
+        pub mod generator;
+        pub mod probe;
+        pub mod sample;
+        pub mod tally;
+        pub mod tcp;
+        pub mod udp;
+        pub mod under_load;
+    }
+}

@@ -5,10 +5,10 @@
 //! be written, the capture ends and traffic goes on. The file is at most one second behind. It does
 //! not contain gap frames.
 
+use crate::capture_file::Writer;
 use crate::clock;
 use crate::pool::Pool;
 use crate::port::{Capabilities, Counters, PacedPort, Port, PortError, Wake};
-use crate::ports::pcap::Writer;
 use engine::packet::Buffer;
 use engine::units::{Duration, Instant};
 use std::fs::File;
@@ -144,9 +144,9 @@ impl Port for Captured {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capture_file::Reader;
     use crate::pool::{Offload, Slots};
     use crate::ports::memory::Memory;
-    use crate::ports::pcap::Reader;
 
     #[test]
     fn frames_sent_are_in_the_file_with_time_headers_and_length() {

@@ -1,7 +1,7 @@
 //! Outcomes as JSON: one object on one line for each point. The unit of a number is part of its
 //! name.
 
-use crate::run::live::LiveOutcome;
+use crate::run::outcome::LiveOutcome;
 use crate::run::outcome::{
     ClassOutcome, FlowOutcome, Judgement, KeptContract, LinkOutcome, Outcome, Passed, ProgramEnd,
     ProgramOutcome, ReservationOutcome,

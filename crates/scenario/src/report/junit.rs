@@ -3,8 +3,8 @@
 //!
 //! There is no standard; this keeps to what Jenkins, GitLab and GitHub's reporters all read.
 
-use crate::run::live::LiveOutcome;
 use crate::run::outcome::Judgement;
+use crate::run::outcome::LiveOutcome;
 use plot::svg::escape;
 use std::fmt::Write;
 

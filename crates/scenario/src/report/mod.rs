@@ -5,7 +5,6 @@
 //! outputs of shards; [`preview`] describes a scenario without running it.
 
 pub mod alone;
-pub mod behind;
 pub mod csv;
 #[cfg(test)]
 mod examples;
@@ -18,3 +17,6 @@ pub mod preview;
 pub mod series;
 mod sweep;
 pub mod table;
+
+#[cfg(target_os = "linux")]
+pub mod behind;

@@ -1,7 +1,7 @@
 //! Outcomes as tables for the terminal: one point in full, or a sweep with a line for each point.
 
 use crate::Scenario;
-use crate::run::live::LiveOutcome;
+use crate::run::outcome::LiveOutcome;
 use crate::run::outcome::{
     ClassOutcome, FlowOutcome, Judgement, KeptContract, LinkOutcome, Outcome, Passed, ReservationOutcome,
 };

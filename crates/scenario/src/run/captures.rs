@@ -5,7 +5,7 @@ use super::network::Network;
 use crate::Error;
 use crate::Scenario;
 use engine::settings::{Span, unknown};
-use netio::ports::pcap::Writer;
+use netio::capture_file::Writer;
 use sim::simulation::LinkId;
 use std::fs::File;
 use std::io::BufWriter;

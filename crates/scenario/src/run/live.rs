@@ -9,7 +9,7 @@ use super::held_up::{self, Delayed};
 use super::judge::{delay, fairness_of, ratio, verdict};
 use super::live_programs;
 use super::live_rsvp::LabRsvp;
-use super::outcome::{FlowOutcome, Judgement, ProgramOutcome, ReservationOutcome};
+use super::outcome::{FlowOutcome, Judgement, LiveOutcome, ProgramOutcome, ReservationOutcome};
 use super::reserved_flows::ReservationLog;
 use crate::lab::{Built, Instruments, build_scenario, reroute};
 use crate::language::{Expectation, FlowConfig, Metric, ReservationConfig, Subject};
@@ -38,25 +38,6 @@ use std::time;
 
 /// The bins in which a TCP receiver counts.
 const INTERVAL: time::Duration = time::Duration::from_millis(10);
-
-/// What a lab measured.
-#[derive(Clone, Debug)]
-pub struct LiveOutcome {
-    /// The scenario's name.
-    pub scenario: String,
-    /// How long it ran.
-    pub duration: Duration,
-    /// Every flow.
-    pub flows: Vec<FlowOutcome>,
-    /// The link whose thread was late the most, and by how much: delays include that.
-    pub held_up: Option<(String, Duration)>,
-    /// Every reservation.
-    pub reservations: Vec<ReservationOutcome>,
-    /// Every program.
-    pub programs: Vec<ProgramOutcome>,
-    /// The expectations and the measured values.
-    pub expectations: Vec<Judgement>,
-}
 
 /// One arrival at a receiver, or those of an interval.
 #[derive(Clone, Copy, Debug)]

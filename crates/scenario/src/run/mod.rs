@@ -4,18 +4,13 @@
 //! `network` creates the simulator's hosts, links and flows; [`captures`] writes packets into
 //! files; `readings` are counters, and `judge` compares them with the expectations; [`outcome`] is
 //! the result. [`live`] runs a scenario with real sockets in a lab.
-//! [`points`] runs the points of a sweep.
+//! [`points`] runs the points of a sweep; [`watched`] is what is drawn of a run while it goes on.
 
 mod autorate;
 pub mod captures;
-mod contract;
 mod explained;
-mod held_up;
 mod host_routes;
 mod judge;
-pub mod live;
-mod live_programs;
-mod live_rsvp;
 mod network;
 mod nine;
 pub mod outcome;
@@ -23,9 +18,21 @@ pub mod points;
 mod readings;
 pub(crate) mod reserved_flows;
 mod signalling;
+pub mod watched;
 mod yielding;
 
-use self::captures::CaptureRequest;
+// All else is of Linux; the above is compiled for the browser too.
+cfg_if::cfg_if! {
+    if #[cfg(target_os = "linux")] {
+        mod contract;
+        mod held_up;
+        pub mod live;
+        mod live_programs;
+        mod live_rsvp;
+    }
+}
+
+use self::captures::{CaptureRequest, Capturing};
 use self::judge::Window;
 use self::network::Network;
 use self::outcome::{ClassOutcome, FlowOutcome, LinkOutcome, Outcome, Passed, Point, ReservationOutcome};
@@ -44,6 +51,110 @@ use sim::simulation::End;
 
 /// The number of progress reports of a run.
 const STEPS: u64 = 400;
+
+/// A simulation of a scenario that goes on step by step, all of them of this scenario.
+#[derive(Debug)]
+pub struct ScenarioRun {
+    network: Network,
+    captures: Vec<Capturing>,
+    /// The link whose packets are explained.
+    explain: Option<usize>,
+    windows: Vec<Window>,
+    /// Of each link.
+    backlog_samples: Vec<Vec<(Instant, Bytes)>>,
+    stops: std::vec::IntoIter<Instant>,
+}
+
+impl ScenarioRun {
+    /// At its beginning.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a flow has no route, a capture cannot be written, or there is no link
+    /// that is to be explained.
+    pub fn begin(
+        scenario: &Scenario,
+        requests: &[CaptureRequest],
+        explain: Option<&ExplainRequest>,
+    ) -> Result<Self, Error> {
+        let mut network = Network::new(scenario).map_err(Error::NoRoute)?;
+        let captures = captures::begin(&mut network, scenario, requests)?;
+        let explain = explain.map(|wanted| explained::begin(&mut network, scenario, wanted));
+        let end = Instant::START + scenario.settings.duration;
+        Ok(Self {
+            captures,
+            explain: explain.transpose()?,
+            windows: scenario.expectations.iter().map(|_| Window::default()).collect(),
+            backlog_samples: vec![Vec::new(); network.links.len()],
+            stops: stops(scenario, end).into_iter(),
+            network,
+        })
+    }
+
+    /// Simulates until the next stop, and returns its time; none at the end.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a capture cannot be written.
+    pub fn step(&mut self, scenario: &Scenario) -> Result<Option<Instant>, Error> {
+        let Some(at) = self.stops.next() else {
+            return Ok(None);
+        };
+        let network = &mut self.network;
+        network.run_until(scenario, at);
+        for (link, samples) in network.links.iter().zip(&mut self.backlog_samples) {
+            let queue = network.sim.queue(*link);
+            samples.extend(queue.map(|(queue, _)| (at, queue.backlog().bytes)));
+        }
+        read(network, scenario, at, &mut self.windows);
+        self.captures
+            .iter_mut()
+            .try_for_each(|capture| capture.write(network))?;
+        for change in scenario.changes.iter().filter(|change| change.at == at) {
+            network
+                .sim
+                .retune(network.links[change.direction], change.policy.plan.clone());
+        }
+        network.fail(scenario, at);
+        Ok(Some(at))
+    }
+
+    /// The number of events so far.
+    pub fn events(&self) -> u64 {
+        self.network.sim.events()
+    }
+
+    /// The outcome of what was simulated.
+    pub fn end(mut self, name: &str, scenario: &Scenario, point: Point) -> Outcome {
+        let explain = self.explain;
+        let explained = explain.and_then(|link| explained::end(&mut self.network, scenario, link));
+        let meters = Meters {
+            network: &self.network,
+            scenario,
+        };
+        let judged = scenario.expectations.iter().zip(&self.windows);
+        Outcome {
+            scenario: name.into(),
+            point,
+            duration: scenario.settings.duration,
+            bin: scenario.bin(),
+            picture: scenario.settings.picture,
+            events: self.network.sim.events(),
+            expectations: judged
+                .map(|(expectation, window)| judge::judge(expectation, window, &meters))
+                .collect(),
+            links: (0..scenario.directions.len())
+                .zip(self.backlog_samples)
+                .map(|(index, backlog_samples)| link(&meters, index, backlog_samples))
+                .collect(),
+            flows: (0..scenario.flows.len())
+                .map(|index| flow(&meters, index))
+                .collect(),
+            reservations: reservations(&meters),
+            explained,
+        }
+    }
+}
 
 /// Runs a scenario. `progress` is called at intervals with the simulated time and the number of
 /// events.
@@ -74,57 +185,11 @@ pub fn run_explained(
     explain: Option<&ExplainRequest>,
     progress: &mut dyn FnMut(Duration, u64),
 ) -> Result<Outcome, Error> {
-    let mut network = Network::new(scenario).map_err(Error::NoRoute)?;
-    let mut captures = captures::begin(&mut network, scenario, requests)?;
-    let explain = explain.map(|wanted| explained::begin(&mut network, scenario, wanted));
-    let explain = explain.transpose()?;
-    let end = Instant::START + scenario.settings.duration;
-    let mut windows: Vec<Window> = scenario.expectations.iter().map(|_| Window::default()).collect();
-    let mut backlog_samples: Vec<Vec<(Instant, Bytes)>> = vec![Vec::new(); network.links.len()];
-    for at in stops(scenario, end) {
-        network.run_until(scenario, at);
-        for (link, samples) in network.links.iter().zip(&mut backlog_samples) {
-            let queue = network.sim.queue(*link);
-            samples.extend(queue.map(|(queue, _)| (at, queue.backlog().bytes)));
-        }
-        read(&network, scenario, at, &mut windows);
-        captures
-            .iter_mut()
-            .try_for_each(|capture| capture.write(&mut network))?;
-        for change in scenario.changes.iter().filter(|change| change.at == at) {
-            network
-                .sim
-                .retune(network.links[change.direction], change.policy.plan.clone());
-        }
-        network.fail(scenario, at);
-        progress(at.since(Instant::START), network.sim.events());
+    let mut running = ScenarioRun::begin(scenario, requests, explain)?;
+    while let Some(at) = running.step(scenario)? {
+        progress(at.since(Instant::START), running.events());
     }
-    let explained = explain.and_then(|link| explained::end(&mut network, scenario, link));
-    let meters = Meters {
-        network: &network,
-        scenario,
-    };
-    let judged = scenario.expectations.iter().zip(&windows);
-    Ok(Outcome {
-        scenario: name.into(),
-        point,
-        duration: scenario.settings.duration,
-        bin: scenario.bin(),
-        picture: scenario.settings.picture,
-        events: network.sim.events(),
-        expectations: judged
-            .map(|(expectation, window)| judge::judge(expectation, window, &meters))
-            .collect(),
-        links: (0..scenario.directions.len())
-            .zip(backlog_samples)
-            .map(|(index, backlog_samples)| link(&meters, index, backlog_samples))
-            .collect(),
-        flows: (0..scenario.flows.len())
-            .map(|index| flow(&meters, index))
-            .collect(),
-        reservations: reservations(&meters),
-        explained,
-    })
+    Ok(running.end(name, scenario, point))
 }
 
 /// The instants at which the run stops for changes, windows or progress, in order; the last is the

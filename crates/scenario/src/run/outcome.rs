@@ -14,6 +14,25 @@ use measure::impairments::ImpairmentCounts;
 use measure::numbers;
 use sim::meter::BacklogLevels;
 
+/// What a lab measured.
+#[derive(Clone, Debug)]
+pub struct LiveOutcome {
+    /// The scenario's name.
+    pub scenario: String,
+    /// How long it ran.
+    pub duration: Duration,
+    /// Every flow.
+    pub flows: Vec<FlowOutcome>,
+    /// The link whose thread was late the most, and by how much: delays include that.
+    pub held_up: Option<(String, Duration)>,
+    /// Every reservation.
+    pub reservations: Vec<ReservationOutcome>,
+    /// Every program.
+    pub programs: Vec<ProgramOutcome>,
+    /// The expectations and the measured values.
+    pub expectations: Vec<Judgement>,
+}
+
 /// The outcome of one point; a scenario without a sweep has one point.
 #[derive(Clone, Debug)]
 pub struct Outcome {

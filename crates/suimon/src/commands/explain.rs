@@ -330,7 +330,7 @@ mod tests {
                     [[interface.wan0.filter]]\nclass = \"voice\"\ndestination_port = 5060\n";
         std::fs::write(&policy, text).expect("written");
         let file = std::fs::File::create(&capture).expect("a file");
-        let mut writer = netio::ports::pcap::Writer::new(file, &["eth0"]).expect("a capture");
+        let mut writer = netio::capture_file::Writer::new(file, &["eth0"]).expect("a capture");
         for port in [80, 80, 80, 80, 80, 80, 5060, 5060] {
             let headers = captured::headers(port, 1_500);
             writer

@@ -333,7 +333,7 @@ mod tests {
     use super::*;
     use clap::Parser;
     use engine::tree::Registry;
-    use netio::ports::pcap::Writer;
+    use netio::capture_file::Writer;
     use std::fs::File;
 
     const FRAME: u16 = 1_500;

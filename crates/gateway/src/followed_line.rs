@@ -4,7 +4,7 @@
 use control::autorate::{AutorateConfig, AutorateView, LineSide};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use host::law::autorate::{Autorate, AutorateInput, AutorateOrder, ProbeAnswer};
-use netio::handle::PathCarried;
+use netio::carried::PathCarried;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
