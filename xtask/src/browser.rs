@@ -1,16 +1,28 @@
-//! `cargo xtask browser`: the simulator as WebAssembly, for the page of the documentation's site.
+//! `cargo xtask browser`: the simulator as WebAssembly, on the page of the documentation's site,
+//! tried in a headless Chromium: every example has the outcome that the program gives, to the last
+//! digit; and how fast it is beside the program.
 //!
 //! It needs the standard library of [`TARGET`], which rustup installs: without it the steps say so,
 //! and leave the page out.
 
+#[path = "../../crates/suimon/tests/web/browser.rs"]
+mod chromium;
+mod tried;
+
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// What browsers run.
 pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
 
 /// The crates that have to compile for it, with all that they use.
 const CRATES: [&str; 1] = ["browser"];
+
+/// What it is built with.
+const PROFILE: &str = "browser";
+
+/// The page's module has fewer bytes, compressed by gzip.
+const MOST: usize = 2_000_000;
 
 /// Whether the compiler has the target's standard library; if not, says so.
 fn is_installed(root: &Path) -> bool {
@@ -23,7 +35,7 @@ fn is_installed(root: &Path) -> bool {
         output.status.success() && Path::new(&folder).is_dir()
     });
     if !installed {
-        skips::skipped(&format!(
+        skips::skipped(format!(
             "the target {TARGET} is not installed: `rustup target add {TARGET}`"
         ));
     }
@@ -44,5 +56,54 @@ pub fn check(root: &Path) -> Result<(), String> {
     match check.status() {
         Ok(status) if status.success() => Ok(()),
         other => Err(format!("browser: {check:?}: {other:?}")),
+    }
+}
+
+/// The module of the page, compressed; none where the target is not installed.
+///
+/// # Errors
+/// What could not be built; or if it is too large.
+pub fn module(root: &Path) -> Result<Option<Vec<u8>>, String> {
+    if !is_installed(root) {
+        return Ok(None);
+    }
+    let mut build = Command::new("cargo");
+    build.args(["build", "--quiet", "--profile", PROFILE, "--target", TARGET]);
+    build.args(["--package", "browser"]).current_dir(root);
+    match build.status() {
+        Ok(status) if status.success() => {}
+        other => return Err(format!("browser: {build:?}: {other:?}")),
+    }
+    let file = root
+        .join("target")
+        .join(TARGET)
+        .join(PROFILE)
+        .join("browser.wasm");
+    let mut gzip = Command::new("gzip");
+    gzip.args(["-9", "--no-name", "--stdout"]).arg(&file);
+    let output = gzip.stderr(Stdio::inherit()).output();
+    let output = output.map_err(|why| format!("browser: {gzip:?}: {why}"))?;
+    let compressed = output.stdout;
+    println!("the module for browsers: {} bytes, compressed", compressed.len());
+    match output.status.success() && (1..MOST).contains(&compressed.len()) {
+        true => Ok(Some(compressed)),
+        false => Err(format!(
+            "browser: {}: {} bytes, compressed: expected fewer than {MOST}, and any",
+            file.display(),
+            compressed.len()
+        )),
+    }
+}
+
+/// Makes the site, and tries the page.
+///
+/// # Errors
+/// What could not be built; or what the page does otherwise than the program.
+pub fn make(root: &Path) -> Result<(), String> {
+    crate::site::write(root)?;
+    match root.join(crate::site::FOLDER).join(tried::PAGE).exists() {
+        true => tried::run(root),
+        // It has been said why.
+        false => Ok(()),
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// What the page asks.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "ask")]
-pub enum Request {
+pub enum PageRequest {
     /// From now on scenarios may name these files.
     Files {
         /// Their texts, by path.
@@ -51,12 +51,12 @@ pub struct Begun {
     /// The simulated time of the whole run.
     pub duration_ns: u64,
     /// The charts, each with the names of its rows.
-    pub groups: Vec<Group>,
+    pub groups: Vec<ChartRows>,
 }
 
 /// A chart: the classes of a link, or the flows.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Group {
+pub struct ChartRows {
     /// The link; none for the flows.
     pub link: Option<String>,
     /// The rows; the only one of a plain buffer has no name.

@@ -2,7 +2,7 @@
 //! simulator, stop for stop. So an outcome is that of the program, to the last byte.
 
 use crate::files::BroughtFiles;
-use crate::requests::{Begun, Checked, Group, Refused, Request, SampledRow, Stepped};
+use crate::requests::{Begun, ChartRows, Checked, PageRequest, Refused, SampledRow, Stepped};
 use crate::words;
 use control::diagnostics::Diagnostics;
 use engine::tree::Registry;
@@ -60,24 +60,24 @@ impl Simulator {
         answer.unwrap_or_else(|failure| failure.value()).to_string()
     }
 
-    fn ask(&mut self, request: Request) -> Result<Value, Failure> {
+    fn ask(&mut self, request: PageRequest) -> Result<Value, Failure> {
         match request {
-            Request::Files { files } => {
+            PageRequest::Files { files } => {
                 self.files = BroughtFiles(files);
                 Ok(json!({}))
             }
-            Request::Check { text } => self.check(&text),
-            Request::Begin { text, seed, point } => {
+            PageRequest::Check { text } => self.check(&text),
+            PageRequest::Begin { text, seed, point } => {
                 self.current = None;
                 self.begin(&text, seed, point.unwrap_or(1))
             }
-            Request::Step {} => self.step(),
-            Request::Outcome {} => {
+            PageRequest::Step {} => self.step(),
+            PageRequest::Outcome {} => {
                 let current = self.current.take().ok_or_else(none_goes_on)?;
                 let outcome = current.run.end(NAME, &current.scenario, current.point);
                 Ok(json::point(&outcome))
             }
-            Request::Words {} => Ok(words::all(&self.registry)),
+            PageRequest::Words {} => Ok(words::all(&self.registry)),
         }
     }
 
@@ -125,7 +125,7 @@ impl Simulator {
         let scenario = scenarios.point(number, &self.files)?;
         let run = ScenarioRun::begin(&scenario, &[], None)?;
         let watched = Watched::new(&run, &scenario);
-        let group = |group: &WatchedGroup| Group {
+        let group = |group: &WatchedGroup| ChartRows {
             link: group.link.clone(),
             rows: group.rows.clone(),
         };

@@ -12,8 +12,10 @@
 mod links;
 mod navigation;
 mod page;
+mod simulator;
 
 use page::Page;
+use simulator::SimulatorPage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,21 +28,25 @@ const ICON: &str = include_str!("../../../crates/web/page/favicon.svg");
 /// Files that a browser shows as they are; others are text.
 const AS_THEY_ARE: [&str; 5] = ["svg", "png", "json", "yml", "csv"];
 
-/// Writes the site.
+/// Where it is, in the workspace.
+pub(crate) const FOLDER: &str = "target/site";
+
+/// Writes the site, with the page of the simulator if its module can be made here.
 pub fn write(root: &Path) -> Result<(), String> {
-    let folder = root.join("target/site");
-    let pages = build(root, &folder)?;
+    let folder = root.join(FOLDER);
+    let simulator = crate::browser::module(root)?.map(|module| SimulatorPage::of(root, module));
+    let pages = build(root, &folder, simulator.transpose()?)?;
     println!("{pages} pages: {}", folder.join("index.html").display());
     Ok(())
 }
 
 /// Writes it into this folder, and looks at every link of it. How many pages there are.
-fn build(root: &Path, folder: &Path) -> Result<usize, String> {
+fn build(root: &Path, folder: &Path, simulator: Option<SimulatorPage>) -> Result<usize, String> {
     let failed = |path: &Path, why: std::io::Error| format!("{}: {why}", path.display());
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(|why| failed(folder, why))?;
     }
-    let site = Site::of(root)?;
+    let site = Site::of(root, simulator)?;
     for (path, content) in site.files()? {
         let path = folder.join(path);
         let parent = path.parent().unwrap_or(folder);
@@ -57,15 +63,17 @@ fn build(root: &Path, folder: &Path) -> Result<usize, String> {
 /// What is on the site, by paths in the repository.
 struct Site {
     root: PathBuf,
+    simulator: Option<SimulatorPage>,
     pages: BTreeMap<String, Page>,
     as_they_are: BTreeSet<String>,
 }
 
 impl Site {
     /// README, all of docs/, and what they link to.
-    fn of(root: &Path) -> Result<Self, String> {
+    fn of(root: &Path, simulator: Option<SimulatorPage>) -> Result<Self, String> {
         let mut site = Self {
             root: root.to_path_buf(),
+            simulator,
             pages: BTreeMap::new(),
             as_they_are: BTreeSet::new(),
         };
@@ -79,9 +87,13 @@ impl Site {
                 site.as_they_are.insert(path);
                 continue;
             }
-            let page = Page::read(root, &path)?;
+            let page = Page::read(root, &path, site.simulator.as_ref())?;
             wanted.extend(page.links.iter().cloned());
             site.pages.insert(path, page);
+        }
+        if let Some(simulator) = &site.simulator {
+            site.pages
+                .insert(simulator::PLACE.to_owned(), simulator.page(root)?);
         }
         Ok(site)
     }
@@ -96,6 +108,9 @@ impl Site {
         ]
         .map(|(path, text)| (path.to_owned(), text.into_bytes()))
         .into();
+        if let Some(simulator) = &self.simulator {
+            files.extend(simulator.files(&self.root)?);
+        }
         for (path, page) in &self.pages {
             let html = page.html(path, &navigation::of(path, &self.pages));
             files.push((place(path), html.into_bytes()));
@@ -203,7 +218,9 @@ mod tests {
     #[test]
     fn the_site_is_whole() {
         let at = folder("whole");
-        let pages = build(&root(), &at).unwrap_or_else(|why| panic!("{why}"));
+        // A browser would refuse this module; the pages and their links are the same.
+        let simulator = SimulatorPage::of(&root(), b"a module".to_vec()).expect("scenarios");
+        let pages = build(&root(), &at, Some(simulator)).unwrap_or_else(|why| panic!("{why}"));
         let mut documents = Vec::new();
         markdown_below(&root(), "docs", &mut documents).expect("docs");
         assert!(
@@ -228,6 +245,12 @@ mod tests {
         ];
         let links = tasks.map(|page| first.find(&format!("href=\"{page}.html\"")));
         assert!(links.is_sorted() && links[0].is_some(), "{links:?}");
+        // Each discipline's page has its scenario to be run.
+        for kind in engine::tree::Registry::builtin().kinds() {
+            let page = fs::read_to_string(at.join(format!("docs/disciplines/{}.html", kind.name)));
+            let link = format!("../../simulator.html#scenarios/disciplines/{}.toml", kind.name);
+            assert!(page.is_ok_and(|page| page.contains(&link)), "{}", kind.name);
+        }
         fs::remove_dir_all(at).expect("removed");
     }
 
@@ -253,7 +276,7 @@ mod tests {
                 "# There\n\n## The `part`\n\n## The part!\n",
             )
             .expect("written");
-            let built = build(&from, &at);
+            let built = build(&from, &at, None);
             match why {
                 None => assert_eq!(built, Ok(2)),
                 Some(why) => assert!(

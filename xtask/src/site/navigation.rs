@@ -18,6 +18,7 @@ const PARTS: &[(&str, &[Listed])] = &[
                 "What it is",
                 "Suimon shapes network traffic on Linux: SQM and AQM against bufferbloat, QoS classes, low latency under load; one engine in a simulator, a lab and on real links.",
             ),
+            Listed(super::simulator::PLACE, "The simulator, in the browser", ""),
             Listed(
                 "docs/home.md",
                 "A home in five minutes",

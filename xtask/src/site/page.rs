@@ -1,5 +1,6 @@
 //! A page of the site: of markdown, of another file of text, or of a folder.
 
+use super::simulator::{self, SimulatorPage};
 use super::{TEMPLATE, entries, is_markdown, navigation, place, relative};
 use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};
 use std::collections::BTreeMap;
@@ -23,22 +24,24 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Reads the file, or the folder, at this path of the repository.
-    pub(super) fn read(root: &Path, path: &str) -> Result<Self, String> {
+    /// Reads the file, or the folder, at this path of the repository. What the simulator's page has
+    /// can be run there.
+    pub(super) fn read(root: &Path, path: &str, simulator: Option<&SimulatorPage>) -> Result<Self, String> {
         if path.ends_with('/') {
             return Self::of_folder(root, path);
         }
         let text = fs::read_to_string(root.join(path)).map_err(|why| format!("{path}: {why}"))?;
         match is_markdown(path) {
-            true => Self::of_markdown(root, path, &text),
+            true => Self::of_markdown(root, path, &text, simulator),
             false => Ok(Self {
                 title: path.to_owned(),
                 description: format!("{path}, a file of Suimon"),
                 headings: Vec::new(),
                 links: Vec::new(),
                 content: format!(
-                    "<h1>{}</h1>\n<pre><code>{}</code></pre>\n",
+                    "<h1>{}</h1>\n<p>{}</p>\n<pre><code>{}</code></pre>\n",
                     escaped(path),
+                    run_it(path, path, simulator).unwrap_or_default(),
                     escaped(&text)
                 ),
             }),
@@ -62,12 +65,33 @@ impl Page {
         })
     }
 
-    fn of_markdown(root: &Path, path: &str, text: &str) -> Result<Self, String> {
+    /// A page whose content is HTML.
+    pub(super) fn of_html(title: &str, description: &str, content: String) -> Self {
+        Self {
+            title: title.to_owned(),
+            description: description.to_owned(),
+            headings: vec![(String::new(), title.to_owned())],
+            links: Vec::new(),
+            content,
+        }
+    }
+
+    fn of_markdown(
+        root: &Path,
+        path: &str,
+        text: &str,
+        simulator: Option<&SimulatorPage>,
+    ) -> Result<Self, String> {
         let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
         let mut events: Vec<Event<'_>> = Parser::new_ext(text, options).collect();
         let headings = name_headings(&mut events);
         let mut links = Vec::new();
+        let mut beside: Vec<Option<String>> = Vec::new();
         for event in &mut events {
+            if let Event::Start(Tag::Link { dest_url, .. }) = event {
+                let to = within(root, path, dest_url)?;
+                beside.push(to.and_then(|(to, _)| run_it(path, &to, simulator)));
+            }
             if let Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) = event
                 && let Some((to, rest)) = within(root, path, dest_url)?
             {
@@ -77,7 +101,16 @@ impl Page {
         }
         let (title, described) = (first_heading(&headings, path), first_paragraph(&events));
         let mut content = String::new();
-        html::push_html(&mut content, events.into_iter().flat_map(in_boxes));
+        let mut beside = beside.into_iter();
+        let with_beside = events.into_iter().flat_map(|event| {
+            let after = match event {
+                Event::End(TagEnd::Link) => beside.next().flatten(),
+                _ => None,
+            };
+            let after = after.map(|html| Event::InlineHtml(format!(" {html}").into()));
+            std::iter::once(event).chain(after)
+        });
+        html::push_html(&mut content, with_beside.flat_map(in_boxes));
         Ok(Self {
             description: navigation::description(path).map_or_else(|| shortened(&described), str::to_owned),
             title,
@@ -203,6 +236,16 @@ fn within<'a>(root: &Path, page: &str, link: &'a str) -> Result<Option<(String, 
         false if there.exists() => Ok(Some((found, part))),
         false => Err(format!("{page}: {link} is not there")),
     }
+}
+
+/// A link from a page to the simulator with this scenario, if it has that.
+fn run_it(page: &str, scenario: &str, simulator: Option<&SimulatorPage>) -> Option<String> {
+    simulator.filter(|simulator| simulator.has(scenario))?;
+    let way = relative(&place(page), &place(simulator::PLACE));
+    let (way, part) = (escaped(&way), escaped(scenario));
+    Some(format!(
+        "<a class=\"run\" href=\"{way}#{part}\">▸ run it here</a>"
+    ))
 }
 
 /// What may be wider than the page scrolls in a box of its own.
