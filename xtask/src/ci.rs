@@ -112,6 +112,7 @@ const RELEASE_TESTS: &[&str] = &[
 
 const INSTRUCTIONS: &[&str] = &["xtask", "instructions"];
 const FOR_BROWSERS: &[&str] = &["xtask", "browser", "--check"];
+const IN_A_BROWSER: &[&str] = &["xtask", "browser"];
 const WHEEL: &[&str] = &["xtask", "wheel"];
 
 /// Runs every step in order.
@@ -143,6 +144,7 @@ pub fn run(root: &Path) -> Result<(), String> {
     )?;
     ci.step("instructions of a packet", INSTRUCTIONS)?;
     ci.wait(beside)?;
+    ci.step("the simulator in a browser", IN_A_BROWSER)?;
     ci.end()
 }
 

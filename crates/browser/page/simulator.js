@@ -6,6 +6,8 @@
 const root = document.querySelector(".simulator");
 const part = selector => root.querySelector(selector);
 const [form, text, state, progress] = [".controls", "textarea", ".state", "progress"].map(part);
+const DEAF = 500;
+const FIRST = "scenarios/home.toml";
 const COLOURS = ["#3b7dbd", "#d9822b", "#3f9c6b", "#b5507f", "#7a65c0", "#b09a2f", "#4aa3b5", "#c2543d", "#8a9a5b", "#6d7f93", "#a8763e", "#5b6bc0"];
 const colour = index => COLOURS[index % COLOURS.length];
 const variable = name => getComputedStyle(document.documentElement).getPropertyValue(name);
@@ -29,7 +31,7 @@ async function unpacked(word) {
 
 /* The worker. */
 
-let compiled, worker, words, running = false;
+let compiled, worker, words, deaf, running = false;
 
 function start(again) {
   worker?.terminate();
@@ -39,7 +41,8 @@ function start(again) {
 }
 
 function hear(data) {
-  if (data.words) { words = data.words; check(); if (text.value && !data.again) run(); }
+  if (data.words) { words = data.words; check(); if (text.value && (!data.again || running)) run(); }
+  if (data.heard) clearTimeout(deaf);
   if (data.checked && data.of === text.value) show(data.checked);
   if (data.began) begin(data.began);
   if (data.steps) go(data.steps, data.busy);
@@ -72,6 +75,8 @@ form.addEventListener("submit", event => {
   event.preventDefault();
   if (!running) return run();
   worker.postMessage({ end: true });
+  // One that is in the middle of a long step hears nothing: another takes its place.
+  deaf = setTimeout(() => { words = undefined; start("again"); }, DEAF);
   stop();
   tell("Stopped");
 });
@@ -258,9 +263,11 @@ function rebuild() {
                       axes: [{ ...axis("s", 30), space: 60 }, axis(unit, 84)], series: [{}, ...series] };
     charts.push(new uPlot(options, [[], ...series.map(() => [])], part(place)));
   };
+  // Packets that are few have a line; where there was none for long there is none.
+  const gaps = (chart, _series, _from, _to, empty) => empty.filter(([from, to]) => to - from > chart.bbox.width / 25);
   const filled = stroke => ({ stroke, fill: stroke, width: 0, points: { show: false } });
   chart(".rates", "Mbit/s", names.map((_, index) => filled(colour(index))).reverse());
-  chart(".delays", "ms", names.map((_, index) => ({ stroke: colour(index), width: 1.5, points: { show: false }, spanGaps: true })));
+  chart(".delays", "ms", names.map((_, index) => ({ stroke: colour(index), width: 1.5, points: { show: false }, gaps })));
   part(".legend").replaceChildren(...names.map((name, index) => {
     const item = element("li");
     item.append(Object.assign(element("i"), { style: `background: ${colour(index)}` }), name);
@@ -278,6 +285,7 @@ function draw() {
   charts[0].setData([times, ...rows.map((_, index) => sums.map(values => values[index])).reverse()]);
   charts[1].setData([times, ...rows.map((_, index) => own.map(values => (values[index][2] === null ? null : values[index][2] / 1e6)))]);
   const some = !own.length || own.some(values => values.some(value => value[2] !== null));
+  part(".delays").hidden = !some;
   part(".of-delays").textContent = some ? "The longest delay from one point to the next"
                                         : "No delays: TCP measures none from end to end. The links have those of their queues.";
 }
@@ -331,7 +339,7 @@ async function open() {
       tell("This link is not whole: nothing was shared by it", true);
     }
   }
-  const found = EXAMPLES.find(example => example.path === word) ?? EXAMPLES[0];
+  const found = EXAMPLES.find(example => example.path === word) ?? EXAMPLES.find(example => example.path === FIRST);
   form.example.value = found.path;
   put(found.text, "", 1);
 }

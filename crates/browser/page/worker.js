@@ -10,7 +10,9 @@ let run = 0;
 /** The answer to a request; of a panic, what it said is the error. */
 function ask(request) {
   const bytes = encoder.encode(JSON.stringify(request));
-  new Uint8Array(simulator.memory.buffer, simulator.room(bytes.length), bytes.length).set(bytes);
+  // First the room: taking it may grow the memory, which is another buffer then.
+  const room = simulator.room(bytes.length);
+  new Uint8Array(simulator.memory.buffer, room, bytes.length).set(bytes);
   const text = (at, length) => decoder.decode(new Uint8Array(simulator.memory.buffer, at, length));
   let length;
   try {
@@ -60,7 +62,7 @@ onmessage = async ({ data }) => {
     }
     if (data.files) ask({ ask: "files", files: data.files });
     if (data.check !== undefined) postMessage({ checked: ask({ ask: "check", text: data.check }), of: data.check });
-    if (data.end) run++;
+    if (data.end) { run++; postMessage({ heard: true }); }
     if (data.run) await simulate(data.run);
   } catch (why) {
     postMessage({ panic: why.message });
