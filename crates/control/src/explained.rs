@@ -240,7 +240,7 @@ fn explain(
 }
 
 fn name(policy: &InterfacePolicy, class: ClassId) -> Option<String> {
-    policy.plan.info(class).map(|info| info.name.clone())
+    policy.plan.info(class).map(|info| info.name.to_string())
 }
 
 /// The whole last; of a tree without classes it is all there is.

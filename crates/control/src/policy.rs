@@ -961,7 +961,7 @@ impl<'a> PolicyReader<'a> {
         }
         ClassSpec {
             vacant: false,
-            name,
+            name: name.into(),
             at,
             parent,
             default,

@@ -67,7 +67,7 @@ fn promises(policy: &InterfacePolicy) -> BTreeMap<Option<String>, Promise> {
             link_bps: link.bits(),
             delay_ns: case.bound.ok().map(|bound| bound.delay.nanos()),
         };
-        (name.map(|info| info.name.clone()), promise)
+        (name.map(|info| info.name.to_string()), promise)
     };
     policy.bounds().into_iter().map(promise).collect()
 }

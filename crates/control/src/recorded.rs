@@ -278,7 +278,7 @@ fn table(settings: &[(String, ValueForm)]) -> Table {
 impl From<&DisciplineSpec> for DisciplineForm {
     fn from(spec: &DisciplineSpec) -> Self {
         let class = |class: &ClassSpec| ClassForm {
-            name: class.name.clone(),
+            name: class.name.to_string(),
             parent: class.parent.as_ref().map(|parent| parent.name.clone()),
             default: class.default,
             vacant: class.vacant,
@@ -300,7 +300,7 @@ impl From<&DisciplineSpec> for DisciplineForm {
 impl DisciplineForm {
     fn spec(&self) -> DisciplineSpec {
         let class = |class: &ClassForm| ClassSpec {
-            name: class.name.clone(),
+            name: class.name.as_str().into(),
             parent: class.parent.as_deref().map(ParentSpec::from),
             default: class.default,
             vacant: class.vacant,

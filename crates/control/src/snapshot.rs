@@ -844,8 +844,8 @@ impl ClassStream<'_> {
         let none = Stats::default();
         let stats = view.map_or(&none, |view| &view.stats);
         ClassView {
-            name: info.name.clone(),
-            parent: parent.map(|parent| parent.name.clone()),
+            name: info.name.to_string(),
+            parent: parent.map(|parent| parent.name.to_string()),
             depth,
             leaf: info.leaf,
             discipline: view.map_or("", |view| view.kind).into(),

@@ -18,6 +18,7 @@
 
 use crate::bounds::{Terms, WorstCase};
 use crate::carry_over::CarryOver;
+use crate::class_name::ClassName;
 use crate::inspect::Inspection;
 use crate::link::Link;
 use crate::packet::{ClassId, Packet};
@@ -274,7 +275,7 @@ pub struct ChangedClass<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct RenewedLeaf<'a> {
     /// Its name.
-    pub name: &'a str,
+    pub name: &'a ClassName,
     /// Whether it is only a place for a class that may come.
     pub vacant: bool,
     /// Its queue, in which there are no classes: a [`QueuePlan`](crate::kind::QueuePlan), which

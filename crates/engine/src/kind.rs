@@ -76,6 +76,7 @@
 //! ```
 
 use crate::bounds::{ArrivalCurve, Bound, RateLatency, Terms, WorstCase};
+use crate::class_name::ClassName;
 use crate::discipline::Plan;
 use crate::link::{Fact, Link};
 use crate::packet::ClassId;
@@ -271,7 +272,7 @@ pub struct CheckedClass<'a> {
     /// Its number in the tree.
     pub id: ClassId,
     /// Its name.
-    pub name: &'a str,
+    pub name: &'a ClassName,
     /// Where it stands in the policy.
     pub at: Span,
     /// Its parent class, by index in the same list, which comes earlier; `None` at the top.

@@ -31,6 +31,7 @@ pub mod admission;
 pub mod bounds;
 pub mod byte_clock;
 pub mod carry_over;
+mod class_name;
 pub mod classify;
 pub mod conformance;
 pub mod discipline;

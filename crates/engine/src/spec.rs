@@ -2,6 +2,7 @@
 //! and `tree` checks.
 
 use crate::bounds::ArrivalCurve;
+use crate::class_name::ClassName;
 use crate::settings::{Span, Table};
 use crate::structures::shared_list::SharedList;
 use crate::units::{Bandwidth, Bytes, Rate};
@@ -27,7 +28,7 @@ pub struct DisciplineSpec {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ClassSpec {
     /// Its name, unique in the tree.
-    pub name: String,
+    pub name: ClassName,
     /// Where it is named.
     pub at: Span,
     /// Its parent; none at the top.
@@ -143,7 +144,7 @@ impl ClassSpec {
     /// such a name, and all such names are before those of classes.
     pub fn place(number: usize, parent: Option<&str>) -> Self {
         Self {
-            name: format!("\0{number}"),
+            name: format!("\0{number}").into(),
             parent: parent.map(ParentSpec::from),
             vacant: true,
             ..Self::default()

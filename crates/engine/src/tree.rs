@@ -33,6 +33,7 @@
 //! ```
 
 use crate::bounds::{ArrivalCurve, Terms, WorstCase};
+pub use crate::class_name::ClassName;
 use crate::discipline::{Build, BuiltQueue, ChangedClass, Plan, RenewedLeaf};
 use crate::disciplines::{PLAIN_LEAF, fifo};
 use crate::inspect::View;
@@ -84,8 +85,8 @@ impl Registry {
 /// A class of a checked tree.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ClassInfo {
-    /// Its name.
-    pub name: String,
+    /// Its name, the text of which is the specification's.
+    pub name: ClassName,
     /// Its parent: of its own discipline, or the class whose queue holds its discipline.
     pub parent: Option<ClassId>,
     /// Whether packets can be put into it.
@@ -1006,7 +1007,7 @@ mod tests {
             let specs = spec.class_specs();
             let found =
                 |(number, info): (usize, &ClassInfo)| Some(specs.find(number, &info.name)?.name.clone());
-            let found: Option<Vec<String>> = plan.classes.iter().enumerate().map(found).collect();
+            let found: Option<Vec<ClassName>> = plan.classes.iter().enumerate().map(found).collect();
             let names = plan
                 .classes
                 .iter()

@@ -122,7 +122,7 @@ fn no_kind_allocates_for_each_packet() {
 fn the_pacer_does_not_allocate_at_all() {
     let (classes, link) = (2_000u32, Bandwidth::gbit(10));
     let class = |class: u32| ClassSpec {
-        name: class.to_string(),
+        name: class.to_string().into(),
         default: class == 0,
         // Rates of 1 to 2 parts of what there is.
         settings: Table::default().text(
@@ -148,7 +148,7 @@ fn the_pacer_does_not_allocate_at_all() {
 fn bytes_of_an_idle_class(parent: &str, class: &Table, leaf: &str) -> u64 {
     let bytes = |classes: u32| {
         let class = |number: u32| ClassSpec {
-            name: number.to_string(),
+            name: number.to_string().into(),
             default: number == 0,
             settings: class.clone(),
             discipline: Some(DisciplineSpec::new(leaf)),

@@ -245,7 +245,7 @@ fn another(spec: &DisciplineSpec, place: usize, amending: &Amending, rng: &mut R
     ClassSpec {
         name: match rng.below(12) {
             0 => spec.classes[0].name.clone(),
-            _ => format!("class{}", rng.below(1_000)),
+            _ => format!("class{}", rng.below(1_000)).into(),
         },
         parent: match rng.below(12) {
             0 => None,
@@ -351,7 +351,7 @@ const UNUSED: u64 = 250;
 /// A tree of so many classes.
 fn tree(amending: &Amending, classes: u32, queue: &str) -> DisciplineSpec {
     let class = |n: u32| ClassSpec {
-        name: format!("class{n}"),
+        name: format!("class{n}").into(),
         default: n == 0,
         settings: Table::default().with(amending.key, amending.begins_with(n)),
         discipline: Some(DisciplineSpec::new(queue)),
@@ -470,7 +470,7 @@ fn each_class_that_a_change_names_gets_the_settings_of_its_queue() {
                 let mut queue = DisciplineSpec::new("fifo");
                 queue.settings = Table::default().with("limit", Raw::Integer(limit));
                 ClassSpec {
-                    name: number.to_string(),
+                    name: number.to_string().into(),
                     default: number == 0,
                     discipline: Some(queue),
                     settings,

@@ -81,7 +81,7 @@ impl World {
         rest: Table,
     ) -> Option<TreePlan> {
         let promised = |(number, promise): (usize, &ArrivalCurve)| ClassSpec {
-            name: number.to_string(),
+            name: number.to_string().into(),
             settings: class(number, *promise),
             // `ips` has settings for it.
             sends: (spec.kind != "ips").then_some((*promise).into()),
@@ -411,7 +411,7 @@ fn paces_keep_their_bound() {
 /// a link of 10 Mbit/s.
 fn voice_beside_eight(settings: Table) -> TreePlan {
     let class = |number: u64| ClassSpec {
-        name: format!("bulk-{number}"),
+        name: format!("bulk-{number}").into(),
         default: number == 0,
         settings: Table::default().text("rate", "1 Mbit/s"),
         ..ClassSpec::default()

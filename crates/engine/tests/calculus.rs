@@ -128,7 +128,7 @@ fn strict_priority_inside_strict_priority() {
 #[test]
 fn strict_priority_as_a_policy() {
     let class = |(priority, arrivals): (i64, ArrivalCurve)| ClassSpec {
-        name: priority.to_string(),
+        name: priority.to_string().into(),
         default: priority == 1,
         settings: Table::default().with("priority", Raw::Integer(priority)),
         sends: Some(arrivals.into()),

@@ -175,7 +175,7 @@ fn upset(spec: &mut DisciplineSpec, kind: &Kind, does: Upset) {
         .filter_map(|class| Some(class.parent.clone()?.name))
         .collect();
     for class in &mut spec.classes {
-        if !parents.contains(&class.name) {
+        if !parents.contains(class.name.as_str()) {
             class.discipline = Some(fickle(does, class.discipline.take()));
         }
     }
@@ -490,7 +490,7 @@ fn promise(spec: &mut DisciplineSpec, rng: &mut Rng) {
     for class in spec
         .classes
         .iter_mut()
-        .filter(|class| !inner.contains(&class.name))
+        .filter(|class| !inner.contains(class.name.as_str()))
     {
         let curve = ArrivalCurve {
             rate: Bandwidth::kbit(100 + rng.below(4_000)),
@@ -664,7 +664,7 @@ fn no_class_with_a_backlog_waits_for_ever_while_others_send_all_the_time() {
                             ..DisciplineSpec::of(leaf)
                         };
                         ClassSpec {
-                            name: format!("class-{nth}"),
+                            name: format!("class-{nth}").into(),
                             default: nth == 0,
                             settings,
                             discipline: Some(fickle(does, Some(below))),

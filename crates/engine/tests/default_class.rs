@@ -68,7 +68,7 @@ impl Drawing<'_> {
             self.names += 1;
             let inner = depth < 2 && self.rng.below(3) == 0;
             spec.classes.push(ClassSpec {
-                name,
+                name: name.into(),
                 default: nth == default,
                 settings: class_settings(kind, nth),
                 discipline: inner.then(|| self.discipline(depth + 1)),
@@ -125,7 +125,7 @@ fn takers(plan: &TreePlan, class: ClassId) -> (Vec<String>, Vec<Reason>) {
         .filter_map(|&class| plan.info(class)?.parent)
         .collect();
     let inner = taking.iter().filter(|class| !outer.contains(class));
-    let names = inner.filter_map(|&class| Some(plan.info(class)?.name.clone()));
+    let names = inner.filter_map(|&class| Some(plan.info(class)?.name.to_string()));
     (names.collect(), drops.0)
 }
 

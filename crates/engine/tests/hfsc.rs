@@ -39,7 +39,7 @@ fn plan(rate: u64, classes: &[Class<'_>]) -> Result<TreePlan, Vec<Problem>> {
     };
     let first_leaf = (0..classes.len()).find(|&index| !is_parent(index));
     let class = |(index, (parent, curves)): (usize, &Class<'_>)| ClassSpec {
-        name: index.to_string(),
+        name: index.to_string().into(),
         parent: parent.map(|parent| parent.to_string().as_str().into()),
         default: first_leaf == Some(index),
         settings: curves

@@ -41,7 +41,7 @@ fn bits(rate: u64) -> String {
 fn leaf(name: String, settings: Table, promise: Option<ArrivalCurve>) -> ClassSpec {
     let plain = Table::default().with("limit", Raw::Integer(100_000));
     ClassSpec {
-        name,
+        name: name.into(),
         settings,
         sends: promise.map(Into::into),
         discipline: Some(DisciplineSpec {

@@ -181,7 +181,7 @@ impl Drawing {
             }
             children.push(drawn.oracle);
             classes.push(ClassSpec {
-                name,
+                name: name.into(),
                 default: nth == 0,
                 settings,
                 discipline: Some(drawn.spec),

@@ -41,7 +41,7 @@ fn held(class: u32, classes: u32) -> u32 {
 /// A tree of so many classes. Those that hold no packets count how often they are asked.
 fn tree(kind: &str, settings: &Table, of_class: &Table, classes: u32) -> Queue {
     let class = |number: u32| ClassSpec {
-        name: format!("c{number}"),
+        name: format!("c{number}").into(),
         default: number == 0,
         settings: match kind {
             "priq" => of_class.clone().with("priority", Raw::Integer(i64::from(number))),

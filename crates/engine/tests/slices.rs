@@ -25,7 +25,7 @@ impl Sink for Nothing {
 fn class(name: String, settings: &Table) -> ClassSpec {
     ClassSpec {
         default: name.ends_with("c0"),
-        name,
+        name: name.into(),
         settings: settings.clone(),
         ..ClassSpec::default()
     }

@@ -81,7 +81,7 @@ pub fn figures_since(
 ) -> Vec<ClassFigures> {
     let plan = &interface.plan;
     let of = |class: ClassId| {
-        let name = plan.info(class).map(|info| info.name.clone());
+        let name = plan.info(class).map(|info| info.name.to_string());
         let own = name.is_some().then_some(class);
         let (packets, bytes, delays, dropped) = counted(view, class, own);
         let earlier = before.map(|before| counted(before, class, own));

@@ -50,7 +50,7 @@ impl PromisedCurves {
             match self.classes.iter_mut().find(|class| class.name == info.name) {
                 Some(class) => ConformanceMeter::renew(&mut class.meter, curve),
                 None => self.classes.push(PromisedClass {
-                    name: info.name.clone(),
+                    name: info.name.to_string(),
                     number: None,
                     meter: curve.map(ConformanceMeter::new),
                 }),

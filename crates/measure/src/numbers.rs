@@ -25,7 +25,9 @@ pub fn count(n: u64) -> String {
 
 /// Formats a share, such as `12.5 %`.
 pub fn share(share: f64) -> String {
-    format!("{} %", digits(share * 100.0, 3))
+    let mut text = digits(share * 100.0, 3);
+    text.push_str(" %");
+    text
 }
 
 fn scaled(value: f64, units: &[&str]) -> String {
@@ -34,7 +36,12 @@ fn scaled(value: f64, units: &[&str]) -> String {
     while let Some(unit) = units.next() {
         // 999.96 would print as 1000.
         if value < 999.95 || units.peek().is_none() {
-            return format!("{} {unit}", digits(value, 4)).trim_end().to_owned();
+            let mut text = digits(value, 4);
+            if !unit.is_empty() {
+                text.push(' ');
+                text.push_str(unit);
+            }
+            return text;
         }
         value /= 1000.0;
     }
@@ -54,9 +61,9 @@ pub fn digits(value: f64, significant: i32) -> String {
         value.abs().log10() as i32 + 1
     };
     let decimals = usize::try_from(significant - whole).unwrap_or(0);
-    let text = format!("{value:.decimals$}");
+    let mut text = format!("{value:.decimals$}");
     if text.contains('.') {
-        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
+        text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
     }
     text
 }

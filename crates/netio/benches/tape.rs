@@ -110,7 +110,7 @@ impl Port for Copying {
 
 fn plan() -> TreePlan {
     let class = |class: u8| ClassSpec {
-        name: format!("c{class}"),
+        name: format!("c{class}").into(),
         default: class == 0,
         ..ClassSpec::default()
     };

@@ -50,7 +50,7 @@ fn tree(kind: &str, voice: Table, others: u32, other: impl Fn(u32) -> Table, lim
     };
     let class = |name: String, settings: &Table, discipline: Option<DisciplineSpec>| ClassSpec {
         default: name == "other0",
-        name,
+        name: name.into(),
         settings: settings.clone(),
         discipline,
         ..ClassSpec::default()

@@ -889,7 +889,7 @@ fn many(classes: u32) -> TreePlan {
 /// Of this kind, with these settings each.
 fn many_of(kind: &str, settings: &Table, classes: u32) -> TreePlan {
     let class = |n: u32| ClassSpec {
-        name: format!("class{n}"),
+        name: format!("class{n}").into(),
         default: n == 0,
         settings: settings.clone(),
         ..ClassSpec::default()

@@ -166,7 +166,7 @@ fn tcp(flows: u16, rate: Bandwidth, length: Duration) -> (u64, f64) {
 /// A flow in each of so many classes of equal rates, all of which may borrow.
 fn classes(number: u16, rate: Bandwidth, length: Duration) -> (u64, f64) {
     let class = |i: u16| ClassSpec {
-        name: i.to_string(),
+        name: i.to_string().into(),
         default: i == 0,
         settings: Table::default().text("rate", &format!("{} bit/s", rate.bits() / u64::from(number))),
         ..ClassSpec::default()

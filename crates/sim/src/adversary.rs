@@ -158,7 +158,7 @@ impl Adversary {
             .filter(|(class, id)| class.leaf && !is_parent(*id))
             .map(|(class, id)| Sender {
                 class: Some(id),
-                name: class.name.clone(),
+                name: class.name.to_string(),
                 curve: class.arrivals.filter(|_| restricted),
             })
             .collect();

@@ -295,7 +295,7 @@ fn queues_of(plan: &TreePlan) -> Vec<WorldQueue> {
     let mut leaves: Vec<WorldQueue> = leaves
         .map(|(class, number)| WorldQueue {
             class: ClassId(number),
-            name: class.name.clone(),
+            name: class.name.to_string(),
             curve: class.arrivals.filter(|_| restricted),
         })
         .collect();

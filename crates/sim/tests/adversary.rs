@@ -30,7 +30,7 @@ fn plan(
     rest: Table,
 ) -> TreePlan {
     let class = |(number, &(kbit, burst)): (usize, &(u64, u64))| ClassSpec {
-        name: format!("class-{number}"),
+        name: format!("class-{number}").into(),
         settings: class_settings(number, curve(kbit, burst)),
         sends: (kind != "ips").then(|| curve(kbit, burst).into()),
         ..ClassSpec::default()
@@ -147,7 +147,7 @@ fn kinds(ring: u32) -> Vec<(&'static str, TreePlan, u64)> {
 /// share the link alike.
 fn nested(kind: &str, ring: u32, half: Table) -> TreePlan {
     let class = |(number, &(kbit, burst)): (usize, &(u64, u64))| ClassSpec {
-        name: format!("class-{number}"),
+        name: format!("class-{number}").into(),
         settings: priority(9 - number),
         sends: Some(curve(kbit, burst.max(1_514)).into()),
         ..ClassSpec::default()

@@ -50,7 +50,7 @@ fn of_what(interface: &InterfacePolicy) -> String {
 
 fn name(interface: &InterfacePolicy, case: &WorstCase) -> String {
     let info = case.class.and_then(|class| interface.plan.info(class));
-    info.map_or("all".into(), |info| info.name.clone())
+    info.map_or("all".into(), |info| info.name.to_string())
 }
 
 fn row(interface: &InterfacePolicy, case: &WorstCase) -> Option<Vec<String>> {
@@ -76,7 +76,7 @@ pub fn json(interface: &InterfacePolicy) -> Value {
         let class = case
             .class
             .and_then(|class| interface.plan.info(class))
-            .map(|info| &info.name);
+            .map(|info| info.name.as_str());
         match &case.bound {
             Ok(bound) => json!({ "class": class, "delay_ns": bound.delay.nanos(),
                                  "backlog_bytes": bound.backlog.get(),

@@ -387,7 +387,7 @@ fn classful(
     // some, and each step would offer one of these in vain once more. `ips` sets its own limits.
     let roomy = self::spec("fifo", Table::default().with("limit", Raw::Integer(10_000_000)));
     let class = |i: u32| ClassSpec {
-        name: i.to_string(),
+        name: i.to_string().into(),
         default: i == 0,
         settings: settings(i),
         discipline: (spec.kind != "ips").then(|| roomy.clone()),
@@ -498,7 +498,7 @@ impl Served {
             let rate = format!("{} bit/s", part * parts(i));
             let table = Table::default().text("linkshare", &rate);
             ClassSpec {
-                name: i.to_string(),
+                name: i.to_string().into(),
                 default: i == 0,
                 parent: (self == Self::Tree).then(|| format!("organisation {}", i % 10).as_str().into()),
                 settings: match self {
@@ -510,7 +510,7 @@ impl Served {
             }
         };
         let organisation = |i: u32| ClassSpec {
-            name: format!("organisation {i}"),
+            name: format!("organisation {i}").into(),
             settings: Table::default().text("linkshare", "10 %"),
             ..ClassSpec::default()
         };
@@ -620,7 +620,7 @@ impl Regime {
         let parts = |i: u32| u64::from(1 + i % 10);
         let part = LINK.bandwidth.bits() / 2 / (0..classes).map(parts).sum::<u64>();
         let class = |i: u32| ClassSpec {
-            name: i.to_string(),
+            name: i.to_string().into(),
             default: i == 0,
             settings: Table::default()
                 .text("rate", &format!("{} bit/s", part * parts(i)))
@@ -679,7 +679,7 @@ impl Borrowing {
         let part = LINK.bandwidth.bits() / 2 / (0..classes).map(parts).sum::<u64>();
         let agency = |i: u32| format!("agency {}", i / 2 % 10);
         let class = |i: u32| ClassSpec {
-            name: i.to_string(),
+            name: i.to_string().into(),
             default: i == 0,
             parent: Some(agency(i).as_str().into()),
             settings: Table::default()
@@ -693,7 +693,7 @@ impl Borrowing {
             below.map(|i| part * parts(i)).sum::<u64>()
         });
         let agencies = sums.zip(0..).map(|(sum, n)| ClassSpec {
-            name: agency(2 * n),
+            name: agency(2 * n).into(),
             settings: Table::default().text("rate", &format!("{sum} bit/s")),
             ..ClassSpec::default()
         });
@@ -755,14 +755,17 @@ pub(crate) fn small() -> Vec<Row> {
 type NamedRow = (&'static str, fn() -> Row);
 
 /// Rows of very many classes or flows, by a short name.
-pub(crate) const MANY_ROWS: [NamedRow; 8] = [
+pub(crate) const MANY_ROWS: [NamedRow; 11] = [
     ("wfq returning", || first(returning(64_000))),
     ("drr returning", || last(returning(64_000))),
     ("wfq arriving", || first(arriving(64_000))),
     ("drr arriving", || last(arriving(64_000))),
+    ("wfq arriving in bursts", || first(arriving(64_000)).in_bursts()),
+    ("drr arriving in bursts", || last(arriving(64_000)).in_bursts()),
     ("cbq borrowing", || REGIMES[0].row(64_000)),
     ("cbq not borrowing", || REGIMES[2].row(64_000)),
     ("cbq returning", || Borrowing::ALL[1].row(64_000)),
+    ("hfsc link sharing", || Served::LinkShare.row(64_000)),
     ("hfsc real time", || Served::RealTime.row(64_000)),
 ];
 

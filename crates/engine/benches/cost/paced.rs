@@ -135,7 +135,7 @@ impl Paced {
             };
             let rate = part * u128::from(weight) / u128::from(sum);
             ClassSpec {
-                name: class.to_string(),
+                name: class.to_string().into(),
                 default: class == 0,
                 settings: Table::default().text("rate", &format!("{rate} bit/s")),
                 ..ClassSpec::default()
@@ -235,14 +235,10 @@ fn race(names: &[&str], racers: &mut [Box<dyn Step>], classes: u32, full: bool) 
     figures.iter_mut().zip(names).map(median).collect()
 }
 
-/// `pacer` with few classes: how many, and its step.
-pub(crate) fn small() -> Vec<(u32, Box<dyn FnMut()>)> {
-    let row = |classes: u32| {
-        let mut paced = Paced::new("pacer", classes, true);
-        let step: Box<dyn FnMut()> = Box::new(move || paced.step());
-        (classes, step)
-    };
-    [20, 1_000].map(row).into()
+/// `pacer` with so many classes, and its step.
+pub(crate) fn of(classes: u32) -> (u32, Box<dyn FnMut()>) {
+    let mut paced = Paced::new("pacer", classes, true);
+    (classes, Box::new(move || paced.step()))
 }
 
 /// Prints the rows, and judges.

@@ -20,7 +20,7 @@ const SIZES: [u32; 2] = [20, 1_000];
 
 fn plan((kind, key): (&str, &str), classes: u32) -> TreePlan {
     let class = |i: u32| ClassSpec {
-        name: i.to_string(),
+        name: i.to_string().into(),
         default: i == 0,
         settings: match key {
             "weight" => Table::default().with(key, Raw::Integer((1 + i % 10).into())),

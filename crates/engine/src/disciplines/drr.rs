@@ -511,7 +511,7 @@ pub(super) fn keep_signalling_apart(spec: &mut DisciplineSpec) {
         return;
     };
     let other = ClassSpec {
-        name: format!("{}-other", default.name),
+        name: format!("{}-other", default.name).into(),
         at: default.at,
         default: true,
         discipline: default.discipline.take(),
@@ -537,7 +537,7 @@ mod tests {
 
     fn check(tables: Vec<Table>) -> Result<Queue, Vec<Problem>> {
         let class = |(i, settings): (usize, Table)| ClassSpec {
-            name: i.to_string(),
+            name: i.to_string().into(),
             default: i == 0,
             settings,
             ..ClassSpec::default()

@@ -968,7 +968,7 @@ mod tests {
     /// A class: packets of its burst, kbit/s, milliseconds. The default class is best effort.
     fn spec(settings: Table, classes: &[(u64, u64, u64)]) -> DisciplineSpec {
         let guarantee = |(number, (packets, kbit, millis)): (usize, &(u64, u64, u64))| ClassSpec {
-            name: format!("flow {}", number + 1),
+            name: format!("flow {}", number + 1).into(),
             settings: Table::default()
                 .text("rate", &format!("{kbit} kbit/s"))
                 .text("burst", &format!("{} B", packets * FRAME))

@@ -432,7 +432,7 @@ mod tests {
 
     fn spec(priorities: &[i64]) -> DisciplineSpec {
         let class = |(i, &priority): (usize, &i64)| ClassSpec {
-            name: i.to_string(),
+            name: i.to_string().into(),
             default: i == 0,
             settings: Table::default().with("priority", Raw::Integer(priority)),
             ..ClassSpec::default()

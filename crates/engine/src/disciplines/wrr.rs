@@ -854,7 +854,7 @@ mod tests {
 
     fn check(kind: &str, settings: Table, tables: Vec<Table>) -> Result<Queue, Vec<Problem>> {
         let class = |(i, settings): (usize, Table)| ClassSpec {
-            name: i.to_string(),
+            name: i.to_string().into(),
             default: i == 0,
             settings,
             ..ClassSpec::default()

@@ -6,6 +6,7 @@
 //! and [`Leaves::wake`] report a leaf that became ready, [`Leaves::peek`] and [`Leaves::dequeue`]
 //! one that no longer is. A ready leaf can turn out to be empty, as a queue may drop its backlog.
 
+use crate::class_name::ClassName;
 use crate::discipline::{Build, BuiltQueue, DetachedQueue, Next, Reason, RenewedLeaf, Sink, Verdict};
 use crate::inspect::Inspection;
 use crate::kind::{Check, ClassRoutes, QueuePlan};
@@ -29,7 +30,7 @@ const NO_LEAF: u32 = u32::MAX;
 #[derive(Clone, Debug)]
 struct Leaf {
     id: ClassId,
-    name: String,
+    name: ClassName,
     queue: QueuePlan,
 }
 
@@ -57,7 +58,7 @@ impl LeavesPlan {
             class.routes.iter().for_each(|&route| routes.add(route, number));
             leaves.push(Leaf {
                 id: class.id,
-                name: class.name.into(),
+                name: class.name.clone(),
                 queue,
             });
         }
@@ -73,7 +74,7 @@ impl LeavesPlan {
         let mut leaves = SharedList::clone(&self.leaves);
         let queue: &QueuePlan = new.queue.downcast_ref()?;
         let place = leaves.get_mut(leaf)?;
-        (place.name, place.queue) = (new.name.into(), queue.clone());
+        (place.name, place.queue) = (new.name.clone(), queue.clone());
         Some(Self {
             leaves: Arc::new(leaves),
             ..self.clone()

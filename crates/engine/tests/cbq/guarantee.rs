@@ -205,7 +205,7 @@ fn the_lowest_priority_gets_its_allotment_below_seven_greedy_ones() {
             .plan
             .classes
             .iter()
-            .map(|class| class.name.clone().leak() as &str)
+            .map(|class| class.name.to_string().leak() as &str)
             .collect();
         rig.start(&names, MTU);
         rig.run(Duration::from_millis(100));

@@ -344,7 +344,7 @@ fn no_change_of_settings_drops_or_strands_a_packet() {
             .classes
             .iter()
             .filter(|c| c.leaf)
-            .map(|c| c.name.clone())
+            .map(|c| c.name.to_string())
             .collect();
         for _ in 0..40 {
             for leaf in &leaves {

@@ -57,7 +57,10 @@ pub fn check_with(
         .iter()
         .filter_map(|c| Some(c.parent.clone()?.name))
         .collect();
-    if let Some(last) = classes.iter_mut().rfind(|c| !parents.contains(&c.name)) {
+    if let Some(last) = classes
+        .iter_mut()
+        .rfind(|c| !parents.iter().any(|parent| c.name == *parent))
+    {
         last.default = true;
     }
     let spec = DisciplineSpec {

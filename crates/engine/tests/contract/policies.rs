@@ -462,7 +462,7 @@ impl Drawing<'_> {
                 interior,
             };
             spec.classes.push(ClassSpec {
-                name: name.clone(),
+                name: name.clone().into(),
                 parent: parent.map(Into::into),
                 default: !interior,
                 settings: table(kind, kind.class_settings, self.rng, place),
@@ -519,11 +519,11 @@ fn place_of(spec: &DisciplineSpec, class: usize, depth: usize) -> Place {
             .find(|class| class.name == name)
             .and_then(parent_of);
     }
-    let name = Some(&classes[class].name);
+    let name = Some(classes[class].name.as_str());
     Place {
         depth: depth + above,
         top: above == 0,
-        interior: classes.iter().any(|class| parent_of(class).as_ref() == name),
+        interior: classes.iter().any(|class| parent_of(class).as_deref() == name),
     }
 }
 

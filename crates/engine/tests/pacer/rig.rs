@@ -60,10 +60,16 @@ pub fn check(
         .iter()
         .filter_map(|c| Some(c.parent.clone()?.name))
         .collect();
-    for class in classes.iter_mut().filter(|c| parents.contains(&c.name)) {
+    for class in classes
+        .iter_mut()
+        .filter(|c| parents.iter().any(|parent| c.name == *parent))
+    {
         class.discipline = None;
     }
-    if let Some(last) = classes.iter_mut().rfind(|c| !parents.contains(&c.name)) {
+    if let Some(last) = classes
+        .iter_mut()
+        .rfind(|c| !parents.iter().any(|parent| c.name == *parent))
+    {
         last.default = true;
     }
     let spec = DisciplineSpec {
@@ -107,7 +113,7 @@ impl Rig {
             _ => 0,
         };
         let plan = check(settings, link, classes).unwrap_or_else(|problems| panic!("{problems:#?}"));
-        let names: Vec<_> = plan.classes.iter().map(|class| class.name.clone()).collect();
+        let names: Vec<_> = plan.classes.iter().map(|class| class.name.to_string()).collect();
         Self {
             queue: plan.build(Seed(1)),
             slots: WireSlots {
@@ -174,7 +180,7 @@ impl Rig {
                 let _ = self.queue.enqueue(now, packet, &mut NoLoss);
             }
         }
-        self.names = plan.classes.iter().map(|class| class.name.clone()).collect();
+        self.names = plan.classes.iter().map(|class| class.name.to_string()).collect();
         self.greedy = vec![0; self.names.len()];
     }
 

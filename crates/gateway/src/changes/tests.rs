@@ -124,7 +124,7 @@ fn class_of(classify: &mut dyn Classify, policy: &InterfacePolicy, key: &FlowKey
     };
     let mut packet = Packet::new(Bytes::new(100), engine::units::Instant::START, ClassId(0));
     classify.classify(&headers, &mut packet);
-    policy.plan.info(packet.class).map(|info| info.name.clone())
+    policy.plan.info(packet.class).map(|info| info.name.to_string())
 }
 
 fn packet(rng: &mut Rng) -> FlowKey {

@@ -133,7 +133,7 @@ fn counted_of(
     spec.classes = (0..classes)
         .map(|class| {
             let mut of = first.clone();
-            (of.name, of.default) = (format!("c{class}"), class == 0);
+            (of.name, of.default) = (format!("c{class}").into(), class == 0);
             of.discipline = Some(DisciplineSpec::of(&COUNTED));
             // So little that all of them fit.
             let text = kind

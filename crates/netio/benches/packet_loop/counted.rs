@@ -124,7 +124,7 @@ impl Port for Counting {
 
 fn plan() -> TreePlan {
     let class = |class: u8| ClassSpec {
-        name: format!("c{class}"),
+        name: format!("c{class}").into(),
         default: class == 0,
         ..ClassSpec::default()
     };

@@ -177,7 +177,7 @@ impl DemoRun<'_> {
                     apart.times(turn)
                 };
             ClassTraffic {
-                class: info.name.clone(),
+                class: info.name.to_string(),
                 target: self.rate(&info.name).filter(|_| !background),
                 spans: vec![(joins, Instant::START + self.length)],
             }

@@ -87,7 +87,7 @@ impl LinkMeter {
     pub(crate) fn new(since: Instant, settings: MeterSettings, plan: Option<&TreePlan>) -> Self {
         let mut rows: Vec<MeterRow> = plan.map_or_else(Vec::new, |plan| {
             let row = |class: &ClassInfo| MeterRow {
-                name: class.name.clone(),
+                name: class.name.to_string(),
                 parent: class.parent.map(|parent| parent.0 as usize),
             };
             plan.classes.iter().map(row).collect()
@@ -146,7 +146,7 @@ impl LinkMeter {
             row_of.push(found.unwrap_or(self.rows.len()) as u32);
             if found.is_none() {
                 self.rows.push(MeterRow {
-                    name: class.name.clone(),
+                    name: class.name.to_string(),
                     parent: None,
                 });
                 self.classes.push(Backlog::empty(now));

@@ -293,7 +293,7 @@ fn interface_json(interface: &InterfacePolicy) -> Value {
     let classes = snapshot::depth_first(plan).into_iter().map(|(index, depth)| {
         let info = &plan.classes[index];
         let parent = info.parent.and_then(|parent| plan.info(parent));
-        json!({ "name": info.name, "parent": parent.map(|p| &p.name), "depth": depth, "leaf": info.leaf,
+        json!({ "name": info.name.as_str(), "parent": parent.map(|p| p.name.as_str()), "depth": depth, "leaf": info.leaf,
                 "yields": interface.yields.iter().find(|yields| yields.class == info.name).map(|yields| {
                     let settings = &interface.settings;
                     let [cap, floor] = yields.rates(settings.bandwidth);
@@ -305,7 +305,7 @@ fn interface_json(interface: &InterfacePolicy) -> Value {
                 "rate_bps": rate(index, &info.name).map(Bandwidth::bits) })
     });
     let filters = filters::in_order(&interface.filters).into_iter().map(|filter| {
-        json!({ "class": plan.info(filter.class).map(|info| &info.name), "rule": filter.rule,
+        json!({ "class": plan.info(filter.class).map(|info| info.name.as_str()), "rule": filter.rule,
                 "takes": filters::words(filter) })
     });
     json!({

@@ -2,6 +2,7 @@
 
 use super::settings::{ClassSettings, RoundRobin, Settings, Sharing};
 use super::shares::{self, Share};
+use crate::class_name::ClassName;
 use crate::discipline::{ChangedClass, Plan};
 use crate::kind::{Check, ClassRoutes, QueuePlan};
 use crate::link::Link;
@@ -22,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 #[derive(Clone, Debug)]
 pub(super) struct ClassPlan {
     pub(super) id: ClassId,
-    pub(super) name: String,
+    pub(super) name: ClassName,
     pub(super) settings: ClassSettings,
     pub(super) credit: Credit,
     pub(super) packet: u64,
@@ -310,7 +311,7 @@ pub(super) fn number(
         };
         let mut plan = ClassPlan {
             id: class.id,
-            name: class.name.into(),
+            name: class.name.clone(),
             credit: Credit::default(),
             packet: 0,
             parent: numbers[class.parent.unwrap_or(count)],
@@ -383,7 +384,7 @@ impl CbqPlan {
         new.set(settings, change.link);
         if let Some(renewed) = change.renewed {
             let queue: &QueuePlan = renewed.queue.downcast_ref()?;
-            (new.name, new.queue) = (renewed.name.into(), Some(queue.clone()));
+            (new.name, new.queue) = (renewed.name.clone(), Some(queue.clone()));
         }
         if !self.can_send(&new) {
             return None;

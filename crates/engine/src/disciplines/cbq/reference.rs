@@ -142,7 +142,7 @@ fn tree(rng: &mut Rng, sharing: &str, leaves: u64) -> DisciplineSpec {
     let inner = 1 + rng.below(8);
     let mut classes: Vec<ClassSpec> = (0..inner)
         .map(|n| ClassSpec {
-            name: format!("a{n}"),
+            name: format!("a{n}").into(),
             // Half of them at the top, so that no path is longer than three levels above leaves.
             parent: (n % 2 == 1 && rng.below(2) == 0).then(|| format!("a{}", n - 1).as_str().into()),
             settings: Table::default()
@@ -167,7 +167,7 @@ fn tree(rng: &mut Rng, sharing: &str, leaves: u64) -> DisciplineSpec {
         };
         let rate = [0, 1, 2, 3][rng.below(4) as usize];
         ClassSpec {
-            name: format!("c{n}"),
+            name: format!("c{n}").into(),
             default: n == 0,
             parent: (parent < inner).then(|| format!("a{parent}").as_str().into()),
             settings: Table::default()
