@@ -1,5 +1,5 @@
-//! What passing TCP traffic shows of the experience of classes and hosts: round trips on both sides
-//! of this host, and what had to be sent again.
+//! What passing traffic shows of the experience of classes and hosts: round trips of TCP and QUIC on
+//! both sides of this host, and what TCP had to send again.
 //!
 //! An [`ExperienceWatch`] belongs to two paths of opposite directions, in one worker or in two. A
 //! segment with data is watched from its arrival here until the other path sees its answer. So the
@@ -16,6 +16,8 @@
 //!   begins to watch one in a quarter of a millisecond at most, and SYNs. Connections share
 //!   [`FLOWS`] places by a keyed hash. One that finds its place taken is not measured until it is
 //!   free: memory is fixed, and what is measured is a sample.
+//! - Of QUIC the edges of the spin bit are watched, where a connection has one (`spin.rs`); what it
+//!   repeats cannot be seen.
 //! - A pure acknowledgment is not watched: nothing answers it. An answer that an application takes
 //!   time for, or that is a delayed acknowledgment, makes its round trip longer; the median of a
 //!   transfer does not show that, and the 99th percentile may.
@@ -26,6 +28,7 @@
 
 mod observer;
 mod segment;
+mod spin;
 mod tally;
 
 pub use observer::ExperienceObserver;

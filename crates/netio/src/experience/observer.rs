@@ -1,6 +1,7 @@
 //! What one path does for its watch with each frame.
 
 use super::segment::{ACK, FIN, RST, SYN, Segment};
+use super::spin::{SpinSeen, Spinning};
 use super::tally::{Concerned, Passed, Sample, Side, Tally, host};
 use super::{APART, BY_STAMP, Direction, ExperienceWatch, FLOWS, HANDSHAKE, PATIENCE, Place, TICK};
 use crate::window_clamp::FrameSize;
@@ -30,6 +31,7 @@ pub struct ExperienceObserver {
     watch: Arc<ExperienceWatch>,
     direction: Direction,
     seen: Box<[Seen]>,
+    spins: Box<[SpinSeen]>,
     /// When it began to watch the last segment, in ticks.
     began: u32,
     /// Classes that are to be forgotten as soon as the lock is free: one, or all.
@@ -50,7 +52,6 @@ impl Place {
 #[derive(Clone, Copy)]
 struct Passing<'a> {
     key: &'a FlowKey,
-    segment: Segment,
     class: ClassId,
     /// When it arrived, in ticks.
     at: u32,
@@ -58,7 +59,18 @@ struct Passing<'a> {
     place: usize,
 }
 
-impl Passing<'_> {
+impl<'a> Passing<'a> {
+    fn new(at: Instant, key: &'a FlowKey, hash: u64, class: ClassId) -> Self {
+        Self {
+            key,
+            class,
+            at: (at.nanos() >> TICK) as u32,
+            // Never 0, which is an empty place; the lowest bit is free.
+            tag: ((hash >> 32) as u32 | 2) & !1,
+            place: hash as usize % FLOWS,
+        }
+    }
+
     /// Who is concerned, seen from the interface that its path leads to.
     fn ahead(&self) -> Concerned {
         Concerned {
@@ -83,6 +95,7 @@ impl ExperienceObserver {
             watch,
             direction,
             seen: vec![Seen::default(); FLOWS].into(),
+            spins: vec![SpinSeen::default(); FLOWS].into(),
             began: 0,
             stale: Vec::new(),
         }
@@ -93,26 +106,17 @@ impl ExperienceObserver {
     #[inline]
     pub fn see(&mut self, at: Instant, headers: &Headers, frame: &[u8], class: ClassId, size: FrameSize) {
         let Some(segment) = Segment::of(headers, frame) else {
-            return;
+            return self.see_datagram(at, headers, frame, class);
         };
         let hash = self.watch.hash(&headers.key, segment.ports);
-        // Never 0, which is an empty place; the lowest bit is free.
-        let (tag, index) = (((hash >> 32) as u32 | 2) & !1, hash as usize % FLOWS);
-        let now = (at.nanos() >> TICK) as u32;
-        let passing = || Passing {
-            key: &headers.key,
-            segment,
-            class,
-            at: now,
-            tag,
-            place: index,
-        };
-        let place = &self.watch.places[index];
+        let passing = Passing::new(at, &headers.key, hash, class);
+        let Passing { at: now, tag, .. } = passing;
+        let place = &self.watch.places[passing.place];
         let answered = place.awaited[self.direction.other() as usize].load(Acquire);
         if (answered >> 32) as u32 & !1 == tag && segment.flags & ACK != 0 {
-            self.answers(&passing(), answered);
+            self.answers(&passing, &segment, answered);
         }
-        let seen = &mut self.seen[index];
+        let seen = &mut self.seen[passing.place];
         let stamp = segment.stamps.map_or(0, |stamps| stamps.own);
         let is_new_stamp = segment.stamps.is_none() || stamp != seen.stamp;
         let end = segment.number.wrapping_add(segment.data);
@@ -124,17 +128,58 @@ impl ExperienceObserver {
             seen.passed.add(size);
             let due = is_new_stamp && now.wrapping_sub(self.began) >= APART;
             if seen.passed.segments >= MOST || due && place.is_free(self.direction, now) {
-                self.begins(&passing(), is_new_stamp);
+                self.begins(&passing, &segment, is_new_stamp);
             }
         } else {
-            self.counts(&passing(), is_new_stamp, size);
+            self.counts(&passing, &segment, is_new_stamp, size);
         }
+    }
+
+    /// The same of a frame that is no segment of TCP: a packet of QUIC whose bit turns over answers
+    /// the other path's last such one, and is answered by its next.
+    fn see_datagram(&mut self, at: Instant, headers: &Headers, frame: &[u8], class: ClassId) {
+        let Some(spinning) = Spinning::of(headers, frame) else {
+            return;
+        };
+        // Another hash than that of a connection of TCP between the same ports.
+        let hash = !self.watch.hash(&headers.key, spinning.ports);
+        let passing = Passing::new(at, &headers.key, hash, class);
+        let Passing { at: now, tag, .. } = passing;
+        let seen = &mut self.spins[passing.place];
+        let Some(pause) = seen.pass(tag, now, spinning.value) else {
+            return;
+        };
+        let place = &self.watch.places[passing.place];
+        let (here, other) = (self.direction, self.direction.other() as usize);
+        let is_ours = |awaited: u64| (awaited >> 32) as u32 == tag;
+        let awaited = place.awaited[other].load(Acquire);
+        let answers = is_ours(awaited) && spinning.answers(awaited & 1 != 0);
+        let own = is_ours(place.awaited[here as usize].load(Relaxed));
+        let is_free = place.is_free(here, now);
+        let unanswered = own && !is_free;
+        let spins = seen.edge(answers && !unanswered);
+        let sent = place.sent[other].load(Relaxed);
+        let took = now.wrapping_sub(sent as u32);
+        let mine = answers
+            && place.awaited[other]
+                .compare_exchange(awaited, 0, AcqRel, Relaxed)
+                .is_ok();
+        if mine && spins && pause <= took / 2 {
+            self.sample(&passing, place, sent);
+        }
+        if !own && !is_free {
+            return;
+        }
+        // What came out of turn is no edge that could be answered.
+        let next = u64::from(tag) << 32 | u64::from(spinning.value);
+        place.sent[here as usize].store(u64::from(class.0) << 32 | u64::from(now), Relaxed);
+        place.awaited[here as usize].store(if unanswered { 0 } else { next }, Release);
     }
 
     /// Whether it answers the segment that the other path watches.
     #[cold]
-    fn answers(&self, passing: &Passing<'_>, awaited: u64) {
-        let (value, segment) = (awaited as u32, &passing.segment);
+    fn answers(&self, passing: &Passing<'_>, segment: &Segment, awaited: u64) {
+        let value = awaited as u32;
         let newer = match (awaited & BY_STAMP != 0, segment.stamps) {
             (true, Some(stamps)) => stamps.echo.wrapping_sub(value).cast_signed(),
             (true, None) => return,
@@ -194,8 +239,7 @@ impl ExperienceObserver {
     /// Counts what begins or ends a connection, what is repeated, and the first that is seen of
     /// one.
     #[cold]
-    fn counts(&mut self, passing: &Passing<'_>, is_new_stamp: bool, size: FrameSize) {
-        let segment = &passing.segment;
+    fn counts(&mut self, passing: &Passing<'_>, segment: &Segment, is_new_stamp: bool, size: FrameSize) {
         let is_first = segment.flags & SYN != 0;
         let numbers = segment.data + u32::from(is_first);
         let ends = segment.flags & (FIN | RST) != 0;
@@ -223,11 +267,11 @@ impl ExperienceObserver {
             seen.passed.repeated += u32::from(repeats) * size.segments as u32;
         }
         if repeats {
-            self.unwatch(passing);
+            self.unwatch(passing, segment);
         }
         let due = passing.at.wrapping_sub(self.began) >= APART;
         if beyond && (is_first || due) {
-            self.begins(passing, is_new_stamp);
+            self.begins(passing, segment, is_new_stamp);
         }
         if ends {
             self.hand_on(passing);
@@ -236,11 +280,11 @@ impl ExperienceObserver {
 
     /// What is repeated may answer for the first time or for the second: it is not watched any
     /// longer, unless its timestamp tells.
-    fn unwatch(&self, passing: &Passing<'_>) {
+    fn unwatch(&self, passing: &Passing<'_>, segment: &Segment) {
         let awaited = &self.watch.places[passing.place].awaited[self.direction as usize];
         let was = awaited.load(Relaxed);
         let (tag, end) = ((was >> 32) as u32, was as u32);
-        let before = passing.segment.number.wrapping_sub(end).cast_signed() < 0;
+        let before = segment.number.wrapping_sub(end).cast_signed() < 0;
         if tag & !1 == passing.tag && was & BY_STAMP == 0 && before {
             // Who changed it meanwhile had the answer.
             let _ = awaited.compare_exchange(was, 0, AcqRel, Relaxed);
@@ -250,11 +294,10 @@ impl ExperienceObserver {
     /// Begins to watch this segment of new data, unless another is watched there, and hands on what
     /// has passed so far.
     #[cold]
-    fn begins(&mut self, passing: &Passing<'_>, is_new_stamp: bool) {
+    fn begins(&mut self, passing: &Passing<'_>, segment: &Segment, is_new_stamp: bool) {
         let place = &self.watch.places[passing.place];
         let here = self.direction as usize;
         let (awaited, sent) = (&place.awaited[here], &place.sent[here]);
-        let segment = &passing.segment;
         let first = segment.flags & SYN != 0;
         if is_new_stamp && place.is_free(self.direction, passing.at) {
             if first && segment.flags & ACK == 0 {

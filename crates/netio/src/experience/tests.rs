@@ -1,5 +1,7 @@
 //! A connection through two observers whose times are known.
 
+mod spinning;
+
 use super::{Direction, ExperienceObserver, ExperienceOf, ExperienceReading, ExperienceWatch};
 use crate::window_clamp::FrameSize;
 use engine::header::Headers;
