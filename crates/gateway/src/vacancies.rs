@@ -193,18 +193,21 @@ pub(crate) fn affected(old: &InterfacePolicy, new: &InterfacePolicy) -> Option<B
         let common = policy.filters.iter().filter(|filter| other.contains(filter));
         common.copied().collect::<Vec<_>>()
     };
-    // Their order decides between equally specific ones.
-    if common(old, &after) != common(new, &before) {
-        return None;
-    }
     let gone = before.difference(&after).map(|filter| filter.class);
     let mut found: BTreeSet<ClassId> = gone.collect();
     let added: Vec<&Filter> = after.difference(&before).collect();
-    if added.len().saturating_mul(old.filters.len()) > COMPARED {
+    // Their order decides between equally specific ones.
+    let (was, is) = (common(old, &after), common(new, &before));
+    let moved = out_of_order(&was, &is);
+    if (added.len() + moved.len()).saturating_mul(old.filters.len()) > COMPARED {
         return None;
     }
     for filter in &added {
         found.extend(losing(&old.filters, filter));
+    }
+    for filter in &moved {
+        let others = losing(&old.filters, filter);
+        found.extend(others.chain([filter.class]));
     }
     if !added.is_empty() || old.plan.default != new.plan.default {
         found.extend(old.plan.default);
@@ -212,10 +215,30 @@ pub(crate) fn affected(old: &InterfacePolicy, new: &InterfacePolicy) -> Option<B
     Some(found)
 }
 
+/// What may stand in another order in one of two lists of the same filters: what is left without
+/// that with which both begin and end.
+fn out_of_order(was: &[Filter], is: &[Filter]) -> HashSet<Filter> {
+    fn alike<'a>(was: impl Iterator<Item = &'a Filter>, is: impl Iterator<Item = &'a Filter>) -> usize {
+        was.zip(is).take_while(|(was, is)| was == is).count()
+    }
+    let begin = alike(was.iter(), is.iter());
+    let (was, is) = (&was[begin..], &is[begin..]);
+    let end = alike(was.iter().rev(), is.iter().rev());
+    let middle = |list: &[Filter]| list[..list.len() - end].to_vec();
+    middle(was).into_iter().chain(middle(is)).collect()
+}
+
 /// The classes of whose packets a filter of another class may take some.
 pub(crate) fn losing<'a>(filters: &'a FilterList, filter: &'a Filter) -> impl Iterator<Item = ClassId> + 'a {
     let met = filters.meeting(filter).map(|other| other.class);
     met.filter(|class| *class != filter.class)
+}
+
+/// All classes of a queue, those in the queues of its classes included.
+pub(crate) fn classes_in(queue: &DisciplineSpec) -> usize {
+    let child = queue.child.as_deref().map_or(0, classes_in);
+    let inside = queue.classes.iter().filter_map(|class| class.discipline.as_ref());
+    queue.classes.len() + child + inside.map(classes_in).sum::<usize>()
 }
 
 /// Whether two queues are of the same kinds.

@@ -74,12 +74,13 @@ choices! {
 pub struct Weights(Vec<(u32, u32, u16)>);
 
 impl Weights {
-    fn of(&self, queue: u32) -> u16 {
-        let found = self
-            .0
-            .iter()
-            .find(|(first, last, _)| (*first..=*last).contains(&queue));
-        found.map_or(1, |(_, _, weight)| *weight)
+    /// The weight of each queue; of one that is named twice, the first.
+    fn of_each(&self, queues: u32) -> Arc<[u16]> {
+        let mut weights = vec![1; queues as usize];
+        for (first, last, weight) in self.0.iter().rev() {
+            weights[*first as usize..=*last as usize].fill(*weight);
+        }
+        weights.into()
     }
 }
 
@@ -143,7 +144,8 @@ struct WfqPlan {
     quantum: u64,
     /// None if the hash never changes.
     perturb: Option<Duration>,
-    weights: Weights,
+    /// Of each queue; none if all weigh 1.
+    weights: Arc<[u16]>,
 }
 
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
@@ -193,8 +195,17 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
             Some(_) => None,
             None => Some(settings.perturb.unwrap_or(Duration::from_secs(10))),
         },
-        weights: settings.weights.unwrap_or(Weights(Vec::new())),
+        weights: match &settings.weights {
+            Some(weights) => weights.of_each(settings.queues),
+            None => Arc::default(),
+        },
     }))
+}
+
+impl WfqPlan {
+    fn weight(&self, queue: u32) -> u16 {
+        self.weights.get(queue as usize).copied().unwrap_or(1)
+    }
 }
 
 impl Plan for WfqPlan {
@@ -279,6 +290,8 @@ struct Wfq {
     busy: u32,
     next_perturbation: Instant,
     perturbations: u64,
+    /// Weights have changed: queues have theirs since they joined their round.
+    reweighed: bool,
 }
 
 impl Wfq {
@@ -287,7 +300,7 @@ impl Wfq {
             packets: List::EMPTY,
             credit: 0,
             place: Place::NOWHERE,
-            weight: plan.weights.of(i % plan.queues),
+            weight: plan.weight(i % plan.queues),
             active: false,
         };
         Self {
@@ -303,6 +316,7 @@ impl Wfq {
                 .perturb
                 .map_or(Instant::NEVER, |period| Instant::START + period),
             perturbations: 0,
+            reweighed: false,
             plan,
             rng,
         }
@@ -387,7 +401,11 @@ impl Wfq {
 
     /// Puts a queue at the end of its round.
     fn join(&mut self, set: usize, queue: u32) {
-        self.buckets[queue as usize].active = true;
+        let bucket = &mut self.buckets[queue as usize];
+        bucket.active = true;
+        if self.reweighed {
+            bucket.weight = self.plan.weight(queue % self.plan.queues);
+        }
         self.rounds[set].order.push_back(queue);
     }
 
@@ -569,11 +587,7 @@ impl Discipline for Wfq {
         if plan.perturb != self.plan.perturb {
             self.next_perturbation = now + plan.perturb.unwrap_or(Duration::ZERO);
         }
-        if plan.weights != self.plan.weights {
-            for (i, bucket) in (0..).zip(&mut self.buckets) {
-                bucket.weight = plan.weights.of(i % plan.queues);
-            }
-        }
+        self.reweighed |= !Arc::ptr_eq(&plan.weights, &self.plan.weights);
         self.plan = plan.clone();
         true
     }
@@ -599,8 +613,13 @@ mod tests {
             hash: Hash::Full,
             quantum: 1_514,
             perturb: Some(Duration::from_secs(10)),
-            weights: Weights(Vec::new()),
+            weights: Arc::default(),
         }
+    }
+
+    fn weights(text: &str, queues: u32) -> Arc<[u16]> {
+        let weights = Weights::from_raw(&Raw::Text(text.into())).expect("good weights");
+        weights.of_each(queues)
     }
 
     fn wfq(plan: WfqPlan) -> Wfq {
@@ -687,9 +706,8 @@ mod tests {
 
     #[test]
     fn queues_get_bytes_by_weight() {
-        let weights = Weights::from_raw(&Raw::Text("1: 2, 2-3: 7".into())).expect("good weights");
         let mut queue = wfq(WfqPlan {
-            weights,
+            weights: weights("1: 2, 2-3: 7", 4),
             perturb: None,
             ..plan(4, 1 << 20)
         });
@@ -700,6 +718,44 @@ mod tests {
             .collect();
         let worst = unfairness(&mut queue, &flows, 50_000);
         assert!(worst <= 1_514 + 2 * 1_514, "{worst} bytes apart");
+    }
+
+    #[test]
+    fn of_a_queue_that_is_named_twice_the_first_weight_counts() {
+        assert_eq!(*weights("1-2: 5, 0-1: 3", 4), [3, 5, 5, 1]);
+    }
+
+    #[test]
+    fn other_weights_are_the_next_visits_without_a_look_at_all_queues() {
+        let mut queue = wfq(WfqPlan {
+            weights: weights("0: 9", 4),
+            perturb: None,
+            ..plan(4, 1 << 20)
+        });
+        let all = flow_of_each_queue(&queue);
+        let by = |weights: [u64; 3]| -> Vec<_> {
+            all.iter()
+                .zip(weights)
+                .map(|(&flow, weight)| (flow, 1_500, weight))
+                .collect()
+        };
+        // The fourth is idle, before and after.
+        let _ = unfairness(&mut queue, &by([9, 1, 1]), 10_000);
+        for (text, now) in [("0: 1, 1: 4, 2: 2", [1, 4, 2]), ("3: 7", [1, 1, 1])] {
+            let other = WfqPlan {
+                weights: weights(text, 4),
+                ..queue.plan.clone()
+            };
+            assert!(queue.retune(Instant::START, &other));
+            // All have their new weights after the visits that are due.
+            let settled = (0..40).all(|_| {
+                let packet = next(&mut queue).expect("a backlog");
+                offer(&mut queue, Instant::START, packet.flow.full, 1_500) == Verdict::Queued
+            });
+            assert!(settled);
+            let worst = unfairness(&mut queue, &by(now), 20_000);
+            assert!(worst <= 1_514 + 2 * 1_514, "{text}: {worst} bytes apart");
+        }
     }
 
     #[test]
@@ -739,9 +795,8 @@ mod tests {
 
     #[test]
     fn overflow_takes_the_oldest_of_the_longest_by_weight() {
-        let weights = Weights::from_raw(&Raw::Text("0: 10".into())).expect("good weights");
         let mut queue = wfq(WfqPlan {
-            weights,
+            weights: weights("0: 10", 2),
             perturb: None,
             ..plan(2, 10_000)
         });
