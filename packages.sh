@@ -2,8 +2,8 @@
 # What cargo cannot bring, read by ./suimon and ./test; installs it on Debian and its kin. To run there must be a C
 # linker. To test (`FOR_TESTS=1`) there should be tshark, which reads our RSVP messages, valgrind, which counts
 # instructions, curl, wget and python3, which download under nine, and for which a wheel is built (python3-venv),
-# slirp4netns, which is the lab's way out, and chromium, which opens the page of `suimon web`: without one the tests
-# that use it say so, and test the rest.
+# slirp4netns, which is the lab's way out, chromium, which opens the page of `suimon web`, and promtool, which checks its
+# metrics and the alert rules: without one the tests that use it say so, and test the rest.
 missing=
 command -v cc >/dev/null 2>&1 || missing="gcc libc6-dev"
 if [ "${FOR_TESTS:-}" = 1 ]; then
@@ -34,4 +34,21 @@ if [ -n "$missing" ]; then
         echo "Rust needs a C linker, and there is none: install a C compiler by your package manager, then try again." >&2
         exit 1
     fi
+fi
+# Of Prometheus only the tool: the package would start a server.
+if [ "${FOR_TESTS:-}" = 1 ] && command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1 &&
+    ! command -v promtool >/dev/null 2>&1 && [ ! -x target/tools/promtool ]; then
+    echo "Fetching promtool" >&2
+    mkdir -p target/tools/prometheus
+    if (
+        cd target/tools/prometheus
+        apt-get download -qq prometheus 2>/dev/null ||
+            { ${sudo:-} apt-get update -qq && apt-get download -qq prometheus 2>/dev/null; }
+        dpkg-deb -x prometheus_*.deb .
+    ); then
+        mv target/tools/prometheus/usr/bin/promtool target/tools/
+    else
+        echo "Could not fetch promtool" >&2
+    fi
+    rm -rf target/tools/prometheus
 fi

@@ -61,6 +61,11 @@ const ALLOWED: &[Allowed] = &[
         reason: "not every distribution has it as a package; the page's numbers are then tested without a browser",
     },
     Allowed {
+        file: "crates/suimon/tests/web/promtool.rs",
+        text: "promtool is not installed",
+        reason: "as chromium",
+    },
+    Allowed {
         file: "crates/suimon/tests/import.rs",
         text: "the kernel or tc lacks",
         reason: "a kernel without these disciplines; those that it has are tested",

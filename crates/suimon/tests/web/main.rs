@@ -4,6 +4,7 @@
 
 mod browser;
 mod openapi;
+mod promtool;
 mod scrolled;
 #[path = "../stubs/terminal.rs"]
 mod stub;
