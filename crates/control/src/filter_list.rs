@@ -6,7 +6,7 @@
 //! it would in the policy's text. Beside each stands what it can meet in 24 bytes, so that a look
 //! at all of very many filters reads little.
 
-use engine::classify::{Filter, FilterId, Ports, Prefix};
+use engine::classify::{Filter, FilterId, FilterSum, Ports, Prefix};
 use engine::header::Family;
 use engine::packet::ClassId;
 use engine::structures::shared_list::SharedList;
@@ -16,7 +16,7 @@ use engine::structures::shared_list::SharedList;
 pub struct FilterList {
     places: SharedList<Option<Filter>>,
     reaches: SharedList<Reach>,
-    len: usize,
+    sum: FilterSum,
 }
 
 /// Which packets a filter takes at most, and of which class it is.
@@ -63,12 +63,17 @@ impl Reach {
 impl FilterList {
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.len
+        self.sum.filters
+    }
+
+    /// The sum over them, with their numbers.
+    pub fn sum(&self) -> FilterSum {
+        self.sum
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// All, in order.
@@ -119,8 +124,9 @@ impl FilterList {
             let place = usize::try_from(id.0)
                 .ok()
                 .and_then(|place| list.places.get_mut(place));
-            let former = place.and_then(Option::take);
-            list.len -= usize::from(former.is_some());
+            if let Some(former) = place.and_then(Option::take) {
+                list.sum.remove(*id, &former);
+            }
         }
         let numbers = (list.places.len() as u64..).map(FilterId);
         let come: Vec<_> = numbers.zip(come.iter().copied()).collect();
@@ -132,25 +138,25 @@ impl FilterList {
 
     /// Whether each filter's number is its place among them: none has gone.
     pub fn is_gapless(&self) -> bool {
-        self.places.len() == self.len
+        self.places.len() == self.len()
     }
 
     /// Whether so few of its places are gaps that another change need not write it anew.
     pub fn is_dense(&self) -> bool {
-        self.places.len() <= 2 * self.len + 64
+        self.places.len() <= 2 * self.len() + 64
     }
 
     fn push(&mut self, filter: Filter) {
+        self.sum.add(FilterId(self.places.len() as u64), &filter);
         self.places.push(Some(filter));
         self.reaches.push(Reach::of(&filter));
-        self.len += 1;
     }
 }
 
 impl PartialEq for FilterList {
     /// Whether they have the same filters in the same order, wherever there are gaps.
     fn eq(&self, other: &Self) -> bool {
-        self.len == other.len && self.iter().eq(other.iter())
+        self.len() == other.len() && self.iter().eq(other.iter())
     }
 }
 
@@ -234,6 +240,7 @@ mod tests {
                     .map(|(id, filter)| (id.0, *filter))
                     .eq(plain.iter().copied())
             );
+            assert_eq!(changed.sum(), FilterSum::of(changed.numbered()));
             let compact = FilterList::from(changed.to_vec());
             assert_eq!((compact.len(), &compact), (plain.len(), &changed));
             list = changed;

@@ -19,7 +19,7 @@
 use crate::bounds::{Terms, WorstCase};
 use crate::carry_over::CarryOver;
 use crate::class_name::ClassName;
-use crate::inspect::Inspection;
+use crate::inspect::{Inspection, Value};
 use crate::link::Link;
 use crate::packet::{ClassId, Packet};
 use crate::portion::Portion;
@@ -222,6 +222,13 @@ pub trait Plan: Any + fmt::Debug + Send + Sync {
     /// alone](Discipline::retune_own), or it cannot tell; the default.
     fn changed_classes(&self, _former: &dyn Plan, _queues: bool) -> Option<Vec<ClassId>> {
         None
+    }
+
+    /// The settings of a class of its own, by the gauges with which [`Discipline::inspect`] shows
+    /// them: by these a host sees whether what runs is what it asked for. The default: none is
+    /// shown.
+    fn settings_of(&self, _class: ClassId) -> Vec<(&'static str, Value)> {
+        Vec::new()
     }
 
     /// Makes the discipline of the queue of a leaf class of its own, or of that in whose queue the

@@ -172,6 +172,11 @@ impl<'a> Inspection<'a> {
         }
     }
 
+    /// The same of a gauge with its name.
+    pub fn show(&mut self, (name, value): (&'static str, Value)) {
+        self.gauge(name, value);
+    }
+
     /// Sets the current node's counts, unless an outer queue has done so.
     pub fn counts(&mut self, kind: &'static str, stats: &Stats) {
         let Some(current) = self.current else { return };

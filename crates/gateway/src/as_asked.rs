@@ -1,56 +1,47 @@
-//! Whether a worker runs what was asked of it: looked at after each change of a whole policy.
+//! Whether a worker runs what was asked of it: looked at after each change.
 //!
-//! A tree is built of the policy, and shown as the running one is: each class has to be there with
-//! the same disciplines in its queue, and with the same settings, as far as they are shown. The
-//! link's bandwidth is compared, and of the filters their sum.
+//! After that of a whole policy a tree is built of it, and shown as the running one is: each class
+//! has to be there with the same disciplines in its queue, and with the same settings, as far as
+//! they are shown. Of a class that was changed alone, the plan tells what it is to show, and the
+//! others are not looked at. The link's bandwidth is compared, and of the filters their sum.
 
 use control::policy::InterfacePolicy;
 use control::{readout, snapshot};
-use engine::classify::FilterSum;
 use engine::inspect::{Inspection, Value, View};
 use engine::packet::ClassId;
 use engine::random::Seed;
+use engine::tree::TreePlan;
 use netio::handle::PathView;
 use std::collections::HashMap;
 
 /// Gauges that show a setting, whatever has passed.
-const SETTINGS: [&str; 7] = ["rate", "quantum", "priority", "limit", "target", "min", "max"];
+const SETTINGS: [&str; 13] = [
+    "rate",
+    "quantum",
+    "weight",
+    "priority",
+    "maxburst",
+    "minburst",
+    "realtime-rate",
+    "linkshare",
+    "upperlimit",
+    "limit",
+    "target",
+    "min",
+    "max",
+];
 /// So many are told of an interface; one would do.
 const MOST: usize = 5;
 
 /// In what a path does not run this policy, which has the numbers of the running classes.
 pub(crate) fn unlike(path: &PathView, policy: &InterfacePolicy) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut found = unlike_as_a_whole(path, policy);
     let plan = &policy.plan;
-    // The rate of one that follows its line is set beside; one whose gap frames fill it has none.
-    let bandwidth = policy.link().bandwidth;
-    let other = path.bandwidth.filter(|runs| *runs != bandwidth);
-    if let Some(runs) = other.filter(|_| policy.autorate.is_none()) {
-        found.push(format!("its bandwidth is {runs}, and was to be {bandwidth}"));
-    }
-    if let Some(by) = path.classifies_by {
-        let asked = FilterSum::of(policy.filters.numbered());
-        if by.filters != asked {
-            let (runs, asked) = (by.filters.filters, asked.filters);
-            found.push(format!("its {runs} filters are not the {asked} of the policy"));
-        }
-        if by.unmatched != plan.class_of(None) {
-            found.push("what no filter takes does not go to its default class".into());
-        }
-    }
     let mut asked = Vec::new();
     plan.build(Seed(0)).inspect(&mut Inspection::new(&mut asked));
     let running: HashMap<Option<ClassId>, &View> = path.views.iter().map(|view| (view.class, view)).collect();
-    let name = |class: Option<ClassId>| match class.and_then(|class| plan.info(class)) {
-        Some(info) => format!("class {}", info.name),
-        None => "its discipline".into(),
-    };
     for asked in &asked {
-        let why = match running.get(&asked.class) {
-            None => Some("is not there".into()),
-            Some(running) => different(running, asked),
-        };
-        found.extend(why.map(|why| format!("{} {why}", name(asked.class))));
+        found.extend(unlike_asked(running.get(&asked.class).copied(), asked, plan));
     }
     if running.len() > asked.len() {
         let more = running.len() - asked.len();
@@ -58,6 +49,65 @@ pub(crate) fn unlike(path: &PathView, policy: &InterfacePolicy) -> Vec<String> {
     }
     found.truncate(MOST);
     found
+}
+
+/// The same of a path of which this class alone is shown, which was changed alone.
+pub(crate) fn unlike_in_class(path: &PathView, policy: &InterfacePolicy, class: ClassId) -> Vec<String> {
+    let mut found = unlike_as_a_whole(path, policy);
+    let plan = &policy.plan;
+    let running = path.views.iter().find(|view| view.class == Some(class));
+    let mut shown = Vec::new();
+    let queue = plan.build_class(class, Seed(0));
+    if let Some(queue) = &queue {
+        queue.discipline.inspect(&mut Inspection::new(&mut shown));
+    }
+    let mut asked = View {
+        class: Some(class),
+        kind: queue.map_or("", |queue| queue.kind),
+        gauges: plan.root.plan.settings_of(class),
+        ..View::default()
+    };
+    // The first is of the queue itself.
+    asked
+        .gauges
+        .extend(shown.first().into_iter().flat_map(|queue| &queue.gauges));
+    found.extend(unlike_asked(running, &asked, plan));
+    found
+}
+
+/// In what the link and the filters are not as asked.
+fn unlike_as_a_whole(path: &PathView, policy: &InterfacePolicy) -> Vec<String> {
+    let mut found = Vec::new();
+    // The rate of one that follows its line is set beside; one whose gap frames fill it has none.
+    let bandwidth = policy.link().bandwidth;
+    let other = path.bandwidth.filter(|runs| *runs != bandwidth);
+    if let Some(runs) = other.filter(|_| policy.autorate.is_none()) {
+        found.push(format!("its bandwidth is {runs}, and was to be {bandwidth}"));
+    }
+    if let Some(by) = path.classifies_by {
+        let asked = policy.filters.sum();
+        if by.filters != asked {
+            let (runs, asked) = (by.filters.filters, asked.filters);
+            found.push(format!("its {runs} filters are not the {asked} of the policy"));
+        }
+        if by.unmatched != policy.plan.class_of(None) {
+            found.push("what no filter takes does not go to its default class".into());
+        }
+    }
+    found
+}
+
+/// In what a class, or the tree as a whole, does not run as it was asked.
+fn unlike_asked(running: Option<&View>, asked: &View, plan: &TreePlan) -> Option<String> {
+    let why = match running {
+        None => Some("is not there".into()),
+        Some(running) => different(running, asked),
+    }?;
+    let name = match asked.class.and_then(|class| plan.info(class)) {
+        Some(info) => format!("class {}", info.name),
+        None => "its discipline".into(),
+    };
+    Some(format!("{name} {why}"))
 }
 
 /// In what a class does not run as it was asked.
@@ -224,5 +274,77 @@ mod tests {
         let undefaulted = ASKED.replace("\ndefault = true", "");
         let other = undefaulted.replace("priority = 7\n", "priority = 7\ndefault = true\n");
         is_told(&other, "what no filter takes does not go to its default class");
+    }
+
+    /// Policies with two classes each, of a kind that changes classes by their names: a setting of
+    /// the class that is changed, another value of it, and how the difference is told.
+    const KINDS: [(&str, &str, &str, &str); 7] = [
+        ("drr", "quantum = \"2000 B\"", "quantum = \"3 kB\"", "quantum"),
+        ("wrr", "weight = 2", "weight = 3", "weight"),
+        ("priq", "priority = 7", "priority = 6", "priority"),
+        ("cbq", "rate = \"2 Mbit/s\"", "rate = \"3 Mbit/s\"", "rate"),
+        (
+            "cbq",
+            "rate = \"2 Mbit/s\"\nmaxburst = 8",
+            "rate = \"2 Mbit/s\"",
+            "maxburst",
+        ),
+        (
+            "hfsc",
+            "realtime = \"2 Mbit/s\"",
+            "realtime = \"3 Mbit/s\"",
+            "realtime-rate",
+        ),
+        (
+            "hfsc",
+            "linkshare = \"2 Mbit/s\"\nupperlimit = \"4 Mbit/s\"",
+            "linkshare = \"2 Mbit/s\"\nupperlimit = \"5 Mbit/s\"",
+            "upperlimit",
+        ),
+    ];
+
+    #[test]
+    fn a_class_that_was_changed_alone_is_compared_with_its_plan() {
+        for (kind, setting, other, shown) in KINDS {
+            let rest = match kind {
+                "priq" => "priority = 1",
+                "cbq" | "hfsc" => setting,
+                _ => "weight = 1",
+            };
+            let text = |setting: &str, queue: &str| {
+                format!(
+                    "version = 1\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\ndiscipline = \"{kind}\"\n\
+                     [[interface.wan0.class]]\nname = \"calls\"\n{setting}\ndiscipline = {queue}\n\
+                     [[interface.wan0.class]]\nname = \"rest\"\n{rest}\ndefault = true\n\
+                     [[interface.wan0.filter]]\nclass = \"calls\"\nprotocol = \"udp\"\n"
+                )
+            };
+            let short = "{ kind = \"fifo\", limit = 50 }";
+            let asked = &read(&text(setting, short)).interfaces[0];
+            let calls = asked.plan.class("calls").expect("the class");
+            let found = |running: &str| unlike_in_class(&runs(&read(running).interfaces[0]), asked, calls);
+            let as_asked = text(setting, short);
+            assert_eq!(found(&as_asked), [""; 0], "{kind}");
+            let differs = [
+                (text(other, short), format!("class calls has {shown} ")),
+                (
+                    text(setting, "{ kind = \"fifo\", limit = 40 }"),
+                    "class calls has limit 40, and was to have 50".into(),
+                ),
+                (
+                    text(setting, "{ kind = \"codel\" }"),
+                    "class calls has codel, and was to have fifo".into(),
+                ),
+                (
+                    as_asked.replace("udp", "tcp"),
+                    "its 1 filters are not the 1".into(),
+                ),
+            ];
+            for (running, why) in differs {
+                let found = found(&running);
+                let one = matches!(&found[..], [one] if one.starts_with(&why));
+                assert!(one, "{kind}: {why}: {found:?}");
+            }
+        }
     }
 }

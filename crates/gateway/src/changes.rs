@@ -19,6 +19,7 @@ use control::protocol::{Amendment, Refusal, SettingChanges};
 use control::provenance::Provenance;
 use control::rsvp_config::RsvpConfig;
 use control::text_file;
+use engine::packet::ClassId;
 use engine::port_kind::PortKind;
 use engine::settings::Raw;
 use netio::handle::Adopted;
@@ -89,13 +90,13 @@ impl PolicyChanges {
         self.generations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes settings, for good or for a time. What was done.
+    /// Changes settings, for good or for a time.
     ///
     /// # Errors
     ///
     /// Returns an error if the whole tree with them is refused, or that without them when they end;
     /// then nothing has changed.
-    pub fn set(&self, wanted: &SettingChanges, by: Provenance) -> Result<String, Refusal> {
+    pub fn set(&self, wanted: &SettingChanges, by: Provenance) -> Result<Changed, Refusal> {
         let mut generations = self.alone();
         generations.refuse_unconfirmed()?;
         if wanted.until_ms.is_some_and(|until| until <= now_ms()) {
@@ -115,18 +116,15 @@ impl PolicyChanges {
             Some(class) => self.set_class(&mut generations, wanted, class, change)?,
             None => self.set_interface(&mut generations, &amendment, change)?,
         };
-        Ok(match cost.dropped {
-            0 => what,
-            n => format!("{what}; {}", lost(n)),
-        })
+        Ok(Changed::new(what, &cost))
     }
 
-    /// Adds a class, or removes one, for good or for a time. What was done.
+    /// Adds a class, or removes one, for good or for a time.
     ///
     /// # Errors
     ///
     /// As [`PolicyChanges::set`].
-    pub fn change_class(&self, wanted: &Amendment, by: Provenance) -> Result<String, Refusal> {
+    pub fn change_class(&self, wanted: &Amendment, by: Provenance) -> Result<Changed, Refusal> {
         let mut generations = self.alone();
         generations.refuse_unconfirmed()?;
         if wanted.until_ms().is_some_and(|until| until <= now_ms()) {
@@ -154,10 +152,7 @@ impl PolicyChanges {
             // All classes have to be looked at.
             None => self.set_interface(&mut generations, wanted, change)?,
         };
-        Ok(match cost.dropped {
-            0 => what,
-            n => format!("{what}; {}", lost(n)),
-        })
+        Ok(Changed::new(what, &cost))
     }
 
     fn set_class(
@@ -291,20 +286,25 @@ impl PolicyChanges {
         &self,
         policy: InterfacePolicy,
         breaking: Breaking,
-        plainly: impl FnOnce(InterfacePolicy) -> Result<Adopted, Refusal>,
+        plainly: impl FnOnce(InterfacePolicy) -> Result<(Adopted, Option<ClassId>), Refusal>,
     ) -> Result<Cost, Refusal> {
         match &self.speaker {
             Some(speaker) if policy.reserve.is_some() => Ok(Cost {
                 breaks: speaker.change_policy(policy, breaking)?,
-                dropped: 0,
+                ..Cost::default()
             }),
-            _ => Ok(Cost {
-                breaks: Vec::new(),
-                dropped: match plainly(policy)? {
+            _ => {
+                let (adopted, alone) = plainly(policy)?;
+                let dropped = match adopted {
                     Adopted::InPlace => 0,
                     Adopted::Rebuilt { dropped } => dropped,
-                },
-            }),
+                };
+                Ok(Cost {
+                    dropped,
+                    alone,
+                    ..Cost::default()
+                })
+            }
         }
     }
 
@@ -635,7 +635,7 @@ impl PolicyChanges {
     fn put_all(&self, new: &[InterfacePolicy], breaking: Breaking) -> Result<Cost, Refusal> {
         let mut done: Vec<InterfacePolicy> = Vec::new();
         let mut all = Cost::default();
-        let plainly = |policy: InterfacePolicy| self.in_force.put(policy.clone(), policy);
+        let plainly = |policy: InterfacePolicy| Ok((self.in_force.put(policy.clone(), policy)?, None));
         for InterfaceInForce { policy: old, .. } in self.in_force.all() {
             let Some(new) = new.iter().find(|new| new.name == old.name) else {
                 continue;
@@ -682,6 +682,30 @@ struct Cost {
     dropped: u64,
     /// What reservations in force lost of what they were promised, a line each.
     breaks: Vec<String>,
+    /// The class that was adopted alone.
+    alone: Option<ClassId>,
+}
+
+/// Settings that were changed, or a class that came or went.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Changed {
+    /// In words.
+    pub message: String,
+    /// The class that was adopted alone: nothing else has changed.
+    pub alone: Option<ClassId>,
+}
+
+impl Changed {
+    fn new(what: String, cost: &Cost) -> Self {
+        let message = match cost.dropped {
+            0 => what,
+            n => format!("{what}; {}", lost(n)),
+        };
+        Self {
+            message,
+            alone: cost.alone,
+        }
+    }
 }
 
 impl fmt::Display for Cost {

@@ -20,7 +20,7 @@ use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::reservation::PREFIX;
 use engine::reserved::ReservedLayout;
-use engine::tree::{ClassInfo, Registry, TreePlan};
+use engine::tree::{ClassInfo, ClassSpec, Registry, TreePlan};
 use engine::units::Bandwidth;
 use netio::classify::FewFilters;
 use netio::handle::{
@@ -208,6 +208,21 @@ impl InForce {
         Ok(found.collect())
     }
 
+    /// The same, of the interface on which this class was changed alone.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the worker does not respond.
+    pub(crate) fn unlike_in_class(&self, interface: &str, class: ClassId) -> Result<Vec<String>, Refusal> {
+        // No change comes in between.
+        let all = self.lock();
+        let Some(managed) = all.iter().find(|managed| managed.policy.name == interface) else {
+            return Ok(vec!["it is no longer managed".into()]);
+        };
+        let path = self.handle.inspect_class(managed.path, class).map_err(refused)?;
+        Ok(as_asked::unlike_in_class(&path, &managed.whole, class))
+    }
+
     /// What is expected of each interface.
     pub fn expectations(&self) -> Vec<ExpectedOf> {
         let all = self.lock();
@@ -372,27 +387,31 @@ impl InForce {
     }
 
     /// Makes the worker run a policy that was changed in the settings of this class alone, on an
-    /// interface without reservations.
+    /// interface without reservations. The class, if the worker has adopted it alone.
     ///
     /// # Errors
     ///
     /// As [`InForce::put`].
-    pub fn put_class(&self, changed: InterfacePolicy, class: &str) -> Result<Adopted, Refusal> {
-        if !self.adopts_class(&changed, class)? {
-            return self.put(changed.clone(), changed);
+    pub fn put_class(
+        &self,
+        changed: InterfacePolicy,
+        class: &str,
+    ) -> Result<(Adopted, Option<ClassId>), Refusal> {
+        match self.adopts_class(&changed, class)? {
+            None => Ok((self.put(changed.clone(), changed)?, None)),
+            alone => Ok((Adopted::InPlace, alone)),
         }
-        Ok(Adopted::InPlace)
     }
 
-    /// Whether the worker has adopted the class by itself.
-    fn adopts_class(&self, changed: &InterfacePolicy, class: &str) -> Result<bool, Refusal> {
+    /// The class, if the worker has adopted it by itself.
+    fn adopts_class(&self, changed: &InterfacePolicy, class: &str) -> Result<Option<ClassId>, Refusal> {
         let mut all = self.lock();
         let managed = all.iter_mut().find(|managed| managed.policy.name == changed.name);
         let Some((managed, class)) = managed.and_then(|managed| {
             let amended = managed.runs_policy() && managed.policy.plan.is_amended_by(&changed.plan);
             amended.then_some((managed, changed.plan.class(class)?))
         }) else {
-            return Ok(false);
+            return Ok(None);
         };
         let retune = ClassRetune {
             plan: changed.plan.clone(),
@@ -401,7 +420,7 @@ impl InForce {
         };
         let adopted = self.handle.retune_class(managed.path, retune).map_err(refused)?;
         if adopted == ClassAdopted::WholeOnly {
-            return Ok(false);
+            return Ok(None);
         }
         let promised = Arc::new(changed.clone());
         let put = Put {
@@ -411,23 +430,23 @@ impl InForce {
             bandwidth: None,
         };
         managed.adopt((changed.clone(), promised, changed.clone()), Some(put));
-        Ok(true)
+        Ok(Some(class))
     }
 
     /// Makes the worker run a policy in which one class came or went, on an interface without
-    /// reservations; by that class alone, if the worker can.
+    /// reservations; by that class alone, if the worker can: then the class, too.
     ///
     /// # Errors
     ///
     /// As [`InForce::put`].
-    pub fn put_changed(&self, changed: ClassChanged) -> Result<Adopted, Refusal> {
+    pub fn put_changed(&self, changed: ClassChanged) -> Result<(Adopted, Option<ClassId>), Refusal> {
         let adopted = match changed.alone {
             true => self.adopts_changed(&changed)?,
             false => None,
         };
         match adopted {
-            Some(adopted) => Ok(adopted),
-            None => self.put(changed.policy.clone(), changed.policy),
+            Some(adopted) => Ok((adopted, Some(changed.class))),
+            None => Ok((self.put(changed.policy.clone(), changed.policy)?, None)),
         }
     }
 
@@ -539,6 +558,12 @@ fn by_class(
     let (renewed, requeued) = (ids(renewed), ids(requeued));
     let mut changed: BTreeSet<ClassId> = requeued.into_iter().collect();
     changed.extend(whole.plan.changed_classes(&running.plan, &renewed)?);
+    // A queue adopts its settings with all classes that are in it.
+    let inside = |class: &ClassId| whole.spec.classes.get(class.0 as usize);
+    let crowded = |class: &ClassSpec| class.discipline.as_ref().map_or(0, vacancies::classes_in) > FEW;
+    if changed.iter().filter_map(inside).any(crowded) {
+        return None;
+    }
     let mut affected = vacancies::affected(running, whole)?;
     affected.retain(|class| !renewed.contains(class));
     if renewed.len() + affected.len() > FEW {

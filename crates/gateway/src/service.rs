@@ -4,7 +4,7 @@
 //! whole tree, so an invalid one is refused and nothing changes.
 
 use super::autorate::AutorateGauges;
-use super::changes::PolicyChanges;
+use super::changes::{Changed, PolicyChanges};
 use super::enforced::Enforcement;
 use super::expected::Expected;
 use super::in_force::{InForce, InterfaceInForce, refuse_varying, refused};
@@ -140,25 +140,52 @@ impl ControlService {
     /// not so is logged, and said here; `status` says so until the next change.
     pub(crate) fn verify(&self) -> Vec<String> {
         let unlike = self.in_force.unlike().unwrap_or_default();
-        let unlike = unlike.into_iter().filter(|(_, found)| !found.is_empty());
-        let unlike: BTreeMap<String, String> = unlike
-            .map(|(interface, found)| {
-                (
-                    interface,
-                    format!("what runs is not what was asked: {}", found.join("; ")),
-                )
-            })
-            .collect();
-        for (interface, why) in &unlike {
-            tracing::error!(interface, "{interface}: not enforced: {why}");
+        self.unlike().clear();
+        unlike
+            .iter()
+            .for_each(|(interface, found)| self.note_unlike(interface, found));
+        self.not_enforced(|_| true)
+    }
+
+    /// The same of an interface, on which that was changed.
+    fn verify_changed(&self, interface: &str, changed: &Changed) -> Vec<String> {
+        let Some(class) = changed.alone else {
+            return self.verify();
+        };
+        let found = self
+            .in_force
+            .unlike_in_class(interface, class)
+            .unwrap_or_default();
+        self.note_unlike(interface, &found);
+        self.not_enforced(|name| name == interface)
+    }
+
+    /// What was done on an interface, and what of that is not so.
+    fn verified(&self, interface: &str, changed: Changed) -> String {
+        let not_so = self.verify_changed(interface, &changed);
+        not_so
+            .into_iter()
+            .fold(changed.message, |done, why| done + "\n" + &why)
+    }
+
+    fn note_unlike(&self, interface: &str, found: &[String]) {
+        if found.is_empty() {
+            return;
         }
-        *self.unlike() = unlike;
+        let why = format!("what runs is not what was asked: {}", found.join("; "));
+        tracing::error!(interface, "{interface}: not enforced: {why}");
+        self.unlike().insert(interface.into(), why);
+    }
+
+    /// Which of these interfaces are not enforced, and why.
+    fn not_enforced(&self, of: impl Fn(&str) -> bool) -> Vec<String> {
         let reading = match self.read_to(Detail::Paths) {
             Ok(reading) => reading,
             Err(why) => return vec![format!("whether it is enforced is not known: {why}")],
         };
         let interfaces = reading.interfaces.into_iter();
         interfaces
+            .filter(|interface| of(&interface.policy.name))
             .filter_map(|interface| {
                 let why = interface.not_enforced?;
                 Some(format!("{}: NOT ENFORCED: {why}", interface.policy.name))
@@ -287,12 +314,22 @@ impl Handler for ControlService {
 
     fn set(&self, wanted: &SettingChanges, by: Provenance) -> Result<String, Refusal> {
         self.chosen(Some(&wanted.interface))?;
-        told("set", &by.clone(), self.changes.set(wanted, by))
+        let done = self.changes.set(wanted, by.clone());
+        told(
+            "set",
+            &by,
+            done.map(|changed| self.verified(&wanted.interface, changed)),
+        )
     }
 
     fn change_class(&self, wanted: &Amendment, by: Provenance) -> Result<String, Refusal> {
         self.chosen(Some(wanted.interface()))?;
-        told("class", &by.clone(), self.changes.change_class(wanted, by))
+        let done = self.changes.change_class(wanted, by.clone());
+        told(
+            "class",
+            &by,
+            done.map(|changed| self.verified(wanted.interface(), changed)),
+        )
     }
 
     fn save(&self, by: Provenance) -> Result<String, Refusal> {

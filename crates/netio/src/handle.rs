@@ -7,7 +7,7 @@
 use crate::budget::{Claim, PreparedClaim, ReservedSlots};
 use crate::carried::PathCarried;
 use crate::classify::{ClassifiesBy, Classify};
-use crate::inspection::{BLANKS, Blanks, Collected, Detail, Piece, Requester};
+use crate::inspection::{BLANKS, Blanks, Collected, Detail, PathSlice, Piece, Requester};
 use crate::meter::{ClassMeter, Meters};
 use crate::path::ChangedByClass;
 use crate::path::Wished;
@@ -218,6 +218,11 @@ pub(crate) enum Command {
     Inspect {
         detail: Detail,
         requester: Requester,
+    },
+    Look {
+        at: (PathId, ClassId),
+        slice: Box<PathSlice>,
+        done: Sender<Option<(PathView, Box<PathSlice>)>>,
     },
     Switch {
         path: PathId,
@@ -462,6 +467,25 @@ impl Handle {
             }
         }
         WorkerSnapshot::joined(shown.into_iter().flatten()).ok_or(Unanswered::Ended)
+    }
+
+    /// A path, and of its classes this alone; in a time that does not grow with their number.
+    ///
+    /// # Errors
+    /// If the worker has no such path, has ended, or does not answer.
+    pub fn inspect_class(&self, path: PathId, class: ClassId) -> Result<PathView, Unanswered> {
+        let slice = Box::new(PathSlice::blank(Detail::Everything, 1));
+        let shown = self.ask(path, |path, done| {
+            let at = (path, class);
+            Command::Look { at, slice, done }
+        })?;
+        let (view, slice) = shown.ok_or(Unanswered::NoSuchPath)?;
+        // The first is of the tree as a whole.
+        let views = slice.views.into_iter().filter(|view| view.class == Some(class));
+        Ok(PathView {
+            views: views.collect(),
+            ..view
+        })
     }
 
     /// Switches a path's discipline on or off. Off: packets pass in order at full speed, its

@@ -57,21 +57,21 @@ pub(crate) struct PathSlice {
 }
 
 impl PathSlice {
-    /// With room for as many classes as are read at once.
-    fn blank(detail: Detail) -> Self {
+    /// With room for so many classes.
+    pub(crate) fn blank(detail: Detail, classes: usize) -> Self {
         let views = match detail {
             // The tree as a whole has a view, too.
-            Detail::Everything | Detail::Counters(_) => SLICE as usize + 1,
+            Detail::Everything | Detail::Counters(_) => classes + 1,
             Detail::Paths | Detail::Departures => 0,
         };
         let mut spare = Vec::with_capacity(views);
         spare.resize_with(views, View::blank);
-        let mut classes = Vec::with_capacity(SLICE as usize);
-        classes.resize_with(SLICE as usize, || ClassMeter::blank(Delays::roomy()));
+        let mut meters = Vec::with_capacity(classes);
+        meters.resize_with(classes, || ClassMeter::blank(Delays::roomy()));
         Self {
             views: Vec::with_capacity(views),
             spare,
-            classes,
+            classes: meters,
             ..Self::default()
         }
     }
@@ -107,7 +107,7 @@ impl Blanks {
     pub(crate) fn new(detail: Detail) -> Arc<Self> {
         let many = if detail == Detail::Paths { 0 } else { BLANKS };
         let mut slices = Vec::with_capacity(many);
-        slices.resize_with(many, || PathSlice::blank(detail));
+        slices.resize_with(many, || PathSlice::blank(detail, SLICE as usize));
         Arc::new(Self {
             slices: Mutex::new(slices),
             wanted: AtomicBool::new(false),

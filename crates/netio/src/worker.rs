@@ -20,7 +20,7 @@ use crate::clock;
 use crate::experience::{Direction, ExperienceObserver, ExperienceWatch};
 use crate::handle::{Aside, Command, Handle, PathView, PortView, Turns, WorkerSnapshot};
 use crate::hold_ups::{HoldUp, HoldUpLog};
-use crate::inspection::{InspectionJob, Progress};
+use crate::inspection::{Detail, InspectionJob, PathSlice, Progress};
 use crate::path::{Intake, Path, Waiting};
 use crate::pause::{Pause, Wait, Waited};
 use crate::pool::{Pool, PoolUsage, Slots};
@@ -484,6 +484,7 @@ impl Worker {
                 Command::Inspect { detail, requester } => {
                     self.inspections.push_back(InspectionJob::new(detail, requester));
                 }
+                Command::Look { at, slice, done } => drop(done.send(self.look(at, slice))),
                 Command::Switch { path, on, done } => {
                     let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
                     let known = path.is_some();
@@ -561,6 +562,18 @@ impl Worker {
         let changing = self.paths.get(path.0).is_some_and(Path::is_changing);
         let waits = |command: &Command| command.needs_rest() == Some(path);
         !changing && !self.put_off.iter().any(waits)
+    }
+
+    /// Shows a path, and of its classes this.
+    fn look(
+        &mut self,
+        (path, class): (PathId, ClassId),
+        mut slice: Box<PathSlice>,
+    ) -> Option<(PathView, Box<PathSlice>)> {
+        let (now, path) = (self.now(), self.paths.get_mut(path.0)?);
+        let window = class.0..class.0.saturating_add(1);
+        path.slice(now, Detail::Everything, window, &mut slice);
+        Some((path.show_whole(), slice))
     }
 
     /// Empties a path, and forgets what it clamps. Returns whether there is such a path.

@@ -51,26 +51,26 @@ impl FilterSum {
     /// Of these.
     pub fn of<'a>(filters: impl IntoIterator<Item = (FilterId, &'a Filter)>) -> Self {
         let mut all = Self::default();
-        filters
-            .into_iter()
-            .for_each(|(FilterId(id), filter)| all.add(id, filter));
+        filters.into_iter().for_each(|(id, filter)| all.add(id, filter));
         all
     }
 
-    fn add(&mut self, id: u64, filter: &Filter) {
+    /// One comes.
+    pub fn add(&mut self, id: FilterId, filter: &Filter) {
         self.filters += 1;
         self.dividing += usize::from(filter.divides_flows());
         self.sum = self.sum.wrapping_add(part(id, filter));
     }
 
-    fn remove(&mut self, id: u64, filter: &Filter) {
+    /// One of them goes.
+    pub fn remove(&mut self, id: FilterId, filter: &Filter) {
         self.filters -= 1;
         self.dividing -= usize::from(filter.divides_flows());
         self.sum = self.sum.wrapping_sub(part(id, filter));
     }
 }
 
-fn part(id: u64, filter: &Filter) -> u64 {
+fn part(id: FilterId, filter: &Filter) -> u64 {
     let mut hasher = DefaultHasher::new();
     (id, filter).hash(&mut hasher);
     hasher.finish()
@@ -173,7 +173,7 @@ impl Classifier {
         );
         self.next = id + 1;
         self.filters.come.insert(id, filter);
-        self.sum.add(id, &filter);
+        self.sum.add(FilterId(id), &filter);
         for family in filter.families() {
             let rank = rank(&filter, id);
             match family {
@@ -211,7 +211,7 @@ impl Classifier {
     /// Removes a filter; `None` if it is not there. The cost is as of `add`.
     pub fn remove(&mut self, id: FilterId) -> Option<Filter> {
         let filter = self.filters.remove(id.0)?;
-        self.sum.remove(id.0, &filter);
+        self.sum.remove(id, &filter);
         for family in filter.families() {
             let rank = rank(&filter, id.0);
             match family {

@@ -231,6 +231,11 @@ impl Plan for DrrPlan {
         Some(changed.map(|((class, ..), _)| class).collect())
     }
 
+    fn settings_of(&self, class: ClassId) -> Vec<(&'static str, Value)> {
+        let quantum = self.leaves.leaf_of(class).and_then(|leaf| self.quanta.get(leaf));
+        quantum.into_iter().map(|quantum| shown(*quantum)).collect()
+    }
+
     fn build_class(&self, class: ClassId, cx: &Build) -> Option<BuiltQueue> {
         self.leaves.build_class(class, cx)
     }
@@ -245,6 +250,11 @@ impl Plan for DrrPlan {
             fetched: 0,
         })
     }
+}
+
+/// How a class shows its quantum.
+fn shown(quantum: u64) -> (&'static str, Value) {
+    ("quantum", Value::Bytes(Bytes::new(quantum)))
 }
 
 /// For so many turns at once the memory of very many classes is read ahead.
@@ -365,7 +375,7 @@ impl Discipline for Drr {
         out.gauge("active", Value::Count(self.active.len() as u64));
         self.leaves.inspect(out, |leaf, out| {
             let Member { quantum, deficit, .. } = self.members[leaf];
-            out.gauge("quantum", Value::Bytes(Bytes::new(quantum)));
+            out.show(shown(quantum));
             out.gauge("deficit", Value::Bytes(Bytes::new(deficit)));
         });
     }

@@ -434,6 +434,19 @@ impl HfscPlan {
     }
 }
 
+/// How a class shows its curves: by the rates of their second pieces.
+fn shown(curves: Curves) -> impl Iterator<Item = (&'static str, Value)> {
+    let Curves { real, share, limit } = curves;
+    let rate =
+        |(name, curve): (&'static str, Slopes)| (name, Value::Bandwidth(Bandwidth::bits_per_sec(curve.m2)));
+    let real = real.map(|real| ("realtime-rate", real));
+    let limit = limit.map(|limit| ("upperlimit", limit));
+    [real, Some(("linkshare", share)), limit]
+        .into_iter()
+        .flatten()
+        .map(rate)
+}
+
 fn plan_of(plan: &dyn Plan) -> Option<&HfscPlan> {
     let plan: &dyn Any = plan;
     plan.downcast_ref()
@@ -498,6 +511,13 @@ impl Plan for HfscPlan {
         let queues = |node: usize| queues && node < self.leaves.len();
         let changed = all.filter(|(node, (new, old))| queues(*node) || new.curves != old.curves);
         Some(changed.map(|(_, (new, _))| new.id).collect())
+    }
+
+    fn settings_of(&self, class: ClassId) -> Vec<(&'static str, Value)> {
+        let class = self.numbers.own(class.0).and_then(|node| self.classes.get(node));
+        class
+            .map(|class| shown(class.curves).collect())
+            .unwrap_or_default()
     }
 
     fn build_class(&self, class: ClassId, cx: &Build) -> Option<BuiltQueue> {
@@ -1000,6 +1020,16 @@ impl Hfsc {
         known.then_some(node)
     }
 
+    /// The curves that a class is served by.
+    fn curves(&self, node: usize) -> Curves {
+        let real = self.reals.get(node).and_then(Option::as_ref);
+        Curves {
+            real: real.map(|real| real.curve.shape),
+            share: self.nodes[node].share.shape,
+            limit: self.limits[node].0.as_ref().map(|limit| limit.shape),
+        }
+    }
+
     /// Gives a class other curves from now on; past service stays.
     fn adopt(&mut self, node: usize, new: Curves, now: u64) {
         let old = std::mem::replace(&mut self.classes[node].curves, new);
@@ -1106,12 +1136,14 @@ impl Discipline for Hfsc {
             if !self.is_leaf(node) {
                 out.class(class.id, |out| {
                     out.gauge("state", Value::State(state));
+                    shown(self.curves(node)).for_each(|gauge| out.show(gauge));
                     below.iter().for_each(|below| out.counts("", &below[node]));
                 });
                 continue;
             }
             self.leaves.inspect_one(node, out, |leaf, out| {
                 out.gauge("state", Value::State(state));
+                shown(self.curves(node)).for_each(|gauge| out.show(gauge));
                 if let Some(Real { tally, .. }) = &self.reals[leaf] {
                     out.gauge("realtime", Value::Bytes(Bytes::new(tally.bytes)));
                     out.gauge("late", Value::Duration(Duration::from_nanos(tally.late)));

@@ -62,6 +62,11 @@ struct PriqPlan {
     priorities: SharedList<Option<u8>>,
 }
 
+/// How a class, or a place for one, shows its priority.
+fn shown(priority: Option<u8>) -> (&'static str, Value) {
+    ("priority", Value::Count(u64::from(priority.unwrap_or_default())))
+}
+
 fn plan_of(plan: &dyn Plan) -> Option<&PriqPlan> {
     let plan: &dyn Any = plan;
     plan.downcast_ref()
@@ -211,6 +216,14 @@ impl Plan for PriqPlan {
         let all = all.zip(self.priorities.iter().zip(&former.priorities));
         let changed = all.filter(|(_, (new, old))| queues || new != old);
         Some(changed.map(|((class, ..), _)| class).collect())
+    }
+
+    fn settings_of(&self, class: ClassId) -> Vec<(&'static str, Value)> {
+        let priority = self
+            .leaves
+            .leaf_of(class)
+            .and_then(|leaf| self.priorities.get(leaf));
+        priority.into_iter().map(|priority| shown(*priority)).collect()
     }
 
     fn build_class(&self, class: ClassId, cx: &Build) -> Option<BuiltQueue> {
@@ -369,8 +382,7 @@ impl Discipline for Priq {
 
     fn inspect(&self, out: &mut Inspection<'_>) {
         self.leaves.inspect(out, |leaf, out| {
-            let priority = self.priorities[leaf].unwrap_or_default();
-            out.gauge("priority", Value::Count(u64::from(priority)));
+            out.show(shown(self.priorities[leaf]));
         });
     }
 

@@ -329,6 +329,11 @@ impl WrrPlan {
     }
 }
 
+/// How a class shows its weight.
+fn shown(weight: u32) -> (&'static str, Value) {
+    ("weight", Value::Count(u64::from(weight)))
+}
+
 fn plan_of(plan: &dyn Plan) -> Option<&WrrPlan> {
     let plan: &dyn Any = plan;
     plan.downcast_ref()
@@ -387,6 +392,11 @@ impl Plan for WrrPlan {
         let all = self.leaves.each().zip(self.weights().zip(former.weights()));
         let changed = all.filter(|(_, (new, old))| queues || new != old);
         Some(changed.map(|((class, ..), _)| class).collect())
+    }
+
+    fn settings_of(&self, class: ClassId) -> Vec<(&'static str, Value)> {
+        let leaf = self.leaves.leaf_of(class);
+        leaf.into_iter().map(|leaf| shown(self.weight(leaf))).collect()
     }
 
     fn build_class(&self, class: ClassId, cx: &Build) -> Option<BuiltQueue> {
@@ -671,9 +681,8 @@ impl Discipline for Wrr {
             out.gauge("interval", Value::Duration(Duration::from_nanos(interval)));
             out.gauge("polls", Value::Count(self.poll.count));
         }
-        self.leaves.inspect(out, |leaf, out| {
-            out.gauge("weight", Value::Count(u64::from(self.members[leaf].weight)))
-        });
+        self.leaves
+            .inspect(out, |leaf, out| out.show(shown(self.members[leaf].weight)));
     }
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {

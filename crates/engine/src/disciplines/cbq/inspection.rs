@@ -1,6 +1,6 @@
 //! What `cbq` says of its classes and of the link.
 
-use super::plan::CbqPlan;
+use super::plan::{CbqPlan, ClassPlan};
 use crate::inspect::{Inspection, Value};
 use crate::link_clock::CreditClock;
 use crate::queue::{Queue, Stats};
@@ -32,6 +32,21 @@ pub(super) struct Shown<'a> {
     /// Bytes that the link has lent.
     pub(super) lent: u64,
     pub(super) clock: &'a CreditClock,
+}
+
+/// How a class shows its settings.
+pub(super) fn shown(class: &ClassPlan) -> [(&'static str, Value); 4] {
+    let settings = &class.settings;
+    let count = |count: u32| Value::Count(u64::from(count));
+    [
+        (
+            "rate",
+            Value::Bandwidth(Bandwidth::bits_per_sec(class.credit.rate)),
+        ),
+        ("priority", count(settings.priority)),
+        ("maxburst", count(settings.maxburst)),
+        ("minburst", count(settings.minburst)),
+    ]
 }
 
 impl Shown<'_> {
@@ -83,16 +98,12 @@ impl Shown<'_> {
 
     fn inspect_class(&self, number: usize, standing: Standing, out: &mut Inspection<'_>) {
         let (tally, class) = (standing.tally, &self.plan.classes[number]);
-        let settings = &class.settings;
         out.gauge("state", Value::State(standing.state));
-        out.gauge(
-            "rate",
-            Value::Bandwidth(Bandwidth::bits_per_sec(class.credit.rate)),
-        );
-        out.gauge("priority", Value::Count(u64::from(settings.priority)));
+        let [rate, priority, bursts @ ..] = shown(class);
+        out.show(rate);
+        out.show(priority);
         out.gauge("credit", Value::Credit(standing.credit));
-        out.gauge("maxburst", Value::Count(u64::from(settings.maxburst)));
-        out.gauge("minburst", Value::Count(u64::from(settings.minburst)));
+        bursts.into_iter().for_each(|burst| out.show(burst));
         out.gauge("over", Value::Count(tally.over));
         out.gauge("delays", Value::Count(tally.delays));
         out.gauge("borrows", Value::Count(tally.borrows));

@@ -77,7 +77,7 @@ use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{
     Build, BuiltQueue, ChangedClass, DetachedQueue, Discipline, Next, Plan, Sink, Verdict,
 };
-use crate::inspect::Inspection;
+use crate::inspect::{Inspection, Value};
 use crate::kind::{Children, Kind, Properties};
 use crate::link_clock::CreditClock;
 use crate::packet::{ClassId, Packet};
@@ -151,6 +151,16 @@ impl Plan for CbqPlan {
 
     fn changed_classes(&self, former: &dyn Plan, queues: bool) -> Option<Vec<ClassId>> {
         self.changed_classes(plan_of(former)?, queues)
+    }
+
+    fn settings_of(&self, class: ClassId) -> Vec<(&'static str, Value)> {
+        let class = self
+            .numbers
+            .own(class.0)
+            .and_then(|number| self.classes.get(number));
+        class
+            .map(|class| inspection::shown(class).into())
+            .unwrap_or_default()
     }
 
     fn build_class(&self, class: ClassId, cx: &Build) -> Option<BuiltQueue> {
