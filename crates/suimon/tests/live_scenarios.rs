@@ -1,6 +1,14 @@
 //! `suimon lab SCENARIO`: what a router does with its policies while packets flow happens in the
 //! lab, too: reservations by RSVP, changes, classes that yield; and is measured there.
 
+#[path = "stubs/copied.rs"]
+mod copied;
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "stubs/directory.rs"]
+mod directory;
+
+use copied::{beside_four_uploads, policies};
+use directory::TestDirectory;
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
@@ -133,6 +141,37 @@ fn a_policy_below_its_modem_has_its_rates_between_real_sockets() {
         );
     }
     skips::skipped("this machine stood still too often in each of four runs");
+}
+
+/// As in the simulator, with real sockets: what a newcomer copies. A machine that stood still too
+/// often to tell is skipped, and said to be; each policy has its rate in any case.
+#[test]
+fn a_ping_beside_four_real_uploads_does_not_wait_with_any_policy_that_is_there_to_be_copied() {
+    let _turn = turn();
+    let place = TestDirectory::new("lab-copied");
+    let mut untold = Vec::new();
+    for of in policies(|name, text| place.write(name, text)) {
+        let scenario = place.write("judge.toml", &beside_four_uploads(&of, 8));
+        let what = format!("{}, {}", of.file, of.interface);
+        let told = (0..4).any(|_| {
+            let (value, code) = run(Path::new(&scenario));
+            let rate = measured(&value, 2);
+            assert!(rate <= of.bandwidth as f64 * 1.001, "{what}: {rate}");
+            let held_up = value["expectations"][0]["held_up"]["judged_apart"] == false
+                || value["held_up_ns"].as_u64() > Some(HELD_UP_NS);
+            assert!(code == Some(0) || held_up, "{what}: {value:#}");
+            code == Some(0)
+        });
+        if !told {
+            untold.push(what);
+        }
+    }
+    if !untold.is_empty() {
+        skips::skipped(format!(
+            "this machine stood still too often in each of four runs: {}",
+            untold.join("; ")
+        ));
+    }
 }
 
 /// Two routers, RSVP, a class that yields, a source that is paced: the file's own expectations,

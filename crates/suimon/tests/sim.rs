@@ -2,10 +2,13 @@
 //! mistakes are reported with their position, and a sweep gives the same bytes however it is
 //! split.
 
+#[path = "stubs/copied.rs"]
+mod copied;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "stubs/directory.rs"]
 mod directory;
 
+use copied::{beside_four_uploads, policies, tomls};
 use directory::TestDirectory;
 use serde_json::Value;
 use std::fs;
@@ -42,14 +45,6 @@ rate = ["5 Mbit/s", "10 Mbit/s", "20 Mbit/s"]
 flows = [1, 3]
 loss = ["0 %", "1 %"]
 "#;
-
-fn tomls(folder: PathBuf) -> Vec<PathBuf> {
-    let entries = fs::read_dir(&folder).expect("a folder of scenarios");
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    files.retain(|path| path.extension().is_some_and(|ending| ending == "toml"));
-    files.sort();
-    files
-}
 
 #[test]
 fn every_scenario_of_this_repository_meets_its_expectations_and_has_some() {
@@ -195,72 +190,92 @@ fn the_readmes_scenario_runs_with_the_readmes_policy() {
     assert!(out.contains("calls") && out.contains("server > home"), "{out}");
 }
 
-/// A home's uploads and a ping over a link with this policy, which has this bandwidth in bit/s.
-fn beside_four_uploads(policy: &str, interface: &str, bandwidth: u64) -> String {
-    format!(
-        r#"
-        version = 1
-        duration = "20 s"
-        link = [
-            {{ between = ["home", "router"], rate = "1 Gbit/s" }},
-            {{ between = ["router", "isp"], rate = "1 Gbit/s", delay = "10 ms", policy.router = "{policy}: {interface}" }},
-        ]
-        flow = [
-            {{ name = "upload", between = ["home", "isp"], kind = "tcp", count = 4 }},
-            {{ name = "ping", between = ["home", "isp"], kind = "constant", rate = "16 kbit/s", frame = "98 B" }},
-        ]
-        expect = [
-            {{ flow = "ping", metric = "delay-max", at_most = "15 ms" }},
-            {{ flow = "ping", metric = "packets", at_least = 408, at_most = 410 }},
-            {{ link = "router > isp", metric = "rate", from = "5 s", at_least = "{} kbit/s", at_most = "{} kbit/s" }},
-        ]
-        "#,
-        bandwidth * 95 / 100_000,
-        // A frame at the edge of the 15 s counts as a whole: 0.8 kbit/s.
-        bandwidth / 1_000 + 1,
-    )
-}
-
 #[test]
 fn a_ping_beside_four_uploads_does_not_wait_with_any_policy_that_is_there_to_be_copied() {
     let place = TestDirectory::new("sim-copied");
-    let examples = scenarios().join("../examples");
-    let readme = fs::read_to_string(scenarios().join("../README.md")).expect("README.md");
-    let readmes = readme
-        .split("```toml\n")
-        .nth(1)
-        .and_then(|rest| rest.split_once("```"));
-    let mut policies = vec![("readme.toml".to_owned(), readmes.expect("a policy").0.to_owned())];
-    for path in tomls(examples) {
-        let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
-        let text_of = fs::read_to_string(&path).expect("an example");
-        // The others are networks of a lab, without a policy; and the demo's keeps its queues full,
-        // so that shares are seen.
-        if text_of.contains("\n[interface.") && name != "demo.toml" {
-            policies.push((name.to_owned(), text_of));
-        }
+    for of in policies(|name, text| place.write(name, text)) {
+        let scenario = place.write("judge.toml", &beside_four_uploads(&of, 20));
+        let run = suimon(&["sim", &scenario]);
+        let out = text(&run.stdout);
+        let (file, interface) = (&of.file, &of.interface);
+        assert_eq!(
+            run.status.code(),
+            Some(0),
+            "{file}, {interface}:\n{out}\n{}",
+            text(&run.stderr)
+        );
     }
-    let mut judged = 0;
-    for (name, text_of) in policies {
-        let file = place.write(&name, &text_of);
-        let checked = suimon(&["check", "--json", &file]);
-        let checked: Value = serde_json::from_slice(&checked.stdout).expect("JSON");
-        for interface in checked["interfaces"].as_array().expect("interfaces") {
-            let (own, rate) = (&interface["name"], &interface["bandwidth_bps"]);
-            let (own, rate) = (own.as_str().expect("a name"), rate.as_u64().expect("a rate"));
-            let scenario = place.write("judge.toml", &beside_four_uploads(&name, own, rate));
-            let run = suimon(&["sim", &scenario]);
-            let out = text(&run.stdout);
-            assert_eq!(
-                run.status.code(),
-                Some(0),
-                "{name}, {own}:\n{out}\n{}",
-                text(&run.stderr)
-            );
-            judged += 1;
-        }
+}
+
+#[test]
+fn what_several_seeds_measure_is_told_as_a_mean_with_its_interval() {
+    let place = TestDirectory::new("sim-seeds");
+    let text_of = |seeds: &str| {
+        format!(
+            r#"
+            version = 1
+            duration = "5 s"
+            seed = "{{seed}}"
+            link = [{{ between = ["a", "b"], rate = "10 Mbit/s" }}]
+            flow = [{{ name = "x", between = ["a", "b"], kind = "poisson", rate = "{{rate}}", frame = "1000 B" }}]
+            expect = [{{ flow = "x", metric = "rate", at_least = "1.99 Mbit/s" }}]
+            [sweep]
+            rate = ["2 Mbit/s", "4 Mbit/s"]
+            seed = {seeds}
+            "#
+        )
+    };
+    let out = |seeds: &str| {
+        let run = suimon(&[
+            "sim",
+            &place.write("seeds.toml", &text_of(seeds)),
+            "--report",
+            &place.path("r"),
+        ]);
+        assert_eq!(text(&run.stderr), "");
+        text(&run.stdout)
+    };
+    let ten = out("10");
+    let lines: Vec<&str> = ten
+        .lines()
+        .skip_while(|line| !line.starts_with("means over all seeds"))
+        .collect();
+    let [_, head, two, four, ..] = lines[..] else {
+        panic!("{ten}");
+    };
+    assert!(head.contains("rate") && head.contains("seeds"), "{head}");
+    // 250 packets a second for 5 s: the mean of ten runs is within 1 % in 95 of 100 cases.
+    for (row, rate, missed) in [(two, "2 Mbit/s  10", true), (four, "4 Mbit/s  10", false)] {
+        assert!(row.trim_start().starts_with(rate), "{row}");
+        let (mean, within) = row.split_once(" ± ").expect("an interval");
+        let mean: f64 = mean
+            .split_whitespace()
+            .rev()
+            .nth(1)
+            .expect("a mean")
+            .parse()
+            .expect("a number");
+        let within: f64 = within
+            .split(' ')
+            .next()
+            .expect("a width")
+            .parse()
+            .expect("a number");
+        let truth = f64::from(rate.as_bytes()[0] - b'0');
+        assert!((mean / truth - 1.0).abs() < 0.03, "{row}");
+        assert!((2.0..150.0).contains(&within), "{row}");
+        assert_eq!(row.contains("MISSED"), missed, "{row}");
     }
-    assert_eq!(judged, 7);
+    let page = fs::read_to_string(place.path("r/seeds.html")).expect("the page");
+    assert!(page.contains("Over all seeds"));
+    // A number is short for that many.
+    assert_eq!(ten, out("[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"));
+    let wrong = suimon(&["sim", &place.write("wrong.toml", &text_of("0"))]);
+    assert!(
+        text(&wrong.stderr).contains("or how many seeds"),
+        "{}",
+        text(&wrong.stderr)
+    );
 }
 
 #[test]
