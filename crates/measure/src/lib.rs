@@ -17,8 +17,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod confidence;
 pub mod delay;
+pub mod distribution;
 pub mod experience;
+mod fixed_point;
 pub mod histogram;
 pub mod hold_ups;
 pub mod impairments;

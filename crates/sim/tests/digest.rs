@@ -133,13 +133,8 @@ fn flows(sim: &mut Simulation, ends: [NodeId; 2]) -> Vec<FlowId> {
     let mixed = Datagrams::new(Lengths::imix(), sim.seed("mixed")).ecn(Ecn::Ect0);
     let plain = |len| Datagrams::from(Bytes::new(len));
     let poisson = Poisson::rate(Bandwidth::mbit(5), &Lengths::imix(), sim.seed("poisson"));
-    let spells = [3_000, 4_000].map(|us| TimeDistribution::Exponential(Duration::from_micros(us)));
-    let on_off = OnOff::new(
-        SendRate::Rate(Bandwidth::mbit(7)),
-        spells[0],
-        spells[1],
-        sim.seed("spells"),
-    );
+    let [on, off] = [3_000, 4_000].map(|us| TimeDistribution::Exponential(Duration::from_micros(us)));
+    let on_off = OnOff::new(SendRate::Rate(Bandwidth::mbit(7)), on, off, sim.seed("spells"));
     let burst = Burst::apart(Duration::from_micros(9_700), 8, Duration::from_micros(180));
     let active = Active::spans(&[(ms(50), ms(300)), (ms(500), ms(700))]);
     let sources: [Box<dyn Agent>; 5] = [

@@ -2,7 +2,9 @@
 
 use engine::header::{Family, FlowKey};
 use engine::random::Seed;
+use engine::settings::{Raw, SettingValue};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use measure::distribution::Drawn;
 use sim::agent::Agent;
 use sim::link::LinkSpec;
 use sim::simulation::{End, FlowId, Simulation};
@@ -123,7 +125,7 @@ fn an_on_off_source_sends_its_pace_for_the_share_of_time_that_is_on() {
 #[test]
 fn on_periods_of_no_length_are_silence_and_not_an_endless_search() {
     let never = TimeDistribution::Fixed(Duration::ZERO);
-    let source = OnOff::new(SendRate::Every(us(3)), never, never, Seed(1));
+    let source = OnOff::new(SendRate::Every(us(3)), never.clone(), never, Seed(1));
     assert_eq!(bytes_of(FRAME, source), 1_250);
 }
 
@@ -323,4 +325,22 @@ fn a_request_that_is_lost_is_counted_and_the_next_is_sent() {
     assert_eq!(client.unanswered, (client.requests - 1) / 5);
     assert!(client.answered() >= client.requests - client.unanswered - 1);
     assert!(client.requests > 100, "{}", client.requests);
+}
+
+#[test]
+fn an_on_off_source_draws_its_periods_from_any_distribution() {
+    let text = |text: &str| {
+        let raw = Raw::Text(text.into());
+        let drawn: Drawn<Duration> = SettingValue::from_raw(&raw).expect("a distribution");
+        TimeDistribution::Drawn(drawn.distribution)
+    };
+    let (on, off) = (
+        text("weibull 100 us, shape 0.5"),
+        text("uniform 200 us to 400 us"),
+    );
+    let source = OnOff::new(SendRate::Rate(Bandwidth::mbit(400)), on, off, Seed(3));
+    let bytes = bytes_of(FRAME, source) as f64;
+    // About 2,500 cycles; the on periods have a variance of 5 means squared: a standard error of
+    // √(5/2500) × 3/4 ≈ 3.4 %.
+    assert!((bytes / 12_500_000.0 - 1.0).abs() < 0.1, "{bytes}");
 }

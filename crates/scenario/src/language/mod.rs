@@ -41,6 +41,7 @@ pub use links::{DirectionConfig, LinkSettings};
 pub use programs::{ProgramConfig, ProgramSettings};
 pub(crate) use reservations::signalling_key;
 pub use reservations::{ReservationConfig, ReservationSettings, SignallingConfig, SignallingSettings};
+pub(crate) use sweep::SEED;
 pub use sweep::Sweep;
 
 use crate::folder::Files;

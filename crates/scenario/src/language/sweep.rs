@@ -7,13 +7,16 @@
 //! ```
 //!
 //! `"{rate}"` is replaced by the value itself, of whatever type; within a longer string, by the
-//! value's text. Points are numbered from 1 in the order of the lists, with the last list varying
+//! value's text. `seed = 20` is short for the list of the numbers from 1 to 20. Points are numbered from 1 in the order of the lists, with the last list varying
 //! fastest, so that a number means the same point on every machine.
 
 use control::sections::Section;
 use control::values::{KeyValue, TomlContent, TomlValue};
 use engine::settings::{Problem, Span, unknown};
 use std::collections::HashSet;
+
+/// The list whose values are seeds: what is measured with each of them is told as a mean.
+pub(crate) const SEED: &str = "seed";
 
 /// The maximum number of points.
 const MOST: usize = 1_000_000;
@@ -66,24 +69,29 @@ fn text(value: &TomlContent<'_>) -> Option<String> {
     }
 }
 
+/// How many seeds there are, if their number alone is given.
+fn seeds(pair: &KeyValue<'_>) -> Option<i64> {
+    match pair.value.value {
+        TomlContent::Integer(count) if pair.key == SEED => {
+            Some(count).filter(|count| (1..=MOST as i64).contains(count))
+        }
+        _ => None,
+    }
+}
+
 /// Reads the lists, and reports mistakes in them.
 pub(super) fn read(root: &Section<'_>, problems: &mut Vec<Problem>) -> Sweep {
-    const EXPECTED: &str = "expected a list of values such as [\"10 Mbit/s\", \"100 Mbit/s\"]";
     let mut sweep = Sweep::default();
     let Some(section) = root.section("sweep", problems) else {
         return sweep;
     };
     for pair in section.iter() {
-        let Some(items) = pair.value.items().filter(|items| !items.is_empty()) else {
-            problems.push(pair.value.wrong(&format!("`{}`: {EXPECTED}", pair.key)));
-            continue;
+        let values = match seeds(pair) {
+            Some(seeds) => (1..=seeds).map(|seed| seed.to_string()).collect(),
+            None => listed(pair, problems),
         };
-        let mut values = Vec::new();
-        for item in items {
-            match text(&item.value) {
-                Some(value) => values.push(value),
-                None => problems.push(item.wrong("expected a text, a number, true or false")),
-            }
+        if values.is_empty() {
+            continue;
         }
         sweep.lists.push((pair.key.to_string(), values));
         let points = sweep
@@ -99,6 +107,28 @@ pub(super) fn read(root: &Section<'_>, problems: &mut Vec<Problem>) -> Sweep {
     sweep
 }
 
+/// The values of a list; none, and what is wrong, if it is no list.
+fn listed(pair: &KeyValue<'_>, problems: &mut Vec<Problem>) -> Vec<String> {
+    const EXPECTED: &str = "expected a list of values such as [\"10 Mbit/s\", \"100 Mbit/s\"]";
+    let Some(items) = pair.value.items().filter(|items| !items.is_empty()) else {
+        let more = if pair.key == SEED {
+            ", or how many seeds"
+        } else {
+            ""
+        };
+        problems.push(pair.value.wrong(&format!("`{}`: {EXPECTED}{more}", pair.key)));
+        return Vec::new();
+    };
+    let mut values = Vec::new();
+    for item in items {
+        match text(&item.value) {
+            Some(value) => values.push(value),
+            None => problems.push(item.wrong("expected a text, a number, true or false")),
+        }
+    }
+    values
+}
+
 /// Replaces the names of lists by their values at one point, and reports unknown names.
 pub(super) fn substitute(
     root: &mut [KeyValue<'_>],
@@ -112,7 +142,11 @@ pub(super) fn substitute(
     let values = sweep.lists.iter().zip(sweep.indices(number));
     let values = values.filter_map(|((name, _), index)| {
         let list = lists.iter().find(|pair| pair.key == name.as_str())?;
-        Some((name.as_str(), list.value.items()?.get(index)?.value.clone()))
+        let value = match seeds(list) {
+            Some(_) => TomlContent::Integer(index as i64 + 1),
+            None => list.value.items()?.get(index)?.value.clone(),
+        };
+        Some((name.as_str(), value))
     });
     let mut walk = Walk {
         values: values.collect(),

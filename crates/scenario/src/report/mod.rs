@@ -14,6 +14,7 @@ pub mod merge;
 pub mod page;
 pub mod pictures;
 pub mod preview;
+mod replications;
 pub mod series;
 mod sweep;
 pub mod table;

@@ -3,6 +3,8 @@
 //! The numeric list with the most values is the x axis; each combination of the other lists is a
 //! line. Without a numeric list, each point is a bar.
 
+use super::replications;
+use crate::language::SEED;
 use crate::run::outcome::Outcome;
 use engine::units::{Bandwidth, Bytes, Duration, Probability};
 use measure::numbers;
@@ -38,6 +40,12 @@ pub fn show(page: &mut Page, outcomes: &[Outcome]) {
             .collect()
     };
     page.table(&head, &outcomes.iter().map(row).collect::<Vec<_>>());
+    if let Some((head, rows)) = replications::rows(outcomes) {
+        page.heading("Over all seeds");
+        let head: Vec<&str> = head.iter().map(String::as_str).collect();
+        let cells = |row: &Vec<String>| row.iter().map(Cell::new).collect();
+        page.table(&head, &rows.iter().map(cells).collect::<Vec<_>>());
+    }
     let along = swept_axis(outcomes);
     for measured in measured.iter().take(DRAWN) {
         let svg = match &along {
@@ -49,9 +57,9 @@ pub fn show(page: &mut Page, outcomes: &[Outcome]) {
 }
 
 /// A value that every point has measured.
-struct MeasuredValue {
-    name: String,
-    unit: AxisUnit,
+pub(super) struct MeasuredValue {
+    pub(super) name: String,
+    pub(super) unit: AxisUnit,
     from: ValueSource,
 }
 
@@ -63,7 +71,7 @@ enum ValueSource {
 }
 
 /// The values to compare: those of expectations, or without any, the rates of flows.
-fn measured(first: &Outcome) -> Vec<MeasuredValue> {
+pub(super) fn measured(first: &Outcome) -> Vec<MeasuredValue> {
     if first.expectations.is_empty() {
         let flow = |(index, flow): (usize, &crate::run::outcome::FlowOutcome)| MeasuredValue {
             name: flow.name.clone(),
@@ -94,13 +102,24 @@ fn scale(name: &str) -> (AxisUnit, f64) {
 }
 
 impl MeasuredValue {
-    fn value(&self, outcome: &Outcome) -> Option<f64> {
+    pub(super) fn value(&self, outcome: &Outcome) -> Option<f64> {
         match self.from {
             ValueSource::Expectation(index) => {
                 let judgement = outcome.expectations.get(index)?;
                 Some(judgement.value as f64 * scale(judgement.unit).1)
             }
             ValueSource::Flow(index) => Some(outcome.flows.get(index)?.rate.bits() as f64),
+        }
+    }
+
+    /// Whether a point does not have what is expected of it.
+    pub(super) fn is_missed(&self, outcome: &Outcome) -> bool {
+        match self.from {
+            ValueSource::Expectation(index) => outcome
+                .expectations
+                .get(index)
+                .is_some_and(|judgement| !judgement.met),
+            ValueSource::Flow(_) => false,
         }
     }
 
@@ -133,6 +152,9 @@ fn swept_axis(outcomes: &[Outcome]) -> Option<SweptAxis> {
     let lists = &outcomes.first()?.point.values;
     let mut best: Option<(usize, SweptAxis)> = None;
     for (list, (name, _)) in lists.iter().enumerate() {
+        if name == SEED {
+            continue;
+        }
         let texts = outcomes
             .iter()
             .filter_map(|outcome| Some(outcome.point.values.get(list)?.1.as_str()));

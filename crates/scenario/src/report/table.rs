@@ -1,5 +1,6 @@
 //! Outcomes as tables for the terminal: one point in full, or a sweep with a line for each point.
 
+use super::replications;
 use crate::Scenario;
 use crate::run::outcome::LiveOutcome;
 use crate::run::outcome::{
@@ -400,6 +401,14 @@ pub fn sweep(out: &mut dyn Write, outcomes: &[Outcome]) -> io::Result<()> {
     text::table(&rows, &align)
         .into_iter()
         .try_for_each(|line| writeln!(out, "{line}"))?;
+    if let Some((head, rows)) = replications::rows(outcomes) {
+        let align = vec![Align::Right; head.len()];
+        writeln!(out, "\nmeans over all seeds, with their intervals of 95 %:")?;
+        let rows: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
+        text::table(&rows, &align)
+            .into_iter()
+            .try_for_each(|line| writeln!(out, "{line}"))?;
+    }
     for outcome in outcomes {
         for missed in outcome.expectations.iter().filter(|judgement| !judgement.met) {
             write!(out, "point {}: ", outcome.point.number)?;

@@ -4,6 +4,7 @@ use super::datagrams::{PACKETS, PacketSettings, read_packets, refuse_rate};
 use super::kind::{FlowContext, FlowSource, SettingGroup, SourceKind, SourceReader, Transport};
 use engine::settings;
 use engine::units::{Bandwidth, Bytes, Duration};
+use measure::distribution::Drawn;
 use sim::agent::Agent;
 use sim::sources::{OnOff, SendRate, TimeDistribution};
 use std::sync::Arc;
@@ -23,10 +24,10 @@ settings! {
         /// The rate while it is on, counted in frames
         rate: Bandwidth = required, "", "";
         /// How long it is on
-        on: Duration = required, "", "";
+        on: Drawn<Duration> = required, "", "";
         /// How long it is off
-        off: Duration = required, "", "";
-        /// Whether `on` and `off` are means of exponential distributions
+        off: Drawn<Duration> = required, "", "";
+        /// Whether `on` and `off`, where they are times, are means of exponential distributions
         random: bool = default "true", "false: equal sources stay in step", "the usual model of a talker";
     }
 }
@@ -44,7 +45,11 @@ fn read(reader: &mut SourceReader<'_>) -> Option<Arc<dyn FlowSource>> {
     let own = reader.group(OnOffSettings::SETTINGS, OnOffSettings::read);
     let (packets, own) = (packets?, own?);
     refuse_rate(reader, own.rate);
-    reader.refuse("on", own.on == Duration::ZERO, "`on` must be more than 0 s");
+    reader.refuse(
+        "on",
+        own.on.distribution.always() == Some(0),
+        "`on` must be more than 0 s",
+    );
     Some(Arc::new(OnOffPeriods { packets, own }))
 }
 
@@ -58,13 +63,13 @@ impl FlowSource for OnOffPeriods {
     }
 
     fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2] {
-        let period = if self.own.random {
-            TimeDistribution::Exponential
-        } else {
-            TimeDistribution::Fixed
+        let period = |drawn: &Drawn<Duration>| match drawn.distribution.always().map(Duration::from_nanos) {
+            Some(mean) if self.own.random => TimeDistribution::Exponential(mean),
+            Some(always) => TimeDistribution::Fixed(always),
+            None => TimeDistribution::Drawn(drawn.distribution.clone()),
         };
         let rate = SendRate::Rate(self.own.rate);
-        let timing = OnOff::new(rate, period(self.own.on), period(self.own.off), context.seed);
+        let timing = OnOff::new(rate, period(&self.own.on), period(&self.own.off), context.seed);
         self.packets.agents(context, timing)
     }
 }

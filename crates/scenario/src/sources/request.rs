@@ -4,6 +4,7 @@ use super::kind::{FlowContext, FlowSource, SettingGroup, SourceKind, SourceReade
 use super::tcp::{self, TcpSettings};
 use engine::settings;
 use engine::units::{Bytes, Duration};
+use measure::distribution::Drawn;
 use sim::agent::Agent;
 use sim::tcp::application::ResponseWriter;
 use sim::tcp::pair_with;
@@ -22,9 +23,9 @@ settings! {
     /// Settings of `request` alone. Sending a request takes no time.
     pub struct RequestSettings {
         /// The bytes of each response
-        size: Bytes = required, "", "";
+        size: Drawn<Bytes> = required, "", "files of the web have heavy tails: Pareto's, shape 1.1 to 1.2 (Crovella and Bestavros 1997)";
         /// From the last byte of a response to the next request
-        pause: Duration = default "0 s", "", "a client that never pauses";
+        pause: Drawn<Duration> = default "0 s", "", "a client that never pauses";
         /// The number of requests
         requests: u32 = derived "without end", "", "";
     }
@@ -60,7 +61,9 @@ impl FlowSource for Request {
 
     fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2] {
         let count = self.own.requests.map_or(u64::MAX, u64::from);
-        let responses = ResponseWriter::new(count, self.own.size, self.own.pause);
+        let RequestSettings { size, pause, .. } = &self.own;
+        let [size, pause] = [size.distribution.clone(), pause.distribution.clone()];
+        let responses = ResponseWriter::new(count, size, pause, context.seed);
         pair_with(&self.connection.connection(context.mtu), Box::new(responses))
     }
 }

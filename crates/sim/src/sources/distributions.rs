@@ -2,6 +2,7 @@
 
 use engine::random::{Rng, Seed};
 use engine::units::{Bytes, Duration};
+use measure::distribution::Distribution;
 use measure::variates::exponential;
 use std::sync::Arc;
 
@@ -37,12 +38,14 @@ impl Exponential {
 }
 
 /// The distribution of a duration.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TimeDistribution {
     /// Always the same.
     Fixed(Duration),
-    /// Exponential, with this mean.
+    /// Exponential, with this mean, which is kept exactly.
     Exponential(Duration),
+    /// Of nanoseconds.
+    Drawn(Distribution),
 }
 
 /// Draws durations.
@@ -50,6 +53,7 @@ pub enum TimeDistribution {
 pub(super) enum TimeSampler {
     Fixed(Duration),
     Exponential(Exponential),
+    Drawn(Distribution, Rng),
 }
 
 impl TimeSampler {
@@ -59,6 +63,7 @@ impl TimeSampler {
             TimeDistribution::Exponential(mean) => {
                 Self::Exponential(Exponential::new(mean.nanos().into(), 1, seed))
             }
+            TimeDistribution::Drawn(distribution) => Self::Drawn(distribution, seed.stream()),
         }
     }
 
@@ -66,6 +71,7 @@ impl TimeSampler {
         match self {
             Self::Fixed(time) => *time,
             Self::Exponential(exponential) => exponential.draw(),
+            Self::Drawn(distribution, rng) => Duration::from_nanos(distribution.draw(rng)),
         }
     }
 }

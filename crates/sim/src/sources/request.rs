@@ -111,7 +111,7 @@ impl RequestClient {
     fn new(settings: &RequestResponse, seed: Seed) -> Self {
         Self {
             settings: settings.clone(),
-            think_time: TimeSampler::new(settings.think_time, seed.fork("think")),
+            think_time: TimeSampler::new(settings.think_time.clone(), seed.fork("think")),
             response_times: Delays::default(),
             requests: 0,
             unanswered: 0,

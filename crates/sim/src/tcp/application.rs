@@ -4,7 +4,9 @@
 //! ACK while all that it wrote has been sent. So it may write on, pause, or wait until something
 //! has arrived.
 
+use engine::random::{Rng, Seed};
 use engine::units::{Bytes, Duration, Instant};
+use measure::distribution::Distribution;
 use std::any::Any;
 use std::fmt::Debug;
 
@@ -83,31 +85,36 @@ impl Application for BulkWriter {
     }
 }
 
-/// Answers requests, each with the same number of bytes. The next request comes a pause after the
-/// last byte of a response has arrived.
+/// Answers requests, each with a number of bytes that is drawn. The next request comes a pause after
+/// the last byte of a response has arrived.
 ///
 /// Requests themselves are not sent. A client that asks as soon as it has a response would be heard
 /// when its ACK is, so the next response begins then; response times are measured from there.
 #[derive(Clone, Debug)]
 pub struct ResponseWriter {
-    size: u64,
-    pause: Duration,
+    size: Distribution,
+    pause: Distribution,
+    rng: Rng,
     left: u64,
     requested: Instant,
     written: u64,
+    begun: usize,
     /// The response times: from the request to the ACK of the last byte.
     pub response_times: Vec<Duration>,
 }
 
 impl ResponseWriter {
-    /// This many responses of this size, with a pause before each but the first.
-    pub fn new(count: u64, size: Bytes, pause: Duration) -> Self {
+    /// This many responses of such sizes in bytes, with a pause of such nanoseconds before each but
+    /// the first.
+    pub fn new(count: u64, size: Distribution, pause: Distribution, seed: Seed) -> Self {
         Self {
-            size: size.get().max(1),
+            size,
             pause,
+            rng: seed.stream(),
             left: count,
             requested: Instant::START,
             written: 0,
+            begun: 0,
             response_times: Vec::new(),
         }
     }
@@ -120,15 +127,15 @@ impl Application for ResponseWriter {
         } = *progress;
         let mut ask_again = Instant::NEVER;
         if acknowledged >= self.written {
-            let measured = self.response_times.len() as u64 * self.size;
-            if self.written > 0 && self.requested <= now && measured < self.written {
+            if self.requested <= now && self.response_times.len() < self.begun {
                 self.response_times.push(now.since(self.requested));
-                self.requested = now + self.pause;
+                self.requested = now + Duration::from_nanos(self.pause.draw(&mut self.rng));
             }
             if self.left > 0 && self.requested <= now {
                 self.requested = now;
                 self.left -= 1;
-                self.written += self.size;
+                self.begun += 1;
+                self.written += self.size.draw(&mut self.rng).max(1);
             } else if self.left > 0 {
                 ask_again = self.requested;
             }

@@ -9,6 +9,8 @@ use crate::link::LinkQueue;
 use crate::meter::Delivered;
 use crate::packet::{ByteRange, Flags, Payload, Segment, SimPacket, Store};
 use engine::packet::Ecn;
+use engine::random::Seed;
+use measure::distribution::Distribution;
 
 /// One endpoint alone; the test sets the time and sends the packets.
 pub(super) struct Bench<A> {
@@ -617,7 +619,8 @@ fn an_application_writes_in_its_spans_only_and_an_idle_restart_reduces_cwnd() {
 #[test]
 fn responses_follow_each_other_after_their_pause() {
     let settings = Settings::default();
-    let answers = application::ResponseWriter::new(5, Bytes::new(10 * MSS), ms(500));
+    let always = Distribution::fixed;
+    let answers = application::ResponseWriter::new(5, always(10 * MSS), always(ms(500).nanos()), Seed(1));
     let mut simulation = Simulation::new(Seed(1));
     let [a, b] = ["a", "b"].map(|name| simulation.node(name));
     simulation.duplex(a, b, &LinkSpec::new(Bandwidth::gbit(1), ms(50)));
