@@ -85,12 +85,12 @@ impl Distribution {
         // What is scaled has 32 bits of fraction and is less than 2⁷⁷; so is the factor, at most 2⁶².
         let scaled = |scale: i128, exponent: i128| {
             let factor = power_of_two(exponent).min(1 << 62);
-            (scale >> 16) * factor >> (2 * BITS - 16)
+            ((scale >> 16) * factor) >> (2 * BITS - 16)
         };
         let drawn = match &self.0 {
             Shape::Fixed(value) => return *value,
             Shape::Uniform { least, most } => i128::from(least + rng.below(most - least + 1)),
-            Shape::Exponential { mean } => i128::from(*mean) * of_one(rng) >> BITS,
+            Shape::Exponential { mean } => (i128::from(*mean) * of_one(rng)) >> BITS,
             Shape::Pareto { least, shape } => scaled(*least, over(times(of_one(rng), LOG2_E), *shape)),
             Shape::Lognormal { median, sigma } => {
                 let deviation = times(i128::from(normal(rng)), *sigma);

@@ -25,7 +25,7 @@ pub enum HostMetrics {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct OfSide {
     side: &'static str,
-    quantile: &'static str,
+    percentile: &'static str,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
@@ -105,8 +105,8 @@ impl<L: Clone + Eq + Hash + Debug + EncodeLabelSet + Send + Sync + 'static> Expe
         ];
         for (side, times) in sides {
             let Some(times) = times else { continue };
-            for (quantile, nanos) in [("0.5", times.p50_ns), ("0.99", times.p99_ns)] {
-                let label = (of.clone(), OfSide { side, quantile });
+            for (percentile, nanos) in [("50", times.p50_ns), ("99", times.p99_ns)] {
+                let label = (of.clone(), OfSide { side, percentile });
                 self.round_trip.get_or_create(&label).set(nanos as f64 / NANOS);
             }
         }

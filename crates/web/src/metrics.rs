@@ -2,7 +2,7 @@
 //!
 //! Base units, as Prometheus advises: bytes and seconds. The labels are `interface`, `class` and,
 //! of drops, `reason`; the address of a host is one only where [`HostMetrics`] asks for it. Delays
-//! are those since the start, which the program keeps as quantiles.
+//! are those since the start, which the program keeps as percentiles.
 
 use crate::experience_metrics::{ExperienceMetrics, HostMetrics, NANOS, set};
 use control::autorate::AutorateView;
@@ -45,10 +45,10 @@ struct OfDrop {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-struct OfQuantile {
+struct OfPercentile {
     interface: String,
     class: String,
-    quantile: &'static str,
+    percentile: &'static str,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
@@ -89,11 +89,11 @@ struct Metrics {
     marked: Count<OfClass>,
     backlog_packets: Level<OfClass>,
     backlog_bytes: Level<OfClass>,
-    delay: Level<OfQuantile>,
+    delay: Level<OfPercentile>,
     hold_ups: Count<OfInterface>,
     held_up_seconds: Level<OfInterface>,
     held_up_packets: Count<OfClass>,
-    delay_without: Level<OfQuantile>,
+    delay_without: Level<OfPercentile>,
     classes: ExperienceMetrics<OfClass>,
     hosts: ExperienceMetrics<OfHost>,
     autorate: Level<OfInterface>,
@@ -341,11 +341,11 @@ impl Metrics {
         let without = traffic.held_up.map(|held_up| held_up.without);
         for (family, delay) in [(&self.delay, traffic.delay), (&self.delay_without, without)] {
             let Some(delay) = delay else { continue };
-            for (quantile, nanos) in [("0.5", delay.p50_ns), ("0.99", delay.p99_ns), ("1", delay.max_ns)] {
-                let of = OfQuantile {
+            for (percentile, nanos) in [("50", delay.p50_ns), ("99", delay.p99_ns), ("100", delay.max_ns)] {
+                let of = OfPercentile {
                     interface: interface.into(),
                     class: class.into(),
-                    quantile,
+                    percentile,
                 };
                 family.get_or_create(&of).set(nanos as f64 / NANOS);
             }
@@ -402,12 +402,12 @@ mod tests {
             "suimon_hold_ups_total{interface=\"wan0\"} 6",
             "suimon_longest_hold_up_seconds{interface=\"wan0\"} 0.003",
             "suimon_class_held_up_packets_total{interface=\"wan0\",class=\"a \\\"b\\\"\"} 2",
-            "suimon_class_delay_without_hold_ups_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",quantile=\"0.99\"} 0.001",
+            "suimon_class_delay_without_hold_ups_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",percentile=\"99\"} 0.001",
             "suimon_class_bytes_total{interface=\"wan0\",class=\"a \\\"b\\\"\"} 700",
             "suimon_class_dropped_packets_total{interface=\"wan0\",class=\"a \\\"b\\\"\",reason=\"full\"} 4",
-            "suimon_class_delay_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",quantile=\"0.99\"} 0.002",
-            "suimon_class_delay_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",quantile=\"1\"} 3.0",
-            "suimon_class_round_trip_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",side=\"ahead\",quantile=\"0.99\"} 0.03",
+            "suimon_class_delay_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",percentile=\"99\"} 0.002",
+            "suimon_class_delay_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",percentile=\"100\"} 3.0",
+            "suimon_class_round_trip_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",side=\"ahead\",percentile=\"99\"} 0.03",
             "suimon_autorate_bytes_per_second{interface=\"wan0\"} 950000.0",
             "suimon_autorate_queue_seconds{interface=\"wan0\"} 0.0015",
             "suimon_autorate_blind{interface=\"wan0\"} 0.0",
@@ -442,8 +442,8 @@ mod tests {
         let of = "{interface=\"wan0\",host=\"10.1.2.3\"";
         let told: Vec<&str> = with.lines().filter(|line| line.contains("host=")).collect();
         let expected = [
-            format!("suimon_host_round_trip_seconds{of},side=\"whole\",quantile=\"0.5\"}} 0.02"),
-            format!("suimon_host_round_trip_seconds{of},side=\"whole\",quantile=\"0.99\"}} 0.04"),
+            format!("suimon_host_round_trip_seconds{of},side=\"whole\",percentile=\"50\"}} 0.02"),
+            format!("suimon_host_round_trip_seconds{of},side=\"whole\",percentile=\"99\"}} 0.04"),
             format!("suimon_host_tcp_offered_bytes_total{of}}} 5"),
             format!("suimon_host_tcp_segments_total{of}}} 90"),
             format!("suimon_host_tcp_repeated_segments_total{of}}} 9"),

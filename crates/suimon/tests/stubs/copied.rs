@@ -86,10 +86,10 @@ pub fn beside_four_uploads(of: &Copied, seconds: u64) -> String {
             {{ between = ["router", "isp"], rate = "1 Gbit/s", delay = "10 ms", policy.router = "{file}: {interface}" }},
         ]
         flow = [
-            {{ name = "first", between = ["home", "isp"], kind = "tcp" }},
-            {{ name = "second", between = ["home", "isp"], kind = "tcp" }},
-            {{ name = "third", between = ["home", "isp"], kind = "tcp" }},
-            {{ name = "fourth", between = ["home", "isp"], kind = "tcp" }},
+            {{ name = "first", between = ["home", "isp"], kind = "tcp", destination_port = 8001 }},
+            {{ name = "second", between = ["home", "isp"], kind = "tcp", destination_port = 8002 }},
+            {{ name = "third", between = ["home", "isp"], kind = "tcp", destination_port = 8003 }},
+            {{ name = "fourth", between = ["home", "isp"], kind = "tcp", destination_port = 8004 }},
             {{ name = "ping", between = ["home", "isp"], kind = "constant", rate = "16 kbit/s", frame = "98 B" }},
         ]
         expect = [

@@ -619,7 +619,7 @@ fn hosts_agree(browser: &mut Browser, status: &Value, metrics: &str) {
         };
         let of = format!("interface=\"wan0\",host=\"{address}\"");
         let seconds = metric(&format!(
-            "round_trip_seconds{{{of},side=\"whole\",quantile=\"0.99\"}}"
+            "round_trip_seconds{{{of},side=\"whole\",percentile=\"99\"}}"
         ));
         assert_eq!((seconds * 1e9).round() as u64, p99, "{host}");
         let rpm = metric(&format!("round_trips_per_minute{{{of}}}"));

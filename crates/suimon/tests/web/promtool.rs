@@ -24,6 +24,18 @@ fn told(output: &Output) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
+/// Metrics as OpenMetrics has them in Prometheus's older format, which is the one that the tool
+/// judges: there counters are described by their whole names.
+fn in_older_format(metrics: &str) -> String {
+    let is_counter = |name: &str| metrics.contains(&format!("# TYPE {name} counter\n"));
+    let line = |line: &str| match line.splitn(4, ' ').collect::<Vec<_>>()[..] {
+        ["#", "EOF"] => String::new(),
+        ["#", what, name, rest] if is_counter(name) => format!("# {what} {name}_total {rest}\n"),
+        _ => format!("{line}\n"),
+    };
+    metrics.lines().map(line).collect()
+}
+
 #[test]
 fn promtool_accepts_the_alert_rules_and_their_tests() {
     let Some(promtool) = promtool() else { return };
@@ -55,9 +67,10 @@ fn promtool_finds_nothing_wrong_with_the_metrics() {
         drop(input);
         child.wait_with_output().expect("it ends")
     };
+    let metrics = in_older_format(&metrics);
     let output = check(&metrics);
     assert!(output.status.success(), "{}", told(&output));
     // It does find what is wrong.
-    let wrong = check(&metrics.replace("_total", "_sum_of_all"));
+    let wrong = check(&metrics.replace("packets_total", "packets"));
     assert!(!wrong.status.success(), "{}", told(&wrong));
 }
