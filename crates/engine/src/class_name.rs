@@ -1,6 +1,6 @@
 //! The name of a class: one text for all that have it. A class of a policy is named by what the
-//! policy says, by the tree that runs, and by the plans and queues of both; of very many classes the
-//! copies took more memory than their settings.
+//! policy says, by the tree that runs, and by the plans and queues of both; of very many classes
+//! the copies took more memory than their settings.
 
 use std::borrow::Borrow;
 use std::fmt;
