@@ -2,7 +2,7 @@
 //! 4.2, Figs. 6 and 7).
 
 use crate::Error;
-use crate::long_pipe::{DATA, FRAME, GBE, LongPipe, SLOT, connection, gigabit, host_queue, key};
+use crate::long_pipe::{DATA, FRAME, GBE, INTERRUPTS, LongPipe, SLOT, connection, gigabit, host_queue, key};
 use crate::{
     ChartFile, ClaimVerdict, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue, points,
 };
@@ -187,8 +187,6 @@ const SENDERS: [(&str, bool, Duration); 3] = [
     ("not paced, cards that interrupt at once", false, Duration::ZERO),
 ];
 
-/// 8,000 interrupts a second, the default of the card's drivers in those years.
-const INTERRUPTS: Duration = Duration::from_micros(125);
 /// Slow start has ended after 3 s.
 const STEADY: Duration = Duration::from_secs(5);
 /// Two round trips.

@@ -5,7 +5,7 @@
 
 use crate::Error;
 use crate::kernel_pipe as kernel;
-use crate::long_pipe::{DATA, FRAME, LongPipe, NARROW, connection, possible};
+use crate::long_pipe::{DATA, FRAME, INTERRUPTS, LongPipe, NARROW, connection, possible};
 use crate::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue, points};
 use engine::units::{Bytes, Duration, Instant};
 use plot::{Level, PlotStyle, Series, picture, rates_over_time};
@@ -58,7 +58,8 @@ const RTT: f64 = 0.2;
 pub const SHORT: u64 = 20;
 /// The second half of a short run counts: slow start is over.
 pub const SETTLED: u64 = 10;
-const LONG: u64 = 300;
+/// The paper's, in seconds.
+pub const LONG: u64 = 300;
 
 /// A connection's counters up to some time.
 #[derive(Clone, Debug, Default)]
@@ -100,13 +101,17 @@ pub fn ends(options: &Options) -> &'static [u64] {
     }
 }
 
-/// One run, with a buffer in KB.
+/// One run, with a buffer in KB. Where a receiver acknowledges batches, the cards batch.
 ///
 /// # Errors
 ///
 /// Returns an error if the host's policy is invalid.
 pub fn run(settings: &tcp::Settings, buffer: u64, paced: bool, ends: &[u64]) -> Result<Run, Error> {
-    let mut pipe = LongPipe::new(settings, buffer << 10, paced)?;
+    let interrupts = match settings.ack_per_batch {
+        true => INTERRUPTS,
+        false => Duration::ZERO,
+    };
+    let mut pipe = LongPipe::with_interrupts(settings, buffer << 10, paced, interrupts)?;
     pipe.sim
         .watch_flow(pipe.flow, End::Responder, Duration::from_secs(1));
     let mut readings = Vec::new();

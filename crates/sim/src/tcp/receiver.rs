@@ -3,6 +3,9 @@
 //! - **Delayed ACKs**: every second full segment is acknowledged at once, a lone one after at most
 //!   [`DELAYED_ACK`] (RFC 9293, section 3.8.6.3; RFC 5681, section 4.2). A segment that is out of
 //!   order, fills a hole, ends the stream or carries the first mark is acknowledged at once.
+//! - **ACKs of batches**, if configured: of the segments in order that a card hands over together
+//!   the last alone is acknowledged. So did Linux 2.4: it copied them to the reader that waited
+//!   (`tcp_rcv_established`), and acknowledged as that returned (`cleanup_rbuf`).
 //! - **SACK**: blocks that arrived out of order are reported, the latest first (RFC 2018). A
 //!   duplicate is reported before them, once (DSACK, RFC 2883). Connections without SACK have
 //!   neither.
@@ -31,6 +34,8 @@ pub const DELAYED_ACK: Duration = Duration::from_millis(40);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum AckTiming {
     Now,
+    /// After what arrives together with it.
+    AfterBatch,
     /// With the next segment, or after [`DELAYED_ACK`].
     Delayed,
 }
@@ -58,6 +63,7 @@ pub struct TcpReceiver {
     clamp: Option<u64>,
     mss: u64,
     delayed_ack: bool,
+    ack_per_batch: bool,
     sack: bool,
     ecn: bool,
     buffer: u64,
@@ -99,6 +105,7 @@ impl TcpReceiver {
             clamp: None,
             mss: settings.mss().get(),
             delayed_ack: settings.delayed_ack,
+            ack_per_batch: settings.ack_per_batch,
             sack: settings.recovery.has_sack(),
             ecn: settings.ecn,
             buffer: settings.receive_window.get().max(1),
@@ -281,10 +288,14 @@ impl TcpReceiver {
         if ended {
             self.finished = self.finished.or(Some(cx.now()));
         }
-        if had_holes || ended || !self.delayed_ack || self.unacked >= 2 * self.mss {
+        if had_holes || ended || !self.delayed_ack {
             AckTiming::Now
-        } else {
+        } else if self.unacked < 2 * self.mss {
             AckTiming::Delayed
+        } else if self.ack_per_batch {
+            AckTiming::AfterBatch
+        } else {
+            AckTiming::Now
         }
     }
 
@@ -358,12 +369,13 @@ impl Agent for TcpReceiver {
         if beyond || self.echo.is_none() {
             self.echo = Some(packet.sent);
         }
-        let timing = self.accept(cx, &segment);
-        if timing == AckTiming::Now || first_mark {
-            self.send_ack(cx);
-        } else {
-            self.ack_at = self.ack_at.min(cx.now() + DELAYED_ACK);
-            self.set_timer(cx);
-        }
+        let due = match self.accept(cx, &segment) {
+            AckTiming::Delayed if !first_mark => cx.now() + DELAYED_ACK,
+            // The timer expires after all that arrives at this time.
+            AckTiming::AfterBatch if !first_mark => cx.now(),
+            _ => return self.send_ack(cx),
+        };
+        self.ack_at = self.ack_at.min(due);
+        self.set_timer(cx);
     }
 }

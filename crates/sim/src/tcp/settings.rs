@@ -24,6 +24,8 @@ pub struct Settings {
     pub ecn: bool,
     /// Every second full segment is acknowledged, not each.
     pub delayed_ack: bool,
+    /// Of the segments that a card hands over together the last alone is acknowledged (Linux 2.4).
+    pub ack_per_batch: bool,
     /// cwnd grows by the bytes that ACKs acknowledge (RFC 3465, as in Linux), not by their number.
     pub byte_counting: bool,
     /// Slow start ends when the round-trip time rises (`HyStart++`, RFC 9406), in controls whose
@@ -63,6 +65,7 @@ impl Default for Settings {
             read_rate: None,
             ecn: false,
             delayed_ack: true,
+            ack_per_batch: false,
             byte_counting: true,
             hystart: false,
             whole_cwnd: false,

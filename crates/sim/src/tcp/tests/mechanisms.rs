@@ -467,6 +467,49 @@ fn every_second_segment_is_acknowledged_a_lone_one_after_40_ms_and_disorder_at_o
     assert_eq!(bench.delivered.bytes, Bytes::new(6 * MSS));
 }
 
+#[test]
+fn of_what_a_card_hands_over_together_the_last_alone_is_acknowledged_if_so_configured() {
+    let mut bench = Bench::new(TcpReceiver::new(&Settings {
+        ack_per_batch: true,
+        ..Settings::default()
+    }));
+    for number in 0..5 {
+        assert!(
+            bench
+                .receive(Duration::ZERO, Ecn::NotEct, data(number))
+                .is_empty()
+        );
+    }
+    assert_eq!(bench.timer.due, bench.now);
+    assert_eq!(bench.expire_timer()[0].0.ack, 5 * MSS);
+    assert!(bench.receive(ms(1), Ecn::NotEct, data(5)).is_empty());
+    assert_eq!(bench.timer.due.since(bench.now), DELAYED_ACK, "a lone one waits");
+    let disorder = bench.receive(Duration::ZERO, Ecn::NotEct, data(7));
+    assert_eq!(disorder[0].0.ack, 6 * MSS, "what is out of order does not");
+}
+
+#[test]
+fn acks_of_batches_make_slow_start_as_slow_as_they_are_few() {
+    let settings = Settings {
+        ack_per_batch: true,
+        byte_counting: false,
+        ..Settings::default()
+    };
+    // Eight segments arrive together.
+    let every = Duration::from_micros(8 * 120);
+    let link = LinkSpec::new(Bandwidth::mbit(100), ms(50)).interrupts(every);
+    let (mut simulation, flow) = connection(&settings, link);
+    simulation.run_until(at(Duration::from_secs(2)));
+    let (few, segments) = {
+        let receiver = receiver(&simulation, flow);
+        (receiver.acks, receiver.segments)
+    };
+    assert!(
+        (5 * few..=9 * few).contains(&segments),
+        "{few} ACKs of {segments}"
+    );
+}
+
 use receiver::DELAYED_ACK;
 
 #[test]
