@@ -14,20 +14,18 @@ use control::class_change::ClassChanged;
 use control::difference::Difference;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
-use engine::bounds::WorstCase;
 use engine::discipline::BuiltQueue;
 use engine::packet::ClassId;
 use engine::random::Seed;
-use engine::reservation::PREFIX;
 use engine::reserved::ReservedLayout;
-use engine::tree::{ClassInfo, ClassSpec, Registry, TreePlan};
+use engine::tree::{ClassSpec, Registry, TreePlan};
 use engine::units::Bandwidth;
+use measure::promise::ClassPromise;
 use netio::classify::FewFilters;
 use netio::handle::{
     Adopted, ChangedSettings, ClassAdopted, ClassChanges, ClassRetune, Handle, Reclassified, RenewedClass,
     Retune, Unanswered,
 };
-use netio::promise::ClassPromise;
 use netio::worker::PathId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -102,19 +100,10 @@ pub(crate) fn refuse_varying(policy: &InterfacePolicy) -> Result<(), Refusal> {
 /// What a policy promises to its reservations, by the numbers that their classes have in what the
 /// worker runs.
 fn to_reservations(promised: &InterfacePolicy, whole: &InterfacePolicy) -> Vec<ClassPromise> {
-    let is_reserved = |info: &ClassInfo| info.name.starts_with(PREFIX);
-    if promised.reserve.is_none() || !promised.plan.classes.iter().any(is_reserved) {
-        return Vec::new();
+    match promised.reserve {
+        Some(_) => ClassPromise::to_reservations(&promised.plan, || promised.bounds(), &whole.plan),
+        None => Vec::new(),
     }
-    let promise = |case: WorstCase| {
-        let info = promised.plan.info(case.class?).filter(|info| is_reserved(info))?;
-        Some(ClassPromise {
-            class: whole.plan.class(&info.name)?,
-            bound: case.bound.ok()?,
-            link: promised.plan.link.bandwidth,
-        })
-    };
-    promised.bounds().into_iter().filter_map(promise).collect()
 }
 
 /// One tree for both where nothing is reserved: then a change of one class is one of both.

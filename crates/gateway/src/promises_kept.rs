@@ -2,8 +2,8 @@
 //! they are served: the names are those of `ips`, which checks its own departures.
 
 use engine::inspect::{Value, View};
+use measure::promise::PromiseTally;
 use netio::ClassMeter;
-use netio::promise::PromiseTally;
 
 /// Adds them to the views of the classes that something is promised to. What a discipline tells
 /// under the same name stays.

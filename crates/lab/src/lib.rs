@@ -21,6 +21,7 @@
 
 pub mod addressing;
 pub mod error;
+pub mod stood_still;
 pub mod traffic;
 
 // All else is of Linux; the above is compiled for the browser too.
@@ -36,10 +37,8 @@ cfg_if::cfg_if! {
         pub mod nesting;
         pub mod netlink;
         pub mod program;
-        mod promised;
         pub mod published;
         pub mod record;
-        pub mod stood_still;
         mod sys;
         pub mod topology;
         pub mod way_out;

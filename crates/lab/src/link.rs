@@ -21,7 +21,6 @@
 
 use crate::flipped;
 use crate::hold_ups::{self, IdleTimes, Passage};
-use crate::promised::PromisedCurves;
 use crate::record::Record;
 use engine::discipline::{Next, Reason, Sink, Verdict};
 use engine::disciplines::fifo;
@@ -35,9 +34,10 @@ use engine::tree::{DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::impairments::{FlippedBit, ImpairmentCounts, ImpairmentSchedule, Impairments};
 use measure::link_trace::LinkTrace;
+use measure::promise::ClassPromise;
+use measure::promised::PromisedCurves;
 use measure::wire_model::{Crossing, ImpairedCrossing, WireModel, WireSettings};
 use netio::pool::Offload;
-use netio::promise::ClassPromise;
 use netio::wire::{PathWire, WireArrival};
 use std::collections::VecDeque;
 use std::sync::Arc;

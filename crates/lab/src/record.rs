@@ -5,10 +5,10 @@
 //! batch, so a burst that arrived together counts in one bin. Sent bytes are spread exactly over
 //! their transmission time.
 
-use crate::promised::FoundArrival;
 use engine::discipline::Verdict;
 use engine::units::{Bytes, Duration, Instant};
 use measure::delay::Delays;
+use measure::promised::{FoundArrival, PromisedArrivals};
 use measure::series::ByteSeries;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -16,8 +16,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bins at most; later bytes are not recorded.
 const MAX_BINS: u64 = 10_000_000;
-/// Packets whose times are kept that exceeded a curve.
-const MOST_TIMES: usize = 100_000;
 
 /// The contents of a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,24 +30,6 @@ pub struct Recorded {
     pub waited: Delays,
     /// What came for each class that something is promised to.
     pub promised: BTreeMap<String, PromisedArrivals>,
-}
-
-/// What came to the queue of a link for a class that something is promised to, held against the
-/// arrival curve of that by the times at which it came.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct PromisedArrivals {
-    /// All packets.
-    pub packets: u64,
-    /// When those came that exceeded the curve; of very many the first.
-    pub exceeded_at: Vec<Instant>,
-    /// How many these are.
-    pub exceeded: u64,
-    /// By how much one of them was too early at most.
-    pub earliest: Duration,
-    /// Those of them that the queue refused.
-    pub policed: u64,
-    /// Those that kept to the curve, and were refused all the same.
-    pub refused: u64,
 }
 
 /// A record that a link writes and others read. Clones share the same record.
@@ -114,34 +94,6 @@ impl Record {
     }
 }
 
-impl PromisedArrivals {
-    /// These and those of another class of the same flow.
-    #[must_use]
-    pub fn with(mut self, other: Self) -> Self {
-        self.packets += other.packets;
-        self.exceeded_at.extend(other.exceeded_at);
-        self.exceeded += other.exceeded;
-        self.earliest = self.earliest.max(other.earliest);
-        self.policed += other.policed;
-        self.refused += other.refused;
-        self
-    }
-
-    fn comes(&mut self, now: Instant, early: Option<Duration>, refused: bool) {
-        self.packets += 1;
-        let Some(early) = early else {
-            self.refused += u64::from(refused);
-            return;
-        };
-        self.exceeded += 1;
-        self.policed += u64::from(refused);
-        self.earliest = self.earliest.max(early);
-        if self.exceeded_at.len() < MOST_TIMES {
-            self.exceeded_at.push(now);
-        }
-    }
-}
-
 impl Recorded {
     /// Writes a line for each bin: its time in seconds, the offered and the sent rate in bit/s.
     ///
@@ -166,6 +118,19 @@ impl Recorded {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::{CableSwitch, EmulatedLink, TraceBegin};
+    use engine::discipline::{Next, Reason, Sink};
+    use engine::link::Link;
+    use engine::packet::Buffer;
+    use engine::packet::Packet;
+    use engine::random::Seed;
+    use engine::settings::Table;
+    use engine::shaped_queue::ShapedQueue;
+    use engine::tree::TreePlan;
+    use engine::tree::{ClassSpec, DisciplineSpec, Registry};
+    use engine::units::Bandwidth;
+    use measure::promise::ClassPromise;
+    use netio::pool::Offload;
 
     #[test]
     fn offered_and_sent_bytes_are_recorded_in_bins() {
@@ -191,5 +156,97 @@ mod tests {
         let expected = "time_s,offered_bps,sent_bps\n0.000000,120000000,20000000\n\
                         0.000100,0,40000000\n0.000200,0,20000000\n";
         assert_eq!(String::from_utf8(csv).expect("text"), expected);
+    }
+
+    const RATE: Bandwidth = Bandwidth::mbit(20);
+
+    struct Policed(u64);
+
+    impl Sink for Policed {
+        fn drop(&mut self, _packet: Packet, why: Reason) {
+            assert_eq!(why, Reason::Policed);
+            self.0 += 1;
+        }
+    }
+
+    /// A call of 4 Mbit/s with 2 kB at once, over `ips`.
+    fn plan() -> TreePlan {
+        let call = Table::default()
+            .text("rate", "4 Mbit/s")
+            .text("burst", "2 kB")
+            .text("delay", "20 ms");
+        let class = |name: &str, settings, default| ClassSpec {
+            name: name.into(),
+            settings,
+            default,
+            ..ClassSpec::default()
+        };
+        let spec = DisciplineSpec {
+            classes: vec![class("call", call, false), class("rest", Table::default(), true)].into(),
+            ..DisciplineSpec::new("ips")
+        };
+        let link = Link::new(RATE, Bytes::new(1_514));
+        spec.check(&Registry::builtin(), link).expect("a good plan")
+    }
+
+    /// Of a sender that is held up now and then, and sends at once what it should have sent
+    /// meanwhile, `ips` polices what exceeds the curve and nothing else, by a computation that
+    /// shares no code with it.
+    #[test]
+    fn what_is_policed_exceeds_the_curve_and_what_exceeds_it_is_policed() {
+        let plan = plan();
+        let call = plan.class("call").expect("a class");
+        let bound = plan.bounds().into_iter().find(|case| case.class == Some(call));
+        let promise = ClassPromise {
+            class: call,
+            bound: bound.expect("a case").bound.expect("a bound"),
+            link: RATE,
+        };
+        let record = Record::new(Instant::START, Duration::from_millis(100));
+        let mut wire = EmulatedLink::new(RATE).wire(
+            plan.root.conserves_work(),
+            Some(record.clone()),
+            CableSwitch::default(),
+            TraceBegin::default(),
+        );
+        let mut queue = ShapedQueue::new(plan.build(Seed(1)), None);
+        wire.promised(&plan, &[promise]);
+        let (mut policed, mut arrived) = (Policed(0), 0);
+        let mut rng = Seed(2).stream();
+        let (mut due, mut now) = (Instant::START, Instant::START);
+        for number in 0..20_000_u32 {
+            // 294 bytes each 588 us are 4 Mbit/s.
+            due = due + Duration::from_micros(588);
+            let held_up = if rng.below(200) == 0 {
+                rng.below(12_000)
+            } else {
+                rng.below(100)
+            };
+            now = now.max(due + Duration::from_micros(held_up));
+            let mut packet = Packet::new(Bytes::new(294), now, call);
+            // The frames of what has left, or was dropped, are those of others later.
+            packet.buffer = Buffer(number % 128);
+            let _ = wire.enqueue(&mut queue, now, packet, &mut policed);
+            while let Next::Ready(_) = wire.next(&mut queue, now, &mut policed) {
+                wire.hands_over(now, &mut [0; 294], &mut Offload::default());
+                arrived += 1;
+            }
+        }
+        let found = record.read().promised.remove("call").expect("what came");
+        assert_eq!((found.packets, found.refused), (20_000, 0));
+        assert_eq!((found.policed, found.exceeded), (policed.0, policed.0));
+        assert_eq!(found.exceeded_at.len() as u64, policed.0);
+        assert!(
+            (50..2_000).contains(&policed.0) && arrived > 17_000,
+            "{}",
+            policed.0
+        );
+        // 2 kB and what 1 ms brings are 5 ms at 4 Mbit/s.
+        let most = Duration::from_millis(12);
+        assert!(
+            found.earliest > Duration::ZERO && found.earliest < most,
+            "{}",
+            found.earliest
+        );
     }
 }

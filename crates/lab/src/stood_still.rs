@@ -9,7 +9,7 @@
 //! late that a link held up itself, [`hold_ups`](crate::hold_ups) tells.
 
 use engine::units::{Duration, Instant};
-use netio::hold_ups::HoldUp;
+use measure::hold_ups::HoldUp;
 
 /// When the machine stood still.
 #[derive(Clone, Debug, Default)]

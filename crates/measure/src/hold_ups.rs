@@ -2,8 +2,56 @@
 //! delays of packets without that.
 
 use crate::delay::Delays;
-use engine::units::Duration;
+use engine::units::{Duration, Instant};
 use std::ops::AddAssign;
+
+/// So many times as long as a hold-up was, the queue that it caused may take: that of a link nine
+/// tenths of which are busy.
+pub const AFTER: u64 = 10;
+
+/// So many times as long as a hold-up was, a class whose senders keep to a curve may have a queue
+/// because of it: one that is served by a thousandth faster than they send.
+pub const OF_CLASS: u64 = 1_000;
+
+/// A time in which the host did not let a thread run that was to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HoldUp {
+    /// When the thread was to run.
+    pub from: Instant,
+    /// When it ran.
+    pub until: Instant,
+}
+
+impl HoldUp {
+    /// That of a thread that was to run then, and ran now; none if it is no later than is usual.
+    pub fn noticed(from: Instant, now: Instant, usual: Duration) -> Option<Self> {
+        (now.since(from) > usual).then_some(Self { from, until: now })
+    }
+
+    /// From the begin of the earlier to the end of the later.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            from: self.from.min(other.from),
+            until: self.until.max(other.until),
+        }
+    }
+
+    /// How long it was.
+    pub fn length(self) -> Duration {
+        self.until.since(self.from)
+    }
+
+    /// Until when the queue that it caused may last.
+    pub fn worked_off(self) -> Instant {
+        self.until + self.length().times(AFTER)
+    }
+
+    /// The same of a class whose senders keep to a curve.
+    pub fn worked_off_in_class(self) -> Instant {
+        self.until + self.length().times(OF_CLASS)
+    }
+}
 
 /// How often and how long a thread was held up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

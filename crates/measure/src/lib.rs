@@ -4,6 +4,8 @@
 //! - [`series`]: bytes over time, apportioned by the bits on the wire;
 //! - [`histogram`]: log-linear histograms of integers; [`delay`]: one of queueing delays;
 //!   [`hold_ups`]: what of them the host made, told apart;
+//! - [`promise`]: whether what leaves by a class does so within the bound that is promised to it;
+//!   [`promised`]: which packets that come keep to what that holds for;
 //! - [`wire_model`]: one direction of a wire, the same in the simulator and in the lab;
 //!   [`impairments`]: what befalls packets on it, by [`variates`]; [`link_trace`]: what it is over
 //!   time, and
@@ -28,6 +30,8 @@ pub mod impairments;
 pub mod line_models;
 pub mod link_trace;
 pub mod numbers;
+pub mod promise;
+pub mod promised;
 pub mod round_trips;
 pub mod series;
 pub mod variates;

@@ -22,60 +22,13 @@ use crate::beside::ThreadBeside;
 use crate::{clock, sys};
 use engine::link::LATENESS;
 use engine::units::{Duration, Instant};
+pub use measure::hold_ups::{AFTER, HoldUp, OF_CLASS};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// So many times as long as a hold-up was, the queue that it caused may take: that of a link nine
-/// tenths of which are busy.
-pub const AFTER: u64 = 10;
-
-/// So many times as long as a hold-up was, a class whose senders keep to a curve may have a queue
-/// because of it: one that is served by a thousandth faster than they send.
-pub const OF_CLASS: u64 = 1_000;
-
 /// The latest hold-ups that a path with a standing queue remembers. Those before excuse nothing.
 const REMEMBERED: usize = 64;
-
-/// A time in which the host did not let a thread run that was to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HoldUp {
-    /// When the thread was to run.
-    pub from: Instant,
-    /// When it ran.
-    pub until: Instant,
-}
-
-impl HoldUp {
-    /// That of a thread that was to run then, and ran now; none if it is no later than is usual.
-    pub fn noticed(from: Instant, now: Instant, usual: Duration) -> Option<Self> {
-        (now.since(from) > usual).then_some(Self { from, until: now })
-    }
-
-    /// From the begin of the earlier to the end of the later.
-    #[must_use]
-    pub fn with(self, other: Self) -> Self {
-        Self {
-            from: self.from.min(other.from),
-            until: self.until.max(other.until),
-        }
-    }
-
-    /// How long it was.
-    pub fn length(self) -> Duration {
-        self.until.since(self.from)
-    }
-
-    /// Until when the queue that it caused may last.
-    pub fn worked_off(self) -> Instant {
-        self.until + self.length().times(AFTER)
-    }
-
-    /// The same of a class whose senders keep to a curve.
-    fn worked_off_in_class(self) -> Instant {
-        self.until + self.length().times(OF_CLASS)
-    }
-}
 
 /// Where threads that belong together write down their hold-ups. Clones are of one log.
 #[derive(Clone, Debug, Default)]

@@ -54,7 +54,6 @@ cfg_if::cfg_if! {
         pub mod port;
         pub mod ports;
         mod probes;
-        pub mod promise;
         pub mod realiser;
         pub mod replay;
         pub mod routes;

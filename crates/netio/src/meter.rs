@@ -1,14 +1,14 @@
 //! Meters of the classes of a path: packets and bytes sent, the rate over the last second, and
 //! queueing delays, with and without what the host [held packets up](crate::hold_ups) for, and
-//! whether what is [promised](crate::promise) is kept.
+//! whether what is [promised](measure::promise) is kept.
 
-use crate::promise::{ClassPromise, KeptPromise, PromiseTally};
 use crate::same_classes::SameClasses;
 use engine::packet::ClassId;
 use engine::queue::Count;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 use measure::hold_ups::HeldUpDelays;
+use measure::promise::{ClassPromise, KeptPromise, PromiseTally};
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -3,13 +3,13 @@
 //! has its own.
 
 use crate::pool::Offload;
-use crate::promise::ClassPromise;
 use engine::discipline::{Next, Sink, Verdict};
 use engine::packet::Packet;
 use engine::shaped_queue::ShapedQueue;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Instant};
 use measure::impairments::ImpairmentCounts;
+use measure::promise::ClassPromise;
 use std::fmt;
 
 /// A packet that has arrived at the far end of a wire.

@@ -82,6 +82,96 @@ fn a_delay_is_reported_as_promised_as_bounded_and_as_measured() {
     );
 }
 
+/// What the simulator judges of the reservation, by itself: what was not met.
+fn broken(outcome: &Outcome) -> Vec<&str> {
+    let all = outcome.expectations.iter().filter(|one| !one.met);
+    all.map(|one| one.what.as_str()).collect()
+}
+
+const GUARANTEED: &str = r#"{ flow = "video", rate = "4 Mbit/s", packet = "1200 B", delay = "60 ms" }"#;
+
+#[test]
+fn of_packets_that_keep_to_it_none_is_lost_or_late_at_any_hop_and_that_is_judged_by_itself() {
+    let outcome = outcome(&scenario("nothing", ALL, GUARANTEED));
+    assert_eq!(outcome.expectations.len(), 3, "{:?}", outcome.expectations);
+    assert_eq!(broken(&outcome), [""; 0]);
+    let contract = outcome.reservations[0].contract.as_ref().expect("datagrams");
+    assert_eq!(contract.at, "r > b");
+    assert_eq!((contract.exceeded, contract.lost, contract.late), (0, 0, 0));
+    // 30 s of 4 Mbit/s in frames of 1,214 bytes, but for what came before it was in force.
+    assert!((12_300..=12_356).contains(&contract.packets), "{contract:?}");
+    let [hop] = &contract.hops[..] else {
+        panic!("{:?}", contract.hops)
+    };
+    assert!(
+        hop.worst > Duration::from_millis(1) && hop.worst <= hop.bound,
+        "{hop:?}"
+    );
+    assert_eq!((hop.at.as_str(), hop.late, hop.exceeded), ("r > b", 0, 0));
+}
+
+/// A fifth exceeds what is reserved. `ips` polices just that, so nothing else is late; `drr` does
+/// not, so a sender that exceeds has its own packets wait, and that is told.
+#[test]
+fn what_exceeds_what_is_reserved_breaks_nothing_where_it_is_policed_and_delays_its_own_where_not() {
+    let network = scenario("nothing", ALL, GUARANTEED);
+    let constant = r#"kind = "constant", rate = "4 Mbit/s""#;
+    let more = network.replace(constant, r#"kind = "constant", rate = "5 Mbit/s""#);
+    assert_ne!(more, network);
+    for (kind, polices) in [("ips", true), ("drr", false)] {
+        let of = more.replace("discipline = \"drr\"", &format!("discipline = \"{kind}\""));
+        let outcome = outcome(&of);
+        let contract = outcome.reservations[0].contract.as_ref().expect("datagrams");
+        let exceeded = contract.exceeded as f64 / contract.packets as f64;
+        assert!((0.17..0.23).contains(&exceeded), "{kind}: {contract:?}");
+        assert!(contract.earliest > Duration::ZERO);
+        assert_eq!(
+            contract.policed == contract.exceeded,
+            polices,
+            "{kind}: {contract:?}"
+        );
+        let told = (
+            broken(&outcome).is_empty(),
+            contract.lost == 0,
+            contract.late == 0,
+        );
+        assert_eq!(told, (polices, polices, polices), "{kind}: {contract:?}");
+    }
+}
+
+/// The policy promises what its wire cannot carry: nobody knows but who holds packets against it.
+#[test]
+fn a_hop_that_does_not_keep_its_promise_is_found_and_named() {
+    let network = scenario("nothing", ALL, GUARANTEED);
+    let slow = network.replace("rate = \"10 Mbit/s\"\ndelay", "rate = \"4 Mbit/s\"\ndelay");
+    assert_ne!(slow, network);
+    let outcome = outcome(&slow);
+    let broken = broken(&outcome);
+    assert!(
+        broken.contains(&"reservation video: packets late at r > b"),
+        "{broken:?}"
+    );
+    assert!(
+        broken.contains(&"reservation video: the longest delay of these"),
+        "{broken:?}"
+    );
+    let contract = outcome.reservations[0].contract.as_ref().expect("datagrams");
+    assert!(
+        contract.late > 0 && contract.hops[0].worst > contract.hops[0].bound,
+        "{contract:?}"
+    );
+}
+
+/// Losses of the wire are not the reservation's: they are told, and not judged.
+#[test]
+fn what_a_lossy_wire_takes_is_told_and_not_judged() {
+    let outcome = outcome(&scenario("1 %", ALL, GUARANTEED));
+    assert_eq!(outcome.expectations, []);
+    let contract = outcome.reservations[0].contract.as_ref().expect("datagrams");
+    // The second link's hundredth; what the first lost never came there.
+    assert!((50..250).contains(&contract.lost), "{contract:?}");
+}
+
 #[test]
 fn a_reservation_takes_a_round_trip_and_serves_the_flow_from_then_on() {
     let reserve =

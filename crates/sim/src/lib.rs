@@ -6,7 +6,8 @@
 //! - [`link`]: the engine's queue, a driver, a wire;
 //! - [`agent`], [`packet`]: what sends and receives, and what it sends;
 //! - [`sources`]: sources that ignore congestion; [`tcp`]: those that respond to it;
-//! - [`meter`]: what passed; [`capture`]: the same packet by packet, for files.
+//! - [`meter`]: what passed; [`capture`]: the same packet by packet, for files;
+//!   [`promised`]: whether promises to classes are kept.
 //!
 //! The same description and seed give the same results, bit for bit, in debug and release builds.
 //! A node that shares nothing with others changes nothing for them. Events are ordered by time and
@@ -75,6 +76,7 @@ pub mod exhaustive;
 pub mod link;
 pub mod meter;
 pub mod packet;
+pub mod promised;
 pub mod simulation;
 pub mod sources;
 pub mod stage;

@@ -19,6 +19,7 @@ use crate::capture::LinkCapture;
 use crate::event_queue::{Event, EventKey, EventQueue};
 use crate::meter::{Departure, DropRecord, LinkMeter};
 use crate::packet::{InFlight, Store};
+use crate::promised::LinkPromises;
 use crate::stage::Stage;
 use crate::stream::Stream;
 use engine::byte_clock::WIRE_OVERHEAD;
@@ -37,6 +38,7 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::impairments::{ImpairmentCounts, ImpairmentSchedule, Impairments, Jitter};
 pub use measure::impairments::{Loss, Reordering};
 use measure::link_trace::LinkTrace;
+use measure::promise::ClassPromise;
 use measure::waits::WaitRecorder;
 use measure::wire_model::{Crossing, ImpairedCrossing, WireModel, WireSettings};
 use std::collections::VecDeque;
@@ -243,6 +245,8 @@ pub(crate) struct SimLink {
     pub(crate) capture: Option<Box<LinkCapture>>,
     /// Who records why packets wait, if anybody does.
     pub(crate) waits: Option<Box<WaitRecorder>>,
+    /// What is promised to classes of its policy, if anything is.
+    pub(crate) promises: Option<Box<LinkPromises>>,
     pub(crate) stages: Vec<Box<dyn Stage>>,
     /// Its cable is cut.
     pub(crate) cut: bool,
@@ -282,6 +286,7 @@ impl SimLink {
             meter: None,
             capture: None,
             waits: None,
+            promises: None,
             stages: Vec::new(),
             cut: false,
         }
@@ -330,6 +335,9 @@ impl SimLink {
         if driven.queue.bandwidth().is_some() {
             driven.queue.set_bandwidth(cx.now, plan.link.bandwidth);
         }
+        self.promises
+            .iter_mut()
+            .for_each(|promises| promises.renumbered(&plan));
         driven.plan = plan;
         driven.timer = None;
         self.drive(cx);
@@ -367,6 +375,11 @@ impl SimLink {
         }
         driven.classifier = Classifier::new(filters, driven.seed);
         driven.streams.clear();
+        let promised = ClassPromise::to_reservations(&plan, || plan.bounds(), &plan);
+        if !promised.is_empty() || self.promises.is_some() {
+            let own = self.promises.get_or_insert_default();
+            own.promised(&plan, &promised);
+        }
         driven.plan = plan;
         driven.timer = None;
         for mut packet in packets {
@@ -374,6 +387,9 @@ impl SimLink {
             (packet.class, packet.flow) = driven.class(packet.buffer, cx.store, cx.streams);
             if let Some(meter) = &mut self.meter {
                 meter.put_back(cx.now, packet.class, in_flight.frame(), packet.arrived);
+            }
+            if let Some(promises) = &mut self.promises {
+                promises.moved(&packet);
             }
             let mut sink = DropSink {
                 now: cx.now,
@@ -438,6 +454,11 @@ impl SimLink {
                     let key = || cx.store.key(packet, cx.streams);
                     waits.arrives(cx.now, &offered, driven.queue.queue(), key);
                 }
+                let promises = self.promises.as_deref_mut();
+                let found = promises.and_then(|promises| promises.comes(cx.now, &offered));
+                if let Some(early) = found {
+                    cx.store.get_mut(packet).state.is_found(early.is_none());
+                }
                 let mut sink = DropSink {
                     now: cx.now,
                     events: cx.events,
@@ -446,7 +467,10 @@ impl SimLink {
                     waits: self.waits.as_deref_mut(),
                 };
                 // The sink has seen a refusal.
-                let _ = driven.queue.enqueue(cx.now, offered, &mut sink);
+                let verdict = driven.queue.enqueue(cx.now, offered, &mut sink);
+                if let (Some(promises), Some(early)) = (&mut self.promises, found) {
+                    promises.answered((cx.now, class), early, verdict);
+                }
                 self.waits.iter_mut().for_each(|waits| waits.arrived());
                 if !state.followed() {
                     self.drive(cx);
@@ -508,6 +532,10 @@ impl SimLink {
                     if let Some(waits) = &mut self.waits {
                         waits.departs(now, &packet, due, driven.queue.queue());
                     }
+                    let start = self.wire.free_at().max(now);
+                    if let Some(promises) = &mut self.promises {
+                        promises.leaves(&packet, start);
+                    }
                     let in_flight = cx.store.get_mut(packet.buffer);
                     in_flight.ecn = packet.ecn;
                     in_flight.remarked = packet.dscp.to_write().or(in_flight.remarked);
@@ -516,7 +544,7 @@ impl SimLink {
                         class: packet.class,
                         arrived: packet.arrived,
                         dequeued: now,
-                        start: self.wire.free_at().max(now),
+                        start,
                     };
                     self.send(cx, &transmission);
                 }

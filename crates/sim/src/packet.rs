@@ -127,6 +127,9 @@ pub struct SimPacket {
     /// Its sender is [notified](crate::agent::Agent::tx_complete) when it leaves the first link's
     /// queue.
     pub notify: bool,
+    /// Whether it kept to what is promised to it, if the first link that promised it anything has
+    /// found that.
+    pub conforms: Option<bool>,
     /// When it was sent; the simulation sets it.
     pub sent: Instant,
     /// What it carries.
@@ -140,6 +143,7 @@ impl SimPacket {
             frame,
             ecn: Ecn::NotEct,
             notify: false,
+            conforms: None,
             sent: Instant::START,
             payload,
         }
@@ -172,6 +176,10 @@ impl PacketState {
     const CORRUPT: u8 = 2;
     /// What the first queue is offered next has come with it.
     const FOLLOWED: u8 = 4;
+    /// A link has found whether it keeps to what is promised to it.
+    const FOUND: u8 = 8;
+    /// It does.
+    const CONFORMS: u8 = 16;
 
     fn new(notify: bool) -> Self {
         Self(if notify { Self::NOTIFY } else { 0 })
@@ -191,6 +199,17 @@ impl PacketState {
 
     pub(crate) fn becomes_followed(&mut self) {
         self.0 |= Self::FOLLOWED;
+    }
+
+    /// A link has found that; what another has found before stays.
+    pub(crate) fn is_found(&mut self, conforms: bool) {
+        if self.0 & Self::FOUND == 0 {
+            self.0 |= Self::FOUND | if conforms { Self::CONFORMS } else { 0 };
+        }
+    }
+
+    fn conforms(self) -> Option<bool> {
+        (self.0 & Self::FOUND != 0).then_some(self.0 & Self::CONFORMS != 0)
     }
 
     pub(crate) fn corrupt(self) -> bool {
@@ -270,6 +289,7 @@ impl Store {
             ecn: in_flight.ecn,
             sent: in_flight.sent,
             notify: in_flight.state.notify(),
+            conforms: in_flight.state.conforms(),
             payload: self.payloads[slot.0 as usize],
         }
     }
@@ -308,6 +328,16 @@ impl Store {
         numbered
             .filter(move |(slot, _)| !free.contains(slot))
             .map(|(_, packet)| packet)
+    }
+
+    /// How many of a stream are in flight that kept to what is promised to them.
+    pub(crate) fn conforming(&self, stream: u32) -> u64 {
+        let free: HashSet<u32> = self.free.iter().copied().collect();
+        let conforms = |packet: &InFlight| packet.stream == stream && packet.state.conforms() == Some(true);
+        let numbered = (0..).zip(&self.in_flight);
+        numbered
+            .filter(|(slot, packet)| conforms(packet) && !free.contains(slot))
+            .count() as u64
     }
 
     /// The number of packets in flight.

@@ -9,6 +9,7 @@ use crate::event_queue::{Event, EventQueue, MAX_INDEX};
 use crate::link::{LinkContext, LinkSpec, SimLink};
 use crate::meter::{Delivered, LinkMeter, MeterSettings};
 use crate::packet::Store;
+use crate::promised::LinkPromises;
 use crate::stage::Stage;
 use crate::stream::{Stream, Topology};
 use engine::classify::Filter;
@@ -383,11 +384,24 @@ impl Simulation {
     }
 
     /// Replaces the policy of a link by a tree with other classes, and with these filters. Queued
-    /// packets move into the classes that they would get if they arrived now, as in `suimon run`;
-    /// `false` if it has none.
+    /// packets move into the classes that they would get if they arrived now, as in `suimon run`.
+    /// It is watched whether what the tree promises to reservations is kept. `false` if it has
+    /// none.
     pub fn adopt(&mut self, link: LinkId, plan: TreePlan, filters: Vec<Filter>) -> bool {
         let (link, mut cx) = self.link_and_context(link.0);
         link.adopt(&mut cx, plan, filters)
+    }
+
+    /// How many packets that an end of a flow has sent are on their way that kept to what a link
+    /// promises to them.
+    pub fn conforming_on_the_way(&self, flow: FlowId, from: End) -> u64 {
+        self.store.conforming(flow.endpoint(from) as u32)
+    }
+
+    /// What a link promises to reservations, and how it keeps that; none if it never promised
+    /// anything. A class that goes keeps what was counted.
+    pub fn promises(&self, link: LinkId) -> Option<&LinkPromises> {
+        self.links[link.0 as usize].promises.as_deref()
     }
 
     /// What an end of a flow has delivered to its application.

@@ -162,6 +162,13 @@ fn contract(contract: &KeptContract) -> Value {
         "longest_hold_up_ns": contract.longest.nanos(),
         "lost": contract.lost,
         "late": contract.late,
+        "hops": contract.hops.iter().map(|hop| json!({
+            "at": hop.at,
+            "bound_ns": hop.bound.nanos(),
+            "worst_ns": hop.worst.nanos(),
+            "late": hop.late,
+            "exceeded": hop.exceeded,
+        })).collect::<Vec<_>>(),
     })
 }
 

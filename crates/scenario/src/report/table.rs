@@ -316,6 +316,7 @@ fn contract(contract: &KeptContract) -> Vec<String> {
         longest,
         lost,
         late,
+        hops,
     } = contract;
     let [kept, exceeded_by, policed_of, held] =
         [packets - exceeded, *exceeded, *policed, *held_up].map(numbers::count);
@@ -325,11 +326,24 @@ fn contract(contract: &KeptContract) -> Vec<String> {
     )];
     if *exceeded > 0 {
         let [earliest, longest] = [earliest, longest].map(|time| numbers::time(time.nanos()));
+        let since = match held_up {
+            0 => String::new(),
+            _ => format!(
+                "; {held} came after this machine had held the sender or a link up, for up to {longest}"
+            ),
+        };
         told.push(format!(
-            "{exceeded_by} exceeded it, by up to {earliest}, and {policed_of} of them were policed; {held} came after \
-             this machine had held the sender or a link up, for up to {longest}"
+            "{exceeded_by} exceeded it, by up to {earliest}, and {policed_of} of them were policed{since}"
         ));
     }
+    told.extend(hops.iter().map(|hop| {
+        let [bound, worst] = [hop.bound, hop.worst].map(|time| numbers::time(time.nanos()));
+        let [late, exceeded] = [hop.late, hop.exceeded].map(numbers::count);
+        format!(
+            "at {}: bound {bound}, measured {worst} at most; {late} late, {exceeded} exceeded it there",
+            hop.at
+        )
+    }));
     told
 }
 

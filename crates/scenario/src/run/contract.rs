@@ -1,22 +1,24 @@
-//! Whether a lab kept what a reservation guarantees: no packet that keeps to what is reserved is
-//! lost, and none takes longer than the bound.
+//! Whether what a reservation guarantees was kept, in the simulator or in a lab: no packet that
+//! keeps to what is reserved is lost, and none takes longer than the bound. In the simulator, at
+//! each hop too.
 //!
 //! The first link on the path that has a class for the flow tells which packets keep to it, by the
-//! times at which they reach its queue ([`lab::record::PromisedArrivals`]), and writes it into
-//! them. What exceeds it is promised nothing, and may be policed. A sender that this machine held
-//! up sends such packets: all at once what it should have sent meanwhile. So each of them is held
+//! times at which they reach its queue ([`measure::promised`]), and writes it into them. What
+//! exceeds it is promised nothing, and may be policed. In a lab a sender that this machine held up
+//! sends such packets: all at once what it should have sent meanwhile. So each of them is held
 //! against the hold-ups of its sender and of the links before.
 
 use super::held_up::{self, Delayed};
 use super::judge::verdict;
-use super::outcome::{Judgement, KeptContract};
-use crate::language::{Expectation, Metric, Subject};
+use super::outcome::{Judgement, KeptContract, KeptHop};
+use crate::Scenario;
+use crate::language::{Expectation, Metric, ReservationConfig, Subject};
 use control::expectations::Bounds;
 use control::judged::are_few;
 use engine::units::{Duration, Instant};
-use lab::record::PromisedArrivals;
 use lab::stood_still::StoodStill;
-use netio::hold_ups::HoldUp;
+use measure::hold_ups::HoldUp;
+use measure::promised::PromisedArrivals;
 
 /// What is usual on the way from a sender to the first class, beside propagation.
 const USUAL: Duration = Duration::from_millis(10);
@@ -33,6 +35,10 @@ pub(super) struct ReservedTraffic<'a> {
     pub(super) flight: Duration,
     /// Hold-ups of the sender, and of all links.
     pub(super) hold_ups: Vec<HoldUp>,
+    /// How many are on their way that kept to it.
+    pub(super) on_the_way: u64,
+    /// How each hop kept what it promised to those that came to it.
+    pub(super) hops: Vec<KeptHop>,
     /// What arrived, of what something was promised to, and whether it kept to it.
     pub(super) got: Vec<(bool, Delayed)>,
     /// The bound from end to end, propagation included.
@@ -48,6 +54,7 @@ impl ReservedTraffic<'_> {
     /// What has become of it.
     pub(super) fn contract(&self) -> KeptContract {
         let promised = self.came.packets - self.came.exceeded;
+        let arrived = self.promised().count() as u64 + self.on_the_way;
         let longest = self.came.exceeded_at.iter().filter_map(|at| self.held_up(*at));
         let apart = self.promised().filter(|one| one.apart).count() as u64;
         let are_apart = are_few(apart, self.promised().count() as u64);
@@ -63,8 +70,9 @@ impl ReservedTraffic<'_> {
             policed: self.came.policed,
             held_up: longest.clone().count() as u64,
             longest: longest.max().unwrap_or_default(),
-            lost: promised.saturating_sub(self.promised().count() as u64),
+            lost: promised.saturating_sub(arrived),
             late: self.promised().filter(is_late).count() as u64,
+            hops: self.hops.clone(),
         }
     }
 
@@ -94,10 +102,25 @@ impl ReservedTraffic<'_> {
             let longest = expect("the longest delay of these", Metric::DelayMax, limit.nanos());
             held_up::judge(&longest, self.promised(), still)
         });
+        let at_hop = |hop: &KeptHop| {
+            let late = expect(&format!("packets late at {}", hop.at), Metric::Packets, 0);
+            verdict(&late, hop.late)
+        };
         std::iter::once(verdict(&lost, contract.lost))
             .chain(late)
+            .chain(contract.hops.iter().map(at_hop))
             .collect()
     }
+}
+
+/// Whether nothing that a reservation promises is broken by what the scenario does to its path.
+pub(super) fn may_be_promised(scenario: &Scenario, reservation: &ReservationConfig) -> bool {
+    let path = scenario.path(scenario.flows[reservation.flow].between);
+    let is_whole = |direction: usize| {
+        let direction = &scenario.directions[direction];
+        direction.trace.is_none() && direction.later.is_empty() && direction.settings.impairments().are_none()
+    };
+    scenario.failures.is_empty() && path.into_iter().all(is_whole)
 }
 
 #[cfg(test)]
@@ -138,6 +161,8 @@ mod tests {
                 from: at(190),
                 until: at(200),
             }],
+            on_the_way: 0,
+            hops: Vec::new(),
             got,
             limit: Some(Duration::from_millis(20)),
         }
@@ -164,8 +189,32 @@ mod tests {
             longest: Duration::from_millis(10),
             lost: 0,
             late: 0,
+            hops: Vec::new(),
         };
         assert_eq!((contract, met), (expected, vec![true, true]));
+    }
+
+    #[test]
+    fn what_is_on_its_way_is_not_lost_and_a_hop_that_was_late_breaks_it() {
+        let hop = |at: &str, late| KeptHop {
+            at: at.into(),
+            late,
+            ..KeptHop::default()
+        };
+        let told = |on_the_way, late| {
+            let traffic = ReservedTraffic {
+                on_the_way,
+                hops: vec![hop("left > right", 0), hop("right > end", late)],
+                ..traffic(vec![(true, delayed(20, 0)); 98])
+            };
+            let contract = traffic.contract();
+            let judged = traffic.judged(&contract, &StoodStill::default());
+            let met: Vec<bool> = judged.iter().map(|one| one.met).collect();
+            (contract.lost, met)
+        };
+        assert_eq!(told(2, 0), (0, vec![true; 4]));
+        assert_eq!(told(1, 0), (1, vec![false, true, true, true]));
+        assert_eq!(told(2, 1), (0, vec![true, true, true, false]));
     }
 
     #[test]

@@ -26,6 +26,17 @@ pub struct Delayed {
     pub apart: bool,
 }
 
+impl Delayed {
+    /// Of a packet that no machine held up.
+    pub const fn by_itself(delay: Duration) -> Self {
+        Self {
+            delay,
+            held: Duration::ZERO,
+            apart: false,
+        }
+    }
+}
+
 /// Judges an expectation of these delays, by a machine that stood still at these times.
 pub fn judge(
     expectation: &Expectation,
@@ -72,7 +83,7 @@ mod tests {
     use crate::language::{Metric, Subject};
     use control::expectations::Bounds;
     use engine::units::Instant;
-    use netio::hold_ups::HoldUp;
+    use measure::hold_ups::HoldUp;
 
     const MS: u64 = 1_000_000;
 

@@ -4,7 +4,7 @@
 //! Rates and shares of flows count as in the simulator: payload of TCP, frames of datagrams. What
 //! the machine adds to delays is counted apart.
 
-use super::contract::ReservedTraffic;
+use super::contract::{ReservedTraffic, may_be_promised};
 use super::held_up::{self, Delayed};
 use super::judge::{delay, fairness_of, ratio, verdict};
 use super::live_programs;
@@ -16,19 +16,19 @@ use crate::language::{Expectation, FlowConfig, Metric, ReservationConfig, Subjec
 use crate::sources::LabSource;
 use crate::{Error, Scenario};
 use control::policy::InterfacePolicy;
-use engine::bounds::shown;
 use engine::packet::ClassId;
 use engine::queue::{Count, Stats};
 use engine::tree::Registry;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use gateway::in_force::InForce;
-use lab::record::{PromisedArrivals, Recorded};
+use lab::record::Recorded;
 use lab::stood_still::StoodStill;
 use lab::traffic::generator::TrafficShape;
 use lab::traffic::tcp::Bulk;
 use lab::traffic::udp::Stream;
 use lab::{CableSwitch, Record};
 use measure::delay::Delays;
+use measure::promised::PromisedArrivals;
 use netio::handle::{PathView, Unanswered};
 use netio::hold_ups::HoldUp;
 use std::collections::BTreeSet;
@@ -387,14 +387,12 @@ impl LiveRun<'_> {
         let of = |((index, reservation), log): ((usize, &ReservationConfig), ReservationLog)| {
             let longest = outcomes[reservation.flow].longest();
             let mut outcome = log.outcome(end, reservation, self.scenario, longest);
-            let limit = outcome
-                .delay
-                .map(|delay| shown(delay.bound.unwrap_or(delay.promised)));
+            let limit = outcome.limit();
             if let Some(traffic) =
                 self.reserved_traffic((index, reservation), &flows[reservation.flow], limit)
             {
                 let contract = traffic.contract();
-                if outcome.delay.is_some() && self.may_be_promised(reservation) {
+                if outcome.delay.is_some() && may_be_promised(self.scenario, reservation) {
                     judged.extend(traffic.judged(&contract, still));
                 }
                 outcome.contract = Some(contract);
@@ -403,19 +401,6 @@ impl LiveRun<'_> {
         };
         let outcomes = configured.zip(self.rsvp.read()).map(of).collect();
         (outcomes, judged)
-    }
-
-    /// Whether nothing that a reservation promises is broken by what the scenario does to its path.
-    fn may_be_promised(&self, reservation: &ReservationConfig) -> bool {
-        let scenario = self.scenario;
-        let path = scenario.path(scenario.flows[reservation.flow].between);
-        let is_whole = |direction: usize| {
-            let direction = &scenario.directions[direction];
-            direction.trace.is_none()
-                && direction.later.is_empty()
-                && direction.settings.impairments().are_none()
-        };
-        scenario.failures.is_empty() && path.into_iter().all(is_whole)
     }
 
     /// What is known of the flow of a reservation; none if no packet of it is known to have been
@@ -445,6 +430,8 @@ impl LiveRun<'_> {
             came,
             flight: flights.fold(Duration::ZERO, |sum, delay| sum + delay),
             hold_ups: [&links[..], &flow.hold_ups[..]].concat(),
+            on_the_way: 0,
+            hops: Vec::new(),
             got,
             limit,
         })

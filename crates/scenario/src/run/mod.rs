@@ -8,7 +8,9 @@
 
 mod autorate;
 pub mod captures;
+mod contract;
 mod explained;
+mod held_up;
 mod host_routes;
 mod judge;
 mod network;
@@ -24,8 +26,6 @@ mod yielding;
 // All else is of Linux; the above is compiled for the browser too.
 cfg_if::cfg_if! {
     if #[cfg(target_os = "linux")] {
-        mod contract;
-        mod held_up;
         pub mod live;
         mod live_programs;
         mod live_rsvp;
@@ -33,9 +33,13 @@ cfg_if::cfg_if! {
 }
 
 use self::captures::{CaptureRequest, Capturing};
+use self::contract::{ReservedTraffic, may_be_promised};
+use self::held_up::Delayed;
 use self::judge::Window;
 use self::network::Network;
-use self::outcome::{ClassOutcome, FlowOutcome, LinkOutcome, Outcome, Passed, Point, ReservationOutcome};
+use self::outcome::{
+    ClassOutcome, FlowOutcome, Judgement, KeptHop, LinkOutcome, Outcome, Passed, Point, ReservationOutcome,
+};
 use self::readings::Meters;
 use self::reserved_flows::ReservationLog;
 use self::signalling::SimulatedRsvp;
@@ -43,11 +47,15 @@ use crate::Error;
 use crate::Scenario;
 use crate::language::{ReservationConfig, Subject};
 use control::explained::ExplainRequest;
+use engine::bounds::shown;
 use engine::discipline::Reason;
 use engine::packet::ClassId;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use lab::stood_still::StoodStill;
+use measure::promise::PromiseTally;
 use sim::meter::MeterRow;
 use sim::simulation::End;
+use std::collections::BTreeSet;
 
 /// The number of progress reports of a run.
 const STEPS: u64 = 400;
@@ -133,6 +141,7 @@ impl ScenarioRun {
             scenario,
         };
         let judged = scenario.expectations.iter().zip(&self.windows);
+        let (reservations, promises) = reservations(&meters);
         Outcome {
             scenario: name.into(),
             point,
@@ -142,6 +151,7 @@ impl ScenarioRun {
             events: self.network.sim.events(),
             expectations: judged
                 .map(|(expectation, window)| judge::judge(expectation, window, &meters))
+                .chain(promises)
                 .collect(),
             links: (0..scenario.directions.len())
                 .zip(self.backlog_samples)
@@ -150,7 +160,7 @@ impl ScenarioRun {
             flows: (0..scenario.flows.len())
                 .map(|index| flow(&meters, index))
                 .collect(),
-            reservations: reservations(&meters),
+            reservations,
             explained,
         }
     }
@@ -279,19 +289,78 @@ fn link(meters: &Meters<'_>, index: usize, backlog_samples: Vec<(Instant, Bytes)
     }
 }
 
-fn reservations(meters: &Meters<'_>) -> Vec<ReservationOutcome> {
-    let logs = meters
-        .network
-        .signalling
-        .as_ref()
-        .map_or(&[][..], SimulatedRsvp::logs);
-    let configured = meters.scenario.signalling.reservations.iter();
-    let now = meters.network.sim.now();
-    let of = |(reservation, log): (&ReservationConfig, &ReservationLog)| {
-        let measured = flow(meters, reservation.flow).longest();
-        log.outcome(now, reservation, meters.scenario, measured)
+/// What has become of reservations, and whether what they guarantee was kept.
+fn reservations(meters: &Meters<'_>) -> (Vec<ReservationOutcome>, Vec<Judgement>) {
+    let Some(signalling) = &meters.network.signalling else {
+        return Default::default();
     };
-    configured.zip(logs).map(of).collect()
+    let configured = meters.scenario.signalling.reservations.iter().enumerate();
+    let now = meters.network.sim.now();
+    let mut judged = Vec::new();
+    let of = |((index, reservation), log): ((usize, &ReservationConfig), &ReservationLog)| {
+        let measured = flow(meters, reservation.flow).longest();
+        let mut outcome = log.outcome(now, reservation, meters.scenario, measured);
+        let limit = outcome.limit();
+        if let Some(traffic) = reserved_traffic(meters, signalling, (index, reservation), limit) {
+            let mut contract = traffic.contract();
+            if outcome.delay.is_none() {
+                // Controlled load promises no delay anywhere.
+                contract.hops.clear();
+            } else if may_be_promised(meters.scenario, reservation) {
+                judged.extend(traffic.judged(&contract, &StoodStill::default()));
+            }
+            outcome.contract = Some(contract);
+        }
+        outcome
+    };
+    let outcomes = configured.zip(signalling.logs()).map(of).collect();
+    (outcomes, judged)
+}
+
+/// What is known of the flow of a reservation; none if nothing was promised to a datagram of it.
+fn reserved_traffic<'a>(
+    meters: &Meters<'a>,
+    signalling: &SimulatedRsvp,
+    (index, reservation): (usize, &'a ReservationConfig),
+    limit: Option<Duration>,
+) -> Option<ReservedTraffic<'a>> {
+    let (scenario, network) = (meters.scenario, meters.network);
+    let promises = |direction: usize| network.sim.promises(network.links[direction]);
+    let classes = signalling.classes(scenario, index);
+    let (first, own) = classes.first()?;
+    let copies = &network.flows[reservation.flow];
+    let listeners = copies.iter().filter_map(|&copy| meters.listener(copy));
+    let promised = listeners.flat_map(|listener| &listener.promised);
+    let got = promised.map(|&(conforms, delay)| (conforms, Delayed::by_itself(delay)));
+    let got: Vec<(bool, Delayed)> = got.collect();
+    let hop = |(direction, classes): &(usize, &BTreeSet<String>)| {
+        let kept = classes
+            .iter()
+            .filter_map(|class| promises(*direction)?.kept(class));
+        let of = |hop: KeptHop, kept: PromiseTally| KeptHop {
+            bound: hop.bound.max(shown(kept.bound)),
+            worst: hop.worst.max(kept.worst),
+            late: hop.late + kept.late,
+            exceeded: hop.exceeded + kept.exceeded,
+            ..hop
+        };
+        kept.fold(KeptHop::at(&scenario.directions[*direction].name), of)
+    };
+    let on_the_way = copies
+        .iter()
+        .map(|&copy| network.sim.conforming_on_the_way(copy, End::Initiator));
+    (!got.is_empty()).then(|| ReservedTraffic {
+        name: &reservation.name,
+        index,
+        at: &scenario.directions[*first].name,
+        came: promises(*first).map(|of| of.came(*own)).unwrap_or_default(),
+        flight: Duration::ZERO,
+        hold_ups: Vec::new(),
+        on_the_way: on_the_way.sum(),
+        hops: classes.iter().map(hop).collect(),
+        got,
+        limit,
+    })
 }
 
 fn flow(meters: &Meters<'_>, index: usize) -> FlowOutcome {

@@ -8,6 +8,7 @@
 use crate::language::Picture;
 use control::explained::Explained;
 use control::judged;
+use engine::bounds::shown;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 use measure::impairments::ImpairmentCounts;
@@ -196,9 +197,18 @@ pub struct ReservationOutcome {
     pub events: Vec<(Instant, String)>,
     /// Of guaranteed service: the delay.
     pub delay: Option<PromisedDelay>,
-    /// In the lab: which of its flow's packets something was promised to, and what became of them;
-    /// none if no link on its path promised anything.
+    /// Which of its flow's packets something was promised to, and what became of them; none if no
+    /// link on its path promised anything, or of TCP.
     pub contract: Option<KeptContract>,
+}
+
+impl ReservationOutcome {
+    /// What its packets take at most that keep to it: the bound, or where that is not known, the
+    /// promise.
+    pub(super) fn limit(&self) -> Option<Duration> {
+        let delay = self.delay?;
+        Some(shown(delay.bound.unwrap_or(delay.promised)))
+    }
 }
 
 /// The packets of a flow that came to the first link on its path that has a class for it.
@@ -215,7 +225,7 @@ pub struct KeptContract {
     pub earliest: Duration,
     /// Those of them that were policed.
     pub policed: u64,
-    /// Those that came since this machine had held the sender, or a link before, up.
+    /// In the lab, those that came since this machine had held the sender, or a link before, up.
     pub held_up: u64,
     /// The longest such hold-up.
     pub longest: Duration,
@@ -224,6 +234,24 @@ pub struct KeptContract {
     /// Those that took longer than the bound, or where that is not known, the promise, less what
     /// this machine held them up for.
     pub late: u64,
+    /// In the simulator, of guaranteed service: how each hop with a class for it kept what it
+    /// promised there, in the order of the path.
+    pub hops: Vec<KeptHop>,
+}
+
+/// How a hop kept what it promised to those of a flow's packets that kept to it there.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct KeptHop {
+    /// The link.
+    pub at: String,
+    /// The bound, from arrival in the queue to the last bit on the link.
+    pub bound: Duration,
+    /// The longest time that one took.
+    pub worst: Duration,
+    /// Those that took longer than the bound.
+    pub late: u64,
+    /// Those that exceeded what is reserved there.
+    pub exceeded: u64,
 }
 
 /// A delay that a reservation promised, from end to end, propagation included.
@@ -236,6 +264,16 @@ pub struct PromisedDelay {
     /// The longest of all its flow's packets, whether it was in force or not; none if nothing
     /// arrived.
     pub measured: Option<Duration>,
+}
+
+impl KeptHop {
+    /// This link, to which nothing has come.
+    pub(super) fn at(link: &str) -> Self {
+        Self {
+            at: link.into(),
+            ..Self::default()
+        }
+    }
 }
 
 /// An expectation and its result.

@@ -17,6 +17,7 @@ use super::reserved_flows::{ReservationLog, ReservedFlows, senders, session};
 use crate::Scenario;
 use crate::language::{ReservationConfig, signalling_key};
 use engine::random::Seed;
+use engine::reservation::class_name;
 use engine::reserved::ReservedLayout;
 use engine::settings::Problem;
 use engine::units::{Bytes, Duration, Instant};
@@ -85,6 +86,8 @@ pub struct SimulatedRsvp {
     avoided: BTreeSet<usize>,
     restarts: u64,
     flows: ReservedFlows,
+    /// The classes that each reservation has had, by the directions that they were of.
+    classes: BTreeMap<usize, BTreeMap<usize, BTreeSet<String>>>,
 }
 
 impl std::fmt::Debug for SimulatedRsvp {
@@ -113,7 +116,22 @@ impl SimulatedRsvp {
             avoided: BTreeSet::new(),
             restarts: 0,
             flows: ReservedFlows::new(scenario),
+            classes: BTreeMap::new(),
         }
+    }
+
+    /// The classes that a reservation has had, by the directions that they were of, in the order of
+    /// its path.
+    pub(super) fn classes(&self, scenario: &Scenario, index: usize) -> Vec<(usize, &BTreeSet<String>)> {
+        let reservation = &scenario.signalling.reservations[index];
+        let path = scenario.path(scenario.flows[reservation.flow].between);
+        let Some(had) = self.classes.get(&index) else {
+            return Vec::new();
+        };
+        let on_path = path.into_iter();
+        on_path
+            .filter_map(|direction| Some((direction, had.get(&direction)?)))
+            .collect()
     }
 
     /// When its next turn is due, if no message arrives before.
@@ -166,8 +184,12 @@ impl SimulatedRsvp {
             .map(|(host, own)| (*host, &mut own.node))
             .collect();
         self.flows.turn(parts.scenario, now, &mut nodes);
+        let mut changed = false;
         for host in self.hosts.values_mut() {
-            host.install_classes(parts);
+            changed |= host.install_classes(parts);
+        }
+        if changed {
+            self.note_classes(parts.scenario);
         }
         let mut transmits = Vec::new();
         for (index, host) in &mut self.hosts {
@@ -178,6 +200,21 @@ impl SimulatedRsvp {
         }
         if parts.scenario.loses_state() {
             self.look_for_lost(parts.scenario, now);
+        }
+    }
+
+    /// Notes the classes that reservations have now.
+    fn note_classes(&mut self, scenario: &Scenario) {
+        for (index, reservation) in scenario.signalling.reservations.iter().enumerate() {
+            for direction in scenario.path(scenario.flows[reservation.flow].between) {
+                let host = self.hosts.get(&scenario.directions[direction].from);
+                let classes = host.map(|host| host.classes(scenario, reservation, direction));
+                let classes = classes.unwrap_or_default();
+                if !classes.is_empty() {
+                    let had = self.classes.entry(index).or_default();
+                    had.entry(direction).or_default().extend(classes);
+                }
+            }
         }
     }
 
@@ -304,23 +341,42 @@ impl RsvpHost {
         }
     }
 
+    /// What traffic control has for the session of a reservation that leaves by this direction.
+    fn installed(
+        &self,
+        scenario: &Scenario,
+        reservation: &ReservationConfig,
+        direction: usize,
+    ) -> Vec<TcsbStatus> {
+        let status = self.node.status_of(&session(scenario, reservation));
+        let mut tcsbs = status.map_or_else(Vec::new, |status| status.tcsbs);
+        tcsbs.retain(|tcsb| self.interfaces.get(tcsb.interface as usize) == Some(&direction));
+        tcsbs
+    }
+
     /// Whether traffic control has what is reserved for a flow that leaves by this direction.
     fn has(&self, scenario: &Scenario, reservation: &ReservationConfig, direction: usize) -> bool {
-        let Some(status) = self.node.status_of(&session(scenario, reservation)) else {
-            return false;
-        };
-        let own = |tcsb: &&TcsbStatus| self.interfaces.get(tcsb.interface as usize) == Some(&direction);
-        let installed: BTreeSet<_> = status
-            .tcsbs
-            .iter()
-            .filter(own)
-            .flat_map(|tcsb| &tcsb.senders)
-            .collect();
+        let tcsbs = self.installed(scenario, reservation, direction);
+        let installed: BTreeSet<_> = tcsbs.iter().flat_map(|tcsb| &tcsb.senders).collect();
         senders(scenario, reservation).all(|sender| installed.contains(&sender))
     }
 
-    /// Installs the classes of changed reservations.
-    fn install_classes(&mut self, parts: &mut SimParts<'_>) {
+    /// The names of the classes that serve a flow that leaves by this direction.
+    fn classes(&self, scenario: &Scenario, reservation: &ReservationConfig, direction: usize) -> Vec<String> {
+        let is_managed = |tcsb: &TcsbStatus| {
+            let budget = self.node.traffic_control().budget(tcsb.interface);
+            matches!(budget, Some(InterfaceBudget::Managed(_)))
+        };
+        let own: BTreeSet<_> = senders(scenario, reservation).collect();
+        let serves = |tcsb: &TcsbStatus| tcsb.senders.iter().any(|sender| own.contains(sender));
+        let tcsbs = self.installed(scenario, reservation, direction).into_iter();
+        let tcsbs = tcsbs.filter(|tcsb| is_managed(tcsb) && serves(tcsb));
+        tcsbs.map(|tcsb| class_name(tcsb.rhandle.0)).collect()
+    }
+
+    /// Installs the classes of changed reservations; returns whether there were any.
+    fn install_classes(&mut self, parts: &mut SimParts<'_>) -> bool {
+        let mut changed = false;
         for id in self.node.traffic_control_mut().take_changed() {
             let layout: Option<Result<ReservedLayout, Vec<Problem>>> =
                 self.node.traffic_control().lay_out(id);
@@ -328,8 +384,10 @@ impl RsvpHost {
             // they are, as they do live.
             if let (Some(Ok(layout)), Some(&index)) = (layout, self.interfaces.get(id as usize)) {
                 parts.sim.adopt(parts.links[index], layout.plan, layout.filters);
+                changed = true;
             }
         }
+        changed
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Listener {
     pub expected: u64,
     /// Packets received after one with a higher number (RFC 4737, section 3.3).
     pub reordered: u64,
+    /// Of what something was promised to: whether it kept to that, and its delay.
+    pub promised: Vec<(bool, Duration)>,
     /// The numbers below `expected` that have not come, ascending.
     missing: VecDeque<u64>,
     /// The delay of the previous packet.
@@ -77,6 +79,8 @@ impl Agent for Listener {
         let delay = cx.now().since(packet.sent);
         self.packets += 1;
         self.delays.record(delay);
+        self.promised
+            .extend(packet.conforms.map(|conforms| (conforms, delay)));
         if let Some(previous) = self.previous_delay.replace(delay) {
             // J := J + (|D| - J) / 16, in sixteenths.
             self.jitter += delay.nanos().abs_diff(previous.nanos());

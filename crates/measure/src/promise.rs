@@ -9,9 +9,11 @@
 //! those that are late by no more than what the host [held them up](crate::hold_ups) for: a class
 //! that is guaranteed a service from any time on is later by as long as the link stood still.
 
-use engine::bounds::Bound;
+use engine::bounds::{Bound, WorstCase};
 use engine::conformance::ConformanceMeter;
 use engine::packet::ClassId;
+use engine::reservation::PREFIX;
+use engine::tree::{ClassInfo, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 
 /// What is promised to a class.
@@ -23,6 +25,30 @@ pub struct ClassPromise {
     pub bound: Bound,
     /// The bandwidth at which a packet goes onto the link.
     pub link: Bandwidth,
+}
+
+impl ClassPromise {
+    /// What a plan with these worst cases promises to its reservations, by the numbers that their
+    /// classes have in the tree that runs.
+    pub fn to_reservations(
+        plan: &TreePlan,
+        cases: impl FnOnce() -> Vec<WorstCase>,
+        running: &TreePlan,
+    ) -> Vec<Self> {
+        let is_reserved = |info: &ClassInfo| info.name.starts_with(PREFIX);
+        if !plan.classes.iter().any(is_reserved) {
+            return Vec::new();
+        }
+        let promise = |case: WorstCase| {
+            let info = plan.info(case.class?).filter(|info| is_reserved(info))?;
+            Some(Self {
+                class: running.class(&info.name)?,
+                bound: case.bound.ok()?,
+                link: plan.link.bandwidth,
+            })
+        };
+        cases().into_iter().filter_map(promise).collect()
+    }
 }
 
 /// How a promise has been kept, since the class began.
@@ -42,7 +68,7 @@ pub struct PromiseTally {
 
 /// A promise, and how it is kept.
 #[derive(Clone, Debug)]
-pub(crate) struct KeptPromise {
+pub struct KeptPromise {
     promise: ClassPromise,
     /// None where the bound holds for whatever is sent.
     curve: Option<ConformanceMeter>,
@@ -50,7 +76,8 @@ pub(crate) struct KeptPromise {
 }
 
 impl KeptPromise {
-    pub(crate) fn new(promise: ClassPromise) -> Self {
+    /// Nothing has departed yet.
+    pub fn new(promise: ClassPromise) -> Self {
         let tally = PromiseTally {
             bound: promise.bound.delay,
             ..PromiseTally::default()
@@ -63,18 +90,19 @@ impl KeptPromise {
     }
 
     /// Another promise to the same class from now on. What was counted stays.
-    pub(crate) fn renew(&mut self, promise: ClassPromise) {
+    pub fn renew(&mut self, promise: ClassPromise) {
         self.promise = promise;
         self.tally.bound = promise.bound.delay;
         ConformanceMeter::renew(&mut self.curve, promise.bound.arrivals);
     }
 
-    pub(crate) const fn tally(&self) -> PromiseTally {
+    /// How it has been kept.
+    pub const fn tally(&self) -> PromiseTally {
         self.tally
     }
 
     /// A packet leaves, in the order of arrival. The host is the reason of so much of its delay.
-    pub(crate) fn departs(&mut self, len: Bytes, (arrived, left): (Instant, Instant), excused: Duration) {
+    pub fn departs(&mut self, len: Bytes, (arrived, left): (Instant, Instant), excused: Duration) {
         let exceeds = self.curve.as_mut().and_then(|curve| curve.arrives(arrived, len));
         if exceeds.is_some() || len < self.promise.bound.shortest {
             self.tally.exceeded += 1;
