@@ -5,7 +5,8 @@
 //!
 //! The lab and the program have the simulator's figures, within 2 % in rate and 1 ms in delay, as
 //! far as this machine can tell: packets on whose way it stood still are counted apart, and a
-//! machine that is too busy for a millisecond is skipped, and said to be.
+//! machine that is too busy for a millisecond is skipped, and said to be: also where the program
+//! counts that the host held its packet loop up for a hundredth of the packets.
 //!
 //! ```text
 //!  server ── 10 ms ── router: 18 Mbit/s ── modem ── 20 Mbit/s, 500 kB ── home
@@ -16,6 +17,8 @@ mod answering;
 
 use answering::answering;
 use control::judged;
+use control::snapshot::HostHoldUps;
+use control::socket::Client;
 use engine::random::Seed;
 use engine::tree::Registry;
 use lab::stood_still::StoodStill;
@@ -36,6 +39,8 @@ use std::time::{Duration, Instant};
 
 /// The part of full frames of 18 Mbit/s that is payload of TCP, in Mbit/s.
 const PAYLOAD: f64 = 18.0 * 1_448.0 / 1_514.0;
+/// How long the call is.
+const CALL: Duration = Duration::from_secs(4);
 /// What is measured once the download has settled.
 const SETTLED: usize = 30;
 const POLICY: &str = "bandwidth = \"18 Mbit/s\"\ndiscipline = \"fq_codel\"\n";
@@ -116,17 +121,33 @@ fn topology(ruled: &str) -> Topology {
         .unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-fn between(lab: &Lab, server: &Host, home: &Host, to: SocketAddr) -> Felt {
+/// How the host held up the packet loop of a program that runs beside, since its start.
+type ToldHoldUps<'a> = &'a (dyn Fn() -> HostHoldUps + Sync);
+
+/// Of no program.
+fn held_up_by_none() -> HostHoldUps {
+    HostHoldUps::default()
+}
+
+/// Whether these hold-ups are enough to show in the 99th percentile of `span`: what came meanwhile,
+/// and as long again until it is worked off, is a hundredth.
+fn show_in_p99([before, after]: [HostHoldUps; 2], span: Duration) -> bool {
+    let held = Duration::from_nanos(after.all_ns - before.all_ns);
+    200 * held >= span
+}
+
+fn between(lab: &Lab, server: &Host, home: &Host, to: SocketAddr, told: ToldHoldUps<'_>) -> Felt {
     let watcher = netio::hold_ups::watcher(lab.hold_ups()).expect("a thread");
     let bulk = Bulk::new(to, Duration::from_secs(8))
         .start(server, home)
         .expect("a transfer");
     std::thread::sleep(Duration::from_secs(3));
     // 214-byte frames, 100 kbit/s.
-    let shape = TrafficShape::per_second(58, 172, Duration::from_secs(4));
-    let began = netio::clock::now();
+    let shape = TrafficShape::per_second(58, 172, CALL);
+    let (began, before) = (netio::clock::now(), told());
     let call = Stream { to, shape }.start(server, home).expect("a call");
     let (late, call) = lateness(|| call.finish().expect("a report"));
+    let held = [before, told()];
     let intervals = bulk.finish().expect("a report").intervals;
     let settled = &intervals[SETTLED..70];
     drop(watcher);
@@ -134,12 +155,15 @@ fn between(lab: &Lab, server: &Host, home: &Host, to: SocketAddr) -> Felt {
     let (by_itself, apart) = call_of(&call.arrivals, began, &still);
     let all = call.arrivals.len();
     let many = !judged::are_few(apart as u64, all as u64);
-    let unfit = (many || late > PUNCTUAL).then(|| {
+    let loop_held = show_in_p99(held, CALL);
+    let unfit = (many || late > PUNCTUAL || loop_held).then(|| {
         format!(
             "this machine cannot tell a millisecond: {apart} of {all} packets came while it stood still ({} times, for up to \
-             {}), and its threads wake up {late:?} late",
+             {}), its threads wake up {late:?} late, and the program's loop was held up {} times, {:?} in all",
             still.count(),
-            still.longest()
+            still.longest(),
+            held[1].times - held[0].times,
+            Duration::from_nanos(held[1].all_ns - held[0].all_ns)
         )
     });
     Felt {
@@ -151,7 +175,11 @@ fn between(lab: &Lab, server: &Host, home: &Host, to: SocketAddr) -> Felt {
 }
 
 /// Builds the network, lets `start` begin what runs on the router, and measures.
-fn measured(ruled: &str, start: impl FnOnce(&Host) -> Option<Option<Running>>) -> Option<Felt> {
+fn measured(
+    ruled: &str,
+    start: impl FnOnce(&Host) -> Option<Option<Running>>,
+    told: ToldHoldUps<'_>,
+) -> Option<Felt> {
     let built = build(
         &topology(ruled),
         &Registry::builtin(),
@@ -164,7 +192,7 @@ fn measured(ruled: &str, start: impl FnOnce(&Host) -> Option<Option<Running>>) -
     };
     let running = start(router)?;
     let to = SocketAddr::new(built.interfaces[3][0].addresses[0].ip, 0);
-    let felt = between(&built.lab, server, home, to);
+    let felt = between(&built.lab, server, home, to, told);
     drop(running);
     Some(felt)
 }
@@ -177,9 +205,21 @@ fn run_on(router: &Host, files: &Path) -> Option<Running> {
     running(router, files, &[&policy])
 }
 
+/// Where the program in this folder has its control socket.
+fn socket_in(files: &Path) -> String {
+    files.join("control.sock").display().to_string()
+}
+
+/// How the host held up the loop of the program in this folder, as that says itself.
+fn held_up_in(files: &Path) -> HostHoldUps {
+    let mut client = Client::connect(Some(&socket_in(files))).expect("it answers");
+    let snapshot = client.status(Duration::ZERO, false).expect("its status");
+    snapshot.interfaces[0].hold_ups
+}
+
 /// `suimon run` with these arguments; none if the machine forbids it.
 fn running(on: &Host, files: &Path, what: &[&str]) -> Option<Running> {
-    let socket = files.join("control.sock").display().to_string();
+    let socket = socket_in(files);
     let program = on.program(env!("CARGO_BIN_EXE_suimon"));
     let arguments = [&["run"], what, &["--socket", &socket]].concat();
     let program = program.args(arguments).limit(Duration::from_secs(60));
@@ -237,7 +277,7 @@ fn a_policy_below_its_modem_is_in_the_lab_as_it_is_simulated() {
     let _turn = turn();
     lab::isolated(|| {
         let ruled = format!("rate = \"1 Gbit/s\"\n[link.policy.router]\n{POLICY}");
-        is_as_simulated("lab", || measured(&ruled, |_| Some(None)));
+        is_as_simulated("lab", || measured(&ruled, |_| Some(None), &held_up_by_none));
     });
 }
 
@@ -247,9 +287,26 @@ fn a_policy_below_its_modem_is_as_a_program_on_the_router_as_it_is_simulated() {
     lab::isolated(|| {
         let files: PathBuf = std::env::temp_dir().join(format!("suimon-home-{}", std::process::id()));
         std::fs::create_dir_all(&files).expect("a directory");
-        is_as_simulated("run", || measured("", |router| run_on(router, &files).map(Some)));
+        is_as_simulated("run", || {
+            measured("", |router| run_on(router, &files).map(Some), &|| {
+                held_up_in(&files)
+            })
+        });
         let _ = std::fs::remove_dir_all(&files);
     });
+}
+
+#[test]
+fn hold_ups_of_the_loop_excuse_what_they_can_have_done_and_no_less() {
+    let told = |all_ms: u64| HostHoldUps {
+        times: all_ms,
+        longest_ns: 2_000_000,
+        all_ns: all_ms * 1_000_000,
+    };
+    // Of 4 s, 40 ms of packets are a hundredth.
+    assert!(show_in_p99([told(7), told(27)], CALL));
+    assert!(!show_in_p99([told(7), told(26)], CALL));
+    assert!(!show_in_p99([told(500), told(500)], CALL), "what was before");
 }
 
 /// What two transfers and two calls have over a line of 20 Mbit/s with a deep buffer at each end,
@@ -267,8 +324,8 @@ fn both_ways(name: &str, start: impl FnOnce(&Host) -> Option<Option<Running>>) -
     let address = |host: usize| SocketAddr::new(built.interfaces[host][0].addresses[0].ip, 0);
     let (to_home, to_server) = (address(1), address(0));
     let felt = std::thread::scope(|scope| {
-        let up = scope.spawn(|| between(&built.lab, home, server, to_server));
-        let down = between(&built.lab, server, home, to_home);
+        let up = scope.spawn(|| between(&built.lab, home, server, to_server, &held_up_by_none));
+        let down = between(&built.lab, server, home, to_home, &held_up_by_none);
         [down, up.join().expect("a measurement")]
     });
     drop(ran);
