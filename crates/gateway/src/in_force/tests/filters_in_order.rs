@@ -53,7 +53,7 @@ fn another_order_concerns_the_classes_of_filters_that_meet() {
     let classes: BTreeMap<u16, u64> = (0..FLOWS).step_by(2).map(|flow| (flow, 4)).collect();
     let named = |policy: &InterfacePolicy, other: &InterfacePolicy| -> Vec<String> {
         let affected = vacancies::affected(policy, other).expect("they can be told");
-        let name = |class: ClassId| policy.plan.info(class).expect("a class").name.clone();
+        let name = |class: ClassId| policy.plan.info(class).expect("a class").name.to_string();
         affected.into_iter().map(name).collect()
     };
     let before = ordered(kind, &classes, &[4, 16, 8, 12]);
