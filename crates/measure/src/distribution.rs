@@ -82,7 +82,7 @@ impl Distribution {
 
     /// A number.
     pub fn draw(&self, rng: &mut Rng) -> u64 {
-        // What is scaled has 32 bits of fraction and is less than 2⁷⁷; so is the factor, at most 2⁶².
+        // What is scaled is less than 2⁷⁷ with its fraction of 32 bits, and the factor 2⁶² at most.
         let scaled = |scale: i128, exponent: i128| {
             let factor = power_of_two(exponent).min(1 << 62);
             ((scale >> 16) * factor) >> (2 * BITS - 16)

@@ -415,7 +415,7 @@ fn one_that_comes_or_goes_alone_visits_no_other() {
                 }
             }
             assert_eq!(rig.reclassified, 0, "{kind:?}, {classes}: five times in turn");
-            // The check after each builds one queue beside, and looks at that and at the running one.
+            // The check after each builds a queue beside, and looks at it and the running one.
             assert!((1..=10).contains(&visited), "{kind:?}, {classes}: {visited}");
         }
     }

@@ -1,5 +1,5 @@
-//! What passing traffic shows of the experience of classes and hosts: round trips of TCP and QUIC on
-//! both sides of this host, and what TCP had to send again.
+//! What passing traffic shows of the experience of classes and hosts: round trips of TCP and QUIC
+//! on both sides of this host, and what TCP had to send again.
 //!
 //! An [`ExperienceWatch`] belongs to two paths of opposite directions, in one worker or in two. A
 //! segment with data is watched from its arrival here until the other path sees its answer. So the

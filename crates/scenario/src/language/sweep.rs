@@ -7,8 +7,9 @@
 //! ```
 //!
 //! `"{rate}"` is replaced by the value itself, of whatever type; within a longer string, by the
-//! value's text. `seed = 20` is short for the list of the numbers from 1 to 20. Points are numbered from 1 in the order of the lists, with the last list varying
-//! fastest, so that a number means the same point on every machine.
+//! value's text. `seed = 20` is short for the list of the numbers from 1 to 20. Points are numbered
+//! from 1 in the order of the lists, with the last list varying fastest, so that a number means the
+//! same point on every machine.
 
 use control::sections::Section;
 use control::values::{KeyValue, TomlContent, TomlValue};

@@ -5,7 +5,7 @@
 //! missed an expectation, and the first, are shown in full. [`super::pictures`] draws,
 //! `super::sweep` compares points.
 
-use super::{pictures, sweep};
+use super::{pictures, replications, sweep};
 use crate::run::outcome::{ClassOutcome, FlowOutcome, LinkOutcome, Outcome, Passed};
 use measure::delay::Delays;
 use measure::numbers;
@@ -23,6 +23,7 @@ pub fn page(outcomes: &[Outcome], texts: &[(String, String)]) -> String {
     verdict(&mut page, outcomes);
     if first.point.of > 1 {
         sweep::show(&mut page, outcomes);
+        replications::show(&mut page, outcomes);
         for outcome in chosen(outcomes) {
             let summary = format!("Point {}: {}", outcome.point.number, values(outcome));
             page.folded(&summary, outcome.missed() > 0, |page| point(page, outcome));

@@ -6,6 +6,7 @@ use super::sweep::{MeasuredValue, measured};
 use crate::language::SEED;
 use crate::run::outcome::Outcome;
 use measure::confidence::SureMean;
+use plot::html::{Cell, Page};
 use std::collections::HashMap;
 
 /// The head of the table, and a row for each combination of the other lists; none unless there are
@@ -44,6 +45,17 @@ pub(super) fn rows(outcomes: &[Outcome]) -> Option<(Vec<String>, Vec<Vec<String>
         key.into_iter().chain([count]).chain(cells).collect()
     };
     Some((head, order.into_iter().map(row).collect()))
+}
+
+/// Adds the table to the page.
+pub(super) fn show(page: &mut Page, outcomes: &[Outcome]) {
+    let Some((head, rows)) = rows(outcomes) else {
+        return;
+    };
+    page.heading("Over all seeds");
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let cells = |row: &Vec<String>| row.iter().map(Cell::new).collect();
+    page.table(&head, &rows.iter().map(cells).collect::<Vec<_>>());
 }
 
 /// `17.2 Mbit/s ± 120 kbit/s`, and how many runs missed what is expected.

@@ -3,7 +3,6 @@
 //! The numeric list with the most values is the x axis; each combination of the other lists is a
 //! line. Without a numeric list, each point is a bar.
 
-use super::replications;
 use crate::language::SEED;
 use crate::run::outcome::Outcome;
 use engine::units::{Bandwidth, Bytes, Duration, Probability};
@@ -40,12 +39,6 @@ pub fn show(page: &mut Page, outcomes: &[Outcome]) {
             .collect()
     };
     page.table(&head, &outcomes.iter().map(row).collect::<Vec<_>>());
-    if let Some((head, rows)) = replications::rows(outcomes) {
-        page.heading("Over all seeds");
-        let head: Vec<&str> = head.iter().map(String::as_str).collect();
-        let cells = |row: &Vec<String>| row.iter().map(Cell::new).collect();
-        page.table(&head, &rows.iter().map(cells).collect::<Vec<_>>());
-    }
     let along = swept_axis(outcomes);
     for measured in measured.iter().take(DRAWN) {
         let svg = match &along {

@@ -85,8 +85,8 @@ impl Application for BulkWriter {
     }
 }
 
-/// Answers requests, each with a number of bytes that is drawn. The next request comes a pause after
-/// the last byte of a response has arrived.
+/// Answers requests, each with a number of bytes that is drawn. The next request comes a pause
+/// after the last byte of a response has arrived.
 ///
 /// Requests themselves are not sent. A client that asks as soon as it has a response would be heard
 /// when its ACK is, so the next response begins then; response times are measured from there.

@@ -41,6 +41,8 @@
 //!    `docs/decisions/hfsc.md`.
 //! 5. Times are rounded up to whole nanoseconds from exact sums, not at each packet.
 
+mod inspection;
+
 use crate::bounds::{ArrivalCurve, Bound, RateLatency, Terms, WorstCase};
 use crate::discipline::{
     Build, BuiltQueue, ChangedClass, DetachedQueue, Discipline, Next, Plan, Sink, Verdict,
@@ -50,7 +52,6 @@ use crate::kind::{Check, CheckedClass, Children, Kind, Properties, QueuePlan};
 use crate::packet::{ClassId, Packet};
 use crate::portion::{Portion, Tour};
 use crate::prefetch::Prefetched;
-use crate::queue::Stats;
 use crate::settings;
 use crate::settings::{Problem, Span, Table};
 use crate::sharing::by_rates::ByRates;
@@ -434,19 +435,6 @@ impl HfscPlan {
     }
 }
 
-/// How a class shows its curves: by the rates of their second pieces.
-fn shown(curves: Curves) -> impl Iterator<Item = (&'static str, Value)> {
-    let Curves { real, share, limit } = curves;
-    let rate =
-        |(name, curve): (&'static str, Slopes)| (name, Value::Bandwidth(Bandwidth::bits_per_sec(curve.m2)));
-    let real = real.map(|real| ("realtime-rate", real));
-    let limit = limit.map(|limit| ("upperlimit", limit));
-    [real, Some(("linkshare", share)), limit]
-        .into_iter()
-        .flatten()
-        .map(rate)
-}
-
 fn plan_of(plan: &dyn Plan) -> Option<&HfscPlan> {
     let plan: &dyn Any = plan;
     plan.downcast_ref()
@@ -516,7 +504,7 @@ impl Plan for HfscPlan {
     fn settings_of(&self, class: ClassId) -> Vec<(&'static str, Value)> {
         let class = self.numbers.own(class.0).and_then(|node| self.classes.get(node));
         class
-            .map(|class| shown(class.curves).collect())
+            .map(|class| inspection::shown(class.curves).collect())
             .unwrap_or_default()
     }
 
@@ -783,21 +771,6 @@ impl Hfsc {
         node - self.reals.len()
     }
 
-    /// What has passed through each class and all below it.
-    fn below(&self) -> Vec<Stats> {
-        let leaves = self.reals.len();
-        let mut below = vec![Stats::default(); self.nodes.len() + 1];
-        // Leaves, and then the others from the bottom up.
-        for node in (0..leaves).chain((leaves..self.nodes.len()).rev()) {
-            if self.is_leaf(node) {
-                below[node] = self.leaves.stats(node);
-            }
-            let stats = below[node];
-            below[self.classes[node].parent as usize] += stats;
-        }
-        below
-    }
-
     #[inline]
     fn is_leaf(&self, node: usize) -> bool {
         node < self.reals.len()
@@ -1020,16 +993,6 @@ impl Hfsc {
         known.then_some(node)
     }
 
-    /// The curves that a class is served by.
-    fn curves(&self, node: usize) -> Curves {
-        let real = self.reals.get(node).and_then(Option::as_ref);
-        Curves {
-            real: real.map(|real| real.curve.shape),
-            share: self.nodes[node].share.shape,
-            limit: self.limits[node].0.as_ref().map(|limit| limit.shape),
-        }
-    }
-
     /// Gives a class other curves from now on; past service stays.
     fn adopt(&mut self, node: usize, new: Curves, now: u64) {
         let old = std::mem::replace(&mut self.classes[node].curves, new);
@@ -1123,37 +1086,7 @@ impl Discipline for Hfsc {
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
-        let below = out.is_whole().then(|| self.below());
-        let window = out.window();
-        for node in self.numbers.shown(&window) {
-            let class = &self.classes[node];
-            let this = &self.nodes[node];
-            let state = match (this.has(BUSY), this.has(BLOCKED)) {
-                (false, _) => "idle",
-                (true, false) => "ready",
-                (true, true) => "limited",
-            };
-            if !self.is_leaf(node) {
-                out.class(class.id, |out| {
-                    out.gauge("state", Value::State(state));
-                    shown(self.curves(node)).for_each(|gauge| out.show(gauge));
-                    below.iter().for_each(|below| out.counts("", &below[node]));
-                });
-                continue;
-            }
-            self.leaves.inspect_one(node, out, |leaf, out| {
-                out.gauge("state", Value::State(state));
-                shown(self.curves(node)).for_each(|gauge| out.show(gauge));
-                if let Some(Real { tally, .. }) = &self.reals[leaf] {
-                    out.gauge("realtime", Value::Bytes(Bytes::new(tally.bytes)));
-                    out.gauge("late", Value::Duration(Duration::from_nanos(tally.late)));
-                    out.gauge("held-up", Value::Duration(Duration::from_nanos(tally.held_up)));
-                }
-            });
-        }
-        for leaf in self.numbers.inside(&window) {
-            self.leaves.inspect_inside(leaf, out);
-        }
+        self.report(out);
     }
 
     fn retune(&mut self, now: Instant, plan: &dyn Plan) -> bool {
