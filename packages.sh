@@ -5,6 +5,7 @@
 # slirp4netns, which is the lab's way out, chromium, which opens the page of `suimon web`, and promtool, which checks its
 # metrics and the alert rules: without one the tests that use it say so, and test the rest.
 missing=
+if [ "$(id -u)" = 0 ]; then sudo=; else sudo=sudo; fi
 command -v cc >/dev/null 2>&1 || missing="gcc libc6-dev"
 if [ "${FOR_TESTS:-}" = 1 ]; then
     for program in tshark valgrind curl wget python3 slirp4netns chromium; do
@@ -19,7 +20,6 @@ if [ "${FOR_TESTS:-}" = 1 ] && command -v rustup >/dev/null 2>&1; then
         echo "Could not install Rust's target wasm32-unknown-unknown" >&2
 fi
 if [ -n "$missing" ]; then
-    if [ "$(id -u)" = 0 ]; then sudo=; else sudo=sudo; fi
     if command -v apt-get >/dev/null 2>&1; then
         echo "Installing what is missing: $missing" >&2
         $sudo apt-get update -qq
@@ -43,7 +43,7 @@ if [ "${FOR_TESTS:-}" = 1 ] && command -v apt-get >/dev/null 2>&1 && command -v 
     if (
         cd target/tools/prometheus
         apt-get download -qq prometheus 2>/dev/null ||
-            { ${sudo:-} apt-get update -qq && apt-get download -qq prometheus 2>/dev/null; }
+            { $sudo apt-get update -qq && apt-get download -qq prometheus 2>/dev/null; }
         dpkg-deb -x prometheus_*.deb .
     ); then
         mv target/tools/prometheus/usr/bin/promtool target/tools/
