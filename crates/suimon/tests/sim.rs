@@ -215,7 +215,6 @@ fn what_several_seeds_measure_is_told_as_a_mean_with_its_interval() {
             r#"
             version = 1
             duration = "5 s"
-            seed = "{{seed}}"
             link = [{{ between = ["a", "b"], rate = "10 Mbit/s" }}]
             flow = [{{ name = "x", between = ["a", "b"], kind = "poisson", rate = "{{rate}}", frame = "1000 B" }}]
             expect = [{{ flow = "x", metric = "rate", at_least = "1.99 Mbit/s" }}]

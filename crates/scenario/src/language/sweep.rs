@@ -132,7 +132,7 @@ fn listed(pair: &KeyValue<'_>, problems: &mut Vec<Problem>) -> Vec<String> {
 
 /// Replaces the names of lists by their values at one point, and reports unknown names.
 pub(super) fn substitute(
-    root: &mut [KeyValue<'_>],
+    root: &mut Vec<KeyValue<'_>>,
     sweep: &Sweep,
     number: usize,
     problems: &mut Vec<Problem>,
@@ -149,9 +149,23 @@ pub(super) fn substitute(
         };
         Some((name.as_str(), value))
     });
+    let values: Vec<_> = values.collect();
+    let mut used = HashSet::new();
+    // A list of seeds is of the scenario's own, unless that says where they belong.
+    let seed = values
+        .iter()
+        .find(|(name, _)| *name == SEED)
+        .map(|(_, seed)| seed.clone());
+    let of_scenario = root.iter().any(|pair| pair.key == SEED);
+    if let (Some(seed), Some(list), false) = (seed, lists.iter().find(|pair| pair.key == SEED), of_scenario) {
+        let mut pair = list.clone();
+        pair.value.value = seed;
+        root.push(pair);
+        used.insert(SEED.to_owned());
+    }
     let mut walk = Walk {
-        values: values.collect(),
-        used: HashSet::new(),
+        values,
+        used,
         problems,
     };
     let swept = root.iter_mut().filter(|pair| pair.key != "sweep");
