@@ -166,6 +166,7 @@ fn completed(shown: &str, first: &str) -> Vec<String> {
 fn is_scenario(text: &str) -> bool {
     let tables = [
         "[[link]]",
+        "[[flow]]",
         "[[reserve]]",
         "[[change]]",
         "[[failure]]",
