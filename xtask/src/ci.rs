@@ -126,8 +126,8 @@ const WHEEL: &[&str] = &["xtask", "wheel"];
 /// `target` separately, and while one waits for a single long crate the other uses the second
 /// processor. The binary is built as the release tests are, without optimising while it is linked:
 /// then they share all crates. Tests begin when nothing is being compiled, since some measure time.
-/// The wheel is built and tried beside the release tests, which measure nothing, and the counting
-/// of instructions, which no load changes.
+/// The wheel is built and tried beside the release tests, which measure nothing, and the page for
+/// browsers beside the counting of instructions, which no load changes.
 pub fn run(root: &Path) -> Result<(), String> {
     let mut ci = Ci::new(root)?;
     ci.step("format", FORMAT)?;
@@ -147,9 +147,10 @@ pub fn run(root: &Path) -> Result<(), String> {
         "the tests of the engine and the simulator in release",
         RELEASE_TESTS,
     )?;
+    ci.wait(beside)?;
+    let beside = ci.beside("the simulator in a browser", IN_A_BROWSER)?;
     ci.step("instructions of a packet", INSTRUCTIONS)?;
     ci.wait(beside)?;
-    ci.step("the simulator in a browser", IN_A_BROWSER)?;
     ci.end()
 }
 
