@@ -859,10 +859,7 @@ impl ClassStream<'_> {
     fn gauges(&self, view: &View) -> Vec<Gauge> {
         let has = |name| view.gauges.iter().any(|(known, _)| *known == name);
         match self.detail {
-            StatusDetail::Brief if !has(YIELDS) => {
-                let said = |(name, value): &&(&str, Value)| *name == BORROWED && !value.is_zero();
-                view.gauges.iter().filter(said).map(gauge).collect()
-            }
+            StatusDetail::Brief if !has(YIELDS) => gauges(&view.with_gauges(&[BORROWED])),
             _ => gauges(view),
         }
     }

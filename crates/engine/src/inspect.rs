@@ -38,7 +38,7 @@ pub enum Value {
 
 impl Value {
     /// Whether it is a number that is zero.
-    pub fn is_zero(&self) -> bool {
+    fn is_zero(&self) -> bool {
         match *self {
             Self::Count(n) => n == 0,
             Self::Bytes(bytes) => bytes == Bytes::ZERO,

@@ -140,10 +140,9 @@ impl ControlService {
     /// not so is logged, and said here; `status` says so until the next change.
     pub(crate) fn verify(&self) -> Vec<String> {
         let unlike = self.in_force.unlike().unwrap_or_default();
-        self.unlike().clear();
-        unlike
-            .iter()
-            .for_each(|(interface, found)| self.note_unlike(interface, found));
+        // Told first: until all of it is known, `status` says what it said before.
+        let unlike = unlike.into_iter().filter_map(told_unlike).collect();
+        *self.unlike() = unlike;
         self.not_enforced(|_| true)
     }
 
@@ -152,29 +151,16 @@ impl ControlService {
         let Some(class) = changed.alone else {
             return self.verify();
         };
-        let found = self
-            .in_force
-            .unlike_in_class(interface, class)
-            .unwrap_or_default();
-        self.note_unlike(interface, &found);
+        let found = self.in_force.unlike_in_class(interface, class);
+        let told = told_unlike((interface.into(), found.unwrap_or_default()));
+        self.unlike().extend(told);
         self.not_enforced(|name| name == interface)
     }
 
     /// What was done on an interface, and what of that is not so.
     fn verified(&self, interface: &str, changed: Changed) -> String {
         let not_so = self.verify_changed(interface, &changed);
-        not_so
-            .into_iter()
-            .fold(changed.message, |done, why| done + "\n" + &why)
-    }
-
-    fn note_unlike(&self, interface: &str, found: &[String]) {
-        if found.is_empty() {
-            return;
-        }
-        let why = format!("what runs is not what was asked: {}", found.join("; "));
-        tracing::error!(interface, "{interface}: not enforced: {why}");
-        self.unlike().insert(interface.into(), why);
+        with_lines(changed.message, not_so)
     }
 
     /// Which of these interfaces are not enforced, and why.
@@ -229,6 +215,20 @@ impl ControlService {
         }
         Ok(found)
     }
+}
+
+/// Logs in what an interface does not run as it was asked, if in anything; the interface, and why.
+fn told_unlike((interface, found): (String, Vec<String>)) -> Option<(String, String)> {
+    let why = format!("what runs is not what was asked: {}", found.join("; "));
+    (!found.is_empty()).then(|| {
+        tracing::error!(interface, "{interface}: not enforced: {why}");
+        (interface, why)
+    })
+}
+
+/// What was done, and more lines below it.
+fn with_lines(done: String, lines: Vec<String>) -> String {
+    lines.into_iter().fold(done, |done, line| done + "\n" + &line)
 }
 
 /// Logs what became of a client's request for a change.
@@ -361,11 +361,7 @@ impl Handler for ControlService {
 
     fn rollback(&self, to: Option<u64>, breaking: Breaking, by: Provenance) -> Result<String, Refusal> {
         let done = self.changes.rollback(to, breaking, by.clone());
-        let verified = done.map(|done| {
-            self.verify()
-                .into_iter()
-                .fold(done, |done, why| done + "\n" + &why)
-        });
+        let verified = done.map(|done| with_lines(done, self.verify()));
         told("rollback", &by, verified)
     }
 

@@ -9,7 +9,7 @@ use crate::fixed_point::{BITS, LOG2_E, ONE, gamma, log2, over, power_of_two, tim
 use crate::variates::{exponential, normal};
 use engine::random::Rng;
 use engine::settings::{Raw, SettingValue, describe};
-use engine::units::{Bytes, Duration};
+use engine::units::{Bytes, Duration, Probability};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -166,11 +166,8 @@ fn fraction(text: &str) -> Option<i128> {
 
 /// A part of the whole in per cent, as so many of 2³².
 fn percent(text: &str) -> Option<i128> {
-    let text = text.trim().strip_suffix('%')?.trim_end();
-    let (whole, digits) = text.split_once('.').unwrap_or((text, ""));
-    let number: i128 = format!("{whole}{digits}").parse().ok()?;
-    let value = number * ONE / 10_i128.checked_pow(digits.len() as u32 + 2)?;
-    (digits.len() <= 9 && (0..=ONE).contains(&value)).then_some(value)
+    let part: Probability = text.trim().ends_with('%').then(|| text.parse().ok())??;
+    Some(part.parts().into())
 }
 
 fn read<T: Amount>(text: &str) -> Option<Distribution> {

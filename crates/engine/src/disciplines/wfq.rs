@@ -587,7 +587,7 @@ impl Discipline for Wfq {
         if plan.perturb != self.plan.perturb {
             self.next_perturbation = now + plan.perturb.unwrap_or(Duration::ZERO);
         }
-        self.reweighed |= !Arc::ptr_eq(&plan.weights, &self.plan.weights);
+        self.reweighed |= plan.weights != self.plan.weights;
         self.plan = plan.clone();
         true
     }
