@@ -16,6 +16,7 @@ use engine::queue::Queue;
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Duration};
 use netio::classify::{Classify, Everything};
+use netio::fail_open::Pulse;
 use netio::handle::{Handle, Unanswered, WorkerSnapshot};
 use netio::hold_ups::HoldUpLog;
 use netio::pool::Slots;
@@ -134,6 +135,11 @@ impl EmulatedDirection {
         self
     }
 
+    /// The link behind its queue.
+    pub(crate) fn link(&self) -> &EmulatedLink {
+        &self.link
+    }
+
     pub(crate) fn file(&self) -> Option<&Path> {
         self.capture.as_deref()
     }
@@ -180,7 +186,53 @@ impl Emulator {
         hold_ups: &HoldUpLog,
     ) -> Result<Self> {
         let [a, b] = names;
-        let doing = || format!("start the link between `{a}` and `{b}`");
+        let doing = format!("start the link between `{a}` and `{b}`");
+        let paths = [format!("{a} to {b}"), format!("{b} to {a}")];
+        let worker = |worker: &mut Worker| {
+            worker.log_hold_ups(hold_ups);
+            let ports = ports.map(|port| worker.add_port(port));
+            [(ports[0], ports[1]), (ports[1], ports[0])]
+        };
+        Self::begin(doing, format!("{a}-{b}"), paths, directions, spin, worker)
+    }
+
+    /// Starts a link whose directions each go back to the port that they come from, while its pulse
+    /// beats.
+    pub(crate) fn detours(
+        thread: &str,
+        names: [&str; 2],
+        ports: [(Box<dyn Port>, Pulse); 2],
+        directions: [EmulatedDirection; 2],
+    ) -> Result<Self> {
+        let doing = format!("start the links of {thread}");
+        let worker = |worker: &mut Worker| {
+            ports.map(|(port, pulse)| {
+                let port = worker.add_port(port);
+                worker.set_gate(Box::new(pulse), &[port]);
+                (port, port)
+            })
+        };
+        Self::begin(
+            doing,
+            thread.to_owned(),
+            names.map(str::to_owned),
+            directions,
+            false,
+            worker,
+        )
+    }
+
+    /// Starts the thread, once `ports` has added the ports, from which and to which each direction
+    /// goes.
+    fn begin(
+        doing: String,
+        thread: String,
+        names: [String; 2],
+        directions: [EmulatedDirection; 2],
+        spin: bool,
+        ports: impl FnOnce(&mut Worker) -> [(PortId, PortId); 2],
+    ) -> Result<Self> {
+        let doing = || doing.clone();
         let settings = Settings {
             slots: slots(&directions),
             split_above: GRAIN,
@@ -193,18 +245,15 @@ impl Emulator {
             ..Settings::default()
         };
         let (mut worker, handle) = Worker::new(settings).doing(doing)?;
-        worker.log_hold_ups(hold_ups);
-        for port in ports {
-            worker.add_port(port);
-        }
+        let ends = ports(&mut worker);
         let mut yields = [Vec::new(), Vec::new()];
-        for (side, direction) in directions.into_iter().enumerate() {
+        for (side, (direction, name)) in directions.into_iter().zip(names).enumerate() {
             let ruled = direction.ruled;
             yields[side] = ruled.yields;
             worker.add_path(PathSpec {
-                name: format!("{} to {}", names[side], names[1 - side]),
-                from: PortId(side),
-                to: PortId(1 - side),
+                name,
+                from: ends[side].0,
+                to: ends[side].1,
                 classify: ruled.classify,
                 queue: ruled.queue,
                 plan: ruled.plan,
@@ -227,7 +276,7 @@ impl Emulator {
             }
         }
         let thread = Builder::new()
-            .name(format!("{a}-{b}"))
+            .name(thread)
             .spawn(move || worker.run())
             .doing(doing)?;
         Ok(Self {
@@ -242,6 +291,13 @@ impl Emulator {
     /// If its thread has ended or does not answer.
     pub fn inspect(&self) -> std::result::Result<WorkerSnapshot, Unanswered> {
         self.handle.inspect()
+    }
+
+    /// Ends it: what is queued is sent, for half a second at most. The last snapshot, if its thread
+    /// has not panicked.
+    pub(crate) fn end(mut self) -> Option<WorkerSnapshot> {
+        self.handle.stop();
+        self.thread.take()?.join().ok()
     }
 
     /// The handle for control from other threads.

@@ -11,6 +11,8 @@
 //!   [`stood_still`]: when it stood still altogether;
 //! - [`nesting`]: a command behind one link, and such commands within one another;
 //! - [`way_out`]: to the internet, by a network stack in user space;
+//! - [`fault`]: an interface that is there already, behind such a link, without what uses it;
+//! - [`relay`]: a port outside that leads through the link;
 //! - [`record`]: bytes offered to a link and sent by it, in time bins;
 //! - [`program`]: real programs in a host, with a time limit;
 //! - [`traffic`]: our own senders and receivers, limited in time and amount;
@@ -28,6 +30,7 @@ pub mod traffic;
 cfg_if::cfg_if! {
     if #[cfg(target_os = "linux")] {
         pub mod emulator;
+        pub mod fault;
         mod flipped;
         pub mod group_routes;
         pub mod hold_ups;
@@ -39,11 +42,13 @@ cfg_if::cfg_if! {
         pub mod program;
         pub mod published;
         pub mod record;
+        pub mod relay;
         mod sys;
         pub mod topology;
         pub mod way_out;
 
         pub use emulator::{EmulatedDirection, Emulator, RuledQueue};
+        pub use fault::LinkFault;
         pub use host::Host;
         pub use isolation::{enter, isolated, isolated_as};
         pub use link::{CableSwitch, EmulatedLink, TraceBegin};

@@ -122,6 +122,8 @@ pub struct BehindLink {
     pub inside: Host,
     /// The address of the outside on the link.
     pub outside_address: IpAddr,
+    /// The address of the inside.
+    pub inside_address: IpAddr,
     /// The name of the interface outside.
     pub outside_interface: String,
 }
@@ -161,6 +163,7 @@ impl BehindLink {
             outside,
             inside,
             outside_address: near.ip,
+            inside_address: own.ip,
             outside_interface: far,
         })
     }

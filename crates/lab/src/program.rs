@@ -56,6 +56,11 @@ impl HeldSignals {
         process::hold_signals();
         Self(())
     }
+
+    /// Waits at most so long for one that ends a program; whether one came.
+    pub fn told_to_end(&self, limit: Duration) -> bool {
+        process::told_to_end(limit)
+    }
 }
 
 impl Host {

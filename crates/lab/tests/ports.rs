@@ -13,7 +13,7 @@ use engine::units::{Bandwidth, Bytes};
 use lab::traffic::{probe::Probe, tcp::Bulk};
 use lab::{Host, Lab, Result};
 use netio::bpf::programs::TAKE;
-use netio::bpf::syscall::{self, Hook};
+use netio::bpf::syscall::{self, Hook, HookPlace};
 use netio::bpf::{Attached, Heartbeat, Means, clsact};
 use netio::classify::Everything;
 use netio::fail_open::single;
@@ -22,7 +22,7 @@ use netio::interface::Interface;
 use netio::pool::{Offload, Pool, Slots};
 use netio::port::Port;
 use netio::ports::af_packet::{AfPacket, Settings as PacketSettings};
-use netio::ports::ingress::Ingress;
+use netio::ports::detour::Detour;
 use netio::ports::tap::Tap;
 use netio::worker::{PathSpec, PortId, Settings, Worker};
 use std::net::SocketAddr;
@@ -319,7 +319,7 @@ fn a_program_that_another_detaches_is_noticed() {
 /// A port of received packets, whose TAP loses the program that hands them back.
 fn lose_the_way_back() -> std::io::Result<Option<[bool; 2]>> {
     let failed = |why: netio::port::PortError| std::io::Error::other(why.to_string());
-    let port = Ingress::open("eth0", 64).map_err(failed)?;
+    let port = Detour::open("eth0", Hook::Ingress, HookPlace::Last, 64).map_err(failed)?;
     let limit = engine::units::Duration::from_millis(20);
     let (port, _pulse) = single(port, limit, Means::Best).map_err(failed)?;
     if port.attached().is_none_or(|own| own.to_string() != "tcx links") {

@@ -285,15 +285,25 @@ pub(crate) fn set_promiscuous(socket: BorrowedFd<'_>, interface: u32) -> io::Res
     set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
-/// Binds a packet socket to an interface, to receive everything or nothing.
-pub(crate) fn bind_packet(socket: BorrowedFd<'_>, interface: u32, receive: bool) -> io::Result<()> {
+/// What a packet socket of an interface receives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Receive {
+    /// Frames of any EtherType, as they arrive and as they are sent.
+    Everything,
+    /// Frames of this one that go up the stack.
+    Type(u16),
+    Nothing,
+}
+
+/// Binds a packet socket to an interface.
+pub(crate) fn bind_packet(socket: BorrowedFd<'_>, interface: u32, receive: Receive) -> io::Result<()> {
     // SAFETY: all-zero is a valid `sockaddr_ll`.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = if receive {
-        (libc::ETH_P_ALL as u16).to_be()
-    } else {
-        0
+    address.sll_protocol = match receive {
+        Receive::Everything => (libc::ETH_P_ALL as u16).to_be(),
+        Receive::Type(number) => number.to_be(),
+        Receive::Nothing => 0,
     };
     address.sll_ifindex = interface.cast_signed();
     let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;

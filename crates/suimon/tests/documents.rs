@@ -453,7 +453,7 @@ fn the_page_on_bad_links_runs_as_written() {
             output
         })
         .collect();
-    let [whole, programs, nested, varying, modelled] = &outputs[..] else {
+    let [whole, programs, nested, varying, modelled, served] = &outputs[..] else {
         panic!("{} blocks", outputs.len());
     };
     let said = "suimon: --link lte is --down 12Mbit/s --up 12Mbit/s --delay 35ms\n";
@@ -466,6 +466,13 @@ fn the_page_on_bad_links_runs_as_written() {
     );
     let results = fs::read_to_string(folder.0.join("results.xml")).expect("JUnit");
     assert!(results.contains("tests=\"4\" failures=\"0\""), "{results}");
+    let took: f64 = String::from_utf8_lossy(&served.stdout)
+        .trim()
+        .parse()
+        .expect("a time");
+    assert!(took >= 0.2, "two round trips through the link: {}", told(served));
+    let page = fs::read_to_string(folder.0.join("page")).expect("a page");
+    assert_eq!(page, "It works.\n");
     for pinged in [nested, varying, modelled] {
         assert!(told(pinged).contains("2 received"), "{}", told(pinged));
     }

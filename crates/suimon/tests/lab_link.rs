@@ -2,6 +2,8 @@
 
 use lab::published::Published;
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -398,4 +400,146 @@ fn the_way_out_leads_to_this_computers_own_servers_and_ends_with_the_lab() {
         "{}",
         told(&within)
     );
+}
+
+/// The port of each relay that the program says it has, in their order.
+fn relays(err: &mut impl BufRead, count: usize) -> Vec<u16> {
+    let mut ports = Vec::new();
+    let mut said = String::new();
+    while ports.len() < count && err.read_line(&mut said).expect("text") > 0 {
+        let line = said.lines().next_back().unwrap_or_default();
+        let port = line
+            .strip_prefix("suimon: 127.0.0.1:")
+            .and_then(|rest| rest.split(' ').next());
+        ports.extend(port.and_then(|port| port.parse::<u16>().ok()));
+    }
+    assert_eq!(ports.len(), count, "{said}");
+    ports
+}
+
+/// Answers each connection by what it received, backwards, once the client has ended its half.
+fn backwards(server: TcpListener) {
+    for client in server.incoming() {
+        let mut client = client.expect("a client");
+        std::thread::spawn(move || {
+            let mut all = Vec::new();
+            client.read_to_end(&mut all).expect("all of it");
+            all.reverse();
+            client.write_all(&all).expect("an answer");
+        });
+    }
+}
+
+/// What the server answers to this, and how long that took.
+fn answered(port: u16, asked: &[u8]) -> (Vec<u8>, Duration) {
+    let begin = Instant::now();
+    let mut client = TcpStream::connect(("127.0.0.1", port)).expect("a relay");
+    client.write_all(asked).expect("asked");
+    client.shutdown(Shutdown::Write).expect("all is asked");
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).expect("an answer");
+    (answer, begin.elapsed())
+}
+
+#[test]
+fn a_port_leads_through_the_link_to_a_server_outside() {
+    let place = Place::new("listen");
+    let server = TcpListener::bind("127.0.0.1:0").expect("a server");
+    let port = server.local_addr().expect("its address").port();
+    std::thread::spawn(|| backwards(server));
+    // Nobody listens here: it is bound and closed.
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .expect("a port")
+        .local_addr()
+        .expect("it")
+        .port();
+    let script = format!(
+        "exec $S lab --delay 30ms --down 20Mbit/s --listen 0:localhost:{port} --listen 0:127.0.0.1:{closed}"
+    );
+    let mut child = place
+        .shell(&script)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    let mut err = BufReader::new(child.stderr.take().expect("a pipe"));
+    let ports = relays(&mut err, 2);
+    // A connection over the link, and the way of what is asked and answered: two round trips.
+    let (answer, took) = answered(ports[0], b"pots");
+    assert_eq!(answer, b"stop");
+    assert!(took >= Duration::from_millis(120), "{took:?}");
+    // Each way whole, several at a time, and at the link's rate: 2 MB are 16 Mbit.
+    let long: Vec<u8> = (0..500_000u32).map(|at| (at ^ at >> 8) as u8).collect();
+    let begin = Instant::now();
+    let clients = [0, 1, 2, 3].map(|_| {
+        let (long, port) = (long.clone(), ports[0]);
+        std::thread::spawn(move || answered(port, &long).0)
+    });
+    let back: Vec<u8> = long.iter().rev().copied().collect();
+    for client in clients {
+        assert!(client.join().expect("a client") == back, "it differs");
+    }
+    let took = begin.elapsed();
+    assert!(
+        took >= Duration::from_millis(700),
+        "{took:?} for 16 Mbit at 20 Mbit/s"
+    );
+    // A server that refuses ends the client's connection, and no other.
+    assert_eq!(answered(ports[1], b"").0, b"");
+    assert_eq!(answered(ports[0], b"on").0, b"no");
+    child.kill().expect("killing it");
+    child.wait().expect("its end");
+    let until = Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(("127.0.0.1", ports[0])).is_ok() {
+        assert!(Instant::now() < until, "the port is open after a kill");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_port_leads_through_the_link_to_a_server_behind_it() {
+    if !is_here("python3") {
+        return;
+    }
+    let place = Place::new("listen-inside");
+    let server = "import socket\ns = socket.create_server(('', 8000))\nopen('ready', 'w')\n\
+                  while True:\n c = s.accept()[0]\n c.sendall(c.recv(100).upper())\n c.close()";
+    fs::write(place.folder.join("server.py"), server).expect("a server");
+    let script = "exec $S lab --delay 30ms --listen 0:inside:8000 -- python3 server.py";
+    let mut child = place
+        .shell(script)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    let mut err = BufReader::new(child.stderr.take().expect("a pipe"));
+    let ports = relays(&mut err, 1);
+    let until = Instant::now() + Duration::from_secs(20);
+    while !place.folder.join("ready").exists() {
+        assert!(Instant::now() < until, "no server");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (answer, took) = answered(ports[0], b"loud");
+    assert_eq!(answer, b"LOUD");
+    assert!(took >= Duration::from_millis(120), "{took:?}");
+    child.kill().expect("killing it");
+    child.wait().expect("its end");
+}
+
+#[test]
+fn a_port_that_is_taken_or_leads_nowhere_is_refused() {
+    let place = Place::new("listen-refused");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().map(|at| (at.port(), taken)).expect("it");
+    for (option, code, why) in [
+        (format!("{}:localhost:1", taken.0), 1, "choose another port"),
+        (
+            "0:no-such-host.invalid:1".to_owned(),
+            1,
+            "relay to no-such-host.invalid:1",
+        ),
+        ("5433:db".to_owned(), 2, "PORT:HOST:PORT"),
+    ] {
+        let output = place.run(&format!("$S lab --listen {option}"));
+        assert_eq!(output.status.code(), Some(code), "{}", told(&output));
+        assert!(told(&output).contains(why), "{}", told(&output));
+    }
 }

@@ -192,9 +192,14 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ),
     ("crates/engine/src/tree.rs", "ingress", "the kernel's qdisc"),
     (
-        "crates/netio/src/ports/ingress.rs",
+        "crates/netio/src/ports/detour.rs",
         "tap",
         "it redirects into a TAP interface",
+    ),
+    (
+        "crates/netio/src/ports/hook_probe.rs",
+        "tap",
+        "its frames come from a TAP interface",
     ),
     (
         "crates/netio/src/ports/presence.rs",

@@ -1,6 +1,7 @@
 //! System calls that the standard library does not offer. The only place in this crate with
 //! `unsafe`.
 
+pub(crate) mod beside;
 pub(crate) mod isolate;
 pub(crate) mod namespace;
 pub(crate) mod process;

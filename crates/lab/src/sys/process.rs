@@ -72,6 +72,24 @@ pub(crate) fn end_of(child: &mut Child) -> io::Result<ExitStatus> {
     }
 }
 
+/// Waits at most `limit` for one of the signals that end a program, which must be
+/// [held](hold_signals); returns whether one came.
+pub(crate) fn told_to_end(limit: Duration) -> bool {
+    let mut set = MaybeUninit::uninit();
+    let limit = libc::timespec {
+        tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    };
+    // SAFETY: the first call initialises the set; what the signal was is not asked for.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM] {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        libc::sigtimedwait(set.as_ptr(), std::ptr::null_mut(), &raw const limit) > 0
+    }
+}
+
 /// Waits at most `limit` until the child has ended; returns whether it has.
 pub(crate) fn wait_for(pid: u32, limit: Duration) -> io::Result<bool> {
     // SAFETY: a plain call without pointers; the descriptor it returns is new and ours.

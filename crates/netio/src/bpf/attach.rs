@@ -1,7 +1,7 @@
 //! Attaches a port's programs by the best means that the kernel has.
 
 use super::clsact::Clsact;
-use super::syscall::{self, BpfProgram, Link};
+use super::syscall::{self, BpfProgram, HookPlace, Link};
 use std::fmt;
 use std::io;
 
@@ -46,6 +46,23 @@ impl Attached {
         self.links.iter().all(Link::is_attached) && clsact.is_none_or(Clsact::is_whole)
     }
 
+    /// Attaches a program before those that are already attached, by a link.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses to attach the program, or has no such links.
+    pub fn add_first(&mut self, program: &BpfProgram) -> io::Result<()> {
+        let link = syscall::link(program, self.interface, HookPlace::First);
+        self.links.push(link.map_err(|e| match e.raw_os_error() {
+            Some(libc::EINVAL) => io::Error::new(
+                io::ErrorKind::Unsupported,
+                "attaching the BPF program: several at one hook need Linux 6.6 or later",
+            ),
+            _ => syscall::refused(program.hook(), &e),
+        })?);
+        Ok(())
+    }
+
     /// Attaches a program after those that are already attached.
     ///
     /// # Errors
@@ -54,7 +71,7 @@ impl Attached {
     /// another qdisc occupies its place.
     pub fn add(&mut self, program: &BpfProgram) -> io::Result<()> {
         if program.hook().is_xdp() || (self.means == Means::Best && self.clsact.is_none()) {
-            match syscall::link(program, self.interface) {
+            match syscall::link(program, self.interface, HookPlace::Last) {
                 Ok(link) => {
                     self.links.push(link);
                     return Ok(());

@@ -5,7 +5,7 @@
 //! frames take the kernel's own path. Zero means "disabled". To the programs, a dead process, a
 //! hanging one and a disabled one are the same case.
 
-use super::syscall;
+use super::syscall::{self, Hook};
 use crate::clock;
 use crate::mapping::Mapping;
 use crate::sys;
@@ -33,6 +33,10 @@ pub enum Word {
     Since,
     /// For [`super::programs::HAND_BACK`]: the interface that frames are handed back to.
     HandBackTo,
+    /// To which of its hooks: zero is egress, one is ingress.
+    HandBackHow,
+    /// The mark that they have there, by which [`super::programs::DETOUR`] knows them.
+    Mark,
 }
 
 impl Word {
@@ -42,7 +46,7 @@ impl Word {
     }
 }
 
-const WORDS: usize = 6;
+const WORDS: usize = 8;
 
 /// The cell of one port.
 #[derive(Debug)]
@@ -102,9 +106,12 @@ impl Heartbeat {
         self.set(Word::Interface, u64::from(interface));
     }
 
-    /// Sets the interface that frames are handed back to.
-    pub fn hand_back_to(&self, interface: u32) {
+    /// Sets the interface that frames are handed back to, at which hook, and the mark that they
+    /// have there.
+    pub fn hand_back_to(&self, interface: u32, hook: Hook, mark: u32) {
         self.set(Word::HandBackTo, u64::from(interface));
+        self.set(Word::HandBackHow, u64::from(hook == Hook::Ingress));
+        self.set(Word::Mark, u64::from(mark));
     }
 
     /// Whether the kernel has taken over. It may then have forwarded frames that were read from the

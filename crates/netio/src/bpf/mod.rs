@@ -27,7 +27,7 @@ pub use heartbeat::Heartbeat;
 
 #[cfg(test)]
 mod tests {
-    use super::programs::{ECHO, HAND_BACK, RECEIVED_TO_TAP, TAKE, TO_SOCKET, TO_TAP};
+    use super::programs::{DETOUR, ECHO, HAND_BACK, TAKE, TO_SOCKET, TO_TAP};
     use super::syscall::{Hook, load, new_socket_map};
     use super::*;
     use engine::units::{Duration, Instant};
@@ -47,7 +47,8 @@ mod tests {
             ("take", Hook::Ingress, &TAKE[..]),
             ("echo", Hook::Egress, &ECHO[..]),
             ("to_tap", Hook::Egress, &TO_TAP[..]),
-            ("received", Hook::Ingress, &RECEIVED_TO_TAP[..]),
+            ("received", Hook::Ingress, &DETOUR[..]),
+            ("sent", Hook::Egress, &DETOUR[..]),
             ("hand_back", Hook::Ingress, &HAND_BACK[..]),
         ] {
             load(name, hook, false, program, heart.map(), None).unwrap();

@@ -23,8 +23,8 @@ use super::instruction::Register::{R0, R1, R2, R3, R4, R5, R6, R7};
 use super::instruction::Width::{Byte, Double, Half, Word as Long};
 use super::instruction::{
     Instruction, Reference, add, and, call, copy, exit, load, or, pass, pass_if, pass_if_above, pass_if_any,
-    pass_if_at_least, pass_if_equal, pass_if_not_equal, program, refer, set, shift_left, skip_if_any,
-    skip_if_equal, skip_if_not_equal, store,
+    pass_if_at_least, pass_if_equal, pass_if_not_equal, program, refer, set, shift_left, shift_right,
+    skip_if_any, skip_if_equal, skip_if_not_equal, store, subtract,
 };
 
 const KTIME_GET_NS: i32 = 5;
@@ -168,37 +168,47 @@ const REDIRECTED: [Instruction; 4] = [
 /// Egress: redirects what this host sends to the interface in the cell, which is our TAP.
 pub const TO_TAP: [Instruction; 12] = program(&[&ALIVE, &REDIRECTED, &[set(R0, TCX_NEXT), exit()]]);
 
-/// The mark of frames that are handed back: "suim". Nothing else sees it.
-const HANDED_BACK: i32 = 0x7375_696d;
-const TO_INGRESS: i32 = 1;
+/// The upper half of the marks of frames that are handed back: "su". Nothing else sees them.
+pub const HANDED_BACK: u32 = 0x7375;
 
-/// Ingress: redirects what arrives to the interface in the cell, which is our TAP; what was handed
-/// back from there passes without its mark, also when we are gone.
-pub const RECEIVED_TO_TAP: [Instruction; 18] = program(&[
-    &[
-        load(Long, R2, R1, SKB_MARK),
-        skip_if_not_equal(R2, HANDED_BACK, 4),
-        set(R3, 0),
-        store(Long, R1, SKB_MARK, R3),
-        set(R0, TCX_NEXT),
-        exit(),
-    ],
-    &ALIVE,
-    &REDIRECTED,
-    &[set(R0, TCX_NEXT), exit()],
-]);
+/// Redirects what arrives or is sent to the interface in the cell, which is our TAP. What was
+/// handed back from there passes without its mark, also when we are gone. What another detour
+/// handed back passes with its mark: that one comes later at this hook, and has taken it before.
+pub const DETOUR: [Instruction; 25] = {
+    let [low, high] = refer(R7, Reference::Cell);
+    program(&[
+        &[
+            low,
+            high,
+            load(Long, R2, R1, SKB_MARK),
+            load(Double, R3, R7, Word::Mark.offset()),
+            copy(R4, R2),
+            subtract(R4, R3),
+            skip_if_not_equal(R4, 0, 4),
+            set(R3, 0),
+            store(Long, R1, SKB_MARK, R3),
+            set(R0, TCX_NEXT),
+            exit(),
+            shift_right(R2, 16),
+            pass_if(R2, HANDED_BACK as i32),
+        ],
+        &ALIVE,
+        &REDIRECTED,
+        &[set(R0, TCX_NEXT), exit()],
+    ])
+};
 
-/// Ingress of our TAP: hands what we write to the interface in the cell, as if it had arrived
-/// there.
+/// Ingress of our TAP: hands what we write to the interface in the cell, as if it had arrived or
+/// been sent there.
 pub const HAND_BACK: [Instruction; 8] = {
     let [low, high] = refer(R7, Reference::Cell);
     program(&[&[
         low,
         high,
-        set(R3, HANDED_BACK),
+        load(Double, R3, R7, Word::Mark.offset()),
         store(Long, R1, SKB_MARK, R3),
+        load(Double, R2, R7, Word::HandBackHow.offset()),
         load(Double, R1, R7, Word::HandBackTo.offset()),
-        set(R2, TO_INGRESS),
         call(REDIRECT),
         exit(),
     ]])

@@ -485,9 +485,22 @@ pub(super) fn load_with(
     Ok(BpfProgram { fd, name, hook })
 }
 
-/// Attaches a program to an interface by a link, after those that are already attached.
-pub(super) fn link(program: &BpfProgram, interface: u32) -> io::Result<Link> {
+/// Where a program is attached among those that are at its hook already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HookPlace {
+    /// Before all of them: Linux 6.6 or later.
+    First,
+    /// After all of them.
+    Last,
+}
+
+/// `BPF_F_BEFORE`: before the program named; none is named, so before all.
+const BEFORE: u32 = 1 << 3;
+
+/// Attaches a program to an interface by a link.
+pub(super) fn link(program: &BpfProgram, interface: u32, place: HookPlace) -> io::Result<Link> {
     let (_, attach, flags) = program.hook.numbers();
+    let flags = flags | if place == HookPlace::First { BEFORE } else { 0 };
     let mut attr = LinkCreate {
         program: program.number(),
         interface,

@@ -21,7 +21,7 @@ use crate::messages::{BATCH, Message, Messages, Outgoing};
 use crate::pool::{Offload, Pool};
 use crate::port::{Capabilities, Counters, ETHERNET, Fault, PacedPort, Port, PortError, TAG, Wake};
 use crate::realiser::launch;
-use crate::sys;
+use crate::sys::{self, Receive};
 use crate::vnet;
 use engine::packet::Buffer;
 use engine::port_kind::{Needs, PortKind};
@@ -213,8 +213,11 @@ impl AfPacket {
         if settings.arrival_times {
             sys::set_arrival_times(socket.as_fd()).map_err(fail("enabling arrival timestamps"))?;
         }
-        sys::bind_packet(socket.as_fd(), index, settings.receive)
-            .map_err(fail("binding to the interface"))?;
+        let receive = match settings.receive {
+            true => Receive::Everything,
+            false => Receive::Nothing,
+        };
+        sys::bind_packet(socket.as_fd(), index, receive).map_err(fail("binding to the interface"))?;
         Ok(Self {
             index,
             capabilities: Capabilities {

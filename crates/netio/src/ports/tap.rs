@@ -6,7 +6,7 @@
 //! be read until it is empty, since the kernel drops at its tail.
 
 use super::{Kind, Open, Opened, Opening};
-use crate::pool::Pool;
+use crate::pool::{Offload, Pool};
 use crate::port::{Capabilities, Counters, Fault, Port, PortError, Wake};
 use crate::sys;
 use crate::vnet;
@@ -120,6 +120,12 @@ impl Tap {
             error.fault = Fault::Down;
         }
         error
+    }
+
+    /// Writes a whole frame that leaves nothing to the hardware.
+    pub(super) fn write_plain(&self, frame: &[u8]) -> io::Result<()> {
+        let plain = [&vnet::encode(&Offload::default())[..], frame].concat();
+        sys::write(self.tap.as_fd(), &plain).map(drop)
     }
 
     /// Keeps a slot for the next frame, if it is long enough for any.

@@ -43,7 +43,7 @@ pub struct Lab {
     /// A topology, a TOML file: hosts, and links with rate, delay, buffer and policy; or a
     /// scenario, whose flows run as real sockets; `-` reads standard input. Without a file the
     /// command runs behind one link
-    #[arg(conflicts_with = "LinkOptions")]
+    #[arg(conflicts_with_all = ["LinkOptions", "LinkShape"])]
     file: Option<String>,
     #[command(flatten)]
     link: LinkOptions,
@@ -142,9 +142,10 @@ impl Lab {
 
     /// Runs the command behind one link.
     fn behind_link(&self, registry: &Registry) -> Result<Exit, Failure> {
-        if self.command.is_empty() {
+        if self.command.is_empty() && !self.link.listens() {
             return Err(Failure::usage(
-                "what is to run behind the link? Write `-- CMD` at the end, or name the FILE of a lab",
+                "what is to run behind the link? Write `-- CMD` at the end, --listen for a port that leads through \
+                 it, or name the FILE of a lab",
             ));
         }
         let topology = self.link.topology(registry)?;
@@ -156,7 +157,10 @@ impl Lab {
         let seed = Seed(self.seed);
         let (link, variables) = prepared.build(&topology, registry, &instruments, seed)?;
         instruments.begin.set(netio::clock::now());
-        let exit = self.in_host(&link.built.behind.inside, variables, &held)?;
+        let exit = match self.command.is_empty() {
+            true => until_told(&held),
+            false => self.in_host(&link.built.behind.inside, variables, &held)?,
+        };
         instruments.write()?;
         self.link.report(&link.built, records, &self.command, exit)?;
         Ok(exit)
@@ -285,6 +289,12 @@ impl Lab {
             unknown("host", name, Span::default(), hosts).into()
         })
     }
+}
+
+/// Waits for a signal that ends a program.
+fn until_told(held: &HeldSignals) -> Exit {
+    while !held.told_to_end(std::time::Duration::MAX) {}
+    Exit::Done
 }
 
 /// What of a scenario does not happen while a program runs in place of its flows.

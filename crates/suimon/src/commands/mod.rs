@@ -23,12 +23,14 @@ mod doctor;
 mod enable;
 mod explain;
 mod export;
+mod fault;
 mod history;
 mod import;
 mod init;
 mod kinds;
 mod lab;
 mod lab_link;
+mod link_shape;
 mod man;
 pub(crate) mod nine;
 mod nine_top;
@@ -96,6 +98,7 @@ verbs! {
     enable::Enable,
     explain::Explain,
     export::Export,
+    fault::Fault,
     history::History,
     import::Import,
     init::Init,
