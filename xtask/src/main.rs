@@ -1,5 +1,5 @@
-//! `cargo xtask ci | tidy | docs | pictures | package | bench | changes | compare | equality |
-//! instructions | nine | fuzz | traces | sbom | site | browser |
+//! `cargo xtask ci | tidy | docs | pictures | package | bench | changes | faults | compare |
+//! equality | instructions | nine | fuzz | traces | sbom | site | browser |
 //! reproducible | wheel`: what cargo itself
 //! does not do.
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
@@ -7,7 +7,7 @@
 mod bench;
 mod bill;
 mod browser;
-mod changes;
+mod campaigns;
 mod ci;
 mod compare;
 mod docs;
@@ -46,6 +46,8 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
                           machine and its limits; wants a quiet machine and root
        cargo xtask changes [N]  1,000 random changes of a policy under load, or N, in the lab and on a clock of the
                           tests' own, written into docs/measurements/changes.md; wants a quiet machine
+       cargo xtask faults [N]  1,000 kills of a running suimon under load and 1,000 failures around one, or N of each, in
+                          the lab, written into docs/measurements/faults.md; takes an hour, wants a quiet machine
        cargo xtask compare [CASE...]   disciplines of the Linux kernel beside ours, written into
                           docs/disciplines/beside-linux.md; needs Debian's package user-mode-linux
        cargo xtask equality [CASE...]  sim, lab, run and the kernel side by side, written into
@@ -92,14 +94,20 @@ fn main() -> ExitCode {
             _ => return usage(),
         },
         "bench" => bench::run(&root, rest),
-        "changes" => match rest {
-            [] => changes::run(&root, 1_000),
-            [count] => match count.parse() {
-                Ok(count) => changes::run(&root, count),
-                Err(_) => return usage(),
-            },
-            _ => return usage(),
-        },
+        "changes" | "faults" => {
+            let campaign = match verb {
+                "changes" => campaigns::CHANGES,
+                _ => campaigns::FAULTS,
+            };
+            match rest {
+                [] => campaign.run(&root, 1_000),
+                [count] => match count.parse() {
+                    Ok(count) => campaign.run(&root, count),
+                    Err(_) => return usage(),
+                },
+                _ => return usage(),
+            }
+        }
         "compare" => compare::run(&root, rest),
         "fuzz" => fuzz::run(&root, rest),
         "sbom" => bill::write(&root),

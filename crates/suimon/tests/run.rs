@@ -16,6 +16,8 @@ mod answering;
 mod random_changes;
 #[path = "../../gateway/src/in_force/tests/random_policies.rs"]
 mod random_policies;
+#[path = "stubs/tampering.rs"]
+mod tampering;
 
 use answering::answering;
 use control::difference::Breaking;
@@ -29,7 +31,6 @@ use lab::traffic::generator::TrafficShape;
 use lab::traffic::tcp::{Bulk, BulkRun};
 use lab::traffic::udp::{Stream, StreamReport};
 use lab::{Host, Lab, Output, Running};
-use netio::netlink::{Netlink, NetlinkRequest};
 use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -39,6 +40,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tampering::{choose_a_qdisc, leave_the_bridge, remove_the_qdisc};
 
 /// One test at a time: they measure rates.
 static TURN: Mutex<()> = Mutex::new(());
@@ -696,19 +698,6 @@ fn an_egress_that_fails_closed_keeps_to_its_limit_without_the_program() {
     });
 }
 
-/// As `tc qdisc add dev NAME root handle 7: pfifo` does.
-fn choose_a_qdisc(name: &str) -> std::io::Result<()> {
-    const KIND: u16 = 1;
-    let interface = netio::interface::Interface::named(name)?.index;
-    let mut head = [0; 20];
-    for (at, value) in [(4, interface), (8, 7 << 16), (12, u32::MAX)] {
-        head[at..at + 4].copy_from_slice(&value.to_ne_bytes());
-    }
-    let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-    let request = NetlinkRequest::new(libc::RTM_NEWQDISC, flags, &head).text(KIND, "pfifo");
-    Netlink::open()?.ask(request).map(drop)
-}
-
 #[test]
 fn an_egress_that_fails_closed_does_not_replace_a_qdisc_that_somebody_chose() {
     in_turn(|| {
@@ -1262,26 +1251,6 @@ fn what_was_set_is_written_into_the_file(rig: &Rig) {
 fn rate_of(rig: &Rig, class: &str) -> String {
     let rate = rig.class(class).asked_bps.expect("a rate");
     format!("{} Mbit/s", rate / 1_000_000)
-}
-
-/// As `tc qdisc del dev NAME root` does.
-fn remove_the_qdisc(name: &str) -> std::io::Result<()> {
-    let interface = netio::interface::Interface::named(name)?.index;
-    let mut head = [0; 20];
-    for (at, value) in [(4, interface), (12, u32::MAX)] {
-        head[at..at + 4].copy_from_slice(&value.to_ne_bytes());
-    }
-    let request = NetlinkRequest::new(libc::RTM_DELQDISC, 0, &head);
-    Netlink::open()?.ask(request).map(drop)
-}
-
-/// As `ip link set NAME nomaster` does.
-fn leave_the_bridge(name: &str) -> std::io::Result<()> {
-    let interface = netio::interface::Interface::named(name)?.index;
-    let mut head = [0; 16];
-    head[4..8].copy_from_slice(&interface.to_ne_bytes());
-    let request = NetlinkRequest::new(libc::RTM_NEWLINK, 0, &head).number(libc::IFLA_MASTER, 0);
-    Netlink::open()?.ask(request).map(drop)
 }
 
 /// How long it takes until this is so; at most 12 s.

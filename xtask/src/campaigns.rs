@@ -1,0 +1,94 @@
+//! Campaigns: tests that CI runs with few repetitions, run with many, and what they say written
+//! into a page. `cargo xtask changes [N]`: so many random changes of a policy under load, on a
+//! clock of the tests' own, and between real sockets, where the delay counts too. `cargo xtask
+//! faults [N]`: so many kills of a running program, and so many failures around one.
+
+use crate::{bench, marked};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const END: &str = "<!-- end of measured -->";
+
+/// A campaign.
+pub struct Campaign {
+    page: &'static str,
+    mark: &'static str,
+    /// Tells the tests how often.
+    variable: &'static str,
+    /// Begins each line of the tests that is a result.
+    result: &'static str,
+    /// A package, more arguments of cargo, and a part of the tests' names.
+    tests: &'static [(&'static str, &'static [&'static str], &'static str)],
+}
+
+pub const CHANGES: Campaign = Campaign {
+    page: "docs/measurements/changes.md",
+    mark: "<!-- measured: by `cargo xtask changes` -->",
+    variable: "SUIMON_CHANGES",
+    result: "changes: ",
+    tests: &[
+        ("gateway", &["--lib"], "random_changes"),
+        ("suimon", &["--test", "run"], "random_changes"),
+    ],
+};
+
+pub const FAULTS: Campaign = Campaign {
+    page: "docs/measurements/faults.md",
+    mark: "<!-- measured: by `cargo xtask faults` -->",
+    variable: "SUIMON_FAULTS",
+    result: "faults: ",
+    tests: &[("suimon", &["--test", "fail_open"], "")],
+};
+
+impl Campaign {
+    /// Runs the tests so often and writes the page.
+    pub fn run(&self, root: &Path, times: u64) -> Result<(), String> {
+        let Self { page, mark, .. } = self;
+        let (before, mut said) = (bench::load(), Vec::new());
+        for (package, more, name) in self.tests {
+            said.extend(self.results(root, times, package, more, name)?);
+        }
+        let text: Vec<String> = said.iter().map(|line| format!("- {line}")).collect();
+        let text = format!("{}\n\n{}", bench::when(root, before)?, text.join("\n"));
+        let path = root.join(page);
+        let former = std::fs::read_to_string(&path).map_err(|e| format!("{page}: {e}"))?;
+        let written = marked::replaced(&former, mark, END, &text).ok_or(format!("{page} lacks {mark}"))?;
+        std::fs::write(&path, written).map_err(|e| format!("{page}: {e}"))
+    }
+
+    /// What one package's tests said.
+    fn results(
+        &self,
+        root: &Path,
+        times: u64,
+        package: &str,
+        more: &[&str],
+        name: &str,
+    ) -> Result<Vec<String>, String> {
+        let failed = |e: std::io::Error| format!("{package}: {e}");
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let output = Command::new(cargo)
+            .args(["test", "--package", package])
+            .args(more)
+            .args([name, "--", "--nocapture", "--test-threads=1"])
+            .env(self.variable, times.to_string())
+            .current_dir(root)
+            .stdout(Stdio::inherit())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed)?
+            .wait_with_output()
+            .map_err(failed)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        eprint!("{said}");
+        let results: Vec<String> = said
+            .lines()
+            .filter_map(|line| Some(line.strip_prefix(self.result)?.to_owned()))
+            .collect();
+        match (output.status.success(), results.is_empty()) {
+            (true, false) => Ok(results),
+            (true, true) => Err(format!("{package}: nothing was judged")),
+            (false, _) => Err(format!("{package}: something was not as required")),
+        }
+    }
+}
