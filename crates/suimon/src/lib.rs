@@ -13,6 +13,7 @@ mod commands;
 mod exit;
 mod explained;
 mod instruments;
+mod kept_points;
 mod line;
 mod log;
 mod monitor;

@@ -13,7 +13,7 @@ use directory::TestDirectory;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn suimon(arguments: &[&str]) -> Output {
     let program = env!("CARGO_BIN_EXE_suimon");
@@ -382,6 +382,90 @@ fn a_sweep_is_the_same_bytes_for_any_split_and_any_number_of_threads() {
         );
         assert_eq!(merged.status.code(), Some(4), "a missed expectation stays missed");
     }
+}
+
+#[test]
+fn a_plot_of_a_sweep_has_a_line_for_each_value_and_what_it_does_not_have_is_refused() {
+    let folder = TestDirectory::new("sim-plot");
+    let scenario = folder.write("sweep.toml", SWEEP);
+    let file = folder.0.join("fig.svg");
+    let plot = format!("rate,flow tcp: rate,flows={}", file.display());
+    let run = suimon(&["sim", "--plot", &plot, &scenario]);
+    assert_eq!(run.status.code(), Some(4), "{}", text(&run.stderr));
+    let svg = fs::read_to_string(&file).expect("a chart");
+    for shown in ["flow tcp: rate over rate", ">1<", ">3<", "Mbit/s"] {
+        assert!(svg.contains(shown), "{shown}: {svg}");
+    }
+    for (what, why) in [
+        ("speed,flow tcp: rate", "`speed` is not swept; these are: "),
+        ("rate,flow tcp: rate,colour", "`colour` is not swept"),
+        ("rate,tcp", "`tcp` is not measured; these are: flow tcp: rate"),
+        ("rate", "is not X,Y=FILE"),
+    ] {
+        let run = suimon(&["sim", "--plot", &format!("{what}=other.svg"), &scenario]);
+        assert_eq!(run.status.code(), Some(2), "{what}: {}", text(&run.stderr));
+        assert!(text(&run.stderr).contains(why), "{what}: {}", text(&run.stderr));
+    }
+}
+
+#[test]
+fn a_sweep_that_is_killed_goes_on_where_it_was() {
+    let folder = TestDirectory::new("sim-resume");
+    let sweep = SWEEP.replace("3 Mbit/s", "1 kbit/s");
+    let scenario = folder.write("sweep.toml", &sweep);
+    let kept = folder.0.join("kept").to_string_lossy().into_owned();
+    let whole = text(&suimon(&["sim", "--json", &scenario]).stdout);
+    let arguments = ["sim", "--json", "--jobs", "1", "--resume", &kept, &scenario];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_suimon"))
+        .args(arguments)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("suimon starts");
+    let lines = || fs::read_to_string(&kept).map_or(0, |text| text.lines().count());
+    while lines() < 3 && child.try_wait().expect("our child").is_none() {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    child.kill().expect("killing it");
+    child.wait().expect("its end");
+    // What was finished is not run again: a point of ours in its place is shown as it is.
+    let own = whole
+        .lines()
+        .nth(1)
+        .expect("a second point")
+        .replace("\"met\":true", "\"met\":false");
+    let before = fs::read_to_string(&kept).expect("the file");
+    let second = before.lines().nth(2).expect("two points").to_owned();
+    let changed = before.replacen(&second, &own, 1);
+    fs::write(&kept, format!("{changed}{{\"point\":12")).expect("written");
+    let run = suimon(&arguments);
+    let expected = whole.replacen(&second, &own, 1);
+    assert!(
+        text(&run.stdout) == expected,
+        "{}\n{}",
+        text(&run.stdout),
+        text(&run.stderr)
+    );
+    assert_eq!(run.status.code(), Some(4), "a kept point missed what is expected");
+    // All is finished now: nothing is run, and the file has each point once.
+    fs::write(
+        &kept,
+        fs::read_to_string(&kept)
+            .expect("the file")
+            .replacen(&own, &second, 1),
+    )
+    .expect("written");
+    let run = suimon(&arguments);
+    assert!(text(&run.stdout) == whole, "{}", text(&run.stderr));
+    assert_eq!((run.status.code(), lines()), (Some(0), 13));
+    // Another sweep does not mix with it.
+    folder.write("sweep.toml", &sweep.replace("2 ms", "3 ms"));
+    let run = suimon(&arguments);
+    assert_eq!(run.status.code(), Some(2));
+    assert!(
+        text(&run.stderr).contains("was changed since"),
+        "{}",
+        text(&run.stderr)
+    );
 }
 
 #[test]

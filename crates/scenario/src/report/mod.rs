@@ -16,7 +16,7 @@ pub mod pictures;
 pub mod preview;
 mod replications;
 pub mod series;
-mod sweep;
+pub mod sweep;
 pub mod table;
 
 #[cfg(target_os = "linux")]

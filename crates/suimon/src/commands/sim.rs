@@ -7,6 +7,7 @@
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use crate::explained::{Which, show_live};
+use crate::kept_points::{KeptPoints, RememberingFiles};
 use crate::source;
 use clap::Args;
 use control::explained::ExplainRequest;
@@ -17,6 +18,7 @@ use plot::colour;
 use plot::progress::ProgressLine;
 use plot::terminal::{Abilities, still};
 use scenario::folder::Folder;
+use scenario::report::sweep::PlotRequest;
 use scenario::report::{alone, csv, json, merge, page, pictures, series, table};
 use scenario::run::captures::CaptureRequest;
 use scenario::run::outcome::Outcome;
@@ -49,6 +51,11 @@ pub struct Sim {
     /// point
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
+    /// Draw a chart of a sweep into an SVG file: a swept list, a measured value by its name in the
+    /// table, and a list of which each value is a line; means over all else that is swept, as
+    /// "rate,flow tcp: rate,flows=fig.svg"
+    #[arg(long, value_name = "X,Y[,BY]=FILE")]
+    plot: Vec<PlotRequest>,
     /// Write the packets on a link's wire into a pcapng file, such as "server >
     /// home=down.pcapng"; of one point
     #[arg(long, value_name = "LINK=FILE")]
@@ -64,8 +71,12 @@ pub struct Sim {
     /// Run one of n parts of the points only, such as 2/8
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
+    /// Keep the finished points of a sweep in this file, and go on from those in it: a sweep that
+    /// was killed ends with the bytes of one that was not
+    #[arg(long, value_name = "FILE", requires = "json", conflicts_with_all = ["csv", "report", "picture", "plot", "pcap", "explain", "merge"])]
+    resume: Option<PathBuf>,
     /// Join the --json outputs of all shards in the order of the points
-    #[arg(long, conflicts_with_all = ["csv", "report", "picture", "pcap", "jobs", "shard"])]
+    #[arg(long, conflicts_with_all = ["csv", "report", "picture", "plot", "pcap", "jobs", "shard"])]
     merge: bool,
 }
 
@@ -88,6 +99,12 @@ impl Sim {
             .map(|path| Read::new(path, cx.registry))
             .collect::<Result<_, _>>()?;
         self.one_capture(&read)?;
+        read.iter().try_for_each(|read| self.plots_are_of(read))?;
+        if self.resume.is_some() && read.len() > 1 {
+            return Err(Failure::usage(
+                "--resume keeps the points of one scenario: run one at a time",
+            ));
+        }
         let mut csv = self.csv()?;
         let end = Arc::new(AtomicBool::new(false));
         let mut met = true;
@@ -155,7 +172,10 @@ impl Sim {
         end: &Arc<AtomicBool>,
     ) -> Result<bool, Failure> {
         let all = read.scenarios.sweep.points();
-        let points = self.shard.unwrap_or(Shard::WHOLE).points(all);
+        let chosen = self.shard.unwrap_or(Shard::WHOLE).points(all);
+        let mut resumed = self.resumed(read, all)?;
+        let kept = |point: &usize| resumed.as_ref().is_some_and(|resumed| resumed.has(*point));
+        let points: Vec<usize> = chosen.iter().copied().filter(|point| !kept(point)).collect();
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let job = Job {
             name: &read.name,
@@ -192,9 +212,14 @@ impl Sim {
                 write_to(path, &alone::picture(&outcome), "--picture")?;
             }
             if self.json {
-                writeln!(out, "{}", json::point(&outcome))?;
+                let line = json::point(&outcome).to_string();
+                if let Some(resumed) = &mut resumed {
+                    resumed.keep(&line)?;
+                    met &= show_kept(out, resumed.take_until(&chosen, outcome.point.number))?;
+                }
+                writeln!(out, "{line}")?;
             }
-            if !self.json || self.report.is_some() {
+            if !self.json || self.report.is_some() || !self.plot.is_empty() {
                 kept.push(outcome);
             }
             Ok(())
@@ -205,6 +230,9 @@ impl Sim {
         );
         progress.clear();
         ran?;
+        if let Some(mut resumed) = resumed.filter(|_| finished == points.len()) {
+            met &= show_kept(out, resumed.take_until(&chosen, all))?;
+        }
         match kept.as_slice() {
             _ if self.json => {}
             [] => {}
@@ -219,11 +247,38 @@ impl Sim {
             several => table::sweep(out, several)?,
         }
         self.report(read, &kept)?;
+        self.plots(&kept)?;
         if finished < points.len() {
             out.flush()?;
             return Err(interrupted(csv, finished, points.len())?);
         }
         Ok(met)
+    }
+
+    /// The points of this sweep that were finished before.
+    fn resumed(&self, read: &Read, points: usize) -> Result<Option<KeptPoints>, Failure> {
+        let open = |path: &PathBuf| KeptPoints::open(path, &read.name, points, read.digest);
+        self.resume.as_ref().map(open).transpose()
+    }
+
+    /// Refuses plots of lists that this does not sweep, before it is run.
+    fn plots_are_of(&self, read: &Read) -> Result<(), Failure> {
+        let values = read.scenarios.sweep.values(1);
+        let swept = self
+            .plot
+            .iter()
+            .try_for_each(|plot| plot.swept(&values).map(drop));
+        swept.map_err(|why| Failure::usage(format!("--plot: {why}")))
+    }
+
+    /// Draws what is wanted of a sweep.
+    fn plots(&self, outcomes: &[Outcome]) -> Result<(), Failure> {
+        for plot in &self.plot {
+            let drawn = plot.drawn(outcomes);
+            let drawn = drawn.map_err(|why| Failure::usage(format!("--plot: {why}")))?;
+            write_to(plot.file(), &drawn, "--plot")?;
+        }
+        Ok(())
     }
 
     /// Writes the page of a scenario, and the table of a sweep.
@@ -243,6 +298,17 @@ impl Sim {
         }
         write("csv", &csv::points(outcomes))
     }
+}
+
+/// Prints points that were finished before; whether their expectations were met.
+fn show_kept(out: &mut dyn Write, lines: Vec<String>) -> io::Result<bool> {
+    let mut met = true;
+    for line in lines {
+        writeln!(out, "{line}")?;
+        let value: serde_json::Value = serde_json::from_str(&line)?;
+        met &= value["met"] != serde_json::Value::Bool(false);
+    }
+    Ok(met)
 }
 
 /// What was done of a sweep is shown; it says how much that is.
@@ -303,6 +369,8 @@ struct Read {
     folder: Folder,
     /// The file's text.
     text: String,
+    /// Of the text and the files that it names.
+    digest: u64,
     scenarios: Scenarios,
 }
 
@@ -317,7 +385,8 @@ impl Read {
                 .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned()),
         };
         let folder = Folder::of(path);
-        let scenarios = Scenarios::read(path, &text, registry, &folder);
+        let files = RememberingFiles::of(&folder);
+        let scenarios = Scenarios::read(path, &text, registry, &files);
         let scenarios = scenarios.map_err(|diagnostics| {
             let colour = colour::wanted(&io::stderr());
             Failure::usage(format!("{path} cannot be run:\n{}", diagnostics.render(colour)))
@@ -325,10 +394,12 @@ impl Read {
         if !scenarios.warnings.is_empty() {
             eprint!("{}", scenarios.warnings.render(colour::wanted(&io::stderr())));
         }
+        let digest = files.digest(&text);
         Ok(Self {
             name,
             folder,
             text,
+            digest,
             scenarios,
         })
     }
