@@ -23,7 +23,7 @@ from 0. The name of a list in `[sweep]` is a place, too."""
 Picture = Literal["bandwidth", "delays", "flow-delays", "backlog", "flows"]
 
 class Delay(TypedDict):
-    """Queueing delays of a class or link, one-way delays or response times of a flow. Each is at most 1/16 too long; `max_ns`
+    """Queueing delays of a class or link, one-way delays or response times of a flow. Each is at most 1/64 too long; `max_ns`
     is exact."""
 
     mean_ns: int

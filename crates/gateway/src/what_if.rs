@@ -6,7 +6,7 @@ use engine::packet::ClassId;
 use engine::queue::Count;
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration};
-use measure::delay::Delays;
+use measure::delay::{Delays, FineDelays};
 use netio::handle::PathView;
 use netio::replay::Beginning;
 use netio::replay::candidate::Candidate;
@@ -19,12 +19,20 @@ pub struct ClassFigures {
     pub class: String,
     /// What it got.
     pub figures: Figures,
-    delays: Delays,
+    delays: FineDelays,
 }
 
 impl ClassFigures {
     /// What a class got in this time, by these counts.
-    pub fn counted(class: String, sent: Count, dropped: u64, delays: Delays, span: Duration) -> Self {
+    pub fn counted<const ROW: usize>(
+        class: String,
+        sent: Count,
+        dropped: u64,
+        delays: &Delays<ROW>,
+        span: Duration,
+    ) -> Self {
+        let mut kept = FineDelays::default();
+        kept.merge_other(delays);
         Self {
             class,
             figures: Figures {
@@ -34,7 +42,7 @@ impl ClassFigures {
                 p99_ns: delays.quantile(990).nanos(),
                 dropped,
             },
-            delays,
+            delays: kept,
         }
     }
 
@@ -97,7 +105,7 @@ pub fn figures_since(
         };
         let name = name.unwrap_or_else(|| "all".into());
         let sent = Count { packets: sent, bytes };
-        ClassFigures::counted(name, sent, dropped, delays, span)
+        ClassFigures::counted(name, sent, dropped, &delays, span)
     };
     if plan.classes.is_empty() {
         return vec![of(ClassId(0))];

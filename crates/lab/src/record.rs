@@ -7,7 +7,7 @@
 
 use engine::discipline::Verdict;
 use engine::units::{Bytes, Duration, Instant};
-use measure::delay::Delays;
+use measure::delay::FineDelays;
 use measure::promised::{FoundArrival, PromisedArrivals};
 use measure::series::ByteSeries;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub struct Recorded {
     /// The largest backlog, in bytes.
     pub deepest: Bytes,
     /// Queueing delays: from arrival until the first bit is on the wire.
-    pub waited: Delays,
+    pub waited: FineDelays,
     /// What came for each class that something is promised to.
     pub promised: BTreeMap<String, PromisedArrivals>,
 }
@@ -47,7 +47,7 @@ impl Record {
             offered: series.clone(),
             sent: series,
             deepest: Bytes::ZERO,
-            waited: Delays::default(),
+            waited: FineDelays::default(),
             promised: BTreeMap::new(),
         };
         Self {

@@ -1,13 +1,22 @@
 //! Queueing delays: a [`Histogram`] of times. Histograms merge, so each thread can keep its own.
 
-use crate::histogram::Histogram;
+use crate::histogram::{COARSE, FINE, Histogram};
 use engine::units::Duration;
 
-/// A histogram of delays.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Delays(Histogram);
+/// A histogram of delays, in so many buckets of each power of two.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Delays<const ROW: usize = COARSE>(Histogram<ROW>);
 
-impl Delays {
+/// Delays that figures are reported from: percentiles are at most 1/64 too long.
+pub type FineDelays = Delays<FINE>;
+
+impl<const ROW: usize> Default for Delays<ROW> {
+    fn default() -> Self {
+        Self(Histogram::default())
+    }
+}
+
+impl<const ROW: usize> Delays<ROW> {
     /// None yet, with room for all.
     pub fn roomy() -> Self {
         Self(Histogram::roomy())
@@ -39,13 +48,13 @@ impl Delays {
     }
 
     /// The delay that `per_mille` of 1000 samples do not exceed: 500 is the median, 990 the 99th
-    /// percentile. It is at most 1/16 too long. Zero without samples.
+    /// percentile. It is at most one of `ROW` parts too long. Zero without samples.
     pub fn quantile(&self, per_mille: u32) -> Duration {
         Duration::from_nanos(self.0.quantile(per_mille))
     }
 
-    /// For drawing: each delay with the number of samples that do not exceed it, at most 1/16 too
-    /// long.
+    /// For drawing: each delay with the number of samples that do not exceed it, at most one
+    /// of `ROW` parts too long.
     pub fn steps(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         self.0
             .steps()
@@ -57,8 +66,14 @@ impl Delays {
         self.0.merge(&other.0);
     }
 
+    /// Adds the samples of a histogram with other buckets, whose error stays.
+    pub fn merge_other<const OTHER: usize>(&mut self, other: &Delays<OTHER>) {
+        self.0.merge_other(&other.0);
+    }
+
     /// The samples since an earlier state of the same histogram; all samples if it was cleared
-    /// since. The longest delay is exact if it is new, otherwise at most 1/16 too long.
+    /// since. The longest delay is exact if it is new, otherwise at most one of `ROW`
+    /// parts too long.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self(self.0.since(&earlier.0))
@@ -88,7 +103,7 @@ mod tests {
 
     #[test]
     fn without_samples_everything_is_zero() {
-        let none = Delays::default();
+        let none = FineDelays::default();
         assert_eq!(
             (none.quantile(500), none.mean(), none.count()),
             (Duration::ZERO, Duration::ZERO, 0)

@@ -1,57 +1,47 @@
 //! A log-linear histogram of integers: the relative error is the same for 1 and for 10¹².
 //!
-//! Each power of two is divided into sixteen equal buckets. A quantile is never below the true
-//! value, at most 1/16 above it, and exact below 32. Recording is O(1). A histogram has memory for
-//! the powers of two that hold anything, since most hold few and a link of many classes has many
-//! histograms; it allocates at the first value of each. A value may carry a weight, such as the
-//! time for which a queue had that length.
+//! Each power of two is divided into [`COARSE`] or [`FINE`] equal buckets. A quantile is never
+//! below the true value, at most one part of so many above it, and exact below twice as many.
+//! Recording is O(1). A histogram has memory for the powers of two that hold anything, since most
+//! hold few and a link of many classes has many histograms; it allocates at the first value of
+//! each. A value may carry a weight, such as the time for which a queue had that length.
 
-/// Buckets in each power of two, as a power of two.
-const PARTS: u32 = 4;
+/// Buckets in each power of two where 100,000 classes have a histogram each: 128 bytes.
+pub const COARSE: usize = 16;
+
+/// Buckets in each power of two where figures are reported from: the simulator and the lab.
+pub const FINE: usize = 64;
 
 /// The greatest value with a bucket of its own: 2⁴⁰, about 18 minutes of nanoseconds. Greater
 /// values count as this one.
 const GREATEST: u64 = (1 << 40) - 1;
 
-/// Buckets of a power of two.
-const ROW: usize = 1 << PARTS;
-/// Powers of two, the first of which stands for all values below.
-const ROWS: usize = bucket(GREATEST) / ROW + 1;
-
-/// The bucket of a value, where each power of two has `1 << PARTS` of them.
-pub(crate) const fn bucket_of<const PARTS: u32>(value: u64) -> usize {
-    if value < 1 << PARTS {
+/// The bucket of a value, where each power of two has `ROW` of them: a power of two itself.
+#[inline]
+pub(crate) const fn bucket_of<const ROW: usize>(value: u64) -> usize {
+    let parts = ROW.ilog2();
+    if value < ROW as u64 {
         return value as usize;
     }
     let exponent = value.ilog2();
-    let part = (value >> (exponent - PARTS)) as usize - (1 << PARTS);
-    (((exponent - PARTS + 1) as usize) << PARTS) + part
+    let part = (value >> (exponent - parts)) as usize - ROW;
+    (((exponent - parts + 1) as usize) << parts) + part
 }
 
 /// The least value of such a bucket, and how many values it has.
-pub(crate) const fn values_of<const PARTS: u32>(bucket: usize) -> (u64, u64) {
-    let (row, part) = ((bucket >> PARTS) as u32, (bucket & ((1 << PARTS) - 1)) as u64);
+#[inline]
+pub(crate) const fn values_of<const ROW: usize>(bucket: usize) -> (u64, u64) {
+    let (row, part) = ((bucket / ROW) as u32, (bucket % ROW) as u64);
     if row == 0 {
         return (part, 1);
     }
     let step = 1u64 << (row - 1);
-    (((1u64 << PARTS) + part) * step, step)
+    ((ROW as u64 + part) * step, step)
 }
 
-/// The bucket of a value.
-const fn bucket(value: u64) -> usize {
-    bucket_of::<PARTS>(if value > GREATEST { GREATEST } else { value })
-}
-
-/// The greatest value of a bucket.
-const fn upper(bucket: usize) -> u64 {
-    let (least, values) = values_of::<PARTS>(bucket);
-    least + values - 1
-}
-
-/// The weight of each value.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Histogram {
+/// The weight of each value, in so many buckets of each power of two.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Histogram<const ROW: usize = COARSE> {
     /// The weights of those powers of two that hold any, in their order.
     rows: Vec<[u64; ROW]>,
     /// Which those are, a bit for each.
@@ -61,11 +51,37 @@ pub struct Histogram {
     greatest: u64,
 }
 
-impl Histogram {
+impl<const ROW: usize> Default for Histogram<ROW> {
+    fn default() -> Self {
+        Self {
+            rows: Vec::new(),
+            kept: 0,
+            total: 0,
+            sum: 0,
+            greatest: 0,
+        }
+    }
+}
+
+impl<const ROW: usize> Histogram<ROW> {
+    /// Powers of two, the first of which stands for all values below.
+    const ROWS: usize = Self::bucket(GREATEST) / ROW + 1;
+
+    /// The bucket of a value.
+    const fn bucket(value: u64) -> usize {
+        bucket_of::<ROW>(if value > GREATEST { GREATEST } else { value })
+    }
+
+    /// The greatest value of a bucket.
+    const fn upper(bucket: usize) -> u64 {
+        let (least, values) = values_of::<ROW>(bucket);
+        least + values - 1
+    }
+
     /// An empty one with room for all values.
     pub fn roomy() -> Self {
         Self {
-            rows: Vec::with_capacity(ROWS),
+            rows: Vec::with_capacity(Self::ROWS),
             ..Self::default()
         }
     }
@@ -82,7 +98,7 @@ impl Histogram {
         if weight == 0 {
             return;
         }
-        let bucket = bucket(value);
+        let bucket = Self::bucket(value);
         self.row(bucket / ROW)[bucket % ROW] += weight;
         self.total += weight;
         self.sum += u128::from(value) * u128::from(weight);
@@ -108,7 +124,9 @@ impl Histogram {
 
     /// The powers of two that hold anything, each with its weights.
     fn rows(&self) -> impl Iterator<Item = (usize, &[u64; ROW])> + '_ {
-        (0..ROWS).filter(|row| self.kept & 1 << row != 0).zip(&self.rows)
+        (0..Self::ROWS)
+            .filter(|row| self.kept & 1 << row != 0)
+            .zip(&self.rows)
     }
 
     /// The buckets of those, each with its weight.
@@ -133,8 +151,8 @@ impl Histogram {
         u64::try_from(mean).unwrap_or(u64::MAX)
     }
 
-    /// The value that `per_mille` of 1000 parts of the weight do not exceed, at most 1/16 too
-    /// great. Zero if empty.
+    /// The value that `per_mille` of 1000 parts of the weight do not exceed, at most one of
+    /// `ROW` parts too great. Zero if empty.
     pub fn quantile(&self, per_mille: u32) -> u64 {
         let rank = (u128::from(self.total) * u128::from(per_mille.min(1000)))
             .div_ceil(1000)
@@ -143,7 +161,7 @@ impl Histogram {
         for (bucket, weight) in self.buckets() {
             seen += u128::from(weight);
             if seen >= rank {
-                return upper(bucket).min(self.greatest);
+                return Self::upper(bucket).min(self.greatest);
             }
         }
         0
@@ -156,7 +174,7 @@ impl Histogram {
         let occupied = self.buckets().filter(|(_, weight)| *weight > 0);
         occupied.map(move |(bucket, weight)| {
             seen += weight;
-            (upper(bucket).min(self.greatest), seen)
+            (Self::upper(bucket).min(self.greatest), seen)
         })
     }
 
@@ -171,8 +189,22 @@ impl Histogram {
         self.greatest = self.greatest.max(other.greatest);
     }
 
+    /// Adds the content of a histogram with other buckets: each at the greatest value that it may
+    /// have, so that quantiles err as they did.
+    pub fn merge_other<const OTHER: usize>(&mut self, other: &Histogram<OTHER>) {
+        for (bucket, weight) in other.buckets().filter(|(_, weight)| *weight > 0) {
+            let upper = Histogram::<OTHER>::upper(bucket).min(other.greatest);
+            let bucket = Self::bucket(upper);
+            self.row(bucket / ROW)[bucket % ROW] += weight;
+        }
+        self.total += other.total;
+        self.sum += other.sum;
+        self.greatest = self.greatest.max(other.greatest);
+    }
+
     /// The weight since an earlier state of the same histogram; all of it if it was cleared since.
-    /// The greatest value is exact if it is new, otherwise at most 1/16 too great.
+    /// The greatest value is exact if it is new, otherwise at most one of `ROW`
+    /// parts too great.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         if earlier.total > self.total || earlier.total == 0 {
@@ -192,7 +224,7 @@ impl Histogram {
             }
         }
         let last = since.buckets().filter(|(_, weight)| *weight > 0).last();
-        let bound = last.map_or(0, |(bucket, _)| upper(bucket));
+        let bound = last.map_or(0, |(bucket, _)| Self::upper(bucket));
         let is_new = self.greatest > earlier.greatest;
         Self {
             greatest: if is_new {
@@ -220,7 +252,7 @@ mod tests {
 
     #[test]
     fn values_count_by_their_weight_and_small_ones_are_exact() {
-        let mut levels = Histogram::default();
+        let mut levels = Histogram::<COARSE>::default();
         for (value, weight) in [(0, 50), (3, 30), (31, 19), (40, 1), (99, 0)] {
             levels.record(value, weight);
         }
@@ -232,10 +264,48 @@ mod tests {
     }
 
     #[test]
+    fn coarse_and_fine_err_by_no_more_than_a_part_and_agree_on_what_is_exact() {
+        fn quantiles<const ROW: usize>(values: &[u64]) -> [u64; 4] {
+            let mut histogram = Histogram::<ROW>::default();
+            values.iter().for_each(|value| histogram.record(*value, 1));
+            [500, 900, 990, 1000].map(|per_mille| histogram.quantile(per_mille))
+        }
+        let mut rng = engine::random::Seed(5).stream();
+        for octave in 0..40 {
+            let mut values: Vec<u64> = (0..500).map(|_| rng.below(2 << octave)).collect();
+            let [coarse, fine] = [quantiles::<COARSE>(&values), quantiles::<FINE>(&values)];
+            values.sort_unstable();
+            for (at, rank) in [250, 450, 495, 500].into_iter().enumerate() {
+                let exact = values[rank - 1];
+                assert!(
+                    (exact..=exact + exact / 64).contains(&fine[at]),
+                    "{fine:?}, not {exact}"
+                );
+                assert!(
+                    (fine[at]..=exact + exact / 16).contains(&coarse[at]),
+                    "{coarse:?}, not {exact}"
+                );
+                assert!(exact >= 128 || fine[at] == exact, "{fine:?}, not {exact}");
+            }
+            let (mut narrow, mut wide) = (Histogram::<COARSE>::default(), Histogram::<FINE>::default());
+            values.iter().for_each(|value| narrow.record(*value, 1));
+            wide.merge_other(&narrow);
+            assert_eq!(
+                [500, 900, 990, 1000].map(|per_mille| wide.quantile(per_mille)),
+                coarse
+            );
+            assert_eq!((wide.mean(), wide.total()), (narrow.mean(), narrow.total()));
+        }
+    }
+
+    #[test]
     fn it_says_what_a_list_of_all_buckets_says_in_memory_for_what_it_holds() {
         let mut rng = engine::random::Seed(3).stream();
         for round in 0..50 {
-            let (mut histogram, mut all) = (Histogram::default(), vec![0u64; bucket(GREATEST) + 1]);
+            let (mut histogram, mut all) = (
+                Histogram::<COARSE>::default(),
+                vec![0u64; Histogram::<COARSE>::bucket(GREATEST) + 1],
+            );
             let (mut earlier, mut then) = (Histogram::default(), all.clone());
             // The widest reaches beyond the greatest bucket.
             let (least, octaves) = (rng.below(40), 1 + rng.below(8));
@@ -243,7 +313,7 @@ mod tests {
                 let octave = (least + rng.below(octaves)).min(42);
                 let value = (1 << octave) + rng.below(1 << octave);
                 histogram.record(value, 1 + number % 3);
-                all[bucket(value)] += 1 + number % 3;
+                all[Histogram::<COARSE>::bucket(value)] += 1 + number % 3;
                 if number == 100 {
                     (earlier, then) = (histogram.clone(), all.clone());
                 }

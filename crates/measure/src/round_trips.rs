@@ -12,8 +12,8 @@ use engine::units::{Bytes, Duration};
 
 /// The unit of times, 2¹¹ ns, as a power of two.
 const UNIT: u32 = 11;
-/// Buckets in each power of two, as a power of two.
-const PARTS: u32 = 5;
+/// Buckets in each power of two.
+const PARTS: usize = 32;
 /// Times of 2³⁴ ns and more count as this.
 const GREATEST: u64 = (1 << (34 - UNIT)) - 1;
 const BUCKETS: usize = bucket(GREATEST) + 1;

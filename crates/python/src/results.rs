@@ -4,7 +4,7 @@
 use crate::plain::{json, row};
 use crate::simulated::Simulation;
 use engine::settings::{Problem, Raw, SettingValue, Span, unknown};
-use measure::delay::Delays;
+use measure::delay::FineDelays;
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -161,7 +161,7 @@ impl SimulationResult {
         class_: Option<&str>,
         link: Option<&str>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let nothing = Delays::default();
+        let nothing = FineDelays::default();
         let delays = match (flow, class_, link) {
             (Some(flow), None, None) => self.found_flow(flow)?.delays.as_ref().unwrap_or(&nothing),
             (None, Some(class), link) => {

@@ -26,7 +26,7 @@ use lab::traffic::generator::TrafficShape;
 use lab::traffic::tcp::Bulk;
 use lab::traffic::udp::{Stream, UdpArrival};
 use lab::{Host, Lab, Running};
-use measure::delay::Delays;
+use measure::delay::FineDelays;
 use scenario::folder::Folder;
 use scenario::lab::{Instruments, build};
 use scenario::topology::Topology;
@@ -76,7 +76,7 @@ fn lateness<T>(during: impl FnOnce() -> T) -> (Duration, T) {
     let nap = Duration::from_millis(5);
     std::thread::scope(|scope| {
         let looks = scope.spawn(|| {
-            let mut late = Delays::default();
+            let mut late = FineDelays::default();
             while !over.load(Ordering::Relaxed) {
                 let asleep = Instant::now();
                 std::thread::sleep(nap);
@@ -93,9 +93,13 @@ fn lateness<T>(during: impl FnOnce() -> T) -> (Duration, T) {
 
 /// The delays of a call's packets less what links held them up for, as scenarios are judged:
 /// without those on whose way this machine stood still, if they are few. And how many these are.
-fn call_of(arrivals: &[UdpArrival], began: engine::units::Instant, still: &StoodStill) -> (Delays, usize) {
+fn call_of(
+    arrivals: &[UdpArrival],
+    began: engine::units::Instant,
+    still: &StoodStill,
+) -> (FineDelays, usize) {
     let nanos = |time: Duration| engine::units::Duration::from_nanos(time.as_nanos() as u64);
-    let (mut others, mut all, mut apart) = (Delays::default(), Delays::default(), 0);
+    let (mut others, mut all, mut apart) = (FineDelays::default(), FineDelays::default(), 0);
     for one in arrivals {
         let [sent, arrived] = [one.sent, one.arrived].map(|after| began + nanos(after));
         let own = nanos(one.delay().saturating_sub(one.held));

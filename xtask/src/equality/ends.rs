@@ -6,7 +6,7 @@ use super::cases::{SECONDS, Setting};
 use crate::compare::measured::{FlowFigures, Side, quantile};
 use crate::compare::traffic::{Flow, HEADERS, PORT};
 use engine::units::{Duration as Span, Instant as Time};
-use measure::delay::Delays;
+use measure::delay::FineDelays;
 use netio::clock;
 use rustix::net::sockopt;
 use serde::{Deserialize, Serialize};
@@ -103,11 +103,11 @@ fn probe(to: &str, last: Time) -> io::Result<()> {
 }
 
 /// The delays of what arrives at this port until then.
-fn arriving(port: u16, last: Time) -> io::Result<Delays> {
+fn arriving(port: u16, last: Time) -> io::Result<FineDelays> {
     let socket = UdpSocket::bind(("0.0.0.0", port))?;
     sockopt::set_socket_recv_buffer_size(&socket, 16 << 20)?;
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
-    let (mut delays, mut buffer) = (Delays::default(), vec![0; 64 << 10]);
+    let (mut delays, mut buffer) = (FineDelays::default(), vec![0; 64 << 10]);
     while clock::now() < last {
         match socket.recv(&mut buffer) {
             Ok(some) => taken(&buffer[..some])

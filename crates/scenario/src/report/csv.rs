@@ -2,7 +2,7 @@
 
 use super::sweep::number;
 use crate::run::outcome::{Outcome, Passed};
-use measure::delay::Delays;
+use measure::delay::FineDelays;
 use plot::AxisUnit;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -133,7 +133,7 @@ fn passed(row: &mut Vec<(String, Field)>, name: &str, passed: &Passed) {
     delay_columns(row, name, &passed.waited);
 }
 
-fn delay_columns(row: &mut Vec<(String, Field)>, name: &str, delays: &Delays) {
+fn delay_columns(row: &mut Vec<(String, Field)>, name: &str, delays: &FineDelays) {
     for (what, delay) in [
         ("p50", delays.quantile(500)),
         ("p99", delays.quantile(990)),

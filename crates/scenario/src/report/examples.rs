@@ -6,7 +6,7 @@ use crate::language::Picture;
 use crate::run::outcome::{ClassOutcome, FlowOutcome, Judgement, LinkOutcome, Outcome, Passed, Point};
 use engine::random::{Rng, Seed};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use measure::delay::Delays;
+use measure::delay::FineDelays;
 use measure::impairments::ImpairmentCounts;
 use sim::meter::BacklogLevels;
 
@@ -22,7 +22,7 @@ fn passed(noise: &mut Rng, mbit: f64, wait: f64) -> Passed {
         .map(|_| (mbit * 12_500.0 * (0.9 + 0.2 * next(noise))) as u64)
         .collect();
     let bytes: u64 = series.iter().sum();
-    let mut waited = Delays::default();
+    let mut waited = FineDelays::default();
     for _ in 0..2000 {
         waited.record(Duration::from_nanos(
             (wait * 1e9 * -(1.0 - next(noise)).ln()) as u64,

@@ -7,7 +7,7 @@ use crate::run::outcome::{
     ProgramOutcome, ReservationOutcome,
 };
 use engine::units::Duration;
-use measure::delay::Delays;
+use measure::delay::FineDelays;
 use measure::impairments::ImpairmentCounts;
 use serde_json::{Map, Value, json};
 
@@ -53,7 +53,7 @@ pub fn live(outcome: &LiveOutcome) -> Value {
     })
 }
 
-fn delays(delays: &Delays) -> Value {
+fn delays(delays: &FineDelays) -> Value {
     if delays.count() == 0 {
         return Value::Null;
     }

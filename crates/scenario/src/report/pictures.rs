@@ -2,7 +2,7 @@
 
 use crate::run::outcome::{LinkOutcome, Outcome, Passed};
 use engine::units::{Bytes, Duration, Instant};
-use measure::delay::Delays;
+use measure::delay::FineDelays;
 use measure::numbers;
 use plot::svg::PALETTE;
 use plot::trace::Trace;
@@ -121,7 +121,7 @@ pub fn trace(outcome: &Outcome, link: &LinkOutcome) -> Trace {
 pub(super) struct Part {
     pub(super) name: String,
     series: Vec<u64>,
-    pub(super) waited: Delays,
+    pub(super) waited: FineDelays,
     bytes: u64,
     rest: bool,
 }
@@ -161,7 +161,7 @@ pub(super) fn parts(link: &LinkOutcome) -> Vec<Part> {
     let mut rest = Part {
         name: format!("{} others", small.len()),
         series: Vec::new(),
-        waited: Delays::default(),
+        waited: FineDelays::default(),
         bytes: 0,
         rest: true,
     };
@@ -211,7 +211,7 @@ pub(super) fn over_time(outcome: &Outcome, name: &str, series: &[u64]) -> Series
     )
 }
 
-pub(super) fn distribution(delays: &Delays) -> Vec<(f64, f64)> {
+pub(super) fn distribution(delays: &FineDelays) -> Vec<(f64, f64)> {
     let mut before = 0;
     let counted = delays.steps().map(|(delay, until)| {
         let count = until - before;

@@ -8,7 +8,7 @@ use crate::run::outcome::{
 };
 use crate::run::reserved_flows::promised;
 use engine::units::{Duration, Instant};
-use measure::delay::Delays;
+use measure::delay::FineDelays;
 use measure::impairments::ImpairmentCounts;
 use measure::numbers;
 use plot::text::{self, Align};
@@ -224,7 +224,7 @@ fn row(
     ]
 }
 
-fn delay_cells(delays: &Delays) -> [String; 3] {
+fn delay_cells(delays: &FineDelays) -> [String; 3] {
     if delays.count() == 0 {
         return Default::default();
     }

@@ -13,7 +13,7 @@ use super::outcome::{CountedApart, FlowHoldUps, Judgement};
 use crate::language::Expectation;
 use engine::units::Duration;
 use lab::stood_still::StoodStill;
-use measure::delay::Delays;
+use measure::delay::FineDelays;
 
 /// The delay of a packet, and how much of it was a hold-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +43,11 @@ pub fn judge(
     packets: impl Iterator<Item = Delayed>,
     still: &StoodStill,
 ) -> Judgement {
-    let (mut measured, mut without, mut others) = (Delays::default(), Delays::default(), Delays::default());
+    let (mut measured, mut without, mut others) = (
+        FineDelays::default(),
+        FineDelays::default(),
+        FineDelays::default(),
+    );
     let mut apart = CountedApart {
         times: still.count(),
         longest: still.longest(),

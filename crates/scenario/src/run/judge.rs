@@ -4,7 +4,7 @@ use super::outcome::Judgement;
 use super::readings::{Counted, MeterReading, Meters, between};
 use crate::language::{Expectation, Metric, Subject, Unit};
 use engine::units::{Bandwidth, Bytes, Instant, Probability};
-use measure::delay::Delays;
+use measure::delay::FineDelays;
 use measure::numbers;
 use sim::meter::jain;
 
@@ -113,7 +113,7 @@ fn of_link(
 }
 
 /// A metric of delays.
-pub fn delay(metric: Metric, delays: &Delays) -> u64 {
+pub fn delay(metric: Metric, delays: &FineDelays) -> u64 {
     let delay = match metric {
         Metric::DelayMean => delays.mean(),
         Metric::DelayP50 => delays.quantile(500),

@@ -27,7 +27,7 @@ use lab::traffic::generator::TrafficShape;
 use lab::traffic::tcp::Bulk;
 use lab::traffic::udp::Stream;
 use lab::{CableSwitch, Record};
-use measure::delay::Delays;
+use measure::delay::FineDelays;
 use measure::promised::PromisedArrivals;
 use netio::handle::{PathView, Unanswered};
 use netio::hold_ups::HoldUp;
@@ -135,7 +135,7 @@ enum LabReading {
 #[derive(Clone, Debug, Default)]
 struct Passage {
     sent: Count,
-    delays: Delays,
+    delays: FineDelays,
 }
 
 /// What each flow's receiver got, the readings of each expectation, and how programs ended.
@@ -356,7 +356,7 @@ impl LiveRun<'_> {
             if name.and_then(|name| read.plan.class(name)).is_some_and(below) {
                 passage.sent.packets += meter.sent.packets;
                 passage.sent.bytes += meter.sent.bytes;
-                passage.delays.merge(&meter.delays);
+                passage.delays.merge_other(&meter.delays);
             }
         }
         passage
@@ -645,8 +645,8 @@ impl Arrived {
     }
 }
 
-fn delays(got: &[Arrived]) -> Delays {
-    let mut delays = Delays::default();
+fn delays(got: &[Arrived]) -> FineDelays {
+    let mut delays = FineDelays::default();
     got.iter()
         .filter_map(|one| one.delay)
         .for_each(|one| delays.record(one.delay));

@@ -10,7 +10,7 @@ use control::explained::Explained;
 use control::judged;
 use engine::bounds::shown;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use measure::delay::Delays;
+use measure::delay::FineDelays;
 use measure::impairments::ImpairmentCounts;
 use measure::numbers;
 use sim::meter::BacklogLevels;
@@ -130,7 +130,7 @@ pub struct Passed {
     /// Bytes in each bin.
     pub series: Vec<u64>,
     /// Queueing delays: from arrival to the first bit on the wire.
-    pub waited: Delays,
+    pub waited: FineDelays,
     /// Packets dropped, by reason; reasons that did not occur are absent.
     pub dropped: Vec<(&'static str, u64)>,
     /// Packets marked.
@@ -168,7 +168,7 @@ pub struct FlowOutcome {
     /// Bytes in each bin.
     pub series: Vec<u64>,
     /// One-way delays or response times, for kinds that measure them.
-    pub delays: Option<Delays>,
+    pub delays: Option<FineDelays>,
     /// Other counts of its kind, by name.
     pub counts: Vec<(&'static str, u64)>,
 }
@@ -179,7 +179,7 @@ impl FlowOutcome {
         let answers = self.counts.iter().find(|(name, _)| *name == "answers");
         match answers {
             Some((_, 1..)) => None,
-            _ => self.delays.as_ref().map(Delays::longest),
+            _ => self.delays.as_ref().map(FineDelays::longest),
         }
     }
 }

@@ -8,7 +8,7 @@ use engine::inspect::Value;
 use engine::packet::ClassId;
 use engine::queue::Queue;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use measure::delay::Delays;
+use measure::delay::FineDelays;
 use sim::meter::{self, BacklogLevels, MeterRow, MeterTally};
 use sim::simulation::{End, FlowId, Simulation};
 use sim::sources::Listener;
@@ -20,7 +20,7 @@ pub struct MeterReading {
     /// Packets that a flow's receivers got.
     pub packets: u64,
     /// Their one-way delays; for requests, response times.
-    pub delays: Delays,
+    pub delays: FineDelays,
     /// Completed responses.
     pub answers: u64,
     /// Retransmitted segments.
@@ -41,7 +41,7 @@ pub struct Counted {
     /// Their bytes, at the times of their bits on the wire.
     pub bytes: u64,
     /// Queueing delays.
-    pub waited: Delays,
+    pub waited: FineDelays,
     /// Packets dropped.
     pub dropped: [u64; Reason::ALL.len()],
     /// Packets marked.

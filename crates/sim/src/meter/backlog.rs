@@ -2,13 +2,13 @@
 
 use engine::queue::Count;
 use engine::units::{Bytes, Duration, Instant};
-use measure::histogram::Histogram;
+use measure::histogram::{FINE, Histogram};
 
 /// For how long a queue had each backlog, in packets and in bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct BacklogLevels {
-    packets: Histogram,
-    bytes: Histogram,
+    packets: Histogram<FINE>,
+    bytes: Histogram<FINE>,
 }
 
 impl BacklogLevels {
@@ -23,7 +23,7 @@ impl BacklogLevels {
     }
 
     /// A percentile: for `per_mille` thousandths of the time the backlog was at most this many
-    /// packets. It is exact below 32 packets, and at most 1/16 too high above.
+    /// packets. It is exact below 128 packets, and at most 1/64 too high above.
     pub fn packets(&self, per_mille: u32) -> u64 {
         self.packets.quantile(per_mille)
     }
@@ -102,7 +102,7 @@ mod tests {
         }
         let packets = [600, 601, 900, 901, 1_000].map(|per_mille| levels.packets(per_mille));
         assert_eq!(packets, [0, 1, 1, 4, 4]);
-        assert_eq!(levels.bytes(900), Bytes::new(100 + 100 / 32));
+        assert_eq!(levels.bytes(900), Bytes::new(100));
         assert_eq!(levels.mean().bytes, Bytes::new(70));
         assert_eq!((levels.most().packets, levels.span().nanos()), (4, 100));
     }

@@ -8,7 +8,7 @@ use super::records::{Departure, DropRecord};
 use engine::discipline::Reason;
 use engine::queue::Count;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use measure::delay::Delays;
+use measure::delay::FineDelays;
 use measure::series::ByteSeries;
 
 /// What passed of one class or of one stream. An inner class has no counts of its own except its
@@ -20,9 +20,9 @@ pub struct MeterTally {
     /// Bytes of frames over time, by the time of their bits; a window has one bin.
     pub series: ByteSeries,
     /// Queueing delays: from arrival at the queue to the first bit on the wire.
-    pub queueing_delays: Delays,
+    pub queueing_delays: FineDelays,
     /// Node delays: from arrival at the queue to the last bit on the wire.
-    pub node_delays: Delays,
+    pub node_delays: FineDelays,
     /// Frames dropped.
     pub dropped: Count,
     /// Packets dropped, by the number of their [`Reason`].
@@ -38,8 +38,8 @@ impl MeterTally {
         Self {
             sent: Count::default(),
             series,
-            queueing_delays: Delays::default(),
-            node_delays: Delays::default(),
+            queueing_delays: FineDelays::default(),
+            node_delays: FineDelays::default(),
             dropped: Count::default(),
             drops_by_reason: [0; Reason::ALL.len()],
             marked: 0,

@@ -6,7 +6,7 @@
 use crate::agent::{Agent, Context};
 use crate::packet::{Payload, SimPacket};
 use engine::units::Duration;
-use measure::delay::Delays;
+use measure::delay::FineDelays;
 use std::collections::VecDeque;
 
 /// The missing numbers that it remembers at most.
@@ -16,7 +16,7 @@ const MISSING: usize = 1 << 16;
 #[derive(Clone, Debug, Default)]
 pub struct Listener {
     /// One-way delays.
-    pub delays: Delays,
+    pub delays: FineDelays,
     /// Packets received, without duplicates.
     pub packets: u64,
     /// Packets received again.

@@ -11,7 +11,7 @@ use crate::packet::{Payload, SimPacket};
 use engine::packet::Ecn;
 use engine::random::Seed;
 use engine::units::{Bytes, Duration, Instant};
-use measure::delay::Delays;
+use measure::delay::FineDelays;
 use std::collections::VecDeque;
 
 /// Ethernet's, IPv4's and UDP's headers.
@@ -91,7 +91,7 @@ pub struct RequestClient {
     settings: RequestResponse,
     think_time: TimeSampler,
     /// From a request to the last bit of its response.
-    pub response_times: Delays,
+    pub response_times: FineDelays,
     /// Requests sent.
     pub requests: u64,
     /// Requests that timed out.
@@ -112,7 +112,7 @@ impl RequestClient {
         Self {
             settings: settings.clone(),
             think_time: TimeSampler::new(settings.think_time.clone(), seed.fork("think")),
-            response_times: Delays::default(),
+            response_times: FineDelays::default(),
             requests: 0,
             unanswered: 0,
             pending: None,

@@ -303,7 +303,7 @@ fn by_class(
             "" => "all".to_owned(),
             name => name.to_owned(),
         };
-        let delays = tally.queueing_delays.clone();
+        let delays = &tally.queueing_delays;
         (is_leaf && passed)
             .then(|| ClassFigures::counted(name, tally.sent, tally.dropped.packets, delays, span))
     };
