@@ -28,7 +28,8 @@
 //!   of it; a flow that recovers from losses would not profit from larger windows of the others.
 //!   So an RTT that was measured too long or too short costs no throughput.
 //! - *Cap probe.* If raising the cap yields longer RTTs and no more throughput, the link is full at
-//!   the rate it carries. The cap is not raised while a queue stands.
+//!   the rate it carries. The cap is not raised while a queue stands. A probe ends where other
+//!   traffic begins: what trickles after it is no measure of the link.
 //! - *B.* A stated rate is a hint: the estimate ([`super::rate_estimate`]) precedes it from the
 //!   first evidence on. A queue that stands while the link carries less than B is judged by a
 //!   trial: B is wrong, or hosts that are not counted take part of the link
@@ -427,7 +428,7 @@ impl Scavenger {
         let gone = self.quiet > QUIET_TIME - seconds / 2.0;
         let next = match self.state {
             State::Free { seconds: past } if self.is_onset(rate, past + seconds) => {
-                (self.margin, self.quiet) = (MARGIN_MAX, 0.0);
+                (self.margin, self.quiet, self.probe) = (MARGIN_MAX, 0.0, None);
                 State::Onset { seconds: 0.0 }
             }
             State::Free { seconds: past } => State::Free {

@@ -139,6 +139,24 @@ fn a_line_that_becomes_slower_and_faster_is_followed_within_three_seconds() {
 }
 
 #[test]
+fn what_a_link_carried_before_others_came_is_no_measure_after_them() {
+    // The line is slower than stated; a cap probe that began before the other one is not judged
+    // by the trickle after it.
+    let path = Path::cubic(5, 250_000, 100);
+    for begins in (8_000..11_000).step_by(250) {
+        let mut model = path.model(stated(20));
+        let low = path.add(&mut model, Spec::of(Some(0), 0, begins + 12_000));
+        path.add(&mut model, Spec::of(None, begins, begins + 6_000));
+        model.run(&mut scavenger(), begins + 12_000);
+        let after = model.rate(low, begins + 8_000, begins + 12_000);
+        assert!(
+            after >= 4.5,
+            "{after:.2} Mbit/s after one that began at {begins} ms"
+        );
+    }
+}
+
+#[test]
 fn other_hosts_behind_the_line_are_yielded_to_without_being_seen() {
     // The least share of the other one: of RTTs of 100 ms see the head of the witness.
     let cases = [
