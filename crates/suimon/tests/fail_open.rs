@@ -11,6 +11,9 @@
 //!  a ─── lan0 │ r: suimon over the kernel's bridge │ wan0 ─── b
 //! ```
 //!
+//! And hostile input does not take from classes what they are guaranteed: mutated frames through
+//! the live pair of ports, floods of several sorts, garbage at the control socket.
+//!
 //! 20 kills, and 12 failures by each of two kinds of port. `SUIMON_FAULTS=1000` makes so many of
 //! each, by the seed `SUIMON_FAULTS_SEED`; `cargo xtask faults` writes what they said.
 
@@ -18,8 +21,12 @@
 mod answering;
 #[path = "fail_open/failures.rs"]
 mod failures;
+#[path = "fail_open/hostile.rs"]
+mod hostile;
 #[path = "fail_open/load.rs"]
 mod load;
+#[path = "../../../fuzz/src/mutate.rs"]
+mod mutate;
 #[path = "stubs/tampering.rs"]
 mod tampering;
 #[path = "fail_open/told.rs"]
@@ -28,10 +35,11 @@ mod told;
 use answering::answering;
 use engine::random::{Rng, Seed};
 use failures::{Carries, Failure, shaped_again};
+use hostile::Flood;
 use lab::host::{OffloadFeature, know_each_other};
 use lab::netlink::LabNetlink;
 use lab::{Host, Lab, Output, Running};
-use load::{FILLED, Load, PROBES, RATE, is_shaped};
+use load::{FILLED, Kept, Load, PROBES, RATE, is_shaped};
 use netio::netlink::{Netlink, NetlinkRequest, attribute, text, word};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -268,14 +276,12 @@ impl Rig {
         Instant::now()
     }
 
-    /// How many descriptors the program has, and how much of its memory is resident, in KiB.
+    /// How many descriptors the program has, and how much memory of its own is resident, in KiB.
     fn holds(&self) -> (usize, u64) {
         let id = self.id();
         let descriptors = fs::read_dir(format!("/proc/{id}/fd")).expect("its descriptors");
-        let status = fs::read_to_string(format!("/proc/{id}/status")).expect("its status");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let memory = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-        (descriptors.count(), memory.expect("its memory"))
+        let maps = fs::read_to_string(format!("/proc/{id}/smaps")).expect("its memory");
+        (descriptors.count(), own_memory(&maps))
     }
 
     /// What a program that was killed must not leave. Its socket may stay, which the next replaces.
@@ -360,6 +366,27 @@ fn on_this_host() -> std::io::Result<BTreeSet<String>> {
         all.insert(format!("qdisc of {interface:?} at {parent:?}: {kind:?}"));
     }
     Ok(all)
+}
+
+/// What is resident, in KiB, of memory that no file has, but for the memory for frames: that has a
+/// fixed size, and is touched as it is needed.
+fn own_memory(maps: &str) -> u64 {
+    const FRAMES: u64 = 12 << 10;
+    let (mut all, mut is_own, mut size) = (0, false, 0);
+    for line in maps.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = || words.get(1).and_then(|word| word.parse::<u64>().ok());
+        match words[..] {
+            ["Size:", ..] => size = number().unwrap_or(0),
+            ["Rss:", ..] if is_own && size < FRAMES => all += number().unwrap_or(0),
+            // The line that a mapping begins with: addresses, rights, and at last its name.
+            [addresses, _, _, _, _, ref name @ ..] if addresses.contains('-') => {
+                is_own = name.is_empty() || name[0].starts_with('[');
+            }
+            _ => {}
+        }
+    }
+    all
 }
 
 /// The kinds of port that this machine permits, each of which was tried once.
@@ -555,5 +582,61 @@ fn a_program_around_which_all_sorts_of_things_fail_fails_open_and_works_again() 
             rig.nothing_is_left("after a clean end");
         }
         told.judge(times.is_some());
+    });
+}
+
+/// In a flood the filled class keeps its rate, within this part of it, and probes are neither lost
+/// nor late.
+const KEPT_RATE: f64 = 0.05;
+const KEPT_LOST: f64 = 0.01;
+const KEPT_LATE: Duration = Duration::from_millis(10);
+
+fn is_kept(kept: &Kept, flood: Flood, inputs: u64) -> bool {
+    eprintln!(
+        "faults: {inputs} inputs of {}: {:.2} Mbit/s in a class of {RATE}; of the probes {:.2} % lost, 99 of 100 within {} ms, none for {} ms at most",
+        flood.name(),
+        kept.rate,
+        100.0 * kept.lost.max(0.0),
+        kept.late.as_millis(),
+        kept.silence.sent.as_millis()
+    );
+    (kept.rate / RATE - 1.0).abs() <= KEPT_RATE
+        && kept.lost.abs() <= KEPT_LOST
+        && kept.late <= KEPT_LATE
+        && kept.silence.sent <= Duration::from_millis(100)
+}
+
+#[test]
+fn classes_keep_what_they_are_guaranteed_in_floods_of_hostile_input() {
+    let _turn = turn();
+    lab::isolated(|| {
+        let (seed, times) = (number("SUIMON_FAULTS_SEED").unwrap_or(1), number("SUIMON_FAULTS"));
+        let mut rig = Rig::new("hostile");
+        if !rig.launch(0) {
+            return;
+        }
+        shaped_again(&rig.load, Instant::now(), "at the start");
+        let (descriptors, memory) = rig.holds();
+        for flood in hostile::ALL {
+            let inputs = times.map_or(8_000, |times| match flood {
+                Flood::Mutated => times * 1_000,
+                _ => times * 100,
+            });
+            // A machine that does other things may hold the program or the load up.
+            let kept = (0..3).any(|_| is_kept(&hostile::flood(&rig, flood, seed, inputs), flood, inputs));
+            assert!(kept, "{}: not kept in three attempts", flood.name());
+        }
+        std::thread::sleep(Duration::from_secs(1));
+        let now = rig.holds();
+        assert_eq!(now.0, descriptors);
+        eprintln!(
+            "faults: after all floods {} KiB of its own, before {memory}",
+            now.1
+        );
+        rig.signal("TERM");
+        let output = rig.suimon.take().expect("it runs").wait().expect("its end");
+        unbroken(&output);
+        assert!(output.status.success(), "{output:?}");
+        rig.nothing_is_left("after a clean end");
     });
 }

@@ -3,6 +3,7 @@
 use super::load::Load;
 use super::tampering::{choose_a_qdisc, leave_the_bridge, remove_the_qdisc};
 use super::{Rig, Side, introduce, to_b};
+use control::socket::Client;
 use engine::random::Rng;
 use lab::host::OffloadFeature;
 use netio::bpf::programs::TAKE;
@@ -65,7 +66,7 @@ pub struct Made {
 const NOTICED: Duration = Duration::from_millis(250);
 
 /// So many datagrams at once into a class of a tenth of a Mbit/s, with a queue for more than the
-/// port has memory for.
+/// port has memory for: it gets its part of that, and others theirs.
 const FLOOD: usize = 30_000;
 
 impl Failure {
@@ -75,7 +76,7 @@ impl Failure {
             Self::NoDescriptors => "no descriptors left, and a link that flaps",
             Self::AttachRefused => "programs refused at an interface made anew",
             Self::Stopped => "the process stopped and continued",
-            Self::PoolExhausted => "the memory for frames exhausted",
+            Self::PoolExhausted => "a class that wants all memory for frames",
             Self::LeftTheBridge => "an interface taken out of the bridge",
             Self::BridgeDown => "the bridge down",
             Self::QdiscReplaced => "the qdisc replaced",
@@ -199,6 +200,15 @@ fn flood(rig: &Rig) {
         // What the kernel refuses, as while a queue of its own is full, is lost.
         let _ = socket.send_to(&[4; 20], to_b(super::HOG));
     }
+    let mut client = Client::connect(Some(&rig.socket())).expect("it answers");
+    let snapshot = client.status(Duration::ZERO, false).expect("a status");
+    let mut classes = snapshot.interfaces[0].classes.iter();
+    let hog = classes.find(|class| class.name == "hog").expect("it is shown");
+    let drops = &hog.traffic.drops;
+    assert!(
+        drops.contains_key("memory"),
+        "it had all that it wanted: {drops:?}"
+    );
 }
 
 /// Waits until the filled class has its rate again. How long after `from`.

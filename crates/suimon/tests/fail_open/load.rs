@@ -33,11 +33,13 @@ pub const RATE: f64 = 8.0;
 /// Over such a time its rate is taken, three times in succession.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// One turn: when, how many probes arrived, and what else had arrived by then.
+/// One turn: when, how many probes arrived, how late the latest was in turns, and what else had
+/// arrived by then.
 #[derive(Clone, Copy)]
 struct Turn {
     at: Instant,
     probes: u64,
+    late: u64,
     full: u64,
     tcp: u64,
 }
@@ -49,6 +51,17 @@ pub struct Silence {
     pub sent: Duration,
     /// By the clock, also while the machine let nobody send.
     pub by_clock: Duration,
+}
+
+/// What classes kept over some time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Kept {
+    pub silence: Silence,
+    /// The filled class's rate, in Mbit/s.
+    pub rate: f64,
+    /// Of the probes, the part that was lost, and the delay of 99 of 100 turns, in turns.
+    pub lost: f64,
+    pub late: Duration,
 }
 
 /// The traffic.
@@ -94,11 +107,15 @@ fn ends(a: &Host, b: &Host, to: fn(u16) -> SocketAddr) -> Ends {
 }
 
 /// How many datagrams of this length have arrived. Others' are not counted.
-fn drain(socket: &UdpSocket, length: usize) -> u64 {
+fn drain(socket: &UdpSocket, length: usize, mut each: impl FnMut(&[u8])) -> u64 {
     let (mut buffer, mut count) = ([0; 2_000], 0);
     loop {
         match socket.recv(&mut buffer) {
-            Ok(got) => count += u64::from(got == length),
+            Ok(got) if got == length => {
+                each(&buffer[..got]);
+                count += 1;
+            }
+            Ok(_) => {}
             Err(e) if e.kind() == ErrorKind::WouldBlock => return count,
             Err(e) => panic!("receiving: {e}"),
         }
@@ -108,8 +125,10 @@ fn drain(socket: &UdpSocket, length: usize) -> u64 {
 impl Ends {
     /// Sends what is due in this turn. What the kernel refuses, as while there is no route, is
     /// lost.
-    fn send(&mut self, full: u64) {
-        let _ = self.probes[0].send(&[1; PROBE]);
+    fn send(&mut self, turn: u64, full: u64) {
+        let mut probe = [1; PROBE];
+        probe[..8].copy_from_slice(&turn.to_be_bytes());
+        let _ = self.probes[0].send(&probe);
         for _ in 0..full.min(BURST) {
             let _ = self.full[0].send(&[2; FULL]);
         }
@@ -132,19 +151,25 @@ impl Ends {
         // Where it may: others' work is not to hold it up.
         let _ = rustix::process::nice(-20);
         let begin = Instant::now();
-        let (mut due, mut sent, mut full, mut tcp) = (begin, 0, 0, 0);
+        let (mut due, mut number, mut sent, mut full, mut tcp) = (begin, 0u64, 0, 0, 0);
         while !stop.load(Ordering::Relaxed) {
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
             let offered = begin.elapsed().as_micros() as u64 * OFFERED / 1_000_000;
-            self.send(offered - sent);
+            self.send(number, offered - sent);
             sent = offered;
-            full += drain(&self.full[1], FULL);
+            full += drain(&self.full[1], FULL, |_| {});
             tcp += self.read_tcp();
-            let probes = drain(&self.probes[1], PROBE);
+            let mut late = 0;
+            let probes = drain(&self.probes[1], PROBE, |probe| {
+                let turn = probe[..8].iter().fold(0, |all, byte| all << 8 | u64::from(*byte));
+                late = number.saturating_sub(turn).max(late);
+            });
+            number += 1;
             let at = Instant::now();
             let turn = Turn {
                 at,
                 probes,
+                late,
                 full,
                 tcp,
             };
@@ -193,6 +218,22 @@ impl Load {
     /// The rate in Mbit/s of the class that is filled, over the time before now.
     pub fn rate_of_last(&self, time: Duration) -> f64 {
         rate(&self.since(Instant::now() - time))
+    }
+
+    /// What classes have kept since then.
+    pub fn kept_since(&self, from: Instant) -> Kept {
+        let turns = self.since(from);
+        let count = turns.len().max(1);
+        let arrived: u64 = turns.iter().map(|turn| turn.probes).sum();
+        let mut late: Vec<u64> = turns.iter().map(|turn| turn.late).collect();
+        late.sort_unstable();
+        let p99 = late.get(count * 99 / 100).copied().unwrap_or(u64::MAX);
+        Kept {
+            silence: longest_silence(&turns),
+            rate: rate(&turns),
+            lost: 1.0 - arrived as f64 / count as f64,
+            late: TURN * u32::try_from(p99).unwrap_or(u32::MAX),
+        }
     }
 
     /// What TCP has received since then, in bytes.
@@ -284,6 +325,7 @@ fn silences_and_rates_are_told_turn_by_turn() {
                 at,
                 probes: u64::from(!(200..240).contains(&n)),
                 full: (n.min(300) * 24_000 / 9_936) + held,
+                late: 0,
                 tcp: 0,
             }
         })

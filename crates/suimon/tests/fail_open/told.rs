@@ -54,7 +54,7 @@ impl Told {
         let line = Line::through(memory);
         let growth = line.slope * memory.len() as f64;
         eprintln!(
-            "faults: {kind}: {descriptors} descriptors after each failure; {:.0} KiB resident, {:+.2} ± {:.2} KiB a failure (95 %) over the last {}",
+            "faults: {kind}: {descriptors} descriptors after each failure; {:.0} KiB of its own, {:+.2} ± {:.2} KiB a failure (95 %) over the last {}",
             line.mean,
             line.slope,
             line.within,
