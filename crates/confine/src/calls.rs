@@ -128,6 +128,9 @@ const TALKING: &[c_long] = &[
 /// Datagrams by sockets that are open already.
 const ASKING: &[c_long] = &[libc::SYS_recvmsg, libc::SYS_sendmsg];
 
+/// Messages of the kernel by sockets that are open already.
+const TELLING: &[c_long] = &[libc::SYS_recvfrom, libc::SYS_sendto];
+
 /// Ports: BPF programs, shared memory, and punctuality.
 const PORTS: &[c_long] = &[
     libc::SYS_bind,
@@ -209,6 +212,7 @@ fn allowed(role: Role) -> Allowed {
         ),
         Role::Law => (Vec::new(), &[][..], true),
         Role::Probe => (vec![ASKING], &[][..], true),
+        Role::Connections => (vec![TELLING], &[][..], true),
         Role::Web => (
             vec![TALKING, &[libc::SYS_accept4, libc::SYS_connect]],
             LOCAL,

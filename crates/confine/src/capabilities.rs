@@ -21,6 +21,8 @@ fn kept(role: Role, foreign: bool) -> CapabilitySet {
         Role::DataPlane => PORTS | CapabilitySet::SYS_NICE,
         Role::Control => files,
         Role::Rsvp => CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW | CapabilitySet::DAC_READ_SEARCH,
+        // The kernel lists its connections for nobody else.
+        Role::Connections => CapabilitySet::NET_ADMIN,
         // Root may ask another user's program.
         Role::Web | Role::Viewer if foreign => CapabilitySet::DAC_OVERRIDE,
         Role::Law | Role::Probe | Role::Web | Role::Viewer => CapabilitySet::empty(),

@@ -71,7 +71,7 @@ fn rules(role: Role, change: &[PathBuf], read: &[PathBuf]) -> Vec<Rule> {
             rules.extend(interfaces);
             rules.extend(read.iter().map(|path| (path.clone(), reading())));
         }
-        Role::Law | Role::Probe => {}
+        Role::Law | Role::Probe | Role::Connections => {}
         Role::Web => rules.extend(read.iter().map(|path| (path.clone(), reading()))),
         Role::Viewer => {
             rules.extend(read.iter().map(|path| (path.clone(), reading())));

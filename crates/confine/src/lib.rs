@@ -36,6 +36,9 @@ pub enum Role {
     Law,
     /// It asks hosts by sockets that are open already, and computes rates of the answers.
     Probe,
+    /// It hears of the kernel's connections by sockets that are open already, and asks by them for
+    /// all.
+    Connections,
     /// It answers HTTP requests, and asks a control socket.
     Web,
     /// It shows on a terminal what a control socket says.

@@ -10,13 +10,14 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::Command;
 
-const ALL: [Role; 8] = [
+const ALL: [Role; 9] = [
     Role::Program,
     Role::DataPlane,
     Role::Control,
     Role::Rsvp,
     Role::Law,
     Role::Probe,
+    Role::Connections,
     Role::Web,
     Role::Viewer,
 ];
@@ -159,6 +160,19 @@ fn a_prober_asks_by_the_sockets_that_it_has() {
     let folder = Folder::new("asks");
     assert_eq!(within(Role::Probe, &folder, send), None);
     assert_eq!(within(Role::Law, &folder, send), DENIED);
+}
+
+#[test]
+fn who_hears_of_connections_asks_by_the_sockets_that_it_has() {
+    if !is_whole() {
+        return;
+    }
+    let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a socket"));
+    near.connect(far.local_addr().expect("its address"))
+        .expect("an address");
+    let folder = Folder::new("hears");
+    assert_eq!(within(Role::Connections, &folder, || kind(near.send(b"?"))), None);
+    assert_eq!(within(Role::Law, &folder, || kind(near.send(b"?"))), DENIED);
 }
 
 #[test]

@@ -384,6 +384,9 @@ fn unchangeable(old: &InterfacePolicy, new: &InterfacePolicy) -> Vec<String> {
     if before.experience != after.experience {
         all.push("`experience` says what is measured from the start".to_owned());
     }
+    if before.nat != after.nat {
+        all.push("`nat` says by whose addresses packets are seen from the start".to_owned());
+    }
     let yields = |policy: &InterfacePolicy| {
         let all = policy.yields.iter();
         all.map(|yields| (yields.class.clone(), yields.settings.clone()))

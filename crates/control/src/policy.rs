@@ -23,7 +23,7 @@ use crate::filters;
 use crate::port_config::{self, AttachedPort, PortConfig};
 use crate::rsvp_config::{self, RsvpConfig};
 use crate::sections::{self, Section};
-use crate::values::TomlValue;
+use crate::values::{KeyValue, TomlValue};
 use crate::yields::{self, Yields, YieldsSettings};
 use engine::bounds::WorstCase;
 use engine::disciplines::DEFAULT_LEAF;
@@ -64,6 +64,11 @@ settings! {
         max_frame: Bytes = default "1514 B",
             "too small: limits may be less than a frame; too large: limits are looser than necessary",
             "Ethernet's 1500 B and its header";
+        /// Whether hosts behind this one are seen in packets whose addresses it translates (NAT):
+        /// fair shares, filters and `experience` are by their own addresses, in both directions
+        nat: bool = default "false",
+            "false on a router's line: all devices count as one; true elsewhere: some 50 instructions a packet",
+            "only the host that translates addresses knows them";
         /// What is measured by the TCP connections that pass: round trips on both sides, and what
         /// had to be repeated
         experience: ExperienceSetting = default "off",
@@ -487,6 +492,7 @@ impl<'a> PolicyReader<'a> {
                     let interface = self.interface(&pair.key, &pair.value, Device::of(of_port));
                     self.warn_of_idle(interface.as_ref(), of_port);
                     self.refuse_lineless(interface.as_ref(), of_port);
+                    self.refuse_nat_elsewhere(pair, of_port);
                     interfaces.push(interface);
                 }
             }
@@ -602,6 +608,24 @@ impl<'a> PolicyReader<'a> {
             self.problems
                 .push(Problem::new(autorate.at, format!("nothing to follow: {why}")));
         }
+    }
+
+    /// Refuses `nat` where it is not this host that translates.
+    fn refuse_nat_elsewhere(&mut self, interface: &KeyValue<'_>, port: Option<&PortConfig>) {
+        let said = interface.value.section().and_then(|section| section.get("nat"));
+        let port = port.and_then(|port| port.of_interface(&interface.key));
+        let (Some(said), Some(port)) = (said, port) else {
+            return;
+        };
+        let elsewhere = match port.attachment {
+            Attachment::Egress(_) | Attachment::Ingress(_) => return,
+            Attachment::Between(..) => "this host bridges there, and another one translates addresses",
+            Attachment::Files { .. } => "nobody translates the addresses of a file's packets",
+        };
+        let help =
+            "leave it out, or manage the interface of the host that translates, by `egress` and `ingress`";
+        self.problems
+            .push(Problem::new(said.key_at, format!("no hosts behind: {elsewhere}")).help(help));
     }
 
     /// Reads the section of an interface with this device.

@@ -394,6 +394,7 @@ impl RecordedPolicy {
                 mpu: framing.mpu(),
                 linklayer: framing.linklayer(),
                 max_frame: framing.longest_within(link.mtu),
+                nat: false,
                 experience: ExperienceSetting::Off,
             },
             autorate: None,

@@ -493,6 +493,23 @@ impl FlowHasher {
     /// place.
     #[inline]
     pub fn flow(&self, key: &FlowKey) -> FlowHashes {
+        let [source, destination, full] = self.hashes(key).map(|hash| hash as u32);
+        FlowHashes {
+            source,
+            destination,
+            full,
+        }
+    }
+
+    /// [`FlowHashes::full`] with all its bits: what tells connections apart by itself.
+    #[inline]
+    pub fn wide(&self, key: &FlowKey) -> u64 {
+        let [_, _, full] = self.hashes(key);
+        full
+    }
+
+    #[inline]
+    fn hashes(&self, key: &FlowKey) -> [u64; 3] {
         let [_, _, k2, k3, k4, k5] = self.keys;
         let source = self.host(key.source, key.family);
         let destination = self.host(key.destination, key.family);
@@ -505,12 +522,7 @@ impl FlowHasher {
         };
         let protocol = if whole { u64::from(key.protocol) << 32 } else { 0 };
         let hosts = fold(source ^ k2, destination ^ k3);
-        let full = fold(hosts ^ k4, rest ^ protocol ^ k5);
-        FlowHashes {
-            source: source as u32,
-            destination: destination as u32,
-            full: full as u32,
-        }
+        [source, destination, fold(hosts ^ k4, rest ^ protocol ^ k5)]
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::Error;
 use crate::direction;
 use crate::experience::{self, ExperienceReaders, WatchedLanes};
+use crate::nat::{SeenBehind, seen_behind};
 use crate::realise::{self, Chosen};
 use crate::workers::{self, Groups, manages};
 use control::policy::Policy;
@@ -13,6 +14,7 @@ use control::port_config::{PortConfig, Split};
 use engine::units::{Bytes, Duration};
 use netio::experience::Direction;
 use netio::handle::Handle;
+use netio::nat::{BehindNat, NatWatch};
 use netio::pool::Slots;
 use netio::port::Port;
 use netio::ports::{self, GateOver, Lane, Opened, Opening};
@@ -34,6 +36,8 @@ pub struct Assembly {
     pub realised: Vec<String>,
     /// Reads what is measured of connections that pass.
     pub experience: ExperienceReaders,
+    /// Hears of the connections of hosts behind this one, if any path is to see those.
+    pub behind: Option<NatWatch>,
     /// Warnings: things that work, but perhaps not as expected.
     pub warnings: Vec<String>,
 }
@@ -103,6 +107,8 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Error>
     opened.warnings.extend(shared);
     let (watches, experience, blind) = experience::watches(policy, &opened.ports, &opened.lanes);
     opened.warnings.extend(blind);
+    let (behind, unseen) = seen_behind(policy, &opened.lanes);
+    opened.warnings.extend(unseen);
     let mut parts = parts(groups.count, config)?;
     let port = |(number, port): (usize, Box<dyn Port>)| parts[groups.of_port(number)].worker.add_port(port);
     let ports: Vec<PortId> = opened.ports.into_iter().enumerate().map(port).collect();
@@ -136,6 +142,14 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Error>
             parts[part].worker.watch_experience(path, watch, direction);
         }
     }
+    let behind = behind.map(|SeenBehind { watch, lanes: seen }| {
+        for (lane, side) in seen {
+            let LanePath { part, path, .. } = lanes[lane];
+            let behind = BehindNat::new(watch.table(), side);
+            parts[part].worker.look_behind(path, behind);
+        }
+        watch
+    });
     for over in opened.gates {
         let part = &mut parts[groups.of_port(over.ports.start)];
         part.worker.set_gate(over.gate, &ports[over.ports]);
@@ -149,6 +163,7 @@ pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Error>
         without_us: opened.without_us,
         realised,
         experience,
+        behind,
         warnings: opened.warnings,
     })
 }

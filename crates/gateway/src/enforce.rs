@@ -35,6 +35,7 @@ use engine::tree::Registry;
 use netio::beside::ThreadBeside;
 use netio::handle::{Handle, WorkerSnapshot};
 use netio::inspection::Detail;
+use netio::nat::NatWatch;
 use netio::worker::{PathId, Worker};
 use std::io;
 use std::path::Path;
@@ -101,6 +102,7 @@ pub fn enforce(
         realised,
         warnings: surprises,
         experience,
+        behind,
     } = assemble(&running, config)?;
     let managed: Vec<_> = paths.into_iter().zip(policy.interfaces.iter().cloned()).collect();
     let wholes = managed.iter().cloned().zip(running.interfaces);
@@ -118,6 +120,9 @@ pub fn enforce(
     // Only now: it installs its first tree, which needs a running worker.
     let speaker = confinement.within(Role::Rsvp, || start_speaker(policy, keys, &in_force));
     let speaker = speaker.inspect_err(|_| handle.stop())?;
+    let hears = |watch: NatWatch| confinement.within(Role::Connections, || watch.start());
+    let hearing = behind.map(hears).transpose().map_err(Error::Thread);
+    let _hearing = hearing.inspect_err(|_| handle.stop())?;
     let laws = start_laws(&managed, probers, &in_force, &handle, &confinement);
     let laws = laws.map_err(Error::Thread).inspect_err(|_| handle.stop())?;
     let rsvp = speaker.as_ref().map(|(handle, _)| handle.clone());

@@ -47,6 +47,7 @@ cfg_if::cfg_if! {
         pub mod in_force;
         pub mod kept;
         pub mod memory;
+        mod nat;
         mod passing_by;
         pub mod promises_kept;
         pub mod realise;

@@ -47,6 +47,7 @@ cfg_if::cfg_if! {
         mod messages;
         mod meter;
         mod neighbours;
+        pub mod nat;
         pub mod netlink;
         mod path;
         mod pause;

@@ -2,7 +2,8 @@
 //! and errors with the kernel's text if it has one (extended acknowledgements).
 //!
 //! Used for [`crate::interface`] and [`crate::routes`], for the clsact filters of BPF programs
-//! before Linux 6.6, and by the lab, which makes interfaces.
+//! before Linux 6.6, and by the lab, which makes interfaces. Netfilter's messages have the same form:
+//! [`crate::nat`] hears of connections by them.
 
 #![expect(unsafe_code, reason = "socket calls take buffers by address")]
 
@@ -10,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// The length of a message's header.
-const HEADER: usize = 16;
+pub(crate) const HEADER: usize = 16;
 
 /// A request under construction.
 #[derive(Debug)]
@@ -71,7 +72,7 @@ impl NetlinkRequest {
         whole
     }
 
-    fn finish(mut self) -> Vec<u8> {
+    pub(crate) fn finish(mut self) -> Vec<u8> {
         let len = self.0.len() as u32;
         self.0[..4].copy_from_slice(&len.to_ne_bytes());
         self.0
@@ -89,14 +90,17 @@ impl Netlink {
     ///
     /// Returns an error if the kernel refuses a netlink socket.
     pub fn open() -> io::Result<Self> {
+        Self::open_for(libc::NETLINK_ROUTE)
+    }
+
+    /// The same, to another part of the kernel than that of routes (`NETLINK_…`).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses a netlink socket.
+    pub fn open_for(part: i32) -> io::Result<Self> {
         // SAFETY: no addresses in it.
-        let fd = unsafe {
-            libc::socket(
-                libc::AF_NETLINK,
-                libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-                libc::NETLINK_ROUTE,
-            )
-        };
+        let fd = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, part) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -120,16 +124,36 @@ impl Netlink {
     ///
     /// Returns an error if the kernel refuses a netlink socket, or the subscription.
     pub fn listen(groups: u32) -> io::Result<Self> {
-        let this = Self::open()?;
+        Self::open()?.subscribed(groups)
+    }
+
+    /// Subscribes it to the events of these multicast groups of its part of the kernel.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel refuses the subscription.
+    pub fn subscribed(self, groups: u32) -> io::Result<Self> {
         // SAFETY: all-zero is a valid address structure.
         let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
         address.nl_family = libc::AF_NETLINK as u16;
         address.nl_groups = groups;
         let len = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
         // SAFETY: the kernel reads `len` bytes of a structure of that size.
-        match unsafe { libc::bind(this.0.as_raw_fd(), (&raw const address).cast(), len) } {
-            0 => Ok(this),
+        match unsafe { libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), len) } {
+            0 => Ok(self),
             _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Gives events this much room until they are read, beyond what the system allows everybody,
+    /// where this program may; otherwise as much as it allows.
+    pub fn give_room(&self, bytes: i32) {
+        for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
+            // SAFETY: the option's value is four bytes, which live until the call returns.
+            unsafe {
+                let value = (&raw const bytes).cast();
+                libc::setsockopt(self.0.as_raw_fd(), libc::SOL_SOCKET, option, value, 4);
+            }
         }
     }
 
@@ -139,21 +163,32 @@ impl Netlink {
     ///
     /// Returns an error if the socket cannot be read.
     pub fn drain(&self) -> io::Result<bool> {
+        Ok(self.events(|_, _| {})? != Pending::Nothing)
+    }
+
+    /// Reads all pending events without blocking: the type and the body of each message.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the socket cannot be read.
+    pub fn events(&self, mut each: impl FnMut(u16, &[u8])) -> io::Result<Pending> {
         let mut buffer = [0u8; 8 * 1024];
-        let mut any = false;
+        let mut seen = Pending::Nothing;
         loop {
             let (to, len) = (buffer.as_mut_ptr().cast(), buffer.len());
             // SAFETY: the buffer is valid for its length.
-            if unsafe { libc::recv(self.0.as_raw_fd(), to, len, libc::MSG_DONTWAIT) } >= 0 {
-                any = true;
+            let received = unsafe { libc::recv(self.0.as_raw_fd(), to, len, libc::MSG_DONTWAIT) };
+            if let Ok(len) = usize::try_from(received) {
+                messages(&buffer[..len]).for_each(|(kind, body)| each(kind, body));
+                seen = seen.max(Pending::Some);
                 continue;
             }
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
                 // The socket's buffer overflowed: there were events.
-                Some(libc::ENOBUFS) => any = true,
+                Some(libc::ENOBUFS) => seen = Pending::Lost,
                 Some(libc::EINTR) => {}
-                Some(libc::EAGAIN) => return Ok(any),
+                Some(libc::EAGAIN) => return Ok(seen),
                 _ => return Err(error),
             }
         }
@@ -167,8 +202,11 @@ impl Netlink {
     /// Returns an error if the kernel refuses the request, or its answer cannot be read or is
     /// truncated.
     pub fn ask(&self, request: NetlinkRequest) -> io::Result<Vec<u8>> {
-        let answers = self.exchange(request, libc::NLM_F_ACK)?;
-        Ok(answers.into_iter().next().unwrap_or_default())
+        let mut first = None;
+        self.exchange(request, libc::NLM_F_ACK, &mut |answer| {
+            first.get_or_insert_with(|| answer.to_vec());
+        })?;
+        Ok(first.unwrap_or_default())
     }
 
     /// Sends a request for a list (a dump). Returns each answer without its header.
@@ -178,10 +216,21 @@ impl Netlink {
     /// Returns an error if the kernel refuses the request, or its answers cannot be read or are
     /// truncated.
     pub fn list(&self, request: NetlinkRequest) -> io::Result<Vec<Vec<u8>>> {
-        self.exchange(request, libc::NLM_F_DUMP)
+        let mut answers = Vec::new();
+        self.list_each(request, |answer| answers.push(answer.to_vec()))?;
+        Ok(answers)
     }
 
-    fn exchange(&self, request: NetlinkRequest, flags: i32) -> io::Result<Vec<Vec<u8>>> {
+    /// The same, for lists that are long: gives each answer, without its header, as it comes.
+    ///
+    /// # Errors
+    ///
+    /// As of [`list`](Self::list).
+    pub fn list_each(&self, request: NetlinkRequest, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+        self.exchange(request, libc::NLM_F_DUMP, &mut each)
+    }
+
+    fn exchange(&self, request: NetlinkRequest, flags: i32, each: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         let mut bytes = request.finish();
         let all = half(&bytes, 6).unwrap_or(0) | flags as u16;
         bytes[6..8].copy_from_slice(&all.to_ne_bytes());
@@ -190,14 +239,13 @@ impl Netlink {
             return Err(io::Error::last_os_error());
         }
         let mut buffer = vec![0u8; 32 * 1024];
-        let mut answers = Vec::new();
         loop {
             // SAFETY: the buffer is valid for its length.
             let received =
                 unsafe { libc::recv(self.0.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
             let len = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
-            if read(&buffer[..len], &mut answers)? {
-                return Ok(answers);
+            if read(&buffer[..len], each)? {
+                return Ok(());
             }
         }
     }
@@ -209,8 +257,30 @@ impl AsFd for Netlink {
     }
 }
 
+/// What events there were.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Pending {
+    /// None.
+    Nothing,
+    /// All have been read.
+    Some,
+    /// Some found no room and are gone.
+    Lost,
+}
+
+/// The messages of a datagram of events: type and body of each. Stops where the bytes are truncated.
+fn messages(mut datagram: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let len = word(datagram, 0)? as usize;
+        let kind = half(datagram, 4)?;
+        let body = datagram.get(HEADER..len)?;
+        datagram = datagram.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, body))
+    })
+}
+
 /// Reads the messages of one datagram; `true` when the answer is complete.
-fn read(mut datagram: &[u8], answers: &mut Vec<Vec<u8>>) -> io::Result<bool> {
+fn read(mut datagram: &[u8], each: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
     let short = || io::Error::new(io::ErrorKind::InvalidData, "a truncated netlink answer");
     while !datagram.is_empty() {
         let len = word(datagram, 0).ok_or_else(short)? as usize;
@@ -224,7 +294,7 @@ fn read(mut datagram: &[u8], answers: &mut Vec<Vec<u8>>) -> io::Result<bool> {
                     code => Err(refusal(code.wrapping_neg(), half(datagram, 6), body)),
                 };
             }
-            _ => answers.push(body.to_vec()),
+            _ => each(body),
         }
         datagram = datagram.get(len.next_multiple_of(4)..).unwrap_or_default();
     }
@@ -297,10 +367,10 @@ mod tests {
     fn a_truncated_answer_is_refused_without_panic() {
         let whole = NetlinkRequest::new(libc::NLMSG_ERROR as u16, 0, &(-libc::ENODEV).to_ne_bytes()).finish();
         for len in 1..whole.len() {
-            let error = read(&whole[..len], &mut Vec::new()).unwrap_err();
+            let error = read(&whole[..len], &mut |_| {}).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{len}");
         }
-        let error = read(&whole, &mut Vec::new()).unwrap_err();
+        let error = read(&whole, &mut |_| {}).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
     }
 
@@ -311,11 +381,11 @@ mod tests {
         let whole = NetlinkRequest::new(libc::NLMSG_ERROR as u16, libc::NLM_F_ACK_TLVS, &fixed)
             .text(1, "not you")
             .finish();
-        let error = read(&whole, &mut Vec::new()).unwrap_err();
+        let error = read(&whole, &mut |_| {}).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         assert!(error.to_string().ends_with(": not you"), "{error}");
         for len in 1..whole.len() {
-            read(&whole[..len], &mut Vec::new()).unwrap_err();
+            read(&whole[..len], &mut |_| {}).unwrap_err();
         }
     }
 }

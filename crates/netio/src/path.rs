@@ -15,6 +15,7 @@ use crate::handle::{ClassAdopted, ClassRetune, PathView, Realised, clamp_indices
 use crate::hold_ups::{Excuses, HoldUp};
 use crate::inspection::{ALL, Detail, PathSlice};
 use crate::meter::Meters;
+use crate::nat::BehindNat;
 use crate::neighbours::NeighbourFrames;
 use crate::pool::{Gso, Offload, Pool};
 use crate::port::{Capabilities, ETHERNET, Port, TAG};
@@ -126,6 +127,8 @@ pub(crate) struct Path {
     waits: Option<Box<WaitRecorder>>,
     /// Who measures round trips by what arrives, if anybody does.
     observer: Option<Box<ExperienceObserver>>,
+    /// Who knows hosts behind this one by its packets, where addresses are translated.
+    behind: Option<BehindNat>,
     /// What a change of classes moves.
     moving: Moving,
 }
@@ -327,6 +330,7 @@ impl Path {
             gathers: false,
             waits: None,
             observer: None,
+            behind: None,
             moving: Moving::default(),
         };
         path.note_plain();
@@ -343,6 +347,24 @@ impl Path {
     /// Round trips are measured by what arrives from now on.
     pub(crate) fn set_observer(&mut self, observer: ExperienceObserver) {
         self.observer = Some(Box::new(observer));
+    }
+
+    /// Hosts behind this one are known from now on.
+    pub(crate) fn set_behind(&mut self, behind: BehindNat) {
+        self.behind = Some(behind);
+    }
+
+    /// The headers of a frame, with the address of the host behind this one that it is of.
+    fn headers_behind(&self, frame: &[u8]) -> Headers {
+        let headers = Headers::parse(frame, self.mark);
+        let behind = self.behind.as_ref();
+        behind.and_then(|behind| behind.seen(&headers)).unwrap_or(headers)
+    }
+
+    /// Chooses class and flow of a packet again.
+    fn classify_again(&mut self, pool: &Pool, packet: &mut Packet) {
+        let headers = self.headers_behind(pool.bytes(packet.buffer));
+        self.classify.classify(&headers, packet);
     }
 
     pub(crate) fn is_enabled(&self) -> bool {
@@ -417,13 +439,15 @@ impl Path {
         let mut packet = Packet::new(len, arrived, ClassId(0));
         (packet.ecn, packet.dscp) = (headers.key.ecn, Dscp::arrived(headers.key.dscp));
         packet.buffer = frame;
-        self.classify.classify(&headers, &mut packet);
+        let behind = self.behind.as_ref().and_then(|behind| behind.seen(&headers));
+        let known = behind.as_ref().unwrap_or(&headers);
+        self.classify.classify(known, &mut packet);
         let size = FrameSize {
             len,
             segments: count as u64,
         };
         if let Some(observer) = &mut self.observer {
-            observer.see(seen, &headers, bytes, packet.class, size);
+            observer.see(seen, known, bytes, packet.class, size);
         }
         if let Some(clamp) = intake.windows {
             let place = self.clamp_indices.get(packet.class.0 as usize).copied().flatten();

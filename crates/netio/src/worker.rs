@@ -21,6 +21,7 @@ use crate::experience::{Direction, ExperienceObserver, ExperienceWatch};
 use crate::handle::{Aside, Command, Handle, PathView, PortView, Turns, WorkerSnapshot};
 use crate::hold_ups::{HoldUp, HoldUpLog};
 use crate::inspection::{Detail, InspectionJob, PathSlice, Progress};
+use crate::nat::BehindNat;
 use crate::path::{Intake, Path, Waiting};
 use crate::pause::{Pause, Wait, Waited};
 use crate::pool::{Pool, PoolUsage, Slots};
@@ -315,6 +316,14 @@ impl Worker {
         let id = self.paths.len();
         self.paths.push(Path::new(path, id, &mut self.pool));
         PathId(id)
+    }
+
+    /// From now on the path sees packets as of the hosts behind this one that they are of.
+    ///
+    /// # Panics
+    /// If the path is not of this worker.
+    pub fn look_behind(&mut self, path: PathId, behind: BehindNat) {
+        self.paths[path.0].set_behind(behind);
     }
 
     /// How many paths it has.

@@ -14,7 +14,6 @@ use crate::handle::{Adopted, Retired};
 use crate::pool::Pool;
 use crate::replay::event::To;
 use engine::discipline::{BuiltQueue, DetachedQueue, Reason, Sink};
-use engine::header::Headers;
 use engine::packet::{ClassId, Packet};
 use engine::portion::Portion;
 use engine::queue::Count;
@@ -420,8 +419,7 @@ impl Path {
     fn queue_anew(&mut self, now: Instant, pool: &mut Pool) {
         for _ in 0..QUEUED {
             if let Some(mut packet) = self.moving.out.pop_front() {
-                let headers = Headers::parse(pool.bytes(packet.buffer), self.mark);
-                self.classify.classify(&headers, &mut packet);
+                self.classify_again(pool, &mut packet);
                 let dropped = self.totals.dropped.packets;
                 self.queue_one(now, pool, packet, true);
                 let refused = self.totals.dropped.packets - dropped;

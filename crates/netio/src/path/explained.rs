@@ -3,7 +3,6 @@
 use super::Path;
 use crate::handle::ExplainWish;
 use crate::pool::Pool;
-use engine::header::Headers;
 use engine::packet::Packet;
 use engine::units::{Duration, Instant};
 use measure::waits::{RecordedWaits, WaitRecorder};
@@ -54,10 +53,12 @@ impl Path {
         if self.waits.take_if(forgotten).is_some() {
             self.note_plain();
         }
-        let (queue, mark) = (self.queue.queue(), self.mark);
-        if let Some(waits) = &mut self.waits {
-            let key = || Headers::parse(pool.bytes(packet.buffer), mark).key;
-            waits.arrives(now, packet, queue, key);
+        if self.waits.is_some() {
+            let headers = self.headers_behind(pool.bytes(packet.buffer));
+            let queue = self.queue.queue();
+            self.waits
+                .iter_mut()
+                .for_each(|waits| waits.arrives(now, packet, queue, || headers.key));
         }
     }
 }

@@ -185,8 +185,7 @@ impl Path {
 
     /// Chooses class and flow of a packet with these bytes, and offers it.
     pub(crate) fn offer_classified(&mut self, pool: &mut Pool, mut packet: Packet) {
-        let headers = engine::header::Headers::parse(pool.bytes(packet.buffer), self.mark);
-        self.classify.classify(&headers, &mut packet);
+        self.classify_again(pool, &mut packet);
         self.offer(pool, packet);
     }
 
@@ -240,8 +239,7 @@ impl Path {
         let Some(mut packet) = self.moving.out.pop_front() else {
             return false;
         };
-        let headers = Headers::parse(pool.bytes(packet.buffer), self.mark);
-        self.classify.classify(&headers, &mut packet);
+        self.classify_again(pool, &mut packet);
         match to {
             To::Nowhere => self.drop_short(pool, packet),
             To::Queue | To::First => self.enqueue(now, pool, packet),
