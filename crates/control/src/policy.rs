@@ -67,7 +67,7 @@ settings! {
         /// Whether hosts behind this one are seen in packets whose addresses it translates (NAT):
         /// fair shares, filters and `experience` are by their own addresses, in both directions
         nat: bool = default "false",
-            "false on a router's line: all devices count as one; true elsewhere: some 50 instructions a packet",
+            "false on a router's line: all devices count as one; true elsewhere: a hash and a look for each packet",
             "only the host that translates addresses knows them";
         /// What is measured by the TCP connections that pass: round trips on both sides, and what
         /// had to be repeated

@@ -192,8 +192,8 @@ fn link(of: &Observed) -> Vec<Symptom> {
     found.push(match (of.default_route, of.forwards) {
         (true, true) => Symptom::of(
             Gravity::Note,
-            "the default route goes by it, and this host routes: after address translation (NAT) all devices are one",
-            "for a share for each device manage the interface towards them",
+            "the default route goes by it, and this host routes: where it translates addresses (NAT), all devices are one on the wire",
+            "for a share for each device write `nat = true` beside its bandwidth, or manage the interface towards them",
         ),
         (true, false) => Symptom::good("the default route goes by it: what leaves is the upload"),
         (false, _) => Symptom::good("no default route goes by it: what leaves is the download of what is behind it"),

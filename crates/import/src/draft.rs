@@ -168,6 +168,8 @@ pub struct InterfaceDraft {
     pub bandwidth: Bandwidth,
     /// What the link carries for a frame.
     pub framing: Framing,
+    /// Whether hosts behind it are told apart where it translates addresses.
+    pub nat: bool,
     /// Its discipline.
     pub discipline: DisciplineDraft,
     /// Its classes.
@@ -184,6 +186,7 @@ impl InterfaceDraft {
             name: name.into(),
             bandwidth,
             framing: Framing::PLAIN,
+            nat: false,
             discipline,
             classes: Vec::new(),
             filters: Vec::new(),
@@ -371,6 +374,9 @@ fn write_interface(out: &mut String, interface: &InterfaceDraft, sources: &[Stri
     }
     if framing.linklayer() != Linklayer::Ethernet {
         let _ = writeln!(out, "linklayer = \"{}\"", framing.linklayer().name());
+    }
+    if interface.nat {
+        let _ = writeln!(out, "nat = true");
     }
     let _ = writeln!(out, "discipline = {}", interface.discipline.shown());
     for class in &interface.classes {

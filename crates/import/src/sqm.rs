@@ -238,9 +238,12 @@ impl Direction<'_> {
                 "dual-srchost" => fair = Some("dual-srchost"),
                 "dual-dsthost" => fair = Some("dual-dsthost"),
                 "triple-isolate" => fair = Some("triple"),
-                "nonat" | "nowash" | "no-ack-filter" | "egress" | "split-gso" => {}
-                "nat" => draft.lost(at, "`nat`: behind a NAT all devices are one address here; name the interface towards the devices instead"),
-                "ingress" => draft.lost(at, "`ingress`: what is dropped does not count as received; take a few per cent less"),
+                // Of the interface.
+                "nat" | "nonat" | "nowash" | "no-ack-filter" | "egress" | "split-gso" => {}
+                "ingress" => draft.lost(
+                    at,
+                    "`ingress`: what is dropped does not count as received; take a few per cent less",
+                ),
                 other => draft.lost(at, format!("`{other}` of cake")),
             }
         }
@@ -248,7 +251,10 @@ impl Direction<'_> {
         if let Some(fair) = fair {
             discipline = discipline.with("fair", fair);
         }
-        InterfaceDraft::new(&self.name, self.rate, discipline, at)
+        InterfaceDraft {
+            nat: self.further.contains(&"nat"),
+            ..InterfaceDraft::new(&self.name, self.rate, discipline, at)
+        }
     }
 
     /// simple.qos: three classes by DSCP, of which the first has a third at most, and the others a

@@ -47,6 +47,8 @@ impl Rates {
 pub struct LinePolicy {
     interface: String,
     to_internet: bool,
+    /// This host routes for devices behind it, and may translate their addresses.
+    routes: bool,
     max_frame: Bytes,
     down: Option<Bandwidth>,
     up: Option<Bandwidth>,
@@ -82,6 +84,7 @@ impl LinePolicy {
         Ok(Self {
             interface: interface.into(),
             to_internet: facts::default_route().as_deref() == Some(interface),
+            routes: facts::forwards(),
             max_frame: found.longest_frame().min(LONGEST_SUPER),
             down: rates.down(),
             up: rates.up(),
@@ -97,10 +100,9 @@ impl LinePolicy {
             false => "no default route goes by it: what leaves is the download, to the devices behind it",
         };
         let mut notes = vec![format!("{interface}: {leads}")];
-        if self.to_internet && facts::forwards() {
+        if self.looks_behind() {
             notes.push(format!(
-                "{interface}: this host routes; if it translates addresses too (NAT), all devices count as one here: \
-                 name the interface towards them instead"
+                "{interface}: this host routes: devices behind it are told apart, also where it translates addresses (NAT)"
             ));
         }
         if let Some(speed) = self.own_queue {
@@ -117,6 +119,11 @@ impl LinePolicy {
             }
         }
         notes
+    }
+
+    /// Whether its packets may be of devices that only this host knows.
+    fn looks_behind(&self) -> bool {
+        self.to_internet && self.routes
     }
 
     fn directions(&self) -> Vec<Direction<'_>> {
@@ -189,6 +196,9 @@ impl LinePolicy {
             if self.own_queue.is_some() {
                 text += "overhead = \"24 B\"   # what Ethernet adds on the wire\n";
             }
+            if self.looks_behind() {
+                text += "nat = true   # devices behind this host have shares of their own\n";
+            }
             text += &format!("discipline = {{ kind = \"cake\", fair = \"{fair}\" }}\n");
         }
         text
@@ -205,6 +215,7 @@ mod tests {
         LinePolicy {
             interface: "wan-0".into(),
             to_internet,
+            routes: false,
             max_frame: Bytes::new(1_506),
             down: down.map(Bandwidth::mbit),
             up: up.map(Bandwidth::mbit),

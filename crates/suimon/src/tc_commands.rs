@@ -479,7 +479,8 @@ impl<'a> Commands<'a> {
         }
         let rtt = setting::<Duration>(table, "interval")
             .map_or(String::new(), |rtt| format!(" rtt {}", tc_time(rtt)));
-        format!("cake {rate} {tins} {fair}{rtt}")
+        let nat = if self.interface.settings.nat { " nat" } else { "" };
+        format!("cake {rate} {tins} {fair}{nat}{rtt}")
     }
 
     fn filters(&mut self) {

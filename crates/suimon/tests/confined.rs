@@ -281,6 +281,28 @@ fn who_follows_a_line_has_no_capability_and_hears_answers() {
     });
 }
 
+/// The thread that hears of the kernel's connections, and that it still can.
+#[test]
+fn who_hears_of_connections_may_administer_the_network_and_nothing_else() {
+    lab::isolated(|| {
+        if !is_whole() {
+            return;
+        }
+        let (rig, table) = (Rig::new("hears"), table());
+        let policy = "version = 1\n[port]\negress = \"eth0\"\n[interface.eth0]\nbandwidth = \"20 Mbit/s\"\nnat = true\n";
+        fs::write(rig.path("policy.toml"), policy).expect("a policy");
+        let Some(running) = rig.run(&[]) else { return };
+        until("the thread is confined", || {
+            let threads = threads(running.id());
+            let mut own = threads.iter().filter(|one| one.name == "nat");
+            own.any(|one| one.field("Seccomp") == "2" && one.set("CapEff") == table["nat"])
+        });
+        for thread in threads(running.id()) {
+            thread.judge(table[&thread.name], table["suimon"]);
+        }
+    });
+}
+
 /// A node that speaks RSVP and forwards nothing.
 #[test]
 fn a_node_without_a_data_plane_has_the_capabilities_of_its_threads() {

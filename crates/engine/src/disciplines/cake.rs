@@ -31,7 +31,7 @@
 //! Departures, besides those of `host_fair.rs`: the clock of the shaper is exact, without a second
 //! one for dropped packets; the limit counts bytes on the wire and not memory. What the link adds
 //! to a packet is in its length already (`overhead` of the interface). Not here: the ACK filter,
-//! `ingress`, `nat`, `wash` (docs/disciplines/not-built.md).
+//! `ingress`, `wash` (docs/disciplines/not-built.md); `nat` is a setting of the interface.
 
 use super::codel::Law;
 use crate::bounds::{Terms, WorstCase};

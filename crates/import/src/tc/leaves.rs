@@ -219,10 +219,6 @@ fn cake_losses(qdisc: &Qdisc, draft: &mut Draft) -> Result<(), ImportError> {
     let text = |key: &str| options.get(key).and_then(Node::text);
     let is = |word: &str| options.flag(word);
     for (key, what) in [
-        (
-            "nat",
-            "`nat`: behind a NAT all devices are one address here; name the interface towards them instead",
-        ),
         ("wash", "`wash`: DSCPs stay"),
         (
             "ingress",

@@ -82,6 +82,7 @@ fn device(root: &Qdisc, objects: &Objects, missing: &Missing, draft: &mut Draft)
             let discipline = leaves::cake(root, draft)?;
             InterfaceDraft {
                 framing,
+                nat: root.options.flag("nat"),
                 ..InterfaceDraft::new(&root.device, rate, discipline, root.at)
             }
         }

@@ -68,9 +68,7 @@ impl Init {
         };
         let line = LinePolicy::of(&interface, rates).map_err(Failure::usage)?;
         let text = format!(
-            "{}\n# Rates are {PERCENT} % of what a speed test showed, {down} down and {up} up, so that packets wait here.\n\
-             # A device needs its own address to have its share: where this host translates addresses (NAT),\n\
-             # name the interface towards the home instead.\n",
+            "{}\n# Rates are {PERCENT} % of what a speed test showed, {down} down and {up} up, so that packets wait here.\n",
             line.text()
         );
         let folder = Path::new(&self.file).parent().unwrap_or(Path::new(""));
