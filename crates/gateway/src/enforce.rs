@@ -120,10 +120,7 @@ pub fn enforce(
     // Only now: it installs its first tree, which needs a running worker.
     let speaker = confinement.within(Role::Rsvp, || start_speaker(policy, keys, &in_force));
     let speaker = speaker.inspect_err(|_| handle.stop())?;
-    let hears = |watch: NatWatch| confinement.within(Role::Connections, || watch.start());
-    let hearing = behind.map(hears).transpose().map_err(Error::Thread);
-    let _hearing = hearing.inspect_err(|_| handle.stop())?;
-    let laws = start_laws(&managed, probers, &in_force, &handle, &confinement);
+    let laws = start_laws(&managed, (probers, behind), &in_force, &handle, &confinement);
     let laws = laws.map_err(Error::Thread).inspect_err(|_| handle.stop())?;
     let rsvp = speaker.as_ref().map(|(handle, _)| handle.clone());
     let Origin {
@@ -278,9 +275,10 @@ fn start_workers(
     started.inspect_err(|_| handle.stop())
 }
 
-/// The threads of control laws, which end with this, and what they show.
+/// The threads beside the workers, of control laws and of who hears of connections, which end with
+/// this, and what they show.
 struct Laws {
-    _threads: [Option<ThreadBeside>; 2],
+    _threads: [Option<ThreadBeside>; 3],
     yielding: YieldGauges,
     following: AutorateGauges,
 }
@@ -288,7 +286,7 @@ struct Laws {
 /// Starts those that the policy has.
 fn start_laws(
     managed: &[(PathId, InterfacePolicy)],
-    probers: Vec<Prober>,
+    (probers, behind): (Vec<Prober>, Option<NatWatch>),
     in_force: &Arc<InForce>,
     handle: &Handle,
     confinement: &Confinement,
@@ -297,8 +295,10 @@ fn start_laws(
     let paths: Vec<PathId> = managed.iter().map(|(path, _)| *path).collect();
     let follow = || autorate::start(probers, handle, in_force, paths);
     let (follows, following) = confinement.within(Role::Probe, follow)?;
+    let hears = |watch: NatWatch| confinement.within(Role::Connections, || watch.start());
+    let hears = behind.map(hears).transpose()?;
     Ok(Laws {
-        _threads: [yields, follows],
+        _threads: [yields, follows, hears],
         yielding,
         following,
     })

@@ -2,8 +2,8 @@
 //! and errors with the kernel's text if it has one (extended acknowledgements).
 //!
 //! Used for [`crate::interface`] and [`crate::routes`], for the clsact filters of BPF programs
-//! before Linux 6.6, and by the lab, which makes interfaces. Netfilter's messages have the same form:
-//! [`crate::nat`] hears of connections by them.
+//! before Linux 6.6, and by the lab, which makes interfaces. Netfilter's messages have the same
+//! form: [`crate::nat`] hears of connections by them.
 
 #![expect(unsafe_code, reason = "socket calls take buffers by address")]
 
@@ -268,7 +268,8 @@ pub enum Pending {
     Lost,
 }
 
-/// The messages of a datagram of events: type and body of each. Stops where the bytes are truncated.
+/// The messages of a datagram of events: type and body of each. Stops where the bytes are
+/// truncated.
 fn messages(mut datagram: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let len = word(datagram, 0)? as usize;

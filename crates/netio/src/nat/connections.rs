@@ -161,8 +161,8 @@ impl Tuple {
     }
 }
 
-/// How packets of a connection leave by the line, and the host behind this one that they are of: one
-/// of each end that is translated.
+/// How packets of a connection leave by the line, and the host behind this one that they are of:
+/// one of each end that is translated.
 fn translated(body: &[u8]) -> impl Iterator<Item = (FlowKey, u128)> {
     let connection = body.get(GENERIC..).unwrap_or_default();
     let tuples = [ORIGINAL, REPLY].map(|which| Tuple::of(connection, which));

@@ -2,9 +2,9 @@
 //! host's address, and a queue of the line would take them all for one.
 //!
 //! The kernel tells of each connection that begins and ends (`connections`); a thread keeps those
-//! that are translated in a table (`table`), and a path that has [`BehindNat`] sees packets with the
-//! address of the host behind. By that they get their classes, their flows' hashes and their hosts.
-//! What is in the packets, and what is sent, is not changed.
+//! that are translated in a table (`table`), and a path that has [`BehindNat`] sees packets with
+//! the address of the host behind. By that they get their classes, their flows' hashes and their
+//! hosts. What is in the packets, and what is sent, is not changed.
 //!
 //! As `nat` of cake (tc-cake(8)), but for three things. The kernel tells of a connection when its
 //! first packet has been translated, so that packet, and what leaves in the moment until it is
