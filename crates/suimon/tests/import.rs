@@ -292,10 +292,10 @@ fn imported_policies_are_accepted_and_give_the_rates_that_were_meant() {
 #[test]
 fn strict_writes_nothing_if_anything_is_lost() {
     let files = root().join("crates/import/tests/files");
-    let lossy = suimon(&files, &["import", "--strict", "tc-cake.json"]);
+    let lossy = suimon(&files, &["import", "--strict", "sqm"]);
     assert_eq!(lossy.status.code(), Some(2));
     assert!(
-        lossy.stdout.is_empty() && text(&lossy.stderr).contains("tc-cake.json:1: `nat`"),
+        lossy.stdout.is_empty() && text(&lossy.stderr).contains("sqm:3: `ingress`"),
         "{}",
         text(&lossy.stderr)
     );
