@@ -97,6 +97,23 @@ pub(crate) fn refuse_varying(policy: &InterfacePolicy) -> Result<(), Refusal> {
     }
 }
 
+/// Refuses to try another policy beside it if it sees hosts behind this one: a tape has what is on
+/// the wire, where they are one.
+pub(crate) fn refuse_behind(policy: &InterfacePolicy) -> Result<(), Refusal> {
+    match policy.settings.nat {
+        false => Ok(()),
+        true => Err(Refusal {
+            message: format!(
+                "{} sees hosts behind this one (`nat`), and a shadow would see one host alone",
+                policy.name
+            ),
+            help: Some(
+                "leave `nat` out for the time of the shadow, or try the policy in the simulator".into(),
+            ),
+        }),
+    }
+}
+
 /// What a policy promises to its reservations, by the numbers that their classes have in what the
 /// worker runs.
 fn to_reservations(promised: &InterfacePolicy, whole: &InterfacePolicy) -> Vec<ClassPromise> {

@@ -7,7 +7,7 @@ use super::autorate::AutorateGauges;
 use super::changes::{Changed, PolicyChanges};
 use super::enforced::Enforcement;
 use super::expected::Expected;
-use super::in_force::{InForce, InterfaceInForce, refuse_varying, refused};
+use super::in_force::{InForce, InterfaceInForce, refuse_behind, refuse_varying, refused};
 use super::yielding::YieldGauges;
 use crate::experience::{ExperienceReader, ExperienceReaders};
 use crate::promises_kept;
@@ -435,6 +435,7 @@ impl Handler for ControlService {
             .ok_or_else(|| Refusal::new(format!("{} has no policy for {name}", file.display())))?;
         refuse_varying(&managed.policy)?;
         refuse_varying(new)?;
+        refuse_behind(&managed.policy)?;
         // What is read afterwards has the classes of then.
         let changed = || !self.in_force.runs_still(managed);
         let report = shadow(&self.handle, managed, new, span, &|| changed() || stop())?;
@@ -939,6 +940,21 @@ mod tests {
             view.expect("of a class").gauges.clone()
         };
         assert_eq!(view(1), view(2));
+        handle.stop();
+        thread.join().expect("an orderly end");
+    }
+
+    #[test]
+    fn a_shadow_is_refused_where_hosts_behind_are_seen() {
+        let text = "version = 1\n[interface.wan0]\nbandwidth = \"20 Mbit/s\"\nnat = true\n";
+        let policy = Policy::read("test", text, &Registry::builtin(), &[]).expect("a policy");
+        let file = std::env::temp_dir().join(format!("suimon-behind-{}.toml", std::process::id()));
+        std::fs::write(&file, text).expect("written");
+        let (service, handle, thread) = served(&policy);
+        let why = service.shadow(&file, None, Duration::from_millis(1), &|| false);
+        let why = why.expect_err("one host alone");
+        assert!(why.message.contains("`nat`"), "{why}");
+        std::fs::remove_file(file).expect("removed");
         handle.stop();
         thread.join().expect("an orderly end");
     }
