@@ -332,6 +332,15 @@ impl InterfacePolicy {
     }
 }
 
+/// Hosts behind are seen in both directions of an interface, whichever of its sections says so.
+fn translate_both_ways(interfaces: &mut [InterfacePolicy]) {
+    let translating = interfaces.iter().filter(|one| one.settings.nat);
+    let devices: Vec<String> = translating.map(|one| device(&one.name).to_owned()).collect();
+    for one in interfaces {
+        one.settings.nat = devices.iter().any(|name| name == device(&one.name));
+    }
+}
+
 /// Warns where a kind that guarantees delays is below one that delays packets: its bounds assume
 /// that it has the link for itself.
 fn warn_of_nested_guarantees(spec: &DisciplineSpec, registry: &Registry, warnings: &mut Vec<Problem>) {
@@ -497,7 +506,8 @@ impl<'a> PolicyReader<'a> {
                 }
             }
         }
-        let interfaces = interfaces.into_iter().collect::<Option<Vec<_>>>()?;
+        let mut interfaces = interfaces.into_iter().collect::<Option<Vec<_>>>()?;
+        translate_both_ways(&mut interfaces);
         let port = port.map_or(Some(None), |port| port.map(Some))?;
         let rsvp = rsvp.map_or(Some(None), |rsvp| rsvp.map(Some))?;
         let at = root.get("rsvp").map_or(root.at, |pair| pair.key_at);
@@ -1034,6 +1044,20 @@ mod tests {
             true => vec![Some(interface.spec.kind.to_string())],
             false => interface.spec.classes.iter().map(kind).collect(),
         }
+    }
+
+    #[test]
+    fn nat_of_one_direction_is_that_of_both() {
+        let text = "version = 1\n[interface.wan0]\nbandwidth = \"1 Mbit/s\"\nnat = true\n\
+                    [interface.\"wan0:in\"]\nbandwidth = \"1 Mbit/s\"\n[interface.lan0]\nbandwidth = \"1 Mbit/s\"\n";
+        let read = Policy::read("test", text, &Registry::builtin(), &[]);
+        let policy = read.unwrap_or_else(|mistakes| panic!("{}", mistakes.render(false)));
+        let nat: Vec<_> = policy
+            .interfaces
+            .iter()
+            .map(|one| (&*one.name, one.settings.nat))
+            .collect();
+        assert_eq!(nat, [("wan0", true), ("wan0:in", true), ("lan0", false)]);
     }
 
     #[test]
