@@ -144,14 +144,20 @@ fn sockets_are_made_by_the_roles_that_do_and_nobody_speaks_tcp() {
     }
 }
 
+/// Two sockets, of which the first is connected to the second.
+fn connected() -> [UdpSocket; 2] {
+    let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a socket"));
+    near.connect(far.local_addr().expect("its address"))
+        .expect("an address");
+    [near, far]
+}
+
 #[test]
 fn a_prober_asks_by_the_sockets_that_it_has() {
     if !is_whole() {
         return;
     }
-    let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a socket"));
-    near.connect(far.local_addr().expect("its address"))
-        .expect("an address");
+    let [near, _far] = connected();
     let send = || {
         let (mut nothing, flags) = (SendAncillaryBuffer::default(), SendFlags::empty());
         let sent = rustix::net::sendmsg(&near, &[IoSlice::new(b"?")], &mut nothing, flags);
@@ -167,9 +173,7 @@ fn who_hears_of_connections_asks_by_the_sockets_that_it_has() {
     if !is_whole() {
         return;
     }
-    let [near, far] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("a socket"));
-    near.connect(far.local_addr().expect("its address"))
-        .expect("an address");
+    let [near, _far] = connected();
     let folder = Folder::new("hears");
     assert_eq!(within(Role::Connections, &folder, || kind(near.send(b"?"))), None);
     assert_eq!(within(Role::Law, &folder, || kind(near.send(b"?"))), DENIED);

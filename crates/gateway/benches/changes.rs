@@ -6,7 +6,7 @@
 //! `cargo bench -p gateway --bench changes [-- CLASSES… KINDS…]`. A pause is the part of a turn of
 //! the loop before it asks for packets; beside it the whole turn. Each is the processor time of its
 //! thread, so that other work on the machine does not count, and no more than the time that passed:
-//! the kernel charges a thread in lumps, so that a turn of 3 µs was seen to have taken 2.4 ms of
+//! the kernel charges a thread in lumps, so that a turn of 9 µs was seen to have taken 2.4 ms of
 //! processor time. Both are the longest of many turns, so what takes longer meets more of the
 //! machine's own hiccups, where a host takes the processor away unseen: `nothing` lasts 50 ms,
 //! `another program` a second beside one that computes and touches no memory, and `policy read` is

@@ -120,7 +120,7 @@ pub fn enforce(
     // Only now: it installs its first tree, which needs a running worker.
     let speaker = confinement.within(Role::Rsvp, || start_speaker(policy, keys, &in_force));
     let speaker = speaker.inspect_err(|_| handle.stop())?;
-    let laws = start_laws(&managed, (probers, behind), &in_force, &handle, &confinement);
+    let laws = start_laws(&managed, probers, behind, &in_force, &handle, &confinement);
     let laws = laws.map_err(Error::Thread).inspect_err(|_| handle.stop())?;
     let rsvp = speaker.as_ref().map(|(handle, _)| handle.clone());
     let Origin {
@@ -286,7 +286,8 @@ struct Laws {
 /// Starts those that the policy has.
 fn start_laws(
     managed: &[(PathId, InterfacePolicy)],
-    (probers, behind): (Vec<Prober>, Option<NatWatch>),
+    probers: Vec<Prober>,
+    behind: Option<NatWatch>,
     in_force: &Arc<InForce>,
     handle: &Handle,
     confinement: &Confinement,

@@ -225,7 +225,7 @@ impl Direction<'_> {
             }
             return InterfaceDraft::new(&self.name, self.rate, discipline, at);
         }
-        let (mut tins, mut fair) = (if marks { "diffserv3" } else { "besteffort" }, None);
+        let (mut tins, mut fair, mut nat) = (if marks { "diffserv3" } else { "besteffort" }, None, false);
         for word in &self.further {
             match *word {
                 "besteffort" => tins = "besteffort",
@@ -238,8 +238,9 @@ impl Direction<'_> {
                 "dual-srchost" => fair = Some("dual-srchost"),
                 "dual-dsthost" => fair = Some("dual-dsthost"),
                 "triple-isolate" => fair = Some("triple"),
-                // Of the interface.
-                "nat" | "nonat" | "nowash" | "no-ack-filter" | "egress" | "split-gso" => {}
+                "nat" => nat = true,
+                "nonat" => nat = false,
+                "nowash" | "no-ack-filter" | "egress" | "split-gso" => {}
                 "ingress" => draft.lost(
                     at,
                     "`ingress`: what is dropped does not count as received; take a few per cent less",
@@ -252,7 +253,7 @@ impl Direction<'_> {
             discipline = discipline.with("fair", fair);
         }
         InterfaceDraft {
-            nat: self.further.contains(&"nat"),
+            nat,
             ..InterfaceDraft::new(&self.name, self.rate, discipline, at)
         }
     }

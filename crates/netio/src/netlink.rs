@@ -145,18 +145,6 @@ impl Netlink {
         }
     }
 
-    /// Gives events this much room until they are read, beyond what the system allows everybody,
-    /// where this program may; otherwise as much as it allows.
-    pub fn give_room(&self, bytes: i32) {
-        for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
-            // SAFETY: the option's value is four bytes, which live until the call returns.
-            unsafe {
-                let value = (&raw const bytes).cast();
-                libc::setsockopt(self.0.as_raw_fd(), libc::SOL_SOCKET, option, value, 4);
-            }
-        }
-    }
-
     /// Discards all pending events without blocking; returns whether there were any.
     ///
     /// # Errors

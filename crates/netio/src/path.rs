@@ -255,6 +255,13 @@ fn keeps_to_a_curve(plan: Option<&TreePlan>, class: ClassId) -> bool {
     info.is_some_and(|info| info.arrivals.is_some())
 }
 
+/// The headers of a frame, with the address of the host behind this one that it is of, if anybody
+/// knows that.
+fn headers_behind(behind: Option<&BehindNat>, frame: &[u8], mark: u32) -> Headers {
+    let headers = Headers::parse(frame, mark);
+    behind.and_then(|behind| behind.seen(&headers)).unwrap_or(headers)
+}
+
 /// What a path needs to take frames of one batch.
 pub(crate) struct Intake<'a> {
     /// The clock, read after the batch was received.
@@ -354,16 +361,9 @@ impl Path {
         self.behind = Some(behind);
     }
 
-    /// The headers of a frame, with the address of the host behind this one that it is of.
-    fn headers_behind(&self, frame: &[u8]) -> Headers {
-        let headers = Headers::parse(frame, self.mark);
-        let behind = self.behind.as_ref();
-        behind.and_then(|behind| behind.seen(&headers)).unwrap_or(headers)
-    }
-
     /// Chooses class and flow of a packet again.
     fn classify_again(&mut self, pool: &Pool, packet: &mut Packet) {
-        let headers = self.headers_behind(pool.bytes(packet.buffer));
+        let headers = headers_behind(self.behind.as_ref(), pool.bytes(packet.buffer), self.mark);
         self.classify.classify(&headers, packet);
     }
 

@@ -262,16 +262,19 @@ pub(crate) fn set_packet_option(socket: BorrowedFd<'_>, option: i32) -> io::Resu
 
 /// Sizes a socket's buffers, above the system's limits if permitted. The kernel doubles both.
 pub(crate) fn set_buffers(socket: BorrowedFd<'_>, receive: usize, send: usize) -> io::Result<()> {
-    let pairs = [
-        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, receive),
-        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, send),
-    ];
-    for (force, plain, bytes) in pairs {
-        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
-        set_option(socket, libc::SOL_SOCKET, force, &bytes)
-            .or_else(|_| set_option(socket, libc::SOL_SOCKET, plain, &bytes))?;
-    }
-    Ok(())
+    set_receive_buffer(socket, receive)?;
+    set_buffer(socket, [libc::SO_SNDBUFFORCE, libc::SO_SNDBUF], send)
+}
+
+/// The same of the buffer for what is received.
+pub(crate) fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    set_buffer(socket, [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF], bytes)
+}
+
+fn set_buffer(socket: BorrowedFd<'_>, [force, plain]: [i32; 2], bytes: usize) -> io::Result<()> {
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
+    set_option(socket, libc::SOL_SOCKET, force, &bytes)
+        .or_else(|_| set_option(socket, libc::SOL_SOCKET, plain, &bytes))
 }
 
 /// Receives frames for other hosts too, until the socket is closed.

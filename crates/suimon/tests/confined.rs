@@ -111,6 +111,22 @@ fn threads(id: u32) -> Vec<Thread> {
         .collect()
 }
 
+/// All threads of a process have what the table lists.
+fn judge_all(id: u32, table: &BTreeMap<String, u64>) {
+    for thread in threads(id) {
+        thread.judge(table[&thread.name], table["suimon"]);
+    }
+}
+
+/// Waits until a process has this thread, and it has no more than the table lists.
+fn until_confined(id: u32, name: &str, table: &BTreeMap<String, u64>) {
+    until("the thread is confined", || {
+        let threads = threads(id);
+        let mut own = threads.iter().filter(|one| one.name == name);
+        own.any(|one| one.field("Seccomp") == "2" && one.set("CapEff") == table[name])
+    });
+}
+
 fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while !condition() {
@@ -241,9 +257,7 @@ fn each_thread_has_the_capabilities_of_the_table_and_no_other() {
             OF_RUN.iter().all(|name| seen.contains(*name))
         });
         std::thread::sleep(Duration::from_millis(100));
-        for thread in threads(running.id()) {
-            thread.judge(table[&thread.name], table["suimon"]);
-        }
+        judge_all(running.id(), &table);
     });
 }
 
@@ -261,11 +275,7 @@ fn who_follows_a_line_has_no_capability_and_hears_answers() {
                       autorate = { targets = [\"10.0.0.2\"] }\n";
         fs::write(rig.path("policy.toml"), policy).expect("a policy");
         let Some(running) = rig.run(&[]) else { return };
-        until("the thread is confined", || {
-            let threads = threads(running.id());
-            let mut own = threads.iter().filter(|one| one.name == "autorate");
-            own.any(|one| one.field("Seccomp") == "2" && one.set("CapEff") == table["autorate"])
-        });
+        until_confined(running.id(), "autorate", &table);
         until("a host answers", || {
             let mut client = Client::connect(Some(&rig.path("s.sock"))).expect("it runs");
             let now = client.status(Duration::ZERO, false).expect("a status");
@@ -275,13 +285,11 @@ fn who_follows_a_line_has_no_capability_and_hears_answers() {
                 .find_map(|interface| interface.autorate);
             found.is_some_and(|of| !of.blind && of.base_ns.is_some())
         });
-        for thread in threads(running.id()) {
-            thread.judge(table[&thread.name], table["suimon"]);
-        }
+        judge_all(running.id(), &table);
     });
 }
 
-/// The thread that hears of the kernel's connections, and that it still can.
+/// The thread that hears of the kernel's connections. That it still can: `nat.rs`.
 #[test]
 fn who_hears_of_connections_may_administer_the_network_and_nothing_else() {
     lab::isolated(|| {
@@ -292,14 +300,8 @@ fn who_hears_of_connections_may_administer_the_network_and_nothing_else() {
         let policy = "version = 1\n[port]\negress = \"eth0\"\n[interface.eth0]\nbandwidth = \"20 Mbit/s\"\nnat = true\n";
         fs::write(rig.path("policy.toml"), policy).expect("a policy");
         let Some(running) = rig.run(&[]) else { return };
-        until("the thread is confined", || {
-            let threads = threads(running.id());
-            let mut own = threads.iter().filter(|one| one.name == "nat");
-            own.any(|one| one.field("Seccomp") == "2" && one.set("CapEff") == table["nat"])
-        });
-        for thread in threads(running.id()) {
-            thread.judge(table[&thread.name], table["suimon"]);
-        }
+        until_confined(running.id(), "nat", &table);
+        judge_all(running.id(), &table);
     });
 }
 
@@ -327,9 +329,7 @@ fn a_node_without_a_data_plane_has_the_capabilities_of_its_threads() {
             };
             OF_NODE.iter().all(is_there)
         });
-        for thread in threads(node.id()) {
-            thread.judge(table[&thread.name], table["suimon"]);
-        }
+        judge_all(node.id(), &table);
         drop(node.kill());
         // And the one that `reserve` starts where none runs, but for its first thread.
         let program = rig.a.program(env!("CARGO_BIN_EXE_suimon"));

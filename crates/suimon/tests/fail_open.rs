@@ -62,6 +62,11 @@ fn number(variable: &str) -> Option<u64> {
     said.map(|text| text.parse().expect("a number"))
 }
 
+/// The seed, and how many faults a campaign makes; without one there are as many as CI makes.
+fn asked() -> (u64, Option<u64>) {
+    (number("SUIMON_FAULTS_SEED").unwrap_or(1), number("SUIMON_FAULTS"))
+}
+
 const BY_DIRECTION: &str = "af_packet by direction";
 /// The kinds of port over a bridge.
 const KINDS: [(&str, &str); 3] = [
@@ -214,6 +219,14 @@ impl Rig {
     /// Kills the program, and looks into what it has said.
     fn kill(&mut self) {
         unbroken(&self.suimon.take().expect("it runs").kill().expect("its end"));
+    }
+
+    /// Asks the program to end, which it does in order.
+    fn end(&mut self) {
+        self.signal("TERM");
+        let output = self.suimon.take().expect("it runs").wait().expect("its end");
+        unbroken(&output);
+        assert!(output.status.success(), "{output:?}");
     }
 
     fn signal(&self, name: &str) {
@@ -443,7 +456,7 @@ const WITHOUT: Duration = Duration::from_millis(100);
 fn a_program_that_is_killed_again_and_again_fails_open_and_leaves_nothing() {
     let _turn = turn();
     lab::isolated(|| {
-        let (seed, times) = (number("SUIMON_FAULTS_SEED").unwrap_or(1), number("SUIMON_FAULTS"));
+        let (seed, times) = asked();
         let mut rig = Rig::new("killed");
         let kinds = permitted(&mut rig);
         if kinds.is_empty() {
@@ -559,25 +572,22 @@ fn fail(rig: &mut Rig, kind: usize, times: u64, random: &mut Rng, told: &mut Tol
         memory.push(rig.holds().1 as f64);
     }
     told.held(KINDS[kind].0, descriptors, &memory);
-    rig.signal("TERM");
-    let output = rig.suimon.take().expect("it runs").wait().expect("its end");
-    unbroken(&output);
-    assert!(output.status.success(), "{output:?}");
+    rig.end();
 }
 
 #[test]
 fn a_program_around_which_all_sorts_of_things_fail_fails_open_and_works_again() {
     let _turn = turn();
     lab::isolated(|| {
-        let (seed, times) = (number("SUIMON_FAULTS_SEED").unwrap_or(1), number("SUIMON_FAULTS"));
+        let (seed, times) = asked();
         let mut rig = Rig::new("failing");
         let kinds = permitted(&mut rig);
         let mut random = Seed(seed).stream();
         let mut told = Told::new(format!("failures, seed {seed}"));
         let each = times.map_or(12, |times| times.div_ceil(kinds.len().max(1) as u64));
         // In CI each sort once of two kinds of port: the other has the first one's programs.
-        let asked = |kind: &usize| times.is_some() || KINDS[*kind].0 != BY_DIRECTION;
-        for kind in kinds.into_iter().filter(asked) {
+        let tried = |kind: &usize| times.is_some() || KINDS[*kind].0 != BY_DIRECTION;
+        for kind in kinds.into_iter().filter(tried) {
             fail(&mut rig, kind, each, &mut random, &mut told);
             rig.nothing_is_left("after a clean end");
         }
@@ -610,7 +620,7 @@ fn is_kept(kept: &Kept, flood: Flood, inputs: u64) -> bool {
 fn classes_keep_what_they_are_guaranteed_in_floods_of_hostile_input() {
     let _turn = turn();
     lab::isolated(|| {
-        let (seed, times) = (number("SUIMON_FAULTS_SEED").unwrap_or(1), number("SUIMON_FAULTS"));
+        let (seed, times) = asked();
         let mut rig = Rig::new("hostile");
         if !rig.launch(0) {
             return;
@@ -633,10 +643,7 @@ fn classes_keep_what_they_are_guaranteed_in_floods_of_hostile_input() {
             "faults: after all floods {} KiB of its own, before {memory}",
             now.1
         );
-        rig.signal("TERM");
-        let output = rig.suimon.take().expect("it runs").wait().expect("its end");
-        unbroken(&output);
-        assert!(output.status.success(), "{output:?}");
+        rig.end();
         rig.nothing_is_left("after a clean end");
     });
 }

@@ -16,6 +16,7 @@
 
 use super::table::NatTable;
 use crate::netlink::{Netlink, NetlinkRequest, Pending, attribute};
+use crate::sys;
 use engine::header::{Family, FlowKey};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -43,7 +44,7 @@ const PORTS: [u16; 2] = [2, 3];
 const NESTED: u16 = 1 << 15;
 
 /// Room for the events of a burst of new connections: some thousands.
-const ROOM: i32 = 4 << 20;
+const ROOM: usize = 4 << 20;
 
 /// What the kernel says of its connections, by two sockets: events, and a list of all.
 #[derive(Debug)]
@@ -56,7 +57,7 @@ impl Connections {
     /// Of the calling thread's network.
     pub(super) fn open() -> io::Result<Self> {
         let events = Netlink::open_for(libc::NETLINK_NETFILTER)?.subscribed(GROUPS)?;
-        events.give_room(ROOM);
+        sys::set_receive_buffer(events.as_fd(), ROOM)?;
         let lists = Netlink::open_for(libc::NETLINK_NETFILTER)?;
         Ok(Self { events, lists })
     }

@@ -1,6 +1,6 @@
 //! Why packets of a path wait: the recorder beside its queue, while somebody asks.
 
-use super::Path;
+use super::{Path, headers_behind};
 use crate::handle::ExplainWish;
 use crate::pool::Pool;
 use engine::packet::Packet;
@@ -53,12 +53,10 @@ impl Path {
         if self.waits.take_if(forgotten).is_some() {
             self.note_plain();
         }
-        if self.waits.is_some() {
-            let headers = self.headers_behind(pool.bytes(packet.buffer));
-            let queue = self.queue.queue();
-            self.waits
-                .iter_mut()
-                .for_each(|waits| waits.arrives(now, packet, queue, || headers.key));
+        let (queue, mark, behind) = (self.queue.queue(), self.mark, self.behind.as_ref());
+        if let Some(waits) = &mut self.waits {
+            let key = || headers_behind(behind, pool.bytes(packet.buffer), mark).key;
+            waits.arrives(now, packet, queue, key);
         }
     }
 }

@@ -17,7 +17,7 @@ use measure::numbers;
 use plot::colour;
 use plot::progress::ProgressLine;
 use plot::terminal::{Abilities, still};
-use scenario::folder::Folder;
+use scenario::folder::{Files, Folder};
 use scenario::report::sweep::PlotRequest;
 use scenario::report::{alone, csv, json, merge, page, pictures, series, table};
 use scenario::run::captures::CaptureRequest;
@@ -96,7 +96,7 @@ impl Sim {
         let read: Vec<Read> = self
             .files
             .iter()
-            .map(|path| Read::new(path, cx.registry))
+            .map(|path| Read::new(path, cx.registry, self.resume.is_some()))
             .collect::<Result<_, _>>()?;
         self.one_capture(&read)?;
         read.iter().try_for_each(|read| self.plots_are_of(read))?;
@@ -257,8 +257,8 @@ impl Sim {
 
     /// The points of this sweep that were finished before.
     fn resumed(&self, read: &Read, points: usize) -> Result<Option<KeptPoints>, Failure> {
-        let open = |path: &PathBuf| KeptPoints::open(path, &read.name, points, read.digest);
-        self.resume.as_ref().map(open).transpose()
+        let open = |(path, digest): (&PathBuf, u64)| KeptPoints::open(path, &read.name, points, digest);
+        self.resume.as_ref().zip(read.digest).map(open).transpose()
     }
 
     /// Refuses plots of lists that this does not sweep, before it is run.
@@ -369,13 +369,13 @@ struct Read {
     folder: Folder,
     /// The file's text.
     text: String,
-    /// Of the text and the files that it names.
-    digest: u64,
+    /// Of the text and the files that it names, for a sweep that is to go on.
+    digest: Option<u64>,
     scenarios: Scenarios,
 }
 
 impl Read {
-    fn new(path: &str, registry: &Registry) -> Result<Self, Failure> {
+    fn new(path: &str, registry: &Registry, resumes: bool) -> Result<Self, Failure> {
         let text = source::load("scenario", path)?;
         let file = Path::new(path);
         let name = match path {
@@ -385,8 +385,12 @@ impl Read {
                 .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned()),
         };
         let folder = Folder::of(path);
-        let files = RememberingFiles::of(&folder);
-        let scenarios = Scenarios::read(path, &text, registry, &files);
+        let remembering = resumes.then(|| RememberingFiles::of(&folder));
+        let files: Files<'_> = match &remembering {
+            Some(remembering) => remembering,
+            None => &folder,
+        };
+        let scenarios = Scenarios::read(path, &text, registry, files);
         let scenarios = scenarios.map_err(|diagnostics| {
             let colour = colour::wanted(&io::stderr());
             Failure::usage(format!("{path} cannot be run:\n{}", diagnostics.render(colour)))
@@ -394,7 +398,7 @@ impl Read {
         if !scenarios.warnings.is_empty() {
             eprint!("{}", scenarios.warnings.render(colour::wanted(&io::stderr())));
         }
-        let digest = files.digest(&text);
+        let digest = remembering.map(|files| files.digest(&text));
         Ok(Self {
             name,
             folder,
