@@ -20,7 +20,6 @@ use netio::port::Capabilities;
 use netio::ports::memory::{LinkState, Memory};
 use netio::vnet;
 use netio::worker::{PathId, PathSpec, Settings, Worker};
-use std::sync::mpsc;
 
 pub(super) const WORKER: FuzzTarget = FuzzTarget {
     name: "worker",
@@ -190,19 +189,12 @@ impl Bench {
     /// Makes a request in another thread, and turns the loop until it is answered.
     fn ask(&mut self, request: impl FnOnce(&Handle) + Send + 'static) {
         let handle = self.handle.clone();
-        let (tell, told) = mpsc::channel();
-        let asking = std::thread::spawn(move || {
-            request(&handle);
-            let _ = tell.send(());
-        });
-        while told.try_recv().is_err() {
-            assert!(
-                !asking.is_finished() || told.try_recv().is_ok(),
-                "the request has failed"
-            );
+        let asking = std::thread::spawn(move || request(&handle));
+        while !asking.is_finished() {
             self.turns(1);
             std::thread::yield_now();
         }
+        assert!(asking.join().is_ok(), "the request has failed");
     }
 
     /// Every packet is sent, dropped or held, and every slot is a held packet's.
