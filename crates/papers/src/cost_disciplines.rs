@@ -3,9 +3,10 @@
 
 use super::beside;
 use super::cost_engine::{self, Contender, Effort};
+use super::cost_latency;
 use super::cost_treatments::Treatment;
 use super::cost_wire::LabWire;
-use super::rounds::Rounds;
+use super::rounds::{self, Rounds};
 use super::{Experiment, ExperimentOutcome, Options, Progress, Row, RowValue};
 use crate::Error;
 use engine::link::Link;
@@ -119,7 +120,8 @@ fn order(costs: &[f64]) -> String {
         .join(" < ")
 }
 
-/// Per round, in µs: the worker with its discipline switched off, then each discipline.
+/// Per round, in µs: the worker with its discipline switched off, then each discipline, and none
+/// again.
 fn through_port(turns: usize, requests: usize, progress: &mut dyn Progress) -> Result<Rounds, Error> {
     let treatments = treatments();
     let wire = LabWire::new(LINK, None)?;
@@ -128,7 +130,8 @@ fn through_port(turns: usize, requests: usize, progress: &mut dyn Progress) -> R
     for turn in 0..turns {
         progress.show(turn as f64 / turns as f64, "through the port");
         let mut round = Vec::new();
-        for treatment in std::iter::once(None).chain(treatments.iter().map(Some)) {
+        let none = || std::iter::once(None);
+        for treatment in none().chain(treatments.iter().map(Some)).chain(none()) {
             wire.take(treatment)?;
             round.push(pair.round_trip(requests, 64, 64)?);
         }
@@ -138,17 +141,16 @@ fn through_port(turns: usize, requests: usize, progress: &mut dyn Progress) -> R
 }
 
 fn port_rows(rounds: &Rounds) -> Vec<Row> {
+    let noise = rounds.more(PAPER.len() + 1, 0).abs();
     let row = |(index, (name, paper)): (usize, &(&str, f64))| {
-        let (ours, doubt) = (rounds.more(index + 1, 0), rounds.doubt(index + 1, 0));
+        let (ours, doubt) = (rounds.more(index + 1, 0), rounds.doubt(index + 1, 0).max(noise));
         Row {
             what: format!("{name}, through the port"),
             paper: RowValue::Number(*paper),
             ours: ours.into(),
             unit: "µs".into(),
-            verdict: (ours - doubt <= *paper).into(),
-            note: "Required: not above the paper's by more than the scatter of the rounds. It is part of a \
-                round trip through two hosts, whose own scatter is larger."
-                .into(),
+            verdict: rounds::at_most(ours, doubt, *paper),
+            note: cost_latency::port_note(doubt),
         }
     };
     PAPER.iter().enumerate().map(row).collect()

@@ -5,7 +5,7 @@ use super::beside;
 use super::cost_engine::{self, Contender, Effort};
 use super::cost_treatments::Treatment;
 use super::cost_wire::LabWire;
-use super::rounds::Rounds;
+use super::rounds::{self, Rounds};
 use super::{Experiment, ExperimentOutcome, Options, Progress, Row, number};
 use crate::Error;
 use engine::link::Link;
@@ -168,15 +168,25 @@ fn through_port(
 }
 
 fn port_row(what: String, paper: f64, rounds: &Rounds) -> Row {
-    let (ours, doubt) = (rounds.more(1, 0), rounds.doubt(1, 0));
+    let noise = rounds.more(2, 0).abs();
+    let (ours, doubt) = (rounds.more(1, 0), rounds.doubt(1, 0).max(noise));
     Row {
         what,
         paper: paper.into(),
         ours: ours.into(),
         unit: "µs".into(),
-        verdict: (ours - doubt <= paper).into(),
-        note: "Required: not above the paper's by more than the scatter of the rounds.".into(),
+        verdict: rounds::at_most(ours, doubt, paper),
+        note: port_note(doubt),
     }
+}
+
+/// What is required of a cost through the port with this uncertainty, in µs.
+pub(crate) fn port_note(doubt: f64) -> String {
+    format!(
+        "Required: at most the paper's, and not less than nothing, by all of the scatter, ± {doubt:.2} µs here: that of the \
+         rounds, or the difference of the same queue from itself, whichever is more. It cannot be shown where \
+         the scatter decides."
+    )
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 use super::cost_engine::{self, Contender, Effort};
 use super::cost_treatments::{SEED, Treatment};
 use super::cost_wire::LabWire;
-use super::rounds::Rounds;
+use super::rounds::{self, Rounds};
 use super::{ChartFile, Experiment, ExperimentOutcome, Options, Progress, Row, RowValue};
 use crate::Error;
 use engine::classify::{Filter, Ports, Prefix};
@@ -302,10 +302,13 @@ fn port_row(what: String, curve: Curve, rounds: &Rounds) -> Row {
         .into(),
         ours: ours.into(),
         unit: "µs".into(),
-        verdict: (ours - doubt <= rounds.of(0) / 20.0).into(),
-        note: "The cost of a hundred. Required: at most a twentieth of the round trip, plus the scatter of \
-            the rounds."
-            .into(),
+        verdict: rounds::at_most(ours, doubt, rounds.of(0) / 20.0),
+        note: format!(
+            "The cost of a hundred. Required: at most a twentieth of the round trip, {:.2} µs, and not less than \
+             nothing, by all of the scatter of the rounds, ± {doubt:.2} µs here. It cannot be shown where the scatter \
+             decides.",
+            rounds.of(0) / 20.0
+        ),
     }
 }
 

@@ -1,5 +1,8 @@
 //! Fair comparison on a shared machine: the contenders take turns in short rounds, each round is
-//! compared in itself, and the median of the comparisons counts.
+//! compared in itself, and the median of the comparisons counts. What costs less than the rounds
+//! scatter is not judged.
+
+use crate::ClaimVerdict;
 
 /// The median; NaN without values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
@@ -65,6 +68,18 @@ impl Rounds {
     }
 }
 
+/// What a measured cost, with the uncertainty of it, says of a claim that it is at most so much.
+/// Less than nothing, by more than that uncertainty, is not a cost but a disturbance.
+pub fn at_most(cost: f64, doubt: f64, most: f64) -> ClaimVerdict {
+    if cost - doubt > most {
+        ClaimVerdict::NotShown
+    } else if cost + doubt <= most && cost + doubt >= 0.0 {
+        ClaimVerdict::Shown
+    } else {
+        ClaimVerdict::CannotBeShown
+    }
+}
+
 fn notch(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
@@ -76,6 +91,22 @@ fn notch(mut values: Vec<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cost_is_judged_only_where_the_scatter_leaves_a_judgement() {
+        for (cost, doubt, verdict) in [
+            (2.0, 1.0, ClaimVerdict::Shown),
+            (-0.5, 1.0, ClaimVerdict::Shown),
+            (9.5, 1.0, ClaimVerdict::CannotBeShown),
+            (10.5, 1.0, ClaimVerdict::CannotBeShown),
+            (11.5, 1.0, ClaimVerdict::NotShown),
+            (-1.5, 1.0, ClaimVerdict::CannotBeShown),
+            (2.0, 20.0, ClaimVerdict::CannotBeShown),
+            (f64::NAN, 1.0, ClaimVerdict::CannotBeShown),
+        ] {
+            assert_eq!(at_most(cost, doubt, 10.0), verdict, "{cost} ± {doubt}");
+        }
+    }
 
     #[test]
     fn a_disturbance_that_hits_a_whole_round_or_one_reading_changes_no_comparison() {
