@@ -1,7 +1,8 @@
 //! Campaigns: tests that CI runs with few repetitions, run with many, and what they say written
 //! into a page. `cargo xtask changes [N]`: so many random changes of a policy under load, on a
 //! clock of the tests' own, and between real sockets, where the delay counts too. `cargo xtask
-//! faults [N]`: so many kills of a running program, and so many failures around one.
+//! faults [N]`: so many kills of a running program, and so many failures around one. `cargo xtask
+//! soak [N]`: a router for so many minutes.
 
 use crate::{bench, marked};
 use std::path::Path;
@@ -38,6 +39,14 @@ pub const FAULTS: Campaign = Campaign {
     variable: "SUIMON_FAULTS",
     result: "faults: ",
     tests: &[("suimon", &["--test", "fail_open"], "")],
+};
+
+pub const SOAK: Campaign = Campaign {
+    page: "docs/measurements/soak.md",
+    mark: "<!-- measured: by `cargo xtask soak` -->",
+    variable: "SUIMON_SOAK",
+    result: "soak: ",
+    tests: &[("suimon", &["--test", "rsvp"], "soak")],
 };
 
 impl Campaign {

@@ -21,6 +21,8 @@
 mod answering;
 #[path = "fail_open/failures.rs"]
 mod failures;
+#[path = "stubs/holdings.rs"]
+mod holdings;
 #[path = "fail_open/hostile.rs"]
 mod hostile;
 #[path = "fail_open/load.rs"]
@@ -291,10 +293,7 @@ impl Rig {
 
     /// How many descriptors the program has, and how much memory of its own is resident, in KiB.
     fn holds(&self) -> (usize, u64) {
-        let id = self.id();
-        let descriptors = fs::read_dir(format!("/proc/{id}/fd")).expect("its descriptors");
-        let maps = fs::read_to_string(format!("/proc/{id}/smaps")).expect("its memory");
-        (descriptors.count(), own_memory(&maps))
+        holdings::of(self.id())
     }
 
     /// What a program that was killed must not leave. Its socket may stay, which the next replaces.
@@ -379,27 +378,6 @@ fn on_this_host() -> std::io::Result<BTreeSet<String>> {
         all.insert(format!("qdisc of {interface:?} at {parent:?}: {kind:?}"));
     }
     Ok(all)
-}
-
-/// What is resident, in KiB, of memory that no file has, but for the memory for frames: that has a
-/// fixed size, and is touched as it is needed.
-fn own_memory(maps: &str) -> u64 {
-    const FRAMES: u64 = 12 << 10;
-    let (mut all, mut is_own, mut size) = (0, false, 0);
-    for line in maps.lines() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let number = || words.get(1).and_then(|word| word.parse::<u64>().ok());
-        match words[..] {
-            ["Size:", ..] => size = number().unwrap_or(0),
-            ["Rss:", ..] if is_own && size < FRAMES => all += number().unwrap_or(0),
-            // The line that a mapping begins with: addresses, rights, and at last its name.
-            [addresses, _, _, _, _, ref name @ ..] if addresses.contains('-') => {
-                is_own = name.is_empty() || name[0].starts_with('[');
-            }
-            _ => {}
-        }
-    }
-    all
 }
 
 /// The kinds of port that this machine permits, each of which was tried once.
@@ -562,11 +540,8 @@ fn fail(rig: &mut Rig, kind: usize, times: u64, random: &mut Rng, told: &mut Tol
         fail_and_mend(rig, kind, failure, random, told);
         let until = Instant::now() + Duration::from_secs(2);
         while rig.holds().0 != descriptors {
-            let (now, name) = (rig.holds().0, failure.name());
-            assert!(
-                Instant::now() < until,
-                "{name}: {now} descriptors, before {descriptors}"
-            );
+            let (now, name) = (holdings::descriptors(rig.id()), failure.name());
+            assert!(Instant::now() < until, "{name}: {now:?}, before {descriptors}");
             std::thread::sleep(Duration::from_millis(10));
         }
         memory.push(rig.holds().1 as f64);

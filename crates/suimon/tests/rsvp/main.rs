@@ -12,6 +12,8 @@
 mod answering;
 mod floods;
 mod groups;
+#[path = "../stubs/holdings.rs"]
+mod holdings;
 mod hostile;
 mod interfaces;
 mod keys;
@@ -21,5 +23,6 @@ mod recorded;
 mod reroute;
 mod rig;
 mod service;
+mod soak;
 mod socket;
 mod tunnel;

@@ -72,6 +72,8 @@ pub(crate) struct Plan {
     pub(crate) more: &'static str,
     /// A link from a to b through r1, which does not route it: from bump0 to bump1.
     pub(crate) bump: bool,
+    /// How long each program may run.
+    pub(crate) limit: Duration,
 }
 
 impl Default for Plan {
@@ -89,6 +91,7 @@ impl Default for Plan {
             port: "egress = \"wan0\"",
             more: "",
             bump: false,
+            limit: Duration::from_secs(120),
         }
     }
 }
@@ -223,7 +226,7 @@ impl Rig {
         );
         let program = self.hosts[at]
             .program(env!("CARGO_BIN_EXE_suimon"))
-            .limit(Duration::from_secs(120));
+            .limit(self.plan.limit);
         let program = match NAMES[at].starts_with('r') {
             true => program.args(["run", &file, "--socket", &socket]),
             false => program
