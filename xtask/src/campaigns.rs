@@ -2,7 +2,7 @@
 //! into a page. `cargo xtask changes [N]`: so many random changes of a policy under load, on a
 //! clock of the tests' own, and between real sockets, where the delay counts too. `cargo xtask
 //! faults [N]`: so many kills of a running program, and so many failures around one. `cargo xtask
-//! soak [N]`: a router for so many minutes.
+//! soak [N]`: a router for so many minutes. `cargo xtask kills [N]`: `nine` is killed so often.
 
 use crate::{bench, marked};
 use std::path::Path;
@@ -47,6 +47,14 @@ pub const SOAK: Campaign = Campaign {
     variable: "SUIMON_SOAK",
     result: "soak: ",
     tests: &[("suimon", &["--test", "rsvp"], "soak")],
+};
+
+pub const KILLS: Campaign = Campaign {
+    page: "docs/measurements/nine-kills.md",
+    mark: "<!-- measured: by `cargo xtask kills` -->",
+    variable: "NINE_KILLS",
+    result: "kills: ",
+    tests: &[("suimon", &["--test", "nine"], "no_kill")],
 };
 
 impl Campaign {

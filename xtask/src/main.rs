@@ -48,6 +48,8 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
                           tests' own, written into docs/measurements/changes.md; wants a quiet machine
        cargo xtask faults [N]  1,000 kills of a running suimon under load and 1,000 failures around one, or N of each, in
                           the lab, written into docs/measurements/faults.md; takes an hour, wants a quiet machine
+       cargo xtask kills [N]  1,000 kills of `nine` in each combination of its processes, or N, written into
+                          docs/measurements/nine-kills.md
        cargo xtask soak [N]  a router for an hour, or N minutes, among changes, reservations and kills, written into
                           docs/measurements/soak.md
        cargo xtask compare [CASE...]   disciplines of the Linux kernel beside ours, written into
@@ -96,10 +98,11 @@ fn main() -> ExitCode {
             _ => return usage(),
         },
         "bench" => bench::run(&root, rest),
-        "changes" | "faults" | "soak" => {
+        "changes" | "faults" | "kills" | "soak" => {
             let (campaign, often) = match verb {
                 "changes" => (campaigns::CHANGES, 1_000),
                 "faults" => (campaigns::FAULTS, 1_000),
+                "kills" => (campaigns::KILLS, 1_000),
                 _ => (campaigns::SOAK, 60),
             };
             match rest {
