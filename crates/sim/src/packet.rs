@@ -115,6 +115,27 @@ pub struct Flags {
     pub ece: bool,
     /// CWR: its sender has reduced cwnd in response.
     pub cwr: bool,
+    /// AE: of accurate ECN (RFC 9768), with ECE and CWR.
+    pub ae: bool,
+}
+
+impl Flags {
+    /// What accurate ECN has in three bits of each segment: how many marked ones have arrived, and
+    /// five more (RFC 9768, section 3.2.2), so that a host without it is told from one that has none.
+    pub fn counting(marked: u64) -> Self {
+        let count = marked.wrapping_add(5);
+        Self {
+            ae: count & 4 != 0,
+            cwr: count & 2 != 0,
+            ece: count & 1 != 0,
+            ..Self::default()
+        }
+    }
+
+    /// The three bits.
+    pub fn counted(self) -> u8 {
+        u8::from(self.ae) << 2 | u8::from(self.cwr) << 1 | u8::from(self.ece)
+    }
 }
 
 /// A packet as one endpoint sends it and the other receives it.

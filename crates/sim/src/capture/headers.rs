@@ -155,7 +155,7 @@ fn tcp(out: &mut Vec<u8>, key: &FlowKey, packet: &SimPacket, segment: &Segment, 
     out.extend(window(segment, scale).to_be_bytes());
     out.extend([0; 4]);
     options(out, packet, segment, scale);
-    out[begin + 12] = ((out.len() - begin) as u8 / 4) << 4;
+    out[begin + 12] = ((out.len() - begin) as u8 / 4) << 4 | u8::from(flags.ae);
 }
 
 /// The sending end receives no data, and the model leaves its window at 0: it advertises the

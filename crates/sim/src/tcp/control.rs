@@ -68,6 +68,9 @@ pub struct Ack {
     pub delivered: u64,
     /// Of those, the bytes that count for growth: all (RFC 3465), or at most one segment.
     pub growth_bytes: u64,
+    /// Segments newly known to have been marked, for controls that [want
+    /// it](CongestionControl::wants_accurate_ecn).
+    pub marked: u64,
     /// The estimate of bytes in the network before this ACK (RFC 6675's `pipe`).
     pub pipe_before: u64,
     /// The same after it.
@@ -138,6 +141,12 @@ pub trait CongestionControl: Any + fmt::Debug + Send {
 
     /// Whether it governs cwnd during recovery, in place of proportional rate reduction.
     fn governs_recovery(&self) -> bool {
+        false
+    }
+
+    /// Whether it wants to know how many segments were marked (RFC 9768), and its packets to say
+    /// ECT(1), as those of L4S (RFC 9331). It is not told of the first mark in a window then.
+    fn wants_accurate_ecn(&self) -> bool {
         false
     }
 

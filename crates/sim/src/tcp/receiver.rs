@@ -11,7 +11,9 @@
 //!   neither.
 //! - **Timestamps**: an ACK echoes the earliest segment not yet acknowledged (RFC 7323), or the
 //!   segment that fills a hole or lies beyond one; so the sender learns when that was sent.
-//! - **ECN**: ECE is set from the first mark until the sender sends CWR (RFC 3168, section 6.1.3).
+//! - **ECN**: ECE is set from the first mark until the sender sends CWR (RFC 3168, section 6.1.3). If
+//!   the sender asked for accurate ECN, each ACK has how many marked segments have arrived (RFC
+//!   9768), and the first one after others is acknowledged at once.
 //! - **Window**: the application reads at once, or at a rate. Then the window shrinks; it is
 //!   opened again in steps of two segments or half the buffer, whichever is less (RFC 9293, section
 //!   3.8.6.2.2). A clamp limits it as Linux's TCP_WINDOW_CLAMP does: no window that was advertised
@@ -86,8 +88,10 @@ pub struct TcpReceiver {
     echo: Option<Instant>,
     /// When the delayed ACK is due.
     ack_at: Instant,
-    /// ECE is set until CWR arrives.
+    /// ECE is set until CWR arrives; with accurate ECN, whether the latest segment was marked.
     echo_congestion: bool,
+    /// Accurate ECN was asked for.
+    accurate: bool,
 }
 
 impl TcpReceiver {
@@ -122,6 +126,7 @@ impl TcpReceiver {
             echo: None,
             ack_at: Instant::NEVER,
             echo_congestion: false,
+            accurate: false,
         }
     }
 
@@ -216,9 +221,12 @@ impl TcpReceiver {
             ack: self.rcv_nxt,
             window: self.window_edge - self.rcv_nxt,
             sack,
-            flags: Flags {
-                ece: self.echo_congestion,
-                ..Flags::default()
+            flags: match self.accurate {
+                true => Flags::counting(self.marked),
+                false => Flags {
+                    ece: self.echo_congestion,
+                    ..Flags::default()
+                },
             },
             echo: self.echo.take(),
             ..Segment::default()
@@ -314,12 +322,15 @@ impl TcpReceiver {
 
     fn send_syn_ack(&mut self, cx: &mut Context<'_>, syn: &SimPacket, flags: Flags) {
         self.read_at = cx.now();
+        self.accurate = flags.ae;
         self.window_edge = self.window_edge.max(self.room());
         let syn_ack = Segment {
             window: self.window_edge,
             flags: Flags {
                 syn: true,
-                ece: flags.ece && self.ecn,
+                ece: flags.ece && self.ecn && !self.accurate,
+                // No SYN was marked: CWR alone (RFC 9768, section 3.1.2).
+                cwr: self.accurate,
                 ..Flags::default()
             },
             echo: Some(syn.sent),
@@ -353,15 +364,13 @@ impl Agent for TcpReceiver {
             self.send_syn_ack(cx, packet, segment.flags);
             return;
         }
-        if segment.flags.cwr {
+        if segment.flags.cwr && !self.accurate {
             self.echo_congestion = false;
         }
-        let mut first_mark = false;
-        if packet.ecn == Ecn::Ce {
-            self.marked += 1;
-            first_mark = !self.echo_congestion;
-            self.echo_congestion = true;
-        }
+        let marked = packet.ecn == Ecn::Ce;
+        let first_mark = marked && !self.echo_congestion;
+        self.marked += u64::from(marked);
+        self.echo_congestion = marked || (self.echo_congestion && !self.accurate);
         if segment.len == 0 && !segment.flags.fin {
             return;
         }

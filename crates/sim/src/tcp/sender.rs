@@ -17,7 +17,8 @@
 //! - **Idle restart**: cwnd is halved for each retransmission timeout of idle time, down to the
 //!   initial window (RFC 2861).
 //! - **ECN**: marks count once per window, and not in a window that already had a loss (RFC 3168,
-//!   section 6.1.2).
+//!   section 6.1.2). A control that wants all of them is told of each (accurate ECN, RFC 9768), by
+//!   the three bits that ACKs have for them; its segments say ECT(1), those repeated too.
 //! - **A zero window** is probed with the byte before it, as timeouts expire (RFC 9293, section
 //!   3.8.6.1).
 //! - **Pacing**: the next segment follows after the time of the last one's data at the control's
@@ -110,6 +111,10 @@ pub struct TcpSender {
     kind: &'static ControlKind,
     initial_window: u32,
     ecn: bool,
+    /// Accurate ECN, in place of the other: the three bits of the latest ACK.
+    accurate: Option<u8>,
+    /// Marks count as those of another window behind this byte.
+    marks_until: u64,
     byte_counting: bool,
     hystart: bool,
     whole_cwnd: bool,
@@ -170,6 +175,8 @@ impl TcpSender {
             hystart: settings.hystart,
             rtt: None,
         };
+        let control = (settings.control.build)(&start);
+        let accurate = control.wants_accurate_ecn();
         Self {
             statistics: SenderStatistics::default(),
             samples: Vec::new(),
@@ -177,7 +184,9 @@ impl TcpSender {
             mss,
             kind: settings.control,
             initial_window,
-            ecn: settings.ecn,
+            ecn: settings.ecn && !accurate,
+            accurate: accurate.then(|| Flags::counting(0).counted()),
+            marks_until: 0,
             byte_counting: settings.byte_counting,
             hystart: settings.hystart,
             whole_cwnd: settings.whole_cwnd,
@@ -189,7 +198,7 @@ impl TcpSender {
                 closed: false,
                 ask_again: Instant::START,
             },
-            control: (settings.control.build)(&start),
+            control,
             board: Scoreboard::new(
                 mss,
                 match settings.recovery {
@@ -260,10 +269,12 @@ impl TcpSender {
     }
 
     fn send_syn(&mut self, cx: &mut Context<'_>) {
+        let accurate = self.accurate.is_some();
         let flags = Flags {
             syn: true,
-            ece: self.ecn,
-            cwr: self.ecn,
+            ece: self.ecn || accurate,
+            cwr: self.ecn || accurate,
+            ae: accurate,
             ..Flags::default()
         };
         let segment = Segment {
@@ -459,6 +470,8 @@ impl TcpSender {
             seq: range.start,
             len: range.len() as u32,
             echo: self.peer_sent,
+            // No ACK was marked.
+            flags: self.accurate.map_or(Flags::default(), |_| Flags::counting(0)),
             ..Segment::default()
         };
         match transmission {
@@ -476,12 +489,14 @@ impl TcpSender {
                 segment.flags.fin = self.written.closed && range.end == self.written.bytes.max(next);
                 self.fin_sent = segment.flags.fin;
                 self.board.on_send(range.len() + u64::from(self.fin_sent), now);
-                segment.flags.cwr = std::mem::take(&mut self.send_cwr);
+                segment.flags.cwr |= std::mem::take(&mut self.send_cwr);
             }
         }
         self.statistics.segments += u64::from(segment.len > 0);
         let mut packet = SimPacket::new(data_frame(segment.len), Payload::Tcp(segment));
-        if self.ecn && transmission == Transmission::First && segment.len > 0 {
+        if self.accurate.is_some() && segment.len > 0 {
+            packet.ecn = Ecn::Ect1;
+        } else if self.ecn && transmission == Transmission::First && segment.len > 0 {
             packet.ecn = Ecn::Ect0;
         }
         if let (Phase::Recovery, Reduction::Proportional(reduction)) = (self.phase, &mut self.reduction) {
@@ -752,6 +767,24 @@ impl TcpSender {
         self.resuming.is_some() || self.control.in_slow_start()
     }
 
+    /// With accurate ECN, how many segments an ACK shows to have been marked: as many as its three
+    /// bits leave possible, and no more than were delivered (RFC 9768, appendix A.1).
+    fn newly_marked(&mut self, segment: &Segment, delivered: u64) -> u64 {
+        let Some(before) = self.accurate else {
+            return 0;
+        };
+        let now = segment.flags.counted();
+        self.accurate = Some(now);
+        let least = u64::from(now.wrapping_sub(before) & 7);
+        let segments = delivered.div_ceil(self.mss);
+        let marked = least.max(segments.saturating_sub(segments.wrapping_sub(least) & 7));
+        if marked > 0 && self.board.snd_una() >= self.marks_until {
+            self.statistics.marks += 1;
+            self.marks_until = self.board.snd_nxt();
+        }
+        marked
+    }
+
     /// Grows a cwnd that is below the control's by slow start. Returns whether there was one.
     fn grow_back(&mut self, growth_bytes: u64, may_grow: bool) -> bool {
         let Some(cwnd) = self.resuming else {
@@ -886,11 +919,13 @@ impl TcpSender {
         } else {
             delivered.min(self.mss)
         };
+        let marked = self.newly_marked(segment, delivered);
         let grows_back = self.grow_back(growth_bytes, may_grow);
         self.control.on_ack(&Ack {
             now,
             delivered,
             growth_bytes,
+            marked,
             pipe_before,
             pipe: self.board.pipe(),
             snd_una,

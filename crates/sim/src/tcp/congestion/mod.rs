@@ -8,6 +8,7 @@ pub mod bbr;
 pub mod cubic;
 pub mod highspeed;
 pub mod ledbat;
+pub mod prague;
 pub mod reno;
 pub mod scalable;
 pub mod vegas;
@@ -23,6 +24,7 @@ pub static CONTROLS: &[&ControlKind] = &[
     &vegas::CONTROL,
     &bbr::CONTROL,
     &ledbat::CONTROL,
+    &prague::CONTROL,
 ];
 
 engine::choices_of!(ControlKind in CONTROLS);
