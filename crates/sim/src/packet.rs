@@ -121,7 +121,8 @@ pub struct Flags {
 
 impl Flags {
     /// What accurate ECN has in three bits of each segment: how many marked ones have arrived, and
-    /// five more (RFC 9768, section 3.2.2), so that a host without it is told from one that has none.
+    /// five more (RFC 9768, section 3.2.2), so that a host without it is told from one that has
+    /// none.
     pub fn counting(marked: u64) -> Self {
         let count = marked.wrapping_add(5);
         Self {

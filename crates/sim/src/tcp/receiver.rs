@@ -11,8 +11,8 @@
 //!   neither.
 //! - **Timestamps**: an ACK echoes the earliest segment not yet acknowledged (RFC 7323), or the
 //!   segment that fills a hole or lies beyond one; so the sender learns when that was sent.
-//! - **ECN**: ECE is set from the first mark until the sender sends CWR (RFC 3168, section 6.1.3). If
-//!   the sender asked for accurate ECN, each ACK has how many marked segments have arrived (RFC
+//! - **ECN**: ECE is set from the first mark until the sender sends CWR (RFC 3168, section 6.1.3).
+//!   If the sender asked for accurate ECN, each ACK has how many marked segments have arrived (RFC
 //!   9768), and the first one after others is acknowledged at once.
 //! - **Window**: the application reads at once, or at a rate. Then the window shrinks; it is
 //!   opened again in steps of two segments or half the buffer, whichever is less (RFC 9293, section

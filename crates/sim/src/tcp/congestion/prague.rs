@@ -1,18 +1,19 @@
-//! TCP Prague: the scalable control of L4S (RFC 9331; draft-briscoe-iccrg-prague-congestion-control;
-//! its estimate of marks is DCTCP's, RFC 8257).
+//! TCP Prague: the scalable control of L4S (RFC 9331;
+//! draft-briscoe-iccrg-prague-congestion-control; its estimate of marks is DCTCP's, RFC 8257).
 //!
-//! - **Marks**: its packets say ECT(1), and each mark is fed back (accurate ECN, RFC 9768). The part
-//!   of the packets that was marked is averaged, by a sixteenth each round trip; the first mark of a
-//!   round reduces cwnd by half of that average. With marks at random its cwnd is 2.24/*p*, where
-//!   *p* is small.
+//! - **Marks**: its packets say ECT(1), and each mark is fed back (accurate ECN, RFC 9768). The
+//!   part of the packets that was marked is averaged, by a sixteenth each round trip; the first
+//!   mark of a round reduces cwnd by half of that average. With marks at random its cwnd is
+//!   2.24/*p*, where *p* is small.
 //! - **Growth**: one segment a round trip, by what was not marked, also in a round that reduces.
-//! - **Short round trips**: below 25 ms it grows and reduces as a flow of 25 ms would, so that flows
-//!   of any shorter round trip share a queue evenly.
+//! - **Short round trips**: below 25 ms it grows and reduces as a flow of 25 ms would, so that
+//!   flows of any shorter round trip share a queue evenly.
 //! - **Loss**: as Reno. **Pacing**: always, at cwnd per round trip, twice that in slow start, which
 //!   the first mark ends.
 //!
-//! Where it departs: reductions are at once, not over a round trip; the scaling to 25 ms begins with
-//! the connection; a queue that marks by RFC 3168 is not detected; cwnd is two segments at least.
+//! Where it departs: reductions are at once, not over a round trip; the scaling to 25 ms begins
+//! with the connection; a queue that marks by RFC 3168 is not detected; cwnd is two segments at
+//! least.
 
 use crate::tcp::control::{Ack, CongestionControl, CongestionEvent, ConnectionStart, ControlKind};
 use crate::tcp::cwnd::Cwnd;
@@ -157,8 +158,8 @@ mod tests {
 
     const MSS: u64 = 1_448;
 
-    /// cwnd in segments, on average over the second half of so many round trips of this length, with
-    /// each packet marked in this part of cases.
+    /// cwnd in segments, on average over the second half of so many round trips of this length,
+    /// with each packet marked in this part of cases.
     fn mean_window(rtt: Duration, part: u64, rounds: u64) -> f64 {
         let start = ConnectionStart {
             now: Instant::START,
@@ -197,9 +198,9 @@ mod tests {
         sum / (rounds - rounds / 2) as f64
     }
 
-    /// Per round trip it gains a segment less the marked part, and loses half of *p* times cwnd where
-    /// there was a mark: of *x* marks in the mean, in 1 − exp(−*x*) of all. So *x* (1 − exp(−*x*)) is
-    /// 2 (1 − *p*).
+    /// Per round trip it gains a segment less the marked part, and loses half of *p* times cwnd
+    /// where there was a mark: of *x* marks in the mean, in 1 − exp(−*x*) of all. So *x* (1 −
+    /// exp(−*x*)) is 2 (1 − *p*).
     #[test]
     fn under_marks_at_random_cwnd_is_that_of_its_law() {
         for part in [20, 50, 100] {
