@@ -202,6 +202,9 @@ fn main() {
         row("TCP, 1000 flows, 10 Gbit/s", || {
             tcp(1000, Bandwidth::gbit(10), Duration::from_secs(2))
         }),
+        row("TCP, 10,000 flows, 100 Gbit/s", || {
+            tcp(10_000, Bandwidth::gbit(100), Duration::from_millis(1_200))
+        }),
         row("fixed windows, 10 flows, 100 Mbit/s", || {
             windows(10, Bandwidth::mbit(100), Duration::from_secs(60))
         }),
