@@ -277,6 +277,33 @@ pub(crate) const LISTS: [&str; 6] = [
 /// Filters that a section with lists stands for at most.
 const MOST: usize = 4096;
 
+/// Filters that an interface has at most: `check` of so many takes some 500 MB. Without lists a
+/// policy of the longest text has about as many; lists stand for thousands in a line.
+const MOST_OF_ALL: usize = 1 << 20;
+
+/// How many more filters an interface may have.
+struct Room(usize);
+
+impl Room {
+    /// Takes those that a section stands for; `false` if there are too many, which is reported.
+    fn take(&mut self, section: &Section<'_>, problems: &mut Vec<Problem>) -> bool {
+        let lists = section.iter().filter(|pair| LISTS.contains(&&*pair.key));
+        let lengths = lists.filter_map(|pair| pair.value.items().map(|items| items.len()));
+        // More than a section may have is told where it is read.
+        let filters = lengths.fold(1, usize::saturating_mul).min(MOST);
+        let rest = self.0.checked_sub(filters);
+        self.0 = rest.unwrap_or_default();
+        if rest.is_none() {
+            let message = format!(
+                "from here on there are more than {MOST_OF_ALL} filters; a list stands for one of each value, several for each combination"
+            );
+            let help = "write prefixes and ranges in the place of single addresses and ports, or one long list in the place of several";
+            problems.push(Problem::new(section.at, message).help(help));
+        }
+        rest.is_some()
+    }
+}
+
 /// The settings of each filter that a section stands for; none if a problem was reported.
 fn all_settings(section: &Section<'_>, problems: &mut Vec<Problem>) -> Vec<FilterSettings> {
     let mut tables = vec![section.table(|_| true)];
@@ -361,7 +388,11 @@ pub fn read_all<'a>(
     let (mut filters, mut places) = (Vec::with_capacity(many), Vec::with_capacity(many));
     let mut named = HashSet::with_capacity(classes.len());
     named.extend(reserved);
+    let mut room = Room(MOST_OF_ALL);
     for section in sections {
+        if !room.take(&section, problems) {
+            break;
+        }
         let settings = all_settings(&section, problems);
         let Some(first) = settings.first() else {
             // Already reported; if its class can be read, that class does have a filter.
@@ -754,4 +785,37 @@ pub fn in_order(filters: &FilterList) -> Vec<&Filter> {
     let mut order: Vec<(usize, &Filter)> = filters.iter().enumerate().collect();
     order.sort_by_key(|(index, filter)| std::cmp::Reverse((filter.rule, filter.fixed_bits(), *index)));
     order.into_iter().map(|(_, filter)| filter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sections;
+
+    /// How many more there may be after these sections, and what is told.
+    fn after(room: usize, text: &str) -> (usize, Vec<String>) {
+        let (mut problems, mut room) = (Vec::new(), Room(room));
+        sections::parse(text, &mut problems, |root, problems| {
+            let all = root.sections("filter", "filter", problems);
+            all.iter()
+                .all(|section| room.take(section, problems))
+                .then_some(())
+        });
+        (
+            room.0,
+            problems.into_iter().map(|problem| problem.message).collect(),
+        )
+    }
+
+    #[test]
+    fn lists_stand_for_as_many_filters_as_they_have_combinations_and_there_is_an_end_to_them() {
+        let text = "[[filter]]\nclass = \"a\"\n[[filter]]\nsource = [\"10.0.0.1\", \"10.0.0.2\"]\nsource_port = [1, 2, 3]\n";
+        assert_eq!(after(10, text), (3, Vec::new()));
+        assert_eq!(after(7, text), (0, Vec::new()));
+        let (_, told) = after(6, text);
+        assert!(
+            told.len() == 1 && told[0].contains("more than 1048576 filters"),
+            "{told:?}"
+        );
+    }
 }
