@@ -5,7 +5,7 @@ receiving program got. The unit of a number is the end of its name: `rate_bps`, 
 """
 
 from os import PathLike
-from typing import Any, Iterable, Literal, Mapping, Optional, Sequence, TypedDict, Union
+from typing import Any, Callable, Iterable, Literal, Mapping, Optional, Protocol, Sequence, TypedDict, Union
 
 __version__: str
 
@@ -172,6 +172,89 @@ class Result:
         """The page that `suimon sim --report` writes, with tables and charts."""
     def _repr_svg_(self) -> str: ...
 
+Source = Callable[[int], Iterable[tuple[float, float]]]
+"""A source: called for each copy of a flow of kind `own` with the seed of its random numbers, it gives the packets as
+`(at_ns, frame_bytes)`: the time since the flow's start, which never decreases, and the length of the Ethernet frame. A
+generator is asked for one packet after the other, as they are sent."""
+
+class Start:
+    """What a connection starts from."""
+
+    @property
+    def now_ns(self) -> int:
+        """The time since the start of the simulation, as everywhere."""
+    @property
+    def mss_bytes(self) -> int:
+        """The data of a full segment."""
+    @property
+    def initial_window_bytes(self) -> int: ...
+    @property
+    def rtt_ns(self) -> Optional[int]:
+        """The round-trip time of the handshake."""
+
+class Ack:
+    """What an ACK reported."""
+
+    @property
+    def now_ns(self) -> int: ...
+    @property
+    def delivered_bytes(self) -> int:
+        """Bytes newly known to have arrived, cumulatively or by SACK."""
+    @property
+    def growth_bytes(self) -> int:
+        """Of those, the bytes that count for growth."""
+    @property
+    def pipe_before_bytes(self) -> int:
+        """The estimate of bytes in the network before this ACK."""
+    @property
+    def pipe_bytes(self) -> int:
+        """The same after it."""
+    @property
+    def rtt_ns(self) -> Optional[int]:
+        """The round-trip time by the echoed timestamp."""
+    @property
+    def srtt_ns(self) -> int:
+        """The smoothed round-trip time."""
+    @property
+    def delivery_rate_bps(self) -> Optional[int]:
+        """The delivery rate, for a control with `wants_delivery_rate = True`."""
+    @property
+    def app_limited(self) -> bool:
+        """The sender had no more to send, so the path may be faster than `delivery_rate_bps`."""
+    @property
+    def may_grow(self) -> bool:
+        """cwnd may grow: it limited the sender, and no reduction is under way."""
+
+class Congestion:
+    """The sender's state at a sign of congestion."""
+
+    @property
+    def now_ns(self) -> int: ...
+    @property
+    def flight_bytes(self) -> int:
+        """Bytes sent and not cumulatively acknowledged."""
+    @property
+    def pipe_bytes(self) -> int:
+        """The estimate of bytes in the network; at a timeout, of what is not deemed lost by it."""
+    @property
+    def repeated(self) -> bool:
+        """A repeated timeout: it stands for the same window's congestion as the last one."""
+
+class Control(Protocol):
+    """A congestion control: any object with these. Its attributes are read after each call.
+
+    It may also have `pacing_rate_bps`, a number or None (ACKs alone clock segments); `in_slow_start`, a bool; and
+    `wants_delivery_rate = True`. If it has them, these are called, too: `on_ecn(congestion)`, at the first mark in a window, by
+    default `on_loss`; `on_recovered(now_ns)`; `on_idle(timeouts)`, after an idle time of so many retransmission timeouts.
+    """
+
+    cwnd_bytes: float
+    """The congestion window: at least a segment."""
+    def on_ack(self, ack: Ack, /) -> None: ...
+    def on_loss(self, congestion: Congestion, /) -> None:
+        """The first loss in this window. The sender repairs it, and spreads the reduction over the recovery."""
+    def on_timeout(self, congestion: Congestion, /) -> None: ...
+
 class ScenarioError(ValueError):
     """A scenario with mistakes, or a setting that it does not have. Its text shows each mistake in its line."""
 
@@ -184,11 +267,20 @@ class ScenarioError(ValueError):
 class SimulationError(RuntimeError):
     """A simulation that could not be run to its end."""
 
-def simulate(scenario: Scenario, *, set: Optional[Settings] = None, seed: Optional[int] = None) -> Result:
+def simulate(
+    scenario: Scenario,
+    *,
+    set: Optional[Settings] = None,
+    seed: Optional[int] = None,
+    sources: Optional[Mapping[str, Source]] = None,
+    controls: Optional[Mapping[str, Callable[[Start], Control]]] = None,
+) -> Result:
     """Simulates a scenario, with other settings than its own, and with this seed.
 
+    `sources` are the packets of flows of kind `own`, `controls` the congestion controls of flows with TCP, by the names of the
+    flows: classes or functions, called for each copy and each connection.
     The same scenario, settings and seed give the same result on every machine.
-    Raises ScenarioError, OSError for a file that cannot be read, and SimulationError.
+    Raises ScenarioError, OSError for a file that cannot be read, SimulationError, and what a callback raises.
     """
 
 def sweep(
@@ -198,6 +290,8 @@ def sweep(
     set: Optional[Settings] = None,
     seed: Optional[int] = None,
     jobs: Optional[int] = None,
+    sources: Optional[Mapping[str, Source]] = None,
+    controls: Optional[Mapping[str, Callable[[Start], Control]]] = None,
 ) -> list[dict[str, Any]]:
     """Simulates every combination of the grid's settings, after those of the scenario's own `[sweep]`.
 
@@ -205,6 +299,7 @@ def sweep(
     `point`, the settings as they are written and, where they have a unit, as numbers (`rate bps`); then rates, drops and
     delays of links, classes (`server > home voice delay_p99_ns`) and flows; then expectations.
     `jobs` is the number of threads, by default one per processor; the rows are the same for any. Ctrl-C ends it.
+    `sources` and `controls` are those of `simulate`; their calls come from one thread at a time.
     """
 
 def check(scenario: Scenario, *, set: Optional[Settings] = None) -> list[Place]:

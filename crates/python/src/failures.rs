@@ -22,6 +22,11 @@ create_exception!(
 /// The exception of an error. `mistakes` has each mistake with its place; `file`, `line` and
 /// `column` are those of the first.
 pub(crate) fn of(py: Python<'_>, error: &Error) -> PyErr {
+    if let Error::Own(own) = error
+        && let Some(raised) = own.downcast_ref::<PyErr>()
+    {
+        return raised.clone_ref(py);
+    }
     if !error.is_usage() {
         return SimulationError::new_err(error.to_string());
     }

@@ -6,11 +6,13 @@
 //! processors. `suimon.pyi` has the types and the documentation of all that is here.
 //!
 //! - `arguments`: what Python gives: scenarios, settings, grids;
+//! - `callbacks`: sources and congestion controls in Python;
 //! - `simulated`: the points of a job, run until the end or Ctrl-C;
 //! - `results`: the class of results; `plain`: what is in it as dicts, lists and numbers;
 //! - `failures`: errors as exceptions, with the place in the text.
 
 mod arguments;
+mod callbacks;
 mod failures;
 mod plain;
 mod results;
@@ -26,13 +28,16 @@ use simulated::Simulation;
 
 /// Simulates one scenario.
 #[pyfunction]
-#[pyo3(signature = (scenario, *, set = None, seed = None))]
+#[pyo3(signature = (scenario, *, set = None, seed = None, sources = None, controls = None))]
 fn simulate(
     py: Python<'_>,
     scenario: &Bound<'_, PyAny>,
     set: Option<&Bound<'_, PyDict>>,
     seed: Option<u32>,
+    sources: Option<&Bound<'_, PyDict>>,
+    controls: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<SimulationResult> {
+    let own = callbacks::parts(sources, controls)?;
     let simulation = Simulation::new(py, Asked::new(scenario, set, seed)?, &[])?;
     let points = simulation.points();
     if points > 1 {
@@ -40,7 +45,7 @@ fn simulate(
         return Err(ScenarioError::new_err(why));
     }
     let mut outcome = None;
-    simulation.run(py, None, |_, one| {
+    simulation.run(py, None, &own, |_, one| {
         outcome = Some(one);
         Ok(())
     })?;
@@ -50,7 +55,11 @@ fn simulate(
 
 /// Simulates every combination of settings, and returns a row for each.
 #[pyfunction]
-#[pyo3(signature = (scenario, grid = None, *, set = None, seed = None, jobs = None))]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "they are Python's keywords, each of which may be left out"
+)]
+#[pyo3(signature = (scenario, grid = None, *, set = None, seed = None, jobs = None, sources = None, controls = None))]
 fn sweep<'py>(
     py: Python<'py>,
     scenario: &Bound<'_, PyAny>,
@@ -58,11 +67,14 @@ fn sweep<'py>(
     set: Option<&Bound<'_, PyDict>>,
     seed: Option<u32>,
     jobs: Option<u16>,
+    sources: Option<&Bound<'_, PyDict>>,
+    controls: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<Bound<'py, PyList>> {
+    let own = callbacks::parts(sources, controls)?;
     let grid = grid.map_or_else(|| Ok(Vec::new()), arguments::grid)?;
     let simulation = Simulation::new(py, Asked::new(scenario, set, seed)?, &grid)?;
     let rows = PyList::empty(py).unbind();
-    simulation.run(py, jobs, |py, outcome| {
+    simulation.run(py, jobs, &own, |py, outcome| {
         let row = plain::row(py, &csv::columns(&outcome))?;
         rows.bind(py).append(row)
     })?;
@@ -89,6 +101,7 @@ fn suimon(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ScenarioError", py.get_type::<ScenarioError>())?;
     module.add("SimulationError", py.get_type::<SimulationError>())?;
     module.add_class::<SimulationResult>()?;
+    callbacks::classes(module)?;
     module.add_function(wrap_pyfunction!(simulate, module)?)?;
     module.add_function(wrap_pyfunction!(sweep, module)?)?;
     module.add_function(wrap_pyfunction!(check, module)?)

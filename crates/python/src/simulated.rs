@@ -4,6 +4,7 @@ use crate::arguments::Asked;
 use crate::failures::of;
 use engine::tree::Registry;
 use pyo3::prelude::*;
+use scenario::brought::OwnParts;
 use scenario::folder::Folder;
 use scenario::overridden::{self, SweptOverride};
 use scenario::run::outcome::Outcome;
@@ -79,6 +80,7 @@ impl Simulation {
         &self,
         py: Python<'_>,
         jobs: Option<u16>,
+        own: &OwnParts,
         mut tell: impl FnMut(Python<'_>, Outcome) -> PyResult<()> + Send,
     ) -> PyResult<()> {
         let points = Shard::WHOLE.points(self.points());
@@ -92,6 +94,7 @@ impl Simulation {
             jobs: jobs.map_or_else(processors, |jobs| usize::from(jobs.max(1))),
             captures: &[],
             explain: None,
+            own,
             end: &end,
         };
         let mut interrupted = None;

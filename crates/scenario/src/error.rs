@@ -6,6 +6,9 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+/// An error of what a program brought.
+pub type OwnError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why a scenario could not be run.
 #[derive(Debug)]
 pub enum Error {
@@ -26,6 +29,10 @@ pub enum Error {
         /// The cause.
         why: io::Error,
     },
+    /// A flow of kind `own` that no program gave its packets.
+    NoPackets(String),
+    /// A program's own source or congestion control failed: its error.
+    Own(OwnError),
     /// Outputs of shards that cannot be merged.
     Shards(String),
     /// The output could not be written.
@@ -53,6 +60,12 @@ impl fmt::Display for Error {
             Self::Lab(why) => write!(f, "{why}"),
             Self::Started(why) => write!(f, "a part of the lab failed: {why}"),
             Self::Unwritten { file, why } => write!(f, "cannot write `{}`: {why}", file.display()),
+            Self::NoPackets(flow) => write!(
+                f,
+                "flow `{flow}` sends packets of a program's own: `sources` of the Python package gives them, or \
+                 Scenario::bring in Rust"
+            ),
+            Self::Own(why) => write!(f, "{why}"),
             Self::Shards(why) => write!(f, "{why}"),
             Self::Output(why) => write!(f, "cannot write: {why}"),
             Self::ThreadEnded => write!(f, "a thread of the simulation ended early"),

@@ -5,6 +5,7 @@
 //!   it is over time, from a file;
 //! - [`language`]: TOML text → checked hosts, links, flows, changes and expectations, or all
 //!   mistakes; [`folder`] reads the files that a scenario names;
+//! - [`brought`]: sources and congestion controls that a program gives;
 //! - [`sources`]: the traffic sources of flows, one file for each kind;
 //! - [`run`]: simulates a scenario, takes readings and checks expectations; the result is an
 //!   [`outcome`](run::outcome), plain data;
@@ -16,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod brought;
 pub mod counterexample;
 mod error;
 pub mod folder;

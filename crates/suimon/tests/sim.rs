@@ -384,6 +384,38 @@ fn a_sweep_is_the_same_bytes_for_any_split_and_any_number_of_threads() {
     }
 }
 
+/// The page's lines are run as they stand there.
+#[test]
+fn gnu_parallel_runs_the_shards_as_the_page_says() {
+    let version = Command::new("parallel").arg("--version").output();
+    let gnu = version.is_ok_and(|said| text(&said.stdout).starts_with("GNU parallel"));
+    if !gnu {
+        skips::skipped("GNU parallel is not installed");
+        return;
+    }
+    let page = fs::read_to_string(scenarios().join("../docs/scenarios.md")).expect("the page");
+    let (_, recipe) = page.split_once("```sh\nseq 8 |").expect("the recipe");
+    let (lines, _) = recipe.split_once("```").expect("its end");
+    let place = TestDirectory::new("sim-parallel");
+    // All expectations are met, so that no shard is a failure.
+    let scenario = place.write("sweep.toml", &SWEEP.replace("3 Mbit/s", "1 kbit/s"));
+    let program = Path::new(env!("CARGO_BIN_EXE_suimon"))
+        .parent()
+        .expect("a folder");
+    let path = std::env::var("PATH").expect("a path");
+    let run = Command::new("sh")
+        .args(["-e", "-c", &format!("seq 8 |{lines}")])
+        .current_dir(&place.0)
+        .env("PATH", format!("{}:{path}", program.display()))
+        .output()
+        .expect("a shell");
+    assert!(run.status.success(), "{}", text(&run.stderr));
+    let merged = fs::read(place.0.join("sweep.json")).expect("the merged lines");
+    let whole = suimon(&["sim", "--json", &scenario]);
+    assert_eq!(text(&merged), text(&whole.stdout));
+    assert_eq!(text(&merged).lines().count(), 12);
+}
+
 #[test]
 fn a_plot_of_a_sweep_has_a_line_for_each_value_and_what_it_does_not_have_is_refused() {
     let folder = TestDirectory::new("sim-plot");

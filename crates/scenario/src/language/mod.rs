@@ -25,6 +25,7 @@ mod flows;
 mod lab_rules;
 mod link_changes;
 mod links;
+mod own_parts;
 mod programs;
 mod reservations;
 mod sweep;
@@ -44,6 +45,7 @@ pub use reservations::{ReservationConfig, ReservationSettings, SignallingConfig,
 pub(crate) use sweep::SEED;
 pub use sweep::Sweep;
 
+use crate::brought::OwnFailure;
 use crate::folder::Files;
 use control::diagnostics::{Diagnostics, Severity};
 use control::documents::Document;
@@ -129,6 +131,8 @@ pub struct Scenario {
     pub programs: Vec<ProgramConfig>,
     /// The expectations.
     pub expectations: Vec<Expectation>,
+    /// The failure of what a program brought.
+    pub failure: OwnFailure,
 }
 
 impl Scenario {
@@ -428,6 +432,7 @@ fn scenario(
         failures,
         programs,
         expectations,
+        failure: OwnFailure::default(),
     })
 }
 

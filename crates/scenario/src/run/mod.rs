@@ -85,6 +85,9 @@ impl ScenarioRun {
         requests: &[CaptureRequest],
         explain: Option<&ExplainRequest>,
     ) -> Result<Self, Error> {
+        if let Some(flow) = scenario.flows.iter().find(|flow| flow.source.lacks_packets()) {
+            return Err(Error::NoPackets(flow.name.clone()));
+        }
         let mut network = Network::new(scenario).map_err(Error::NoRoute)?;
         let captures = captures::begin(&mut network, scenario, requests)?;
         let explain = explain.map(|wanted| explained::begin(&mut network, scenario, wanted));
@@ -103,13 +106,14 @@ impl ScenarioRun {
     ///
     /// # Errors
     ///
-    /// Returns an error if a capture cannot be written.
+    /// Returns an error if a capture cannot be written, or a program's own part failed.
     pub fn step(&mut self, scenario: &Scenario) -> Result<Option<Instant>, Error> {
         let Some(at) = self.stops.next() else {
             return Ok(None);
         };
         let network = &mut self.network;
         network.run_until(scenario, at);
+        scenario.failure.check()?;
         for (link, samples) in network.links.iter().zip(&mut self.backlog_samples) {
             let queue = network.sim.queue(*link);
             samples.extend(queue.map(|(queue, _)| (at, queue.backlog().bytes)));

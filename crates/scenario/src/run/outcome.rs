@@ -82,6 +82,17 @@ pub struct Point {
     pub values: Vec<(String, String)>,
 }
 
+impl Point {
+    /// That of a scenario without a sweep.
+    pub fn only() -> Self {
+        Self {
+            number: 1,
+            of: 1,
+            values: Vec::new(),
+        }
+    }
+}
+
 /// The traffic of a link in one direction.
 #[derive(Clone, Debug)]
 pub struct LinkOutcome {

@@ -9,6 +9,7 @@ use super::captures::CaptureRequest;
 use super::outcome::{Outcome, Point};
 use crate::Error;
 use crate::Scenarios;
+use crate::brought::OwnParts;
 use crate::folder::Files;
 use control::explained::ExplainRequest;
 use engine::units::Duration;
@@ -78,6 +79,8 @@ pub struct Job<'a> {
     pub captures: &'a [CaptureRequest],
     /// The link whose packets are explained.
     pub explain: Option<ExplainRequest>,
+    /// What a program brings to each point.
+    pub own: &'a OwnParts,
     /// Once set, no further point is begun.
     pub end: &'a AtomicBool,
 }
@@ -151,7 +154,8 @@ impl Job<'_> {
     }
 
     fn point(&self, number: usize, done: &Done) -> Result<Outcome, Error> {
-        let scenario = self.scenarios.point(number, self.files)?;
+        let mut scenario = self.scenarios.point(number, self.files)?;
+        scenario.bring(self.own)?;
         let sweep = &self.scenarios.sweep;
         let point = Point {
             number,

@@ -1,5 +1,6 @@
 //! A kind of traffic source: what its file declares, and how it reads a section `[[flow]]`.
 
+use crate::brought::{Brought, OwnControl};
 use crate::folder::Files;
 use control::sections::Section;
 use engine::random::Seed;
@@ -77,6 +78,22 @@ pub trait FlowSource: fmt::Debug + Send + Sync {
     /// What sends it through real sockets in a lab; none if only the simulator has such a source.
     fn in_lab(&self) -> Option<LabSource<'_>> {
         None
+    }
+
+    /// The same source with a program's own congestion control; none if it has no TCP.
+    fn with_control(&self, _own: OwnControl) -> Option<Arc<dyn FlowSource>> {
+        None
+    }
+
+    /// The source that sends a program's own packets, and tells there of its failure; none unless
+    /// its kind is `own`.
+    fn with_packets(&self, _brought: &Brought) -> Option<Arc<dyn FlowSource>> {
+        None
+    }
+
+    /// Whether it waits for a program's packets, so that it cannot run without.
+    fn lacks_packets(&self) -> bool {
+        false
     }
 
     /// The agents at the two ends of one copy of the flow: initiator and responder.

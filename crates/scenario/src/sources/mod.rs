@@ -10,6 +10,7 @@ mod datagrams;
 mod greedy;
 mod kind;
 mod on_off;
+mod own;
 mod pcap;
 mod poisson;
 mod replay;
@@ -32,6 +33,7 @@ pub static KINDS: &[&SourceKind] = &[
     &greedy::KIND,
     &trace::KIND,
     &pcap::KIND,
+    &own::KIND,
 ];
 
 engine::choices_of!(SourceKind in KINDS);

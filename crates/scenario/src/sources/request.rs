@@ -7,7 +7,7 @@ use engine::units::{Bytes, Duration};
 use measure::distribution::Drawn;
 use sim::agent::Agent;
 use sim::tcp::application::ResponseWriter;
-use sim::tcp::pair_with;
+use sim::tcp::{OwnControl, Settings, pair_with};
 use std::sync::Arc;
 
 /// The kind, for the list.
@@ -33,9 +33,10 @@ settings! {
 
 static OWN: SettingGroup = SettingGroup(RequestSettings::SETTINGS);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Request {
     connection: TcpSettings,
+    control: Option<OwnControl>,
     own: RequestSettings,
 }
 
@@ -51,12 +52,23 @@ fn read(reader: &mut SourceReader<'_>) -> Option<Arc<dyn FlowSource>> {
             &format!("`{key}` does not apply to flows of kind `request`"),
         );
     }
-    Some(Arc::new(Request { connection, own }))
+    Some(Arc::new(Request {
+        connection,
+        control: None,
+        own,
+    }))
 }
 
 impl FlowSource for Request {
     fn label(&self) -> String {
-        format!("{} {}", KIND.name, self.connection.control)
+        tcp::label(&KIND, &self.connection, self.control.as_ref())
+    }
+
+    fn with_control(&self, own: OwnControl) -> Option<Arc<dyn FlowSource>> {
+        Some(Arc::new(Self {
+            control: Some(own),
+            ..self.clone()
+        }))
     }
 
     fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2] {
@@ -64,6 +76,10 @@ impl FlowSource for Request {
         let RequestSettings { size, pause, .. } = &self.own;
         let [size, pause] = [size.distribution.clone(), pause.distribution.clone()];
         let responses = ResponseWriter::new(count, size, pause, context.seed);
-        pair_with(&self.connection.connection(context.mtu), Box::new(responses))
+        let settings = Settings {
+            own_control: self.control.clone(),
+            ..self.connection.connection(context.mtu)
+        };
+        pair_with(&settings, Box::new(responses))
     }
 }

@@ -7,7 +7,7 @@ use engine::settings;
 use engine::units::{Bandwidth, Bytes, Duration};
 use sim::agent::Agent;
 use sim::tcp;
-use sim::tcp::{ControlKind, Recovery, RtoRule};
+use sim::tcp::{ControlKind, OwnControl, Recovery, RtoRule};
 use std::sync::Arc;
 
 /// The kind, for the list.
@@ -88,9 +88,10 @@ settings! {
 
 static TRANSFER: SettingGroup = SettingGroup(TransferSettings::SETTINGS);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Transfer {
     connection: TcpSettings,
+    own: Option<OwnControl>,
     total: Option<Bytes>,
     nine: Option<NineSettings>,
 }
@@ -102,6 +103,7 @@ fn read(reader: &mut SourceReader<'_>) -> Option<Arc<dyn FlowSource>> {
     let nine = read_nine(reader, &transfer);
     Some(Arc::new(Transfer {
         connection: connection?,
+        own: None,
         total: transfer.total,
         nine,
     }))
@@ -186,9 +188,24 @@ impl TcpSettings {
     }
 }
 
+/// The label of a source with TCP: its kind and its congestion control.
+pub(super) fn label(kind: &SourceKind, connection: &TcpSettings, own: Option<&OwnControl>) -> String {
+    match own {
+        Some(own) => format!("{} {}", kind.name, own.name),
+        None => format!("{} {}", kind.name, connection.control),
+    }
+}
+
 impl FlowSource for Transfer {
     fn label(&self) -> String {
-        format!("{} {}", KIND.name, self.connection.control)
+        label(&KIND, &self.connection, self.own.as_ref())
+    }
+
+    fn with_control(&self, own: OwnControl) -> Option<Arc<dyn FlowSource>> {
+        Some(Arc::new(Self {
+            own: Some(own),
+            ..self.clone()
+        }))
     }
 
     fn measures_delays(&self) -> bool {
@@ -210,6 +227,7 @@ impl FlowSource for Transfer {
         tcp::pair(&tcp::Settings {
             total: self.total,
             active: context.active.to_vec(),
+            own_control: self.own.clone(),
             ..self.connection.connection(context.mtu)
         })
     }

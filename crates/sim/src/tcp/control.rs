@@ -13,6 +13,7 @@ use super::delivery::DeliverySample;
 use engine::units::{Bandwidth, Duration, Instant};
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 /// A congestion control as lists, scenarios and messages know it: `CONTROL` of its file.
 #[derive(Debug)]
@@ -41,6 +42,44 @@ impl Eq for ControlKind {}
 impl fmt::Display for ControlKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name)
+    }
+}
+
+/// What makes a control for each new connection.
+pub type BuildControl = dyn Fn(&ConnectionStart) -> Box<dyn CongestionControl> + Send + Sync;
+
+/// A congestion control that is on no list: a program's own.
+#[derive(Clone)]
+pub struct OwnControl {
+    /// What reports call it.
+    pub name: Arc<str>,
+    /// Makes a control for a connection that is established.
+    pub build: Arc<BuildControl>,
+}
+
+impl OwnControl {
+    /// A control of this name; `build` is called for each connection once it is established.
+    pub fn new(
+        name: &str,
+        build: impl Fn(&ConnectionStart) -> Box<dyn CongestionControl> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            build: Arc::new(build),
+        }
+    }
+}
+
+impl fmt::Debug for OwnControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnControl").field(&self.name).finish()
+    }
+}
+
+impl PartialEq for OwnControl {
+    /// Two are the same that came from one.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.build, &other.build)
     }
 }
 

@@ -32,7 +32,7 @@ mod scoreboard;
 pub mod sender;
 mod settings;
 
-pub use control::ControlKind;
+pub use control::{ControlKind, OwnControl};
 pub use receiver::TcpReceiver;
 pub use recovery::Recovery;
 pub use rtt::RtoRule;

@@ -26,7 +26,7 @@
 //!   and 1.2 cwnd later, as in Linux.
 
 use super::application::{Application, StreamProgress, Written};
-use super::control::{Ack, CongestionControl, CongestionEvent, ConnectionStart, ControlKind};
+use super::control::{Ack, CongestionControl, CongestionEvent, ConnectionStart, ControlKind, OwnControl};
 use super::delivery::RateSampler;
 use super::frames::{ack_frame, data_frame, syn_frame};
 use super::loss_timer::{LossProbe, LossTimer, ProbeOutcome, TimerKind};
@@ -109,6 +109,7 @@ pub struct TcpSender {
     pub finished: Option<Instant>,
     mss: u64,
     kind: &'static ControlKind,
+    own_control: Option<OwnControl>,
     initial_window: u32,
     ecn: bool,
     /// Accurate ECN, in place of the other: the three bits of the latest ACK.
@@ -183,6 +184,7 @@ impl TcpSender {
             finished: None,
             mss,
             kind: settings.control,
+            own_control: settings.own_control.clone(),
             initial_window,
             ecn: settings.ecn && !accurate,
             accurate: accurate.then(|| Flags::counting(0).counted()),
@@ -302,13 +304,17 @@ impl TcpSender {
         } else {
             self.initial_window
         };
-        self.control = (self.kind.build)(&ConnectionStart {
+        let start = ConnectionStart {
             now: cx.now(),
             mss: self.mss,
             initial_window,
             hystart: self.hystart,
             rtt: self.rtt.srtt(),
-        });
+        };
+        self.control = match &self.own_control {
+            Some(own) => (own.build)(&start),
+            None => (self.kind.build)(&start),
+        };
         self.delivery = self.control.wants_rate_samples().then(RateSampler::default);
         self.phase = Phase::Open;
         self.timer = LossTimer::OFF;

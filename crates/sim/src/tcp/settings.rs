@@ -1,7 +1,7 @@
 //! The settings of a connection.
 
 use super::congestion::CONTROLS;
-use super::control::ControlKind;
+use super::control::{ControlKind, OwnControl};
 use super::frames;
 use super::recovery::Recovery;
 use super::rtt::RtoRule;
@@ -12,6 +12,8 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 pub struct Settings {
     /// The congestion control; by default the first of the list.
     pub control: &'static ControlKind,
+    /// A program's own control, in its place.
+    pub own_control: Option<OwnControl>,
     /// The largest IP packet.
     pub mtu: Bytes,
     /// The initial cwnd, in full segments (RFC 6928: 10).
@@ -59,6 +61,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             control: CONTROLS[0],
+            own_control: None,
             mtu: Bytes::new(1500),
             initial_window: 10,
             receive_window: Bytes::new(6 << 20),

@@ -17,6 +17,7 @@ use measure::numbers;
 use plot::colour;
 use plot::progress::ProgressLine;
 use plot::terminal::{Abilities, still};
+use scenario::brought::OwnParts;
 use scenario::folder::{Files, Folder};
 use scenario::report::sweep::PlotRequest;
 use scenario::report::{alone, csv, json, merge, page, pictures, series, table};
@@ -185,6 +186,7 @@ impl Sim {
             jobs: self.jobs.map_or_else(processors, usize::from),
             captures: &self.pcap,
             explain: self.explained(),
+            own: &OwnParts::default(),
             end,
         };
         let first = points.first().map(|&first| read.point(first)).transpose()?;
