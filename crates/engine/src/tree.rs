@@ -218,6 +218,7 @@ impl TreePlan {
     /// follow from another link, beside those in `renewed`, which are other classes now. `None` if
     /// anything else differs, or that cannot be told: then a queue adopts the plan as a whole.
     pub fn changed_classes(&self, former: &Self, renewed: &[ClassId]) -> Option<Vec<ClassId>> {
+        let renewed: HashSet<ClassId> = renewed.iter().copied().collect();
         let same = |index: usize| {
             let (new, old) = (&self.classes[index], &former.classes[index]);
             let other = || renewed.contains(&class_id(index));
@@ -231,7 +232,6 @@ impl TreePlan {
         }
         let queues = self.link != former.link;
         let mut changed = self.root.plan.changed_classes(&*former.root.plan, queues)?;
-        let renewed: HashSet<ClassId> = renewed.iter().copied().collect();
         changed.retain(|class| !renewed.contains(class));
         Some(changed)
     }

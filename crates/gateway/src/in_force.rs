@@ -14,7 +14,6 @@ use control::class_change::ClassChanged;
 use control::difference::Difference;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
-use engine::discipline::BuiltQueue;
 use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::reserved::ReservedLayout;
@@ -23,8 +22,8 @@ use engine::units::Bandwidth;
 use measure::promise::ClassPromise;
 use netio::classify::FewFilters;
 use netio::handle::{
-    Adopted, ChangedSettings, ClassAdopted, ClassChanges, ClassRetune, Handle, Reclassified, RenewedClass,
-    Retune, Unanswered,
+    Adopted, Becomes, ChangedSettings, ClassAdopted, ClassChanges, ClassRetune, ComingClass, CutClass,
+    Handle, Reclassified, Retune, Unanswered,
 };
 use netio::worker::PathId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -501,13 +500,9 @@ fn one_class(running: &InterfacePolicy, changed: &ClassChanged) -> Option<ClassC
         return None;
     }
     let seed = secret_seed();
-    let vacant = policy.plan.info(*class)?.vacant;
-    let guarantee = policy.guarantee(*class).unwrap_or(Bandwidth::ZERO);
-    let renewed = RenewedClass {
-        class: *class,
-        queue: policy.plan.build_class(*class, seed)?,
-        guarantee: (!vacant).then_some(guarantee),
-    };
+    let (come_to, mut cut) = renewed(&running.plan, policy, &[*class], seed)?;
+    cut.extend(affected_by(affected, &policy.plan, seed)?);
+    cut.sort_by_key(|cut| cut.class);
     let few = FewFilters {
         gone: gone.clone(),
         come: come.clone(),
@@ -515,21 +510,55 @@ fn one_class(running: &InterfacePolicy, changed: &ClassChanged) -> Option<ClassC
     Some(ClassChanges {
         plan: policy.plan.clone(),
         bandwidth: None,
-        renewed: vec![renewed],
+        come: come_to,
+        cut,
         changed: Vec::new(),
         classify: (few != FewFilters::default()).then_some(Reclassified::ButFor(few)),
-        affected: with_queues(affected, &policy.plan, seed)?,
     })
 }
 
-/// Each of these classes of a plan with a queue without packets.
-fn with_queues(
-    classes: BTreeSet<ClassId>,
-    plan: &TreePlan,
+/// These classes of a plan, from which others take packets, with queues for what stays.
+fn affected_by(classes: BTreeSet<ClassId>, plan: &TreePlan, seed: Seed) -> Option<Vec<CutClass>> {
+    let cut = |class| {
+        Some(CutClass {
+            class,
+            queue: plan.build_class(class, seed)?,
+            becomes: Becomes::Itself,
+        })
+    };
+    classes.into_iter().map(cut).collect()
+}
+
+/// Places that have another class now, or none: those that come into vacant ones, and all others.
+fn renewed(
+    running: &TreePlan,
+    whole: &InterfacePolicy,
+    places: &[ClassId],
     seed: Seed,
-) -> Option<Vec<(ClassId, BuiltQueue)>> {
-    let with_queue = |class| Some((class, plan.build_class(class, seed)?));
-    classes.into_iter().map(with_queue).collect()
+) -> Option<(Vec<ComingClass>, Vec<CutClass>)> {
+    let (mut come, mut cut) = (Vec::new(), Vec::new());
+    for &class in places {
+        let queue = whole.plan.build_class(class, seed)?;
+        let guarantee = whole.guarantee(class).unwrap_or(Bandwidth::ZERO);
+        let [was, is] = [running, &whole.plan].map(|plan| Some(plan.info(class)?.vacant));
+        if was? {
+            come.push(ComingClass {
+                class,
+                queue,
+                guarantee,
+            });
+            continue;
+        }
+        cut.push(CutClass {
+            class,
+            queue,
+            becomes: match is? {
+                true => Becomes::Vacant,
+                false => Becomes::Another(guarantee),
+            },
+        });
+    }
+    Some((come, cut))
 }
 
 /// The rate to which an interface is shaped from now on, if it is another one. Another thread gives
@@ -546,24 +575,29 @@ fn keep_numbers(running: &InterfacePolicy, whole: &mut InterfacePolicy) {
     }
 }
 
-/// Classes that come, go or lose packets to others in one change by the class at most.
+/// Classes that lose packets to another, which is changed alone, at most: what arrives waits until
+/// all of them have other queues. So many are in the queue of a class that changes with them.
 const FEW: usize = 256;
+/// Classes that come, go or lose packets to others in one change by the class at most: it has an
+/// answer within seconds.
+const MANY: usize = 8_192;
 
 /// How the running tree becomes another with the same places, of which these have other classes or
 /// queues; `None` if that is not done by the class.
 fn by_class(
     running: &InterfacePolicy,
     whole: &InterfacePolicy,
-    renewed: &[usize],
+    places: &[usize],
     requeued: &[usize],
 ) -> Option<ClassChanges> {
     let ids = |numbers: &[usize]| -> Vec<ClassId> {
         let id = |&number: &usize| ClassId(u32::try_from(number).unwrap_or(u32::MAX));
         numbers.iter().map(id).collect()
     };
-    let (renewed, requeued) = (ids(renewed), ids(requeued));
+    let (mut places, requeued) = (ids(places), ids(requeued));
+    places.sort_unstable();
     let mut changed: BTreeSet<ClassId> = requeued.into_iter().collect();
-    changed.extend(whole.plan.changed_classes(&running.plan, &renewed)?);
+    changed.extend(whole.plan.changed_classes(&running.plan, &places)?);
     // A queue adopts its settings with all classes that are in it.
     let inside = |class: &ClassId| whole.spec.classes.get(class.0 as usize);
     let crowded = |class: &ClassSpec| class.discipline.as_ref().map_or(0, vacancies::classes_in) > FEW;
@@ -571,28 +605,21 @@ fn by_class(
         return None;
     }
     let mut affected = vacancies::affected(running, whole)?;
-    affected.retain(|class| !renewed.contains(class));
-    if renewed.len() + affected.len() > FEW {
+    affected.retain(|class| places.binary_search(class).is_err());
+    if places.len() + affected.len() > MANY {
         return None;
     }
     let guarantee = |class: ClassId| whole.guarantee(class).unwrap_or(Bandwidth::ZERO);
     let seed = secret_seed();
-    let renew = |&class: &ClassId| {
-        Some(RenewedClass {
-            class,
-            queue: whole.plan.build_class(class, seed)?,
-            guarantee: whole
-                .plan
-                .info(class)
-                .filter(|info| !info.vacant)
-                .map(|_| guarantee(class)),
-        })
-    };
+    let (come, mut cut) = renewed(&running.plan, whole, &places, seed)?;
+    cut.extend(affected_by(affected, &whole.plan, seed)?);
+    cut.sort_by_key(|cut| cut.class);
     let same = Arc::ptr_eq(&running.filters, &whole.filters) && running.plan.default == whole.plan.default;
     Some(ClassChanges {
         plan: whole.plan.clone(),
         bandwidth: other_bandwidth(running, whole),
-        renewed: renewed.iter().map(renew).collect::<Option<_>>()?,
+        come,
+        cut,
         changed: changed
             .into_iter()
             .map(|class| ChangedSettings {
@@ -601,7 +628,6 @@ fn by_class(
             })
             .collect(),
         classify: (!same).then(|| Reclassified::Anew(by_filters(whole))),
-        affected: with_queues(affected, &whole.plan, seed)?,
     })
 }
 

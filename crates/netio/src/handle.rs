@@ -11,7 +11,7 @@ use crate::inspection::{BLANKS, Blanks, Collected, Detail, PathSlice, Piece, Req
 use crate::meter::{ClassMeter, Meters};
 use crate::path::ChangedByClass;
 use crate::path::Wished;
-pub use crate::path::{ChangedSettings, ClassChanges, Reclassified, RenewedClass};
+pub use crate::path::{Becomes, ChangedSettings, ClassChanges, ComingClass, CutClass, Reclassified};
 use crate::pool::PoolUsage;
 use crate::port::{Capabilities, Counters};
 use crate::realiser::Achieved;
@@ -573,7 +573,7 @@ impl Handle {
         })
     }
 
-    /// Changes a few classes of a path while packets flow, in pieces between batches that do not
+    /// Changes classes of a path while packets flow, in pieces between batches that do not
     /// grow with the number of classes. `None` if its disciplines cannot; then nothing has changed,
     /// or a part of it, and the plan is to be [adopted as a whole](Self::retune).
     ///

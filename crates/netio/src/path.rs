@@ -51,7 +51,7 @@ mod whole;
 
 pub(crate) use by_class::ChangedByClass;
 use by_class::Moving;
-pub use by_class::{ChangedSettings, ClassChanges, Reclassified, RenewedClass};
+pub use by_class::{Becomes, ChangedSettings, ClassChanges, ComingClass, CutClass, Reclassified};
 
 /// Packets that one path sends before it is another's turn.
 const QUANTUM: usize = 64;
@@ -441,7 +441,7 @@ impl Path {
         packet.buffer = frame;
         let behind = self.behind.as_ref().and_then(|behind| behind.seen(&headers));
         let known = behind.as_ref().unwrap_or(&headers);
-        self.classify.classify(known, &mut packet);
+        self.choose(known, &mut packet);
         let size = FrameSize {
             len,
             segments: count as u64,
@@ -556,7 +556,7 @@ impl Path {
                 false => self.bypass.push_back(packet),
             };
         }
-        if self.is_changing() {
+        if self.moving.holds_up() {
             return self.moving.arrive(packet);
         }
         if !self.charge(pool, &packet) {

@@ -5,6 +5,7 @@
 #[path = "../../../engine/tests/stubs/counted.rs"]
 mod counted;
 mod filters_in_order;
+mod many_at_once;
 mod memory_of_the_loop;
 mod own_settings;
 mod random_changes;
@@ -496,6 +497,9 @@ fn one_class_that_comes_goes_or_changes_visits_no_other() {
         });
         let [few, more, many] = visits;
         assert!(few == more && more == many, "{kind:?}: {visits:?}");
-        assert!(few.iter().all(|one| (1..=3).contains(one)), "{kind:?}: {few:?}");
+        // Of one that goes, whose queue holds nothing, none is made or looked at.
+        let [comes, goes, set, back] = few;
+        let visited = [comes, set, back].iter().all(|one| (1..=3).contains(one)) && goes <= 3;
+        assert!(visited, "{kind:?}: {few:?}");
     }
 }

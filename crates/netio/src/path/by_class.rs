@@ -1,11 +1,15 @@
-//! A change of a few classes while packets flow, in pieces between batches: a class that comes
-//! takes the number of a vacant place, a class that goes leaves one, and others get other
-//! settings. All other classes and their packets are not touched.
+//! A change by the class while packets flow, in pieces between batches: a class that comes takes
+//! the number of a vacant place, a class that goes leaves one, and others get other settings. All
+//! other classes and their packets are not touched.
 //!
-//! From the beginning packets are classified by the new filters. A class that goes, or from which
-//! new filters take packets, gets another queue at once; what waits in its former one is taken out
-//! in pieces, and queued anew. What arrives meanwhile waits behind that, so that no packet of a
-//! flow overtakes another. The tree sends all the while.
+//! Classes come first: no packet is theirs before there are other filters, so nothing waits for
+//! them, however many they are. Then a class that goes, or from which the new filters take packets,
+//! gets another queue; what waits in its former one is taken out in pieces, and queued anew. What
+//! arrives meanwhile waits behind that, so that no packet of a flow overtakes another. That is done
+//! by a few of these classes at a time: those whose turn has not come get their packets by the
+//! former filters, so that what arrives waits for a few queues and never for all. Where the present
+//! filters are changed in place, the former ones are gone, and what arrives waits for all of them.
+//! The tree sends all the while.
 
 use super::Path;
 use super::whole::Succession;
@@ -14,6 +18,7 @@ use crate::handle::{Adopted, Retired};
 use crate::pool::Pool;
 use crate::replay::event::To;
 use engine::discipline::{BuiltQueue, DetachedQueue, Reason, Sink};
+use engine::header::Headers;
 use engine::packet::{ClassId, Packet};
 use engine::portion::Portion;
 use engine::queue::Count;
@@ -32,15 +37,37 @@ const QUEUED: usize = 256;
 /// Classes of a former tree that are looked at between two batches at most.
 const LOOKED_AT: u32 = 2_048;
 
-/// A class that has taken a vacant place, or a place that has become vacant.
+/// A class that takes a vacant place.
 #[derive(Debug)]
-pub struct RenewedClass {
+pub struct ComingClass {
     /// Its number.
     pub class: ClassId,
     /// Its queue, without packets.
     pub queue: BuiltQueue,
-    /// The rate that it is guaranteed, for its memory; none if the place is vacant now.
-    pub guarantee: Option<Bandwidth>,
+    /// The rate that it is guaranteed, for its memory.
+    pub guarantee: Bandwidth,
+}
+
+/// A place whose packets are queued anew.
+#[derive(Debug)]
+pub struct CutClass {
+    /// Its number.
+    pub class: ClassId,
+    /// Its queue from now on, without packets.
+    pub queue: BuiltQueue,
+    /// What becomes of it.
+    pub becomes: Becomes,
+}
+
+/// What becomes of a place whose packets are queued anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Becomes {
+    /// Vacant.
+    Vacant,
+    /// A class with a queue of other kinds, which is guaranteed this rate.
+    Another(Bandwidth),
+    /// The class that it was: of its packets some may have another class by the new filters.
+    Itself,
 }
 
 /// A class with other settings, and the rate that it is guaranteed.
@@ -60,6 +87,15 @@ pub enum Reclassified {
     ButFor(FewFilters),
 }
 
+impl fmt::Debug for Reclassified {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Anew(_) => f.write_str("Anew"),
+            Self::ButFor(few) => f.debug_tuple("ButFor").field(few).finish(),
+        }
+    }
+}
+
 /// A plan that differs from the present one in these classes alone: all others have the same
 /// numbers, parents and settings.
 pub struct ClassChanges {
@@ -67,23 +103,22 @@ pub struct ClassChanges {
     pub plan: TreePlan,
     /// What leaves is shaped to this rate from now on; `None` keeps the present one.
     pub bandwidth: Option<Bandwidth>,
-    /// Classes that came or went.
-    pub renewed: Vec<RenewedClass>,
+    /// Classes that come.
+    pub come: Vec<ComingClass>,
+    /// Places whose packets are queued anew, by their numbers.
+    pub cut: Vec<CutClass>,
     /// Classes with other settings.
     pub changed: Vec<ChangedSettings>,
     /// Other filters, with the plan's numbers.
     pub classify: Option<Reclassified>,
-    /// Classes that stay, of whose packets some may have another class by the new filters, each
-    /// with a queue without packets for those that stay.
-    pub affected: Vec<(ClassId, BuiltQueue)>,
 }
 
 impl fmt::Debug for ClassChanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClassChanges")
-            .field("renewed", &self.renewed)
+            .field("come", &self.come)
+            .field("cut", &self.cut)
             .field("changed", &self.changed)
-            .field("affected", &self.affected)
             .finish_non_exhaustive()
     }
 }
@@ -100,24 +135,24 @@ pub(crate) enum ChangedByClass {
 /// A change under way.
 #[derive(Debug)]
 struct Job {
-    renewed: VecDeque<RenewedClass>,
-    affected: VecDeque<(ClassId, BuiltQueue)>,
+    come: VecDeque<ComingClass>,
+    /// Other filters, once all classes have come.
+    classify: Option<Reclassified>,
+    /// The filters were changed in place: places are cut without a pause.
+    at_once: bool,
     changed: VecDeque<ChangedSettings>,
     retired: Retired,
     done: Sender<Option<ChangedByClass>>,
 }
 
-impl Job {
-    /// All classes have their queues.
-    fn has_exchanged(&self) -> bool {
-        self.renewed.is_empty() && self.affected.is_empty()
-    }
-}
-
 /// What waits for a place in the tree during a change.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Moving {
     job: Option<Box<Job>>,
+    /// Places whose packets are still to be queued anew, by their numbers.
+    cut: VecDeque<CutClass>,
+    /// The filters by which these get their packets meanwhile.
+    former: Option<Box<dyn Classify>>,
     /// A tree that takes another's place.
     pub(super) succession: Option<Box<Succession>>,
     /// Queues that others have replaced, in which packets may wait: of classes, or a whole tree's.
@@ -132,6 +167,16 @@ pub(super) struct Moving {
     pub(super) hands_over: bool,
 }
 
+impl fmt::Debug for Moving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Moving")
+            .field("job", &self.job)
+            .field("cut", &self.cut)
+            .field("waiting", &self.waiting())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Moving {
     /// Whether nothing is under way.
     #[inline]
@@ -143,6 +188,34 @@ impl Moving {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.formers.is_empty() && self.out.is_empty() && self.behind.is_empty()
+    }
+
+    /// Whether places are cut without a pause, and some have still to be.
+    fn cuts_at_once(&self) -> bool {
+        !self.cut.is_empty() && self.job.as_ref().is_some_and(|job| job.at_once)
+    }
+
+    /// Whether what arrives has to wait.
+    pub(super) fn holds_up(&self) -> bool {
+        match self.job.is_some() && self.is_empty() {
+            true => self.cuts_at_once(),
+            false => !self.is_idle(),
+        }
+    }
+
+    /// Forgets places that were to be cut, and their filters: there will be other ones.
+    pub(super) fn forget_cuts(&mut self, retired: &mut Retired) {
+        if self.former.is_some() || !self.cut.is_empty() {
+            retired.keep((self.former.take(), std::mem::take(&mut self.cut)));
+        }
+    }
+
+    /// Another queue has replaced this one: nothing waits for it if it holds no packets.
+    fn replaced(&mut self, former: Box<dyn DetachedQueue>) {
+        match former.held().packets {
+            0 => self.emptied.push(former),
+            _ => self.formers.push_back(former),
+        }
     }
 
     /// Whether queues that were replaced hold no packets any more, and all of those have places.
@@ -239,54 +312,77 @@ impl Path {
         if self.tape.is_some() || takes_long {
             return refuse(changes, &done);
         }
+        debug_assert!(changes.cut.is_sorted_by_key(|cut| cut.class), "they are searched");
         let mut retired = Retired::default();
         let clock = now;
         let now = self.queue_time(clock);
-        let root = changes.plan.root.plan.as_ref();
-        if !self.queue.queue_mut().retune_own(now, root) {
+        let plan = changes.plan.clone();
+        if !self.queue.queue_mut().retune_own(now, plan.root.plan.as_ref()) {
             return refuse(changes, &done);
         }
-        if let (Some(realiser), Some(pacing)) = (&mut self.realiser, root.pacing()) {
+        self.moving.forget_cuts(&mut retired);
+        let mut cut = VecDeque::from(std::mem::take(&mut changes.cut));
+        // Before anything has changed: whether the discipline can.
+        let first = match changes.come.pop() {
+            Some(first) => self.come(now, pool, first, &plan),
+            None => match cut.pop_front() {
+                Some(first) => self.cut(now, pool, first, &plan),
+                None => true,
+            },
+        };
+        if !first {
+            return refuse(changes, &done);
+        }
+        self.moving.cut = cut;
+        if let (Some(realiser), Some(pacing)) = (&mut self.realiser, plan.root.plan.pacing()) {
             realiser.repace(pacing);
         }
-        let first = changes.renewed.pop().map(|first| {
-            let queue = self.queue.queue_mut();
-            let former = queue.renew_class(now, root, first.class, first.queue);
-            former.map(|former| (first.class, first.guarantee, former))
-        });
-        match first {
-            Some(None) => return refuse(changes, &done),
-            Some(Some((class, guarantee, former))) => {
-                self.moving.formers.push_back(former);
-                self.renumbered(pool, class, guarantee, &changes.plan);
-            }
-            None => {}
-        }
         self.changes += 1;
-        match changes.classify.take() {
-            Some(Reclassified::Anew(classify)) => {
-                retired.keep(std::mem::replace(&mut self.classify, classify));
-            }
-            Some(Reclassified::ButFor(few)) => self.classify.amend(&few),
-            None => {}
-        }
         if let Some(bandwidth) = changes.bandwidth {
             self.queue.set_bandwidth(clock, bandwidth);
         }
         // A due time of the old plan means nothing under the new one.
         self.due = None;
-        self.wire
-            .iter_mut()
-            .for_each(|wire| wire.retuned(now, &changes.plan));
-        retired.keep(self.plan.replace(changes.plan));
-        self.moving.job = Some(Box::new(Job {
-            renewed: changes.renewed.into(),
-            affected: changes.affected.into(),
+        self.wire.iter_mut().for_each(|wire| wire.retuned(now, &plan));
+        retired.keep(self.plan.replace(plan));
+        let mut job = Job {
+            come: changes.come.into(),
+            at_once: matches!(changes.classify, Some(Reclassified::ButFor(_))),
+            classify: changes.classify,
             changed: changes.changed.into(),
             retired,
             done,
-        }));
+        };
+        if job.come.is_empty() {
+            self.reclassify(&mut job);
+        }
+        self.moving.job = Some(Box::new(job));
         self.note_plain();
+    }
+
+    /// All classes have come: their packets may.
+    fn reclassify(&mut self, job: &mut Job) {
+        match job.classify.take() {
+            Some(Reclassified::Anew(classify)) => {
+                self.moving.former = Some(std::mem::replace(&mut self.classify, classify));
+            }
+            Some(Reclassified::ButFor(few)) => self.classify.amend(&few),
+            None => {}
+        }
+    }
+
+    /// Chooses class and flow of a packet that arrives: of one whose place is still to be cut, by
+    /// the former filters.
+    #[inline]
+    pub(super) fn choose(&mut self, headers: &Headers, packet: &mut Packet) {
+        let Moving { former, cut, .. } = &mut self.moving;
+        if let Some(former) = former {
+            former.classify(headers, packet);
+            if cut.binary_search_by_key(&packet.class, |cut| cut.class).is_ok() {
+                return;
+            }
+        }
+        self.classify.classify(headers, packet);
     }
 
     /// Does a piece of a change that is under way.
@@ -299,20 +395,19 @@ impl Path {
         if self.moving.hands_over {
             return self.hand_over(pool);
         }
+        if !self.moving.cuts_at_once() {
+            self.meter_on();
+            self.moving.take_out(pool);
+            self.queue_anew(now, pool);
+            self.end_succession();
+        }
         if let Some(mut job) = self.moving.job.take() {
             match self.advance(now, pool, &mut job) {
                 true => self.moving.job = Some(job),
                 false => self.refuse_rest(*job),
             }
         }
-        let job = self.moving.job.as_ref();
-        if job.is_none_or(|job| job.has_exchanged()) {
-            self.meter_on();
-            self.moving.take_out(pool);
-            self.queue_anew(now, pool);
-            self.end_succession();
-            self.end_job();
-        }
+        self.end_job();
         self.note_plain();
     }
 
@@ -336,28 +431,31 @@ impl Path {
 
     /// Answers that all is done, if it is.
     fn end_job(&mut self) {
-        let ended = |job: &mut Box<Job>| job.has_exchanged() && job.changed.is_empty();
-        let moved = self.moving.has_moved();
-        let Some(job) = self.moving.job.take_if(|job| moved && ended(job)) else {
+        let moved = self.moving.has_moved() && self.moving.cut.is_empty();
+        let ended = |job: &mut Box<Job>| moved && job.come.is_empty() && job.changed.is_empty();
+        let Some(job) = self.moving.job.take_if(ended) else {
             return;
         };
         let mut retired = job.retired;
-        retired.keep(std::mem::take(&mut self.moving.emptied));
+        retired.keep((
+            std::mem::take(&mut self.moving.emptied),
+            self.moving.former.take(),
+        ));
         let _ = job
             .done
             .send(Some(ChangedByClass::Adopted(Adopted::InPlace, retired)));
     }
 
     /// A discipline cannot go on by the class: whoever asked has to ask for the plan as a whole.
+    /// Until then packets get their classes as they do now.
     fn refuse_rest(&mut self, job: Job) {
         let Job {
-            renewed,
-            affected,
+            come,
             mut retired,
             done,
             ..
         } = job;
-        retired.keep((renewed, affected));
+        retired.keep(come);
         let _ = done.send(Some(ChangedByClass::Refused(retired)));
     }
 
@@ -373,27 +471,36 @@ impl Path {
         let Some(plan) = self.plan.clone() else {
             return false;
         };
-        let root = plan.root.plan.as_ref();
-        for _ in 0..EXCHANGED {
-            let queue = self.queue.queue_mut();
-            let former = if let Some(RenewedClass {
-                class,
-                queue: built,
-                guarantee,
-            }) = job.renewed.pop_front()
-            {
-                let former = queue.renew_class(now, root, class, built);
-                self.renumbered(pool, class, guarantee, &plan);
-                former
-            } else if let Some((class, built)) = job.affected.pop_front() {
-                queue.exchange_queue(now, class, built)
-            } else {
-                break;
-            };
-            let Some(former) = former else { return false };
-            self.moving.formers.push_back(former);
+        if !job.come.is_empty() {
+            for _ in 0..EXCHANGED {
+                let Some(next) = job.come.pop_front() else {
+                    break;
+                };
+                if !self.come(now, pool, next, &plan) {
+                    return false;
+                }
+            }
+            if job.come.is_empty() {
+                self.reclassify(job);
+            }
+            return true;
         }
-        for _ in 0..if job.has_exchanged() { RETUNED } else { 0 } {
+        if !self.moving.cut.is_empty() {
+            if !job.at_once && !self.moving.is_empty() {
+                return true;
+            }
+            for _ in 0..EXCHANGED {
+                let Some(next) = self.moving.cut.pop_front() else {
+                    break;
+                };
+                if !self.cut(now, pool, next, &plan) {
+                    return false;
+                }
+            }
+            return true;
+        }
+        let root = plan.root.plan.as_ref();
+        for _ in 0..RETUNED {
             let Some(ChangedSettings { class, guarantee }) = job.changed.pop_front() else {
                 break;
             };
@@ -402,6 +509,45 @@ impl Path {
             }
             pool.claim_rate(self.owner(class), Some(guarantee));
         }
+        true
+    }
+
+    /// A class takes a vacant place. Whether the discipline can.
+    fn come(&mut self, now: Instant, pool: &mut Pool, comes: ComingClass, plan: &TreePlan) -> bool {
+        let ComingClass {
+            class,
+            queue,
+            guarantee,
+        } = comes;
+        let (tree, root) = (self.queue.queue_mut(), plan.root.plan.as_ref());
+        let Some(former) = tree.renew_class(now, root, class, queue) else {
+            return false;
+        };
+        self.renumbered(pool, class, Some(guarantee), plan);
+        self.moving.replaced(former);
+        true
+    }
+
+    /// A place gets another queue, and what waits in its former one is to be queued anew. Whether
+    /// the discipline can.
+    fn cut(&mut self, now: Instant, pool: &mut Pool, cut: CutClass, plan: &TreePlan) -> bool {
+        let CutClass {
+            class,
+            queue,
+            becomes,
+        } = cut;
+        let (tree, root) = (self.queue.queue_mut(), plan.root.plan.as_ref());
+        let former = match becomes {
+            Becomes::Itself => tree.exchange_queue(now, class, queue),
+            Becomes::Vacant | Becomes::Another(_) => tree.renew_class(now, root, class, queue),
+        };
+        let Some(former) = former else { return false };
+        match becomes {
+            Becomes::Itself => {}
+            Becomes::Vacant => self.renumbered(pool, class, None, plan),
+            Becomes::Another(guarantee) => self.renumbered(pool, class, Some(guarantee), plan),
+        }
+        self.moving.replaced(former);
         true
     }
 

@@ -108,6 +108,7 @@ impl Path {
             ..
         } = &mut prepared.retune;
         let mut retired = Retired::default();
+        self.moving.forget_cuts(&mut retired);
         if let Some(classify) = classify.take() {
             retired.keep(std::mem::replace(&mut self.classify, classify));
         }

@@ -34,7 +34,7 @@ fn changes() -> u64 {
 
 /// A packet that has arrived, or is to arrive.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+pub(super) struct Sent {
     at: Instant,
     flow: usize,
     number: u32,
@@ -51,7 +51,7 @@ struct Left {
 }
 
 /// The running program: worker, ports, what is in force.
-struct Bench {
+pub(super) struct Bench {
     worker: Worker,
     handle: Handle,
     in_force: InForce,
@@ -64,7 +64,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(policy: &InterfacePolicy, now: Instant) -> Self {
+    pub(super) fn new(policy: &InterfacePolicy, now: Instant) -> Self {
         let slots = Slots {
             small: 1_024,
             big: 1_024,
@@ -146,7 +146,7 @@ impl Bench {
         }
     }
 
-    fn run_with(&mut self, coming: &mut &[Sent], end: Instant) {
+    pub(super) fn run_with(&mut self, coming: &mut &[Sent], end: Instant) {
         while let Some(first) = coming.first().filter(|first| first.at <= end) {
             self.run_until(first.at);
             self.arrive_by_now(coming);
@@ -172,9 +172,14 @@ impl Bench {
         assert!(unlike.values().all(Vec::is_empty), "{what}: {unlike:?}");
     }
 
+    /// The delay of each packet that arrived, in this order; each has left once, and in order.
+    pub(super) fn delays(&self, sent: &[Sent]) -> Vec<u64> {
+        delays(sent, &self.left, "all of it")
+    }
+
     /// Puts a policy into force. Each turn of the loop that does something for it takes a `piece`.
     /// In how many pieces.
-    fn change(&mut self, policy: &InterfacePolicy, coming: &mut &[Sent], piece: Duration) -> u64 {
+    pub(super) fn change(&mut self, policy: &InterfacePolicy, coming: &mut &[Sent], piece: Duration) -> u64 {
         let in_force = std::mem::replace(
             &mut self.in_force,
             InForce::new(self.handle.clone(), Registry::builtin(), []),
@@ -208,6 +213,17 @@ impl Bench {
         }
         pieces
     }
+}
+
+/// So many packets of the first flow, one after each such time.
+pub(super) fn steady(begin: Instant, packets: u32, between: Duration) -> Vec<Sent> {
+    let sent = |number: u32| Sent {
+        at: begin + Duration::from_nanos(between.nanos() * u64::from(number)),
+        flow: 0,
+        number,
+        length: 642,
+    };
+    (0..packets).map(sent).collect()
 }
 
 /// What arrives in a window: every 10 ms bursts of all flows, which take the link milliseconds.
