@@ -524,3 +524,128 @@ fn a_full_cake_takes_from_the_longest_queue_and_leaves_the_others_alone() {
     }
     assert_eq!(rig.sent[1], 2_500);
 }
+
+/// Bytes that are sent, and those that are not, of this many milliseconds in which a sender offers
+/// `percent` of 8 Mbit/s.
+fn offer(rig: &mut Rig, sender: usize, millis: u64, percent: u64) -> (u64, u64) {
+    let start = rig.now;
+    let (mut offered, mut sent) = (0, 0);
+    for packet in 0..millis * percent / 100 {
+        rig.now = start + Duration::from_micros(packet * 100_000 / percent);
+        offered += 1_000;
+        rig.put(sender);
+        while let Next::Ready(packet) = rig.queue.dequeue(rig.now, &mut rig.dropped) {
+            sent += packet.len.get();
+        }
+    }
+    (sent, offered - sent)
+}
+
+/// `cake` at 8 Mbit/s, and two senders of packets of 1,000 B: one in each millisecond.
+fn at_8_mbit(ingress: bool) -> Rig {
+    let mut senders = vec![Sender::new(1, 2, 3), Sender::new(4, 5, 6)];
+    senders.iter_mut().for_each(|sender| sender.len = (1_000, 1_000));
+    let settings = Table::default()
+        .text("rate", "8 Mbit/s")
+        .text("limit_bytes", "100 kB")
+        .with("ingress", Raw::Boolean(ingress));
+    Rig::new(settings, senders)
+}
+
+#[test]
+fn what_is_dropped_of_what_has_arrived_counts_and_two_thirds_of_the_rate_leave_at_least() {
+    for percent in [104, 110, 150, 1_000] {
+        let (sent, _) = offer(&mut at_8_mbit(false), 0, 20_000, percent);
+        assert!(sent >= 19_950_000, "{percent} %: {sent} B without");
+        let (sent, _) = offer(&mut at_8_mbit(true), 0, 20_000, percent);
+        let (least, most) = (20_000_000 * 2 / 3, 20_000_000 * 85 / 100);
+        assert!((least - 5_000..most).contains(&sent), "{percent} %: {sent} B");
+    }
+}
+
+#[test]
+fn what_leaves_and_what_is_dropped_are_the_rate_together() {
+    // 900 packets in 810 ms, of which CoDel drops some; then nothing arrives.
+    for ingress in [false, true] {
+        let mut rig = at_8_mbit(ingress);
+        let start = rig.now;
+        for packet in 0..900 {
+            rig.now = start + Duration::from_micros(packet * 900);
+            rig.put(0);
+            while let Next::Ready(packet) = rig.queue.dequeue(rig.now, &mut rig.dropped) {
+                rig.sent[0] += packet.len.get();
+            }
+        }
+        while !rig.queue.is_empty() {
+            let _ = rig.next();
+        }
+        let took = rig.now.since(start).nanos() / 1_000_000;
+        let drops: u64 = rig.dropped.reasons.values().sum();
+        let sent = rig.sent[0] / 1_000;
+        assert_eq!(sent + drops, 900);
+        assert!((5..90).contains(&drops), "{drops}");
+        let charged = if ingress { 900 } else { sent };
+        assert!(took.abs_diff(charged) <= 4, "{ingress}: {took} ms for {charged}");
+    }
+}
+
+#[test]
+fn a_flood_that_has_ended_is_not_held_against_others_for_longer_than_an_interval() {
+    let mut rig = at_8_mbit(true);
+    offer(&mut rig, 0, 60_000, 200);
+    while !rig.queue.is_empty() {
+        let _ = rig.next();
+    }
+    // 100 ms later another sender has all of the rate.
+    rig.now = rig.now + Duration::from_millis(100);
+    rig.dropped = Drops::default();
+    let (sent, kept) = offer(&mut rig, 1, 1_000, 100);
+    assert!(kept <= 1_000, "{sent} B of a second's");
+    assert_eq!(rig.dropped.reasons, HashMap::new());
+}
+
+#[test]
+fn a_flow_is_charged_for_what_is_dropped_of_it() {
+    // Two hosts with a flow each, of which one does not listen: with `ingress` what is dropped of
+    // it is taken from its own half.
+    let share = |ingress| {
+        let mut all = vec![Sender::new(1, 2, 3), Sender::new(4, 5, 6)];
+        all.iter_mut().for_each(|sender| sender.len = (1_000, 1_000));
+        all[1].ecn = Ecn::Ect0;
+        let settings = Table::default()
+            .text("rate", "8 Mbit/s")
+            .with("ingress", Raw::Boolean(ingress));
+        let mut rig = Rig::new(settings, all).fill(5);
+        let start = rig.now;
+        for packet in 0..20_000 {
+            rig.now = start + Duration::from_micros(packet * 1_000);
+            rig.put(0);
+            while let Next::Ready(packet) = rig.queue.dequeue(rig.now, &mut rig.dropped) {
+                let sender = usize::from(packet.flow.full == rig.senders[1].flow.full);
+                rig.sent[sender] += packet.len.get();
+                // The other one always has five packets.
+                if sender == 1 {
+                    rig.put(1);
+                }
+            }
+        }
+        rig.sent[0] * 100 / (rig.sent[0] + rig.sent[1])
+    };
+    let (without, with) = (share(false), share(true));
+    assert!((47..=53).contains(&without), "{without} %");
+    assert!(with + 8 < without, "{with} % instead of {without}");
+}
+
+#[test]
+fn to_count_drops_takes_a_rate_to_count_them_against() {
+    let spec = DisciplineSpec {
+        settings: plain("triple").with("ingress", Raw::Boolean(true)),
+        ..DisciplineSpec::new("cake")
+    };
+    let told = spec.check(&Registry::builtin(), LINK).expect_err("no rate");
+    let told = format!("{told:?}");
+    assert!(
+        told.contains("`ingress` counts what is dropped against `rate`"),
+        "{told}"
+    );
+}

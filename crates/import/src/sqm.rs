@@ -225,7 +225,8 @@ impl Direction<'_> {
             }
             return InterfaceDraft::new(&self.name, self.rate, discipline, at);
         }
-        let (mut tins, mut fair, mut nat) = (if marks { "diffserv3" } else { "besteffort" }, None, false);
+        let (mut tins, mut fair) = (if marks { "diffserv3" } else { "besteffort" }, None);
+        let (mut nat, mut ingress) = (false, false);
         for word in &self.further {
             match *word {
                 "besteffort" => tins = "besteffort",
@@ -240,17 +241,18 @@ impl Direction<'_> {
                 "triple-isolate" => fair = Some("triple"),
                 "nat" => nat = true,
                 "nonat" => nat = false,
-                "nowash" | "no-ack-filter" | "egress" | "split-gso" => {}
-                "ingress" => draft.lost(
-                    at,
-                    "`ingress`: what is dropped does not count as received; take a few per cent less",
-                ),
+                "nowash" | "no-ack-filter" | "split-gso" => {}
+                "ingress" => ingress = true,
+                "egress" => ingress = false,
                 other => draft.lost(at, format!("`{other}` of cake")),
             }
         }
         discipline = discipline.with("tins", tins);
         if let Some(fair) = fair {
             discipline = discipline.with("fair", fair);
+        }
+        if ingress {
+            discipline = discipline.with("ingress", true);
         }
         InterfaceDraft {
             nat,

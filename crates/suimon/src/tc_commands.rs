@@ -480,7 +480,9 @@ impl<'a> Commands<'a> {
         let rtt = setting::<Duration>(table, "interval")
             .map_or(String::new(), |rtt| format!(" rtt {}", tc_time(rtt)));
         let nat = if self.interface.settings.nat { " nat" } else { "" };
-        format!("cake {rate} {tins} {fair}{nat}{rtt}")
+        let drops_count: bool = setting(table, "ingress").unwrap_or_default();
+        let ingress = if drops_count { " ingress" } else { "" };
+        format!("cake {rate} {tins} {fair}{nat}{ingress}{rtt}")
     }
 
     fn filters(&mut self) {

@@ -295,7 +295,7 @@ fn strict_writes_nothing_if_anything_is_lost() {
     let lossy = suimon(&files, &["import", "--strict", "sqm"]);
     assert_eq!(lossy.status.code(), Some(2));
     assert!(
-        lossy.stdout.is_empty() && text(&lossy.stderr).contains("sqm:3: `ingress`"),
+        lossy.stdout.is_empty() && text(&lossy.stderr).contains("sqm:3: `ack-filter`"),
         "{}",
         text(&lossy.stderr)
     );

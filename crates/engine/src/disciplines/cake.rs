@@ -28,15 +28,24 @@
 //! queue: `flows/cobalt.rs`. CoDel's target is at least two rounds of the tin's flows, and four
 //! packets.
 //!
-//! Departures, besides those of `host_fair.rs`: the clock of the shaper is exact, without a second
-//! one for dropped packets; the limit counts bytes on the wire and not memory. What the link adds
-//! to a packet is in its length already (`overhead` of the interface). Not here: the ACK filter,
-//! `ingress`, `wash` (docs/disciplines/not-built.md); `nat` is a setting of the interface.
+//! **Ingress** (`ingress` of tc-cake(8)). Where packets are shaped that have arrived, what is
+//! dropped has taken the line already. So a drop moves the clocks of the shaper, the tin and, if
+//! COBALT chose it, the flow, as a packet that leaves does: what *arrives* keeps to the rate, and
+//! the queue before the line stays empty. While there is a backlog at least 2/3 of the rate leave,
+//! whatever is dropped, by a second clock that has its say packet by packet (CAKE's runs on from
+//! when the queue was empty last); and the clock of the shaper is at most an interval ahead for
+//! drops, since senders have heard of older ones.
+//!
+//! Departures, besides those of `host_fair.rs` and the last two: the clock of the shaper is exact;
+//! the limit counts bytes on the wire and not memory; CoDel's target counts a tin's flows also
+//! without `ingress`. What the link adds to a packet is in its length already (`overhead` of the
+//! interface). Not here: the ACK filter and `wash` (docs/disciplines/not-built.md); `nat` is a
+//! setting of the interface.
 
 use super::codel::Law;
 use crate::bounds::{Terms, WorstCase};
 use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
-use crate::flows::host_fair::{Fair, Flows};
+use crate::flows::host_fair::{Fair, Flows, FlowsLaw, Shortened};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties};
 use crate::link::Link;
@@ -165,6 +174,10 @@ settings! {
         ecn: bool = default "true",
             "false: ECN-capable senders suffer drops for nothing",
             "RFC 8290, section 5.2.6; BLUE never marks, since it is for unresponsive senders";
+        /// Whether dropped packets count against the rate: for what has arrived by the line
+        ingress: bool = default "false",
+            "false where packets have come by the line: what is dropped fills the queue before it; true where they go to it: a drop takes rate for nothing",
+            "tc-cake(8)";
     }
 }
 
@@ -197,6 +210,7 @@ struct CakePlan {
     flows: u32,
     quantum: u64,
     limit: u64,
+    ingress: bool,
 }
 
 fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
@@ -208,6 +222,10 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
             "rate",
             "`rate` must be more than 0: nothing could leave".to_string(),
         ));
+    }
+    if rate.is_none() && settings.ingress {
+        let why = "`ingress` counts what is dropped against `rate`, and there is none: state it, or leave `ingress` out";
+        wrong.push(("ingress", why.into()));
     }
     if !(1..=MAX_FLOWS).contains(&settings.flows) {
         wrong.push(("flows", format!("`flows` must be from 1 to {MAX_FLOWS}")));
@@ -275,6 +293,7 @@ fn check(check: &mut Check<'_>) -> Option<Arc<dyn Plan>> {
         flows: settings.flows,
         quantum,
         limit: settings.limit_bytes.unwrap_or(usual.max(link.mtu)).get(),
+        ingress: settings.ingress,
     }))
 }
 
@@ -283,13 +302,26 @@ impl CakePlan {
     fn freezes(&self) -> impl ExactSizeIterator<Item = Duration> + '_ {
         self.tins.iter().map(|tin| tin.law.target)
     }
+
+    fn law_of_flows(&self) -> FlowsLaw {
+        FlowsLaw {
+            quantum: self.quantum,
+            drops_count: self.ingress,
+        }
+    }
 }
 
 impl Plan for CakePlan {
     fn build(&self, cx: &Build) -> Box<dyn Discipline> {
         let mut rng = cx.rng();
         Box::new(Cake {
-            flows: Flows::new(self.fair, self.flows, self.quantum, self.freezes(), rng.bits()),
+            flows: Flows::new(
+                self.fair,
+                self.flows,
+                self.law_of_flows(),
+                self.freezes(),
+                rng.bits(),
+            ),
             tins: self
                 .tins
                 .iter()
@@ -298,7 +330,7 @@ impl Plan for CakePlan {
                     turn: 0,
                 })
                 .collect(),
-            shaper: self.rate.map(|rate| LinkClock::new(rate, CATCH_UP)),
+            shaper: self.rate.map(|rate| Shaper::new(rate, self.ingress)),
             visited: 0,
             rng,
             waits: 0,
@@ -330,12 +362,94 @@ struct Tin {
     turn: i64,
 }
 
+impl Tin {
+    /// Takes this much of the rate.
+    fn charge(&mut self, now: Instant, len: Bytes) {
+        let ahead = self.pace.busy_until(now).is_some();
+        self.pace.send(now, len);
+        // One that was due is ahead by this packet at most.
+        if ahead {
+            self.pace.forgive(now + self.pace.rate().time_to_send(len));
+        }
+    }
+}
+
+/// What packets wait for.
+#[derive(Debug)]
+struct Shaper {
+    clock: LinkClock,
+    /// With `ingress`: what leaves at least.
+    least: Option<LinkClock>,
+}
+
+impl Shaper {
+    fn new(rate: Bandwidth, ingress: bool) -> Self {
+        Self {
+            clock: LinkClock::new(rate, CATCH_UP),
+            least: ingress.then(|| LinkClock::new(least(rate), CATCH_UP)),
+        }
+    }
+
+    /// Nothing was queued before.
+    fn start(&mut self, now: Instant) {
+        self.clock.start(now);
+        if let Some(least) = &mut self.least {
+            least.start(now);
+        }
+    }
+
+    /// When a packet may leave, if not yet.
+    fn busy_until(&self, now: Instant) -> Option<Instant> {
+        let by_rate = self.clock.busy_until(now)?;
+        match &self.least {
+            Some(least) => least.busy_until(now).map(|at| at.min(by_rate)),
+            None => Some(by_rate),
+        }
+    }
+
+    /// A packet leaves.
+    fn send(&mut self, now: Instant, len: Bytes) {
+        self.clock.send(now, len);
+        if let Some(least) = &mut self.least {
+            least.send(now, len);
+            least.forgive(now + least.rate().time_to_send(len));
+        }
+    }
+
+    /// Packets of this length are dropped that count; the clock may be this far ahead for it.
+    fn lose(&mut self, now: Instant, len: Bytes, most: Duration) {
+        let latest = self.clock.free_at().max(now + most);
+        self.clock.send(now, len);
+        self.clock.forgive(latest);
+    }
+
+    fn retune(&mut self, rate: Bandwidth, ingress: bool, now: Instant) {
+        self.clock.retune(rate, now);
+        self.least = ingress.then(|| match self.least.take() {
+            Some(mut clock) => {
+                clock.retune(least(rate), now);
+                clock
+            }
+            None => {
+                let mut clock = LinkClock::new(least(rate), CATCH_UP);
+                clock.start(now);
+                clock
+            }
+        });
+    }
+}
+
+/// What leaves at least of a rate to which what arrives is shaped.
+fn least(rate: Bandwidth) -> Bandwidth {
+    Bandwidth::bits_per_sec((u128::from(rate.bits()) * 2).div_ceil(3) as u64)
+}
+
 #[derive(Debug)]
 struct Cake {
     plan: CakePlan,
     flows: Flows,
     tins: Vec<Tin>,
-    shaper: Option<LinkClock>,
+    shaper: Option<Shaper>,
     /// The tin whose turn it is, if there is no rate.
     visited: usize,
     rng: Rng,
@@ -389,12 +503,14 @@ impl Cake {
             return;
         };
         shaper.send(now, len);
-        let pace = &mut self.tins[tin].pace;
-        let ahead = pace.busy_until(now).is_some();
-        pace.send(now, len);
-        // One that was due is ahead by this packet at most.
-        if ahead {
-            pace.forgive(now + pace.rate().time_to_send(len));
+        self.tins[tin].charge(now, len);
+    }
+
+    /// Packets of this tin are dropped.
+    fn charge_drops(&mut self, tin: usize, now: Instant, len: u64) {
+        if let (true, Some(shaper), 1..) = (self.plan.ingress, &mut self.shaper, len) {
+            shaper.lose(now, Bytes::new(len), self.plan.tins[tin].law.interval);
+            self.tins[tin].charge(now, Bytes::new(len));
         }
     }
 
@@ -420,9 +536,15 @@ impl Discipline for Cake {
         }
         let queue = self.flows.put(now, tin, packet);
         while self.flows.bytes() > self.plan.limit {
-            let Some(shortened) = self.flows.shorten(now, sink) else {
+            let Some(Shortened {
+                queue: shortened,
+                tin,
+                len,
+            }) = self.flows.shorten(now, sink)
+            else {
                 break;
             };
+            self.charge_drops(tin, now, len.get());
             // The arriving packet is the last of its queue, so it was dropped if and only if none
             // is left there.
             if shortened == queue && self.flows.is_empty(queue) {
@@ -440,7 +562,11 @@ impl Discipline for Cake {
             }
             let tin = self.tin(now);
             let law = self.law(tin);
-            if let Some(packet) = self.flows.serve(tin, &law, now, &mut self.rng, sink) {
+            let before = self.flows.bytes_in(tin).get();
+            let packet = self.flows.serve(tin, &law, now, &mut self.rng, sink);
+            let sent = packet.as_ref().map_or(0, |packet| packet.len.get());
+            self.charge_drops(tin, now, before - self.flows.bytes_in(tin).get() - sent);
+            if let Some(packet) = packet {
                 self.charge(tin, now, packet.len);
                 return Next::Ready(packet);
             }
@@ -454,7 +580,7 @@ impl Discipline for Cake {
 
     fn inspect(&self, out: &mut Inspection<'_>) {
         if let Some(shaper) = &self.shaper {
-            out.gauge("rate", Value::Bandwidth(shaper.rate()));
+            out.gauge("rate", Value::Bandwidth(shaper.clock.rate()));
             out.gauge("waits", Value::Count(self.waits));
         }
         for (number, tin) in self.plan.tins.iter().enumerate() {
@@ -473,13 +599,13 @@ impl Discipline for Cake {
         if (plan.flows, plan.fair, plan.choice) != (self.plan.flows, self.plan.fair, self.plan.choice) {
             return false;
         }
-        if plan.rate != self.plan.rate {
+        if (plan.rate, plan.ingress) != (self.plan.rate, self.plan.ingress) {
             self.shaper = plan.rate.map(|rate| match self.shaper.take() {
                 Some(mut shaper) => {
-                    shaper.retune(rate, now);
+                    shaper.retune(rate, plan.ingress, now);
                     shaper
                 }
-                None => LinkClock::new(rate, CATCH_UP),
+                None => Shaper::new(rate, plan.ingress),
             });
         }
         for (tin, (old, new)) in self.tins.iter_mut().zip(self.plan.tins.iter().zip(&plan.tins)) {
@@ -489,7 +615,7 @@ impl Discipline for Cake {
                 tin.pace.start(since);
             }
         }
-        self.flows.retune(plan.quantum, plan.freezes());
+        self.flows.retune(plan.law_of_flows(), plan.freezes());
         self.plan = plan.clone();
         true
     }

@@ -205,13 +205,31 @@ struct Line {
 /// memory for them. More would delay it, and are made at once.
 const AT_FIRST_PACKET: u32 = 1_024;
 
+/// What may change while packets are queued.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlowsLaw {
+    /// How far a flow may be ahead of its share and still be sparse, in bytes.
+    pub(crate) quantum: u64,
+    /// Whether a flow is charged for what COBALT drops of it.
+    pub(crate) drops_count: bool,
+}
+
+/// What an overflow has taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shortened {
+    /// The queue it was taken from, and that one's tin.
+    pub(crate) queue: u32,
+    pub(crate) tin: usize,
+    pub(crate) len: Bytes,
+}
+
 /// All flows.
 #[derive(Debug)]
 pub(crate) struct Flows {
     fair: Fair,
     counts: [bool; 2],
     seed: u64,
-    quantum: u64,
+    law: FlowsLaw,
     /// None before the first packet.
     queues: Vec<FlowQueue>,
     /// This many queues are of one flow each; behind them stand this many shared ones of each tin.
@@ -242,7 +260,7 @@ impl Flows {
     pub(crate) fn new(
         fair: Fair,
         own: u32,
-        quantum: u64,
+        law: FlowsLaw,
         freezes: impl ExactSizeIterator<Item = Duration>,
         seed: u64,
     ) -> Self {
@@ -259,7 +277,7 @@ impl Flows {
             fair,
             counts: fair.counts(),
             seed,
-            quantum,
+            law,
             queues: Vec::new(),
             own,
             shared: own.div_ceil(8),
@@ -388,7 +406,7 @@ impl Flows {
         flow.hosts = [of.source, of.destination];
         flow.time = flow.time.max(line.time);
         flow.cobalt.wake(self.clock, line.freeze);
-        if flow.time - line.time < self.quantum {
+        if flow.time - line.time < self.law.quantum {
             flow.stand = QueueState::Sparse;
             line.sparse = rings::insert(&mut self.queues, |q| &mut q.link, line.sparse, queue);
         } else {
@@ -447,7 +465,7 @@ impl Flows {
                 return Some(queue);
             }
             let queue = line.sparse;
-            if self.queues[queue as usize].time.saturating_sub(line.time) < self.quantum {
+            if self.queues[queue as usize].time.saturating_sub(line.time) < self.law.quantum {
                 return Some(queue);
             }
             line.sparse = rings::remove(&mut self.queues, |q| &mut q.link, queue, queue);
@@ -468,6 +486,7 @@ impl Flows {
         let queue = self.next(tin)?;
         let before = (self.store.packets(), self.store.bytes());
         let FlowQueue { list, cobalt, .. } = &mut self.queues[queue as usize];
+        let mut lost = 0;
         let packet = loop {
             let Some(mut packet) = self.store.pop(list) else {
                 break None;
@@ -476,13 +495,14 @@ impl Flows {
                 Fate::Leaves => break Some(packet),
                 Fate::Dropped(why) => {
                     self.blue_drops += u64::from(why == Reason::Early);
+                    lost += packet.len.get();
                     sink.drop(packet, why);
                 }
             }
         };
-        if let Some(packet) = &packet {
-            self.charge(queue, packet.len);
-        }
+        let counted = if self.law.drops_count { lost } else { 0 };
+        let sent = packet.as_ref().map_or(0, |packet| packet.len.get());
+        self.charge(queue, Bytes::new(sent + counted));
         self.settle(queue, before);
         packet
     }
@@ -520,17 +540,22 @@ impl Flows {
         }
     }
 
-    /// Drops the oldest packet of the longest queue, and reports the overflow to COBALT; returns
-    /// the queue.
-    pub(crate) fn shorten(&mut self, now: Instant, sink: &mut dyn Sink) -> Option<u32> {
+    /// Drops the oldest packet of the longest queue, and reports the overflow to COBALT.
+    pub(crate) fn shorten(&mut self, now: Instant, sink: &mut dyn Sink) -> Option<Shortened> {
         let longest = self.lengths.longest()?;
         let before = (self.store.packets(), self.store.bytes());
         let flow = &mut self.queues[longest as usize];
         flow.cobalt
             .overflow(now, self.lines[usize::from(flow.tin)].freeze);
-        sink.drop(self.store.pop(&mut flow.list)?, Reason::Longest);
+        let packet = self.store.pop(&mut flow.list)?;
+        let taken = Shortened {
+            queue: longest,
+            tin: usize::from(flow.tin),
+            len: packet.len,
+        };
+        sink.drop(packet, Reason::Longest);
         self.settle(longest, before);
-        Some(longest)
+        Some(taken)
     }
 
     pub(crate) fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
@@ -547,9 +572,9 @@ impl Flows {
         }
     }
 
-    /// Adopts another quantum, and other times that a drop probability stays.
-    pub(crate) fn retune(&mut self, quantum: u64, freezes: impl Iterator<Item = Duration>) {
-        self.quantum = quantum;
+    /// Adopts another law, and other times that a drop probability stays.
+    pub(crate) fn retune(&mut self, law: FlowsLaw, freezes: impl Iterator<Item = Duration>) {
+        self.law = law;
         for (line, freeze) in self.lines.iter_mut().zip(freezes) {
             line.freeze = freeze;
         }

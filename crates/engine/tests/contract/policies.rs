@@ -250,6 +250,9 @@ const TIES: &[(&str, &str, Tie)] = &[
     }),
     ("cbq", "efficient", |drawn, _| perhaps(has(drawn, "root_rate"))),
     ("cbq", "overbook", |drawn, _| perhaps(has(drawn, "root_rate"))),
+    ("cake", "ingress", |drawn, _| {
+        perhaps(!is(drawn, "rate", "unlimited"))
+    }),
     ("drr", "quantum", |drawn, _| perhaps(!has(drawn, "weight"))),
     ("hfsc", "realtime", |_, place| perhaps(!place.interior)),
     ("hfsc", "linkshare", |drawn, _| match has(drawn, "realtime") {

@@ -45,6 +45,9 @@ pub(super) fn queue(
             if options.rate("bandwidth")?.is_some() {
                 draft.lost(qdisc.at, "the `bandwidth` of a cake below another shaper");
             }
+            if options.flag("ingress") {
+                draft.lost(qdisc.at, "the `ingress` of a cake below another shaper");
+            }
             cake(qdisc, draft)?.with("rate", "unlimited")
         }
         "sfq" => {
@@ -220,10 +223,6 @@ fn cake_losses(qdisc: &Qdisc, draft: &mut Draft) -> Result<(), ImportError> {
     let is = |word: &str| options.flag(word);
     for (key, what) in [
         ("wash", "`wash`: DSCPs stay"),
-        (
-            "ingress",
-            "`ingress`: what is dropped does not count as received; take a few per cent less",
-        ),
         ("autorate-ingress", "`autorate-ingress`"),
     ] {
         if is(key) {

@@ -79,7 +79,10 @@ fn device(root: &Qdisc, objects: &Objects, missing: &Missing, draft: &mut Draft)
             let rate = root.options.rate("bandwidth")?;
             let rate = rate.map_or_else(unlimited, Ok)?;
             let framing = leaves::cake_framing(root, draft)?;
-            let discipline = leaves::cake(root, draft)?;
+            let mut discipline = leaves::cake(root, draft)?;
+            if root.options.flag("ingress") {
+                discipline = discipline.with("ingress", true);
+            }
             InterfaceDraft {
                 framing,
                 nat: root.options.flag("nat"),
