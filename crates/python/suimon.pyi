@@ -74,7 +74,24 @@ class Link(Passed):
 
 class _Ends(TypedDict("Ends", {"from": str, "to": str})): ...
 
-class Flow(_Ends):
+class Video(TypedDict):
+    """What has become of playing a flow of `kind = "video"`, all copies together."""
+
+    bitrate_bps: int
+    """The mean of its segments."""
+    segments: int
+    switches: int
+    stalls: int
+    stalled_ns: int
+    startup_ns: int
+    """The longest; of one that does not play yet, until the end."""
+    playing: int
+    """The copies that play."""
+
+class _Played(TypedDict, total=False):
+    video: Video
+
+class Flow(_Ends, _Played):
     """What the receivers of a flow got. `from` and `to` are its hosts."""
 
     name: str

@@ -53,6 +53,16 @@ choices! {
         /// Jain's fairness index of the copies of a flow, or of all flows: 100 % if all received
         /// the same.
         Jain = "jain",
+        /// The mean bitrate of a video's segments.
+        Bitrate = "bitrate",
+        /// Segments of a video of another bitrate than the one before.
+        Switches = "switches",
+        /// How often a video stopped for want of segments.
+        Stalls = "stalls",
+        /// For how long, in all.
+        Stalled = "stalled",
+        /// The longest time from the start of a video until it played.
+        Startup = "startup",
         /// The median round trip between the ends of TCP connections.
         RoundTripP50 = "round-trip-p50",
         /// The 99th percentile of the same.
@@ -160,14 +170,23 @@ impl Metric {
         )
     }
 
+    /// Whether it is of playing video.
+    pub const fn is_playback(self) -> bool {
+        matches!(
+            self,
+            Self::Bitrate | Self::Switches | Self::Stalls | Self::Stalled | Self::Startup
+        )
+    }
+
     /// The unit of the metric.
     pub const fn unit(self) -> Unit {
         match self {
-            Self::Rate => Unit::Rate,
+            Self::Rate | Self::Bitrate => Unit::Rate,
             Self::Share | Self::Load | Self::Jain | Self::InForce | Self::Repeated => Unit::Share,
             Self::DelayMean | Self::DelayP50 | Self::DelayP99 | Self::DelayMax => Unit::Time,
-            Self::RoundTripP50 | Self::RoundTripP99 => Unit::Time,
+            Self::RoundTripP50 | Self::RoundTripP99 | Self::Stalled | Self::Startup => Unit::Time,
             Self::Packets | Self::Drops | Self::Marks | Self::Retransmissions | Self::Timeouts => Unit::Count,
+            Self::Switches | Self::Stalls => Unit::Count,
             Self::RoundTripsAMinute | Self::QualityCall | Self::QualityGame | Self::QualityPage => {
                 Unit::Count
             }
@@ -445,6 +464,9 @@ fn is_measured(metric: Metric, of_class: bool) -> Result<(), &'static str> {
             Err("counters do not tell the longest queue; take `delay-max` or `delay-p99`")
         }
         M::Borrowed => Err("take `rate`; `status` shows what a class has borrowed"),
+        M::Bitrate | M::Switches | M::Stalls | M::Stalled | M::Startup => {
+            Err("a scenario with a flow of `kind = \"video\"` has it")
+        }
         M::Retransmissions | M::Timeouts | M::Jain | M::InForce => Err(
             "a scenario has it, in `sim` and `lab`; here take rate, share, load, a delay, packets, drops or marks",
         ),

@@ -106,6 +106,11 @@ fn measure(of: &WatchedExpectation, before: &InterfaceView, now: &InterfaceView)
         | Metric::Timeouts
         | Metric::Borrowed
         | Metric::Jain
+        | Metric::Bitrate
+        | Metric::Switches
+        | Metric::Stalls
+        | Metric::Stalled
+        | Metric::Startup
         | Metric::InForce => None,
     }
 }

@@ -137,10 +137,35 @@ impl Amount for Duration {
     }
 }
 
-/// A length or a time that is drawn, as a setting.
+/// A whole number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DrawnCount(pub u64);
+
+impl SettingValue for DrawnCount {
+    const UNIT: &'static str = "a whole number";
+    fn from_raw(raw: &Raw) -> Result<Self, String> {
+        let number = match raw {
+            Raw::Integer(number) => u64::try_from(*number).ok(),
+            // Within a distribution.
+            Raw::Text(text) => text.parse().ok(),
+            _ => None,
+        };
+        number
+            .map(Self)
+            .ok_or_else(|| format!("expected {}; found {}", Self::UNIT, describe(raw)))
+    }
+}
+
+impl Amount for DrawnCount {
+    fn number(&self) -> u64 {
+        self.0
+    }
+}
+
+/// A length, a time or a number that is drawn, as a setting.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Drawn<T> {
-    /// In bytes, or nanoseconds.
+    /// In bytes, in nanoseconds, or a number.
     pub distribution: Distribution,
     of: PhantomData<T>,
 }
@@ -252,6 +277,7 @@ macro_rules! drawn {
 
 drawn! {
     Bytes, "a length such as \"20 kB\", or a distribution: \"exponential 20 kB\", \"pareto 20 kB, shape 1.2\", \"lognormal 20 kB, sigma 1.5\", \"weibull 20 kB, shape 0.7\", \"uniform 1 kB to 20 kB\", \"empirical 1 kB at 50 %, 1 MB at 100 %\"";
+    DrawnCount, "a whole number, or a distribution: \"exponential 20\", \"pareto 20, shape 1.2\", \"lognormal 20, sigma 1.5\", \"weibull 20, shape 0.7\", \"uniform 1 to 20\", \"empirical 1 at 50 %, 100 at 100 %\"";
     Duration, "a time such as \"5 ms\", or a distribution: \"exponential 5 ms\", \"pareto 5 ms, shape 1.2\", \"lognormal 5 ms, sigma 1.5\", \"weibull 5 ms, shape 0.7\", \"uniform 1 ms to 20 ms\", \"empirical 1 ms at 50 %, 1 s at 100 %\"";
 }
 

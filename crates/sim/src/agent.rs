@@ -49,6 +49,20 @@ impl Timer {
     }
 }
 
+/// Some flows of a group: flows that were added one after the other, and that one program uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Others {
+    /// The place in the group, from 0, of the flow that says so.
+    pub own: u32,
+    /// How many others, from the first of the group on.
+    pub many: u32,
+}
+
+impl Others {
+    /// No other flow.
+    pub const NONE: Self = Self { own: 0, many: 0 };
+}
+
 /// What an endpoint can do when it is called.
 #[derive(Debug)]
 pub struct Context<'a> {
@@ -59,6 +73,7 @@ pub struct Context<'a> {
     pub(crate) store: &'a mut Store,
     pub(crate) outbox: &'a mut Vec<Buffer>,
     pub(crate) paused: &'a mut bool,
+    pub(crate) woken: &'a mut Vec<u32>,
     pub(crate) delivered: &'a mut crate::meter::Delivered,
 }
 
@@ -90,6 +105,14 @@ impl Context<'_> {
     /// events that are already due.
     pub fn wake_at(&mut self, at: Instant) {
         self.timer.set(self.events, self.endpoint, at.max(self.now));
+    }
+
+    /// Wakes the same ends of other flows of this one's group, in order, after this call.
+    pub fn wake_others(&mut self, others: Others) {
+        let first = self.endpoint - 2 * others.own;
+        let of_group = (0..=others.many).filter(|place| *place != others.own);
+        let woken = of_group.take(others.many as usize);
+        self.woken.extend(woken.map(|place| first + 2 * place));
     }
 
     /// Stops the timer.

@@ -83,6 +83,7 @@ impl Segment {
         let bits = [
             (flags.fin, 0x01),
             (flags.syn, 0x02),
+            (flags.push, 0x08),
             (!self.opens(), 0x10),
             (flags.ece, 0x40),
             (flags.cwr, 0x80),
@@ -111,6 +112,8 @@ pub struct Flags {
     pub syn: bool,
     /// FIN: no data follows.
     pub fin: bool,
+    /// PSH: its receiver has all of a response, and answers at once.
+    pub push: bool,
     /// ECE: congestion was experienced on the way here (RFC 3168).
     pub ece: bool,
     /// CWR: its sender has reduced cwnd in response.

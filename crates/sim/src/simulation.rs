@@ -109,6 +109,7 @@ pub struct Simulation {
     timers: Vec<Timer>,
     delivered: Vec<Delivered>,
     outbox: Vec<Buffer>,
+    woken: Vec<u32>,
     paused: bool,
     events: u64,
 }
@@ -130,6 +131,7 @@ impl Simulation {
             timers: Vec::new(),
             delivered: Vec::new(),
             outbox: Vec::new(),
+            woken: Vec::new(),
             paused: false,
             events: 0,
         }
@@ -544,9 +546,13 @@ impl Simulation {
             store: &mut self.store,
             outbox: &mut self.outbox,
             paused: &mut self.paused,
+            woken: &mut self.woken,
             delivered: &mut self.delivered[index],
         };
         act(self.agents[index].as_mut(), &mut cx);
+        for other in self.woken.drain(..) {
+            self.timers[other as usize].set(&mut self.event_queue, other, self.now);
+        }
         if self.outbox.is_empty() {
             return;
         }

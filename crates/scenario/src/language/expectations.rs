@@ -2,7 +2,7 @@
 //! never be measured is a mistake.
 
 use super::Named;
-use crate::sources::Transport;
+use crate::sources::{MeasuredDelays, Transport};
 use control::expectations::{Bounds, ExpectedAmount, Metric, Unit};
 use control::sections::Section;
 use engine::packet::ClassId;
@@ -139,7 +139,10 @@ fn is_measured(metric: Metric, subject: &Subject) -> bool {
         Subject::Link(_) => delay || counted || metric == M::Load,
         Subject::Flow(_) => {
             let of_tcp = matches!(metric, M::Retransmissions | M::Timeouts);
-            delay || of_tcp || matches!(metric, M::Rate | M::Share | M::Packets | M::Jain)
+            delay
+                || of_tcp
+                || matches!(metric, M::Rate | M::Share | M::Packets | M::Jain)
+                || metric.is_playback()
         }
         Subject::All => matches!(metric, M::Rate | M::Jain),
         Subject::Reservation(_) => metric == M::InForce,
@@ -188,8 +191,15 @@ fn measurable(
         {
             ("it is not TCP", "leave it out")
         }
+        (metric, Subject::Flow(flow)) if metric.is_playback() => {
+            if named.flows[*flow].source.plays() {
+                return;
+            }
+            ("it plays no video", "name a flow of `kind = \"video\"`")
+        }
         (_, Subject::Flow(flow))
-            if metric.unit() == Unit::Time && !named.flows[*flow].source.measures_delays() =>
+            if metric.unit() == Unit::Time
+                && named.flows[*flow].source.delays() == MeasuredDelays::Unmeasured =>
         {
             (
                 "TCP receivers do not measure it",

@@ -67,7 +67,7 @@ settings! {
         name: String = derived "`flow 1`, by its number", "", "";
         /// The kind of its source
         kind: &'static SourceKind = required, "", "";
-        /// The number of copies of this flow, each with a source port of its own
+        /// The number of copies of this flow, each connection with a source port of its own
         count: u32 = default "1", "", "one";
         /// When it starts
         start: Duration = default "0 s", "", "at once";
@@ -110,8 +110,8 @@ pub struct FlowConfig {
     pub source: Arc<dyn FlowSource>,
     /// The spans in which it sends.
     pub active: Vec<(Instant, Instant)>,
-    /// The header fields of the first copy, for filters; each further copy has the next source
-    /// port.
+    /// The header fields of the first copy, for filters; each further connection has the next
+    /// source port.
     pub key: FlowKey,
     /// The path MTU.
     pub mtu: Bytes,
@@ -124,7 +124,12 @@ impl FlowConfig {
         first + self.settings.spacing.times(n.into())
     }
 
-    /// The header fields of copy `n`, for filters.
+    /// The connections of all copies.
+    pub fn connections(&self) -> u32 {
+        self.settings.count.saturating_mul(self.source.connections())
+    }
+
+    /// The header fields of connection `n`, for filters: those of a copy follow each other.
     pub fn key(&self, n: u32) -> FlowKey {
         let port = |port: u16| port.wrapping_add(n as u16).max(1);
         FlowKey {
@@ -146,7 +151,7 @@ pub(super) struct ScenarioContext<'a> {
     pub(super) before: u32,
 }
 
-/// The maximum number of copies of a flow.
+/// The maximum number of copies of a flow, and of their connections.
 const MOST: u32 = 1_000_000;
 
 /// Reads a flow.
@@ -185,6 +190,11 @@ pub(super) fn read(
         problems.push(Problem::new(at, format!("`count` must be from 1 to {MOST}")));
     }
     let source = source?;
+    if settings.count <= MOST && settings.count.saturating_mul(source.connections()) > MOST {
+        let at = section.get("count").map_or(section.at, |pair| pair.value.at);
+        let message = format!("all copies have more than {MOST} connections together");
+        problems.push(Problem::new(at, message).help("write a smaller `count`"));
+    }
     let mtu = mtu?;
     fits(source.as_ref(), mtu, section, problems);
     let key = key(&settings, section, [from, to], context, problems);

@@ -142,7 +142,7 @@ pub(super) fn refuse_values(root: &Section<'_>, scenario: &Scenario, problems: &
             None => Some((
                 "kind",
                 "the lab has no source of this kind".to_owned(),
-                "write `kind = \"tcp\"`, `\"constant\"` or `\"burst\"`",
+                "write `kind = \"tcp\"`, `\"constant\"` or `\"burst\"`, or run the real programs: a [[program]] each",
             )),
             Some(LabSource::Datagrams { frame, .. }) if frame < least => Some((
                 "frame",

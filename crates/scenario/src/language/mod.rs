@@ -29,6 +29,7 @@ mod own_parts;
 mod programs;
 mod reservations;
 mod sweep;
+mod topologies;
 
 pub(crate) use autorate::asked_host;
 pub use changes::{ChangeSettings, ScheduledChange};
@@ -44,6 +45,7 @@ pub(crate) use reservations::signalling_key;
 pub use reservations::{ReservationConfig, ReservationSettings, SignallingConfig, SignallingSettings};
 pub(crate) use sweep::SEED;
 pub use sweep::Sweep;
+pub use topologies::TopologySettings;
 
 use crate::brought::OwnFailure;
 use crate::folder::Files;
@@ -181,8 +183,8 @@ fn round(ns: u64) -> Duration {
 }
 
 const ROOT: &[&str] = &[
-    "version", "hosts", "host", "link", "flow", "rsvp", "reserve", "change", "failure", "program", "expect",
-    "sweep",
+    "version", "hosts", "host", "link", "topology", "flow", "rsvp", "reserve", "change", "failure",
+    "program", "expect", "sweep",
 ];
 
 /// Where a scenario is to run.
@@ -296,6 +298,7 @@ impl Scenarios {
         let mut used = HashSet::new();
         let put = |root: &mut Vec<control::values::KeyValue<'_>>, problems: &mut Vec<Problem>| {
             used = sweep::substitute(root, &self.sweep, number, problems);
+            topologies::expand(root, problems);
         };
         let mut unused = Vec::new();
         let read = sections::parse_amended(&self.text, wrong, put, |root, problems| {
@@ -331,6 +334,11 @@ impl Scenarios {
                 });
             read
         });
+        // What is wrong with a topology is wrong with each of its links.
+        for all in [&mut *wrong, &mut reader.warnings] {
+            let mut seen = HashSet::new();
+            all.retain(|problem| seen.insert((problem.at.start(), problem.message.clone())));
+        }
         let unused = unused.into_iter().filter(|(name, _)| !used.contains(name));
         reader.warnings.extend(unused.map(|(name, at)| {
             let problem = Problem::new(at, format!("nothing uses `{name}`: its points are identical"));
@@ -653,7 +661,7 @@ fn read_flows(
         let Some(flow) = flows::read(section, index + 1, &context, &mut reader.problems) else {
             continue;
         };
-        before += flow.settings.count;
+        before += flow.connections();
         if flows.iter().any(|other| other.name == flow.name) {
             let at = section.get("name").map_or(section.at, |pair| pair.value.at);
             reader.problems.push(Problem::new(

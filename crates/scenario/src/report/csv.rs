@@ -95,6 +95,16 @@ pub fn columns(outcome: &Outcome) -> Vec<(String, Field)> {
         if let Some(delays) = &flow.delays {
             delay_columns(&mut row, &flow.name, delays);
         }
+        if let Some(played) = &flow.playback {
+            let columns = [
+                ("bitrate_bps", played.bitrate().bits()),
+                ("switches", played.switches),
+                ("stalls", played.stalls),
+                ("stalled_ns", played.stalled.nanos()),
+                ("startup_ns", played.startup.nanos()),
+            ];
+            row.extend(columns.map(|(name, value)| (format!("{} {name}", flow.name), Field::Count(value))));
+        }
     }
     for judgement in &outcome.expectations {
         row.push((

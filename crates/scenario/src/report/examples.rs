@@ -81,6 +81,8 @@ fn outcome(number: usize, of: usize, values: &[(&str, &str)], mbit: f64) -> Outc
         to: "home".into(),
         start: Instant::START,
         copies: vec![passed.bytes],
+        one_way: true,
+        playback: None,
         bytes: passed.bytes,
         rate: passed.rate,
         series: passed.series.clone(),

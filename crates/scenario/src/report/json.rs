@@ -120,7 +120,7 @@ fn flow(flow: &FlowOutcome) -> Value {
         .iter()
         .map(|(name, n)| ((*name).to_owned(), json!(n)))
         .collect();
-    json!({
+    let mut value = json!({
         "name": flow.name,
         "kind": flow.kind,
         "from": flow.from,
@@ -131,7 +131,19 @@ fn flow(flow: &FlowOutcome) -> Value {
         "copies_bytes": flow.copies,
         "delay": flow.delays.as_ref().map_or(Value::Null, delays),
         "counts": counts,
-    })
+    });
+    if let Some(played) = &flow.playback {
+        value["video"] = json!({
+            "bitrate_bps": played.bitrate().bits(),
+            "segments": played.segments,
+            "switches": played.switches,
+            "stalls": played.stalls,
+            "stalled_ns": played.stalled.nanos(),
+            "startup_ns": played.startup.nanos(),
+            "playing": played.begun,
+        });
+    }
+    value
 }
 
 fn reservation(reservation: &ReservationOutcome) -> Value {

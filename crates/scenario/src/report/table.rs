@@ -12,6 +12,7 @@ use measure::delay::FineDelays;
 use measure::impairments::ImpairmentCounts;
 use measure::numbers;
 use plot::text::{self, Align};
+use sim::tcp::video::Playback;
 use std::io::{self, Write};
 
 /// Prints one point in full.
@@ -254,9 +255,8 @@ fn show_flows(out: &mut dyn Write, flows: &[FlowOutcome]) -> io::Result<()> {
             String::new()
         };
         let counts = flow.counts.iter().filter(|(_, n)| *n > 0);
-        let counts: Vec<String> = counts
-            .map(|(name, n)| format!("{} {name}", numbers::count(*n)))
-            .collect();
+        let counts = counts.map(|(name, n)| format!("{} {name}", numbers::count(*n)));
+        let counts: Vec<String> = counts.chain(flow.playback.iter().flat_map(played)).collect();
         rows.push(vec![
             flow.name.clone(),
             flow.kind.clone(),
@@ -271,6 +271,28 @@ fn show_flows(out: &mut dyn Write, flows: &[FlowOutcome]) -> io::Result<()> {
         ]);
     }
     write_table(out, &mut rows, &TITLES.map(|(_, align)| align))
+}
+
+/// What has become of playing video.
+fn played(played: &Playback) -> Vec<String> {
+    let mut told = vec![format!(
+        "{} segments of {} in the mean",
+        numbers::count(played.segments),
+        numbers::rate(played.bitrate().bits())
+    )];
+    if played.switches > 0 {
+        told.push(format!("{} switches", numbers::count(played.switches)));
+    }
+    if played.stalls > 0 {
+        let stalled = numbers::time(played.stalled.nanos());
+        told.push(format!("{} stalls for {stalled}", numbers::count(played.stalls)));
+    }
+    let startup = numbers::time(played.startup.nanos());
+    told.push(match played.players - played.begun {
+        0 => format!("plays after {startup}"),
+        waiting => format!("{waiting} not playing yet after {startup}"),
+    });
+    told
 }
 
 fn show_reservations(out: &mut dyn Write, reservations: &[ReservationOutcome]) -> io::Result<()> {

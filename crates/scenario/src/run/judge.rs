@@ -7,6 +7,7 @@ use engine::units::{Bandwidth, Bytes, Instant, Probability};
 use measure::delay::FineDelays;
 use measure::numbers;
 use sim::meter::jain;
+use sim::simulation::FlowId;
 
 /// The readings at the beginning and at the end of a window.
 #[derive(Debug, Default)]
@@ -72,6 +73,7 @@ fn measure(expectation: &Expectation, window: &Window, meters: &Meters<'_>) -> u
             Metric::Retransmissions => window.to.retransmissions - window.from.retransmissions,
             Metric::Timeouts => window.to.timeouts - window.from.timeouts,
             Metric::Jain => fairness(meters, Some(flow), from, to),
+            metric if metric.is_playback() => played(metric, window),
             metric => delay(metric, &window.to.delays.since(&window.from.delays)),
         },
         Subject::Reservation(_) => ratio((window.to.in_force - window.from.in_force).nanos(), span.nanos()),
@@ -79,6 +81,18 @@ fn measure(expectation: &Expectation, window: &Window, meters: &Meters<'_>) -> u
             Metric::Jain => fairness(meters, None, from, to),
             _ => Bandwidth::of(Bytes::new(got(None)), span).bits(),
         },
+    }
+}
+
+/// The metric of a video.
+fn played(metric: Metric, window: &Window) -> u64 {
+    let played = window.to.playback.since(&window.from.playback);
+    match metric {
+        Metric::Bitrate => played.bitrate().bits(),
+        Metric::Switches => played.switches,
+        Metric::Stalls => played.stalls,
+        Metric::Stalled => played.stalled.nanos(),
+        _ => played.startup.nanos(),
     }
 }
 
@@ -131,13 +145,15 @@ pub fn ratio(part: u64, whole: u64) -> u64 {
 /// Jain's fairness index of the copies of a flow, or of all flows; 100 % if none received anything.
 fn fairness(meters: &Meters<'_>, flow: Option<usize>, from: Instant, to: Instant) -> u64 {
     let bin = meters.scenario.bin().nanos();
-    let flows = &meters.network.flows;
-    let flows = flow.map_or(flows.as_slice(), |flow| &flows[flow..=flow]);
-    let got = flows
-        .iter()
-        .flatten()
-        .map(|&copy| between(meters.copy_series(copy), bin, from, to));
-    fairness_of(got)
+    let all = 0..meters.network.flows.len();
+    let flows = flow.map_or(all, |flow| flow..flow + 1);
+    let of_copy = |copy: &[FlowId]| {
+        let got = copy
+            .iter()
+            .map(|&connection| between(meters.series(connection), bin, from, to));
+        got.sum()
+    };
+    fairness_of(flows.flat_map(|flow| meters.copies(flow)).map(of_copy))
 }
 
 /// Jain's fairness index of what each got; 100 % if none got anything.

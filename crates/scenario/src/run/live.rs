@@ -625,6 +625,8 @@ impl LiveRun<'_> {
             to: name(1),
             start: flow.start(0),
             copies: vec![bytes],
+            one_way: true,
+            playback: None,
             bytes,
             rate: Bandwidth::of(Bytes::new(bytes), self.scenario.settings.duration),
             series: Vec::new(),

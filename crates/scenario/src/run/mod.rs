@@ -46,6 +46,7 @@ use self::signalling::SimulatedRsvp;
 use crate::Error;
 use crate::Scenario;
 use crate::language::{ReservationConfig, Subject};
+use crate::sources::MeasuredDelays;
 use control::explained::ExplainRequest;
 use engine::bounds::shown;
 use engine::discipline::Reason;
@@ -54,7 +55,7 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use lab::stood_still::StoodStill;
 use measure::promise::PromiseTally;
 use sim::meter::MeterRow;
-use sim::simulation::End;
+use sim::simulation::{End, FlowId};
 use std::collections::BTreeSet;
 
 /// The number of progress reports of a run.
@@ -369,16 +370,27 @@ fn reserved_traffic<'a>(
 
 fn flow(meters: &Meters<'_>, index: usize) -> FlowOutcome {
     let flow = &meters.scenario.flows[index];
-    let copies = &meters.network.flows[index];
-    let got = |&copy| meters.network.sim.delivered(copy, End::Responder).bytes.get();
-    let copied: Vec<u64> = copies.iter().map(got).collect();
+    let connections = &meters.network.flows[index];
+    let got = |connection| {
+        meters
+            .network
+            .sim
+            .delivered(connection, End::Responder)
+            .bytes
+            .get()
+    };
+    let of_copy = |copy: &[FlowId]| copy.iter().map(|&connection| got(connection)).sum();
+    let copied: Vec<u64> = meters.copies(index).map(of_copy).collect();
     let bytes = copied.iter().sum();
-    let listeners: Vec<_> = copies.iter().filter_map(|&copy| meters.listener(copy)).collect();
+    let listeners: Vec<_> = connections
+        .iter()
+        .filter_map(|&one| meters.listener(one))
+        .collect();
     let reading = meters.reading(Subject::Flow(index));
     let mut counts = vec![("packets", reading.packets)];
     if listeners.is_empty() {
+        counts.extend(flow.source.delays().counted().map(|name| (name, reading.answers)));
         counts.extend([
-            ("answers", reading.answers),
             ("sent again", reading.retransmissions),
             ("timeouts", reading.timeouts),
         ]);
@@ -387,10 +399,10 @@ fn flow(meters: &Meters<'_>, index: usize) -> FlowOutcome {
         let again: u64 = listeners.iter().map(|listener| listener.duplicates).sum();
         counts.extend((again > 0).then_some(("duplicates", again)));
     }
-    let ends = copies
+    let ends = connections
         .iter()
-        .flat_map(|&copy| [(copy, End::Initiator), (copy, End::Responder)]);
-    let corrupt = ends.map(|(copy, end)| meters.network.sim.delivered(copy, end).corrupt);
+        .flat_map(|&one| [(one, End::Initiator), (one, End::Responder)]);
+    let corrupt = ends.map(|(one, end)| meters.network.sim.delivered(one, end).corrupt);
     let corrupt: u64 = corrupt.sum();
     counts.extend((corrupt > 0).then_some(("wrong checksums", corrupt)));
     FlowOutcome {
@@ -404,6 +416,8 @@ fn flow(meters: &Meters<'_>, index: usize) -> FlowOutcome {
         rate: Bandwidth::of(Bytes::new(bytes), meters.scenario.settings.duration),
         series: meters.received(Some(index)),
         delays: (reading.delays.count() > 0).then_some(reading.delays),
+        one_way: flow.source.delays() == MeasuredDelays::OneWay,
+        playback: flow.source.plays().then_some(reading.playback),
         counts,
     }
 }

@@ -20,7 +20,7 @@ pub struct Network {
     pub sim: Simulation,
     /// The directions of links, indexed as in the scenario.
     pub links: Vec<LinkId>,
-    /// The copies of each flow.
+    /// The connections of each flow: those of its first copy, then those of the next.
     pub flows: Vec<Vec<FlowId>>,
     /// The links that routes avoid, by number.
     avoided: BTreeSet<usize>,
@@ -48,23 +48,24 @@ impl Network {
         }
         let mut flows = Vec::with_capacity(scenario.flows.len());
         for flow in &scenario.flows {
-            let mut copies = Vec::with_capacity(flow.settings.count as usize);
+            let mut connections = Vec::with_capacity(flow.connections() as usize);
             for copy in 0..flow.settings.count {
                 let context = FlowContext {
+                    start: flow.start(copy),
                     active: &flow.active,
                     mtu: flow.mtu,
                     seed: sim.seed(&format!("{} {copy}", flow.name)),
                 };
-                let id = sim.flow(
-                    flow.between.map(|host| nodes[host]),
-                    flow.key(copy),
-                    flow.start(copy),
-                    flow.source.agents(&context),
-                )?;
-                sim.watch_flow(id, End::Responder, scenario.bin());
-                copies.push(id);
+                // All but the first start when the first wakes them.
+                let starts = std::iter::once(context.start).chain(std::iter::repeat(Instant::NEVER));
+                for (start, ends) in starts.zip(flow.source.agents(&context)) {
+                    let key = flow.key(connections.len() as u32);
+                    let id = sim.flow(flow.between.map(|host| nodes[host]), key, start, ends)?;
+                    sim.watch_flow(id, End::Responder, scenario.bin());
+                    connections.push(id);
+                }
             }
-            flows.push(copies);
+            flows.push(connections);
         }
         let reserves = !scenario.signalling.reservations.is_empty();
         Ok(Self {

@@ -14,6 +14,7 @@ use measure::delay::FineDelays;
 use measure::impairments::ImpairmentCounts;
 use measure::numbers;
 use sim::meter::BacklogLevels;
+use sim::tcp::video::Playback;
 
 /// What a lab measured.
 #[derive(Clone, Debug)]
@@ -180,6 +181,10 @@ pub struct FlowOutcome {
     pub series: Vec<u64>,
     /// One-way delays or response times, for kinds that measure them.
     pub delays: Option<FineDelays>,
+    /// Whether these are one-way delays.
+    pub one_way: bool,
+    /// Of video: what has become of playing it.
+    pub playback: Option<Playback>,
     /// Other counts of its kind, by name.
     pub counts: Vec<(&'static str, u64)>,
 }
@@ -187,11 +192,8 @@ pub struct FlowOutcome {
 impl FlowOutcome {
     /// The longest one-way delay, where that is what was measured.
     pub(super) fn longest(&self) -> Option<Duration> {
-        let answers = self.counts.iter().find(|(name, _)| *name == "answers");
-        match answers {
-            Some((_, 1..)) => None,
-            _ => self.delays.as_ref().map(FineDelays::longest),
-        }
+        let delays = self.delays.as_ref().filter(|_| self.one_way);
+        delays.map(FineDelays::longest)
     }
 }
 

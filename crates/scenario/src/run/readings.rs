@@ -12,14 +12,17 @@ use measure::delay::FineDelays;
 use sim::meter::{self, BacklogLevels, MeterRow, MeterTally};
 use sim::simulation::{End, FlowId, Simulation};
 use sim::sources::Listener;
-use sim::tcp;
+use sim::tcp::pages::PageConnection;
+use sim::tcp::responses::ResponseWriter;
+use sim::tcp::video::{Playback, VideoPlayer};
+use sim::tcp::{self, TcpSender};
 
 /// Monotonic counters of values that no meter counts by windows.
 #[derive(Clone, Debug, Default)]
 pub struct MeterReading {
     /// Packets that a flow's receivers got.
     pub packets: u64,
-    /// Their one-way delays; for requests, response times.
+    /// Their one-way delays; for requests and pages, response times.
     pub delays: FineDelays,
     /// Completed responses.
     pub answers: u64,
@@ -27,6 +30,8 @@ pub struct MeterReading {
     pub retransmissions: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
+    /// What has become of playing video, in all copies.
+    pub playback: Playback,
     /// Bytes that a class borrowed.
     pub borrowed: Bytes,
     /// For how long a reservation was in force.
@@ -132,23 +137,8 @@ impl Meters<'_> {
                 reading.borrowed = self.borrowed(direction, class).unwrap_or_default();
             }
             Subject::Flow(flow) => {
-                for &copy in &self.network.flows[flow] {
-                    if let Some(listener) = self.listener(copy) {
-                        reading.packets += listener.packets;
-                        reading.delays.merge(&listener.delays);
-                    }
-                    if let Some(sender) = self.sim().agent::<tcp::TcpSender>(copy, End::Initiator) {
-                        reading.retransmissions += sender.statistics.retransmissions;
-                        reading.timeouts += sender.statistics.timeouts;
-                        let answers = sender.application::<tcp::application::ResponseWriter>();
-                        for took in answers.map_or(&[][..], |answers| &answers.response_times) {
-                            reading.answers += 1;
-                            reading.delays.record(*took);
-                        }
-                    }
-                    if let Some(receiver) = self.sim().agent::<tcp::TcpReceiver>(copy, End::Responder) {
-                        reading.packets += receiver.segments;
-                    }
+                for copy in self.copies(flow) {
+                    self.of_connections(copy, &mut reading);
                 }
             }
             Subject::Reservation(index) => {
@@ -161,6 +151,40 @@ impl Meters<'_> {
         reading
     }
 
+    /// The connections of each copy of a flow.
+    pub fn copies(&self, flow: usize) -> impl ExactSizeIterator<Item = &[FlowId]> + Clone {
+        let each = self.scenario.flows[flow].source.connections().max(1);
+        self.network.flows[flow].chunks(each as usize)
+    }
+
+    /// Adds the counters of one copy of a flow.
+    fn of_connections(&self, copy: &[FlowId], reading: &mut MeterReading) {
+        for (number, &connection) in copy.iter().enumerate() {
+            if let Some(listener) = self.listener(connection) {
+                reading.packets += listener.packets;
+                reading.delays.merge(&listener.delays);
+            }
+            if let Some(sender) = self.sim().agent::<TcpSender>(connection, End::Initiator) {
+                reading.retransmissions += sender.statistics.retransmissions;
+                reading.timeouts += sender.statistics.timeouts;
+                // Each connection of a browser tells of all.
+                if let (0, Some(pages)) = (number, sender.application::<ResponseWriter<PageConnection>>()) {
+                    for took in pages.client().load_times() {
+                        reading.answers += 1;
+                        reading.delays.record(took);
+                    }
+                }
+                if let Some(video) = sender.application::<ResponseWriter<VideoPlayer>>() {
+                    let played = video.client().playback(self.sim().now());
+                    reading.playback = reading.playback.with(&played);
+                }
+            }
+            if let Some(receiver) = self.sim().agent::<tcp::TcpReceiver>(connection, End::Responder) {
+                reading.packets += receiver.segments;
+            }
+        }
+    }
+
     /// The bytes that a flow, or all flows, received in each bin.
     pub fn received(&self, flow: Option<usize>) -> Vec<u64> {
         let mut sum = Vec::new();
@@ -169,13 +193,13 @@ impl Meters<'_> {
         flows
             .iter()
             .flatten()
-            .for_each(|&copy| add(&mut sum, self.copy_series(copy)));
+            .for_each(|&connection| add(&mut sum, self.series(connection)));
         sum
     }
 
-    /// The bytes that one copy of a flow received in each bin.
-    pub fn copy_series(&self, copy: FlowId) -> &[u64] {
-        let received = self.sim().delivered(copy, End::Responder);
+    /// The bytes that one connection received in each bin.
+    pub fn series(&self, connection: FlowId) -> &[u64] {
+        let received = self.sim().delivered(connection, End::Responder);
         received.series.as_ref().map_or(&[], |series| series.bytes())
     }
 

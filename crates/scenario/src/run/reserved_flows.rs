@@ -507,9 +507,9 @@ pub(super) fn senders<'a>(
 ) -> impl Iterator<Item = SenderTemplate> + use<'a> {
     let flow = &scenario.flows[reservation.flow];
     let address = scenario.hosts[flow.between[0]].address;
-    (0..flow.settings.count).map(move |copy| SenderTemplate::Port {
+    (0..flow.connections()).map(move |connection| SenderTemplate::Port {
         address,
-        port: flow.key(copy).source_port.unwrap_or(0),
+        port: flow.key(connection).source_port.unwrap_or(0),
     })
 }
 

@@ -82,7 +82,7 @@ impl Watched {
         }
         let mut flows = Vec::new();
         for (number, flow) in scenario.flows.iter().enumerate() {
-            match running.network.flows[number].len() {
+            match flow.settings.count as usize {
                 copies @ 2..=MOST_ROWS => flows.extend((0..copies).map(|copy| {
                     let part = Part::Copy { flow: number, copy };
                     (format!("{} {}", flow.name, copy + 1), part)
@@ -184,10 +184,11 @@ fn now(running: &ScenarioRun, scenario: &Scenario, parts: &[Part]) -> (u64, Fine
                 delays.merge(&meters.reading(Subject::Flow(flow)).delays);
             }
             Part::Copy { flow, copy } => {
-                let copy = network.flows[flow][copy];
-                bytes += network.sim.delivered(copy, End::Responder).bytes.get();
-                if let Some(listener) = meters.listener(copy) {
-                    delays.merge(&listener.delays);
+                for &one in meters.copies(flow).nth(copy).unwrap_or_default() {
+                    bytes += network.sim.delivered(one, End::Responder).bytes.get();
+                    if let Some(listener) = meters.listener(one) {
+                        delays.merge(&listener.delays);
+                    }
                 }
             }
         }

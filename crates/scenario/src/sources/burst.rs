@@ -68,7 +68,7 @@ impl FlowSource for Bursts {
         })
     }
 
-    fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2] {
+    fn agents(&self, context: &FlowContext<'_>) -> Vec<[Box<dyn Agent>; 2]> {
         let timing = Burst::every(self.own.period, self.own.frames.into(), self.own.gap);
         self.packets.agents(context, timing)
     }

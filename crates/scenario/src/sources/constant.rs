@@ -60,7 +60,7 @@ impl FlowSource for ConstantRate {
         })
     }
 
-    fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2] {
+    fn agents(&self, context: &FlowContext<'_>) -> Vec<[Box<dyn Agent>; 2]> {
         self.packets.agents(context, Constant::rate(self.own.rate))
     }
 }

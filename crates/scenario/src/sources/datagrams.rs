@@ -43,7 +43,7 @@ impl PacketSettings {
     }
 
     /// The agents of one copy of a flow that sends packets with this timing.
-    pub(super) fn agents(&self, context: &FlowContext<'_>, timing: impl Timing) -> [Box<dyn Agent>; 2] {
+    pub(super) fn agents(&self, context: &FlowContext<'_>, timing: impl Timing) -> Vec<[Box<dyn Agent>; 2]> {
         listened(DatagramSource::new(self.datagrams(context), timing))
     }
 }
@@ -56,6 +56,6 @@ pub(super) fn datagrams(context: &FlowContext<'_>, frame: Bytes, ecn: Ecn) -> Da
 }
 
 /// A source of datagrams, and the listener at the other end.
-pub(super) fn listened(source: impl Agent) -> [Box<dyn Agent>; 2] {
-    [Box::new(source), Box::new(Listener::default())]
+pub(super) fn listened(source: impl Agent) -> Vec<[Box<dyn Agent>; 2]> {
+    vec![[Box::new(source), Box::new(Listener::default())]]
 }

@@ -50,7 +50,7 @@ impl FlowSource for Backlogged {
         Some(self.packets.frames())
     }
 
-    fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2] {
+    fn agents(&self, context: &FlowContext<'_>) -> Vec<[Box<dyn Agent>; 2]> {
         listened(Greedy::new(
             self.packets.datagrams(context),
             self.own.window.into(),

@@ -65,9 +65,14 @@ pub trait FlowSource: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether its flow measures delays: one-way delays of datagrams, or response times.
-    fn measures_delays(&self) -> bool {
-        true
+    /// What the delays of its flow are.
+    fn delays(&self) -> MeasuredDelays {
+        MeasuredDelays::OneWay
+    }
+
+    /// Whether it plays video: it is measured how.
+    fn plays(&self) -> bool {
+        false
     }
 
     /// How it yields, if its receiver runs it under `nine`.
@@ -96,8 +101,35 @@ pub trait FlowSource: fmt::Debug + Send + Sync {
         false
     }
 
-    /// The agents at the two ends of one copy of the flow: initiator and responder.
-    fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2];
+    /// The connections of one copy of the flow.
+    fn connections(&self) -> u32 {
+        1
+    }
+
+    /// The agents at the two ends of each connection of one copy: initiator and responder. All
+    /// connections but the first start when the first wakes them.
+    fn agents(&self, context: &FlowContext<'_>) -> Vec<[Box<dyn Agent>; 2]>;
+}
+
+/// What the delays of a flow are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MeasuredDelays {
+    /// None are measured.
+    Unmeasured,
+    /// Of datagrams, from the sender to the receiver.
+    OneWay,
+    /// Of responses, from the request to the last byte; these are counted by this name.
+    Responses(&'static str),
+}
+
+impl MeasuredDelays {
+    /// What responses are counted as.
+    pub fn counted(self) -> Option<&'static str> {
+        match self {
+            Self::Responses(name) => Some(name),
+            Self::Unmeasured | Self::OneWay => None,
+        }
+    }
 }
 
 /// What `nine` is told about a flow: its options.
@@ -139,6 +171,8 @@ pub enum LabSource<'a> {
 /// The properties of a flow that the agents of its source need.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowContext<'a> {
+    /// When this copy starts.
+    pub start: Instant,
     /// The spans in which it sends.
     pub active: &'a [(Instant, Instant)],
     /// The path MTU.

@@ -17,8 +17,12 @@ mod replay;
 mod request;
 mod tcp;
 mod trace;
+mod video;
+mod web;
 
-pub use kind::{FlowContext, FlowSource, LabSource, SettingGroup, SourceKind, SourceReader, Transport};
+pub use kind::{
+    FlowContext, FlowSource, LabSource, MeasuredDelays, SettingGroup, SourceKind, SourceReader, Transport,
+};
 
 use engine::settings::Setting;
 
@@ -26,6 +30,8 @@ use engine::settings::Setting;
 pub static KINDS: &[&SourceKind] = &[
     &tcp::KIND,
     &request::KIND,
+    &web::KIND,
+    &video::KIND,
     &constant::KIND,
     &poisson::KIND,
     &on_off::KIND,
@@ -72,7 +78,7 @@ mod tests {
     fn groups_name_the_kinds_that_share_them() {
         let names: Vec<String> = setting_groups().into_iter().map(|(names, _)| names).collect();
         let shared = [
-            "tcp and request",
+            "tcp, request, web and video",
             "constant, poisson, on-off, burst and greedy",
             "trace and pcap",
         ];

@@ -62,7 +62,7 @@ impl FlowSource for OnOffPeriods {
         Some(self.packets.frames())
     }
 
-    fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2] {
+    fn agents(&self, context: &FlowContext<'_>) -> Vec<[Box<dyn Agent>; 2]> {
         let period = |drawn: &Drawn<Duration>| match drawn.distribution.always().map(Duration::from_nanos) {
             Some(mean) if self.own.random => TimeDistribution::Exponential(mean),
             Some(always) => TimeDistribution::Fixed(always),

@@ -63,7 +63,7 @@ impl FlowSource for OwnSource {
         self.brought.is_none()
     }
 
-    fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2] {
+    fn agents(&self, context: &FlowContext<'_>) -> Vec<[Box<dyn Agent>; 2]> {
         let brought = self
             .brought
             .as_ref()

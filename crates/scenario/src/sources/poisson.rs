@@ -50,7 +50,7 @@ impl FlowSource for PoissonArrivals {
         Some(self.packets.frames())
     }
 
-    fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2] {
+    fn agents(&self, context: &FlowContext<'_>) -> Vec<[Box<dyn Agent>; 2]> {
         let timing = Poisson::rate(self.own.rate, &self.packets.frame.into(), context.seed);
         self.packets.agents(context, timing)
     }

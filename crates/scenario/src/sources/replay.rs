@@ -63,7 +63,7 @@ impl FlowSource for Recording {
         Some([lengths().min()?, lengths().max()?])
     }
 
-    fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2] {
+    fn agents(&self, context: &FlowContext<'_>) -> Vec<[Box<dyn Agent>; 2]> {
         // The replay sets the lengths.
         let datagrams = datagrams(context, Bytes::ZERO, self.settings.ecn);
         listened(DatagramSource::new(datagrams, Replay::new(self.packets.clone())))

@@ -1,13 +1,16 @@
-//! `request`: a TCP server that answers requests on one connection.
+//! `request`: a TCP server that answers requests on one connection: pages of one object each.
 
-use super::kind::{FlowContext, FlowSource, SettingGroup, SourceKind, SourceReader, Transport};
+use super::kind::{
+    FlowContext, FlowSource, MeasuredDelays, SettingGroup, SourceKind, SourceReader, Transport,
+};
 use super::tcp::{self, TcpSettings};
+use super::web;
 use engine::settings;
 use engine::units::{Bytes, Duration};
 use measure::distribution::Drawn;
 use sim::agent::Agent;
-use sim::tcp::application::ResponseWriter;
-use sim::tcp::{OwnControl, Settings, pair_with};
+use sim::tcp::pages::PageModel;
+use sim::tcp::{OwnControl, Settings};
 use std::sync::Arc;
 
 /// The kind, for the list.
@@ -37,25 +40,27 @@ static OWN: SettingGroup = SettingGroup(RequestSettings::SETTINGS);
 struct Request {
     connection: TcpSettings,
     control: Option<OwnControl>,
-    own: RequestSettings,
+    model: PageModel,
 }
 
 fn read(reader: &mut SourceReader<'_>) -> Option<Arc<dyn FlowSource>> {
     let connection = tcp::read_connection(reader);
     let own = reader.group(RequestSettings::SETTINGS, RequestSettings::read);
-    let (connection, own) = (connection?, own?);
-    for key in ["stop", "active", "pauses"] {
-        let given = reader.section.get(key).is_some();
-        reader.refuse(
-            key,
-            given,
-            &format!("`{key}` does not apply to flows of kind `request`"),
-        );
-    }
+    tcp::refuse_times(reader, KIND.name);
+    let RequestSettings {
+        size,
+        pause,
+        requests,
+    } = own?;
+    let model = PageModel {
+        think: pause.distribution,
+        pages: requests.map_or(u64::MAX, u64::from),
+        ..PageModel::of(size.distribution)
+    };
     Some(Arc::new(Request {
-        connection,
+        connection: connection?,
         control: None,
-        own,
+        model,
     }))
 }
 
@@ -71,15 +76,15 @@ impl FlowSource for Request {
         }))
     }
 
-    fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2] {
-        let count = self.own.requests.map_or(u64::MAX, u64::from);
-        let RequestSettings { size, pause, .. } = &self.own;
-        let [size, pause] = [size.distribution.clone(), pause.distribution.clone()];
-        let responses = ResponseWriter::new(count, size, pause, context.seed);
+    fn delays(&self) -> MeasuredDelays {
+        MeasuredDelays::Responses("answers")
+    }
+
+    fn agents(&self, context: &FlowContext<'_>) -> Vec<[Box<dyn Agent>; 2]> {
         let settings = Settings {
             own_control: self.control.clone(),
             ..self.connection.connection(context.mtu)
         };
-        pair_with(&settings, Box::new(responses))
+        web::browser(&settings, &self.model, context)
     }
 }

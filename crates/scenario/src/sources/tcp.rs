@@ -1,7 +1,8 @@
 //! `tcp`: a TCP connection that always has data to send, or a total.
 
 use super::kind::{
-    FlowContext, FlowSource, LabSource, NineSettings, SettingGroup, SourceKind, SourceReader, Transport,
+    FlowContext, FlowSource, LabSource, MeasuredDelays, NineSettings, SettingGroup, SourceKind, SourceReader,
+    Transport,
 };
 use engine::settings;
 use engine::units::{Bandwidth, Bytes, Duration};
@@ -20,7 +21,7 @@ pub static KIND: SourceKind = SourceKind {
 };
 
 settings! {
-    /// Settings of a TCP connection; `request` has them too.
+    /// Settings of a TCP connection; `request`, `web` and `video` have them too.
     pub struct TcpSettings {
         /// The congestion control
         control: &'static ControlKind = default "cubic", "", "what most hosts have: RFC 9438";
@@ -138,6 +139,15 @@ fn read_nine(reader: &mut SourceReader<'_>, settings: &TransferSettings) -> Opti
     })
 }
 
+/// Refuses the keys that say when a flow sends, where the other end decides that.
+pub(super) fn refuse_times(reader: &mut SourceReader<'_>, kind: &str) {
+    for key in ["stop", "active", "pauses"] {
+        let given = reader.section.get(key).is_some();
+        let message = format!("`{key}` does not apply to flows of kind `{kind}`");
+        reader.refuse(key, given, &message);
+    }
+}
+
 /// Reads and checks the settings of a connection.
 pub(super) fn read_connection(reader: &mut SourceReader<'_>) -> Option<TcpSettings> {
     let settings = reader.group(TcpSettings::SETTINGS, TcpSettings::read)?;
@@ -208,8 +218,8 @@ impl FlowSource for Transfer {
         }))
     }
 
-    fn measures_delays(&self) -> bool {
-        false
+    fn delays(&self) -> MeasuredDelays {
+        MeasuredDelays::Unmeasured
     }
 
     fn nine(&self) -> Option<NineSettings> {
@@ -223,13 +233,13 @@ impl FlowSource for Transfer {
         })
     }
 
-    fn agents(&self, context: &FlowContext<'_>) -> [Box<dyn Agent>; 2] {
-        tcp::pair(&tcp::Settings {
+    fn agents(&self, context: &FlowContext<'_>) -> Vec<[Box<dyn Agent>; 2]> {
+        vec![tcp::pair(&tcp::Settings {
             total: self.total,
             active: context.active.to_vec(),
             own_control: self.own.clone(),
             ..self.connection.connection(context.mtu)
-        })
+        })]
     }
 }
 

@@ -4,9 +4,8 @@
 //! ACK while all that it wrote has been sent. So it may write on, pause, or wait until something
 //! has arrived.
 
-use engine::random::{Rng, Seed};
-use engine::units::{Bytes, Duration, Instant};
-use measure::distribution::Distribution;
+use crate::agent::Others;
+use engine::units::{Bytes, Instant};
 use std::any::Any;
 use std::fmt::Debug;
 
@@ -28,8 +27,25 @@ pub struct Written {
     pub bytes: u64,
     /// It writes no more: a FIN follows.
     pub closed: bool,
+    /// The receiver answers the last byte at once, so that its ACK is not delayed.
+    pub answered: bool,
     /// When to ask again.
     pub ask_again: Instant,
+    /// The connections of the same client that may have something to write now.
+    pub wakes: Others,
+}
+
+impl Written {
+    /// So much, after which it is asked again; nobody answers it, and it wakes nobody.
+    pub fn until(ask_again: Instant, bytes: u64, closed: bool) -> Self {
+        Self {
+            bytes,
+            closed,
+            answered: false,
+            ask_again,
+            wakes: Others::NONE,
+        }
+    }
 }
 
 /// What writes into a connection.
@@ -77,73 +93,7 @@ impl Application for BulkWriter {
             Some(&(start, _)) => (progress.sent, start),
             None => (progress.sent, Instant::NEVER),
         };
-        Written {
-            bytes,
-            closed: self.total == Some(bytes) || self.passed == self.spans.len(),
-            ask_again,
-        }
-    }
-}
-
-/// Answers requests, each with a number of bytes that is drawn. The next request comes a pause
-/// after the last byte of a response has arrived.
-///
-/// Requests themselves are not sent. A client that asks as soon as it has a response would be heard
-/// when its ACK is, so the next response begins then; response times are measured from there.
-#[derive(Clone, Debug)]
-pub struct ResponseWriter {
-    size: Distribution,
-    pause: Distribution,
-    rng: Rng,
-    left: u64,
-    requested: Instant,
-    written: u64,
-    begun: usize,
-    /// The response times: from the request to the ACK of the last byte.
-    pub response_times: Vec<Duration>,
-}
-
-impl ResponseWriter {
-    /// This many responses of such sizes in bytes, with a pause of such nanoseconds before each but
-    /// the first.
-    pub fn new(count: u64, size: Distribution, pause: Distribution, seed: Seed) -> Self {
-        Self {
-            size,
-            pause,
-            rng: seed.stream(),
-            left: count,
-            requested: Instant::START,
-            written: 0,
-            begun: 0,
-            response_times: Vec::new(),
-        }
-    }
-}
-
-impl Application for ResponseWriter {
-    fn write(&mut self, progress: &StreamProgress) -> Written {
-        let StreamProgress {
-            now, acknowledged, ..
-        } = *progress;
-        let mut ask_again = Instant::NEVER;
-        if acknowledged >= self.written {
-            if self.requested <= now && self.response_times.len() < self.begun {
-                self.response_times.push(now.since(self.requested));
-                self.requested = now + Duration::from_nanos(self.pause.draw(&mut self.rng));
-            }
-            if self.left > 0 && self.requested <= now {
-                self.requested = now;
-                self.left -= 1;
-                self.begun += 1;
-                self.written += self.size.draw(&mut self.rng).max(1);
-            } else if self.left > 0 {
-                ask_again = self.requested;
-            }
-        }
-        Written {
-            bytes: self.written,
-            closed: self.left == 0,
-            ask_again,
-        }
+        let closed = self.total == Some(bytes) || self.passed == self.spans.len();
+        Written::until(ask_again, bytes, closed)
     }
 }

@@ -1,7 +1,8 @@
 //! A model of TCP: two endpoints whose segments have lengths but no bytes. In reading order:
 //!
 //! - [`Settings`] and [`pair`]: a connection from outside;
-//! - [`application`]: what writes into it;
+//! - [`application`]: what writes into it; [`responses`]: what answers a client that asks, such as
+//!   [`pages`] or [`video`];
 //! - [`sender`]: handshake, timers, recovery; with `scoreboard` (SACK), `ranges`, `rack`,
 //!   `recovery`, `loss_timer`, [`rtt`] and [`delivery`];
 //! - [`receiver`]: reassembly, ACKs, the receive window;
@@ -23,14 +24,17 @@ pub mod delivery;
 mod frames;
 mod hystart;
 mod loss_timer;
+pub mod pages;
 mod rack;
 mod ranges;
 pub mod receiver;
 mod recovery;
+pub mod responses;
 pub mod rtt;
 mod scoreboard;
 pub mod sender;
 mod settings;
+pub mod video;
 
 pub use control::{ControlKind, OwnControl};
 pub use receiver::TcpReceiver;

@@ -296,7 +296,7 @@ impl TcpReceiver {
         if ended {
             self.finished = self.finished.or(Some(cx.now()));
         }
-        if had_holes || ended || !self.delayed_ack {
+        if had_holes || ended || segment.flags.push || !self.delayed_ack {
             AckTiming::Now
         } else if self.unacked < 2 * self.mss {
             AckTiming::Delayed

@@ -195,11 +195,7 @@ impl TcpSender {
             pacing: settings.pacing,
             sample_interval: settings.sample_interval,
             application,
-            written: Written {
-                bytes: 0,
-                closed: false,
-                ask_again: Instant::START,
-            },
+            written: Written::until(Instant::START, 0, false),
             control,
             board: Scoreboard::new(
                 mss,
@@ -339,7 +335,8 @@ impl TcpSender {
     }
 
     /// The new data of the next segment, if there is any; an empty range is a FIN alone.
-    fn next_new(&mut self, now: Instant) -> Option<ByteRange> {
+    fn next_new(&mut self, cx: &mut Context<'_>) -> Option<ByteRange> {
+        let now = cx.now();
         let next = self.board.snd_nxt();
         if self.fin_sent {
             return None;
@@ -350,6 +347,7 @@ impl TcpSender {
                 sent: next,
                 acknowledged: self.board.snd_una(),
             });
+            cx.wake_others(self.written.wakes);
         }
         let written = self.written.bytes.max(next);
         let full = written.min(next + self.mss);
@@ -372,7 +370,7 @@ impl TcpSender {
         self.waits_for_pace = false;
         loop {
             let lost = self.board.next_lost();
-            let chosen = lost.or_else(|| self.next_new(now));
+            let chosen = lost.or_else(|| self.next_new(cx));
             let pipe = self.board.pipe();
             let Some(range) = chosen else {
                 if let (Some(delivery), true) = (&mut self.delivery, pipe < self.control.cwnd()) {
@@ -498,6 +496,7 @@ impl TcpSender {
                 segment.flags.cwr |= std::mem::take(&mut self.send_cwr);
             }
         }
+        segment.flags.push = self.written.answered && segment.len > 0 && range.end == self.written.bytes;
         self.statistics.segments += u64::from(segment.len > 0);
         let mut packet = SimPacket::new(data_frame(segment.len), Payload::Tcp(segment));
         if self.accurate.is_some() && segment.len > 0 {
@@ -598,7 +597,7 @@ impl TcpSender {
             self.timer = self.timer.back_to_rto(now, self.board.head_sent(), &self.rtt);
             return self.set_timer(cx);
         }
-        let (range, transmission) = match self.next_new(now) {
+        let (range, transmission) = match self.next_new(cx) {
             Some(range) => (range, Transmission::First),
             None => (self.board.on_probe(now), Transmission::Probe),
         };
@@ -972,6 +971,9 @@ impl Agent for TcpSender {
     fn wake(&mut self, cx: &mut Context<'_>) {
         if self.phase == Phase::SynSent && self.timer.is_off() {
             self.send_syn(cx);
+        } else if cx.now() < self.timer.at && self.phase == Phase::SynSent {
+            // Another connection has woken it during the handshake.
+            cx.wake_at(self.timer.at);
         } else if cx.now() < self.timer.at {
             self.transmit(cx);
         } else {

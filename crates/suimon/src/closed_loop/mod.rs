@@ -173,11 +173,9 @@ impl Application for AsCaptured {
             (self.written, self.next) = (bytes, self.next + 1);
         }
         let next = self.writes.get(self.next);
-        Written {
-            bytes: self.written.max(progress.sent),
-            closed: next.is_none() && self.written != u64::MAX,
-            ask_again: next.map_or(Instant::NEVER, |next| begin + next.0),
-        }
+        let closed = next.is_none() && self.written != u64::MAX;
+        let ask_again = next.map_or(Instant::NEVER, |next| begin + next.0);
+        Written::until(ask_again, self.written.max(progress.sent), closed)
     }
 }
 

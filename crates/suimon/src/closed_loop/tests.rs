@@ -38,11 +38,8 @@ struct Pulses {
 impl Application for Pulses {
     fn write(&mut self, progress: &StreamProgress) -> Written {
         let done = progress.now.since(Instant::START).nanos() / self.every.nanos();
-        Written {
-            bytes: done * self.bytes,
-            closed: false,
-            ask_again: Instant::from_nanos((done + 1) * self.every.nanos()),
-        }
+        let ask_again = Instant::from_nanos((done + 1) * self.every.nanos());
+        Written::until(ask_again, done * self.bytes, false)
     }
 }
 

@@ -8,6 +8,8 @@ use crate::event_queue::EventQueue;
 use crate::link::LinkQueue;
 use crate::meter::Delivered;
 use crate::packet::{ByteRange, Flags, Payload, Segment, SimPacket, Store};
+use crate::tcp::pages::{PageConnection, PageModel};
+use crate::tcp::responses::ResponseWriter;
 use engine::packet::Ecn;
 use engine::random::Seed;
 use measure::distribution::Distribution;
@@ -46,6 +48,7 @@ impl<A: Agent> Bench<A> {
             store: &mut store,
             outbox: &mut outbox,
             paused: &mut false,
+            woken: &mut Vec::new(),
             delivered: &mut self.delivered,
         };
         act(&mut self.agent, &mut cx);
@@ -663,7 +666,15 @@ fn an_application_writes_in_its_spans_only_and_an_idle_restart_reduces_cwnd() {
 fn responses_follow_each_other_after_their_pause() {
     let settings = Settings::default();
     let always = Distribution::fixed;
-    let answers = application::ResponseWriter::new(5, always(10 * MSS), always(ms(500).nanos()), Seed(1));
+    let model = PageModel {
+        pages: 5,
+        think: always(ms(500).nanos()),
+        ..PageModel::of(always(10 * MSS))
+    };
+    let [answers] = &model.connections(Seed(1))[..] else {
+        panic!("one connection");
+    };
+    let answers = ResponseWriter::new(answers.clone());
     let mut simulation = Simulation::new(Seed(1));
     let [a, b] = ["a", "b"].map(|name| simulation.node(name));
     simulation.duplex(a, b, &LinkSpec::new(Bandwidth::gbit(1), ms(50)));
@@ -682,7 +693,16 @@ fn responses_follow_each_other_after_their_pause() {
         simulation.delivered(flow, End::Responder).bytes,
         Bytes::new(50 * MSS)
     );
+    // The client closes when it has the last response: it is counted, too.
+    simulation.run_until(at(ms(700 + 4 * 500 + 20)));
     assert!(sender(&simulation, flow).finished.is_some());
+    let answers = sender(&simulation, flow).application::<ResponseWriter<PageConnection>>();
+    let took = answers.expect("its application").client().load_times();
+    assert_eq!(took.len(), 5);
+    assert!(
+        took.iter().all(|took| (ms(100)..ms(102)).contains(took)),
+        "{took:?}"
+    );
 }
 
 #[test]
