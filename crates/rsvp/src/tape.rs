@@ -112,6 +112,14 @@ impl NodeTape {
         })
     }
 
+    /// Whether there is one, and it has room.
+    pub fn goes_on(&self) -> bool {
+        let writing = self.0.borrow();
+        writing
+            .as_ref()
+            .is_some_and(|writing| writing.taped.full.is_none())
+    }
+
     /// Whether it is full: a new one may begin where the node has no state.
     pub fn is_full(&self) -> bool {
         let writing = self.0.borrow();

@@ -11,10 +11,12 @@ use rsvp::admission::InterfaceBudget;
 use rsvp::traffic_control::InterfaceId;
 use std::collections::BTreeMap;
 
-/// Help where a change would break reservations.
 /// The classes of all policies that a tape names, at most: they are kept in memory.
 const MOST_CLASSES: usize = 200_000;
+/// So many classes take as much memory as what a policy has besides.
+const OWN_PART: usize = 400;
 
+/// Help where a change would break reservations.
 const ALL_THE_SAME: &str = "`suimon reserve status` shows whose they are; `suimon apply FILE --break-reservations` \
                             puts the policy into force all the same";
 
@@ -66,15 +68,19 @@ impl Budgets {
         }
     }
 
-    /// Writes down what may be reserved on an interface from now on.
+    /// Writes down what may be reserved on an interface from now on, while there is a tape.
     fn write_down(&mut self, node: &KernelNode, id: InterfaceId, mtu: u32) {
+        if !node.tape().goes_on() {
+            return;
+        }
         let policy = self.policies.get(&id).filter(|policy| policy.reserve.is_some());
         let number = policy.map(|policy| {
             self.taped.push(policy.clone());
             self.taped.len() as u32 - 1
         });
         node.tape().budget(id, number, mtu);
-        let classes = self.taped.iter().map(|policy| policy.plan.classes.len());
+        let classes = |policy: &InterfacePolicy| OWN_PART + policy.plan.classes.len();
+        let classes = self.taped.iter().map(classes);
         if self.taped.len() > 1 && classes.sum::<usize>() > MOST_CLASSES {
             node.tape().break_off();
         }
@@ -166,5 +172,69 @@ impl Budgets {
                 Err(why)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signalling::routing::KernelRoutes;
+    use control::policy::Policy;
+    use engine::random::Seed;
+    use engine::reserved::ReservedLayout;
+    use engine::tree::Registry;
+    use engine::units::Instant;
+    use netio::routes::Routes;
+    use rsvp::admission::AdmissionState;
+    use rsvp::node::{Node, Settings};
+
+    fn policy() -> InterfacePolicy {
+        let text = "version = 1\n[rsvp]\ninterfaces = [\"wan0\"]\n[interface.wan0]\nbandwidth = \"40 Mbit/s\"\n\
+                    discipline = \"drr\"\nreserve = { share = \"50 %\" }\n[[interface.wan0.class]]\nname = \"rest\"\n\
+                    default = true\n";
+        let read = Policy::read("p.toml", text, &Registry::builtin(), &[]);
+        read.unwrap_or_else(|wrong| panic!("{}", wrong.render(false)))
+            .interfaces
+            .remove(0)
+    }
+
+    /// Takes every tree.
+    struct Takes;
+
+    impl Trees for Takes {
+        fn managed(&self) -> Vec<InterfacePolicy> {
+            vec![policy()]
+        }
+
+        fn adopt(&self, _policy: &InterfacePolicy, _layout: ReservedLayout) -> Result<(), Refusal> {
+            Ok(())
+        }
+    }
+
+    /// A soak found it: they were kept for ever.
+    #[test]
+    fn policies_are_kept_for_a_tape_up_to_a_bound_and_not_behind_its_end() {
+        let routing = KernelRoutes::new(Routes::open().expect("the kernel's routes"), Vec::new());
+        let settings = Settings::new(Vec::new(), Seed(1));
+        let mut node = Node::new(settings, AdmissionState::new(), routing);
+        let mut budgets = Budgets::new(Box::new(Takes), ["wan0"].into_iter());
+        budgets.set(&mut node, 0, 1500);
+        assert_eq!(budgets.taped.len(), 0, "there is no tape yet");
+        assert!(node.begin_tape(Instant::START, Seed(1), 0, 8 << 20));
+        budgets.begin_tape(&node, [1500].into_iter());
+        let change = |budgets: &mut Budgets, node: &mut KernelNode| {
+            let changed = budgets.change_policy(node, policy(), Breaking::Refused);
+            changed.expect("nothing is reserved");
+        };
+        for _ in 0..2_000 {
+            change(&mut budgets, &mut node);
+        }
+        let kept = budgets.taped.len();
+        assert!((400..=500).contains(&kept) && !node.tape().goes_on(), "{kept}");
+        // Without state it begins anew.
+        assert!(node.begin_tape(Instant::START, Seed(1), 0, 8 << 20));
+        budgets.begin_tape(&node, [1500].into_iter());
+        change(&mut budgets, &mut node);
+        assert_eq!(budgets.taped.len(), 2);
     }
 }
