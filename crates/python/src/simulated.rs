@@ -95,6 +95,7 @@ impl Simulation {
             captures: &[],
             explain: None,
             own,
+            tcp: false,
             end: &end,
         };
         let mut interrupted = None;

@@ -10,6 +10,7 @@ mod directory;
 use copied::{beside_four_uploads, policies};
 use directory::TestDirectory;
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,9 +30,14 @@ fn turn() -> MutexGuard<'static, ()> {
 /// Judges what a scenario's lab run says and its exit code, by a run that the machine did not hold
 /// up.
 fn undisturbed(file: &Path, judge: impl Fn(&Value, Option<i32>)) {
+    undisturbed_with(file, &[], judge);
+}
+
+/// The same with more options.
+fn undisturbed_with(file: &Path, options: &[&OsStr], judge: impl Fn(&Value, Option<i32>)) {
     let _turn = turn();
     for _ in 0..4 {
-        let (value, code) = run(file);
+        let (value, code) = run_with(file, options);
         match catch_unwind(AssertUnwindSafe(|| judge(&value, code))) {
             Ok(()) => return,
             Err(_) if value["held_up_ns"].as_u64() > Some(HELD_UP_NS) => eprintln!("held up; once more"),
@@ -43,8 +49,13 @@ fn undisturbed(file: &Path, judge: impl Fn(&Value, Option<i32>)) {
 
 /// What a scenario's lab run says, and its exit code.
 fn run(file: &Path) -> (Value, Option<i32>) {
+    run_with(file, &[])
+}
+
+fn run_with(file: &Path, options: &[&OsStr]) -> (Value, Option<i32>) {
     let run = Command::new(SUIMON)
         .args(["lab".as_ref(), file.as_os_str(), "--json".as_ref()])
+        .args(options)
         .output()
         .expect("it runs");
     let errors = String::from_utf8_lossy(&run.stderr).into_owned();
@@ -575,4 +586,94 @@ fn a_policy_of_the_lab_follows_a_line_that_varies() {
     undisturbed(&fixed.0, |value, _| {
         assert!(measured(value, 0) > 200e6, "the modem's queue is deep");
     });
+}
+
+/// One transfer over a link that loses nothing and holds all of it, and one over a link that loses.
+const WINDOWS: &str = r#"
+version = 1
+duration = "2 s"
+link = [
+    { between = ["a", "b"], rate = "10 Mbit/s", delay = "10 ms", buffer = "2 MB" },
+    { between = ["c", "d"], rate = "10 Mbit/s", delay = "10 ms", buffer = "2 MB", loss = "2 %" },
+]
+flow = [
+    { name = "clean", between = ["a", "b"], kind = "tcp", total = "1 MB" },
+    { name = "lossy", between = ["c", "d"], kind = "tcp" },
+]
+expect = [
+    { flow = "clean", metric = "retransmissions", at_most = 0 },
+    { flow = "lossy", metric = "retransmissions", at_least = 1 },
+]
+"#;
+
+/// The kernel's and the simulator's TCP tell the same: each on its own line.
+#[test]
+fn the_kernels_windows_and_round_trips_stand_beside_the_simulators() {
+    let file = Written::new("windows", WINDOWS);
+    let place = TestDirectory::new("live-windows");
+    let csv = place.0.join("tcp.csv");
+    undisturbed_with(&file.0, &["--tcp".as_ref(), csv.as_os_str()], |value, code| {
+        assert_eq!(code, Some(0), "{value:#}");
+        let text = std::fs::read_to_string(&csv).expect("samples");
+        let mut lines = text.lines();
+        let head = "place,flow,at_ns,cwnd_bytes,rtt_ns,retransmissions";
+        assert_eq!(lines.next(), Some(head));
+        let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+        for (place, flow, expectation) in [
+            ("kernel", "clean", Some(0)),
+            ("kernel", "lossy", Some(1)),
+            ("simulator", "clean", None),
+            ("simulator", "lossy", None),
+        ] {
+            let of = rows.iter().filter(|row| row[..2] == [place, flow]);
+            let number = |text: &str| text.parse::<u64>().expect("a number");
+            let samples: Vec<[u64; 4]> = of.map(|row| [2, 3, 4, 5].map(|n| number(row[n]))).collect();
+            let what = format!("{flow} in the {place}");
+            assert!((50..=402).contains(&samples.len()), "{what}: {}", samples.len());
+            for pair in samples.windows(2) {
+                let ([at, .., again], [next, .., more]) = (pair[0], pair[1]);
+                assert!(at < next && again <= more, "{what}: {pair:?}");
+            }
+            // 2 MB behind 10 Mbit/s take 1.6 s.
+            for [at, cwnd, rtt, _] in &samples {
+                assert!(
+                    (20_000_000..1_700_000_000).contains(rtt),
+                    "{what}: {rtt} ns at {at}"
+                );
+                assert!((1_000..8_000_000).contains(cwnd), "{what}: {cwnd} B at {at}");
+            }
+            let [.., again] = samples.last().expect("a sample");
+            assert_eq!(*again > 0, flow == "lossy", "{what}: {again}");
+            assert!(*again < 200, "{what}: {again}");
+            if let Some(of) = expectation {
+                assert_eq!(measured(value, of), *again as f64, "{what}");
+            }
+        }
+    });
+}
+
+#[test]
+fn without_a_flow_of_tcp_there_are_no_windows_to_show() {
+    let datagrams = WINDOWS.replace(
+        "kind = \"tcp\", total = \"1 MB\"",
+        "kind = \"constant\", rate = \"1 Mbit/s\"",
+    );
+    let datagrams = datagrams.replace("kind = \"tcp\"", "kind = \"constant\", rate = \"1 Mbit/s\"");
+    let (scenario, _) = datagrams.split_once("expect").expect("expectations");
+    let file = Written::new("no-windows", scenario);
+    for verb in ["lab", "sim"] {
+        let said = Command::new(SUIMON)
+            .args([
+                verb.as_ref(),
+                file.0.as_os_str(),
+                "--tcp".as_ref(),
+                "never.svg".as_ref(),
+            ])
+            .output()
+            .expect("it runs");
+        let err = String::from_utf8_lossy(&said.stderr);
+        assert_eq!(said.status.code(), Some(2), "{verb}: {err}");
+        assert!(err.contains("--tcp: no flow of"), "{verb}: {err}");
+        assert!(!Path::new("never.svg").exists(), "{verb}");
+    }
 }

@@ -654,3 +654,61 @@ fn of_a_policy_with_several_interfaces_the_named_one_applies() {
         );
     }
 }
+
+/// A window that never grows beyond the receiver's has a round trip that is known: its own bits at
+/// the link's rate, or the propagation, whichever is longer.
+#[test]
+fn windows_over_time_are_those_of_a_path_that_is_known() {
+    let place = TestDirectory::new("sim-tcp");
+    let [file, csv, svg] = ["known.toml", "known.csv", "known.svg"].map(|name| place.0.join(name));
+    let scenario = r#"
+version = 1
+duration = "4 s"
+link = [{ between = ["a", "b"], rate = "10 Mbit/s", delay = "10 ms", buffer = "1 MB" }]
+flow = [
+    { name = "known", between = ["a", "b"], kind = "tcp", receive_window = "125 kB", count = 1 },
+    { name = "noise", between = ["b", "a"], kind = "poisson", rate = "1 Mbit/s", frame = "500 B" },
+]
+"#;
+    fs::write(&file, scenario).expect("a scenario");
+    let plain = suimon(&["sim", "--json", &file.to_string_lossy()]);
+    for out in [&csv, &svg] {
+        let [file, out] = [&file, out].map(|path| path.to_string_lossy());
+        let run = suimon(&["sim", "--json", "--tcp", &out, &file]);
+        assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+        assert_eq!(run.stdout, plain.stdout, "what is watched stays as it was");
+    }
+    let lines = fs::read_to_string(&csv).expect("samples");
+    let rows: Vec<Vec<&str>> = lines
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').collect())
+        .collect();
+    assert!((380..=400).contains(&rows.len()), "{} samples", rows.len());
+    assert!(
+        rows.iter()
+            .all(|row| row[..2] == ["simulator", "known"] && row[5] == "0")
+    );
+    for row in &rows[rows.len() / 2..] {
+        // 125 kB of payload in frames of 1,514 B at 10 Mbit/s take 104.6 ms.
+        let rtt: u64 = row[4].parse().expect("a time");
+        assert!((95_000_000..115_000_000).contains(&rtt), "{row:?}");
+        let cwnd: u64 = row[3].parse().expect("a length");
+        assert!(cwnd >= 120_000, "{row:?}");
+    }
+    let drawn = fs::read_to_string(&svg).expect("a chart");
+    assert!(
+        drawn.contains("Congestion window") && drawn.len() < 100_000,
+        "{}",
+        drawn.len()
+    );
+    let swept = scenario.replace("count = 1", "count = \"{n}\"") + "[sweep]\nn = [1, 2]\n";
+    fs::write(&file, swept).expect("a sweep");
+    let run = suimon(&["sim", "--tcp", &csv.to_string_lossy(), &file.to_string_lossy()]);
+    assert_eq!(run.status.code(), Some(2));
+    assert!(
+        text(&run.stderr).contains("--tcp shows one point"),
+        "{}",
+        text(&run.stderr)
+    );
+}

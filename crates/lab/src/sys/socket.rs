@@ -29,6 +29,25 @@ pub(crate) fn set_congestion(socket: &impl AsFd, name: &str) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())
 }
 
+/// What the kernel says of a TCP connection.
+pub(crate) fn tcp_info(socket: &impl AsFd) -> io::Result<libc::tcp_info> {
+    // SAFETY: all fields are integers.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the kernel writes at most `len` bytes, which are those of `info`.
+    check(unsafe {
+        libc::getsockopt(
+            fd,
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut len,
+        )
+    })?;
+    Ok(info)
+}
+
 /// Limits what the kernel holds of a TCP connection before it is on its way.
 pub(crate) fn set_unsent_limit(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     set_option(

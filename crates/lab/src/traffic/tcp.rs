@@ -2,7 +2,7 @@
 
 use crate::error::{Doing, Error, Result};
 use crate::host::Host;
-use crate::sys::socket::{connect_from, set_congestion, set_receive_buffer};
+use crate::sys::socket::{connect_from, set_congestion, set_receive_buffer, tcp_info};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -44,6 +44,33 @@ pub struct Bulk {
     pub interval: Duration,
     /// The receiver's buffer; none leaves it to the kernel's autotuning.
     pub receive_buffer: Option<u32>,
+    /// How often the kernel's variables of the sending socket are read; none: never.
+    pub sampling: Option<Duration>,
+}
+
+/// What the kernel says of a sending socket (`TCP_INFO`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SocketSample {
+    /// When it was read.
+    pub at: Instant,
+    /// cwnd in bytes: segments of the maximum size.
+    pub cwnd: u64,
+    /// The smoothed round-trip time.
+    pub rtt: Duration,
+    /// Segments that were sent again so far.
+    pub retransmissions: u64,
+}
+
+impl SocketSample {
+    fn of(stream: &TcpStream) -> std::io::Result<Self> {
+        let info = tcp_info(stream)?;
+        Ok(Self {
+            at: Instant::now(),
+            cwnd: u64::from(info.tcpi_snd_cwnd) * u64::from(info.tcpi_snd_mss),
+            rtt: Duration::from_micros(info.tcpi_rtt.into()),
+            retransmissions: info.tcpi_total_retrans.into(),
+        })
+    }
 }
 
 impl Bulk {
@@ -58,6 +85,7 @@ impl Bulk {
             most: u64::MAX,
             interval: Duration::from_millis(100),
             receive_buffer: None,
+            sampling: None,
         }
     }
 
@@ -123,7 +151,7 @@ pub struct BulkRun {
     shared: Arc<Shared>,
     begin: Instant,
     receiver: Option<JoinHandle<Result<Result<Vec<u64>>>>>,
-    sender: Option<JoinHandle<Result<Result<u64>>>>,
+    sender: Option<JoinHandle<Result<Result<Sent>>>>,
 }
 
 /// The results of a transfer.
@@ -137,6 +165,16 @@ pub struct BulkReport {
     pub received: u64,
     /// Bytes that the sender's kernel accepted.
     pub sent: u64,
+    /// The kernel's variables of the sending socket, if they were asked for, in order of time; the
+    /// last of the end of sending.
+    pub samples: Vec<SocketSample>,
+}
+
+/// What a sender has done.
+#[derive(Debug, Default)]
+struct Sent {
+    bytes: u64,
+    samples: Vec<SocketSample>,
 }
 
 impl BulkRun {
@@ -157,13 +195,14 @@ impl BulkRun {
     /// Returns an error if the sender or the receiver failed, for example because no connection
     /// was established.
     pub fn finish(mut self) -> Result<BulkReport> {
-        let sent = join(self.sender.take())?;
+        let Sent { bytes: sent, samples } = join(self.sender.take())?;
         let intervals = join(self.receiver.take())?;
         Ok(BulkReport {
             begin: self.begin,
             received: intervals.iter().sum(),
             intervals,
             sent,
+            samples,
         })
     }
 }
@@ -194,9 +233,8 @@ fn connect(to: SocketAddr, from: Option<SocketAddr>) -> std::io::Result<TcpStrea
     }
 }
 
-/// Sends until the duration is over, the amount is sent, or the run is stopped; returns the bytes
-/// sent.
-fn send(bulk: &Bulk, listener: &TcpListener, begin: Instant, shared: &Shared) -> Result<u64> {
+/// Sends until the duration is over, the amount is sent, or the run is stopped.
+fn send(bulk: &Bulk, listener: &TcpListener, begin: Instant, shared: &Shared) -> Result<Sent> {
     let to = listener
         .local_addr()
         .doing(|| "learn the listener's port".into())?;
@@ -207,7 +245,9 @@ fn send(bulk: &Bulk, listener: &TcpListener, begin: Instant, shared: &Shared) ->
             accept(listener, over).transpose()
         }
     };
-    let Some(stream) = stream else { return Ok(0) };
+    let Some(stream) = stream else {
+        return Ok(Sent::default());
+    };
     let mut stream = stream.doing(|| format!("connect to {to}"))?;
     set_congestion(&stream, &bulk.congestion)
         .doing(|| format!("use the congestion control `{}`", bulk.congestion))
@@ -215,17 +255,27 @@ fn send(bulk: &Bulk, listener: &TcpListener, begin: Instant, shared: &Shared) ->
             e.help("the available ones are in /proc/sys/net/ipv4/tcp_available_congestion_control")
         })?;
     let doing = || format!("send to {to}");
-    stream.set_write_timeout(Some(CHECK_INTERVAL)).doing(doing)?;
+    let sampling = bulk.sampling.unwrap_or(Duration::MAX);
+    let blocks = CHECK_INTERVAL.min(sampling.max(Duration::from_millis(1)));
+    stream.set_write_timeout(Some(blocks)).doing(doing)?;
     let chunk = vec![0x5a; CHUNK];
-    let mut sent = 0;
+    let mut sent = Sent::default();
+    let mut sampled = begin;
     let over = || begin.elapsed() >= bulk.duration || shared.stop_sending.load(Ordering::Relaxed);
-    while sent < bulk.most && !over() {
-        let len = usize::try_from(bulk.most - sent).map_or(CHUNK, |left| left.min(CHUNK));
+    while sent.bytes < bulk.most && !over() {
+        if sampled.elapsed() >= sampling {
+            sent.samples.push(SocketSample::of(&stream).doing(doing)?);
+            sampled = Instant::now();
+        }
+        let len = usize::try_from(bulk.most - sent.bytes).map_or(CHUNK, |left| left.min(CHUNK));
         match stream.write(&chunk[..len]) {
-            Ok(n) => sent += n as u64,
+            Ok(n) => sent.bytes += n as u64,
             Err(e) if is_timeout(e.kind()) => {}
             Err(e) => return Err(Error::new(doing(), e)),
         }
+    }
+    if bulk.sampling.is_some() {
+        sent.samples.push(SocketSample::of(&stream).doing(doing)?);
     }
     Ok(sent)
 }

@@ -230,7 +230,7 @@ fn refuse_addresses(root: &Section<'_>, scenario: &Scenario, problems: &mut Vec<
     }
 }
 
-const MEASURED: &str = "it measures `rate`, `share` and `jain` of flows, `packets` and delays of datagrams; of links \
+const MEASURED: &str = "it measures `rate`, `share` and `jain` of flows, `packets` and delays of datagrams, `retransmissions` of TCP; of links \
                         `rate`, `load`, delays, `packets`, `drops` and `marks`; of classes `rate`, `share`, delays \
                         and `packets`; and `in-force`";
 
@@ -246,7 +246,11 @@ fn measures(scenario: &Scenario, expectation: &Expectation) -> bool {
         Subject::Link(_) => delay || matches!(metric, M::Rate | M::Load | M::Packets | M::Drops | M::Marks),
         Subject::Flow(flow) => {
             let datagrams = scenario.flows[flow].settings.kind.transport == Transport::Udp;
-            matches!(metric, M::Rate | M::Share) || (datagrams && (delay || metric == M::Packets))
+            let own = match datagrams {
+                true => delay || metric == M::Packets,
+                false => metric == M::Retransmissions,
+            };
+            own || matches!(metric, M::Rate | M::Share)
         }
     }
 }

@@ -161,6 +161,12 @@ impl Scenario {
         on_path.intersection(&self.signalling.nodes).copied().collect()
     }
 
+    /// Whether any of its flows is of TCP.
+    pub fn has_tcp(&self) -> bool {
+        let mut flows = self.flows.iter();
+        flows.any(|flow| flow.settings.kind.transport == crate::sources::Transport::Tcp)
+    }
+
     /// The bin width.
     pub fn bin(&self) -> Duration {
         self.settings

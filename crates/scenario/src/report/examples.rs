@@ -88,6 +88,7 @@ fn outcome(number: usize, of: usize, values: &[(&str, &str)], mbit: f64) -> Outc
         series: passed.series.clone(),
         delays: None,
         counts: vec![("retransmitted", 12)],
+        tcp: Vec::new(),
     };
     let judgement = |what: &str, value: u64, unit, met| Judgement {
         what: what.into(),

@@ -1,5 +1,5 @@
 //! Reports of outcomes: [`table`] for the terminal, [`json`], [`csv`] and [`series`] for programs,
-//! [`page`] and [`alone`] with charts.
+//! [`page`] and [`alone`] with charts, [`tcp`] of TCP's variables over time.
 //!
 //! [`junit`] is for CI services, [`behind`] of a command behind a link. [`merge`] merges the
 //! outputs of shards; [`preview`] describes a scenario without running it.
@@ -18,6 +18,7 @@ mod replications;
 pub mod series;
 pub mod sweep;
 pub mod table;
+pub mod tcp;
 
 #[cfg(target_os = "linux")]
 pub mod behind;

@@ -9,8 +9,9 @@ use super::held_up::{self, Delayed};
 use super::judge::{delay, fairness_of, ratio, verdict};
 use super::live_programs;
 use super::live_rsvp::LabRsvp;
-use super::outcome::{FlowOutcome, Judgement, LiveOutcome, ProgramOutcome, ReservationOutcome};
+use super::outcome::{FlowOutcome, Judgement, LiveOutcome, ProgramOutcome, ReservationOutcome, TcpSample};
 use super::reserved_flows::ReservationLog;
+use super::step;
 use crate::lab::{Built, Instruments, build_scenario, reroute};
 use crate::language::{Expectation, FlowConfig, Metric, ReservationConfig, Subject};
 use crate::sources::LabSource;
@@ -24,7 +25,7 @@ use gateway::in_force::InForce;
 use lab::record::Recorded;
 use lab::stood_still::StoodStill;
 use lab::traffic::generator::TrafficShape;
-use lab::traffic::tcp::Bulk;
+use lab::traffic::tcp::{Bulk, SocketSample};
 use lab::traffic::udp::Stream;
 use lab::{CableSwitch, Record};
 use measure::delay::FineDelays;
@@ -150,6 +151,8 @@ struct ReceivedFlow {
     lost: Option<u64>,
     /// When its sender was held up.
     hold_ups: Vec<HoldUp>,
+    /// The variables of its sending TCP.
+    tcp: Vec<TcpSample>,
 }
 
 /// The readings at both edges of an expectation's window.
@@ -457,14 +460,22 @@ impl LiveRun<'_> {
                     congestion: control.into(),
                     most: total.map_or(u64::MAX, Bytes::get),
                     interval: INTERVAL,
+                    sampling: Some(time::Duration::from_nanos(step(self.scenario).nanos())),
                     ..Bulk::new(to, time::Duration::from_nanos(length.nanos()))
                 };
                 let report = bulk.start(hosts[0], hosts[1])?.finish()?;
                 let first = report.begin.saturating_duration_since(self.begin) + INTERVAL / 2;
                 let ends = report.intervals.iter().zip(0_u32..);
                 let arrived = ends.map(|(&bytes, n)| Arrived::new(first + INTERVAL * n, bytes, None));
+                let sampled = |sample: &SocketSample| TcpSample {
+                    at: after(sample.at.saturating_duration_since(self.begin)),
+                    cwnd: Bytes::new(sample.cwnd),
+                    rtt: Duration::from_nanos(sample.rtt.as_nanos() as u64),
+                    retransmissions: sample.retransmissions,
+                };
                 Ok(ReceivedFlow {
                     arrived: arrived.collect(),
+                    tcp: report.samples.iter().map(sampled).collect(),
                     ..ReceivedFlow::default()
                 })
             }
@@ -506,6 +517,7 @@ impl LiveRun<'_> {
                     arrived: report.arrivals.iter().map(arrived).collect(),
                     lost: Some(report.lost()),
                     hold_ups: report.hold_ups,
+                    tcp: Vec::new(),
                 })
             }
         }
@@ -547,6 +559,7 @@ impl LiveRun<'_> {
             (Subject::Flow(flow), Metric::Rate) => rate(bytes(&flows[flow])),
             (Subject::Flow(flow), Metric::Share) => ratio(bytes(&flows[flow]), all),
             (Subject::Flow(flow), Metric::Packets) => inside(&flows[flow]).len() as u64,
+            (Subject::Flow(flow), Metric::Retransmissions) => retransmitted(&flows[flow].tcp, from, to),
             (Subject::Flow(flow), _) => {
                 let packets = inside(&flows[flow]);
                 return held_up::judge(expectation, packets.iter().filter_map(|one| one.delay), still);
@@ -632,19 +645,34 @@ impl LiveRun<'_> {
             series: Vec::new(),
             delays: (delays.count() > 0).then_some(delays),
             counts,
+            tcp: received.tcp.clone(),
         }
     }
 }
 
 impl Arrived {
-    fn new(after: time::Duration, bytes: u64, delay: Option<Delayed>) -> Self {
+    fn new(time: time::Duration, bytes: u64, delay: Option<Delayed>) -> Self {
         Self {
-            at: Instant::from_nanos(after.as_nanos() as u64),
+            at: after(time),
             bytes,
             delay,
             conforms: None,
         }
     }
+}
+
+/// This time from the start of the run.
+fn after(start: time::Duration) -> Instant {
+    Instant::from_nanos(start.as_nanos() as u64)
+}
+
+/// The segments that were sent again in a window, whose edges are those of samples.
+fn retransmitted(samples: &[TcpSample], from: Instant, to: Instant) -> u64 {
+    let until = |at: Instant| {
+        let before = samples.iter().rev().find(|sample| sample.at <= at);
+        before.map_or(0, |sample| sample.retransmissions)
+    };
+    until(to) - until(from)
 }
 
 fn delays(got: &[Arrived]) -> FineDelays {

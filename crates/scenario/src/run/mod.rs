@@ -3,7 +3,7 @@
 //!
 //! `network` creates the simulator's hosts, links and flows; [`captures`] writes packets into
 //! files; `readings` are counters, and `judge` compares them with the expectations; [`outcome`] is
-//! the result. [`live`] runs a scenario with real sockets in a lab.
+//! the result; `tcp_samples` are TCP's variables over time. [`live`] runs a scenario with real sockets in a lab.
 //! [`points`] runs the points of a sweep; [`watched`] is what is drawn of a run while it goes on.
 
 mod autorate;
@@ -20,6 +20,7 @@ pub mod points;
 mod readings;
 pub(crate) mod reserved_flows;
 mod signalling;
+mod tcp_samples;
 pub mod watched;
 mod yielding;
 
@@ -43,6 +44,7 @@ use self::outcome::{
 use self::readings::Meters;
 use self::reserved_flows::ReservationLog;
 use self::signalling::SimulatedRsvp;
+use self::tcp_samples::TcpSamples;
 use crate::Error;
 use crate::Scenario;
 use crate::language::{ReservationConfig, Subject};
@@ -71,6 +73,8 @@ pub struct ScenarioRun {
     windows: Vec<Window>,
     /// Of each link.
     backlog_samples: Vec<Vec<(Instant, Bytes)>>,
+    /// If they were asked for.
+    tcp: Option<TcpSamples>,
     stops: std::vec::IntoIter<Instant>,
 }
 
@@ -99,8 +103,18 @@ impl ScenarioRun {
             windows: scenario.expectations.iter().map(|_| Window::default()).collect(),
             backlog_samples: vec![Vec::new(); network.links.len()],
             stops: stops(scenario, end).into_iter(),
+            tcp: None,
             network,
         })
+    }
+
+    /// Also samples TCP's variables over time.
+    #[must_use]
+    pub fn sampling_tcp(self, scenario: &Scenario) -> Self {
+        Self {
+            tcp: Some(TcpSamples::new(scenario)),
+            ..self
+        }
     }
 
     /// Simulates until the next stop, and returns its time; none at the end.
@@ -120,6 +134,9 @@ impl ScenarioRun {
             samples.extend(queue.map(|(queue, _)| (at, queue.backlog().bytes)));
         }
         read(network, scenario, at, &mut self.windows);
+        if let Some(tcp) = &mut self.tcp {
+            tcp.take(network, scenario, at);
+        }
         self.captures
             .iter_mut()
             .try_for_each(|capture| capture.write(network))?;
@@ -147,6 +164,12 @@ impl ScenarioRun {
         };
         let judged = scenario.expectations.iter().zip(&self.windows);
         let (reservations, promises) = reservations(&meters);
+        let mut flows: Vec<_> = (0..scenario.flows.len())
+            .map(|index| flow(&meters, index))
+            .collect();
+        if let Some(tcp) = self.tcp {
+            tcp.tell(&mut flows);
+        }
         Outcome {
             scenario: name.into(),
             point,
@@ -162,12 +185,29 @@ impl ScenarioRun {
                 .zip(self.backlog_samples)
                 .map(|(index, backlog_samples)| link(&meters, index, backlog_samples))
                 .collect(),
-            flows: (0..scenario.flows.len())
-                .map(|index| flow(&meters, index))
-                .collect(),
+            flows,
             reservations,
             explained,
         }
+    }
+
+    /// Simulates to the end, and returns the outcome. `progress` is called at intervals with the
+    /// simulated time and the number of events.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a capture cannot be written.
+    pub fn to_end(
+        mut self,
+        name: &str,
+        scenario: &Scenario,
+        point: Point,
+        progress: &mut dyn FnMut(Duration, u64),
+    ) -> Result<Outcome, Error> {
+        while let Some(at) = self.step(scenario)? {
+            progress(at.since(Instant::START), self.events());
+        }
+        Ok(self.end(name, scenario, point))
     }
 }
 
@@ -200,17 +240,18 @@ pub fn run_explained(
     explain: Option<&ExplainRequest>,
     progress: &mut dyn FnMut(Duration, u64),
 ) -> Result<Outcome, Error> {
-    let mut running = ScenarioRun::begin(scenario, requests, explain)?;
-    while let Some(at) = running.step(scenario)? {
-        progress(at.since(Instant::START), running.events());
-    }
-    Ok(running.end(name, scenario, point))
+    ScenarioRun::begin(scenario, requests, explain)?.to_end(name, scenario, point, progress)
+}
+
+/// The time between two progress reports.
+fn step(scenario: &Scenario) -> Duration {
+    Duration::from_nanos((scenario.settings.duration.nanos() / STEPS).max(1))
 }
 
 /// The instants at which the run stops for changes, windows or progress, in order; the last is the
 /// end.
 fn stops(scenario: &Scenario, end: Instant) -> Vec<Instant> {
-    let step = Duration::from_nanos((scenario.settings.duration.nanos() / STEPS).max(1));
+    let step = step(scenario);
     let steps = (1..STEPS).map(|n| Instant::START + step.times(n));
     let windows = scenario
         .expectations
@@ -419,5 +460,6 @@ fn flow(meters: &Meters<'_>, index: usize) -> FlowOutcome {
         one_way: flow.source.delays() == MeasuredDelays::OneWay,
         playback: flow.source.plays().then_some(reading.playback),
         counts,
+        tcp: Vec::new(),
     }
 }

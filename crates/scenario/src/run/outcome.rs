@@ -187,6 +187,23 @@ pub struct FlowOutcome {
     pub playback: Option<Playback>,
     /// Other counts of its kind, by name.
     pub counts: Vec<(&'static str, u64)>,
+    /// The variables of its sending TCP, of the first copy, in order of time; empty of datagrams,
+    /// and in the simulator unless they were asked for.
+    pub tcp: Vec<TcpSample>,
+}
+
+/// The variables of a sending TCP at a time, of which the simulator and the lab's kernel tell the
+/// same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TcpSample {
+    /// When, from the start of the run.
+    pub at: Instant,
+    /// cwnd; the kernel counts it in segments of the maximum size.
+    pub cwnd: Bytes,
+    /// The smoothed round-trip time; the kernel tells it in microseconds.
+    pub rtt: Duration,
+    /// Segments that were sent again so far.
+    pub retransmissions: u64,
 }
 
 impl FlowOutcome {

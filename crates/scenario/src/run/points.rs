@@ -5,6 +5,7 @@
 //! their numbers. A sweep that is split over machines and merged again therefore gives the same
 //! bytes as one that is not.
 
+use super::ScenarioRun;
 use super::captures::CaptureRequest;
 use super::outcome::{Outcome, Point};
 use crate::Error;
@@ -81,6 +82,8 @@ pub struct Job<'a> {
     pub explain: Option<ExplainRequest>,
     /// What a program brings to each point.
     pub own: &'a OwnParts,
+    /// Whether TCP's variables are sampled over time.
+    pub tcp: bool,
     /// Once set, no further point is begun.
     pub end: &'a AtomicBool,
 }
@@ -170,7 +173,11 @@ impl Job<'_> {
             before = (simulated.nanos(), events);
         };
         let explain = self.explain.as_ref();
-        super::run_explained(self.name, &scenario, point, self.captures, explain, &mut progress)
+        let mut run = ScenarioRun::begin(&scenario, self.captures, explain)?;
+        if self.tcp {
+            run = run.sampling_tcp(&scenario);
+        }
+        run.to_end(self.name, &scenario, point, &mut progress)
     }
 }
 

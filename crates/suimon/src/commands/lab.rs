@@ -22,9 +22,11 @@ use plot::colour;
 use scenario::folder::Folder;
 use scenario::lab::{Built, HostInterface, Instruments, build, build_scenario};
 use scenario::lab_policies::LinkDirection;
+use scenario::report::tcp::{Place, TcpRequest};
 use scenario::report::{json, junit, table};
 use scenario::run::captures::CaptureRequest;
-use scenario::run::live;
+use scenario::run::outcome::{LiveOutcome, Outcome, Point};
+use scenario::run::{ScenarioRun, live};
 use scenario::topology::Topology;
 use scenario::{Scenario, Scenarios};
 use serde_json::{Value, json as object};
@@ -71,6 +73,11 @@ pub struct Lab {
     /// file
     #[arg(long, value_name = "FILE", requires = "file", conflicts_with = "command")]
     junit: Option<PathBuf>,
+    /// Write congestion window, round-trip time and retransmissions of a scenario's TCP flows over
+    /// time into this file, the kernel's and those of a simulation, as a chart (.svg) or a line for
+    /// each sample (.csv)
+    #[arg(long, value_name = "FILE", requires = "file", conflicts_with = "command")]
+    tcp: Option<TcpRequest>,
     /// The program and its arguments; without one the lab of a file runs until Ctrl-C
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
@@ -90,9 +97,13 @@ impl Lab {
         if let (Some(scenario), true) = (&scenario, self.command.is_empty()) {
             return self.live(file, scenario, cx.registry, out);
         }
-        if self.junit.is_some() {
+        let of_scenario = [
+            (self.junit.is_some(), "--junit", "expectations"),
+            (self.tcp.is_some(), "--tcp", "flows"),
+        ];
+        if let Some((_, option, what)) = of_scenario.iter().find(|(given, ..)| *given) {
             return Err(Failure::usage(format!(
-                "--junit: {file} is a topology, which has no expectations; write a scenario"
+                "{option}: {file} is a topology, which has no {what}; write a scenario"
             )));
         }
         let topology = match &scenario {
@@ -216,9 +227,17 @@ impl Lab {
                 "--pcap and --in belong to a program in the lab: write `-- CMD`, or leave them out",
             ));
         }
+        if self.tcp.is_some() && !scenario.has_tcp() {
+            return Err(Failure::usage(format!("--tcp: no flow of {file} is of TCP")));
+        }
         lab::enter()?;
         let stem = Path::new(file).file_stem();
         let name = stem.map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        let simulated = self
+            .tcp
+            .is_some()
+            .then(|| simulated(&name, scenario))
+            .transpose()?;
         if !self.json {
             table::promises(out, scenario)?;
         }
@@ -231,6 +250,9 @@ impl Lab {
         if let Some(file) = &self.junit {
             std::fs::write(file, junit::live(&outcome))
                 .map_err(|why| Failure::at_run_time(format!("cannot write {}: {why}", file.display())))?;
+        }
+        if let Some((tcp, simulated)) = self.tcp.as_ref().zip(simulated) {
+            write_tcp(tcp, &outcome, &simulated)?;
         }
         let met = outcome.expectations.iter().all(|judgement| judgement.met);
         Ok(if met { Exit::Done } else { Exit::Missed })
@@ -289,6 +311,30 @@ impl Lab {
             unknown("host", name, Span::default(), hosts).into()
         })
     }
+}
+
+/// The same scenario in the simulator, with the variables of its TCP.
+fn simulated(name: &str, scenario: &Scenario) -> Result<Outcome, Failure> {
+    let only = Point {
+        number: 1,
+        of: 1,
+        values: Vec::new(),
+    };
+    let run = ScenarioRun::begin(scenario, &[], None)?.sampling_tcp(scenario);
+    Ok(run.to_end(name, scenario, only, &mut |_, _| {})?)
+}
+
+/// Writes the variables of the kernel's TCP beside those of the simulator's.
+fn write_tcp(tcp: &TcpRequest, outcome: &LiveOutcome, simulated: &Outcome) -> Result<(), Failure> {
+    let places = [("kernel", &outcome.flows), ("simulator", &simulated.flows)];
+    let places = places.map(|(name, flows)| Place { name, flows });
+    let text = tcp.text(&outcome.scenario, outcome.duration, &places);
+    let file = tcp.file().display();
+    std::fs::write(tcp.file(), text).map_err(|why| {
+        Failure::at_run_time(format!(
+            "cannot write `{file}`: {why}; choose another path with --tcp"
+        ))
+    })
 }
 
 /// Waits for a signal that ends a program.

@@ -20,6 +20,7 @@ use plot::terminal::{Abilities, still};
 use scenario::brought::OwnParts;
 use scenario::folder::{Files, Folder};
 use scenario::report::sweep::PlotRequest;
+use scenario::report::tcp::{Place, TcpRequest};
 use scenario::report::{alone, csv, json, merge, page, pictures, series, table};
 use scenario::run::captures::CaptureRequest;
 use scenario::run::outcome::Outcome;
@@ -52,6 +53,10 @@ pub struct Sim {
     /// point
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
+    /// Write congestion window, round-trip time and retransmissions of TCP flows over time into
+    /// this file, as a chart (.svg) or a line for each sample (.csv); of one point
+    #[arg(long, value_name = "FILE")]
+    tcp: Option<TcpRequest>,
     /// Draw a chart of a sweep into an SVG file: a swept list, a measured value by its name in the
     /// table, and a list of which each value is a line; means over all else that is swept, as
     /// "rate,flow tcp: rate,flows=fig.svg"
@@ -74,10 +79,10 @@ pub struct Sim {
     shard: Option<Shard>,
     /// Keep the finished points of a sweep in this file, and go on from those in it: a sweep that
     /// was killed ends with the bytes of one that was not
-    #[arg(long, value_name = "FILE", requires = "json", conflicts_with_all = ["csv", "report", "picture", "plot", "pcap", "explain", "merge"])]
+    #[arg(long, value_name = "FILE", requires = "json", conflicts_with_all = ["csv", "report", "picture", "tcp", "plot", "pcap", "explain", "merge"])]
     resume: Option<PathBuf>,
     /// Join the --json outputs of all shards in the order of the points
-    #[arg(long, conflicts_with_all = ["csv", "report", "picture", "plot", "pcap", "jobs", "shard"])]
+    #[arg(long, conflicts_with_all = ["csv", "report", "picture", "tcp", "plot", "pcap", "jobs", "shard"])]
     merge: bool,
 }
 
@@ -133,6 +138,7 @@ impl Sim {
         let what = match (&self.picture, self.pcap.is_empty()) {
             _ if all <= 1 => return Ok(()),
             _ if self.explain.is_some() => "--explain explains",
+            _ if self.tcp.is_some() => "--tcp shows",
             (_, false) => "--pcap captures",
             (Some(_), true) => "--picture draws",
             (None, true) => return Ok(()),
@@ -187,9 +193,11 @@ impl Sim {
             captures: &self.pcap,
             explain: self.explained(),
             own: &OwnParts::default(),
+            tcp: self.tcp.is_some(),
             end,
         };
         let first = points.first().map(|&first| read.point(first)).transpose()?;
+        self.has_tcp(read, first.as_ref())?;
         let length = first
             .as_ref()
             .map_or(0, |scenario| scenario.settings.duration.nanos());
@@ -213,6 +221,7 @@ impl Sim {
             if let Some(path) = &self.picture {
                 write_to(path, &alone::picture(&outcome), "--picture")?;
             }
+            self.write_tcp(&outcome)?;
             if self.json {
                 let line = json::point(&outcome).to_string();
                 if let Some(resumed) = &mut resumed {
@@ -255,6 +264,26 @@ impl Sim {
             return Err(interrupted(csv, finished, points.len())?);
         }
         Ok(met)
+    }
+
+    /// Refuses to show TCP's variables where there is none.
+    fn has_tcp(&self, read: &Read, scenario: Option<&Scenario>) -> Result<(), Failure> {
+        if self.tcp.is_some() && scenario.is_some_and(|scenario| !scenario.has_tcp()) {
+            let why = format!("--tcp: no flow of {} is of TCP", read.name);
+            return Err(Failure::usage(why));
+        }
+        Ok(())
+    }
+
+    /// Writes TCP's variables over time, if they are wanted.
+    fn write_tcp(&self, outcome: &Outcome) -> Result<(), Failure> {
+        let Some(tcp) = &self.tcp else { return Ok(()) };
+        let place = Place {
+            name: "simulator",
+            flows: &outcome.flows,
+        };
+        let text = tcp.text(&outcome.scenario, outcome.duration, &[place]);
+        write_to(tcp.file(), &text, "--tcp")
     }
 
     /// The points of this sweep that were finished before.

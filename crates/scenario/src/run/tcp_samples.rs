@@ -1,0 +1,57 @@
+//! Samples of the variables of sending TCPs over a run of the simulator, as the lab takes them of the
+//! kernel's: of each flow's first copy, from its first round-trip time until all that it sent is
+//! acknowledged, as often as a run reports its progress.
+
+use super::network::Network;
+use super::outcome::{FlowOutcome, TcpSample};
+use super::step;
+use crate::Scenario;
+use engine::units::{Bytes, Instant};
+use sim::simulation::End;
+use sim::tcp::TcpSender;
+
+/// The samples of each flow so far.
+#[derive(Debug)]
+pub(super) struct TcpSamples {
+    of: Vec<Vec<TcpSample>>,
+    /// When the next are due.
+    due: Instant,
+}
+
+impl TcpSamples {
+    /// None yet.
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        Self {
+            of: vec![Vec::new(); scenario.flows.len()],
+            due: Instant::START + step(scenario),
+        }
+    }
+
+    /// Takes a sample of each flow, if they are due.
+    pub(super) fn take(&mut self, network: &Network, scenario: &Scenario, at: Instant) {
+        if at < self.due {
+            return;
+        }
+        self.due = self.due + step(scenario);
+        for (copies, samples) in network.flows.iter().zip(&mut self.of) {
+            let first = copies.first();
+            let sender = first.and_then(|&copy| network.sim.agent::<TcpSender>(copy, End::Initiator));
+            let Some(sender) = sender.filter(|sender| sender.finished.is_none()) else {
+                continue;
+            };
+            samples.extend(sender.rtt().srtt().map(|rtt| TcpSample {
+                at,
+                cwnd: Bytes::new(sender.cwnd()),
+                rtt,
+                retransmissions: sender.statistics.retransmissions,
+            }));
+        }
+    }
+
+    /// Gives them to the flows' outcomes.
+    pub(super) fn tell(self, flows: &mut [FlowOutcome]) {
+        for (flow, samples) in flows.iter_mut().zip(self.of) {
+            flow.tcp = samples;
+        }
+    }
+}
