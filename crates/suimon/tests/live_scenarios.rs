@@ -629,7 +629,8 @@ fn the_kernels_windows_and_round_trips_stand_beside_the_simulators() {
             let number = |text: &str| text.parse::<u64>().expect("a number");
             let samples: Vec<[u64; 4]> = of.map(|row| [2, 3, 4, 5].map(|n| number(row[n]))).collect();
             let what = format!("{flow} in the {place}");
-            assert!((50..=402).contains(&samples.len()), "{what}: {}", samples.len());
+            // The kernel takes all of `clean` before it has sent it.
+            assert!((15..=402).contains(&samples.len()), "{what}: {}", samples.len());
             for pair in samples.windows(2) {
                 let ([at, .., again], [next, .., more]) = (pair[0], pair[1]);
                 assert!(at < next && again <= more, "{what}: {pair:?}");
