@@ -32,7 +32,7 @@ impl FromStr for TcpRequest {
 
 /// Flows that ran in one place.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct TcpPlace<'a> {
     /// Its name.
     pub name: &'static str,
     /// They.
@@ -47,7 +47,7 @@ impl TcpRequest {
 
     /// Its text: of a scenario of this name and duration, in these places. Lines of a chart are
     /// solid for the first place, and dashed for others.
-    pub fn text(&self, scenario: &str, duration: Duration, places: &[Place<'_>]) -> String {
+    pub fn text(&self, scenario: &str, duration: Duration, places: &[TcpPlace<'_>]) -> String {
         match self.0.extension() {
             Some(ending) if ending == "csv" => csv(places),
             _ => picture(scenario, duration, places),
@@ -55,9 +55,9 @@ impl TcpRequest {
     }
 }
 
-fn csv(places: &[Place<'_>]) -> String {
+fn csv(places: &[TcpPlace<'_>]) -> String {
     let mut text = HEADER.to_owned();
-    for Place { name, flows } in places {
+    for TcpPlace { name, flows } in places {
         for flow in *flows {
             let of = field(&flow.name);
             for sample in &flow.tcp {
@@ -70,7 +70,7 @@ fn csv(places: &[Place<'_>]) -> String {
     text
 }
 
-fn picture(scenario: &str, duration: Duration, places: &[Place<'_>]) -> String {
+fn picture(scenario: &str, duration: Duration, places: &[TcpPlace<'_>]) -> String {
     let chosen = chosen(places);
     let panel = |title: &str, unit: AxisUnit, value: &dyn Fn(&TcpSample) -> f64| Plot {
         title: title.into(),
@@ -90,17 +90,17 @@ fn picture(scenario: &str, duration: Duration, places: &[Place<'_>]) -> String {
 }
 
 /// The names of the flows that are drawn: those that got the most in the first place.
-fn chosen<'a>(places: &[Place<'a>]) -> Vec<&'a str> {
+fn chosen<'a>(places: &[TcpPlace<'a>]) -> Vec<&'a str> {
     let flows = places.first().map_or(&[][..], |place| place.flows);
     let mut flows: Vec<_> = flows.iter().filter(|flow| !flow.tcp.is_empty()).collect();
     flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes));
     flows.iter().take(MOST).map(|flow| flow.name.as_str()).collect()
 }
 
-fn series(places: &[Place<'_>], chosen: &[&str], value: &dyn Fn(&TcpSample) -> f64) -> Vec<Series> {
+fn series(places: &[TcpPlace<'_>], chosen: &[&str], value: &dyn Fn(&TcpSample) -> f64) -> Vec<Series> {
     let seconds = |at: Instant| at.since(Instant::START).as_secs_f64();
     let mut series = Vec::new();
-    for (number, Place { name: place, flows }) in places.iter().enumerate() {
+    for (number, TcpPlace { name: place, flows }) in places.iter().enumerate() {
         for (which, name) in chosen.iter().enumerate() {
             let Some(flow) = flows.iter().find(|flow| flow.name == *name) else {
                 continue;
@@ -147,11 +147,13 @@ mod tests {
             rate: Bandwidth::kbit(1),
             series: Vec::new(),
             delays: None,
+            one_way: false,
+            playback: None,
             counts: Vec::new(),
             tcp: vec![sample],
         };
         let flows = &[flow][..];
-        let places = ["kernel", "simulator"].map(|name| Place { name, flows });
+        let places = ["kernel", "simulator"].map(|name| TcpPlace { name, flows });
         let text = |file: &str| {
             let request: TcpRequest = file.parse().expect("an ending");
             request.text("s", Duration::from_secs(1), &places)

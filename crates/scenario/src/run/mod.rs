@@ -3,7 +3,8 @@
 //!
 //! `network` creates the simulator's hosts, links and flows; [`captures`] writes packets into
 //! files; `readings` are counters, and `judge` compares them with the expectations; [`outcome`] is
-//! the result; `tcp_samples` are TCP's variables over time. [`live`] runs a scenario with real sockets in a lab.
+//! the result; `tcp_samples` are TCP's variables over time. [`live`] runs a scenario with real
+//! sockets in a lab.
 //! [`points`] runs the points of a sweep; [`watched`] is what is drawn of a run while it goes on.
 
 mod autorate;
@@ -112,7 +113,7 @@ impl ScenarioRun {
     #[must_use]
     pub fn sampling_tcp(self, scenario: &Scenario) -> Self {
         Self {
-            tcp: Some(TcpSamples::new(scenario)),
+            tcp: Some(TcpSamples::new(scenario, step(scenario))),
             ..self
         }
     }
@@ -135,7 +136,7 @@ impl ScenarioRun {
         }
         read(network, scenario, at, &mut self.windows);
         if let Some(tcp) = &mut self.tcp {
-            tcp.take(network, scenario, at);
+            tcp.take(network, at);
         }
         self.captures
             .iter_mut()

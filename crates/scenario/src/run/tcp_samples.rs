@@ -1,12 +1,11 @@
-//! Samples of the variables of sending TCPs over a run of the simulator, as the lab takes them of the
-//! kernel's: of each flow's first copy, from its first round-trip time until all that it sent is
-//! acknowledged, as often as a run reports its progress.
+//! Samples of the variables of sending TCPs over a run of the simulator, as the lab takes those
+//! of the kernel's: of each flow's first copy, from its first round-trip time until all that it
+//! sent is acknowledged, as often as a run reports its progress.
 
 use super::network::Network;
 use super::outcome::{FlowOutcome, TcpSample};
-use super::step;
 use crate::Scenario;
-use engine::units::{Bytes, Instant};
+use engine::units::{Bytes, Duration, Instant};
 use sim::simulation::End;
 use sim::tcp::TcpSender;
 
@@ -14,25 +13,27 @@ use sim::tcp::TcpSender;
 #[derive(Debug)]
 pub(super) struct TcpSamples {
     of: Vec<Vec<TcpSample>>,
+    every: Duration,
     /// When the next are due.
     due: Instant,
 }
 
 impl TcpSamples {
-    /// None yet.
-    pub(super) fn new(scenario: &Scenario) -> Self {
+    /// None yet; they are taken so often.
+    pub(super) fn new(scenario: &Scenario, every: Duration) -> Self {
         Self {
             of: vec![Vec::new(); scenario.flows.len()],
-            due: Instant::START + step(scenario),
+            every,
+            due: Instant::START + every,
         }
     }
 
     /// Takes a sample of each flow, if they are due.
-    pub(super) fn take(&mut self, network: &Network, scenario: &Scenario, at: Instant) {
+    pub(super) fn take(&mut self, network: &Network, at: Instant) {
         if at < self.due {
             return;
         }
-        self.due = self.due + step(scenario);
+        self.due = self.due + self.every;
         for (copies, samples) in network.flows.iter().zip(&mut self.of) {
             let first = copies.first();
             let sender = first.and_then(|&copy| network.sim.agent::<TcpSender>(copy, End::Initiator));

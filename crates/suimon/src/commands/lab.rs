@@ -22,7 +22,7 @@ use plot::colour;
 use scenario::folder::Folder;
 use scenario::lab::{Built, HostInterface, Instruments, build, build_scenario};
 use scenario::lab_policies::LinkDirection;
-use scenario::report::tcp::{Place, TcpRequest};
+use scenario::report::tcp::{TcpPlace, TcpRequest};
 use scenario::report::{json, junit, table};
 use scenario::run::captures::CaptureRequest;
 use scenario::run::outcome::{LiveOutcome, Outcome, Point};
@@ -327,7 +327,7 @@ fn simulated(name: &str, scenario: &Scenario) -> Result<Outcome, Failure> {
 /// Writes the variables of the kernel's TCP beside those of the simulator's.
 fn write_tcp(tcp: &TcpRequest, outcome: &LiveOutcome, simulated: &Outcome) -> Result<(), Failure> {
     let places = [("kernel", &outcome.flows), ("simulator", &simulated.flows)];
-    let places = places.map(|(name, flows)| Place { name, flows });
+    let places = places.map(|(name, flows)| TcpPlace { name, flows });
     let text = tcp.text(&outcome.scenario, outcome.duration, &places);
     let file = tcp.file().display();
     std::fs::write(tcp.file(), text).map_err(|why| {

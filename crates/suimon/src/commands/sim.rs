@@ -20,7 +20,7 @@ use plot::terminal::{Abilities, still};
 use scenario::brought::OwnParts;
 use scenario::folder::{Files, Folder};
 use scenario::report::sweep::PlotRequest;
-use scenario::report::tcp::{Place, TcpRequest};
+use scenario::report::tcp::{TcpPlace, TcpRequest};
 use scenario::report::{alone, csv, json, merge, page, pictures, series, table};
 use scenario::run::captures::CaptureRequest;
 use scenario::run::outcome::Outcome;
@@ -278,7 +278,7 @@ impl Sim {
     /// Writes TCP's variables over time, if they are wanted.
     fn write_tcp(&self, outcome: &Outcome) -> Result<(), Failure> {
         let Some(tcp) = &self.tcp else { return Ok(()) };
-        let place = Place {
+        let place = TcpPlace {
             name: "simulator",
             flows: &outcome.flows,
         };
