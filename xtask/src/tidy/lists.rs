@@ -98,6 +98,11 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "the reader of captures, which is no port there",
     ),
     (
+        "crates/engine/src/disciplines/cake.rs",
+        "ingress",
+        "the setting that SQM's users know by this name",
+    ),
+    (
         "crates/engine/src/queue.rs",
         "fifo",
         "the leaf that most trees end in is called without a table",
