@@ -194,6 +194,7 @@ mod tests {
             expectations: Vec::new(),
             hosts: Vec::new(),
             autorate: None,
+            nat: None,
         }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::autorate::AutorateView;
 use crate::experienced::{ExperienceView, QualityView, RoundTripView};
-use crate::snapshot::{BORROWED, ClassView, FrameCounts, Gauge, InterfaceView, Traffic};
+use crate::snapshot::{BORROWED, ClassView, FrameCounts, Gauge, InterfaceView, NatView, Traffic};
 use engine::settings::Table;
 use engine::tree::DisciplineSpec;
 use measure::numbers;
@@ -99,6 +99,30 @@ pub fn autorate(of: &AutorateView) -> String {
         None => format!("{} has not answered yet", of.target),
     };
     format!("{rate} of {min} to {max}, {}; {seen}", of.state)
+}
+
+/// What is known of hosts behind this one, such as `412 connections of hosts behind this one; 3
+/// times no room for another, which counts as this host's own`.
+pub fn nat(of: &NatView) -> String {
+    let mut all = format!(
+        "{} connections of hosts behind this one",
+        numbers::count(of.connections)
+    );
+    for (times, what) in [
+        (
+            of.without_room,
+            "no room for another, which counts as this host's own",
+        ),
+        (
+            of.listed_again,
+            "the kernel could not tell all at once, and was asked again",
+        ),
+    ] {
+        if times > 0 {
+            all.push_str(&format!("; {} times {what}", numbers::count(times)));
+        }
+    }
+    all
 }
 
 /// The bytes that a class has borrowed; empty if none, or if its discipline does not lend.

@@ -105,6 +105,20 @@ pub struct InterfaceReading {
     pub experience: Option<ExperienceOfInterface>,
     /// How its rate follows its line, if it does.
     pub autorate: Option<AutorateView>,
+    /// What is known of the connections of hosts behind this one, if its policy has `nat`.
+    pub nat: Option<NatView>,
+}
+
+/// What is known of the connections of hosts behind this one, where it translates addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct NatView {
+    /// Connections whose host is known now.
+    pub connections: u64,
+    /// How often one found no room since the start: its packets count as this host's own.
+    pub without_room: u64,
+    /// How often since the start the kernel could not tell all that happened, and was asked for all
+    /// that it has.
+    pub listed_again: u64,
 }
 
 /// What passing connections show of the classes of an interface, and of the hosts behind it.
@@ -249,6 +263,9 @@ pub struct InterfaceView<C = Vec<ClassView>> {
     /// How its rate follows a line that varies, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autorate: Option<AutorateView>,
+    /// What is known of the connections of hosts behind this one, if its policy has `nat`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nat: Option<NatView>,
 }
 
 /// One class.
@@ -696,6 +713,7 @@ impl InterfaceReading {
             expectations: self.expectations.clone(),
             hosts: self.hosts(earlier.map(|(earlier, _)| earlier)),
             autorate: self.autorate.clone(),
+            nat: self.nat,
             classes: ClassStream {
                 policy: &self.policy,
                 interval,
@@ -899,6 +917,7 @@ impl InterfaceView<ClassStream<'_>> {
             expectations,
             hosts,
             autorate,
+            nat,
         } = self;
         InterfaceView {
             name,
@@ -918,6 +937,7 @@ impl InterfaceView<ClassStream<'_>> {
             expectations,
             hosts,
             autorate,
+            nat,
         }
     }
 }

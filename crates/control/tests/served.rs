@@ -106,6 +106,7 @@ fn reading(policy: &Arc<InterfacePolicy>, seconds: u64, state: State) -> Reading
         hold_ups: HoldUps::default(),
         expectations: Vec::new(),
         autorate: None,
+        nat: None,
         experience: Some(experience(seconds)),
     };
     Reading {

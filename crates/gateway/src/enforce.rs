@@ -120,6 +120,7 @@ pub fn enforce(
     // Only now: it installs its first tree, which needs a running worker.
     let speaker = confinement.within(Role::Rsvp, || start_speaker(policy, keys, &in_force));
     let speaker = speaker.inspect_err(|_| handle.stop())?;
+    let table = behind.as_ref().map(NatWatch::table);
     let laws = start_laws(&managed, probers, behind, &in_force, &handle, &confinement);
     let laws = laws.map_err(Error::Thread).inspect_err(|_| handle.stop())?;
     let rsvp = speaker.as_ref().map(|(handle, _)| handle.clone());
@@ -132,7 +133,7 @@ pub fn enforce(
     let watched = Arc::clone(&in_force);
     let (yielding, following) = (laws.yielding.clone(), laws.following.clone());
     let service = ControlService::new(name, handle.clone(), in_force, own, rsvp, yielding, detach);
-    let service = service.unconfined(unconfined).experience(experience);
+    let service = service.unconfined(unconfined).connections(experience, table);
     let (service, enforcement, expected) = watching(service.following(following), policy, config);
     let server = serve(&socket, Arc::clone(&service), &confinement).inspect_err(|_| handle.stop())?;
     // What checking and building took.

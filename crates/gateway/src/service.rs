@@ -18,16 +18,18 @@ use crate::shadow::shadow;
 use crate::signalling::speaker;
 use control::difference::{Applied, Breaking, Difference, GenerationView};
 use control::explained::{self, ExplainRequest, Explained};
+use control::policy::InterfacePolicy;
 use control::protocol::{Amendment, Refusal, SettingChanges};
 use control::provenance::Provenance;
 use control::recorded::RecordingFile;
 use control::reservation::Reservations;
-use control::snapshot::{BORROWED, ClassReading, FrameCounts, InterfaceReading, Reading, State};
+use control::snapshot::{BORROWED, ClassReading, FrameCounts, InterfaceReading, NatView, Reading, State};
 use control::socket::{Handler, no_rsvp};
 use control::what_if::ShadowReport;
 use engine::units::Instant;
 use netio::handle::{Handle, PathView, PortView, Wanted, WorkerSnapshot};
 use netio::inspection::Detail;
+use netio::nat::NatTable;
 use netio::pool::PoolUsage;
 use netio::worker::PortId;
 use std::collections::BTreeMap;
@@ -56,6 +58,8 @@ pub struct ControlService {
     detach: Arc<AtomicBool>,
     unconfined: Vec<String>,
     experience: ExperienceReaders,
+    /// The connections of hosts behind this one, where a policy has `nat`.
+    behind: Option<Arc<NatTable>>,
     /// What did not run as it was asked after the last change, by interface.
     unlike: Mutex<BTreeMap<String, String>>,
     /// What is recorded, by interface.
@@ -87,6 +91,7 @@ impl ControlService {
             detach,
             unconfined: Vec::new(),
             experience: ExperienceReaders::new(),
+            behind: None,
             unlike: Mutex::default(),
             recorders: Mutex::default(),
         }
@@ -104,10 +109,15 @@ impl ControlService {
         Self { autorate, ..self }
     }
 
-    /// The same, which also shows what is measured of the connections that pass.
+    /// The same, which also shows what is measured of the connections that pass, and what is known
+    /// of those of hosts behind this one.
     #[must_use]
-    pub fn experience(self, experience: ExperienceReaders) -> Self {
-        Self { experience, ..self }
+    pub fn connections(self, experience: ExperienceReaders, behind: Option<Arc<NatTable>>) -> Self {
+        Self {
+            experience,
+            behind,
+            ..self
+        }
     }
 
     /// The same, which also shows whether what runs has effect, and what it is expected to keep.
@@ -592,6 +602,17 @@ fn reading(
             .get(&managed.policy.name)
             .map(ExperienceReader::read),
         autorate: service.autorate.of(&managed.policy.name),
+        nat: nat(&managed.policy, service.behind.as_deref()),
+    })
+}
+
+/// What is known of hosts behind this one, where the policy asks for it and the kernel tells.
+fn nat(policy: &InterfacePolicy, behind: Option<&NatTable>) -> Option<NatView> {
+    let table = behind.filter(|_| policy.settings.nat)?;
+    Some(NatView {
+        connections: table.kept(),
+        without_room: table.without_room(),
+        listed_again: table.listed_again(),
     })
 }
 

@@ -172,6 +172,12 @@ fn each_host_behind_a_translating_router_has_its_share() {
                 .collect();
             let behind = ["192.168.1.2", "192.168.2.2"].map(|host| hosts.iter().any(|seen| seen == host));
             assert_eq!(behind, [nat; 2], "{hosts:?}");
+            for of in home.status().interfaces {
+                let known = of
+                    .nat
+                    .map(|of| (of.connections >= 7, of.without_room, of.listed_again));
+                assert_eq!(known, nat.then_some((true, 0, 0)), "{:?}", of.nat);
+            }
             drop(running.kill());
         }
     });

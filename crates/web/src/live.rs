@@ -3,7 +3,7 @@
 use control::autorate::AutorateView;
 use control::experienced::{ExperienceView, HostView};
 use control::protocol::Refusal;
-use control::snapshot::{ClassView, Delay, InterfaceView, Snapshot, State, StatusDetail, Traffic};
+use control::snapshot::{ClassView, Delay, InterfaceView, NatView, Snapshot, State, StatusDetail, Traffic};
 use control::socket::{Client, snapshot};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -114,6 +114,9 @@ struct LiveInterface<'a> {
     /// How its rate follows a line that varies, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     autorate: Option<&'a AutorateView>,
+    /// What is known of the connections of hosts behind this one, if its policy has `nat`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nat: Option<NatView>,
 }
 
 impl<'a> LiveInterface<'a> {
@@ -130,6 +133,7 @@ impl<'a> LiveInterface<'a> {
             classes: of.classes.iter().map(LiveClass::of).collect(),
             hosts: &of.hosts,
             autorate: of.autorate.as_ref(),
+            nat: of.nat,
         }
     }
 }

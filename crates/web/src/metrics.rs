@@ -6,7 +6,7 @@
 
 use crate::experience_metrics::{ExperienceMetrics, HostMetrics, NANOS, set};
 use control::autorate::AutorateView;
-use control::snapshot::{ClassView, InterfaceView, Snapshot, Traffic};
+use control::snapshot::{ClassView, InterfaceView, NatView, Snapshot, Traffic};
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -99,6 +99,9 @@ struct Metrics {
     autorate: Level<OfInterface>,
     autorate_queue: Level<OfInterface>,
     autorate_blind: Level<OfInterface>,
+    nat_connections: Level<OfInterface>,
+    nat_without_room: Count<OfInterface>,
+    nat_listed_again: Count<OfInterface>,
 }
 
 /// The text.
@@ -194,6 +197,7 @@ impl Metrics {
         self.classes.register("class", registry);
         self.hosts.register("host", registry);
         self.register_autorate(registry);
+        self.register_nat(registry);
         all
     }
 
@@ -218,6 +222,32 @@ impl Metrics {
             "Queueing delay since the start, less what the host held packets up for; absent if it held none up",
             self.delay_without.clone(),
         );
+    }
+
+    fn register_nat(&self, registry: &mut Registry) {
+        registry.register(
+            "nat_connections",
+            "Connections of hosts behind this one that are told apart",
+            self.nat_connections.clone(),
+        );
+        registry.register(
+            "nat_connections_without_room",
+            "How often one found no room, and counts as this host's own",
+            self.nat_without_room.clone(),
+        );
+        registry.register(
+            "nat_listed_again",
+            "How often the kernel could not tell all that happened, and was asked for all",
+            self.nat_listed_again.clone(),
+        );
+    }
+
+    fn nat(&self, interface: &OfInterface, of: &NatView) {
+        self.nat_connections
+            .get_or_create(interface)
+            .set(of.connections as f64);
+        set(&self.nat_without_room.get_or_create(interface), of.without_room);
+        set(&self.nat_listed_again.get_or_create(interface), of.listed_again);
     }
 
     fn register_autorate(&self, registry: &mut Registry) {
@@ -269,6 +299,9 @@ impl Metrics {
             .set(of.bandwidth_bps as f64 / BITS);
         if let Some(autorate) = &of.autorate {
             self.autorate(&interface(), autorate);
+        }
+        if let Some(nat) = &of.nat {
+            self.nat(&interface(), nat);
         }
         self.slots_used
             .get_or_create(&interface())
@@ -386,6 +419,7 @@ mod tests {
               "segments":90,"repeated":9,"loss":0.1,"rpm":1200,"quality":{"call":1,"game":2,"page":99}}}],
          "autorate":{"rate_bps":7600000,"min_bps":2000000,"max_bps":20000000,"state":"following","blind":false,
           "target":"10.1.2.4","base_ns":24000000,"queue_ns":1500000},
+         "nat":{"connections":12,"without_room":3,"listed_again":1},
          "hosts":[{"address":"10.1.2.3","offered_bytes":5,"segments":90,"repeated":9,"loss":0.1,"rpm":600,
            "whole":{"samples":3,"p50_ns":20000000,"p99_ns":40000000}}]}]}"#;
 
@@ -411,6 +445,9 @@ mod tests {
             "suimon_autorate_bytes_per_second{interface=\"wan0\"} 950000.0",
             "suimon_autorate_queue_seconds{interface=\"wan0\"} 0.0015",
             "suimon_autorate_blind{interface=\"wan0\"} 0.0",
+            "suimon_nat_connections{interface=\"wan0\"} 12.0",
+            "suimon_nat_connections_without_room_total{interface=\"wan0\"} 3",
+            "suimon_nat_listed_again_total{interface=\"wan0\"} 1",
             "suimon_class_tcp_offered_bytes_total{interface=\"wan0\",class=\"a \\\"b\\\"\"} 5",
             "suimon_class_tcp_repeated_segments_total{interface=\"wan0\",class=\"a \\\"b\\\"\"} 9",
             "suimon_class_round_trips_per_minute{interface=\"wan0\",class=\"a \\\"b\\\"\"} 1200.0",

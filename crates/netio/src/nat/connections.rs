@@ -87,7 +87,10 @@ impl Connections {
                 _ => {}
             })?;
         match pending {
-            Pending::Lost => self.read_all(table),
+            Pending::Lost => {
+                table.is_listed_again();
+                self.read_all(table)
+            }
             _ => Ok(()),
         }
     }

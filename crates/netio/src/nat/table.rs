@@ -37,6 +37,7 @@ pub struct NatTable {
     hasher: FlowHasher,
     kept: AtomicU64,
     without_room: AtomicU64,
+    listed_again: AtomicU64,
 }
 
 impl NatTable {
@@ -50,6 +51,7 @@ impl NatTable {
             hasher: FlowHasher::new(seed.fork("translated connections")),
             kept: AtomicU64::new(0),
             without_room: AtomicU64::new(0),
+            listed_again: AtomicU64::new(0),
         }
     }
 
@@ -58,9 +60,19 @@ impl NatTable {
         self.kept.load(Relaxed)
     }
 
-    /// Connections that have found no room, since it was made.
+    /// How often a connection has found no room, since it was made.
     pub fn without_room(&self) -> u64 {
         self.without_room.load(Relaxed)
+    }
+
+    /// How often the kernel could not tell all that happened, and was asked for all it has.
+    pub fn listed_again(&self) -> u64 {
+        self.listed_again.load(Relaxed)
+    }
+
+    /// The kernel is asked for all.
+    pub(super) fn is_listed_again(&self) {
+        self.listed_again.fetch_add(1, Relaxed);
     }
 
     fn hash(&self, leaving: &FlowKey) -> u64 {

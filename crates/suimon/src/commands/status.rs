@@ -141,6 +141,9 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
     if let Some(of) = &interface.autorate {
         writeln!(out, "  autorate: {}", readout::autorate(of))?;
     }
+    if let Some(of) = &interface.nat {
+        writeln!(out, "  nat: {}", readout::nat(of))?;
+    }
     show_experience(out, interface, verbose)?;
     for of in &interface.expectations {
         let state = if of.met { "met" } else { "MISSED" };

@@ -30,6 +30,7 @@ pub fn snapshot() -> Snapshot {
             expectations: Vec::new(),
             hosts: Vec::new(),
             autorate: None,
+            nat: None,
             frames: FrameCounts {
                 missed: 12,
                 exhausted: 5,

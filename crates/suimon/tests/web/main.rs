@@ -215,6 +215,7 @@ impl Steady {
                 ..ExperienceOfInterface::default()
             }),
             autorate: None,
+            nat: None,
         }
     }
 }
