@@ -250,6 +250,8 @@ mod tests {
             ("ingress", "control/src/schema.rs"),
             // The kernel's qdisc.
             ("ingress", "engine/src/tree.rs"),
+            // The setting of `cake` that SQM's users know by this name.
+            ("ingress", "engine/src/disciplines/cake.rs"),
             // The kind of a traffic source.
             ("pcap", "scenario/src/sources/pcap.rs"),
             // An option of the command line.

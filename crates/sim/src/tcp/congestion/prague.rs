@@ -75,7 +75,8 @@ impl Prague {
     /// The growth of a round trip, in segments: a flow of the least round trip has one each.
     fn growth(&self) -> f64 {
         let srtt = self.srtt.unwrap_or(LEAST_ROUND_TRIP).min(LEAST_ROUND_TRIP);
-        (srtt.as_secs_f64() / LEAST_ROUND_TRIP.as_secs_f64()).powi(2)
+        let part = srtt.as_secs_f64() / LEAST_ROUND_TRIP.as_secs_f64();
+        part * part
     }
 
     /// Ends the round if it is over.
