@@ -167,6 +167,7 @@ fn is_scenario(text: &str) -> bool {
     let tables = [
         "[[link]]",
         "[[flow]]",
+        "[[topology]]",
         "[[reserve]]",
         "[[change]]",
         "[[failure]]",
