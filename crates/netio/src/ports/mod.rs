@@ -252,6 +252,7 @@ mod tests {
             ("ingress", "engine/src/tree.rs"),
             // The setting of `cake` that SQM's users know by this name.
             ("ingress", "engine/src/disciplines/cake.rs"),
+            ("ingress", "suimon/src/tc_commands.rs"),
             // The kind of a traffic source.
             ("pcap", "scenario/src/sources/pcap.rs"),
             // An option of the command line.
