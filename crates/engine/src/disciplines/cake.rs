@@ -506,6 +506,21 @@ impl Cake {
         self.tins[tin].charge(now, len);
     }
 
+    /// What a tin holds, where drops count.
+    #[inline]
+    fn counted_of(&self, tin: usize) -> Option<Bytes> {
+        self.plan.ingress.then(|| self.flows.bytes_in(tin))
+    }
+
+    /// What has gone from a tin since it held that much, but for what was sent, is dropped.
+    #[inline]
+    fn charge_since(&mut self, tin: usize, now: Instant, before: Option<Bytes>, sent: Bytes) {
+        if let Some(before) = before {
+            let gone = before - self.flows.bytes_in(tin);
+            self.charge_drops(tin, now, (gone - sent).get());
+        }
+    }
+
     /// Packets of this tin are dropped.
     fn charge_drops(&mut self, tin: usize, now: Instant, len: u64) {
         if let (true, Some(shaper), 1..) = (self.plan.ingress, &mut self.shaper, len) {
@@ -562,14 +577,13 @@ impl Discipline for Cake {
             }
             let tin = self.tin(now);
             let law = self.law(tin);
-            let before = self.flows.bytes_in(tin).get();
-            let packet = self.flows.serve(tin, &law, now, &mut self.rng, sink);
-            let sent = packet.as_ref().map_or(0, |packet| packet.len.get());
-            self.charge_drops(tin, now, before - self.flows.bytes_in(tin).get() - sent);
-            if let Some(packet) = packet {
+            let before = self.counted_of(tin);
+            if let Some(packet) = self.flows.serve(tin, &law, now, &mut self.rng, sink) {
+                self.charge_since(tin, now, before, packet.len);
                 self.charge(tin, now, packet.len);
                 return Next::Ready(packet);
             }
+            self.charge_since(tin, now, before, Bytes::ZERO);
         }
         Next::Empty
     }

@@ -500,9 +500,12 @@ impl Flows {
                 }
             }
         };
-        let counted = if self.law.drops_count { lost } else { 0 };
-        let sent = packet.as_ref().map_or(0, |packet| packet.len.get());
-        self.charge(queue, Bytes::new(sent + counted));
+        if let Some(packet) = &packet {
+            self.charge(queue, packet.len);
+        }
+        if lost > 0 && self.law.drops_count {
+            self.charge(queue, Bytes::new(lost));
+        }
         self.settle(queue, before);
         packet
     }
