@@ -12,6 +12,10 @@ const END: &str = "<!-- end of measured -->";
 
 /// A campaign.
 pub struct Campaign {
+    /// What follows `cargo xtask`.
+    pub verb: &'static str,
+    /// How often, unless it is said.
+    pub often: u64,
     page: &'static str,
     mark: &'static str,
     /// Tells the tests how often.
@@ -22,7 +26,9 @@ pub struct Campaign {
     tests: &'static [(&'static str, &'static [&'static str], &'static str)],
 }
 
-pub const CHANGES: Campaign = Campaign {
+const CHANGES: Campaign = Campaign {
+    verb: "changes",
+    often: 1_000,
     page: "docs/measurements/changes.md",
     mark: "<!-- measured: by `cargo xtask changes` -->",
     variable: "SUIMON_CHANGES",
@@ -33,7 +39,9 @@ pub const CHANGES: Campaign = Campaign {
     ],
 };
 
-pub const FAULTS: Campaign = Campaign {
+const FAULTS: Campaign = Campaign {
+    verb: "faults",
+    often: 1_000,
     page: "docs/measurements/faults.md",
     mark: "<!-- measured: by `cargo xtask faults` -->",
     variable: "SUIMON_FAULTS",
@@ -41,7 +49,9 @@ pub const FAULTS: Campaign = Campaign {
     tests: &[("suimon", &["--test", "fail_open"], "")],
 };
 
-pub const SOAK: Campaign = Campaign {
+const SOAK: Campaign = Campaign {
+    verb: "soak",
+    often: 60,
     page: "docs/measurements/soak.md",
     mark: "<!-- measured: by `cargo xtask soak` -->",
     variable: "SUIMON_SOAK",
@@ -49,13 +59,18 @@ pub const SOAK: Campaign = Campaign {
     tests: &[("suimon", &["--test", "rsvp"], "soak")],
 };
 
-pub const KILLS: Campaign = Campaign {
+const KILLS: Campaign = Campaign {
+    verb: "kills",
+    often: 1_000,
     page: "docs/measurements/nine-kills.md",
     mark: "<!-- measured: by `cargo xtask kills` -->",
     variable: "NINE_KILLS",
     result: "kills: ",
     tests: &[("suimon", &["--test", "nine"], "no_kill")],
 };
+
+/// All of them.
+pub const ALL: [Campaign; 4] = [CHANGES, FAULTS, SOAK, KILLS];
 
 impl Campaign {
     /// Runs the tests so often and writes the page.

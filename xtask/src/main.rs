@@ -74,6 +74,14 @@ fn main() -> ExitCode {
     let (verb, rest) = arguments
         .split_first()
         .map_or(("", &[][..]), |(verb, rest)| (verb, rest));
+    if let Some(campaign) = campaigns::ALL.iter().find(|campaign| campaign.verb == verb) {
+        let often = match rest {
+            [] => Some(campaign.often),
+            [count] => count.parse().ok(),
+            _ => None,
+        };
+        return often.map_or_else(usage, |often| ended(campaign.run(&root, often)));
+    }
     let done = match verb {
         "ci" => match rest {
             [] => ci::run(&root),
@@ -98,22 +106,6 @@ fn main() -> ExitCode {
             _ => return usage(),
         },
         "bench" => bench::run(&root, rest),
-        "changes" | "faults" | "kills" | "soak" => {
-            let (campaign, often) = match verb {
-                "changes" => (campaigns::CHANGES, 1_000),
-                "faults" => (campaigns::FAULTS, 1_000),
-                "kills" => (campaigns::KILLS, 1_000),
-                _ => (campaigns::SOAK, 60),
-            };
-            match rest {
-                [] => campaign.run(&root, often),
-                [count] => match count.parse() {
-                    Ok(count) => campaign.run(&root, count),
-                    Err(_) => return usage(),
-                },
-                _ => return usage(),
-            }
-        }
         "compare" => compare::run(&root, rest),
         "fuzz" => fuzz::run(&root, rest),
         "sbom" => bill::write(&root),
@@ -128,6 +120,11 @@ fn main() -> ExitCode {
         },
         _ => return usage(),
     };
+    ended(done)
+}
+
+/// The exit code, with a message where something failed.
+fn ended(done: Result<(), String>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {

@@ -61,11 +61,7 @@ fn a_run_has_samples_of_each_row_and_the_outcome_of_the_program() {
         scenario::folder::Folder::of(""),
     );
     let read = scenario::Scenarios::read("scenario.toml", SHORT, &registry, &folder).expect("a scenario");
-    let point = scenario::run::outcome::Point {
-        number: 1,
-        of: 1,
-        values: Vec::new(),
-    };
+    let point = scenario::run::outcome::Point::only();
     let one = read.point(1, &folder).expect("a point");
     let program = scenario::run::run("scenario.toml", &one, point, &[], &mut |_, _| {}).expect("it runs");
     assert_eq!(outcome, scenario::report::json::point(&program));

@@ -19,6 +19,8 @@
 
 #[path = "stubs/answering.rs"]
 mod answering;
+#[path = "stubs/asked.rs"]
+mod asked_for;
 #[path = "fail_open/failures.rs"]
 mod failures;
 #[path = "stubs/holdings.rs"]
@@ -35,6 +37,7 @@ mod tampering;
 mod told;
 
 use answering::answering;
+use asked_for::number;
 use engine::random::{Rng, Seed};
 use failures::{Carries, Failure, shaped_again};
 use hostile::Flood;
@@ -56,12 +59,6 @@ use told::{Felt, Told};
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A number that an environment variable has.
-fn number(variable: &str) -> Option<u64> {
-    let said = std::env::var(variable).ok();
-    said.map(|text| text.parse().expect("a number"))
 }
 
 /// The seed, and how many faults a campaign makes; without one there are as many as CI makes.

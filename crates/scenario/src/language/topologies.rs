@@ -108,7 +108,7 @@ pub(super) fn expand(root: &mut Vec<KeyValue<'_>>, problems: &mut Vec<Problem>) 
         taken.extend(hosts);
         let own = item.value.as_table().unwrap_or_default();
         links.extend(made.links.iter().map(|ends| link(ends, own, &[], item.at)));
-        let differing = own.iter().find(|pair| pair.key == "bottleneck");
+        let differing = own.iter().find(|pair| pair.key == BOTTLENECK);
         let differing = differing.and_then(|pair| pair.value.value.as_table());
         let differing = differing.unwrap_or_default();
         links.extend(
@@ -150,12 +150,7 @@ fn link<'i>(ends: &Ends, own: &[KeyValue<'i>], differing: &[KeyValue<'i>], at: S
         .iter()
         .map(|end| value(TomlContent::Text(end.clone().into())));
     let mut entries = vec![put("between", TomlContent::List(names.collect()))];
-    let is_own = |key: &str| {
-        let known = TopologySettings::SETTINGS
-            .iter()
-            .any(|setting| setting.name == key);
-        known || key == "bottleneck"
-    };
+    let is_own = |key: &str| is_setting(key) || key == BOTTLENECK;
     let differs = |key: &str| differing.iter().any(|pair| pair.key == key);
     let kept = own
         .iter()
@@ -178,14 +173,19 @@ fn link<'i>(ends: &Ends, own: &[KeyValue<'i>], differing: &[KeyValue<'i>], at: S
     value(TomlContent::Table(entries))
 }
 
+/// What of a dumbbell's settings the link between its routers has otherwise.
+const BOTTLENECK: &str = "bottleneck";
+
+/// Whether this key is a setting of a topology, and not of its links.
+fn is_setting(key: &str) -> bool {
+    TopologySettings::SETTINGS
+        .iter()
+        .any(|setting| setting.name == key)
+}
+
 /// Reads and checks the settings.
 fn read(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<TopologySettings> {
-    let known = |key: &str| {
-        TopologySettings::SETTINGS
-            .iter()
-            .any(|setting| setting.name == key)
-    };
-    let settings = TopologySettings::read(&section.table(known), &[], problems)?;
+    let settings = TopologySettings::read(&section.table(is_setting), &[], problems)?;
     let before = problems.len();
     let needed: &[&str] = match settings.shape {
         TopologyShape::Star | TopologyShape::Line | TopologyShape::Dumbbell => &["hosts"],
@@ -194,22 +194,13 @@ fn read(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<TopologySe
         TopologyShape::Random => &["hosts"],
     };
     let allowed = |key: &str| match (settings.shape, key) {
-        (TopologyShape::Random, "density" | "reach" | "seed") | (TopologyShape::Dumbbell, "bottleneck") => {
-            true
-        }
+        (TopologyShape::Random, "density" | "reach" | "seed") | (TopologyShape::Dumbbell, BOTTLENECK) => true,
         _ => needed.contains(&key),
     };
     let shape = settings.shape.name();
-    for key in [
-        "hosts",
-        "fanout",
-        "depth",
-        "ports",
-        "density",
-        "reach",
-        "seed",
-        "bottleneck",
-    ] {
+    let names = TopologySettings::SETTINGS.iter().map(|setting| setting.name);
+    let of_shapes = names.filter(|name| !["name", "shape"].contains(name));
+    for key in of_shapes.chain([BOTTLENECK]) {
         match section.get(key) {
             Some(pair) if !allowed(key) => {
                 let message = format!("`{key}` does not apply to a topology of shape `{shape}`");
@@ -223,7 +214,7 @@ fn read(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<TopologySe
         }
     }
     if let Some(pair) = section
-        .get("bottleneck")
+        .get(BOTTLENECK)
         .filter(|pair| pair.value.section().is_none())
     {
         problems.push(

@@ -247,11 +247,7 @@ frame = "200 B"
         while let Some(at) = running.step(&scenario).expect("no capture") {
             samples.extend(watched.sample(&running, &scenario, at).map(|rows| (at, rows)));
         }
-        let point = Point {
-            number: 1,
-            of: 1,
-            values: Vec::new(),
-        };
+        let point = Point::only();
         (watched.groups, samples, running.end("test", &scenario, point))
     }
 

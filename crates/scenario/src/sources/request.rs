@@ -1,16 +1,12 @@
 //! `request`: a TCP server that answers requests on one connection: pages of one object each.
 
-use super::kind::{
-    FlowContext, FlowSource, MeasuredDelays, SettingGroup, SourceKind, SourceReader, Transport,
-};
-use super::tcp::{self, TcpSettings};
-use super::web;
+use super::kind::{FlowSource, SettingGroup, SourceKind, SourceReader, Transport};
+use super::tcp::{self, TcpConnections};
+use super::web::Browser;
 use engine::settings;
 use engine::units::{Bytes, Duration};
 use measure::distribution::Drawn;
-use sim::agent::Agent;
 use sim::tcp::pages::PageModel;
-use sim::tcp::{OwnControl, Settings};
 use std::sync::Arc;
 
 /// The kind, for the list.
@@ -36,15 +32,8 @@ settings! {
 
 static OWN: SettingGroup = SettingGroup(RequestSettings::SETTINGS);
 
-#[derive(Clone, Debug)]
-struct Request {
-    connection: TcpSettings,
-    control: Option<OwnControl>,
-    model: PageModel,
-}
-
 fn read(reader: &mut SourceReader<'_>) -> Option<Arc<dyn FlowSource>> {
-    let connection = tcp::read_connection(reader);
+    let connection = TcpConnections::read(reader);
     let own = reader.group(RequestSettings::SETTINGS, RequestSettings::read);
     tcp::refuse_times(reader, KIND.name);
     let RequestSettings {
@@ -57,34 +46,10 @@ fn read(reader: &mut SourceReader<'_>) -> Option<Arc<dyn FlowSource>> {
         pages: requests.map_or(u64::MAX, u64::from),
         ..PageModel::of(size.distribution)
     };
-    Some(Arc::new(Request {
+    Some(Arc::new(Browser {
+        kind: &KIND,
+        loads: "answers",
         connection: connection?,
-        control: None,
         model,
     }))
-}
-
-impl FlowSource for Request {
-    fn label(&self) -> String {
-        tcp::label(&KIND, &self.connection, self.control.as_ref())
-    }
-
-    fn with_control(&self, own: OwnControl) -> Option<Arc<dyn FlowSource>> {
-        Some(Arc::new(Self {
-            control: Some(own),
-            ..self.clone()
-        }))
-    }
-
-    fn delays(&self) -> MeasuredDelays {
-        MeasuredDelays::Responses("answers")
-    }
-
-    fn agents(&self, context: &FlowContext<'_>) -> Vec<[Box<dyn Agent>; 2]> {
-        let settings = Settings {
-            own_control: self.control.clone(),
-            ..self.connection.connection(context.mtu)
-        };
-        web::browser(&settings, &self.model, context)
-    }
 }

@@ -89,22 +89,27 @@ settings! {
 
 static TRANSFER: SettingGroup = SettingGroup(TransferSettings::SETTINGS);
 
+/// The connections of a flow: their settings, and a program's own control in the place of theirs.
+#[derive(Clone, Debug)]
+pub(super) struct TcpConnections {
+    settings: TcpSettings,
+    own: Option<OwnControl>,
+}
+
 #[derive(Clone, Debug)]
 struct Transfer {
-    connection: TcpSettings,
-    own: Option<OwnControl>,
+    connection: TcpConnections,
     total: Option<Bytes>,
     nine: Option<NineSettings>,
 }
 
 fn read(reader: &mut SourceReader<'_>) -> Option<Arc<dyn FlowSource>> {
-    let connection = read_connection(reader);
+    let connection = TcpConnections::read(reader);
     let transfer = reader.group(TransferSettings::SETTINGS, TransferSettings::read);
     let transfer = transfer?;
     let nine = read_nine(reader, &transfer);
     Some(Arc::new(Transfer {
         connection: connection?,
-        own: None,
         total: transfer.total,
         nine,
     }))
@@ -149,7 +154,7 @@ pub(super) fn refuse_times(reader: &mut SourceReader<'_>, kind: &str) {
 }
 
 /// Reads and checks the settings of a connection.
-pub(super) fn read_connection(reader: &mut SourceReader<'_>) -> Option<TcpSettings> {
+fn read_connection(reader: &mut SourceReader<'_>) -> Option<TcpSettings> {
     let settings = reader.group(TcpSettings::SETTINGS, TcpSettings::read)?;
     reader.refuse(
         "initial_window",
@@ -198,22 +203,46 @@ impl TcpSettings {
     }
 }
 
-/// The label of a source with TCP: its kind and its congestion control.
-pub(super) fn label(kind: &SourceKind, connection: &TcpSettings, own: Option<&OwnControl>) -> String {
-    match own {
-        Some(own) => format!("{} {}", kind.name, own.name),
-        None => format!("{} {}", kind.name, connection.control),
+impl TcpConnections {
+    /// Those that a section describes.
+    pub(super) fn read(reader: &mut SourceReader<'_>) -> Option<Self> {
+        let settings = read_connection(reader)?;
+        Some(Self { settings, own: None })
+    }
+
+    /// The same with a program's own control.
+    pub(super) fn with(&self, own: OwnControl) -> Self {
+        Self {
+            own: Some(own),
+            ..self.clone()
+        }
+    }
+
+    /// The label of a source of this kind: that, and the congestion control.
+    pub(super) fn label(&self, kind: &SourceKind) -> String {
+        match &self.own {
+            Some(own) => format!("{} {}", kind.name, own.name),
+            None => format!("{} {}", kind.name, self.settings.control),
+        }
+    }
+
+    /// The simulator's settings of each.
+    pub(super) fn settings(&self, mtu: Bytes) -> tcp::Settings {
+        tcp::Settings {
+            own_control: self.own.clone(),
+            ..self.settings.connection(mtu)
+        }
     }
 }
 
 impl FlowSource for Transfer {
     fn label(&self) -> String {
-        label(&KIND, &self.connection, self.own.as_ref())
+        self.connection.label(&KIND)
     }
 
     fn with_control(&self, own: OwnControl) -> Option<Arc<dyn FlowSource>> {
         Some(Arc::new(Self {
-            own: Some(own),
+            connection: self.connection.with(own),
             ..self.clone()
         }))
     }
@@ -228,7 +257,7 @@ impl FlowSource for Transfer {
 
     fn in_lab(&self) -> Option<LabSource<'_>> {
         Some(LabSource::Bulk {
-            control: self.connection.control.name,
+            control: self.connection.settings.control.name,
             total: self.total,
         })
     }
@@ -237,8 +266,7 @@ impl FlowSource for Transfer {
         vec![tcp::pair(&tcp::Settings {
             total: self.total,
             active: context.active.to_vec(),
-            own_control: self.own.clone(),
-            ..self.connection.connection(context.mtu)
+            ..self.connection.settings(context.mtu)
         })]
     }
 }

@@ -3,14 +3,14 @@
 use super::kind::{
     FlowContext, FlowSource, MeasuredDelays, SettingGroup, SourceKind, SourceReader, Transport,
 };
-use super::tcp::{self, TcpSettings};
+use super::tcp::{self, TcpConnections};
 use engine::settings;
 use engine::settings::{Raw, SettingValue, describe};
 use engine::units::{Bandwidth, Duration};
 use sim::agent::Agent;
 use sim::tcp::responses::ResponseWriter;
 use sim::tcp::video::{Adaptation, VideoModel, VideoPlayer};
-use sim::tcp::{OwnControl, Settings, pair_with};
+use sim::tcp::{OwnControl, pair_with};
 use std::sync::Arc;
 
 /// The kind, for the list.
@@ -68,19 +68,17 @@ static OWN: SettingGroup = SettingGroup(VideoSettings::SETTINGS);
 
 #[derive(Clone, Debug)]
 struct Video {
-    connection: TcpSettings,
-    control: Option<OwnControl>,
+    connection: TcpConnections,
     model: VideoModel,
 }
 
 fn read(reader: &mut SourceReader<'_>) -> Option<Arc<dyn FlowSource>> {
-    let connection = tcp::read_connection(reader);
+    let connection = TcpConnections::read(reader);
     let own = reader.group(VideoSettings::SETTINGS, VideoSettings::read);
     tcp::refuse_times(reader, KIND.name);
     let model = model(&own?, reader)?;
     Some(Arc::new(Video {
         connection: connection?,
-        control: None,
         model,
     }))
 }
@@ -137,12 +135,12 @@ fn model(own: &VideoSettings, reader: &mut SourceReader<'_>) -> Option<VideoMode
 
 impl FlowSource for Video {
     fn label(&self) -> String {
-        tcp::label(&KIND, &self.connection, self.control.as_ref())
+        self.connection.label(&KIND)
     }
 
     fn with_control(&self, own: OwnControl) -> Option<Arc<dyn FlowSource>> {
         Some(Arc::new(Self {
-            control: Some(own),
+            connection: self.connection.with(own),
             ..self.clone()
         }))
     }
@@ -157,10 +155,7 @@ impl FlowSource for Video {
 
     fn agents(&self, context: &FlowContext<'_>) -> Vec<[Box<dyn Agent>; 2]> {
         let player = VideoPlayer::new(self.model.clone(), context.start);
-        let settings = Settings {
-            own_control: self.control.clone(),
-            ..self.connection.connection(context.mtu)
-        };
+        let settings = self.connection.settings(context.mtu);
         vec![pair_with(&settings, Box::new(ResponseWriter::new(player)))]
     }
 }

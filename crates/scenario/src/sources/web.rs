@@ -4,14 +4,14 @@
 use super::kind::{
     FlowContext, FlowSource, MeasuredDelays, SettingGroup, SourceKind, SourceReader, Transport,
 };
-use super::tcp::{self, TcpSettings};
+use super::tcp::{self, TcpConnections};
 use engine::settings;
 use engine::units::{Bytes, Duration};
 use measure::distribution::{Drawn, DrawnCount};
 use sim::agent::Agent;
 use sim::tcp::pages::PageModel;
 use sim::tcp::responses::ResponseWriter;
-use sim::tcp::{OwnControl, Settings, pair_with};
+use sim::tcp::{OwnControl, pair_with};
 use std::sync::Arc;
 
 /// The kind, for the list.
@@ -50,15 +50,18 @@ static OWN: SettingGroup = SettingGroup(WebSettings::SETTINGS);
 /// The connections of a browser at most.
 const MOST: u32 = 256;
 
+/// A browser: of pages, or of single objects by `request`.
 #[derive(Clone, Debug)]
-struct Web {
-    connection: TcpSettings,
-    control: Option<OwnControl>,
-    model: PageModel,
+pub(super) struct Browser {
+    pub(super) kind: &'static SourceKind,
+    /// What its delays are of.
+    pub(super) loads: &'static str,
+    pub(super) connection: TcpConnections,
+    pub(super) model: PageModel,
 }
 
 fn read(reader: &mut SourceReader<'_>) -> Option<Arc<dyn FlowSource>> {
-    let connection = tcp::read_connection(reader);
+    let connection = TcpConnections::read(reader);
     let own = reader.group(WebSettings::SETTINGS, WebSettings::read);
     tcp::refuse_times(reader, KIND.name);
     let own = own?;
@@ -76,52 +79,41 @@ fn read(reader: &mut SourceReader<'_>) -> Option<Arc<dyn FlowSource>> {
         object: own.object.distribution,
         think: own.think.distribution,
         pages: own.pages.map_or(u64::MAX, u64::from),
-        connections: if own.multiplexed { 1 } else { own.connections },
+        connections: own.connections,
         multiplexed: own.multiplexed,
     };
-    Some(Arc::new(Web {
+    Some(Arc::new(Browser {
+        kind: &KIND,
+        loads: "pages",
         connection: connection?,
-        control: None,
         model,
     }))
 }
 
-/// The ends of a browser's connections.
-pub(super) fn browser(
-    settings: &Settings,
-    model: &PageModel,
-    context: &FlowContext<'_>,
-) -> Vec<[Box<dyn Agent>; 2]> {
-    let clients = model.connections(context.seed).into_iter();
-    let ends = clients.map(|client| pair_with(settings, Box::new(ResponseWriter::new(client))));
-    ends.collect()
-}
-
-impl FlowSource for Web {
+impl FlowSource for Browser {
     fn label(&self) -> String {
-        tcp::label(&KIND, &self.connection, self.control.as_ref())
+        self.connection.label(self.kind)
     }
 
     fn with_control(&self, own: OwnControl) -> Option<Arc<dyn FlowSource>> {
         Some(Arc::new(Self {
-            control: Some(own),
+            connection: self.connection.with(own),
             ..self.clone()
         }))
     }
 
     fn delays(&self) -> MeasuredDelays {
-        MeasuredDelays::Responses("pages")
+        MeasuredDelays::Responses(self.loads)
     }
 
     fn connections(&self) -> u32 {
-        self.model.connections
+        self.model.parallel()
     }
 
     fn agents(&self, context: &FlowContext<'_>) -> Vec<[Box<dyn Agent>; 2]> {
-        let settings = Settings {
-            own_control: self.control.clone(),
-            ..self.connection.connection(context.mtu)
-        };
-        browser(&settings, &self.model, context)
+        let settings = self.connection.settings(context.mtu);
+        let clients = self.model.connections(context.seed).into_iter();
+        let ends = clients.map(|client| pair_with(&settings, Box::new(ResponseWriter::new(client))));
+        ends.collect()
     }
 }

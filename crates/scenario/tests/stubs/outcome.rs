@@ -11,10 +11,5 @@ pub fn outcome(text: &str) -> Outcome {
     let all =
         Scenarios::read("test.toml", text, &registry, &folder).unwrap_or_else(|wrong| panic!("{wrong}"));
     let scenario = all.point(1, &folder).expect("it was checked");
-    let point = Point {
-        number: 1,
-        of: 1,
-        values: Vec::new(),
-    };
-    run::run("test", &scenario, point, &[], &mut |_, _| {}).expect("it runs")
+    run::run("test", &scenario, Point::only(), &[], &mut |_, _| {}).expect("it runs")
 }

@@ -51,6 +51,14 @@ impl PageModel {
         }
     }
 
+    /// How many connections a browser opens at most.
+    pub fn parallel(&self) -> u32 {
+        match self.multiplexed {
+            true => 1,
+            false => self.connections.max(1),
+        }
+    }
+
     /// The connections of one browser, in the order in which it opens them. Their flows must be
     /// added one after the other, and all but the first of them with a start that never comes.
     pub fn connections(&self, seed: Seed) -> Vec<PageConnection> {
@@ -64,17 +72,12 @@ impl PageModel {
             load_times: Vec::new(),
         };
         let browser = Arc::new(Mutex::new(browser));
-        let all = if self.multiplexed {
-            1
-        } else {
-            self.connections.max(1)
-        };
         let connection = |own| PageConnection {
             browser: Arc::clone(&browser),
             own,
             asked: 0,
         };
-        (0..all).map(connection).collect()
+        (0..self.parallel()).map(connection).collect()
     }
 }
 
@@ -192,7 +195,7 @@ impl ResponseClient for PageConnection {
     fn answered(&mut self, now: Instant) -> Others {
         let mut browser = self.browser();
         let more = browser.answered(now, self.asked);
-        let others = browser.model.connections.saturating_sub(1);
+        let others = browser.model.parallel() - 1;
         Others {
             own: self.own,
             many: u32::try_from(more).unwrap_or(u32::MAX).min(others),

@@ -315,13 +315,8 @@ impl Lab {
 
 /// The same scenario in the simulator, with the variables of its TCP.
 fn simulated(name: &str, scenario: &Scenario) -> Result<Outcome, Failure> {
-    let only = Point {
-        number: 1,
-        of: 1,
-        values: Vec::new(),
-    };
     let run = ScenarioRun::begin(scenario, &[], None)?.sampling_tcp(scenario);
-    Ok(run.to_end(name, scenario, only, &mut |_, _| {})?)
+    Ok(run.to_end(name, scenario, Point::only(), &mut |_, _| {})?)
 }
 
 /// Writes the variables of the kernel's TCP beside those of the simulator's.

@@ -10,6 +10,8 @@
 
 #[path = "../stubs/answering.rs"]
 mod answering;
+#[path = "../stubs/asked.rs"]
+mod asked;
 mod floods;
 mod groups;
 #[path = "../stubs/holdings.rs"]

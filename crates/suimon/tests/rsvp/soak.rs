@@ -5,6 +5,7 @@
 //! Three rounds; `SUIMON_SOAK=60` makes rounds for 60 minutes, by the seed `SUIMON_SOAK_SEED`, and
 //! `cargo xtask soak` writes what it said.
 
+use crate::asked::number;
 use crate::holdings::{self, Line};
 use crate::rig::{LIFETIME, LONG, Plan, Rig, SLACK, in_turn, until};
 use engine::random::{Rng, Seed};
@@ -43,12 +44,6 @@ const FAULTS: [Fault; 5] = [
     Fault::Sender,
     Fault::Flap,
 ];
-
-/// A number that an environment variable has.
-fn number(variable: &str) -> Option<u64> {
-    let said = std::env::var(variable).ok();
-    said.map(|text| text.parse().expect("a number"))
-}
 
 #[test]
 fn a_router_that_runs_for_long_among_changes_reservations_and_kills_does_not_grow() {
