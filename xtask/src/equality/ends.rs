@@ -1,25 +1,26 @@
 //! The ends of a case between real sockets: one process sends every flow's datagrams at their
 //! times, another receives them. They share the machine's clock. Meanwhile probes go the other way,
-//! where nothing else does: what they take is the place's own, and no queue's.
+//! where nothing else does: what they take is the place's own, and no queue's. An arrival is when
+//! the kernel has it, not when the program that reads it is awake.
 
 use super::cases::{SECONDS, Setting};
 use crate::compare::measured::{FlowFigures, Side, quantile};
 use crate::compare::traffic::{Flow, HEADERS, PORT};
 use engine::units::{Duration as Span, Instant as Time};
+use lab::traffic::stamped::{StampedSocket, wall_clock};
 use measure::delay::FineDelays;
 use netio::clock;
 use rustix::net::sockopt;
 use serde::{Deserialize, Serialize};
-use std::io::{self, ErrorKind};
-use std::net::UdpSocket;
+use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
 /// How long the receivers listen before the senders start.
 pub const LEAD: Duration = Duration::from_millis(500);
 
-/// From one probe to the next. Each finds the way empty and its receiver asleep, as other packets
-/// do, and the machine as busy as it is.
+/// From one probe to the next. Each finds the way empty, and the machine as busy as it is.
 const PROBES_APART: Duration = Duration::from_millis(10);
 
 /// The length of a probe's frame, and its port.
@@ -79,15 +80,15 @@ fn each<T: Send>(flows: &[Flow], work: impl Fn(usize, &Flow) -> io::Result<T> + 
 }
 
 /// A datagram of this frame's length, sent now.
-fn stamped(payload: &mut [u8], at: Time) -> &[u8] {
-    payload[..8].copy_from_slice(&at.nanos().to_be_bytes());
+fn stamped(payload: &mut [u8]) -> &[u8] {
+    payload[..8].copy_from_slice(&wall_clock().to_be_bytes());
     payload
 }
 
-/// How long this datagram took; none if it is not one of ours.
-fn taken(datagram: &[u8]) -> Option<Span> {
+/// How long this datagram took that arrived then; none if it is not one of ours.
+fn taken(datagram: &[u8], arrived: u64) -> Option<Span> {
     let sent = u64::from_be_bytes(*datagram.first_chunk()?);
-    Some(clock::now().since(Time::from_nanos(sent)))
+    Some(Span::from_nanos(arrived.saturating_sub(sent)))
 }
 
 fn probe(to: &str, last: Time) -> io::Result<()> {
@@ -97,24 +98,20 @@ fn probe(to: &str, last: Time) -> io::Result<()> {
     while clock::now() < last {
         std::thread::sleep(PROBES_APART);
         // The receiver counts what arrives.
-        let _ = socket.send(stamped(&mut payload, clock::now()));
+        let _ = socket.send(stamped(&mut payload));
     }
     Ok(())
 }
 
-/// The delays of what arrives at this port until then.
+/// The delays of what arrives at this port until then, when the kernel has it.
 fn arriving(port: u16, last: Time) -> io::Result<FineDelays> {
-    let socket = UdpSocket::bind(("0.0.0.0", port))?;
-    sockopt::set_socket_recv_buffer_size(&socket, 16 << 20)?;
-    socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+    let socket = StampedSocket::listen((Ipv4Addr::UNSPECIFIED, port).into()).map_err(io::Error::other)?;
     let (mut delays, mut buffer) = (FineDelays::default(), vec![0; 64 << 10]);
     while clock::now() < last {
-        match socket.recv(&mut buffer) {
-            Ok(some) => taken(&buffer[..some])
-                .into_iter()
-                .for_each(|delay| delays.record(delay)),
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-            Err(e) => return Err(e),
+        if let Some((len, arrived)) = socket.receive(&mut buffer).map_err(io::Error::other)?
+            && let Some(delay) = taken(&buffer[..len], arrived)
+        {
+            delays.record(delay);
         }
     }
     Ok(delays)
@@ -140,7 +137,7 @@ fn send(setting: &Setting, to: &str) -> io::Result<Sent> {
             }
             let now = clock::now();
             // An error here is a drop on the way, which the receiver's count shows.
-            let _ = socket.send(stamped(&mut payload, now));
+            let _ = socket.send(stamped(&mut payload));
             late.push(now.since(due).nanos() / 1_000);
         }
         Ok(late)

@@ -3,12 +3,14 @@
 //! side on a page, each row judged over several lists of arrivals. Not part of CI: it takes
 //! half a minute for each case and four lists, and its figures are those of the machine.
 
+mod awake;
 pub mod cases;
 mod ends;
 mod page;
 mod places;
 
 use crate::compare::{self, Scratch, kernel};
+use awake::Awake;
 use cases::Setting;
 use page::Seed;
 use places::Places;
@@ -45,7 +47,9 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         println!("{name}");
         let measured = data.entry(name.clone()).or_default();
         measured.load = load();
+        let awake = Awake::all()?;
         measured.seeds = seeds(&program, &scratch.0, setting, count)?;
+        drop(awake);
         if let Some(case) = setting.kernel().filter(|_| linux) {
             measured.linux = Some(kernel::measure(case, &scratch.0)?);
         }
@@ -101,6 +105,10 @@ fn part(arguments: &[String]) -> Option<Result<(), String>> {
         Ok(setting.seeded(seed))
     };
     match words.as_slice() {
+        ["awake"] => {
+            awake::stay();
+            Some(Ok(()))
+        }
         ["end", name, seed, end, to, file] => {
             Some(found(name, seed).and_then(|setting| ends::run(&setting, end, to, Path::new(file))))
         }

@@ -68,13 +68,14 @@ It needs root, for the namespaces; the column of Linux is kept as it was, but wi
 
 Arrivals are prescribed: Poisson processes of 80 % (`full`, frames of 1,514 bytes), 21 % (`some`) and 2 % (`sparse`, 214 bytes) of the
 line, which react to nothing. So what differs is the queue and not the sender. Disciplines are set for the line's bandwidth-delay
-product: `interval` is the round-trip time, queues of classes hold one product; `htb` is ours by the name `cbq`. Delays are from the sending to the
-receiving program. Behind `run` is no line but a fast pair of interfaces, so the time of a packet's own bits on the line is added to its figures, as the
+product: `interval` is the round-trip time, queues of classes hold one product; `htb` is ours by the name `cbq`. Delays are from the sending program
+to the receiving kernel (`SO_TIMESTAMPNS`); in Linux's column to the receiving program. Behind `run` is no line but a fast pair of interfaces, so the time of a packet's own bits on the line is added to its figures, as the
 others have it; Linux's are as measured (its `tbf` waits for that time, its `htb` and `cake` do not). Of ours all percentiles are counted in the same steps, up to 1/16 too long; Linux's are exact.
 
-**A place's own time.** To wake the receiving program takes a while that is no queue's. It is measured in each run, meanwhile: the mean of a thousand
-probes that go the other way, 10 ms apart, where nothing else does, less the time of their bits on the line. Figures of `lab` and `run` are given as
-measured, and *net* of that time; the net is judged.
+**A place's own time.** A place takes a while that is no queue's: a link or a worker has to wake for a packet that comes alone. It is measured in each run,
+meanwhile: the mean of a thousand probes that go the other way, 10 ms apart, where nothing else does, less the time of their bits on the line. Figures of
+`lab` and `run` are given as measured, and *net* of that time; the net is judged. A processor that sleeps between the probes and not between a line's packets
+would make it too long by 0.01 to 0.02 ms; so a program of the idle class, which gives way to all others, keeps each processor awake.
 
 **Chaos.** Where a decision depends on the last one (`codel` at a standing load), an arrival that is late by 0.1 ms leads to another course, and runs of one
 place differ by 10 % and more. So each case has several lists of arrivals (seeds), the same in all places. Figures are means over the seeds, and a difference is

@@ -24,7 +24,8 @@ fn write(path: &Path, text: &str) -> Outcome<()> {
     std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-fn ourselves() -> Outcome<String> {
+/// This program's own path, to start another of it.
+pub fn ourselves() -> Outcome<String> {
     let path = std::env::current_exe().map_err(|e| format!("our own path: {e}"))?;
     Ok(path.display().to_string())
 }

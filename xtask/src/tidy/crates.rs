@@ -52,7 +52,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "xtask",
-        &["control", "engine", "measure", "netio", "scenario", "skips"],
+        &[
+            "control", "engine", "lab", "measure", "netio", "scenario", "skips",
+        ],
     ),
 ];
 

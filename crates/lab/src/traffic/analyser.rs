@@ -1,22 +1,17 @@
 //! Receives any number of [`generator`](super::generator) streams at once, and counts each.
 
-use crate::error::{Doing, Result};
-use crate::sys::socket::{receive_stamped, set_receive_buffer, stamp_arrivals};
+use crate::error::Result;
 use crate::traffic::datagram::Head;
+use crate::traffic::stamped::StampedSocket;
 use crate::traffic::tally::Tally;
-use crate::traffic::tcp::is_timeout;
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, UdpSocket};
-use std::time::{Duration, Instant, SystemTime};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
-/// The receive timeout, after which [`Analyser::turn`] returns.
-const TIMEOUT: Duration = Duration::from_millis(50);
 /// How long to wait for stragglers after a stream's end was announced.
 const GRACE: Duration = Duration::from_millis(500);
 /// Streams at once at most, which bounds the memory that foreign datagrams can take.
 const MAX_STREAMS: usize = 10_000;
-/// The socket's receive buffer, if the kernel allows so much: for delays of this process.
-const BUFFER: u32 = 8 << 20;
 
 /// A received stream.
 #[derive(Clone, Debug)]
@@ -38,17 +33,11 @@ impl ReceivedStream {
 /// A socket that counts what it receives.
 #[derive(Debug)]
 pub struct Analyser {
-    socket: UdpSocket,
+    socket: StampedSocket,
     bin: u64,
     streams: BTreeMap<u64, ReceivedStream>,
     /// Datagrams that are not from our generators, or of more streams than there is room for.
     foreign: u64,
-}
-
-/// Nanoseconds since 1970: the clock that sender and receiver share.
-pub fn wall_clock() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_nanos() as u64)
 }
 
 impl Analyser {
@@ -58,15 +47,8 @@ impl Analyser {
     ///
     /// Returns an error if the address cannot be bound, or the socket cannot be set up.
     pub fn listen(on: SocketAddr, bin: Duration) -> Result<Self> {
-        let listen = || {
-            let socket = UdpSocket::bind(on)?;
-            socket.set_read_timeout(Some(TIMEOUT))?;
-            set_receive_buffer(&socket, BUFFER)?;
-            stamp_arrivals(&socket)?;
-            Ok(socket)
-        };
         Ok(Self {
-            socket: listen().doing(|| format!("listen on {on}"))?,
+            socket: StampedSocket::listen(on)?,
             bin: bin.as_nanos() as u64,
             streams: BTreeMap::new(),
             foreign: 0,
@@ -79,9 +61,7 @@ impl Analyser {
     ///
     /// Returns an error if the socket's own address cannot be read.
     pub fn address(&self) -> Result<SocketAddr> {
-        self.socket
-            .local_addr()
-            .doing(|| "learn the receiver's port".into())
+        self.socket.address()
     }
 
     /// Receives one datagram, or waits until the timeout.
@@ -91,10 +71,8 @@ impl Analyser {
     /// Returns an error if receiving fails for any reason other than the timeout.
     pub fn turn(&mut self) -> Result<()> {
         let mut buffer = [0; 1 << 16];
-        match receive_stamped(&self.socket, &mut buffer) {
-            Ok((len, stamp)) => self.take(&buffer[..len], stamp.unwrap_or_else(wall_clock)),
-            Err(e) if is_timeout(e.kind()) => {}
-            Err(e) => return Err(e).doing(|| "receive".into()),
+        if let Some((len, arrived)) = self.socket.receive(&mut buffer)? {
+            self.take(&buffer[..len], arrived);
         }
         Ok(())
     }

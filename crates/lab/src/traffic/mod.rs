@@ -2,7 +2,8 @@
 //!
 //! - [`tcp`]: bulk transfers, with the congestion control chosen per connection;
 //! - [`generator`], [`analyser`]: numbered datagrams at set times, and their receiver, for one host
-//!   each; [`datagram`] is their format, [`tally`] and [`sample`] count them;
+//!   each; [`datagram`] is their format, [`stamped`] their socket, [`tally`] and [`sample`] count
+//!   them;
 //! - [`udp`]: the same between two hosts of a lab, with a list of all arrivals, for loss, gaps and
 //!   delay;
 //! - [`probe`]: request and response, for round-trip times;
@@ -17,6 +18,7 @@ cfg_if::cfg_if! {
         pub mod generator;
         pub mod probe;
         pub mod sample;
+        pub mod stamped;
         pub mod tally;
         pub mod tcp;
         pub mod udp;
