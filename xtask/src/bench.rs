@@ -22,7 +22,7 @@ struct Part {
     cargo: &'static [&'static str],
 }
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     Part {
         name: "engine",
         title: "Disciplines, pacing, classification: ns for one enqueue and one dequeue, or one lookup",
@@ -57,6 +57,11 @@ const PARTS: [Part; 9] = [
         name: "tape",
         title: "What a tape and a shadow cost the packet loop",
         cargo: &["--package", "netio", "--bench", "tape"],
+    },
+    Part {
+        name: "experience",
+        title: "What it takes to watch users' connections (goal: 30 ns a packet)",
+        cargo: &["--package", "netio", "--bench", "experience"],
     },
     Part {
         name: "wire",

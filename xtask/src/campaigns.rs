@@ -3,6 +3,7 @@
 //! clock of the tests' own, and between real sockets, where the delay counts too. `cargo xtask
 //! faults [N]`: so many kills of a running program, and so many failures around one. `cargo xtask
 //! soak [N]`: a router for so many minutes. `cargo xtask kills [N]`: `nine` is killed so often.
+//! `cargo xtask felt [N]`: what a user feels, so often: a line's grade, and a long table in a browser.
 
 use crate::{bench, marked};
 use std::path::Path;
@@ -69,8 +70,21 @@ const KILLS: Campaign = Campaign {
     tests: &[("suimon", &["--test", "nine"], "no_kill")],
 };
 
+const FELT: Campaign = Campaign {
+    verb: "felt",
+    often: 10,
+    page: "docs/measurements/felt.md",
+    mark: "<!-- measured: by `cargo xtask felt` -->",
+    variable: "SUIMON_FELT",
+    result: "felt: ",
+    tests: &[
+        ("suimon", &["--test", "verify"], "grade"),
+        ("suimon", &["--test", "web"], "five_thousand_classes"),
+    ],
+};
+
 /// All of them.
-pub const ALL: [Campaign; 4] = [CHANGES, FAULTS, SOAK, KILLS];
+pub const ALL: [Campaign; 5] = [CHANGES, FAULTS, SOAK, KILLS, FELT];
 
 impl Campaign {
     /// Runs the tests so often and writes the page.

@@ -50,6 +50,8 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
                           the lab, written into docs/measurements/faults.md; takes an hour, wants a quiet machine
        cargo xtask kills [N]  1,000 kills of `nine` in each combination of its processes, or N, written into
                           docs/measurements/nine-kills.md
+       cargo xtask felt [N]  the grade of a line by `suimon verify`, and a page of 5,000 classes in a browser, 10
+                          times or N, written into docs/measurements/felt.md
        cargo xtask soak [N]  a router for an hour, or N minutes, among changes, reservations and kills, written into
                           docs/measurements/soak.md
        cargo xtask compare [CASE...]   disciplines of the Linux kernel beside ours, written into

@@ -1,9 +1,9 @@
 //! What a packet costs whose connection is watched: `count` takes the steps whose instructions
-//! `cargo xtask instructions` counts, two rows of each (one warms up); without it each row is
-//! timed.
+//! `cargo xtask instructions` counts, two rows of each (one warms up); without it they are timed in
+//! turn, net of a row `generator` without a watch.
 //! A step is a packet of downloads: of three, two are segments with data and one is their
 //! acknowledgment, in the other direction. Headers are parsed outside, as the packet loop does for
-//! its filters anyhow. A row `generator` without a watch is to be subtracted.
+//! its filters anyhow.
 #![allow(clippy::print_stdout, reason = "a bench prints its numbers")]
 
 use counted::counted;
@@ -17,6 +17,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 const STEPS: u32 = 60_000;
+/// How often each row is timed, in turn with the others.
+const TURNS: usize = 21;
 const HEADER: usize = 14 + 20 + 32;
 const DATA: u32 = 1_448;
 
@@ -103,15 +105,34 @@ fn main() {
         ("experience, downloads", 1, true),
         ("experience, downloads", 1_000, true),
     ];
-    for (what, connections, watched) in rows {
-        let mut downloads = Downloads::new(connections, watched);
-        counted(STEPS, || downloads.step());
-        let begin = std::time::Instant::now();
-        counted(STEPS, || downloads.step());
-        let each = begin.elapsed().as_nanos() as f64 / f64::from(STEPS);
-        match count {
-            true => println!("{STEPS} {what}, {connections}"),
-            false => println!("{what}, {connections}: {each:.1} ns a packet"),
+    if count {
+        for (what, connections, watched) in rows {
+            let mut downloads = Downloads::new(connections, watched);
+            (0..2).for_each(|_| counted(STEPS, || downloads.step()));
+            println!("{STEPS} {what}, {connections}");
         }
+        return;
+    }
+    let mut turns = rows.map(|_| Vec::new());
+    for _ in 0..TURNS {
+        for ((_, connections, watched), turns) in rows.iter().zip(&mut turns) {
+            let mut downloads = Downloads::new(*connections, *watched);
+            counted(STEPS, || downloads.step());
+            let begin = std::time::Instant::now();
+            counted(STEPS, || downloads.step());
+            turns.push(begin.elapsed().as_nanos() as f64 / f64::from(STEPS));
+        }
+    }
+    let [generator, watched @ ..] = turns;
+    println!("| connections | ns a packet, median of {TURNS} | least | most |\n|---|---:|---:|---:|");
+    for ((_, connections, _), turns) in rows[1..].iter().zip(&watched) {
+        let mut net: Vec<f64> = turns.iter().zip(&generator).map(|(all, own)| all - own).collect();
+        net.sort_by(f64::total_cmp);
+        println!(
+            "| {connections} | {:.1} | {:.1} | {:.1} |",
+            net[TURNS / 2],
+            net[0],
+            net[TURNS - 1]
+        );
     }
 }

@@ -45,6 +45,35 @@ fn found(name: &str, ends: &str) -> Value {
     serde_json::from_str(&got).unwrap_or_else(|e| panic!("{e}: {got}\n{told}"))
 }
 
+/// How often what is felt is repeated: once, or as `cargo xtask felt` says.
+fn repeats() -> usize {
+    let asked = std::env::var("SUIMON_FELT").ok();
+    asked.and_then(|count| count.parse().ok()).unwrap_or(1)
+}
+
+/// Nine of ten repeats over one line give one grade, whichever it is.
+fn judge_grades(line: &str, found: &[Value]) {
+    let grades: Vec<&str> = found.iter().filter_map(|of| of["grade"].as_str()).collect();
+    let most = grades
+        .iter()
+        .map(|one| grades.iter().filter(|other| one == *other).count());
+    let most = most.max().unwrap_or(0);
+    let added: Vec<f64> = found.iter().map(|of| number(of, "/added_ns") / 1e6).collect();
+    let least = added.iter().copied().fold(f64::INFINITY, f64::min);
+    let longest = added.iter().copied().fold(0.0, f64::max);
+    let mut kinds = grades.clone();
+    kinds.sort_unstable();
+    kinds.dedup();
+    if found.len() > 1 {
+        eprintln!(
+            "felt: `suimon verify`, 20 Mbit/s and 20 ms, {line}: {most} of {} repeats give one grade ({}), {least:.1} to {longest:.1} ms",
+            found.len(),
+            kinds.join(", ")
+        );
+    }
+    assert!(most * 10 >= found.len() * 9, "{line}: {grades:?}");
+}
+
 fn number(of: &Value, path: &str) -> f64 {
     let value = of.pointer(path).and_then(Value::as_f64);
     value.unwrap_or_else(|| panic!("{path} of {of:#}"))
@@ -54,24 +83,36 @@ fn number(of: &Value, path: &str) -> f64 {
 /// not, and takes 5 per cent of the rate for it. Nothing is added before the line.
 #[test]
 fn a_plain_buffer_gets_a_worse_grade_than_cake() {
-    let plain = std::thread::spawn(|| found("plain", "buffer = \"500 kB\""));
-    let cake = found(
-        "cake",
-        "policy.server = \"cake.toml\"\npolicy.home = \"cake.toml\"",
-    );
-    let plain = plain.join().expect("it ran");
+    let both = |_| {
+        let plain = std::thread::spawn(|| found("plain", "buffer = \"500 kB\""));
+        let cake = found(
+            "cake",
+            "policy.server = \"cake.toml\"\npolicy.home = \"cake.toml\"",
+        );
+        (plain.join().expect("it ran"), cake)
+    };
+    let (plains, cakes): (Vec<Value>, Vec<Value>) = (0..repeats()).map(both).unzip();
+    plains
+        .iter()
+        .zip(&cakes)
+        .for_each(|(plain, cake)| judge_pair(plain, cake));
+    judge_grades("a buffer of 500 kB", &plains);
+    judge_grades("`cake` at 19 Mbit/s before it", &cakes);
+}
+
+fn judge_pair(plain: &Value, cake: &Value) {
     let letter = |of: &Value| of["grade"].as_str().map(str::to_owned);
     assert!(
         ["B", "C", "D", "F"]
             .map(|of| Some(of.to_owned()))
-            .contains(&letter(&plain)),
+            .contains(&letter(plain)),
         "{plain:#}"
     );
     assert!(
-        ["A+", "A"].map(|of| Some(of.to_owned())).contains(&letter(&cake)),
+        ["A+", "A"].map(|of| Some(of.to_owned())).contains(&letter(cake)),
         "{cake:#}"
     );
-    for (of, least, most) in [(&plain, 17.5e6, 20e6), (&cake, 16.5e6, 19e6)] {
+    for (of, least, most) in [(plain, 17.5e6, 20e6), (cake, 16.5e6, 19e6)] {
         assert!((19e6..30e6).contains(&number(of, "/idle/ping_ns/p50")), "{of:#}");
         for phase in ["/download", "/upload"] {
             let rate = number(of, &format!("{phase}/payload_bits_per_second"));
@@ -84,12 +125,11 @@ fn a_plain_buffer_gets_a_worse_grade_than_cake() {
         }
         assert!(number(of, "/added_before_near_ns") < 20e6, "{of:#}");
     }
-    assert!(number(&plain, "/added_ns") > 2.0 * number(&cake, "/added_ns"));
+    assert!(number(plain, "/added_ns") > 2.0 * number(cake, "/added_ns"));
     assert!(
-        number(&cake, "/download/round_trips_per_minute")
-            > number(&plain, "/download/round_trips_per_minute")
+        number(cake, "/download/round_trips_per_minute") > number(plain, "/download/round_trips_per_minute")
     );
-    assert!(number(&cake, "/quality_of_outcome/game") >= number(&plain, "/quality_of_outcome/game"));
+    assert!(number(cake, "/quality_of_outcome/game") >= number(plain, "/quality_of_outcome/game"));
 }
 
 fn verify(arguments: &[&str]) -> Output {

@@ -1,8 +1,8 @@
 //! A table of very many classes in a browser: it makes rows of those in view alone, so that it
 //! scrolls; all are found.
 //!
-//! How long that takes is the machine's, which may be busy, so it is only told. What is bounded is
-//! the work: where the table is scrolled, that of the rows in view in each frame; where a state
+//! How long that takes is the machine's, which may be busy: `cargo xtask felt` judges it, several times
+//! on a quiet one. What is always bounded is the work: where the table is scrolled, that of the rows in view in each frame; where a state
 //! comes, a few readings of each class; where one is searched for, one of each.
 
 use super::{Steady, Web, names, opened};
@@ -55,6 +55,38 @@ const SEARCH: &str = "
 
 const CLASSES: u64 = 5_000;
 
+/// How often what is felt is repeated, if `cargo xtask felt` asks.
+fn repeats() -> Option<usize> {
+    std::env::var("SUIMON_FELT").ok()?.parse().ok()
+}
+
+/// Pauses of the page in milliseconds.
+struct Pauses {
+    of: &'static str,
+    longest: Vec<f64>,
+}
+
+impl Pauses {
+    fn new(of: &'static str) -> Self {
+        let longest = Vec::new();
+        Self { of, longest }
+    }
+
+    fn add(&mut self, took: &Value) {
+        self.longest.push(took.as_f64().expect("milliseconds"));
+    }
+
+    /// Tells them; none may be longer than 100 ms where the machine is quiet.
+    fn judge(&self) {
+        let (of, count) = (self.of, self.longest.len());
+        let longest = self.longest.iter().copied().fold(0.0, f64::max);
+        eprintln!("felt: 5,000 classes in a browser, {of}: {longest:.1} ms at most in {count}");
+        if repeats().is_some() {
+            assert!(longest <= 100.0, "{:?}", self.longest);
+        }
+    }
+}
+
 #[test]
 fn a_browser_scrolls_and_searches_five_thousand_classes() {
     let web = Web::start("many", Steady::new(&names(CLASSES as u32), true));
@@ -63,8 +95,11 @@ fn a_browser_scrolls_and_searches_five_thousand_classes() {
     };
     browser.wait_for("document.querySelector('.count').textContent === '5000 classes'");
     let _ = browser.evaluate(SCROLL);
-    let longest = &browser.evaluate("scroll(() => 0)")["longest"];
-    eprintln!("the longest of 200 frames through 5,000 classes, while states come: {longest} ms");
+    let mut pauses = Pauses::new("scroll: the longest of 200 frames, while states come");
+    for _ in 0..repeats().unwrap_or(1) {
+        pauses.add(&browser.evaluate("scroll(() => 0)")["longest"]);
+    }
+    pauses.judge();
     browser.wait_for("document.querySelector('tbody').textContent.includes('site-4999')");
     // Rows in view of a window of 1,000 pixels, and some before and behind them.
     let view = browser.evaluate("Math.ceil(innerHeight / ROW)");
@@ -92,10 +127,12 @@ fn a_browser_scrolls_and_searches_five_thousand_classes() {
     assert!((view * 11..=30 * rows).contains(&reads), "{reads} readings");
 
     let _ = browser.evaluate(SEARCH);
-    for (text, found) in [("SITE-4321", 1), ("no such class", 0)] {
+    let mut pauses = Pauses::new("search");
+    let texts = [("SITE-4321", 1), ("no such class", 0)];
+    for (text, found) in texts.repeat(repeats().unwrap_or(1)) {
         let searched = browser.evaluate(&format!("search('{text}')"));
         let [_, reads, _] = counts(&searched);
-        eprintln!("a search: {reads} readings, {} ms", searched["took"]);
+        pauses.add(&searched["took"]);
         assert!((CLASSES..=CLASSES + 30).contains(&reads), "{reads} readings");
         assert_eq!(
             browser.evaluate("document.querySelector('.count').textContent"),
@@ -104,4 +141,5 @@ fn a_browser_scrolls_and_searches_five_thousand_classes() {
         let first = browser.evaluate("document.querySelectorAll('tbody tr')[1].cells[0].textContent");
         assert_eq!(first == "site-4321", found == 1, "{first}");
     }
+    pauses.judge();
 }
