@@ -7,7 +7,6 @@ use engine::tree::Registry;
 use engine::units::{Duration, Instant};
 use measure::numbers;
 use netio::capture_file::{PcapRecord, Reader};
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
@@ -45,7 +44,7 @@ impl CaptureRead {
 pub(crate) fn read(path: &Path, each: &mut Each<'_>) -> Result<CaptureRead, Failure> {
     let shown = path.display();
     let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("{shown}: {why}"));
-    let file = File::open(path).map_err(|why| wrong(&why))?;
+    let file = source::opened("capture", path)?;
     let mut reader = Reader::new(BufReader::new(file)).map_err(|why| wrong(&why))?;
     let mut seen = CaptureRead::default();
     let (mut bytes, mut first, mut last) = (Vec::new(), None, 0);

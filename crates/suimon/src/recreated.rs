@@ -2,6 +2,7 @@
 
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
+use crate::source;
 use control::calendar;
 use engine::tree::Registry;
 use engine::units::{Duration, Instant};
@@ -28,7 +29,7 @@ pub(crate) fn show(
     cx: &mut Context<'_>,
 ) -> Result<Exit, Failure> {
     let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
-    let mut file = File::open(path).map_err(|why| wrong(why.to_string()))?;
+    let mut file = source::opened("recording", path)?;
     let recording = Recording::read(&mut file).map_err(|why| wrong(format!("it {why}")))?;
     let spans = recording.spans().map_err(wrong)?;
     let clock = Clock::of(&recording);

@@ -6,6 +6,7 @@ use control::text_file;
 use engine::tree::Registry;
 use gateway::kept::MadeOf;
 use plot::colour;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
@@ -22,12 +23,22 @@ pub fn load_output(path: &str) -> Result<String, Failure> {
     within("output", path, LONGEST_OUTPUT)
 }
 
+/// Opens a file that is read piece by piece. `what` names it in the error message.
+pub fn opened(what: &str, path: &Path) -> Result<File, Failure> {
+    File::open(path).map_err(|error| unread(what, &path.to_string_lossy(), &text_file::reason(&error)))
+}
+
+/// That a file is not read, and why.
+pub fn unread(what: &str, path: &str, why: &str) -> Failure {
+    Failure::usage(format!("cannot read the {what} `{path}`: {why}"))
+}
+
 fn within(what: &str, path: &str, longest: u64) -> Result<String, Failure> {
     let read = match path {
         "-" => text_file::bounded(io::stdin().lock(), longest),
         _ => text_file::read(Path::new(path), longest),
     };
-    read.map_err(|why| Failure::usage(format!("cannot read the {what} `{path}`: {why}")))
+    read.map_err(|why| unread(what, path, &why))
 }
 
 /// Reads and checks the policy at this path.

@@ -106,6 +106,35 @@ fn a_file_without_an_end_is_refused_before_it_is_read() {
     assert!(text(&run.stderr).contains("longer than 64 MB"));
 }
 
+/// What is not there, or not a file, is said in words, by every verb that reads one.
+#[test]
+fn a_file_that_is_not_there_is_said_to_be_so() {
+    let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/cake.toml");
+    let none = "/no/such/file";
+    let cases: [&[&str]; 9] = [
+        &["check", none],
+        &["sim", none],
+        &["lab", none],
+        &["plan", none],
+        &["apply", none],
+        &["replay", none, "--policy", policy, "--interface", "wan0"],
+        &["replay", none, "--policy", none],
+        &["verify", "127.0.0.1", "--before", none],
+        &["import", "sqm", none],
+    ];
+    for arguments in cases {
+        let run = suimon(arguments);
+        let message = text(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains("cannot read the "), "{arguments:?}: {message}");
+        assert!(
+            message.contains("`/no/such/file`: no such file"),
+            "{arguments:?}: {message}"
+        );
+        assert!(!message.contains("os error"), "{arguments:?}: {message}");
+    }
+}
+
 /// Points that take long, after one that does not.
 const SWEEP: &str = r#"
 version = 1

@@ -155,6 +155,9 @@ fn what_is_wrong_is_said_with_what_to_do() {
     let (code, text) = told(&["127.0.0.1", "--at-least", "E"]);
     assert!(code == Some(2) && text.contains("A+"), "{text}");
     let (code, text) = told(&["127.0.0.1", "--before", "/dev/null"]);
+    assert!(code == Some(2) && text.contains("not a file"), "{text}");
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let (code, text) = told(&["127.0.0.1", "--before", manifest]);
     assert!(code == Some(2) && text.contains("--json"), "{text}");
     let (code, _) = told(&[]);
     assert_eq!(code, Some(2));

@@ -1,9 +1,11 @@
 //! The running suimon to which a verb sends a request, and how its reply is shown.
 
 use crate::exit::{Exit, Failure};
+use crate::source;
 use clap::Args;
 use control::protocol::{Reply, Request};
 use control::socket::{self, Client};
+use control::text_file;
 use serde_json::json;
 use std::io::Write;
 
@@ -15,7 +17,7 @@ pub(super) fn absolute(policy: &str) -> Result<String, Failure> {
             "the running suimon reads the policy itself: name a file",
         ));
     }
-    let unfound = |why| Failure::usage(format!("cannot find {policy}: {why}"));
+    let unfound = |why| source::unread("policy", policy, &text_file::reason(&why));
     std::fs::metadata(policy).map_err(unfound)?;
     let path = std::path::absolute(policy).map_err(unfound)?;
     Ok(path.to_string_lossy().into_owned())

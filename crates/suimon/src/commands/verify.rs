@@ -6,6 +6,7 @@
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use crate::instruments::{address, clear_progress};
+use crate::source;
 use clap::Args;
 use engine::units::Duration;
 use gateway::supervise::handle_signals;
@@ -237,7 +238,7 @@ struct Before {
 
 impl Before {
     fn read(path: &str) -> Result<Self, Failure> {
-        let text = fs::read_to_string(path).map_err(|e| Failure::usage(format!("{path}: {e}")))?;
+        let text = source::load("result", path)?;
         let read = serde_json::from_str(&text).ok().and_then(|of: Value| {
             Some(Self {
                 grade: of["grade"].as_str()?.to_owned(),
