@@ -3,7 +3,7 @@
 //! clock of the tests' own, and between real sockets, where the delay counts too. `cargo xtask
 //! faults [N]`: so many kills of a running program, and so many failures around one. `cargo xtask
 //! soak [N]`: a router for so many minutes. `cargo xtask kills [N]`: `nine` is killed so often.
-//! `cargo xtask felt [N]`: what a user feels, so often: a line's grade, and a long table in a browser.
+//! `cargo xtask felt [N]`: what a user feels, so often: a line's grade, a long table in a browser.
 
 use crate::{bench, marked};
 use std::path::Path;

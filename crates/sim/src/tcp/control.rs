@@ -9,7 +9,7 @@
 //! a run depends on it, they use +, −, ×, ÷ and roots built from these, or functions evaluated
 //! once per segment of cwnd. So runs repeat.
 
-use super::delivery::DeliverySample;
+use super::delivery::{DeliverySample, LostSegment};
 use engine::units::{Bandwidth, Duration, Instant};
 use std::any::Any;
 use std::fmt;
@@ -124,6 +124,8 @@ pub struct Ack {
     pub srtt: Duration,
     /// The delivery rate, for controls that [want it](CongestionControl::wants_rate_samples).
     pub rate: Option<DeliverySample>,
+    /// cwnd limited the sender since the acknowledged data was sent.
+    pub cwnd_limited: bool,
     /// cwnd may grow: it limited the sender, and no reduction is under way.
     pub may_grow: bool,
 }
@@ -152,6 +154,10 @@ pub trait CongestionControl: Any + fmt::Debug + Send {
 
     /// The first loss in this window.
     fn on_loss(&mut self, event: &CongestionEvent);
+
+    /// A segment is deemed lost, for controls that [want it](Self::wants_losses); before what its
+    /// loss begins or an ACK reports.
+    fn on_lost(&mut self, _now: Instant, _segment: &LostSegment) {}
 
     /// The retransmission timer expired.
     fn on_rto(&mut self, event: &CongestionEvent);
@@ -191,6 +197,12 @@ pub trait CongestionControl: Any + fmt::Debug + Send {
 
     /// Whether it needs delivery rate samples.
     fn wants_rate_samples(&self) -> bool {
+        false
+    }
+
+    /// Whether it is told of each segment that is lost; it needs [delivery rate
+    /// samples](Self::wants_rate_samples) as well.
+    fn wants_losses(&self) -> bool {
         false
     }
 }

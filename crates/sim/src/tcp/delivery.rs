@@ -24,6 +24,25 @@ pub struct DeliverySample {
     pub rtt: Duration,
     /// The application had no more to send then, so the path may be faster.
     pub app_limited: bool,
+    /// Bytes in the network when the segment was sent, it included.
+    pub tx_in_flight: u64,
+    /// Bytes that were found lost since then, for controls that are told of losses.
+    pub lost: u64,
+}
+
+/// A segment that was found lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LostSegment {
+    /// The end of its bytes in the stream.
+    pub end: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Bytes in the network when it was sent, it included.
+    pub tx_in_flight: u64,
+    /// Bytes that were found lost since it was sent, it included.
+    pub lost: u64,
+    /// The application had no more to send when it was sent.
+    pub app_limited: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +55,9 @@ struct Record {
     delivered_at: Instant,
     app_limited: bool,
     acked: bool,
+    tx_in_flight: u64,
+    /// Bytes that had been found lost when it was sent.
+    lost: u64,
 }
 
 /// The records of segments in flight.
@@ -47,6 +69,8 @@ pub(crate) struct RateSampler {
     first_sent: Instant,
     /// Samples are application-limited until this many bytes are delivered.
     app_limited_until: u64,
+    /// Bytes that were found lost.
+    lost: u64,
 }
 
 impl RateSampler {
@@ -63,6 +87,8 @@ impl RateSampler {
             delivered_at: self.delivered_at,
             app_limited: self.app_limited_until > self.delivered,
             acked: false,
+            tx_in_flight: pipe + range.len(),
+            lost: self.lost,
         };
         if self.records.back().is_none_or(|last| last.end < range.end) {
             self.records.push_back(record);
@@ -77,6 +103,20 @@ impl RateSampler {
     /// The application has no more to send, with this many bytes in the network.
     pub(crate) fn on_app_limited(&mut self, pipe: u64) {
         self.app_limited_until = self.delivered + pipe.max(1);
+    }
+
+    /// The first segment of these bytes is found lost, as it was sent last; none if it is unknown.
+    pub(crate) fn on_lost(&mut self, range: ByteRange) -> Option<LostSegment> {
+        let record = self.records[self.find(range.start + 1)?];
+        let end = record.end.min(range.end);
+        self.lost += end - range.start;
+        Some(LostSegment {
+            end,
+            bytes: end - range.start,
+            tx_in_flight: record.tx_in_flight,
+            lost: self.lost - record.lost,
+            app_limited: record.app_limited,
+        })
     }
 
     fn find(&self, end: u64) -> Option<usize> {
@@ -119,6 +159,8 @@ impl RateSampler {
                 total_delivered: self.delivered,
                 rtt: now.since(record.sent),
                 app_limited: record.app_limited,
+                tx_in_flight: record.tx_in_flight,
+                lost: self.lost - record.lost,
             }
         });
         while self.records.front().is_some_and(|record| record.end <= snd_una) {

@@ -102,6 +102,8 @@ pub(crate) struct Scoreboard {
     lost_retransmissions: VecDeque<ByteRange>,
     /// Retransmissions in the order of their sending.
     retransmissions: VecDeque<Retransmission>,
+    /// What was deemed lost since this was last asked, for controls that are told of it.
+    losses: Option<Vec<ByteRange>>,
 }
 
 impl Scoreboard {
@@ -123,6 +125,37 @@ impl Scoreboard {
             cursor: 0,
             lost_retransmissions: VecDeque::new(),
             retransmissions: VecDeque::new(),
+            losses: None,
+        }
+    }
+
+    /// Keeps what is deemed lost, until it is taken.
+    pub(crate) fn keep_losses(&mut self) {
+        self.losses = Some(Vec::new());
+    }
+
+    /// What was deemed lost since this was last asked and has not arrived.
+    pub(crate) fn take_losses(&mut self) -> Vec<ByteRange> {
+        let mut left = Vec::new();
+        for lost in self.losses.as_mut().map(std::mem::take).unwrap_or_default() {
+            let mut start = lost.start.max(self.snd_una);
+            while start < lost.end {
+                let sacked = self
+                    .sacked
+                    .at_or_after(start)
+                    .filter(|range| range.start < lost.end);
+                let end = sacked.map_or(lost.end, |range| range.start.max(start));
+                left.push(ByteRange::new(start, end));
+                start = sacked.map_or(lost.end, |range| range.end);
+            }
+        }
+        left.retain(|range| !range.is_empty());
+        left
+    }
+
+    fn note_loss(&mut self, range: ByteRange) {
+        if let Some(losses) = &mut self.losses {
+            losses.push(range);
         }
     }
 
@@ -315,8 +348,11 @@ impl Scoreboard {
     }
 
     fn raise_to(&mut self, limit: u64) {
-        self.newly_lost |= limit > self.lost_below;
-        self.lost_below = self.lost_below.max(limit);
+        if limit > self.lost_below {
+            self.newly_lost = true;
+            self.note_loss(ByteRange::new(self.lost_below, limit));
+            self.lost_below = limit;
+        }
     }
 
     /// Whether anything was deemed lost since this was last asked.
@@ -367,6 +403,7 @@ impl Scoreboard {
                 let lost = out.intersection(range);
                 self.retransmitted.remove(lost);
                 self.lost_retransmissions.push_back(lost);
+                self.note_loss(lost);
                 self.newly_lost = true;
             }
         }
@@ -465,7 +502,9 @@ impl Scoreboard {
         let late = at.checked_sub(1).map_or(0, |last| self.first_sent[last].end);
         let head = self.snd_nxt.min(self.snd_una + self.mss);
         self.duplicates = 0;
-        self.lost_below = self.lost_below.max(head).max(late);
+        let limit = self.lost_below.max(head).max(late);
+        self.note_loss(ByteRange::new(self.lost_below, limit));
+        self.lost_below = limit;
         self.cursor = self.snd_una;
         self.retransmitted.trim(head);
         let in_network = &mut self.retransmitted;
@@ -473,6 +512,9 @@ impl Scoreboard {
             let late = *sent <= by || range.start < head;
             if late {
                 in_network.remove(*range);
+                if let Some(losses) = &mut self.losses {
+                    losses.push(*range);
+                }
             }
             !late
         });

@@ -312,6 +312,9 @@ impl TcpSender {
             None => (self.kind.build)(&start),
         };
         self.delivery = self.control.wants_rate_samples().then(RateSampler::default);
+        if self.control.wants_losses() {
+            self.board.keep_losses();
+        }
         self.phase = Phase::Open;
         self.timer = LossTimer::OFF;
         self.last_sent = cx.now();
@@ -566,6 +569,7 @@ impl TcpSender {
             Duration::ZERO
         };
         self.board.on_rto(cx.now() - age);
+        self.tell_losses(cx.now());
         let event = CongestionEvent {
             repeated,
             ..self.congestion_event(cx.now())
@@ -632,6 +636,7 @@ impl TcpSender {
     fn on_reordering_timeout(&mut self, cx: &mut Context<'_>) {
         let now = cx.now();
         self.detect_lost(now);
+        self.tell_losses(now);
         if self.board.has_lost() && matches!(self.phase, Phase::Open | Phase::Cwr) {
             let event = self.congestion_event(now);
             self.enter_recovery(&event);
@@ -639,6 +644,21 @@ impl TcpSender {
         }
         self.timer = self.timer.back_to_rto(now, self.board.head_sent(), &self.rtt);
         self.transmit(cx);
+    }
+
+    /// Tells the control of each segment that was found lost.
+    fn tell_losses(&mut self, now: Instant) {
+        let Some(delivery) = &mut self.delivery else {
+            return;
+        };
+        for mut range in self.board.take_losses() {
+            while !range.is_empty()
+                && let Some(lost) = delivery.on_lost(range)
+            {
+                self.control.on_lost(now, &lost);
+                range = ByteRange::new(lost.end, range.end);
+            }
+        }
     }
 
     /// Finds what is lost by time. Returns when the reordering window ends of what is not yet.
@@ -905,6 +925,7 @@ impl TcpSender {
         }
         let cwnd_limited =
             una_before < self.cwnd_limited_at || (self.in_slow_start() && 2 * flight_size > self.cwnd());
+        self.tell_losses(now);
         // Duplicate ACKs let nothing grow (RFC 5681, section 3.2).
         let may_grow = self.update_phase(now, segment, flight_size) && cwnd_limited && acked > 0;
         let newly_lost = self.board.take_newly_lost();
@@ -938,6 +959,7 @@ impl TcpSender {
             rtt,
             rate,
             srtt: self.rtt.srtt().unwrap_or(Duration::ZERO),
+            cwnd_limited,
             may_grow: may_grow && !grows_back,
         });
         if self.phase == Phase::Recovery {

@@ -1,9 +1,10 @@
 //! A table of very many classes in a browser: it makes rows of those in view alone, so that it
 //! scrolls; all are found.
 //!
-//! How long that takes is the machine's, which may be busy: `cargo xtask felt` judges it, several times
-//! on a quiet one. What is always bounded is the work: where the table is scrolled, that of the rows in view in each frame; where a state
-//! comes, a few readings of each class; where one is searched for, one of each.
+//! How long that takes is the machine's, which may be busy: `cargo xtask felt` judges it, several
+//! times on a quiet one. What is always bounded is the work: where the table is scrolled, that of
+//! the rows in view in each frame; where a state comes, a few readings of each class; where one is
+//! searched for, one of each.
 
 use super::{Steady, Web, names, opened};
 use serde_json::Value;

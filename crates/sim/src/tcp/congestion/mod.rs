@@ -5,6 +5,7 @@
 //! Scenarios, messages and the documentation follow the list.
 
 pub mod bbr;
+pub mod bbr3;
 pub mod cubic;
 pub mod highspeed;
 pub mod ledbat;
@@ -23,6 +24,7 @@ pub static CONTROLS: &[&ControlKind] = &[
     &scalable::CONTROL,
     &vegas::CONTROL,
     &bbr::CONTROL,
+    &bbr3::CONTROL,
     &ledbat::CONTROL,
     &prague::CONTROL,
 ];

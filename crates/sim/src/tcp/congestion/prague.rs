@@ -189,6 +189,7 @@ mod tests {
                     rtt: Some(rtt),
                     srtt: rtt,
                     rate: None,
+                    cwnd_limited: true,
                     may_grow: true,
                 });
             }

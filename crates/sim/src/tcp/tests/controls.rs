@@ -4,14 +4,14 @@ use super::*;
 use crate::link::LinkQueue;
 use bbr::{Bbr, BbrMode};
 
-const RATE: Bandwidth = Bandwidth::mbit(20);
+pub(super) const RATE: Bandwidth = Bandwidth::mbit(20);
 
 /// 20 Mbit/s with a round trip of 40 ms, and a buffer of so many bytes.
-fn path(buffer: u64) -> LinkSpec {
+pub(super) fn path(buffer: u64) -> LinkSpec {
     LinkSpec::new(RATE, ms(20)).queue(LinkQueue::TailDrop(Bytes::new(buffer)))
 }
 
-fn settings(control: &'static ControlKind) -> Settings {
+pub(super) fn settings(control: &'static ControlKind) -> Settings {
     Settings {
         control,
         sample_interval: Some(ms(10)),
@@ -20,7 +20,7 @@ fn settings(control: &'static ControlKind) -> Settings {
 }
 
 /// The utilisation of the bottleneck between two times, counted in frames.
-fn used(simulation: &mut Simulation, flow: FlowId, from: u64, to: u64) -> f64 {
+pub(super) fn used(simulation: &mut Simulation, flow: FlowId, from: u64, to: u64) -> f64 {
     simulation.run_until(at(ms(from)));
     let then = simulation.delivered(flow, End::Responder).bytes;
     simulation.run_until(at(ms(to)));
@@ -30,7 +30,7 @@ fn used(simulation: &mut Simulation, flow: FlowId, from: u64, to: u64) -> f64 {
 }
 
 /// The mean of the samples' round-trip times between two times, in milliseconds.
-fn mean_rtt(simulation: &Simulation, flow: FlowId, from: u64, to: u64) -> f64 {
+pub(super) fn mean_rtt(simulation: &Simulation, flow: FlowId, from: u64, to: u64) -> f64 {
     let samples = &sender(simulation, flow).samples;
     let between: Vec<f64> = samples
         .iter()
@@ -122,7 +122,7 @@ fn ledbat_yields_to_reno_and_alone_keeps_the_queue_at_its_target() {
 }
 
 /// Two flows over one bottleneck, the second a second later.
-fn two(controls: [&'static ControlKind; 2], buffer: u64) -> (Simulation, [FlowId; 2]) {
+pub(super) fn two(controls: [&'static ControlKind; 2], buffer: u64) -> (Simulation, [FlowId; 2]) {
     let mut simulation = Simulation::new(Seed(3));
     let [a, b] = ["a", "b"].map(|name| simulation.node(name));
     simulation.link(a, b, path(buffer));
@@ -139,7 +139,7 @@ fn two(controls: [&'static ControlKind; 2], buffer: u64) -> (Simulation, [FlowId
 }
 
 /// Each flow's share of the sum after the first quarter.
-fn together(controls: [&'static ControlKind; 2], buffer: u64, millis: u64) -> [f64; 2] {
+pub(super) fn together(controls: [&'static ControlKind; 2], buffer: u64, millis: u64) -> [f64; 2] {
     let (mut simulation, flows) = two(controls, buffer);
     let got =
         |simulation: &Simulation| flows.map(|flow| simulation.delivered(flow, End::Responder).bytes.get());

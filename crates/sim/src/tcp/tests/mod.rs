@@ -2,6 +2,7 @@
 
 use super::*;
 
+mod bbr3;
 mod conservation;
 mod controls;
 mod laws;
