@@ -2,6 +2,7 @@
 //! the program runs.
 
 use crate::autorate::AutorateConfig;
+use crate::begins_anew::ClassesAnew;
 use crate::expectations::WatchedExpectation;
 use crate::filters;
 use crate::policy::{InterfacePolicy, Policy};
@@ -36,6 +37,10 @@ pub struct Difference {
     /// What it does to the promises of classes, those of reservations included.
     #[serde(default)]
     pub promises: Vec<PromiseChange>,
+    /// Classes that stay and do not keep all that they have: of a `plan`, by a rehearsal without
+    /// packets; after an `apply`, as it was done. All others keep all.
+    #[serde(default)]
+    pub begins_anew: Vec<ClassesAnew>,
     /// After an `apply`: what does not run as it was asked, or has no effect, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_enforced: Vec<String>,
@@ -109,13 +114,14 @@ impl Difference {
         self.changes.is_empty() && self.needs_restart.is_empty()
     }
 
-    /// What it does to reservations and promises, and what of it has no effect, a line each; the
-    /// worst first.
+    /// What it does to reservations and promises, what begins anew, and what of it has no effect, a
+    /// line each; the worst first.
     pub fn effects(&self) -> Vec<String> {
         let promises = self.promises.iter().map(ToString::to_string);
         let reservations = self.breaks.iter().chain(&self.short).cloned();
         let lacking = self.not_enforced.iter().cloned();
-        lacking.chain(reservations).chain(promises).collect()
+        let anew = self.begins_anew.iter().map(ToString::to_string);
+        lacking.chain(reservations).chain(promises).chain(anew).collect()
     }
 
     /// Of these interfaces, ports and RSVP settings in force, and another policy.

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod autorate;
+pub mod begins_anew;
 pub mod calendar;
 pub mod class_change;
 pub mod diagnostics;

@@ -214,6 +214,13 @@ impl TreePlan {
             .map(|(number, _)| ClassId(number))
     }
 
+    /// How many classes are only places; in a time that grows with these alone.
+    pub fn vacant(&self) -> usize {
+        // Their names are before all others.
+        let all = self.by_name.iter().map(|&number| &self.classes[number as usize]);
+        all.take_while(|info| info.vacant).count()
+    }
+
     /// The classes of the outermost discipline that have other settings than in a former plan, or
     /// follow from another link, beside those in `renewed`, which are other classes now. `None` if
     /// anything else differs, or that cannot be told: then a queue adopts the plan as a whole.

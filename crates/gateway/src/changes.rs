@@ -6,10 +6,12 @@
 
 use crate::ends::{After, Changing, Ends};
 use crate::generations::{Change, Generation, Generations};
-use crate::in_force::{InForce, InterfaceInForce};
+use crate::in_force::{Adoption, InForce, InterfaceInForce};
 use crate::kept::{Kept, MadeOf};
+use crate::signalling::budgets::ChangedPolicy;
 use crate::signalling::speaker::SpeakerHandle;
 use crate::vacancies::as_written;
+use control::begins_anew::ClassesAnew;
 use control::calendar::{self, now_ms};
 use control::difference::{Applied, Breaking, Difference, GenerationView};
 use control::policy::{InterfacePolicy, Policy};
@@ -286,15 +288,19 @@ impl PolicyChanges {
         &self,
         policy: InterfacePolicy,
         breaking: Breaking,
-        plainly: impl FnOnce(InterfacePolicy) -> Result<(Adopted, Option<ClassId>), Refusal>,
+        plainly: impl FnOnce(InterfacePolicy) -> Result<(Adoption, Option<ClassId>), Refusal>,
     ) -> Result<Cost, Refusal> {
         match &self.speaker {
-            Some(speaker) if policy.reserve.is_some() => Ok(Cost {
-                breaks: speaker.change_policy(policy, breaking)?,
-                ..Cost::default()
-            }),
+            Some(speaker) if policy.reserve.is_some() => {
+                let ChangedPolicy { breaks, begins_anew } = speaker.change_policy(policy, breaking)?;
+                Ok(Cost {
+                    breaks,
+                    begins_anew,
+                    ..Cost::default()
+                })
+            }
             _ => {
-                let (adopted, alone) = plainly(policy)?;
+                let (Adoption { adopted, begins_anew }, alone) = plainly(policy)?;
                 let dropped = match adopted {
                     Adopted::InPlace => 0,
                     Adopted::Rebuilt { dropped } => dropped,
@@ -302,6 +308,7 @@ impl PolicyChanges {
                 Ok(Cost {
                     dropped,
                     alone,
+                    begins_anew,
                     ..Cost::default()
                 })
             }
@@ -316,12 +323,16 @@ impl PolicyChanges {
     pub fn plan(&self, file: &Path) -> Result<Difference, Refusal> {
         let (new, _) = self.read(file)?;
         let mut difference = self.differences(&new);
-        self.judge(&new, &mut difference)?;
+        for whole in self.judge(&new, &mut difference)? {
+            difference.begins_anew.extend(self.in_force.foresee(whole)?);
+        }
         Ok(difference)
     }
 
-    /// Says what the change does to promises, those of reservations included.
-    fn judge(&self, new: &Policy, difference: &mut Difference) -> Result<(), Refusal> {
+    /// Says what the change does to promises, those of reservations included. The trees that would
+    /// run, with their reservations, of interfaces that differ.
+    fn judge(&self, new: &Policy, difference: &mut Difference) -> Result<Vec<InterfacePolicy>, Refusal> {
+        let mut trees = Vec::new();
         for managed in self.in_force.all() {
             let Some(new) = new.interface(&managed.policy.name) else {
                 continue;
@@ -343,11 +354,12 @@ impl PolicyChanges {
                 None => Some(new.clone()),
             };
             let promised = as_written(&managed.promised, self.in_force.registry());
-            let changes = new.map(|new| promises::changes(&promised, &new));
+            let changes = new.as_ref().map(|new| promises::changes(&promised, new));
             difference.promises.extend(changes.into_iter().flatten());
+            trees.extend(new);
         }
         difference.promises.sort_by_key(|change| change.trend);
-        Ok(())
+        Ok(trees)
     }
 
     fn differences(&self, new: &Policy) -> Difference {
@@ -425,6 +437,7 @@ impl PolicyChanges {
         let (changes, lost) = (difference.changes.join("\n"), lost(cost.dropped));
         // One may have been made since it was judged.
         difference.breaks = cost.breaks;
+        difference.begins_anew = cost.begins_anew;
         Ok(Applied {
             message: format!("{changes}\n{shown} is in force; {lost}{waits}"),
             difference,
@@ -647,6 +660,7 @@ impl PolicyChanges {
                 Ok(cost) => {
                     all.dropped += cost.dropped;
                     all.breaks.extend(cost.breaks);
+                    all.begins_anew.extend(cost.begins_anew);
                 }
                 Err(why) => {
                     let back = done
@@ -682,6 +696,8 @@ struct Cost {
     dropped: u64,
     /// What reservations in force lost of what they were promised, a line each.
     breaks: Vec<String>,
+    /// Classes that stay and have begun anew.
+    begins_anew: Vec<ClassesAnew>,
     /// The class that was adopted alone.
     alone: Option<ClassId>,
 }
@@ -697,10 +713,12 @@ pub struct Changed {
 
 impl Changed {
     fn new(what: String, cost: &Cost) -> Self {
-        let message = match cost.dropped {
+        let lost = match cost.dropped {
             0 => what,
             n => format!("{what}; {}", lost(n)),
         };
+        let anew = cost.begins_anew.iter();
+        let message = anew.fold(lost, |said, anew| format!("{said}\n{anew}"));
         Self {
             message,
             alone: cost.alone,
@@ -711,7 +729,8 @@ impl Changed {
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&lost(self.dropped))?;
-        self.breaks.iter().try_for_each(|line| write!(f, "\n{line}"))
+        self.breaks.iter().try_for_each(|line| write!(f, "\n{line}"))?;
+        self.begins_anew.iter().try_for_each(|line| write!(f, "\n{line}"))
     }
 }
 

@@ -10,6 +10,9 @@ use crate::direction::{by_filters, secret_seed};
 use crate::expected::ExpectedOf;
 use crate::signalling::trees::Trees;
 use crate::vacancies::{self, Fitted};
+use crate::what_if::beginning;
+use crate::whole_tree::{self, WholeTree};
+use control::begins_anew::ClassesAnew;
 use control::class_change::ClassChanged;
 use control::difference::Difference;
 use control::policy::InterfacePolicy;
@@ -23,8 +26,9 @@ use measure::promise::ClassPromise;
 use netio::classify::FewFilters;
 use netio::handle::{
     Adopted, Becomes, ChangedSettings, ClassAdopted, ClassChanges, ClassRetune, ComingClass, CutClass,
-    Handle, Reclassified, Retune, Unanswered,
+    Declined, Handle, Reclassified, Retune, Unanswered,
 };
+use netio::rehearsal::Rehearsal;
 use netio::worker::PathId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -129,6 +133,69 @@ fn same_tree(policy: InterfacePolicy, whole: InterfacePolicy) -> (InterfacePolic
         None => whole.clone(),
     };
     (policy, Arc::new(whole))
+}
+
+/// What a change has come to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Adoption {
+    /// How the tree has adopted it.
+    pub adopted: Adopted,
+    /// Classes that stay and have begun anew; all others have kept all that they had.
+    pub begins_anew: Vec<ClassesAnew>,
+}
+
+impl Adoption {
+    /// So, and by classes that have all kept what they had.
+    fn of_all(adopted: Adopted) -> Self {
+        Self {
+            adopted,
+            begins_anew: Vec::new(),
+        }
+    }
+}
+
+/// What executes changes of a tree.
+trait Executes {
+    /// By the class, or why not.
+    fn change_classes(&mut self, changes: ClassChanges) -> Result<Result<Adopted, Declined>, Refusal>;
+
+    /// As a whole.
+    fn retune(&mut self, retune: Retune) -> Result<Adopted, Refusal>;
+}
+
+/// The worker, on this path.
+struct Live<'a> {
+    handle: &'a Handle,
+    path: PathId,
+}
+
+impl Executes for Live<'_> {
+    fn change_classes(&mut self, changes: ClassChanges) -> Result<Result<Adopted, Declined>, Refusal> {
+        self.handle.change_classes(self.path, changes).map_err(refused)
+    }
+
+    fn retune(&mut self, retune: Retune) -> Result<Adopted, Refusal> {
+        self.handle.retune(self.path, retune).map_err(refused)
+    }
+}
+
+/// A rehearsal, of a path that has a tape or none.
+struct Rehearsed {
+    rehearsal: Rehearsal,
+    taped: bool,
+}
+
+impl Executes for Rehearsed {
+    fn change_classes(&mut self, changes: ClassChanges) -> Result<Result<Adopted, Declined>, Refusal> {
+        Ok(match self.taped {
+            true => Err(Declined::Taped),
+            false => self.rehearsal.change_classes(changes),
+        })
+    }
+
+    fn retune(&mut self, retune: Retune) -> Result<Adopted, Refusal> {
+        Ok(self.rehearsal.retune(retune))
+    }
 }
 
 /// All managed interfaces.
@@ -268,7 +335,7 @@ impl InForce {
     /// # Errors
     ///
     /// Returns an error if the interface is no longer managed, or the worker does not respond.
-    pub fn put(&self, policy: InterfacePolicy, whole: InterfacePolicy) -> Result<Adopted, Refusal> {
+    pub fn put(&self, policy: InterfacePolicy, whole: InterfacePolicy) -> Result<Adoption, Refusal> {
         // The lock is held until the worker has replied, so that two changes cannot overtake each
         // other.
         let mut all = self.lock();
@@ -278,20 +345,70 @@ impl InForce {
             .find(|managed| managed.policy.name == policy.name)
             .ok_or_else(gone)?;
         let promised = Arc::new(whole.clone());
-        let (whole, few) = self.fitted(&managed.whole, whole);
-        let adopted = match few {
-            Some(few) => self.handle.change_classes(managed.path, few).map_err(refused)?,
-            None => None,
+        let mut live = Live {
+            handle: &self.handle,
+            path: managed.path,
         };
-        let (whole, adopted, put) = match adopted {
-            // With a tape the worker refuses that.
-            Some(adopted) => (whole, adopted, None),
-            None => self.put_whole(managed, whole)?,
-        };
+        let (whole, adoption, put) = self.execute(&managed.whole, whole, &mut live)?;
         managed.adopt((policy, promised, whole), put);
         self.watch_promises(managed)?;
         netio::heap::give_back();
-        Ok(adopted)
+        Ok(adoption)
+    }
+
+    /// What `put` would do on this interface, tried without packets beside the packet loop. It says
+    /// nothing of an interface that is not managed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the worker does not respond, or there is no memory for it.
+    pub(crate) fn foresee(&self, whole: InterfacePolicy) -> Result<Vec<ClassesAnew>, Refusal> {
+        let Some(managed) = self
+            .all()
+            .into_iter()
+            .find(|managed| managed.policy.name == whole.name)
+        else {
+            return Ok(Vec::new());
+        };
+        let beginning = beginning(&managed.whole, secret_seed());
+        let no_memory = |why| Refusal::new(format!("no memory to rehearse the change: {why}"));
+        let mut rehearsed = Rehearsed {
+            rehearsal: Rehearsal::new(beginning).map_err(no_memory)?,
+            taped: self.handle.is_taped(managed.path).map_err(refused)?,
+        };
+        let (_, adoption, _) = self.execute(&managed.whole, whole, &mut rehearsed)?;
+        netio::heap::give_back();
+        Ok(adoption.begins_anew)
+    }
+
+    /// Makes the running tree the wanted one: by the class if it can, otherwise as a whole.
+    fn execute(
+        &self,
+        running: &InterfacePolicy,
+        wanted: InterfacePolicy,
+        by: &mut dyn Executes,
+    ) -> Result<(InterfacePolicy, Adoption, Option<Put>), Refusal> {
+        let (whole, few) = self.fitted(running, wanted);
+        let why = match few {
+            Ok(few) => {
+                let begins_anew = whole_tree::of_single_classes(&running.plan, &whole, &few);
+                match by.change_classes(few)? {
+                    Ok(adopted) => {
+                        let adoption = Adoption { adopted, begins_anew };
+                        // With a tape that is declined.
+                        return Ok((whole, adoption, None));
+                    }
+                    Err(declined) => WholeTree::Declined(declined),
+                }
+            }
+            Err(why) => why,
+        };
+        let (whole, adopted, put) = self.put_whole(running, whole, by)?;
+        let begins_anew = match adopted {
+            Adopted::InPlace => Vec::new(),
+            Adopted::Rebuilt { .. } => whole_tree::of_new_tree(running, &whole, &why),
+        };
+        Ok((whole, Adoption { adopted, begins_anew }, Some(put)))
     }
 
     /// Has the worker hold departures of reservations' classes against the bounds that are promised
@@ -302,43 +419,35 @@ impl InForce {
     }
 
     /// A policy with its classes in the places of the running tree, if they fit there; and how that
-    /// becomes the policy's by the class, if it can.
+    /// becomes the policy's by the class, or why it does not.
     fn fitted(
         &self,
         running: &InterfacePolicy,
         whole: InterfacePolicy,
-    ) -> (InterfacePolicy, Option<ClassChanges>) {
-        let fitted = vacancies::fit(&running.spec, &whole.spec);
-        let fitted = fitted.and_then(
-            |Fitted {
-                 spec,
-                 renewed,
-                 requeued,
-             }| {
-                Some((
-                    vacancies::with_tree(&whole, spec, &self.registry)?,
-                    renewed,
-                    requeued,
-                ))
-            },
-        );
-        match fitted {
-            Some((mut fitted, renewed, requeued)) => {
-                keep_numbers(running, &mut fitted);
-                let few = by_class(running, &fitted, &renewed, &requeued);
-                (fitted, few)
-            }
-            None => (whole, None),
-        }
+    ) -> (InterfacePolicy, Result<ClassChanges, WholeTree>) {
+        let Fitted {
+            spec,
+            renewed,
+            requeued,
+        } = match vacancies::fit(&running.spec, &whole.spec) {
+            Ok(fitted) => fitted,
+            Err(why) => return (whole, Err(why)),
+        };
+        let Some(mut fitted) = vacancies::with_tree(&whole, spec, &self.registry) else {
+            return (whole, Err(WholeTree::OtherParents));
+        };
+        keep_numbers(running, &mut fitted);
+        let few = by_class(running, &fitted, &renewed, &requeued);
+        (fitted, few)
     }
 
     /// Makes the worker run a policy whose tree it adopts as a whole, or builds anew.
     fn put_whole(
         &self,
-        managed: &InterfaceInForce,
+        running: &InterfacePolicy,
         whole: InterfacePolicy,
-    ) -> Result<(InterfacePolicy, Adopted, Option<Put>), Refusal> {
-        let running = &managed.whole;
+        by: &mut dyn Executes,
+    ) -> Result<(InterfacePolicy, Adopted, Put), Refusal> {
         let mut whole = match running.plan.has_classes_of(&whole.plan) {
             true => whole,
             // With new places.
@@ -363,8 +472,8 @@ impl InForce {
             reclassified: retune.classify.is_some(),
             bandwidth: retune.bandwidth,
         };
-        let adopted = self.handle.retune(managed.path, retune).map_err(refused)?;
-        Ok((whole, adopted, Some(put)))
+        let adopted = by.retune(retune)?;
+        Ok((whole, adopted, put))
     }
 
     /// Writes changes of this interface down from now on. `begin` begins with that in the worker,
@@ -401,10 +510,10 @@ impl InForce {
         &self,
         changed: InterfacePolicy,
         class: &str,
-    ) -> Result<(Adopted, Option<ClassId>), Refusal> {
+    ) -> Result<(Adoption, Option<ClassId>), Refusal> {
         match self.adopts_class(&changed, class)? {
             None => Ok((self.put(changed.clone(), changed)?, None)),
-            alone => Ok((Adopted::InPlace, alone)),
+            alone => Ok((Adoption::of_all(Adopted::InPlace), alone)),
         }
     }
 
@@ -444,7 +553,7 @@ impl InForce {
     /// # Errors
     ///
     /// As [`InForce::put`].
-    pub fn put_changed(&self, changed: ClassChanged) -> Result<(Adopted, Option<ClassId>), Refusal> {
+    pub fn put_changed(&self, changed: ClassChanged) -> Result<(Adoption, Option<ClassId>), Refusal> {
         let adopted = match changed.alone {
             true => self.adopts_changed(&changed)?,
             false => None,
@@ -456,7 +565,7 @@ impl InForce {
     }
 
     /// The same; `None` if nothing has changed, since that looks at all classes or filters.
-    fn adopts_changed(&self, changed: &ClassChanged) -> Result<Option<Adopted>, Refusal> {
+    fn adopts_changed(&self, changed: &ClassChanged) -> Result<Option<Adoption>, Refusal> {
         let mut all = self.lock();
         let policy = &changed.policy;
         let managed = all.iter_mut().find(|managed| managed.policy.name == policy.name);
@@ -466,15 +575,14 @@ impl InForce {
         let Some(changes) = one_class(&managed.policy, changed) else {
             return Ok(None);
         };
-        let adopted = self
-            .handle
-            .change_classes(managed.path, changes)
-            .map_err(refused)?;
-        if adopted.is_some() {
-            let promised = Arc::new(policy.clone());
-            managed.adopt((policy.clone(), promised, policy.clone()), None);
-        }
-        Ok(adopted)
+        let begins_anew = whole_tree::of_single_classes(&managed.policy.plan, policy, &changes);
+        let adopted = self.handle.change_classes(managed.path, changes);
+        let Ok(adopted) = adopted.map_err(refused)? else {
+            return Ok(None);
+        };
+        let promised = Arc::new(policy.clone());
+        managed.adopt((policy.clone(), promised, policy.clone()), None);
+        Ok(Some(Adoption { adopted, begins_anew }))
     }
 }
 
@@ -583,13 +691,17 @@ const FEW: usize = 256;
 const MANY: usize = 8_192;
 
 /// How the running tree becomes another with the same places, of which these have other classes or
-/// queues; `None` if that is not done by the class.
+/// queues.
+///
+/// # Errors
+///
+/// If that is not done by the class.
 fn by_class(
     running: &InterfacePolicy,
     whole: &InterfacePolicy,
     places: &[usize],
     requeued: &[usize],
-) -> Option<ClassChanges> {
+) -> Result<ClassChanges, WholeTree> {
     let ids = |numbers: &[usize]| -> Vec<ClassId> {
         let id = |&number: &usize| ClassId(u32::try_from(number).unwrap_or(u32::MAX));
         numbers.iter().map(id).collect()
@@ -597,25 +709,28 @@ fn by_class(
     let (mut places, requeued) = (ids(places), ids(requeued));
     places.sort_unstable();
     let mut changed: BTreeSet<ClassId> = requeued.into_iter().collect();
-    changed.extend(whole.plan.changed_classes(&running.plan, &places)?);
+    let others = whole.plan.changed_classes(&running.plan, &places);
+    changed.extend(others.ok_or(WholeTree::AsAWhole)?);
     // A queue adopts its settings with all classes that are in it.
     let inside = |class: &ClassId| whole.spec.classes.get(class.0 as usize);
     let crowded = |class: &ClassSpec| class.discipline.as_ref().map_or(0, vacancies::classes_in) > FEW;
-    if changed.iter().filter_map(inside).any(crowded) {
-        return None;
+    if let Some(crowded) = changed.iter().filter_map(inside).find(|class| crowded(class)) {
+        return Err(WholeTree::Crowded(crowded.name.as_str().into()));
     }
-    let mut affected = vacancies::affected(running, whole)?;
+    let mut affected = vacancies::affected(running, whole).ok_or(WholeTree::Filters)?;
     affected.retain(|class| places.binary_search(class).is_err());
-    if places.len() + affected.len() > MANY {
-        return None;
+    let concerned = places.len() + affected.len();
+    if concerned > MANY {
+        return Err(WholeTree::TooMany(concerned));
     }
     let guarantee = |class: ClassId| whole.guarantee(class).unwrap_or(Bandwidth::ZERO);
     let seed = secret_seed();
-    let (come, mut cut) = renewed(&running.plan, whole, &places, seed)?;
-    cut.extend(affected_by(affected, &whole.plan, seed)?);
+    let kept = || WholeTree::AsAWhole;
+    let (come, mut cut) = renewed(&running.plan, whole, &places, seed).ok_or_else(kept)?;
+    cut.extend(affected_by(affected, &whole.plan, seed).ok_or_else(kept)?);
     cut.sort_by_key(|cut| cut.class);
     let same = Arc::ptr_eq(&running.filters, &whole.filters) && running.plan.default == whole.plan.default;
-    Some(ClassChanges {
+    Ok(ClassChanges {
         plan: whole.plan.clone(),
         bandwidth: other_bandwidth(running, whole),
         come,
@@ -636,9 +751,9 @@ impl Trees for Arc<InForce> {
         self.lock().iter().map(|managed| managed.policy.clone()).collect()
     }
 
-    fn adopt(&self, policy: &InterfacePolicy, layout: ReservedLayout) -> Result<(), Refusal> {
-        self.put(policy.clone(), policy.with_reservations(layout))
-            .map(drop)
+    fn adopt(&self, policy: &InterfacePolicy, layout: ReservedLayout) -> Result<Vec<ClassesAnew>, Refusal> {
+        let put = self.put(policy.clone(), policy.with_reservations(layout));
+        put.map(|adoption| adoption.begins_anew)
     }
 }
 

@@ -62,6 +62,7 @@ cfg_if::cfg_if! {
         pub mod supervise;
         pub mod vacancies;
         pub mod what_if;
+        mod whole_tree;
         mod workers;
 
         pub use error::Error;

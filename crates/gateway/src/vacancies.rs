@@ -5,6 +5,7 @@
 //! and a few at least. A class that comes takes one, and a class that goes leaves one. When none is
 //! left where it is needed, the tree is built anew, with new places.
 
+use crate::whole_tree::WholeTree;
 use control::filter_list::FilterList;
 use control::policy::InterfacePolicy;
 use engine::classify::Filter;
@@ -87,12 +88,19 @@ pub(crate) struct Fitted {
     pub(crate) requeued: Vec<usize>,
 }
 
-/// Fits the classes of a tree into the places of the running one; `None` if there are not enough,
-/// or more than leaves differ.
-pub(crate) fn fit(running: &DisciplineSpec, wanted: &DisciplineSpec) -> Option<Fitted> {
-    if running.kind != wanted.kind || running.child.is_some() || wanted.child.is_some() {
-        return None;
+/// Fits the classes of a tree into the places of the running one.
+///
+/// # Errors
+///
+/// If there are not enough, or more than leaves differ.
+pub(crate) fn fit(running: &DisciplineSpec, wanted: &DisciplineSpec) -> Result<Fitted, WholeTree> {
+    if running.kind != wanted.kind {
+        return Err(WholeTree::OtherDiscipline);
     }
+    if running.child.is_some() || wanted.child.is_some() {
+        return Err(WholeTree::OneInside);
+    }
+    let lost = || WholeTree::OtherParents;
     let mut coming: HashMap<&str, &ClassSpec> = HashMap::with_capacity(wanted.classes.len());
     for class in wanted.classes.iter().filter(|class| !class.vacant) {
         coming.insert(&class.name, class);
@@ -108,7 +116,7 @@ pub(crate) fn fit(running: &DisciplineSpec, wanted: &DisciplineSpec) -> Option<F
         let staying = coming.get(old.name.as_str()).copied();
         let Some(new) = staying.filter(|new| new.parent_name() == old.parent_name()) else {
             renewed.push(number);
-            *spec.classes.get_mut(number)? = ClassSpec::place(number, old.parent_name());
+            *spec.classes.get_mut(number).ok_or_else(lost)? = ClassSpec::place(number, old.parent_name());
             continue;
         };
         coming.remove(old.name.as_str());
@@ -119,7 +127,7 @@ pub(crate) fn fit(running: &DisciplineSpec, wanted: &DisciplineSpec) -> Option<F
         }
         // What stands elsewhere in a text only is not copied.
         if !old.says_as(new) {
-            *spec.classes.get_mut(number)? = new.clone();
+            *spec.classes.get_mut(number).ok_or_else(lost)? = new.clone();
         }
     }
     // From the first place on; and in the policy's order.
@@ -129,9 +137,10 @@ pub(crate) fn fit(running: &DisciplineSpec, wanted: &DisciplineSpec) -> Option<F
         .iter()
         .filter(|class| coming.contains_key(class.name.as_str()))
     {
-        let number = vacant.get_mut(&class.parent_name())?.pop()?;
+        let place = vacant.get_mut(&class.parent_name()).and_then(Vec::pop);
+        let number = place.ok_or_else(|| WholeTree::no_place(class))?;
         renewed.push(number);
-        *spec.classes.get_mut(number)? = class.clone();
+        *spec.classes.get_mut(number).ok_or_else(lost)? = class.clone();
     }
     // A class with child classes has no queue that could be exchanged, nor has a class with a
     // discipline of classes in it the number of one that has none.
@@ -139,8 +148,13 @@ pub(crate) fn fit(running: &DisciplineSpec, wanted: &DisciplineSpec) -> Option<F
         let inner = |spec: &ClassSpec| spec.discipline.as_ref().is_some_and(DisciplineSpec::has_classes);
         !inner(&spec.classes[*number]) && !inner(&running.classes[*number])
     };
-    let whole = renewed.iter().chain(&requeued).all(is_plain);
-    whole.then_some(Fitted {
+    let mut others = renewed.iter().chain(&requeued);
+    if let Some(&number) = others.find(|number| !is_plain(number)) {
+        let now = &spec.classes[number];
+        let class = if now.vacant { &running.classes[number] } else { now };
+        return Err(WholeTree::ClassesInside(class.name.as_str().into()));
+    }
+    Ok(Fitted {
         spec,
         renewed,
         requeued,

@@ -76,6 +76,8 @@ pub(crate) struct PresentPlan {
     pub(crate) yields: Arc<[String]>,
     /// The part of the pool for its classes.
     pub(crate) reserved: ReservedSlots,
+    /// Whether what passes goes to a tape.
+    pub(crate) taped: bool,
 }
 
 /// A new plan, with all that is made of it beside the packet loop, as far as that takes longer the
@@ -191,6 +193,17 @@ pub enum Adopted {
         /// Packets that the new tree refused; they count as dropped there.
         dropped: u64,
     },
+}
+
+/// Why a path does not change classes by themselves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Declined {
+    /// What passes goes to a tape, which tells of whole plans.
+    Taped,
+    /// The present filters would change in place, and that takes long.
+    Filters,
+    /// A discipline adopts these settings with all others only, or with a new tree.
+    Discipline,
 }
 
 /// Whether the new settings of one class were adopted by themselves.
@@ -574,18 +587,31 @@ impl Handle {
     }
 
     /// Changes classes of a path while packets flow, in pieces between batches that do not
-    /// grow with the number of classes. `None` if its disciplines cannot; then nothing has changed,
-    /// or a part of it, and the plan is to be [adopted as a whole](Self::retune).
+    /// grow with the number of classes. If it cannot, why: then nothing has changed, or a part of
+    /// it, and the plan is to be [adopted as a whole](Self::retune).
     ///
     /// # Errors
     /// If the worker has no such path, has ended, or does not answer.
-    pub fn change_classes(&self, path: PathId, changes: ClassChanges) -> Result<Option<Adopted>, Unanswered> {
+    pub fn change_classes(
+        &self,
+        path: PathId,
+        changes: ClassChanges,
+    ) -> Result<Result<Adopted, Declined>, Unanswered> {
         let changes = Box::new(changes);
         let answer = self.ask(path, |path, done| Command::ChangeClasses { path, changes, done })?;
         Ok(match answer.ok_or(Unanswered::NoSuchPath)? {
-            ChangedByClass::Adopted(adopted, _retired) => Some(adopted),
-            ChangedByClass::Refused(_) => None,
+            ChangedByClass::Adopted(adopted, _retired) => Ok(adopted),
+            ChangedByClass::Refused(why, _retired) => Err(why),
         })
+    }
+
+    /// Whether what passes a path goes to a tape.
+    ///
+    /// # Errors
+    /// If the worker has no such path, has ended, or does not answer.
+    pub fn is_taped(&self, path: PathId) -> Result<bool, Unanswered> {
+        let present = self.ask(path, |path, done| Command::Present { path, done })?;
+        present.map(|present| present.taped).ok_or(Unanswered::NoSuchPath)
     }
 
     /// The connections of a path whose windows can be clamped

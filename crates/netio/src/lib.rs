@@ -56,6 +56,7 @@ cfg_if::cfg_if! {
         pub mod ports;
         mod probes;
         pub mod realiser;
+        pub mod rehearsal;
         pub mod replay;
         pub mod routes;
         mod same_classes;

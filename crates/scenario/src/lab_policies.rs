@@ -3,6 +3,7 @@
 //! varies. What differs from a router is the wire behind the queue, which the lab emulates.
 
 use crate::topology::Topology;
+use control::begins_anew::ClassesAnew;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use engine::reserved::ReservedLayout;
@@ -116,7 +117,7 @@ impl Trees for HostTrees {
         self.0.iter().flat_map(Trees::managed).collect()
     }
 
-    fn adopt(&self, policy: &InterfacePolicy, layout: ReservedLayout) -> Result<(), Refusal> {
+    fn adopt(&self, policy: &InterfacePolicy, layout: ReservedLayout) -> Result<Vec<ClassesAnew>, Refusal> {
         let has = |of: &&Arc<InForce>| of.managed().iter().any(|own| own.name == policy.name);
         let found = self.0.iter().find(has);
         found.map_or_else(

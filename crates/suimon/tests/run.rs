@@ -20,6 +20,7 @@ mod random_policies;
 mod tampering;
 
 use answering::answering;
+use control::begins_anew::Forgotten;
 use control::difference::Breaking;
 use control::explained::ExplainRequest;
 use control::protocol::{AddedClass, RemovedClass, Reply, Request, SettingChange, SettingChanges};
@@ -774,13 +775,31 @@ fn policies_are_applied_while_packets_flow_and_none_is_lost_or_overtaken() {
                     .zip(&policies)
                     .for_each(|(name, text)| fs::write(name, text).expect("a file"));
                 let apply = |name: &String| rig.ask(&apply_request(name));
+                let plan = |name: &String| match rig.ask(&Request::Plan { file: name.clone() }) {
+                    Reply::Plan(difference) => difference,
+                    other => panic!("{other:?}"),
+                };
                 let stream = rig.udp(500, 200, Duration::from_secs(4));
                 let transfer = rig.tcp(LARGE);
                 for round in 1..=24 {
                     std::thread::sleep(Duration::from_millis(100));
-                    let Reply::Done { message, .. } = apply(&names[round % 4]) else {
+                    let foreseen = plan(&names[round % 4]).begins_anew;
+                    let Reply::Done { message, difference } = apply(&names[round % 4]) else {
                         panic!("round {round} was refused");
                     };
+                    assert_eq!(
+                        difference.expect("what differed").begins_anew,
+                        foreseen,
+                        "{round}"
+                    );
+                    // Another discipline, and back; otherwise those that lose packets to filters.
+                    let all = foreseen.iter().find(|anew| anew.what == Forgotten::Class);
+                    let (kinds, of) = ([0, 3].contains(&(round % 4)), &all);
+                    assert_eq!(
+                        of.map(|all| all.classes.len()),
+                        kinds.then_some(3),
+                        "{foreseen:?}"
+                    );
                     assert!(
                         message.ends_with("is in force; no packet was dropped by the change"),
                         "{message}"
@@ -794,10 +813,6 @@ fn policies_are_applied_while_packets_flow_and_none_is_lost_or_overtaken() {
                 );
                 // The last is the first again, and its rates hold.
                 settles_at(&transfer, 16.0 * PAYLOAD, "16 Mbit/s after 24 policies");
-                let plan = |name: &String| match rig.ask(&Request::Plan { file: name.clone() }) {
-                    Reply::Plan(difference) => difference,
-                    other => panic!("{other:?}"),
-                };
                 assert!(plan(&names[0]).is_empty());
                 assert_eq!(plan(&names[2]).changes, ["wan0: bandwidth 40 Mbit/s → 60 Mbit/s"]);
                 assert_eq!(
@@ -1572,6 +1587,83 @@ fn a_packet_that_waited_is_explained_while_traffic_flows_and_nobody_who_asks_slo
             assert!(matches!(refused, Reply::Refused(_)), "{refused:?}");
             let report = stream.finish().expect("a report");
             assert_eq!((report.lost(), report.reordered), (0, 0), "{report:?}");
+        });
+    });
+}
+
+#[test]
+fn drops_at_a_full_queue_and_by_its_management_are_explained_as_they_are_counted() {
+    in_turn(|| {
+        lab::isolated(|| {
+            let Some(rig) = Rig::start(Kind::AfPacket) else {
+                return;
+            };
+            let head = "version = 1\n[port]\nbetween = [\"lan0\", \"wan0\"]\n[interface.wan0]\n\
+                        bandwidth = \"40 Mbit/s\"\ndiscipline = \"cbq\"\n";
+            let class = |name: &str, rate: u32, more: &str| {
+                format!(
+                    "[[interface.wan0.class]]\nname = \"{name}\"\nrate = \"{rate} Mbit/s\"\nborrow = false\n{more}\n"
+                )
+            };
+            let filter = |class: &str, port: u16| {
+                format!(
+                    "[[interface.wan0.filter]]\nclass = \"{class}\"\nprotocol = \"udp\"\ndestination_port = {port}\n"
+                )
+            };
+            let policy = [
+                head.into(),
+                class("small", 4, "discipline = { kind = \"codel\", limit = 5000 }"),
+                class("large", 4, "discipline = { kind = \"fifo\", limit = 20 }"),
+                class("rest", 8, "default = true"),
+                filter("small", SMALL),
+                filter("large", LARGE),
+            ]
+            .concat();
+            let file = rig.files.join("drops.toml");
+            fs::write(&file, policy).expect("a file");
+            let applied = rig.ask(&apply_request(&file.display().to_string()));
+            assert!(matches!(applied, Reply::Done { .. }), "{applied:?}");
+            // Each is twice what its class may send, and all has left before the end.
+            for (name, port, reason) in [("small", SMALL, "delay"), ("large", LARGE, "full")] {
+                let before = rig.class(name).traffic;
+                let wanted = ExplainRequest {
+                    interface: "wan0".into(),
+                    class: Some(name.into()),
+                    drops: true,
+                    packets: 10,
+                    for_ms: 5_000,
+                };
+                let explained = std::thread::scope(|scope| {
+                    let asked = scope.spawn(|| rig.ask(&Request::Explain(wanted)));
+                    std::thread::sleep(Duration::from_millis(500));
+                    let streams = [SMALL, LARGE].map(|to| {
+                        let stream = Stream {
+                            to: to_b(to),
+                            shape: TrafficShape::per_second(800, 1_200, Duration::from_secs(1)),
+                        };
+                        stream.start(&rig.a, &rig.b).expect("a stream")
+                    });
+                    let lost = streams.map(|stream| stream.finish().expect("a report").lost());
+                    assert!(lost.iter().all(|&lost| lost > 10), "{lost:?}");
+                    asked.join().expect("no panic")
+                });
+                let Reply::Explained(explained) = explained else {
+                    panic!("{explained:?}")
+                };
+                let after = rig.class(name).traffic;
+                let dropped = after.dropped_packets - before.dropped_packets;
+                assert_eq!((explained.seen_packets, explained.over.as_ref()), (dropped, None));
+                assert_eq!(after.drops.keys().collect::<Vec<_>>(), [reason]);
+                assert_eq!(explained.packets.len(), 10);
+                for packet in &explained.packets {
+                    assert_eq!(packet.class.as_deref(), Some(name), "{packet:?}");
+                    assert!(packet.flow.ends_with(&format!(":{port} udp")), "{packet:?}");
+                    let drop = packet.dropped.as_ref().expect("it was dropped");
+                    assert_eq!(drop.reason, reason, "{packet:?}");
+                    assert_eq!(packet.planned_ns, None, "{packet:?}");
+                    assert!(packet.filters.last().is_some_and(|asked| asked.misses.is_empty()));
+                }
+            }
         });
     });
 }

@@ -274,7 +274,9 @@ fn a_class_that_comes_or_goes_is_a_generation_and_a_mistake_is_that_of_the_whole
             let expected = new.and_then(|new| Ok((read(&new)?, new)));
             match (changes.change_class(&change, Provenance::default()), expected) {
                 (Ok(said), Ok((expected, new))) => {
-                    assert_eq!(said.message, change.to_string());
+                    let begins_anew = said.message.strip_prefix(&change.to_string());
+                    let mut lines = begins_anew.expect("what was done").lines().skip(1);
+                    assert!(lines.all(|line| line.contains("anew")), "{}", said.message);
                     let now = in_force.policy_of("wan0").expect("it is managed");
                     assert_eq!(Difference::of(&now, &expected), Difference::default(), "{change}");
                     let told = changes.policy_text().expect("it can be written");

@@ -1,6 +1,7 @@
 //! Classes come, go, and change, at random and under load: no packet is lost, duplicated or
 //! reordered within its flow, and the tree is not built anew.
 
+mod begins_anew;
 #[allow(dead_code, reason = "tests of the engine use more of it")]
 #[path = "../../../engine/tests/stubs/counted.rs"]
 mod counted;
@@ -227,7 +228,7 @@ impl Rig {
     /// meanwhile.
     fn change(&mut self, policy: &InterfacePolicy, rng: &mut Rng, switched: bool) -> Adopted {
         self.make(rng, switched, |in_force| {
-            in_force.put(policy.clone(), policy.clone())
+            Ok(in_force.put(policy.clone(), policy.clone())?.adopted)
         })
     }
 
@@ -240,10 +241,12 @@ impl Rig {
         let adopted = self.make(rng, switched, |in_force| {
             if let Some(adopted) = in_force.adopts_changed(&changed)? {
                 assert_eq!(in_force.unlike_in_class("wan0", changed.class)?, [""; 0]);
-                return Ok(adopted);
+                return Ok(adopted.adopted);
             }
             alone = false;
-            in_force.put(changed.policy.clone(), changed.policy.clone())
+            Ok(in_force
+                .put(changed.policy.clone(), changed.policy.clone())?
+                .adopted)
         });
         self.reclassified += u64::from(!alone);
         Some(adopted)

@@ -3,6 +3,7 @@
 use super::local_senders::KernelNode;
 use super::trees::{Trees, budget};
 use super::tried_policy::TriedPolicy;
+use control::begins_anew::ClassesAnew;
 use control::difference::Breaking;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
@@ -19,6 +20,15 @@ const OWN_PART: usize = 400;
 /// Help where a change would break reservations.
 const ALL_THE_SAME: &str = "`suimon reserve status` shows whose they are; `suimon apply FILE --break-reservations` \
                             puts the policy into force all the same";
+
+/// What another policy of an interface comes to.
+#[derive(Debug, Default)]
+pub struct ChangedPolicy {
+    /// What that breaks of what reservations were promised, a line each.
+    pub breaks: Vec<String>,
+    /// Classes that stay and begin anew.
+    pub begins_anew: Vec<ClassesAnew>,
+}
 
 /// The budgets and trees of a node's interfaces.
 pub struct Budgets {
@@ -103,7 +113,7 @@ impl Budgets {
                 Err(problems) => Err(Refusal::from(problems)),
             };
             match adopted {
-                Ok(()) => node.tape().installed(id, node.traffic_control().held(id)),
+                Ok(_) => node.tape().installed(id, node.traffic_control().held(id)),
                 Err(why) => log(&format!("{}: the classes stay unchanged: {why}", policy.name)),
             }
         }
@@ -120,8 +130,7 @@ impl Budgets {
         Some(TriedPolicy::of(policy, tried, admission))
     }
 
-    /// Replaces the policy of an interface, and keeps its reservations. What that breaks of what
-    /// they were promised, a line each.
+    /// Replaces the policy of an interface, and keeps its reservations.
     ///
     /// # Errors
     ///
@@ -133,7 +142,7 @@ impl Budgets {
         node: &mut KernelNode,
         policy: InterfacePolicy,
         breaking: Breaking,
-    ) -> Result<Vec<String>, Refusal> {
+    ) -> Result<ChangedPolicy, Refusal> {
         let found = self.policies.iter().find(|(_, known)| known.name == policy.name);
         let Some((&id, former)) = found else {
             return Err(Refusal::new(format!(
@@ -162,10 +171,13 @@ impl Budgets {
             None => Err(gone()),
         };
         match adopted {
-            Ok(()) => {
+            Ok(begins_anew) => {
                 self.policies.insert(id, policy);
                 self.write_down(node, id, 0);
-                Ok(tried.breaks)
+                Ok(ChangedPolicy {
+                    breaks: tried.breaks,
+                    begins_anew,
+                })
             }
             Err(why) => {
                 old.into_iter().for_each(|old| admission.set_budget(id, old));
@@ -206,8 +218,12 @@ mod tests {
             vec![policy()]
         }
 
-        fn adopt(&self, _policy: &InterfacePolicy, _layout: ReservedLayout) -> Result<(), Refusal> {
-            Ok(())
+        fn adopt(
+            &self,
+            _policy: &InterfacePolicy,
+            _layout: ReservedLayout,
+        ) -> Result<Vec<ClassesAnew>, Refusal> {
+            Ok(Vec::new())
         }
     }
 

@@ -1,5 +1,6 @@
 //! Commands to the thread that speaks RSVP, from any other thread.
 
+use super::budgets::ChangedPolicy;
 use super::local_senders::DoneSender;
 use super::tried_policy::TriedPolicy;
 use control::difference::Breaking;
@@ -42,7 +43,7 @@ pub(super) enum Command {
     ChangePolicy {
         policy: Box<InterfacePolicy>,
         breaking: Breaking,
-        done: Sender<Result<Vec<String>, Refusal>>,
+        done: Sender<Result<ChangedPolicy, Refusal>>,
     },
     TryPolicy {
         policy: Box<InterfacePolicy>,
@@ -123,13 +124,16 @@ impl SpeakerHandle {
     }
 
     /// Replaces the policy of an interface: its tree is laid out again, with all reservations.
-    /// What that breaks, a line each.
     ///
     /// # Errors
     ///
     /// If the new tree cannot be installed, or breaks what it may not; the old policy stays in
     /// force then.
-    pub fn change_policy(&self, policy: InterfacePolicy, breaking: Breaking) -> Result<Vec<String>, Refusal> {
+    pub fn change_policy(
+        &self,
+        policy: InterfacePolicy,
+        breaking: Breaking,
+    ) -> Result<ChangedPolicy, Refusal> {
         self.ask(|done| Command::ChangePolicy {
             policy: Box::new(policy),
             breaking,

@@ -1,6 +1,7 @@
 //! How a reservation becomes a class: the budget of a managed interface, and the installer of its
 //! tree.
 
+use control::begins_anew::ClassesAnew;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use engine::reserved::ReservedLayout;
@@ -10,12 +11,12 @@ use rsvp::admission::{InterfaceBudget, ManagedInterface};
 pub trait Trees: Send {
     /// The managed interfaces, by the policy in force.
     fn managed(&self) -> Vec<InterfacePolicy>;
-    /// Installs this tree on the interface of this policy.
+    /// Installs this tree on the interface of this policy. The classes that begin anew.
     ///
     /// # Errors
     ///
     /// Only if packets are no longer forwarded.
-    fn adopt(&self, policy: &InterfacePolicy, layout: ReservedLayout) -> Result<(), Refusal>;
+    fn adopt(&self, policy: &InterfacePolicy, layout: ReservedLayout) -> Result<Vec<ClassesAnew>, Refusal>;
 }
 
 /// No trees: a host that sends through the kernel's own queues.
@@ -27,7 +28,7 @@ impl Trees for NoTrees {
         Vec::new()
     }
 
-    fn adopt(&self, policy: &InterfacePolicy, _layout: ReservedLayout) -> Result<(), Refusal> {
+    fn adopt(&self, policy: &InterfacePolicy, _layout: ReservedLayout) -> Result<Vec<ClassesAnew>, Refusal> {
         Err(Refusal::new(format!("{} is not managed", policy.name)))
     }
 }

@@ -14,7 +14,7 @@
 use super::Path;
 use super::whole::Succession;
 use crate::classify::{Classify, FewFilters};
-use crate::handle::{Adopted, Retired};
+use crate::handle::{Adopted, Declined, Retired};
 use crate::pool::Pool;
 use crate::replay::event::To;
 use engine::discipline::{BuiltQueue, DetachedQueue, Reason, Sink};
@@ -128,8 +128,8 @@ impl fmt::Debug for ClassChanges {
 pub(crate) enum ChangedByClass {
     /// It is in force.
     Adopted(Adopted, Retired),
-    /// Nothing has changed, or not all of it: the disciplines cannot.
-    Refused(#[expect(dead_code, reason = "it is dropped by whoever asked")] Retired),
+    /// Nothing has changed, or not all of it.
+    Refused(Declined, Retired),
 }
 
 /// A change under way.
@@ -284,13 +284,18 @@ impl Sink for TakenOut<'_> {
 }
 
 /// Answers that nothing has changed.
-fn refuse(changes: Box<ClassChanges>, done: &Sender<Option<ChangedByClass>>) {
+fn refuse(why: Declined, changes: Box<ClassChanges>, done: &Sender<Option<ChangedByClass>>) {
     let mut retired = Retired::default();
     retired.keep(changes);
-    let _ = done.send(Some(ChangedByClass::Refused(retired)));
+    let _ = done.send(Some(ChangedByClass::Refused(why, retired)));
 }
 
 impl Path {
+    /// Whether what passes goes to a tape.
+    pub(crate) fn has_tape(&self) -> bool {
+        self.tape.is_some()
+    }
+
     /// Whether a change is under way, or packets of one are still to be queued.
     pub(crate) fn is_changing(&self) -> bool {
         !self.moving.is_idle()
@@ -309,8 +314,11 @@ impl Path {
             _ => false,
         };
         // A tape tells of whole plans.
-        if self.tape.is_some() || takes_long {
-            return refuse(changes, &done);
+        if self.has_tape() {
+            return refuse(Declined::Taped, changes, &done);
+        }
+        if takes_long {
+            return refuse(Declined::Filters, changes, &done);
         }
         debug_assert!(changes.cut.is_sorted_by_key(|cut| cut.class), "they are searched");
         let mut retired = Retired::default();
@@ -318,7 +326,7 @@ impl Path {
         let now = self.queue_time(clock);
         let plan = changes.plan.clone();
         if !self.queue.queue_mut().retune_own(now, plan.root.plan.as_ref()) {
-            return refuse(changes, &done);
+            return refuse(Declined::Discipline, changes, &done);
         }
         self.moving.forget_cuts(&mut retired);
         let mut cut = VecDeque::from(std::mem::take(&mut changes.cut));
@@ -331,7 +339,7 @@ impl Path {
             },
         };
         if !first {
-            return refuse(changes, &done);
+            return refuse(Declined::Discipline, changes, &done);
         }
         self.moving.cut = cut;
         if let (Some(realiser), Some(pacing)) = (&mut self.realiser, plan.root.plan.pacing()) {
@@ -456,7 +464,7 @@ impl Path {
             ..
         } = job;
         retired.keep(come);
-        let _ = done.send(Some(ChangedByClass::Refused(retired)));
+        let _ = done.send(Some(ChangedByClass::Refused(Declined::Discipline, retired)));
     }
 
     /// Ends a change that is under way, in one go.

@@ -67,6 +67,7 @@ impl Path {
             changes: self.changes,
             yields: Arc::clone(&self.yields),
             reserved: pool.reserved(self.id.into()),
+            taped: self.has_tape(),
         }
     }
 

@@ -43,7 +43,7 @@ impl fmt::Display for TooMany {
 impl std::error::Error for TooMany {}
 
 /// Memory for the headers of queued packets. Pages that are never used take none.
-fn headers_pool() -> io::Result<Pool> {
+pub(crate) fn headers_pool() -> io::Result<Pool> {
     Pool::new(Slots {
         small: BACKLOG,
         big: 1,
@@ -81,7 +81,7 @@ impl fmt::Debug for Beginning {
 }
 
 impl Beginning {
-    fn spec(self) -> PathSpec {
+    pub(crate) fn spec(self) -> PathSpec {
         PathSpec {
             name: self.name,
             from: PortId(0),

@@ -18,7 +18,7 @@ fn touched(rig: &mut Rig, policy: impl Fn() -> InterfacePolicy + Sync) -> u64 {
     let before = faults();
     let _ = rig.make(&mut rng, false, |in_force| {
         let policy = policy();
-        in_force.put(policy.clone(), policy)
+        Ok(in_force.put(policy.clone(), policy)?.adopted)
     });
     faults() - before
 }

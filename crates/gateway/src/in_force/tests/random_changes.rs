@@ -208,7 +208,7 @@ impl Bench {
             self.settle();
             pieces = 1;
         }
-        if let Adopted::Rebuilt { dropped } = adopted {
+        if let Adopted::Rebuilt { dropped } = adopted.adopted {
             assert_eq!(dropped, 0, "packets did not fit");
         }
         pieces

@@ -68,7 +68,9 @@ fn reservations_come_and_go_in_place_and_no_packet_is_lost_or_overtaken() {
             let divides = were == 0 || reservations.is_empty();
             let layout = room.lay_out(&asked.plan, &filters, &all).expect("it fits");
             let whole = asked.with_reservations(layout);
-            let adopted = rig.make(&mut rng, false, |in_force| in_force.put(asked.clone(), whole));
+            let adopted = rig.make(&mut rng, false, |in_force| {
+                Ok(in_force.put(asked.clone(), whole)?.adopted)
+            });
             // The first and the last one may divide the default class, or undo that.
             match adopted {
                 Adopted::InPlace => in_place += 1,
