@@ -810,6 +810,15 @@ impl TcpSender {
         marked
     }
 
+    /// Of so many delivered bytes, those that count for growth.
+    fn growth_bytes(&self, delivered: u64) -> u64 {
+        if self.byte_counting {
+            delivered
+        } else {
+            delivered.min(self.mss)
+        }
+    }
+
     /// Grows a cwnd that is below the control's by slow start. Returns whether there was one.
     fn grow_back(&mut self, growth_bytes: u64, may_grow: bool) -> bool {
         let Some(cwnd) = self.resuming else {
@@ -940,11 +949,7 @@ impl TcpSender {
         let snd_una = self.board.snd_una();
         let delivery = self.delivery.as_mut();
         let rate = delivery.and_then(|delivery| delivery.on_ack(now, delivered, ends, snd_una));
-        let growth_bytes = if self.byte_counting {
-            delivered
-        } else {
-            delivered.min(self.mss)
-        };
+        let growth_bytes = self.growth_bytes(delivered);
         let marked = self.newly_marked(segment, delivered);
         let grows_back = self.grow_back(growth_bytes, may_grow);
         self.control.on_ack(&Ack {
