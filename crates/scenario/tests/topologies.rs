@@ -184,3 +184,141 @@ fn what_is_wrong_is_said_once_where_it_stands() {
         assert_eq!(many, 0, "{settings}: {mistakes}");
     }
 }
+
+/// A random topology of which each link costs something else, and what each costs.
+fn with_costs(seed: u32, most: u32) -> Scenario {
+    let bare = topology(&format!(
+        "shape = \"random\"\nhosts = 30\nreach = \"60 %\"\nseed = {seed}"
+    ));
+    let plain = read(&bare, ["n-1", "n-30"]).expect("a scenario");
+    let links = plain.directions.chunks(2).enumerate().map(|(number, ways)| {
+        let ends = [ways[0].from, ways[0].to].map(|host| plain.hosts[host].name.clone());
+        let cost = |factor: usize| (number * factor + seed as usize) as u32 % most + 1;
+        format!(
+            "[[link]]\nbetween = {ends:?}\nrate = \"10 Mbit/s\"\ncost = {}\nback = {{ cost = {} }}\n",
+            cost(7_919),
+            cost(104_729)
+        )
+    });
+    read(&links.collect::<String>(), ["n-1", "n-30"]).expect("a scenario")
+}
+
+/// The least cost between any two hosts without some links, by Floyd and Warshall.
+fn least_costs(scenario: &Scenario, without: &BTreeSet<usize>) -> Vec<Vec<u64>> {
+    let hosts = scenario.hosts.len();
+    let mut least = vec![vec![u64::MAX / 4; hosts]; hosts];
+    for (index, way) in scenario.directions.iter().enumerate() {
+        if !without.contains(&(index / 2)) {
+            least[way.from][way.to] = way.settings.cost.into();
+        }
+    }
+    for by in 0..hosts {
+        least[by][by] = 0;
+        for from in 0..hosts {
+            for to in 0..hosts {
+                least[from][to] = least[from][to].min(least[from][by] + least[by][to]);
+            }
+        }
+    }
+    least
+}
+
+#[test]
+fn packets_take_the_path_of_the_least_cost_also_around_failed_links() {
+    for (seed, most) in [(1, 2), (2, 10), (3, 1_000), (4, 1)] {
+        let scenario = with_costs(seed, most);
+        let hosts = scenario.hosts.len();
+        for without in [BTreeSet::new(), BTreeSet::from([0, 3, 5])] {
+            let least = least_costs(&scenario, &without);
+            for [from, to] in (0..hosts).flat_map(|from| (0..hosts).map(move |to| [from, to])) {
+                if from == to || least[from][to] >= u64::MAX / 4 {
+                    continue;
+                }
+                let path = scenario.path_around([from, to], &without);
+                let mut at = from;
+                for &index in &path {
+                    assert!(!without.contains(&(index / 2)));
+                    assert_eq!(scenario.directions[index].from, at);
+                    at = scenario.directions[index].to;
+                }
+                let costs = path
+                    .iter()
+                    .map(|&index| u64::from(scenario.directions[index].settings.cost));
+                assert_eq!(
+                    (at, costs.sum::<u64>()),
+                    (to, least[from][to]),
+                    "{from} to {to}, seed {seed}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn of_equal_costs_the_fewest_links_win_then_the_nearer_and_then_those_that_stand_first() {
+    let link = |a: &str, b: &str, cost: u32| {
+        format!("[[link]]\nbetween = [{a:?}, {b:?}]\nrate = \"10 Mbit/s\"\ncost = {cost}\n")
+    };
+    let by = |links: &[String]| {
+        let scenario = read(&links.concat(), ["a", "d"]).expect("a scenario");
+        let path = scenario.path(scenario.flows[0].between);
+        path.iter()
+            .map(|&index| scenario.directions[index].name.clone())
+            .collect::<Vec<_>>()
+    };
+    let round = [
+        link("a", "b", 1),
+        link("b", "c", 1),
+        link("c", "d", 1),
+        link("a", "d", 3),
+    ];
+    assert_eq!(by(&round), ["a > d"]);
+    // The one whose last link begins nearer.
+    let two = [
+        link("a", "c", 2),
+        link("a", "b", 1),
+        link("b", "d", 2),
+        link("c", "d", 1),
+    ];
+    assert_eq!(by(&two), ["a > b", "b > d"]);
+    let even = [
+        link("a", "c", 1),
+        link("a", "b", 1),
+        link("b", "d", 1),
+        link("c", "d", 1),
+    ];
+    assert_eq!(by(&even), ["a > c", "c > d"]);
+    let free = read(&link("a", "d", 0), ["a", "d"]).expect_err("no cost");
+    assert!(free.contains("`cost` must be 1 at least"), "{free}");
+}
+
+#[test]
+fn a_graphml_file_that_is_not_there_or_lacks_a_rate_is_told_at_the_scenarios_line() {
+    let missing = read(
+        "[[topology]]\nname = \"n\"\nshape = \"graphml\"\nfile = \"none.graphml\"\n",
+        ["n-a", "n-b"],
+    );
+    let missing = missing.expect_err("no file");
+    assert!(
+        missing.contains("s.toml:6") && missing.contains("none.graphml"),
+        "{missing}"
+    );
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/backbone.graphml");
+    let of = |more: &str| {
+        let text = format!("[[topology]]\nname = \"n\"\nshape = \"graphml\"\nfile = {file:?}\n{more}\n");
+        read(&text, ["n-London", "n-Vienna"])
+    };
+    let bare = of("").expect_err("an edge without a rate");
+    assert!(bare.contains("backbone.graphml:20:5: an edge without"), "{bare}");
+    let read = of("rate = \"50 Mbit/s\"").expect("a scenario");
+    let rates: Vec<Bandwidth> = read
+        .directions
+        .iter()
+        .step_by(2)
+        .map(|way| way.settings.rate)
+        .collect();
+    assert_eq!(rates[..5], [Bandwidth::mbit(100); 5]);
+    assert_eq!(rates[5], Bandwidth::mbit(50));
+    let hosts = of("rate = \"50 Mbit/s\"\nhosts = 3").expect_err("hosts");
+    assert!(hosts.contains("`hosts` does not apply"), "{hosts}");
+}

@@ -50,6 +50,8 @@ pub struct LinkSpec {
     pub rate: Bandwidth,
     /// The propagation delay.
     pub delay: Duration,
+    /// What it costs on a route: packets take the cheapest.
+    pub cost: u32,
     /// What the wire adds to a frame.
     pub framing: Framing,
     /// What befalls packets on the wire, after their transmission.
@@ -72,6 +74,7 @@ impl LinkSpec {
         Self {
             rate,
             delay,
+            cost: 1,
             framing: Framing::PLAIN,
             impairments: Impairments::default(),
             later: ImpairmentSchedule::default(),
@@ -79,6 +82,13 @@ impl LinkSpec {
             interrupts: Duration::ZERO,
             queue: LinkQueue::TailDrop(Bytes::new(u64::MAX)),
         }
+    }
+
+    /// The same at another cost on routes.
+    #[must_use]
+    pub fn cost(mut self, cost: u32) -> Self {
+        self.cost = cost;
+        self
     }
 
     /// The same with another queue.

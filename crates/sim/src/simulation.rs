@@ -150,11 +150,11 @@ impl Simulation {
             self.links.len() < MAX_INDEX,
             "a simulation has at most {MAX_INDEX} links"
         );
-        let id = self.links.len() as u32;
+        let (id, cost) = (self.links.len() as u32, spec.cost);
         let ends = [from, to].map(|node| self.names[node.0 as usize].as_str());
         let seed = link_seed(self.seed, ends);
         self.links.push(SimLink::new(id, spec, seed));
-        self.topology.add_link(from.0, to.0, id);
+        self.topology.add_link(from.0, to.0, id, cost);
         LinkId(id)
     }
 

@@ -5,7 +5,8 @@
 //! links that were added first.
 
 use engine::header::FlowKey;
-use std::collections::{BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
 
 /// The packets of an endpoint to its peer.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ impl Stream {
 /// The links between nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Topology {
+    /// For each link, what it costs on a route.
+    costs: Vec<u32>,
     /// For each node, the links that leave it: (link, the node at its end).
     out: Vec<Vec<(u32, u32)>>,
     /// For each node, the links that reach it: (link, the node at its beginning).
@@ -45,7 +48,9 @@ impl Topology {
         self.into.push(Vec::new());
     }
 
-    pub(crate) fn add_link(&mut self, from: u32, to: u32, link: u32) {
+    /// Adds the next link.
+    pub(crate) fn add_link(&mut self, from: u32, to: u32, link: u32, cost: u32) {
+        self.costs.push(cost);
         self.out[from as usize].push((link, to));
         self.into[to as usize].push((link, from));
     }
@@ -91,19 +96,30 @@ impl Topology {
         Some(path)
     }
 
-    /// Breadth-first search without these links.
+    /// The route of the least cost without these links (Dijkstra's algorithm); among equals that of
+    /// the fewest links, among these that whose last link begins nearer by cost, and then the one by
+    /// the links that were added first.
     fn search(&self, from: u32, to: u32, without: &BTreeSet<u32>) -> Option<Vec<u32>> {
         let mut reached_by: Vec<Option<(u32, u32)>> = vec![None; self.out.len()];
-        let mut next = VecDeque::from([from]);
-        'all: while let Some(node) = next.pop_front() {
+        // Cost and links of the best way so far.
+        let mut best = vec![(u64::MAX, 0_u32); self.out.len()];
+        best[from as usize] = (0, 0);
+        let (mut found, mut next) = (0_u32, BinaryHeap::from([Reverse(((0, 0), 0, from))]));
+        while let Some(Reverse((way, _, node))) = next.pop() {
+            if node == to {
+                break;
+            }
+            if way > best[node as usize] {
+                continue;
+            }
             let links = self.out[node as usize].iter();
             for &(link, end) in links.filter(|(link, _)| !without.contains(link)) {
-                if end != from && reached_by[end as usize].is_none() {
+                let longer = (way.0 + u64::from(self.costs[link as usize]), way.1 + 1);
+                if longer < best[end as usize] {
+                    best[end as usize] = longer;
                     reached_by[end as usize] = Some((link, node));
-                    next.push_back(end);
-                }
-                if end == to {
-                    break 'all;
+                    found += 1;
+                    next.push(Reverse((longer, found, end)));
                 }
             }
         }
@@ -130,7 +146,7 @@ mod tests {
             .into_iter()
             .enumerate()
         {
-            topology.add_link(from, to, link as u32);
+            topology.add_link(from, to, link as u32, 1);
         }
         assert_eq!(topology.route(0, 3).as_deref(), Some(&[0, 1][..]));
         assert_eq!(topology.route(0, 0).as_deref(), Some(&[][..]));
@@ -142,7 +158,7 @@ mod tests {
         let mut topology = Topology::default();
         (0..4).for_each(|_| topology.add_node());
         for (link, (from, to)) in [(0, 1), (1, 2), (2, 0)].into_iter().enumerate() {
-            topology.add_link(from, to, link as u32);
+            topology.add_link(from, to, link as u32, 1);
         }
         assert_eq!(topology.route(0, 2).as_deref(), Some(&[0, 1][..]));
         assert_eq!(topology.route(0, 3), None);

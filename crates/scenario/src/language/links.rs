@@ -35,6 +35,10 @@ settings! {
         buffer: Bytes = derived "100 ms at the rate, at least 10 full frames",
             "too small: bursts are dropped and the link idles; too large: needless queueing delay",
             "common in routers";
+        /// What the link costs on a path: packets take the cheapest, of equal ones that of the fewest
+        /// links
+        cost: u32 = default "1",
+            "packets take other paths", "the fewest links";
         /// The bytes that the wire adds to each frame
         framing: Framing = default "none",
             "too little: small packets cost less than on the real link", "frames count as policies count them";
@@ -218,6 +222,7 @@ fn sensible(
         transmit_ring,
         framing,
         gap_frames,
+        cost,
         ..
     } = settings;
     let by_opportunities = trace.is_some_and(LinkTrace::counts_opportunities);
@@ -233,6 +238,7 @@ fn sensible(
     );
     let slow = !RATES.contains(&rate);
     refuse("rate", slow, "`rate` must be from 8 kbit/s to 800 Gbit/s");
+    refuse("cost", cost == 0, "`cost` must be 1 at least");
     refuse("delay", delay > LONGEST_DELAY, "`delay` must be at most 3600 s");
     refuse(
         "mtu",

@@ -22,6 +22,7 @@ mod changes;
 mod expectations;
 mod failures;
 mod flows;
+mod graphml;
 mod lab_rules;
 mod link_changes;
 mod links;
@@ -60,7 +61,8 @@ use engine::settings::{Problem, Raw, Span, unknown};
 use engine::tree::Registry;
 use engine::units::{Bytes, Duration, Instant};
 use engine::{choices, settings};
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 choices! {
@@ -304,7 +306,7 @@ impl Scenarios {
         let mut used = HashSet::new();
         let put = |root: &mut Vec<control::values::KeyValue<'_>>, problems: &mut Vec<Problem>| {
             used = sweep::substitute(root, &self.sweep, number, problems);
-            topologies::expand(root, problems);
+            topologies::expand(root, files, problems);
         };
         let mut unused = Vec::new();
         let read = sections::parse_amended(&self.text, wrong, put, |root, problems| {
@@ -694,8 +696,9 @@ fn states_another_rate(a: &FlowConfig, b: &FlowConfig) -> bool {
     stated(a).zip(stated(b)).is_some_and(|(a, b)| a != b)
 }
 
-/// The path that packets take from one host to another, without the links of these numbers: the
-/// fewest hops, and among equals the links that are declared first.
+/// The path that packets take from one host to another, without the links of these numbers: that
+/// of the least cost (Dijkstra's algorithm); among equals that of the fewest links, among these that
+/// whose last link begins nearer by cost, and then the one by the links that are declared first.
 fn path(
     hosts: usize,
     directions: &[DirectionConfig],
@@ -703,16 +706,25 @@ fn path(
     without: &BTreeSet<usize>,
 ) -> Option<Vec<usize>> {
     let mut reached_by: Vec<Option<usize>> = vec![None; hosts];
-    let mut next = VecDeque::from([from]);
-    while let Some(host) = next.pop_front() {
+    // Cost and links of the best way so far.
+    let mut best = vec![(u64::MAX, 0); hosts];
+    best[from] = (0, 0);
+    let (mut found, mut next) = (0, BinaryHeap::from([Reverse(((0, 0), 0, from))]));
+    while let Some(Reverse((way, _, host))) = next.pop() {
+        if way > best[host] {
+            continue;
+        }
         let leave = directions
             .iter()
             .enumerate()
             .filter(|(index, direction)| direction.from == host && !without.contains(&(index / 2)));
         for (index, direction) in leave {
-            if direction.to != from && reached_by[direction.to].is_none() {
+            let longer = (way.0 + u64::from(direction.settings.cost), way.1 + 1);
+            if longer < best[direction.to] {
+                best[direction.to] = longer;
                 reached_by[direction.to] = Some(index);
-                next.push_back(direction.to);
+                found += 1;
+                next.push(Reverse((longer, found, direction.to)));
             }
         }
     }

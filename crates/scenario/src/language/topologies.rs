@@ -1,4 +1,5 @@
-//! Generated topologies: a section `[[topology]]` becomes ordinary links before the text is read.
+//! Topologies, generated or from a file: a section `[[topology]]` becomes ordinary links before the
+//! text is read.
 //!
 //! - `fat-tree`: Al-Fares et al., "A scalable, commodity data center network architecture" (SIGCOMM
 //!   2008), section 3.
@@ -7,6 +8,8 @@
 //!   `density` · *e*^(−*d* / (`reach` · *L*)). It departs in one thing: parts that no link joins
 //!   are joined by the shortest link that does, so that there is a route between any two.
 
+use super::graphml::{self, Edge};
+use crate::folder::Files;
 use control::sections::Section;
 use control::values::{KeyValue, TomlContent, TomlValue};
 use engine::random::Seed;
@@ -31,6 +34,8 @@ choices! {
         FatTree = "fat-tree",
         /// Links at random, the likelier the shorter.
         Random = "random",
+        /// What a GraphML file says.
+        GraphMl = "graphml",
     }
 }
 
@@ -56,6 +61,8 @@ settings! {
         reach: Probability = derived "20 %", "too large: distance does not matter", "";
         /// The seed of a random one
         seed: u32 = derived "1", "", "any value works";
+        /// The GraphML file, with a path relative to the scenario
+        file: String = derived "must be given there", "", "";
     }
 }
 
@@ -70,10 +77,12 @@ type Ends = [String; 2];
 struct Links {
     links: Vec<Ends>,
     bottleneck: Option<Ends>,
+    /// What a file says of each link.
+    stated: Vec<Edge>,
 }
 
 /// Puts the links of all topologies behind those that the text has.
-pub(super) fn expand(root: &mut Vec<KeyValue<'_>>, problems: &mut Vec<Problem>) {
+pub(super) fn expand(root: &mut Vec<KeyValue<'_>>, files: Files<'_>, problems: &mut Vec<Problem>) {
     let Some(pair) = root.iter().find(|pair| pair.key == "topology").cloned() else {
         return;
     };
@@ -91,7 +100,11 @@ pub(super) fn expand(root: &mut Vec<KeyValue<'_>>, problems: &mut Vec<Problem>) 
         let Some(settings) = read(&section, problems) else {
             continue;
         };
-        let made = made(&settings);
+        let made = match settings.shape {
+            TopologyShape::GraphMl => from_file(&settings, &section, files, problems),
+            _ => Some(made(&settings)),
+        };
+        let Some(made) = made else { continue };
         if made.links.len() > MOST {
             let message = format!("this topology has {} links, more than {MOST}", made.links.len());
             problems.push(Problem::new(section.at, message).help("write a smaller `density` or `reach`"));
@@ -107,7 +120,11 @@ pub(super) fn expand(root: &mut Vec<KeyValue<'_>>, problems: &mut Vec<Problem>) 
         let hosts: Vec<String> = hosts.into_iter().cloned().collect();
         taken.extend(hosts);
         let own = item.value.as_table().unwrap_or_default();
-        links.extend(made.links.iter().map(|ends| link(ends, own, &[], item.at)));
+        links.extend(made.links.iter().enumerate().map(|(number, ends)| {
+            let stated = made.stated.get(number);
+            let differing = stated.map(|edge| stated_by(edge, own, item.at));
+            link(ends, own, &differing.unwrap_or_default(), item.at)
+        }));
         let differing = own.iter().find(|pair| pair.key == BOTTLENECK);
         let differing = differing.and_then(|pair| pair.value.value.as_table());
         let differing = differing.unwrap_or_default();
@@ -136,6 +153,60 @@ pub(super) fn expand(root: &mut Vec<KeyValue<'_>>, problems: &mut Vec<Problem>) 
             key_at: pair.key_at,
         }),
     }
+}
+
+/// The links that a topology's file has.
+fn from_file(
+    settings: &TopologySettings,
+    section: &Section<'_>,
+    files: Files<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<Links> {
+    let path = settings.file.as_deref()?;
+    let at = section.get("file").map_or(section.at, |pair| pair.value.at);
+    let read = match files.text(path) {
+        Ok(text) => graphml::read(&text).map_err(|wrong| format!("{path}:{wrong}")),
+        Err(why) => Err(format!("`file`: cannot read `{path}`: {why}")),
+    };
+    let edges = match read {
+        Ok(edges) => edges,
+        Err(wrong) => {
+            problems.push(Problem::new(at, wrong));
+            return None;
+        }
+    };
+    let has_rate = ["rate", "trace"].iter().any(|key| section.get(key).is_some());
+    if let Some(edge) = edges.iter().find(|edge| edge.rate.is_none() && !has_rate) {
+        let message = format!("{path}:{}: an edge without a `LinkSpeedRaw`", edge.at);
+        let help = "write `rate = \"1 Gbit/s\"`, for all edges without one";
+        problems.push(Problem::new(at, message).help(help));
+        return None;
+    }
+    let name = |end: &String| format!("{}-{end}", settings.name);
+    Some(Links {
+        links: edges.iter().map(|edge| edge.ends.each_ref().map(name)).collect(),
+        bottleneck: None,
+        stated: edges,
+    })
+}
+
+/// The settings of a link that a file states. A `trace` is in place of any rate.
+fn stated_by<'i>(edge: &Edge, own: &[KeyValue<'i>], at: Span) -> Vec<KeyValue<'i>> {
+    let follows_trace = own.iter().any(|pair| pair.key == "trace");
+    let text = |text: &String| TomlContent::Text(text.clone().into());
+    let stated = [
+        ("rate", edge.rate.as_ref().filter(|_| !follows_trace).map(text)),
+        ("delay", edge.delay.as_ref().map(text)),
+        ("cost", edge.cost.map(|cost| TomlContent::Integer(cost.into()))),
+    ];
+    let pairs = stated.into_iter().filter_map(|(key, value)| {
+        Some(KeyValue {
+            key: key.into(),
+            key_at: at,
+            value: TomlValue { value: value?, at },
+        })
+    });
+    pairs.collect()
 }
 
 /// A link between these, with the settings of its topology and what differs.
@@ -192,6 +263,7 @@ fn read(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<TopologySe
         TopologyShape::Tree => &["fanout", "depth"],
         TopologyShape::FatTree => &["ports"],
         TopologyShape::Random => &["hosts"],
+        TopologyShape::GraphMl => &["file"],
     };
     let allowed = |key: &str| match (settings.shape, key) {
         (TopologyShape::Random, "density" | "reach" | "seed") | (TopologyShape::Dumbbell, BOTTLENECK) => true,
@@ -255,7 +327,7 @@ fn read(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<TopologySe
     (problems.len() == before).then_some(settings)
 }
 
-/// The number of its links; of a random one nothing yet.
+/// The number of its links; of a random one, and of a file's, nothing yet.
 fn size(settings: &TopologySettings) -> u128 {
     let of = |number: Option<u32>| u128::from(number.unwrap_or(0));
     match settings.shape {
@@ -271,7 +343,7 @@ fn size(settings: &TopologySettings) -> u128 {
         }
         // Three layers of links, ports³/4 each.
         TopologyShape::FatTree => 3 * of(settings.ports).pow(3) / 4,
-        TopologyShape::Random => 0,
+        TopologyShape::Random | TopologyShape::GraphMl => 0,
     }
 }
 
@@ -294,6 +366,7 @@ fn made(settings: &TopologySettings) -> Links {
             return Links {
                 links: sides.iter().flat_map(at).collect(),
                 bottleneck: Some(sides),
+                stated: Vec::new(),
             };
         }
         TopologyShape::Tree => {
@@ -311,10 +384,12 @@ fn made(settings: &TopologySettings) -> Links {
         }
         TopologyShape::FatTree => fat_tree(name, settings.ports.unwrap_or(0)),
         TopologyShape::Random => waxman(settings, hosts),
+        // Its links are those of its file.
+        TopologyShape::GraphMl => Vec::new(),
     };
     Links {
         links,
-        bottleneck: None,
+        ..Links::default()
     }
 }
 

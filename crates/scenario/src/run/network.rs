@@ -160,6 +160,7 @@ fn spec(direction: &DirectionConfig) -> LinkSpec {
         })),
     };
     LinkSpec::new(settings.rate, settings.delay)
+        .cost(settings.cost)
         .queue(queue)
         .impaired(settings.impairments(), direction.later.clone())
         .framing(settings.framing)
