@@ -96,9 +96,9 @@ impl Topology {
         Some(path)
     }
 
-    /// The route of the least cost without these links (Dijkstra's algorithm); among equals that of
-    /// the fewest links, among these that whose last link begins nearer by cost, and then the one by
-    /// the links that were added first.
+    /// The route of the least cost without these links (Dijkstra's algorithm); among equals that
+    /// of the fewest links, among these that whose last link begins nearer by cost, and then the
+    /// one by the links that were added first.
     fn search(&self, from: u32, to: u32, without: &BTreeSet<u32>) -> Option<Vec<u32>> {
         let mut reached_by: Vec<Option<(u32, u32)>> = vec![None; self.out.len()];
         // Cost and links of the best way so far.

@@ -35,8 +35,8 @@ settings! {
         buffer: Bytes = derived "100 ms at the rate, at least 10 full frames",
             "too small: bursts are dropped and the link idles; too large: needless queueing delay",
             "common in routers";
-        /// What the link costs on a path: packets take the cheapest, of equal ones that of the fewest
-        /// links
+        /// What the link costs on a path: packets take the cheapest, of equal ones that of the
+        /// fewest links
         cost: u32 = default "1",
             "packets take other paths", "the fewest links";
         /// The bytes that the wire adds to each frame

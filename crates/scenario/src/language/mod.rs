@@ -697,8 +697,9 @@ fn states_another_rate(a: &FlowConfig, b: &FlowConfig) -> bool {
 }
 
 /// The path that packets take from one host to another, without the links of these numbers: that
-/// of the least cost (Dijkstra's algorithm); among equals that of the fewest links, among these that
-/// whose last link begins nearer by cost, and then the one by the links that are declared first.
+/// of the least cost (Dijkstra's algorithm); among equals that of the fewest links, among these
+/// that whose last link begins nearer by cost, and then the one by the links that are declared
+/// first.
 fn path(
     hosts: usize,
     directions: &[DirectionConfig],
