@@ -4,6 +4,7 @@
 //! faults [N]`: so many kills of a running program, and so many failures around one. `cargo xtask
 //! soak [N]`: a router for so many minutes. `cargo xtask kills [N]`: `nine` is killed so often.
 //! `cargo xtask felt [N]`: what a user feels, so often: a line's grade, a long table in a browser.
+//! `cargo xtask daemon [N]`: so many seeds of a simulated router.
 
 use crate::{bench, marked};
 use std::path::Path;
@@ -83,8 +84,22 @@ const FELT: Campaign = Campaign {
     ],
 };
 
+const DAEMON: Campaign = Campaign {
+    verb: "daemon",
+    often: 100_000,
+    page: "docs/measurements/daemon.md",
+    mark: "<!-- measured: by `cargo xtask daemon` -->",
+    variable: "SUIMON_DAEMON",
+    result: "daemon: ",
+    tests: &[(
+        "gateway",
+        &["--profile", "release-tests", "--lib"],
+        "whatever_a_seed_has_in_store",
+    )],
+};
+
 /// All of them.
-pub const ALL: [Campaign; 5] = [CHANGES, FAULTS, SOAK, KILLS, FELT];
+pub const ALL: [Campaign; 6] = [CHANGES, FAULTS, SOAK, KILLS, FELT, DAEMON];
 
 impl Campaign {
     /// Runs the tests so often and writes the page.

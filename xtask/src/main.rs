@@ -52,6 +52,8 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
                           docs/measurements/nine-kills.md
        cargo xtask felt [N]  the grade of a line by `suimon verify`, and a page of 5,000 classes in a browser, 10
                           times or N, written into docs/measurements/felt.md
+       cargo xtask daemon [N]  100,000 seeds of a simulated router among faults, or N, written into
+                          docs/measurements/daemon.md
        cargo xtask soak [N]  a router for an hour, or N minutes, among changes, reservations and kills, written into
                           docs/measurements/soak.md
        cargo xtask compare [CASE...]   disciplines of the Linux kernel beside ours, written into

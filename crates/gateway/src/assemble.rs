@@ -44,7 +44,7 @@ pub struct Assembly {
 
 /// All ports of a policy, open, and the lanes between them.
 #[derive(Default)]
-struct Ports {
+pub(crate) struct Ports {
     ports: Vec<Box<dyn Port>>,
     lanes: Vec<Lane>,
     gates: Vec<GateOver>,
@@ -54,7 +54,7 @@ struct Ports {
 
 impl Ports {
     /// Adds one that has been opened. `name` tells it from others, if there are others.
-    fn add(&mut self, opened: Opened, name: Option<String>) {
+    pub(crate) fn add(&mut self, opened: Opened, name: Option<String>) {
         let first = self.ports.len();
         self.ports.extend(opened.ports);
         let shifted = |lane: Lane| Lane {
@@ -80,6 +80,19 @@ impl Ports {
 /// Returns an error if a port cannot be opened, a realiser cannot work there, there is no memory
 /// for packets, or an interface of the policy is not one of the port's.
 pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Error> {
+    assemble_with(policy, config, open)
+}
+
+/// The same, with ports that are opened so.
+///
+/// # Errors
+///
+/// As [`assemble`].
+pub(crate) fn assemble_with(
+    policy: &Policy,
+    config: &PortConfig,
+    open: impl FnOnce(&PortConfig) -> Result<Ports, Error>,
+) -> Result<Assembly, Error> {
     let chosen: Vec<Option<Chosen>> = policy
         .interfaces
         .iter()

@@ -12,7 +12,7 @@ use crate::signalling::budgets::ChangedPolicy;
 use crate::signalling::speaker::SpeakerHandle;
 use crate::vacancies::as_written;
 use control::begins_anew::ClassesAnew;
-use control::calendar::{self, now_ms};
+use control::calendar;
 use control::difference::{Applied, Breaking, Difference, GenerationView};
 use control::policy::{InterfacePolicy, Policy};
 use control::port_config::PortConfig;
@@ -24,12 +24,14 @@ use control::text_file;
 use engine::packet::ClassId;
 use engine::port_kind::PortKind;
 use engine::settings::Raw;
+use engine::units;
 use netio::handle::Adopted;
+use netio::time::CallerTime;
 use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Help where a policy cannot be written.
 const WRITES_THERE: &str = "it writes in the folder of the policy that `run` began with (docs/security.md): begin with \
@@ -47,11 +49,11 @@ pub struct PolicyChanges {
     /// Of the generation in force, if they are known.
     ends: Mutex<Ends>,
     /// What was set for a time could not be ended: when that is tried again.
-    ends_again: Mutex<Option<Instant>>,
+    ends_again: Mutex<Option<units::Instant>>,
 }
 
 /// After this time it is tried again to end what was set for a time.
-const END_AGAIN: Duration = Duration::from_secs(60);
+const END_AGAIN: units::Duration = units::Duration::from_secs(60);
 
 impl PolicyChanges {
     /// Of the interfaces in force, whose ports and RSVP settings stay those of `policy`, which was
@@ -67,7 +69,7 @@ impl PolicyChanges {
         on_disk: Option<Kept>,
         made_of: MadeOf,
     ) -> io::Result<Self> {
-        let generations = Generations::new(policies(&in_force), on_disk, made_of)?;
+        let generations = Generations::new(policies(&in_force), on_disk, made_of, in_force.time().clone())?;
         Ok(Self {
             in_force,
             speaker,
@@ -88,6 +90,10 @@ impl PolicyChanges {
         self.alone().ended()
     }
 
+    fn time(&self) -> &CallerTime {
+        self.in_force.time()
+    }
+
     fn alone(&self) -> MutexGuard<'_, Generations> {
         self.generations.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -101,7 +107,7 @@ impl PolicyChanges {
     pub fn set(&self, wanted: &SettingChanges, by: Provenance) -> Result<Changed, Refusal> {
         let mut generations = self.alone();
         generations.refuse_unconfirmed()?;
-        if wanted.until_ms.is_some_and(|until| until <= now_ms()) {
+        if wanted.until_ms.is_some_and(|until| until <= self.time().now_ms()) {
             return Err(Refusal::new(format!(
                 "nothing was changed: {wanted} is over already"
             )));
@@ -129,7 +135,10 @@ impl PolicyChanges {
     pub fn change_class(&self, wanted: &Amendment, by: Provenance) -> Result<Changed, Refusal> {
         let mut generations = self.alone();
         generations.refuse_unconfirmed()?;
-        if wanted.until_ms().is_some_and(|until| until <= now_ms()) {
+        if wanted
+            .until_ms()
+            .is_some_and(|until| until <= self.time().now_ms())
+        {
             return Err(Refusal::new(format!(
                 "nothing was changed: {wanted} is over already"
             )));
@@ -473,7 +482,7 @@ impl PolicyChanges {
 
     /// What going back to a generation comes to now.
     fn back_to(&self, generation: &Generation) -> Result<Back, Refusal> {
-        let made_of = generation.made_of.clone().at(now_ms());
+        let made_of = generation.made_of.clone().at(self.time().now_ms());
         let policies = self.policies_of(generation, &made_of)?;
         Ok(Back {
             number: generation.head.number,
@@ -489,7 +498,7 @@ impl PolicyChanges {
             let same = generation
                 .made_of
                 .clone()
-                .at(now_ms())
+                .at(self.time().now_ms())
                 .reads_as(generations.made_of());
             if same {
                 continue;
@@ -558,17 +567,17 @@ impl PolicyChanges {
 
     fn end_timed(&self) -> Option<Result<String, String>> {
         let mut generations = self.alone();
-        let now = now_ms();
+        let now = self.time().now_ms();
         let rest = generations.rest(now)?;
         let mut again = self.ends_again.lock().unwrap_or_else(PoisonError::into_inner);
-        if again.is_some_and(|again| Instant::now() < again) {
+        if again.is_some_and(|again| self.time().now() < again) {
             return None;
         }
         *again = None;
         Some(match self.end(&mut generations, rest, now) {
             Ok(done) => Ok(format!("what was set for a time is over:\n{done}")),
             Err(why) => {
-                *again = Some(Instant::now() + END_AGAIN);
+                *again = Some(self.time().now() + END_AGAIN);
                 Err(format!(
                     "what was set for a time is over and cannot be ended; it is tried again in a minute: {why}"
                 ))
@@ -616,6 +625,12 @@ impl PolicyChanges {
                 "nobody has confirmed the change, and it cannot be undone: {why}"
             )),
         })
+    }
+
+    /// What is in force was made of this.
+    #[cfg(test)]
+    pub(crate) fn made_of(&self) -> MadeOf {
+        self.alone().made_of().clone()
     }
 
     /// What was in force, change by change.

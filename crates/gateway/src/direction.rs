@@ -20,6 +20,10 @@ const UNMARKED: u32 = 0;
 
 /// An unpredictable seed.
 pub fn secret_seed() -> Seed {
+    #[cfg(test)]
+    if let Some(drawn) = crate::simulated::rng::drawn() {
+        return drawn;
+    }
     Seed(RandomState::new().build_hasher().finish())
 }
 
@@ -29,6 +33,10 @@ pub fn secret_seed() -> Seed {
 /// that they do not concern are queued, and a flow with another hash could overtake itself.
 pub fn by_filters(interface: &InterfacePolicy) -> Box<dyn Classify> {
     static SEED: OnceLock<Seed> = OnceLock::new();
+    #[cfg(test)]
+    if crate::simulated::rng::is_drawn() {
+        return by_filters_with(interface, Seed(1));
+    }
     by_filters_with(interface, *SEED.get_or_init(secret_seed))
 }
 

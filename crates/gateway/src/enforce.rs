@@ -104,9 +104,7 @@ pub fn enforce(
         experience,
         behind,
     } = assemble(&running, config)?;
-    let managed: Vec<_> = paths.into_iter().zip(policy.interfaces.iter().cloned()).collect();
-    let wholes = managed.iter().cloned().zip(running.interfaces);
-    let in_force = Arc::new(InForce::running(handle.clone(), registry.clone(), wholes));
+    let (managed, in_force) = put_in_force(policy, running, paths, &handle, registry);
     let probers = autorate::open(&managed, config).map_err(Error::Probes)?;
     introduce(policy, config, &without_us);
     realised.iter().for_each(|line| tracing::info!("{line}"));
@@ -134,7 +132,8 @@ pub fn enforce(
     let (yielding, following) = (laws.yielding.clone(), laws.following.clone());
     let service = ControlService::new(name, handle.clone(), in_force, own, rsvp, yielding, detach);
     let service = service.unconfined(unconfined).connections(experience, table);
-    let (service, enforcement, expected) = watching(service.following(following), policy, config);
+    let enforcement = Enforcement::new(config, names_of(policy));
+    let (service, watch_of) = watching(service.following(following), enforcement);
     let server = serve(&socket, Arc::clone(&service), &confinement).inspect_err(|_| handle.stop())?;
     // What checking and building took.
     netio::heap::give_back();
@@ -153,9 +152,7 @@ pub fn enforce(
     };
     let mut watch = |snapshot: &WorkerSnapshot| {
         service_manager::lives();
-        // First, since it compares this snapshot with counters that are read now.
-        look(&enforcement, &watched, &handle, snapshot);
-        expected.look(&watched.expectations(), || service.read().ok());
+        watch_of.look(&service, &watched, &handle, snapshot);
         watch(snapshot)
     };
     let last = supervise(&handle, workers, &end, &mut watch, &mut each)?;
@@ -168,18 +165,62 @@ pub fn enforce(
     changes.ended().map_err(Error::State)
 }
 
-/// The service, and what it is told by whoever watches: whether what runs has effect, and keeps
-/// what it is expected to.
-fn watching(
-    service: ControlService,
+/// The interfaces of a policy, each with the worker's path, and what is in force on them: what the
+/// workers run there.
+pub(crate) fn put_in_force(
     policy: &Policy,
-    config: &PortConfig,
-) -> (Arc<ControlService>, Arc<Enforcement>, Arc<Expected>) {
-    let names = policy.interfaces.iter().map(|interface| interface.name.as_str());
-    let enforcement = Arc::new(Enforcement::new(config, names));
-    let expected: Arc<Expected> = Arc::default();
-    let service = service.watching(Arc::clone(&enforcement), Arc::clone(&expected));
-    (Arc::new(service), enforcement, expected)
+    running: Policy,
+    paths: Vec<PathId>,
+    handle: &Handle,
+    registry: &Registry,
+) -> (Vec<(PathId, InterfacePolicy)>, Arc<InForce>) {
+    let managed: Vec<_> = paths.into_iter().zip(policy.interfaces.iter().cloned()).collect();
+    let wholes = managed.iter().cloned().zip(running.interfaces);
+    let in_force = InForce::running(handle.clone(), registry.clone(), wholes);
+    (managed, Arc::new(in_force))
+}
+
+pub(crate) fn names_of(policy: &Policy) -> impl Iterator<Item = &str> {
+    policy.interfaces.iter().map(|interface| interface.name.as_str())
+}
+
+/// What is looked at again and again: whether what runs has effect, and keeps what it is expected
+/// to.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    enforcement: Arc<Enforcement>,
+    expected: Arc<Expected>,
+}
+
+impl Watched {
+    /// Looks again, a moment after this snapshot.
+    pub(crate) fn look(
+        &self,
+        service: &ControlService,
+        in_force: &InForce,
+        handle: &Handle,
+        snapshot: &WorkerSnapshot,
+    ) {
+        // First, since it compares the snapshot with counters that are read now.
+        look(&self.enforcement, in_force, handle, snapshot);
+        let now = handle.time().now();
+        self.expected
+            .look(now, &in_force.expectations(), || service.read().ok());
+    }
+}
+
+/// The service, and what it is told by whoever watches.
+pub(crate) fn watching(service: ControlService, enforcement: Enforcement) -> (Arc<ControlService>, Watched) {
+    let watched = Watched {
+        enforcement: Arc::new(enforcement),
+        expected: Arc::default(),
+    };
+    let Watched {
+        enforcement,
+        expected,
+    } = &watched;
+    let service = service.watching(Arc::clone(enforcement), Arc::clone(expected));
+    (Arc::new(service), watched)
 }
 
 /// Looks whether what runs is enforced.
@@ -218,7 +259,7 @@ fn handed_over(in_force: &InForce, snapshot: &WorkerSnapshot, name: &str) -> Opt
 }
 
 /// Does what is due by itself, and looks whether what is in force then runs.
-fn settle(changes: &PolicyChanges, service: &ControlService) {
+pub(crate) fn settle(changes: &PolicyChanges, service: &ControlService) {
     match changes.settle() {
         Some(Ok(done)) => {
             tracing::info!("{done}");
@@ -328,7 +369,7 @@ fn start_speaker(
 }
 
 /// What the workers run of a policy.
-fn with_places(policy: &Policy, registry: &Registry) -> Policy {
+pub(crate) fn with_places(policy: &Policy, registry: &Registry) -> Policy {
     let interfaces = policy.interfaces.iter();
     Policy {
         interfaces: interfaces

@@ -13,24 +13,25 @@ use engine::queue::Count;
 use engine::units::Bytes;
 use netio::interface::Interface;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 /// An interface as it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Standing {
-    up: bool,
-    carrier: bool,
-    master: Option<Master>,
-    qdisc: Option<String>,
-    offloads: Vec<(&'static str, bool)>,
-    sent: Option<Count>,
+pub(crate) struct Standing {
+    pub(crate) up: bool,
+    pub(crate) carrier: bool,
+    pub(crate) master: Option<Master>,
+    pub(crate) qdisc: Option<String>,
+    pub(crate) offloads: Vec<(&'static str, bool)>,
+    pub(crate) sent: Option<Count>,
 }
 
 /// The bridge that an interface is in.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Master {
-    name: String,
-    up: bool,
+pub(crate) struct Master {
+    pub(crate) name: String,
+    pub(crate) up: bool,
 }
 
 impl Standing {
@@ -118,9 +119,36 @@ impl HeldUp {
     }
 }
 
+type LookAt = dyn Fn(&str) -> Option<Standing> + Send + Sync;
+
+/// How an interface of this name is looked at.
+pub(crate) struct Looker(Box<LookAt>);
+
+impl Looker {
+    /// By this.
+    #[cfg(test)]
+    pub(crate) fn by(look: impl Fn(&str) -> Option<Standing> + Send + Sync + 'static) -> Self {
+        Self(Box::new(look))
+    }
+}
+
+impl Default for Looker {
+    /// As the kernel has it.
+    fn default() -> Self {
+        Self(Box::new(Standing::of))
+    }
+}
+
+impl fmt::Debug for Looker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Looker")
+    }
+}
+
 /// What is watched of the managed interfaces.
 #[derive(Debug, Default)]
 pub struct Enforcement {
+    looker: Looker,
     /// The interfaces as they were.
     before: BTreeMap<String, Standing>,
     /// Of each managed interface, by which interfaces its packets pass.
@@ -140,6 +168,15 @@ pub struct Enforcement {
 impl Enforcement {
     /// Of these interfaces, as they are now.
     pub fn new<'a>(config: &PortConfig, managed: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::looking(Looker::default(), config, managed)
+    }
+
+    /// The same, looked at so.
+    pub(crate) fn looking<'a>(
+        looker: Looker,
+        config: &PortConfig,
+        managed: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
         let passing = |name: &str| match config.of_interface(name).map(|port| &port.attachment) {
             Some(Attachment::Between(a, b)) => vec![a.clone(), b.clone()],
             _ => vec![device(name).to_owned()],
@@ -152,9 +189,10 @@ impl Enforcement {
         let passing: Vec<_> = managed.map(|name| (name.to_owned(), passing(name))).collect();
         let names = passing.iter().flat_map(|(_, names)| names);
         // Files have no interface.
-        let before = names.filter_map(|name| Some((name.clone(), Standing::of(name)?)));
+        let before = names.filter_map(|name| Some((name.clone(), looker.0(name)?)));
         Self {
             before: before.collect(),
+            looker,
             passing,
             counting,
             passing_by: Mutex::default(),
@@ -176,7 +214,7 @@ impl Enforcement {
     ) {
         let mut held_up = self.held_up.lock().unwrap_or_else(PoisonError::into_inner);
         let held_up = held_up.look(lapses).map(str::to_owned);
-        let now = self.before.keys().map(|name| (name, Standing::of(name)));
+        let now = self.before.keys().map(|name| (name, self.looker.0(name)));
         let now: BTreeMap<&String, Option<Standing>> = now.collect();
         let lost = |(name, before): (&String, &Standing)| {
             let lost = before.lost(name, now.get(name)?.as_ref());

@@ -7,10 +7,9 @@
 use control::expectations::{ExpectationView, WatchedExpectation};
 use control::judged;
 use control::snapshot::{InterfaceView, Reading, Snapshot};
-use engine::units::Duration;
+use engine::units::{Duration, Instant};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 /// The name of an interface, and what is expected of it.
 pub type ExpectedOf = (String, Arc<[WatchedExpectation]>);
@@ -32,7 +31,7 @@ impl Measured {
     }
 
     fn is_over(&self, now: Instant) -> bool {
-        now.duration_since(self.began) >= std::time::Duration::from_nanos(self.over.nanos())
+        now.since(self.began) >= self.over
     }
 }
 
@@ -45,10 +44,9 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Looks whether times have ended, and judges them; `read` reads the counters. What has changed
-    /// since the last look is logged.
-    pub fn look(&self, policies: &[ExpectedOf], read: impl FnOnce() -> Option<Reading>) {
-        let now = Instant::now();
+    /// Looks at this time whether times have ended, and judges them; `read` reads the counters. What
+    /// has changed since the last look is logged.
+    pub fn look(&self, now: Instant, policies: &[ExpectedOf], read: impl FnOnce() -> Option<Reading>) {
         let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted: Vec<_> = policies.iter().flat_map(by_time).collect();
         let due = |(name, over, expectations): &(String, Duration, Vec<WatchedExpectation>)| {

@@ -5,14 +5,15 @@
 //! and was not is undone in time, and by a restart.
 
 use crate::kept::{Head, Kept, MadeOf};
-use control::calendar::now_ms;
 use control::difference::GenerationView;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use control::provenance::Provenance;
+use engine::units::{self, Instant};
+use netio::time::CallerTime;
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How many generations are kept.
 const KEPT: usize = 32;
@@ -63,6 +64,7 @@ pub(crate) struct Generations {
     /// Those that were undone by a change that could not be written: the next that is written says
     /// so, too.
     undone: Vec<u64>,
+    time: CallerTime,
 }
 
 impl Generations {
@@ -75,14 +77,17 @@ impl Generations {
         policies: Vec<InterfacePolicy>,
         on_disk: Option<Kept>,
         made_of: MadeOf,
+        time: CallerTime,
     ) -> io::Result<Self> {
         let mut all = Self {
             kept: VecDeque::with_capacity(KEPT),
             unconfirmed: None,
             on_disk: None,
             undone: Vec::new(),
+            time,
         };
-        let run = |number| Change::by("run", Provenance::default()).head(number);
+        let since_ms = all.time.now_ms();
+        let run = |number| Change::by("run", Provenance::default()).head(number, since_ms);
         let Some(mut kept) = on_disk else {
             all.push(run(1), policies, made_of, Vec::new());
             return Ok(all);
@@ -125,7 +130,7 @@ impl Generations {
         adopt: impl FnOnce() -> Result<(T, Vec<InterfacePolicy>), Refusal>,
     ) -> Result<T, Refusal> {
         let before = self.number();
-        let head = change.head(before + 1);
+        let head = change.head(before + 1, self.time.now_ms());
         let undone = change.undoes(head.number);
         let written = self.write(&head, &undone, &mut change);
         // What goes back to the generation that a crash returns to needs no disk.
@@ -154,7 +159,8 @@ impl Generations {
         self.push(head, policies, change.made_of, undone);
         match change.confirm_within {
             Some(time) => {
-                let until = Some(Instant::now() + time);
+                let time = units::Duration::from_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+                let until = Some(self.time.now() + time);
                 self.unconfirmed = Some(Unconfirmed { until, back_to });
             }
             None if written.is_ok() => {
@@ -312,16 +318,16 @@ impl Generations {
 
     /// The generation to return to, if nobody has confirmed in time.
     pub(crate) fn overdue(&self) -> Option<u64> {
-        let now = Instant::now();
+        let now = self.time.now();
         let overdue = |waiting: &Unconfirmed| waiting.until.is_some_and(|until| until <= now);
         self.unconfirmed.filter(overdue).map(|waiting| waiting.back_to)
     }
 
     /// All that are kept, the latest last.
     pub(crate) fn show(&self) -> Vec<GenerationView> {
-        let (now, now_ms) = (Instant::now(), now_ms());
+        let (now, now_ms) = (self.time.now(), self.time.now_ms());
         let until = self.unconfirmed.and_then(|waiting| waiting.until);
-        let left = until.map(|until| until.saturating_duration_since(now));
+        let left = until.map(|until| until.since(now).nanos() / 1_000_000);
         let view = |generation: &Generation| GenerationView {
             number: generation.head.number,
             age_ms: now_ms.saturating_sub(generation.head.since_ms),
@@ -329,9 +335,7 @@ impl Generations {
             provenance: generation.head.provenance.clone(),
             changes: generation.head.changes.clone(),
             in_force: generation.head.number == self.number(),
-            unconfirmed_ms: left
-                .filter(|_| generation.head.number == self.number())
-                .map(millis),
+            unconfirmed_ms: left.filter(|_| generation.head.number == self.number()),
         };
         self.kept.iter().map(view).collect()
     }
@@ -353,20 +357,16 @@ impl Change {
             .map_or_else(Vec::new, |to| (to + 1..number).collect())
     }
 
-    /// What is said of the generation of this number that it makes now.
-    fn head(&self, number: u64) -> Head {
+    /// What is said of the generation of this number that it makes at this time.
+    fn head(&self, number: u64, since_ms: u64) -> Head {
         Head {
             number,
-            since_ms: now_ms(),
+            since_ms,
             by: self.by.clone(),
             provenance: self.provenance.clone(),
             changes: self.changes.clone(),
         }
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -379,7 +379,8 @@ mod tests {
 
     #[test]
     fn the_latest_generations_are_kept_and_found_by_their_numbers() {
-        let mut all = Generations::new(Vec::new(), None, MadeOf::default()).expect("no disk");
+        let mut all =
+            Generations::new(Vec::new(), None, MadeOf::default(), CallerTime::default()).expect("no disk");
         assert_eq!(all.earlier().count(), 0, "there is none before the first");
         for n in 2..=100 {
             let changes = vec![format!("what {n} changed")];
@@ -399,7 +400,8 @@ mod tests {
 
     #[test]
     fn what_was_undone_is_not_gone_back_to_unless_its_undoing_was_undone() {
-        let mut all = Generations::new(Vec::new(), None, MadeOf::default()).expect("no disk");
+        let mut all =
+            Generations::new(Vec::new(), None, MadeOf::default(), CallerTime::default()).expect("no disk");
         let earlier = |all: &Generations| -> Vec<u64> {
             all.earlier().map(|generation| generation.head.number).collect()
         };
@@ -435,7 +437,8 @@ mod tests {
 
     #[test]
     fn a_change_that_waits_is_overdue_in_time_unless_it_is_confirmed() {
-        let mut all = Generations::new(Vec::new(), None, MadeOf::default()).expect("no disk");
+        let mut all =
+            Generations::new(Vec::new(), None, MadeOf::default(), CallerTime::default()).expect("no disk");
         let apply = |seconds| Change {
             confirm_within: Some(Duration::from_secs(seconds)),
             ..Change::by("apply", Provenance::default())

@@ -29,6 +29,7 @@ use netio::handle::{
     Declined, Handle, Reclassified, Retune, Unanswered,
 };
 use netio::rehearsal::Rehearsal;
+use netio::time::CallerTime;
 use netio::worker::PathId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -232,6 +233,11 @@ impl InForce {
             registry,
             managed: Mutex::new(managed.collect()),
         }
+    }
+
+    /// The time of whoever asks the worker.
+    pub(crate) fn time(&self) -> &CallerTime {
+        self.handle.time()
     }
 
     /// The kinds that policies may name.

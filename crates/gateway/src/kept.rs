@@ -304,15 +304,26 @@ impl Kept {
     /// Returns an error with a remedy if the folder cannot be used.
     pub fn begin(folder: &Path, file: &str, text: &str) -> Result<(Self, MadeOf, Option<String>), String> {
         let disk = Disk::open(folder)?;
-        let begun = Self::read(Box::new(disk)).and_then(|mut kept| {
+        let begun = Self::begin_in(Box::new(disk), file, text, now_ms()).map(|(mut kept, made_of, news)| {
             kept.path = Some(folder.into());
-            let (made_of, news) = kept.choose(file, text, now_ms())?;
-            Ok((kept, made_of, news))
+            (kept, made_of, news)
         });
         begun.map_err(|why| {
             let shown = folder.display();
             format!("cannot use the state in {shown}: {why}; without that folder, {file} is begun with")
         })
+    }
+
+    /// The same in any folder, at this time.
+    pub(crate) fn begin_in(
+        folder: Box<dyn Folder>,
+        file: &str,
+        text: &str,
+        now_ms: u64,
+    ) -> io::Result<(Self, MadeOf, Option<String>)> {
+        let kept = Self::read(folder)?;
+        let (made_of, news) = kept.choose(file, text, now_ms)?;
+        Ok((kept, made_of, news))
     }
 
     pub(crate) fn read(folder: Box<dyn Folder>) -> io::Result<Self> {

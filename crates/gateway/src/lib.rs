@@ -57,6 +57,8 @@ cfg_if::cfg_if! {
         pub mod service;
         mod service_manager;
         mod shadow;
+        #[cfg(test)]
+        mod simulated;
         pub mod signalling;
         mod state_folder;
         pub mod supervise;

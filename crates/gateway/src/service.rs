@@ -79,7 +79,7 @@ impl ControlService {
     ) -> Self {
         Self {
             name: name.into(),
-            begin: netio::clock::now(),
+            begin: handle.time().now(),
             handle,
             in_force,
             changes,
@@ -395,14 +395,13 @@ impl Handler for ControlService {
                 help: Some("name a shorter time".into()),
             });
         }
-        let time = Duration::from_millis(wanted.for_ms);
         let span = engine::units::Duration::from_millis(wanted.for_ms);
         let begin = Wanted {
             class: wanted.class_of(&managed.whole)?,
             drops: wanted.drops,
             keep: wanted.packets,
             since: Instant::START,
-            until: netio::clock::now() + span,
+            until: self.handle.time().now() + span,
         };
         let begun = self
             .handle
@@ -414,13 +413,14 @@ impl Handler for ControlService {
                 help: Some("try again when that has ended".into()),
             });
         }
-        let end = std::time::Instant::now() + time;
         while !stop() {
-            let left = end.saturating_duration_since(std::time::Instant::now());
-            if left.is_zero() {
+            let left = begin.until.since(self.handle.time().now());
+            if left == engine::units::Duration::ZERO {
                 break;
             }
-            std::thread::sleep(left.min(LOOK));
+            self.handle
+                .time()
+                .sleep(Duration::from_nanos(left.nanos()).min(LOOK));
         }
         let recorded = self.handle.end_explaining(managed.path).map_err(refused)?;
         let recorded = recorded.ok_or_else(|| Refusal::new("the recording is gone"))?;

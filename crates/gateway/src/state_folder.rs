@@ -112,3 +112,6 @@ impl Folder for Disk {
         self.folder.sync_all()
     }
 }
+
+#[cfg(test)]
+pub(crate) mod failing;

@@ -6,13 +6,14 @@ use netio::handle::{Handle, PortView, Unanswered, WorkerSnapshot};
 use netio::inspection::Detail;
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The polling interval, and so the maximum delay of a signal.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Ports are checked once per this many polls.
 const POLLS_PER_CHECK: u32 = 10;
 
@@ -106,6 +107,39 @@ impl PortErrors {
     }
 }
 
+/// What is done again and again beside the workers.
+#[derive(Debug, Default)]
+pub(crate) struct Watchman {
+    troubles: PortErrors,
+    glances: u32,
+}
+
+impl Watchman {
+    /// One poll: `each` is called, and now and then `watch` with a snapshot. `Break` if no worker
+    /// is left.
+    pub(crate) fn poll(
+        &mut self,
+        handle: &Handle,
+        watch: &mut dyn FnMut(&WorkerSnapshot) -> io::Result<()>,
+        each: &mut dyn FnMut(),
+    ) -> ControlFlow<()> {
+        each();
+        self.glances = self.glances.wrapping_add(1);
+        if !self.glances.is_multiple_of(POLLS_PER_CHECK) {
+            return ControlFlow::Continue(());
+        }
+        match handle.inspect_to(Detail::Paths) {
+            Ok(snapshot) => {
+                self.troubles.note(&snapshot);
+                let _ = watch(&snapshot);
+            }
+            Err(Unanswered::Ended) => return ControlFlow::Break(()),
+            Err(why) => tracing::error!("{why}"),
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 /// The thread of a worker.
 pub type RunningWorker = JoinHandle<WorkerSnapshot>;
 
@@ -123,21 +157,11 @@ pub fn supervise(
     watch: &mut dyn FnMut(&WorkerSnapshot) -> io::Result<()>,
     each: &mut dyn FnMut(),
 ) -> Result<WorkerSnapshot, Error> {
-    let (mut troubles, mut glances) = (PortErrors::default(), 0u32);
+    let mut watchman = Watchman::default();
     while !end.load(Ordering::Relaxed) && !workers.iter().any(JoinHandle::is_finished) {
         std::thread::sleep(POLL_INTERVAL);
-        each();
-        glances = glances.wrapping_add(1);
-        if !glances.is_multiple_of(POLLS_PER_CHECK) {
-            continue;
-        }
-        match handle.inspect_to(Detail::Paths) {
-            Ok(snapshot) => {
-                troubles.note(&snapshot);
-                let _ = watch(&snapshot);
-            }
-            Err(Unanswered::Ended) => break,
-            Err(why) => tracing::error!("{why}"),
+        if watchman.poll(handle, watch, each).is_break() {
+            break;
         }
     }
     handle.stop();

@@ -10,6 +10,12 @@ pub fn now() -> Instant {
     Instant::from_nanos(crate::sys::monotonic())
 }
 
+/// The computer's clock, in milliseconds since 1970: people set it, and read it.
+pub fn unix_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+}
+
 /// A measurement that takes longer was interrupted, and its time is uncertain.
 const INTERRUPTED: Duration = Duration::from_millis(1);
 

@@ -23,6 +23,7 @@ use crate::ports::af_packet::AfPacket;
 use crate::worker::Gate;
 use engine::packet::Buffer;
 use engine::units::{Duration, Instant};
+use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -225,10 +226,34 @@ impl Switch {
     }
 }
 
+/// What tells the kernel whether a worker is alive.
+pub trait Heart: Send + Sync + fmt::Debug {
+    /// Whether the kernel has taken over.
+    fn lapsed(&self, now: Instant) -> bool;
+    /// The worker is alive at this time.
+    fn beat(&self, now: Instant);
+    /// From the next frame on, frames take the kernel's own path until the next beat.
+    fn silence(&self);
+}
+
+impl Heart for Heartbeat {
+    fn lapsed(&self, now: Instant) -> bool {
+        self.lapsed(now)
+    }
+
+    fn beat(&self, now: Instant) {
+        self.beat(now);
+    }
+
+    fn silence(&self) {
+        self.silence();
+    }
+}
+
 /// The gate of a worker: beats for its ports.
 #[derive(Debug)]
 pub struct Pulse {
-    hearts: Vec<Arc<Heartbeat>>,
+    hearts: Vec<Arc<dyn Heart>>,
     /// Whether frames that were received while the kernel forwards are copies.
     copies: bool,
     on: Switch,
@@ -244,7 +269,8 @@ enum State {
 }
 
 impl Pulse {
-    fn new(hearts: Vec<Arc<Heartbeat>>, copies: bool) -> Self {
+    /// One of these hearts. `copies`: what a port received while the kernel forwards are copies.
+    pub fn new(hearts: Vec<Arc<dyn Heart>>, copies: bool) -> Self {
         Self {
             hearts,
             copies,

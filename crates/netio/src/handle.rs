@@ -19,6 +19,7 @@ use crate::replay::tape::{Rebase, Tape, Taped};
 use crate::same_classes::SameClasses;
 use crate::sys::Bell;
 use crate::tcp::{Ends, Limit};
+use crate::time::CallerTime;
 use crate::window_clamp::ClampSnapshot;
 use crate::worker::{PathId, PortId, Worker};
 use engine::inspect::View;
@@ -355,17 +356,11 @@ impl fmt::Display for Unanswered {
 
 impl std::error::Error for Unanswered {}
 
-fn await_from<T>(answer: &Receiver<T>) -> Result<T, Unanswered> {
-    answer.recv_timeout(PATIENCE).map_err(|e| match e {
-        mpsc::RecvTimeoutError::Timeout => Unanswered::Silent,
-        mpsc::RecvTimeoutError::Disconnected => Unanswered::Ended,
-    })
-}
-
 /// Asks a worker, or several as if they were one, from any thread.
 #[derive(Clone, Debug)]
 pub struct Handle {
     workers: Arc<[WorkerLine]>,
+    time: CallerTime,
 }
 
 /// How one worker is asked.
@@ -396,6 +391,7 @@ impl Handle {
         (
             Self {
                 workers: Arc::new([line]),
+                time: CallerTime::default(),
             },
             inbox,
         )
@@ -419,7 +415,27 @@ impl Handle {
         }
         Self {
             workers: lines.into(),
+            time: CallerTime::default(),
         }
+    }
+
+    /// The same for somebody who lives in this time: answers are waited for in it, and who asks by
+    /// this handle does all else by it, too.
+    #[must_use]
+    pub fn in_time(self, time: CallerTime) -> Self {
+        Self { time, ..self }
+    }
+
+    /// The time of whoever asks by it.
+    pub fn time(&self) -> &CallerTime {
+        &self.time
+    }
+
+    fn await_from<T>(&self, answer: &Receiver<T>) -> Result<T, Unanswered> {
+        self.time.receive(answer, PATIENCE).map_err(|e| match e {
+            mpsc::RecvTimeoutError::Timeout => Unanswered::Silent,
+            mpsc::RecvTimeoutError::Disconnected => Unanswered::Ended,
+        })
     }
 
     /// Asks the worker of a path, with the number that the path has there.
@@ -434,7 +450,7 @@ impl Handle {
             .find(|line| line.first_path <= path.0)
             .ok_or(Unanswered::NoSuchPath)?;
         line.tell(command(PathId(path.0 - line.first_path), reply))?;
-        await_from(&answer)
+        self.await_from(&answer)
     }
 
     /// A snapshot of everything.
@@ -468,7 +484,7 @@ impl Handle {
         let mut collected: Vec<Collected> = (0..many).map(|_| Collected::default()).collect();
         let mut shown: Vec<Option<WorkerSnapshot>> = (0..many).map(|_| None).collect();
         while shown.iter().any(Option::is_none) {
-            let (worker, piece) = await_from(&answer)?;
+            let (worker, piece) = self.await_from(&answer)?;
             match piece {
                 Piece::Classes(mut slice) => {
                     collected[worker].add(&mut slice, detail);

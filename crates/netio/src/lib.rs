@@ -12,6 +12,7 @@
 //! - [`replay`]: what went through a queue, recorded beside the loop, and done again;
 //! - [`fail_open`]: ports fed by programs in the kernel, so that traffic flows without us;
 //!   [`fail_closed`]: a limit for that traffic;
+//! - [`time`]: that of whoever asks a worker, the machine's or a simulation's;
 //! - [`beside`]: threads beside the loop that end when nobody wants them any more;
 //! - [`echo`]: round trips to a host on the other side of a line;
 //! - [`signalling`], [`routes`], [`wake`]: for a signalling protocol in another thread;
@@ -63,6 +64,7 @@ cfg_if::cfg_if! {
         pub mod segment;
         pub mod signalling;
         mod sys;
+        pub mod time;
         pub mod vnet;
         pub mod wake;
         pub mod wire;

@@ -416,8 +416,8 @@ impl Worker {
     }
 
     /// As [`turn`](Self::turn), at this time of the caller's own clock, which stands still until
-    /// the next call. A call that comes later than the last one asked for is a hold-up. Only for
-    /// ports without a gate: those go by the kernel's clock.
+    /// the next call. A call that comes later than the last one asked for is a hold-up. A gate has
+    /// to go by the same clock: not the kernel's.
     pub fn turn_at(&mut self, now: Instant) -> Turn {
         self.set_time = Some(now);
         self.waited = self.told.map(|(began, until)| Wait {
@@ -452,7 +452,11 @@ impl Worker {
         if let Some(latest) = self.ending
             && (self.is_drained() || self.now() >= latest)
         {
-            self.close(latest);
+            let over = self.now() >= latest;
+            if self.leave_to_kernel() && !over {
+                return Turn::Busy;
+            }
+            self.flush(now);
             return Turn::Done;
         }
         if received || sent || changing || inspecting {
@@ -752,28 +756,28 @@ impl Worker {
         self.paths.iter().all(Path::is_empty) && self.slots.iter().all(sent)
     }
 
-    /// The end of a clean end: from now on the kernel forwards; what arrived before is sent, and
-    /// what cannot be is dropped.
-    fn close(&mut self, latest: Instant) {
+    /// From now on the kernel forwards; what arrived before is taken, and still to be sent. Whether
+    /// there was such a kernel's program until now.
+    fn leave_to_kernel(&mut self) -> bool {
         let mut gates = std::mem::take(&mut self.gates);
-        if !gates.is_empty() {
-            let now = self.now();
-            gates
-                .iter_mut()
-                .for_each(|of_ports| of_ports.gate.stand_aside(now));
-            let gated = |slot: &Slot| slot.gate.is_some();
-            self.receive_all(gated, |worker, index, path| {
-                let _ = worker.accept(index, path, worker.now());
-            });
-            loop {
-                let now = self.now();
-                let _ = self.send(now);
-                if self.is_drained() || self.now() >= latest {
-                    break;
-                }
-                std::thread::sleep(std::time::Duration::from_micros(100));
-            }
+        if gates.is_empty() {
+            return false;
         }
+        let now = self.now();
+        gates
+            .iter_mut()
+            .for_each(|of_ports| of_ports.gate.stand_aside(now));
+        let gated = |slot: &Slot| slot.gate.is_some();
+        self.receive_all(gated, |worker, index, path| {
+            let _ = worker.accept(index, path, worker.now());
+        });
+        self.slots.iter_mut().for_each(|slot| slot.gate = None);
+        true
+    }
+
+    /// The last of a clean end: what can be sent is, and the rest is dropped.
+    fn flush(&mut self, now: Instant) {
+        let _ = self.send(now);
         let Self { paths, pool, .. } = self;
         paths
             .iter_mut()
@@ -936,13 +940,18 @@ impl Worker {
         any && inputs.all(Slot::ended) && self.paths.iter().all(Path::is_empty)
     }
 
-    /// Waits for arrivals, room, a command, or this time.
-    fn sleep(&mut self, until: Instant) {
-        let longest = match (self.gates.is_empty(), self.ending) {
+    /// How long it sleeps at most when nothing is due.
+    pub fn longest_nap(&self) -> Duration {
+        match (self.gates.is_empty(), self.ending) {
             (_, Some(_)) => DRAIN_NAP,
             (false, None) => self.settings.heartbeat.min(NAP),
             (true, None) => NAP,
-        };
+        }
+    }
+
+    /// Waits for arrivals, room, a command, or this time.
+    fn sleep(&mut self, until: Instant) {
+        let longest = self.longest_nap();
         let ports = self.slots.iter().map(|slot| {
             let of_use = !slot.broken() && (slot.wants_room || !slot.ended());
             of_use.then_some((slot.port.as_ref(), slot.wants_room))

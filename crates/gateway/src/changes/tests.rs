@@ -327,7 +327,7 @@ fn a_class_comes_or_goes_for_a_time_and_is_written_into_the_file() {
             .is_some()
     };
     let ending = |change: Amendment| {
-        let until_ms = Some(now_ms() + 150);
+        let until_ms = Some(calendar::now_ms() + 150);
         match change {
             Amendment::Added(added) => Amendment::Added(AddedClass { until_ms, ..added }),
             Amendment::Removed(removed) => Amendment::Removed(RemovedClass { until_ms, ..removed }),

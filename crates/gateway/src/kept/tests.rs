@@ -2,111 +2,10 @@
 
 use super::*;
 use crate::generations::{Change, Generations};
+use crate::state_folder::failing::{Failure, Power};
 use control::protocol::SettingChange;
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use netio::time::CallerTime;
 use std::time::Duration;
-
-type Files = BTreeMap<String, Vec<u8>>;
-
-/// How a disk fails.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Failure {
-    /// The power goes off: what is being written is cut short, and nothing works any more.
-    #[default]
-    Off,
-    /// It is full: what is being written is cut short, and so is all that comes after. Names can
-    /// still be changed and removed.
-    Full,
-    /// The folder is removed, with all that it has, and not made again before the next start.
-    Gone,
-}
-
-/// A disk that fails after some writes.
-#[derive(Clone, Debug, Default)]
-struct Power(Arc<Mutex<(Files, Option<usize>)>>, Failure);
-
-impl Power {
-    fn with<T>(&self, act: impl FnOnce(&mut Files, &mut Option<usize>) -> T) -> T {
-        let mut disk = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (files, left) = &mut *disk;
-        act(files, left)
-    }
-
-    fn goes_off_after(&self, writes: Option<usize>) {
-        self.with(|_, left| *left = writes);
-    }
-
-    fn is_off(&self) -> bool {
-        self.with(|_, left| *left == Some(0))
-    }
-
-    /// One write; `cut` is what is left of it if the disk fails now.
-    fn write(&self, cut: impl FnOnce(&mut Files), whole: impl FnOnce(&mut Files)) -> io::Result<()> {
-        let failed = || match self.1 {
-            Failure::Off => io::Error::other("no power"),
-            Failure::Full => io::ErrorKind::StorageFull.into(),
-            Failure::Gone => io::ErrorKind::NotFound.into(),
-        };
-        self.with(|files, left| {
-            match left {
-                Some(0 | 1) => {
-                    match self.1 {
-                        Failure::Off if *left == Some(0) => {}
-                        Failure::Off | Failure::Full => cut(files),
-                        Failure::Gone => files.clear(),
-                    }
-                    *left = Some(0);
-                    return Err(failed());
-                }
-                Some(more) => *more -= 1,
-                None => {}
-            }
-            whole(files);
-            Ok(())
-        })
-    }
-
-    /// A change of names, which a full disk allows.
-    fn rename_or_remove(&self, act: impl FnOnce(&mut Files)) -> io::Result<()> {
-        if self.1 == Failure::Full {
-            self.with(|files, _| act(files));
-            return Ok(());
-        }
-        self.write(|_| (), act)
-    }
-}
-
-impl Folder for Power {
-    fn names(&self) -> io::Result<Vec<String>> {
-        Ok(self.with(|files, _| files.keys().cloned().collect()))
-    }
-
-    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        let found = self.with(|files, _| files.get(name).cloned());
-        found.ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-
-    fn create(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let part = bytes[..bytes.len() / 2].to_vec();
-        self.write(
-            |files| drop(files.insert(name.into(), part)),
-            |files| drop(files.insert(name.into(), bytes.to_vec())),
-        )
-    }
-
-    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-        let moved = |files: &mut Files| {
-            let bytes = files.remove(from).expect("it is there");
-            files.insert(to.into(), bytes);
-        };
-        self.rename_or_remove(moved)
-    }
-
-    fn remove(&mut self, name: &str) -> io::Result<()> {
-        self.rename_or_remove(|files| drop(files.remove(name)))
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Step {
@@ -203,12 +102,15 @@ fn start(power: &Power, file: &str, now_ms: u64) -> io::Result<(Generations, Con
     let kept = Kept::read(Box::new(power.clone()))?;
     let (made_of, _) = kept.choose("FILE", file, now_ms)?;
     let begun = content(&made_of);
-    Ok((Generations::new(Vec::new(), Some(kept), made_of)?, begun))
+    Ok((
+        Generations::new(Vec::new(), Some(kept), made_of, CallerTime::default())?,
+        begun,
+    ))
 }
 
 impl World {
     fn new(failure: Failure) -> Self {
-        let power = Power(Arc::default(), failure);
+        let power = Power::new(failure);
         let (generations, begun) = start(&power, "text 0", DAY).expect("power");
         Self {
             power,
@@ -251,7 +153,7 @@ impl World {
 
     fn begins_anew(&mut self, in_order: bool) {
         self.confirmed = left(&self.confirmed, self.now_ms);
-        let empty = self.power.1 == Failure::Gone && self.power.is_off();
+        let empty = self.power.failure() == Failure::Gone && self.power.is_off();
         self.power.goes_off_after(None);
         let (generations, begun) = start(&self.power, &self.file, self.now_ms).expect("power");
         if empty || in_order && self.edited && !self.waits {
