@@ -44,8 +44,8 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Looks at this time whether times have ended, and judges them; `read` reads the counters. What
-    /// has changed since the last look is logged.
+    /// Looks at this time whether times have ended, and judges them; `read` reads the counters.
+    /// What has changed since the last look is logged.
     pub fn look(&self, now: Instant, policies: &[ExpectedOf], read: impl FnOnce() -> Option<Reading>) {
         let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted: Vec<_> = policies.iter().flat_map(by_time).collect();
