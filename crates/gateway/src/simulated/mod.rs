@@ -85,6 +85,7 @@ impl All {
         all.done += one.done;
         all.refused += one.refused;
         all.crashes_in_writes += one.crashes_in_writes;
+        all.hold_ups += one.hold_ups;
         all.frames.sent += one.frames.sent;
         all.frames.forwarded += one.frames.forwarded;
         all.frames.lost += one.frames.lost;
@@ -166,6 +167,8 @@ fn a_router_keeps_its_promises_whatever_a_seed_has_in_store() {
             "{}",
             all.shown.crashes_in_writes
         );
+        // Of a loop that had nothing to do, none is told.
+        assert!(all.shown.hold_ups > 100, "{} hold-ups", all.shown.hold_ups);
         assert!(all.shown.frames.forwarded > 10_000, "{:?}", all.shown.frames);
     }
 }
@@ -197,8 +200,8 @@ fn tell(all: &All) {
         frames.sent, frames.forwarded, frames.lost, frames.garbage, frames.bounded
     );
     eprintln!(
-        "daemon: {} requests done, {} refused; {} crashes within a write",
-        shown.done, shown.refused, shown.crashes_in_writes
+        "daemon: {} requests done, {} refused; {} crashes within a write; {} hold-ups told",
+        shown.done, shown.refused, shown.crashes_in_writes, shown.hold_ups
     );
     let kinds: Vec<String> = all
         .kinds

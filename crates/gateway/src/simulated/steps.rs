@@ -123,6 +123,8 @@ pub(super) struct Shown {
     pub(super) done: u64,
     pub(super) refused: u64,
     pub(super) crashes_in_writes: u64,
+    /// Hold-ups that the packet loops have told at the end.
+    pub(super) hold_ups: u64,
     /// A digest of all that came to pass.
     pub(super) digest: u64,
 }
@@ -840,6 +842,8 @@ impl Run {
             }
         }
         self.check()?;
+        let told = self.router.world.machine().show();
+        self.shown.hold_ups = told.map_or(0, |told| told.turns.held_up.times);
         // What the promised flow sends is all that may be on its way.
         let (_, held) = self.router.accounts();
         if held > 4 {
