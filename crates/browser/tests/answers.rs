@@ -161,7 +161,7 @@ fn the_points_of_a_sweep_are_told_and_run_one_by_one() {
 fn every_example_reads_with_the_files_that_the_page_brings() {
     let mut simulator = Simulator::default();
     let mut files = serde_json::Map::new();
-    for folder in ["policies", "traces"] {
+    for folder in ["policies", "traces", "topologies"] {
         for entry in std::fs::read_dir(scenarios().join(folder)).expect(folder) {
             let name = entry.expect(folder).file_name().into_string().expect("a name");
             files.insert(

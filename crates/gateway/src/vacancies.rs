@@ -88,6 +88,16 @@ pub(crate) struct Fitted {
     pub(crate) requeued: Vec<usize>,
 }
 
+/// Why there is no place for a class: none is left, or its parent has had no child classes.
+fn lacking(running: &DisciplineSpec, class: &ClassSpec) -> WholeTree {
+    let parent = class.parent_name();
+    let mut all = running.classes.iter();
+    match parent.is_none() || all.any(|one| one.parent_name() == parent) {
+        true => WholeTree::no_place(class),
+        false => WholeTree::OtherParents,
+    }
+}
+
 /// Fits the classes of a tree into the places of the running one.
 ///
 /// # Errors
@@ -138,7 +148,7 @@ pub(crate) fn fit(running: &DisciplineSpec, wanted: &DisciplineSpec) -> Result<F
         .filter(|class| coming.contains_key(class.name.as_str()))
     {
         let place = vacant.get_mut(&class.parent_name()).and_then(Vec::pop);
-        let number = place.ok_or_else(|| WholeTree::no_place(class))?;
+        let number = place.ok_or_else(|| lacking(running, class))?;
         renewed.push(number);
         *spec.classes.get_mut(number).ok_or_else(lost)? = class.clone();
     }

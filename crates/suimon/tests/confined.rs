@@ -300,7 +300,9 @@ fn who_hears_of_connections_may_administer_the_network_and_nothing_else() {
         let policy = "version = 1\n[port]\negress = \"eth0\"\n[interface.eth0]\nbandwidth = \"20 Mbit/s\"\nnat = true\n";
         fs::write(rig.path("policy.toml"), policy).expect("a policy");
         let Some(running) = rig.run(&[]) else { return };
-        until_confined(running.id(), "nat", &table);
+        for name in ["nat", "suimon"] {
+            until_confined(running.id(), name, &table);
+        }
         judge_all(running.id(), &table);
     });
 }

@@ -41,6 +41,7 @@ impl SimulatorPage {
         examples.append(&mut below("scenarios/disciplines", ".toml")?);
         let mut files = below("scenarios/policies", ".toml")?;
         files.append(&mut below("scenarios/traces", ".csv")?);
+        files.append(&mut below("scenarios/topologies", ".graphml")?);
         let relative = |(path, text): (String, String)| (path.replacen("scenarios/", "", 1), text);
         Ok(Self {
             module,

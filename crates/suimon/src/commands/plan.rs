@@ -1,7 +1,7 @@
 //! `suimon plan`: what a policy differs in from the one that a running suimon has in force, and
 //! what that does to guarantees and bounds.
 
-use super::target::{Target, absolute};
+use super::target::{Target, absolute, write_most};
 use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::Args;
@@ -48,9 +48,8 @@ impl Plan {
         if difference.is_empty() {
             writeln!(cx.out, "{} is in force: nothing to do", self.policy)?;
         }
-        for line in difference.effects().iter().chain(&difference.changes) {
-            writeln!(cx.out, "{line}")?;
-        }
+        write_most(&difference.effects(), &mut cx.out)?;
+        write_most(&difference.changes, &mut cx.out)?;
         if !difference.needs_restart.is_empty() {
             writeln!(
                 cx.out,

@@ -63,14 +63,27 @@ impl Target {
             _ if self.json => writeln!(out, "{}", json!(reply))?,
             Reply::Done { message, difference } => {
                 let effects = difference.iter().flat_map(|difference| difference.effects());
-                for line in effects {
-                    writeln!(out, "{line}")?;
-                }
+                write_most(&effects.collect::<Vec<_>>(), out)?;
                 writeln!(out, "{message}")?;
             }
             other => writeln!(out, "{}", json!(other))?,
         }
         Ok(exit(&reply))
+    }
+}
+
+/// Lines of one sort that are shown to a reader; JSON has all.
+const SHOWN: usize = 40;
+
+/// Writes the first of these lines, and how many more there are: a change of a link's 100,000
+/// classes changes what is promised to each.
+pub(super) fn write_most(lines: &[String], out: &mut dyn Write) -> std::io::Result<()> {
+    for line in lines.iter().take(SHOWN) {
+        writeln!(out, "{line}")?;
+    }
+    match lines.len().saturating_sub(SHOWN) {
+        0 => Ok(()),
+        more => writeln!(out, "... and {more} more like these; --json shows all"),
     }
 }
 
@@ -90,6 +103,25 @@ fn exit(reply: &Reply) -> Exit {
 mod tests {
     use super::*;
     use control::difference::Difference;
+
+    #[test]
+    fn of_very_many_lines_the_first_are_shown_and_the_others_counted() {
+        let shown = |count: usize| {
+            let lines: Vec<String> = (0..count).map(|line| format!("line {line}")).collect();
+            let mut out = Vec::new();
+            write_most(&lines, &mut out).expect("a buffer");
+            String::from_utf8(out).expect("text")
+        };
+        assert_eq!(shown(0), "");
+        assert_eq!(shown(SHOWN).lines().count(), SHOWN);
+        assert_eq!(shown(SHOWN).lines().last(), Some("line 39"));
+        let more = shown(100_000);
+        assert_eq!(more.lines().count(), SHOWN + 1);
+        assert_eq!(
+            more.lines().last(),
+            Some("... and 99960 more like these; --json shows all")
+        );
+    }
 
     #[test]
     fn what_was_applied_and_is_not_enforced_ends_with_5() {

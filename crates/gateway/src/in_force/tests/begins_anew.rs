@@ -26,7 +26,7 @@ type Case = (
     &'static [(&'static [&'static str], Forgotten, &'static str)],
 );
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 10] = [
     ("linkshare = \"5 Mbit/s\"", "linkshare = \"7 Mbit/s\"", &[]),
     ("200 Mbit/s", "150 Mbit/s", &[]),
     (
@@ -47,6 +47,12 @@ const CASES: [Case; 9] = [
     (
         "linkshare = \"4 Mbit/s\"\nparent = \"above\"",
         "linkshare = \"4 Mbit/s\"",
+        &[(&ALL, Forgotten::Class, "class with child classes")],
+    ),
+    (
+        "linkshare = \"4 Mbit/s\"\nparent = \"above\"",
+        "linkshare = \"4 Mbit/s\"\nparent = \"higher\"\n\
+         [[interface.wan0.class]]\nname = \"higher\"\nlinkshare = \"20 Mbit/s\"",
         &[(&ALL, Forgotten::Class, "class with child classes")],
     ),
     (
