@@ -303,7 +303,10 @@ fn a_graphml_file_that_is_not_there_or_lacks_a_rate_is_told_at_the_scenarios_lin
         missing.contains("s.toml:6") && missing.contains("none.graphml"),
         "{missing}"
     );
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/topologies/backbone.graphml");
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../scenarios/topologies/backbone.graphml"
+    );
     let of = |more: &str| {
         let text = format!("[[topology]]\nname = \"n\"\nshape = \"graphml\"\nfile = {file:?}\n{more}\n");
         read(&text, ["n-London", "n-Vienna"])
