@@ -61,6 +61,7 @@ use engine::settings::{Problem, Raw, Span, unknown};
 use engine::tree::Registry;
 use engine::units::{Bytes, Duration, Instant};
 use engine::{choices, settings};
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -303,13 +304,19 @@ impl Scenarios {
         wrong: &mut Vec<Problem>,
     ) -> (Option<Scenario>, Vec<Problem>) {
         let mut reader = PolicyReader::new(&self.registry);
-        let mut used = HashSet::new();
+        let (mut used, made) = (HashSet::new(), Cell::new(true));
         let put = |root: &mut Vec<control::values::KeyValue<'_>>, problems: &mut Vec<Problem>| {
             used = sweep::substitute(root, &self.sweep, number, problems);
+            let before = problems.len();
             topologies::expand(root, files, problems);
+            made.set(problems.len() == before);
         };
         let mut unused = Vec::new();
         let read = sections::parse_amended(&self.text, wrong, put, |root, problems| {
+            // Without a topology, messages about links and hosts would be consequences.
+            if !made.get() {
+                return None;
+            }
             if self.venue == Venue::Lab {
                 lab_rules::refuse_keys(&root, &mut reader.problems);
             }
