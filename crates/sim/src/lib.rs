@@ -77,6 +77,7 @@ pub mod link;
 pub mod meter;
 pub mod packet;
 pub mod promised;
+pub mod route;
 pub mod simulation;
 pub mod sources;
 pub mod stage;

@@ -4,9 +4,9 @@
 //! its packets arrive at endpoint `s ^ 1`. A route has the fewest links; among equals it takes the
 //! links that were added first.
 
+use crate::route;
 use engine::header::FlowKey;
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BTreeSet;
 
 /// The packets of an endpoint to its peer.
 #[derive(Clone, Debug)]
@@ -96,41 +96,13 @@ impl Topology {
         Some(path)
     }
 
-    /// The route of the least cost without these links (Dijkstra's algorithm); among equals that
-    /// of the fewest links, among these that whose last link begins nearer by cost, and then the
-    /// one by the links that were added first.
+    /// The route of the least cost without these links.
     fn search(&self, from: u32, to: u32, without: &BTreeSet<u32>) -> Option<Vec<u32>> {
-        let mut reached_by: Vec<Option<(u32, u32)>> = vec![None; self.out.len()];
-        // Cost and links of the best way so far.
-        let mut best = vec![(u64::MAX, 0_u32); self.out.len()];
-        best[from as usize] = (0, 0);
-        let (mut found, mut next) = (0_u32, BinaryHeap::from([Reverse(((0, 0), 0, from))]));
-        while let Some(Reverse((way, _, node))) = next.pop() {
-            if node == to {
-                break;
-            }
-            if way > best[node as usize] {
-                continue;
-            }
-            let links = self.out[node as usize].iter();
-            for &(link, end) in links.filter(|(link, _)| !without.contains(link)) {
-                let longer = (way.0 + u64::from(self.costs[link as usize]), way.1 + 1);
-                if longer < best[end as usize] {
-                    best[end as usize] = longer;
-                    reached_by[end as usize] = Some((link, node));
-                    found += 1;
-                    next.push(Reverse((longer, found, end)));
-                }
-            }
-        }
-        let (mut path, mut node) = (Vec::new(), to);
-        while node != from {
-            let (link, previous) = reached_by[node as usize]?;
-            path.push(link);
-            node = previous;
-        }
-        path.reverse();
-        Some(path)
+        route::cheapest(self.out.len(), [from as usize, to as usize], |node| {
+            let links = self.out[node].iter();
+            let usable = links.filter(|(link, _)| !without.contains(link));
+            usable.map(|&(link, end)| (link, end as usize, self.costs[link as usize]))
+        })
     }
 }
 

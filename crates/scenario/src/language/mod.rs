@@ -61,9 +61,9 @@ use engine::settings::{Problem, Raw, Span, unknown};
 use engine::tree::Registry;
 use engine::units::{Bytes, Duration, Instant};
 use engine::{choices, settings};
+use sim::route;
 use std::cell::Cell;
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 choices! {
@@ -703,47 +703,19 @@ fn states_another_rate(a: &FlowConfig, b: &FlowConfig) -> bool {
     stated(a).zip(stated(b)).is_some_and(|(a, b)| a != b)
 }
 
-/// The path that packets take from one host to another, without the links of these numbers: that
-/// of the least cost (Dijkstra's algorithm); among equals that of the fewest links, among these
-/// that whose last link begins nearer by cost, and then the one by the links that are declared
-/// first.
+/// The path that packets take from one host to another, without the links of these numbers.
 fn path(
     hosts: usize,
     directions: &[DirectionConfig],
-    [from, to]: [usize; 2],
+    between: [usize; 2],
     without: &BTreeSet<usize>,
 ) -> Option<Vec<usize>> {
-    let mut reached_by: Vec<Option<usize>> = vec![None; hosts];
-    // Cost and links of the best way so far.
-    let mut best = vec![(u64::MAX, 0); hosts];
-    best[from] = (0, 0);
-    let (mut found, mut next) = (0, BinaryHeap::from([Reverse(((0, 0), 0, from))]));
-    while let Some(Reverse((way, _, host))) = next.pop() {
-        if way > best[host] {
-            continue;
-        }
-        let leave = directions
-            .iter()
-            .enumerate()
-            .filter(|(index, direction)| direction.from == host && !without.contains(&(index / 2)));
-        for (index, direction) in leave {
-            let longer = (way.0 + u64::from(direction.settings.cost), way.1 + 1);
-            if longer < best[direction.to] {
-                best[direction.to] = longer;
-                reached_by[direction.to] = Some(index);
-                found += 1;
-                next.push(Reverse((longer, found, direction.to)));
-            }
-        }
-    }
-    let (mut path, mut host) = (Vec::new(), to);
-    while host != from {
-        let index = reached_by[host]?;
-        path.push(index);
-        host = directions[index].from;
-    }
-    path.reverse();
-    Some(path)
+    route::cheapest(hosts, between, |host| {
+        let all = directions.iter().enumerate();
+        let leave =
+            all.filter(move |(index, direction)| direction.from == host && !without.contains(&(index / 2)));
+        leave.map(|(index, direction)| (index, direction.to, direction.settings.cost))
+    })
 }
 
 /// The parts of a scenario that changes and expectations can name.
