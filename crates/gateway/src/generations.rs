@@ -9,7 +9,7 @@ use control::difference::GenerationView;
 use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use control::provenance::Provenance;
-use engine::units::{self, Instant};
+use engine::units::Instant;
 use netio::time::CallerTime;
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -159,8 +159,7 @@ impl Generations {
         self.push(head, policies, change.made_of, undone);
         match change.confirm_within {
             Some(time) => {
-                let time = units::Duration::from_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
-                let until = Some(self.time.now() + time);
+                let until = Some(self.time.after(time));
                 self.unconfirmed = Some(Unconfirmed { until, back_to });
             }
             None if written.is_ok() => {

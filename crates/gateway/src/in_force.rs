@@ -11,7 +11,7 @@ use crate::expected::ExpectedOf;
 use crate::signalling::trees::Trees;
 use crate::vacancies::{self, Fitted};
 use crate::what_if::beginning;
-use crate::whole_tree::{self, WholeTree};
+use crate::whole_tree::{self, FEW, MANY, WholeTree};
 use control::begins_anew::ClassesAnew;
 use control::class_change::ClassChanged;
 use control::difference::Difference;
@@ -688,13 +688,6 @@ fn keep_numbers(running: &InterfacePolicy, whole: &mut InterfacePolicy) {
         whole.filters = Arc::clone(&running.filters);
     }
 }
-
-/// Classes that lose packets to another, which is changed alone, at most: what arrives waits until
-/// all of them have other queues. So many are in the queue of a class that changes with them.
-const FEW: usize = 256;
-/// Classes that come, go or lose packets to others in one change by the class at most: it has an
-/// answer within seconds.
-const MANY: usize = 8_192;
 
 /// How the running tree becomes another with the same places, of which these have other classes or
 /// queues.

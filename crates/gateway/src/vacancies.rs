@@ -93,7 +93,7 @@ fn lacking(running: &DisciplineSpec, class: &ClassSpec) -> WholeTree {
     let parent = class.parent_name();
     let mut all = running.classes.iter();
     match parent.is_none() || all.any(|one| one.parent_name() == parent) {
-        true => WholeTree::no_place(class),
+        true => WholeTree::NoPlace(parent.map(str::to_owned)),
         false => WholeTree::OtherParents,
     }
 }

@@ -7,9 +7,16 @@
 use control::begins_anew::{ClassesAnew, Forgotten};
 use control::policy::InterfacePolicy;
 use engine::packet::ClassId;
-use engine::tree::{ClassSpec, TreePlan};
+use engine::tree::TreePlan;
 use netio::handle::{Becomes, ClassChanges, CutClass, Declined};
 use std::fmt;
+
+/// Classes that lose packets to another, which is changed alone, at most: what arrives waits until
+/// all of them have other queues. So many are in the queue of a class that changes with them.
+pub(crate) const FEW: usize = 256;
+/// Classes that come, go or lose packets to others in one change by the class at most: it has an
+/// answer within seconds.
+pub(crate) const MANY: usize = 8_192;
 
 /// Why a change is not done by the class.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,13 +43,6 @@ pub(crate) enum WholeTree {
     Declined(Declined),
 }
 
-impl WholeTree {
-    /// There is no place for this class.
-    pub(crate) fn no_place(class: &ClassSpec) -> Self {
-        Self::NoPlace(class.parent_name().map(str::to_owned))
-    }
-}
-
 impl fmt::Display for WholeTree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -62,10 +62,15 @@ impl fmt::Display for WholeTree {
                 f,
                 "class {name}, which comes, goes or has another queue, has classes in its queue"
             ),
-            Self::Crowded(name) => write!(f, "class {name} changes with more than 256 classes in its queue"),
+            Self::Crowded(name) => {
+                write!(
+                    f,
+                    "class {name} changes with more than {FEW} classes in its queue"
+                )
+            }
             Self::TooMany(count) => write!(
                 f,
-                "{count} classes come, go or lose packets to others at once, and 8192 may"
+                "{count} classes come, go or lose packets to others at once, and {MANY} may"
             ),
             Self::Filters => {
                 f.write_str("too many filters are new to tell from which classes they take packets")

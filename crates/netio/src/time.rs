@@ -38,12 +38,18 @@ impl CallerTime {
         self.0.as_ref().map_or_else(clock::unix_ms, |time| time.now_ms())
     }
 
+    /// When so long has passed.
+    pub fn after(&self, span: Duration) -> Instant {
+        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        self.now() + units::Duration::from_nanos(nanos)
+    }
+
     /// Waits for so long.
     pub fn sleep(&self, span: Duration) {
         match &self.0 {
             None => std::thread::sleep(span),
             Some(time) => {
-                let end = time.now() + nanos(span);
+                let end = self.after(span);
                 while time.now() < end {
                     time.pass();
                 }
@@ -56,7 +62,7 @@ impl CallerTime {
         let Some(time) = &self.0 else {
             return from.recv_timeout(patience);
         };
-        let end = time.now() + nanos(patience);
+        let end = self.after(patience);
         loop {
             match from.try_recv() {
                 Ok(sent) => return Ok(sent),
@@ -66,8 +72,4 @@ impl CallerTime {
             }
         }
     }
-}
-
-fn nanos(span: Duration) -> units::Duration {
-    units::Duration::from_nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -1,5 +1,7 @@
 //! `suimon verify` in a lab: the same line with a plain buffer, and with cake before it.
 
+#[path = "stubs/asked.rs"]
+mod asked;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "stubs/directory.rs"]
 mod directory;
@@ -45,12 +47,6 @@ fn found(name: &str, ends: &str) -> Value {
     serde_json::from_str(&got).unwrap_or_else(|e| panic!("{e}: {got}\n{told}"))
 }
 
-/// How often what is felt is repeated: once, or as `cargo xtask felt` says.
-fn repeats() -> usize {
-    let asked = std::env::var("SUIMON_FELT").ok();
-    asked.and_then(|count| count.parse().ok()).unwrap_or(1)
-}
-
 /// Nine of ten repeats over one line give one grade, whichever it is.
 fn judge_grades(line: &str, found: &[Value]) {
     let grades: Vec<&str> = found.iter().filter_map(|of| of["grade"].as_str()).collect();
@@ -91,7 +87,8 @@ fn a_plain_buffer_gets_a_worse_grade_than_cake() {
         );
         (plain.join().expect("it ran"), cake)
     };
-    let (plains, cakes): (Vec<Value>, Vec<Value>) = (0..repeats()).map(both).unzip();
+    let (plains, cakes): (Vec<Value>, Vec<Value>) =
+        (0..asked::number("SUIMON_FELT").unwrap_or(1)).map(both).unzip();
     plains
         .iter()
         .zip(&cakes)

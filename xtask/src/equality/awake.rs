@@ -3,35 +3,21 @@
 //! asleep more often than a line's packets, and so would count a place's own time too high. A
 //! program of the idle class on each gives way to every other at once.
 
-use super::places;
+use super::places::{self, Children};
 use std::os::unix::process::parent_id;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-/// Ends with what is measured.
-pub struct Awake(Vec<Child>);
-
-impl Awake {
-    /// Keeps every processor awake until this is dropped.
-    pub fn all() -> Result<Self, String> {
-        let mut awake = Self(Vec::new());
-        let ourselves = places::ourselves()?;
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            let mut command = Command::new("chrt");
-            command.args(["--idle", "0", &ourselves, "equality", "awake"]);
-            let started = command.stdin(Stdio::null()).spawn();
-            awake.0.push(started.map_err(|e| format!("chrt: {e}"))?);
-        }
-        Ok(awake)
+/// Keeps every processor awake until what this returns is dropped.
+pub fn all() -> Result<Children, String> {
+    let mut awake = Children(Vec::new());
+    let ourselves = places::ourselves()?;
+    for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+        let mut command = Command::new("chrt");
+        command.args(["--idle", "0", &ourselves, "equality", "awake"]);
+        let started = command.stdin(Stdio::null()).spawn();
+        awake.0.push(started.map_err(|e| format!("chrt: {e}"))?);
     }
-}
-
-impl Drop for Awake {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
+    Ok(awake)
 }
 
 /// Does nothing, and without a pause, for as long as who started it is there.

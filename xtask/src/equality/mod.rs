@@ -10,7 +10,6 @@ mod page;
 mod places;
 
 use crate::compare::{self, Scratch, kernel};
-use awake::Awake;
 use cases::Setting;
 use page::Seed;
 use places::Places;
@@ -47,9 +46,9 @@ pub fn run(root: &Path, arguments: &[String]) -> Result<(), String> {
         println!("{name}");
         let measured = data.entry(name.clone()).or_default();
         measured.load = load();
-        let awake = Awake::all()?;
+        let kept_awake = awake::all()?;
         measured.seeds = seeds(&program, &scratch.0, setting, count)?;
-        drop(awake);
+        drop(kept_awake);
         if let Some(case) = setting.kernel().filter(|_| linux) {
             measured.linux = Some(kernel::measure(case, &scratch.0)?);
         }

@@ -198,7 +198,7 @@ ip link set r1 up
 ip link set br0 up";
 
 /// Children that end with us.
-struct Children(Vec<Child>);
+pub struct Children(pub Vec<Child>);
 
 impl Drop for Children {
     fn drop(&mut self) {

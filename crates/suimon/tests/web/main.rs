@@ -2,6 +2,8 @@
 //! `suimon status --json` and `suimon explain` say the same of a running program, and nobody is
 //! served who came by a name.
 
+#[path = "../stubs/asked.rs"]
+mod asked;
 mod browser;
 mod openapi;
 mod promtool;

@@ -6,7 +6,7 @@
 //! the rows in view in each frame; where a state comes, a few readings of each class; where one is
 //! searched for, one of each.
 
-use super::{Steady, Web, names, opened};
+use super::{Steady, Web, asked, names, opened};
 use serde_json::Value;
 
 /// `counts()` is what the page has read of classes, and made as rows of tables, since the last one.
@@ -58,7 +58,7 @@ const CLASSES: u64 = 5_000;
 
 /// How often what is felt is repeated, if `cargo xtask felt` asks.
 fn repeats() -> Option<usize> {
-    std::env::var("SUIMON_FELT").ok()?.parse().ok()
+    Some(asked::number("SUIMON_FELT")? as usize)
 }
 
 /// Pauses of the page in milliseconds.
