@@ -4,7 +4,7 @@ use crate::rig::{MTU, Rig, With, check, check_with, class, near};
 use engine::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use engine::inspect::Value;
 use engine::kind::{Check, Children, Kind, Properties};
-use engine::packet::Packet;
+use engine::packet::{ClassId, Packet};
 use engine::portion::Portion;
 use engine::random::{Rng, Seed};
 use engine::settings::{Raw, Table};
@@ -204,6 +204,60 @@ fn rates_change_while_packets_flow() {
         1.0,
     );
     assert!(rig.dropped.0.is_empty());
+}
+
+/// When the next packet leaves, and after how many waits.
+fn next_departure(rig: &mut Rig) -> (Instant, usize) {
+    for waits in 0..1_000 {
+        match rig.take() {
+            Next::Ready(_) => return (rig.now, waits),
+            Next::Wait(at) => rig.now = at,
+            Next::Empty => break,
+        }
+    }
+    panic!("no packet leaves");
+}
+
+/// All leaves wait when the change comes, some for longer than a late caller may catch up: the clock
+/// of credits must not turn back, or the class would be woken early and in vain, at worst nanosecond
+/// by nanosecond.
+#[test]
+fn a_class_that_is_regulated_when_its_rate_changes_waits_once_for_what_its_credit_lacks() {
+    let tree = |sharing: &str, rate: &str| {
+        let settings = Table::default()
+            .text("sharing", sharing)
+            .text("round_robin", "packet");
+        let classes = [class("a", "", rate).limited(), class("idle", "", "1 Mbit/s")];
+        check(settings, LINK, &classes).expect("a good tree")
+    };
+    for (sharing, whole) in ["formal", "top-level", "ancestors-only"]
+        .into_iter()
+        .flat_map(|sharing| [(sharing, true), (sharing, false)])
+    {
+        for later in 0..25 {
+            let [mut unchanged, mut rig] = [(); 2].map(|()| {
+                let mut rig = Rig::of(tree(sharing, "100 kbit/s"));
+                rig.start(&["a"], MTU);
+                rig.run(Duration::from_millis(4_000 + 10 * later));
+                rig
+            });
+            let (changed, (then, _)) = (rig.now, next_departure(&mut unchanged));
+            let next = tree(sharing, "200 kbit/s");
+            let (plan, class) = (next.root.plan.as_ref(), ClassId(rig.number("a") as u32));
+            assert!(match whole {
+                true => rig.queue.retune(changed, plan),
+                false => rig.queue.retune_class(changed, plan, class),
+            });
+            let (left, waits) = next_departure(&mut rig);
+            // Credit comes twice as fast from now on.
+            let expected = changed + Duration::from_nanos(then.since(changed).nanos().div_ceil(2));
+            let off = left.nanos().abs_diff(expected.nanos());
+            assert!(
+                off <= 10 && waits <= 2,
+                "{sharing}, whole {whole}, {changed}: at {left} after {waits} waits, not at {expected}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -32,6 +32,7 @@ impl Cbq {
         let moved = !stays
             || !leaves.all(|leaf| self.keeps_row(plan, leaf))
             || !plan.settings.differ_little(&self.plan.settings);
+        let since = self.since_at_most(now);
         let waiting: Vec<usize> = (0..self.leaves())
             .filter(|&leaf| moved && self.nodes[leaf].demand != 0)
             .collect();
@@ -47,7 +48,6 @@ impl Cbq {
         for number in 0..self.link() {
             self.adopt_class(number, clock, now);
         }
-        let since = self.clock.ready();
         waiting
             .iter()
             .for_each(|&leaf| self.join(leaf, clock, now, since));
@@ -98,6 +98,12 @@ impl Cbq {
             0 => self.clock.idle(now),
             _ => self.clock.at(now, self.since()),
         }
+    }
+
+    /// Since when somebody may send whom a change lets do so: while nobody could, now, or the clock
+    /// of credits would turn back.
+    fn since_at_most(&self, now: u64) -> u64 {
+        self.since().min(now)
     }
 
     /// The leaf of a class that has the same number, parent and level in this plan.
@@ -165,6 +171,7 @@ impl Cbq {
         let place = &self.places[leaf];
         let stays = self.keeps_row(plan, leaf) && (place.own.weight, place.lent.weight) == weights;
         let waits = !stays && self.nodes[leaf].demand != 0;
+        let since = self.since_at_most(at);
         if waits {
             self.leave(leaf, clock);
         }
@@ -174,7 +181,6 @@ impl Cbq {
         }
         self.adopt_class(leaf, clock, at);
         if waits {
-            let since = self.clock.ready();
             self.join(leaf, clock, at, since);
         }
     }
@@ -279,7 +285,7 @@ impl Cbq {
             self.wheel.cancel(number as u32);
             match self.rules.formal {
                 true => self.regulate(number, now),
-                false => self.list_all(number, self.clock.ready()),
+                false => self.list_all(number, self.since_at_most(now)),
             }
         }
     }
