@@ -2,10 +2,12 @@
 //! `docs/benchmarks.md`, with the date, the commit, the machine and its limits. Other documents
 //! refer to that page for figures.
 //!
-//! Peers run in turn with ours inside each bench, as the bench says. Not part of CI: it needs a
-//! quiet machine, root for network namespaces, and some ten minutes.
+//! Peers run in turn with ours inside each bench, as the bench says; the part `peers`, which needs
+//! packages of its own, only where it is named. Not part of CI: it needs a quiet machine, root for
+//! network namespaces, and some ten minutes.
 
 mod limits;
+mod peers;
 
 use crate::{instructions, marked};
 use std::io::{BufRead, BufReader};
@@ -19,10 +21,11 @@ const END: &str = "<!-- end of measured -->";
 struct Part {
     name: &'static str,
     title: &'static str,
+    /// Arguments of `cargo bench`; none for the peers.
     cargo: &'static [&'static str],
 }
 
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     Part {
         name: "engine",
         title: "Disciplines, pacing, classification: ns for one enqueue and one dequeue, or one lookup",
@@ -73,6 +76,11 @@ const PARTS: [Part; 10] = [
         title: "nine, beside plain TCP",
         cargo: &["--package", "suimon", "--bench", "nine"],
     },
+    Part {
+        name: "peers",
+        title: "Beside DPDK's scheduler: ns a packet, in bursts",
+        cargo: &[],
+    },
 ];
 
 /// Runs the named parts, or all, and writes each into the page when it is done.
@@ -84,11 +92,17 @@ pub fn run(root: &Path, names: &[String]) -> Result<(), String> {
         let all: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
         return Err(format!("there is no part `{name}`; there are {}", all.join(", ")));
     }
-    let chosen = |part: &&Part| names.is_empty() || names.iter().any(|name| name == part.name);
+    let chosen = |part: &&Part| match names.is_empty() {
+        true => !part.cargo.is_empty(),
+        false => names.iter().any(|name| name == part.name),
+    };
     write(root, "machine", "The machine", &machine()?)?;
     for part in PARTS.iter().filter(chosen) {
         let before = load();
-        let printed = measured(root, part)?;
+        let printed = match part.cargo {
+            [] => peers::table(root)?,
+            _ => measured(root, part)?,
+        };
         let text = format!("{}\n\n{printed}", when(root, before)?);
         write(root, part.name, part.title, &text)?;
     }

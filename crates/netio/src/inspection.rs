@@ -21,9 +21,9 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Classes that are read between two batches at most: some tens of microseconds.
-pub const SLICE: u32 = 64;
+pub const SLICE: u32 = 32;
 /// Slices that a worker has before the requester has copied one.
-pub(crate) const BLANKS: usize = 4;
+pub(crate) const BLANKS: usize = 8;
 /// The window of all classes.
 pub(crate) const ALL: Range<u32> = 0..u32::MAX;
 

@@ -4,7 +4,8 @@
 //!
 //! - TCP: one connection (cubic), offloads at their defaults, bytes per second at the receiver;
 //! - packets: 60-byte frames (64 on a wire with its check sum), as fast as one socket sends them,
-//!   to an address that B discards, counted at B's interface.
+//!   to an address that B discards, counted at B's interface;
+//! - round trips: of one small datagram each millisecond that B answers, alone on the wire.
 //!
 //! A and B stand for other machines, so they are pinned to processor 0, and Suimon to processor
 //! 1; the bridge runs where packets come from, on processor 0. Without pinning, the work of the
@@ -63,6 +64,10 @@ const FORWARDINGS: [(Forwarding, &str); 5] = [
 const SPAN: Duration = Duration::from_millis(1500);
 const CLASSES: usize = 20;
 
+/// Round trips of one measurement, and the pause before each.
+const TRIPS: usize = 1_000;
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// A round trip of a word between processors that share a cache takes less: here 40 to 60 ns,
 /// otherwise 350 to 2,000.
 const NEAR: Duration = Duration::from_nanos(150);
@@ -74,6 +79,14 @@ struct Tcp {
     rate: f64,
     /// The round-trip time of a word between the processors, before and after.
     apart: [Duration; 2],
+}
+
+/// One measurement of round trips, in microseconds.
+#[derive(Clone, Copy, Debug)]
+struct Trips {
+    median: f64,
+    /// What 99 of 100 keep within.
+    most: f64,
 }
 
 /// The distance of the two processors during a measurement.
@@ -142,6 +155,7 @@ fn main() -> Outcome {
     let wire = Wire::new()?;
     let mut tcp: Vec<Vec<Tcp>> = vec![Vec::new(); FORWARDINGS.len()];
     let mut packets = vec![Vec::new(); FORWARDINGS.len()];
+    let mut trips: Vec<Vec<Trips>> = vec![Vec::new(); FORWARDINGS.len()];
     for round in 1..=rounds {
         for (index, (way, name)) in FORWARDINGS.iter().enumerate() {
             eprintln!("round {round} of {rounds}: {name}");
@@ -149,6 +163,7 @@ fn main() -> Outcome {
                 Ok(running) => {
                     tcp[index].push(wire.tcp()?);
                     packets[index].push(wire.packets()?);
+                    trips[index].push(wire.round_trips()?);
                     drop(running);
                     wire.without(*way)?;
                 }
@@ -157,8 +172,45 @@ fn main() -> Outcome {
             }
         }
     }
-    print!("{}", table(&tcp, &packets));
+    print!("{}{}", table(&tcp, &packets), table_of_trips(&trips));
     Ok(())
+}
+
+/// Round trips, and what suimon's ways add to the bridge's of the same round.
+fn table_of_trips(measured: &[Vec<Trips>]) -> String {
+    let mut out = String::new();
+    let columns = |of: &[Trips]| {
+        let (medians, most): (Vec<f64>, Vec<f64>) = of.iter().map(|one| (one.median, one.most)).unzip();
+        (medians, most)
+    };
+    let _ = writeln!(
+        out,
+        "\n{:<44} {:>24} {:>28}",
+        "R forwards by", "round trip, µs, median", "99 of 100 within"
+    );
+    for ((_, name), of) in FORWARDINGS.iter().zip(measured) {
+        let (medians, most) = columns(of);
+        let (medians, most) = (show(&medians, 1.0, 1), show(&most, 1.0, 1));
+        let _ = writeln!(out, "{name:<44} {medians:>24} {most:>28}");
+    }
+    let bridge = columns(&measured[0]);
+    for ((way, name), of) in FORWARDINGS.iter().zip(measured) {
+        if matches!(way, Forwarding::Suimon(_)) && of.len() == measured[0].len() {
+            let (medians, most) = columns(of);
+            let (medians, most) = (added(&medians, &bridge.0), added(&most, &bridge.1));
+            let _ = writeln!(
+                out,
+                "{name}, added: {medians} µs in the median (goal 40), {most} at 99 of 100 (goal 200)"
+            );
+        }
+    }
+    out
+}
+
+/// The median of the rounds' differences with their range.
+fn added(of: &[f64], to: &[f64]) -> String {
+    let differences: Vec<f64> = of.iter().zip(to).map(|(of, to)| of - to).collect();
+    show(&differences, 1.0, 0)
 }
 
 /// The table: medians with their range, and the ratios to the peers.
@@ -223,7 +275,7 @@ fn show(values: &[f64], scale: f64, digits: usize) -> String {
         return "-".into();
     }
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = values.iter().copied().fold(0.0, f64::max);
+    let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     format!(
         "{:.digits$} ({:.digits$}–{:.digits$})",
         median(values) * scale,
@@ -379,6 +431,42 @@ impl Wire {
         let span = start.elapsed();
         std::thread::sleep(Duration::from_millis(50));
         Ok((self.arrived()? - before) as f64 / span.as_secs_f64())
+    }
+
+    /// Round trips of small datagrams, one each millisecond.
+    fn round_trips(&self) -> Outcome<Trips> {
+        let answering = self.b.call(|| UdpSocket::bind("10.0.0.2:0"))??;
+        let asking = self.a.call(|| UdpSocket::bind("10.0.0.1:0"))??;
+        asking.connect(answering.local_addr()?)?;
+        for socket in [&asking, &answering] {
+            socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+        }
+        let mut micros = std::thread::scope(|scope| -> Outcome<Vec<f64>> {
+            let answers = scope.spawn(|| -> std::io::Result<()> {
+                for _ in 0..TRIPS {
+                    let mut word = [0; 8];
+                    let (_, from) = answering.recv_from(&mut word)?;
+                    let _ = answering.send_to(&word, from)?;
+                }
+                Ok(())
+            });
+            let mut micros = Vec::with_capacity(TRIPS);
+            for number in 0..TRIPS as u64 {
+                std::thread::sleep(PAUSE);
+                let (begin, mut word) = (Instant::now(), number.to_le_bytes());
+                let _ = asking.send(&word)?;
+                let _ = asking.recv(&mut word)?;
+                micros.push(begin.elapsed().as_nanos() as f64 / 1e3);
+            }
+            answers.join().map_err(|_| "a thread panicked")??;
+            Ok(micros)
+        })?;
+        micros.sort_by(f64::total_cmp);
+        let within = |part: f64| micros[((TRIPS - 1) as f64 * part) as usize];
+        Ok(Trips {
+            median: within(0.5),
+            most: within(0.99),
+        })
     }
 
     /// Frames that have arrived at B's interface.

@@ -46,6 +46,9 @@ pub(crate) const MANY: u32 = 4_096;
 /// With fewer, so many steps for each before a round: turns of `drr` are of five packets.
 pub(crate) const WARM: u32 = 8;
 
+/// Classes of `hfsc` that are measured beside DPDK's scheduler.
+const BESIDE: [u32; 3] = [1_024, 4_096, 65_536];
+
 /// How much to run.
 #[derive(Clone, Copy)]
 struct Effort {
@@ -826,6 +829,28 @@ fn sharing(effort: Effort) -> Vec<Verdict> {
     };
     let judged = |row: &&Row| row.n == 20 && !row.what.contains(", borrowing");
     rows.iter().filter(judged).map(verdict).collect()
+}
+
+/// What `cargo xtask bench peers` has beside DPDK's scheduler: so many classes, packets at random,
+/// bursts.
+pub(crate) fn beside(full: bool) -> Vec<Verdict> {
+    let effort = Effort {
+        rounds: 101,
+        ..if full { FULL } else { SMOKE }
+    };
+    run(vec![Row::new("generator", 1, None).in_bursts()], effort);
+    for n in BESIDE.map(|n| n.min(effort.most_classes)) {
+        // Rates are 1 to 10 parts, and add up to no more than the link.
+        let part = LINK.bandwidth.bits() / u64::from(6 * n);
+        let row = classful(
+            "hfsc, link-sharing, packets arrive at random",
+            spec("hfsc", Table::default()),
+            (n, 8),
+            |i| Table::default().text("linkshare", &format!("{} bit/s", part * u64::from(1 + i % 10))),
+        );
+        run(vec![Row { wander: n, ..row }.in_bursts()], effort);
+    }
+    Vec::new()
 }
 
 /// The same for the regimes of `hfsc`, each by itself: 10,000 leaves are megabytes, and four times

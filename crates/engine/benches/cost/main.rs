@@ -25,9 +25,10 @@ pub(crate) struct Verdict {
 /// A part of the table: its name, and what prints its rows.
 type Part = (&'static str, fn(bool) -> Vec<Verdict>);
 
-const PARTS: [Part; 4] = [
+const PARTS: [Part; 5] = [
     ("disciplines", disciplines::rows),
     ("hfsc", disciplines::curves),
+    ("beside", disciplines::beside),
     ("pacing", paced::rows),
     ("classifier", classifier::rows),
 ];
