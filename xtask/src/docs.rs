@@ -84,6 +84,7 @@ fn parts() -> Vec<Part> {
         ("scenario", language::ScenarioSettings::SETTINGS),
         ("host", language::HostSettings::SETTINGS),
         ("link", language::LinkSettings::SETTINGS),
+        ("medium", language::MediumSettings::SETTINGS),
         ("topology", language::TopologySettings::SETTINGS),
         ("flow", language::FlowSettings::SETTINGS),
         ("rsvp", language::SignallingSettings::SETTINGS),

@@ -10,7 +10,7 @@ use engine::settings::{Fallback, Setting};
 use engine::tree::Registry;
 use scenario::language::{
     ChangeSettings, ExpectSettings, FailureSettings, FlowSettings, HostSettings, LinkChangeSettings,
-    LinkSettings, ReservationSettings, ScenarioSettings, SignallingSettings,
+    LinkSettings, MediumSettings, ReservationSettings, ScenarioSettings, SignallingSettings,
 };
 use scenario::sources;
 use serde_json::{Map, Value, json};
@@ -37,6 +37,7 @@ pub fn all(registry: &Registry) -> Value {
             "change",
             vec![ChangeSettings::SETTINGS, LinkChangeSettings::SETTINGS],
         ),
+        ("medium", vec![MediumSettings::SETTINGS]),
         ("failure", vec![FailureSettings::SETTINGS]),
         ("expect", vec![ExpectSettings::SETTINGS]),
         ("rsvp", vec![SignallingSettings::SETTINGS]),

@@ -5,7 +5,7 @@
 //! their order among themselves; so another node changes nothing for the others.
 //!
 //! This heap is not one of [`engine::structures`]: those have room for a number of things known
-//! beforehand, and their keys have 96 bits. Here the heap grows, the key has 104 bits, and the root
+//! beforehand, and their keys have 96 bits. Here the heap grows, the key has 103 bits, and the root
 //! stays vacant after it is taken, since most events schedule one other: one way down the heap in
 //! place of one down and one up.
 
@@ -22,6 +22,8 @@ pub(crate) enum Event {
     Timer(u32),
     /// A packet of this endpoint has left the first link's queue.
     TxComplete(u32),
+    /// Somebody may send on this medium.
+    Medium(u32),
 }
 
 /// The largest number of links, and of endpoints.
@@ -29,7 +31,7 @@ pub(crate) const MAX_INDEX: usize = 1 << INDEX_BITS;
 
 /// Bits of the index of a link or endpoint, and of an event with it.
 const INDEX_BITS: u32 = 22;
-const EVENT_BITS: u32 = INDEX_BITS + 2;
+const EVENT_BITS: u32 = INDEX_BITS + 3;
 
 impl Event {
     fn pack(self) -> u64 {
@@ -38,22 +40,24 @@ impl Event {
             Self::Drive(link) => (1, link),
             Self::Timer(endpoint) => (2, endpoint),
             Self::TxComplete(endpoint) => (3, endpoint),
+            Self::Medium(medium) => (4, medium),
         };
         kind << INDEX_BITS | u64::from(index)
     }
 
     fn unpack(entry: u128) -> Self {
         let index = entry as u32 & (MAX_INDEX as u32 - 1);
-        match entry >> INDEX_BITS & 3 {
+        match entry >> INDEX_BITS & 7 {
             0 => Self::Arrival(index),
             1 => Self::Drive(index),
             2 => Self::Timer(index),
-            _ => Self::TxComplete(index),
+            3 => Self::TxComplete(index),
+            _ => Self::Medium(index),
         }
     }
 }
 
-/// The key of an event: 64 bits of time and 40 of the order of scheduling, with room for the event.
+/// The key of an event: 64 bits of time and 39 of the order of scheduling, with room for the event.
 /// So a comparison is one of two words, and four entries of the heap share a cache line:
 /// comparing them is what the simulator does most.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -82,14 +86,14 @@ pub(crate) struct EventQueue {
 }
 
 impl EventQueue {
-    /// The key of an event at this time, behind all keys that were drawn before. After 2⁴⁰ of
+    /// The key of an event at this time, behind all keys that were drawn before. After 2³⁹ of
     /// them, days of wall time, the order would overflow into the time.
     #[inline]
     pub(crate) fn key(&mut self, at: Instant) -> EventKey {
         self.order += 1;
         assert!(
             self.order < 1 << (64 - EVENT_BITS),
-            "a simulation has at most 2^40 events"
+            "a simulation has at most 2^39 events"
         );
         EventKey {
             at: at.nanos(),

@@ -3,9 +3,10 @@
 //! In reading order:
 //!
 //! - [`simulation`]: add nodes, links and flows, then let time pass;
-//! - [`link`]: the engine's queue, a driver, a wire;
+//! - [`link`]: the engine's queue, a driver, a wire; [`medium`]: a wire that several hosts share;
 //! - [`agent`], [`packet`]: what sends and receives, and what it sends;
-//! - [`sources`]: sources that ignore congestion; [`tcp`]: those that respond to it;
+//! - [`sources`]: sources that ignore congestion; [`tcp`], [`quic`]: those that respond to
+//!   it;
 //! - [`meter`]: what passed; [`capture`]: the same packet by packet, for files;
 //!   [`promised`]: whether promises to classes are kept.
 //!
@@ -74,9 +75,11 @@ pub mod capture;
 mod event_queue;
 pub mod exhaustive;
 pub mod link;
+pub mod medium;
 pub mod meter;
 pub mod packet;
 pub mod promised;
+pub mod quic;
 pub mod route;
 pub mod simulation;
 pub mod sources;

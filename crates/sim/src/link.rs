@@ -15,6 +15,10 @@
 //! policy's bandwidth, the queue keeps to that by its own clock ([`ShapedQueue`]). Where the wire
 //! is the bottleneck it does so if that is asked for, as `suimon run` does (4.2.5).
 
+mod on_medium;
+mod tail_drop;
+
+use self::tail_drop::TailDrop;
 use crate::capture::LinkCapture;
 use crate::event_queue::{Event, EventKey, EventQueue};
 use crate::meter::{Departure, DropRecord, LinkMeter};
@@ -210,6 +214,8 @@ pub(crate) struct LinkContext<'a> {
     pub(crate) events: &'a mut EventQueue,
     pub(crate) store: &'a mut Store,
     pub(crate) streams: &'a [Stream],
+    /// The links on a medium at which something waits from now on.
+    pub(crate) ready: &'a mut Vec<u32>,
 }
 
 /// The arrival of a packet in flight, and its key in the event queue.
@@ -251,6 +257,8 @@ pub(crate) struct SimLink {
     pub(crate) carried: Bytes,
     in_flight: VecDeque<PendingArrival>,
     queue: QueueState,
+    /// What waits to be sent, if its wire is a medium that others share.
+    device: Option<VecDeque<Transmission>>,
     pub(crate) meter: Option<Box<LinkMeter>>,
     pub(crate) capture: Option<Box<LinkCapture>>,
     /// Who records why packets wait, if anybody does.
@@ -298,8 +306,14 @@ impl SimLink {
             waits: None,
             promises: None,
             stages: Vec::new(),
+            device: None,
             cut: false,
         }
+    }
+
+    /// Its wire is a medium that others share: when it sends is said to it.
+    pub(crate) fn shares(&mut self) {
+        self.device = Some(VecDeque::new());
     }
 
     pub(crate) fn rate(&self) -> Bandwidth {
@@ -429,28 +443,34 @@ impl SimLink {
         let frame = cx.store.get(packet).frame();
         self.pass_stages(cx, packet);
         match &mut self.queue {
-            QueueState::TailDrop(buffer) => match buffer.start(cx.now, frame, self.wire.free_at()) {
-                Some(start) => {
-                    if let Some(meter) = &mut self.meter {
-                        meter.offered(cx.now, ClassId(0), frame);
+            QueueState::TailDrop(buffer) => {
+                let start = match &self.device {
+                    None => buffer.start(cx.now, frame, self.wire.free_at()),
+                    Some(device) => buffer.holds(cx.now, frame, device.is_empty()),
+                };
+                match start {
+                    Some(start) => {
+                        if let Some(meter) = &mut self.meter {
+                            meter.offered(cx.now, ClassId(0), frame);
+                        }
+                        let transmission = Transmission {
+                            packet,
+                            class: ClassId(0),
+                            arrived: cx.now,
+                            dequeued: start,
+                            start,
+                        };
+                        self.hand_to_wire(cx, &transmission);
                     }
-                    let transmission = Transmission {
-                        packet,
-                        class: ClassId(0),
-                        arrived: cx.now,
-                        dequeued: start,
-                        start,
-                    };
-                    self.send(cx, &transmission);
-                }
-                None => {
-                    notify(cx.events, cx.store.get(packet), cx.now + DROP_NOTICE);
-                    cx.store.free(packet);
-                    if let Some(meter) = &mut self.meter {
-                        meter.refused(cx.now, stream, frame);
+                    None => {
+                        notify(cx.events, cx.store.get(packet), cx.now + DROP_NOTICE);
+                        cx.store.free(packet);
+                        if let Some(meter) = &mut self.meter {
+                            meter.refused(cx.now, stream, frame);
+                        }
                     }
                 }
-            },
+            }
             QueueState::Policy(driven) => {
                 let (class, flow) = driven.class(packet, cx.store, cx.streams);
                 let mut offered = Packet::new(driven.plan.link.framing.on_wire(frame), cx.now, class);
@@ -556,7 +576,7 @@ impl SimLink {
                         dequeued: now,
                         start,
                     };
-                    self.send(cx, &transmission);
+                    self.hand_to_wire(cx, &transmission);
                 }
                 DriverStep::Gap(slot) => {
                     let start = self.wire.free_at().max(now);
@@ -578,8 +598,34 @@ impl SimLink {
         }
     }
 
-    /// Puts a packet onto the wire.
-    fn send(&mut self, cx: &mut LinkContext<'_>, transmission: &Transmission) {
+    /// Puts a packet onto the wire, or into the device of a medium until it may be sent.
+    fn hand_to_wire(&mut self, cx: &mut LinkContext<'_>, transmission: &Transmission) {
+        if let Some(device) = &mut self.device {
+            if device.is_empty() {
+                cx.ready.push(self.id);
+            }
+            device.push_back(*transmission);
+            if let QueueState::Policy(driven) = &mut self.queue {
+                driven.ring.push_back(Instant::NEVER);
+            }
+            return;
+        }
+        let frame = cx.store.get(transmission.packet).frame();
+        let finish = self.wire.send(transmission.start, self.framing.on_wire(frame));
+        if let QueueState::Policy(driven) = &mut self.queue {
+            driven.ring.push_back(finish);
+        }
+        self.departs(cx, transmission, finish, true);
+    }
+
+    /// A packet goes onto the wire, until `finish`; it arrives unless something befalls it.
+    fn departs(
+        &mut self,
+        cx: &mut LinkContext<'_>,
+        transmission: &Transmission,
+        finish: Instant,
+        arrives: bool,
+    ) {
         let Transmission {
             packet,
             class,
@@ -590,10 +636,6 @@ impl SimLink {
         let in_flight = cx.store.get(packet);
         notify(cx.events, in_flight, start);
         let (stream, frame) = (in_flight.stream, in_flight.frame());
-        let finish = self.wire.send(start, self.framing.on_wire(frame));
-        if let QueueState::Policy(driven) = &mut self.queue {
-            driven.ring.push_back(finish);
-        }
         if let Some(meter) = &mut self.meter {
             let departure = Departure {
                 class,
@@ -609,6 +651,9 @@ impl SimLink {
         if let Some(capture) = &mut self.capture {
             let key = cx.store.key(packet, cx.streams);
             capture.add(start, &key, &cx.store.packet(packet));
+        }
+        if !arrives {
+            return self.loses(cx, packet);
         }
         let crossing = self.wire.cross(finish);
         match crossing {
@@ -693,6 +738,20 @@ impl SimLink {
                 0
             }
         };
+        for held in self.device.iter_mut().flat_map(|device| device.drain(..)) {
+            let in_flight = cx.store.get(held.packet);
+            let record = DropRecord {
+                class: held.class,
+                stream: in_flight.stream,
+                frame: in_flight.frame(),
+                arrived: held.arrived,
+                why: Reason::Flushed,
+            };
+            cx.store.free(held.packet);
+            if let Some(meter) = &mut self.meter {
+                meter.dropped(cx.now, &record);
+            }
+        }
         self.lost += (self.in_flight.len() - waiting) as u64;
         self.in_flight
             .drain(..)
@@ -743,57 +802,6 @@ struct Transmission {
     dequeued: Instant,
     /// When its first bit goes onto the wire.
     start: Instant,
-}
-
-/// A tail-drop buffer of bytes, computed.
-#[derive(Debug)]
-struct TailDrop {
-    limit: u64,
-    backlog: u64,
-    /// The start and length of each queued packet.
-    queued: VecDeque<(Instant, u64)>,
-}
-
-impl TailDrop {
-    fn new(limit: Bytes) -> Self {
-        Self {
-            limit: limit.get(),
-            backlog: 0,
-            queued: VecDeque::new(),
-        }
-    }
-
-    /// Empties it; returns how many packets had not started.
-    fn empty(&mut self, now: Instant) -> usize {
-        self.backlog = 0;
-        let waiting = self.queued.drain(..).filter(|(start, _)| *start > now);
-        waiting.count()
-    }
-
-    /// When a packet that arrives now starts on a wire that is free at `free`; `None`: it is
-    /// dropped.
-    fn start(&mut self, now: Instant, len: Bytes, free: Instant) -> Option<Instant> {
-        if free <= now {
-            self.backlog = 0;
-            self.queued.clear();
-            return Some(now);
-        }
-        if self.limit == u64::MAX {
-            return Some(free);
-        }
-        while let Some(&(start, len)) = self.queued.front()
-            && start <= now
-        {
-            self.backlog -= len;
-            self.queued.pop_front();
-        }
-        if self.backlog + len.get() > self.limit {
-            return None;
-        }
-        self.backlog += len.get();
-        self.queued.push_back((free, len.get()));
-        Some(free)
-    }
 }
 
 /// The engine's queue, and the state of the driver behind it.

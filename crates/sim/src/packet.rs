@@ -4,6 +4,7 @@
 //! port. A slot is freed when its packet is delivered or dropped; in steady state nothing is
 //! allocated.
 
+use crate::quic::wire::QuicPacket;
 use crate::stream::Stream;
 use engine::header::FlowKey;
 use engine::packet::{Buffer, Ecn};
@@ -20,6 +21,8 @@ pub enum Payload {
     Datagram(u64),
     /// A TCP segment.
     Tcp(Segment),
+    /// A QUIC packet.
+    Quic(QuicPacket),
 }
 
 /// A range of bytes of a stream: from `start` to before `end`.
@@ -324,7 +327,7 @@ impl Store {
         let in_flight = self.get(slot);
         let tcp_flags = match &self.payloads[slot.0 as usize] {
             Payload::Tcp(segment) => Some(segment.control_bits()),
-            Payload::Datagram(_) => None,
+            Payload::Datagram(_) | Payload::Quic(_) => None,
         };
         FlowKey {
             ecn: in_flight.ecn,

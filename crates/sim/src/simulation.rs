@@ -7,6 +7,7 @@ use crate::agent::{Agent, Context, Timer};
 use crate::capture::LinkCapture;
 use crate::event_queue::{Event, EventQueue, MAX_INDEX};
 use crate::link::{LinkContext, LinkSpec, SimLink};
+use crate::medium::{Access, Medium, MediumCounts};
 use crate::meter::{Delivered, LinkMeter, MeterSettings};
 use crate::packet::Store;
 use crate::promised::LinkPromises;
@@ -37,6 +38,10 @@ pub struct LinkId(u32);
 pub fn link_seed(run: Seed, ends: [&str; 2]) -> Seed {
     run.fork("link").fork(ends[0]).fork(ends[1])
 }
+
+/// A medium that links share.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MediumId(u32);
 
 /// A flow: its initiator is woken when it starts; its responder acts on what arrives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -102,6 +107,11 @@ pub struct Simulation {
     topology: Topology,
     names: Vec<String>,
     links: Vec<SimLink>,
+    media: Vec<Medium>,
+    /// The medium of each link, if it shares one.
+    media_of: Vec<Option<u32>>,
+    /// The links on media at which something has begun to wait.
+    ready: Vec<u32>,
     streams: Vec<Stream>,
     /// The links of all streams' routes, one after the other, each with [`ARRIVED`] at its end.
     hops: Vec<u32>,
@@ -125,6 +135,9 @@ impl Simulation {
             topology: Topology::default(),
             names: Vec::new(),
             links: Vec::new(),
+            media: Vec::new(),
+            media_of: Vec::new(),
+            ready: Vec::new(),
             streams: Vec::new(),
             hops: Vec::new(),
             agents: Vec::new(),
@@ -154,6 +167,7 @@ impl Simulation {
         let ends = [from, to].map(|node| self.names[node.0 as usize].as_str());
         let seed = link_seed(self.seed, ends);
         self.links.push(SimLink::new(id, spec, seed));
+        self.media_of.push(None);
         self.topology.add_link(from.0, to.0, id, cost);
         LinkId(id)
     }
@@ -161,6 +175,26 @@ impl Simulation {
     /// Adds two such links, one in each direction: `a` to `b`, then `b` to `a`.
     pub fn duplex(&mut self, a: NodeId, b: NodeId, spec: &LinkSpec) -> [LinkId; 2] {
         [self.link(a, b, spec.clone()), self.link(b, a, spec.clone())]
+    }
+
+    /// Adds a medium of this name.
+    pub fn medium(&mut self, name: &str, access: Access) -> MediumId {
+        let id = self.media.len() as u32;
+        let seed = self.seed.fork("medium").fork(name);
+        self.media.push(Medium::new(id, access, seed));
+        MediumId(id)
+    }
+
+    /// A link from this node shares a medium with others from now on; it has not sent anything yet.
+    pub fn share(&mut self, medium: MediumId, from: NodeId, link: LinkId) {
+        self.media[medium.0 as usize].join(from.0, link.0);
+        self.media_of[link.0 as usize] = Some(medium.0);
+        self.links[link.0 as usize].shares();
+    }
+
+    /// What has happened on a medium.
+    pub fn medium_counts(&self, medium: MediumId) -> MediumCounts {
+        self.media[medium.0 as usize].counts
     }
 
     /// The seed of an agent of this name.
@@ -284,6 +318,7 @@ impl Simulation {
     pub fn restart(&mut self, link: LinkId) {
         let (link, mut cx) = self.link_and_context(link.0);
         link.restart(&mut cx);
+        self.tell_media();
     }
 
     /// Cuts the cable of a link, or joins it: what arrives or is sent meanwhile is lost.
@@ -375,14 +410,18 @@ impl Simulation {
     /// it has none.
     pub fn retune(&mut self, link: LinkId, plan: TreePlan) -> bool {
         let (link, mut cx) = self.link_and_context(link.0);
-        link.retune(&mut cx, plan)
+        let ruled = link.retune(&mut cx, plan);
+        self.tell_media();
+        ruled
     }
 
     /// Shapes what a link's policy sends to this rate from now on, whatever the policy's bandwidth;
     /// `false` if it has none.
     pub fn shape(&mut self, link: LinkId, rate: Bandwidth) -> bool {
         let (link, mut cx) = self.link_and_context(link.0);
-        link.shape(&mut cx, rate)
+        let ruled = link.shape(&mut cx, rate);
+        self.tell_media();
+        ruled
     }
 
     /// Replaces the policy of a link by a tree with other classes, and with these filters. Queued
@@ -391,7 +430,9 @@ impl Simulation {
     /// none.
     pub fn adopt(&mut self, link: LinkId, plan: TreePlan, filters: Vec<Filter>) -> bool {
         let (link, mut cx) = self.link_and_context(link.0);
-        link.adopt(&mut cx, plan, filters)
+        let ruled = link.adopt(&mut cx, plan, filters);
+        self.tell_media();
+        ruled
     }
 
     /// How many packets that an end of a flow has sent are on their way that kept to what a link
@@ -467,7 +508,9 @@ impl Simulation {
                 }
                 Event::Timer(endpoint) => self.on_timer(endpoint),
                 Event::TxComplete(endpoint) => self.call(endpoint, |agent, cx| agent.tx_complete(cx)),
+                Event::Medium(medium) => self.on_medium(medium),
             }
+            self.tell_media();
             if std::mem::take(&mut self.paused) {
                 return RunState::Paused;
             }
@@ -485,8 +528,58 @@ impl Simulation {
             events: &mut self.event_queue,
             store: &mut self.store,
             streams: &self.streams,
+            ready: &mut self.ready,
         };
         (&mut self.links[link as usize], cx)
+    }
+
+    /// Tells media of the links at which something has begun to wait.
+    fn tell_media(&mut self) {
+        if self.ready.is_empty() {
+            return;
+        }
+        let mut ready = std::mem::take(&mut self.ready);
+        for link in ready.drain(..) {
+            if let Some(medium) = self.media_of[link as usize] {
+                self.media[medium as usize].ready(self.now, link, &mut self.event_queue);
+            }
+        }
+        self.ready = ready;
+    }
+
+    /// Somebody sends on a medium, or several, whose transmissions are lost.
+    fn on_medium(&mut self, number: u32) {
+        let (now, medium) = (self.now, number as usize);
+        let senders = self.media[medium].senders(now, &mut self.event_queue);
+        let access = self.media[medium].access;
+        let mut ends = Vec::with_capacity(senders.len());
+        for &sender in &senders {
+            let (link, cx) = self.link_and_context(sender.link);
+            let end = link.end_on_medium(&cx, &access);
+            match end {
+                Some(end) => ends.push((sender, end)),
+                // A restart has taken what waited.
+                None => self.media[medium].sent(now, sender, None, false),
+            }
+        }
+        if let [(sender, end)] = ends[..] {
+            let more = self.send_on_medium(sender.link, &access, end, true);
+            self.media[medium].sent(now, sender, Some(end), more);
+        } else if let Some(end) = ends.iter().map(|(_, end)| *end).max() {
+            let senders: Vec<_> = ends.iter().map(|(sender, _)| *sender).collect();
+            for over in self.media[medium].collided(now, &senders, end) {
+                let until = ends.iter().find(|(sender, _)| *sender == over);
+                let more = self.send_on_medium(over.link, &access, until.map_or(end, |(_, end)| *end), false);
+                self.media[medium].given_up(over, more);
+            }
+        }
+        self.media[medium].goes_on(now, &mut self.event_queue);
+    }
+
+    /// A link sends on its medium. Returns whether more waits there.
+    fn send_on_medium(&mut self, link: u32, access: &Access, end: Instant, arrives: bool) -> bool {
+        let (link, mut cx) = self.link_and_context(link);
+        link.send_on_medium(&mut cx, access, end, arrives)
     }
 
     /// A packet has passed a link: it enters the next, or has arrived.

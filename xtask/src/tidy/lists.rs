@@ -138,6 +138,11 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "the default: what most hosts have",
     ),
     (
+        "crates/scenario/src/sources/quic.rs",
+        "cubic",
+        "the default: what most implementations have",
+    ),
+    (
         "crates/engine/src/disciplines/cake.rs",
         "codel",
         "the same law, one implementation",

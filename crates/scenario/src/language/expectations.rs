@@ -187,9 +187,9 @@ fn measurable(
             ("its discipline does not lend", "leave it out")
         }
         (Metric::Retransmissions | Metric::Timeouts, Subject::Flow(flow))
-            if named.flows[*flow].settings.kind.transport != Transport::Tcp =>
+            if named.flows[*flow].settings.kind.transport == Transport::Udp =>
         {
-            ("it is not TCP", "leave it out")
+            ("it is neither TCP nor QUIC", "leave it out")
         }
         (metric, Subject::Flow(flow)) if metric.is_playback() => {
             if named.flows[*flow].source.plays() {
@@ -202,7 +202,7 @@ fn measurable(
                 && named.flows[*flow].source.delays() == MeasuredDelays::Unmeasured =>
         {
             (
-                "TCP receivers do not measure it",
+                "its receiver does not measure it",
                 "name a class or a link, where packets are queued",
             )
         }

@@ -35,11 +35,14 @@ const ADDRESS: &str = "give the host this address: a section [host.NAME] with `a
 const SPANS: &str = "write a flow with `start` and `stop` for each span";
 const NINE: &str = "run both ends of the transfer as a [[program]] each: a server, and at the receiver \
                     `command = [\"nine\", \"--\", \"curl\", …]`; an expectation of the link measures what it gets";
+const MEDIUM: &str = "leave it out: each link of the lab is a wire of its own; `suimon sim` has media";
 const ONE_EACH: &str = "write a flow for each copy, with a `destination_port` of its own";
 
 /// Every key that only the simulator has.
 pub static SIMULATED_ONLY: &[SimulatedKey] = &[
     key("", "sweep", "write the values of one point"),
+    key("", "medium", MEDIUM),
+    key("link", "medium", MEDIUM),
     key(
         "link",
         "framing",

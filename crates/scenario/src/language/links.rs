@@ -39,6 +39,9 @@ settings! {
         /// fewest links
         cost: u32 = default "1",
             "packets take other paths", "the fewest links";
+        /// The medium that it shares with other links: a section `[[medium]]` of this name
+        medium: String = derived "a wire of its own",
+            "the conditions to be tested", "none";
         /// The bytes that the wire adds to each frame
         framing: Framing = default "none",
             "too little: small packets cost less than on the real link", "frames count as policies count them";

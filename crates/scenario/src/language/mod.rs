@@ -26,6 +26,7 @@ mod graphml;
 mod lab_rules;
 mod link_changes;
 mod links;
+mod media;
 mod own_parts;
 mod programs;
 mod reservations;
@@ -41,6 +42,7 @@ pub use flows::{EndAddress, FlowConfig, FlowSettings, Spans};
 pub use lab_rules::{SIMULATED_ONLY, SimulatedKey};
 pub use link_changes::LinkChangeSettings;
 pub use links::{DirectionConfig, LinkSettings};
+pub use media::{MediumConfig, MediumSettings};
 pub use programs::{ProgramConfig, ProgramSettings};
 pub(crate) use reservations::signalling_key;
 pub use reservations::{ReservationConfig, ReservationSettings, SignallingConfig, SignallingSettings};
@@ -124,6 +126,8 @@ pub struct Scenario {
     pub hosts: Vec<HostConfig>,
     /// The links, each as two directions one after the other.
     pub directions: Vec<DirectionConfig>,
+    /// The media that links share.
+    pub media: Vec<MediumConfig>,
     /// The flows.
     pub flows: Vec<FlowConfig>,
     /// RSVP.
@@ -164,10 +168,10 @@ impl Scenario {
         on_path.intersection(&self.signalling.nodes).copied().collect()
     }
 
-    /// Whether any of its flows is of TCP.
+    /// Whether any of its flows is of TCP, or of QUIC.
     pub fn has_tcp(&self) -> bool {
         let mut flows = self.flows.iter();
-        flows.any(|flow| flow.settings.kind.transport == crate::sources::Transport::Tcp)
+        flows.any(|flow| flow.settings.kind.transport != crate::sources::Transport::Udp)
     }
 
     /// The bin width.
@@ -192,7 +196,7 @@ fn round(ns: u64) -> Duration {
 }
 
 const ROOT: &[&str] = &[
-    "version", "hosts", "host", "link", "topology", "flow", "rsvp", "reserve", "change", "failure",
+    "version", "hosts", "host", "link", "medium", "topology", "flow", "rsvp", "reserve", "change", "failure",
     "program", "expect", "sweep",
 ];
 
@@ -393,8 +397,10 @@ fn scenario(
         duration,
         &mut reader.problems,
     );
+    let media = media::read_all(root, &mut reader.problems);
     if complete {
         autorate::refuse_unasked(&links, &directions, &hosts, &mut reader.problems);
+        media::check_links(&links, &directions, &media, &mut reader.problems);
     }
     let flows = read_flows(
         reader,
@@ -409,15 +415,9 @@ fn scenario(
     let flows = flows.unwrap_or_default();
     let expects = root.sections("expect", "expect", &mut reader.problems);
     let failures = root.sections("failure", "failure", &mut reader.problems);
-    let signalling = if complete {
-        let context = reservations::ReservationContext {
-            hosts: &hosts,
-            flows: &flows,
-            duration,
-        };
-        reservations::read(root, &context, &mut reader.problems)
-    } else {
-        SignallingConfig::default()
+    let signalling = match complete {
+        true => read_signalling(root, &hosts, &flows, &directions, duration, &mut reader.problems),
+        false => SignallingConfig::default(),
     };
     let named = Named {
         directions: &directions,
@@ -449,6 +449,7 @@ fn scenario(
         settings: settings?,
         hosts,
         directions,
+        media,
         flows,
         signalling,
         changes,
@@ -457,6 +458,29 @@ fn scenario(
         expectations,
         failure: OwnFailure::default(),
     })
+}
+
+/// Reads the reservations, of which none goes over a medium.
+fn read_signalling(
+    root: &Section<'_>,
+    hosts: &[HostConfig],
+    flows: &[FlowConfig],
+    directions: &[DirectionConfig],
+    duration: Duration,
+    problems: &mut Vec<Problem>,
+) -> SignallingConfig {
+    let context = reservations::ReservationContext {
+        hosts,
+        flows,
+        duration,
+    };
+    let signalling = reservations::read(root, &context, problems);
+    let paths = signalling.reservations.iter().map(|reservation| {
+        let between = flows[reservation.flow].between;
+        path(hosts.len(), directions, between, &BTreeSet::new()).unwrap_or_default()
+    });
+    media::refuse_reservations(root, paths, directions, problems);
+    signalling
 }
 
 /// Reads the links, and whether all could be read.

@@ -119,6 +119,7 @@ fn outcome(number: usize, of: usize, values: &[(&str, &str)], mbit: f64) -> Outc
         bin: Duration::from_millis(100),
         picture: Picture::Delays,
         events: 1_234_567,
+        media: Vec::new(),
         flows: vec![
             flow("download", &down.classes[1].passed),
             flow("surfing, and more", &down.classes[3].passed),

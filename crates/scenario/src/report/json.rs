@@ -3,8 +3,8 @@
 
 use crate::run::outcome::LiveOutcome;
 use crate::run::outcome::{
-    ClassOutcome, FlowOutcome, Judgement, KeptContract, LinkOutcome, Outcome, Passed, ProgramEnd,
-    ProgramOutcome, ReservationOutcome,
+    ClassOutcome, FlowOutcome, Judgement, KeptContract, LinkOutcome, MediumOutcome, Outcome, Passed,
+    ProgramEnd, ProgramOutcome, ReservationOutcome,
 };
 use engine::units::Duration;
 use measure::delay::FineDelays;
@@ -32,6 +32,9 @@ pub fn point(outcome: &Outcome) -> Value {
         "expectations": outcome.expectations.iter().map(judgement).collect::<Vec<_>>(),
         "met": outcome.expectations.iter().all(|judgement| judgement.met),
     });
+    if !outcome.media.is_empty() {
+        all["media"] = outcome.media.iter().map(medium).collect();
+    }
     if let Some(explained) = &outcome.explained {
         all["explained"] = json!(explained);
     }
@@ -50,6 +53,16 @@ pub fn live(outcome: &LiveOutcome) -> Value {
         "held_up_ns": outcome.held_up.as_ref().map_or(0, |(_, late)| late.nanos()),
         "expectations": outcome.expectations.iter().map(judgement).collect::<Vec<_>>(),
         "met": outcome.expectations.iter().all(|judgement| judgement.met),
+    })
+}
+
+fn medium(medium: &MediumOutcome) -> Value {
+    json!({
+        "name": medium.name,
+        "busy_ns": medium.counts.busy.nanos(),
+        "transmissions": medium.counts.transmissions,
+        "collisions": medium.counts.collisions,
+        "given_up_packets": medium.counts.given_up,
     })
 }
 

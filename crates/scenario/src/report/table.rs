@@ -4,7 +4,8 @@ use super::replications;
 use crate::Scenario;
 use crate::run::outcome::LiveOutcome;
 use crate::run::outcome::{
-    ClassOutcome, FlowOutcome, Judgement, KeptContract, LinkOutcome, Outcome, Passed, ReservationOutcome,
+    ClassOutcome, FlowOutcome, Judgement, KeptContract, LinkOutcome, MediumOutcome, Outcome, Passed,
+    ReservationOutcome,
 };
 use crate::run::reserved_flows::promised;
 use engine::units::{Duration, Instant};
@@ -12,6 +13,7 @@ use measure::delay::FineDelays;
 use measure::impairments::ImpairmentCounts;
 use measure::numbers;
 use plot::text::{self, Align};
+use sim::medium::MediumCounts;
 use sim::tcp::video::Playback;
 use std::io::{self, Write};
 
@@ -32,9 +34,36 @@ pub fn point(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
         writeln!(out)?;
         show_link(out, link)?;
     }
+    if !outcome.media.is_empty() {
+        writeln!(out)?;
+    }
+    for medium in &outcome.media {
+        writeln!(out, "{}", on_medium(medium, outcome.duration))?;
+    }
     writeln!(out)?;
     show_reservations(out, &outcome.reservations)?;
     flows_and_verdicts(out, &outcome.flows, &outcome.expectations)
+}
+
+/// What happened on a medium, on a line.
+fn on_medium(medium: &MediumOutcome, duration: Duration) -> String {
+    let MediumCounts {
+        transmissions,
+        collisions,
+        given_up,
+        busy,
+    } = medium.counts;
+    let mut line = format!(
+        "{}: busy for {} of the time, {} transmissions, {} collisions",
+        medium.name,
+        numbers::share(busy.as_secs_f64() / duration.as_secs_f64()),
+        numbers::count(transmissions),
+        numbers::count(collisions),
+    );
+    if given_up > 0 {
+        line += &format!(", {} packets given up", numbers::count(given_up));
+    }
+    line
 }
 
 /// Prints what a scenario promises, before it runs: the rate and the delay of each reservation for

@@ -40,7 +40,8 @@ use self::held_up::Delayed;
 use self::judge::Window;
 use self::network::Network;
 use self::outcome::{
-    ClassOutcome, FlowOutcome, Judgement, KeptHop, LinkOutcome, Outcome, Passed, Point, ReservationOutcome,
+    ClassOutcome, FlowOutcome, Judgement, KeptHop, LinkOutcome, MediumOutcome, Outcome, Passed, Point,
+    ReservationOutcome,
 };
 use self::readings::Meters;
 use self::reserved_flows::ReservationLog;
@@ -171,7 +172,13 @@ impl ScenarioRun {
         if let Some(tcp) = self.tcp {
             tcp.tell(&mut flows);
         }
+        let media = scenario.media.iter().zip(&self.network.media);
+        let media = media.map(|(medium, &id)| MediumOutcome {
+            name: medium.name.clone(),
+            counts: self.network.sim.medium_counts(id),
+        });
         Outcome {
+            media: media.collect(),
             scenario: name.into(),
             point,
             duration: scenario.settings.duration,

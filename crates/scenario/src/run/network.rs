@@ -10,7 +10,7 @@ use engine::random::Seed;
 use engine::units::Instant;
 use sim::link::{Driver, LinkQueue, LinkSpec, PolicyQueue};
 use sim::meter::MeterSettings;
-use sim::simulation::{End, FlowId, LinkId, NoRoute, NodeId, RunState, Simulation};
+use sim::simulation::{End, FlowId, LinkId, MediumId, NoRoute, NodeId, RunState, Simulation};
 use std::collections::BTreeSet;
 
 /// The simulation of a scenario, with the identifiers of its links and flows.
@@ -20,6 +20,8 @@ pub struct Network {
     pub sim: Simulation,
     /// The directions of links, indexed as in the scenario.
     pub links: Vec<LinkId>,
+    /// The media, indexed as in the scenario.
+    pub media: Vec<MediumId>,
     /// The connections of each flow: those of its first copy, then those of the next.
     pub flows: Vec<Vec<FlowId>>,
     /// The links that routes avoid, by number.
@@ -45,6 +47,20 @@ impl Network {
             let link = sim.link(nodes[direction.from], nodes[direction.to], spec(direction));
             sim.watch(link, meter_settings(scenario, index));
             links.push(link);
+        }
+        let named = scenario.media.iter();
+        let media: Vec<MediumId> = named
+            .map(|medium| sim.medium(&medium.name, medium.access))
+            .collect();
+        for (direction, &link) in scenario.directions.iter().zip(&links) {
+            let name = direction.settings.medium.as_ref();
+            let place = scenario
+                .media
+                .iter()
+                .position(|medium| Some(&medium.name) == name);
+            if let Some(place) = place {
+                sim.share(media[place], nodes[direction.from], link);
+            }
         }
         let mut flows = Vec::with_capacity(scenario.flows.len());
         for flow in &scenario.flows {
@@ -75,6 +91,7 @@ impl Network {
             signalling: reserves.then(|| SimulatedRsvp::new(scenario, &sim)),
             sim,
             links,
+            media,
             flows,
             avoided: BTreeSet::new(),
         })

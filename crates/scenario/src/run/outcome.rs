@@ -13,6 +13,7 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::FineDelays;
 use measure::impairments::ImpairmentCounts;
 use measure::numbers;
+use sim::medium::MediumCounts;
 use sim::meter::BacklogLevels;
 use sim::tcp::video::Playback;
 
@@ -52,6 +53,8 @@ pub struct Outcome {
     pub events: u64,
     /// Every link, in each direction.
     pub links: Vec<LinkOutcome>,
+    /// Every medium that links share.
+    pub media: Vec<MediumOutcome>,
     /// Every flow; copies of one description are one flow here.
     pub flows: Vec<FlowOutcome>,
     /// Every reservation.
@@ -111,6 +114,15 @@ pub struct LinkOutcome {
     pub impaired: ImpairmentCounts,
     /// Samples of its backlog.
     pub backlog_samples: Vec<(Instant, Bytes)>,
+}
+
+/// What happened on a medium.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MediumOutcome {
+    /// Its name.
+    pub name: String,
+    /// Transmissions, collisions, and the time in which it was busy.
+    pub counts: MediumCounts,
 }
 
 /// The traffic of one class.

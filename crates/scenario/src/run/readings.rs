@@ -10,8 +10,11 @@ use engine::queue::Queue;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::FineDelays;
 use sim::meter::{self, BacklogLevels, MeterRow, MeterTally};
+use sim::quic::application::ObjectStreams;
+use sim::quic::{QuicReceiver, QuicSender};
 use sim::simulation::{End, FlowId, Simulation};
 use sim::sources::Listener;
+use sim::tcp::objects::ObjectWriter;
 use sim::tcp::pages::PageConnection;
 use sim::tcp::responses::ResponseWriter;
 use sim::tcp::video::{Playback, VideoPlayer};
@@ -26,9 +29,9 @@ pub struct MeterReading {
     pub delays: FineDelays,
     /// Completed responses.
     pub answers: u64,
-    /// Retransmitted segments.
+    /// Retransmitted segments; of QUIC, packets that were found lost, whose data goes again.
     pub retransmissions: u64,
-    /// Retransmission timeouts.
+    /// Retransmission timeouts; of QUIC, probe timeouts.
     pub timeouts: u64,
     /// What has become of playing video, in all copies.
     pub playback: Playback,
@@ -36,6 +39,14 @@ pub struct MeterReading {
     pub borrowed: Bytes,
     /// For how long a reservation was in force.
     pub in_force: Duration,
+}
+
+impl MeterReading {
+    /// Adds the times of responses.
+    fn answered(&mut self, times: &FineDelays) {
+        self.answers += times.count();
+        self.delays.merge(times);
+    }
 }
 
 /// The traffic of a link, or of a class there, in some interval.
@@ -178,6 +189,19 @@ impl Meters<'_> {
                     let played = video.client().playback(self.sim().now());
                     reading.playback = reading.playback.with(&played);
                 }
+                if let Some(objects) = sender.application::<ObjectWriter>() {
+                    reading.answered(&objects.client().times);
+                }
+            }
+            if let Some(sender) = self.sim().agent::<QuicSender>(connection, End::Initiator) {
+                reading.retransmissions += sender.statistics.lost;
+                reading.timeouts += sender.statistics.probe_timeouts;
+                if let Some(objects) = sender.application::<ObjectStreams>() {
+                    reading.answered(&objects.client().times);
+                }
+            }
+            if let Some(receiver) = self.sim().agent::<QuicReceiver>(connection, End::Responder) {
+                reading.packets += receiver.packets;
             }
             if let Some(receiver) = self.sim().agent::<tcp::TcpReceiver>(connection, End::Responder) {
                 reading.packets += receiver.segments;

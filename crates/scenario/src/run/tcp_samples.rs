@@ -1,12 +1,13 @@
-//! Samples of the variables of sending TCPs over a run of the simulator, as the lab takes those
-//! of the kernel's: of each flow's first copy, from its first round-trip time until all that it
-//! sent is acknowledged, as often as a run reports its progress.
+//! Samples of the variables of sending TCPs, and QUICs, over a run of the simulator, as the lab
+//! takes those of the kernel's: of each flow's first copy, from its first round-trip time until all
+//! that it sent is acknowledged, as often as a run reports its progress.
 
 use super::network::Network;
 use super::outcome::{FlowOutcome, TcpSample};
 use crate::Scenario;
 use engine::units::{Bytes, Duration, Instant};
-use sim::simulation::End;
+use sim::quic::QuicSender;
+use sim::simulation::{End, FlowId};
 use sim::tcp::TcpSender;
 
 /// The samples of each flow so far.
@@ -35,17 +36,8 @@ impl TcpSamples {
         }
         self.due = self.due + self.every;
         for (copies, samples) in network.flows.iter().zip(&mut self.of) {
-            let first = copies.first();
-            let sender = first.and_then(|&copy| network.sim.agent::<TcpSender>(copy, End::Initiator));
-            let Some(sender) = sender.filter(|sender| sender.finished.is_none()) else {
-                continue;
-            };
-            samples.extend(sender.rtt().srtt().map(|rtt| TcpSample {
-                at,
-                cwnd: Bytes::new(sender.cwnd()),
-                rtt,
-                retransmissions: sender.statistics.retransmissions,
-            }));
+            let sample = copies.first().and_then(|&copy| of_sender(network, copy, at));
+            samples.extend(sample);
         }
     }
 
@@ -55,4 +47,21 @@ impl TcpSamples {
             flow.tcp = samples;
         }
     }
+}
+
+/// A sample of the sender of a connection, while it has something to send and knows its round trip.
+fn of_sender(network: &Network, connection: FlowId, at: Instant) -> Option<TcpSample> {
+    let sample = |cwnd, rtt, retransmissions| TcpSample {
+        at,
+        cwnd: Bytes::new(cwnd),
+        rtt,
+        retransmissions,
+    };
+    if let Some(sender) = network.sim.agent::<QuicSender>(connection, End::Initiator) {
+        let rtt = sender.rtt().srtt().filter(|_| sender.finished.is_none());
+        return rtt.map(|rtt| sample(sender.cwnd(), rtt, sender.statistics.lost));
+    }
+    let sender = network.sim.agent::<TcpSender>(connection, End::Initiator)?;
+    let rtt = sender.rtt().srtt().filter(|_| sender.finished.is_none());
+    rtt.map(|rtt| sample(sender.cwnd(), rtt, sender.statistics.retransmissions))
 }

@@ -39,6 +39,8 @@ pub enum Transport {
     Tcp,
     /// UDP.
     Udp,
+    /// QUIC, which is UDP's in headers.
+    Quic,
 }
 
 impl Transport {
@@ -46,7 +48,7 @@ impl Transport {
     pub fn protocol(self) -> u8 {
         match self {
             Self::Tcp => 6,
-            Self::Udp => 17,
+            Self::Udp | Self::Quic => 17,
         }
     }
 }
@@ -85,7 +87,8 @@ pub trait FlowSource: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The same source with a program's own congestion control; none if it has no TCP.
+    /// The same source with a program's own congestion control; none if it has no congestion
+    /// control.
     fn with_control(&self, _own: OwnControl) -> Option<Arc<dyn FlowSource>> {
         None
     }

@@ -13,6 +13,8 @@ mod on_off;
 mod own;
 mod pcap;
 mod poisson;
+mod quic;
+mod quic_request;
 mod replay;
 mod request;
 mod tcp;
@@ -32,6 +34,8 @@ pub static KINDS: &[&SourceKind] = &[
     &request::KIND,
     &web::KIND,
     &video::KIND,
+    &quic::KIND,
+    &quic_request::KIND,
     &constant::KIND,
     &poisson::KIND,
     &on_off::KIND,
@@ -79,13 +83,16 @@ mod tests {
         let names: Vec<String> = setting_groups().into_iter().map(|(names, _)| names).collect();
         let shared = [
             "tcp, request, web and video",
+            "request and quic-request",
+            "quic and quic-request",
             "constant, poisson, on-off, burst and greedy",
             "trace and pcap",
         ];
         for group in shared {
             assert!(names.iter().any(|name| name == group), "{group}: {names:?}");
         }
-        assert_eq!(names.len(), KINDS.len() - 2 + shared.len());
+        // `trace`, `pcap` and `quic-request` have no settings of their own.
+        assert_eq!(names.len(), KINDS.len() - 4 + shared.len());
     }
 
     /// Adding a kind takes only its file and its entry in the list.

@@ -44,7 +44,7 @@ pub fn write_scaled(out: &mut Vec<u8>, key: &FlowKey, packet: &SimPacket, scale:
             tcp(out, key, packet, &segment, scale);
             segment.len as usize
         }
-        Payload::Datagram(_) | Payload::Tcp(_) if key.protocol == UDP => {
+        _ if key.protocol == UDP => {
             let data = frame.saturating_sub(ETHERNET + header + UDP_HEADER);
             udp(out, key, data);
             data

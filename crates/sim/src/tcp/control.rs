@@ -94,6 +94,9 @@ pub struct ConnectionStart {
     pub initial_window: u32,
     /// Whether `HyStart++` ends slow start.
     pub hystart: bool,
+    /// Of what an ACK acknowledges, in slow start as many segments count at most: of TCP two (RFC
+    /// 3465's L), of QUIC all.
+    pub counted_per_ack: u32,
     /// The round-trip time of the handshake, once known.
     pub rtt: Option<Duration>,
 }

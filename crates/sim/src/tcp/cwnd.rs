@@ -12,6 +12,8 @@ pub struct Cwnd {
     pub ssthresh: f64,
     mss: f64,
     initial: f64,
+    /// What an ACK acknowledges counts up to this in slow start (RFC 3465's L).
+    counted_per_ack: f64,
     hystart: Option<HyStart>,
 }
 
@@ -24,6 +26,7 @@ impl Cwnd {
             ssthresh: f64::INFINITY,
             mss: start.mss as f64,
             initial,
+            counted_per_ack: f64::from(start.counted_per_ack),
             hystart: start.hystart.then(HyStart::new),
         }
     }
@@ -44,8 +47,8 @@ impl Cwnd {
     }
 
     /// Grows by slow start up to ssthresh; returns the segments that are left for other growth.
-    /// Bytes are counted, at most two segments per ACK (RFC 3465, L = 2): so cwnd doubles per
-    /// round trip with delayed ACKs too.
+    /// Bytes are counted, of TCP at most two segments per ACK (RFC 3465, L = 2): so cwnd doubles
+    /// per round trip with delayed ACKs too.
     pub fn slow_start(&mut self, ack: &Ack) -> f64 {
         let delivered = self.in_segments(ack.growth_bytes);
         if !self.in_slow_start() {
@@ -57,8 +60,8 @@ impl Cwnd {
             _ => Growth::Full,
         };
         let grown = match growth {
-            Growth::Full => self.segments + delivered.min(2.0),
-            Growth::Quarter => self.segments + delivered.min(2.0) / 4.0,
+            Growth::Full => self.segments + delivered.min(self.counted_per_ack),
+            Growth::Quarter => self.segments + delivered.min(self.counted_per_ack) / 4.0,
             Growth::Over => {
                 self.ssthresh = self.segments;
                 return delivered;
@@ -123,6 +126,7 @@ mod tests {
             mss: 1_000,
             initial_window: 10,
             hystart: false,
+            counted_per_ack: 2,
             rtt: None,
         });
         cwnd.reduce_to(100.0);

@@ -2,7 +2,7 @@
 //!
 //! - [`Settings`] and [`pair`]: a connection from outside;
 //! - [`application`]: what writes into it; [`responses`]: what answers a client that asks, such as
-//!   [`pages`] or [`video`];
+//!   [`pages`] or [`video`]; [`objects`], several at a time;
 //! - [`sender`]: handshake, timers, recovery; with `scoreboard` (SACK), `ranges`, `rack`,
 //!   `recovery`, `loss_timer`, [`rtt`] and [`delivery`];
 //! - [`receiver`]: reassembly, ACKs, the receive window;
@@ -24,9 +24,10 @@ pub mod delivery;
 mod frames;
 mod hystart;
 mod loss_timer;
+pub mod objects;
 pub mod pages;
 mod rack;
-mod ranges;
+pub(crate) mod ranges;
 pub mod receiver;
 mod recovery;
 pub mod responses;

@@ -174,6 +174,7 @@ impl TcpSender {
             mss,
             initial_window,
             hystart: settings.hystart,
+            counted_per_ack: 2,
             rtt: None,
         };
         let control = (settings.control.build)(&start);
@@ -305,6 +306,7 @@ impl TcpSender {
             mss: self.mss,
             initial_window,
             hystart: self.hystart,
+            counted_per_ack: 2,
             rtt: self.rtt.srtt(),
         };
         self.control = match &self.own_control {

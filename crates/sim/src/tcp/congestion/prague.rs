@@ -167,6 +167,7 @@ mod tests {
             mss: MSS,
             initial_window: 10,
             hystart: false,
+            counted_per_ack: 2,
             rtt: Some(rtt),
         };
         let (mut prague, mut random) = (Prague::new(&start), Seed(1).stream());

@@ -175,6 +175,7 @@ fn probing() -> Bbr3 {
         mss: MSS,
         initial_window: 10,
         hystart: false,
+        counted_per_ack: 2,
         rtt: Some(rtt),
     });
     let mut now = Instant::START;

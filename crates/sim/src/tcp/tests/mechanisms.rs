@@ -56,7 +56,7 @@ impl<A: Agent> Bench<A> {
             let packet = store.packet(slot);
             match packet.payload {
                 Payload::Tcp(segment) => (segment, packet.ecn),
-                Payload::Datagram(_) => panic!("not TCP"),
+                _ => panic!("not TCP"),
             }
         });
         let segments: Vec<(Segment, Ecn)> = segments.collect();
