@@ -2,7 +2,7 @@
 //!
 //! | module | what | used by |
 //! |---|---|---|
-//! | [`leaves`] | the leaf classes' queues: idle, ready or asleep | `priq`, `drr`, `wrr`, `hfsc`, `pacer` |
+//! | [`leaves`] | leaf classes' queues: idle, ready, asleep | `priq`, `drr`, `wrr`, `hfsc`, `pacer` |
 //! | [`by_delays`] | reservations as classes with a rate, a burst and a delay | `ips` |
 //! | [`by_rates`] | reservations as classes with their rate | `cbq`, `hfsc` |
 //! | [`class_numbers`] | the classes in a slice of an inspection | all with classes |

@@ -218,9 +218,9 @@ fn next_departure(rig: &mut Rig) -> (Instant, usize) {
     panic!("no packet leaves");
 }
 
-/// All leaves wait when the change comes, some for longer than a late caller may catch up: the clock
-/// of credits must not turn back, or the class would be woken early and in vain, at worst nanosecond
-/// by nanosecond.
+/// All leaves wait when the change comes, some for longer than a late caller may catch up: the
+/// clock of credits must not turn back, or the class would be woken early and in vain, at worst
+/// nanosecond by nanosecond.
 #[test]
 fn a_class_that_is_regulated_when_its_rate_changes_waits_once_for_what_its_credit_lacks() {
     let tree = |sharing: &str, rate: &str| {
