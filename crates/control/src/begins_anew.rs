@@ -31,6 +31,9 @@ pub enum Forgotten {
     /// All that its discipline knows of it: its turn, deficit, deadlines, credit, averages; and
     /// what its queue knows.
     Class,
+    /// What its discipline knows of it: its turn, deficit, deadlines, credit. What its queue knows
+    /// is kept.
+    Turns,
     /// What its queue knows: flows with their turns, averages, the state of drops. What the class
     /// has to send by is kept.
     Queue,
@@ -64,6 +67,9 @@ impl fmt::Display for ClassesAnew {
             f.write_str(match what {
                 Forgotten::Class => {
                     ": packets stay, and turns, deficits, deadlines, credit and averages do not"
+                }
+                Forgotten::Turns => {
+                    ": packets and what is known of flows and drops stay, and turns, deficits, deadlines and credit do not"
                 }
                 Forgotten::Queue => ": packets and turns stay, and what is known of flows and drops does not",
             })?;

@@ -35,6 +35,7 @@ pub mod explained;
 pub mod filter_list;
 pub mod filters;
 pub mod judged;
+pub mod meetings;
 mod piece;
 mod pieces;
 pub mod policy;

@@ -171,10 +171,23 @@ pub enum Request {
 }
 
 impl Request {
-    /// The interface that it names, if it names one.
+    /// Whether what is in force may be another policy by it.
+    pub fn changes(&self) -> bool {
+        matches!(
+            self,
+            Self::Set(_)
+                | Self::AddClass(_)
+                | Self::RemoveClass(_)
+                | Self::Apply { .. }
+                | Self::Confirm {}
+                | Self::Rollback { .. }
+        )
+    }
+
+    /// The interface that it names, or a class of it, if it names one.
     pub fn interface(&self) -> Option<&str> {
         match self {
-            Self::Set(set) => Some(&set.interface),
+            Self::Set(set) => Some(set.named()).filter(|word| !word.is_empty()),
             Self::AddClass(added) => Some(&added.interface),
             Self::RemoveClass(removed) => Some(&removed.interface),
             Self::Explain(wanted) => Some(&wanted.interface),
@@ -198,7 +211,9 @@ fn default_interval() -> u64 {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SettingChanges {
-    /// The interface.
+    /// The interface. A class's name in its place, or none, is that of the only one that has the
+    /// class; none without a class is the only one that is managed.
+    #[serde(default)]
     pub interface: String,
     /// The class; none for the interface and its discipline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -212,6 +227,16 @@ pub struct SettingChanges {
     /// Why; the history shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+impl SettingChanges {
+    /// The word that tells which interface is meant: its name, or a class's.
+    fn named(&self) -> &str {
+        match &self.class {
+            Some(class) if self.interface.is_empty() => class,
+            _ => &self.interface,
+        }
+    }
 }
 
 impl fmt::Display for SettingChanges {

@@ -22,6 +22,14 @@ impl Refusal {
             help: None,
         }
     }
+
+    /// A class was named without its interface, and several have one of that name.
+    pub fn ambiguous_class(class: &str, interfaces: &[&str]) -> Self {
+        Self {
+            message: format!("`{class}` is a class of {}", interfaces.join(", ")),
+            help: Some(format!("name the interface before it: INTERFACE {class}")),
+        }
+    }
 }
 
 impl From<engine::settings::Problem> for Refusal {

@@ -4,7 +4,9 @@
 //! Each connection has its own thread. All resources are bounded: the number of connections, the
 //! length of a line, and the time in which a client must read a reply; a client that does not read
 //! is disconnected. No connection blocks another. The [`Handler`] sends commands to the packet loop
-//! and waits for the reply in the connection's thread.
+//! and waits for the reply in the connection's thread. While a request takes long its client gets
+//! a space every second, which may stand before a reply in JSON: so it waits for as long as the
+//! request is worked on, and no longer.
 //!
 //! The user that runs the program and root may connect. The mode of the socket enforces it, and the
 //! credentials of the peer are checked too, since some systems ignore the mode of a socket.
@@ -16,7 +18,7 @@ use crate::provenance::Provenance;
 use crate::recorded::RecordingFile;
 use crate::reservation::{Lease, Reservations};
 use crate::run_directory::{OF_ROOT, connect, directory, prepare};
-use crate::snapshot::{Reading, Snapshot, StatusDetail};
+use crate::snapshot::{ClassView, Reading, Snapshot, StatusDetail};
 use crate::what_if::{self, ShadowReport};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::UCred;
@@ -28,7 +30,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -51,6 +53,8 @@ pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(2);
 const ARRIVAL: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(60);
+/// How often a client whose request takes long is shown that it is being worked on.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 /// The interval at which a connection that only receives checks whether the server is stopping.
 const STOP_POLL: Duration = Duration::from_millis(200);
 /// How long a client waits for data before it checks whether the program is stopped (`SIGSTOP`),
@@ -98,18 +102,20 @@ pub trait Handler: Send + Sync + 'static {
     fn save(&self, _by: Provenance) -> Result<String, Refusal> {
         Err(no_policy())
     }
-    /// What the policy of this file differs in from the one in force.
-    fn plan(&self, _file: &Path) -> Result<Difference, Refusal> {
+    /// What the policy of this file differs in from the one in force; given up on `stop`.
+    fn plan(&self, _file: &Path, _stop: &dyn Fn() -> bool) -> Result<Difference, Refusal> {
         Err(no_policy())
     }
     /// Puts the policy of this file into force, as a whole or not at all; and back after this time,
-    /// unless it is confirmed.
+    /// unless it is confirmed. `stop`: whoever asked does not wait any more; then it is given up if
+    /// it is not yet being put into force.
     fn apply(
         &self,
         _file: &Path,
         _confirm_within: Option<Duration>,
         _breaking: Breaking,
         _by: Provenance,
+        _stop: &dyn Fn() -> bool,
     ) -> Result<Applied, Refusal> {
         Err(no_policy())
     }
@@ -205,11 +211,13 @@ pub fn folder_of(named: Option<&str>) -> PathBuf {
     }
 }
 
-/// The socket of the program that manages this interface, unless one is named.
+/// The socket of the program that manages this interface, or has a class of this name, unless one
+/// is named.
 ///
 /// # Errors
 ///
-/// Returns an error if no socket is named, and no running program manages the interface.
+/// Returns an error if no socket is named, and no running program manages the interface, nor one
+/// alone an interface with such a class.
 pub fn find_managing(named: Option<&str>, interface: &str) -> Result<PathBuf, Refusal> {
     if let Some(name) = named {
         return Ok(path_of(name));
@@ -220,31 +228,47 @@ pub fn find_managing(named: Option<&str>, interface: &str) -> Result<PathBuf, Re
             .and_then(|mut client| client.status_with(Duration::ZERO, false, StatusDetail::Brief));
         // A program without a data plane, such as `suimon accept`, manages nothing.
         let interfaces = snapshot.map(|snapshot| snapshot.interfaces).unwrap_or_default();
-        interfaces.into_iter().map(|interface| interface.name).collect()
+        let names = |classes: Vec<ClassView>| classes.into_iter().map(|class| class.name).collect();
+        interfaces
+            .into_iter()
+            .map(|interface| (interface.name, names(interface.classes)))
+            .collect()
     })
 }
 
-/// The one of these sockets whose program manages an interface.
+/// An interface, and the names of its classes.
+type Managed = (String, Vec<String>);
+
+/// The one of these sockets whose program manages an interface, or the only one with a class of
+/// this name.
 fn managing(
     found: &[PathBuf],
-    interface: &str,
-    interfaces: impl Fn(&Path) -> Vec<String>,
+    wanted: &str,
+    interfaces: impl Fn(&Path) -> Vec<Managed>,
 ) -> Result<PathBuf, Refusal> {
     if found.len() < 2 {
         return only(found);
     }
-    let all: Vec<(&PathBuf, Vec<String>)> = found.iter().map(|path| (path, interfaces(path))).collect();
-    let manages = |names: &[String]| names.iter().any(|name| name == interface);
-    match all.iter().find(|(_, names)| manages(names)) {
-        Some((path, _)) => Ok((*path).clone()),
-        None => {
-            let names = all.into_iter().flat_map(|(_, names)| names);
-            let names = names.collect::<Vec<_>>().join(", ");
-            Err(Refusal {
-                message: format!("no running suimon manages {interface}"),
-                help: Some(format!("those that run manage {names}")),
-            })
-        }
+    let asked = |path: &PathBuf| {
+        let interfaces = interfaces(path).into_iter();
+        interfaces.map(|of| (path.clone(), of)).collect::<Vec<_>>()
+    };
+    let all: Vec<(PathBuf, Managed)> = found.iter().flat_map(asked).collect();
+    if let Some((path, _)) = all.iter().find(|(_, (name, _))| name == wanted) {
+        return Ok(path.clone());
+    }
+    let has = |(_, (_, classes)): &&(PathBuf, Managed)| classes.iter().any(|class| class == wanted);
+    let having: Vec<&(PathBuf, Managed)> = all.iter().filter(has).collect();
+    fn names<'a>(of: impl IntoIterator<Item = &'a (PathBuf, Managed)>) -> Vec<&'a str> {
+        of.into_iter().map(|(_, (name, _))| name.as_str()).collect()
+    }
+    match having[..] {
+        [(path, _)] => Ok(path.clone()),
+        [] => Err(Refusal {
+            message: format!("no running suimon manages {wanted}"),
+            help: Some(format!("those that run manage {}", names(&all).join(", "))),
+        }),
+        _ => Err(Refusal::ambiguous_class(wanted, &names(having))),
     }
 }
 
@@ -541,7 +565,7 @@ impl Connection<'_> {
                 Ok(Request::Watch {}) => {
                     return self.follow_lease(lines, |node, tell| node.watch(tell), Reply::Notice);
                 }
-                Ok(request) => send(self.stream, &self.answer(request))?,
+                Ok(request) => send(self.stream, &self.at_work(|| self.answer(request)))?,
                 Err(error) => {
                     let why = Refusal {
                         message: format!("not a request: {error}"),
@@ -586,6 +610,29 @@ impl Connection<'_> {
         served
     }
 
+    /// Does what may take long, and shows meanwhile that it goes on.
+    fn at_work<T>(&self, work: impl FnOnce() -> T) -> T {
+        std::thread::scope(|scope| {
+            let (done, is_done) = channel::<()>();
+            let mut stream = self.stream;
+            let signs = move || {
+                while is_done.recv_timeout(SIGN_OF_LIFE) == Err(RecvTimeoutError::Timeout) {
+                    // One that does not read is found to have gone by whoever looks for that.
+                    if stream.write_all(b" ").is_err() {
+                        return;
+                    }
+                }
+            };
+            // Without a thread for it the client waits for as long as one that gets no signs.
+            let _ = std::thread::Builder::new()
+                .name("control-sign".into())
+                .spawn_scoped(scope, signs);
+            let result = work();
+            drop(done);
+            result
+        })
+    }
+
     /// Whether whoever asked waits no longer; it may have said already that it asks no more.
     fn has_gone(&self) -> bool {
         let mut waiting = [PollFd::new(self.stream, PollFlags::HUP)];
@@ -628,7 +675,9 @@ impl Connection<'_> {
                 done(by.and_then(|by| handler.change_class(&Amendment::Removed(removed), by)))
             }
             Request::Save {} => done(self.provenance(None).and_then(|by| handler.save(by))),
-            Request::Plan { file } => handler.plan(Path::new(&file)).map(Reply::Plan),
+            Request::Plan { file } => handler
+                .plan(Path::new(&file), &|| self.is_over())
+                .map(Reply::Plan),
             Request::Apply {
                 file,
                 confirm_within_ms,
@@ -637,7 +686,8 @@ impl Connection<'_> {
             } => {
                 let within = confirm_within_ms.map(Duration::from_millis);
                 let by = self.provenance(reason);
-                by.and_then(|by| handler.apply(Path::new(&file), within, break_reservations, by))
+                let stop = || self.is_over();
+                by.and_then(|by| handler.apply(Path::new(&file), within, break_reservations, by, &stop))
                     .map(|Applied { message, difference }| Reply::Done {
                         message,
                         difference: Some(Box::new(difference)),
@@ -809,6 +859,8 @@ pub struct Client {
     path: PathBuf,
     /// The timeout of a reply; `None`: no timeout.
     patience: Option<Duration>,
+    /// The last request may change what is in force.
+    changes: bool,
 }
 
 impl Client {
@@ -826,6 +878,7 @@ impl Client {
             lines: BufReader::new(stream),
             path,
             patience: None,
+            changes: false,
         })
     }
 
@@ -840,7 +893,8 @@ impl Client {
             Request::Shadow { span_ms, .. } => Duration::from_millis(*span_ms),
             _ => Duration::from_millis(INTERVAL_MS),
         };
-        // The program waits up to five seconds for its packet loop before it refuses.
+        // The program waits up to five seconds for its packet loop before it refuses. As it works
+        // on the request it says so every second.
         self.patience = Some(interval + Duration::from_secs(7));
         match self.tell(request) {
             // A program that closes at once may have said why.
@@ -855,6 +909,7 @@ impl Client {
     ///
     /// Returns an error if the request cannot be written to the connection.
     pub fn tell(&mut self, request: &Request) -> Result<(), Refusal> {
+        self.changes = request.changes();
         let mut line = serde_json::to_vec(request).map_err(|e| self.gone(&e.into()))?;
         line.push(b'\n');
         self.lines.get_mut().write_all(&line).map_err(|e| self.gone(&e))
@@ -968,6 +1023,23 @@ impl Client {
     }
 
     fn gone(&self, error: &io::Error) -> Refusal {
+        let why = self.why_gone(error);
+        match self.changes {
+            false => why,
+            true => Refusal {
+                message: format!(
+                    "{}: whether what was asked for is in force is not known",
+                    why.message
+                ),
+                help: Some(match why.help {
+                    Some(help) => format!("{help}; `suimon history` tells it"),
+                    None => "`suimon history` tells it".into(),
+                }),
+            },
+        }
+    }
+
+    fn why_gone(&self, error: &io::Error) -> Refusal {
         let message = match error.kind() {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
                 format!("the suimon at {} has ended", self.path.display())
@@ -1078,15 +1150,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn set_finds_the_program_that_manages_the_interface() {
+    fn set_finds_the_program_that_manages_the_interface_or_alone_has_the_class() {
         let found: Vec<PathBuf> = ["accept", "lan", "wan"].map(PathBuf::from).to_vec();
+        let of = |name: &str, classes: &[&str]| -> Managed {
+            (name.into(), classes.iter().map(ToString::to_string).collect())
+        };
         let interfaces = |path: &Path| match path.to_str() {
-            Some("lan") => vec!["lan0".into(), "lan1".into()],
-            Some("wan") => vec!["pe".into()],
+            Some("lan") => vec![of("lan0", &["office", "pe"]), of("lan1", &["calls"])],
+            Some("wan") => vec![of("pe", &["calls"])],
             _ => Vec::new(),
         };
+        // The name of an interface comes before that of a class.
         assert_eq!(managing(&found, "pe", interfaces), Ok(PathBuf::from("wan")));
         assert_eq!(managing(&found, "lan1", interfaces), Ok(PathBuf::from("lan")));
+        assert_eq!(managing(&found, "office", interfaces), Ok(PathBuf::from("lan")));
+        let several = managing(&found, "calls", interfaces).expect_err("two have it");
+        assert!(several.message.ends_with("lan1, pe"), "{several}");
         let nobody = managing(&found, "eth9", interfaces).expect_err("nobody manages it");
         assert!(nobody.message.contains("eth9"), "{nobody}");
         assert!(nobody.help.is_some_and(|help| help.ends_with("lan0, lan1, pe")));

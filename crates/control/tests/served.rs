@@ -1,5 +1,6 @@
 //! A client and a server over a real socket, with a fake packet loop behind it.
 
+use control::difference::{Applied, Breaking, Difference};
 use control::explained::{ExplainRequest, Explained};
 use control::policy::{InterfacePolicy, Policy};
 use control::protocol::{Refusal, Reply, Request, SettingChanges};
@@ -345,6 +346,21 @@ impl Handler for Fake {
         Ok(format!("{class} is changed"))
     }
 
+    fn apply(
+        &self,
+        _file: &Path,
+        confirm_within: Option<std::time::Duration>,
+        _breaking: Breaking,
+        _by: Provenance,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Applied, Refusal> {
+        self.goes_on(confirm_within.unwrap_or_default(), stop)?;
+        Ok(Applied {
+            message: "applied".into(),
+            difference: Difference::default(),
+        })
+    }
+
     fn explain(&self, wanted: &ExplainRequest, stop: &dyn Fn() -> bool) -> Result<Explained, Refusal> {
         self.goes_on(std::time::Duration::from_millis(wanted.for_ms), stop)?;
         Ok(Explained {
@@ -441,7 +457,7 @@ fn reply(stream: UnixStream) -> String {
 }
 
 #[test]
-fn a_shadow_and_an_explanation_end_with_whoever_asked_and_not_when_they_ask_no_more() {
+fn what_takes_long_ends_with_whoever_asked_and_not_when_they_ask_no_more() {
     let place = SocketPath::new("shadow");
     let fake = Fake::new();
     let server = Server::start(&place.0, Arc::clone(&fake) as Arc<dyn Handler>).expect("a server");
@@ -474,7 +490,13 @@ fn a_shadow_and_an_explanation_end_with_whoever_asked_and_not_when_they_ask_no_m
         );
     }
     assert_eq!(fake.stopped.load(Ordering::Relaxed), 0);
-    for (at, long) in (0..).zip([shadow(3_600_000), explain(3_600_000)]) {
+    let apply = Request::Apply {
+        file: "/new.toml".into(),
+        confirm_within_ms: Some(3_600_000),
+        break_reservations: Breaking::Refused,
+        reason: None,
+    };
+    for (at, long) in (0..).zip([shadow(3_600_000), explain(3_600_000), apply]) {
         drop(sent(&place, &long));
         let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
         while fake.stopped.load(Ordering::Relaxed) == at {
@@ -486,6 +508,36 @@ fn a_shadow_and_an_explanation_end_with_whoever_asked_and_not_when_they_ask_no_m
     let waits = sent(&place, &explain(3_600_000));
     drop(server);
     drop(waits);
+}
+
+/// Once a client gave up after eight seconds, and the change came into force after that.
+#[test]
+fn a_client_waits_for_as_long_as_its_request_is_worked_on() {
+    let place = SocketPath::new("long");
+    let _server = Server::start(&place.0, Fake::new()).expect("a server");
+    let apply = |takes_ms: u64| Request::Apply {
+        file: "/new.toml".into(),
+        confirm_within_ms: Some(takes_ms),
+        break_reservations: Breaking::Refused,
+        reason: None,
+    };
+    // A sign of life stands before the reply, which is JSON all the same.
+    let mut stream = sent(&place, &apply(2_500));
+    let mut first = [0];
+    stream.read_exact(&mut first).expect("a sign");
+    assert_eq!(first, *b" ");
+    let line = reply(stream);
+    let read: Reply = serde_json::from_str(&format!(" {line}")).expect("a reply");
+    assert!(matches!(read, Reply::Done { .. }), "{read:?}");
+    // Longer than it waits for one that shows none.
+    let mut client = Client::connect(Some(place.name())).expect("a connection");
+    let answer = client.ask(&apply(9_500)).expect("a reply");
+    assert!(matches!(answer, Reply::Done { .. }), "{answer:?}");
+    // The connection goes on.
+    assert!(matches!(
+        client.ask(&Request::Version {}),
+        Ok(Reply::Version { .. })
+    ));
 }
 
 #[test]
@@ -660,6 +712,11 @@ fn a_stopped_program_is_not_waited_for_and_a_slow_one_is() {
     let apart = ServerProcess::start("a_stopped_program_is_not_waited_for_and_a_slow_one_is", &place);
     let mut client = Client::connect(Some(place.name())).expect("a connection");
     apart.stop();
+    let why = client.ask(&Request::Confirm {}).expect_err("it is stopped");
+    // It may go on, and carry it out.
+    assert!(why.message.contains("is stopped: whether"), "{why}");
+    assert!(why.help.is_some_and(|help| help.contains("suimon history")));
+    let mut client = Client::connect(Some(place.name())).expect("a connection");
     let why = client.ask(&Request::Version {}).expect_err("it is stopped");
     assert!(why.message.ends_with("is stopped"), "{why}");
     let help = why.help.expect("what to do");

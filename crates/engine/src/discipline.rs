@@ -158,6 +158,25 @@ pub trait Discipline: fmt::Debug + Send + Any {
         None
     }
 
+    /// Goes on where another one of its kind leaves off: takes over all that this knows of flows,
+    /// delays and drops, but for its packets, which follow: each [handed
+    /// on](Packet::handed_on), in the order in which the other one is flushed, which is all that is
+    /// still asked of it. Then this one does whatever the other one would have done. Nothing has
+    /// passed through it. Returns how many places it has looked at, beyond a few: no more than
+    /// there are flows with a backlog. Of settings that say how what is known is kept, such as the
+    /// number of flows, others may be in force here: then it takes over nothing. The default: it
+    /// never does, and [its kind](crate::kind::Properties::takes_over) says so.
+    fn take_over(&mut self, _now: Instant, _former: &mut dyn Discipline) -> u32 {
+        0
+    }
+
+    /// The discipline in the queue of this class, which is a leaf of its own, or one of a
+    /// discipline inside; in a time that does not grow with the number of classes. The default:
+    /// there are no classes.
+    fn leaf(&mut self, _class: ClassId) -> Option<&mut dyn Discipline> {
+        None
+    }
+
     /// After [`Next::Wait`], for a host that keeps its wire busy: the wire slot of the gap frame to
     /// send now, no longer than `longest` where that can be done; it counts as sent. `None`: the
     /// host waits. The default: time is not counted in bytes.
@@ -248,6 +267,9 @@ pub trait Plan: Any + fmt::Debug + Send + Sync {
 pub trait DetachedQueue: fmt::Debug + Send {
     /// What it holds.
     fn held(&self) -> Count;
+
+    /// Its discipline, for one that [takes over](Discipline::take_over) from it.
+    fn discipline(&mut self) -> &mut dyn Discipline;
 
     /// Empties it as far as the portion goes, as [`Discipline::flush`] does. What is empty is
     /// dropped.

@@ -190,6 +190,9 @@ pub struct Properties {
     pub needs_plain_queues: bool,
     /// It holds packets back, and drops none: reservations may get classes in the queue below it.
     pub only_delays: bool,
+    /// A queue of this kind takes over what another one knows
+    /// ([`Discipline::take_over`](crate::discipline::Discipline::take_over)), or knows nothing.
+    pub takes_over: bool,
     /// Its leaves may be vacant places, which other classes take over while it runs.
     pub vacancies: bool,
     /// How reservations get classes in it, if they can.
@@ -211,6 +214,7 @@ impl Properties {
         guarantees_delays: false,
         needs_plain_queues: false,
         only_delays: false,
+        takes_over: false,
         vacancies: false,
         reserves: None,
         former: &[],

@@ -330,6 +330,10 @@ impl DetachedQueue for Queue {
         self.backlog()
     }
 
+    fn discipline(&mut self) -> &mut dyn Discipline {
+        self.discipline_mut()
+    }
+
     fn empty(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
         self.flush(portion, sink);
     }
@@ -543,6 +547,17 @@ impl Queue {
         }
     }
 
+    /// Goes on where another queue leaves off, whose packets follow; see [`Discipline::take_over`].
+    pub(crate) fn take_over(&mut self, now: Instant, former: &mut Self) -> u32 {
+        let former = former.discipline.get_mut();
+        self.discipline.get_mut().take_over(now, former)
+    }
+
+    /// Its discipline, for one that takes over, or from which another one does.
+    pub fn discipline_mut(&mut self) -> &mut dyn Discipline {
+        self.discipline.get_mut()
+    }
+
     /// Empties the backlog into the sink as far as the portion goes, each packet with
     /// [`Reason::Flushed`]: dropped, or handed over if the sink says so. If the portion is spent
     /// then, nothing but this is called until one is not.
@@ -716,9 +731,11 @@ impl Queue {
         part
     }
 
-    /// An empty queue with this one's counts, as if its backlog had been handed over.
-    pub(crate) fn successor(&self, built: BuiltQueue) -> Self {
+    /// An empty queue with this one's counts, as if its backlog had been handed over, that goes on
+    /// where this one leaves off.
+    pub(crate) fn successor(&mut self, now: Instant, built: BuiltQueue) -> Self {
         let mut successor = Self::new(built.kind, built.discipline);
+        successor.take_over(now, self);
         (successor.sent, successor.drops) = (self.sent, self.drops.clone());
         if !self.is_empty() {
             successor.drops.get_or_insert_default().handed_over += self.backlog();

@@ -8,7 +8,8 @@
 //! before it, and waiting leads to packets; empty means empty; flows stay in order; a drain drops
 //! nothing; the same seed gives the same output, and neither inspecting nor retuning with the same
 //! plan can be noticed; and all of it while settings change, and while a queue of any kind takes
-//! the place of another, with its packets. Bursts give what single calls give
+//! the place of another, with its packets. Where a kind says that it takes over what another one
+//! knows, nobody notices it (`contract/taking_over.rs`). Bursts give what single calls give
 //! (`contract/bursts.rs`). Policies are drawn from the kinds' declarations
 //! (`contract/policies.rs`), and a broken discipline of each sort proves that the test notices
 //! (`contract/broken.rs`).
@@ -29,6 +30,8 @@ mod ledger;
 mod policies;
 #[path = "contract/sound.rs"]
 mod sound;
+#[path = "contract/taking_over.rs"]
+mod taking_over;
 
 use broken::{FAULTS, Fault};
 use engine::kind::{Children, Kind, QueuePlan};
@@ -77,7 +80,11 @@ fn pass(kind: &Kind, child: Option<&Kind>) {
         };
         // A burst is some twenty operations.
         let outcome = examine(&subject, seed, operations())
-            .and_then(|()| bursts::compare(&subject, seed, operations() / 20));
+            .and_then(|()| bursts::compare(&subject, seed, operations() / 20))
+            .and_then(|()| match taking_over::takes_over(&registry, &spec) {
+                true => taking_over::compare(&subject, seed, operations() / 20),
+                false => Ok(()),
+            });
         if let Err(fault) = outcome {
             panic!(
                 "{name}: {fault}\npolicy: {spec:#?}\nround {round}; to replay: SUIMON_CONTRACT_SEED={base} \

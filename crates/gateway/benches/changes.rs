@@ -1,5 +1,6 @@
 //! One class of 10 to 100,000 added with a filter, removed, set, and each of these by `apply` of a
-//! file, and the whole tree made one of another kind, while the packet loop runs: how long the loop
+//! file, a 20th of all classes that come, go and are set in one `apply`, planned before, and the
+//! whole tree made one of another kind, while the packet loop runs: how long the loop
 //! pauses at most, and what the whole request takes; and the same of a `status`. Each beside its
 //! goal.
 //!
@@ -137,12 +138,12 @@ fn address(class: usize) -> [u8; 4] {
 /// The text of a policy of these classes, each with this value of its setting.
 fn text(
     (kind, key, _): (&str, &str, [&str; 2]),
-    classes: usize,
+    classes: impl Iterator<Item = usize>,
     value_of: impl Fn(usize) -> &'static str,
 ) -> String {
     let mut text =
         format!("version = 1\n[interface.wan0]\nbandwidth = \"10 Gbit/s\"\ndiscipline = \"{kind}\"\n");
-    for class in 0..classes {
+    for class in classes {
         let [a, b, c, d] = address(class);
         let default = class == 0;
         let value = value_of(class);
@@ -159,13 +160,17 @@ fn text(
     text
 }
 
-/// Policies in files: as it was, with another value of one class, with one class more, and with
-/// another discipline.
+/// One of so many classes comes, one goes, and one has another value, where many change at once.
+const OF_MANY: usize = 20;
+
+/// Policies in files: as it was, with another value of one class, with one class more, with very
+/// many changes, and with another discipline.
 struct Files {
     folder: PathBuf,
     base: PathBuf,
     other: PathBuf,
     more: PathBuf,
+    many: PathBuf,
     kind: PathBuf,
 }
 
@@ -182,12 +187,18 @@ impl Files {
         let changed = classes / 2;
         let one = |class| if class == changed { another } else { value };
         Self {
-            base: file("base.toml", text(kind, classes, |_| value)),
-            other: file("other.toml", text(kind, classes, one)),
-            more: file("more.toml", text(kind, classes + 1, |_| value)),
+            base: file("base.toml", text(kind, 0..classes, |_| value)),
+            other: file("other.toml", text(kind, 0..classes, one)),
+            more: file("more.toml", text(kind, 0..classes + 1, |_| value)),
+            many: {
+                let stay = (0..classes).filter(|class| class % OF_MANY != 7);
+                let come = classes..classes + classes.div_ceil(OF_MANY);
+                let some = |class: usize| if class % OF_MANY == 3 { another } else { value };
+                file("many.toml", text(kind, stay.chain(come), some))
+            },
             kind: {
                 let another = KINDS[usize::from(kind.0 == KINDS[0].0)];
-                file("kind.toml", text(another, classes, |_| another.2[0]))
+                file("kind.toml", text(another, 0..classes, |_| another.2[0]))
             },
             folder,
         }
@@ -287,7 +298,7 @@ impl Measured {
 
 /// What is asked of the server, and whether there is a goal for the longest pause, and for the
 /// whole.
-const REQUESTS: [(&str, [bool; 2]); 11] = [
+const REQUESTS: [(&str, [bool; 2]); 13] = [
     ("nothing", [false; 2]),
     ("another program", [false; 2]),
     ("class added", [true; 2]),
@@ -296,6 +307,8 @@ const REQUESTS: [(&str, [bool; 2]); 11] = [
     ("apply: one added", [true; 2]),
     ("apply: one removed", [true; 2]),
     ("apply: one set", [true; 2]),
+    ("plan: a 20th each", [true, false]),
+    ("apply: a 20th each", [true, false]),
     ("apply: the whole", [true, false]),
     ("status", [true, false]),
     ("policy read", [false; 2]),
@@ -376,8 +389,13 @@ impl Program {
 
     fn apply(&self, file: &Path) {
         self.changes
-            .apply(file, None, Breaking::Refused, Provenance::default())
+            .apply(file, None, Breaking::Refused, Provenance::default(), &|| false)
             .expect("a change");
+    }
+
+    fn plan(&self, file: &Path) {
+        let planned = self.changes.plan(file, &|| false).expect("a plan");
+        assert!(!planned.is_empty());
     }
 
     fn change_class(&self, change: &Amendment) {
@@ -415,7 +433,7 @@ fn measure(
     traffic: bool,
 ) -> [[Duration; 3]; REQUESTS.len()] {
     let (_, key, values) = kind;
-    let text = text(kind, classes, |_| values[0]);
+    let text = text(kind, 0..classes, |_| values[0]);
     let policy = read(&text);
     let program = Program::start(&text, &policy, if traffic { classes as u64 } else { 0 });
     drop(policy);
@@ -430,6 +448,8 @@ fn measure(
         more,
         fewer,
         other,
+        planned,
+        many,
         kinds,
         status,
         only_read,
@@ -450,6 +470,9 @@ fn measure(
         more.make(longest, || program.apply(&files.more));
         fewer.make(longest, || program.apply(&files.base));
         other.make(longest, || program.apply(&files.other));
+        program.apply(&files.base);
+        planned.make(longest, || program.plan(&files.many));
+        many.make(longest, || program.apply(&files.many));
         program.apply(&files.base);
         kinds.make(longest, || program.apply(&files.kind));
         program.apply(&files.base);

@@ -324,15 +324,18 @@ impl PolicyChanges {
         }
     }
 
-    /// What the policy of this file differs in from the one in force.
+    /// What the policy of this file differs in from the one in force. Given up if whoever asked
+    /// does not wait any more (`stop`).
     ///
     /// # Errors
     ///
     /// Returns an error if the file cannot be read, or has a mistake.
-    pub fn plan(&self, file: &Path) -> Result<Difference, Refusal> {
+    pub fn plan(&self, file: &Path, stop: &dyn Fn() -> bool) -> Result<Difference, Refusal> {
         let (new, _) = self.read(file)?;
+        refuse_unasked(stop)?;
         let mut difference = self.differences(&new);
         for whole in self.judge(&new, &mut difference)? {
+            refuse_unasked(stop)?;
             difference.begins_anew.extend(self.in_force.foresee(whole)?);
         }
         Ok(difference)
@@ -405,7 +408,9 @@ impl PolicyChanges {
         }
     }
 
-    /// Puts the policy of this file into force, as a whole. What changed, and what it cost.
+    /// Puts the policy of this file into force as a whole. What changed, and what it cost. Given up
+    /// if whoever asked does not wait any more (`stop`), until it begins to be put into force: then
+    /// it is.
     ///
     /// # Errors
     ///
@@ -418,6 +423,7 @@ impl PolicyChanges {
         confirm_within: Option<Duration>,
         breaking: Breaking,
         by: Provenance,
+        stop: &dyn Fn() -> bool,
     ) -> Result<Applied, Refusal> {
         let mut generations = self.alone();
         generations.refuse_unconfirmed()?;
@@ -436,6 +442,7 @@ impl PolicyChanges {
             confirm_within,
             ..Change::by(format!("apply {shown}"), by)
         };
+        refuse_unasked(stop)?;
         let cost = generations.make(change, || self.adopt(&new.interfaces, breaking))?;
         let waits = confirm_within.map_or_else(String::new, |time| {
             format!(
@@ -746,6 +753,16 @@ impl fmt::Display for Cost {
         f.write_str(&lost(self.dropped))?;
         self.breaks.iter().try_for_each(|line| write!(f, "\n{line}"))?;
         self.begins_anew.iter().try_for_each(|line| write!(f, "\n{line}"))
+    }
+}
+
+/// Refuses what nobody waits for any more.
+fn refuse_unasked(stop: &dyn Fn() -> bool) -> Result<(), Refusal> {
+    match stop() {
+        true => Err(Refusal::new(
+            "nothing was changed: whoever asked for it does not wait any more",
+        )),
+        false => Ok(()),
     }
 }
 

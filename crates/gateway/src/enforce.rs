@@ -273,7 +273,7 @@ pub(crate) fn settle(changes: &PolicyChanges, service: &ControlService) {
 /// Puts the file into force as it is now.
 fn reload(changes: &PolicyChanges, service: &ControlService, file: &Path) {
     service_manager::reloads();
-    let done = changes.apply(file, None, Breaking::Refused, Provenance::default());
+    let done = changes.apply(file, None, Breaking::Refused, Provenance::default(), &|| false);
     service_manager::reloaded();
     match done {
         Ok(Applied {

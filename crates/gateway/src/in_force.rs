@@ -397,7 +397,7 @@ impl InForce {
         let (whole, few) = self.fitted(running, wanted);
         let why = match few {
             Ok(few) => {
-                let begins_anew = whole_tree::of_single_classes(&running.plan, &whole, &few);
+                let begins_anew = whole_tree::of_single_classes(running, &whole, &few, &self.registry);
                 match by.change_classes(few)? {
                     Ok(adopted) => {
                         let adoption = Adoption { adopted, begins_anew };
@@ -412,7 +412,7 @@ impl InForce {
         let (whole, adopted, put) = self.put_whole(running, whole, by)?;
         let begins_anew = match adopted {
             Adopted::InPlace => Vec::new(),
-            Adopted::Rebuilt { .. } => whole_tree::of_new_tree(running, &whole, &why),
+            Adopted::Rebuilt { .. } => whole_tree::of_new_tree(running, &whole, &why, &self.registry),
         };
         Ok((whole, Adoption { adopted, begins_anew }, Some(put)))
     }
@@ -581,7 +581,7 @@ impl InForce {
         let Some(changes) = one_class(&managed.policy, changed) else {
             return Ok(None);
         };
-        let begins_anew = whole_tree::of_single_classes(&managed.policy.plan, policy, &changes);
+        let begins_anew = whole_tree::of_single_classes(&managed.policy, policy, &changes, &self.registry);
         let adopted = self.handle.change_classes(managed.path, changes);
         let Ok(adopted) = adopted.map_err(refused)? else {
             return Ok(None);

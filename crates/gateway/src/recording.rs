@@ -20,7 +20,7 @@ use engine::packet::ClassId;
 use engine::queue::Stats;
 use engine::random::Seed;
 use engine::tree::Registry;
-use engine::units::{Bandwidth, Instant};
+use engine::units::{Bandwidth, Bytes, Instant};
 use measure::waits::{Ended, MOST, Wanted};
 use netio::classify::{Classify, Everything};
 use netio::clock;
@@ -125,6 +125,9 @@ pub struct PacketAgain {
     pub explained: ExplainedPacket,
 }
 
+/// What is done with a packet that arrived: its time, its frame, and its headers.
+pub type EachArrival<'a, E> = dyn FnMut(Instant, Bytes, &[u8]) -> Result<(), E> + 'a;
+
 /// Packets that are looked at: those that ended within these moments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Around {
@@ -213,6 +216,42 @@ impl Recording {
         // It is the last of the tapes, whose sum is the length of all.
         let tape = &self.bytes[self.bytes.len() - said.tape_bytes as usize..];
         signalling_again(said, tape, registry, seen)
+    }
+
+    /// Gives each packet as it came to the interface: when, the longest frame that takes as much on
+    /// its link as it took, and its headers; as long as that goes well. How many others there are,
+    /// whose headers are no longer kept.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong with it.
+    pub fn arrivals<E>(
+        &self,
+        registry: &Registry,
+        each: &mut EachArrival<'_, E>,
+    ) -> Result<Result<u64, E>, String> {
+        let mut without = 0;
+        for (stretch, parts) in self.stretches() {
+            let policy = policy(&stretch.policy, &self.head.interface, registry)?;
+            let framing = policy.link().framing;
+            for event in events(parts) {
+                let arrival = match event.map_err(|why| why.to_string())? {
+                    ShortEvent::Whole(TapeEvent::Arrival(arrival)) => arrival,
+                    // It arrived while what was queued moved into another tree.
+                    ShortEvent::Whole(TapeEvent::Held(held)) if !held.handed_on => held.packet,
+                    _ => continue,
+                };
+                if arrival.headers.is_empty() {
+                    without += 1;
+                    continue;
+                }
+                let frame = framing.longest_within(arrival.len);
+                if let Err(why) = each(arrival.at, frame, arrival.headers) {
+                    return Ok(Err(why));
+                }
+            }
+        }
+        Ok(Ok(without))
     }
 
     /// The first and the last moment of each stretch.

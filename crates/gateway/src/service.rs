@@ -205,6 +205,46 @@ impl ControlService {
         }
     }
 
+    /// The same changes with the interface and the class that are meant: what is named in the place
+    /// of an interface may be a class of the only one that has it.
+    fn meant(&self, wanted: &SettingChanges) -> Result<SettingChanges, Refusal> {
+        let all = self.in_force.all();
+        if all.iter().any(|managed| managed.policy.name == wanted.interface) {
+            return Ok(wanted.clone());
+        }
+        let class = match (&wanted.class, &*wanted.interface) {
+            (None, "") => {
+                let interface = self.only(None)?.policy.name;
+                return Ok(SettingChanges {
+                    interface,
+                    ..wanted.clone()
+                });
+            }
+            (None, word) => word,
+            (Some(class), "") => class,
+            (Some(_), unknown) => {
+                self.chosen(Some(unknown))?;
+                unknown
+            }
+        };
+        let names = all
+            .iter()
+            .filter(|managed| managed.policy.plan.class(class).is_some());
+        let names: Vec<&str> = names.map(|managed| managed.policy.name.as_str()).collect();
+        match names[..] {
+            [interface] => Ok(SettingChanges {
+                interface: interface.into(),
+                class: Some(class.into()),
+                ..wanted.clone()
+            }),
+            [] if wanted.interface.is_empty() => Err(Refusal::new(format!(
+                "no managed interface has a class `{class}`"
+            ))),
+            [] => self.chosen(Some(class)).map(|_| wanted.clone()),
+            _ => Err(Refusal::ambiguous_class(class, &names)),
+        }
+    }
+
     /// What is recorded.
     fn recorders(&self) -> MutexGuard<'_, BTreeMap<String, Recorder>> {
         self.recorders.lock().unwrap_or_else(PoisonError::into_inner)
@@ -323,7 +363,7 @@ impl Handler for ControlService {
     }
 
     fn set(&self, wanted: &SettingChanges, by: Provenance) -> Result<String, Refusal> {
-        self.chosen(Some(&wanted.interface))?;
+        let wanted = &self.meant(wanted)?;
         let done = self.changes.set(wanted, by.clone());
         told(
             "set",
@@ -346,8 +386,8 @@ impl Handler for ControlService {
         told("save", &by.clone(), self.changes.save(by))
     }
 
-    fn plan(&self, file: &Path) -> Result<Difference, Refusal> {
-        self.changes.plan(file)
+    fn plan(&self, file: &Path, stop: &dyn Fn() -> bool) -> Result<Difference, Refusal> {
+        self.changes.plan(file, stop)
     }
 
     fn apply(
@@ -356,8 +396,11 @@ impl Handler for ControlService {
         confirm_within: Option<Duration>,
         breaking: Breaking,
         by: Provenance,
+        stop: &dyn Fn() -> bool,
     ) -> Result<Applied, Refusal> {
-        let mut done = self.changes.apply(file, confirm_within, breaking, by.clone());
+        let mut done = self
+            .changes
+            .apply(file, confirm_within, breaking, by.clone(), stop);
         if let Ok(applied) = &mut done {
             applied.difference.not_enforced = self.verify();
         }
@@ -649,6 +692,7 @@ mod tests {
     use netio::ports::memory::Memory;
     use netio::worker::{Settings, Worker};
 
+    mod asked;
     mod recorded;
 
     const CLASSES: usize = 200;
@@ -917,7 +961,8 @@ mod tests {
         std::thread::scope(|scope| {
             for (file, within) in files.iter().zip([None, Some(Duration::from_millis(1))]) {
                 scope.spawn(move || {
-                    again(&mut || count(changes.apply(file, within, Breaking::Refused, by()).map(drop)));
+                    let apply = || changes.apply(file, within, Breaking::Refused, by(), &|| false);
+                    again(&mut || count(apply().map(drop)));
                 });
             }
             scope.spawn(|| {

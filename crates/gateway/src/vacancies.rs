@@ -5,14 +5,16 @@
 //! and a few at least. A class that comes takes one, and a class that goes leaves one. When none is
 //! left where it is needed, the tree is built anew, with new places.
 
-use crate::whole_tree::WholeTree;
+use crate::whole_tree::{MANY, WholeTree};
 use control::filter_list::FilterList;
+use control::meetings::Meetings;
 use control::policy::InterfacePolicy;
 use engine::classify::Filter;
 use engine::packet::ClassId;
 use engine::tree::{ClassSpec, DisciplineSpec, Registry};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// One place for so many leaves.
@@ -88,13 +90,23 @@ pub(crate) struct Fitted {
     pub(crate) requeued: Vec<usize>,
 }
 
+/// Places below each class, and at the top.
+type Places<'a> = HashMap<Option<&'a str>, Vec<usize>>;
+
 /// Why there is no place for a class: none is left, or its parent has had no child classes.
 fn lacking(running: &DisciplineSpec, class: &ClassSpec) -> WholeTree {
-    let parent = class.parent_name();
-    let mut all = running.classes.iter();
-    match parent.is_none() || all.any(|one| one.parent_name() == parent) {
-        true => WholeTree::NoPlace(parent.map(str::to_owned)),
-        false => WholeTree::OtherParents,
+    let Some(parent) = class.parent_name() else {
+        return WholeTree::NoPlace(None);
+    };
+    let mut all = running.classes.iter().filter(|one| !one.vacant);
+    let has_children = running
+        .classes
+        .iter()
+        .any(|one| one.parent_name() == Some(parent));
+    match (all.any(|one| one.name == parent), has_children) {
+        (false, _) => WholeTree::NewParent(parent.into()),
+        (true, false) => WholeTree::FirstChild(parent.into()),
+        (true, true) => WholeTree::NoPlace(Some(parent.into())),
     }
 }
 
@@ -117,7 +129,7 @@ pub(crate) fn fit(running: &DisciplineSpec, wanted: &DisciplineSpec) -> Result<F
     }
     let (mut spec, mut renewed, mut requeued) = (running.clone(), Vec::new(), Vec::new());
     (spec.at, spec.settings) = (wanted.at, wanted.settings.clone());
-    let mut vacant: HashMap<Option<&str>, Vec<usize>> = HashMap::new();
+    let (mut vacant, mut left): (Places<'_>, Places<'_>) = Default::default();
     for (number, old) in running.classes.iter().enumerate() {
         if old.vacant {
             vacant.entry(old.parent_name()).or_default().push(number);
@@ -126,6 +138,7 @@ pub(crate) fn fit(running: &DisciplineSpec, wanted: &DisciplineSpec) -> Result<F
         let staying = coming.get(old.name.as_str()).copied();
         let Some(new) = staying.filter(|new| new.parent_name() == old.parent_name()) else {
             renewed.push(number);
+            left.entry(old.parent_name()).or_default().push(number);
             *spec.classes.get_mut(number).ok_or_else(lost)? = ClassSpec::place(number, old.parent_name());
             continue;
         };
@@ -140,16 +153,20 @@ pub(crate) fn fit(running: &DisciplineSpec, wanted: &DisciplineSpec) -> Result<F
             *spec.classes.get_mut(number).ok_or_else(lost)? = new.clone();
         }
     }
-    // From the first place on; and in the policy's order.
-    vacant.values_mut().for_each(|places| places.reverse());
+    // From the first place on; and in the policy's order. Packets of a class that comes into a
+    // place that another leaves wait for that one's to be queued anew: when no other is free.
+    let each = vacant.values_mut().chain(left.values_mut());
+    each.for_each(|places| places.reverse());
     for class in wanted
         .classes
         .iter()
         .filter(|class| coming.contains_key(class.name.as_str()))
     {
-        let place = vacant.get_mut(&class.parent_name()).and_then(Vec::pop);
+        let parent = class.parent_name();
+        let free = vacant.get_mut(&parent).and_then(Vec::pop);
+        renewed.extend(free);
+        let place = free.or_else(|| left.get_mut(&parent).and_then(Vec::pop));
         let number = place.ok_or_else(|| lacking(running, class))?;
-        renewed.push(number);
         *spec.classes.get_mut(number).ok_or_else(lost)? = class.clone();
     }
     // A class with child classes has no queue that could be exchanged, nor has a class with a
@@ -207,8 +224,8 @@ pub fn laid_out(policy: &InterfacePolicy, registry: &Registry) -> InterfacePolic
 }
 
 /// Pairs of filters that are compared at most to find out what new ones take away, beside the
-/// packet loop: 5,000 new ones with 100,000 are half as many. How long that takes is not measured.
-const COMPARED: usize = 1_000_000_000;
+/// packet loop: a few seconds. Filters that differ in what they both state are not.
+const COMPARED: usize = 200_000_000;
 
 /// The classes of whose packets other filters may give some to another class; `None` if it cannot
 /// be told of single ones. All numbers are those of one tree.
@@ -224,18 +241,38 @@ pub(crate) fn affected(old: &InterfacePolicy, new: &InterfacePolicy) -> Option<B
     // Their order decides between equally specific ones.
     let (was, is) = (common(old, &after), common(new, &before));
     let moved = out_of_order(&was, &is);
-    if (added.len() + moved.len()).saturating_mul(old.filters.len()) > COMPARED {
-        return None;
-    }
-    for filter in &added {
-        found.extend(losing(&old.filters, filter));
-    }
-    for filter in &moved {
-        let others = losing(&old.filters, filter);
-        found.extend(others.chain([filter.class]));
+    if !added.is_empty() || !moved.is_empty() {
+        found.extend(moved.iter().map(|filter| filter.class));
+        let takers = added.iter().copied().chain(&moved);
+        found.append(&mut losing_to(&old.filters, takers)?);
     }
     if !added.is_empty() || old.plan.default != new.plan.default {
         found.extend(old.plan.default);
+    }
+    Some(found)
+}
+
+/// The classes of whose packets any of these may take some; `None` if there is too much to compare.
+/// Where they are more than change at once, not all.
+fn losing_to<'a>(
+    filters: &'a FilterList,
+    takers: impl Iterator<Item = &'a Filter>,
+) -> Option<BTreeSet<ClassId>> {
+    let meetings = Meetings::of(filters.iter());
+    let (mut found, mut left) = (BTreeSet::new(), COMPARED);
+    for taker in takers {
+        let mut each = |other: &Filter| {
+            if other.class != taker.class {
+                found.insert(other.class);
+            }
+            match found.len() > MANY {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        if meetings.with(taker, &mut left, &mut each).is_break() {
+            return (found.len() > MANY).then_some(found);
+        }
     }
     Some(found)
 }

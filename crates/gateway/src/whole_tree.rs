@@ -7,8 +7,8 @@
 use control::begins_anew::{ClassesAnew, Forgotten};
 use control::policy::InterfacePolicy;
 use engine::packet::ClassId;
-use engine::tree::TreePlan;
-use netio::handle::{Becomes, ClassChanges, CutClass, Declined};
+use engine::tree::{ClassSpec, ClassSpecs, DisciplineSpec, Registry, TreePlan};
+use netio::handle::{Becomes, ClassChanges, CutClass, Declined, HEIRS};
 use std::fmt;
 
 /// Classes that lose packets to another, which is changed alone, at most: what arrives waits until
@@ -16,7 +16,7 @@ use std::fmt;
 pub(crate) const FEW: usize = 256;
 /// Classes that come, go or lose packets to others in one change by the class at most: it has an
 /// answer within seconds.
-pub(crate) const MANY: usize = 8_192;
+pub(crate) const MANY: usize = 32_768;
 
 /// Why a change is not done by the class.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,6 +29,10 @@ pub(crate) enum WholeTree {
     OtherParents,
     /// There is no place left at the top, or below this class.
     NoPlace(Option<String>),
+    /// This class has child classes and is new.
+    NewParent(String),
+    /// This class has had none.
+    FirstChild(String),
     /// A class that comes or goes, or whose queue changes, has classes in its queue.
     ClassesInside(String),
     /// A class has so many in its queue that they do not change at once.
@@ -58,6 +62,8 @@ impl fmt::Display for WholeTree {
                     "more classes come below class {parent} than there are places for"
                 )
             }
+            Self::NewParent(name) => write!(f, "class {name} is new and has child classes"),
+            Self::FirstChild(name) => write!(f, "class {name} gets its first child class"),
             Self::ClassesInside(name) => write!(
                 f,
                 "class {name}, which comes, goes or has another queue, has classes in its queue"
@@ -92,6 +98,7 @@ pub(crate) fn of_new_tree(
     running: &InterfacePolicy,
     whole: &InterfacePolicy,
     why: &WholeTree,
+    registry: &Registry,
 ) -> Vec<ClassesAnew> {
     let [before, after] = [running, whole].map(|policy| &policy.plan);
     let stays = |class: &ClassId| {
@@ -105,45 +112,90 @@ pub(crate) fn of_new_tree(
         .iter()
         .all(|plan| plan.root.plan.pacing().is_some());
     let what = if paced { Forgotten::Queue } else { Forgotten::Class };
-    match classes.is_empty() && !is_one_queue {
-        true => Vec::new(),
-        false => vec![account(whole, &classes, what, why.to_string())],
+    if is_one_queue {
+        return vec![account(whole, &classes, what, why.to_string())];
+    }
+    let [former, specs] = [running, whole].map(|policy| policy.spec.class_specs());
+    fn spec<'a>(specs: &ClassSpecs<'a>, plan: &TreePlan, class: ClassId) -> Option<&'a ClassSpec> {
+        specs.find(class.0 as usize, &plan.info(class)?.name)
+    }
+    let keeps = |class: &ClassId| {
+        let info = after.info(*class);
+        let former_class = info.and_then(|info| before.class(&info.name));
+        let both = former_class.and_then(|was| spec(&former, before, was).zip(spec(&specs, after, *class)));
+        let is_leaf = info.is_some_and(|info| info.leaf);
+        !is_leaf || both.is_some_and(|(was, is)| takes_over(was, is, registry))
+    };
+    let few = before.classes.len() <= HEIRS;
+    let (kept, anew): (Vec<ClassId>, Vec<ClassId>) =
+        classes.into_iter().partition(|class| few && keeps(class));
+    let turns = (!paced).then_some((kept, Forgotten::Turns));
+    let parts = [(anew, what)].into_iter().chain(turns);
+    let concerned = parts.filter(|(classes, _)| !classes.is_empty());
+    concerned
+        .map(|(classes, what)| account(whole, &classes, what, why.to_string()))
+        .collect()
+}
+
+/// Whether the queue of a class goes on where its former one leaves off, of a leaf that is in both
+/// trees.
+fn takes_over(was: &ClassSpec, is: &ClassSpec, registry: &Registry) -> bool {
+    fn all(spec: &DisciplineSpec, registry: &Registry) -> bool {
+        let kind = registry.find(&spec.kind);
+        kind.is_some_and(|kind| kind.properties.takes_over)
+            && spec.child.as_deref().is_none_or(|child| all(child, registry))
+    }
+    match (&was.discipline, &is.discipline) {
+        (Some(was), Some(is)) => was.says_as(is) && all(is, registry),
+        // Both are plain.
+        (was, is) => was.is_none() && is.is_none(),
     }
 }
 
 /// The classes that begin anew where these are changed by themselves.
 pub(crate) fn of_single_classes(
-    running: &TreePlan,
+    running: &InterfacePolicy,
     whole: &InterfacePolicy,
     changes: &ClassChanges,
+    registry: &Registry,
 ) -> Vec<ClassesAnew> {
-    let cut = |becomes: fn(Becomes) -> bool| {
-        let cut = changes
-            .cut
-            .iter()
-            .filter(move |cut: &&CutClass| becomes(cut.becomes));
-        cut.map(|cut| cut.class).collect::<Vec<_>>()
+    let another = |cut: &&CutClass| matches!(cut.becomes, Becomes::Another(_));
+    let places = changes.come.iter().map(|come| come.class);
+    let places = places.chain(changes.cut.iter().filter(another).map(|cut| cut.class));
+    let former = |class: ClassId| running.plan.class(&whole.plan.info(class)?.name);
+    let staying = places.filter_map(|class| Some((class, former(class)?)));
+    let (requeued, moved): (Vec<_>, Vec<_>) = staying.partition(|(class, former)| class == former);
+    let numbers = |list: Vec<(ClassId, ClassId)>| list.into_iter().map(|(class, _)| class).collect();
+    fn spec(policy: &InterfacePolicy, class: ClassId) -> Option<&ClassSpec> {
+        policy.spec.classes.get(class.0 as usize)
+    }
+    // One in whose queue there are classes may be meant by any of theirs.
+    let goes_on = |class: ClassId| {
+        let both = spec(running, class).zip(spec(whole, class));
+        both.is_some_and(|(was, is)| takes_over(was, is, registry))
     };
-    let moved = changes.come.iter().map(|come| come.class).filter(|class| {
-        let info = whole.plan.info(*class);
-        info.is_some_and(|info| running.class(&info.name).is_some())
-    });
+    let itself = changes
+        .cut
+        .iter()
+        .filter(|cut| cut.becomes == Becomes::Itself && !goes_on(cut.class));
     let parts = [
-        (moved.collect(), Forgotten::Class, "another class above"),
+        (numbers(moved), Forgotten::Class, "another class above"),
         (
-            cut(|becomes| matches!(becomes, Becomes::Another(_))),
+            numbers(requeued),
             Forgotten::Class,
             "another discipline for its packets",
         ),
         (
-            cut(|becomes| becomes == Becomes::Itself),
+            itself.map(|cut| cut.class).collect(),
             Forgotten::Queue,
-            "filters may give packets of these to other classes",
+            "filters may give packets of these to other classes, and their queues cannot go on where others leave off",
         ),
     ];
-    let concerned = parts.into_iter().filter(|(classes, ..)| !classes.is_empty());
+    let concerned = parts
+        .into_iter()
+        .filter(|(classes, ..): &(Vec<ClassId>, _, _)| !classes.is_empty());
     concerned
-        .map(|(classes, what, why): (Vec<ClassId>, _, _)| account(whole, &classes, what, why.into()))
+        .map(|(classes, what, why)| account(whole, &classes, what, why.into()))
         .collect()
 }
 

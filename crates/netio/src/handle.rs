@@ -11,7 +11,7 @@ use crate::inspection::{BLANKS, Blanks, Collected, Detail, PathSlice, Piece, Req
 use crate::meter::{ClassMeter, Meters};
 use crate::path::ChangedByClass;
 use crate::path::Wished;
-pub use crate::path::{Becomes, ChangedSettings, ClassChanges, ComingClass, CutClass, Reclassified};
+pub use crate::path::{Becomes, ChangedSettings, ClassChanges, ComingClass, CutClass, HEIRS, Reclassified};
 use crate::pool::PoolUsage;
 use crate::port::{Capabilities, Counters};
 use crate::realiser::Achieved;
@@ -438,19 +438,41 @@ impl Handle {
         })
     }
 
-    /// Asks the worker of a path, with the number that the path has there.
+    /// Asks the worker of a path, with the number that the path has there. What waits for a change
+    /// to end, or is one, takes as long as that takes, in pieces between batches: it is waited for
+    /// as long as the worker answers other questions in time.
     fn ask<T>(
         &self,
         path: PathId,
         command: impl FnOnce(PathId, Sender<T>) -> Command,
     ) -> Result<T, Unanswered> {
+        let (line, own) = self.line(path)?;
         let (reply, answer) = channel();
+        let command = command(own, reply);
+        let takes_long = command.needs_rest().is_some();
+        line.tell(command)?;
+        loop {
+            match self.await_from(&answer) {
+                Err(Unanswered::Silent) if takes_long => self.answers(path)?,
+                answered => return answered,
+            }
+        }
+    }
+
+    /// The worker of a path, and the number that the path has there.
+    fn line(&self, path: PathId) -> Result<(&WorkerLine, PathId), Unanswered> {
         let mut lines = self.workers.iter().rev();
-        let line = lines
-            .find(|line| line.first_path <= path.0)
-            .ok_or(Unanswered::NoSuchPath)?;
-        line.tell(command(PathId(path.0 - line.first_path), reply))?;
-        self.await_from(&answer)
+        let line = lines.find(|line| line.first_path <= path.0);
+        let line = line.ok_or(Unanswered::NoSuchPath)?;
+        Ok((line, PathId(path.0 - line.first_path)))
+    }
+
+    /// Whether the worker of a path answers.
+    fn answers(&self, path: PathId) -> Result<(), Unanswered> {
+        let (line, path) = self.line(path)?;
+        let (done, answer) = channel();
+        line.tell(Command::Present { path, done })?;
+        self.await_from(&answer).map(drop)
     }
 
     /// A snapshot of everything.
@@ -883,5 +905,92 @@ impl AddAssign for Turns {
         self.lapses += other.lapses;
         self.held_up += other.held_up;
         self.realtime &= other.realtime;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::SimulatedTime;
+    use std::sync::{Mutex, PoisonError};
+
+    /// A worker that switches after a time, and answers other questions at once, until it hangs.
+    #[derive(Debug)]
+    struct Busy {
+        state: Mutex<(Receiver<Command>, Vec<Sender<bool>>, u64)>,
+        unanswered: Mutex<Vec<Sender<bool>>>,
+        switches_at: u64,
+        hangs_at: u64,
+    }
+
+    impl SimulatedTime for Busy {
+        fn now(&self) -> Instant {
+            let (.., seconds) = &*self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            Instant::START + Duration::from_secs(*seconds)
+        }
+
+        fn now_ms(&self) -> u64 {
+            0
+        }
+
+        fn pass(&self) {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let (inbox, switches, seconds) = &mut *state;
+            *seconds += 1;
+            if *seconds >= self.hangs_at {
+                return;
+            }
+            for command in inbox.try_iter() {
+                match command {
+                    Command::Switch { done, .. } => switches.push(done),
+                    Command::Present { done, .. } => drop(done.send(None)),
+                    Command::Restart { done, .. } => self.unanswered.lock().expect("alone").push(done),
+                    other => panic!("{other:?}"),
+                }
+            }
+            if *seconds >= self.switches_at {
+                for done in switches.drain(..) {
+                    done.send(true).expect("it is waited for");
+                }
+            }
+        }
+    }
+
+    fn busy(switches_at: u64, hangs_at: u64) -> (Handle, Arc<Busy>) {
+        let (handle, inbox) = Handle::new(Arc::new(Bell::new().expect("a descriptor")));
+        let state = Mutex::new((inbox, Vec::new(), 0));
+        let busy = Arc::new(Busy {
+            state,
+            unanswered: Mutex::default(),
+            switches_at,
+            hangs_at,
+        });
+        (
+            handle.in_time(CallerTime::simulated(Arc::clone(&busy) as _)),
+            busy,
+        )
+    }
+
+    #[test]
+    fn what_takes_long_is_waited_for_while_the_worker_answers() {
+        let (handle, time) = busy(600, u64::MAX);
+        assert_eq!(handle.switch(PathId(0), false), Ok(()));
+        assert_eq!(time.now(), Instant::START + Duration::from_secs(600));
+        // One that does not answer in time is not at work.
+        let (handle, time) = busy(600, 100);
+        assert_eq!(handle.switch(PathId(0), false), Err(Unanswered::Silent));
+        assert!(
+            time.now() <= Instant::START + Duration::from_secs(112),
+            "{:?}",
+            time.now()
+        );
+        // What waits for nothing has its answer at once, or none.
+        let (handle, time) = busy(600, u64::MAX);
+        assert_eq!(handle.restart(PathId(0)), Err(Unanswered::Silent));
+        assert!(
+            time.now() <= Instant::START + Duration::from_secs(6),
+            "{:?}",
+            time.now()
+        );
     }
 }

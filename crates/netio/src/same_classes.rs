@@ -43,6 +43,12 @@ impl SameClasses {
         self.look_up(1, class)
     }
 
+    /// How many classes the former tree had, if any is known.
+    pub(crate) fn former(&self) -> u32 {
+        let both = self.both.as_ref();
+        both.map_or(0, |[former, _]| u32::try_from(former.len()).unwrap_or(u32::MAX))
+    }
+
     fn look_up(&self, side: usize, class: ClassId) -> Option<ClassId> {
         let Some(both) = &self.both else {
             return Some(class);

@@ -1,10 +1,12 @@
-//! The packets of a capture, and the interface of a policy that is to have them.
+//! The packets of a capture, or of a recording, and the interface of a policy that is to have them.
 
 use crate::exit::Failure;
+use crate::recreated;
 use crate::source;
 use control::policy::InterfacePolicy;
 use engine::tree::Registry;
 use engine::units::{Duration, Instant};
+use gateway::recording::Recording;
 use measure::numbers;
 use netio::capture_file::{PcapRecord, Reader};
 use std::io::BufReader;
@@ -23,25 +25,67 @@ pub(crate) struct CaptureRead {
     pub(crate) bytes: u64,
     /// Of packets whose captured part ends before their ports.
     pub(crate) blind: u64,
+    /// Others, of a recording that no longer has their headers.
+    pub(crate) forgotten: u64,
     pub(crate) span: Duration,
 }
 
 impl CaptureRead {
-    /// That filters on ports may have missed some, if so.
-    pub(crate) fn without_ports(&self) -> Option<String> {
-        (self.blind > 0).then(|| {
+    /// What of the packets is missing, if anything is.
+    pub(crate) fn missing(&self) -> Vec<String> {
+        let blind = (self.blind > 0).then(|| {
             format!(
                 "{} packets were captured too short to have their ports: filters on ports do not take them; \
                  capture 96 bytes of each",
                 numbers::count(self.blind)
             )
-        })
+        });
+        let forgotten = (self.forgotten > 0).then(|| {
+            format!(
+                "{} packets are left out, of which the recording has the lengths alone: record in a larger ring",
+                numbers::count(self.forgotten)
+            )
+        });
+        blind.into_iter().chain(forgotten).collect()
+    }
+
+    /// A packet of this frame, with this beginning.
+    fn see(&mut self, frame: u32, bytes: &[u8]) {
+        self.packets += 1;
+        self.bytes += u64::from(frame);
+        self.blind += u64::from(is_blind(bytes, frame));
     }
 }
 
-/// Reads a capture, packet by packet: the time since the first, the length of the frame, and its
-/// beginning.
-pub(crate) fn read(path: &Path, each: &mut Each<'_>) -> Result<CaptureRead, Failure> {
+/// Reads a capture or a recording, packet by packet: the time since the first, the length of the
+/// frame, and its beginning.
+pub(crate) fn read(path: &Path, registry: &Registry, each: &mut Each<'_>) -> Result<CaptureRead, Failure> {
+    match recreated::is_recording(path) {
+        true => of_recording(path, registry, each),
+        false => of_capture(path, each),
+    }
+}
+
+fn of_recording(path: &Path, registry: &Registry, each: &mut Each<'_>) -> Result<CaptureRead, Failure> {
+    let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
+    let mut file = source::opened("recording", path)?;
+    let recording = Recording::read(&mut file).map_err(|why| wrong(format!("it {why}")))?;
+    let (mut seen, mut first) = (CaptureRead::default(), None);
+    let given = recording.arrivals(registry, &mut |at, frame, bytes| {
+        let since = at.since(*first.get_or_insert(at));
+        let frame = u32::try_from(frame.get()).unwrap_or(u32::MAX);
+        seen.see(frame, bytes);
+        seen.span = seen.span.max(since);
+        each(Instant::START + since, frame.max(bytes.len() as u32), bytes)
+    });
+    let forgotten = given.map_err(wrong)??;
+    match first {
+        None => Err(wrong("no packet is in it".into())),
+        Some(_) => Ok(CaptureRead { forgotten, ..seen }),
+    }
+}
+
+fn of_capture(path: &Path, each: &mut Each<'_>) -> Result<CaptureRead, Failure> {
     let shown = path.display();
     let wrong = |why: &dyn std::fmt::Display| Failure::usage(format!("{shown}: {why}"));
     let file = source::opened("capture", path)?;
@@ -62,9 +106,7 @@ pub(crate) fn read(path: &Path, each: &mut Each<'_>) -> Result<CaptureRead, Fail
             ));
         }
         last = last.max(at);
-        seen.packets += 1;
-        seen.bytes += u64::from(original);
-        seen.blind += u64::from(is_blind(&bytes, original));
+        seen.see(original, &bytes);
         let at = Instant::START + Duration::from_nanos(at - begin);
         bytes.truncate(netio::replay::event::KEPT);
         each(at, original.max(bytes.len() as u32), &bytes)?;

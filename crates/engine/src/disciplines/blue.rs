@@ -45,6 +45,7 @@ pub static KIND: Kind = Kind {
         keeps_order: true,
         conserves_work: true,
         elsewhere: &["sfb"],
+        takes_over: true,
         ..Properties::NONE
     },
     check,
@@ -214,6 +215,10 @@ impl Blue {
 
     /// Whether the arrival is dropped, and why. May mark it.
     fn drop_reason(&mut self, now: Instant, packet: &mut Packet, sink: &mut dyn Sink) -> Option<Reason> {
+        if packet.handed_on {
+            // It was judged when it arrived.
+            return (self.queue.len() >= self.plan.limit).then_some(Reason::Full);
+        }
         if self.queue.len() >= self.plan.threshold {
             self.p_m.grow(now, self.plan.increment, self.plan.freeze);
         }
@@ -235,7 +240,11 @@ impl Blue {
 impl Discipline for Blue {
     fn enqueue(&mut self, now: Instant, mut packet: Packet, sink: &mut dyn Sink) -> Verdict {
         self.clock = now;
-        self.end_idle(now);
+        match packet.handed_on {
+            // It was no time without packets.
+            true => self.idle_since = None,
+            false => self.end_idle(now),
+        }
         if let Some(why) = self.drop_reason(now, &mut packet, sink) {
             sink.drop(packet, why);
             return Verdict::Dropped(why);
@@ -260,6 +269,15 @@ impl Discipline for Blue {
         if portion.flush(sink, || self.queue.pop_front()) {
             self.idle_since = self.idle_since.or(Some(self.clock));
         }
+    }
+
+    fn take_over(&mut self, now: Instant, former: &mut dyn Discipline) -> u32 {
+        let former: &mut dyn Any = former;
+        if let Some(former) = former.downcast_ref::<Self>() {
+            (self.p_m, self.rng, self.early) = (former.p_m, former.rng.clone(), former.early);
+            (self.idle_since, self.clock) = (former.idle_since.or(Some(now)), now);
+        }
+        0
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

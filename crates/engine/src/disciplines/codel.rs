@@ -52,6 +52,7 @@ pub static KIND: Kind = Kind {
     class_settings: &[],
     properties: Properties {
         keeps_order: true,
+        takes_over: true,
         conserves_work: true,
         ..Properties::NONE
     },
@@ -336,6 +337,14 @@ impl Discipline for Codel {
             self.held.bytes = Bytes::ZERO;
             self.controller.empty();
         }
+    }
+
+    fn take_over(&mut self, _now: Instant, former: &mut dyn Discipline) -> u32 {
+        let former: &mut dyn Any = former;
+        if let Some(former) = former.downcast_ref::<Self>() {
+            (self.controller, self.sojourn) = (former.controller, former.sojourn);
+        }
+        0
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

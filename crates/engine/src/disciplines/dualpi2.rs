@@ -55,7 +55,10 @@ pub static KIND: Kind = Kind {
     children: Children::None,
     settings: Settings::SETTINGS,
     class_settings: &[],
-    properties: Properties::NONE,
+    properties: Properties {
+        takes_over: true,
+        ..Properties::NONE
+    },
     check,
 };
 
@@ -447,6 +450,22 @@ impl Discipline for Dual {
         if queues.all(|queue| portion.flush(sink, || queue.pop())) {
             self.deficit = 0;
         }
+    }
+
+    fn take_over(&mut self, now: Instant, former: &mut dyn Discipline) -> u32 {
+        let former: &mut dyn Any = former;
+        if let Some(former) = former.downcast_mut::<Self>() {
+            // By what it holds now.
+            former.catch_up(now);
+            *self = Self {
+                plan: self.plan.clone(),
+                rng: former.rng.clone(),
+                low: Fifo::default(),
+                classic: Fifo::default(),
+                ..*former
+            };
+        }
+        0
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

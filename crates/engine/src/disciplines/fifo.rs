@@ -38,6 +38,7 @@ pub static KIND: Kind = Kind {
         follows_any_rate: true,
         isolates: true,
         elsewhere: &["pfifo", "bfifo", "droptail", "fifoq"],
+        takes_over: true,
         ..Properties::NONE
     },
     check,

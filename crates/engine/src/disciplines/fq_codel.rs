@@ -43,6 +43,7 @@ use crate::structures::lengths::Lengths;
 use crate::structures::lists::{List, Store};
 use crate::units::{Bytes, Duration, Instant};
 use std::any::Any;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The registration.
@@ -56,6 +57,7 @@ pub static KIND: Kind = Kind {
     properties: Properties {
         conserves_work: true,
         elsewhere: &["sfq", "fairq"],
+        takes_over: true,
         ..Properties::NONE
     },
     check,
@@ -239,6 +241,8 @@ struct FqCodel {
     became_new: u64,
     /// Where a flush goes on: the new queues or the old ones, and which.
     flushed: Option<(usize, u32)>,
+    /// Packets of which another one knows the flows.
+    left: VecDeque<List>,
 }
 
 impl FqCodel {
@@ -252,6 +256,7 @@ impl FqCodel {
             lengths: Lengths::new(0),
             became_new: 0,
             flushed: None,
+            left: VecDeque::new(),
             plan,
         };
         if queue.plan.flows > AT_FIRST_PACKET {
@@ -392,6 +397,16 @@ impl Discipline for FqCodel {
     }
 
     fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        while let Some(list) = self.left.front_mut() {
+            if !portion.flush(sink, || self.store.pop(list)) {
+                return;
+            }
+            self.left.pop_front();
+            portion.looked();
+            if portion.is_spent() {
+                return;
+            }
+        }
         // Queues stay in their lists: an empty one is a common sight there.
         let lists = [self.new.first, self.old.first];
         let (mut list, mut at) = self.flushed.take().unwrap_or((0, lists[0]));
@@ -410,6 +425,30 @@ impl Discipline for FqCodel {
             }
         }
         self.flushed = Some((list, at));
+    }
+
+    fn take_over(&mut self, _now: Instant, former: &mut dyn Discipline) -> u32 {
+        let former: &mut dyn Any = former;
+        let same = |former: &&mut Self| former.plan.flows == self.plan.flows;
+        let Some(former) = former.downcast_mut::<Self>().filter(same) else {
+            return 0;
+        };
+        std::mem::swap(&mut self.flows, &mut former.flows);
+        std::mem::swap(&mut self.lengths, &mut former.lengths);
+        (self.seed, self.became_new) = (former.seed, former.became_new);
+        for (own, line) in [(&mut self.new, &mut former.new), (&mut self.old, &mut former.old)] {
+            *own = std::mem::replace(line, Line::EMPTY);
+            let mut at = own.first;
+            // The packets stay where they are, in the order in which they would be flushed.
+            while let Some(flow) = self.flows.get_mut(at as usize) {
+                former
+                    .left
+                    .push_back(std::mem::replace(&mut flow.list, List::EMPTY));
+                self.lengths.set(at, None);
+                at = flow.next;
+            }
+        }
+        self.new.count + self.old.count
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

@@ -915,6 +915,10 @@ impl Discipline for Ips {
         adopted
     }
 
+    fn leaf(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
+        self.inner.leaf(class)
+    }
+
     fn retune_own(&mut self, now: Instant, plan: &dyn Plan) -> bool {
         let alike = |plan: &&IpsPlan| {
             let shape = |plan: &IpsPlan| (plan.settings.over, plan.classes.len());

@@ -55,6 +55,7 @@ pub static KIND: Kind = Kind {
         keeps_order: true,
         conserves_work: true,
         elsewhere: &["fq_pie"],
+        takes_over: true,
         ..Properties::NONE
     },
     check,
@@ -300,7 +301,8 @@ impl Discipline for Pie {
         self.catch_up(now);
         let dropped = if self.queue.len() >= self.plan.limit {
             Some(Reason::Full)
-        } else if self.should_drop() {
+        } else if !packet.handed_on && self.should_drop() {
+            // What was handed on was judged when it arrived.
             self.early += 1;
             let marked = self.drop_prob < self.plan.mark_below && packet.mark();
             if marked {
@@ -333,6 +335,22 @@ impl Discipline for Pie {
         if portion.flush(sink, || self.queue.pop_front()) {
             self.bytes = Bytes::ZERO;
         }
+    }
+
+    fn take_over(&mut self, now: Instant, former: &mut dyn Discipline) -> u32 {
+        let former: &mut dyn Any = former;
+        if let Some(former) = former.downcast_mut::<Self>() {
+            // By what it holds now.
+            former.catch_up(now);
+            *self = Self {
+                plan: self.plan.clone(),
+                rng: former.rng.clone(),
+                queue: VecDeque::new(),
+                bytes: Bytes::ZERO,
+                ..*former
+            };
+        }
+        0
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

@@ -29,7 +29,7 @@
 use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
-use crate::packet::Packet;
+use crate::packet::{ClassId, Packet};
 use crate::portion::Portion;
 use crate::queue::Queue;
 use crate::settings::{Problem, Raw, SettingValue, describe};
@@ -48,6 +48,7 @@ pub static KIND: Kind = Kind {
     class_settings: &[],
     properties: Properties {
         adds_no_delay: true,
+        takes_over: true,
         ..Properties::NONE
     },
     check,
@@ -385,6 +386,24 @@ impl Discipline for Police {
 
     fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
         self.child.flush(portion, sink);
+    }
+
+    fn take_over(&mut self, now: Instant, former: &mut dyn Discipline) -> u32 {
+        let former: &mut dyn Any = former;
+        let Some(former) = former.downcast_mut::<Self>() else {
+            return 0;
+        };
+        former.buckets.fill(&former.parameters, now);
+        self.buckets = former.buckets;
+        for (tokens, burst) in self.buckets.tokens.iter_mut().zip(self.parameters.bursts) {
+            *tokens = burst.min(*tokens);
+        }
+        self.counts = former.counts;
+        self.child.take_over(now, &mut former.child)
+    }
+
+    fn leaf(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
+        self.child.discipline_mut().leaf(class)
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

@@ -41,7 +41,7 @@
 use crate::discipline::{Build, Discipline, Next, Plan, Reason, Sink, Verdict};
 use crate::inspect::{Inspection, Value};
 use crate::kind::{Check, Children, Kind, Properties, QueuePlan};
-use crate::packet::Packet;
+use crate::packet::{ClassId, Packet};
 use crate::portion::Portion;
 use crate::queue::Queue;
 use crate::random::Rng;
@@ -61,6 +61,7 @@ pub static KIND: Kind = Kind {
     class_settings: &[],
     properties: Properties {
         adds_no_delay: true,
+        takes_over: true,
         ..Properties::NONE
     },
     check,
@@ -463,6 +464,12 @@ impl Red {
         self.average = parameters.sample(self.average, queue);
     }
 
+    /// The same, of an arrival at this time.
+    fn judge(&mut self, now: Instant, len: Bytes) -> Option<Reason> {
+        self.observe(now);
+        self.verdict(len)
+    }
+
     /// Whether to drop or mark this arrival, and why.
     fn verdict(&mut self, len: Bytes) -> Option<Reason> {
         if self.average < self.parameters.min || self.child.backlog().packets < 2 {
@@ -496,8 +503,12 @@ impl Red {
 
 impl Discipline for Red {
     fn enqueue(&mut self, now: Instant, mut packet: Packet, sink: &mut dyn Sink) -> Verdict {
-        self.observe(now);
-        if let Some(why) = self.verdict(packet.len) {
+        let judged = match packet.handed_on {
+            // It was judged when it arrived.
+            true => None,
+            false => self.judge(now, packet.len),
+        };
+        if let Some(why) = judged {
             self.count = 0;
             let may_mark = self.parameters.ecn && self.average < self.parameters.max;
             if !(may_mark && packet.mark()) {
@@ -532,6 +543,24 @@ impl Discipline for Red {
         if !portion.is_spent() {
             self.note_idle(self.clock);
         }
+    }
+
+    fn take_over(&mut self, now: Instant, former: &mut dyn Discipline) -> u32 {
+        let former: &mut dyn Any = former;
+        let Some(former) = former.downcast_mut::<Self>() else {
+            return 0;
+        };
+        // An average in packets says nothing about bytes.
+        if former.parameters.measure == self.parameters.measure {
+            (self.average, self.count, self.rng) = (former.average, former.count, former.rng.clone());
+            (self.idle_since, self.clock) = (former.idle_since.or(Some(now)), now);
+            (self.early, self.forced, self.marks) = (former.early, former.forced, former.marks);
+        }
+        self.child.take_over(now, &mut former.child)
+    }
+
+    fn leaf(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
+        self.child.discipline_mut().leaf(class)
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

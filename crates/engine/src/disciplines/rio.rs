@@ -43,7 +43,10 @@ pub static KIND: Kind = Kind {
     children: Children::None,
     settings: Settings::SETTINGS,
     class_settings: &[],
-    properties: Properties::NONE,
+    properties: Properties {
+        takes_over: true,
+        ..Properties::NONE
+    },
     check,
 };
 
@@ -270,6 +273,10 @@ impl Rio {
             self.levels[level].count = 0;
             return Some(Reason::Full);
         }
+        if packet.handed_on {
+            // It was judged when it arrived.
+            return None;
+        }
         let why = self.verdict(level)?;
         let one = &mut self.levels[level];
         one.count = 0;
@@ -286,7 +293,9 @@ impl Discipline for Rio {
     fn enqueue(&mut self, now: Instant, mut packet: Packet, sink: &mut dyn Sink) -> Verdict {
         self.clock = now;
         let level = level_of(&packet);
-        self.observe(now, level);
+        if !packet.handed_on {
+            self.observe(now, level);
+        }
         if let Some(why) = self.drop_reason(level, &mut packet, sink) {
             sink.drop(packet, why);
             return Verdict::Dropped(why);
@@ -321,6 +330,19 @@ impl Discipline for Rio {
             one.backlog = 0;
             one.idle_since = one.idle_since.or(Some(self.clock));
         }
+    }
+
+    fn take_over(&mut self, now: Instant, former: &mut dyn Discipline) -> u32 {
+        let former: &mut dyn Any = former;
+        if let Some(former) = former.downcast_ref::<Self>() {
+            (self.rng, self.clock) = (former.rng.clone(), now);
+            self.levels = former.levels.map(|level| Level {
+                backlog: 0,
+                idle_since: level.idle_since.or(Some(now)),
+                ..level
+            });
+        }
+        0
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

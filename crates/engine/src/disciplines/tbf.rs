@@ -248,6 +248,10 @@ impl Discipline for Tbf {
         self.child.flush(portion, sink);
     }
 
+    fn leaf(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
+        self.child.discipline_mut().leaf(class)
+    }
+
     fn inspect(&self, out: &mut Inspection<'_>) {
         let names = [("rate", "burst", "tokens"), ("peak", "peak_burst", "peak_tokens")];
         for (bucket, (rate, burst, tokens)) in self.buckets.iter().zip(names) {

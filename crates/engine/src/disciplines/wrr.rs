@@ -752,13 +752,17 @@ impl Discipline for Wrr {
         Some(former)
     }
 
+    fn leaf(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
+        self.leaves.discipline(class)
+    }
+
     fn exchange_queue(
         &mut self,
-        _now: Instant,
+        now: Instant,
         class: ClassId,
         queue: BuiltQueue,
     ) -> Option<Box<dyn DetachedQueue>> {
-        self.leaves.exchange(class, queue)
+        self.leaves.exchange(now, class, queue)
     }
 }
 

@@ -7,7 +7,9 @@
 //! one that no longer is. A ready leaf can turn out to be empty, as a queue may drop its backlog.
 
 use crate::class_name::ClassName;
-use crate::discipline::{Build, BuiltQueue, DetachedQueue, Next, Reason, RenewedLeaf, Sink, Verdict};
+use crate::discipline::{
+    Build, BuiltQueue, DetachedQueue, Discipline, Next, Reason, RenewedLeaf, Sink, Verdict,
+};
 use crate::inspect::Inspection;
 use crate::kind::{Check, ClassRoutes, QueuePlan};
 use crate::packet::{ClassId, Packet};
@@ -226,6 +228,16 @@ impl Leaves {
         self.plan.routes.child(class)
     }
 
+    /// The discipline in the queue of this class, a leaf or one in a leaf's queue.
+    pub(crate) fn discipline(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
+        let leaf = self.route(class)?;
+        let discipline = self.queues[leaf].discipline_mut();
+        match self.plan.leaves[leaf].id == class {
+            true => Some(discipline),
+            false => discipline.leaf(class),
+        }
+    }
+
     /// A leaf whose timer has expired, which is ready now. To be called until it returns none.
     #[inline]
     pub(crate) fn wake(&mut self, now: Instant) -> Option<usize> {
@@ -428,9 +440,14 @@ impl Leaves {
 
     /// Gives the leaf that takes the packets of a class another queue, whose counts go on. Its own
     /// is returned.
-    pub(crate) fn exchange(&mut self, class: ClassId, queue: BuiltQueue) -> Option<Box<dyn DetachedQueue>> {
+    pub(crate) fn exchange(
+        &mut self,
+        now: Instant,
+        class: ClassId,
+        queue: BuiltQueue,
+    ) -> Option<Box<dyn DetachedQueue>> {
         let leaf = self.route(class)?;
-        let successor = self.queues[leaf].successor(queue);
+        let successor = self.queues[leaf].successor(now, queue);
         Some(self.give(leaf, successor))
     }
 

@@ -14,7 +14,7 @@ const BURST: u64 = 32;
 
 /// What became of packets, by their numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Event {
+pub enum Event {
     Sent(u32, Ecn),
     Dropped(u32, Reason),
     Marked(u32, Reason),
@@ -22,8 +22,8 @@ enum Event {
 
 /// Takes packets up to a number, and notes what it sees.
 #[derive(Default)]
-struct Seen {
-    events: Vec<Event>,
+pub struct Seen {
+    pub events: Vec<Event>,
     /// How many more it wants.
     wanted: u64,
 }
@@ -47,13 +47,13 @@ impl Outlet for Seen {
 }
 
 /// A queue, and what was seen of it.
-struct Side {
-    queue: ShapedQueue,
-    seen: Seen,
+pub struct Side {
+    pub queue: ShapedQueue,
+    pub seen: Seen,
 }
 
 impl Side {
-    fn new(subject: &Subject, seed: Seed, bandwidth: Option<Bandwidth>) -> Self {
+    pub fn new(subject: &Subject, seed: Seed, bandwidth: Option<Bandwidth>) -> Self {
         let queue = subject.queue.build(&Build::new(seed));
         let clock = bandwidth.map(|bandwidth| LinkClock::new(bandwidth, CATCH_UP));
         Self {
@@ -63,7 +63,7 @@ impl Side {
     }
 
     /// As many as are wanted, by single calls; then the answer of a burst.
-    fn send_one_by_one(&mut self, now: Instant, wanted: u64) -> Next<()> {
+    pub fn send_one_by_one(&mut self, now: Instant, wanted: u64) -> Next<()> {
         for _ in 0..wanted {
             self.seen.wanted = 1;
             match self.queue.dequeue(now, &mut self.seen) {
@@ -81,7 +81,7 @@ impl Side {
     }
 }
 
-fn packet(rng: &mut Rng, id: u32, arrived: Instant, classes: u32) -> Packet {
+pub fn packet(rng: &mut Rng, id: u32, arrived: Instant, classes: u32) -> Packet {
     let len = match rng.below(32) {
         0 => 1,
         1 => 65_226,
@@ -108,7 +108,7 @@ fn packet(rng: &mut Rng, id: u32, arrived: Instant, classes: u32) -> Packet {
 }
 
 /// How long until the next arrivals or departures: often nothing, or until the queue has a packet.
-fn pause(rng: &mut Rng, now: Instant, due: Option<Instant>) -> Duration {
+pub fn pause(rng: &mut Rng, now: Instant, due: Option<Instant>) -> Duration {
     match rng.below(8) {
         0..=2 => Duration::ZERO,
         3 => Duration::from_nanos(rng.below(1_500)),

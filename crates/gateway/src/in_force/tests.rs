@@ -1,6 +1,7 @@
 //! Classes come, go, and change, at random and under load: no packet is lost, duplicated or
 //! reordered within its flow, and the tree is not built anew.
 
+mod a_twentieth;
 mod begins_anew;
 #[allow(dead_code, reason = "tests of the engine use more of it")]
 #[path = "../../../engine/tests/stubs/counted.rs"]

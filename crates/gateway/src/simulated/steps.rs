@@ -469,7 +469,9 @@ impl Run {
             (kind == Kind::ApplyToConfirm).then(|| std::time::Duration::from_millis(20 + rng.below(400)));
         let answer = self.request(|program| {
             let by = Provenance::default();
-            let applied = program.service.apply(&file, within, Breaking::Refused, by)?;
+            let applied = program
+                .service
+                .apply(&file, within, Breaking::Refused, by, &|| false)?;
             Ok(applied.message)
         })?;
         self.changed(&answer, within.is_some(), false)?;
@@ -602,6 +604,7 @@ impl Run {
                     None,
                     Breaking::Refused,
                     Provenance::default(),
+                    &|| false,
                 )?;
                 Ok(applied.message)
             }

@@ -405,8 +405,10 @@ impl Path {
         }
         if !self.moving.cuts_at_once() {
             self.meter_on();
-            self.moving.take_out(pool);
-            self.queue_anew(now, pool);
+            if self.take_over() {
+                self.moving.take_out(pool);
+                self.queue_anew(now, pool);
+            }
             self.end_succession();
         }
         if let Some(mut job) = self.moving.job.take() {

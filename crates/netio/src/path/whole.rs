@@ -6,21 +6,33 @@
 //! change [of a few classes](super::by_class).
 //!
 //! What takes longer the more classes there are comes [prepared](PreparedRetune), or goes over
-//! piece by piece: the meters. What is left over is dropped by whoever asked for the change, at its
-//! end.
+//! piece by piece: the meters, and before any packet what the queues of classes know of flows,
+//! delays and drops, which those of the same classes
+//! [take over](engine::discipline::Discipline::take_over). What is left over is dropped by whoever
+//! asked for the change, at its end.
 
 use super::Path;
+use super::by_class::Moving;
 use crate::handle::{Adopted, PreparedRetune, PresentPlan, Retired, Retune, Retuned};
 use crate::pool::Pool;
 use crate::replay::event::TapeEvent;
+use crate::same_classes::SameClasses;
 use engine::discipline::DetachedQueue;
 use engine::packet::ClassId;
 use engine::units::Instant;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 /// Classes whose meters go over between two batches at most.
 const METERED: usize = 256;
+
+/// Classes, and flows with a backlog in their queues, of which another queue takes over what is
+/// known, between two batches: about as many.
+const TAKEN_OVER: u32 = 256;
+/// In a tree with more classes than this, the queues know nothing of what those of a former tree
+/// knew: what arrives would wait for more than a few milliseconds.
+pub const HEIRS: usize = 4_096;
 
 /// A tree has taken another's place, and not yet all that was queued.
 #[derive(Debug)]
@@ -29,6 +41,17 @@ pub(super) struct Succession {
     pub(super) refused: u64,
     retired: Retired,
     awaits: Awaits,
+    heirs: Option<Heirs>,
+}
+
+/// Queues of a former tree that know something, to be taken over.
+#[derive(Debug)]
+struct Heirs {
+    /// When the new tree took its place.
+    at: Instant,
+    classes: Arc<SameClasses>,
+    /// By their numbers in the former tree.
+    left: Range<u32>,
 }
 
 /// Who awaits the end.
@@ -50,7 +73,14 @@ impl Succession {
             refused: 0,
             retired,
             awaits,
+            heirs: None,
         })
+    }
+
+    /// The same, in which queues take over from others first.
+    fn with_heirs(mut self: Box<Self>, heirs: Heirs) -> Box<Self> {
+        self.heirs = (heirs.left.len() <= HEIRS).then_some(heirs);
+        self
     }
 
     /// Whether a tape knows of what was queued before.
@@ -170,14 +200,50 @@ impl Path {
             });
         }
         pool.succeed(self.id.into(), self.numbering, &mut claim);
-        self.meters.succeed(meters, classes);
+        self.meters.succeed(meters, Arc::clone(&classes));
         self.forget_experience(None);
         retired.keep(std::mem::replace(&mut self.clamp_indices, clamp_indices));
         retired.keep(self.plan.replace(retune.plan.clone()));
         retired.keep((retune, claim));
         self.moving.formers.push_back(Box::new(former));
-        self.moving.succession = Some(Succession::of(retired, awaits));
+        let heirs = Heirs {
+            at: now,
+            left: 0..classes.former(),
+            classes,
+        };
+        self.moving.succession = Some(Succession::of(retired, awaits).with_heirs(heirs));
         self.note_plain();
+    }
+
+    /// Has the next queues take over what those of a former tree know. Whether none is left, so
+    /// that packets may follow.
+    pub(super) fn take_over(&mut self) -> bool {
+        let Moving {
+            succession, formers, ..
+        } = &mut self.moving;
+        let Some(heirs) = succession.as_mut().and_then(|of| of.heirs.as_mut()) else {
+            return true;
+        };
+        let (mut looks, tree) = (0, self.queue.queue_mut());
+        if let Some(former) = formers.back_mut() {
+            while looks < TAKEN_OVER
+                && let Some(class) = heirs.left.next()
+            {
+                looks += 1;
+                let Some(heir) = heirs.classes.successor(ClassId(class)) else {
+                    continue;
+                };
+                let from = former.discipline().leaf(ClassId(class));
+                let to = tree.discipline_mut().leaf(heir);
+                if let (Some(from), Some(to)) = (from, to) {
+                    looks += to.take_over(heirs.at, from);
+                }
+            }
+        }
+        if heirs.left.is_empty() {
+            succession.iter_mut().for_each(|of| of.heirs = None);
+        }
+        false
     }
 
     /// Takes over the next of a former tree's meters.
@@ -201,6 +267,7 @@ impl Path {
             refused,
             mut retired,
             awaits,
+            heirs: _,
         } = *ended;
         let mut former = std::mem::take(&mut self.moving.emptied);
         // Whoever asked may have given up waiting.
@@ -233,6 +300,7 @@ impl Path {
         while self.meters.is_following() {
             self.meters.go_on(METERED);
         }
+        while !self.take_over() {}
         self.moving.take_out(pool);
         self.end_succession();
         self.note_plain();

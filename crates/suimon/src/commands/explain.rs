@@ -73,7 +73,7 @@ impl Explain {
         let file = self.policy.as_deref().unwrap_or_default();
         if let Some(capture) = &self.capture {
             let interface = captured::interface(file, self.interface.as_deref(), cx.registry)?;
-            return of_capture(capture, &interface, self.which, self.target.json, cx.out);
+            return of_capture(capture, &interface, self.which, self.target.json, cx);
         }
         let policy = source::policy(file, cx.registry)?;
         let described = self.packet.iter().fold(Table::default(), |table, (key, value)| {
@@ -122,13 +122,14 @@ fn live(target: &Target, wanted: ExplainRequest, out: &mut dyn Write) -> Result<
     Ok(exit)
 }
 
-/// Sends a capture's packets by this policy, in simulated time, each when it was captured.
+/// Sends a capture's or a recording's packets by this policy, in simulated time, each when it was
+/// captured.
 fn of_capture(
     capture: &Path,
     interface: &InterfacePolicy,
     which: Which,
     json: bool,
-    out: &mut dyn Write,
+    cx: &mut Context<'_>,
 ) -> Result<Exit, Failure> {
     let wanted = which.request(interface.name.clone(), 0);
     let drops = wanted.drops;
@@ -142,7 +143,7 @@ fn of_capture(
         since: Instant::START,
         until: Instant::NEVER,
     });
-    let read = captured::read(capture, &mut |at, frame, bytes| {
+    let read = captured::read(capture, cx.registry, &mut |at, frame, bytes| {
         let arrived = candidate.arrive(at, Bytes::new(frame.into()), bytes, &mut |_| {});
         arrived.map_err(|why| Failure::at_run_time(why.to_string()))
     })?;
@@ -153,11 +154,11 @@ fn of_capture(
     let explained = recorded.map(|recorded| explained(interface, &recorded, &views));
     let explained = explained.ok_or_else(|| Failure::at_run_time("nothing was recorded"))?;
     match json {
-        true => writeln!(out, "{}", serde_json::json!(explained))?,
-        false => show_live(out, &explained, drops)?,
+        true => writeln!(cx.out, "{}", serde_json::json!(explained))?,
+        false => show_live(cx.out, &explained, drops)?,
     }
-    let blind = read.without_ports().filter(|_| !json);
-    blind.iter().try_for_each(|said| writeln!(out, "{said}"))?;
+    let mut missing = read.missing().into_iter().filter(|_| !json);
+    missing.try_for_each(|said| writeln!(cx.out, "{said}"))?;
     Ok(Exit::Done)
 }
 

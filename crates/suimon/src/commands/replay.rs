@@ -1,4 +1,4 @@
-//! `suimon replay`: what another policy would do with the packets of a capture.
+//! `suimon replay`: what another policy would do with the packets of a capture, or of a recording.
 //!
 //! With `--closed` its TCP connections are made again as senders ([`closed_loop`]).
 //!
@@ -16,6 +16,7 @@ use clap::Args;
 use control::policy::InterfacePolicy;
 use control::what_if::Figures;
 use engine::random::Seed;
+use engine::tree::Registry;
 use engine::units::{Bytes, Duration, Instant};
 use gateway::what_if::{ClassFigures, candidate, figures};
 use measure::numbers;
@@ -29,14 +30,14 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Send the packets of a capture through a policy, in simulated time, and compare what each class
-/// gets with another policy. Or do a recording again, packet by packet, as it was
+/// Send the packets of a capture or a recording through a policy, in simulated time, and compare
+/// what each class gets with another policy. Or do a recording again, packet by packet, as it was
 #[derive(Debug, Args)]
 pub struct Replay {
     /// The capture, pcap or pcapng; headers suffice. Or a recording of `suimon record save`
     #[arg(value_name = "CAPTURE|RECORDING")]
     capture: PathBuf,
-    /// The policy; a recording has its own
+    /// The policy to try; without one a recording is done again by its own
     #[arg(long, value_name = "NEW")]
     policy: Option<String>,
     /// Show the packets of a recording around this moment: a time of the day, a date and time, or
@@ -90,20 +91,19 @@ const OPEN_LOOP: &str = "Open loop: packets arrive as they were captured. What a
 impl Replay {
     /// Replays it.
     pub fn run(&self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
-        if recreated::is_recording(&self.capture) {
-            if self.policy.is_some() || self.against.is_some() || self.closed {
-                return Err(Failure::usage(
-                    "a recording is done again by the policies in it; another policy takes a capture",
-                ));
-            }
+        let tries = self.policy.is_some() || self.against.is_some() || self.closed;
+        if !tries && recreated::is_recording(&self.capture) {
             let moment = self.at.as_deref().map(|at| (at, self.around));
             return recreated::show(&self.capture, moment, self.json, cx);
         }
         let Some(policy) = self.policy.as_ref().filter(|_| self.at.is_none()) else {
             let shown = self.capture.display();
-            return Err(Failure::usage(format!(
-                "{shown} is no recording of suimon: say with --policy what is to be tried with this capture"
-            )));
+            return Err(Failure::usage(match recreated::is_recording(&self.capture) {
+                true => "say with --policy what is to be tried with the packets of this recording".into(),
+                false => format!(
+                    "{shown} is no recording of suimon: say with --policy what is to be tried with this capture"
+                ),
+            }));
         };
         let files = [self.against.as_ref(), Some(policy)];
         let files = files.into_iter().flatten();
@@ -113,8 +113,8 @@ impl Replay {
             tried.push((file.clone(), interface));
         }
         let (seen, tried) = match self.closed {
-            true => self.close(tried)?,
-            false => self.open(tried)?,
+            true => self.close(tried, cx.registry)?,
+            false => self.open(tried, cx.registry)?,
         };
         if self.json {
             writeln!(cx.out, "{}", to_json(&seen, &tried))?;
@@ -128,12 +128,16 @@ impl Replay {
     }
 
     /// Gives the capture's packets to each.
-    fn open(&self, policies: Vec<(String, InterfacePolicy)>) -> Result<(Seen, Vec<Tried>), Failure> {
+    fn open(
+        &self,
+        policies: Vec<(String, InterfacePolicy)>,
+        registry: &Registry,
+    ) -> Result<(Seen, Vec<Tried>), Failure> {
         let candidates = policies
             .iter()
             .map(|(_, interface)| candidate(interface, Seed(self.seed)));
         let mut candidates = candidates.collect::<io::Result<Vec<Candidate>>>()?;
-        let read = captured::read(&self.capture, &mut |at, frame, bytes| {
+        let read = captured::read(&self.capture, registry, &mut |at, frame, bytes| {
             for candidate in &mut candidates {
                 let arrived = candidate.arrive(at, Bytes::new(frame.into()), bytes, &mut |_| {});
                 arrived.map_err(|why| Failure::at_run_time(why.to_string()))?;
@@ -155,10 +159,14 @@ impl Replay {
     }
 
     /// Makes the capture's senders again before each.
-    fn close(&self, policies: Vec<(String, InterfacePolicy)>) -> Result<(Seen, Vec<Tried>), Failure> {
+    fn close(
+        &self,
+        policies: Vec<(String, InterfacePolicy)>,
+        registry: &Registry,
+    ) -> Result<(Seen, Vec<Tried>), Failure> {
         let control = self.control()?;
         let mut flows = Flows::default();
-        let read = captured::read(&self.capture, &mut |at, frame, bytes| {
+        let read = captured::read(&self.capture, registry, &mut |at, frame, bytes| {
             flows.add(at, frame, bytes);
             Ok(())
         })?;
@@ -273,7 +281,7 @@ fn show(out: &mut dyn Write, seen: &Seen, tried: &[Tried]) -> io::Result<()> {
     for line in text::table(&rows(tried), &columns) {
         writeln!(out, "{line}")?;
     }
-    (seen.read.without_ports())
+    (seen.read.missing())
         .into_iter()
         .chain(limits(seen))
         .try_for_each(|line| writeln!(out, "{line}"))?;
@@ -293,6 +301,7 @@ fn to_json(seen: &Seen, tried: &[Tried]) -> Value {
         "bytes": seen.read.bytes,
         "span_ns": seen.read.span.nanos(),
         "without_ports": seen.read.blind,
+        "without_headers": seen.read.forgotten,
         "loop": if seen.senders.is_some() { "closed" } else { "open" },
         "senders": seen.senders.as_ref().map(Senders::to_json),
         "classes": classes.collect::<Vec<_>>(),
@@ -323,7 +332,7 @@ fn page(name: &str, seen: &Seen, tried: &[Tried]) -> String {
             "packets of each class that waited at most so long",
         );
     }
-    let said = seen.read.without_ports().into_iter().chain(limits(seen));
+    let said = seen.read.missing().into_iter().chain(limits(seen));
     said.for_each(|said| page.paragraph(&said));
     page.finish()
 }
@@ -332,7 +341,6 @@ fn page(name: &str, seen: &Seen, tried: &[Tried]) -> String {
 mod tests {
     use super::*;
     use clap::Parser;
-    use engine::tree::Registry;
     use netio::capture_file::Writer;
     use std::fs::File;
 
@@ -496,6 +504,43 @@ mod tests {
         replay.control = "cubik".into();
         let said = replayed(&replay).expect_err("no such control");
         assert!(said.contains("did you mean `cubic`?"), "{said}");
+        fs::remove_dir_all(folder).expect("removed");
+    }
+
+    /// A recording that overloads its queue, tried with other policies: its packets are those that
+    /// it has, however they fared.
+    #[test]
+    fn the_packets_of_a_recording_are_tried_with_another_policy_in_both_loops() {
+        let folder = std::env::temp_dir().join(format!("suimon-replay-recorded-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/recordings/");
+        let new = policy(&folder, "new.toml", "cbq");
+        let mut tried = replay(Path::new(corpus).join("drops"), new.clone());
+        tried.against = Some(plain(&folder));
+        for closed in [false, true] {
+            tried.closed = closed;
+            let read: Value = serde_json::from_str(&replayed(&tried).expect("played")).expect("JSON");
+            // 20 of them left, and 20 were dropped.
+            assert_eq!(
+                (&read["packets"], &read["without_headers"]),
+                (&json!(40), &json!(0)),
+                "{read}"
+            );
+            assert_eq!(read["loop"], if closed { "closed" } else { "open" });
+            let sent = |of: &str| -> u64 {
+                let all = read["classes"].as_array().expect("classes").iter();
+                all.filter_map(|class| class[of]["sent"].as_u64()).sum()
+            };
+            assert!(sent("policy") > 0 && sent("against") > 0, "{read}");
+        }
+        // Of its older packets it has the lengths alone.
+        let read = replayed(&replay(Path::new(corpus).join("drops-short"), new)).expect("played");
+        let read: Value = serde_json::from_str(&read).expect("JSON");
+        let [with, without] = ["packets", "without_headers"].map(|key| read[key].as_u64().expect("a number"));
+        assert!(without > 0 && with + without == 40, "{read}");
+        tried.policy = None;
+        let said = replayed(&tried).expect_err("no policy");
+        assert!(said.contains("--policy"), "{said}");
         fs::remove_dir_all(folder).expect("removed");
     }
 

@@ -11,11 +11,12 @@ use std::collections::BTreeMap;
 /// Change settings of a class or an interface of a running suimon; the whole tree is checked before
 ///
 /// `suimon set wan0 calls rate=6Mbit/s` changes a class, `suimon set wan0 bandwidth=18Mbit/s` the
-/// interface or its discipline. With `for 2h` or `until 18:00` at the end what was before is in
-/// force again then.
+/// interface or its discipline. Where only one interface has such a class, or is managed, it need
+/// not be named: `suimon set calls rate=6Mbit/s`. With `for 2h` or `until 18:00` at the end what
+/// was before is in force again then.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "suimon set [OPTIONS] INTERFACE [CLASS] SETTING=VALUE... [for TIME | until CLOCK]
+    override_usage = "suimon set [OPTIONS] [INTERFACE] [CLASS] SETTING=VALUE... [for TIME | until CLOCK]
        suimon set --save"
 )]
 pub struct Set {
@@ -32,7 +33,11 @@ pub struct Set {
 fn changes(words: &[String], now_ms: u64) -> Result<SettingChanges, String> {
     let expected =
         || "expected an interface, a class if one is meant, and settings such as rate=20Mbit/s".to_owned();
-    let (interface, words) = words.split_first().ok_or_else(expected)?;
+    // A single name may be an interface's or a class's: the running program knows.
+    let (interface, words) = match words.split_first() {
+        Some((name, rest)) if !name.contains('=') => (name.as_str(), rest),
+        _ => ("", words),
+    };
     let (class, words) = match words.split_first() {
         Some((class, rest)) if !class.contains('=') => (Some(class.clone()), rest),
         _ => (None, words),
@@ -46,7 +51,7 @@ fn changes(words: &[String], now_ms: u64) -> Result<SettingChanges, String> {
         return Err(expected());
     }
     Ok(SettingChanges {
-        interface: interface.clone(),
+        interface: interface.into(),
         class,
         changes,
         until_ms,
@@ -86,6 +91,8 @@ mod tests {
         let set = read("wan0 bandwidth=20Mbit/s").expect("an interface");
         assert_eq!((set.class, set.until_ms), (None, None));
         assert_eq!(set.changes["bandwidth"], rate);
+        let set = read("bandwidth=20Mbit/s").expect("the only interface");
+        assert_eq!((&*set.interface, set.class), ("", None));
     }
 
     #[test]

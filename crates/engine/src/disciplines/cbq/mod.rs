@@ -346,6 +346,17 @@ impl Discipline for Mode {
         }
     }
 
+    fn leaf(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
+        let plan = self.plan();
+        let leaf = plan.routes.child(class)?;
+        let is_own = plan.classes[leaf].id == class;
+        let discipline = self.queues().get_mut(leaf)?.discipline_mut();
+        match is_own {
+            true => Some(discipline),
+            false => discipline.leaf(class),
+        }
+    }
+
     fn exchange_queue(
         &mut self,
         now: Instant,
@@ -354,7 +365,7 @@ impl Discipline for Mode {
     ) -> Option<Box<dyn DetachedQueue>> {
         let Self::Crediting(cbq) = self else { return None };
         let leaf = cbq.plan.routes.child(class)?;
-        let successor = cbq.queues[leaf].successor(queue);
+        let successor = cbq.queues[leaf].successor(now, queue);
         Some(cbq.give(now, leaf, successor))
     }
 }

@@ -1138,15 +1138,19 @@ impl Discipline for Hfsc {
         Some(former)
     }
 
+    fn leaf(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
+        self.leaves.discipline(class)
+    }
+
     fn exchange_queue(
         &mut self,
-        _now: Instant,
+        now: Instant,
         class: ClassId,
         queue: BuiltQueue,
     ) -> Option<Box<dyn DetachedQueue>> {
         let leaf = self.leaves.route(class)?;
         self.retire(leaf);
-        let former = self.leaves.exchange(class, queue);
+        let former = self.leaves.exchange(now, class, queue);
         self.leaves.forget(leaf);
         former
     }

@@ -1031,6 +1031,10 @@ impl Discipline for Pacer {
         self.leaves.retune(now, &plan.leaves)
     }
 
+    fn leaf(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
+        self.leaves.discipline(class)
+    }
+
     fn retune_own(&mut self, _now: Instant, plan: &dyn Plan) -> bool {
         let shape = |plan: &PacerPlan| (plan.rules, plan.nodes.len());
         let plan = plan_of(plan).filter(|plan| shape(plan) == shape(&self.plan));

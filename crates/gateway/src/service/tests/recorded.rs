@@ -85,7 +85,7 @@ fn a_recorded_incident_is_done_again_packet_by_packet() {
         .expect("a good weight");
     std::thread::sleep(Duration::from_millis(5));
     service
-        .apply(&file, None, Breaking::Refused, Provenance::default())
+        .apply(&file, None, Breaking::Refused, Provenance::default(), &|| false)
         .expect("a policy");
     send(200);
     // Nothing is taken meanwhile.
