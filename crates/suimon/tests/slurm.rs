@@ -32,10 +32,12 @@ loss = ["0 %", "1 %"]
 const CLUSTER: &str = r#"
 set -e
 ip link set lo up
+# Names resolve only where there is an address beside 127.0.0.1 (AI_ADDRCONFIG).
+ip address add 10.0.0.1/32 dev lo
 hostname node
 mount -t tmpfs none /run
 mkdir -m 755 /run/munge /run/slurm /run/slurm/state /run/slurm/spool
-printf '127.0.0.1 localhost node\n' > /run/slurm/hosts
+printf '127.0.0.1 localhost\n10.0.0.1 node\n' > /run/slurm/hosts
 mount --bind /run/slurm/hosts /etc/hosts
 head -c 1024 /dev/urandom > /run/slurm/munge.key
 chmod 400 /run/slurm/munge.key
@@ -59,15 +61,16 @@ MpiDefault=none
 ReturnToService=2
 SchedulerParameters=batch_sched_delay=0,sched_interval=1
 SlurmdParameters=config_overrides
-NodeName=node NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN
+NodeName=node NodeAddr=10.0.0.1 CPUs=2 State=UNKNOWN
 PartitionName=all Nodes=node Default=YES MaxTime=INFINITE State=UP
 END
 export SLURM_CONF=/run/slurm/slurm.conf PATH="$PATH:/usr/sbin:/sbin"
 tell() { cat /run/slurm/*.log >&2; }
-munged --force --key-file /run/slurm/munge.key --socket /run/munge/munge.socket.2 \
-    --pid-file /run/munge/munged.pid --log-file /run/slurm/munged.log --seed-file /run/slurm/munge.seed
-slurmctld
-slurmd -N node
+munged --foreground --force --key-file /run/slurm/munge.key --socket /run/munge/munge.socket.2 \
+    --pid-file /run/munge/munged.pid --seed-file /run/slurm/munge.seed > /run/slurm/munged.log 2>&1 &
+until [ -S /run/munge/munge.socket.2 ]; do sleep 0.1; done
+slurmctld -D > /dev/null 2>&1 &
+slurmd -D -N node > /dev/null 2>&1 &
 tries=0
 until scontrol show node node 2>/dev/null | grep -q 'State=IDLE'; do
     tries=$((tries + 1))
@@ -109,7 +112,9 @@ fn slurms_daemons_run_the_shards_as_the_page_says() {
     let program = Path::new(env!("CARGO_BIN_EXE_suimon"));
     let path = std::env::var("PATH").expect("a path");
     let folder = program.parent().expect("a folder").display();
-    let run = Command::new("unshare")
+    // Whatever hangs is ended, and told.
+    let run = Command::new("timeout")
+        .args(["-k", "5", "300", "unshare"])
         .args([
             "--mount",
             "--net",
