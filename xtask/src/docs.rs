@@ -8,6 +8,7 @@ use control::expectations::WatchSettings;
 use control::filters::FilterSettings;
 use control::policy::InterfaceSettings;
 use control::port_config::PortSettings;
+use control::quota::QuotaSettings;
 use control::rsvp_config::{AcceptSettings, RsvpSettings};
 use control::yields::YieldsSettings;
 use engine::disciplines::{DEFAULT_LEAF, PLAIN_LEAF};
@@ -61,6 +62,7 @@ fn parts() -> Vec<Part> {
         },
         policy("interface", InterfaceSettings::SETTINGS),
         policy("yields", YieldsSettings::SETTINGS),
+        policy("quota", QuotaSettings::SETTINGS),
         policy("filter", FilterSettings::SETTINGS),
         policy("expect", WatchSettings::SETTINGS),
         policy("reserve", ReserveSettings::SETTINGS),

@@ -15,6 +15,8 @@ use std::process::Command;
 const PROFILE: &str = "shipped";
 /// Relocations of pointers as a bit map, which musl's start-up reads: a megabyte less.
 const SHORT_RELOCATIONS: &str = "-Clink-arg=-Wl,-z,pack-relative-relocs";
+/// The program without symbols, as it is in the package, has so many bytes at most.
+const LARGEST: u64 = 16_000_000;
 /// The other names of the program.
 const LINKS: [&str; 2] = ["nine", "bottlenet"];
 const SHELLS: [(&str, &str); 3] = [("bash", "suimon"), ("zsh", "_suimon"), ("fish", "suimon.fish")];
@@ -43,6 +45,7 @@ pub fn make(root: &Path) -> Result<(), String> {
     .map_err(|why| format!("{why}; the target is installed by `rustup target add {target}`"))?;
     let suimon = root.join("target").join(&target).join(PROFILE).join("suimon");
     let suimon = suimon.display().to_string();
+    refuse_large(root, &suimon)?;
     run(root, &suimon, &["man", "target/package/man"])?;
     for (shell, file) in SHELLS {
         let text = Command::new(&suimon).args(["completions", shell]).output();
@@ -70,6 +73,23 @@ pub fn make(root: &Path) -> Result<(), String> {
         ],
     )
     .map_err(|why| format!("{why}; cargo-deb is installed by `cargo install cargo-deb`"))
+}
+
+/// Refuses a program that is larger than it is said to be.
+fn refuse_large(root: &Path, suimon: &str) -> Result<(), String> {
+    let stripped = format!("{suimon}.bare");
+    run(root, "strip", &["-o", &stripped, suimon])?;
+    let found = fs::metadata(&stripped).map(|found| found.len());
+    let _ = fs::remove_file(&stripped);
+    let bytes = found.map_err(|why| format!("cannot look at {stripped}: {why}"))?;
+    println!("the program without symbols: {bytes} bytes of {LARGEST}");
+    match bytes <= LARGEST {
+        true => Ok(()),
+        false => Err(format!(
+            "the program has {bytes} bytes without symbols, {LARGEST} at most: `[profile.{PROFILE}]` says what is \
+             built for size, and `nm --print-size --size-sort` what is large"
+        )),
+    }
 }
 
 fn write(folder: &Path, file: &str, text: &[u8]) -> Result<(), String> {

@@ -4,6 +4,7 @@
 use control::autorate::AutorateSettings;
 use control::filters::FilterSettings;
 use control::policy::InterfaceSettings;
+use control::quota::QuotaSettings;
 use control::yields::YieldsSettings;
 use engine::kind::Kind;
 use engine::settings::{Fallback, Setting};
@@ -45,6 +46,7 @@ pub fn all(registry: &Registry) -> Value {
         ("policy", vec![InterfaceSettings::SETTINGS]),
         ("autorate", vec![AutorateSettings::SETTINGS]),
         ("yields", vec![YieldsSettings::SETTINGS]),
+        ("quota", vec![QuotaSettings::SETTINGS]),
         ("filter", vec![FilterSettings::SETTINGS]),
         ("class", classes.collect()),
         ("discipline", vec![]),

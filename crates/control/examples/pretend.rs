@@ -116,6 +116,7 @@ impl Handler for Pretend {
             expectations: Vec::new(),
             experience: None,
             autorate: None,
+            quotas: Default::default(),
             nat: None,
         };
         Ok(Reading {

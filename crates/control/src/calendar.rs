@@ -1,6 +1,7 @@
 //! Moments by the computer's clock, as users write and read them, in its time zone.
 
-use jiff::civil::{DateTime, Time};
+use crate::quota::Period;
+use jiff::civil::{DateTime, Time, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan, ZonedDateTime};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,6 +28,26 @@ pub fn shown(ms: u64) -> String {
         Some(zoned) => zoned.strftime("%Y-%m-%d %H:%M:%S").to_string(),
         None => format!("{ms} ms after 1970"),
     }
+}
+
+/// When the day, week or month of this moment ends, in milliseconds since 1970; `None` if the
+/// computer's clock is that far off that no calendar has it.
+pub fn end_of(period: Period, ms: u64) -> Option<u64> {
+    end_in(&TimeZone::system(), period, ms)
+}
+
+fn end_in(zone: &TimeZone, period: Period, ms: u64) -> Option<u64> {
+    let today = zoned(zone, ms)?.date();
+    let next = match period {
+        Period::Day => today.tomorrow(),
+        Period::Week => today.nth_weekday(1, Weekday::Monday),
+        Period::Month => today.last_of_month().tomorrow(),
+    };
+    let begins = next
+        .ok()?
+        .to_datetime(Time::midnight())
+        .to_zoned_datetime(zone.clone());
+    u64::try_from(begins.ok()?.timestamp().as_millisecond()).ok()
 }
 
 fn zoned(zone: &TimeZone, ms: u64) -> Option<ZonedDateTime> {
@@ -89,6 +110,26 @@ mod tests {
         ] {
             assert!(at(wrong).is_err(), "{wrong} was accepted");
         }
+    }
+
+    #[test]
+    fn a_day_a_week_and_a_month_end_at_midnight_of_the_time_zone() {
+        use Period::{Day, Month, Week};
+        let utc = |period, ms| end_in(&TimeZone::UTC, period, ms);
+        // 2026-11-25 is a Wednesday.
+        assert_eq!(utc(Day, NOON), Some(NOON + 12 * HOUR));
+        assert_eq!(utc(Week, NOON), Some(NOON + (12 + 4 * 24) * HOUR));
+        assert_eq!(utc(Month, NOON), Some(NOON + (12 + 5 * 24) * HOUR));
+        // The first moment of a time is of that one, the last of the one before.
+        let monday = NOON + (12 + 4 * 24) * HOUR;
+        assert_eq!(utc(Week, monday), Some(monday + 7 * 24 * HOUR));
+        assert_eq!(utc(Week, monday - 1), Some(monday));
+        let december = NOON + (12 + 5 * 24) * HOUR;
+        assert_eq!(utc(Month, december), Some(december + 31 * 24 * HOUR));
+        assert_eq!(utc(Month, december - 1), Some(december));
+        let east = TimeZone::fixed(jiff::tz::offset(9));
+        assert_eq!(end_in(&east, Day, NOON), Some(NOON + 3 * HOUR));
+        assert_eq!(utc(Month, u64::MAX), None);
     }
 
     #[test]

@@ -63,11 +63,12 @@ impl InterfacePolicy {
         let class = self.plan.class(name)?;
         let (info, spec) = (self.plan.info(class)?, self.spec.classes.get(class.0 as usize)?);
         let has_classes = spec.discipline.as_ref().is_some_and(DisciplineSpec::has_classes);
+        let has_quota = self.quotas.iter().any(|of| of.class == name);
         let is_expected = self
             .expectations
             .iter()
             .any(|of| of.class.as_deref() == Some(name));
-        if info.vacant || spec.name != name || has_classes || is_expected {
+        if info.vacant || spec.name != name || has_classes || is_expected || has_quota {
             return None;
         }
         // Without classes below it, its parent becomes a leaf.

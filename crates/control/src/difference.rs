@@ -9,6 +9,7 @@ use crate::policy::{InterfacePolicy, Policy};
 use crate::port_config::PortConfig;
 use crate::promises::PromiseChange;
 use crate::provenance::Provenance;
+use crate::quota::Quota;
 use crate::readout;
 use crate::rsvp_config::RsvpConfig;
 use engine::classify::Filter;
@@ -194,6 +195,7 @@ impl Difference {
                 .map(|reserve| format!("{:?}", reserve.settings))
         };
         of_expectations(old, new, &mut changes);
+        of_quotas(old, new, &mut changes);
         if reserve(old) != reserve(new) {
             changes.push("reserve: other settings".into());
         }
@@ -337,6 +339,14 @@ fn of_expectations(old: &InterfacePolicy, new: &InterfacePolicy, out: &mut Vec<S
         policy.expectations.iter().map(words).collect()
     };
     came_and_went(&words(old), &words(new), |one| format!("expectation {one}"), out);
+}
+
+fn of_quotas(old: &InterfacePolicy, new: &InterfacePolicy, out: &mut Vec<String>) {
+    let words = |policy: &InterfacePolicy| -> Vec<String> {
+        let words = |of: &Quota| format!("{}: {}", of.class, of.words());
+        policy.quotas.iter().map(words).collect()
+    };
+    came_and_went(&words(old), &words(new), |one| format!("quota of {one}"), out);
 }
 
 /// What only one of two lists has, and whether they have the same, in whatever order.

@@ -187,6 +187,7 @@ mod tests {
                 asked_bps: None,
                 share: None,
                 traffic,
+                quota: None,
                 gauges: Vec::new(),
             }],
             frames: FrameCounts::default(),

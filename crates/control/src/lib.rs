@@ -5,7 +5,7 @@
 //! - [`documents`]: which type of document a text is; [`sections`]: TOML with positions, for other
 //!   documents as well, and [`values`], as which it is kept; [`text_file`]: how texts are
 //!   read from files;
-//! - [`port_config`], [`filters`], kept as a [`filter_list`], [`rsvp_config`], [`yields`]: a
+//! - [`port_config`], [`filters`], kept as a [`filter_list`], [`rsvp_config`], [`yields`], [`quota`]: a
 //!   policy's parts with a syntax of their own; [`rsvp_keys`]: the key file of RSVP;
 //! - [`schema`]: what a policy may say, for editors, and a line of the control socket;
 //! - [`snapshot`]: the metrics of every class; [`readout`]: how its values are displayed;
@@ -44,6 +44,7 @@ pub mod port_config;
 pub mod promises;
 pub mod protocol;
 pub mod provenance;
+pub mod quota;
 pub mod readout;
 pub mod recorded;
 mod recorded_filter;

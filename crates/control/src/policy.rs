@@ -21,6 +21,7 @@ use crate::experienced::ExperienceSetting;
 use crate::filter_list::FilterList;
 use crate::filters;
 use crate::port_config::{self, AttachedPort, PortConfig};
+use crate::quota::Quota;
 use crate::rsvp_config::{self, RsvpConfig};
 use crate::sections::{self, Section};
 use crate::values::{KeyValue, TomlValue};
@@ -125,6 +126,8 @@ pub struct InterfacePolicy {
     pub reserve: Option<Reserve>,
     /// Classes whose downloads yield, in the policy's order.
     pub yields: Vec<Yields>,
+    /// Classes that may carry so much in a day, a week or a month.
+    pub quotas: Arc<[Quota]>,
     /// What it is expected to keep while it runs.
     pub expectations: Arc<[WatchedExpectation]>,
     /// How its rate follows a line that varies, if it does.
@@ -314,6 +317,50 @@ impl InterfacePolicy {
         autorate.mistakes(&concerned, registry)
     }
 
+    /// What would be wrong once quotas are used up: all of them, or one.
+    fn mistakes_of_quotas(&self, registry: &Registry) -> Vec<Problem> {
+        let all: Vec<&Quota> = self
+            .quotas
+            .iter()
+            .filter(|quota| !quota.then.is_empty())
+            .collect();
+        let Some(first) = all.first() else {
+            return Vec::new();
+        };
+        let Err(together) = self.used_up(registry, &all) else {
+            return Vec::new();
+        };
+        let mut alone = all
+            .iter()
+            .filter_map(|quota| Some((*quota, self.used_up(registry, &[*quota]).err()?)));
+        let (quota, problems) = alone.next().unwrap_or((*first, together));
+        let told = |problem: Problem| {
+            let message = format!(
+                "once the quota of `{}` is used up: {}",
+                quota.class, problem.message
+            );
+            Problem::new(quota.at, message)
+        };
+        problems.into_iter().map(told).collect()
+    }
+
+    /// The same interface with these quotas used up.
+    fn used_up(&self, registry: &Registry, quotas: &[&Quota]) -> Result<Self, Vec<Problem>> {
+        let mut spec = DisciplineSpec::clone(&self.spec);
+        for quota in quotas {
+            let changes = quota.then.iter().map(|(key, value)| (&**key, value.raw()));
+            let changes: Vec<(&str, Raw)> = changes.collect();
+            let number = self.plan.class(&quota.class).map_or(0, |class| class.0 as usize);
+            match spec.classes.get_mut(number) {
+                Some(class) if class.name == quota.class => change_settings(class, &changes),
+                _ => find_class(&mut spec, &quota.class)
+                    .into_iter()
+                    .for_each(|class| change_settings(class, &changes)),
+            }
+        }
+        self.checked(registry, Arc::new(spec), self.link())
+    }
+
     /// The worst case of each class ([`TreePlan::bounds`]). None has a bound where the line varies.
     pub fn bounds(&self) -> Vec<WorstCase> {
         const VARIES: &str = "the line varies, and what was sent before `autorate` has followed waits in it";
@@ -444,12 +491,22 @@ pub struct PolicyReader<'a> {
     pub warnings: Vec<Problem>,
     /// `yields` of the interface that is being read.
     yields: Vec<Yields>,
+    /// And `quota`.
+    quotas: Vec<Quota>,
 }
 
 const ROOT: &[&str] = &["version", "port", "rsvp", "interface"];
 const OF_INTERFACE: &[&str] = &["discipline", "class", "filter", "reserve", "expect", "autorate"];
 const OF_DISCIPLINE: &[&str] = &["kind", "child", "class"];
-const OF_CLASS: &[&str] = &["name", "parent", "default", "discipline", "sends", "yields"];
+const OF_CLASS: &[&str] = &[
+    "name",
+    "parent",
+    "default",
+    "discipline",
+    "sends",
+    "yields",
+    "quota",
+];
 
 impl<'a> PolicyReader<'a> {
     /// A reader that knows these kinds of disciplines.
@@ -459,6 +516,7 @@ impl<'a> PolicyReader<'a> {
             problems: Vec::new(),
             warnings: Vec::new(),
             yields: Vec::new(),
+            quotas: Vec::new(),
         }
     }
 
@@ -652,6 +710,7 @@ impl<'a> PolicyReader<'a> {
         };
         let before = self.problems.len();
         self.yields.clear();
+        self.quotas.clear();
         let settings = InterfaceSettings::read(&section.table(|_| true), OF_INTERFACE, &mut self.problems);
         let settings = settings.and_then(|settings| self.sensible(settings, &section));
         let spec = self.outermost(name, &section);
@@ -723,10 +782,12 @@ impl<'a> PolicyReader<'a> {
             filters: Arc::new(filters.into()),
             reserve,
             yields,
+            quotas: std::mem::take(&mut self.quotas).into(),
             expectations: expected,
             autorate,
         };
-        let mistakes = interface.mistakes_of_autorate(self.registry);
+        let mut mistakes = interface.mistakes_of_autorate(self.registry);
+        mistakes.extend(interface.mistakes_of_quotas(self.registry));
         let sound = mistakes.is_empty();
         self.problems.extend(mistakes);
         sound.then_some(interface)
@@ -849,7 +910,7 @@ impl<'a> PolicyReader<'a> {
     pub(crate) fn lone_class(&mut self, section: &Section<'_>, kind: &'static Kind) -> Option<ClassSpec> {
         let mut class = self.class(section, 0, Some(kind));
         self.fill_leaf(&mut class, kind.properties.needs_plain_queues);
-        let alone = self.problems.is_empty() && self.yields.is_empty();
+        let alone = self.problems.is_empty() && self.yields.is_empty() && self.quotas.is_empty();
         alone.then_some(class)
     }
 
@@ -992,6 +1053,13 @@ impl<'a> PolicyReader<'a> {
                 at: pair.key_at,
                 settings,
             });
+        }
+        if let Some(pair) = section.get("quota")
+            && let Some(own) = section.section("quota", &mut self.problems)
+        {
+            let declared = declared.unwrap_or_default();
+            let quota = Quota::read(&own, (name.as_str(), pair.key_at), declared, &mut self.problems);
+            self.quotas.extend(quota);
         }
         ClassSpec {
             vacant: false,

@@ -2,7 +2,9 @@
 //! of disciplines with their settings.
 
 use crate::autorate::AutorateView;
+use crate::calendar;
 use crate::experienced::{ExperienceView, QualityView, RoundTripView};
+use crate::quota::QuotaView;
 use crate::snapshot::{BORROWED, ClassView, FrameCounts, Gauge, InterfaceView, NatView, Traffic};
 use engine::settings::Table;
 use engine::tree::DisciplineSpec;
@@ -123,6 +125,28 @@ pub fn nat(of: &NatView) -> String {
         }
     }
     all
+}
+
+/// How a quota stands, such as `12.5 GB of 50 GB per month, which begins anew 2026-12-01 00:00:00`.
+pub fn quota(of: &QuotaView) -> String {
+    let [used, volume] = [of.used_bytes, of.volume_bytes].map(numbers::bytes);
+    let used_up = if of.used_up { "used up: " } else { "" };
+    let anew = calendar::shown(of.ends_ms);
+    format!(
+        "{used_up}{used} of {volume} per {}, which begins anew {anew}",
+        of.per
+    )
+}
+
+/// What part of its quota a class has used, such as `25 %`; empty without a quota.
+pub fn quota_share(class: &ClassView) -> String {
+    let share = |of: &QuotaView| of.used_bytes as f64 / of.volume_bytes.max(1) as f64;
+    class
+        .quota
+        .as_ref()
+        .map(share)
+        .map(numbers::share)
+        .unwrap_or_default()
 }
 
 /// The bytes that a class has borrowed; empty if none, or if its discipline does not lend.

@@ -403,6 +403,7 @@ impl RecordedPolicy {
             filters: Arc::new(filters.ok_or_else(none)?),
             reserve,
             yields: Vec::new(),
+            quotas: Default::default(),
             expectations: Default::default(),
         })
     }

@@ -15,6 +15,7 @@ use crate::filters::{FilterSettings, LISTS};
 use crate::policy::{InterfaceSettings, SendsSettings};
 use crate::port_config::PortSettings;
 use crate::protocol::{Reply, Request};
+use crate::quota::{QuotaSettings, THEN};
 use crate::rsvp_config::{AcceptSettings, RsvpSettings};
 use crate::yields::YieldsSettings;
 use engine::kind::{Children, Kind};
@@ -319,6 +320,12 @@ fn class(kind: &Kind) -> Value {
         "What its senders promise: `suimon check` computes the longest wait from it".into();
     let mut yields = table(YieldsSettings::SETTINGS, &[]);
     yields["description"] = "Its TCP downloads give way to other traffic".into();
+    // None of them has to be there.
+    let mut then = table(kind.class_settings, &[]);
+    then["required"] = json!([]);
+    then["description"] = "Its settings once the volume is used up, until the time is over".into();
+    let mut quota = table(QuotaSettings::SETTINGS, &[(THEN, then)]);
+    quota["description"] = "How much it may carry in a day, a week or a month".into();
     let name = json!({
         "type": "string", "minLength": 1, "maxLength": 64, "pattern": r"^\S+$", "description": "Unique in the interface",
     });
@@ -331,6 +338,7 @@ fn class(kind: &Kind) -> Value {
         ("discipline", json!({ "$ref": "#/$defs/discipline" })),
         ("sends", sends),
         ("yields", yields),
+        ("quota", quota),
     ];
     if kind.children == (Children::Classes { nested: true }) {
         further.push((

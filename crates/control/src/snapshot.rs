@@ -12,6 +12,7 @@ use crate::autorate::AutorateView;
 use crate::expectations::ExpectationView;
 use crate::experienced::{self, ExperienceView, HostView};
 use crate::policy::InterfacePolicy;
+use crate::quota::QuotaView;
 use engine::discipline::Reason;
 use engine::framing::Linklayer;
 use engine::inspect::{Value, View};
@@ -105,6 +106,8 @@ pub struct InterfaceReading {
     pub experience: Option<ExperienceOfInterface>,
     /// How its rate follows its line, if it does.
     pub autorate: Option<AutorateView>,
+    /// How the quotas of its classes stand, by class.
+    pub quotas: BTreeMap<String, QuotaView>,
     /// What is known of the connections of hosts behind this one, if its policy has `nat`.
     pub nat: Option<NatView>,
 }
@@ -293,6 +296,9 @@ pub struct ClassView {
     /// Its traffic; for an interior class that of all classes below it.
     #[serde(flatten)]
     pub traffic: Traffic,
+    /// How its quota stands, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<QuotaView>,
     /// Its discipline's own state.
     pub gauges: Vec<Gauge>,
 }
@@ -364,6 +370,8 @@ struct ClassFields {
     #[serde(default)]
     experience: Option<ExperienceView>,
     #[serde(default)]
+    quota: Option<QuotaView>,
+    #[serde(default)]
     gauges: Vec<Gauge>,
 }
 
@@ -392,6 +400,7 @@ impl From<ClassFields> for ClassView {
                 marked_packets: fields.marked_packets,
                 experience: fields.experience,
             },
+            quota: fields.quota,
             gauges: fields.gauges,
         }
     }
@@ -414,7 +423,7 @@ impl Serialize for BriefClass {
         unless_default!(traffic: offered_bps, got_bps, sent_packets, sent_bytes, backlog_packets, backlog_bytes);
         unless_default!(traffic: delay, held_up);
         unless_default!(traffic: dropped_packets, dropped_bytes, drops, marked_packets, experience);
-        unless_default!(class: gauges);
+        unless_default!(class: quota, gauges);
         map.end()
     }
 }
@@ -723,6 +732,7 @@ impl InterfaceReading {
                 views,
                 offered_before,
                 classes: self.policy.spec.class_specs(),
+                quotas: &self.quotas,
             },
         }
     }
@@ -845,6 +855,8 @@ pub struct ClassStream<'a> {
     offered_before: Vec<Option<Count>>,
     /// As the policy has them.
     classes: ClassSpecs<'a>,
+    /// By name.
+    quotas: &'a BTreeMap<String, QuotaView>,
 }
 
 impl ClassStream<'_> {
@@ -870,6 +882,7 @@ impl ClassStream<'_> {
             asked_bps: rate.map(Bandwidth::bits),
             share: rate.map(|rate| Probability::ratio(rate.bits(), link.bits()).as_f64()),
             traffic: self.sums[index].traffic(stats, self.offered_before[index], self.interval),
+            quota: self.quotas.get(info.name.as_str()).cloned(),
             gauges: view.map(|view| self.gauges(view)).unwrap_or_default(),
         }
     }

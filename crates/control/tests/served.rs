@@ -107,6 +107,7 @@ fn reading(policy: &Arc<InterfacePolicy>, seconds: u64, state: State) -> Reading
         hold_ups: HoldUps::default(),
         expectations: Vec::new(),
         autorate: None,
+        quotas: Default::default(),
         nat: None,
         experience: Some(experience(seconds)),
     };

@@ -634,8 +634,25 @@ impl PolicyChanges {
         })
     }
 
+    /// What quotas have counted before this run, where that is kept.
+    pub(crate) fn kept_quotas(&self) -> Option<Vec<u8>> {
+        self.alone().on_disk()?.quotas()
+    }
+
+    /// Keeps what quotas have counted, where generations are kept.
+    pub(crate) fn keep_quotas(&self, counted: &[u8]) -> io::Result<()> {
+        match self.alone().on_disk() {
+            Some(kept) => kept.keep_quotas(counted),
+            None => Ok(()),
+        }
+    }
+
+    /// The port of the policy, which no change of it changes.
+    pub(crate) fn port(&self) -> Option<&PortConfig> {
+        self.port.as_ref()
+    }
+
     /// What is in force was made of this.
-    #[cfg(test)]
     pub(crate) fn made_of(&self) -> MadeOf {
         self.alone().made_of().clone()
     }

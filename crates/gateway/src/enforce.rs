@@ -76,6 +76,7 @@ pub fn enforce(
     let mut warnings = check_interfaces(policy, config)?;
     let memory = memory::warnings(policy, registry);
     warnings.extend(memory.into_iter().map(|problem| problem.message));
+    warnings.extend(forgotten(policy, origin.state.is_some()));
     let keys = policy.rsvp.as_ref().map(KeyFile::of).transpose();
     let keys = keys.map_err(Error::Keys)?.flatten();
     let _claim = Claim::on(&config.devices()).map_err(Error::Claimed)?;
@@ -161,6 +162,7 @@ pub fn enforce(
         speaker.stop();
         let _ = thread.join();
     }
+    service.end_quotas(&last);
     farewell(&last);
     changes.ended().map_err(Error::State)
 }
@@ -206,6 +208,7 @@ impl Watched {
         let now = handle.time().now();
         self.expected
             .look(now, &in_force.expectations(), || service.read().ok());
+        service.look_at_quotas();
     }
 }
 
@@ -287,6 +290,16 @@ fn reload(changes: &PolicyChanges, service: &ControlService, file: &Path) {
         }
         Err(why) => tracing::error!("the policy stays as it is: {why}"),
     }
+}
+
+/// Warns of quotas that the next start counts anew, since nothing is kept on disk.
+fn forgotten(policy: &Policy, is_kept: bool) -> Option<String> {
+    let mut quotas = policy.interfaces.iter().flat_map(|one| one.quotas.iter());
+    let quota = quotas.next().filter(|_| !is_kept)?;
+    Some(format!(
+        "what `{}` has used of its quota is forgotten when suimon ends: `--state FOLDER` keeps it",
+        quota.class
+    ))
 }
 
 /// Starts the control socket, whose threads have the role of those that answer.

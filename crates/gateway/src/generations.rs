@@ -200,6 +200,11 @@ impl Generations {
         });
     }
 
+    /// Where they are kept on disk, if they are.
+    pub(crate) fn on_disk(&mut self) -> Option<&mut Kept> {
+        self.on_disk.as_mut()
+    }
+
     /// What is in force was made of this.
     pub(crate) fn made_of(&self) -> &MadeOf {
         &self.last().made_of

@@ -8,7 +8,7 @@
 use crate::state_folder::{Disk, Folder, UNFINISHED, replace};
 use control::calendar::now_ms;
 use control::policy::Policy;
-use control::protocol::{AddedClass, Amendment, Refusal, RemovedClass, SettingChanges};
+use control::protocol::{AddedClass, Amendment, Refusal, RemovedClass, SettingChange, SettingChanges};
 use control::provenance::Provenance;
 use control::{policy_text, text_file};
 use engine::port_kind::PortKind;
@@ -26,6 +26,8 @@ use std::sync::Arc;
 const CONFIRMED: &str = "confirmed";
 /// Is there from the start of a program to its orderly end.
 const RUNNING: &str = "running";
+/// What quotas have counted.
+const QUOTAS: &str = "quotas.json";
 
 /// What a generation is made of.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -109,6 +111,27 @@ impl MadeOf {
         self.since
             .retain(|change| change.until_ms().is_none_or(|until| until > now_ms));
         self
+    }
+
+    /// The policy's text, as it was read.
+    pub(crate) fn policy_text(&self) -> &Arc<str> {
+        &self.text
+    }
+
+    /// Whether all of this was set, and ends with it.
+    pub(crate) fn has_set(&self, changes: &SettingChanges) -> bool {
+        let is_of = |old: &&SettingChanges| {
+            (&old.interface, &old.class, old.until_ms)
+                == (&changes.interface, &changes.class, changes.until_ms)
+        };
+        let set = |(key, value): (&String, &SettingChange)| {
+            let mut all = self.since.iter().filter_map(|old| match old {
+                Amendment::Set(old) => Some(old).filter(is_of),
+                _ => None,
+            });
+            all.any(|old| old.changes.get(key) == Some(value))
+        };
+        changes.changes.iter().all(set)
     }
 
     /// Whether it says the same, wherever it was read.
@@ -446,6 +469,16 @@ impl Kept {
     /// The program ends in order.
     pub(crate) fn ended(&mut self) -> io::Result<()> {
         self.folder.remove(RUNNING)
+    }
+
+    /// What quotas have counted, if anything was written.
+    pub(crate) fn quotas(&self) -> Option<Vec<u8>> {
+        self.folder.read(QUOTAS).ok()
+    }
+
+    /// Writes what quotas have counted.
+    pub(crate) fn keep_quotas(&mut self, counted: &[u8]) -> io::Result<()> {
+        replace(&mut *self.folder, QUOTAS, counted)
     }
 
     /// Writes a generation before it is in force. What it was made of, with the place of its text.

@@ -10,6 +10,7 @@
 //! - [`in_force`]: what is in force on each interface, and how it changes while packets flow;
 //! - [`autorate`]: interfaces whose rate follows a line that varies; [`followed_line`]: one such;
 //! - [`yielding`]: classes whose downloads yield, by the law of `nine`;
+//! - `quotas`: classes that may carry so much in a day, a week or a month;
 //! - [`experience`]: which paths show the round trips of connections that pass;
 //! - [`changes`]: another policy, and back; `as_asked`: whether it runs as it was asked;
 //!   [`enforced`]: whether what runs has effect, and `passing_by`: how much passes by it;
@@ -50,6 +51,7 @@ cfg_if::cfg_if! {
         mod nat;
         mod passing_by;
         pub mod promises_kept;
+        mod quotas;
         pub mod realise;
         mod recorder;
         pub mod recording;

@@ -11,6 +11,7 @@ use super::in_force::{InForce, InterfaceInForce, refuse_behind, refuse_varying, 
 use super::yielding::YieldGauges;
 use crate::experience::{ExperienceReader, ExperienceReaders};
 use crate::promises_kept;
+use crate::quotas::{Carrying, Quotas};
 use crate::realise;
 use crate::recorder::Recorder;
 use crate::recording::{self, RING};
@@ -55,6 +56,7 @@ pub struct ControlService {
     speaker: Option<speaker::SpeakerHandle>,
     yielding: YieldGauges,
     autorate: AutorateGauges,
+    quotas: Quotas,
     detach: Arc<AtomicBool>,
     unconfined: Vec<String>,
     experience: ExperienceReaders,
@@ -77,6 +79,7 @@ impl ControlService {
         yielding: YieldGauges,
         detach: Arc<AtomicBool>,
     ) -> Self {
+        let quotas = Quotas::new(changes.port().cloned(), changes.kept_quotas().as_deref());
         Self {
             name: name.into(),
             begin: handle.time().now(),
@@ -88,6 +91,7 @@ impl ControlService {
             speaker,
             yielding,
             autorate: AutorateGauges::default(),
+            quotas,
             detach,
             unconfined: Vec::new(),
             experience: ExperienceReaders::new(),
@@ -144,6 +148,45 @@ impl ControlService {
             interfaces,
             unconfined: self.unconfined.clone(),
         })
+    }
+
+    /// Counts what classes with quotas have carried, and sets what their policy states for those
+    /// that have used theirs up.
+    pub(crate) fn look_at_quotas(&self) {
+        let managed = self.in_force.all();
+        if managed.iter().all(|managed| managed.policy.quotas.is_empty()) {
+            return;
+        }
+        // Without an answer it is counted at the next look.
+        let Ok(snapshot) = self.handle.inspect_to(Detail::Departures) else {
+            return;
+        };
+        let (carrying, time) = (carrying(&managed), self.handle.time());
+        self.quotas.count(&carrying, &snapshot, time.now_ms());
+        let made_of = self.changes.made_of();
+        let text = made_of.policy_text();
+        let is_set = |change: &SettingChanges| made_of.has_set(change);
+        for used_up in self.quotas.used_up(&carrying, time.now(), text, is_set) {
+            let reason = used_up.change.reason.clone();
+            let by = Provenance { author: None, reason };
+            let done = self.set(&used_up.change, by);
+            self.quotas
+                .was_set(&used_up, done.map(|_| text).map_err(|_| time.now()));
+        }
+        self.write_quotas(false);
+    }
+
+    /// Counts what left before the end of all workers, and keeps it.
+    pub(crate) fn end_quotas(&self, last: &WorkerSnapshot) {
+        let managed = self.in_force.all();
+        self.quotas
+            .count(&carrying(&managed), last, self.handle.time().now_ms());
+        self.write_quotas(true);
+    }
+
+    fn write_quotas(&self, at_end: bool) {
+        let keep = |counted: &[u8]| self.changes.keep_quotas(counted);
+        self.quotas.write(self.handle.time().now(), at_end, keep);
     }
 
     /// Looks whether what is in force runs as it was asked and has effect, after a change. What is
@@ -559,6 +602,15 @@ impl Handler for ControlService {
     }
 }
 
+fn carrying(managed: &[InterfaceInForce]) -> Vec<Carrying<'_>> {
+    let all = managed.iter().map(|managed| Carrying {
+        policy: &managed.policy,
+        plan: &managed.whole.plan,
+        path: managed.path,
+    });
+    all.collect()
+}
+
 fn not_recorded(interface: &str) -> Refusal {
     Refusal {
         message: format!("{interface} is not recorded"),
@@ -645,6 +697,7 @@ fn reading(
             .get(&managed.policy.name)
             .map(ExperienceReader::read),
         autorate: service.autorate.of(&managed.policy.name),
+        quotas: service.quotas.of(&managed.policy),
         nat: nat(&managed.policy, service.behind.as_deref()),
     })
 }

@@ -17,6 +17,8 @@ pub enum DraftValue {
     Integer(u64),
     /// `true` or `false`.
     Boolean(bool),
+    /// Settings, written in braces.
+    Table(Settings),
 }
 
 impl DraftValue {
@@ -29,6 +31,11 @@ impl DraftValue {
             Self::Text(text) => quoted(text),
             Self::Integer(number) => number.to_string(),
             Self::Boolean(is) => is.to_string(),
+            Self::Table(settings) => {
+                let pair = |(key, value): &(&str, Self)| format!("{key} = {}", value.shown());
+                let pairs: Vec<String> = settings.iter().map(pair).collect();
+                format!("{{ {} }}", pairs.join(", "))
+            }
         }
     }
 }

@@ -27,7 +27,7 @@ mod tc;
 mod wireguard;
 
 pub use draft::Draft;
-pub use missing::Missing;
+pub use missing::{ClientQuota, Missing};
 pub use place::{ImportError, Place, SourceFile};
 
 /// A format that can be read.

@@ -2,6 +2,15 @@
 
 use engine::units::Bandwidth;
 
+/// What each client may carry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientQuota {
+    /// How much in which time, as a policy writes it: `50 GB per month`.
+    pub volume: String,
+    /// The most that it gets once that is used up; none: that is told only.
+    pub rate: Option<Bandwidth>,
+}
+
 /// What the files do not say and the caller may.
 #[derive(Clone, Debug, Default)]
 pub struct Missing {
@@ -12,4 +21,7 @@ pub struct Missing {
     /// The interface, or two of a bump in the wire, where the file names none: first the one
     /// towards the devices.
     pub interfaces: Vec<String>,
+    /// What each client may carry in a day, a week or a month, where the file names clients and no
+    /// volumes.
+    pub quota: Option<ClientQuota>,
 }

@@ -3,11 +3,14 @@
 //! No port of ours attaches to a WireGuard interface: its packets have no Ethernet header. What
 //! peers send and receive passes another interface of the gateway too, decrypted, with the peers'
 //! addresses: that one is managed, in both directions. Keys are not read.
+//!
+//! WireGuard counts what each peer carries and does nothing with it: a quota for each is the
+//! caller's to give. A smaller rate once it is used up needs a discipline that limits classes.
 
 use crate::draft::{
     ClassDraft, DisciplineDraft, Draft, DraftValue, FilterDraft, InterfaceDraft, Names, Settings, prefix,
 };
-use crate::missing::Missing;
+use crate::missing::{ClientQuota, Missing};
 use crate::place::{ImportError, Place, SourceFile};
 use engine::port_kind::received;
 use engine::units::Bandwidth;
@@ -41,18 +44,25 @@ pub(crate) fn read(source: SourceFile<'_>, missing: &Missing) -> Result<Draft, I
     draft.lost(Place::default(), what);
     draft.attach("egress", interface);
     draft.attach("ingress", interface);
+    let limits = missing.quota.as_ref().and_then(|quota| quota.rate).is_some();
+    let kind = if limits { "hfsc" } else { "drr" };
     for (name, rate, key) in [
         (interface.clone(), up, "source"),
         (received(interface), down, "destination"),
     ] {
-        let mut made = InterfaceDraft::new(&name, rate, DisciplineDraft::of("drr"), Place::default());
+        let mut made = InterfaceDraft::new(&name, rate, DisciplineDraft::of(kind), Place::default());
         for peer in &peers {
             made.classes.push(ClassDraft {
                 name: peer.name.clone(),
                 parent: None,
                 default: false,
-                rate: Bandwidth::ZERO,
-                settings: Settings::new(),
+                // In `hfsc` all have the same part, as they have in `drr`.
+                rate: if limits {
+                    part(rate, peers.len())
+                } else {
+                    Bandwidth::ZERO
+                },
+                settings: settings(missing.quota.as_ref(), part(rate, peers.len())),
                 discipline: None,
                 at: peer.at,
             });
@@ -66,6 +76,27 @@ pub(crate) fn read(source: SourceFile<'_>, missing: &Missing) -> Result<Draft, I
         draft.interfaces.push(made);
     }
     Ok(draft)
+}
+
+/// What a peer has, together with what no peer has, where all send.
+fn part(line: Bandwidth, peers: usize) -> Bandwidth {
+    let bits = line.bits() / (peers as u64 + 1);
+    Bandwidth::bits_per_sec(bits / 1_000 * 1_000).max(Bandwidth::kbit(8))
+}
+
+/// The settings of a peer's class, of which `part` counts only beside the others'.
+fn settings(quota: Option<&ClientQuota>, part: Bandwidth) -> Settings {
+    let Some(ClientQuota { volume, rate }) = quota else {
+        return Settings::new();
+    };
+    let mut own = vec![("volume", DraftValue::text(volume.as_str()))];
+    let mut all = Settings::new();
+    if let Some(rate) = rate {
+        all.push(("linkshare", part.into()));
+        own.push(("then", DraftValue::Table(vec![("upperlimit", (*rate).into())])));
+    }
+    all.push(("quota", DraftValue::Table(own)));
+    all
 }
 
 fn peers(text: &str, draft: &mut Draft) -> Result<Vec<Peer>, ImportError> {

@@ -4,7 +4,7 @@
 //! Run with `BLESS=1` to write the current policies; review the difference before committing it.
 
 use engine::units::Bandwidth;
-use import::{Format, Missing, SourceFile};
+use import::{ClientQuota, Format, Missing, SourceFile};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,11 +15,27 @@ fn cases() -> Vec<(&'static str, Format, Vec<&'static str>, Missing)> {
         up: Some(Bandwidth::mbit(20)),
         down: Some(Bandwidth::mbit(100)),
         interfaces: vec!["lan0".into()],
+        quota: None,
+    };
+    let limited = Missing {
+        quota: Some(ClientQuota {
+            volume: "50 GB per month".into(),
+            rate: Some(Bandwidth::mbit(1)),
+        }),
+        ..line.clone()
+    };
+    let told = Missing {
+        quota: Some(ClientQuota {
+            volume: "2 GiB per day".into(),
+            rate: None,
+        }),
+        ..line.clone()
     };
     let bump = Missing {
         up: Some(Bandwidth::mbit(300)),
         down: Some(Bandwidth::mbit(500)),
         interfaces: vec!["core0".into(), "isp0".into()],
+        quota: None,
     };
     vec![
         ("altq", Format::Altq, vec!["altq.conf"], none()),
@@ -41,6 +57,8 @@ fn cases() -> Vec<(&'static str, Format, Vec<&'static str>, Missing)> {
             bump,
         ),
         ("wireguard", Format::WireGuard, vec!["wg0.conf"], line),
+        ("wireguard-quota", Format::WireGuard, vec!["wg0.conf"], limited),
+        ("wireguard-told", Format::WireGuard, vec!["wg0.conf"], told),
     ]
 }
 

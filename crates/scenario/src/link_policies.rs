@@ -16,6 +16,26 @@ pub(crate) fn read(
     pair: &KeyValue<'_>,
     ring: u32,
 ) -> Option<InterfacePolicy> {
+    let read = either(reader, registry, files, pair, ring)?;
+    // By the calendar, of which a scenario sees seconds.
+    reader.warnings.extend(read.quotas.first().map(|quota| {
+        let message = format!(
+            "the quota of `{}` is not counted here: `suimon run` does",
+            quota.class
+        );
+        Problem::new(pair.key_at, message)
+    }));
+    Some(read)
+}
+
+/// From a file, or from the section itself.
+fn either(
+    reader: &mut PolicyReader<'_>,
+    registry: &Registry,
+    files: Files<'_>,
+    pair: &KeyValue<'_>,
+    ring: u32,
+) -> Option<InterfacePolicy> {
     if let Some(file) = pair.value.value.as_str() {
         let at = pair.value.at;
         return from_file(reader, registry, files, (file, at), ring);

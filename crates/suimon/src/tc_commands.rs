@@ -353,6 +353,10 @@ impl<'a> Commands<'a> {
         if yields {
             self.lost(format!("`yields` of {}", class.name));
         }
+        let mut quotas = self.interface.quotas.iter();
+        if quotas.any(|quota| quota.class == class.name) {
+            self.lost(format!("`quota` of {}", class.name));
+        }
         for key in ["maxburst", "minburst", "packet_size"] {
             if class.settings.get(key).is_some() {
                 self.lost(format!("`{key}` of {}", class.name));

@@ -63,6 +63,19 @@ const WIREGUARD: &[&str] = &[
     "--interface",
     "lan0",
 ];
+const WIREGUARD_QUOTA: &[&str] = &[
+    "wg0.conf",
+    "--up",
+    "20Mbit/s",
+    "--down",
+    "100Mbit/s",
+    "--interface",
+    "lan0",
+    "--quota",
+    "50 GB per month",
+    "--quota-rate",
+    "1Mbit/s",
+];
 const ANY: [f64; 2] = [0.0, 1000.0];
 
 const INTENTIONS: &[Intention] = &[
@@ -230,6 +243,22 @@ const INTENTIONS: &[Intention] = &[
         ],
         returns: true,
     },
+    // Another discipline, and the same parts.
+    Intention {
+        import: WIREGUARD_QUOTA,
+        interface: "lan0",
+        flows: &[
+            "source = \"10.8.0.2\"",
+            "source = \"192.168.50.9\"",
+            "source = \"10.8.0.4\"\npauses = \"3 s to 6 s\"",
+        ],
+        rates: &[
+            ("Anna's-laptop", [6.5, 6.8], [9.8, 10.2]),
+            ("Ben", [6.5, 6.8], [9.8, 10.2]),
+            ("peer-3", [6.5, 6.8], [0.0, 0.0]),
+        ],
+        returns: false,
+    },
 ];
 
 fn scenario(intention: &Intention) -> String {
@@ -267,7 +296,7 @@ fn imported_policies_are_accepted_and_give_the_rates_that_were_meant() {
     let files = root().join("crates/import/tests/files");
     let mut missed = String::new();
     for intention in INTENTIONS {
-        let name = format!("{} {}", intention.import[0], intention.interface);
+        let name = format!("{} {}", intention.import.join("_"), intention.interface);
         let folder = TestDirectory::new(&format!("import-{}", name.replace([' ', ':'], "-")));
         let arguments: Vec<&str> = ["import"].iter().chain(intention.import).copied().collect();
         let imported = suimon(&files, &arguments);
@@ -481,6 +510,16 @@ fn blocks(page: &str) -> Vec<(String, String)> {
     all
 }
 
+/// The words of a command as a shell has them: between double quotes stands one.
+fn words(command: &str) -> Vec<&str> {
+    let parts = command.split('"').enumerate();
+    let words = parts.flat_map(|(number, part)| match number % 2 {
+        0 => part.split_whitespace().collect(),
+        _ => vec![part],
+    });
+    words.collect()
+}
+
 /// Each page has files (```` ```conf NAME ````) and runs (```` ```console ````), which show what is
 /// said on stderr, then what is written. `BLESS=1` writes what is said now.
 #[test]
@@ -504,7 +543,7 @@ fn the_pages_for_those_who_come_from_elsewhere_show_what_is_said_now() {
             else {
                 continue;
             };
-            let arguments: Vec<&str> = command.split_whitespace().collect();
+            let arguments = words(command);
             let output = suimon(&folder.0, &arguments);
             assert!(
                 output.status.success(),

@@ -94,6 +94,9 @@ struct Metrics {
     held_up_seconds: Level<OfInterface>,
     held_up_packets: Count<OfClass>,
     delay_without: Level<OfPercentile>,
+    quota_bytes: Level<OfClass>,
+    quota_used_bytes: Level<OfClass>,
+    quota_ends_seconds: Level<OfClass>,
     classes: ExperienceMetrics<OfClass>,
     hosts: ExperienceMetrics<OfHost>,
     autorate: Level<OfInterface>,
@@ -194,6 +197,7 @@ impl Metrics {
             self.delay.clone(),
         );
         self.register_hold_ups(registry);
+        self.register_quotas(registry);
         self.classes.register("class", registry);
         self.hosts.register("host", registry);
         self.register_autorate(registry);
@@ -221,6 +225,24 @@ impl Metrics {
             "class_delay_without_hold_ups_seconds",
             "Queueing delay since the start, less what the host held packets up for; absent if it held none up",
             self.delay_without.clone(),
+        );
+    }
+
+    fn register_quotas(&self, registry: &mut Registry) {
+        registry.register(
+            "class_quota_bytes",
+            "What the class may carry in the day, week or month",
+            self.quota_bytes.clone(),
+        );
+        registry.register(
+            "class_quota_used_bytes",
+            "What it has carried since that began, in both directions",
+            self.quota_used_bytes.clone(),
+        );
+        registry.register(
+            "class_quota_ends_timestamp_seconds",
+            "When it begins anew, in seconds since 1970",
+            self.quota_ends_seconds.clone(),
         );
     }
 
@@ -344,6 +366,16 @@ impl Metrics {
                 .get_or_create(&of_class(interface, &class.name))
                 .set(rate as f64 / BITS);
         }
+        if let Some(quota) = &class.quota {
+            let of = of_class(interface, &class.name);
+            for (family, value) in [
+                (&self.quota_bytes, quota.volume_bytes as f64),
+                (&self.quota_used_bytes, quota.used_bytes as f64),
+                (&self.quota_ends_seconds, quota.ends_ms as f64 / 1e3),
+            ] {
+                family.get_or_create(&of).set(value);
+            }
+        }
         // What an interior class has is that of its leaves, and would be counted twice.
         if class.leaf {
             self.traffic(interface, &class.name, &class.traffic);
@@ -415,6 +447,7 @@ mod tests {
              "delay":{"mean_ns":1,"p50_ns":500000,"p99_ns":2000000,"max_ns":3000000000},
              "held_up":{"packets":2,"longest_ns":3000000,"without":{"mean_ns":1,"p50_ns":500000,"p99_ns":1000000,"max_ns":2000000000}},
              "drops":{"full":4},"dropped_packets":4,
+             "quota":{"volume_bytes":50000000000,"per":"month","used_bytes":1200000000,"ends_ms":1796083200000,"used_up":false},
              "experience":{"ahead":{"samples":3,"p50_ns":10000000,"p99_ns":30000000},"offered_bytes":5,
               "segments":90,"repeated":9,"loss":0.1,"rpm":1200,"quality":{"call":1,"game":2,"page":99}}}],
          "autorate":{"rate_bps":7600000,"min_bps":2000000,"max_bps":20000000,"state":"following","blind":false,
@@ -442,6 +475,9 @@ mod tests {
             "suimon_class_delay_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",percentile=\"99\"} 0.002",
             "suimon_class_delay_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",percentile=\"100\"} 3.0",
             "suimon_class_round_trip_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\",side=\"ahead\",percentile=\"99\"} 0.03",
+            "suimon_class_quota_bytes{interface=\"wan0\",class=\"a \\\"b\\\"\"} 50000000000.0",
+            "suimon_class_quota_used_bytes{interface=\"wan0\",class=\"a \\\"b\\\"\"} 1200000000.0",
+            "suimon_class_quota_ends_timestamp_seconds{interface=\"wan0\",class=\"a \\\"b\\\"\"} 1796083200.0",
             "suimon_autorate_bytes_per_second{interface=\"wan0\"} 950000.0",
             "suimon_autorate_queue_seconds{interface=\"wan0\"} 0.0015",
             "suimon_autorate_blind{interface=\"wan0\"} 0.0",

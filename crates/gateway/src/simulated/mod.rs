@@ -9,6 +9,7 @@
 mod kernel;
 mod machine;
 mod policies;
+mod quotas;
 pub(crate) mod rng;
 mod router;
 mod steps;

@@ -211,11 +211,15 @@ impl Router {
         if !self.world.machine().has_ended() {
             return Err("the workers do not end".into());
         }
-        // Not writing that it has ended is told, and counts as cut off.
-        let _ = program.changes.ended();
         let mut machine = self.world.machine();
         let last = machine.last();
-        machine.end();
+        drop(machine);
+        if let Some(whole) = WorkerSnapshot::joined(last.clone()) {
+            program.service.end_quotas(&whole);
+        }
+        // Not writing that it has ended is told, and counts as cut off.
+        let _ = program.changes.ended();
+        self.world.machine().end();
         Ok(last)
     }
 

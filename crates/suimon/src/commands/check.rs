@@ -26,6 +26,7 @@ use plot::colour;
 use plot::text::{self, Align};
 use scenario::report::preview;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::iter;
 
@@ -168,6 +169,9 @@ fn show_interface(out: &mut dyn Write, interface: &InterfacePolicy) -> io::Resul
     for yields in &interface.yields {
         writeln!(out, "{} yields {}", yields.class, yields_text(yields, settings))?;
     }
+    for quota in interface.quotas.iter() {
+        writeln!(out, "{} has {}", quota.class, quota.words())?;
+    }
     if let Some(autorate) = &interface.autorate {
         writeln!(out, "autorate: {}", autorate_text(autorate, settings.bandwidth))?;
     }
@@ -300,6 +304,11 @@ fn interface_json(interface: &InterfacePolicy) -> Value {
                     let least = least_round_trip(settings.bandwidth, settings.max_frame);
                     json!({ "weight": yields.settings.weight, "cap_bps": cap.map(Bandwidth::bits),
                             "floor_bps": floor.map(Bandwidth::bits), "least_round_trip_ns": least.nanos() })
+                }),
+                "quota": interface.quotas.iter().find(|quota| quota.class == info.name).map(|quota| {
+                    let volume = quota.settings.volume;
+                    let then: BTreeMap<_, _> = quota.then.iter().cloned().collect();
+                    json!({ "volume_bytes": volume.bytes.get(), "per": volume.per.name(), "then": then })
                 }),
                 "default": plan.default.is_some_and(|class| class.0 as usize == index),
                 "rate_bps": rate(index, &info.name).map(Bandwidth::bits) })

@@ -6,8 +6,10 @@ use crate::exit::{Exit, Failure};
 use crate::source;
 use clap::Args;
 use control::policy::Policy;
+use control::quota::Volume;
+use engine::settings::{Raw, SettingValue};
 use engine::units::Bandwidth;
-use import::{Format, Missing, SourceFile};
+use import::{ClientQuota, Format, Missing, SourceFile};
 use scenario::folder::Folder;
 use scenario::topology::Topology;
 use std::io::{self, Write};
@@ -34,6 +36,12 @@ pub struct Import {
     /// the devices
     #[arg(long = "interface", value_name = "NAME")]
     interfaces: Vec<String>,
+    /// What each peer of WireGuard may carry, as `50 GB per month`, or per week or day
+    #[arg(long, value_name = "VOLUME")]
+    quota: Option<String>,
+    /// The rate that it has once that is used up; without, that is told only
+    #[arg(long, value_name = "RATE", requires = "quota")]
+    quota_rate: Option<Bandwidth>,
 }
 
 impl Import {
@@ -57,7 +65,22 @@ impl Import {
             .iter()
             .map(|(name, text)| SourceFile { name, text })
             .collect();
+        let quota = self.quota.map(|volume| {
+            Volume::from_raw(&Raw::Text(volume.clone()))
+                .map_err(|why| Failure::usage(format!("--quota: {why}")))?;
+            let rate = self.quota_rate;
+            Ok::<_, Failure>(ClientQuota { volume, rate })
+        });
+        let quota = quota.transpose()?;
+        if quota.is_some() && format != Format::WireGuard {
+            let message = format!(
+                "`--quota` is for the peers of WireGuard, and this is {}",
+                format.name()
+            );
+            return Err(Failure::usage(message));
+        }
         let missing = Missing {
+            quota,
             up: self.up,
             down: self.down,
             interfaces: self.interfaces,

@@ -5,12 +5,14 @@ use crate::commands::Context;
 use crate::commands::target::Target;
 use crate::exit::{Exit, Failure};
 use clap::Args;
+use control::quota::QuotaView;
 use control::readout;
 use control::snapshot::{ClassView, Gauge, InterfaceView, Snapshot, State, StatusDetail, Traffic, YIELDS};
 use control::socket::{Client, snapshot};
 use engine::units::Duration;
 use measure::numbers;
 use plot::text::{self, Align};
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
 /// Show the configured and measured rate of every class of a running suimon
@@ -144,6 +146,7 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
     if let Some(of) = &interface.nat {
         writeln!(out, "  nat: {}", readout::nat(of))?;
     }
+    show_quotas(out, interface, verbose)?;
     show_experience(out, interface, verbose)?;
     for of in &interface.expectations {
         let state = if of.met { "met" } else { "MISSED" };
@@ -167,6 +170,29 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
         show_gauges(out, &class.name, &class.gauges)?;
     }
     Ok(())
+}
+
+/// Quotas that are shown unless all are asked for.
+const QUOTAS: usize = 10;
+
+/// How quotas stand, those first of which the greatest part is used.
+fn show_quotas(out: &mut dyn Write, interface: &InterfaceView, verbose: bool) -> io::Result<()> {
+    let of = |class: &'_ ClassView| Some((class.name.clone(), class.quota.clone()?));
+    let mut all: Vec<(String, QuotaView)> = interface.classes.iter().filter_map(of).collect();
+    let share = |of: &QuotaView| u128::from(of.used_bytes) * 1_000_000 / u128::from(of.volume_bytes.max(1));
+    all.sort_by_key(|(_, of)| Reverse(share(of)));
+    let most = if verbose { usize::MAX } else { QUOTAS };
+    for (name, of) in all.iter().take(most) {
+        writeln!(out, "  {name}: quota {}", readout::quota(of))?;
+    }
+    match all.len().saturating_sub(most) {
+        0 => Ok(()),
+        more => writeln!(
+            out,
+            "  and {} quotas more: --verbose",
+            numbers::count(more as u64)
+        ),
+    }
 }
 
 /// Hosts that are shown unless all are asked for.
@@ -283,6 +309,7 @@ mod tests {
             "75 %",
             "9.5 ms",
             "work: average 12.5, borrowed 4.5 MB",
+            "  work: quota 12.5 GB of 50 GB per month, which begins anew 202",
             "  frames: missed 12, memory exhausted 5 times",
             "  held up by the host: 3 times, longest 2.5 ms; 9 packets late by up to 2.5 ms, p99 without that 7.5 ms",
         ] {

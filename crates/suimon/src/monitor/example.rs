@@ -1,6 +1,7 @@
 //! An example snapshot for tests: a link of 20 Mbit/s with the classes `office` (`voice`, `work`)
 //! and `rest`.
 
+use control::quota::QuotaView;
 use control::snapshot::{
     BASIS, ClassView, Delay, FrameCounts, Gauge, HeldUp, HostHoldUps, InterfaceView, Snapshot, State,
     Traffic, VERSION,
@@ -77,7 +78,18 @@ fn class(name: &str, parent: Option<&str>, configured: u64, measured: u64) -> Cl
         asked_bps: Some(configured),
         share: Some(configured as f64 / 20_000_000.0),
         traffic: traffic(measured),
+        quota: (name == "work").then(quota),
         gauges,
+    }
+}
+
+fn quota() -> QuotaView {
+    QuotaView {
+        volume_bytes: 50_000_000_000,
+        per: "month".into(),
+        used_bytes: 12_500_000_000,
+        ends_ms: 1_796_083_200_000,
+        used_up: false,
     }
 }
 

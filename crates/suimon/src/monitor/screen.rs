@@ -254,8 +254,8 @@ fn draw_graph(
 
 /// The columns after the name: title, width, rank. Where not all fit, the highest ranks are left
 /// out.
-const COLUMNS: [(&str, u16, u8); 10] = [
-    ("offered", 12, 9),
+const COLUMNS: [(&str, u16, u8); 11] = [
+    ("offered", 12, 10),
     ("measured", 12, 0),
     ("configured", 12, 1),
     ("of configured", 22, 4),
@@ -264,7 +264,8 @@ const COLUMNS: [(&str, u16, u8); 10] = [
     ("p99", 9, 3),
     ("dropped", 9, 5),
     ("marked", 8, 7),
-    ("borrowed", 10, 8),
+    ("borrowed", 10, 9),
+    ("quota", 7, 8),
 ];
 
 /// The columns that fit beside names of this width.
@@ -350,6 +351,7 @@ fn cell(class: &ClassView, column: usize) -> Line<'static> {
         "p99" => delay(|delay| delay.p99_ns),
         "dropped" => or_nothing(traffic.dropped_packets, numbers::count(traffic.dropped_packets)),
         "marked" => or_nothing(traffic.marked_packets, numbers::count(traffic.marked_packets)),
+        "quota" => readout::quota_share(class),
         _ => readout::borrowed(class),
     };
     Line::from(text).right_aligned()
@@ -392,6 +394,8 @@ fn draw_state(frame: &mut Frame<'_>, area: Rect, interface: &InterfaceView, view
     let traffic = class.map_or(&interface.traffic, |class| &class.traffic);
     let experience = traffic.experience.as_ref().map(readout::experience);
     parts.extend(experience.filter(|told| !told.is_empty()));
+    let quota = class.and_then(|class| class.quota.as_ref()).map(readout::quota);
+    parts.extend(quota.map(|told| format!("quota: {told}")));
     let autorate = interface.autorate.as_ref().map(readout::autorate);
     parts.extend(autorate.map(|told| format!("autorate: {told}")));
     let of_all = interface

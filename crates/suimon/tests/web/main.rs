@@ -217,6 +217,7 @@ impl Steady {
                 ..ExperienceOfInterface::default()
             }),
             autorate: None,
+            quotas: Default::default(),
             nat: None,
         }
     }
