@@ -15,6 +15,8 @@ use std::process::Command;
 const PROFILE: &str = "shipped";
 /// Relocations of pointers as a bit map, which musl's start-up reads: a megabyte less.
 const SHORT_RELOCATIONS: &str = "-Clink-arg=-Wl,-z,pack-relative-relocs";
+/// Functions that are the same machine code are there once, which Rust's own linker can do.
+const FOLDED: &str = "-Clink-arg=-Wl,--icf=all";
 /// The program without symbols, as it is in the package, has so many bytes at most.
 const LARGEST: u64 = 16_000_000;
 /// The other names of the program.
@@ -25,6 +27,7 @@ pub fn make(root: &Path) -> Result<(), String> {
     let parts = root.join("target/package");
     let _ = fs::remove_dir_all(&parts);
     let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let linker = format!("-Clink-arg=-B{}", linker(root)?);
     run(
         root,
         "cargo",
@@ -40,6 +43,9 @@ pub fn make(root: &Path) -> Result<(), String> {
             &target,
             "--",
             SHORT_RELOCATIONS,
+            &linker,
+            "-Clink-arg=-fuse-ld=lld",
+            FOLDED,
         ],
     )
     .map_err(|why| format!("{why}; the target is installed by `rustup target add {target}`"))?;
@@ -73,6 +79,20 @@ pub fn make(root: &Path) -> Result<(), String> {
         ],
     )
     .map_err(|why| format!("{why}; cargo-deb is installed by `cargo install cargo-deb`"))
+}
+
+/// Where the compiler has its linker, which cc then finds.
+fn linker(root: &Path) -> Result<String, String> {
+    let told = |arguments: &[&str]| {
+        let output = Command::new("rustc").args(arguments).current_dir(root).output();
+        let output = output.map_err(|why| format!("cannot run rustc: {why}"))?;
+        Ok::<_, String>(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let sysroot = told(&["--print", "sysroot"])?;
+    let version = told(&["-vV"])?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = host.ok_or("rustc does not say for which host it is")?;
+    Ok(format!("{}/lib/rustlib/{host}/bin/gcc-ld", sysroot.trim()))
 }
 
 /// Refuses a program that is larger than it is said to be.

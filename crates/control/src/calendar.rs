@@ -1,10 +1,22 @@
 //! Moments by the computer's clock, as users write and read them, in its time zone.
 
-use crate::quota::Period;
+use engine::choices;
 use jiff::civil::{DateTime, Time, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan, ZonedDateTime};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+choices! {
+    /// In which time of the calendar a volume is counted, by the computer's clock and time zone.
+    pub enum Period {
+        /// From midnight.
+        Day = "day",
+        /// From Monday.
+        Week = "week",
+        /// From the first of the month.
+        Month = "month",
+    }
+}
 
 /// Milliseconds since 1970.
 pub fn now_ms() -> u64 {

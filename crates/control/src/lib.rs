@@ -5,8 +5,8 @@
 //! - [`documents`]: which type of document a text is; [`sections`]: TOML with positions, for other
 //!   documents as well, and [`values`], as which it is kept; [`text_file`]: how texts are
 //!   read from files;
-//! - [`port_config`], [`filters`], kept as a [`filter_list`], [`rsvp_config`], [`yields`], [`quota`]: a
-//!   policy's parts with a syntax of their own; [`rsvp_keys`]: the key file of RSVP;
+//! - [`port_config`], [`filters`], kept as a [`filter_list`], [`rsvp_config`], [`yields`],
+//!   [`quota`]: a policy's parts with a syntax of their own; [`rsvp_keys`]: the key file of RSVP;
 //! - [`schema`]: what a policy may say, for editors, and a line of the control socket;
 //! - [`snapshot`]: the metrics of every class; [`readout`]: how its values are displayed;
 //!   [`explained`]: why packets waited;

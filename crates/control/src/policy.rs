@@ -348,7 +348,7 @@ impl InterfacePolicy {
     fn used_up(&self, registry: &Registry, quotas: &[&Quota]) -> Result<Self, Vec<Problem>> {
         let mut spec = DisciplineSpec::clone(&self.spec);
         for quota in quotas {
-            let changes = quota.then.iter().map(|(key, value)| (&**key, value.raw()));
+            let changes = quota.then.iter().map(|(key, value)| (&**key, value.clone()));
             let changes: Vec<(&str, Raw)> = changes.collect();
             let number = self.plan.class(&quota.class).map_or(0, |class| class.0 as usize);
             match spec.classes.get_mut(number) {

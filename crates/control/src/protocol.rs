@@ -387,6 +387,16 @@ impl SettingChange {
         both.then(|| (key.trim().into(), Self::from_word(value.trim())))
     }
 
+    /// A value as a policy has it; none if a client cannot send such a one.
+    pub fn of(raw: &Raw) -> Option<Self> {
+        match raw {
+            Raw::Text(text) => Some(Self::Text(text.clone())),
+            Raw::Integer(n) => Some(Self::Integer(*n)),
+            Raw::Boolean(is) => Some(Self::Boolean(*is)),
+            _ => None,
+        }
+    }
+
     /// The value as a policy has it.
     pub fn raw(&self) -> Raw {
         match self {

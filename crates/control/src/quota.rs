@@ -5,26 +5,14 @@
 //! `suimon run` counts, and sets what is stated for after it as `suimon set … until` does: so that
 //! the packet loop does nothing more, and all is as before when the next day, week or month begins.
 
-use crate::protocol::SettingChange;
+use crate::calendar::Period;
 use crate::sections::Section;
+use engine::settings;
 use engine::settings::{Problem, Raw, Setting, SettingValue, Span, Table, describe, unknown};
 use engine::units::{Bytes, patterns};
-use engine::{choices, settings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-
-choices! {
-    /// In which time of the calendar a volume is counted, by the computer's clock and time zone.
-    pub enum Period {
-        /// From midnight.
-        Day = "day",
-        /// From Monday.
-        Week = "week",
-        /// From the first of the month.
-        Month = "month",
-    }
-}
 
 /// So many bytes in each such time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +25,14 @@ pub struct Volume {
 
 impl fmt::Display for Volume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} per {}", self.bytes, self.per.name())
+        let (bytes, per) = (self.bytes.get(), self.per.name());
+        // As people write it: 50 GB, 5 GiB.
+        let binary = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let fits = |(shift, _): &&(u32, &str)| bytes.is_multiple_of(1 << *shift);
+        match binary.iter().find(fits).filter(|_| !bytes.is_multiple_of(1_000)) {
+            Some((shift, unit)) => write!(f, "{} {unit} per {per}", bytes >> shift),
+            None => write!(f, "{} per {per}", self.bytes),
+        }
     }
 }
 
@@ -71,8 +66,9 @@ impl SettingValue for Volume {
 settings! {
     /// How much a class may carry: `quota = { volume = "50 GB per month" }`.
     pub struct QuotaSettings {
-        /// What it may carry in a day from midnight, a week from Monday, or a month, by the computer's clock:
-        /// together with the class of this name of the other direction, where that is managed too
+        /// What it may carry in a day from midnight, a week from Monday, or a month, by the computer's
+        /// clock: together with the class of this name of the other direction, where that is managed
+        /// too
         volume: Volume = required,
             "counted twice a second: what is used up may be exceeded by what passes in half a second",
             "the contract";
@@ -93,7 +89,7 @@ pub struct Quota {
     pub settings: QuotaSettings,
     /// What the class has in place of its own settings once the volume is used up, until the time
     /// is over; nothing: it is told, and nothing changes.
-    pub then: Vec<(String, SettingChange)>,
+    pub then: Vec<(String, Raw)>,
 }
 
 impl Quota {
@@ -111,15 +107,8 @@ impl Quota {
             .map(|section| section.table(|_| true))
             .unwrap_or_default();
         refuse_other(&then, declared, problems);
-        let changes = then.entries.iter().filter_map(|entry| {
-            let value = match &entry.value {
-                Raw::Text(text) => SettingChange::Text(text.clone()),
-                Raw::Integer(n) => SettingChange::Integer(*n),
-                Raw::Boolean(is) => SettingChange::Boolean(*is),
-                _ => return None,
-            };
-            Some((entry.key.to_string(), value))
-        });
+        let changes = then.entries.iter();
+        let changes = changes.map(|entry| (entry.key.to_string(), entry.value.clone()));
         let (then, sound) = (changes.collect(), problems.len() == before);
         let settings = settings.filter(|_| sound)?;
         Some(Self {
@@ -200,6 +189,15 @@ mod tests {
         assert_eq!(volume("2GB per  week"), gigabytes(2, Period::Week));
         let binary = volume("1 GiB per day").expect("a volume");
         assert_eq!(binary.bytes, Bytes::new(1 << 30));
+        for text in [
+            "50 GB per month",
+            "5 GiB per day",
+            "1500 kB per week",
+            "1 KiB per day",
+        ] {
+            let shown = volume(text).map(|volume| volume.to_string());
+            assert_eq!(shown.and_then(|shown| volume(&shown)), volume(text), "{text}");
+        }
         let pattern = Volume::pattern().expect("editors know it");
         assert!(pattern.ends_with(r")\s+per\s+(day|week|month)\s*$"), "{pattern}");
         for wrong in [

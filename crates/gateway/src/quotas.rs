@@ -13,7 +13,7 @@
 use control::calendar;
 use control::policy::InterfacePolicy;
 use control::port_config::PortConfig;
-use control::protocol::SettingChanges;
+use control::protocol::{SettingChange, SettingChanges};
 use control::quota::{Quota, QuotaView};
 use engine::packet::ClassId;
 use engine::port_kind::{Attachment, opposite};
@@ -242,21 +242,26 @@ impl Quotas {
         tallies.written = Some(now);
     }
 
-    /// How the quotas of this policy stand, by class.
-    pub(crate) fn of(&self, policy: &InterfacePolicy) -> BTreeMap<String, QuotaView> {
+    /// How the quotas of this policy stand at this time, by class.
+    pub(crate) fn of(&self, policy: &InterfacePolicy, now_ms: u64) -> BTreeMap<String, QuotaView> {
         if policy.quotas.is_empty() {
             return BTreeMap::new();
         }
         let tallies = self.tallies();
         let view = |quota: &Quota| {
-            let tally = tallies.of.get(&(policy.name.clone(), quota.class.clone()))?;
+            let tally = tallies.of.get(&(policy.name.clone(), quota.class.clone()));
             let volume = quota.settings.volume;
+            // Before the first look nothing is counted.
+            let (used, ends_ms) = match tally {
+                Some(tally) => (tally.used, tally.ends_ms),
+                None => (0, calendar::end_of(volume.per, now_ms)?),
+            };
             let view = QuotaView {
                 volume_bytes: volume.bytes.get(),
                 per: volume.per.name().into(),
-                used_bytes: tally.used,
-                ends_ms: tally.ends_ms,
-                used_up: tally.used >= volume.bytes.get(),
+                used_bytes: used,
+                ends_ms,
+                used_up: used >= volume.bytes.get(),
             };
             Some((quota.class.clone(), view))
         };
@@ -266,10 +271,12 @@ impl Quotas {
 
 /// What a class has once its quota is used up.
 fn afterwards(interface: &str, quota: &Quota, ends_ms: u64) -> SettingChanges {
+    let changes = quota.then.iter();
+    let changes = changes.filter_map(|(key, value)| Some((key.clone(), SettingChange::of(value)?)));
     SettingChanges {
         interface: interface.into(),
         class: Some(quota.class.clone()),
-        changes: quota.then.iter().cloned().collect(),
+        changes: changes.collect(),
         until_ms: Some(ends_ms),
         reason: Some(format!("{} are used up", quota.settings.volume)),
     }

@@ -697,7 +697,7 @@ fn reading(
             .get(&managed.policy.name)
             .map(ExperienceReader::read),
         autorate: service.autorate.of(&managed.policy.name),
-        quotas: service.quotas.of(&managed.policy),
+        quotas: service.quotas.of(&managed.policy, service.handle.time().now_ms()),
         nat: nat(&managed.policy, service.behind.as_deref()),
     })
 }

@@ -1,6 +1,6 @@
-//! A quota on real sockets: `suimon run` on a host, both directions of its interface managed, counts
-//! what a peer sends and receives, gives it the smaller rate once that is used up, and goes on so
-//! after `kill -9`.
+//! A quota on real sockets: `suimon run` on a host, both directions of its interface managed,
+//! counts what a peer sends and receives, gives it the smaller rate once that is used up, and goes
+//! on so after `kill -9`.
 //!
 //! Skipped, and reported as such, where the machine forbids BPF.
 

@@ -12,6 +12,7 @@ use control::documents::Document;
 use control::filters;
 use control::policy::{InterfacePolicy, InterfaceSettings, Policy};
 use control::port_config::AttachedPort;
+use control::protocol::SettingChange;
 use control::readout;
 use control::snapshot;
 use control::yields::{Yields, least_round_trip};
@@ -307,7 +308,10 @@ fn interface_json(interface: &InterfacePolicy) -> Value {
                 }),
                 "quota": interface.quotas.iter().find(|quota| quota.class == info.name).map(|quota| {
                     let volume = quota.settings.volume;
-                    let then: BTreeMap<_, _> = quota.then.iter().cloned().collect();
+                    let then = quota.then.iter();
+                    let then: BTreeMap<_, _> = then
+                        .map(|(key, value)| (key.clone(), SettingChange::of(value)))
+                        .collect();
                     json!({ "volume_bytes": volume.bytes.get(), "per": volume.per.name(), "then": then })
                 }),
                 "default": plan.default.is_some_and(|class| class.0 as usize == index),
