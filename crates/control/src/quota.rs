@@ -66,9 +66,9 @@ impl SettingValue for Volume {
 settings! {
     /// How much a class may carry: `quota = { volume = "50 GB per month" }`.
     pub struct QuotaSettings {
-        /// What it may carry in a day from midnight, a week from Monday, or a month, by the computer's
-        /// clock: together with the class of this name of the other direction, where that is managed
-        /// too
+        /// What it may carry in a day from midnight, a week from Monday, or a month, by the
+        /// computer's clock: together with the class of this name of the other direction, where
+        /// that is managed too
         volume: Volume = required,
             "counted twice a second: what is used up may be exceeded by what passes in half a second",
             "the contract";
