@@ -195,7 +195,9 @@ fn another_policy_keeps_the_count_and_what_somebody_undoes_stays_undone() {
         fs::write(&router.file, policy(volume)).expect("written");
         let program = router.program.as_ref().expect("a program");
         let by = Provenance::default();
-        let done = program.service.apply(&router.file, None, Breaking::Refused, by, &|| false);
+        let done = program
+            .service
+            .apply(&router.file, None, Breaking::Refused, by, &|| false);
         done.map(|applied| applied.message)
     };
     // More is bought.
