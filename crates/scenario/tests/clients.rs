@@ -155,7 +155,7 @@ fn what_contradicts_itself_is_refused_where_it_stands() {
         (
             video,
             &stalls.replace("stalls", "delay-p50"),
-            "TCP receivers do not measure it",
+            "its receiver does not measure it",
         ),
     ] {
         let mistakes = mistakes(&over("1 Mbit/s", flow, expect));
