@@ -358,6 +358,71 @@ fn switching_off_takes_the_backlog_out_in_pieces_and_what_arrives_meanwhile_pass
     assert!((1..=256).contains(&most), "{most} in one turn");
 }
 
+/// A class of everything with room, in a discipline of this kind.
+fn alone_in(kind: &str) -> TreePlan {
+    let one = Raw::Integer(1);
+    let settings = match kind {
+        "priq" => Table::default().with("priority", one),
+        "drr" | "wrr" => Table::default().with("weight", one),
+        "hfsc" => Table::default().text("linkshare", "1 Mbit/s"),
+        _ => Table::default().text("rate", "1 Mbit/s"),
+    };
+    let roomy = DisciplineSpec {
+        settings: Table::default().with("limit", Raw::Integer(1_000)),
+        ..DisciplineSpec::new("fifo")
+    };
+    let class = ClassSpec {
+        name: "all".into(),
+        default: true,
+        settings,
+        discipline: Some(roomy),
+        ..ClassSpec::default()
+    };
+    checked(&DisciplineSpec {
+        classes: [class].into_iter().collect(),
+        ..DisciplineSpec::new(kind)
+    })
+}
+
+/// A backlog that ends where a piece does is out, but the discipline is not told so by that piece.
+#[test]
+fn a_discipline_that_was_switched_off_with_a_backlog_of_whole_pieces_works_when_switched_on() {
+    for kind in ["priq", "drr", "wrr", "hfsc", "cbq"] {
+        // The first packet leaves at once; a piece is 256.
+        for many in [256, 257, 258, 513] {
+            let mut rig = rig(Slots { small: 4_096, big: 1 }, Capabilities::plain(1500, 1_024));
+            let slow = PathSpec {
+                bandwidth: Some(Bandwidth::bits_per_sec(80)),
+                ..planned(rig.from, rig.to, alone_in(kind))
+            };
+            let id = rig.worker.add_path(slow);
+            let asked = |rig: &mut Rig, ask: fn(Handle, PathId)| {
+                let handle = rig.handle.clone();
+                let asking = std::thread::spawn(move || ask(handle, id));
+                while !asking.is_finished() {
+                    let _ = rig.worker.turn();
+                }
+                asking.join().expect("an answer");
+            };
+            for first in (0..many).step_by(50) {
+                send(&rig.left, first..(first + 50).min(many));
+                rig.settle();
+            }
+            asked(&mut rig, |handle, id| handle.switch(id, false).expect("switched"));
+            rig.settle();
+            assert_eq!(arrived(&rig.right), (0..many).collect::<Vec<u32>>(), "{kind}");
+            asked(&mut rig, |handle, id| handle.switch(id, true).expect("switched"));
+            // Its link has been busy since the first packet.
+            asked(&mut rig, |handle, id| {
+                let _ = handle.shape(id, Some(Bandwidth::gbit(10))).expect("shaped");
+            });
+            send(&rig.left, many..many + 1);
+            rig.settle();
+            assert_eq!(arrived(&rig.right), [many], "{kind}, {many}");
+        }
+    }
+}
+
 #[test]
 fn a_new_plan_takes_effect_under_traffic_and_packets_stay() {
     let mut rig = rig(Slots { small: 64, big: 1 }, Capabilities::plain(1500, 1));

@@ -432,7 +432,9 @@ impl Path {
         } = self;
         let (mut portion, mut sink) = (Portion::of(QUEUED as u32, LOOKED_AT), TakenOut { out, pool });
         queue.queue_mut().flush(&mut portion, &mut sink);
-        if queue.is_empty() {
+        // Not when it is empty: the discipline knows that no more will be taken out by a portion that
+        // is not spent.
+        if !portion.is_spent() {
             out.append(&mut moving.behind);
             moving.hands_over = false;
             self.note_plain();
