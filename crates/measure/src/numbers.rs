@@ -1,18 +1,34 @@
 //! Human-readable numbers: four significant digits and a unit. (The engine's own texts are exact.)
 
+use std::fmt::Write;
+
 /// Formats a rate, such as `19.98 Mbit/s`.
 pub fn rate(bps: u64) -> String {
-    scaled(bps as f64, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
+    made(|text| append_rate(text, bps))
+}
+
+/// The same, appended.
+pub fn append_rate(text: &mut String, bps: u64) {
+    scaled(
+        text,
+        bps as f64,
+        &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"],
+    );
 }
 
 /// Formats a length, such as `1.5 kB`.
 pub fn bytes(bytes: u64) -> String {
-    scaled(bytes as f64, &["B", "kB", "MB", "GB", "TB", "PB"])
+    made(|text| scaled(text, bytes as f64, &["B", "kB", "MB", "GB", "TB", "PB"]))
 }
 
 /// Formats a time, such as `4.31 ms`.
 pub fn time(ns: u64) -> String {
-    scaled(ns as f64, &["ns", "µs", "ms", "s"])
+    made(|text| append_time(text, ns))
+}
+
+/// The same, appended.
+pub fn append_time(text: &mut String, ns: u64) {
+    scaled(text, ns as f64, &["ns", "µs", "ms", "s"]);
 }
 
 /// Formats a count, such as `1.234 M`; exact below ten thousand.
@@ -20,40 +36,53 @@ pub fn count(n: u64) -> String {
     if n < 10_000 {
         return n.to_string();
     }
-    scaled(n as f64, &["", "k", "M", "G", "T"])
+    made(|text| scaled(text, n as f64, &["", "k", "M", "G", "T"]))
 }
 
 /// Formats a share, such as `12.5 %`.
 pub fn share(share: f64) -> String {
-    let mut text = digits(share * 100.0, 3);
-    text.push_str(" %");
-    text
+    made(|text| append_share(text, share))
 }
 
-fn scaled(value: f64, units: &[&str]) -> String {
-    let mut value = value;
-    let mut units = units.iter().peekable();
-    while let Some(unit) = units.next() {
-        // 999.96 would print as 1000.
-        if value < 999.95 || units.peek().is_none() {
-            let mut text = digits(value, 4);
-            if !unit.is_empty() {
-                text.push(' ');
-                text.push_str(unit);
-            }
-            return text;
-        }
-        value /= 1000.0;
-    }
-    String::new()
+/// The same, appended.
+pub fn append_share(text: &mut String, share: f64) {
+    append_digits(text, share * 100.0, 3);
+    text.push_str(" %");
 }
 
 /// Formats a number with this many significant digits, without trailing zeros.
 pub fn digits(value: f64, significant: i32) -> String {
+    made(|text| append_digits(text, value, significant))
+}
+
+fn made(append: impl FnOnce(&mut String)) -> String {
+    let mut text = String::new();
+    append(&mut text);
+    text
+}
+
+fn scaled(text: &mut String, mut value: f64, units: &[&str]) {
+    let mut units = units.iter().peekable();
+    while let Some(unit) = units.next() {
+        // 999.96 would print as 1000.
+        if value < 999.95 || units.peek().is_none() {
+            append_digits(text, value, 4);
+            if !unit.is_empty() {
+                text.push(' ');
+                text.push_str(unit);
+            }
+            return;
+        }
+        value /= 1000.0;
+    }
+}
+
+fn append_digits(text: &mut String, value: f64, significant: i32) {
     /// Below it every whole number is exact.
     const EXACT: f64 = (1u64 << 53) as f64;
     if value.fract() == 0.0 && value.abs() < EXACT && value.is_sign_positive() {
-        return (value as u64).to_string();
+        let _ = write!(text, "{}", value as u64);
+        return;
     }
     let whole = if value.abs() < 1.0 {
         1
@@ -61,11 +90,11 @@ pub fn digits(value: f64, significant: i32) -> String {
         value.abs().log10() as i32 + 1
     };
     let decimals = usize::try_from(significant - whole).unwrap_or(0);
-    let mut text = format!("{value:.decimals$}");
-    if text.contains('.') {
+    let begin = text.len();
+    let _ = write!(text, "{value:.decimals$}");
+    if text[begin..].contains('.') {
         text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
     }
-    text
 }
 
 #[cfg(test)]

@@ -7,11 +7,13 @@ use crate::exit::{Exit, Failure};
 use clap::Args;
 use control::quota::QuotaView;
 use control::readout;
-use control::snapshot::{ClassView, Gauge, InterfaceView, Snapshot, State, StatusDetail, Traffic, YIELDS};
+use control::snapshot::{
+    ClassView, Delay, Gauge, InterfaceView, Snapshot, State, StatusDetail, Traffic, YIELDS,
+};
 use control::socket::{Client, snapshot};
 use engine::units::Duration;
 use measure::numbers;
-use plot::text::{self, Align};
+use plot::text::{self, Align, Table};
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
@@ -127,19 +129,16 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
         interface.state.name(),
         trouble(interface),
     )?;
-    let titles = COLUMNS.map(|(title, _)| title.to_owned()).to_vec();
     let depths: Vec<usize> = interface.classes.iter().map(|class| class.depth).collect();
-    let mut rows = vec![titles];
+    let mut table = Table::new(COLUMNS, interface.classes.len() + 1);
     for (class, branch) in interface.classes.iter().zip(text::branches(&depths)) {
-        rows.push(class_row(class, &branch, interface.bandwidth_bps));
+        add_class(&mut table, class, &branch, interface.bandwidth_bps);
     }
-    let mut whole = vec![String::from("all"), String::new(), String::new()];
-    add_traffic(&mut whole, &interface.traffic, interface.bandwidth_bps);
-    rows.push(whole);
-    blank_empty_columns(&mut rows);
-    for line in text::table(&rows, &COLUMNS.map(|(_, align)| align)) {
-        writeln!(out, "{line}")?;
-    }
+    table.cell(|cell| cell.push_str("all"));
+    (0..2).for_each(|_| table.cell(|_| {}));
+    add_traffic(&mut table, &interface.traffic, interface.bandwidth_bps);
+    table.cell(|_| {});
+    table.write(out)?;
     if let Some(of) = &interface.autorate {
         writeln!(out, "  autorate: {}", readout::autorate(of))?;
     }
@@ -218,56 +217,46 @@ fn show_experience(out: &mut dyn Write, interface: &InterfaceView, verbose: bool
     }
 }
 
-/// Removes the titles of empty columns.
-fn blank_empty_columns(rows: &mut [Vec<String>]) {
-    for column in 0..COLUMNS.len() {
-        let empty = |row: &Vec<String>| row.get(column).is_none_or(|cell| cell.is_empty());
-        if rows[1..].iter().all(empty) {
-            rows[0][column].clear();
-        }
+type StatusTable = Table<{ COLUMNS.len() }>;
+
+fn add_class(table: &mut StatusTable, class: &ClassView, branch: &str, link: u64) {
+    table.cell(|cell| {
+        cell.push_str(branch);
+        cell.push_str(&class.name);
+    });
+    table.cell(|cell| some(cell, class.asked_bps, numbers::append_rate));
+    table.cell(|cell| some(cell, class.share, numbers::append_share));
+    add_traffic(table, &class.traffic, link);
+    table.cell(|cell| cell.push_str(&readout::borrowed(class)));
+}
+
+/// Appends what there is.
+fn some<T>(cell: &mut String, value: Option<T>, append: impl FnOnce(&mut String, T)) {
+    if let Some(value) = value {
+        append(cell, value);
     }
 }
 
-fn class_row(class: &ClassView, branch: &str, link: u64) -> Vec<String> {
-    let mut row = Vec::with_capacity(COLUMNS.len());
-    row.push([branch, &class.name].concat());
-    row.push(class.asked_bps.map(numbers::rate).unwrap_or_default());
-    row.push(class.share.map(numbers::share).unwrap_or_default());
-    add_traffic(&mut row, &class.traffic, link);
-    row.push(readout::borrowed(class));
-    row
-}
-
-fn add_traffic(row: &mut Vec<String>, traffic: &Traffic, link: u64) {
+fn add_traffic(table: &mut StatusTable, traffic: &Traffic, link: u64) {
     let used = traffic.got_bps.map(|bps| bps as f64 / link.max(1) as f64);
-    let backlog = match traffic.backlog_packets {
-        0 => "0".into(),
-        n => format!(
-            "{} ({})",
-            numbers::count(n),
-            numbers::bytes(traffic.backlog_bytes)
-        ),
-    };
-    row.extend([
-        traffic.offered_bps.map(numbers::rate).unwrap_or_default(),
-        traffic.got_bps.map(numbers::rate).unwrap_or_default(),
-        used.map(numbers::share).unwrap_or_default(),
-        backlog,
-        traffic
-            .delay
-            .map(|delay| numbers::time(delay.p50_ns))
-            .unwrap_or_default(),
-        traffic
-            .delay
-            .map(|delay| numbers::time(delay.p99_ns))
-            .unwrap_or_default(),
-        readout::drops(traffic),
-        if traffic.marked_packets == 0 {
-            String::new()
-        } else {
-            numbers::count(traffic.marked_packets)
-        },
-    ]);
+    table.cell(|cell| some(cell, traffic.offered_bps, numbers::append_rate));
+    table.cell(|cell| some(cell, traffic.got_bps, numbers::append_rate));
+    table.cell(|cell| some(cell, used, numbers::append_share));
+    table.cell(|cell| match traffic.backlog_packets {
+        0 => cell.push('0'),
+        n => {
+            let (packets, bytes) = (numbers::count(n), numbers::bytes(traffic.backlog_bytes));
+            cell.extend([&packets, " (", &bytes, ")"]);
+        }
+    });
+    let delays = |of: fn(&Delay) -> u64| traffic.delay.as_ref().map(of);
+    table.cell(|cell| some(cell, delays(|delay| delay.p50_ns), numbers::append_time));
+    table.cell(|cell| some(cell, delays(|delay| delay.p99_ns), numbers::append_time));
+    table.cell(|cell| cell.push_str(&readout::drops(traffic)));
+    table.cell(|cell| match traffic.marked_packets {
+        0 => {}
+        n => cell.push_str(&numbers::count(n)),
+    });
 }
 
 fn show_gauges(out: &mut dyn Write, name: &str, gauges: &[Gauge]) -> io::Result<()> {

@@ -298,7 +298,7 @@ fn draw_classes(
     let depths: Vec<usize> = interface.classes.iter().map(|class| class.depth).collect();
     // Only of the whole tree are there branches.
     let branches = if all && view.order == ListOrder::Policy {
-        text::branches(&depths)
+        text::branches(&depths).collect()
     } else {
         Vec::new()
     };
