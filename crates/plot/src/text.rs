@@ -79,14 +79,14 @@ fn lay_out<'a>(line: &mut String, cells: impl Iterator<Item = &'a str>, align: &
 /// A table with titles and very many rows: all cells are in one text. Columns whose cells are all
 /// empty are left out, with their titles.
 #[derive(Debug)]
-pub struct Table<const COLUMNS: usize> {
+pub struct LongTable<const COLUMNS: usize> {
     titles: [(&'static str, Align); COLUMNS],
     text: String,
     /// Where each cell ends in the text.
     ends: Vec<usize>,
 }
 
-impl<const COLUMNS: usize> Table<COLUMNS> {
+impl<const COLUMNS: usize> LongTable<COLUMNS> {
     /// Without rows, with room for so many.
     pub fn new(titles: [(&'static str, Align); COLUMNS], rows: usize) -> Self {
         Self {
@@ -103,6 +103,9 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
     }
 
     /// Writes the titles and the rows, a line each.
+    ///
+    /// # Errors
+    /// Those of writing.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let mut widths = [0; COLUMNS];
         for row in self.rows() {
@@ -176,7 +179,7 @@ mod tests {
             ("none", Align::Right),
             ("rate", Align::Right),
         ];
-        let mut many = Table::new(titles, 3);
+        let mut many = LongTable::new(titles, 3);
         let rows = [["a", "", "10 Mbit/s"], ["µµµµµ", "", ""], ["", "", "1 bit/s"]];
         for cell in rows.iter().flatten() {
             many.cell(|text| text.push_str(cell));

@@ -792,7 +792,7 @@ fn policies_are_applied_while_packets_flow_and_none_is_lost_or_overtaken() {
                         foreseen,
                         "{round}"
                     );
-                    // Another discipline, and back: all lose their turns. Otherwise none loses anything.
+                    // Another discipline, and back: all lose their turns. Otherwise none does.
                     let all = foreseen.iter().find(|anew| anew.what == Forgotten::Turns);
                     let (kinds, of) = ([0, 3].contains(&(round % 4)), &all);
                     assert_eq!(

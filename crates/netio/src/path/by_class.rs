@@ -432,8 +432,8 @@ impl Path {
         } = self;
         let (mut portion, mut sink) = (Portion::of(QUEUED as u32, LOOKED_AT), TakenOut { out, pool });
         queue.queue_mut().flush(&mut portion, &mut sink);
-        // Not when it is empty: the discipline knows that no more will be taken out by a portion that
-        // is not spent.
+        // Not when it is empty: it is a portion that is not spent which ends the flush for the
+        // discipline.
         if !portion.is_spent() {
             out.append(&mut moving.behind);
             moving.hands_over = false;

@@ -13,7 +13,7 @@ use control::snapshot::{
 use control::socket::{Client, snapshot};
 use engine::units::Duration;
 use measure::numbers;
-use plot::text::{self, Align, Table};
+use plot::text::{self, Align, LongTable};
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
@@ -130,7 +130,7 @@ fn show_interface(out: &mut dyn Write, interface: &InterfaceView, verbose: bool)
         trouble(interface),
     )?;
     let depths: Vec<usize> = interface.classes.iter().map(|class| class.depth).collect();
-    let mut table = Table::new(COLUMNS, interface.classes.len() + 1);
+    let mut table = LongTable::new(COLUMNS, interface.classes.len() + 1);
     for (class, branch) in interface.classes.iter().zip(text::branches(&depths)) {
         add_class(&mut table, class, &branch, interface.bandwidth_bps);
     }
@@ -217,7 +217,7 @@ fn show_experience(out: &mut dyn Write, interface: &InterfaceView, verbose: bool
     }
 }
 
-type StatusTable = Table<{ COLUMNS.len() }>;
+type StatusTable = LongTable<{ COLUMNS.len() }>;
 
 fn add_class(table: &mut StatusTable, class: &ClassView, branch: &str, link: u64) {
     table.cell(|cell| {
