@@ -21,7 +21,8 @@ const LATE_US: u64 = 100_000;
 /// One case in all places.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Measured {
-    /// Programs that wanted to run, on the average of the minute before, by processors.
+    /// Programs that wanted to run, on the average of the minute before, by processors; those that
+    /// keep processors awake for the case before among them.
     pub load: f64,
     /// The kernel, under the arrivals of the first seed, if it has the discipline.
     pub linux: Option<Side>,
@@ -101,7 +102,7 @@ pub fn text(data: &Data) -> String {
     let _ = writeln!(
         text,
         "**Of {} rows {equal} are equal** in all of our places by that measure, {differs} differ, and {open} are open. While this was measured {:.1} programs wanted to run for each \
-         processor: a busy machine lets programs wait, which `lab` and `run` show and the simulator does not.",
+         processor, the one that keeps it awake among them: a busy machine lets programs wait, which `lab` and `run` show and the simulator does not.",
         equal + open + differs,
         measured().map(|measured| measured.load).sum::<f64>() / measured().count().max(1) as f64,
     );
