@@ -29,3 +29,11 @@ pub fn clear_progress() {
         eprint!("\r\x1b[K");
     }
 }
+
+/// The payload of a stream over time.
+#[derive(Debug)]
+pub struct StreamSeries {
+    pub name: String,
+    /// The middle of each bin since the first stream's begin, in seconds, and bits per second.
+    pub points: Vec<(f64, f64)>,
+}

@@ -15,8 +15,11 @@ struct Receiver(Option<Child>, u16);
 
 impl Receiver {
     fn start(arguments: &[&str]) -> Self {
-        let mut child = suimon(&["receive", "[::1]:0", "--for", "60s"])
-            .args(arguments)
+        Self::started(suimon(&["receive", "[::1]:0", "--for", "60s"]).args(arguments))
+    }
+
+    fn started(command: &mut Command) -> Self {
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -24,7 +27,12 @@ impl Receiver {
         let stderr = child.stderr.take().expect("it is piped");
         let mut line = String::new();
         BufReader::new(stderr).read_line(&mut line).expect("a line");
-        let port = line.trim_end().trim_end_matches(" (UDP)").rsplit(':').next();
+        let port = line
+            .trim_end()
+            .trim_end_matches(" (UDP)")
+            .trim_end_matches(" (TCP)")
+            .rsplit(':')
+            .next();
         let port = port.and_then(|port| port.parse().ok());
         Self(Some(child), port.unwrap_or_else(|| panic!("a port in {line:?}")))
     }
@@ -117,4 +125,90 @@ fn impossible_streams_are_reported() {
     ];
     expect(&tight, 2, "a burst of 9 takes 8 ms");
     expect(&["receive", "nowhere"], 2, "HOST:PORT");
+}
+
+#[test]
+fn connections_of_tcp_arrive_with_every_byte_that_was_sent() {
+    let folder = std::env::temp_dir().join(format!("suimon-traffic-tcp-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let csv = folder.join("got.csv");
+    let receiver = [
+        "receive",
+        "[::1]:0",
+        "--for",
+        "60s",
+        "--tcp",
+        "--streams",
+        "3",
+        "--json",
+        "--csv",
+    ];
+    let receiver = Receiver::started(suimon(&receiver).arg(&csv));
+    let to = format!("[::1]:{}", receiver.1);
+    let sent = suimon(&[
+        "send",
+        &to,
+        "--tcp",
+        "3",
+        "--congestion",
+        "reno",
+        "--for",
+        "300ms",
+        "--json",
+    ])
+    .output()
+    .expect("suimon starts");
+    assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stderr));
+    let (sent, got) = (json(&sent.stdout), json(receiver.finish().as_bytes()));
+    let bytes = |all: &Value| -> Vec<u64> {
+        let all = all.as_array().expect("a list").iter();
+        let mut all: Vec<u64> = all
+            .map(|one| one["payload_bytes"].as_u64().expect("a number"))
+            .collect();
+        all.sort_unstable();
+        all
+    };
+    let sent = &sent["connections"];
+    assert_eq!(bytes(sent), bytes(&got));
+    assert!(bytes(sent).iter().all(|&bytes| bytes > 0));
+    for (sent, got) in sent
+        .as_array()
+        .into_iter()
+        .flatten()
+        .zip(got.as_array().into_iter().flatten())
+    {
+        assert_eq!(
+            (&sent["all_arrived"], &got["end_heard"]),
+            (&true.into(), &true.into())
+        );
+        let bins = got["payload_bytes_in_bins"].as_array().expect("a list").iter();
+        let sum: u64 = bins.filter_map(Value::as_u64).sum();
+        assert_eq!(got["payload_bytes"], sum);
+    }
+    let text = std::fs::read_to_string(&csv).expect("a file");
+    assert!(
+        text.starts_with("seconds,stream,payload_bits_per_second\n0.05"),
+        "{text}"
+    );
+    std::fs::remove_dir_all(folder).expect("a folder");
+}
+
+#[test]
+fn a_connection_that_is_not_heard_and_a_control_that_is_not_there_are_said_to_be_so() {
+    let refused = |arguments: &[&str], words: &str| {
+        let done = suimon(arguments).output().expect("suimon starts");
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(!done.status.success() && said.contains(words), "{said}");
+    };
+    refused(&["send", "[::1]:1", "--tcp"], "suimon traffic receive PORT --tcp");
+    refused(
+        &["send", "[::1]:1", "--tcp", "--rate", "1Mbit/s"],
+        "cannot be used with",
+    );
+    let receiver = Receiver::start(&["--tcp", "--streams", "1"]);
+    let to = format!("[::1]:{}", receiver.1);
+    refused(
+        &["send", &to, "--tcp", "--congestion", "nobodys"],
+        "tcp_available_congestion_control",
+    );
 }

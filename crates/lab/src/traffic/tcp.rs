@@ -151,7 +151,7 @@ pub struct BulkRun {
     shared: Arc<Shared>,
     begin: Instant,
     receiver: Option<JoinHandle<Result<Result<Vec<u64>>>>>,
-    sender: Option<JoinHandle<Result<Result<Sent>>>>,
+    sender: Option<JoinHandle<Result<Result<SentByTcp>>>>,
 }
 
 /// The results of a transfer.
@@ -171,10 +171,12 @@ pub struct BulkReport {
 }
 
 /// What a sender has done.
-#[derive(Debug, Default)]
-struct Sent {
-    bytes: u64,
-    samples: Vec<SocketSample>,
+#[derive(Clone, Debug, Default)]
+pub struct SentByTcp {
+    /// Bytes that its kernel accepted.
+    pub bytes: u64,
+    /// The kernel's variables of its socket.
+    pub samples: Vec<SocketSample>,
 }
 
 impl BulkRun {
@@ -195,7 +197,7 @@ impl BulkRun {
     /// Returns an error if the sender or the receiver failed, for example because no connection
     /// was established.
     pub fn finish(mut self) -> Result<BulkReport> {
-        let Sent { bytes: sent, samples } = join(self.sender.take())?;
+        let SentByTcp { bytes: sent, samples } = join(self.sender.take())?;
         let intervals = join(self.receiver.take())?;
         Ok(BulkReport {
             begin: self.begin,
@@ -226,7 +228,23 @@ impl Drop for BulkRun {
     }
 }
 
-fn connect(to: SocketAddr, from: Option<SocketAddr>) -> std::io::Result<TcpStream> {
+/// Gives a connection this congestion control of the kernel's.
+///
+/// # Errors
+///
+/// Returns an error if the kernel has none of that name.
+pub fn use_congestion(stream: &TcpStream, name: &str) -> Result<()> {
+    set_congestion(stream, name)
+        .doing(|| format!("use the congestion control `{name}`"))
+        .map_err(|e| e.help("the available ones are in /proc/sys/net/ipv4/tcp_available_congestion_control"))
+}
+
+/// Connects, from this address if one is given; it waits for 10 s at most.
+///
+/// # Errors
+///
+/// Returns an error if no connection comes about.
+pub fn connect(to: SocketAddr, from: Option<SocketAddr>) -> std::io::Result<TcpStream> {
     match from {
         None => TcpStream::connect_timeout(&to, CONNECT_LIMIT),
         Some(from) => connect_from(from, to, CONNECT_LIMIT),
@@ -234,7 +252,7 @@ fn connect(to: SocketAddr, from: Option<SocketAddr>) -> std::io::Result<TcpStrea
 }
 
 /// Sends until the duration is over, the amount is sent, or the run is stopped.
-fn send(bulk: &Bulk, listener: &TcpListener, begin: Instant, shared: &Shared) -> Result<Sent> {
+fn send(bulk: &Bulk, listener: &TcpListener, begin: Instant, shared: &Shared) -> Result<SentByTcp> {
     let to = listener
         .local_addr()
         .doing(|| "learn the listener's port".into())?;
@@ -246,36 +264,46 @@ fn send(bulk: &Bulk, listener: &TcpListener, begin: Instant, shared: &Shared) ->
         }
     };
     let Some(stream) = stream else {
-        return Ok(Sent::default());
+        return Ok(SentByTcp::default());
     };
     let mut stream = stream.doing(|| format!("connect to {to}"))?;
-    set_congestion(&stream, &bulk.congestion)
-        .doing(|| format!("use the congestion control `{}`", bulk.congestion))
-        .map_err(|e| {
-            e.help("the available ones are in /proc/sys/net/ipv4/tcp_available_congestion_control")
-        })?;
-    let doing = || format!("send to {to}");
-    let sampling = bulk.sampling.unwrap_or(Duration::MAX);
-    let blocks = CHECK_INTERVAL.min(sampling.max(Duration::from_millis(1)));
-    stream.set_write_timeout(Some(blocks)).doing(doing)?;
-    let chunk = vec![0x5a; CHUNK];
-    let mut sent = Sent::default();
-    let mut sampled = begin;
+    use_congestion(&stream, &bulk.congestion)?;
     let over = || begin.elapsed() >= bulk.duration || shared.stop_sending.load(Ordering::Relaxed);
-    while sent.bytes < bulk.most && !over() {
-        if sampled.elapsed() >= sampling {
-            sent.samples.push(SocketSample::of(&stream).doing(doing)?);
+    send_on(&mut stream, bulk.most, bulk.sampling, over).doing(|| format!("send to {to}"))
+}
+
+/// Sends on a connection until it is over, or so many bytes are sent; `sampling`: how often the
+/// kernel's variables are read, besides at the end.
+///
+/// # Errors
+///
+/// Returns an error if the connection fails.
+pub fn send_on(
+    stream: &mut TcpStream,
+    most: u64,
+    sampling: Option<Duration>,
+    over: impl Fn() -> bool,
+) -> std::io::Result<SentByTcp> {
+    let every = sampling.unwrap_or(Duration::MAX);
+    let blocks = CHECK_INTERVAL.min(every.max(Duration::from_millis(1)));
+    stream.set_write_timeout(Some(blocks))?;
+    let chunk = vec![0x5a; CHUNK];
+    let mut sent = SentByTcp::default();
+    let mut sampled = Instant::now();
+    while sent.bytes < most && !over() {
+        if sampled.elapsed() >= every {
+            sent.samples.push(SocketSample::of(stream)?);
             sampled = Instant::now();
         }
-        let len = usize::try_from(bulk.most - sent.bytes).map_or(CHUNK, |left| left.min(CHUNK));
+        let len = usize::try_from(most - sent.bytes).map_or(CHUNK, |left| left.min(CHUNK));
         match stream.write(&chunk[..len]) {
             Ok(n) => sent.bytes += n as u64,
             Err(e) if is_timeout(e.kind()) => {}
-            Err(e) => return Err(Error::new(doing(), e)),
+            Err(e) => return Err(e),
         }
     }
-    if bulk.sampling.is_some() {
-        sent.samples.push(SocketSample::of(&stream).doing(doing)?);
+    if sampling.is_some() {
+        sent.samples.push(SocketSample::of(stream)?);
     }
     Ok(sent)
 }
@@ -297,26 +325,41 @@ fn receive(
     let Some(mut stream) = stream else {
         return Ok(Vec::new());
     };
+    let mut intervals = Vec::new();
+    receive_on(&mut stream, over, |bytes| {
+        let which = begin.elapsed().as_nanos() / bulk.interval.as_nanos().max(1);
+        let which = usize::try_from(which).unwrap_or(usize::MAX);
+        if intervals.len() <= which {
+            intervals.resize(which + 1, 0);
+        }
+        intervals[which] += bytes;
+        shared.received.fetch_add(bytes, Ordering::Relaxed);
+    })?;
+    Ok(intervals)
+}
+
+/// Receives on a connection until the other end has closed it, which it says, or it is over.
+/// `heard` is told how many bytes have come.
+///
+/// # Errors
+///
+/// Returns an error if the connection fails.
+pub fn receive_on(
+    stream: &mut TcpStream,
+    over: impl Fn() -> bool,
+    mut heard: impl FnMut(u64),
+) -> std::io::Result<bool> {
     stream.set_read_timeout(Some(CHECK_INTERVAL))?;
     let mut buffer = vec![0; 4 * CHUNK];
-    let mut intervals = Vec::new();
     while !over() {
         match stream.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(n) => {
-                let which = begin.elapsed().as_nanos() / bulk.interval.as_nanos().max(1);
-                let which = usize::try_from(which).unwrap_or(usize::MAX);
-                if intervals.len() <= which {
-                    intervals.resize(which + 1, 0);
-                }
-                intervals[which] += n as u64;
-                shared.received.fetch_add(n as u64, Ordering::Relaxed);
-            }
+            Ok(0) => return Ok(true),
+            Ok(n) => heard(n as u64),
             Err(e) if is_timeout(e.kind()) => {}
             Err(e) => return Err(e),
         }
     }
-    Ok(intervals)
+    Ok(false)
 }
 
 /// Accepts the next connection; none if `over` becomes true before one arrives.

@@ -51,6 +51,7 @@ mod status;
 mod target;
 mod top;
 mod traffic;
+mod traffic_tcp;
 mod verify;
 mod web;
 

@@ -1,14 +1,15 @@
 //! `suimon traffic send|receive`: a generator of UDP streams and their analyser: the instruments of
 //! Maeshima, Ito, Ishikura and Asami, "RSVP bandwidth reservation with
-//! weighted round robin" (section 4).
+//! weighted round robin" (section 4); and with `--tcp` connections of TCP (`traffic_tcp.rs`).
 //!
 //! The sender numbers and stamps its datagrams, so that the receiver computes loss, reordering,
 //! delay, jitter and throughput without feedback. Sizes are UDP payload, as in the paper;
 //! configured rates count IP packets; both are shown.
 
 use crate::commands::Context;
+use crate::commands::traffic_tcp::{TcpReceiver, TcpSender};
 use crate::exit::{Exit, Failure};
-use crate::instruments::{address, clear_progress, resolve};
+use crate::instruments::{StreamSeries, address, clear_progress, resolve};
 use clap::{Args, Subcommand};
 use engine::random::Seed;
 use engine::units::{Bandwidth, Bytes, Duration};
@@ -27,7 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration as Span, Instant};
 
 /// Send numbered UDP datagrams at set times, or receive them and report loss, delay, jitter and
-/// throughput
+/// throughput; or connections of TCP
 #[derive(Debug, Args)]
 pub struct Traffic {
     #[command(subcommand)]
@@ -80,6 +81,14 @@ struct Send {
     /// Stop after this time
     #[arg(long = "for", value_name = "TIME", default_value = "10 s")]
     time: Duration,
+    /// So many connections of TCP instead, each as fast as it can be
+    #[arg(long, value_name = "CONNECTIONS", num_args = 0..=1, default_missing_value = "1")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    #[arg(conflicts_with_all = ["size", "interval", "rate", "burst", "every", "count"])]
+    tcp: Option<u16>,
+    /// Their congestion control, of those that this host's kernel has
+    #[arg(long, requires = "tcp", value_name = "NAME")]
+    congestion: Option<String>,
     /// The address to send from
     #[arg(long)]
     from: Option<IpAddr>,
@@ -98,6 +107,17 @@ const fn headers(to: SocketAddr) -> u64 {
 
 impl Send {
     fn run(&self, stop: &AtomicBool, out: &mut dyn Write) -> Result<Exit, Failure> {
+        if let Some(connections) = self.tcp {
+            return TcpSender {
+                to: &self.to,
+                connections,
+                congestion: self.congestion.as_deref(),
+                time: self.time,
+                from: self.from,
+                json: self.json,
+            }
+            .run(stop, out);
+        }
         let to = resolve(&self.to)?;
         let shape = self.shape(to)?;
         let from = self.from.map(|ip| SocketAddr::new(ip, 0));
@@ -229,6 +249,9 @@ fn count_within(shape: &TrafficShape, time: Span) -> u64 {
 struct Receive {
     /// Where to listen: PORT, or ADDRESS:PORT; by default all addresses. Port 0 chooses one
     on: String,
+    /// Connections of TCP instead
+    #[arg(long, conflicts_with = "idle")]
+    tcp: bool,
     /// End after this many streams have ended; without it, at Ctrl-C or after `--for`
     #[arg(long)]
     streams: Option<usize>,
@@ -258,6 +281,17 @@ impl Receive {
             return Err(Failure::usage("--bin 0: an interval must have a length"));
         }
         let span = |d: Duration| Span::from_nanos(d.nanos());
+        if self.tcp {
+            let receiver = TcpReceiver {
+                on: &self.on,
+                streams: self.streams,
+                time: self.time.map(span),
+                bin: span(self.bin),
+                json: self.json,
+            };
+            self.save(receiver.run(stop, out)?)?;
+            return Ok(Exit::Done);
+        }
         let mut analyser = Analyser::listen(address(&self.on)?, span(self.bin))?;
         eprintln!("suimon: listening on {} (UDP)", analyser.address()?);
         let (begin, idle) = (Instant::now(), span(self.idle));
@@ -287,15 +321,7 @@ impl Receive {
             .iter()
             .map(|(name, heard)| (*name, &heard.tally))
             .collect();
-        let save = |path: &str, text: String| {
-            std::fs::write(path, text).map_err(|e| Failure::at_run_time(format!("cannot write {path}: {e}")))
-        };
-        if let Some(path) = &self.csv {
-            save(path, csv(&streams))?;
-        }
-        if let Some(path) = &self.picture {
-            save(path, picture(&streams))?;
-        }
+        self.save(series(&streams))?;
         if self.json {
             let streams: Vec<Value> = streams.iter().map(|(name, tally)| of(*name, tally)).collect();
             writeln!(out, "{:#}", Value::from(streams))?;
@@ -311,6 +337,20 @@ impl Receive {
             writeln!(out, "{} other datagrams arrived", analyser.foreign())?;
         }
         Ok(Exit::Done)
+    }
+
+    /// Writes the files that are asked for.
+    fn save(&self, series: Vec<StreamSeries>) -> Result<(), Failure> {
+        let save = |path: &str, text: String| {
+            std::fs::write(path, text).map_err(|e| Failure::at_run_time(format!("cannot write {path}: {e}")))
+        };
+        if let Some(path) = &self.csv {
+            save(path, csv(&series))?;
+        }
+        if let Some(path) = &self.picture {
+            save(path, picture(series))?;
+        }
+        Ok(())
     }
 }
 
@@ -410,19 +450,18 @@ fn of(name: u64, tally: &Tally) -> Value {
 }
 
 /// Time since the first datagram of all, stream, and payload in bit/s.
-fn csv(streams: &[(u64, &Tally)]) -> String {
+fn csv(series: &[StreamSeries]) -> String {
     let mut text = String::from("seconds,stream,payload_bits_per_second\n");
-    for (name, points) in series(streams) {
+    for StreamSeries { name, points } in series {
         for (seconds, rate) in points {
-            text += &format!("{seconds:.6},{name:016x},{rate:.0}\n");
+            text += &format!("{seconds:.6},{name},{rate:.0}\n");
         }
     }
     text
 }
 
-/// The series of each stream: the middle of each bin since the first datagram of all, and bits per
-/// second.
-fn series(streams: &[(u64, &Tally)]) -> Vec<(u64, Vec<(f64, f64)>)> {
+/// The series of each stream, on the time since the first datagram of all.
+fn series(streams: &[(u64, &Tally)]) -> Vec<StreamSeries> {
     let first = streams
         .iter()
         .filter_map(|(_, tally)| tally.span())
@@ -440,15 +479,17 @@ fn series(streams: &[(u64, &Tally)]) -> Vec<(u64, Vec<(f64, f64)>)> {
     };
     streams
         .iter()
-        .map(|(name, tally)| (*name, points(tally)))
+        .map(|(name, tally)| StreamSeries {
+            name: format!("{name:016x}"),
+            points: points(tally),
+        })
         .collect()
 }
 
-fn picture(streams: &[(u64, &Tally)]) -> String {
-    let series = series(streams);
+fn picture(series: Vec<StreamSeries>) -> String {
     let series = series
         .into_iter()
-        .map(|(name, points)| Series::new(&format!("{name:016x}"), points));
+        .map(|StreamSeries { name, points }| Series::new(&name, points));
     let plot = plot::rates_over_time("Payload of each stream", PlotStyle::Lines, series.collect());
     plot::picture("Received streams", &[plot])
 }
