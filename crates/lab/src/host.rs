@@ -5,6 +5,7 @@ use crate::error::{Doing, Error, Result};
 use crate::netlink::LabNetlink;
 use crate::sys::{namespace, socket};
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,6 +30,10 @@ pub enum OffloadFeature {
     /// Merging of received segments (GRO).
     Gro = 0x2c,
 }
+
+/// What to do where `/proc/sys` is read-only.
+const MASKED: &str = "in a container that is permitted by `podman run --security-opt unmask=/proc/sys`, or \
+                      `docker run --security-opt systempaths=unconfined`";
 
 #[derive(Debug)]
 struct Inner {
@@ -206,8 +211,13 @@ impl Host {
     /// # Errors
     /// If it cannot be written.
     pub fn set(&self, setting: &str, value: &str) -> Result<()> {
-        self.call(|| std::fs::write(format!("/proc/sys/{setting}"), value))?
-            .doing(|| format!("set `{setting}` in host `{}`", self.name()))
+        let written = self.call(|| std::fs::write(format!("/proc/sys/{setting}"), value))?;
+        let masked = matches!(&written, Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem);
+        let done = written.doing(|| format!("set `{setting}` in host `{}`", self.name()));
+        match masked {
+            true => done.map_err(|e| e.help(MASKED)),
+            false => done,
+        }
     }
 
     /// Switches an offload of an interface on or off.

@@ -151,6 +151,19 @@ fn without_user_namespaces_one_line_shows_what_to_do() {
     );
 }
 
+/// As in a container of podman.
+#[test]
+fn where_proc_sys_is_read_only_one_line_shows_what_to_do() {
+    let script = "mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec \"$0\" lab --rate 1Mbit/s -- true";
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script, SUIMON])
+        .output()
+        .expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("--security-opt unmask=/proc/sys"), "{said}");
+}
+
 /// Every process whose command line contains this text.
 fn processes_with(text: &str) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").expect("a proc file system");
