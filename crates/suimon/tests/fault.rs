@@ -344,7 +344,7 @@ fn a_user_is_told_to_run_it_by_sudo() {
             .output()
             .expect("suimon");
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        let remedies = ["run it by sudo", "modprobe tun"];
+        let remedies = ["run it by sudo", "modprobe tun", "run as root"];
         assert!(
             remedies.iter().any(|remedy| output.err.contains(remedy)),
             "{}",

@@ -154,7 +154,9 @@ fn without_user_namespaces_one_line_shows_what_to_do() {
 /// As in a container of podman.
 #[test]
 fn where_proc_sys_is_read_only_one_line_shows_what_to_do() {
-    let script = "mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec \"$0\" lab --rate 1Mbit/s -- true";
+    // In a namespace below, where nobody may undo it.
+    let script = "mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && \
+                  exec unshare --user --map-root-user --mount \"$0\" lab --rate 1Mbit/s -- true";
     let output = Command::new("unshare")
         .args(["--user", "--map-root-user", "--mount", "sh", "-c", script, SUIMON])
         .output()
