@@ -8,13 +8,17 @@
 //! the driver too (altq(4), "token bucket regulator"), with a bucket that fills whenever nothing
 //! leaves; ours does not.
 
-use crate::discipline::{Next, Outlet, Reason, Sink, Verdict};
+use crate::discipline::{Discipline, Next, Outlet, Reason, Sink, Verdict};
 use crate::link_clock::{BusyLink, LinkClock};
 use crate::packet::{ClassId, Packet};
 use crate::portion::Portion;
 use crate::queue::Queue;
 use crate::units::{Bandwidth, Duration, Instant};
 use std::collections::VecDeque;
+
+/// In a tree with more classes than this, the queues know nothing of what those of a former tree
+/// knew: what arrives would wait for more than a few milliseconds.
+pub const HEIRS: usize = 4_096;
 
 /// How late a caller may be without a loss of bandwidth: a little more than a tick of a 250 Hz
 /// kernel.
@@ -74,6 +78,21 @@ impl ShapedQueue {
         let mut former = self.renew(queue);
         self.queue.carry_over(now, &mut former, renumber);
         former
+    }
+
+    /// The queue of a class takes over what that of a class of a former tree, whose discipline this
+    /// is, knows: before any packet follows. Returns how many places were looked at.
+    pub fn take_over(
+        &mut self,
+        now: Instant,
+        former: &mut dyn Discipline,
+        (class, heir): (ClassId, ClassId),
+    ) -> u32 {
+        let heir = self.queue.discipline_mut().leaf(heir);
+        match (former.leaf(class), heir) {
+            (Some(from), Some(to)) => 1 + to.take_over(now, from),
+            _ => 1,
+        }
     }
 
     /// Takes a tree that knows nothing of the former one, which is handed back with all that it

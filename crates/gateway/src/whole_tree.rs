@@ -7,8 +7,9 @@
 use control::begins_anew::{ClassesAnew, Forgotten};
 use control::policy::InterfacePolicy;
 use engine::packet::ClassId;
+use engine::shaped_queue::HEIRS;
 use engine::tree::{ClassSpec, ClassSpecs, DisciplineSpec, Registry, TreePlan};
-use netio::handle::{Becomes, ClassChanges, CutClass, Declined, HEIRS};
+use netio::handle::{Becomes, ClassChanges, CutClass, Declined};
 use std::fmt;
 
 /// Classes that lose packets to another, which is changed alone, at most: what arrives waits until

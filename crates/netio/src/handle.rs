@@ -11,7 +11,7 @@ use crate::inspection::{BLANKS, Blanks, Collected, Detail, PathSlice, Piece, Req
 use crate::meter::{ClassMeter, Meters};
 use crate::path::ChangedByClass;
 use crate::path::Wished;
-pub use crate::path::{Becomes, ChangedSettings, ClassChanges, ComingClass, CutClass, HEIRS, Reclassified};
+pub use crate::path::{Becomes, ChangedSettings, ClassChanges, ComingClass, CutClass, Reclassified};
 use crate::pool::PoolUsage;
 use crate::port::{Capabilities, Counters};
 use crate::realiser::Achieved;

@@ -52,7 +52,6 @@ mod whole;
 pub(crate) use by_class::ChangedByClass;
 use by_class::Moving;
 pub use by_class::{Becomes, ChangedSettings, ClassChanges, ComingClass, CutClass, Reclassified};
-pub use whole::HEIRS;
 
 /// Packets that one path sends before it is another's turn.
 const QUANTUM: usize = 64;

@@ -36,7 +36,7 @@ use engine::packet::{Buffer, ClassId, Dscp, FlowHashes, Packet};
 use engine::portion::Portion;
 use engine::queue::Queue;
 use engine::random::Seed;
-use engine::shaped_queue::{CATCH_UP, ShapedQueue, hand_over};
+use engine::shaped_queue::{CATCH_UP, HEIRS, ShapedQueue, hand_over};
 use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::impairments::{ImpairmentCounts, ImpairmentSchedule, Impairments, Jitter};
@@ -343,7 +343,7 @@ impl SimLink {
         let root = plan.root.plan.as_ref();
         if !driven.queue.queue_mut().retune(cx.now, root) {
             let queue = plan.build(driven.seed);
-            let mut former = driven.queue.replace(cx.now, queue, Some);
+            let mut former = succeeded(&mut driven.queue, cx.now, queue, driven.plan.classes.len(), Some);
             let mut sink = DropSink {
                 now: cx.now,
                 events: cx.events,
@@ -389,7 +389,9 @@ impl SimLink {
         };
         let queue = plan.build(driven.seed);
         let renumber = |class: ClassId| plan.class(&driven.plan.info(class)?.name);
-        let packets = hand_over(&mut driven.queue.replace(cx.now, queue, renumber));
+        let classes = driven.plan.classes.len();
+        let mut former = succeeded(&mut driven.queue, cx.now, queue, classes, renumber);
+        let packets = hand_over(&mut former);
         if let Some(meter) = &mut self.meter {
             for packet in &packets {
                 let frame = cx.store.get(packet.buffer).frame();
@@ -825,6 +827,26 @@ struct DrivenQueue {
     ring_was_full: bool,
     /// The class and flow of each stream, once known.
     streams: Vec<Option<(ClassId, FlowHashes)>>,
+}
+
+/// Puts a tree into the place of another with so many classes, which is returned with its packets;
+/// the queues of classes that stay go on where theirs left off, as in the worker.
+fn succeeded(
+    queue: &mut ShapedQueue,
+    now: Instant,
+    next: Queue,
+    classes: usize,
+    renumber: impl Fn(ClassId) -> Option<ClassId>,
+) -> Queue {
+    let mut former = queue.replace(now, next, &renumber);
+    if classes <= HEIRS {
+        for class in (0..classes as u32).map(ClassId) {
+            if let Some(heir) = renumber(class) {
+                queue.take_over(now, former.discipline_mut(), (class, heir));
+            }
+        }
+    }
+    former
 }
 
 /// What a driver does next.

@@ -19,6 +19,7 @@ use crate::replay::event::TapeEvent;
 use crate::same_classes::SameClasses;
 use engine::discipline::DetachedQueue;
 use engine::packet::ClassId;
+use engine::shaped_queue::HEIRS;
 use engine::units::Instant;
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,10 +31,6 @@ const METERED: usize = 256;
 /// Classes, and flows with a backlog in their queues, of which another queue takes over what is
 /// known, between two batches: about as many.
 const TAKEN_OVER: u32 = 256;
-/// In a tree with more classes than this, the queues know nothing of what those of a former tree
-/// knew: what arrives would wait for more than a few milliseconds.
-pub const HEIRS: usize = 4_096;
-
 /// A tree has taken another's place, and not yet all that was queued.
 #[derive(Debug)]
 pub(super) struct Succession {
@@ -224,20 +221,15 @@ impl Path {
         let Some(heirs) = succession.as_mut().and_then(|of| of.heirs.as_mut()) else {
             return true;
         };
-        let (mut looks, tree) = (0, self.queue.queue_mut());
+        let mut looks = 0;
         if let Some(former) = formers.back_mut() {
             while looks < TAKEN_OVER
-                && let Some(class) = heirs.left.next()
+                && let Some(class) = heirs.left.next().map(ClassId)
             {
-                looks += 1;
-                let Some(heir) = heirs.classes.successor(ClassId(class)) else {
-                    continue;
+                looks += match heirs.classes.successor(class) {
+                    Some(heir) => self.queue.take_over(heirs.at, former.discipline(), (class, heir)),
+                    None => 1,
                 };
-                let from = former.discipline().leaf(ClassId(class));
-                let to = tree.discipline_mut().leaf(heir);
-                if let (Some(from), Some(to)) = (from, to) {
-                    looks += to.take_over(heirs.at, from);
-                }
             }
         }
         if heirs.left.is_empty() {
