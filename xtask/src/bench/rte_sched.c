@@ -87,7 +87,7 @@ static int ascending(const void *a, const void *b)
 int main(int count, char **arguments)
 {
 	char *without_cards[] = { arguments[0], "--no-huge", "--no-pci", "--no-telemetry", "--no-shconf",
-				  "-m", "1024", "-l", "0", "--log-level", "error" };
+				  "-m", "4096", "-l", "0", "--log-level", "error" };
 	if (count != 2 || rte_eal_init(sizeof without_cards / sizeof *without_cards, without_cards) < 0)
 		fail("usage: rte_sched PIPES");
 	uint32_t pipes = atoi(arguments[1]), held = HELD * pipes;
