@@ -5,6 +5,7 @@
 //! which rustfmt needs, and in the list. Messages and the documentation use the list.
 
 mod burst;
+mod connection;
 mod constant;
 mod datagrams;
 mod greedy;

@@ -1,5 +1,6 @@
 //! `quic`: a QUIC connection that always has data to send, or a total, on one stream or several.
 
+use super::connection::{ConnectionSettings, Connections};
 use super::kind::{
     FlowContext, FlowSource, MeasuredDelays, SettingGroup, SourceKind, SourceReader, Transport,
 };
@@ -63,12 +64,8 @@ static TRANSFER: SettingGroup = SettingGroup(StreamSettings::SETTINGS);
 /// The streams of a connection at most.
 pub(super) const MOST_STREAMS: u32 = 256;
 
-/// A connection: its settings, and a program's own control in the place of theirs.
-#[derive(Clone, Debug)]
-pub(super) struct QuicConnection {
-    settings: QuicSettings,
-    own: Option<OwnControl>,
-}
+/// A connection.
+pub(super) type QuicConnection = Connections<QuicSettings>;
 
 #[derive(Clone, Debug)]
 struct Streams {
@@ -136,30 +133,21 @@ impl QuicConnection {
             settings.max_ack_delay >= Duration::from_millis(1 << 14),
             "`max_ack_delay` must be less than 16384 ms",
         );
-        Some(Self { settings, own: None })
+        Some(Self::new(settings))
+    }
+}
+
+impl ConnectionSettings for QuicSettings {
+    type Simulated = quic::Settings;
+
+    fn control(&self) -> &'static ControlKind {
+        self.control
     }
 
-    /// The same with a program's own control.
-    pub(super) fn with(&self, own: OwnControl) -> Self {
-        Self {
-            own: Some(own),
-            ..self.clone()
-        }
-    }
-
-    /// The label of a source of this kind: that, and the congestion control.
-    pub(super) fn label(&self, kind: &SourceKind) -> String {
-        match &self.own {
-            Some(own) => format!("{} {}", kind.name, own.name),
-            None => format!("{} {}", kind.name, self.settings.control),
-        }
-    }
-
-    /// The simulator's settings.
-    pub(super) fn settings(&self, mtu: Bytes) -> quic::Settings {
+    fn simulated(&self, mtu: Bytes, own: Option<OwnControl>) -> quic::Settings {
         quic::Settings {
-            own_control: self.own.clone(),
-            ..self.settings.connection(mtu)
+            own_control: own,
+            ..self.connection(mtu)
         }
     }
 }

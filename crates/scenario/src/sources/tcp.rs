@@ -1,5 +1,6 @@
 //! `tcp`: a TCP connection that always has data to send, or a total.
 
+use super::connection::{ConnectionSettings, Connections};
 use super::kind::{
     FlowContext, FlowSource, LabSource, MeasuredDelays, NineSettings, SettingGroup, SourceKind, SourceReader,
     Transport,
@@ -89,12 +90,8 @@ settings! {
 
 static TRANSFER: SettingGroup = SettingGroup(TransferSettings::SETTINGS);
 
-/// The connections of a flow: their settings, and a program's own control in the place of theirs.
-#[derive(Clone, Debug)]
-pub(super) struct TcpConnections {
-    settings: TcpSettings,
-    own: Option<OwnControl>,
-}
+/// The connections of a flow.
+pub(super) type TcpConnections = Connections<TcpSettings>;
 
 #[derive(Clone, Debug)]
 struct Transfer {
@@ -203,35 +200,25 @@ impl TcpSettings {
     }
 }
 
+impl ConnectionSettings for TcpSettings {
+    type Simulated = tcp::Settings;
+
+    fn control(&self) -> &'static ControlKind {
+        self.control
+    }
+
+    fn simulated(&self, mtu: Bytes, own: Option<OwnControl>) -> tcp::Settings {
+        tcp::Settings {
+            own_control: own,
+            ..self.connection(mtu)
+        }
+    }
+}
+
 impl TcpConnections {
     /// Those that a section describes.
     pub(super) fn read(reader: &mut SourceReader<'_>) -> Option<Self> {
-        let settings = read_connection(reader)?;
-        Some(Self { settings, own: None })
-    }
-
-    /// The same with a program's own control.
-    pub(super) fn with(&self, own: OwnControl) -> Self {
-        Self {
-            own: Some(own),
-            ..self.clone()
-        }
-    }
-
-    /// The label of a source of this kind: that, and the congestion control.
-    pub(super) fn label(&self, kind: &SourceKind) -> String {
-        match &self.own {
-            Some(own) => format!("{} {}", kind.name, own.name),
-            None => format!("{} {}", kind.name, self.settings.control),
-        }
-    }
-
-    /// The simulator's settings of each.
-    pub(super) fn settings(&self, mtu: Bytes) -> tcp::Settings {
-        tcp::Settings {
-            own_control: self.own.clone(),
-            ..self.settings.connection(mtu)
-        }
+        read_connection(reader).map(Self::new)
     }
 }
 
