@@ -35,30 +35,30 @@ settings! {
         /// collisions, as over a half-duplex line (turns)
         access: MediumAccess = default "dcf", "", "IEEE 802.11, section 10.3";
         /// With turns: what passes after each packet before the next
-        gap: Duration = derived "0 s", "", "a line that turns at once";
+        gap: Duration = default "0 s", "", "a line that turns at once";
         /// With dcf: a slot
-        slot: Duration = derived "9 us", "too long: the medium idles", "IEEE 802.11 OFDM at 20 MHz";
+        slot: Duration = default "9 us", "too long: the medium idles", "IEEE 802.11 OFDM at 20 MHz";
         /// With dcf: the time before an acknowledgment
-        sifs: Duration = derived "16 us", "", "IEEE 802.11 OFDM at 20 MHz";
+        sifs: Duration = default "16 us", "", "IEEE 802.11 OFDM at 20 MHz";
         /// With dcf: for how long the medium is idle before slots are counted
         difs: Duration = derived "sifs and two slots", "", "IEEE 802.11, section 10.3.7";
         /// With dcf: what precedes the bits of a transmission
-        preamble: Duration = derived "20 us", "", "IEEE 802.11 OFDM at 20 MHz";
+        preamble: Duration = default "20 us", "", "IEEE 802.11 OFDM at 20 MHz";
         /// With dcf: an acknowledgment, with its preamble
-        ack: Duration = derived "28 us", "", "14 B at 24 Mbit/s; of aggregates 32 B: `32 us`";
+        ack: Duration = default "28 us", "", "14 B at 24 Mbit/s; of aggregates 32 B: `32 us`";
         /// With dcf: the bytes that a packet has beyond its frame
-        overhead: Bytes = derived "24 B", "", "26 B of header, 8 B of LLC, 4 B of FCS, less the 14 B of Ethernet's header";
+        overhead: Bytes = default "24 B", "", "26 B of header, 8 B of LLC, 4 B of FCS, less the 14 B of Ethernet's header";
         /// With dcf: the least contention window; a host waits for 0 to so many slots
-        cw_min: u32 = derived "15", "too small: collisions; too large: the medium idles", "IEEE 802.11 OFDM";
+        cw_min: u32 = default "15", "too small: collisions; too large: the medium idles", "IEEE 802.11 OFDM";
         /// With dcf: the greatest, to which collisions double it
-        cw_max: u32 = derived "1023", "too small: collisions go on; too large: one host is silent for long", "IEEE 802.11";
+        cw_max: u32 = default "1023", "too small: collisions go on; too large: one host is silent for long", "IEEE 802.11";
         /// With dcf: how often a packet that collides is sent again at most
-        retries: u32 = derived "7", "too few: packets are lost; too many: old packets delay others", "IEEE 802.11: dot11ShortRetryLimit";
+        retries: u32 = default "7", "too few: packets are lost; too many: old packets delay others", "IEEE 802.11: dot11ShortRetryLimit";
         /// With dcf: the packets of one link that share a transmission at most
-        aggregation: u32 = derived "1", "1: preambles and acknowledgments take most of a fast medium's time; many: others wait",
+        aggregation: u32 = default "1", "1: preambles and acknowledgments take most of a fast medium's time; many: others wait",
             "IEEE 802.11a/b/g; 64 and more from 802.11n on";
         /// With dcf: the time of a transmission at most that has several packets
-        longest: Duration = derived "4 ms", "too long: others wait", "Linux's mac80211: the airtime of an aggregate";
+        longest: Duration = default "4 ms", "too long: others wait", "Linux's mac80211: the airtime of an aggregate";
     }
 }
 
@@ -119,23 +119,21 @@ fn read(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<MediumConf
             problems.push(Problem::new(at, message));
         }
     };
-    let micros = Duration::from_micros;
-    let slot = settings.slot.unwrap_or(micros(9));
-    let sifs = settings.sifs.unwrap_or(micros(16));
+    let (slot, sifs, gap) = (settings.slot, settings.sifs, settings.gap);
     let dcf = Dcf {
         slot,
         sifs,
         difs: settings.difs.unwrap_or(sifs + slot.times(2)),
-        preamble: settings.preamble.unwrap_or(micros(20)),
-        ack: settings.ack.unwrap_or(micros(28)),
-        overhead: settings.overhead.unwrap_or(Bytes::new(24)),
-        cw_min: settings.cw_min.unwrap_or(15),
-        cw_max: settings.cw_max.unwrap_or(1023),
-        retries: settings.retries.unwrap_or(7),
-        aggregation: settings.aggregation.unwrap_or(1),
-        longest: settings.longest.unwrap_or(Duration::from_millis(4)),
+        preamble: settings.preamble,
+        ack: settings.ack,
+        overhead: settings.overhead,
+        cw_min: settings.cw_min,
+        cw_max: settings.cw_max,
+        retries: settings.retries,
+        aggregation: settings.aggregation,
+        longest: settings.longest,
     };
-    let slots = !(micros(1)..=Duration::from_millis(1)).contains(&slot);
+    let slots = !(Duration::from_micros(1)..=Duration::from_millis(1)).contains(&slot);
     refuse("slot", slots, "`slot` must be from 1 us to 1 ms");
     refuse(
         "cw_max",
@@ -149,7 +147,7 @@ fn read(section: &Section<'_>, problems: &mut Vec<Problem>) -> Option<MediumConf
     );
     let many = !(1..=256).contains(&dcf.aggregation);
     refuse("aggregation", many, "`aggregation` must be from 1 to 256 packets");
-    let [gap, long] = [settings.gap.unwrap_or(Duration::ZERO), Duration::from_secs(1)];
+    let long = Duration::from_secs(1);
     for (key, time) in [
         ("gap", gap),
         ("sifs", sifs),
