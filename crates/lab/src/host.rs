@@ -211,13 +211,12 @@ impl Host {
     /// # Errors
     /// If it cannot be written.
     pub fn set(&self, setting: &str, value: &str) -> Result<()> {
-        let written = self.call(|| std::fs::write(format!("/proc/sys/{setting}"), value))?;
-        let masked = matches!(&written, Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem);
-        let done = written.doing(|| format!("set `{setting}` in host `{}`", self.name()));
-        match masked {
-            true => done.map_err(|e| e.help(MASKED)),
-            false => done,
-        }
+        self.call(|| std::fs::write(format!("/proc/sys/{setting}"), value))?
+            .doing(|| format!("set `{setting}` in host `{}`", self.name()))
+            .map_err(|e| match e.kind() {
+                ErrorKind::ReadOnlyFilesystem => e.help(MASKED),
+                _ => e,
+            })
     }
 
     /// Switches an offload of an interface on or off.
