@@ -37,3 +37,16 @@ pub struct StreamSeries {
     /// The middle of each bin since the first stream's begin, in seconds, and bits per second.
     pub points: Vec<(f64, f64)>,
 }
+
+impl StreamSeries {
+    /// Of a stream that began so many nanoseconds after the first, in bins of nanoseconds.
+    pub fn of(name: String, begin: u64, (bin, bins): (u64, &[u64])) -> Self {
+        let at = |k: usize| (begin as f64 + (k as f64 + 0.5) * bin as f64) / 1e9;
+        let bins = bins.iter().enumerate();
+        let points = bins.map(|(k, &bytes)| (at(k), bytes as f64 * 8e9 / bin as f64));
+        Self {
+            name,
+            points: points.collect(),
+        }
+    }
+}

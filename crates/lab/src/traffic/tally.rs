@@ -6,15 +6,12 @@
 //! are differences of two clocks: between two hosts only their variation is meaningful. Duplicates
 //! are detected among the last 65,536 numbers; older ones count as reordered.
 
+use crate::traffic::byte_series::ByteSeries;
 use crate::traffic::datagram::Head;
 use crate::traffic::sample::Sample;
 
 /// The numbers below the highest for which arrivals are tracked.
 const WINDOW: u64 = 1 << 16;
-
-/// Bins of the series at most; beyond that, neighbours are merged and the bin becomes twice as
-/// long.
-const MAX_BINS: usize = 1 << 15;
 
 /// Sequence numbers are below this; greater ones are not from our generators.
 const MAX_NUMBERS: u64 = 1 << 62;
@@ -45,8 +42,7 @@ pub struct Tally {
     announced: Option<u64>,
     /// When the first and the last arrived.
     span: Option<(u64, u64)>,
-    bin: u64,
-    bins: Vec<u64>,
+    series: ByteSeries,
 }
 
 impl Tally {
@@ -65,8 +61,7 @@ impl Tally {
             seen: vec![0; (WINDOW / 64) as usize],
             announced: None,
             span: None,
-            bin: bin.max(1),
-            bins: Vec::new(),
+            series: ByteSeries::new(bin),
         }
     }
 
@@ -133,16 +128,7 @@ impl Tally {
     fn add_bytes(&mut self, arrived: u64, payload: u64) {
         let (first, last) = self.span.unwrap_or((arrived, arrived));
         self.span = Some((first, last.max(arrived)));
-        let since = arrived.saturating_sub(first);
-        while since / self.bin >= MAX_BINS as u64 {
-            self.bins = self.bins.chunks(2).map(|pair| pair.iter().sum()).collect();
-            self.bin *= 2;
-        }
-        let at = (since / self.bin) as usize;
-        if self.bins.len() <= at {
-            self.bins.resize(at + 1, 0);
-        }
-        self.bins[at] += payload;
+        self.series.add(arrived.saturating_sub(first), payload);
     }
 
     /// How many were sent: as the sender announced, or else by the highest number.
@@ -174,7 +160,7 @@ impl Tally {
     /// The length of a bin in nanoseconds, and the bytes of payload in each since the first
     /// datagram.
     pub fn series(&self) -> (u64, &[u64]) {
-        (self.bin, &self.bins)
+        self.series.bins()
     }
 
     /// The rate of payload in bit/s: what arrived after the first datagram, over the time from the
@@ -193,6 +179,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::traffic::byte_series::MAX_BINS;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 

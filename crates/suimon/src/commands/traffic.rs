@@ -468,22 +468,11 @@ fn series(streams: &[(u64, &Tally)]) -> Vec<StreamSeries> {
         .map(|(first, _)| first)
         .min();
     let first = first.unwrap_or_default();
-    let points = |tally: &Tally| {
-        let (bin, bins) = tally.series();
+    let of = |(name, tally): &(u64, &Tally)| {
         let begin = tally.span().map_or(0, |(begin, _)| begin - first);
-        let at = |k: usize| (begin as f64 + (k as f64 + 0.5) * bin as f64) / 1e9;
-        bins.iter()
-            .enumerate()
-            .map(|(k, &bytes)| (at(k), bytes as f64 * 8e9 / bin as f64))
-            .collect()
+        StreamSeries::of(format!("{name:016x}"), begin, tally.series())
     };
-    streams
-        .iter()
-        .map(|(name, tally)| StreamSeries {
-            name: format!("{name:016x}"),
-            points: points(tally),
-        })
-        .collect()
+    streams.iter().map(of).collect()
 }
 
 fn picture(series: Vec<StreamSeries>) -> String {

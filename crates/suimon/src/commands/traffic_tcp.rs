@@ -5,6 +5,7 @@
 use crate::exit::{Exit, Failure};
 use crate::instruments::{StreamSeries, address, clear_progress, resolve};
 use engine::units::Duration;
+use lab::traffic::byte_series::ByteSeries;
 use lab::traffic::tcp::{self, SentByTcp};
 use plot::AxisUnit;
 use serde_json::{Value, json};
@@ -178,7 +179,7 @@ struct Received {
     begin: Instant,
     last: Instant,
     bytes: u64,
-    bins: Vec<u64>,
+    series: ByteSeries,
     /// The other end has said that this is all.
     ended: bool,
     error: Option<String>,
@@ -221,7 +222,7 @@ impl TcpReceiver<'_> {
         clear_progress();
         let all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.report(&all, out)?;
-        Ok(series(&all, self.bin))
+        Ok(series(&all))
     }
 
     /// One connection, by a thread of its own.
@@ -244,7 +245,7 @@ impl TcpReceiver<'_> {
                 begin: now,
                 last: now,
                 bytes: 0,
-                bins: Vec::new(),
+                series: ByteSeries::new(nanos(self.bin)),
                 ended: false,
                 error: None,
             });
@@ -253,7 +254,7 @@ impl TcpReceiver<'_> {
         let ended = stream.set_nonblocking(false).and_then(|()| {
             let mut stream = stream;
             tcp::receive_on(&mut stream, over, |bytes| {
-                change(at, &mut |of| of.hear(bytes, self.bin));
+                change(at, &mut |of| of.hear(bytes));
             })
         });
         change(at, &mut |of| match &ended {
@@ -265,7 +266,7 @@ impl TcpReceiver<'_> {
 
     fn report(&self, all: &[Received], out: &mut dyn Write) -> std::io::Result<()> {
         if self.json {
-            let all: Vec<Value> = all.iter().map(|of| of.lines(self.bin)).collect();
+            let all: Vec<Value> = all.iter().map(Received::lines).collect();
             return writeln!(out, "{:#}", Value::from(all));
         }
         if all.is_empty() {
@@ -291,22 +292,18 @@ impl TcpReceiver<'_> {
 }
 
 impl Received {
-    fn hear(&mut self, bytes: u64, bin: Span) {
+    fn hear(&mut self, bytes: u64) {
         self.last = Instant::now();
         self.bytes += bytes;
-        let bin = (self.last - self.begin).as_nanos() / bin.as_nanos().max(1);
-        let bin = usize::try_from(bin).unwrap_or(usize::MAX);
-        if self.bins.len() <= bin {
-            self.bins.resize(bin + 1, 0);
-        }
-        self.bins[bin] += bytes;
+        self.series.add(nanos(self.last - self.begin), bytes);
     }
 
     fn took(&self) -> Span {
         self.last - self.begin
     }
 
-    fn lines(&self, bin: Span) -> Value {
+    fn lines(&self) -> Value {
+        let (bin, bins) = self.series.bins();
         json!({
             "from": self.from.to_string(),
             "payload_bytes": self.bytes,
@@ -314,27 +311,24 @@ impl Received {
             "rate_payload_bits_per_second": rate(self.bytes, self.took()),
             "end_heard": self.ended && self.error.is_none(),
             "error": self.error,
-            "bin_ns": bin.as_nanos() as u64,
-            "payload_bytes_in_bins": self.bins,
+            "bin_ns": bin,
+            "payload_bytes_in_bins": bins,
         })
     }
 }
 
 /// The series of each connection, on the time since the first.
-fn series(all: &[Received], bin: Span) -> Vec<StreamSeries> {
+fn series(all: &[Received]) -> Vec<StreamSeries> {
     let first = all.iter().map(|of| of.begin).min();
-    let points = |of: &Received| {
-        let begin = first.map_or(Span::ZERO, |first| of.begin - first);
-        let at = |k: usize| begin.as_secs_f64() + (k as f64 + 0.5) * bin.as_secs_f64();
-        let bins = of.bins.iter().enumerate();
-        bins.map(|(k, &bytes)| (at(k), rate(bytes, bin))).collect()
+    let of = |of: &Received| {
+        let begin = first.map_or(0, |first| nanos(of.begin - first));
+        StreamSeries::of(of.from.to_string(), begin, of.series.bins())
     };
-    all.iter()
-        .map(|of| StreamSeries {
-            name: of.from.to_string(),
-            points: points(of),
-        })
-        .collect()
+    all.iter().map(of).collect()
+}
+
+fn nanos(span: Span) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Shows on a terminal, during the run, how much has arrived.
