@@ -263,6 +263,14 @@ pub trait Plan: Any + fmt::Debug + Send + Sync {
     }
 }
 
+impl dyn Discipline {
+    /// This discipline, if it is of this type.
+    pub fn of_type<D: Discipline>(&mut self) -> Option<&mut D> {
+        let any: &mut dyn Any = self;
+        any.downcast_mut()
+    }
+}
+
 /// A queue that was taken out of its tree, with its backlog.
 pub trait DetachedQueue: fmt::Debug + Send {
     /// What it holds.

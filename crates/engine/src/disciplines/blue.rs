@@ -272,8 +272,7 @@ impl Discipline for Blue {
     }
 
     fn take_over(&mut self, now: Instant, former: &mut dyn Discipline) -> u32 {
-        let former: &mut dyn Any = former;
-        if let Some(former) = former.downcast_ref::<Self>() {
+        if let Some(former) = former.of_type::<Self>() {
             (self.p_m, self.rng, self.early) = (former.p_m, former.rng.clone(), former.early);
             (self.idle_since, self.clock) = (former.idle_since.or(Some(now)), now);
         }

@@ -340,8 +340,7 @@ impl Discipline for Codel {
     }
 
     fn take_over(&mut self, _now: Instant, former: &mut dyn Discipline) -> u32 {
-        let former: &mut dyn Any = former;
-        if let Some(former) = former.downcast_ref::<Self>() {
+        if let Some(former) = former.of_type::<Self>() {
             (self.controller, self.sojourn) = (former.controller, former.sojourn);
         }
         0

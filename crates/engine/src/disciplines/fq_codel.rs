@@ -428,9 +428,8 @@ impl Discipline for FqCodel {
     }
 
     fn take_over(&mut self, _now: Instant, former: &mut dyn Discipline) -> u32 {
-        let former: &mut dyn Any = former;
         let same = |former: &&mut Self| former.plan.flows == self.plan.flows;
-        let Some(former) = former.downcast_mut::<Self>().filter(same) else {
+        let Some(former) = former.of_type::<Self>().filter(same) else {
             return 0;
         };
         std::mem::swap(&mut self.flows, &mut former.flows);

@@ -338,8 +338,7 @@ impl Discipline for Pie {
     }
 
     fn take_over(&mut self, now: Instant, former: &mut dyn Discipline) -> u32 {
-        let former: &mut dyn Any = former;
-        if let Some(former) = former.downcast_mut::<Self>() {
+        if let Some(former) = former.of_type::<Self>() {
             // By what it holds now.
             former.catch_up(now);
             *self = Self {

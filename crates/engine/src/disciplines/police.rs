@@ -389,8 +389,7 @@ impl Discipline for Police {
     }
 
     fn take_over(&mut self, now: Instant, former: &mut dyn Discipline) -> u32 {
-        let former: &mut dyn Any = former;
-        let Some(former) = former.downcast_mut::<Self>() else {
+        let Some(former) = former.of_type::<Self>() else {
             return 0;
         };
         former.buckets.fill(&former.parameters, now);

@@ -546,8 +546,7 @@ impl Discipline for Red {
     }
 
     fn take_over(&mut self, now: Instant, former: &mut dyn Discipline) -> u32 {
-        let former: &mut dyn Any = former;
-        let Some(former) = former.downcast_mut::<Self>() else {
+        let Some(former) = former.of_type::<Self>() else {
             return 0;
         };
         // An average in packets says nothing about bytes.

@@ -333,8 +333,7 @@ impl Discipline for Rio {
     }
 
     fn take_over(&mut self, now: Instant, former: &mut dyn Discipline) -> u32 {
-        let former: &mut dyn Any = former;
-        if let Some(former) = former.downcast_ref::<Self>() {
+        if let Some(former) = former.of_type::<Self>() {
             (self.rng, self.clock) = (former.rng.clone(), now);
             self.levels = former.levels.map(|level| Level {
                 backlog: 0,

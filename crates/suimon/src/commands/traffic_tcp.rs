@@ -7,6 +7,7 @@ use crate::instruments::{StreamSeries, address, clear_progress, resolve};
 use engine::units::Duration;
 use lab::traffic::byte_series::ByteSeries;
 use lab::traffic::tcp::{self, SentByTcp};
+use measure::numbers;
 use plot::AxisUnit;
 use serde_json::{Value, json};
 use std::io::{ErrorKind, IsTerminal, Read, Write};
@@ -117,7 +118,7 @@ impl TcpSender<'_> {
         writeln!(
             out,
             "{to}: {} in {} over {} of TCP, {} of payload",
-            engine::units::Bytes::new(bytes),
+            numbers::bytes(bytes),
             AxisUnit::Time.show(took.as_secs_f64()),
             match done.len() {
                 1 => "a connection".to_owned(),
@@ -137,7 +138,7 @@ impl TcpSender<'_> {
                     "    {}, {} segments sent again, at the end cwnd {} and a round trip of {}{lost}",
                     AxisUnit::Rate.show(rate(of.sent.bytes, of.took)),
                     sample.retransmissions,
-                    engine::units::Bytes::new(sample.cwnd),
+                    numbers::bytes(sample.cwnd),
                     AxisUnit::Time.show(sample.rtt.as_secs_f64()),
                 )?;
             }
@@ -282,7 +283,7 @@ impl TcpReceiver<'_> {
                 out,
                 "{}: {} in {}, {} of payload{end}",
                 of.from,
-                engine::units::Bytes::new(of.bytes),
+                numbers::bytes(of.bytes),
                 AxisUnit::Time.show(of.took().as_secs_f64()),
                 AxisUnit::Rate.show(rate(of.bytes, of.took())),
             )?;
@@ -338,7 +339,7 @@ fn progress(all: &[Received]) {
         eprint!(
             "\r\x1b[K{} connections, {} received",
             all.len(),
-            engine::units::Bytes::new(bytes)
+            numbers::bytes(bytes)
         );
     }
 }
