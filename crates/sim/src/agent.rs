@@ -4,6 +4,9 @@
 //! and it receives every packet that arrives. It has one timer; an endpoint that needs several
 //! keeps their times itself and sets the earliest.
 
+#[cfg(test)]
+pub(crate) mod alone;
+
 use crate::event_queue::{Event, EventQueue};
 use crate::packet::{SimPacket, Store};
 use engine::packet::Buffer;

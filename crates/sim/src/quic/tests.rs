@@ -4,11 +4,10 @@
 use super::application::{BulkStreams, ObjectStreams};
 use super::wire::{AckFrame, DataPacket, LowerRange, QuicPacket, StreamFrame};
 use super::*;
-use crate::agent::{Context, Timer};
-use crate::event_queue::EventQueue;
+use crate::agent::Context;
+use crate::agent::alone::Alone;
 use crate::link::{LinkQueue, LinkSpec, Loss};
-use crate::meter::Delivered;
-use crate::packet::{Payload, SimPacket, Store};
+use crate::packet::{Payload, SimPacket};
 use crate::simulation::{End, FlowId, Simulation};
 use crate::tcp::congestion::{bbr, bbr3, cubic, prague, reno};
 use crate::tcp::objects::ObjectModel;
@@ -29,50 +28,17 @@ fn at(n: u64) -> Instant {
     Instant::START + ms(n)
 }
 
-/// One endpoint alone; the test sets the time and sends the packets.
-struct Bench<A> {
-    agent: A,
-    now: Instant,
-    events: EventQueue,
-    timer: Timer,
-    delivered: Delivered,
+type Bench<A> = Alone<A>;
+
+/// An endpoint of QUIC alone.
+trait QuicEnd {
+    /// What it sends until this time.
+    fn until(&mut self, end: Instant) -> Vec<SimPacket>;
+
+    fn receive(&mut self, ecn: Ecn, packet: QuicPacket) -> Vec<SimPacket>;
 }
 
-impl<A: Agent> Bench<A> {
-    fn new(agent: A) -> Self {
-        Self {
-            agent,
-            now: Instant::START,
-            events: EventQueue::default(),
-            timer: Timer::OFF,
-            delivered: Delivered::default(),
-        }
-    }
-
-    fn act(&mut self, act: impl FnOnce(&mut A, &mut Context<'_>)) -> Vec<SimPacket> {
-        let (mut store, mut outbox) = (Store::default(), Vec::new());
-        let mut cx = Context {
-            now: self.now,
-            endpoint: 0,
-            events: &mut self.events,
-            timer: &mut self.timer,
-            store: &mut store,
-            outbox: &mut outbox,
-            paused: &mut false,
-            woken: &mut Vec::new(),
-            delivered: &mut self.delivered,
-        };
-        act(&mut self.agent, &mut cx);
-        outbox.iter().map(|&slot| store.packet(slot)).collect()
-    }
-
-    fn expire_timer(&mut self) -> Vec<SimPacket> {
-        self.now = self.timer.due;
-        self.timer = Timer::OFF;
-        self.act(|agent, cx| agent.wake(cx))
-    }
-
-    /// What it sends until this time.
+impl<A: Agent> QuicEnd for Bench<A> {
     fn until(&mut self, end: Instant) -> Vec<SimPacket> {
         let mut sent = Vec::new();
         while self.timer.due <= end {
@@ -83,9 +49,7 @@ impl<A: Agent> Bench<A> {
     }
 
     fn receive(&mut self, ecn: Ecn, packet: QuicPacket) -> Vec<SimPacket> {
-        let mut packet = SimPacket::new(Bytes::new(100), Payload::Quic(packet));
-        (packet.ecn, packet.sent) = (ecn, self.now);
-        self.act(|agent, cx| agent.receive(cx, &packet))
+        self.arrive(ecn, Bytes::new(100), Payload::Quic(packet))
     }
 }
 

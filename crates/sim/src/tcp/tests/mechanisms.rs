@@ -2,12 +2,12 @@
 
 use super::*;
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 
-use crate::agent::{Context, Timer};
-use crate::event_queue::EventQueue;
+use crate::agent::Context;
+use crate::agent::alone::Alone;
 use crate::link::LinkQueue;
-use crate::meter::Delivered;
-use crate::packet::{ByteRange, Flags, Payload, Segment, SimPacket, Store};
+use crate::packet::{ByteRange, Flags, Payload, Segment, SimPacket};
 use crate::tcp::pages::{PageConnection, PageModel};
 use crate::tcp::responses::ResponseWriter;
 use engine::packet::Ecn;
@@ -16,11 +16,7 @@ use measure::distribution::Distribution;
 
 /// One endpoint alone; the test sets the time and sends the packets.
 pub(super) struct Bench<A> {
-    pub(super) agent: A,
-    pub(super) now: Instant,
-    events: EventQueue,
-    pub(super) timer: Timer,
-    delivered: Delivered,
+    alone: Alone<A>,
     /// When each segment with data was sent last.
     sent: BTreeMap<u64, Instant>,
 }
@@ -28,55 +24,55 @@ pub(super) struct Bench<A> {
 impl<A: Agent> Bench<A> {
     pub(super) fn new(agent: A) -> Self {
         Self {
-            agent,
-            now: Instant::START,
-            events: EventQueue::default(),
-            timer: Timer::OFF,
-            delivered: Delivered::default(),
+            alone: Alone::new(agent),
             sent: BTreeMap::new(),
         }
     }
 
     /// Calls it, and returns the segments that it sends.
     fn act(&mut self, act: impl FnOnce(&mut A, &mut Context<'_>)) -> Vec<(Segment, Ecn)> {
-        let (mut store, mut outbox) = (Store::default(), Vec::new());
-        let mut cx = Context {
-            now: self.now,
-            endpoint: 0,
-            events: &mut self.events,
-            timer: &mut self.timer,
-            store: &mut store,
-            outbox: &mut outbox,
-            paused: &mut false,
-            woken: &mut Vec::new(),
-            delivered: &mut self.delivered,
+        let packets = self.alone.act(act);
+        self.segments(&packets)
+    }
+
+    /// The segments among these, which it has sent now.
+    fn segments(&mut self, packets: &[SimPacket]) -> Vec<(Segment, Ecn)> {
+        let segment = |packet: &SimPacket| match packet.payload {
+            Payload::Tcp(segment) => (segment, packet.ecn),
+            _ => panic!("not TCP"),
         };
-        act(&mut self.agent, &mut cx);
-        let segments = outbox.iter().map(|&slot| {
-            let packet = store.packet(slot);
-            match packet.payload {
-                Payload::Tcp(segment) => (segment, packet.ecn),
-                _ => panic!("not TCP"),
-            }
-        });
-        let segments: Vec<(Segment, Ecn)> = segments.collect();
-        let sent = segments.iter().map(|(segment, _)| (segment.seq / MSS, self.now));
+        let segments: Vec<(Segment, Ecn)> = packets.iter().map(segment).collect();
+        let sent = segments
+            .iter()
+            .map(|(segment, _)| (segment.seq / MSS, self.alone.now));
         self.sent.extend(sent);
         segments
     }
 
     /// Its timer expires.
     pub(super) fn expire_timer(&mut self) -> Vec<(Segment, Ecn)> {
-        self.now = self.timer.due;
-        self.timer = Timer::OFF;
-        self.act(|agent, cx| agent.wake(cx))
+        let packets = self.alone.expire_timer();
+        self.segments(&packets)
     }
 
     pub(super) fn receive(&mut self, after: Duration, ecn: Ecn, segment: Segment) -> Vec<(Segment, Ecn)> {
-        self.now = self.now + after;
-        let mut packet = SimPacket::new(Bytes::new(66), Payload::Tcp(segment));
-        (packet.ecn, packet.sent) = (ecn, self.now);
-        self.act(|agent, cx| agent.receive(cx, &packet))
+        self.alone.now = self.alone.now + after;
+        let packets = self.alone.arrive(ecn, Bytes::new(66), Payload::Tcp(segment));
+        self.segments(&packets)
+    }
+}
+
+impl<A> Deref for Bench<A> {
+    type Target = Alone<A>;
+
+    fn deref(&self) -> &Alone<A> {
+        &self.alone
+    }
+}
+
+impl<A> DerefMut for Bench<A> {
+    fn deref_mut(&mut self) -> &mut Alone<A> {
+        &mut self.alone
     }
 }
 
