@@ -3,7 +3,7 @@
 //! - [`tcp`]: bulk transfers, with the congestion control chosen per connection;
 //! - [`generator`], [`analyser`]: numbered datagrams at set times, and their receiver, for one host
 //!   each; [`datagram`] is their format, [`stamped`] their socket, [`tally`], [`sample`] and
-//!   [`byte_series`] count them;
+//!   [`payload_bins`] count them;
 //! - [`udp`]: the same between two hosts of a lab, with a list of all arrivals, for loss, gaps and
 //!   delay;
 //! - [`probe`]: request and response, for round-trip times;
@@ -15,7 +15,7 @@ pub mod datagram;
 cfg_if::cfg_if! {
     if #[cfg(target_os = "linux")] {
         pub mod analyser;
-        pub mod byte_series;
+        pub mod payload_bins;
         pub mod generator;
         pub mod probe;
         pub mod sample;

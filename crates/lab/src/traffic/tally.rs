@@ -6,8 +6,8 @@
 //! are differences of two clocks: between two hosts only their variation is meaningful. Duplicates
 //! are detected among the last 65,536 numbers; older ones count as reordered.
 
-use crate::traffic::byte_series::ByteSeries;
 use crate::traffic::datagram::Head;
+use crate::traffic::payload_bins::PayloadBins;
 use crate::traffic::sample::Sample;
 
 /// The numbers below the highest for which arrivals are tracked.
@@ -42,7 +42,7 @@ pub struct Tally {
     announced: Option<u64>,
     /// When the first and the last arrived.
     span: Option<(u64, u64)>,
-    series: ByteSeries,
+    series: PayloadBins,
 }
 
 impl Tally {
@@ -61,7 +61,7 @@ impl Tally {
             seen: vec![0; (WINDOW / 64) as usize],
             announced: None,
             span: None,
-            series: ByteSeries::new(bin),
+            series: PayloadBins::new(bin),
         }
     }
 
@@ -179,7 +179,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::byte_series::MAX_BINS;
+    use crate::traffic::payload_bins::MAX_BINS;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 

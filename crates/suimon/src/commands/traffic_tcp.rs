@@ -5,7 +5,7 @@
 use crate::exit::{Exit, Failure};
 use crate::instruments::{StreamSeries, address, clear_progress, resolve};
 use engine::units::Duration;
-use lab::traffic::byte_series::ByteSeries;
+use lab::traffic::payload_bins::PayloadBins;
 use lab::traffic::tcp::{self, SentByTcp};
 use measure::numbers;
 use plot::AxisUnit;
@@ -180,7 +180,7 @@ struct Received {
     begin: Instant,
     last: Instant,
     bytes: u64,
-    series: ByteSeries,
+    series: PayloadBins,
     /// The other end has said that this is all.
     ended: bool,
     error: Option<String>,
@@ -246,7 +246,7 @@ impl TcpReceiver<'_> {
                 begin: now,
                 last: now,
                 bytes: 0,
-                series: ByteSeries::new(nanos(self.bin)),
+                series: PayloadBins::new(nanos(self.bin)),
                 ended: false,
                 error: None,
             });

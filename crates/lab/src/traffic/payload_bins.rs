@@ -1,16 +1,17 @@
-//! Bytes over time in bounded memory.
+//! Payload over time in bounded memory, however long it goes on. The meters' series
+//! ([`measure::series`]) has bins of a set length instead, for a window that is known.
 
 /// Bins at most; beyond that, neighbours are merged and the bin becomes twice as long.
 pub(super) const MAX_BINS: usize = 1 << 15;
 
 /// How many bytes came in each bin of time since a beginning.
 #[derive(Clone, Debug)]
-pub struct ByteSeries {
+pub struct PayloadBins {
     bin: u64,
     bins: Vec<u64>,
 }
 
-impl ByteSeries {
+impl PayloadBins {
     /// None yet; in bins of this many nanoseconds, as long as there are not too many.
     pub fn new(bin: u64) -> Self {
         Self {
