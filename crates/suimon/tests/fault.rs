@@ -17,7 +17,7 @@ const MS: Duration = Duration::from_millis(1);
 
 /// Two hosts, of which one echoes datagrams, and a program that runs in the other.
 struct Cable {
-    _lab: Lab,
+    lab: Lab,
     near: Host,
     victim: Running,
     socket: UdpSocket,
@@ -34,7 +34,7 @@ fn cable() -> Cable {
     let echo = far.call(|| UdpSocket::bind("10.9.0.2:7")).expect("a thread");
     let echo = echo.expect("a socket");
     std::thread::spawn(move || {
-        let mut datagram = [0; 64];
+        let mut datagram = [0; 9000];
         while let Ok((len, from)) = echo.recv_from(&mut datagram) {
             let _ = echo.send_to(&datagram[..len], from);
         }
@@ -45,7 +45,7 @@ fn cable() -> Cable {
     let victim = near.program("sleep").arg("1000").limit(10 * LONG);
     let victim = victim.start().expect("a program");
     Cable {
-        _lab: lab,
+        lab,
         near,
         victim,
         socket,
@@ -55,15 +55,21 @@ fn cable() -> Cable {
 impl Cable {
     /// The round trip of one datagram; `None` if it does not come back within this time.
     fn round_trip(&self, limit: Duration) -> Option<Duration> {
+        self.round_trip_of(8, limit)
+    }
+
+    /// The same, of one with so many bytes, 8 or more.
+    fn round_trip_of(&self, len: usize, limit: Duration) -> Option<Duration> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let name = COUNT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
-        let (mut back, sent) = ([0; 8], Instant::now());
+        let mut name = COUNT.fetch_add(1, Ordering::Relaxed).to_be_bytes().to_vec();
+        name.resize(len, 0);
+        let (mut back, sent) = (vec![0; len], Instant::now());
         self.socket.send(&name).expect("sending");
         while sent.elapsed() < limit {
             let left = limit.saturating_sub(sent.elapsed()).max(MS);
             self.socket.set_read_timeout(Some(left)).expect("a limit");
             match self.socket.recv(&mut back) {
-                Ok(8) if back[..] == name[..] => return Some(sent.elapsed()),
+                Ok(got) if got == len && back == name => return Some(sent.elapsed()),
                 Ok(_) => {}
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return None,
                 Err(e) => panic!("{e}"),
@@ -216,6 +222,28 @@ fn faults_of_one_interface_add_up_and_each_ends_alone() {
             stays.kill();
             cable.becomes_fast(left, "after both are dead");
         }
+    });
+}
+
+#[test]
+fn long_frames_take_the_link_too_also_when_the_mtu_grows_meanwhile() {
+    isolated(|| {
+        let cable = cable();
+        let id = cable.victim.id().to_string();
+        let Some(fault) = applied(&[&id, "--delay", "30ms"], None) else {
+            return;
+        };
+        for host in cable.lab.hosts() {
+            host.netlink(|n| n.mtu("eth0", 9000)).expect("an MTU");
+        }
+        let again = applied(&[&id, "--delay", "20ms"], None).expect("a second one");
+        for len in [1500, 8000, 8972] {
+            let took = cable.round_trip_of(len, LONG);
+            let took = took.unwrap_or_else(|| panic!("{len} B did not come back"));
+            assert!(took >= 100 * MS, "{len} B: {took:?}");
+        }
+        again.kill();
+        fault.kill();
     });
 }
 

@@ -31,6 +31,10 @@ use crate::port::{Capabilities, Counters, Port, PortError, Wake};
 use engine::packet::Buffer;
 use std::io;
 
+/// The longest packet that there is. What is redirected is not held to the TAP's MTU, and goes back
+/// to the interface that it was taken from, whose MTU it has kept, whatever that is now.
+const LONGEST: usize = 65_535;
+
 /// A port that receives what an interface receives, or what is sent on it, and hands it back there.
 #[derive(Debug)]
 pub struct Detour {
@@ -80,7 +84,10 @@ impl Port for Detour {
     }
 
     fn capabilities(&self) -> Capabilities {
-        self.tap.capabilities()
+        Capabilities {
+            mtu: LONGEST,
+            ..self.tap.capabilities()
+        }
     }
 
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Buffer>) -> Result<(), PortError> {
