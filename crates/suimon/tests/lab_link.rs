@@ -324,6 +324,46 @@ fn mistakes_in_options_are_told_with_what_is_possible() {
 }
 
 #[test]
+fn an_option_that_would_do_nothing_is_refused() {
+    let place = Place::new("idle-options");
+    let scenario = "version = 1\nduration = \"1 s\"\nlink = [{ between = [\"a\", \"b\"], rate = \"1 Mbit/s\" }]\n\
+                    flow = [{ between = [\"a\", \"b\"], kind = \"tcp\" }]\n";
+    fs::write(place.folder.join("scenario.toml"), scenario).expect("writable");
+    let topology = "version = 1\nhosts = [\"a\", \"b\"]\n[[link]]\nbetween = [\"a\", \"b\"]\n";
+    fs::write(place.folder.join("topology.toml"), topology).expect("writable");
+    let mut refused = vec![
+        ("--rate 5Mbit/s --json -- true".to_owned(), "cannot be used with"),
+        (
+            "--rate 5Mbit/s --in a -- true".to_owned(),
+            "only `inside` is behind",
+        ),
+        ("--seed 7 scenario.toml".to_owned(), "write `seed` in it"),
+        ("--json topology.toml -- true".to_owned(), "cannot be used with"),
+    ];
+    for option in [
+        "--report report",
+        "--policy policy.toml",
+        "--script 'drop 1'",
+        "--listen 0:inside:80",
+        "--internet",
+        "--loss 1%",
+        "--link lte",
+        "--trace 'model 5g'",
+    ] {
+        for file in ["scenario.toml", "topology.toml -- true"] {
+            refused.push((format!("{option} {file}"), "cannot be used with"));
+        }
+    }
+    for (options, expected) in refused {
+        let output = place.run(&format!("$S lab {options}"));
+        assert_eq!(output.status.code(), Some(2), "{options}: {}", told(&output));
+        assert!(told(&output).contains(expected), "{options}: {}", told(&output));
+    }
+    let output = place.run("$S lab --seed 7 topology.toml -- true");
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+}
+
+#[test]
 fn nothing_is_left_of_labs_within_labs_that_are_killed() {
     let place = Place::new("killed");
     let mark = format!("8647.{}", std::process::id());

@@ -45,16 +45,17 @@ pub struct Lab {
     /// A topology, a TOML file: hosts, and links with rate, delay, buffer and policy; or a
     /// scenario, whose flows run as real sockets; `-` reads standard input. Without a file the
     /// command runs behind one link
-    #[arg(conflicts_with_all = ["LinkOptions", "LinkShape"])]
+    // The options of a group that contains another do not count as that group's: each is named.
+    #[arg(conflicts_with_all = ["LinkShape", "script", "policy", "report", "listen", "internet"])]
     file: Option<String>,
     #[command(flatten)]
     link: LinkOptions,
     /// The host to run the program in; by default the first one
     #[arg(long = "in", value_name = "HOST", requires = "file")]
     host: Option<String>,
-    /// The seed of everything random in the links' policies
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// The seed of everything random in the links' policies [default: 1]; a scenario has its own
+    #[arg(long)]
+    seed: Option<u64>,
     /// Capture the packets that arrive at the far end of a link into a pcapng file: 'alice >
     /// bob=down.pcapng'
     #[arg(long, value_name = "LINK=FILE")]
@@ -67,7 +68,7 @@ pub struct Lab {
     #[arg(long, value_name = "TIME", default_value = "100us")]
     bin: Duration,
     /// Print JSON
-    #[arg(long, requires = "file")]
+    #[arg(long, requires = "file", conflicts_with = "command")]
     json: bool,
     /// Write the expectations of a scenario and what its programs printed as JUnit XML into this
     /// file
@@ -94,6 +95,11 @@ impl Lab {
         let scenario = (Document::of(&text) == Some(Document::Scenario))
             .then(|| Self::scenario(file, &text, cx.registry))
             .transpose()?;
+        if scenario.is_some() && self.seed.is_some() {
+            return Err(Failure::usage(format!(
+                "--seed: {file} is a scenario, which has its own; write `seed` in it"
+            )));
+        }
         if let (Some(scenario), true) = (&scenario, self.command.is_empty()) {
             return self.live(file, scenario, cx.registry, out);
         }
@@ -119,7 +125,7 @@ impl Lab {
         let instruments = self.instruments(&topology)?;
         let built = match &scenario {
             Some(scenario) => build_scenario(scenario, cx.registry, &instruments)?,
-            None => build(&topology, cx.registry, &instruments, Seed(self.seed))?,
+            None => build(&topology, cx.registry, &instruments, self.seed())?,
         };
         instruments.begin.set(netio::clock::now());
         let host = &built.lab.hosts()[host];
@@ -159,14 +165,19 @@ impl Lab {
                  it, or name the FILE of a lab",
             ));
         }
+        // Clap excuses `requires = "file"` beside options that a file excludes.
+        if self.host.is_some() {
+            return Err(Failure::usage(
+                "--in: only `inside` is behind the link; name the FILE of a lab with several hosts",
+            ));
+        }
         let topology = self.link.topology(registry)?;
         let prepared = self.link.prepare()?;
         lab::enter()?;
         let held = HeldSignals::hold();
         let mut instruments = self.instruments(&topology)?;
         let records = self.link.observe(&mut instruments);
-        let seed = Seed(self.seed);
-        let (link, variables) = prepared.build(&topology, registry, &instruments, seed)?;
+        let (link, variables) = prepared.build(&topology, registry, &instruments, self.seed())?;
         instruments.begin.set(netio::clock::now());
         let exit = match self.command.is_empty() {
             true => until_told(&held),
@@ -175,6 +186,10 @@ impl Lab {
         instruments.write()?;
         self.link.report(&link.built, records, &self.command, exit)?;
         Ok(exit)
+    }
+
+    fn seed(&self) -> Seed {
+        Seed(self.seed.unwrap_or(1))
     }
 
     /// Runs the command in a host to its end, with signals passed on to it.
