@@ -54,6 +54,7 @@ pub mod rsvp_config;
 pub mod rsvp_keys;
 pub mod schema;
 pub mod sections;
+mod setting_change;
 pub mod snapshot;
 pub mod text_file;
 pub mod values;

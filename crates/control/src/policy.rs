@@ -344,6 +344,21 @@ impl InterfacePolicy {
         problems.into_iter().map(told).collect()
     }
 
+    /// Refuses it if a class could not be given, once its quota is used up, what is stated for it
+    /// then.
+    ///
+    /// # Errors
+    ///
+    /// Returns what would be wrong.
+    pub fn refuse_wrong_then(&self, registry: &Registry) -> Result<(), Vec<Problem>> {
+        let problems = self.mistakes_of_quotas(registry);
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(problems)
+        }
+    }
+
     /// The same interface with these quotas used up.
     fn used_up(&self, registry: &Registry, quotas: &[&Quota]) -> Result<Self, Vec<Problem>> {
         let mut spec = DisciplineSpec::clone(&self.spec);

@@ -2,7 +2,7 @@
 //! of the rest stay as they were written.
 
 use crate::policy::InterfaceSettings;
-use crate::protocol::{AddedClass, Amendment, RemovedClass, SettingChange, SettingChanges};
+use crate::protocol::{AddedClass, AddedQuota, Amendment, RemovedClass, SettingChange};
 use std::collections::BTreeMap;
 use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
@@ -20,7 +20,7 @@ pub fn with<'a>(text: &str, changes: impl IntoIterator<Item = &'a Amendment>) ->
             .and_then(Item::as_table_like_mut);
         let interface = interface.ok_or_else(|| format!("it does not manage {}", change.interface()))?;
         match change {
-            Amendment::Set(set) => put_settings(interface, set)?,
+            Amendment::Set(_) | Amendment::UsedUp(_) => put_settings(interface, change)?,
             Amendment::Added(added) => add(interface, added)?,
             Amendment::Removed(removed) => remove(interface, removed)?,
         }
@@ -28,15 +28,15 @@ pub fn with<'a>(text: &str, changes: impl IntoIterator<Item = &'a Amendment>) ->
     Ok(document.to_string())
 }
 
-fn put_settings(interface: &mut dyn TableLike, change: &SettingChanges) -> Result<(), String> {
-    for (key, value) in &change.changes {
-        let place = match &change.class {
-            Some(class) => find_class(interface, class)
-                .ok_or_else(|| format!("{} has no class `{class}`", change.interface))?,
-            None if is_of_interface(key) => &mut *interface,
-            None => {
-                discipline(interface).ok_or_else(|| format!("{} names no discipline", change.interface))?
+fn put_settings(interface: &mut dyn TableLike, change: &Amendment) -> Result<(), String> {
+    let name = change.interface();
+    for (key, value) in change.settings().into_iter().flatten() {
+        let place = match change.class() {
+            Some(class) => {
+                find_class(interface, class).ok_or_else(|| format!("{name} has no class `{class}`"))?
             }
+            None if is_of_interface(key) => &mut *interface,
+            None => discipline(interface).ok_or_else(|| format!("{name} names no discipline"))?,
         };
         put(place, key, value);
     }
@@ -58,11 +58,30 @@ fn add(interface: &mut dyn TableLike, added: &AddedClass) -> Result<(), String> 
         table.decor_mut().set_prefix("\n");
         table
     };
-    append(interface, "class", table("name", &added.settings));
+    let mut class = table("name", &added.settings);
+    if let Some(quota) = &added.quota {
+        class.insert("quota", Item::Value(quota_of(quota).into()));
+    }
+    append(interface, "class", class);
     for filter in &added.filters {
         append(interface, "filter", table("class", filter));
     }
     Ok(())
+}
+
+/// A quota in braces.
+fn quota_of(quota: &AddedQuota) -> InlineTable {
+    let mut table = InlineTable::new();
+    table.insert("volume", quota.volume.as_str().into());
+    if !quota.then.is_empty() {
+        let mut then = InlineTable::new();
+        quota
+            .then
+            .iter()
+            .for_each(|(key, value)| put(&mut then, key, value));
+        table.insert("then", then.into());
+    }
+    table
 }
 
 /// Writes a section at the end of a list of sections, or of a list in brackets.
@@ -217,6 +236,7 @@ fn class_mut(table: &mut dyn TableLike, number: usize) -> Option<&mut dyn TableL
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::SettingChanges;
 
     fn change(class: Option<&str>, key: &str, value: SettingChange) -> Amendment {
         change_of("wan0", class, key, value)
@@ -283,6 +303,7 @@ discipline = { kind = \"priq\", class = [{ name = \"web\", priority = 1 }] }
             class: class.into(),
             settings: settings.iter().map(table).collect(),
             filters: filters.iter().map(|one| [table(one)].into()).collect(),
+            quota: None,
             until_ms: None,
             reason: None,
         })
@@ -319,6 +340,27 @@ discipline = { kind = \"priq\", class = [{ name = \"web\", priority = 1 }] }
             with(POLICY, [&removed("guests")]),
             Err("wan0 has no class `guests`".into())
         );
+    }
+
+    #[test]
+    fn a_class_comes_with_its_quota() {
+        let guests = added("guests", &[("rate", "1Mbit/s")], &[]);
+        let Amendment::Added(guests) = guests else {
+            unreachable!("it is added")
+        };
+        let quota = AddedQuota {
+            volume: "5 GB per day".into(),
+            then: [("rate".to_owned(), SettingChange::Text("64kbit/s".into()))].into(),
+        };
+        let quota = Some(quota);
+        let guests = Amendment::Added(AddedClass { quota, ..guests });
+        assert_eq!(
+            guests.to_string(),
+            "wan0: new class guests: rate = 1Mbit/s; quota 5 GB per day, then rate = 64kbit/s"
+        );
+        let class = "\n[[interface.wan0.class]]\nname = \"guests\"\nrate = \"1Mbit/s\"\n\
+                     quota = { volume = \"5 GB per day\", then = { rate = \"64kbit/s\" } }\n";
+        assert_eq!(with(POLICY, [&guests]), Ok(format!("{POLICY}{class}")));
     }
 
     #[test]

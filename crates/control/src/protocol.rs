@@ -18,9 +18,9 @@ use crate::difference::{Breaking, Difference, GenerationView};
 use crate::explained::{ExplainRequest, Explained};
 pub use crate::refusal::Refusal;
 use crate::reservation::{Notice, ReservationRequest, ReservationState, RsvpStatus};
+pub use crate::setting_change::SettingChange;
 use crate::snapshot::{ClassView, Snapshot, StatusDetail};
 use crate::what_if::ShadowReport;
-use engine::settings::Raw;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -267,12 +267,26 @@ pub struct AddedClass {
     /// Its filters, each as a policy has it, without `class`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<BTreeMap<String, SettingChange>>,
+    /// How much it may carry, as `quota` of a policy has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<AddedQuota>,
     /// When it goes again, in milliseconds since 1970; none: it stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ms: Option<u64>,
     /// Why; the history shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// The quota of a class that comes.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AddedQuota {
+    /// What it may carry, such as `50 GB per month`.
+    pub volume: String,
+    /// The settings that it has once that is used up, by name; none: it is told.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub then: BTreeMap<String, SettingChange>,
 }
 
 /// A class that goes, with its filters.
@@ -291,10 +305,28 @@ pub struct RemovedClass {
     pub reason: Option<String>,
 }
 
-/// What a request has changed of a policy since its text was read.
+/// What a class has since its quota is used up: no request, the policy states it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UsedUp {
+    /// The quota, such as `50 GB per month`.
+    pub quota: String,
+    /// The interface.
+    pub interface: String,
+    /// The class.
+    pub class: String,
+    /// Settings by name, with values as in a policy.
+    pub changes: BTreeMap<String, SettingChange>,
+    /// When it begins anew, in milliseconds since 1970: then they end.
+    pub until_ms: u64,
+}
+
+/// What was changed of a policy since its text was read.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Amendment {
+    /// Settings that a quota has brought.
+    UsedUp(UsedUp),
     /// Settings.
     Set(SettingChanges),
     /// A class that came.
@@ -307,6 +339,7 @@ impl Amendment {
     /// The interface.
     pub fn interface(&self) -> &str {
         match self {
+            Self::UsedUp(used_up) => &used_up.interface,
             Self::Set(set) => &set.interface,
             Self::Added(added) => &added.interface,
             Self::Removed(removed) => &removed.interface,
@@ -316,6 +349,7 @@ impl Amendment {
     /// The class; none for the interface and its discipline.
     pub fn class(&self) -> Option<&str> {
         match self {
+            Self::UsedUp(used_up) => Some(&used_up.class),
             Self::Set(set) => set.class.as_deref(),
             Self::Added(added) => Some(&added.class),
             Self::Removed(removed) => Some(&removed.class),
@@ -325,9 +359,19 @@ impl Amendment {
     /// When it ends, in milliseconds since 1970; none: it stays.
     pub fn until_ms(&self) -> Option<u64> {
         match self {
+            Self::UsedUp(used_up) => Some(used_up.until_ms),
             Self::Set(set) => set.until_ms,
             Self::Added(added) => added.until_ms,
             Self::Removed(removed) => removed.until_ms,
+        }
+    }
+
+    /// The settings that change; none if a class comes or goes.
+    pub fn settings(&self) -> Option<&BTreeMap<String, SettingChange>> {
+        match self {
+            Self::UsedUp(used_up) => Some(&used_up.changes),
+            Self::Set(set) => Some(&set.changes),
+            Self::Added(_) | Self::Removed(_) => None,
         }
     }
 }
@@ -340,6 +384,17 @@ impl fmt::Display for Amendment {
         };
         match self {
             Self::Set(set) => return set.fmt(f),
+            Self::UsedUp(UsedUp {
+                interface,
+                class,
+                changes,
+                quota,
+                ..
+            }) => write!(
+                f,
+                "{interface}: {class}: {}, as {quota} are used up",
+                list(changes)
+            )?,
             Self::Added(added) => {
                 write!(f, "{}: new class {}", added.interface, added.class)?;
                 if !added.settings.is_empty() {
@@ -348,71 +403,18 @@ impl fmt::Display for Amendment {
                 for filter in &added.filters {
                     write!(f, "; filter {}", list(filter))?;
                 }
+                if let Some(AddedQuota { volume, then }) = &added.quota {
+                    write!(f, "; quota {volume}")?;
+                    if !then.is_empty() {
+                        write!(f, ", then {}", list(then))?;
+                    }
+                }
             }
             Self::Removed(removed) => write!(f, "{}: class {} goes", removed.interface, removed.class)?,
         }
         match self.until_ms() {
             Some(until) => write!(f, ", until {}", calendar::shown(until)),
             None => Ok(()),
-        }
-    }
-}
-
-/// A setting's new value.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum SettingChange {
-    /// `true` or `false`.
-    Boolean(bool),
-    /// A whole number.
-    Integer(i64),
-    /// A text, with its unit.
-    Text(String),
-}
-
-impl SettingChange {
-    /// Parses a value of the command line: `20Mbit/s`, `7` or `true`.
-    pub fn from_word(word: &str) -> Self {
-        match (word.parse(), word.parse()) {
-            (Ok(n), _) => Self::Integer(n),
-            (_, Ok(b)) => Self::Boolean(b),
-            _ => Self::Text(word.into()),
-        }
-    }
-
-    /// A setting and its value, such as `rate=20Mbit/s`; none if it is not written so.
-    pub fn assignment(word: &str) -> Option<(String, Self)> {
-        let (key, value) = word.split_once('=')?;
-        let both = !key.is_empty() && !value.is_empty();
-        both.then(|| (key.trim().into(), Self::from_word(value.trim())))
-    }
-
-    /// A value as a policy has it; none if a client cannot send such a one.
-    pub fn of(raw: &Raw) -> Option<Self> {
-        match raw {
-            Raw::Text(text) => Some(Self::Text(text.clone())),
-            Raw::Integer(n) => Some(Self::Integer(*n)),
-            Raw::Boolean(is) => Some(Self::Boolean(*is)),
-            _ => None,
-        }
-    }
-
-    /// The value as a policy has it.
-    pub fn raw(&self) -> Raw {
-        match self {
-            Self::Boolean(b) => Raw::Boolean(*b),
-            Self::Integer(n) => Raw::Integer(*n),
-            Self::Text(text) => Raw::Text(text.clone()),
-        }
-    }
-}
-
-impl fmt::Display for SettingChange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Boolean(b) => b.fmt(f),
-            Self::Integer(n) => n.fmt(f),
-            Self::Text(text) => f.write_str(text),
         }
     }
 }
@@ -503,6 +505,7 @@ pub fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::settings::Raw;
 
     #[test]
     fn a_status_is_parsed_wherever_its_tag_stands() {
@@ -565,21 +568,14 @@ mod tests {
         assert!(matches!(read(added), Ok(Amendment::Added(_))));
         let removed = r#"{"interface":"wan0","class":"a"}"#;
         assert!(matches!(read(removed), Ok(Amendment::Removed(_))));
-        for text in [set, added, removed] {
+        let used_up =
+            r#"{"quota":"5 GB per day","interface":"wan0","class":"a","changes":{"weight":2},"until_ms":5}"#;
+        assert!(matches!(read(used_up), Ok(Amendment::UsedUp(_))));
+        for text in [set, added, removed, used_up] {
             let found = read(text).expect("one of them");
             assert_eq!(serde_json::to_string(&found).expect("JSON"), text);
             assert_eq!((found.interface(), found.class()), ("wan0", Some("a")));
         }
         assert!(read(r#"{"interface":"wan0","class":"a","chnages":{}}"#).is_err());
-    }
-
-    #[test]
-    fn command_line_values_become_policy_values() {
-        assert_eq!(
-            SettingChange::from_word("20Mbit/s").raw(),
-            Raw::Text("20Mbit/s".into())
-        );
-        assert_eq!(SettingChange::from_word("7").raw(), Raw::Integer(7));
-        assert_eq!(SettingChange::from_word("true").raw(), Raw::Boolean(true));
     }
 }

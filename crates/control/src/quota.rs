@@ -7,11 +7,13 @@
 
 use crate::calendar::Period;
 use crate::sections::Section;
+use crate::setting_change::SettingChange;
 use engine::settings;
 use engine::settings::{Problem, Raw, Setting, SettingValue, Span, Table, describe, unknown};
 use engine::units::{Bytes, patterns};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// So many bytes in each such time.
@@ -119,6 +121,14 @@ impl Quota {
         })
     }
 
+    /// The settings that the class has then, by name.
+    pub fn afterwards(&self) -> BTreeMap<String, SettingChange> {
+        let changes = self.then.iter();
+        changes
+            .filter_map(|(key, value)| Some((key.clone(), SettingChange::of(value)?)))
+            .collect()
+    }
+
     /// `50 GB per month, then upperlimit = 1 Mbit/s`.
     pub fn words(&self) -> String {
         let changes = self.then.iter().map(|(key, value)| format!("{key} = {value}"));
@@ -159,6 +169,9 @@ pub struct QuotaView {
     pub ends_ms: u64,
     /// Whether the volume is used up.
     pub used_up: bool,
+    /// The settings that the policy states for when it is used up, until the next time begins.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub then: BTreeMap<String, SettingChange>,
 }
 
 #[cfg(test)]

@@ -5,10 +5,12 @@ use crate::autorate::AutorateView;
 use crate::calendar;
 use crate::experienced::{ExperienceView, QualityView, RoundTripView};
 use crate::quota::QuotaView;
+use crate::setting_change::SettingChange;
 use crate::snapshot::{BORROWED, ClassView, FrameCounts, Gauge, InterfaceView, NatView, Traffic};
 use engine::settings::Table;
 use engine::tree::DisciplineSpec;
 use measure::numbers;
+use std::collections::BTreeMap;
 
 /// Why packets were dropped, such as `12 full, 3 early`; empty if none were.
 pub fn drops(traffic: &Traffic) -> String {
@@ -127,15 +129,26 @@ pub fn nat(of: &NatView) -> String {
     all
 }
 
-/// How a quota stands, such as `12.5 GB of 50 GB per month, which begins anew 2026-12-01 00:00:00`.
+/// How a quota stands, such as `12.5 GB of 50 GB per month, which begins anew 2026-12-01 00:00:00;
+/// when used up: upperlimit = 1 Mbit/s`.
 pub fn quota(of: &QuotaView) -> String {
     let [used, volume] = [of.used_bytes, of.volume_bytes].map(numbers::bytes);
     let used_up = if of.used_up { "used up: " } else { "" };
     let anew = calendar::shown(of.ends_ms);
+    let then = match of.then.is_empty() {
+        true => String::new(),
+        false => format!("; when used up: {}", assignments(&of.then)),
+    };
     format!(
-        "{used_up}{used} of {volume} per {}, which begins anew {anew}",
+        "{used_up}{used} of {volume} per {}, which begins anew {anew}{then}",
         of.per
     )
+}
+
+/// Settings with their values, such as `upperlimit = 1 Mbit/s`.
+fn assignments(of: &BTreeMap<String, SettingChange>) -> String {
+    let list = of.iter().map(|(key, value)| format!("{key} = {value}"));
+    list.collect::<Vec<_>>().join(", ")
 }
 
 /// What part of its quota a class has used, such as `25 %`; empty without a quota.

@@ -372,6 +372,7 @@ impl Program {
             class: format!("c{class}"),
             settings: [word(key, value), word("discipline", "fifo")].into(),
             filters: vec![[word("destination", &format!("{a}.{b}.{c}.{d}"))].into()],
+            quota: None,
             until_ms: None,
             reason: None,
         });

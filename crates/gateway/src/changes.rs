@@ -5,7 +5,7 @@
 //! a new tree, into which packets move, each into the class where it would now go.
 
 use crate::ends::{After, Changing, Ends};
-use crate::generations::{Change, Generation, Generations};
+use crate::generations::{Change, Generation, Generations, Lasting};
 use crate::in_force::{Adoption, InForce, InterfaceInForce};
 use crate::kept::{Kept, MadeOf};
 use crate::signalling::budgets::ChangedPolicy;
@@ -17,7 +17,7 @@ use control::difference::{Applied, Breaking, Difference, GenerationView};
 use control::policy::{InterfacePolicy, Policy};
 use control::port_config::PortConfig;
 use control::promises;
-use control::protocol::{Amendment, Refusal, SettingChanges};
+use control::protocol::{Amendment, Refusal, SettingChange, SettingChanges, UsedUp};
 use control::provenance::Provenance;
 use control::rsvp_config::RsvpConfig;
 use control::text_file;
@@ -27,6 +27,7 @@ use engine::settings::Raw;
 use engine::units;
 use netio::handle::Adopted;
 use netio::time::CallerTime;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -121,7 +122,13 @@ impl PolicyChanges {
             ..Change::by("set", by)
         };
         let cost = match &wanted.class {
-            Some(class) => self.set_class(&mut generations, wanted, class, change)?,
+            Some(class) => {
+                let changed = self.with_settings(&wanted.interface, class, &wanted.changes)?;
+                changed.refuse_wrong_then(self.in_force.registry())?;
+                self.make(&mut generations, &amendment, change, || {
+                    self.adopt_class(changed, class)
+                })?
+            }
             None => self.set_interface(&mut generations, &amendment, change)?,
         };
         Ok(Changed::new(what, &cost))
@@ -155,36 +162,62 @@ impl PolicyChanges {
         };
         let policy = self.in_force.policy_of(wanted.interface())?;
         let cost = match policy.with_class_change(self.in_force.registry(), wanted) {
-            Some(changed) => self.make(&mut generations, wanted, change, || {
-                let plainly = |_| self.in_force.put_changed(changed.clone());
-                let cost = self.put(changed.policy.clone(), Breaking::Refused, plainly)?;
-                Ok((cost, policies(&self.in_force)))
-            })?,
+            Some(changed) => {
+                changed.policy.refuse_wrong_then(self.in_force.registry())?;
+                self.make(&mut generations, wanted, change, || {
+                    let plainly = |_| self.in_force.put_changed(changed.clone());
+                    let cost = self.put(changed.policy.clone(), Breaking::Refused, plainly)?;
+                    Ok((cost, policies(&self.in_force)))
+                })?
+            }
             // All classes have to be looked at.
             None => self.set_interface(&mut generations, wanted, change)?,
         };
         Ok(Changed::new(what, &cost))
     }
 
-    fn set_class(
+    /// Sets what a quota states for a class that has used it up, until it begins anew. That is no
+    /// generation: nobody has asked for it, so nobody undoes it, and what is gone back to has it,
+    /// too. A change that waits to be confirmed gets it as any other.
+    ///
+    /// # Errors
+    ///
+    /// As [`PolicyChanges::set`].
+    pub(crate) fn use_up(&self, used_up: &UsedUp) -> Result<Changed, Refusal> {
+        let mut generations = self.alone();
+        let amendment = Amendment::UsedUp(used_up.clone());
+        let made_of = generations.made_of().clone().with(&amendment);
+        let after = self.after_ends(&generations, &amendment, &made_of)?;
+        let changed = self.with_settings(&used_up.interface, &used_up.class, &used_up.changes)?;
+        let cost = generations.amend(made_of, Lasting::Must, || {
+            self.adopt_class(changed, &used_up.class)
+        })?;
+        self.keep_ends(&generations, after);
+        Ok(Changed::new(amendment.to_string(), &cost))
+    }
+
+    /// The policy in force with these settings of a class.
+    fn with_settings(
         &self,
-        generations: &mut Generations,
-        wanted: &SettingChanges,
+        interface: &str,
         class: &str,
-        change: Change,
-    ) -> Result<Cost, Refusal> {
-        let policy = self.in_force.policy_of(&wanted.interface)?;
-        let raw: Vec<(&str, Raw)> = wanted
-            .changes
-            .iter()
-            .map(|(key, value)| (&**key, value.raw()))
-            .collect();
-        let changed = policy.with_class_settings(self.in_force.registry(), class, &raw)?;
-        self.make(generations, &Amendment::Set(wanted.clone()), change, || {
-            let plainly = |changed| self.in_force.put_class(changed, class);
-            let cost = self.put(changed, Breaking::Refused, plainly)?;
-            Ok((cost, policies(&self.in_force)))
-        })
+        settings: &BTreeMap<String, SettingChange>,
+    ) -> Result<InterfacePolicy, Refusal> {
+        let policy = self.in_force.policy_of(interface)?;
+        let raw = settings.iter().map(|(key, value)| (&**key, value.raw()));
+        let raw: Vec<(&str, Raw)> = raw.collect();
+        Ok(policy.with_class_settings(self.in_force.registry(), class, &raw)?)
+    }
+
+    /// Puts a policy into force in which this class has other settings.
+    fn adopt_class(
+        &self,
+        changed: InterfacePolicy,
+        class: &str,
+    ) -> Result<(Cost, Vec<InterfacePolicy>), Refusal> {
+        let plainly = |changed| self.in_force.put_class(changed, class);
+        let cost = self.put(changed, Breaking::Refused, plainly)?;
+        Ok((cost, policies(&self.in_force)))
     }
 
     fn set_interface(
@@ -440,6 +473,7 @@ impl PolicyChanges {
             changes: difference.changes.clone(),
             made_of: MadeOf::text(&shown, &text),
             confirm_within,
+            is_whole: true,
             ..Change::by(format!("apply {shown}"), by)
         };
         refuse_unasked(stop)?;
@@ -481,15 +515,21 @@ impl PolicyChanges {
     pub fn rollback(&self, to: Option<u64>, breaking: Breaking, by: Provenance) -> Result<String, Refusal> {
         let mut generations = self.alone();
         let back = match to.or_else(|| generations.waits_before()) {
-            Some(number) => self.back_to(generations.find(number)?)?,
+            Some(number) => self.back_to(generations.find(number)?, generations.made_of())?,
             None => self.last_that_differs(&generations)?,
         };
         self.return_to(&mut generations, back, breaking, by)
     }
 
+    /// What a generation is made of at this moment, in place of what is in force.
+    fn left_of(&self, generation: &Generation, in_force: &MadeOf) -> MadeOf {
+        let left = generation.made_of.clone().at(self.time().now_ms());
+        left.with_quotas_of(in_force)
+    }
+
     /// What going back to a generation comes to now.
-    fn back_to(&self, generation: &Generation) -> Result<Back, Refusal> {
-        let made_of = generation.made_of.clone().at(self.time().now_ms());
+    fn back_to(&self, generation: &Generation, in_force: &MadeOf) -> Result<Back, Refusal> {
+        let made_of = self.left_of(generation, in_force);
         let policies = self.policies_of(generation, &made_of)?;
         Ok(Back {
             number: generation.head.number,
@@ -501,16 +541,12 @@ impl PolicyChanges {
 
     /// The latest generation that going back to would change something.
     fn last_that_differs(&self, generations: &Generations) -> Result<Back, Refusal> {
+        let in_force = generations.made_of();
         for generation in generations.earlier() {
-            let same = generation
-                .made_of
-                .clone()
-                .at(self.time().now_ms())
-                .reads_as(generations.made_of());
-            if same {
+            if self.left_of(generation, in_force).reads_as(in_force) {
                 continue;
             }
-            let back = self.back_to(generation)?;
+            let back = self.back_to(generation, in_force)?;
             if !back.changes.is_empty() {
                 return Ok(back);
             }
@@ -603,14 +639,20 @@ impl PolicyChanges {
         };
         let changes = self.changes_to(&new);
         let said = changes.join("\n");
-        let change = Change {
-            changes,
-            made_of: rest,
-            ends_by_itself: true,
-            ..Change::by("the end of a set", Provenance::default())
-        };
         // Whoever set it was told when it ends.
-        let cost = generations.make(change, || self.adopt(&new, Breaking::Allowed))?;
+        let adopt = || self.adopt(&new, Breaking::Allowed);
+        let cost = match generations.made_of().quotas_alone_end_by(now) {
+            true => generations.amend(rest, Lasting::ByItself, adopt)?,
+            false => {
+                let change = Change {
+                    changes,
+                    made_of: rest,
+                    ends_by_itself: true,
+                    ..Change::by("the end of a set", Provenance::default())
+                };
+                generations.make(change, adopt)?
+            }
+        };
         self.keep_ends(generations, later);
         Ok(format!("{said}\n{cost}"))
     }
@@ -620,7 +662,7 @@ impl PolicyChanges {
         let back_to = generations.overdue()?;
         let back = generations
             .find(back_to)
-            .and_then(|generation| self.back_to(generation));
+            .and_then(|generation| self.back_to(generation, generations.made_of()));
         let done = back.and_then(|back| {
             self.return_to(&mut generations, back, Breaking::Allowed, Provenance::default())
         });
@@ -635,8 +677,15 @@ impl PolicyChanges {
     }
 
     /// What quotas have counted before this run, where that is kept.
-    pub(crate) fn kept_quotas(&self) -> Option<Vec<u8>> {
-        self.alone().on_disk()?.quotas()
+    ///
+    /// # Errors
+    ///
+    /// Returns why it cannot be read.
+    pub(crate) fn kept_quotas(&self) -> io::Result<Option<Vec<u8>>> {
+        match self.alone().on_disk() {
+            Some(kept) => kept.quotas(),
+            None => Ok(None),
+        }
     }
 
     /// Keeps what quotas have counted, where generations are kept.
@@ -652,9 +701,11 @@ impl PolicyChanges {
         self.port.as_ref()
     }
 
-    /// What is in force was made of this.
-    pub(crate) fn made_of(&self) -> MadeOf {
-        self.alone().made_of().clone()
+    /// What is in force was made of this; and the number of the generation that put a whole policy
+    /// into force, which that amends.
+    pub(crate) fn standing(&self) -> (MadeOf, u64) {
+        let generations = self.alone();
+        (generations.made_of().clone(), generations.whole())
     }
 
     /// What was in force, change by change.

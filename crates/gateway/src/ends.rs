@@ -98,9 +98,9 @@ fn laid_out(policy: &InterfacePolicy, registry: &Registry) -> InterfacePolicy {
 /// How many parts of a change end by themselves.
 fn ending(change: &Amendment) -> usize {
     match change {
-        _ if change.until_ms().is_none() => 0,
-        Amendment::Set(set) => set.changes.len(),
-        Amendment::Added(_) | Amendment::Removed(_) => 1,
+        change if change.until_ms().is_none() => 0,
+        // Each setting is one.
+        change => change.settings().map_or(1, BTreeMap::len),
     }
 }
 
@@ -114,15 +114,13 @@ fn changed(
         .iter()
         .position(|policy| policy.name == change.interface())?;
     let policy = &policies[at];
-    let new = match change {
-        Amendment::Set(set) => {
-            let raw = set.changes.iter().map(|(key, value)| (&**key, value.raw()));
+    let new = match change.settings() {
+        Some(settings) => {
+            let raw = settings.iter().map(|(key, value)| (&**key, value.raw()));
             let raw: Vec<(&str, Raw)> = raw.collect();
-            policy
-                .with_class_settings(registry, set.class.as_deref()?, &raw)
-                .ok()?
+            policy.with_class_settings(registry, change.class()?, &raw).ok()?
         }
-        Amendment::Added(_) | Amendment::Removed(_) => policy.with_class_change(registry, change)?.policy,
+        None => policy.with_class_change(registry, change)?.policy,
     };
     let mut policies = policies.to_vec();
     policies[at] = new;

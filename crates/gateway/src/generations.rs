@@ -43,8 +43,19 @@ pub(crate) struct Change {
     /// The generation that it goes back to.
     pub(crate) back_to: Option<u64>,
     pub(crate) confirm_within: Option<Duration>,
+    /// A whole policy comes, whatever was set since the one before.
+    pub(crate) is_whole: bool,
     /// What was set for a time is over: a start does the same, so it needs no disk.
     pub(crate) ends_by_itself: bool,
+}
+
+/// Whether a change has to be on disk before it is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lasting {
+    /// It has.
+    Must,
+    /// A start does the same.
+    ByItself,
 }
 
 /// A change that is undone unless it is confirmed.
@@ -87,9 +98,9 @@ impl Generations {
             time,
         };
         let since_ms = all.time.now_ms();
-        let run = |number| Change::by("run", Provenance::default()).head(number, since_ms);
+        let run = |number, whole| Change::by("run", Provenance::default()).head(number, whole, since_ms);
         let Some(mut kept) = on_disk else {
-            all.push(run(1), policies, made_of, Vec::new());
+            all.push(run(1, 1), policies, made_of, Vec::new());
             return Ok(all);
         };
         let goes_on = kept.goes_on(&made_of);
@@ -105,7 +116,7 @@ impl Generations {
         let (head, made_of, undoes) = match kept.find(number) {
             Some(record) => (record.head.clone(), made_of, record.undoes.clone()),
             None => {
-                let head = run(number);
+                let head = run(number, kept.whole_of(&made_of).unwrap_or(number));
                 (head.clone(), kept.write(head, undoes.clone(), made_of)?, undoes)
             }
         };
@@ -130,7 +141,12 @@ impl Generations {
         adopt: impl FnOnce() -> Result<(T, Vec<InterfacePolicy>), Refusal>,
     ) -> Result<T, Refusal> {
         let before = self.number();
-        let head = change.head(before + 1, self.time.now_ms());
+        let number = before + 1;
+        let whole = match change.is_whole || change.back_to.is_some() {
+            true => number,
+            false => self.whole(),
+        };
+        let head = change.head(number, whole, self.time.now_ms());
         let undone = change.undoes(head.number);
         let written = self.write(&head, &undone, &mut change);
         // What goes back to the generation that a crash returns to needs no disk.
@@ -169,6 +185,61 @@ impl Generations {
             None => {}
         }
         Ok(done)
+    }
+
+    /// Makes a change of the policy's own, which is nobody's to undo and so no generation: that in
+    /// force is made of this from now on.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it must be on disk and cannot be written, or is refused; then nothing
+    /// has changed.
+    pub(crate) fn amend<T>(
+        &mut self,
+        made_of: MadeOf,
+        lasting: Lasting,
+        adopt: impl FnOnce() -> Result<(T, Vec<InterfacePolicy>), Refusal>,
+    ) -> Result<T, Refusal> {
+        let before = self.made_of().clone();
+        let made_of = match (self.amend_on_disk(&made_of), lasting) {
+            (Ok(written), _) => written,
+            (Err(_), Lasting::ByItself) => made_of,
+            (Err(why), Lasting::Must) => {
+                return Err(Refusal::new(format!(
+                    "nothing was changed: the generation cannot be written: {why}"
+                )));
+            }
+        };
+        let adopted = adopt();
+        let (done, policies) = adopted.map_err(|why| match self.amend_on_disk(&before) {
+            Ok(_) => why,
+            Err(also) => Refusal::new(format!("{why}; and a start tries it again: {also}")),
+        })?;
+        if let Some(last) = self.kept.back_mut() {
+            (last.policies, last.made_of) = (policies, made_of);
+        }
+        Ok(done)
+    }
+
+    /// Writes what that in force is made of. That, with the place of its text.
+    fn amend_on_disk(&mut self, made_of: &MadeOf) -> io::Result<MadeOf> {
+        let (number, first) = (self.number(), self.first());
+        let Generation { head, undoes, .. } = self.last();
+        let (head, undoes) = (head.clone(), undoes.clone());
+        let Some(kept) = &mut self.on_disk else {
+            return Ok(made_of.clone());
+        };
+        if kept.amend(number, made_of)? {
+            return Ok(made_of.clone());
+        }
+        // It could not be written when it was made.
+        let undoes = self.undone.iter().copied().chain(undoes).collect();
+        let written = kept.write(head, undoes, made_of.clone())?;
+        if self.unconfirmed.is_none() {
+            kept.confirm(number, first)?;
+        }
+        self.undone.clear();
+        Ok(written)
     }
 
     /// Writes the generation, where generations are kept on disk.
@@ -225,6 +296,12 @@ impl Generations {
 
     fn first(&self) -> u64 {
         self.kept.front().map_or(0, |first| first.head.number)
+    }
+
+    /// The number of the one that put a whole policy into force, which that in force amends, or
+    /// is.
+    pub(crate) fn whole(&self) -> u64 {
+        self.last().head.whole
     }
 
     /// The number of the one in force.
@@ -361,10 +438,12 @@ impl Change {
             .map_or_else(Vec::new, |to| (to + 1..number).collect())
     }
 
-    /// What is said of the generation of this number that it makes at this time.
-    fn head(&self, number: u64, since_ms: u64) -> Head {
+    /// What is said of the generation of this number that it makes at this time, which amends the
+    /// one of number `whole`, or is it.
+    fn head(&self, number: u64, whole: u64, since_ms: u64) -> Head {
         Head {
             number,
+            whole,
             since_ms,
             by: self.by.clone(),
             provenance: self.provenance.clone(),

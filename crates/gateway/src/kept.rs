@@ -8,14 +8,16 @@
 use crate::state_folder::{Disk, Folder, UNFINISHED, replace};
 use control::calendar::now_ms;
 use control::policy::Policy;
-use control::protocol::{AddedClass, Amendment, Refusal, RemovedClass, SettingChange, SettingChanges};
+use control::protocol::{
+    AddedClass, Amendment, Refusal, RemovedClass, SettingChange, SettingChanges, UsedUp,
+};
 use control::provenance::Provenance;
 use control::{policy_text, text_file};
 use engine::port_kind::PortKind;
 use engine::tree::Registry;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, chown};
@@ -58,7 +60,19 @@ impl MadeOf {
     #[must_use]
     pub(crate) fn with(mut self, change: &Amendment) -> Self {
         match change {
-            Amendment::Set(set) => self.set(set),
+            Amendment::Set(set) => self.set(&set.changes, change, |changes| {
+                Amendment::Set(SettingChanges {
+                    changes,
+                    reason: None,
+                    ..set.clone()
+                })
+            }),
+            Amendment::UsedUp(used_up) => self.set(&used_up.changes, change, |changes| {
+                Amendment::UsedUp(UsedUp {
+                    changes,
+                    ..used_up.clone()
+                })
+            }),
             Amendment::Added(added) => self.since.push(Amendment::Added(AddedClass {
                 reason: None,
                 ..added.clone()
@@ -68,20 +82,21 @@ impl MadeOf {
         self
     }
 
-    fn set(&mut self, changes: &SettingChanges) {
-        for (key, value) in &changes.changes {
-            let replaced = |old: &SettingChanges| {
-                (&old.interface, &old.class) == (&changes.interface, &changes.class)
-                    && old.changes.contains_key(key)
-                    && (old.until_ms.is_some() || changes.until_ms.is_none())
+    /// Puts each of these settings of a change; `alone` is that change with these alone.
+    fn set(
+        &mut self,
+        settings: &BTreeMap<String, SettingChange>,
+        change: &Amendment,
+        alone: impl Fn(BTreeMap<String, SettingChange>) -> Amendment,
+    ) {
+        for (key, value) in settings {
+            let replaced = |old: &Amendment| {
+                (old.interface(), old.class()) == (change.interface(), change.class())
+                    && old.settings().is_some_and(|settings| settings.contains_key(key))
+                    && (old.until_ms().is_some() || change.until_ms().is_none())
             };
-            self.since
-                .retain(|old| !matches!(old, Amendment::Set(old) if replaced(old)));
-            self.since.push(Amendment::Set(SettingChanges {
-                changes: [(key.clone(), value.clone())].into(),
-                reason: None,
-                ..changes.clone()
-            }));
+            self.since.retain(|old| !replaced(old));
+            self.since.push(alone([(key.clone(), value.clone())].into()));
         }
     }
 
@@ -108,30 +123,47 @@ impl MadeOf {
     /// As it is at this moment: without what is over.
     #[must_use]
     pub(crate) fn at(mut self, now_ms: u64) -> Self {
-        self.since
-            .retain(|change| change.until_ms().is_none_or(|until| until > now_ms));
+        self.since.retain(|change| !is_over(change, now_ms));
         self
     }
 
-    /// The policy's text, as it was read.
-    pub(crate) fn policy_text(&self) -> &Arc<str> {
-        &self.text
+    /// Whether all of this is set, and ends with it.
+    pub(crate) fn has_used_up(&self, used_up: &UsedUp) -> bool {
+        let mut settings = used_up.changes.iter();
+        settings.all(|(key, value)| {
+            let changes = [(key.clone(), value.clone())].into();
+            let one = UsedUp {
+                changes,
+                ..used_up.clone()
+            };
+            self.since.contains(&Amendment::UsedUp(one))
+        })
     }
 
-    /// Whether all of this was set, and ends with it.
-    pub(crate) fn has_set(&self, changes: &SettingChanges) -> bool {
-        let is_of = |old: &&SettingChanges| {
-            (&old.interface, &old.class, old.until_ms)
-                == (&changes.interface, &changes.class, changes.until_ms)
+    /// With what quotas have brought into another of the same text: what somebody goes back to does
+    /// not give a class more than its quota. A class that came or went in either is left out.
+    #[must_use]
+    pub(crate) fn with_quotas_of(mut self, other: &Self) -> Self {
+        if self.text != other.text {
+            return self;
+        }
+        let is_settled = |used_up: &Amendment| {
+            let place = (used_up.interface(), used_up.class());
+            let mut all = self.since.iter().chain(&other.since);
+            !all.any(|old| (old.interface(), old.class()) == place && old.settings().is_none())
         };
-        let set = |(key, value): (&String, &SettingChange)| {
-            let mut all = self.since.iter().filter_map(|old| match old {
-                Amendment::Set(old) => Some(old).filter(is_of),
-                _ => None,
-            });
-            all.any(|old| old.changes.get(key) == Some(value))
-        };
-        changes.changes.iter().all(set)
+        let brought = other.since.iter().filter(|change| {
+            matches!(change, Amendment::UsedUp(_)) && !self.since.contains(change) && is_settled(change)
+        });
+        let brought: Vec<Amendment> = brought.cloned().collect();
+        self.since.extend(brought);
+        self
+    }
+
+    /// Whether all that is over at this moment was brought by quotas.
+    pub(crate) fn quotas_alone_end_by(&self, now_ms: u64) -> bool {
+        let mut over = self.since.iter().filter(|change| is_over(change, now_ms));
+        over.all(|change| matches!(change, Amendment::UsedUp(_)))
     }
 
     /// Whether it says the same, wherever it was read.
@@ -141,8 +173,7 @@ impl MadeOf {
 
     /// Whether some of it is over at this moment.
     pub(crate) fn is_over_by(&self, now_ms: u64) -> bool {
-        let over = |change: &Amendment| change.until_ms().is_some_and(|until| until <= now_ms);
-        self.since.iter().any(over)
+        self.since.iter().any(|change| is_over(change, now_ms))
     }
 
     /// How many parts of it end by themselves.
@@ -222,6 +253,10 @@ impl MadeOf {
     }
 }
 
+fn is_over(change: &Amendment, now_ms: u64) -> bool {
+    change.until_ms().is_some_and(|until| until <= now_ms)
+}
+
 /// A policy's file that gets another text.
 #[derive(Debug)]
 pub(crate) struct Saving {
@@ -280,6 +315,10 @@ pub(crate) struct Head {
     #[serde(flatten)]
     pub(crate) provenance: Provenance,
     pub(crate) changes: Vec<String>,
+    /// The one that put a whole policy into force, which this amends, or this; 0 in records of
+    /// former versions.
+    #[serde(default)]
+    pub(crate) whole: u64,
 }
 
 /// A generation as it stands on the disk, but for its text.
@@ -472,8 +511,16 @@ impl Kept {
     }
 
     /// What quotas have counted, if anything was written.
-    pub(crate) fn quotas(&self) -> Option<Vec<u8>> {
-        self.folder.read(QUOTAS).ok()
+    ///
+    /// # Errors
+    ///
+    /// Returns why it cannot be read, though it is there.
+    pub(crate) fn quotas(&self) -> io::Result<Option<Vec<u8>>> {
+        match self.folder.read(QUOTAS) {
+            Ok(counted) => Ok(Some(counted)),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(why) => Err(io::Error::new(why.kind(), format!("{QUOTAS}: {why}"))),
+        }
     }
 
     /// Writes what quotas have counted.
@@ -502,6 +549,32 @@ impl Kept {
         replace(&mut *self.folder, &record.name(), &bytes)?;
         self.records.push(record);
         Ok(made_of)
+    }
+
+    /// Writes what the generation of this number is made of now; it stays confirmed, if it is.
+    /// Whether there is one.
+    pub(crate) fn amend(&mut self, number: u64, made_of: &MadeOf) -> io::Result<bool> {
+        let Some(record) = self
+            .records
+            .iter_mut()
+            .find(|record| record.head.number == number)
+        else {
+            return Ok(false);
+        };
+        let amended = Record {
+            since: made_of.since.clone(),
+            ..record.clone()
+        };
+        let bytes = serde_json::to_vec(&amended).map_err(io::Error::other)?;
+        replace(&mut *self.folder, &amended.name(), &bytes)?;
+        *record = amended;
+        Ok(true)
+    }
+
+    /// The generation that this text was put into force by, if a start with it goes on from there.
+    pub(crate) fn whole_of(&self, made_of: &MadeOf) -> Option<u64> {
+        let confirmed = self.find(self.confirmed)?;
+        (confirmed.text_of == made_of.text_of).then_some(confirmed.head.whole)
     }
 
     /// From now on a crash returns to this generation. Those before number `first` are forgotten.

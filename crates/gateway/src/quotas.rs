@@ -1,11 +1,11 @@
 //! Classes that may carry so much in a day, a week or a month: what they have carried, and what is
 //! to be set when that is used up.
 //!
-//! Twice a second the counters of what left are read, of policies with quotas alone; the packet
-//! loop does nothing for it. What a policy states for a class afterwards is set as `suimon set …
-//! until` sets it: so it ends by itself, and a restart goes on with it. Once it was set under a
-//! policy's text, somebody who sets or undoes otherwise is not contradicted until another text
-//! comes.
+//! Twice a second the counters of what left are read, of classes with quotas and those below them
+//! alone; the packet loop does nothing more for it. What a policy states for a class afterwards is
+//! set as `suimon set … until` sets it, but for nobody: so it ends by itself, and a restart goes on
+//! with it, but it is no generation. Once it was set, somebody who sets otherwise is not
+//! contradicted until another policy comes, or one is gone back to.
 //!
 //! Counts are in the folder of the generations, where there is one: written once a minute, when a
 //! quota is used up, and at an orderly end. A crash forgets a minute of traffic at most.
@@ -13,15 +13,16 @@
 use control::calendar;
 use control::policy::InterfacePolicy;
 use control::port_config::PortConfig;
-use control::protocol::{SettingChange, SettingChanges};
+use control::protocol::UsedUp;
 use control::quota::{Quota, QuotaView};
+
 use engine::packet::ClassId;
 use engine::port_kind::{Attachment, opposite};
-use engine::tree::TreePlan;
+use engine::structures::shared_list::SharedList;
+use engine::tree::{ClassInfo, ClassName, TreePlan};
 use engine::units::{Duration, Instant};
 use measure::numbers;
-use netio::ClassMeter;
-use netio::handle::WorkerSnapshot;
+use netio::handle::{Handle, WorkerSnapshot};
 use netio::worker::PathId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -46,6 +47,8 @@ struct Record {
     per: String,
     used_bytes: u64,
     ends_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    set_under: Option<u64>,
 }
 
 /// What a class has carried.
@@ -56,8 +59,8 @@ struct Tally {
     ends_ms: u64,
     /// Whether it was told that the quota is used up.
     told: bool,
-    /// The policy's text under which what comes after was set.
-    set_under: Option<Arc<str>>,
+    /// The generation that had put the policy into force under which what comes after was set.
+    set_under: Option<u64>,
     /// It was refused, and is tried again then.
     again: Option<Instant>,
 }
@@ -65,8 +68,11 @@ struct Tally {
 #[derive(Debug, Default)]
 struct Tallies {
     of: BTreeMap<Place, Tally>,
-    /// What classes had sent when that was read last.
-    seen: HashMap<Place, u64>,
+    /// What classes had sent when that was read last, by interface.
+    seen: HashMap<String, HashMap<ClassName, u64>>,
+    /// Which classes count, by interface, as long as trees and quotas are those.
+    counting: HashMap<String, Counting>,
+    quotas: Vec<Arc<[Quota]>>,
     /// Whether there was a look: what was counted before the first one is of this run.
     looked: bool,
     /// When they were written, if there is a change since.
@@ -87,11 +93,23 @@ pub(crate) struct Carrying<'a> {
     pub(crate) path: PathId,
 }
 
-/// A quota that is used up.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct UsedUp {
-    /// What is to be set.
-    pub(crate) change: SettingChanges,
+/// The classes of an interface that count.
+#[derive(Debug)]
+struct Counting {
+    /// The tree in which they have these numbers.
+    tree: Arc<SharedList<ClassInfo>>,
+    classes: Vec<ClassId>,
+    /// The place of each in that list, with a class that has a quota: itself, or one above.
+    parts: Vec<(usize, ClassName)>,
+}
+
+/// Who tells what classes have sent.
+#[derive(Debug)]
+pub(crate) enum Counters<'a> {
+    /// The workers.
+    Running(&'a Handle),
+    /// Their last snapshot.
+    Ended(&'a WorkerSnapshot),
 }
 
 /// The quotas of all interfaces.
@@ -103,8 +121,11 @@ pub(crate) struct Quotas {
 
 impl Quotas {
     /// Goes on with what an earlier run has written.
-    pub(crate) fn new(port: Option<PortConfig>, written: Option<&[u8]>) -> Self {
-        let read = written.map_or(Ok(Vec::new()), serde_json::from_slice::<Vec<Record>>);
+    pub(crate) fn new(port: Option<PortConfig>, written: io::Result<Option<Vec<u8>>>) -> Self {
+        let read = written.and_then(|bytes| {
+            let records = bytes.map(|bytes| serde_json::from_slice::<Vec<Record>>(&bytes));
+            records.unwrap_or(Ok(Vec::new())).map_err(io::Error::other)
+        });
         let records = read.unwrap_or_else(|why| {
             tracing::error!("what quotas have counted cannot be read, and is counted anew: {why}");
             Vec::new()
@@ -115,7 +136,7 @@ impl Quotas {
                 used: record.used_bytes,
                 ends_ms: record.ends_ms,
                 told: false,
-                set_under: None,
+                set_under: record.set_under,
                 again: None,
             };
             ((record.interface, record.class), tally)
@@ -135,15 +156,22 @@ impl Quotas {
     }
 
     /// Counts what has left since the last look, at this time of the computer's clock.
-    pub(crate) fn count(&self, interfaces: &[Carrying<'_>], snapshot: &WorkerSnapshot, now_ms: u64) {
+    pub(crate) fn count(&self, interfaces: &[Carrying<'_>], counters: &Counters<'_>, now_ms: u64) {
         let mut tallies = self.tallies();
-        let carried = tallies.carried(interfaces, snapshot);
+        tallies.look_up(interfaces);
+        let mut carried = HashMap::new();
+        for of in interfaces {
+            // What is not told now is counted at the next look.
+            if let Some(by_class) = tallies.carried(of, counters) {
+                carried.insert(of.policy.name.as_str(), by_class);
+            }
+        }
         let quotas = interfaces
             .iter()
             .flat_map(|of| of.policy.quotas.iter().map(|quota| (&of.policy.name, quota)));
         for (interface, quota) in quotas {
             let sides = [Some(interface.clone()), self.other_side(interface)];
-            let of = |side: String| carried.get(&(side, quota.class.clone()));
+            let of = |side: String| carried.get(&*side)?.get(&*quota.class).copied();
             let bytes: u64 = sides.into_iter().flatten().filter_map(of).sum();
             tallies.add(interface, quota, bytes, now_ms);
         }
@@ -163,14 +191,14 @@ impl Quotas {
         }
     }
 
-    /// What is used up and has other settings then, which `is_set` finds not to be set, under this
-    /// text of the policy. What is used up is told once.
+    /// What is used up and has other settings then, which `is_set` finds not to be set, under the
+    /// policy that this generation has put into force. What is used up is told once.
     pub(crate) fn used_up(
         &self,
         interfaces: &[Carrying<'_>],
         now: Instant,
-        text: &Arc<str>,
-        is_set: impl Fn(&SettingChanges) -> bool,
+        whole: u64,
+        is_set: impl Fn(&UsedUp) -> bool,
     ) -> Vec<UsedUp> {
         let mut tallies = self.tallies();
         let mut all = Vec::new();
@@ -185,29 +213,28 @@ impl Quotas {
                     continue;
                 }
                 let waits = tally.again.is_some_and(|again| now < again);
-                if waits || tally.set_under.as_ref() == Some(text) {
+                if waits || tally.set_under == Some(whole) {
                     continue;
                 }
-                let change = afterwards(interface, quota, tally.ends_ms);
-                match is_set(&change) {
-                    true => tally.set_under = Some(Arc::clone(text)),
-                    false => all.push(UsedUp { change }),
+                let used_up = afterwards(interface, quota, tally.ends_ms);
+                match is_set(&used_up) {
+                    true => tally.set_under = Some(whole),
+                    false => all.push(used_up),
                 }
             }
         }
         all
     }
 
-    /// What was used up was set under this text, or was refused.
-    pub(crate) fn was_set(&self, used_up: &UsedUp, text: Result<&Arc<str>, Instant>) {
-        let SettingChanges { interface, class, .. } = &used_up.change;
+    /// What was used up was set under the policy of this generation, or was refused at this time.
+    pub(crate) fn was_set(&self, used_up: &UsedUp, under: Result<u64, Instant>) {
         let mut tallies = self.tallies();
         tallies.is_changed = true;
         tallies.written = None;
-        let place = (interface.clone(), class.clone().unwrap_or_default());
+        let place = (used_up.interface.clone(), used_up.class.clone());
         if let Some(tally) = tallies.of.get_mut(&place) {
-            match text {
-                Ok(text) => (tally.set_under, tally.again) = (Some(Arc::clone(text)), None),
+            match under {
+                Ok(whole) => (tally.set_under, tally.again) = (Some(whole), None),
                 Err(now) => tally.again = Some(now + AGAIN),
             }
         }
@@ -226,6 +253,7 @@ impl Quotas {
             per: tally.per.clone(),
             used_bytes: tally.used,
             ends_ms: tally.ends_ms,
+            set_under: tally.set_under,
         });
         let records: Vec<Record> = records.collect();
         let written = serde_json::to_vec(&records).map_err(io::Error::other);
@@ -262,6 +290,7 @@ impl Quotas {
                 used_bytes: used,
                 ends_ms,
                 used_up: used >= volume.bytes.get(),
+                then: quota.afterwards(),
             };
             Some((quota.class.clone(), view))
         };
@@ -270,15 +299,13 @@ impl Quotas {
 }
 
 /// What a class has once its quota is used up.
-fn afterwards(interface: &str, quota: &Quota, ends_ms: u64) -> SettingChanges {
-    let changes = quota.then.iter();
-    let changes = changes.filter_map(|(key, value)| Some((key.clone(), SettingChange::of(value)?)));
-    SettingChanges {
+fn afterwards(interface: &str, quota: &Quota, ends_ms: u64) -> UsedUp {
+    UsedUp {
+        quota: quota.settings.volume.to_string(),
         interface: interface.into(),
-        class: Some(quota.class.clone()),
-        changes: changes.collect(),
-        until_ms: Some(ends_ms),
-        reason: Some(format!("{} are used up", quota.settings.volume)),
+        class: quota.class.clone(),
+        changes: quota.afterwards(),
+        until_ms: ends_ms,
     }
 }
 
@@ -303,29 +330,50 @@ impl Tally {
 }
 
 impl Tallies {
-    /// What each class has carried since the last look.
-    fn carried(&mut self, interfaces: &[Carrying<'_>], snapshot: &WorkerSnapshot) -> HashMap<Place, u64> {
-        let (mut carried, mut seen) = (HashMap::new(), HashMap::new());
+    /// Looks up which classes count, where a tree or the quotas are others now.
+    fn look_up(&mut self, interfaces: &[Carrying<'_>]) {
+        let same = |(old, of): (&Arc<[Quota]>, &Carrying<'_>)| Arc::ptr_eq(old, &of.policy.quotas);
+        if self.quotas.len() != interfaces.len() || !self.quotas.iter().zip(interfaces).all(same) {
+            self.quotas = interfaces
+                .iter()
+                .map(|of| Arc::clone(&of.policy.quotas))
+                .collect();
+            self.counting.clear();
+        }
         let quotas = interfaces.iter().flat_map(|of| of.policy.quotas.iter());
         let wanted: HashSet<&str> = quotas.map(|quota| quota.class.as_str()).collect();
         for of in interfaces {
-            let meters = snapshot
-                .paths
-                .get(of.path.0)
-                .map_or(&[][..], |path| &*path.classes);
-            for (class, sent) in sent_by_class(of.plan, meters, &wanted) {
-                let place = (of.policy.name.clone(), class);
-                // A class that is not known yet came with a policy: what it carried was another's.
-                let before = self.seen.get(&place).copied();
-                let before = before.unwrap_or(if self.looked { sent } else { 0 });
-                // A counter that began anew has all of it.
-                let more = if sent < before { sent } else { sent - before };
-                carried.insert(place.clone(), more);
-                seen.insert(place, sent);
+            let known = self.counting.get(&of.policy.name);
+            if known.is_none_or(|known| !Arc::ptr_eq(&known.tree, &of.plan.classes)) {
+                let counting = Counting::of(of.plan, &wanted);
+                self.counting.insert(of.policy.name.clone(), counting);
             }
         }
-        self.seen = seen;
-        carried
+    }
+
+    /// What the classes of an interface that have quotas have carried since the last look, with
+    /// those below them. `None` if nobody can tell now.
+    fn carried(&mut self, of: &Carrying<'_>, counters: &Counters<'_>) -> Option<HashMap<ClassName, u64>> {
+        let Counting { tree, classes, parts } = self.counting.get(&of.policy.name)?;
+        let sent = counters.sent(of.path, tree, classes)?;
+        let before = self.seen.get(&of.policy.name);
+        let (mut seen, mut more) = (HashMap::with_capacity(sent.len()), Vec::with_capacity(sent.len()));
+        for (class, sent) in classes.iter().zip(sent) {
+            let name = &tree.get(class.0 as usize)?.name;
+            // A class that is not known yet came with a policy: what it carried was another's.
+            let before = before.and_then(|before| before.get(name).copied());
+            let before = before.unwrap_or(if self.looked { sent } else { 0 });
+            // A counter that began anew has all of it.
+            more.push(if sent < before { sent } else { sent - before });
+            seen.insert(name.clone(), sent);
+        }
+        let mut carried = HashMap::new();
+        for (place, class) in parts {
+            let sum: &mut u64 = carried.entry(class.clone()).or_default();
+            *sum = sum.saturating_add(more[*place]);
+        }
+        self.seen.insert(of.policy.name.clone(), seen);
+        Some(carried)
     }
 
     fn add(&mut self, interface: &str, quota: &Quota, bytes: u64, now_ms: u64) {
@@ -353,25 +401,93 @@ impl Tallies {
     }
 }
 
-/// What each of these classes has sent, with the classes below it.
-fn sent_by_class(plan: &TreePlan, meters: &[ClassMeter], wanted: &HashSet<&str>) -> Vec<(String, u64)> {
-    let mut sent = vec![0_u64; plan.classes.len()];
-    for meter in meters {
-        if let Some(own) = sent.get_mut(meter.class.0 as usize) {
-            *own = own.saturating_add(meter.sent.bytes.get());
+impl Counting {
+    /// Those of a tree for which a class of these names counts: itself, or one above.
+    fn of(plan: &TreePlan, wanted: &HashSet<&str>) -> Self {
+        let tree = Arc::clone(&plan.classes);
+        let (mut classes, mut parts) = (Vec::new(), Vec::new());
+        if wanted.is_empty() {
+            return Self { tree, classes, parts };
+        }
+        for (class, _) in (0..)
+            .map(ClassId)
+            .zip(tree.iter())
+            .filter(|(_, info)| !info.vacant)
+        {
+            let before = parts.len();
+            let mut above = tree.get(class.0 as usize);
+            while let Some(info) = above {
+                if wanted.contains(info.name.as_str()) {
+                    parts.push((classes.len(), info.name.clone()));
+                }
+                above = info.parent.and_then(|parent| tree.get(parent.0 as usize));
+            }
+            if parts.len() > before {
+                classes.push(class);
+            }
+        }
+        Self { tree, classes, parts }
+    }
+}
+
+impl Counters<'_> {
+    /// The bytes that these classes of this tree have sent; `None` if nobody can tell now.
+    fn sent(&self, path: PathId, tree: &SharedList<ClassInfo>, classes: &[ClassId]) -> Option<Vec<u64>> {
+        match self {
+            Self::Running(handle) => {
+                let sent = handle.sent_by(path, tree, classes).ok()??;
+                Some(sent.iter().map(|sent| sent.bytes.get()).collect())
+            }
+            Self::Ended(snapshot) => {
+                let meters = &snapshot.paths.get(path.0)?.classes;
+                let sent = meters.iter().map(|meter| (meter.class, meter.sent.bytes.get()));
+                let sent: HashMap<ClassId, u64> = sent.collect();
+                let of = |class| sent.get(class).copied().unwrap_or(0);
+                Some(classes.iter().map(of).collect())
+            }
         }
     }
-    let order = control::snapshot::depth_first(plan);
-    for &(index, _) in order.iter().rev() {
-        if let Some(ClassId(parent)) = plan.classes[index].parent {
-            sent[parent as usize] = sent[parent as usize].saturating_add(sent[index]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::policy::Policy;
+    use engine::tree::Registry;
+
+    /// However many others there are.
+    #[test]
+    fn classes_with_quotas_and_those_below_them_are_looked_at_and_no_others() {
+        let class = |name: &str, rest: &str| format!("[[interface.wan0.class]]\nname = \"{name}\"\n{rest}");
+        let mut text =
+            "version = 1\n[interface.wan0]\nbandwidth = \"1 Gbit/s\"\ndiscipline = \"hfsc\"\n".to_owned();
+        text += &class(
+            "home",
+            "linkshare = \"1 Mbit/s\"\nquota = { volume = \"1 GB per day\" }\n",
+        );
+        text += &class(
+            "anna",
+            "parent = \"home\"\nlinkshare = \"1 Mbit/s\"\nquota = { volume = \"1 GB per day\" }\n",
+        );
+        text += &class("guests", "parent = \"home\"\nlinkshare = \"1 Mbit/s\"\n");
+        for number in 0..1_000 {
+            text += &class(&format!("site-{number}"), "linkshare = \"1 kbit/s\"\n");
         }
+        text += "default = true\n";
+        let read = Policy::read("test", &text, &Registry::builtin(), &[]);
+        let policy = read.unwrap_or_else(|mistakes| panic!("{}", mistakes.render(false)));
+        let policy = &policy.interfaces[0];
+        let carrying = [Carrying {
+            policy,
+            plan: &policy.plan,
+            path: PathId(0),
+        }];
+        let mut tallies = Tallies::default();
+        tallies.look_up(&carrying);
+        let Counting { classes, parts, .. } = &tallies.counting["wan0"];
+        assert_eq!(classes, &[0, 1, 2].map(ClassId));
+        let mut parts: Vec<(usize, &str)> = parts.iter().map(|(at, name)| (*at, name.as_str())).collect();
+        parts.sort_unstable();
+        assert_eq!(parts, [(0, "home"), (1, "anna"), (1, "home"), (2, "home")]);
     }
-    let named = order
-        .iter()
-        .map(|&(index, _)| (&plan.classes[index].name, sent[index]));
-    named
-        .filter(|(name, _)| wanted.contains(name.as_str()))
-        .map(|(name, sent)| (name.to_string(), sent))
-        .collect()
 }

@@ -11,7 +11,7 @@ use super::in_force::{InForce, InterfaceInForce, refuse_behind, refuse_varying, 
 use super::yielding::YieldGauges;
 use crate::experience::{ExperienceReader, ExperienceReaders};
 use crate::promises_kept;
-use crate::quotas::{Carrying, Quotas};
+use crate::quotas::{Carrying, Counters, Quotas};
 use crate::realise;
 use crate::recorder::Recorder;
 use crate::recording::{self, RING};
@@ -20,7 +20,7 @@ use crate::signalling::speaker;
 use control::difference::{Applied, Breaking, Difference, GenerationView};
 use control::explained::{self, ExplainRequest, Explained};
 use control::policy::InterfacePolicy;
-use control::protocol::{Amendment, Refusal, SettingChanges};
+use control::protocol::{Amendment, Refusal, SettingChanges, UsedUp};
 use control::provenance::Provenance;
 use control::recorded::RecordingFile;
 use control::reservation::Reservations;
@@ -79,7 +79,7 @@ impl ControlService {
         yielding: YieldGauges,
         detach: Arc<AtomicBool>,
     ) -> Self {
-        let quotas = Quotas::new(changes.port().cloned(), changes.kept_quotas().as_deref());
+        let quotas = Quotas::new(changes.port().cloned(), changes.kept_quotas());
         Self {
             name: name.into(),
             begin: handle.time().now(),
@@ -157,21 +157,17 @@ impl ControlService {
         if managed.iter().all(|managed| managed.policy.quotas.is_empty()) {
             return;
         }
-        // Without an answer it is counted at the next look.
-        let Ok(snapshot) = self.handle.inspect_to(Detail::Departures) else {
-            return;
-        };
         let (carrying, time) = (carrying(&managed), self.handle.time());
-        self.quotas.count(&carrying, &snapshot, time.now_ms());
-        let made_of = self.changes.made_of();
-        let text = made_of.policy_text();
-        let is_set = |change: &SettingChanges| made_of.has_set(change);
-        for used_up in self.quotas.used_up(&carrying, time.now(), text, is_set) {
-            let reason = used_up.change.reason.clone();
-            let by = Provenance { author: None, reason };
-            let done = self.set(&used_up.change, by);
+        self.quotas
+            .count(&carrying, &Counters::Running(&self.handle), time.now_ms());
+        let (made_of, whole) = self.changes.standing();
+        let is_set = |used_up: &UsedUp| made_of.has_used_up(used_up);
+        for used_up in self.quotas.used_up(&carrying, time.now(), whole, is_set) {
+            let done = self.changes.use_up(&used_up);
+            let done = done.map(|changed| self.verified(&used_up.interface, changed));
+            let done = told("quota", &Provenance::default(), done);
             self.quotas
-                .was_set(&used_up, done.map(|_| text).map_err(|_| time.now()));
+                .was_set(&used_up, done.map(|_| whole).map_err(|_| time.now()));
         }
         self.write_quotas(false);
     }
@@ -179,8 +175,11 @@ impl ControlService {
     /// Counts what left before the end of all workers, and keeps it.
     pub(crate) fn end_quotas(&self, last: &WorkerSnapshot) {
         let managed = self.in_force.all();
-        self.quotas
-            .count(&carrying(&managed), last, self.handle.time().now_ms());
+        self.quotas.count(
+            &carrying(&managed),
+            &Counters::Ended(last),
+            self.handle.time().now_ms(),
+        );
         self.write_quotas(true);
     }
 

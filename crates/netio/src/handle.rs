@@ -7,7 +7,7 @@
 use crate::budget::{Claim, PreparedClaim, ReservedSlots};
 use crate::carried::PathCarried;
 use crate::classify::{ClassifiesBy, Classify};
-use crate::inspection::{BLANKS, Blanks, Collected, Detail, PathSlice, Piece, Requester};
+use crate::inspection::{BLANKS, Blanks, Collected, Detail, PathSlice, Piece, Requester, SLICE};
 use crate::meter::{ClassMeter, Meters};
 use crate::path::ChangedByClass;
 use crate::path::Wished;
@@ -26,6 +26,7 @@ use engine::inspect::View;
 use engine::packet::ClassId;
 use engine::queue::{Count, Queue, Stats};
 use engine::random::Seed;
+use engine::structures::shared_list::SharedList;
 use engine::tree::{ClassInfo, TreePlan};
 use engine::units::{Bandwidth, Duration, Instant};
 use measure::delay::Delays;
@@ -226,6 +227,9 @@ pub(crate) enum ExplainWish {
     End,
 }
 
+/// The classes of the tree that runs, if there is one; and what was asked of some.
+type SentOf = (Option<Arc<SharedList<ClassInfo>>>, Vec<(ClassId, Count)>);
+
 /// What a worker can be asked.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -237,6 +241,11 @@ pub(crate) enum Command {
         at: (PathId, ClassId),
         slice: Box<PathSlice>,
         done: Sender<Option<(PathView, Box<PathSlice>)>>,
+    },
+    Sent {
+        path: PathId,
+        of: Vec<(ClassId, Count)>,
+        done: Sender<SentOf>,
     },
     Switch {
         path: PathId,
@@ -537,6 +546,39 @@ impl Handle {
             views: views.collect(),
             ..view
         })
+    }
+
+    /// What these classes of this tree have sent since the path was made, in their order, without a
+    /// look at the others: the packet loop tells [`SLICE`] between two batches. `None` if there is
+    /// another tree by now, whose numbers are other classes'.
+    ///
+    /// # Errors
+    /// If the worker has no such path, has ended, or does not answer.
+    pub fn sent_by(
+        &self,
+        path: PathId,
+        tree: &SharedList<ClassInfo>,
+        classes: &[ClassId],
+    ) -> Result<Option<Vec<Count>>, Unanswered> {
+        let mut all = Vec::with_capacity(classes.len());
+        for some in classes.chunks(SLICE as usize) {
+            let of = some.iter().map(|class| (*class, Count::default())).collect();
+            let asked = |path, done| Command::Sent { path, of, done };
+            let (found, sent) = self.ask(path, asked)?;
+            let found = found.ok_or(Unanswered::NoSuchPath)?;
+            let name = |tree: &SharedList<ClassInfo>, class: ClassId| {
+                let info = tree.get(class.0 as usize);
+                info.filter(|info| !info.vacant).map(|info| info.name.clone())
+            };
+            if some
+                .iter()
+                .any(|class| name(&found, *class) != name(tree, *class))
+            {
+                return Ok(None);
+            }
+            all.extend(sent.into_iter().map(|(_, sent)| sent));
+        }
+        Ok(Some(all))
     }
 
     /// Switches a path's discipline on or off. Off: packets pass in order at full speed, its

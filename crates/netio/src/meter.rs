@@ -303,6 +303,14 @@ impl Meters {
         }
     }
 
+    /// What a class has sent.
+    pub(crate) fn sent(&mut self, class: ClassId) -> Count {
+        let number = class.0 as usize;
+        self.take_over(number);
+        let meter = self.meters.get(number).and_then(Option::as_ref);
+        meter.map_or_else(Count::default, |meter| meter.sent)
+    }
+
     /// The meters of classes of which anything was sent or dropped, in the memory of those that are
     /// given, as long as there are enough. How many they are.
     pub(crate) fn show(&mut self, now: Instant, window: Range<u32>, shown: &mut Vec<ClassMeter>) -> usize {

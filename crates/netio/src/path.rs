@@ -36,7 +36,8 @@ use engine::packet::{Buffer, ClassId, Dscp, Ecn, Packet};
 use engine::portion::Portion;
 use engine::queue::{Count, Stats};
 use engine::shaped_queue::{CATCH_UP, ShapedQueue};
-use engine::tree::TreePlan;
+use engine::structures::shared_list::SharedList;
+use engine::tree::{ClassInfo, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use measure::delay::Delays;
 use measure::promise::ClassPromise;
@@ -918,6 +919,13 @@ impl Path {
         into.path = self.id as usize;
         into.tree = self.plan.as_ref().map(|plan| Arc::clone(&plan.classes));
         into.window = window;
+    }
+
+    /// Writes down what these classes have sent; the classes of its tree.
+    pub(crate) fn sent(&mut self, of: &mut [(ClassId, Count)]) -> Option<Arc<SharedList<ClassInfo>>> {
+        of.iter_mut()
+            .for_each(|(class, sent)| *sent = self.meters.sent(*class));
+        self.plan.as_ref().map(|plan| Arc::clone(&plan.classes))
     }
 
     /// A snapshot of the path.

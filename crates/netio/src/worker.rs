@@ -498,6 +498,11 @@ impl Worker {
                     self.inspections.push_back(InspectionJob::new(detail, requester));
                 }
                 Command::Look { at, slice, done } => drop(done.send(self.look(at, slice))),
+                Command::Sent { path, mut of, done } => {
+                    let path = self.paths.get_mut(path.0);
+                    let tree = path.and_then(|path| path.sent(&mut of));
+                    let _ = done.send((tree, of));
+                }
                 Command::Switch { path, on, done } => {
                     let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
                     let known = path.is_some();

@@ -276,6 +276,7 @@ fn one_class(client: &mut Client, classes: &Classes, many: usize) -> Outcome<[Ti
             class: class.clone(),
             settings: [word(classes.key, classes.values[1]), word("discipline", "fifo")].into(),
             filters: vec![[word("destination", &address(many + round))].into()],
+            quota: None,
             until_ms: None,
             reason: None,
         });

@@ -1198,6 +1198,7 @@ fn a_class_comes_and_goes(rig: &Rig) {
         class: "guests".into(),
         settings: [word("rate", "0bit/s"), word("discipline", "fifo")].into(),
         filters: vec![[word("protocol", "udp"), word("destination_port", "9")].into()],
+        quota: None,
         until_ms: None,
         reason: Some("they are here".into()),
     });

@@ -5,12 +5,13 @@
 const SECONDS = 60;          // what the charts show
 const STACKED = 8;           // classes with a colour of their own; the others are one
 const HOSTS = 200;           // those that were offered most
+const QUOTAS = 200;          // those of which the greatest part is used
 const ROW = 28;              // as in page.css
 const COLOURS = ["#3b7dbd", "#e08e2b", "#3f9c6b", "#b5568c", "#8a6bc1", "#c9b23a", "#4bb3c4", "#a86a45"];
 const OTHERS = "#8b98a3";
 
 const rate = bits => scaled(bits ?? 0, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"]);
-const bytes = count => scaled(count ?? 0, ["B", "kB", "MB", "GB"]);
+const bytes = count => scaled(count ?? 0, ["B", "kB", "MB", "GB", "TB"]);
 const time = nanos => nanos == null ? "" : scaled(nanos, ["ns", "µs", "ms", "s"]);
 
 function scaled(value, units) {
@@ -19,6 +20,12 @@ function scaled(value, units) {
   const digits = value >= 100 || step === 0 ? 0 : value >= 10 ? 1 : 2;
   return `${value.toFixed(digits)} ${units[step]}`;
 }
+
+/** A moment in milliseconds since 1970, as a person's clock has it. */
+const moment = at => new Date(at - new Date(at).getTimezoneOffset() * 60000).toISOString().slice(0, 16).replace("T", " ");
+
+const share = quota => quota.used_bytes / quota.volume_bytes;
+const percent = part => `${(part * 100).toFixed(part < 0.1 ? 1 : 0)} %`;
 
 const clock = seconds => new Date(seconds * 1000).toTimeString().slice(0, 8);
 
@@ -60,8 +67,32 @@ class View {
     this.remember(classes.filter(of => of.leaf), at);
     this.draw();
     this.showRows();
+    this.showQuotas(classes);
     this.showHosts(state.hosts ?? []);
     this.whatIf.offer(state);
+  }
+
+  showQuotas(classes) {
+    const part = this.root.querySelector(".quotas");
+    const all = classes.filter(of => of.quota).map(({ name, quota }) => ({ name, ...quota }));
+    this.root.classList.toggle("has-quotas", all.length > 0);
+    part.hidden = !all.length;
+    if (!all.length) return;
+    const full = all.filter(of => of.used_up).length;
+    part.querySelector("summary").textContent = `${all.length} quotas` + (full ? `, ${full} used up` : "");
+    if (!part.open) return;
+    const row = of => {
+      const made = document.createElement("tr");
+      const then = Object.entries(of.then ?? {}).map(([key, value]) => `${key} = ${value}`).join(", ");
+      for (const text of [of.name, bytes(of.used_bytes), null, `${bytes(of.volume_bytes)} per ${of.per}`,
+                          moment(of.ends_ms), then || "it is told"]) made.append(cell(text));
+      made.cells[2].className = "bar";
+      made.cells[2].append(bar(share(of)));
+      made.classList.toggle("used-up", of.used_up);
+      return made;
+    };
+    const first = all.sort((a, b) => share(b) - share(a)).slice(0, QUOTAS);
+    part.querySelector("tbody").replaceChildren(...first.map(row));
   }
 
   showHosts(hosts) {
@@ -163,13 +194,13 @@ class View {
     const cells = [of.name, of.asked_bps ? rate(of.asked_bps) : "", rate(of.got_bps), null, backlog,
                    time(of.delay?.p50_ns), time(of.delay?.p99_ns), drops, of.marked_packets || "",
                    of.offered_bps ? rate(of.offered_bps) : "", time(of.experience?.whole?.p50_ns)];
-    for (const text of cells) row.append(cell(text));
+    const { quota } = of;
+    for (const text of [...cells, quota ? percent(share(quota)) : ""]) row.append(cell(text));
     row.cells[0].style.paddingLeft = `${flat ? 0.6 : 0.6 + 1.2 * (of.depth ?? 0)}rem`;
-    const bar = document.createElement("div");
-    bar.style.width = `${Math.min(used, 1) * 100}%`;
     row.cells[3].className = "bar";
-    row.cells[3].append(bar);
+    row.cells[3].append(bar(used));
     row.cells[7].className = "drops";
+    row.cells[11].className = "quota";
     return row;
   }
 }
@@ -271,12 +302,19 @@ function cell(text) {
   return made;
 }
 
+/** As long as this part of its cell. */
+function bar(part) {
+  const made = document.createElement("div");
+  made.style.width = `${Math.min(part, 1) * 100}%`;
+  return made;
+}
+
 /** Stands for so many rows out of view. */
 function pad(rows) {
   const row = document.createElement("tr");
   row.className = "pad";
   const empty = cell("");
-  empty.colSpan = 11;
+  empty.colSpan = 12;
   empty.style.height = `${Math.max(rows, 0) * ROW}px`;
   row.append(empty);
   return row;

@@ -3,6 +3,7 @@
 use control::autorate::AutorateView;
 use control::experienced::{ExperienceView, HostView};
 use control::protocol::Refusal;
+use control::quota::QuotaView;
 use control::snapshot::{ClassView, Delay, InterfaceView, NatView, Snapshot, State, StatusDetail, Traffic};
 use control::socket::{Client, snapshot};
 use schemars::JsonSchema;
@@ -152,6 +153,9 @@ struct LiveClass<'a> {
     /// The configured rate, if its discipline has rates.
     #[serde(skip_serializing_if = "is_nothing")]
     asked_bps: Option<u64>,
+    /// How its quota stands, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quota: Option<&'a QuotaView>,
     /// Its traffic; for an interior class that of all classes below it.
     #[serde(flatten)]
     traffic: LiveTraffic<'a>,
@@ -164,6 +168,7 @@ impl<'a> LiveClass<'a> {
             depth: of.depth,
             leaf: of.leaf,
             asked_bps: of.asked_bps.filter(|rate| *rate > 0),
+            quota: of.quota.as_ref(),
             traffic: LiveTraffic::of(&of.traffic),
         }
     }

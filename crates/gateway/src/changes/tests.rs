@@ -56,6 +56,7 @@ fn added(class: &str, settings: &[(&str, &str)], filters: &[&[(&str, &str)]]) ->
         class: class.into(),
         settings: table(settings),
         filters: filters.iter().map(|filter| table(filter)).collect(),
+        quota: None,
         until_ms: None,
         reason: None,
     })

@@ -37,6 +37,7 @@ fn change(rng: &mut Rng, key: &str, values: &[&str; 3], now: u64) -> Amendment {
             class,
             settings,
             filters: Vec::new(),
+            quota: None,
             until_ms,
             reason,
         }),

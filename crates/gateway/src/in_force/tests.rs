@@ -359,6 +359,7 @@ fn one(kind: (&str, &str), flow: u64, comes: bool, discipline: &str) -> Amendmen
         class,
         settings: table(&words),
         filters: vec![table(&fields)],
+        quota: None,
         until_ms,
         reason,
     })

@@ -70,6 +70,7 @@ fn a_class() -> (Amendment, Amendment) {
         class,
         settings: [("weight".to_owned(), SettingChange::Integer(2))].into(),
         filters: vec![[("dscp".to_owned(), SettingChange::Integer(8))].into()],
+        quota: None,
         until_ms: None,
         reason: None,
     };
@@ -458,4 +459,21 @@ fn old_generations_and_their_texts_are_removed() {
     assert!(names.len() < 60, "{names:?}");
     world.begins_anew(false);
     assert_eq!(world.generations.show().len(), 32);
+}
+
+#[test]
+fn counts_of_quotas_that_cannot_be_read_are_not_taken_for_none() {
+    let folder = std::env::temp_dir().join(format!("suimon-kept-{}", std::process::id()));
+    let kept = || {
+        let begun = Kept::begin(&folder, "policy.toml", "version = 1\n").expect("a folder");
+        begun.0
+    };
+    assert_eq!(kept().quotas().expect("none is no error"), None);
+    kept().keep_quotas(b"[]").expect("it is written");
+    assert_eq!(kept().quotas().expect("it is read"), Some(b"[]".to_vec()));
+    fs::remove_file(folder.join(QUOTAS)).expect("it was written");
+    fs::create_dir(folder.join(QUOTAS)).expect("in its place");
+    let why = kept().quotas().expect_err("nobody can read a folder").to_string();
+    assert!(why.starts_with("quotas.json: "), "{why}");
+    fs::remove_dir_all(&folder).expect("it is removed");
 }

@@ -5,9 +5,10 @@ use super::kernel::{Kernel, locked};
 use super::machine::{Load, World};
 use super::policy_file;
 use super::router::Router;
+use crate::state_folder::replace;
 use control::calendar::{self, Period};
 use control::difference::Breaking;
-use control::protocol::SettingChange;
+use control::protocol::{AddedClass, AddedQuota, Amendment, RemovedClass, SettingChange, SettingChanges};
 use control::provenance::Provenance;
 use control::quota::QuotaView;
 use control::snapshot::ClassView;
@@ -16,6 +17,7 @@ use engine::random::Seed;
 use engine::settings::Raw;
 use engine::units::{Bandwidth, Duration, Instant};
 use netio::time::SimulatedTime;
+use serde_json::{Value, json};
 use std::fs;
 
 /// A router that is overloaded both ways, whose class `a` may carry so much.
@@ -91,6 +93,47 @@ fn limited() -> [Option<String>; 2] {
     [(); 2].map(|()| Some("200 kbit/s".to_owned()))
 }
 
+/// The numbers of the generations that are kept.
+fn generations(router: &Router) -> Vec<u64> {
+    let program = router.program.as_ref().expect("a program");
+    let history = program.changes.history();
+    history.iter().map(|generation| generation.number).collect()
+}
+
+fn apply(router: &Router, text: &str, within: Option<std::time::Duration>) -> String {
+    fs::write(&router.file, text).expect("written");
+    let program = router.program.as_ref().expect("a program");
+    let by = Provenance::default();
+    let done = (program.service).apply(&router.file, within, Breaking::Refused, by, &|| false);
+    done.expect("a policy").message
+}
+
+fn roll_back(router: &Router, to: Option<u64>) -> String {
+    let program = router.program.as_ref().expect("a program");
+    let done = program
+        .service
+        .rollback(to, Breaking::Refused, Provenance::default());
+    done.expect("an earlier generation")
+}
+
+fn wanted(class: &str, key: &str, value: &str) -> SettingChanges {
+    SettingChanges {
+        interface: "wan0".into(),
+        class: Some(class.into()),
+        changes: [(key.to_owned(), SettingChange::Text(value.into()))].into(),
+        until_ms: None,
+        reason: None,
+    }
+}
+
+/// `suimon set wan0 a upperlimit=…` and the like.
+fn set(router: &Router, class: &str, key: &str, value: &str) {
+    let program = router.program.as_ref().expect("a program");
+    let wanted = wanted(class, key, value);
+    let done = program.service.set(&wanted, Provenance::default());
+    done.expect("it is set");
+}
+
 #[test]
 fn a_quota_is_counted_both_ways_limits_when_it_is_used_up_and_survives_what_a_program_does_not() {
     let mut router = router("quota", &policy("1 MB per month"));
@@ -122,10 +165,7 @@ fn a_quota_is_counted_both_ways_limits_when_it_is_used_up_and_survives_what_a_pr
         more > most / 2 && more < most + 20_000,
         "{more} B in 10 s, {most} allowed"
     );
-    let program = router.program.as_ref().expect("a program");
-    let history = program.changes.history();
-    let said = format!("{:?}", history.last().expect("a change"));
-    assert!(said.contains("1 MB per month are used up"), "{said}");
+    assert_eq!(generations(&router), [1], "nobody has made another");
 
     // A crash forgets a minute at most, and no limit.
     let counted = quota(&router).used_bytes;
@@ -147,6 +187,7 @@ fn a_quota_is_counted_both_ways_limits_when_it_is_used_up_and_survives_what_a_pr
     assert_eq!(limits(&router), limited());
     seconds(&mut router, 1);
     assert!(quota(&router).used_bytes > counted);
+    assert_eq!(generations(&router), [1]);
 }
 
 #[test]
@@ -171,6 +212,11 @@ fn a_quota_begins_anew_with_the_month_and_so_does_its_class() {
     assert!(!anew.used_up && anew.used_bytes < 600_000, "{anew:?}");
     assert_eq!(Some(anew.ends_ms), calendar::end_of(Period::Month, ends_ms));
     assert_eq!(limits(&router), [None, None]);
+    assert_eq!(
+        generations(&router),
+        [1],
+        "its end is no change of anybody's either"
+    );
 
     // The same over the end of the next month, of which the program sees nothing.
     router.world.machine().load = Load::Overload;
@@ -191,46 +237,262 @@ fn another_policy_keeps_the_count_and_what_somebody_undoes_stays_undone() {
     seconds(&mut router, 5);
     assert_eq!(limits(&router), limited());
     let used = quota(&router).used_bytes;
-    let apply = |router: &Router, volume: &str| {
-        fs::write(&router.file, policy(volume)).expect("written");
-        let program = router.program.as_ref().expect("a program");
-        let by = Provenance::default();
-        let done = program
-            .service
-            .apply(&router.file, None, Breaking::Refused, by, &|| false);
-        done.map(|applied| applied.message)
-    };
     // More is bought.
-    apply(&router, "1 GB per month").expect("a policy");
+    apply(&router, &policy("1 GB per month"), None);
     assert_eq!(limits(&router), [None, None]);
     seconds(&mut router, 2);
     let more = quota(&router);
     assert!(more.used_bytes > used && !more.used_up, "{more:?}");
     assert_eq!(limits(&router), [None, None]);
     // Less again.
-    apply(&router, "2 MB per month").expect("a policy");
+    apply(&router, &policy("2 MB per month"), None);
     seconds(&mut router, 6);
     assert_eq!(limits(&router), limited());
 
     // By hand, and that stays.
+    set(&router, "a", "upperlimit", "5 Mbit/s");
+    seconds(&mut router, 3);
+    let by_hand = ["200 kbit/s", "5 Mbit/s"].map(|limit| Some(limit.to_owned()));
+    assert_eq!(limits(&router), by_hand);
+    // Also over a crash.
+    router.crash(true);
+    router.begin(false).expect("it begins again");
+    seconds(&mut router, 2);
+    assert_eq!(limits(&router), by_hand);
+}
+
+#[test]
+fn a_policy_that_comes_again_has_its_quotas_again() {
+    let mut router = router("quota-again", &policy("1 MB per month"));
+    seconds(&mut router, 5);
+    assert_eq!(limits(&router), limited());
+    apply(&router, &policy("1 GB per month"), None);
+    seconds(&mut router, 1);
+    assert_eq!(limits(&router), [None, None]);
+    apply(&router, &policy("1 MB per month"), None);
+    seconds(&mut router, 1);
+    assert_eq!(limits(&router), limited());
+    // Faster than anybody looks.
+    apply(&router, &policy("1 GB per month"), None);
+    apply(&router, &policy("1 MB per month"), None);
+    seconds(&mut router, 1);
+    assert_eq!(limits(&router), limited());
+}
+
+#[test]
+fn what_is_gone_back_to_has_what_quotas_have_brought_since() {
+    let mut router = router("quota-back", &policy("1 MB per month"));
+    set(&router, "rest", "linkshare", "9 Mbit/s");
+    seconds(&mut router, 5);
+    assert_eq!((generations(&router), limits(&router)), (vec![1, 2], limited()));
+    let said = roll_back(&router, None);
+    assert!(said.contains("rest: linkshare"), "{said}");
+    assert!(!said.contains("upperlimit"), "{said}");
+    assert_eq!(
+        (generations(&router), limits(&router)),
+        (vec![1, 2, 3], limited())
+    );
+    // And a start goes on with it.
+    router.crash(true);
+    router.begin(false).expect("it begins again");
+    assert_eq!(limits(&router), limited());
+    // Another text has what it states.
+    let other = policy("1 MB per month").replace("200 kbit/s", "300 kbit/s");
+    apply(&router, &other, None);
+    seconds(&mut router, 1);
+    let faster = [(); 2].map(|()| Some("300 kbit/s".to_owned()));
+    assert_eq!(limits(&router), faster);
+    roll_back(&router, None);
+    assert_eq!(limits(&router), limited());
+    seconds(&mut router, 1);
+    assert_eq!(limits(&router), limited());
+}
+
+#[test]
+fn a_change_that_waits_to_be_confirmed_gets_quotas_and_its_undoing_keeps_them() {
+    let mut router = router("quota-waits", &policy("1 GB per month"));
+    let within = Some(std::time::Duration::from_secs(20));
+    seconds(&mut router, 5);
+    apply(&router, &policy("1 MB per month"), within);
+    seconds(&mut router, 1);
+    assert_eq!(limits(&router), limited(), "nobody has to confirm it first");
     let program = router.program.as_ref().expect("a program");
-    let wanted = control::protocol::SettingChanges {
+    program.changes.confirm().expect("it waits");
+    let faster = policy("1 MB per month").replace("linkshare = \"10 Mbit/s\"", "linkshare = \"9 Mbit/s\"");
+    apply(&router, &faster, within);
+    seconds(&mut router, 1);
+    assert_eq!(limits(&router), limited());
+    seconds(&mut router, 20);
+    assert_eq!(generations(&router).last(), Some(&4), "it is undone");
+    assert_eq!(limits(&router), limited());
+}
+
+#[test]
+fn a_change_is_refused_that_would_be_wrong_once_a_quota_is_used_up() {
+    let text = policy("1 GB per month").replace("upperlimit = \"200 kbit/s\"", "realtime = \"4 Mbit/s\"");
+    let mut router = router("quota-wrong", &text);
+    seconds(&mut router, 1);
+    let program = router.program.as_ref().expect("a program");
+    // 17 and 4 do not fit into 20 Mbit/s, and 17 alone would.
+    let wanted = wanted("rest", "realtime", "17 Mbit/s");
+    let by = Provenance::default();
+    let other = program.service.set(&wanted, by.clone());
+    let added = Amendment::Added(AddedClass {
         interface: "wan0".into(),
-        class: Some("a".into()),
-        changes: [("upperlimit".to_owned(), SettingChange::Text("5 Mbit/s".into()))].into(),
+        class: "more".into(),
+        settings: wanted.changes,
+        filters: Vec::new(),
+        quota: None,
         until_ms: None,
         reason: None,
-    };
-    program
-        .service
-        .set(&wanted, Provenance::default())
-        .expect("it is set");
-    seconds(&mut router, 3);
-    let [lan, wan] = limits(&router);
-    assert_eq!(
-        (lan, wan.as_deref()),
-        (Some("200 kbit/s".into()), Some("5 Mbit/s"))
+    });
+    let added = program.service.change_class(&added, by);
+    for refused in [other, added] {
+        let why = refused.expect_err("it is too much then").message;
+        assert!(why.contains("once the quota of `a` is used up"), "{why}");
+    }
+    set(&router, "rest", "realtime", "15 Mbit/s");
+}
+
+#[test]
+fn a_class_comes_with_a_quota_of_its_own() {
+    let mut router = router("quota-comes", &policy("1 GB per month"));
+    seconds(&mut router, 1);
+    let program = router.program.as_ref().expect("a program");
+    let wanted = Amendment::Added(AddedClass {
+        interface: "wan0".into(),
+        class: "b".into(),
+        settings: [("linkshare".to_owned(), SettingChange::Text("1 Mbit/s".into()))].into(),
+        filters: vec![
+            [
+                ("protocol".to_owned(), SettingChange::Text("udp".into())),
+                ("destination_port".to_owned(), SettingChange::Integer(5002)),
+            ]
+            .into(),
+        ],
+        quota: Some(AddedQuota {
+            volume: "100 kB per day".into(),
+            then: [("upperlimit".to_owned(), SettingChange::Text("64 kbit/s".into()))].into(),
+        }),
+        until_ms: None,
+        reason: None,
+    });
+    let done = program.service.change_class(&wanted, Provenance::default());
+    let done = done.expect("it comes");
+    assert!(
+        done.contains("quota 100 kB per day, then upperlimit = 64 kbit/s"),
+        "{done}"
     );
+    seconds(&mut router, 8);
+    let of_b = |router: &Router| {
+        let program = router.program.as_ref().expect("a program");
+        let now = program.service.read().expect("an answer").snapshot(None);
+        let mut classes = now.interfaces.into_iter().flat_map(|one| one.classes);
+        classes
+            .find(|class| class.name == "b")
+            .and_then(|class| class.quota)
+    };
+    let full = of_b(&router).expect("it has a quota");
+    assert!(full.used_up && full.volume_bytes == 100_000, "{full:?}");
+    // A start has it again.
+    router.crash(true);
+    router.begin(false).expect("it begins again");
+    seconds(&mut router, 1);
+    let program = router.program.as_ref().expect("a program");
+    assert!(of_b(&router).expect("it has a quota").used_up);
+    let policy = program.in_force.policy_of("wan0").expect("managed");
+    let limit = policy.spec.classes.iter().find(|class| class.name == "b");
+    let limit = limit
+        .and_then(|class| class.settings.get("upperlimit"))
+        .map(|limit| limit.value.clone());
+    assert_eq!(limit, Some(Raw::Text("64 kbit/s".into())));
+    assert_eq!(
+        generations(&router),
+        [1, 2],
+        "the class that came, and nothing of its quota"
+    );
+}
+
+/// A class `home` has the quota, of which `a` and `b` are parts.
+#[test]
+fn a_class_that_goes_does_not_count_again_what_those_beside_it_have_carried() {
+    let quota = "quota = { volume = \"1 GB per month\", then = { upperlimit = \"200 kbit/s\" } }\n";
+    let text = policy("1 GB per month").replace(quota, "");
+    let text = ["lan0", "wan0"].iter().fold(text, |text, name| {
+        let home = format!("[[interface.{name}.class]]\nname = \"home\"\nlinkshare = \"10 Mbit/s\"\n");
+        let idle = format!(
+            "[[interface.{name}.class]]\nname = \"b\"\nparent = \"home\"\nlinkshare = \"5 Mbit/s\"\n\
+             [[interface.{name}.filter]]\nclass = \"b\"\nprotocol = \"udp\"\ndestination_port = 5002\n"
+        );
+        text.replace(&home, &format!("{home}{quota}")) + &idle
+    });
+    let mut router = router("quota-below", &text);
+    let used = |router: &Router| {
+        let program = router.program.as_ref().expect("a program");
+        let now = program.service.read().expect("an answer").snapshot(None);
+        let mut classes = now.interfaces.iter().flat_map(|one| &one.classes);
+        let home = classes.find(|class| class.name == "home").expect("home");
+        home.quota.clone().expect("a quota").used_bytes
+    };
+    seconds(&mut router, 3);
+    router.world.machine().load = Load::Idle;
+    seconds(&mut router, 3);
+    let before = used(&router);
+    assert!(before > 500_000, "{before}");
+    for interface in ["lan0", "wan0"] {
+        let gone = Amendment::Removed(RemovedClass {
+            interface: interface.into(),
+            class: "a".into(),
+            until_ms: None,
+            reason: None,
+        });
+        let program = router.program.as_ref().expect("a program");
+        let done = program.service.change_class(&gone, Provenance::default());
+        done.expect("it goes");
+    }
+    seconds(&mut router, 2);
+    assert_eq!(used(&router), before);
+    // What comes below counts, too.
+    router.world.machine().load = Load::Overload;
+    seconds(&mut router, 2);
+    assert!(used(&router) > before);
+}
+
+/// A house of so many peers, of which all have used up theirs.
+#[test]
+fn very_many_quotas_that_are_used_up_are_no_generations() {
+    const PEERS: usize = 100;
+    const NAMES: [&str; 2] = ["lan0", "wan0"];
+    let text = NAMES.iter().fold(policy("1 MB per month"), |text, name| {
+        (0..PEERS).fold(text, |text, peer| {
+            text + &format!(
+                "[[interface.{name}.class]]\nname = \"peer-{peer}\"\nlinkshare = \"10 kbit/s\"\n\
+                 quota = {{ volume = \"1 B per month\", then = {{ upperlimit = \"8 kbit/s\" }} }}\n"
+            )
+        })
+    });
+    let mut router = router("quota-many", &text);
+    seconds(&mut router, 1);
+    let ends_ms = quota(&router).ends_ms;
+    router.end().expect("it ends");
+    let record = |name: &str, peer: usize| json!({ "interface": name, "class": format!("peer-{peer}"), "per": "month", "used_bytes": 9, "ends_ms": ends_ms });
+    let records = NAMES
+        .iter()
+        .flat_map(|name| (0..PEERS).map(|peer| record(name, peer)));
+    let records = Value::from_iter(records).to_string();
+    replace(&mut router.disk, "quotas.json", records.as_bytes()).expect("it is written");
+    router.begin(false).expect("it begins again");
+    seconds(&mut router, 15);
+    let program = router.program.as_ref().expect("a program");
+    for name in NAMES {
+        let policy = program.in_force.policy_of(name).expect(name);
+        let limited = policy.spec.classes.iter().filter(|class| {
+            let limit = class.settings.get("upperlimit").map(|limit| limit.value.clone());
+            limit == Some(Raw::Text("8 kbit/s".into()))
+        });
+        assert_eq!(limited.count(), PEERS);
+    }
+    assert_eq!(generations(&router), [1]);
 }
 
 #[test]

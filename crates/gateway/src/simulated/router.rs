@@ -263,7 +263,7 @@ impl Program {
             Ok(unlike) => found.extend(unlike.into_values().flatten()),
             Err(why) => found.push(why.to_string()),
         }
-        match router_reads(&self.changes.made_of()) {
+        match router_reads(&self.changes.standing().0) {
             Err(why) => found.push(format!("what is in force cannot be read: {why}")),
             Ok(said) => {
                 for managed in self.in_force.all() {

@@ -227,7 +227,7 @@ impl Run {
         self.router.begin(rng.below(2) == 0)?;
         self.excuse(ms(100));
         let now_ms = self.router.world.now_ms();
-        let found = self.program()?.changes.made_of();
+        let found = self.program()?.changes.standing().0;
         let left = |one: &MadeOf| one.clone().at(now_ms);
         let good = self.confirmed.iter().any(|one| left(one).reads_as(&left(&found)));
         if !good {
@@ -307,7 +307,7 @@ impl Run {
 
     /// What is in force now was asked for, and waits or not.
     fn changed(&mut self, answer: &Result<String, Refusal>, waits: bool, back: bool) -> Result<(), String> {
-        let now = self.program()?.changes.made_of();
+        let now = self.program()?.changes.standing().0;
         let same = now.reads_as(&self.in_force);
         match answer {
             Ok(_) if waits => self.waits |= !same,
@@ -333,7 +333,7 @@ impl Run {
         let (Some(program), failing) = (&self.router.program, self.router.disk.is_failing()) else {
             return Ok(());
         };
-        let now = program.changes.made_of();
+        let now = program.changes.standing().0;
         let waits = program
             .changes
             .history()
@@ -551,6 +551,7 @@ impl Run {
                     class: name,
                     settings: table(&[setting]),
                     filters: vec![table(&filter)],
+                    quota: None,
                     until_ms,
                     reason: None,
                 })
@@ -609,7 +610,7 @@ impl Run {
                 Ok(applied.message)
             }
         })?;
-        let same = self.program()?.changes.made_of().reads_as(&self.in_force);
+        let same = self.program()?.changes.standing().0.reads_as(&self.in_force);
         match same {
             // Even what waits to be confirmed.
             true => Ok(()),

@@ -6,7 +6,7 @@ use crate::commands::Context;
 use crate::exit::{Exit, Failure};
 use clap::{Args, Subcommand};
 use control::calendar;
-use control::protocol::{AddedClass, RemovedClass, Request, SettingChange};
+use control::protocol::{AddedClass, AddedQuota, RemovedClass, Request, SettingChange};
 use std::collections::BTreeMap;
 
 /// Add a class to an interface of a running suimon, or remove one
@@ -22,7 +22,8 @@ enum What {
     /// Add a class with its filters
     ///
     /// `suimon class add wan0 guests rate=3Mbit/s --filter source=10.9.0.0/16` adds what a policy
-    /// would say of it. With `for 2h` or `until 18:00` at the end it goes again then.
+    /// would say of it; `--quota "50 GB per month" --then rate=64kbit/s` how much it may carry, and
+    /// what it has then. With `for 2h` or `until 18:00` at the end it goes again then.
     Add(Add),
     /// Remove a class with its filters; its packets go where the other filters put them
     ///
@@ -42,6 +43,13 @@ struct Add {
     /// A filter of the class: protocol=udp,destination_port=53
     #[arg(long, value_name = "FIELD=VALUE,...")]
     filter: Vec<String>,
+    /// How much it may carry in a day, a week or a month: "50 GB per month"
+    #[arg(long, value_name = "VOLUME")]
+    quota: Option<String>,
+    /// A setting that it has once its quota is used up, until the next time begins:
+    /// upperlimit=1Mbit/s
+    #[arg(long, value_name = "SETTING=VALUE", requires = "quota")]
+    then: Vec<String>,
     #[command(flatten)]
     amending: Amending,
 }
@@ -67,25 +75,28 @@ fn named(words: &[String], now_ms: u64) -> Result<Named<'_>, String> {
     }
 }
 
-fn added(words: &[String], filters: &[String], now_ms: u64) -> Result<AddedClass, String> {
-    let (interface, class, rest, until_ms) = named(words, now_ms)?;
-    let read = |filter: &String| {
-        let fields = fields(filter);
-        let changes = fields.iter().map(|field| amending::change(field));
-        changes.collect::<Result<BTreeMap<_, _>, _>>()
+fn added(add: &Add, now_ms: u64) -> Result<AddedClass, String> {
+    let (interface, class, rest, until_ms) = named(&add.words, now_ms)?;
+    let quota = |volume: &String| {
+        Ok::<_, String>(AddedQuota {
+            volume: volume.clone(),
+            then: settings(&add.then)?,
+        })
     };
-    let settings: BTreeMap<String, SettingChange> = rest
-        .iter()
-        .map(|word| amending::change(word))
-        .collect::<Result<_, _>>()?;
     Ok(AddedClass {
         interface: interface.into(),
         class: class.into(),
-        settings,
-        filters: filters.iter().map(read).collect::<Result<_, _>>()?,
+        settings: settings(rest)?,
+        filters: (add.filter.iter().map(|filter| settings(&fields(filter)))).collect::<Result<_, _>>()?,
+        quota: add.quota.as_ref().map(quota).transpose()?,
         until_ms,
         reason: None,
     })
+}
+
+/// Settings with their values.
+fn settings(words: &[String]) -> Result<BTreeMap<String, SettingChange>, String> {
+    words.iter().map(|word| amending::change(word)).collect()
 }
 
 /// The fields of a filter: what follows a comma and has no key belongs to the value before, as in
@@ -120,14 +131,10 @@ impl Class {
     pub fn run(self, cx: &mut Context<'_>) -> Result<Exit, Failure> {
         let now_ms = calendar::now_ms();
         let (request, amending) = match self.what {
-            What::Add(Add {
-                words,
-                filter,
-                amending,
-            }) => {
-                let added = added(&words, &filter, now_ms).map_err(Failure::usage)?;
-                let reason = amending.reason.clone();
-                (Request::AddClass(AddedClass { reason, ..added }), amending)
+            What::Add(add) => {
+                let added = added(&add, now_ms).map_err(Failure::usage)?;
+                let reason = add.amending.reason.clone();
+                (Request::AddClass(AddedClass { reason, ..added }), add.amending)
             }
             What::Remove(Remove { words, amending }) => {
                 let removed = removed(&words, now_ms).map_err(Failure::usage)?;
@@ -142,6 +149,19 @@ impl Class {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    /// What this command line asks for.
+    fn added(line: &str, more: &[&str]) -> Result<AddedClass, String> {
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            add: Add,
+        }
+        let words = line.split(' ').chain(more.iter().copied());
+        let read = Line::try_parse_from(std::iter::once("add").chain(words));
+        super::added(&read.map_err(|why| why.to_string())?.add, 1_000)
+    }
 
     fn words(text: &str) -> Vec<String> {
         text.split(' ').map(str::to_owned).collect()
@@ -150,15 +170,11 @@ mod tests {
     #[test]
     fn a_class_is_added_with_settings_and_filters_and_for_how_long() {
         let filters = [
-            "protocol=udp,destination_port=53".to_owned(),
-            "dscp=8".to_owned(),
-            "tcp_flags=ack,!syn,length=0-80".to_owned(),
+            "--filter=protocol=udp,destination_port=53",
+            "--filter=dscp=8",
+            "--filter=tcp_flags=ack,!syn,length=0-80",
         ];
-        let found = added(
-            &words("wan0 guests rate=3Mbit/s parent=home for 2h"),
-            &filters,
-            1_000,
-        );
+        let found = added("wan0 guests rate=3Mbit/s parent=home for 2h", &filters);
         let found = found.expect("a class");
         assert_eq!((&*found.interface, &*found.class), ("wan0", "guests"));
         assert_eq!(found.settings.keys().collect::<Vec<_>>(), ["parent", "rate"]);
@@ -169,10 +185,23 @@ mod tests {
             SettingChange::Text("ack,!syn".into())
         );
         assert_eq!(found.filters[2]["length"], SettingChange::Text("0-80".into()));
-        assert_eq!(found.until_ms, Some(7_201_000));
-        assert!(added(&words("wan0 guests"), &[], 0).is_ok_and(|found| found.settings.is_empty()));
+        assert_eq!((found.until_ms, found.quota), (Some(7_201_000), None));
+        assert!(added("wan0 guests", &[]).is_ok_and(|found| found.settings.is_empty()));
         let found = removed(&words("wan0 guests"), 0).expect("a class");
         assert_eq!((&*found.class, found.until_ms), ("guests", None));
+    }
+
+    #[test]
+    fn a_class_is_added_with_a_quota() {
+        let quota = ["--quota", "50 GB per month", "--then", "upperlimit=1Mbit/s"];
+        let found = added("wan0 anna linkshare=5Mbit/s", &quota).expect("a class");
+        let quota = found.quota.expect("a quota");
+        assert_eq!(quota.volume, "50 GB per month");
+        assert_eq!(quota.then["upperlimit"], SettingChange::Text("1Mbit/s".into()));
+        assert!(
+            added("wan0 anna", &["--then", "rate=1Mbit/s"]).is_err(),
+            "after what?"
+        );
     }
 
     #[test]
@@ -183,9 +212,9 @@ mod tests {
             "wan0 guests rate",
             "wan0 guests for ever",
         ] {
-            assert!(added(&words(wrong), &[], 0).is_err(), "{wrong} was accepted");
+            assert!(added(wrong, &[]).is_err(), "{wrong} was accepted");
         }
-        assert!(added(&words("wan0 guests"), &["protocol".into()], 0).is_err());
+        assert!(added("wan0 guests", &["--filter=protocol"]).is_err());
         for wrong in ["wan0", "wan0 guests rate=1Mbit/s", "wan0 guests others"] {
             assert!(removed(&words(wrong), 0).is_err(), "{wrong} was accepted");
         }

@@ -90,6 +90,7 @@ fn quota() -> QuotaView {
         used_bytes: 12_500_000_000,
         ends_ms: 1_796_083_200_000,
         used_up: false,
+        then: Default::default(),
     }
 }
 

@@ -7,6 +7,7 @@ mod asked;
 mod browser;
 mod openapi;
 mod promtool;
+mod quotas;
 mod scrolled;
 #[path = "../stubs/terminal.rs"]
 mod stub;
@@ -19,6 +20,7 @@ use control::explained::{ExplainRequest, Explained, explained};
 use control::policy::{InterfacePolicy, Policy};
 use control::protocol::{Refusal, SettingChanges};
 use control::provenance::Provenance;
+use control::quota::QuotaView;
 use control::snapshot::{ClassReading, ExperienceOfInterface, FrameCounts, InterfaceReading, Reading, State};
 use control::socket::{Handler, Server};
 use engine::discipline::{Next, Reason, Sink};
@@ -35,6 +37,7 @@ use measure::round_trips::{ExperienceCounts, RoundTripTable};
 use measure::waits::{WaitRecorder, Wanted};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, TcpStream};
 use std::num::NonZero;
@@ -62,6 +65,8 @@ struct Steady {
     moving: bool,
     /// The hosts behind it whose connections are measured, if any are.
     hosts: u8,
+    /// How quotas of classes stand.
+    quotas: BTreeMap<String, QuotaView>,
     /// How often it was read: 100 ms pass between two readings.
     readings: AtomicU64,
     /// The generation in force: the first or the second.
@@ -100,6 +105,7 @@ impl Steady {
             policy: Arc::new(policy.interfaces.remove(0)),
             moving,
             hosts: 0,
+            quotas: BTreeMap::new(),
             readings: AtomicU64::new(1),
             in_force: AtomicU64::new(2),
         }
@@ -217,7 +223,7 @@ impl Steady {
                 ..ExperienceOfInterface::default()
             }),
             autorate: None,
-            quotas: Default::default(),
+            quotas: self.quotas.clone(),
             nat: None,
         }
     }
@@ -538,7 +544,7 @@ fn a_browser_top_status_metrics_and_explain_agree() {
     };
     let status = status(&web);
     let classes = status["interfaces"][0]["classes"].as_array().expect("classes");
-    let top = top(&web.socket);
+    let top = top(&web.socket, 100);
     let (_, first) = web.get("/metrics", "localhost");
     let (_, second) = web.get("/metrics", "localhost");
     browser.wait_for("document.querySelectorAll('tbody tr').length > 5");
@@ -639,10 +645,10 @@ fn hosts_agree(browser: &mut Browser, status: &Value, metrics: &str) {
     }
 }
 
-/// What `suimon top` shows on a terminal of 100 columns once there are rates, as text.
-fn top(socket: &str) -> String {
+/// What `suimon top` shows on a terminal of so many columns once there are rates, as text.
+fn top(socket: &str, columns: u16) -> String {
     let (mut ours, theirs) = terminal();
-    let [rows, columns] = [40, 100].map(|size| NonZero::new(size).expect("not zero"));
+    let [rows, columns] = [40, columns].map(|size| NonZero::new(size).expect("not zero"));
     let size = Winsize {
         ws_row: rows.get(),
         ws_col: columns.get(),
