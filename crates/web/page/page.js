@@ -152,22 +152,22 @@ class View {
     this.shown = key;
     for (const chart of [this.stack, this.lines]) chart?.destroy();
     const [ink, line] = [colour("--faint"), colour("--line")];
-    const axis = unit => ({ stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line }, size: 84,
-                            values: (_, ticks) => ticks.map(tick => `${tick} ${unit}`) });
-    const times = { ...axis(""), size: 30, values: (_, ticks) => ticks.map(tick => clock(tick)), space: 70 };
-    const chart = (place, unit, series) => {
+    const axis = label => ({ stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line }, size: 84,
+                             values: (_, ticks) => ticks.map(label) });
+    const times = { ...axis(clock), size: 30, space: 70 };
+    const chart = (place, label, series) => {
       const host = this.root.querySelector(place);
       const options = { width: Math.max(host.clientWidth, 240), height: 190, legend: { show: false }, cursor: { y: false },
                         scales: { x: { range: (_, low, high) => [high - SECONDS, high] }, y: { range: (_, low, high) => [0, Math.max(high * 1.05, 0.01)] } },
-                        axes: [times, axis(unit)], series: [{}, ...series] };
+                        axes: [times, axis(label)], series: [{}, ...series] };
       return new uPlot(options, [[], ...series.map(() => [])], host);
     };
     const filled = stroke => ({ stroke, fill: stroke, width: 0, points: { show: false } });
-    this.stack = chart(".bandwidth", "Mbit/s", [filled(OTHERS), ...names.map((_, index) => filled(COLOURS[index])).reverse()]);
-    this.lines = chart(".delay", "ms", names.map((_, index) => ({ stroke: COLOURS[index], width: 2, points: { show: false } })));
+    this.stack = chart(".bandwidth", mbit => rate(mbit * 1e6), [filled(OTHERS), ...names.map((_, index) => filled(COLOURS[index])).reverse()]);
+    this.lines = chart(".delay", ms => time(ms * 1e6), names.map((_, index) => ({ stroke: COLOURS[index], width: 2, points: { show: false } })));
     const legend = this.root.querySelector(".legend");
     legend.replaceChildren(...names.map((name, index) => entry(name, COLOURS[index])));
-    if (this.rows.filter(of => of.leaf).length > names.length) legend.append(entry("others", OTHERS));
+    if (this.rows.filter(of => of.leaf).length > names.length) legend.append(entry("all others", OTHERS));
   }
 
   resize() {
