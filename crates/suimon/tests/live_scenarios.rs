@@ -653,6 +653,51 @@ fn the_kernels_windows_and_round_trips_stand_beside_the_simulators() {
     });
 }
 
+/// A transfer by each control, over a link of its own whose buffer is a bandwidth-delay product.
+const LONG_TRANSFERS: &str = r#"
+version = 1
+duration = "14 s"
+link = [
+    { between = ["a", "b"], rate = "10 Mbit/s", delay = "20 ms", buffer = "50 kB" },
+    { between = ["c", "d"], rate = "10 Mbit/s", delay = "20 ms", buffer = "50 kB" },
+]
+flow = [
+    { name = "reno", between = ["a", "b"], kind = "tcp", control = "reno" },
+    { name = "cubic", between = ["c", "d"], kind = "tcp", control = "cubic" },
+]
+"#;
+
+/// After slow start, whose end differs (the kernel's CUBIC has HyStart of its own), the simulator's
+/// windows and round trips are on average the kernel's.
+#[test]
+fn after_slow_start_reno_and_cubic_have_the_kernels_windows_and_round_trips() {
+    let file = Written::new("long-transfers", LONG_TRANSFERS);
+    let place = TestDirectory::new("live-long-transfers");
+    let csv = place.0.join("tcp.csv");
+    undisturbed_with(&file.0, &["--tcp".as_ref(), csv.as_os_str()], |value, code| {
+        assert_eq!(code, Some(0), "{value:#}");
+        let text = std::fs::read_to_string(&csv).expect("samples");
+        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+        let mean = |place: &str, flow: &str, column: usize| {
+            let later = |row: &&Vec<&str>| row[2].parse::<u64>().is_ok_and(|at| at > 4_000_000_000);
+            let of = rows.iter().filter(|row| row[..2] == [place, flow]).filter(later);
+            let values: Vec<f64> = of.map(|row| row[column].parse().expect("a number")).collect();
+            assert!(values.len() > 200, "{place}, {flow}: {} samples", values.len());
+            values.iter().sum::<f64>() / values.len() as f64
+        };
+        for flow in ["reno", "cubic"] {
+            for (column, what) in [(3, "cwnd"), (4, "round trip")] {
+                let [kernel, ours] = ["kernel", "simulator"].map(|place| mean(place, flow, column));
+                eprintln!("{flow}, {what}: {kernel:.0} in the kernel, {ours:.0} in the simulator");
+                assert!(
+                    (0.9..1.1).contains(&(ours / kernel)),
+                    "{flow}, {what}: {ours} and {kernel}"
+                );
+            }
+        }
+    });
+}
+
 #[test]
 fn without_a_flow_of_tcp_there_are_no_windows_to_show() {
     let datagrams = WINDOWS.replace(
