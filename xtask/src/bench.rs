@@ -2,10 +2,11 @@
 //! `docs/benchmarks.md`, with the date, the commit, the machine and its limits. Other documents
 //! refer to that page for figures.
 //!
-//! Peers run in turn with ours inside each bench, as the bench says; the part `peers`, which needs
-//! packages of its own, only where it is named. Not part of CI: it needs a quiet machine, root for
-//! network namespaces, and some ten minutes.
+//! Peers run in turn with ours inside each bench, as the bench says; the parts `peers` and
+//! `lab-peers`, which need programs of others, only where they are named. Not part of CI: it needs
+//! a quiet machine, root for network namespaces, and some ten minutes.
 
+mod lab_peers;
 mod limits;
 mod peers;
 
@@ -25,7 +26,7 @@ struct Part {
     cargo: &'static [&'static str],
 }
 
-const PARTS: [Part; 11] = [
+const PARTS: [Part; 12] = [
     Part {
         name: "engine",
         title: "Disciplines, pacing, classification: ns for one enqueue and one dequeue, or one lookup",
@@ -81,6 +82,11 @@ const PARTS: [Part; 11] = [
         title: "Beside DPDK's scheduler: ns a packet, in bursts",
         cargo: &[],
     },
+    Part {
+        name: "lab-peers",
+        title: "A link of the lab, beside Rattan's and the kernel's",
+        cargo: &[],
+    },
 ];
 
 /// Runs the named parts, or all, and writes each into the page when it is done.
@@ -99,8 +105,9 @@ pub fn run(root: &Path, names: &[String]) -> Result<(), String> {
     write(root, "machine", "The machine", &machine()?)?;
     for part in PARTS.iter().filter(chosen) {
         let before = load();
-        let printed = match part.cargo {
-            [] => peers::table(root)?,
+        let printed = match (part.name, part.cargo) {
+            ("lab-peers", _) => lab_peers::table(root)?,
+            (_, []) => peers::table(root)?,
             _ => measured(root, part)?,
         };
         let text = format!("{}\n\n{printed}", when(root, before)?);

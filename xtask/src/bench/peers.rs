@@ -82,7 +82,7 @@ fn median_of(rows: &str, what: &str, n: u32) -> Result<f64, String> {
 }
 
 /// What a program prints. Its messages are shown.
-fn printed(program: &mut Command) -> Result<String, String> {
+pub(super) fn printed(program: &mut Command) -> Result<String, String> {
     let name = program.get_program().display().to_string();
     let output = program
         .stderr(Stdio::inherit())
@@ -101,7 +101,7 @@ fn spread(values: &[f64], digits: usize) -> String {
     format!("{:.digits$} ({least:.digits$}–{most:.digits$})", middle(values))
 }
 
-fn middle(values: &[f64]) -> f64 {
+pub(super) fn middle(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted[sorted.len() / 2]
