@@ -3,8 +3,9 @@
 //! too, and the kernel's token bucket, `tbf`, which has no delay.
 //!
 //! The same stream of datagrams goes through each; the receiver's kernel stamps its arrivals. All
-//! of it runs as an ordinary user, in the namespaces of a lab. Rattan comes from crates.io into
-//! `target/peers`; the workspace does not depend on it.
+//! of it runs as an ordinary user, in the namespaces of a lab; where root runs the bench, before
+//! what else the machine does. Rattan comes from crates.io into `target/peers`; the workspace does
+//! not depend on it.
 
 use super::peers::{middle, printed};
 use lab::published::Published;
@@ -29,6 +30,8 @@ const PACKET: u64 = PAYLOAD + 28;
 const FRAME: u64 = PACKET + 14;
 /// The rate may be off by so much, in per cent.
 const OFF: f64 = 0.1;
+/// Of SCHED_FIFO.
+const PRIORITY: &str = "10";
 /// An ordinary user, where root runs the bench.
 const NOBODY: u32 = 65_534;
 
@@ -163,7 +166,8 @@ impl Programs {
         let mut command = Command::new(self.files.path(program));
         command.current_dir(std::env::temp_dir()).stdin(Stdio::null());
         command.env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
-        if std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
+        command.env("NO_COLOR", "1");
+        if is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
         command
@@ -202,7 +206,7 @@ impl Programs {
                 let arguments_text = arguments.join(" ");
                 let outcome = match self.user(program).args(arguments).output() {
                     Ok(output) if output.status.success() => "works".to_owned(),
-                    Ok(output) => format!("fails: {}", last_line(&told(&output))),
+                    Ok(output) => format!("fails: {}", reason(&told(&output))),
                     Err(why) => why.to_string(),
                 };
                 format!("- As an ordinary user, `{name} {arguments_text}` {outcome}")
@@ -228,6 +232,7 @@ fn rattan(root: &Path) -> Result<PathBuf, String> {
 /// The links of all, as a table.
 pub fn table(root: &Path) -> Result<String, String> {
     let programs = Programs::built(root)?;
+    let priority = before_others()?;
     let mut turns = CASES.map(|_| EMULATORS.map(|_| Vec::new()));
     for turn in 1..=TURNS {
         eprintln!("turn {turn} of {TURNS}");
@@ -239,7 +244,7 @@ pub fn table(root: &Path) -> Result<String, String> {
     }
     let mut text = format!(
         "A stream of datagrams of {PACKET} B over a link of 20 ms for {TIME} s, {TURNS} turns: the median of the turns, and the \
-         least and the most. Rattan's rate counts IP packets, the others' frames; the kernel's `tbf` has no delay.\n\n\
+         least and the most. Rattan's rate counts IP packets, the others' frames; the kernel's `tbf` has no delay.{priority}\n\n\
          | link | offered | | `suimon lab` | Rattan {RATTAN} | kernel's `tbf` | |\n|---:|---:|---|---:|---:|---:|---|\n"
     );
     for (case, of_case) in CASES.into_iter().zip(&turns) {
@@ -299,12 +304,37 @@ fn signed(values: &[f64], digits: usize) -> String {
     format!("{} ({} to {})", text(middle(values)), text(least), text(most))
 }
 
+/// What it said to its user: Rattan logs to its output.
 fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).trim().to_owned()
+    let texts = [&output.stdout, &output.stderr];
+    texts
+        .map(|text| String::from_utf8_lossy(text))
+        .concat()
+        .trim()
+        .to_owned()
 }
 
-fn last_line(text: &str) -> &str {
-    text.lines().next_back().unwrap_or_default()
+/// Its last line, without a log's time and level.
+fn reason(text: &str) -> &str {
+    let last = text.lines().next_back().unwrap_or_default();
+    last.split_once(" ERROR ").map_or(last, |(_, reason)| reason)
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// What this process starts from now on runs before all that has no real-time priority, where root
+/// may say so: what else the machine does is not measured.
+fn before_others() -> Result<String, String> {
+    if !is_root() {
+        return Ok(String::new());
+    }
+    let own = std::process::id().to_string();
+    printed(Command::new("chrt").args(["--fifo", "--pid", PRIORITY, &own]))?;
+    Ok(format!(
+        " All of it had the real-time priority {PRIORITY} (SCHED_FIFO), before what else the machine did."
+    ))
 }
 
 #[cfg(test)]
@@ -352,5 +382,7 @@ mod tests {
             "{full}"
         );
         assert_eq!(signed(&[-0.0001, -2.5, 1.0], 3), "0.000 (−2.500 to 1.000)");
+        let log = "2026 WARN rattan: retrying\n2026 ERROR rattan: EPERM: no";
+        assert_eq!(reason(log), "rattan: EPERM: no");
     }
 }
