@@ -366,6 +366,11 @@ impl Amendment {
         }
     }
 
+    /// Whether a quota has brought it, and not somebody's request.
+    pub fn is_by_quota(&self) -> bool {
+        matches!(self, Self::UsedUp(_))
+    }
+
     /// The settings that change; none if a class comes or goes.
     pub fn settings(&self) -> Option<&BTreeMap<String, SettingChange>> {
         match self {

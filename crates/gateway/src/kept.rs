@@ -55,8 +55,8 @@ impl MadeOf {
         }
     }
 
-    /// With another change. Settings that end by themselves uncover then what was set before;
-    /// settings that stay replace both. Of a class that goes for good nothing is left.
+    /// With another change. Settings that end by themselves uncover then what was set before, or
+    /// what a quota has brought; settings that stay replace all of these. Of a class that goes for good nothing is left.
     #[must_use]
     pub(crate) fn with(mut self, change: &Amendment) -> Self {
         match change {
@@ -90,10 +90,15 @@ impl MadeOf {
         alone: impl Fn(BTreeMap<String, SettingChange>) -> Amendment,
     ) {
         for (key, value) in settings {
+            let (timed, by_quota) = (change.until_ms().is_some(), change.is_by_quota());
             let replaced = |old: &Amendment| {
                 (old.interface(), old.class()) == (change.interface(), change.class())
                     && old.settings().is_some_and(|settings| settings.contains_key(key))
-                    && (old.until_ms().is_some() || change.until_ms().is_none())
+                    && match old.is_by_quota() == by_quota {
+                        true => old.until_ms().is_some() || !timed,
+                        // Whichever ends first uncovers the other.
+                        false => !timed,
+                    }
             };
             self.since.retain(|old| !replaced(old));
             self.since.push(alone([(key.clone(), value.clone())].into()));
@@ -152,9 +157,10 @@ impl MadeOf {
             let mut all = self.since.iter().chain(&other.since);
             !all.any(|old| (old.interface(), old.class()) == place && old.settings().is_none())
         };
-        let brought = other.since.iter().filter(|change| {
-            matches!(change, Amendment::UsedUp(_)) && !self.since.contains(change) && is_settled(change)
-        });
+        let brought = other
+            .since
+            .iter()
+            .filter(|change| change.is_by_quota() && !self.since.contains(change) && is_settled(change));
         let brought: Vec<Amendment> = brought.cloned().collect();
         self.since.extend(brought);
         self
@@ -163,7 +169,7 @@ impl MadeOf {
     /// Whether all that is over at this moment was brought by quotas.
     pub(crate) fn quotas_alone_end_by(&self, now_ms: u64) -> bool {
         let mut over = self.since.iter().filter(|change| is_over(change, now_ms));
-        over.all(|change| matches!(change, Amendment::UsedUp(_)))
+        over.all(Amendment::is_by_quota)
     }
 
     /// Whether it says the same, wherever it was read.

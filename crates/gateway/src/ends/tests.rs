@@ -3,7 +3,7 @@
 use super::*;
 use control::difference::Difference;
 use control::policy::Policy;
-use control::protocol::{AddedClass, RemovedClass, SettingChange, SettingChanges};
+use control::protocol::{AddedClass, RemovedClass, SettingChange, SettingChanges, UsedUp};
 use engine::random::{Rng, Seed};
 use std::cell::Cell;
 
@@ -40,6 +40,13 @@ fn change(rng: &mut Rng, key: &str, values: &[&str; 3], now: u64) -> Amendment {
             quota: None,
             until_ms,
             reason,
+        }),
+        3 => Amendment::UsedUp(UsedUp {
+            quota: "1 GB per day".into(),
+            interface,
+            class,
+            changes: settings,
+            until_ms: until_ms.unwrap_or(now + 5),
         }),
         _ => Amendment::Set(SettingChanges {
             interface,

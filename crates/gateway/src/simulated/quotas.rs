@@ -262,6 +262,24 @@ fn another_policy_keeps_the_count_and_what_somebody_undoes_stays_undone() {
 }
 
 #[test]
+fn what_is_set_for_a_time_lifts_a_limit_and_leaves_it_then() {
+    let mut router = router("quota-lifted", &policy("1 MB per month"));
+    seconds(&mut router, 5);
+    assert_eq!(limits(&router), limited());
+    let program = router.program.as_ref().expect("a program");
+    let lifted = SettingChanges {
+        until_ms: Some(router.world.now_ms() + 3_000),
+        ..wanted("a", "upperlimit", "5 Mbit/s")
+    };
+    let done = program.service.set(&lifted, Provenance::default());
+    done.expect("it is set");
+    seconds(&mut router, 2);
+    assert_eq!(limits(&router)[1].as_deref(), Some("5 Mbit/s"));
+    seconds(&mut router, 3);
+    assert_eq!(limits(&router), limited());
+}
+
+#[test]
 fn a_policy_that_comes_again_has_its_quotas_again() {
     let mut router = router("quota-again", &policy("1 MB per month"));
     seconds(&mut router, 5);
