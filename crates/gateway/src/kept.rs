@@ -56,7 +56,8 @@ impl MadeOf {
     }
 
     /// With another change. Settings that end by themselves uncover then what was set before, or
-    /// what a quota has brought; settings that stay replace all of these. Of a class that goes for good nothing is left.
+    /// what a quota has brought; settings that stay replace all of these. Of a class that goes for
+    /// good nothing is left.
     #[must_use]
     pub(crate) fn with(mut self, change: &Amendment) -> Self {
         match change {
