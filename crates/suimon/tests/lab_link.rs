@@ -307,6 +307,17 @@ fn mistakes_in_options_are_told_with_what_is_possible() {
         assert_eq!(output.status.code(), Some(2), "{options}: {}", told(&output));
         assert!(told(&output).contains(expected), "{options}: {}", told(&output));
     }
+    let output = place.run("touch taken; $S lab --report taken -- touch began");
+    assert!(
+        told(&output).contains("cannot write `taken`"),
+        "{}",
+        told(&output)
+    );
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        !place.folder.join("began").exists(),
+        "what cannot be kept is told first"
+    );
     let output = place.run("PATH=/nowhere; $S lab --internet -- true");
     assert!(
         told(&output).contains("apt install slirp4netns"),

@@ -53,6 +53,15 @@ const COLUMNS: [&str; 11] = [
 ];
 
 impl LinkReport {
+    /// Makes the directory of a report, before what is to be reported takes its time.
+    ///
+    /// # Errors
+    /// If it cannot be made, or is no directory.
+    pub fn place(directory: &Path) -> Result<(), Error> {
+        let file = directory.to_owned();
+        fs::create_dir_all(directory).map_err(|why| Error::Unwritten { file, why })
+    }
+
     /// Writes `index.html`, `down.csv` and `up.csv` into a directory, which is made if there is
     /// none.
     ///
@@ -64,7 +73,7 @@ impl LinkReport {
             let file = file.to_owned();
             move |why| Error::Unwritten { file, why }
         };
-        fs::create_dir_all(directory).map_err(unwritten(directory))?;
+        Self::place(directory)?;
         let write = |name: &str, text: &[u8]| {
             let file = directory.join(name);
             fs::write(&file, text).map_err(unwritten(&file))

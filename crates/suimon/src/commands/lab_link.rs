@@ -88,6 +88,7 @@ impl LinkOptions {
 
     /// Does what must be done before the lab is entered.
     pub fn prepare(&self) -> Result<PreparedLink, Failure> {
+        self.report.as_deref().map(LinkReport::place).transpose()?;
         let around = FarSide::look()?;
         if let (FarSide::Enclosing(..), true) = (&around, self.internet) {
             return Err(Failure::usage(
