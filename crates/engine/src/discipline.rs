@@ -177,6 +177,27 @@ pub trait Discipline: fmt::Debug + Send + Any {
         None
     }
 
+    /// The discipline of which this class is one of its own: this one, or one inside; in a time
+    /// that does not grow with the number of classes. The default: there are no classes.
+    fn owner(&mut self, _class: ClassId) -> Option<&mut dyn Discipline> {
+        None
+    }
+
+    /// A class of its own goes on where the class `was` of `former`, whose own it is, leaves off:
+    /// as far ahead of its share or behind it, before any packet follows, all of which are [handed
+    /// on](Packet::handed_on) in the order in which `former` is flushed. Both have the parent's
+    /// other children, or most of them. In a time that does not grow with the number of classes.
+    /// Nothing happens if `former` is of another kind; the default: a class keeps nothing, and [the
+    /// kind](crate::kind::Properties::keeps_turns) says so.
+    fn take_over_class(
+        &mut self,
+        _now: Instant,
+        _class: ClassId,
+        _former: &mut dyn Discipline,
+        _was: ClassId,
+    ) {
+    }
+
     /// After [`Next::Wait`], for a host that keeps its wire busy: the wire slot of the gap frame to
     /// send now, no longer than `longest` where that can be done; it counts as sent. `None`: the
     /// host waits. The default: time is not counted in bytes.

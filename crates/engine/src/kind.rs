@@ -193,6 +193,10 @@ pub struct Properties {
     /// A queue of this kind takes over what another one knows
     /// ([`Discipline::take_over`](crate::discipline::Discipline::take_over)), or knows nothing.
     pub takes_over: bool,
+    /// Its classes go on where those of another tree leave off
+    /// ([`Discipline::take_over_class`](crate::discipline::Discipline::take_over_class)), or take
+    /// no turns.
+    pub keeps_turns: bool,
     /// Its leaves may be vacant places, which other classes take over while it runs.
     pub vacancies: bool,
     /// How reservations get classes in it, if they can.
@@ -215,6 +219,7 @@ impl Properties {
         needs_plain_queues: false,
         only_delays: false,
         takes_over: false,
+        keeps_turns: false,
         vacancies: false,
         reserves: None,
         former: &[],

@@ -553,6 +553,32 @@ impl Queue {
         self.discipline.get_mut().take_over(now, former)
     }
 
+    /// Whether its next packet has been chosen.
+    pub(crate) fn is_pinned(&self) -> bool {
+        match &self.discipline {
+            Inner::Fifo(fifo) => fifo.is_pinned(),
+            Inner::Other(other) => other.backlog.pinned,
+        }
+    }
+
+    /// A packet that was the [next one](Queue::is_pinned) of the queue from which this one takes
+    /// over is its next one. Nothing has passed through it.
+    #[cold]
+    pub(crate) fn pin_first(&mut self, packet: Packet) {
+        match &mut self.discipline {
+            Inner::Fifo(fifo) => {
+                fifo.append(packet);
+                let _ = fifo.pin();
+            }
+            Inner::Other(other) => {
+                other.backlog.packets += 1;
+                other.backlog.bytes += packet.len;
+                other.backlog.pinned = true;
+                other.pinned = Some(packet);
+            }
+        }
+    }
+
     /// Its discipline, for one that takes over, or from which another one does.
     pub fn discipline_mut(&mut self) -> &mut dyn Discipline {
         self.discipline.get_mut()

@@ -80,16 +80,19 @@ impl ShapedQueue {
         former
     }
 
-    /// The queue of a class takes over what that of a class of a former tree, whose discipline this
-    /// is, knows: before any packet follows. Returns how many places were looked at.
+    /// A class and its queue take over what those of a class of a former tree, whose discipline
+    /// this is, know: before any packet follows. Returns how many places were looked at.
     pub fn take_over(
         &mut self,
         now: Instant,
         former: &mut dyn Discipline,
         (class, heir): (ClassId, ClassId),
     ) -> u32 {
-        let heir = self.queue.discipline_mut().leaf(heir);
-        match (former.leaf(class), heir) {
+        let tree = self.queue.discipline_mut();
+        if let (Some(from), Some(to)) = (former.owner(class), tree.owner(heir)) {
+            to.take_over_class(now, heir, from, class);
+        }
+        match (former.leaf(class), tree.leaf(heir)) {
             (Some(from), Some(to)) => 1 + to.take_over(now, from),
             _ => 1,
         }
@@ -287,7 +290,8 @@ mod tests {
     use super::*;
     use crate::link::Link;
     use crate::random::Seed;
-    use crate::tree::{DisciplineSpec, Registry};
+    use crate::settings::{Raw, Table};
+    use crate::tree::{ClassSpec, DisciplineSpec, Registry};
     use crate::units::Bytes;
 
     struct NoDrops;
@@ -349,6 +353,95 @@ mod tests {
         let mut queue = self::queue();
         arrive(&mut queue, 100_000, 50);
         assert_eq!(leave(&mut queue, 150_000), (6, Some(at(151_000))));
+    }
+
+    /// What a discipline has peeked at is not counted by the limit.
+    #[test]
+    fn a_full_queue_whose_next_packet_is_chosen_is_handed_over_whole() {
+        let fifo = DisciplineSpec {
+            settings: Table::default().with("limit", Raw::Integer(10)),
+            ..DisciplineSpec::new("fifo")
+        };
+        let class = |name: &str| ClassSpec {
+            name: name.into(),
+            default: name == "a",
+            discipline: Some(fifo.clone()),
+            ..ClassSpec::default()
+        };
+        let spec = DisciplineSpec {
+            classes: vec![class("a"), class("b")].into(),
+            ..DisciplineSpec::new("drr")
+        };
+        let link = Link::new(Bandwidth::mbit(8), Bytes::new(1514));
+        let plan = spec.check(&Registry::builtin(), link).expect("a plan");
+        let mut queue = ShapedQueue::new(plan.build(Seed(1)), None);
+        // The turn ends at the second packet of `a`, which is chosen then.
+        arrive(&mut queue, 1, 10);
+        let other = Packet::new(Bytes::new(1000), at(1), ClassId(1));
+        assert_eq!(queue.enqueue(at(1), other, &mut NoDrops), Verdict::Queued);
+        for _ in 0..2 {
+            assert!(matches!(queue.dequeue(at(1), &mut NoDrops), Next::Ready(_)));
+        }
+        arrive(&mut queue, 1, 2);
+        let mut former = queue.replace(at(2), plan.build(Seed(1)), Some);
+        for packet in hand_over(&mut former) {
+            assert_eq!(queue.enqueue(at(2), packet, &mut NoDrops), Verdict::Queued);
+        }
+        assert_eq!(queue.queue().backlog().packets, 11);
+    }
+
+    /// By credit and by averages.
+    #[test]
+    fn a_class_of_cbq_that_has_sent_its_burst_waits_as_long_in_another_tree() {
+        let by_averages = Table::default()
+            .text("sharing", "top-level")
+            .text("root_rate", "98 %")
+            .with("efficient", Raw::Boolean(false));
+        for settings in [Table::default(), by_averages] {
+            let class = |name: &str, rate: &str| ClassSpec {
+                name: name.into(),
+                default: name == "a",
+                settings: Table::default()
+                    .text("rate", rate)
+                    .with("borrow", Raw::Boolean(false)),
+                ..ClassSpec::default()
+            };
+            let spec = DisciplineSpec {
+                classes: vec![class("a", "10 %"), class("b", "20 %")].into(),
+                settings,
+                ..DisciplineSpec::new("cbq")
+            };
+            let link = Link::new(Bandwidth::mbit(8), Bytes::new(1514));
+            let plan = spec.check(&Registry::builtin(), link).expect("a plan");
+            let mut queue = ShapedQueue::new(plan.build(Seed(1)), None);
+            arrive(&mut queue, 0, 60);
+            let mut now = at(0);
+            let wait = loop {
+                match queue.dequeue(now, &mut NoDrops) {
+                    Next::Ready(_) => {}
+                    // No longer the link.
+                    Next::Wait(until) if until.since(now) > Duration::from_millis(5) => break until,
+                    Next::Wait(until) => now = until,
+                    Next::Empty => panic!("all have left"),
+                }
+            };
+            for (before, again) in [(2_000, 1), (1_000, 2)] {
+                let now = wait - Duration::from_micros(before);
+                let mut former = queue.replace(now, plan.build(Seed(again)), Some);
+                for class in [0, 1].map(ClassId) {
+                    queue.take_over(now, former.discipline_mut(), (class, class));
+                }
+                for packet in hand_over(&mut former) {
+                    assert_eq!(queue.enqueue(now, packet, &mut NoDrops), Verdict::Queued);
+                }
+                let next = queue.dequeue(now, &mut NoDrops);
+                assert!(
+                    matches!(next, Next::Wait(until) if until == wait),
+                    "{next:?}, not {wait}"
+                );
+            }
+            assert!(matches!(queue.dequeue(wait, &mut NoDrops), Next::Ready(_)));
+        }
     }
 
     #[test]

@@ -81,9 +81,12 @@ fn pass(kind: &Kind, child: Option<&Kind>) {
         // A burst is some twenty operations.
         let outcome = examine(&subject, seed, operations())
             .and_then(|()| bursts::compare(&subject, seed, operations() / 20))
-            .and_then(|()| match taking_over::takes_over(&registry, &spec) {
-                true => taking_over::compare(&subject, seed, operations() / 20),
-                false => Ok(()),
+            .and_then(|()| {
+                match taking_over::takes_over(&registry, &spec) || taking_over::keeps_turns(&registry, &spec)
+                {
+                    true => taking_over::compare(&subject, seed, operations() / 20),
+                    false => Ok(()),
+                }
             });
         if let Err(fault) = outcome {
             panic!(

@@ -10,6 +10,7 @@ use engine::packet::ClassId;
 use engine::shaped_queue::HEIRS;
 use engine::tree::{ClassSpec, ClassSpecs, DisciplineSpec, Registry, TreePlan};
 use netio::handle::{Becomes, ClassChanges, CutClass, Declined};
+use std::collections::HashMap;
 use std::fmt;
 
 /// Classes that lose packets to another, which is changed alone, at most: what arrives waits until
@@ -108,38 +109,123 @@ pub(crate) fn of_new_tree(
     };
     let classes = all(after).filter(stays).collect::<Vec<_>>();
     let is_one_queue = before.classes.is_empty() && after.classes.is_empty();
-    // It hands over what each class is ahead or late by.
-    let paced = [before, after]
-        .iter()
-        .all(|plan| plan.root.plan.pacing().is_some());
-    let what = if paced { Forgotten::Queue } else { Forgotten::Class };
     if is_one_queue {
-        return vec![account(whole, &classes, what, why.to_string())];
+        return vec![account(whole, &classes, Forgotten::Class, why.to_string())];
     }
-    let [former, specs] = [running, whole].map(|policy| policy.spec.class_specs());
-    fn spec<'a>(specs: &ClassSpecs<'a>, plan: &TreePlan, class: ClassId) -> Option<&'a ClassSpec> {
-        specs.find(class.0 as usize, &plan.info(class)?.name)
-    }
-    let keeps = |class: &ClassId| {
-        let info = after.info(*class);
-        let former_class = info.and_then(|info| before.class(&info.name));
-        let both = former_class.and_then(|was| spec(&former, before, was).zip(spec(&specs, after, *class)));
-        let is_leaf = info.is_some_and(|info| info.leaf);
-        !is_leaf || both.is_some_and(|(was, is)| takes_over(was, is, registry))
-    };
+    // What passes one by one takes too long of more.
     let few = before.classes.len() <= HEIRS;
-    let (kept, anew): (Vec<ClassId>, Vec<ClassId>) =
-        classes.into_iter().partition(|class| few && keeps(class));
-    let turns = (!paced).then_some((kept, Forgotten::Turns));
-    let parts = [(anew, what)].into_iter().chain(turns);
-    let concerned = parts.filter(|(classes, _)| !classes.is_empty());
+    let heirs = Heirs::of([running, whole], registry);
+    let what = |class: &ClassId| {
+        let keeps_turns = heirs.are_paced || few && heirs.keep_turns(*class);
+        let keeps_queue = few && heirs.keep_queue(*class);
+        match (keeps_turns, keeps_queue) {
+            (false, false) => Some(Forgotten::Class),
+            (false, true) => Some(Forgotten::Turns),
+            (true, false) => Some(Forgotten::Queue),
+            (true, true) => None,
+        }
+    };
+    let parts = [Forgotten::Class, Forgotten::Turns, Forgotten::Queue].map(|part| {
+        let of_part = |class: &ClassId| what(class) == Some(part);
+        (classes.iter().copied().filter(of_part).collect::<Vec<_>>(), part)
+    });
+    let concerned = parts.into_iter().filter(|(classes, _)| !classes.is_empty());
     concerned
         .map(|(classes, what)| account(whole, &classes, what, why.to_string()))
         .collect()
 }
 
-/// Whether the queue of a class goes on where its former one leaves off, of a leaf that is in both
-/// trees.
+/// The classes of a new tree, for what they take over from those of the former one.
+struct Heirs<'a> {
+    plans: [&'a TreePlan; 2],
+    specs: [ClassSpecs<'a>; 2],
+    /// The kind of the discipline that each class is one of.
+    kinds: [HashMap<&'a str, &'a str>; 2],
+    /// Each class hands over what it is ahead or late by.
+    are_paced: bool,
+    registry: &'a Registry,
+}
+
+impl<'a> Heirs<'a> {
+    fn of(policies: [&'a InterfacePolicy; 2], registry: &'a Registry) -> Self {
+        let plans = policies.map(|policy| &policy.plan);
+        Self {
+            specs: policies.map(|policy| policy.spec.class_specs()),
+            kinds: policies.map(|policy| {
+                let mut kinds = HashMap::new();
+                note_kinds(&policy.spec, &mut kinds);
+                kinds
+            }),
+            are_paced: plans.iter().all(|plan| plan.root.plan.pacing().is_some()),
+            plans,
+            registry,
+        }
+    }
+
+    /// Whether a class that is in both trees goes on as far ahead of its share or behind it: as one
+    /// of a discipline of the same kind.
+    fn keep_turns(&self, class: ClassId) -> bool {
+        let Some(info) = self.plans[1].info(class) else {
+            return false;
+        };
+        let [was, is] = [0, 1].map(|tree| self.kinds[tree].get(info.name.as_str()));
+        was == is && is.is_some_and(|kind| keeps_turns(kind, self.registry))
+    }
+
+    /// Whether its queue, if it is a leaf, goes on where its former one leaves off.
+    fn keep_queue(&self, class: ClassId) -> bool {
+        let [before, after] = self.plans;
+        let Some(info) = after.info(class) else {
+            return false;
+        };
+        let spec = |tree: usize, number: ClassId| self.specs[tree].find(number.0 as usize, &info.name);
+        let both = before
+            .class(&info.name)
+            .and_then(|was| spec(0, was).zip(spec(1, class)));
+        !info.leaf
+            || both.is_some_and(|(was, is)| match (&was.discipline, &is.discipline) {
+                (Some(was), Some(is)) => goes_on(was, is, self.registry),
+                // Both are plain.
+                (was, is) => was.is_none() && is.is_none(),
+            })
+    }
+}
+
+/// The kind of the discipline of each class of this one, and of those inside.
+fn note_kinds<'a>(spec: &'a DisciplineSpec, kinds: &mut HashMap<&'a str, &'a str>) {
+    for class in &spec.classes {
+        kinds.insert(class.name.as_str(), &spec.kind);
+        class
+            .discipline
+            .iter()
+            .for_each(|inside| note_kinds(inside, kinds));
+    }
+    spec.child.iter().for_each(|child| note_kinds(child, kinds));
+}
+
+fn keeps_turns(kind: &str, registry: &Registry) -> bool {
+    let kind = registry.find(kind);
+    kind.is_some_and(|kind| kind.properties.keeps_turns)
+}
+
+/// Whether a queue goes on where another leaves off: what one with classes inside knows is theirs.
+fn goes_on(was: &DisciplineSpec, is: &DisciplineSpec, registry: &Registry) -> bool {
+    if was.kind != is.kind {
+        return false;
+    }
+    if !is.classes.is_empty() {
+        return keeps_turns(&is.kind, registry);
+    }
+    let kind = registry.find(&is.kind);
+    let takes_over = kind.is_some_and(|kind| kind.properties.takes_over);
+    let below = match (&was.child, &is.child) {
+        (Some(was), Some(is)) => goes_on(was, is, registry),
+        (was, is) => was.is_none() && is.is_none(),
+    };
+    takes_over && was.settings.says_as(&is.settings) && below
+}
+
+/// Whether the queue of a class that is changed by itself goes on where its former one leaves off.
 fn takes_over(was: &ClassSpec, is: &ClassSpec, registry: &Registry) -> bool {
     fn all(spec: &DisciplineSpec, registry: &Registry) -> bool {
         let kind = registry.find(&spec.kind);

@@ -68,6 +68,7 @@ pub static KIND: Kind = Kind {
     settings: Settings::SETTINGS,
     class_settings: &[],
     properties: Properties {
+        takes_over: true,
         elsewhere: &["sqm", "cake_mq"],
         ..Properties::NONE
     },
@@ -303,6 +304,12 @@ impl CakePlan {
         self.tins.iter().map(|tin| tin.law.target)
     }
 
+    /// Whether flows have the same queues and tins in another plan: others would move packets that
+    /// are queued.
+    fn is_laid_out_as(&self, other: &Self) -> bool {
+        (self.flows, self.fair, self.choice) == (other.flows, other.fair, other.choice)
+    }
+
     fn law_of_flows(&self) -> FlowsLaw {
         FlowsLaw {
             quantum: self.quantum,
@@ -334,6 +341,7 @@ impl Plan for CakePlan {
             visited: 0,
             rng,
             waits: 0,
+            awaited: Vec::new(),
             plan: self.clone(),
         })
     }
@@ -455,9 +463,42 @@ struct Cake {
     rng: Rng,
     /// Dequeues that had to wait for the rate.
     waits: u64,
+    /// By tin, packets that another one is still to hand on: for its clocks they are here.
+    awaited: Vec<u64>,
 }
 
 impl Cake {
+    /// Starts the clocks that a packet of this tin finds at rest.
+    #[inline]
+    fn start_clocks(&mut self, now: Instant, tin: usize, handed_on: bool) {
+        if !self.awaited.is_empty() {
+            match handed_on {
+                true => return self.receive(now, tin),
+                false => self.awaited.clear(),
+            }
+        }
+        if let (0, Some(shaper)) = (self.flows.held(), &mut self.shaper) {
+            shaper.start(now);
+        }
+        if self.flows.packets(tin) == 0 {
+            self.tins[tin].pace.start(now);
+        }
+    }
+
+    /// The same for one that another one hands on.
+    #[cold]
+    fn receive(&mut self, now: Instant, tin: usize) {
+        let idle = self.awaited.iter().all(|awaited| *awaited == 0);
+        if let (true, 0, Some(shaper)) = (idle, self.flows.held(), &mut self.shaper) {
+            shaper.start(now);
+        }
+        let awaited = &mut self.awaited[tin];
+        if *awaited == 0 && self.flows.packets(tin) == 0 {
+            self.tins[tin].pace.start(now);
+        }
+        *awaited = awaited.saturating_sub(1);
+    }
+
     /// The tin to serve; a backlogged one, if any is.
     fn tin(&mut self, now: Instant) -> usize {
         match self.shaper {
@@ -543,12 +584,7 @@ impl Cake {
 impl Discipline for Cake {
     fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
         let tin = self.plan.choice.of(packet.dscp);
-        if let (0, Some(shaper)) = (self.flows.held(), &mut self.shaper) {
-            shaper.start(now);
-        }
-        if self.flows.packets(tin) == 0 {
-            self.tins[tin].pace.start(now);
-        }
+        self.start_clocks(now, tin, packet.handed_on);
         let queue = self.flows.put(now, tin, packet);
         while self.flows.bytes() > self.plan.limit {
             let Some(Shortened {
@@ -592,6 +628,23 @@ impl Discipline for Cake {
         self.flows.flush(portion, sink);
     }
 
+    fn take_over(&mut self, now: Instant, former: &mut dyn Discipline) -> u32 {
+        let same = |former: &&mut Self| former.plan.is_laid_out_as(&self.plan);
+        let Some(former) = former.of_type::<Self>().filter(same) else {
+            return 0;
+        };
+        let own = std::mem::replace(&mut self.plan, former.plan.clone());
+        std::mem::swap(&mut self.rng, &mut former.rng);
+        std::mem::swap(&mut self.tins, &mut former.tins);
+        self.shaper = former.shaper.take();
+        (self.visited, self.waits) = (former.visited, former.waits);
+        let awaited = (0..self.tins.len()).map(|tin| former.flows.packets(tin));
+        self.awaited = awaited.collect();
+        let looked = self.flows.take_over(&mut former.flows);
+        let _ = self.retune(now, &own);
+        looked
+    }
+
     fn inspect(&self, out: &mut Inspection<'_>) {
         if let Some(shaper) = &self.shaper {
             out.gauge("rate", Value::Bandwidth(shaper.clock.rate()));
@@ -609,8 +662,7 @@ impl Discipline for Cake {
         let Some(plan) = plan.downcast_ref::<CakePlan>() else {
             return false;
         };
-        // Other queues, other flows or other tins would move packets that are queued.
-        if (plan.flows, plan.fair, plan.choice) != (self.plan.flows, self.plan.fair, self.plan.choice) {
+        if !self.plan.is_laid_out_as(plan) {
             return false;
         }
         if (plan.rate, plan.ingress) != (self.plan.rate, self.plan.ingress) {

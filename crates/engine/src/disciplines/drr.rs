@@ -61,6 +61,7 @@ pub static KIND: Kind = Kind {
         isolates: true,
         elsewhere: &["qfq", "ets"],
         vacancies: true,
+        keeps_turns: true,
         ..Properties::NONE
     },
     check,
@@ -264,7 +265,8 @@ const AHEAD: usize = 16;
 #[derive(Clone, Copy, Debug)]
 struct Member {
     quantum: u64,
-    deficit: u64,
+    /// Less than 0 if its next quantum was spent in another tree.
+    deficit: i64,
 }
 
 #[derive(Debug)]
@@ -280,10 +282,9 @@ struct Drr {
 }
 
 impl Drr {
-    /// A class becomes active. Its deficit is 0 since it was last, so that its memory is not needed
-    /// before its turn.
+    /// A class becomes active. Its deficit is 0 since it was last, or what it had in another tree,
+    /// so that its memory is not needed before its turn.
     fn activate(&mut self, leaf: usize) {
-        debug_assert_eq!(self.members[leaf].deficit, 0);
         self.active.push_back(leaf as u32);
     }
 
@@ -307,7 +308,7 @@ impl Drr {
     fn fetch(&mut self) {
         let next = || self.active.iter().take(AHEAD).map(|&leaf| leaf as usize);
         let read = next().fold(Prefetched::NOTHING, |read, leaf| {
-            let member = Prefetched::word(self.members[leaf].deficit);
+            let member = Prefetched::word(self.members[leaf].deficit as u64);
             read.and(member).and(self.leaves.prefetch(leaf))
         });
         let read = next().fold(read, |read, leaf| read.and(self.leaves.prefetch_discipline(leaf)));
@@ -340,14 +341,14 @@ impl Discipline for Drr {
             };
             let member = &mut self.members[leaf];
             if !std::mem::replace(&mut self.has_turn, true) {
-                member.deficit += member.quantum;
+                member.deficit += member.quantum as i64;
             }
-            if len.get() > member.deficit {
+            if len.get() as i64 > member.deficit {
                 self.end_turn();
                 self.active.push_back(leaf as u32);
                 continue;
             }
-            member.deficit -= len.get();
+            member.deficit -= len.get() as i64;
             let next = self.leaves.dequeue(leaf, now, sink);
             if !self.leaves.is_ready(leaf) {
                 self.deactivate_first(leaf);
@@ -364,7 +365,12 @@ impl Discipline for Drr {
     }
 
     fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        // In the order of their turns, which is theirs in another tree then.
         while let Some(&leaf) = self.active.front().filter(|_| !portion.is_spent()) {
+            self.leaves.flush_leaf(leaf as usize, portion, sink);
+            if portion.is_spent() {
+                return;
+            }
             self.deactivate_first(leaf as usize);
             portion.looked();
         }
@@ -376,7 +382,7 @@ impl Discipline for Drr {
         self.leaves.inspect(out, |leaf, out| {
             let Member { quantum, deficit, .. } = self.members[leaf];
             out.show(shown(quantum));
-            out.gauge("deficit", Value::Bytes(Bytes::new(deficit)));
+            out.gauge("deficit", Value::Bytes(Bytes::new(deficit.max(0) as u64)));
         });
     }
 
@@ -423,6 +429,31 @@ impl Discipline for Drr {
 
     fn leaf(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
         self.leaves.discipline(class)
+    }
+
+    fn owner(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
+        match self.leaves.own(class) {
+            Some(_) => Some(self),
+            None => self.leaves.owner(class),
+        }
+    }
+
+    fn take_over_class(&mut self, _now: Instant, class: ClassId, former: &mut dyn Discipline, was: ClassId) {
+        let leaves = |former: &mut Self| Some((former.leaves.own(was)?, self.leaves.own(class)?));
+        let Some(former) = former.of_type::<Self>() else {
+            return;
+        };
+        let Some((was, leaf)) = leaves(former) else { return };
+        // One whose queue has dropped its backlog in its turn takes a new turn when packets come.
+        if former.leaves.packets(was) == 0 {
+            return;
+        }
+        let new = &mut self.members[leaf];
+        new.deficit = former.members[was].deficit;
+        if former.has_turn && former.active.front() == Some(&(was as u32)) {
+            // Its turn goes on, and begins with a quantum here.
+            new.deficit -= new.quantum as i64;
+        }
     }
 
     fn exchange_queue(

@@ -134,6 +134,8 @@ pub(crate) struct Fifo {
     drop: DropFrom,
     /// The oldest stays for the next `take`: limits do not count it, and nothing else removes it.
     pinned: bool,
+    /// The next packet that is the oldest is pinned, as where it was.
+    pins: bool,
     /// If there are any.
     oldest: Packet,
 }
@@ -149,6 +151,7 @@ impl Fifo {
             oldest: Packet::NONE,
             drop: settings.drop,
             pinned: false,
+            pins: false,
         }
     }
 
@@ -197,7 +200,10 @@ impl Fifo {
         self.bytes.count(packet.len);
         self.packets += 1;
         match self.packets {
-            1 => self.oldest = packet,
+            1 => {
+                self.oldest = packet;
+                self.pinned = std::mem::take(&mut self.pins);
+            }
             _ => self.others.push(packet),
         }
     }
@@ -252,6 +258,16 @@ impl Fifo {
 
     #[inline(never)]
     fn overflow(&mut self, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        if packet.handed_on && !self.pinned && self.packets > 0 {
+            // Where it comes from the oldest may have been pinned, and not been counted.
+            self.pinned = true;
+            let fits = self.fits(packet.len);
+            self.pinned = false;
+            if fits {
+                self.append(packet);
+                return Verdict::Queued;
+            }
+        }
         while !self.fits(packet.len) {
             let oldest = match self.drop {
                 DropFrom::Head => self.give_up(),
@@ -295,6 +311,11 @@ impl Fifo {
         self.bytes.uncount(gone.bytes);
         *sent += gone;
         next
+    }
+
+    /// Whether the oldest is pinned.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pinned
     }
 
     /// Pins the packet that the next `take` returns, whatever comes in between.
@@ -360,6 +381,12 @@ impl Discipline for Fifo {
             Next::Ready(packet) => Some(packet),
             Next::Wait(_) | Next::Empty => None,
         });
+    }
+
+    fn take_over(&mut self, _now: Instant, former: &mut dyn Discipline) -> u32 {
+        let former = former.of_type::<Self>();
+        self.pins = former.is_some_and(|former| former.pinned);
+        0
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {

@@ -435,17 +435,14 @@ impl Discipline for FqCodel {
         std::mem::swap(&mut self.flows, &mut former.flows);
         std::mem::swap(&mut self.lengths, &mut former.lengths);
         (self.seed, self.became_new) = (former.seed, former.became_new);
-        for (own, line) in [(&mut self.new, &mut former.new), (&mut self.old, &mut former.old)] {
-            *own = std::mem::replace(line, Line::EMPTY);
-            let mut at = own.first;
-            // The packets stay where they are, in the order in which they would be flushed.
-            while let Some(flow) = self.flows.get_mut(at as usize) {
-                former
-                    .left
-                    .push_back(std::mem::replace(&mut flow.list, List::EMPTY));
-                self.lengths.set(at, None);
-                at = flow.next;
-            }
+        self.new = std::mem::replace(&mut former.new, Line::EMPTY);
+        self.old = std::mem::replace(&mut former.old, Line::EMPTY);
+        // The packets stay where they are. The longest are handed on last: of equals the last to
+        // come is the longest.
+        while let Some(flow) = self.lengths.longest() {
+            let list = &mut self.flows[flow as usize].list;
+            former.left.push_front(std::mem::replace(list, List::EMPTY));
+            self.lengths.set(flow, None);
         }
         self.new.count + self.old.count
     }

@@ -405,6 +405,10 @@ impl Discipline for Police {
         self.child.discipline_mut().leaf(class)
     }
 
+    fn owner(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
+        self.child.discipline_mut().owner(class)
+    }
+
     fn inspect(&self, out: &mut Inspection<'_>) {
         let [committed, excess] = self
             .buckets

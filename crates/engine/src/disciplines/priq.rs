@@ -37,6 +37,7 @@ pub static KIND: Kind = Kind {
     properties: Properties {
         follows_any_rate: true,
         vacancies: true,
+        keeps_turns: true,
         elsewhere: &["prio", "pfifo_fast"],
         ..Properties::NONE
     },

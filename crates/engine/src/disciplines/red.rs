@@ -562,6 +562,10 @@ impl Discipline for Red {
         self.child.discipline_mut().leaf(class)
     }
 
+    fn owner(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
+        self.child.discipline_mut().owner(class)
+    }
+
     fn inspect(&self, out: &mut Inspection<'_>) {
         let length = |scaled: u64| match self.parameters.measure {
             Measure::Packets => Value::Real(scaled as f64 / f64::from(1 << FRACTION)),

@@ -41,6 +41,7 @@ pub static KIND: Kind = Kind {
     class_settings: &[],
     properties: Properties {
         only_delays: true,
+        takes_over: true,
         ..Properties::NONE
     },
     check,
@@ -168,6 +169,7 @@ impl Plan for TbfPlan {
             child: self.child.build(&cx.part("child")),
             kind: self.child.kind.name,
             waits: 0,
+            pins: false,
         })
     }
 }
@@ -214,10 +216,33 @@ struct Tbf {
     kind: &'static str,
     /// Dequeues that had to wait for tokens.
     waits: u64,
+    /// The next packet that is handed on was the child's next one there.
+    pins: bool,
+}
+
+impl Tbf {
+    /// Buckets of other rates and depths from `now` on; tokens stay.
+    fn adopt(&mut self, now: Instant, buckets: [Option<Bucket>; 2]) {
+        for (old, new) in self.buckets.iter_mut().zip(buckets) {
+            match (old.as_mut(), new) {
+                (Some(old), Some(new)) => old.adopt(now.nanos(), new),
+                (_, new) => {
+                    *old = new.map(|mut bucket| {
+                        bucket.credit.updated = now.nanos();
+                        bucket
+                    });
+                }
+            }
+        }
+    }
 }
 
 impl Discipline for Tbf {
     fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        if std::mem::take(&mut self.pins) && packet.handed_on {
+            self.child.pin_first(packet);
+            return Verdict::Queued;
+        }
         self.child.enqueue(now, packet, sink)
     }
 
@@ -248,8 +273,23 @@ impl Discipline for Tbf {
         self.child.flush(portion, sink);
     }
 
+    fn take_over(&mut self, now: Instant, former: &mut dyn Discipline) -> u32 {
+        let Some(former) = former.of_type::<Self>() else {
+            return 0;
+        };
+        let own = std::mem::replace(&mut self.buckets, former.buckets);
+        self.adopt(now, own);
+        self.waits = former.waits;
+        self.pins = former.child.is_pinned();
+        self.child.take_over(now, &mut former.child)
+    }
+
     fn leaf(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
         self.child.discipline_mut().leaf(class)
+    }
+
+    fn owner(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
+        self.child.discipline_mut().owner(class)
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
@@ -278,17 +318,7 @@ impl Discipline for Tbf {
         if plan.child.kind.name != self.kind || !self.child.retune(now, plan.child.plan.as_ref()) {
             return false;
         }
-        for (old, new) in self.buckets.iter_mut().zip(plan.buckets) {
-            match (old.as_mut(), new.map(Bucket::new)) {
-                (Some(old), Some(new)) => old.adopt(now.nanos(), new),
-                (_, new) => {
-                    *old = new.map(|mut bucket| {
-                        bucket.credit.updated = now.nanos();
-                        bucket
-                    });
-                }
-            }
-        }
+        self.adopt(now, plan.buckets.map(|bucket| bucket.map(Bucket::new)));
         true
     }
 }

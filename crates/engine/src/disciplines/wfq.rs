@@ -51,6 +51,7 @@ pub static KIND: Kind = Kind {
     class_settings: &[],
     properties: Properties {
         conserves_work: true,
+        takes_over: true,
         elsewhere: &["fq", "sfq"],
         ..Properties::NONE
     },
@@ -292,6 +293,15 @@ struct Wfq {
     perturbations: u64,
     /// Weights have changed: queues have theirs since they joined their round.
     reweighed: bool,
+    /// What another one hands on has not all come: the lengths of its queues are those that they
+    /// had there.
+    returning: bool,
+    /// By what the queues of the set that is served first are chosen.
+    former_seed: u64,
+    /// Of the packets that another one hands on, so many are of that set, and come first.
+    awaited: u32,
+    /// Of one from which another has taken over: what it is still to hand on, in this order.
+    left: VecDeque<List>,
 }
 
 impl Wfq {
@@ -317,19 +327,34 @@ impl Wfq {
                 .map_or(Instant::NEVER, |period| Instant::START + period),
             perturbations: 0,
             reweighed: false,
+            returning: false,
+            former_seed: 0,
+            awaited: 0,
+            left: VecDeque::new(),
             plan,
             rng,
         }
     }
 
-    /// The queue of a flow, within a set.
+    /// Whether flows have the same queues in this plan: others would move those that are
+    /// backlogged.
+    fn is_laid_out_as(&self, plan: &WfqPlan) -> bool {
+        let layout = |plan: &WfqPlan| (plan.queues, plan.hash, plan.perturb.is_some());
+        layout(plan) == layout(&self.plan)
+    }
+
+    /// The queue of a flow, within the set of arrivals.
     fn place(&self, flow: FlowHashes) -> u32 {
+        self.place_by(self.seed, flow)
+    }
+
+    fn place_by(&self, seed: u64, flow: FlowHashes) -> u32 {
         let hash = match self.plan.hash {
             Hash::Full => flow.full,
             Hash::Source => flow.source,
             Hash::Destination => flow.destination,
         };
-        let mixed = mix(self.seed ^ u64::from(hash)) >> 32;
+        let mixed = mix(seed ^ u64::from(hash)) >> 32;
         ((mixed * u64::from(self.plan.queues)) >> 32) as u32
     }
 
@@ -344,9 +369,24 @@ impl Wfq {
         if self.rounds[self.current].packets > 0 {
             self.current = 1 - self.current;
         }
+        self.former_seed = self.seed;
         self.seed = self.rng.bits();
         self.next_perturbation = now + period;
         self.perturbations += 1;
+    }
+
+    /// The queue of a packet that another one hands on.
+    #[cold]
+    #[inline(never)]
+    fn place_again(&mut self, flow: FlowHashes) -> u32 {
+        let (set, seed) = match self.awaited.checked_sub(1) {
+            Some(rest) => {
+                self.awaited = rest;
+                (1 - self.current, self.former_seed)
+            }
+            None => (self.current, self.seed),
+        };
+        set as u32 * self.plan.queues + self.place_by(seed, flow)
     }
 
     fn set_of(&self, queue: u32) -> usize {
@@ -364,7 +404,9 @@ impl Wfq {
         if !bucket.active {
             self.join(set, queue);
         }
-        self.note_length(queue);
+        if !self.returning || self.buckets[queue as usize].place.is_nowhere() {
+            self.note_length(queue);
+        }
     }
 
     /// A queue's length has changed.
@@ -463,6 +505,7 @@ impl Wfq {
             }
             let bucket = &mut self.buckets[queue as usize];
             let Some(oldest) = self.store.oldest(&bucket.packets) else {
+                bucket.credit = 0;
                 self.leave(set);
                 continue;
             };
@@ -497,7 +540,8 @@ impl Wfq {
             }
             match self.pop(longest) {
                 Some(oldest) => sink.drop(oldest, Reason::Longest),
-                None => break,
+                // What it had elsewhere has not come.
+                None => self.note_length(longest),
             }
         }
         verdict
@@ -510,10 +554,16 @@ impl Discipline for Wfq {
             sink.drop(packet, Reason::Full);
             return Verdict::Dropped(Reason::Full);
         }
-        if now >= self.next_perturbation {
-            self.perturb(now);
-        }
-        let queue = self.current as u32 * self.plan.queues + self.place(packet.flow);
+        let queue = match packet.handed_on {
+            true => self.place_again(packet.flow),
+            false => {
+                (self.awaited, self.returning) = (0, false);
+                if now >= self.next_perturbation {
+                    self.perturb(now);
+                }
+                self.current as u32 * self.plan.queues + self.place(packet.flow)
+            }
+        };
         self.push(queue, packet);
         match self.store.bytes() > self.plan.limit.get() {
             true => self.make_room(queue, sink),
@@ -551,6 +601,16 @@ impl Discipline for Wfq {
     }
 
     fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        while let Some(list) = self.left.front_mut() {
+            if !portion.flush(sink, || self.store.pop(list)) {
+                return;
+            }
+            self.left.pop_front();
+            portion.looked();
+            if portion.is_spent() {
+                return;
+            }
+        }
         for set in [1 - self.current, self.current] {
             while let Some(&queue) = self.rounds[set].order.front() {
                 if !portion.flush(sink, || self.pop(queue)) {
@@ -560,6 +620,39 @@ impl Discipline for Wfq {
                 portion.looked();
             }
         }
+    }
+
+    fn take_over(&mut self, now: Instant, former: &mut dyn Discipline) -> u32 {
+        let Some(former) = former
+            .of_type::<Self>()
+            .filter(|former| former.is_laid_out_as(&self.plan))
+        else {
+            return 0;
+        };
+        let own = std::mem::replace(&mut self.plan, former.plan.clone());
+        std::mem::swap(&mut self.rng, &mut former.rng);
+        std::mem::swap(&mut self.buckets, &mut former.buckets);
+        std::mem::swap(&mut self.rounds, &mut former.rounds);
+        std::mem::swap(&mut self.lengths, &mut former.lengths);
+        (self.seed, self.former_seed, self.current) = (former.seed, former.former_seed, former.current);
+        (self.next_perturbation, self.perturbations) = (former.next_perturbation, former.perturbations);
+        self.reweighed = former.reweighed;
+        // It may be in the middle of such a change itself.
+        let first = self.rounds[1 - self.current].packets;
+        self.awaited = former.awaited + first;
+        self.returning = true;
+        let mut looked = 0;
+        for set in [1 - self.current, self.current] {
+            self.rounds[set].packets = 0;
+            for at in 0..self.rounds[set].order.len() {
+                let queue = self.rounds[set].order[at];
+                let packets = &mut self.buckets[queue as usize].packets;
+                former.left.push_back(std::mem::replace(packets, List::EMPTY));
+                looked += 1;
+            }
+        }
+        let _ = self.retune(now, &own);
+        looked
     }
 
     fn inspect(&self, out: &mut Inspection<'_>) {
@@ -578,10 +671,7 @@ impl Discipline for Wfq {
         let Some(plan) = plan.downcast_ref::<WfqPlan>() else {
             return false;
         };
-        // Other queues or another hash would move flows that are backlogged.
-        if (plan.queues, plan.hash, plan.perturb.is_some())
-            != (self.plan.queues, self.plan.hash, self.plan.perturb.is_some())
-        {
+        if !self.is_laid_out_as(plan) {
             return false;
         }
         if plan.perturb != self.plan.perturb {

@@ -55,6 +55,7 @@ pub static KIND: Kind = Kind {
     class_settings: ClassSettings::SETTINGS,
     properties: Properties {
         vacancies: true,
+        keeps_turns: true,
         reserves: Some(&ByPackets),
         ..Properties::NONE
     },
@@ -754,6 +755,29 @@ impl Discipline for Wrr {
 
     fn leaf(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
         self.leaves.discipline(class)
+    }
+
+    fn owner(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
+        match self.leaves.own(class) {
+            Some(_) => Some(self),
+            None => self.leaves.owner(class),
+        }
+    }
+
+    fn take_over_class(&mut self, _now: Instant, class: ClassId, former: &mut dyn Discipline, was: ClassId) {
+        let same = |former: &&mut Self| former.rules.order == self.rules.order;
+        let Some(former) = former.of_type::<Self>().filter(same) else {
+            return;
+        };
+        let (Some(was), Some(leaf)) = (former.leaves.own(was), self.leaves.own(class)) else {
+            return;
+        };
+        self.at = self.at.max(former.at);
+        let new = &mut self.members[leaf];
+        if new.weight > 0 {
+            new.cycle = former.members[was].cycle;
+            new.k = former.members[was].k.min(new.weight - 1);
+        }
     }
 
     fn exchange_queue(

@@ -49,6 +49,7 @@ use crate::structures::lengths::Lengths;
 use crate::structures::lists::{List, Store};
 use crate::structures::rings::{self, NONE, Neighbours};
 use crate::units::{Bytes, Duration, Instant};
+use std::collections::VecDeque;
 
 choices! {
     /// Among whom shares are equal.
@@ -252,6 +253,8 @@ pub(crate) struct Flows {
     blue_drops: u64,
     /// The queue of which a portion of a flush has taken some.
     flushed: Option<u32>,
+    /// Of flows that others have taken over: what is still to be handed on, in this order.
+    left: VecDeque<List>,
 }
 
 impl Flows {
@@ -292,6 +295,7 @@ impl Flows {
             shares: 0,
             blue_drops: 0,
             flushed: None,
+            left: VecDeque::new(),
         };
         if own > AT_FIRST_PACKET {
             flows.make_queues();
@@ -362,7 +366,7 @@ impl Flows {
         }
         let nth = ((mixed >> 32) * u64::from(self.shared)) >> 32;
         let shared = self.own + self.shared * tin as u32 + nth as u32;
-        if self.resting == NONE || !self.is_empty(shared) {
+        if self.resting == NONE || self.queues[shared as usize].stand != QueueState::Resting {
             self.shares += 1;
             return shared;
         }
@@ -562,6 +566,16 @@ impl Flows {
     }
 
     pub(crate) fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+        while let Some(list) = self.left.front_mut() {
+            if !portion.flush(sink, || self.store.pop(list)) {
+                return;
+            }
+            self.left.pop_front();
+            portion.looked();
+            if portion.is_spent() {
+                return;
+            }
+        }
         // One after the other, in portions too: the rest of one may be longer than another, or not.
         while let Some(queue) = self.flushed.or(self.lengths.longest()) {
             let before = (self.store.packets(), self.store.bytes());
@@ -573,6 +587,33 @@ impl Flows {
                 return;
             }
         }
+    }
+
+    /// Goes on where others with the same queues and tins leave off, whose packets follow; see
+    /// [`Discipline::take_over`](crate::discipline::Discipline::take_over). Nothing has passed
+    /// through these. How many queues had packets.
+    pub(crate) fn take_over(&mut self, former: &mut Self) -> u32 {
+        std::mem::swap(&mut self.queues, &mut former.queues);
+        std::mem::swap(&mut self.table, &mut former.table);
+        std::mem::swap(&mut self.lines, &mut former.lines);
+        std::mem::swap(&mut self.bulk, &mut former.bulk);
+        std::mem::swap(&mut self.hosts, &mut former.hosts);
+        std::mem::swap(&mut self.lengths, &mut former.lengths);
+        (self.seed, self.resting, self.clock) = (former.seed, former.resting, former.clock);
+        (self.shares, self.blue_drops) = (former.shares, former.blue_drops);
+        let mut looked = 0;
+        // The packets stay where they are. The longest are handed on last: of equals the last to
+        // come is the longest.
+        while let Some(queue) = self.lengths.longest() {
+            let list = &mut self.queues[queue as usize].list;
+            former.left.push_front(std::mem::replace(list, List::EMPTY));
+            self.lengths.set(queue, None);
+            looked += 1;
+        }
+        for line in &mut self.lines {
+            (line.packets, line.bytes) = (0, 0);
+        }
+        looked
     }
 
     /// Adopts another law, and other times that a drop probability stays.

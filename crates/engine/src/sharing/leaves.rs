@@ -238,6 +238,17 @@ impl Leaves {
         }
     }
 
+    /// The discipline inside of which this class is one of its own.
+    pub(crate) fn owner(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
+        let leaf = self.route(class)?;
+        self.queues[leaf].discipline_mut().owner(class)
+    }
+
+    /// The leaf of a class of the discipline's own.
+    pub(crate) fn own(&self, class: ClassId) -> Option<usize> {
+        self.plan.leaf_of(class)
+    }
+
     /// A leaf whose timer has expired, which is ready now. To be called until it returns none.
     #[inline]
     pub(crate) fn wake(&mut self, now: Instant) -> Option<usize> {

@@ -258,6 +258,13 @@ impl Curve {
         self.x = [(x >> 64) as u64, x as u64];
     }
 
+    /// The same as far from another time as it is from this one.
+    pub(crate) fn moved(mut self, from: u128, to: u128) -> Self {
+        let x = self.x().wrapping_sub(from).wrapping_add(to);
+        self.x = [(x >> 64) as u64, x as u64];
+        self
+    }
+
     /// The service done beyond what the curve allows by this time.
     pub(crate) fn ahead(&self, time: u128) -> u64 {
         let allowed = u64::try_from(self.value(time)).unwrap_or(u64::MAX);

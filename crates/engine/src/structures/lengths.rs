@@ -27,6 +27,12 @@ impl Place {
         next: NONE,
     };
 
+    /// Whether it is in no list.
+    #[inline]
+    pub(crate) fn is_nowhere(&self) -> bool {
+        self.list == NONE
+    }
+
     /// The members beside it.
     #[inline]
     pub(crate) fn neighbours(&self) -> [u32; 2] {

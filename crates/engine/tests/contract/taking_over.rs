@@ -5,7 +5,7 @@
 use crate::bursts::{Side, packet, pause};
 use crate::exam::Subject;
 use engine::discipline::{Build, Next, Reason, Sink};
-use engine::packet::Packet;
+use engine::packet::{ClassId, Packet};
 use engine::portion::Portion;
 use engine::random::Seed;
 use engine::tree::{DisciplineSpec, Registry};
@@ -37,12 +37,32 @@ pub fn takes_over(registry: &Registry, spec: &DisciplineSpec) -> bool {
             .is_none_or(|child| takes_over(registry, child))
 }
 
+/// Whether a tree of this says that its classes keep their turns, and their queues all that they
+/// know. Left out are queues that do not only order or refuse what arrives: the next packet of one
+/// of those is judged again; and what is not kept exactly: the order of turns of `cbq`, the polls
+/// of `wrr`.
+pub fn keeps_turns(registry: &Registry, spec: &DisciplineSpec) -> bool {
+    // One that drops its oldest may drop all, and keeps its turn for what comes.
+    let is_plain = |queue: &DisciplineSpec| queue.kind == "fifo" && queue.settings.get("drop").is_none();
+    let kind = registry.find(&spec.kind);
+    let is_exact = spec.kind != "cbq" && spec.settings.get("mode").is_none();
+    kind.is_some_and(|kind| kind.properties.keeps_turns)
+        && is_exact
+        && spec
+            .classes
+            .iter()
+            .all(|class| class.discipline.as_ref().is_none_or(is_plain))
+}
+
 /// Another queue of the plan takes over in portions, as packets are moved while others pass.
 fn hand_over(side: &mut Side, subject: &Subject, now: Instant, seed: Seed) {
     let queue = subject.queue.build(&Build::new(seed));
     let mut former = side.queue.renew(queue);
     let heir = side.queue.queue_mut().discipline_mut();
     heir.take_over(now, former.discipline_mut());
+    for class in (0..subject.classes).map(ClassId) {
+        side.queue.take_over(now, former.discipline_mut(), (class, class));
+    }
     let mut handed = Handed::default();
     loop {
         let mut portion = Portion::of(7, 5);

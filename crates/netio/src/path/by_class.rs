@@ -34,6 +34,9 @@ const EXCHANGED: usize = 4;
 const RETUNED: usize = 64;
 /// Packets that are taken out between two batches at most, and as many are queued anew.
 const QUEUED: usize = 256;
+/// Of those that arrived since, so many at most, or twice as many as came since the last piece:
+/// each may be of another class, whose memory is far from the others'.
+const ARRIVED: usize = 64;
 /// Classes of a former tree that are looked at between two batches at most.
 const LOOKED_AT: u32 = 2_048;
 
@@ -163,6 +166,8 @@ pub(super) struct Moving {
     pub(super) out: VecDeque<Packet>,
     /// Arrived since.
     behind: VecDeque<Packet>,
+    /// So many of them since the last piece.
+    came: usize,
     /// The discipline was switched off, and its queue still holds packets.
     pub(super) hands_over: bool,
 }
@@ -253,6 +258,7 @@ impl Moving {
 
     /// A packet arrives during a change.
     pub(super) fn arrive(&mut self, packet: Packet) {
+        self.came += 1;
         self.behind.push_back(packet);
     }
 
@@ -448,14 +454,18 @@ impl Path {
         let Some(job) = self.moving.job.take_if(ended) else {
             return;
         };
-        let mut retired = job.retired;
-        retired.keep((
-            std::mem::take(&mut self.moving.emptied),
-            self.moving.former.take(),
-        ));
-        let _ = job
-            .done
-            .send(Some(ChangedByClass::Adopted(Adopted::InPlace, retired)));
+        let Job {
+            come,
+            changed,
+            mut retired,
+            done,
+            ..
+        } = *job;
+        let moving = &mut self.moving;
+        // Lists are given back empty, too: they may be long.
+        retired.keep((come, changed, std::mem::take(&mut moving.cut)));
+        retired.keep((std::mem::take(&mut moving.emptied), moving.former.take()));
+        let _ = done.send(Some(ChangedByClass::Adopted(Adopted::InPlace, retired)));
     }
 
     /// A discipline cannot go on by the class: whoever asked has to ask for the plan as a whole.
@@ -463,11 +473,14 @@ impl Path {
     fn refuse_rest(&mut self, job: Job) {
         let Job {
             come,
+            changed,
+            classify,
             mut retired,
             done,
             ..
         } = job;
-        retired.keep(come);
+        retired.keep((come, changed));
+        retired.keep(classify);
         let _ = done.send(Some(ChangedByClass::Refused(Declined::Discipline, retired)));
     }
 
@@ -575,6 +588,7 @@ impl Path {
 
     /// Queues some of the packets that wait: first what was taken out.
     fn queue_anew(&mut self, now: Instant, pool: &mut Pool) {
+        let mut late = ARRIVED.max(2 * std::mem::take(&mut self.moving.came));
         for _ in 0..QUEUED {
             if let Some(mut packet) = self.moving.out.pop_front() {
                 self.classify_again(pool, &mut packet);
@@ -583,7 +597,10 @@ impl Path {
                 let refused = self.totals.dropped.packets - dropped;
                 let succession = self.moving.succession.iter_mut();
                 succession.for_each(|succession| succession.refused += refused);
-            } else if let Some(packet) = self.moving.next_behind() {
+            } else if late > 0
+                && let Some(packet) = self.moving.next_behind()
+            {
+                late -= 1;
                 self.queue_one(now, pool, packet, false);
             } else {
                 return;

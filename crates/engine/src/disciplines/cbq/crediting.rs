@@ -41,6 +41,7 @@ impl Cbq {
             weights: Arc::clone(plan.weights()),
             plan,
             by_class: false,
+            was_ready: None,
             flushed: Tour::default(),
         };
         cbq.lay_out();
@@ -125,6 +126,7 @@ impl Discipline for Cbq {
             sink.drop(packet, Reason::NoClass);
             return Verdict::Dropped(Reason::NoClass);
         };
+        let handed_on = packet.handed_on;
         let verdict = self.queues[leaf].enqueue(now, packet, sink);
         let flags = self.nodes[leaf].flags;
         let holds = !self.queues[leaf].is_empty();
@@ -142,7 +144,9 @@ impl Discipline for Cbq {
             (false, true) => {
                 self.nodes[leaf].flags |= BACKLOGGED;
                 self.backlogged += 1;
-                self.join(leaf, clock, now, now);
+                let there = self.was_ready.take_if(|_| !handed_on || self.rows.is_empty());
+                let since = there.filter(|_| handed_on).unwrap_or(now).min(now);
+                self.join(leaf, clock, now, since);
             }
             (true, false) => self.empty(leaf, clock),
             // The queue may have a packet earlier now: it is polled again.

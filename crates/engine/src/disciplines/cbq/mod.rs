@@ -109,6 +109,7 @@ pub static KIND: Kind = Kind {
         }),
         isolates: true,
         vacancies: true,
+        keeps_turns: true,
         elsewhere: &["htb", "cbq-wrr", "cbq-prr"],
         ..Properties::NONE
     },
@@ -354,6 +355,31 @@ impl Discipline for Mode {
         match is_own {
             true => Some(discipline),
             false => discipline.leaf(class),
+        }
+    }
+
+    fn owner(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
+        let plan = self.plan();
+        if plan.numbers.own(class.0).is_some() {
+            return Some(self);
+        }
+        let leaf = plan.routes.child(class)?;
+        self.queues().get_mut(leaf)?.discipline_mut().owner(class)
+    }
+
+    fn take_over_class(&mut self, now: Instant, class: ClassId, former: &mut dyn Discipline, was: ClassId) {
+        let Some(former) = former.of_type::<Self>() else {
+            return;
+        };
+        let numbers = (self.plan().numbers.own(class.0), former.plan().numbers.own(was.0));
+        let (Some(number), Some(was)) = numbers else {
+            return;
+        };
+        match (self, former) {
+            (Self::Crediting(own), Self::Crediting(former)) => own.succeed(number, former, was, now.nanos()),
+            (Self::Averaging(own), Self::Averaging(former)) => own.succeed(number, former, was, now.nanos()),
+            // What a class has by one rule means nothing by the other.
+            _ => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::plan::CbqPlan;
 use super::settings::RoundRobin;
-use super::state::{BACKLOGGED, BORROW, Cbq, LISTED, Membership, Rules};
+use super::state::{BACKLOGGED, BORROW, Cbq, LISTED, Membership, OVER, RETURNS, Rules};
 use crate::discipline::{BuiltQueue, DetachedQueue};
 use crate::packet::ClassId;
 use crate::queue::Queue;
@@ -265,6 +265,42 @@ impl Cbq {
             self.empty(leaf, clock);
         }
         Box::new(std::mem::replace(&mut self.queues[leaf], queue))
+    }
+
+    /// A class that has no packets yet goes on where this one of another tree leaves off: with its
+    /// credit, and what is left of its turn. The link's clock goes on, too.
+    pub(super) fn succeed(&mut self, number: usize, former: &mut Self, was: usize, now: u64) {
+        let clock = former.credit_time(now);
+        former.accrue(was, clock);
+        self.clock.clone_from(&former.clock);
+        self.was_ready = (!former.rows.is_empty()).then(|| former.clock.ready());
+        let link = |plan: &CbqPlan| (plan.link, plan.settings.link_burst);
+        if link(&self.plan) != link(&former.plan) {
+            self.clock
+                .retune(self.plan.link, self.plan.settings.link_burst, now);
+        }
+        let old = &former.nodes[was];
+        let new = &mut self.nodes[number];
+        if new.credit.rate > 0 && old.credit.rate > 0 {
+            let mut credit = old.credit;
+            credit.adopt(new.credit);
+            if self.rules.ceiling.is_none() || old.demand == 0 {
+                credit.cap();
+            }
+            new.credit = credit;
+            new.flags = new.flags & !OVER | old.flags & OVER;
+            if old.flags & OVER != 0 && old.demand != 0 {
+                new.flags |= RETURNS;
+            }
+        }
+        let turns = (number < self.leaves()).then_some((number, was));
+        if let Some((own, was)) = turns.filter(|(_, was)| *was < former.leaves()) {
+            let former = &former.places[was];
+            let place = &mut self.places[own];
+            if (place.own.weight, place.lent.weight) == (former.own.weight, former.lent.weight) {
+                (place.own, place.lent) = (former.own, former.lent);
+            }
+        }
     }
 
     pub(super) fn adopt_class(&mut self, number: usize, clock: u64, now: u64) {

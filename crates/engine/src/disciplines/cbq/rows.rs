@@ -1,7 +1,7 @@
 //! Which node is in which row: nodes that may send or lend, and borrowers with their lenders.
 
 use super::settings::Excess;
-use super::state::{BORROW, Cbq, LISTED, Membership, OVER};
+use super::state::{BORROW, Cbq, LISTED, Membership, OVER, RETURNS};
 use crate::structures::rings::{self, NONE};
 
 impl Cbq {
@@ -105,7 +105,10 @@ impl Cbq {
 
     /// Lists a node that becomes active, or sets its timer if it is overlimit.
     pub(super) fn admit(&mut self, node: usize, now: u64, since: u64) {
-        if self.nodes[node].credit.left > 0 {
+        let this = &mut self.nodes[node];
+        let waits = this.flags & RETURNS != 0;
+        this.flags &= !RETURNS;
+        if this.credit.left > 0 && !waits {
             self.mark(node, OVER, false);
         }
         if self.nodes[node].flags & OVER == 0 || !self.rules.formal {

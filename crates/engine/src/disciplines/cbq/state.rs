@@ -27,6 +27,8 @@ pub(super) const LISTED: u8 = 4;
 pub(super) const BACKLOGGED: u8 = 8;
 /// A leaf whose queue has a backlog and releases nothing before its timer.
 pub(super) const ASLEEP: u8 = 16;
+/// It waited for credit in the tree from which this one takes over, and its packets follow.
+pub(super) const RETURNS: u8 = 32;
 
 /// A class, or, last, the link. One cache line: with many classes, cost is lines touched.
 #[derive(Clone, Debug, Default)]
@@ -149,6 +151,9 @@ pub(super) struct Cbq {
     pub(super) plan: CbqPlan,
     /// Whether the plan was adopted class by class: one may not have its values yet.
     pub(super) by_class: bool,
+    /// Since when somebody might have sent in the tree from which this one takes over, until the
+    /// first packet is handed on.
+    pub(super) was_ready: Option<u64>,
     /// How far a flush has come: through the leaves, then through all nodes.
     pub(super) flushed: Tour,
 }

@@ -42,6 +42,7 @@
 //! 5. Times are rounded up to whole nanoseconds from exact sums, not at each packet.
 
 mod inspection;
+mod succession;
 
 use crate::bounds::{ArrivalCurve, Bound, RateLatency, Terms, WorstCase};
 use crate::discipline::{
@@ -77,6 +78,7 @@ pub static KIND: Kind = Kind {
     class_settings: ClassSettings::SETTINGS,
     properties: Properties {
         vacancies: true,
+        keeps_turns: true,
         reserves: Some(&ByRates {
             leaf: "realtime",
             parent: "linkshare",
@@ -540,6 +542,7 @@ impl Plan for HfscPlan {
             classes: self.classes.iter().cloned().collect(),
             numbers: self.numbers.clone(),
             flushed: Tour::default(),
+            awaits: false,
         })
     }
 }
@@ -554,6 +557,9 @@ const LIMITED: u8 = 4;
 const REAL: u8 = 8;
 /// Its next packet's deadline is known, and its timer is set for when that becomes eligible.
 const EARLY: u8 = 16;
+
+/// It was backlogged in the tree that this one takes the place of, and its packets follow.
+const RETURNS: u8 = 32;
 
 /// A class, in one cache line: with many classes, cost is lines touched.
 #[derive(Clone, Debug)]
@@ -692,6 +698,8 @@ struct Hfsc {
     numbers: ClassNumbers,
     /// How far a flush has come through the leaves.
     flushed: Tour,
+    /// The packets of classes that [return](RETURNS) follow.
+    awaits: bool,
 }
 
 fn nanos(time: u128) -> u64 {
@@ -735,7 +743,9 @@ impl Hfsc {
         if self.nodes[leaf].has(REAL)
             && let Some(real) = &mut self.reals[leaf]
         {
-            real.restart(now.nanos());
+            if !(self.awaits && self.nodes[leaf].has(RETURNS)) {
+                real.restart(now.nanos());
+            }
             self.timers.set(leaf as u32, now);
         }
         self.join(leaf, now.nanos());
@@ -789,18 +799,21 @@ impl Hfsc {
             let clock = &mut self.clocks[row];
             let first = clock.busy == 0;
             clock.busy += 1;
-            if first {
-                // All are alike again: excess that one used alone is not charged to it.
-                clock.now = clock.now.max(clock.latest);
-            }
             let this = &mut self.nodes[node];
             this.mark(BUSY, true);
-            if this.share.time_of(0) < clock.now {
-                this.share.restart(clock.now, false);
+            if !(self.awaits && this.has(RETURNS)) {
+                if first {
+                    // All are alike again: excess that one used alone is not charged to it.
+                    clock.now = clock.now.max(clock.latest);
+                }
+                if this.share.time_of(0) < clock.now {
+                    this.share.restart(clock.now, false);
+                }
+                if let Some(limit) = &mut self.limits[node].0 {
+                    limit.restart(now.into(), true);
+                }
             }
-            if let Some(limit) = &mut self.limits[node].0 {
-                limit.restart(now.into(), true);
-            }
+            this.mark(RETURNS, false);
             self.check_limit(node, now);
             self.list(node);
             if !first {
@@ -1038,6 +1051,8 @@ impl Hfsc {
 
 impl Discipline for Hfsc {
     fn enqueue(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        // What arrives since waits for all that is handed on.
+        self.awaits &= packet.handed_on;
         let (verdict, ready) = self.leaves.enqueue(now, packet, sink);
         if let Some(leaf) = ready {
             self.activate(leaf, now);
@@ -1140,6 +1155,22 @@ impl Discipline for Hfsc {
 
     fn leaf(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
         self.leaves.discipline(class)
+    }
+
+    fn owner(&mut self, class: ClassId) -> Option<&mut dyn Discipline> {
+        match self.numbers.own(class.0) {
+            Some(_) => Some(self),
+            None => self.leaves.owner(class),
+        }
+    }
+
+    fn take_over_class(&mut self, now: Instant, class: ClassId, former: &mut dyn Discipline, was: ClassId) {
+        let Some(former) = former.of_type::<Self>() else {
+            return;
+        };
+        if let (Some(was), Some(node)) = (former.numbers.own(was.0), self.numbers.own(class.0)) {
+            self.succeed(node, former, was, now.nanos());
+        }
     }
 
     fn exchange_queue(

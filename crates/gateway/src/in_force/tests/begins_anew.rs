@@ -4,6 +4,7 @@
 use super::random_policies::RandomPolicy;
 use super::*;
 use control::begins_anew::{ClassesAnew, Forgotten};
+use engine::shaped_queue::HEIRS;
 use netio::handle::TapeWish;
 use netio::replay::tape::tape;
 
@@ -16,8 +17,6 @@ const TREE: &str = "version = 1\n[interface.wan0]\nbandwidth = \"200 Mbit/s\"\nd
      [[interface.wan0.class]]\nname = \"shared\"\nlinkshare = \"6 Mbit/s\"\n\
      discipline = { kind = \"drr\", class = [{ name = \"inner\", default = true }] }\n\
      [[interface.wan0.filter]]\nclass = \"calls\"\nprotocol = \"udp\"\ndestination_port = 1000\n";
-/// Those without classes in their queues, in the order of the tree.
-const OTHERS: [&str; 5] = ["calls", "rest", "above", "below", "inner"];
 
 /// What is replaced in the tree, which classes begin anew in which respect, and a word of why.
 type Case = (
@@ -26,7 +25,7 @@ type Case = (
     &'static [(&'static [&'static str], Forgotten, &'static str)],
 );
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 11] = [
     ("linkshare = \"5 Mbit/s\"", "linkshare = \"7 Mbit/s\"", &[]),
     ("200 Mbit/s", "150 Mbit/s", &[]),
     (
@@ -43,45 +42,32 @@ const CASES: [Case; 10] = [
     (
         "linkshare = \"4 Mbit/s\"\nparent = \"above\"",
         "linkshare = \"4 Mbit/s\"",
-        &[
-            (&["above", "shared"], Forgotten::Class, "class with child classes"),
-            (
-                &["calls", "rest", "below", "inner"],
-                Forgotten::Turns,
-                "class with child classes",
-            ),
-        ],
+        &[(&["above"], Forgotten::Queue, "class with child classes")],
     ),
     (
         "linkshare = \"4 Mbit/s\"\nparent = \"above\"",
         "linkshare = \"4 Mbit/s\"\nparent = \"higher\"\n\
          [[interface.wan0.class]]\nname = \"higher\"\nlinkshare = \"20 Mbit/s\"",
-        &[
-            (
-                &["above", "shared"],
-                Forgotten::Class,
-                "class higher is new and has child classes",
-            ),
-            (
-                &["calls", "rest", "below", "inner"],
-                Forgotten::Turns,
-                "class higher is new and has child classes",
-            ),
-        ],
+        &[(
+            &["above"],
+            Forgotten::Queue,
+            "class higher is new and has child classes",
+        )],
     ),
     (
         "name = \"inner\", default = true",
         "name = \"inner\", default = true }, { name = \"another\"",
-        &[
-            (&["shared"], Forgotten::Class, "class shared, which comes, goes"),
-            (&OTHERS, Forgotten::Turns, "class shared, which comes, goes"),
-        ],
+        &[],
     ),
     ("linkshare = \"20 Mbit/s\"", "linkshare = \"21 Mbit/s\"", &[]),
+    ("name = \"shared\"", "name = \"common\"", &[]),
     (
-        "name = \"shared\"",
-        "name = \"common\"",
-        &[(&OTHERS, Forgotten::Turns, "class shared, which comes, goes")],
+        "kind = \"drr\"",
+        "kind = \"wrr\"",
+        &[
+            (&["inner"], Forgotten::Turns, "class shared, which comes, goes"),
+            (&["shared"], Forgotten::Queue, "class shared, which comes, goes"),
+        ],
     ),
 ];
 
@@ -139,28 +125,39 @@ fn names(classes: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn more_classes_than_places_begin_all_anew_and_as_many_none() {
+fn more_classes_than_places_are_another_tree_in_which_all_go_on() {
     let classes = |count: u16| (0..count).map(|flow| (flow, 4)).collect();
-    for (more, all) in [(8, false), (9, true)] {
+    for (more, adopted) in [(8, Adopted::InPlace), (9, Adopted::Rebuilt { dropped: 0 })] {
         let mut rig = Rig::new(&policy(KINDS[0], &classes(4)), Registry::builtin());
         let (foreseen, told) = rig.told_of(&policy(KINDS[0], &classes(4 + more)));
-        assert_eq!(foreseen, told.begins_anew);
-        // The default class, whose packets they get, has a queue that goes on.
-        let Some(found) = foreseen.first() else {
-            assert!(!all);
-            continue;
-        };
-        assert!(all && foreseen.len() == 1, "{foreseen:?}");
-        assert_eq!((found.classes.len(), found.what), (4, Forgotten::Turns));
-        assert!(
-            found.why.contains("at the top than there are places"),
-            "{found:?}"
-        );
+        assert_eq!((&foreseen[..], &told.begins_anew[..]), (&[][..], &[][..]));
+        assert_eq!(told.adopted, adopted);
     }
 }
 
 #[test]
-fn while_what_passes_goes_to_a_tape_all_begin_anew() {
+fn in_a_tree_with_too_many_classes_all_begin_anew() {
+    let text = |kind: &str, classes: usize| {
+        let class = |class| {
+            format!(
+                "[[interface.wan0.class]]\nname = \"c{class}\"\ndefault = {}\n",
+                class == 0
+            )
+        };
+        let classes: String = (0..classes).map(class).collect();
+        format!("version = 1\n[interface.wan0]\nbandwidth = \"9 Gbit/s\"\ndiscipline = \"{kind}\"\n{classes}")
+    };
+    for (classes, what) in [(50, Forgotten::Turns), (HEIRS + 1, Forgotten::Class)] {
+        let mut rig = Rig::new(&read(&text("drr", classes)), Registry::builtin());
+        let (foreseen, told) = rig.told_of(&read(&text("wrr", classes)));
+        assert_eq!(foreseen, told.begins_anew);
+        assert_eq!((foreseen.len(), foreseen[0].what), (1, what));
+        assert_eq!(foreseen[0].classes.len(), classes);
+    }
+}
+
+#[test]
+fn while_what_passes_goes_to_a_tape_the_tree_is_another_one() {
     let classes = |count: u16| (0..count).map(|flow| (flow, 4)).collect();
     let mut rig = Rig::new(&policy(KINDS[0], &classes(4)), Registry::builtin());
     let (writer, _reader) = tape();
@@ -172,8 +169,9 @@ fn while_what_passes_goes_to_a_tape_all_begin_anew() {
     let (foreseen, told) = rig.told_of(&policy(KINDS[0], &classes(5)));
     assert_eq!(foreseen, told.begins_anew);
     assert!(matches!(told.adopted, Adopted::Rebuilt { .. }), "{told:?}");
-    assert_eq!(foreseen[0].classes, ["c0", "c1", "c2", "c3"]);
-    assert!(foreseen[0].why.contains("recorded"), "{foreseen:?}");
+    let (foreseen, told) = rig.told_of(&policy(KINDS[1], &classes(5)));
+    assert_eq!(foreseen, told.begins_anew);
+    assert_eq!(foreseen[0].classes, ["c0", "c1", "c2", "c3", "c4"]);
 }
 
 #[test]

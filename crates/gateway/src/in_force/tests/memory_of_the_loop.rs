@@ -1,5 +1,7 @@
 //! What a change of very many classes touches of memory in the packet loop: counted in page faults
-//! of its thread, as it is flat only if nothing is made, copied or dropped there by the class.
+//! of its thread, as it is flat only if nothing is made, copied or dropped there by the class; and
+//! in bytes that a turn gives back, as a long list that is freed there makes the allocator give its
+//! pages back to the system.
 
 use super::*;
 
@@ -46,5 +48,60 @@ fn a_change_among_20_000_classes_makes_the_loop_touch_no_more_memory_than_one_am
         let other_kind = touched(&mut rig, || counted(hfsc, classes + 1, None));
         let all = [other_class, one_more, other_kind];
         assert!(all.iter().all(|&pages| pages < FEW_PAGES), "{classes}: {all:?}");
+    }
+}
+
+/// Classes, of which a 20th goes, and as many come.
+const MANY: usize = 6_000;
+
+/// What a turn of the packet loop gives back at most: less than any list of 300 classes.
+const GIVEN_BACK: i64 = 8 << 10;
+
+#[test]
+fn no_turn_gives_back_the_lists_of_a_change() {
+    let kinds = [
+        ("drr", "weight = 1"),
+        ("hfsc", "linkshare = \"5 kbit/s\""),
+        ("cbq", "rate = \"5 kbit/s\""),
+    ];
+    for (kind, setting) in kinds {
+        let text = |numbers: &mut dyn Iterator<Item = usize>| {
+            let class = |number: usize| {
+                format!(
+                    "[[interface.wan0.class]]\nname = \"c{number}\"\ndefault = {}\n{setting}\n\
+                     [[interface.wan0.filter]]\nclass = \"c{number}\"\ndestination = \"10.0.{}.{}\"\n",
+                    number == 0,
+                    number / 256,
+                    number % 256
+                )
+            };
+            let classes: String = numbers.map(class).collect();
+            read(&format!(
+                "version = 1\n[interface.wan0]\nbandwidth = \"200 Mbit/s\"\ndiscipline = \"{kind}\"\n{classes}"
+            ))
+        };
+        let base = text(&mut (0..MANY));
+        let next = text(
+            &mut (0..MANY)
+                .filter(|class| class % 20 != 7)
+                .chain(MANY..MANY + MANY / 20),
+        );
+        let mut rig = Rig::new(&base, Registry::builtin());
+        for policy in [&next, &base, &next] {
+            let in_force = &rig.in_force;
+            let (worker, now) = (&mut rig.worker, &mut rig.now);
+            let mut least = 0;
+            std::thread::scope(|scope| {
+                let asked = scope.spawn(|| in_force.put(policy.clone(), policy.clone()));
+                while !asked.is_finished() {
+                    *now = *now + Duration::from_micros(50);
+                    let turn = allocation_counter::measure(|| _ = worker.turn_at(*now));
+                    least = least.min(turn.bytes_current);
+                }
+                let adopted = asked.join().expect("no panic").expect("a change").adopted;
+                assert_eq!(adopted, Adopted::InPlace, "{kind}");
+            });
+            assert!(-least < GIVEN_BACK, "{kind}: {} bytes in one turn", -least);
+        }
     }
 }

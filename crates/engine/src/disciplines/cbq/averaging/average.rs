@@ -96,6 +96,13 @@ impl Average {
         self.limits
     }
 
+    /// The same with the limits of this one, which has not sent.
+    pub(super) fn succeeding(self, new: Self, now: u64) -> Self {
+        let mut average = self;
+        average.adopt(new.limits, now);
+        average
+    }
+
     /// Other limits from `now` on.
     pub(super) fn adopt(&mut self, limits: Limits, now: u64) {
         if limits.rate == 0 {

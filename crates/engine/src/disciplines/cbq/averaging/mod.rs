@@ -297,6 +297,29 @@ impl Averaging {
     }
 
     /// The clock of credits.
+    /// A class that has no packets yet goes on where this one of another tree leaves off: with its
+    /// average, and its turn. The link's clock and average go on, too.
+    pub(super) fn succeed(&mut self, number: usize, former: &mut Self, was: usize, now: u64) {
+        let clock = former.clock_at(now);
+        self.clock.clone_from(&former.clock);
+        let link = |plan: &CbqPlan| (plan.link, plan.settings.link_burst);
+        if link(&self.plan) != link(&former.plan) {
+            self.clock
+                .retune(self.plan.link, self.plan.settings.link_burst, now);
+        }
+        let links = [self.members.len() - 1, former.members.len() - 1];
+        for [own, was] in [[number, was], links] {
+            let average = former.members[was].average;
+            self.members[own].average = average.succeeding(self.members[own].average, clock);
+        }
+        if let (Some(own), Some(was)) = (self.leaves.get_mut(number), former.leaves.get(was))
+            && own.share == was.share
+        {
+            (own.tag, own.left) = (was.tag, was.left);
+        }
+        self.tags = former.tags;
+    }
+
     fn clock_at(&mut self, now: u64) -> u64 {
         match self.backlogged {
             0 => self.clock.idle(now),
