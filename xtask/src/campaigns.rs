@@ -4,7 +4,8 @@
 //! faults [N]`: so many kills of a running program, and so many failures around one. `cargo xtask
 //! soak [N]`: a router for so many minutes. `cargo xtask kills [N]`: `nine` is killed so often.
 //! `cargo xtask felt [N]`: what a user feels, so often: a line's grade, a long table in a browser.
-//! `cargo xtask daemon [N]`: so many seeds of a simulated router.
+//! `cargo xtask daemon [N]`: so many seeds of a simulated router. `cargo xtask upgrades [N]`: a
+//! program under load is replaced so often.
 
 use crate::{bench, marked};
 use std::path::Path;
@@ -98,8 +99,18 @@ const DAEMON: Campaign = Campaign {
     )],
 };
 
+const UPGRADES: Campaign = Campaign {
+    verb: "upgrades",
+    often: 100,
+    page: "docs/measurements/upgrades.md",
+    mark: "<!-- measured: by `cargo xtask upgrades` -->",
+    variable: "SUIMON_UPGRADES",
+    result: "upgrades: ",
+    tests: &[("suimon", &["--test", "upgrade"], "")],
+};
+
 /// All of them.
-pub const ALL: [Campaign; 6] = [CHANGES, FAULTS, SOAK, KILLS, FELT, DAEMON];
+pub const ALL: [Campaign; 7] = [CHANGES, FAULTS, SOAK, KILLS, FELT, DAEMON, UPGRADES];
 
 impl Campaign {
     /// Runs the tests so often and writes the page.

@@ -54,6 +54,9 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
                           times or N, written into docs/measurements/felt.md
        cargo xtask daemon [N]  100,000 seeds of a simulated router among faults, or N, written into
                           docs/measurements/daemon.md
+       cargo xtask upgrades [N]
+                          a program under load is replaced 100 times, or N, by each kind of port, written into
+                          docs/measurements/upgrades.md
        cargo xtask soak [N]  a router for an hour, or N minutes, among changes, reservations and kills, written into
                           docs/measurements/soak.md
        cargo xtask compare [CASE...]   disciplines of the Linux kernel beside ours, written into

@@ -34,6 +34,7 @@ pub mod experienced;
 pub mod explained;
 pub mod filter_list;
 pub mod filters;
+pub mod hand_over;
 pub mod judged;
 pub mod meetings;
 mod piece;

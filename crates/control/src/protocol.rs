@@ -168,6 +168,20 @@ pub enum Request {
     Reservations {},
     /// A reply for every RSVP event from now on.
     Watch {},
+    /// Hand over to another program, which asks. Until its connection ends nothing is changed.
+    HandOver {},
+    /// That program takes what arrives from this moment on; with `left`, after the reply, it gets
+    /// what waits.
+    Leave {
+        /// The moment, by `CLOCK_MONOTONIC`.
+        at_ns: u64,
+        /// The same by `CLOCK_REALTIME`, of which the arrival timestamps of frames are.
+        realtime_ns: u64,
+    },
+    /// What waits, after the moment agreed on.
+    Left {},
+    /// That program manages all: the one that is asked ends.
+    TakenOver {},
 }
 
 impl Request {
@@ -306,7 +320,7 @@ pub struct RemovedClass {
 }
 
 /// What a class has since its quota is used up: no request, the policy states it.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UsedUp {
     /// The quota, such as `50 GB per month`.
@@ -322,7 +336,7 @@ pub struct UsedUp {
 }
 
 /// What was changed of a policy since its text was read.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Amendment {
     /// Settings that a quota has brought.
@@ -424,6 +438,39 @@ impl fmt::Display for Amendment {
     }
 }
 
+/// What a program needs in order to take the place of the one that runs.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct HandOverOffer {
+    /// The name by which the policy is told from others.
+    pub name: String,
+    /// The version of the program that runs.
+    pub program: String,
+    /// The absolute path of the policy's file, which SIGHUP has it read again; none if it was read
+    /// from elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The folder of its generations; none if they are in memory alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Whether it has given up the rights that it does not need.
+    pub confined: bool,
+    /// What is in force.
+    pub policy: PolicyInForce,
+}
+
+/// What is in force, as the text that was read and what was changed since.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyInForce {
+    /// The name of the file, as it was given.
+    pub file: String,
+    /// Its text.
+    pub text: String,
+    /// The generation beside which the text is kept; 0 if beside none.
+    pub text_of: u64,
+    /// What was set, added and removed since, in order.
+    pub since: Vec<Amendment>,
+}
+
 /// A reply of the server. `C`: see [`Snapshot`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Reply", description = "A reply of the server.")]
@@ -468,6 +515,13 @@ pub enum Reply<C = Vec<ClassView>> {
     Reservations(Box<RsvpStatus>),
     /// An RSVP event.
     Notice(Notice),
+    /// What another program needs to take this one's place.
+    HandOver(Box<HandOverOffer>),
+    /// The frames that wait, for the program that takes over.
+    Backlog {
+        /// So many bytes of them follow the line.
+        bytes: u64,
+    },
     /// The versions of protocol and program.
     Version {
         /// [`VERSION`].

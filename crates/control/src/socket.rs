@@ -13,6 +13,7 @@
 
 use crate::difference::{Applied, Breaking, Difference, GenerationView};
 use crate::explained::{ExplainRequest, Explained};
+use crate::hand_over::HandingOver;
 use crate::protocol::{Amendment, INTERVAL_MS, Refusal, Reply, Request, SettingChanges, VERSION, printable};
 use crate::provenance::Provenance;
 use crate::recorded::RecordingFile;
@@ -53,6 +54,8 @@ pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(2);
 const ARRIVAL: Duration = Duration::from_secs(5);
 const IDLE: Duration = Duration::from_secs(60);
+/// How long a program that takes over may be silent: it reads a policy, and opens its ports.
+const HANDING_OVER: Duration = Duration::from_secs(30);
 /// How often a client whose request takes long is shown that it is being worked on.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 /// The interval at which a connection that only receives checks whether the server is stopping.
@@ -159,6 +162,14 @@ pub trait Handler: Send + Sync + 'static {
     }
     /// Records no more.
     fn end_recording(&self, _interface: Option<&str>) -> Result<String, Refusal> {
+        Err(no_policy())
+    }
+    /// Begins to hand over to another program.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it cannot, with what to do instead.
+    fn hand_over(&self) -> Result<Box<dyn HandingOver + '_>, Refusal> {
         Err(no_policy())
     }
     /// The RSVP node, if the program has one.
@@ -547,7 +558,8 @@ impl Connection<'_> {
                     self.status(interval_ms, false, detail)?;
                     self.handler.status_sent();
                 }
-                Ok(Request::Recorded { interface }) => self.hand_over(interface.as_deref())?,
+                Ok(Request::Recorded { interface }) => self.send_recording(interface.as_deref())?,
+                Ok(Request::HandOver {}) => return self.hand_over(&mut lines, &mut line),
                 Ok(Request::Reserve { wanted }) => {
                     return self.follow_lease(
                         lines,
@@ -735,13 +747,17 @@ impl Connection<'_> {
             | Request::Recorded { .. }
             | Request::Reserve { .. }
             | Request::Trial { .. }
-            | Request::Watch {} => Err(Refusal::new("this request has a connection of its own")),
+            | Request::Watch {}
+            | Request::HandOver {}
+            | Request::Leave { .. }
+            | Request::Left {}
+            | Request::TakenOver {} => Err(Refusal::new("this request has a connection of its own")),
         };
         done.unwrap_or_else(Reply::Refused)
     }
 
     /// Sends a recording, behind a line that says how long it is.
-    fn hand_over(&self, interface: Option<&str>) -> io::Result<()> {
+    fn send_recording(&self, interface: Option<&str>) -> io::Result<()> {
         match self.handler.recorded(interface) {
             Ok(file) => {
                 let bytes = file.bytes();
@@ -750,6 +766,59 @@ impl Connection<'_> {
             }
             Err(why) => send(self.stream, &Reply::Refused(why)),
         }
+    }
+
+    /// Hands over to the program that asks, step by step. If the connection ends before the last,
+    /// this one goes on.
+    fn hand_over(&self, lines: &mut BufReader<&UnixStream>, line: &mut Vec<u8>) -> io::Result<()> {
+        let mut place = match self.handler.hand_over() {
+            Ok(place) => place,
+            Err(why) => return send(self.stream, &Reply::Refused(why)),
+        };
+        let agreed = |()| Reply::Done {
+            message: "it leaves then".into(),
+            difference: None,
+        };
+        send(self.stream, &Reply::HandOver(Box::new(place.offer())))?;
+        self.stream.set_write_timeout(Some(HANDING_OVER))?;
+        while !self.stop.is_set() {
+            self.stream.set_read_timeout(Some(HANDING_OVER))?;
+            line.clear();
+            if lines.fill_buf()?.is_empty() {
+                return Ok(());
+            }
+            self.read_request(lines, line)?;
+            match serde_json::from_slice(line)? {
+                Request::Leave { at_ns, realtime_ns } => {
+                    let done = place.agree(at_ns, realtime_ns).map(agreed);
+                    send(self.stream, &done.unwrap_or_else(Reply::Refused))?;
+                }
+                Request::Left {} => match place.left() {
+                    Ok(backlog) => {
+                        let bytes = backlog.len() as u64;
+                        send(self.stream, &Reply::Backlog { bytes })?;
+                        (&mut &*self.stream).write_all(&backlog)?;
+                    }
+                    Err(why) => send(self.stream, &Reply::Refused(why))?,
+                },
+                Request::TakenOver {} => {
+                    let process = peer(self.stream).map_or(0, |peer| peer.pid.as_raw_pid());
+                    let message = place.end(process);
+                    let difference = None;
+                    send(self.stream, &Reply::Done { message, difference })?;
+                    // The connection ends with this program: then its place is free.
+                    while !lines.fill_buf()?.is_empty() {
+                        lines.consume(lines.buffer().len());
+                    }
+                    return Ok(());
+                }
+                _ => {
+                    let why = Refusal::new("this connection hands over to another program");
+                    send(self.stream, &Reply::Refused(why))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Begins a lease that lasts as long as the connection, and forwards its events to the client.
@@ -969,13 +1038,40 @@ impl Client {
         }
     }
 
+    /// The process that serves the socket, if it can be told.
+    pub fn process(&self) -> Option<i32> {
+        let peer = rustix::net::sockopt::socket_peercred(self.lines.get_ref()).ok()?;
+        Some(peer.pid.as_raw_pid())
+    }
+
     /// The process ID of the server if it is stopped; `None` also where `/proc` does not show it.
     fn stopped(&self) -> Option<i32> {
-        let peer = rustix::net::sockopt::socket_peercred(self.lines.get_ref()).ok()?;
-        let process = peer.pid.as_raw_pid();
+        let process = self.process()?;
         let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
         let stopped = status.lines().any(|line| line.starts_with("State:\tT"));
         stopped.then_some(process)
+    }
+
+    /// Waits until the program that is asked has ended, or closes the connection; so long at most.
+    /// Whether it has.
+    pub fn wait_for_end(&mut self, longest: Duration) -> bool {
+        let until = Instant::now() + longest;
+        while Instant::now() < until {
+            let left = until
+                .saturating_duration_since(Instant::now())
+                .max(STOP_POLL / 100);
+            let _ = self.lines.get_ref().set_read_timeout(Some(left));
+            match self.lines.fill_buf() {
+                Ok([]) => return true,
+                Ok(more) => {
+                    let length = more.len();
+                    self.lines.consume(length);
+                }
+                Err(error) if is_silence(&error) || error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return true,
+            }
+        }
+        false
     }
 
     /// A guard that closes the connection when it is dropped, even while another thread reads.

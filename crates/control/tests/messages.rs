@@ -22,6 +22,7 @@ const fn kind(name: &'static str, needs: Needs) -> PortKind {
         summary: "",
         needs,
         has_wire: true,
+        alone: None,
         settings: &[],
     }
 }

@@ -96,6 +96,9 @@ pub struct PortKind {
     /// Whether it sends by interfaces that exist before it is opened and have a wire. They are
     /// inspected first, and a pacing discipline may use the wire (gap frames, launch times) there.
     pub has_wire: bool,
+    /// Why two programs cannot have such a port at a time, so that none takes over from another;
+    /// `None`: they can.
+    pub alone: Option<&'static str>,
     /// Settings that this kind has beside those of every port.
     pub settings: &'static [Setting],
 }

@@ -73,14 +73,14 @@ impl Ports {
     }
 }
 
-/// Opens the ports and builds the paths.
+/// Opens the ports, perhaps beside those of a program whose place is taken, and builds the paths.
 ///
 /// # Errors
 ///
 /// Returns an error if a port cannot be opened, a realiser cannot work there, there is no memory
 /// for packets, or an interface of the policy is not one of the port's.
-pub fn assemble(policy: &Policy, config: &PortConfig) -> Result<Assembly, Error> {
-    assemble_with(policy, config, open)
+pub fn assemble(policy: &Policy, config: &PortConfig, takes_over: bool) -> Result<Assembly, Error> {
+    assemble_with(policy, config, |config| open(config, takes_over))
 }
 
 /// The same, with ports that are opened so.
@@ -239,11 +239,12 @@ fn split_above(split: Split) -> Duration {
     }
 }
 
-fn open(config: &PortConfig) -> Result<Ports, Error> {
+fn open(config: &PortConfig, takes_over: bool) -> Result<Ports, Error> {
     let opening = Opening {
         transmit_ring: config.settings.transmit_ring as usize,
         fail_open_after: config.settings.fail_open_after,
         by_direction: workers::is_per_direction(config.settings.workers),
+        takes_over,
         own: &config.own,
     };
     let mut all = Ports::default();

@@ -30,7 +30,7 @@ use netio::time::CallerTime;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -674,6 +674,33 @@ impl PolicyChanges {
                 "nobody has confirmed the change, and it cannot be undone: {why}"
             )),
         })
+    }
+
+    /// From now on nothing changes, as another program takes over: what is in force. Or again as
+    /// always.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a change waits to be confirmed, or another program is taking over
+    /// already.
+    pub(crate) fn hand_over(&self, begins: bool) -> Result<MadeOf, Refusal> {
+        let mut generations = self.alone();
+        generations.hand_over(begins)?;
+        Ok(generations.made_of().clone())
+    }
+
+    /// From now on the folder of the generations is this program's alone: the one before has ended.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it is another's.
+    pub(crate) fn own_folder(&self) -> io::Result<()> {
+        self.alone().on_disk().map_or(Ok(()), Kept::own)
+    }
+
+    /// Where the generations are kept, if on disk.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        self.alone().on_disk()?.path.clone()
     }
 
     /// What quotas have counted before this run, where that is kept.

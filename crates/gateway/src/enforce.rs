@@ -10,6 +10,7 @@ use crate::direction::secret_seed;
 use crate::enforced::Enforcement;
 use crate::expected::Expected;
 use crate::facts::{self, Facts};
+use crate::heir::Heir;
 use crate::in_force::InForce;
 use crate::kept::{Kept, MadeOf};
 use crate::memory;
@@ -33,7 +34,7 @@ use engine::port_kind::{Attachment, device};
 use engine::queue::Count;
 use engine::tree::Registry;
 use netio::beside::ThreadBeside;
-use netio::handle::{Handle, WorkerSnapshot};
+use netio::handle::{Aside, Handle, PortView, WorkerSnapshot};
 use netio::inspection::Detail;
 use netio::nat::NatWatch;
 use netio::worker::{PathId, Worker};
@@ -54,6 +55,8 @@ pub struct Origin<'a> {
     pub made_of: MadeOf,
     /// Whether it gives up rights once all is open.
     pub sandbox: Sandbox,
+    /// The program whose place is taken, if one runs.
+    pub heir: Option<Heir>,
 }
 
 /// Puts a policy into force until a signal or a client ends it. Changes are
@@ -73,47 +76,54 @@ pub fn enforce(
     watch: &mut dyn FnMut(&WorkerSnapshot) -> io::Result<()>,
 ) -> Result<(), Error> {
     let config = policy.port.as_ref().ok_or(Error::NoPort)?;
-    let mut warnings = check_interfaces(policy, config)?;
-    let memory = memory::warnings(policy, registry);
-    warnings.extend(memory.into_iter().map(|problem| problem.message));
-    warnings.extend(forgotten(policy, origin.state.is_some()));
+    let warnings = warnings_of(policy, registry, config, origin.state.is_some())?;
     let keys = policy.rsvp.as_ref().map(KeyFile::of).transpose();
     let keys = keys.map_err(Error::Keys)?.flatten();
-    let _claim = Claim::on(&config.devices()).map_err(Error::Claimed)?;
+    let takes_over = origin.heir.is_some();
+    // What another program has, it has until it ends.
+    let claim = (!takes_over).then(|| Claim::on(&config.devices())).transpose();
+    let claim = claim.map_err(Error::Claimed)?;
     let socket = path_of(socket);
     let state = origin.state.as_ref().and_then(|state| state.path.as_deref());
     let confinement = confined::of(origin.sandbox, origin.file, state, policy.rsvp.as_ref(), &socket)?;
-    let beacon = policy
-        .rsvp
-        .as_ref()
-        .map(|rsvp| Beacon::announce(&socket, &rsvp.interfaces))
-        .transpose();
-    let _beacon = beacon.map_err(Error::Beacon)?;
+    let rsvp = policy.rsvp.as_ref();
+    let beacon = rsvp.map(|rsvp| Beacon::announce(&socket, &rsvp.interfaces));
+    let _beacon = beacon.transpose().map_err(Error::Beacon)?;
     let end = Arc::new(AtomicBool::new(false));
     handle_signals(&end).map_err(Error::Signals)?;
     let hang_up = HangUpSignal::handled().map_err(Error::Signals)?;
     // What reading the policy took, before as much is taken for what runs.
     netio::heap::give_back();
     let running = with_places(policy, registry);
+    let assembly = assemble(&running, config, takes_over)?;
+    introduce(policy, config, &assembly);
     let Assembly {
-        workers,
+        mut workers,
         handle,
         paths,
-        without_us,
-        realised,
         warnings: surprises,
         experience,
         behind,
-    } = assemble(&running, config)?;
+        ..
+    } = assembly;
     let (managed, in_force) = put_in_force(policy, running, paths, &handle, registry);
     let probers = autorate::open(&managed, config).map_err(Error::Probes)?;
-    introduce(policy, config, &without_us);
-    realised.iter().for_each(|line| tracing::info!("{line}"));
     // All is open, and no thread has started: what is given up now, none of them has.
     let unconfined = confinement.enter(Role::Program);
     let lacking = unconfined.iter();
     for warning in warnings.iter().chain(&surprises).chain(lacking) {
         tracing::warn!("{warning}");
+    }
+    let Origin {
+        file,
+        state,
+        made_of,
+        sandbox,
+        mut heir,
+    } = origin;
+    if let Some(heir) = &mut heir {
+        let packets = heir.take_place(&mut workers)?;
+        tracing::info!("took over, with {packets} packets that waited");
     }
     let workers = start_workers(workers, &handle, &confinement)?;
     // Only now: it installs its first tree, which needs a running worker.
@@ -123,49 +133,170 @@ pub fn enforce(
     let laws = start_laws(&managed, probers, behind, &in_force, &handle, &confinement);
     let laws = laws.map_err(Error::Thread).inspect_err(|_| handle.stop())?;
     let rsvp = speaker.as_ref().map(|(handle, _)| handle.clone());
-    let Origin {
-        file, state, made_of, ..
-    } = origin;
     let changes = PolicyChanges::new(Arc::clone(&in_force), rsvp.clone(), policy, state, made_of);
     let changes = Arc::new(changes.map_err(Error::State).inspect_err(|_| handle.stop())?);
     let (own, detach) = (Arc::clone(&changes), Arc::clone(&end));
-    let watched = Arc::clone(&in_force);
     let (yielding, following) = (laws.yielding.clone(), laws.following.clone());
-    let service = ControlService::new(name, handle.clone(), in_force, own, rsvp, yielding, detach);
-    let service = service.unconfined(unconfined).connections(experience, table);
-    let enforcement = Enforcement::new(config, names_of(policy));
-    let (service, watch_of) = watching(service.following(following), enforcement);
-    let server = serve(&socket, Arc::clone(&service), &confinement).inspect_err(|_| handle.stop())?;
+    let service = ControlService::new(
+        name,
+        handle.clone(),
+        Arc::clone(&in_force),
+        own,
+        rsvp,
+        yielding,
+        detach,
+    );
+    let service = service.begun(file, sandbox).unconfined(unconfined);
+    let service = service.connections(experience, table).following(following);
+    let (service, watched) = watching(service, Enforcement::new(config, names_of(policy)));
+    let program = Program {
+        handle,
+        in_force,
+        changes,
+        service,
+        watched,
+    };
+    let (_claim, workers) = match heir {
+        None => (claim, workers),
+        Some(heir) => program.succeed(heir, workers, config)?,
+    };
+    let server = serve(&socket, Arc::clone(&program.service), &confinement);
+    let server = server.inspect_err(|_| program.handle.stop())?;
+    runs(name, &server);
+    let reload = || match file.filter(|_| !hang_up.terminal_is_gone()) {
+        None => end.store(true, Ordering::Relaxed),
+        Some(file) => reload(&program.changes, &program.service, file),
+    };
+    let last = program.supervise(workers, &end, &|| hang_up.came().then(reload), watch)?;
+    program.end(speaker, last)
+}
+
+/// All is in force, and asked at this socket.
+fn runs(name: &str, server: &Server) {
     // What checking and building took.
     netio::heap::give_back();
     let at = server.path().display();
     tracing::info!(socket = %at, "running; control socket {at}");
     service_manager::runs(name);
-    let reload = || match file.filter(|_| !hang_up.terminal_is_gone()) {
-        None => end.store(true, Ordering::Relaxed),
-        Some(file) => reload(&changes, &service, file),
-    };
-    let mut each = || {
-        if hang_up.came() {
-            reload();
-        }
-        settle(&changes, &service);
-    };
-    let mut watch = |snapshot: &WorkerSnapshot| {
-        service_manager::lives();
-        watch_of.look(&service, &watched, &handle, snapshot);
-        watch(snapshot)
-    };
-    let last = supervise(&handle, workers, &end, &mut watch, &mut each)?;
-    service_manager::ends();
-    if let Some((speaker, thread)) = speaker {
-        speaker.stop();
-        let _ = thread.join();
-    }
-    service.end_quotas(&last);
-    farewell(&last);
-    changes.ended().map_err(Error::State)
 }
+
+/// What is to be known before anything is opened; refuses what cannot work.
+fn warnings_of(
+    policy: &Policy,
+    registry: &Registry,
+    config: &PortConfig,
+    is_kept: bool,
+) -> Result<Vec<String>, Error> {
+    let mut warnings = check_interfaces(policy, config)?;
+    let memory = memory::warnings(policy, registry);
+    warnings.extend(memory.into_iter().map(|problem| problem.message));
+    warnings.extend(forgotten(policy, is_kept));
+    Ok(warnings)
+}
+
+/// All of a program that runs, but for its workers.
+struct Program {
+    handle: Handle,
+    in_force: Arc<InForce>,
+    changes: Arc<PolicyChanges>,
+    service: Arc<ControlService>,
+    watched: Watched,
+}
+
+impl Program {
+    /// Looks whether all that was taken over has effect; then the former program ends, and this one
+    /// has what was that one's alone. If it has not, all that was taken over leaves first, and the
+    /// former program goes on.
+    fn succeed(
+        &self,
+        mut heir: Heir,
+        workers: Vec<RunningWorker>,
+        config: &PortConfig,
+    ) -> Result<(Option<Claim>, Vec<RunningWorker>), Error> {
+        let mut not_so = Vec::new();
+        for _ in 0..LOOKS {
+            std::thread::sleep(BETWEEN_LOOKS);
+            if let Ok(snapshot) = self.handle.inspect_to(Detail::Paths) {
+                self.look(&snapshot);
+            }
+            not_so = self.service.verify();
+            not_so.retain(|line| !heir.had(line));
+        }
+        let ended = match not_so.is_empty() {
+            true => heir.end_former(),
+            false => Err(Error::HandOver(not_so.join("; "))),
+        };
+        if let Err(why) = ended {
+            self.handle.stop();
+            workers.into_iter().for_each(|worker| drop(worker.join()));
+            return Err(why);
+        }
+        let claim = once_free(|| Claim::on(&config.devices())).map_err(Error::Claimed)?;
+        once_free(|| self.changes.own_folder()).map_err(Error::State)?;
+        Ok((Some(claim), workers))
+    }
+
+    fn look(&self, snapshot: &WorkerSnapshot) {
+        self.watched
+            .look(&self.service, &self.in_force, &self.handle, snapshot);
+    }
+
+    /// Supervises the workers until the end. `hangs_up` does what SIGHUP asks for, if it came.
+    fn supervise(
+        &self,
+        workers: Vec<RunningWorker>,
+        end: &AtomicBool,
+        hangs_up: &dyn Fn() -> Option<()>,
+        watch: &mut dyn FnMut(&WorkerSnapshot) -> io::Result<()>,
+    ) -> Result<WorkerSnapshot, Error> {
+        let mut each = || {
+            hangs_up();
+            settle(&self.changes, &self.service);
+        };
+        let mut watch = |snapshot: &WorkerSnapshot| {
+            service_manager::lives();
+            let is_anothers = |port: &PortView| port.aside == Some(Aside::HandedOver);
+            if !snapshot.ports.iter().any(is_anothers) {
+                self.look(snapshot);
+            }
+            watch(snapshot)
+        };
+        supervise(&self.handle, workers, end, &mut watch, &mut each)
+    }
+
+    /// Ends in order; or another program goes on.
+    fn end(self, speaker: Option<RunningSpeaker>, last: WorkerSnapshot) -> Result<(), Error> {
+        if let Some(process) = self.service.taken_by() {
+            tracing::info!("process {process} goes on in its place");
+            return Ok(());
+        }
+        service_manager::ends();
+        if let Some((speaker, thread)) = speaker {
+            speaker.stop();
+            let _ = thread.join();
+        }
+        self.service.end_quotas(&last);
+        farewell(&last);
+        self.changes.ended().map_err(Error::State)
+    }
+}
+
+/// Takes what the former program has had: that it has ended is seen a moment before all of it is
+/// free.
+fn once_free<T, E>(mut take: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+    const TRIES: usize = 200;
+    for _ in 0..TRIES {
+        if let Ok(taken) = take() {
+            return Ok(taken);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    take()
+}
+
+/// How often it is looked whether what was taken over has effect, and what is between two looks.
+const LOOKS: usize = 3;
+const BETWEEN_LOOKS: std::time::Duration = std::time::Duration::from_millis(250);
 
 /// The interfaces of a policy, each with the worker's path, and what is in force on them: what the
 /// workers run there.
@@ -427,7 +558,7 @@ fn check_interfaces(policy: &Policy, config: &PortConfig) -> Result<Vec<String>,
 }
 
 /// Logs what is enforced, and where.
-fn introduce(policy: &Policy, config: &PortConfig, without_us: &[String]) {
+fn introduce(policy: &Policy, config: &PortConfig, assembly: &Assembly) {
     let names = config.interfaces();
     for interface in &policy.interfaces {
         let settings = &interface.settings;
@@ -474,9 +605,10 @@ fn introduce(policy: &Policy, config: &PortConfig, without_us: &[String]) {
         };
         tracing::info!("RSVP on {}; reservable: {what}", rsvp.interfaces.join(", "));
     }
-    without_us
-        .iter()
-        .for_each(|what| tracing::info!("without suimon{what}"));
+    let without_us = assembly.without_us.iter();
+    without_us.for_each(|what| tracing::info!("without suimon{what}"));
+    let realised = assembly.realised.iter();
+    realised.for_each(|line| tracing::info!("{line}"));
 }
 
 /// Where the packets come from that leave through an interface of this port.

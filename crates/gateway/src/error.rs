@@ -52,6 +52,8 @@ pub enum Error {
     Node(String),
     /// The message with which our own node ended.
     NodeFailed(String),
+    /// The place of the program that runs could not be taken; that one goes on.
+    HandOver(String),
     /// A refusal of the running daemon, or a failure to reach it.
     Refused(Refusal),
 }
@@ -110,6 +112,7 @@ impl fmt::Display for Error {
             Self::Socket { path, why } => {
                 write!(f, "cannot serve the control socket {}: {why}", path.display())
             }
+            Self::HandOver(why) => write!(f, "the other suimon was not replaced, and goes on: {why}"),
             Self::Node(why) => write!(f, "cannot start a node of our own: {why}"),
             Self::Refused(why) => write!(f, "{why}"),
         }

@@ -75,6 +75,8 @@ pub(crate) struct Generations {
     /// Those that were undone by a change that could not be written: the next that is written says
     /// so, too.
     undone: Vec<u64>,
+    /// Another program takes over, or has: it has what is in force now, and nothing changes.
+    handing_over: bool,
     time: CallerTime,
 }
 
@@ -95,6 +97,7 @@ impl Generations {
             unconfirmed: None,
             on_disk: None,
             undone: Vec::new(),
+            handing_over: false,
             time,
         };
         let since_ms = all.time.now_ms();
@@ -140,6 +143,12 @@ impl Generations {
         mut change: Change,
         adopt: impl FnOnce() -> Result<(T, Vec<InterfacePolicy>), Refusal>,
     ) -> Result<T, Refusal> {
+        if self.handing_over {
+            return Err(Refusal {
+                message: "nothing was changed: another program is taking over".into(),
+                help: Some("ask again in a moment".into()),
+            });
+        }
         let before = self.number();
         let number = before + 1;
         let whole = match change.is_whole || change.back_to.is_some() {
@@ -290,7 +299,7 @@ impl Generations {
     /// What stays of that, if what was set for a time is over; not while a change waits, which may
     /// be undone.
     pub(crate) fn rest(&self, now_ms: u64) -> Option<MadeOf> {
-        let ends = self.unconfirmed.is_none() && self.made_of().is_over_by(now_ms);
+        let ends = self.unconfirmed.is_none() && !self.handing_over && self.made_of().is_over_by(now_ms);
         ends.then(|| self.made_of().clone().at(now_ms))
     }
 
@@ -384,6 +393,23 @@ impl Generations {
         Ok(number)
     }
 
+    /// From now on nothing changes, or again as always.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a change waits to be confirmed, or another program is taking over
+    /// already.
+    pub(crate) fn hand_over(&mut self, begins: bool) -> Result<(), Refusal> {
+        if begins {
+            self.refuse_unconfirmed()?;
+            if self.handing_over {
+                return Err(Refusal::new("another program is taking over already"));
+            }
+        }
+        self.handing_over = begins;
+        Ok(())
+    }
+
     /// Waits no longer.
     pub(crate) fn give_up(&mut self) {
         self.unconfirmed = None;
@@ -391,8 +417,9 @@ impl Generations {
 
     /// Notes an orderly end; not while a change waits, which is not to begin with then.
     pub(crate) fn ended(&mut self) -> io::Result<()> {
+        // What another program has taken over runs on.
         match (&mut self.on_disk, self.unconfirmed) {
-            (Some(kept), None) => kept.ended(),
+            (Some(kept), None) if !self.handing_over => kept.ended(),
             _ => Ok(()),
         }
     }

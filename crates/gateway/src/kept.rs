@@ -9,7 +9,7 @@ use crate::state_folder::{Disk, Folder, UNFINISHED, replace};
 use control::calendar::now_ms;
 use control::policy::Policy;
 use control::protocol::{
-    AddedClass, Amendment, Refusal, RemovedClass, SettingChange, SettingChanges, UsedUp,
+    AddedClass, Amendment, PolicyInForce, Refusal, RemovedClass, SettingChange, SettingChanges, UsedUp,
 };
 use control::provenance::Provenance;
 use control::{policy_text, text_file};
@@ -52,6 +52,32 @@ impl MadeOf {
             text: text.into(),
             text_of: 0,
             since: Vec::new(),
+        }
+    }
+
+    /// What is in force in a program whose place is taken.
+    pub(crate) fn in_force(policy: PolicyInForce) -> Self {
+        let PolicyInForce {
+            file,
+            text,
+            text_of,
+            since,
+        } = policy;
+        Self {
+            file,
+            text: text.into(),
+            text_of,
+            since,
+        }
+    }
+
+    /// The same for the program that takes the place.
+    pub(crate) fn handed_over(&self) -> PolicyInForce {
+        PolicyInForce {
+            file: self.file.clone(),
+            text: self.text.to_string(),
+            text_of: self.text_of,
+            since: self.since.clone(),
         }
     }
 
@@ -381,6 +407,29 @@ impl Kept {
             let shown = folder.display();
             format!("cannot use the state in {shown}: {why}; without that folder, {file} is begun with")
         })
+    }
+
+    /// The folder of a program that runs, and whose place is taken.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder cannot be used.
+    pub(crate) fn of_running(folder: &Path) -> Result<Self, String> {
+        let read = Disk::of_another(folder).and_then(|disk| Self::read(Box::new(disk)));
+        let kept = read.map_err(|why| format!("cannot use the state in {}: {why}", folder.display()))?;
+        Ok(Self {
+            path: Some(folder.into()),
+            ..kept
+        })
+    }
+
+    /// From now on the folder is this program's alone.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it is another's.
+    pub(crate) fn own(&mut self) -> io::Result<()> {
+        self.folder.own()
     }
 
     /// The same in any folder, at this time.

@@ -18,6 +18,7 @@
 //! - `recorder`, [`recording`]: what passes an interface, in a ring, and done again from a file;
 //! - [`service`], [`supervise`]: requests and messages while packets flow; [`enforce`] does all
 //!   of it in order;
+//! - `hand_over`, [`heir`]: another program takes this one's place while packets flow;
 //! - [`signalling`]: RSVP with sockets, routes and a clock.
 
 #![forbid(unsafe_code)]
@@ -45,6 +46,8 @@ cfg_if::cfg_if! {
         pub mod experience;
         pub mod facts;
         mod generations;
+        mod hand_over;
+        pub mod heir;
         pub mod in_force;
         pub mod kept;
         pub mod memory;

@@ -9,7 +9,9 @@ use super::enforced::Enforcement;
 use super::expected::Expected;
 use super::in_force::{InForce, InterfaceInForce, refuse_behind, refuse_varying, refused};
 use super::yielding::YieldGauges;
+use crate::confined::Sandbox;
 use crate::experience::{ExperienceReader, ExperienceReaders};
+use crate::hand_over::{self, LeavingPlace, TakenBy};
 use crate::promises_kept;
 use crate::quotas::{Carrying, Counters, Quotas};
 use crate::realise;
@@ -19,8 +21,9 @@ use crate::shadow::shadow;
 use crate::signalling::speaker;
 use control::difference::{Applied, Breaking, Difference, GenerationView};
 use control::explained::{self, ExplainRequest, Explained};
+use control::hand_over::HandingOver;
 use control::policy::InterfacePolicy;
-use control::protocol::{Amendment, Refusal, SettingChanges, UsedUp};
+use control::protocol::{Amendment, HandOverOffer, Refusal, SettingChanges, UsedUp};
 use control::provenance::Provenance;
 use control::recorded::RecordingFile;
 use control::reservation::Reservations;
@@ -35,7 +38,7 @@ use netio::pool::PoolUsage;
 use netio::worker::PortId;
 use std::collections::BTreeMap;
 use std::mem::take;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -58,6 +61,9 @@ pub struct ControlService {
     autorate: AutorateGauges,
     quotas: Quotas,
     detach: Arc<AtomicBool>,
+    /// The policy's file, and whether rights were given up.
+    begun: (Option<PathBuf>, Sandbox),
+    taken_by: TakenBy,
     unconfined: Vec<String>,
     experience: ExperienceReaders,
     /// The connections of hosts behind this one, where a policy has `nat`.
@@ -93,12 +99,28 @@ impl ControlService {
             autorate: AutorateGauges::default(),
             quotas,
             detach,
+            begun: (None, Sandbox::default()),
+            taken_by: TakenBy::default(),
             unconfined: Vec::new(),
             experience: ExperienceReaders::new(),
             behind: None,
             unlike: Mutex::default(),
             recorders: Mutex::default(),
         }
+    }
+
+    /// The same of a program that was begun with this file: one that takes its place is begun so.
+    #[must_use]
+    pub fn begun(self, file: Option<&Path>, sandbox: Sandbox) -> Self {
+        Self {
+            begun: (file.map(Path::to_path_buf), sandbox),
+            ..self
+        }
+    }
+
+    /// The process that has taken this one's place.
+    pub(crate) fn taken_by(&self) -> Option<i32> {
+        self.taken_by.process()
     }
 
     /// The same, which also shows what could not be taken away from the program.
@@ -181,6 +203,14 @@ impl ControlService {
             self.handle.time().now_ms(),
         );
         self.write_quotas(true);
+    }
+
+    /// Counts what has left until now, and keeps it.
+    pub(crate) fn keep_quotas(&self) {
+        // Without an answer what was kept last counts.
+        if let Ok(snapshot) = self.handle.inspect_to(Detail::Departures) {
+            self.end_quotas(&snapshot);
+        }
     }
 
     fn write_quotas(&self, at_end: bool) {
@@ -368,6 +398,27 @@ impl Handler for ControlService {
         if self.in_force.all().iter().map(classes).sum::<usize>() >= MANY {
             netio::heap::give_back();
         }
+    }
+
+    fn hand_over(&self) -> Result<Box<dyn HandingOver + '_>, Refusal> {
+        if let Some(why) = hand_over::hinders(&self.changes, self.speaker.is_some()) {
+            return Err(why);
+        }
+        let made_of = self.changes.hand_over(true)?;
+        let (file, sandbox) = &self.begun;
+        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        let offer = HandOverOffer {
+            name: self.name.clone(),
+            program: self.version(),
+            file: file.as_ref().map(text),
+            state: self.changes.folder().as_ref().map(text),
+            confined: *sandbox == Sandbox::On,
+            policy: made_of.handed_over(),
+        };
+        let run = (&*self.changes, &self.handle);
+        let end = (&self.taken_by, &*self.detach);
+        let keep = Box::new(|| self.keep_quotas());
+        Ok(Box::new(LeavingPlace::of(keep, run, end, offer)))
     }
 
     fn switch(&self, interface: Option<&str>, on: bool) -> Result<String, Refusal> {

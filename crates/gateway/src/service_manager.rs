@@ -31,6 +31,13 @@ pub(crate) fn reloaded() {
     tell(&[NotifyState::Ready]);
 }
 
+/// Another process goes on as this service.
+pub(crate) fn hands_over(process: i32) {
+    if let Ok(process) = u32::try_from(process) {
+        tell(&[NotifyState::MainPid(process)]);
+    }
+}
+
 /// It ends in order.
 pub(crate) fn ends() {
     tell(&[NotifyState::Stopping]);

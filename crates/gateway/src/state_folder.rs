@@ -13,6 +13,14 @@ pub(crate) trait Folder: Send + std::fmt::Debug {
     fn create(&mut self, name: &str, bytes: &[u8]) -> io::Result<()>;
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
     fn remove(&mut self, name: &str) -> io::Result<()>;
+    /// From now on it is this program's alone, if it is not yet.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it is another's.
+    fn own(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// What is being written ends so; a crash may leave it.
@@ -49,17 +57,21 @@ impl Disk {
             .mode(0o700)
             .create(path)
             .map_err(unusable)?;
-        let folder = File::open(path).map_err(unusable)?;
-        match folder.try_lock() {
-            Ok(()) => Ok(Self {
-                path: path.into(),
-                folder,
-            }),
-            Err(TryLockError::WouldBlock) => Err(format!(
+        let mut disk = Self::of_another(path).map_err(unusable)?;
+        match disk.own() {
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => Err(format!(
                 "another suimon keeps its state in {shown}: give each a folder of its own"
             )),
-            Err(TryLockError::Error(why)) => Err(unusable(why)),
+            owned => owned.map(|()| disk).map_err(unusable),
         }
+    }
+
+    /// Opens the folder of a program that ends when this one has taken its place.
+    pub(crate) fn of_another(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            path: path.into(),
+            folder: File::open(path)?,
+        })
     }
 
     /// Refuses to write where another folder has taken the name: without the generations before it
@@ -110,6 +122,13 @@ impl Folder for Disk {
         self.in_place()?;
         fs::remove_file(self.path.join(name))?;
         self.folder.sync_all()
+    }
+
+    fn own(&mut self) -> io::Result<()> {
+        self.folder.try_lock().map_err(|why| match why {
+            TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
+            TryLockError::Error(why) => why,
+        })
     }
 }
 

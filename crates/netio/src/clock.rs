@@ -10,6 +10,27 @@ pub fn now() -> Instant {
     Instant::from_nanos(crate::sys::monotonic())
 }
 
+/// An instant by both clocks, which were read together: what two programs agree on. Arrival
+/// timestamps of frames are of the second, which may be set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    /// By this clock.
+    pub at: Instant,
+    /// By `CLOCK_REALTIME`, in ns.
+    pub realtime: u64,
+}
+
+impl Moment {
+    /// So long from now.
+    pub fn after(span: Duration) -> Self {
+        let (realtime, at) = timed(crate::sys::realtime);
+        Self {
+            at: at + span,
+            realtime: realtime + span.nanos(),
+        }
+    }
+}
+
 /// The computer's clock, in milliseconds since 1970: people set it, and read it.
 pub fn unix_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

@@ -52,6 +52,8 @@ pub struct FailClosed {
     rate: Bandwidth,
     /// A killed process left it, and nothing has been sent since.
     inherited: bool,
+    /// Another program limits the interface now.
+    handed_over: bool,
 }
 
 impl FailClosed {
@@ -67,6 +69,7 @@ impl FailClosed {
             interface,
             rate,
             inherited,
+            handed_over: false,
         };
         closed.install()?;
         Ok(closed)
@@ -75,6 +78,16 @@ impl FailClosed {
     /// Frames are sent by us from now on: the end of that is for us to say.
     pub fn served(&mut self) {
         self.inherited = false;
+    }
+
+    /// Another program limits the interface from now on; or does no longer, and has removed its
+    /// limit if it ended in order.
+    pub fn hand_over(&mut self, to_another: bool) {
+        self.handed_over = to_another;
+        if !to_another {
+            // Where the kernel refuses, it is said when it is looked whether the limit is there.
+            let _ = self.install();
+        }
     }
 
     /// The same at the interface of this index, which may be a new one of the same name.
@@ -123,7 +136,7 @@ impl FailClosed {
 
 impl Drop for FailClosed {
     fn drop(&mut self) {
-        if self.inherited || std::thread::panicking() {
+        if self.inherited || self.handed_over || std::thread::panicking() {
             return;
         }
         // The interface may be gone; then so is the qdisc.

@@ -15,7 +15,7 @@
 use crate::bpf::programs::{ECHO, TAKE};
 use crate::bpf::syscall::{self, Hook};
 use crate::bpf::{Attached, Heartbeat, Means};
-use crate::clock;
+use crate::clock::{self, Moment};
 use crate::interface::Interface;
 use crate::pool::Pool;
 use crate::port::{Capabilities, Counters, PacedPort, Port, PortError, Wake};
@@ -200,6 +200,10 @@ impl<P: Capture> Port for Guarded<P> {
         self.port.counters()
     }
 
+    fn hand_over(&mut self, to_another: bool) {
+        self.port.hand_over(to_another);
+    }
+
     fn bypassed(&self) -> bool {
         let lost = |attached: &Attached| !attached.is_whole() || self.port.bypassed();
         self.attached.as_ref().is_some_and(lost)
@@ -234,6 +238,10 @@ pub trait Heart: Send + Sync + fmt::Debug {
     fn beat(&self, now: Instant);
     /// From the next frame on, frames take the kernel's own path until the next beat.
     fn silence(&self);
+    /// The worker takes what arrives from this moment on, which is another program's until then.
+    fn take_from(&self, moment: Moment);
+    /// What arrives from this moment on is another program's, until the next beat after a silence.
+    fn leave_at(&self, moment: Moment);
 }
 
 impl Heart for Heartbeat {
@@ -247,6 +255,14 @@ impl Heart for Heartbeat {
 
     fn silence(&self) {
         self.silence();
+    }
+
+    fn take_from(&self, moment: Moment) {
+        self.take_from(moment);
+    }
+
+    fn leave_at(&self, moment: Moment) {
+        self.leave_at(moment);
     }
 }
 
@@ -301,6 +317,18 @@ impl Gate for Pulse {
 
     fn stand_aside(&mut self, now: Instant) {
         self.advance(false, now);
+    }
+
+    fn take_from(&mut self, moment: Moment) {
+        self.hearts.iter().for_each(|heart| heart.take_from(moment));
+    }
+
+    fn tells_by_arrival(&self) -> bool {
+        self.copies
+    }
+
+    fn leave_at(&mut self, moment: Moment) {
+        self.hearts.iter().for_each(|heart| heart.leave_at(moment));
     }
 }
 

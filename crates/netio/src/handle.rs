@@ -4,6 +4,8 @@
 //! worker. A snapshot costs traffic no more than the copying of its numbers, and of very many
 //! classes the worker copies a [slice](crate::inspection) between two batches.
 
+mod leaving;
+
 use crate::budget::{Claim, PreparedClaim, ReservedSlots};
 use crate::carried::PathCarried;
 use crate::classify::{ClassifiesBy, Classify};
@@ -21,6 +23,7 @@ use crate::sys::Bell;
 use crate::tcp::{Ends, Limit};
 use crate::time::CallerTime;
 use crate::window_clamp::ClampSnapshot;
+use crate::worker::leaving::PlaceWish;
 use crate::worker::{PathId, PortId, Worker};
 use engine::inspect::View;
 use engine::packet::ClassId;
@@ -29,6 +32,7 @@ use engine::random::Seed;
 use engine::structures::shared_list::SharedList;
 use engine::tree::{ClassInfo, TreePlan};
 use engine::units::{Bandwidth, Duration, Instant};
+pub use leaving::{AgreedLeave, NotLeft};
 use measure::delay::Delays;
 use measure::hold_ups::HoldUps;
 use measure::impairments::ImpairmentCounts;
@@ -309,6 +313,7 @@ pub(crate) enum Command {
         wish: TapeWish,
         done: Sender<Option<Taped>>,
     },
+    Place(PlaceWish),
     Stop,
     Abort,
 }
@@ -835,6 +840,8 @@ pub enum Aside {
     Port,
     /// There has been no free slot for frames for some time.
     Memory,
+    /// Another program has taken over.
+    HandedOver,
 }
 
 impl fmt::Display for Aside {
@@ -842,6 +849,7 @@ impl fmt::Display for Aside {
         f.write_str(match self {
             Self::Port => "a port does not work",
             Self::Memory => "no memory for frames is free",
+            Self::HandedOver => "another program has taken over",
         })
     }
 }

@@ -12,6 +12,7 @@
 //! - [`replay`]: what went through a queue, recorded beside the loop, and done again;
 //! - [`fail_open`]: ports fed by programs in the kernel, so that traffic flows without us;
 //!   [`fail_closed`]: a limit for that traffic;
+//! - [`backlog`]: what a worker hands over to that of another program, which takes its place;
 //! - [`time`]: that of whoever asks a worker, the machine's or a simulation's;
 //! - [`beside`]: threads beside the loop that end when nobody wants them any more;
 //! - [`echo`]: round trips to a host on the other side of a line;
@@ -30,6 +31,7 @@ pub mod window_clamp;
 // All else is of Linux; the above is compiled for the browser too.
 cfg_if::cfg_if! {
     if #[cfg(target_os = "linux")] {
+        pub mod backlog;
         pub mod beside;
         pub mod bpf;
         mod budget;

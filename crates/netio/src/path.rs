@@ -6,6 +6,7 @@ mod taped;
 
 pub(crate) use explained::Wished;
 
+use crate::backlog::{HandedFrame, PathBacklog};
 use crate::budget::{Admission, Claim, Owner};
 use crate::carried::PathCarried;
 use crate::checksum;
@@ -824,6 +825,38 @@ impl Path {
         }
         self.enabled = on;
         self.note_plain();
+    }
+
+    /// Hands on what it holds, each frame as it would have left; its discipline is off then. What
+    /// goes counts as never offered: it is, to whoever takes it.
+    pub(crate) fn hand_on(&mut self, now: Instant, pool: &mut Pool) -> PathBacklog {
+        let enabled = self.enabled;
+        self.switch(now, pool, false);
+        self.end_change(now, pool);
+        let mut gone = Count::default();
+        let frames = self.bypass.drain(..).map(|packet| {
+            gone += packet.len;
+            write_marks(pool, &packet);
+            let frame = HandedFrame {
+                arrived: packet.arrived,
+                offload: pool.offload(packet.buffer),
+                bytes: pool.bytes(packet.buffer).to_vec(),
+            };
+            pool.free(packet.buffer);
+            frame
+        });
+        let frames = frames.collect();
+        self.totals.offered = self.totals.offered - gone;
+        PathBacklog {
+            name: self.name.clone(),
+            enabled,
+            frames,
+        }
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// What it has carried; with a rate, it is shaped to that from now on.

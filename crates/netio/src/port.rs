@@ -128,6 +128,10 @@ pub trait Port: Send + fmt::Debug {
     /// Its counters.
     fn counters(&self) -> Counters;
 
+    /// Another program has such a port in its place, or no longer: what this one has set up at the
+    /// interface, beyond its own programs, is that one's meanwhile.
+    fn hand_over(&mut self, _to_another: bool) {}
+
     /// Whether frames pass it by, though it sends and receives: a program that feeds it, or takes
     /// what it hands back, was taken away. Asked a few times a second.
     fn bypassed(&self) -> bool {

@@ -16,7 +16,7 @@
 //! the kernel takes over, what arrived before that is sent too, and the rest is counted as flushed.
 
 use crate::classify::Classify;
-use crate::clock;
+use crate::clock::{self, Moment};
 use crate::experience::{Direction, ExperienceObserver, ExperienceWatch};
 use crate::handle::{Aside, Command, Handle, PathView, PortView, Turns, WorkerSnapshot};
 use crate::hold_ups::{HoldUp, HoldUpLog};
@@ -44,6 +44,10 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+
+pub(crate) mod leaving;
+
+use leaving::Leaving;
 
 /// How soon a failed port is tried again.
 const RETRY: Duration = Duration::from_millis(100);
@@ -121,6 +125,15 @@ pub trait Gate: Send {
     fn beat(&mut self, now: Instant);
     /// Leaves traffic to the kernel until the next beat: something is broken here.
     fn stand_aside(&mut self, now: Instant);
+    /// What arrives from this moment on is the worker's, which counts as alive from now on; until
+    /// then it is another program's.
+    fn take_from(&mut self, moment: Moment);
+    /// Whether frames are told apart by their arrival timestamps: then it can take from a moment
+    /// that is to come. Otherwise it takes what it is given from the call on.
+    fn tells_by_arrival(&self) -> bool;
+    /// What arrives from this moment on is another program's, until the next beat after the worker
+    /// has stood aside.
+    fn leave_at(&mut self, moment: Moment);
 }
 
 /// The specification of a path.
@@ -227,6 +240,8 @@ pub struct Worker {
     short_since: Option<Instant>,
     /// A clean end is under way, and ends by then.
     ending: Option<Instant>,
+    /// Another program takes over, or has.
+    leaving: Option<Leaving>,
     /// The time, if the caller has a clock of its own.
     set_time: Option<Instant>,
     /// When a caller with a clock of its own was told to wait, and until when.
@@ -281,6 +296,7 @@ impl Worker {
             first_path: 0,
             short_since: None,
             ending: None,
+            leaving: None,
             set_time: None,
             told: None,
             waited: None,
@@ -445,6 +461,7 @@ impl Worker {
         }
         let inspecting = self.inspect_on();
         let changing = self.change_on();
+        let leaving = self.leave_on();
         self.revive();
         let received = self.receive();
         let now = self.now();
@@ -459,13 +476,13 @@ impl Worker {
             self.flush(now);
             return Turn::Done;
         }
-        if received || sent || changing || inspecting {
+        if received || sent || changing || inspecting || leaving {
             return Turn::Busy;
         }
         if self.has_ended() {
             return Turn::Done;
         }
-        Turn::Idle(until)
+        Turn::Idle(until.min(self.leaves_by()))
     }
 
     /// Does a piece of each change that is under way. Whether there is one.
@@ -493,6 +510,7 @@ impl Worker {
             // Whoever asked may have given up waiting; then nobody receives the answer.
             match command {
                 Command::Stop => self.begin_end(),
+                Command::Place(wish) => self.change_place(wish),
                 Command::Abort => return ControlFlow::Break(()),
                 Command::Inspect { detail, requester } => {
                     self.inspections.push_back(InspectionJob::new(detail, requester));
@@ -723,6 +741,9 @@ impl Worker {
 
     /// Why the traffic of this gate's ports is to be left to the kernel.
     fn trouble(&mut self, gate: usize, now: Instant) -> Option<Aside> {
+        if self.has_left() {
+            return Some(Aside::HandedOver);
+        }
         let enough = || {
             let free = |usage: PoolUsage| usage.total - usage.used;
             self.pool
@@ -888,7 +909,7 @@ impl Worker {
     fn send(&mut self, now: Instant) -> (bool, Instant) {
         let (mut busy, mut until) = (false, Instant::NEVER);
         self.slots.iter_mut().for_each(|slot| slot.wants_room = false);
-        let count = self.paths.len();
+        let (count, emptying) = (self.paths.len(), self.is_emptying());
         // A different path begins each time, so that none always has first choice of a shared
         // port's room.
         self.first_path = (self.first_path + 1) % count.max(1);
@@ -897,6 +918,9 @@ impl Worker {
             let slot = &mut self.slots[path.to.0];
             if slot.broken() {
                 until = until.min(slot.retry_at);
+                continue;
+            }
+            if emptying {
                 continue;
             }
             match path.drain(now, &mut self.pool, slot.port.as_mut()) {

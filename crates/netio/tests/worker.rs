@@ -13,7 +13,7 @@ use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use netio::capture_file::Writer;
 use netio::classify::{Classify, Everything};
-use netio::clock::now;
+use netio::clock::{Moment, now};
 use netio::handle::{Adopted, Aside, Handle, Retune, Unanswered, WorkerSnapshot};
 use netio::inspection::{Detail, SLICE};
 use netio::pool::{Gso, Offload, Slots};
@@ -581,6 +581,14 @@ impl Gate for Lapsed {
     }
 
     fn stand_aside(&mut self, _now: Instant) {}
+
+    fn take_from(&mut self, _moment: Moment) {}
+
+    fn tells_by_arrival(&self) -> bool {
+        true
+    }
+
+    fn leave_at(&mut self, _moment: Moment) {}
 }
 
 #[test]
@@ -830,6 +838,14 @@ impl Gate for GateProbe {
     fn stand_aside(&mut self, _now: Instant) {
         self.0.store(true, Ordering::Relaxed);
     }
+
+    fn take_from(&mut self, _moment: Moment) {}
+
+    fn tells_by_arrival(&self) -> bool {
+        true
+    }
+
+    fn leave_at(&mut self, _moment: Moment) {}
 }
 
 #[test]

@@ -54,6 +54,19 @@ enum LogFormat {
 }
 
 impl LogOptions {
+    /// The same, for the command line of another program.
+    pub fn arguments(self) -> [String; 4] {
+        let name = |value: Option<clap::builder::PossibleValue>| {
+            value.map_or_else(String::new, |value| value.get_name().to_owned())
+        };
+        [
+            "--log-level".into(),
+            name(self.log_level.to_possible_value()),
+            "--log-format".into(),
+            name(self.log_format.to_possible_value()),
+        ]
+    }
+
     /// From now on the log of this program is written so.
     pub fn begin(self) {
         let journal = is_the_journal(std::env::var("JOURNAL_STREAM").ok().as_deref());

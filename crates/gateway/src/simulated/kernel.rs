@@ -5,6 +5,7 @@
 use crate::enforced::Standing;
 use engine::packet::Buffer;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
+use netio::clock::Moment;
 use netio::fail_open::Heart;
 use netio::pool::{Offload, Pool};
 use netio::port::{Capabilities, Counters, Fault, Port, PortError, Wake};
@@ -451,6 +452,10 @@ impl Heart for Cell {
     fn silence(&self) {
         locked(&self.kernel).interfaces[self.number].alive_until = Instant::START;
     }
+
+    fn take_from(&self, _moment: Moment) {}
+
+    fn leave_at(&self, _moment: Moment) {}
 }
 
 /// A port of an interface: as a packet socket with its programs.

@@ -1,7 +1,10 @@
 //! Attaches a port's programs by the best means that the kernel has.
 
 use super::clsact::Clsact;
-use super::syscall::{self, BpfProgram, HookPlace, Link};
+use super::heartbeat::Heartbeat;
+use super::programs::TO_TAP;
+use super::syscall::{self, BpfProgram, Hook, HookPlace, Link};
+use engine::units::Duration;
 use std::fmt;
 use std::io;
 
@@ -86,6 +89,25 @@ impl Attached {
             None => Clsact::at(self.interface)?,
         };
         self.clsact.insert(clsact).add(program)
+    }
+}
+
+/// Whether programs of several processes can be at one hook, each by its own link (Linux 6.6): a
+/// filter would replace that of the same name.
+///
+/// # Errors
+///
+/// Returns an error if bpf(2) is not permitted.
+pub fn stand_beside_each_other() -> io::Result<bool> {
+    // The loopback interface is the first of every network namespace. The program is let go at
+    // once, and lets everything pass, as its cell has lapsed.
+    const LOOPBACK: u32 = 1;
+    let cell = Heartbeat::new(Duration::ZERO)?;
+    let program = syscall::load("suimon_probe", Hook::Egress, false, &TO_TAP, cell.map(), None)?;
+    match syscall::link(&program, LOOPBACK, HookPlace::Last) {
+        Ok(_) => Ok(true),
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(false),
+        Err(e) => Err(e),
     }
 }
 

@@ -6,7 +6,7 @@
 //! hanging one and a disabled one are the same case.
 
 use super::syscall::{self, Hook};
-use crate::clock;
+use crate::clock::{self, Moment};
 use crate::mapping::Mapping;
 use crate::sys;
 use engine::units::{Duration, Instant};
@@ -58,6 +58,8 @@ pub struct Heartbeat {
     silenced: AtomicU64,
     /// Until when arrival timestamps are compared after a lapse.
     settled_at: AtomicU64,
+    /// From this arrival timestamp on, frames are another program's.
+    leaves_at: AtomicU64,
 }
 
 /// How far ahead of the first beat frames are taken from. Long enough for the beat itself.
@@ -65,6 +67,10 @@ const AHEAD: Duration = Duration::from_millis(1);
 
 /// How long after a lapse frames may still come out of a socket that arrived before its end.
 const SETTLED: Duration = Duration::from_millis(500);
+
+/// How long it may take a worker to begin that takes another program's place: it gets what waited
+/// there first, on a machine that may be busy.
+const HANDED_OVER: Duration = Duration::from_secs(1);
 
 impl Heartbeat {
     /// A cell that counts as alive for `limit` after each beat. It starts lapsed: the programs take
@@ -83,6 +89,7 @@ impl Heartbeat {
             limit,
             silenced: AtomicU64::new(0),
             settled_at: AtomicU64::new(0),
+            leaves_at: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -133,13 +140,27 @@ impl Heartbeat {
             until if until <= now.nanos() => sys::realtime().saturating_sub(now.nanos() - until),
             _ => u64::MAX,
         };
-        since..until
+        since..until.min(self.leaves_at.load(Relaxed))
+    }
+
+    /// Takes what arrives from this moment on, which is another program's until then, and counts as
+    /// alive until the loop beats, which first gets what waited there.
+    pub fn take_from(&self, moment: Moment) {
+        self.set(Word::Since, moment.realtime);
+        self.settled_at.store((moment.at + SETTLED).nanos(), Relaxed);
+        self.set(Word::AliveUntil, (moment.at + HANDED_OVER).nanos());
+    }
+
+    /// What arrives from this moment on is another program's, until the next beat after a lapse.
+    pub fn leave_at(&self, moment: Moment) {
+        self.leaves_at.store(moment.realtime, Relaxed);
     }
 
     /// Beats: the loop is alive at this time of [`crate::clock`].
     pub fn beat(&self, now: Instant) {
         let now_ns = now.nanos();
         if self.lapsed(now) {
+            self.leaves_at.store(u64::MAX, Relaxed);
             // Before the time of life: a frame goes by one of both, whenever it comes.
             self.set(Word::Since, sys::realtime() + AHEAD.nanos());
             self.settled_at.store(now_ns + SETTLED.nanos(), Relaxed);

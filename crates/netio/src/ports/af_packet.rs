@@ -39,6 +39,7 @@ pub static KIND: Kind = Kind {
         summary: "packet sockets: works on every interface, and passes super-frames",
         needs: Needs::TwoInterfaces,
         has_wire: true,
+        alone: None,
         settings: &[],
     },
     open: Open::Between(between),

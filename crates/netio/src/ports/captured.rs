@@ -136,6 +136,10 @@ impl Port for Captured {
         self.port.counters()
     }
 
+    fn hand_over(&mut self, to_another: bool) {
+        self.port.hand_over(to_another);
+    }
+
     fn paced(&mut self) -> Option<&mut dyn PacedPort> {
         self.port.paced()
     }

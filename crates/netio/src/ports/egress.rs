@@ -40,6 +40,7 @@ pub static KIND: Kind = Kind {
         summary: "what this host itself sends on an interface, redirected into a TAP device of ours",
         needs: Needs::OneInterface,
         has_wire: true,
+        alone: None,
         settings: EgressSettings::SETTINGS,
     },
     open: Open::Egress(on),
@@ -207,6 +208,12 @@ impl Port for Egress {
             dropped: to.dropped,
             ..from
         }
+    }
+
+    fn hand_over(&mut self, to_another: bool) {
+        self.closed
+            .iter_mut()
+            .for_each(|closed| closed.hand_over(to_another));
     }
 
     fn paced(&mut self) -> Option<&mut dyn PacedPort> {

@@ -19,6 +19,7 @@ pub static KIND: Kind = Kind {
         summary: "what this host receives on an interface, redirected through a TAP device of ours",
         needs: Needs::Received,
         has_wire: false,
+        alone: None,
         settings: &[],
     },
     open: Open::Ingress(on),
@@ -26,12 +27,12 @@ pub static KIND: Kind = Kind {
 
 fn on(managed: &str, opening: &Opening<'_>) -> Result<Opened, PortError> {
     let limit = opening.fail_open_after;
-    let port = Detour::open(
-        device(managed),
-        Hook::Ingress,
-        HookPlace::Last,
-        opening.transmit_ring,
-    )?;
+    // Before the detour whose place it takes: what that hands back would have to pass this one.
+    let place = match opening.takes_over {
+        true => HookPlace::First,
+        false => HookPlace::Last,
+    };
+    let port = Detour::open(device(managed), Hook::Ingress, place, opening.transmit_ring)?;
     let tap = port.tap().to_owned();
     let (port, pulse) = fail_open::single(port, limit, Means::Best)?;
     let without_us = fail_open::takeover(limit, port.attached());

@@ -73,6 +73,8 @@ pub struct Opening<'a> {
     /// Whether each direction gets ports and a gate of its own, so that a worker of its own can
     /// carry it. Some kinds cannot do that.
     pub by_direction: bool,
+    /// Whether it takes another program's place, which has such a port at the same interface.
+    pub takes_over: bool,
     /// The kind's own settings, checked against its declaration.
     pub own: &'a Table,
 }

@@ -24,6 +24,7 @@ pub static KIND: Kind = Kind {
         summary: "files of packets: plays one at the times of its packets, and records into another",
         needs: Needs::TwoFiles,
         has_wire: false,
+        alone: Some("a file is read by one program, from its beginning"),
         settings: &[],
     },
     open: Open::Files(files),

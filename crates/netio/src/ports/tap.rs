@@ -23,6 +23,7 @@ pub static KIND: Kind = Kind {
         summary: "TAP devices of ours, between which nothing passes without us",
         needs: Needs::TwoInterfaces,
         has_wire: false,
+        alone: Some("a TAP device is one program's"),
         settings: &[],
     },
     open: Open::Between(between),

@@ -52,6 +52,7 @@ mod target;
 mod top;
 mod traffic;
 mod traffic_tcp;
+mod upgrade;
 mod verify;
 mod web;
 
@@ -123,6 +124,7 @@ verbs! {
     status::Status,
     top::Top,
     traffic::Traffic,
+    upgrade::Upgrade,
     verify::Verify,
     web::Web,
 }

@@ -55,6 +55,7 @@ impl Run {
             state,
             made_of,
             sandbox: self.sandbox.chosen(),
+            heir: None,
         };
         enforce(&policy, cx.registry, origin, &name, socket, &mut |_| Ok(()))?;
         Ok(Exit::Done)

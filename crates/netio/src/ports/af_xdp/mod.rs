@@ -106,6 +106,7 @@ pub static KIND: Kind = Kind {
         summary: "AF_XDP sockets: faster where the driver supports it; no super-frames",
         needs: Needs::TwoInterfaces,
         has_wire: true,
+        alone: Some("a receive queue of the interface has one socket"),
         settings: PolicySettings::SETTINGS,
     },
     open: Open::Between(between),

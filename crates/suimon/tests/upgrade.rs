@@ -1,0 +1,385 @@
+//! `suimon upgrade` under load: the program that runs is replaced by another one again and again,
+//! on each kind of port that can do it. No packet is lost, doubled or overtaken, though many wait;
+//! what was set stays; and a program that dies while it takes over leaves the one that ran.
+//!
+//! ```text
+//!  a ─── lan0 │ r: suimon over the kernel's bridge │ wan0 ─── b
+//! ```
+//!
+//! Twice for each kind; `SUIMON_UPGRADES=100` makes so many of each.
+
+#[path = "stubs/answering.rs"]
+mod answering;
+#[path = "stubs/asked.rs"]
+mod asked_for;
+
+use answering::answering;
+use asked_for::number;
+use control::protocol::{Reply, Request, SettingChange, SettingChanges};
+use control::snapshot::Snapshot;
+use control::socket::Client;
+use engine::random::Seed;
+use lab::host::know_each_other;
+use lab::traffic::generator::TrafficShape;
+use lab::traffic::udp::{Stream, StreamReport, StreamRun};
+use lab::{Host, Lab, Output, Running};
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One test at a time: each loads the machine.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn in_turn(body: impl FnOnce()) {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    lab::isolated(body);
+}
+
+/// A kind of port: its name, its `[port]`, the interface that is managed, and the host.
+struct Kind {
+    name: &'static str,
+    port: &'static str,
+    interface: &'static str,
+    host: &'static str,
+}
+
+const KINDS: [Kind; 5] = [
+    Kind {
+        name: "af_packet",
+        port: "between = [\"lan0\", \"wan0\"]",
+        interface: "wan0",
+        host: "r",
+    },
+    Kind {
+        name: "by direction",
+        port: "between = [\"lan0\", \"wan0\"]\nworkers = \"per-direction\"",
+        interface: "wan0",
+        host: "r",
+    },
+    Kind {
+        name: "egress",
+        port: "egress = \"eth0\"",
+        interface: "eth0",
+        host: "a",
+    },
+    Kind {
+        name: "egress that fails closed",
+        port: "egress = \"eth0\"\nfail_closed = \"1 Mbit/s\"",
+        interface: "eth0",
+        host: "a",
+    },
+    Kind {
+        name: "ingress",
+        port: "ingress = \"eth0\"",
+        interface: "eth0:in",
+        host: "b",
+    },
+];
+
+/// The port of what waits long: its class has 2 Mbit/s, and is offered more for a while.
+const SLOW: u16 = 6_001;
+const QUICK: u16 = 6_002;
+
+impl Kind {
+    fn policy(&self) -> String {
+        let Self { port, interface, .. } = self;
+        // A machine that holds the loop up for longer than usual has the kernel forward, which is
+        // not what is judged here.
+        format!(
+            "version = 1\n[port]\n{port}\nfail_open_after = \"400 ms\"\n\
+             [interface.\"{interface}\"]\nbandwidth = \"10 Mbit/s\"\ndiscipline = \"cbq\"\n\
+             [[interface.\"{interface}\".class]]\nname = \"slow\"\nrate = \"2 Mbit/s\"\nborrow = false\n\
+             discipline = {{ kind = \"fifo\", limit = 5000 }}\n\
+             [[interface.\"{interface}\".class]]\nname = \"rest\"\nrate = \"6 Mbit/s\"\ndefault = true\n\
+             discipline = {{ kind = \"fifo\", limit = 5000 }}\n\
+             [[interface.\"{interface}\".filter]]\nclass = \"slow\"\nprotocol = \"udp\"\ndestination_port = {SLOW}\n"
+        )
+    }
+}
+
+struct Rig {
+    _lab: Lab,
+    hosts: [Host; 3],
+    kind: &'static Kind,
+    files: PathBuf,
+    runs: Option<Running>,
+}
+
+impl Rig {
+    /// Hosts, and the program; `None` if the machine forbids this kind of port.
+    fn start(kind: &'static Kind, state: bool) -> Option<Self> {
+        let mut lab = Lab::new();
+        let hosts = ["a", "r", "b"].map(|name| lab.host(name).expect("a host"));
+        let [a, r, b] = &hosts;
+        lab.veth((a, "eth0"), (r, "lan0")).expect("a pair");
+        lab.veth((r, "wan0"), (b, "eth0")).expect("a pair");
+        for (host, address) in [(a, "10.0.0.1/24"), (b, "10.0.0.2/24")] {
+            let address = address.parse().expect("an address");
+            host.address("eth0", address).expect("set");
+        }
+        r.bridge("br0", &["lan0", "wan0"]).expect("a bridge");
+        let addresses: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
+        know_each_other([(a, "eth0"), (b, "eth0")], [&addresses[..1], &addresses[1..]]).expect("set");
+        let name = kind.name.replace(' ', "-");
+        let files = std::env::temp_dir().join(format!("suimon-upgrade-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&files);
+        fs::create_dir_all(&files).expect("a folder");
+        fs::write(files.join("policy.toml"), kind.policy()).expect("a file");
+        let mut rig = Self {
+            _lab: lab,
+            hosts,
+            kind,
+            files,
+            runs: None,
+        };
+        let (policy, kept) = (rig.file("policy.toml"), rig.file("state"));
+        let mut args = vec!["run", &policy, "--socket"];
+        let socket = rig.socket();
+        args.push(&socket);
+        if state {
+            args.extend(["--state", &kept]);
+        }
+        let runs = rig.program(&args);
+        rig.runs = Some(answering(runs, &socket, Duration::from_secs(10), &[])?);
+        let passes = || rig.stream(QUICK, 50, Duration::from_millis(200)).finish();
+        let passes = || passes().expect("a report").lost() == 0;
+        assert!((0..10).any(|_| passes()), "the hosts cannot reach one another");
+        Some(rig)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.files.join(name).display().to_string()
+    }
+
+    fn socket(&self) -> String {
+        self.file("control.sock")
+    }
+
+    /// Begins the program where the policy is.
+    fn program(&self, args: &[&str]) -> Running {
+        let mut names = ["a", "r", "b"].iter().zip(&self.hosts);
+        let (_, host) = names.find(|(name, _)| **name == self.kind.host).expect("a host");
+        let program = host.program(env!("CARGO_BIN_EXE_suimon")).args(args);
+        program
+            .limit(Duration::from_secs(1_800))
+            .start()
+            .expect("it starts")
+    }
+
+    fn next(&self) -> Running {
+        self.program(&["upgrade", "--foreground", "--socket", &self.socket()])
+    }
+
+    fn stream(&self, port: u16, rate: u32, time: Duration) -> StreamRun {
+        let [a, _, b] = &self.hosts;
+        let stream = Stream {
+            to: SocketAddr::from(([10, 0, 0, 2], port)),
+            shape: TrafficShape::per_second(rate, 400, time),
+        };
+        stream.start(a, b).expect("a stream")
+    }
+
+    fn ask(&self, request: &Request) -> Reply {
+        let mut client = Client::connect(Some(&self.socket())).expect("it answers");
+        client.ask(request).expect("an answer")
+    }
+
+    fn status(&self) -> Snapshot {
+        let mut client = Client::connect(Some(&self.socket())).expect("it answers");
+        client.status(Duration::ZERO, false).expect("a status")
+    }
+
+    /// The process that serves the socket; none at the moment when one has ended and the next does
+    /// not serve yet.
+    fn serves(&self) -> Option<u32> {
+        let process = Client::connect(Some(&self.socket())).ok()?.process()?;
+        u32::try_from(process).ok()
+    }
+
+    /// Replaces the program that runs, which ends then.
+    fn upgrade(&mut self) -> Output {
+        let next = self.next();
+        let until = Instant::now() + Duration::from_secs(20);
+        while self.serves() != Some(next.id()) {
+            assert!(next.is_running(), "{:?}", next.wait());
+            assert!(Instant::now() < until, "it has not taken over");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let former = self.runs.replace(next).expect("one runs");
+        former.wait().expect("its end")
+    }
+
+    fn set_slow(&self, rate: &str) {
+        let done = self.ask(&Request::Set(SettingChanges {
+            interface: self.kind.interface.into(),
+            class: Some("slow".into()),
+            changes: [("rate".to_owned(), SettingChange::Text(rate.into()))].into(),
+            until_ms: None,
+            reason: None,
+        }));
+        assert!(matches!(done, Reply::Done { .. }), "{done:?}");
+    }
+
+    /// Ends the program. What it said.
+    fn end(&mut self) -> String {
+        let detached = self.ask(&Request::Detach { interface: None });
+        assert!(matches!(detached, Reply::Done { .. }), "{detached:?}");
+        let output = self.runs.take().expect("it runs").wait().expect("its end");
+        assert!(output.status.success(), "{output:?}");
+        output.err
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.files);
+    }
+}
+
+/// That all has arrived once, and in order.
+fn whole(report: &StreamReport, what: &str) {
+    let found = (report.lost(), report.reordered, report.duplicates);
+    assert_eq!(
+        found,
+        (0, 0, 0),
+        "{what}: lost, reordered, doubled of {}",
+        report.sent
+    );
+}
+
+#[test]
+fn a_program_is_replaced_under_load_and_no_packet_is_lost_doubled_or_overtaken() {
+    let times = number("SUIMON_UPGRADES").unwrap_or(2);
+    in_turn(|| {
+        for kind in &KINDS {
+            let Some(mut rig) = Rig::start(kind, false) else {
+                return;
+            };
+            let (mut waited, mut sent, mut silences) = (0, 0, Vec::new());
+            for time in 0..times {
+                let quick = rig.stream(QUICK, 500, Duration::from_secs(3));
+                // Twice what the class may send: a second's worth waits in the end.
+                let slow = rig.stream(SLOW, 1_200, Duration::from_secs(2));
+                std::thread::sleep(Duration::from_millis(700));
+                let former = rig.upgrade();
+                assert!(former.status.success(), "{former:?}");
+                let told = former.err.lines().find(|line| line.contains("handed over"));
+                let told = told.unwrap_or_else(|| panic!("{former:?}"));
+                let packets = told.split_whitespace().find_map(|word| word.parse::<u64>().ok());
+                waited += packets.expect("a number");
+                let drops = rig.status().interfaces.remove(0).traffic.drops;
+                let reports = [quick, slow].map(|stream| stream.finish().expect("a report"));
+                if reports.iter().any(|report| report.lost() > 0) {
+                    eprintln!("{drops:?}\n{}\n{}", former.err, rig.end());
+                }
+                let what = format!("{}, {time}", kind.name);
+                reports.iter().for_each(|report| whole(report, &what));
+                sent += reports.iter().map(|report| report.sent).sum::<u64>();
+                silences.push(reports[0].longest_outage().as_millis());
+            }
+            assert!(waited > 100 * times, "{waited} packets waited: {}", kind.name);
+            let snapshot = rig.status();
+            assert_eq!(snapshot.interfaces[0].not_enforced, None);
+            rig.end();
+            silences.sort_unstable();
+            let (median, most) = (silences[silences.len() / 2], silences[silences.len() - 1]);
+            eprintln!(
+                "upgrades: {}: {times} times, with {waited} packets that waited; of {sent} none lost, doubled or \
+                 overtaken; silence {median} ms at the median, {most} at most",
+                kind.name
+            );
+        }
+    });
+}
+
+#[test]
+fn what_was_set_and_the_generations_stay_and_counts_begin_anew() {
+    in_turn(|| {
+        let Some(mut rig) = Rig::start(&KINDS[0], true) else {
+            return;
+        };
+        rig.set_slow("3 Mbit/s");
+        rig.upgrade();
+        rig.set_slow("4 Mbit/s");
+        rig.upgrade();
+        let Reply::History { generations } = rig.ask(&Request::History {}) else {
+            panic!("a history")
+        };
+        let by: Vec<&str> = generations.iter().map(|one| one.by.as_str()).collect();
+        assert_eq!(by, ["run", "set", "set"]);
+        let back = |to| Request::Rollback {
+            to,
+            break_reservations: false.into(),
+            reason: None,
+        };
+        assert!(matches!(rig.ask(&back(None)), Reply::Done { .. }));
+        let Reply::Policy { text } = rig.ask(&Request::Policy {}) else {
+            panic!("a policy")
+        };
+        assert!(text.contains("3 Mbit/s"), "{text}");
+        // An end in order, noted once: the next start begins with the file.
+        rig.end();
+        let state = rig.files.join("state");
+        assert!(!state.join("running").exists(), "it counts as cut off");
+    });
+}
+
+#[test]
+fn a_program_that_dies_while_it_takes_over_leaves_the_one_that_ran() {
+    let times = number("SUIMON_UPGRADES").unwrap_or(3);
+    let mut rng = Seed(times).stream();
+    in_turn(|| {
+        let Some(mut rig) = Rig::start(&KINDS[0], false) else {
+            return;
+        };
+        let first = rig.serves();
+        let mut replaced = 0;
+        for _ in 0..times {
+            let next = rig.next();
+            // Around the moment itself, and while it looks whether all is in force.
+            std::thread::sleep(Duration::from_millis(rng.below(900)));
+            let next_id = next.id();
+            next.kill().expect("it is killed");
+            let until = Instant::now() + Duration::from_secs(5);
+            while rig.serves().is_none() {
+                assert!(Instant::now() < until, "nothing runs");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            replaced += u64::from(rig.serves() == Some(next_id));
+            assert_eq!(rig.serves(), first, "the one that ran goes on");
+            // As before: it may be changed, and is enforced.
+            until_it_may_be_set(&rig);
+            let quick = rig.stream(QUICK, 500, Duration::from_millis(300));
+            whole(&quick.finish().expect("a report"), "afterwards");
+            let snapshot = rig.status();
+            assert_eq!(snapshot.interfaces[0].not_enforced, None);
+        }
+        assert_eq!(replaced, 0);
+        eprintln!(
+            "upgrades: {times} programs killed while they took over; the one that ran went on each time"
+        );
+        rig.upgrade();
+        rig.end();
+    });
+}
+
+/// It may take a moment until the one that ran has seen that the other is gone.
+fn until_it_may_be_set(rig: &Rig) {
+    let until = Instant::now() + Duration::from_secs(5);
+    loop {
+        let done = rig.ask(&Request::Set(SettingChanges {
+            interface: rig.kind.interface.into(),
+            class: Some("slow".into()),
+            changes: [("rate".to_owned(), SettingChange::Text("2 Mbit/s".into()))].into(),
+            until_ms: None,
+            reason: None,
+        }));
+        match done {
+            Reply::Done { .. } => return,
+            other => assert!(Instant::now() < until, "{other:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
