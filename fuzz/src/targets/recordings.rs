@@ -148,8 +148,8 @@ mod tests {
         "switched",
     ];
 
-    /// Recordings in which another tree takes the place of one, from before classes kept their turns
-    /// then: since then other packets leave, and the recording says so.
+    /// Recordings in which another tree takes the place of one, of a time when classes lost their
+    /// turns then: now other packets leave, and it is told.
     const OF_FORMER_TURNS: usize = 4;
 
     /// What no input has, mutation seldom makes: each event of a tape is in one, as it is written
