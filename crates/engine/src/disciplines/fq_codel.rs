@@ -397,15 +397,8 @@ impl Discipline for FqCodel {
     }
 
     fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
-        while let Some(list) = self.left.front_mut() {
-            if !portion.flush(sink, || self.store.pop(list)) {
-                return;
-            }
-            self.left.pop_front();
-            portion.looked();
-            if portion.is_spent() {
-                return;
-            }
+        if !self.store.flush(&mut self.left, portion, sink) {
+            return;
         }
         // Queues stay in their lists: an empty one is a common sight there.
         let lists = [self.new.first, self.old.first];

@@ -375,9 +375,23 @@ impl Wfq {
         self.perturbations += 1;
     }
 
-    /// The queue of a packet that another one hands on.
+    /// The same of a packet that another one hands on, or of the first that comes after those.
     #[cold]
     #[inline(never)]
+    fn enqueue_returning(&mut self, now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+        if !packet.handed_on {
+            (self.awaited, self.returning) = (0, false);
+            return self.enqueue(now, packet, sink);
+        }
+        let queue = self.place_again(packet.flow);
+        self.push(queue, packet);
+        if !self.returning || self.buckets[queue as usize].place.is_nowhere() {
+            self.note_length(queue);
+        }
+        self.keep_limit(queue, sink)
+    }
+
+    /// The queue of a packet that another one hands on.
     fn place_again(&mut self, flow: FlowHashes) -> u32 {
         let (set, seed) = match self.awaited.checked_sub(1) {
             Some(rest) => {
@@ -393,6 +407,7 @@ impl Wfq {
         usize::from(queue >= self.plan.queues)
     }
 
+    #[inline(always)]
     fn push(&mut self, queue: u32, packet: Packet) {
         let set = self.set_of(queue);
         let bucket = &mut self.buckets[queue as usize];
@@ -403,9 +418,6 @@ impl Wfq {
         self.rounds[set].packets += 1;
         if !bucket.active {
             self.join(set, queue);
-        }
-        if !self.returning || self.buckets[queue as usize].place.is_nowhere() {
-            self.note_length(queue);
         }
     }
 
@@ -461,6 +473,14 @@ impl Wfq {
         round.fetched = round.fetched.saturating_sub(1);
     }
 
+    /// The same of one that was emptied outside its turns, or whose packets have not come back.
+    #[cold]
+    #[inline(never)]
+    fn leave_emptied(&mut self, set: usize, queue: u32) {
+        self.buckets[queue as usize].credit = 0;
+        self.leave(set);
+    }
+
     #[inline]
     fn prefetch_queue(&self, queue: u32) -> Prefetched {
         Prefetched::word(self.buckets[queue as usize].packets.bytes())
@@ -505,8 +525,7 @@ impl Wfq {
             }
             let bucket = &mut self.buckets[queue as usize];
             let Some(oldest) = self.store.oldest(&bucket.packets) else {
-                bucket.credit = 0;
-                self.leave(set);
+                self.leave_emptied(set, queue);
                 continue;
             };
             if !std::mem::replace(&mut self.rounds[set].visiting, true) {
@@ -523,6 +542,15 @@ impl Wfq {
             }
             self.leave(set);
             self.join(set, queue);
+        }
+    }
+
+    /// Makes room, if what has just arrived in this queue is too much.
+    #[inline(always)]
+    fn keep_limit(&mut self, queue: u32, sink: &mut dyn Sink) -> Verdict {
+        match self.store.bytes() > self.plan.limit.get() {
+            true => self.make_room(queue, sink),
+            false => Verdict::Queued,
         }
     }
 
@@ -554,21 +582,16 @@ impl Discipline for Wfq {
             sink.drop(packet, Reason::Full);
             return Verdict::Dropped(Reason::Full);
         }
-        let queue = match packet.handed_on {
-            true => self.place_again(packet.flow),
-            false => {
-                (self.awaited, self.returning) = (0, false);
-                if now >= self.next_perturbation {
-                    self.perturb(now);
-                }
-                self.current as u32 * self.plan.queues + self.place(packet.flow)
-            }
-        };
-        self.push(queue, packet);
-        match self.store.bytes() > self.plan.limit.get() {
-            true => self.make_room(queue, sink),
-            false => Verdict::Queued,
+        if packet.handed_on || self.returning {
+            return self.enqueue_returning(now, packet, sink);
         }
+        if now >= self.next_perturbation {
+            self.perturb(now);
+        }
+        let queue = self.current as u32 * self.plan.queues + self.place(packet.flow);
+        self.push(queue, packet);
+        self.note_length(queue);
+        self.keep_limit(queue, sink)
     }
 
     fn dequeue(&mut self, _now: Instant, _sink: &mut dyn Sink) -> Next<Packet> {
@@ -601,15 +624,8 @@ impl Discipline for Wfq {
     }
 
     fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
-        while let Some(list) = self.left.front_mut() {
-            if !portion.flush(sink, || self.store.pop(list)) {
-                return;
-            }
-            self.left.pop_front();
-            portion.looked();
-            if portion.is_spent() {
-                return;
-            }
+        if !self.store.flush(&mut self.left, portion, sink) {
+            return;
         }
         for set in [1 - self.current, self.current] {
             while let Some(&queue) = self.rounds[set].order.front() {

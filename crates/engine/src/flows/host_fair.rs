@@ -566,15 +566,8 @@ impl Flows {
     }
 
     pub(crate) fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
-        while let Some(list) = self.left.front_mut() {
-            if !portion.flush(sink, || self.store.pop(list)) {
-                return;
-            }
-            self.left.pop_front();
-            portion.looked();
-            if portion.is_spent() {
-                return;
-            }
+        if !self.store.flush(&mut self.left, portion, sink) {
+            return;
         }
         // One after the other, in portions too: the rest of one may be longer than another, or not.
         while let Some(queue) = self.flushed.or(self.lengths.longest()) {

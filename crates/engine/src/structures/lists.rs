@@ -5,7 +5,10 @@
 //! the largest backlog of all lists and is reused.
 
 use crate::packet::Packet;
+use crate::portion::Portion;
 use crate::prefetch::Prefetched;
+use crate::sink::Sink;
+use std::collections::VecDeque;
 
 /// No slot.
 const NONE: u32 = u32::MAX;
@@ -143,6 +146,27 @@ impl Store {
         Some(packet)
     }
 
+    /// Hands over what is in these lists, one after the other. Whether all of it is gone, and the
+    /// portion allows for more.
+    pub(crate) fn flush(
+        &mut self,
+        lists: &mut VecDeque<List>,
+        portion: &mut Portion,
+        sink: &mut dyn Sink,
+    ) -> bool {
+        while let Some(list) = lists.front_mut() {
+            if !portion.flush(sink, || self.pop(list)) {
+                return false;
+            }
+            lists.pop_front();
+            portion.looked();
+            if portion.is_spent() {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Removes the oldest packet of a list, which [`Store::oldest`] returned.
     #[inline]
     pub(crate) fn remove_oldest(&mut self, list: &mut List) {
@@ -168,7 +192,6 @@ mod tests {
     use crate::packet::ClassId;
     use crate::random::Seed;
     use crate::units::{Bytes, Instant};
-    use std::collections::VecDeque;
 
     #[test]
     fn lists_that_share_an_array_keep_their_own_packets_in_order() {

@@ -296,7 +296,6 @@ impl Averaging {
         self.clock.set_ready(now);
     }
 
-    /// The clock of credits.
     /// A class that has no packets yet goes on where this one of another tree leaves off: with its
     /// average, and its turn. The link's clock and average go on, too.
     pub(super) fn succeed(&mut self, number: usize, former: &mut Self, was: usize, now: u64) {
@@ -320,6 +319,7 @@ impl Averaging {
         self.tags = former.tags;
     }
 
+    /// The clock of credits.
     fn clock_at(&mut self, now: u64) -> u64 {
         match self.backlogged {
             0 => self.clock.idle(now),
