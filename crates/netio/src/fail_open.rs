@@ -240,7 +240,7 @@ pub trait Heart: Send + Sync + fmt::Debug {
     fn silence(&self);
     /// The worker takes what arrives from this moment on, which is another program's until then.
     fn take_from(&self, moment: Moment);
-    /// What arrives from this moment on is another program's, until the next beat after a silence.
+    /// What arrives from this moment on is another program's, until another moment is named.
     fn leave_at(&self, moment: Moment);
 }
 

@@ -131,8 +131,7 @@ pub trait Gate: Send {
     /// Whether frames are told apart by their arrival timestamps: then it can take from a moment
     /// that is to come. Otherwise it takes what it is given from the call on.
     fn tells_by_arrival(&self) -> bool;
-    /// What arrives from this moment on is another program's, until the next beat after the worker
-    /// has stood aside.
+    /// What arrives from this moment on is another program's, until another moment is named.
     fn leave_at(&mut self, moment: Moment);
 }
 

@@ -151,7 +151,7 @@ impl Heartbeat {
         self.set(Word::AliveUntil, (moment.at + HANDED_OVER).nanos());
     }
 
-    /// What arrives from this moment on is another program's, until the next beat after a lapse.
+    /// What arrives from this moment on is another program's, until another moment is named.
     pub fn leave_at(&self, moment: Moment) {
         self.leaves_at.store(moment.realtime, Relaxed);
     }
@@ -160,7 +160,6 @@ impl Heartbeat {
     pub fn beat(&self, now: Instant) {
         let now_ns = now.nanos();
         if self.lapsed(now) {
-            self.leaves_at.store(u64::MAX, Relaxed);
             // Before the time of life: a frame goes by one of both, whenever it comes.
             self.set(Word::Since, sys::realtime() + AHEAD.nanos());
             self.settled_at.store(now_ns + SETTLED.nanos(), Relaxed);

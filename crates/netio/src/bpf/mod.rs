@@ -110,6 +110,17 @@ mod tests {
         heart.silence();
         let taken = heart.taken(now);
         assert!(!taken.contains(&(arrived + 10_000_000)), "{taken:?}");
+        // What another program takes from a moment on stays that one's, also over a lapse.
+        heart.leave_at(crate::clock::Moment {
+            at: now,
+            realtime: arrived,
+        });
+        heart.beat(now + Duration::from_secs(2));
+        assert!(heart.taken(now).end <= arrived);
+        heart.leave_at(crate::clock::Moment {
+            at: Instant::NEVER,
+            realtime: u64::MAX,
+        });
         // Half a second after a lapse the clock may be set without any effect.
         let later = now + Duration::from_secs(3);
         heart.beat(later);

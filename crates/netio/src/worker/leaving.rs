@@ -100,15 +100,15 @@ impl Worker {
             () if self.paths.iter().any(|path| path.has_tape()) => Some(NotLeft::Taped),
             () => None,
         };
-        if not_left.is_none() {
-            self.gates
-                .iter_mut()
-                .for_each(|of_ports| of_ports.gate.leave_at(leave.moment));
-        }
         let agreed = leave.agreed.send(not_left.map_or(Ok(()), Err));
-        if not_left.is_none() && agreed.is_ok() {
-            self.leaving = Some(Leaving::At(leave));
+        // Whoever does not wait any more takes no place.
+        if not_left.is_some() || agreed.is_err() {
+            return;
         }
+        self.gates
+            .iter_mut()
+            .for_each(|of_ports| of_ports.gate.leave_at(leave.moment));
+        self.leaving = Some(Leaving::At(leave));
     }
 
     /// Goes on leaving. Whether there is more to do at once.
