@@ -4,19 +4,14 @@
 use control::policy::InterfacePolicy;
 use engine::classify::Classifier;
 use engine::disciplines::fifo;
-use engine::framing::Framing;
 use engine::link::Link;
-use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::tree::{DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes};
-use netio::classify::{ByFilters, Classify, Everything};
+use netio::classify::{ByFilters, Classify};
 use netio::worker::{PathSpec, PortId};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
-
-/// The mark that filters on an interface see: all packets of one port have the same.
-const UNMARKED: u32 = 0;
 
 /// An unpredictable seed.
 pub fn secret_seed() -> Seed {
@@ -48,19 +43,14 @@ pub fn by_filters_with(interface: &InterfacePolicy, seed: Seed) -> Box<dyn Class
 
 /// The direction that the policy manages.
 pub fn managed(interface: &InterfacePolicy, from: PortId, to: PortId) -> PathSpec {
+    let queue = interface.plan.build(secret_seed());
     PathSpec {
-        name: interface.name.clone(),
-        from,
-        to,
-        mark: UNMARKED,
         classify: by_filters(interface),
-        queue: interface.plan.build(secret_seed()),
         plan: Some(interface.plan.clone()),
         bandwidth: Some(interface.link().bandwidth),
         framing: interface.link().framing,
-        realiser: None,
-        wire: None,
         guarantees: interface.guarantees(),
+        ..PathSpec::new(&interface.name, (from, to), queue)
     }
 }
 
@@ -81,20 +71,7 @@ pub fn unmanaged(name: &str, from: PortId, to: PortId) -> PathSpec {
         Bandwidth::gbit(800),
         Bytes::new(u64::from(u16::MAX) + 64),
     ));
-    PathSpec {
-        name: name.into(),
-        from,
-        to,
-        mark: UNMARKED,
-        classify: Box::new(Everything(ClassId(0))),
-        queue: plan.build(Seed(0)),
-        plan: None,
-        bandwidth: None,
-        framing: Framing::PLAIN,
-        realiser: None,
-        wire: None,
-        guarantees: Vec::new(),
-    }
+    PathSpec::new(name, (from, to), plan.build(Seed(0)))
 }
 
 /// The plain queue of every interface, with its default length.

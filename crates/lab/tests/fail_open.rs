@@ -10,8 +10,6 @@
 
 #![expect(clippy::print_stdout, reason = "these tests print their measurements")]
 
-use engine::framing::Framing;
-use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::tree::{DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes};
@@ -21,7 +19,6 @@ use lab::traffic::tcp::Bulk;
 use lab::traffic::udp::{Stream, StreamReport};
 use lab::{Host, Running};
 use netio::bpf::{Means, clsact};
-use netio::classify::Everything;
 use netio::fail_open::{self, Capture, LIMIT, Pulse, Switch};
 use netio::handle::Handle;
 use netio::interface::Interface;
@@ -249,20 +246,7 @@ fn path(name: &str, from: netio::worker::PortId, to: netio::worker::PortId) -> O
     let link = engine::link::Link::new(Bandwidth::gbit(100), Bytes::new(1514));
     let fifo = DisciplineSpec::new("fifo").check(&Registry::builtin(), link);
     let plan = fifo.map_err(|problems| format!("{problems:?}"))?;
-    Ok(PathSpec {
-        name: name.into(),
-        from,
-        to,
-        classify: Box::new(Everything(ClassId(0))),
-        queue: plan.build(Seed(1)),
-        plan: None,
-        bandwidth: None,
-        framing: Framing::PLAIN,
-        realiser: None,
-        wire: None,
-        guarantees: Vec::new(),
-        mark: 0,
-    })
+    Ok(PathSpec::new(name, (from, to), plan.build(Seed(1))))
 }
 
 /// Runs the workers and reports their status to the test.

@@ -1,13 +1,10 @@
 //! What a late thread adds to delays is counted apart: two links behind each other, by workers
 //! between ports in memory, on a clock of the test's own. A worker that is not called is held up.
 
-use engine::framing::Framing;
-use engine::packet::ClassId;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use lab::traffic::datagram::{Head, Stamp};
 use lab::{CableSwitch, EmulatedLink, TraceBegin};
 use netio::checksum;
-use netio::classify::Everything;
 use netio::pool::{Offload, Slots};
 use netio::port::Capabilities;
 use netio::ports::memory::Memory;
@@ -62,19 +59,10 @@ impl Line {
             &engine::tree::Registry::builtin(),
             engine::link::Link::new(link.rate, Bytes::new(1_514)),
         );
+        let queue = plan.expect("a plan").build(engine::random::Seed(1));
         worker.add_path(PathSpec {
-            name: "line".into(),
-            from: PortId(0),
-            to: PortId(1),
-            classify: Box::new(Everything(ClassId(0))),
-            queue: plan.expect("a plan").build(engine::random::Seed(1)),
-            plan: None,
-            bandwidth: None,
-            mark: 0,
-            framing: Framing::PLAIN,
-            realiser: None,
             wire: Some(link.wire(true, None, CableSwitch::default(), TraceBegin::default())),
-            guarantees: Vec::new(),
+            ..PathSpec::new("line", (PortId(0), PortId(1)), queue)
         });
         Self {
             worker,

@@ -4,9 +4,8 @@
 
 #![expect(clippy::print_stdout, reason = "these tests print their measurements")]
 
-use engine::framing::Framing;
 use engine::link::Link;
-use engine::packet::{Buffer, ClassId};
+use engine::packet::Buffer;
 use engine::random::Seed;
 use engine::tree::{DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes};
@@ -15,7 +14,6 @@ use lab::{Host, Lab, Result};
 use netio::bpf::programs::TAKE;
 use netio::bpf::syscall::{self, Hook, HookPlace};
 use netio::bpf::{Attached, Heartbeat, Means, clsact};
-use netio::classify::Everything;
 use netio::fail_open::single;
 use netio::handle::{Handle, WorkerSnapshot};
 use netio::interface::Interface;
@@ -44,19 +42,11 @@ fn plain(from: PortId, to: PortId, bandwidth: Option<Bandwidth>) -> PathSpec {
         ..DisciplineSpec::new("fifo")
     };
     let plan = spec.check(&Registry::builtin(), link).expect("a plan");
+    let queue = plan.build(Seed(1));
     PathSpec {
-        name: format!("{} to {}", from.0, to.0),
-        from,
-        to,
-        mark: 0,
-        classify: Box::new(Everything(ClassId(0))),
-        queue: plan.build(Seed(1)),
         plan: Some(plan),
         bandwidth,
-        framing: Framing::PLAIN,
-        realiser: None,
-        wire: None,
-        guarantees: Vec::new(),
+        ..PathSpec::new(format!("{} to {}", from.0, to.0), (from, to), queue)
     }
 }
 

@@ -145,18 +145,10 @@ fn time(beside: Beside) -> (engine::units::Duration, u64) {
     let to = worker.add_port(Box::new(Copying::new(0)));
     let plan = plan();
     worker.add_path(PathSpec {
-        name: "bench".into(),
-        from,
-        to,
-        mark: 0,
         classify: classify(&plan),
-        queue: plan.build(Seed(1)),
         plan: Some(plan.clone()),
         bandwidth: Some(plan.link.bandwidth),
-        framing: Framing::PLAIN,
-        realiser: None,
-        wire: None,
-        guarantees: Vec::new(),
+        ..PathSpec::new("bench", (from, to), plan.build(Seed(1)))
     });
     let (writer, reader) = tape();
     let asking = (beside != Beside::Nothing).then(|| {

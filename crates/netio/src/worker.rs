@@ -15,7 +15,7 @@
 //! A clean end switches the disciplines off and sends what is queued, for [`DRAIN`] at most; then
 //! the kernel takes over, what arrived before that is sent too, and the rest is counted as flushed.
 
-use crate::classify::Classify;
+use crate::classify::{Classify, Everything};
 use crate::clock::{self, Moment};
 use crate::experience::{Direction, ExperienceObserver, ExperienceWatch};
 use crate::handle::{Aside, Command, Handle, PathView, PortView, Turns, WorkerSnapshot};
@@ -164,6 +164,27 @@ pub struct PathSpec {
     pub wire: Option<Box<dyn PathWire>>,
     /// The rates that classes of the plan are guaranteed: memory is reserved for them accordingly.
     pub guarantees: Vec<(ClassId, Bandwidth)>,
+}
+
+impl PathSpec {
+    /// A path from one port to another by this queue, in which all packets are of its first class:
+    /// not marked, not shaped, not paced, and without a plan.
+    pub fn new(name: impl Into<String>, (from, to): (PortId, PortId), queue: Queue) -> Self {
+        Self {
+            name: name.into(),
+            from,
+            to,
+            mark: 0,
+            classify: Box::new(Everything(ClassId(0))),
+            queue,
+            plan: None,
+            bandwidth: None,
+            framing: Framing::PLAIN,
+            realiser: None,
+            wire: None,
+            guarantees: Vec::new(),
+        }
+    }
 }
 
 /// A port in a worker.

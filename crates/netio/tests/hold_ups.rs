@@ -2,16 +2,14 @@
 //! a clock of the test's own, in a process that is stopped, and with a port that is slow.
 
 use engine::discipline::{Discipline, Next, Sink, Verdict};
-use engine::framing::Framing;
 use engine::link::Link;
-use engine::packet::{ClassId, Packet};
+use engine::packet::Packet;
 use engine::portion::Portion;
 use engine::queue::Queue;
 use engine::random::Seed;
 use engine::tree::{DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use netio::ClassMeter;
-use netio::classify::Everything;
 use netio::handle::{Handle, Turns};
 use netio::pool::{Offload, Pool, Slots};
 use netio::port::{Capabilities, Counters, Port, PortError, Wake};
@@ -59,18 +57,8 @@ impl Line {
         let from = worker.add_port(Box::new(from));
         let to = worker.add_port(near(to));
         worker.add_path(PathSpec {
-            name: "line".into(),
-            from,
-            to,
-            mark: 0,
-            classify: Box::new(Everything(ClassId(0))),
-            queue,
-            plan: None,
             bandwidth: Some(Bandwidth::mbit(10)),
-            framing: Framing::PLAIN,
-            realiser: None,
-            wire: None,
-            guarantees: Vec::new(),
+            ..PathSpec::new("line", (from, to), queue)
         });
         Self {
             worker,

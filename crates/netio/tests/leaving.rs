@@ -1,14 +1,11 @@
 //! A worker leaves its place to another one, each between ports in memory of its own.
 
-use engine::framing::Framing;
 use engine::link::Link;
-use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::settings::{Raw, Table};
 use engine::tree::{DisciplineSpec, Registry};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use netio::backlog::Backlog;
-use netio::classify::Everything;
 use netio::clock::{Moment, now};
 use netio::handle::{Handle, NotLeft, WorkerSnapshot};
 use netio::pool::{Offload, Slots};
@@ -86,19 +83,11 @@ fn path(from: PortId, to: PortId, bandwidth: Option<Bandwidth>, name: &str) -> P
     };
     let link = Link::new(Bandwidth::mbit(10), Bytes::new(1514));
     let plan = spec.check(&Registry::builtin(), link).expect("a plan");
+    let queue = plan.build(Seed(1));
     PathSpec {
-        name: name.into(),
-        from,
-        to,
-        mark: 0,
-        classify: Box::new(Everything(ClassId(0))),
-        queue: plan.build(Seed(1)),
         plan: Some(plan),
         bandwidth,
-        framing: Framing::PLAIN,
-        realiser: None,
-        wire: None,
-        guarantees: Vec::new(),
+        ..PathSpec::new(name, (from, to), queue)
     }
 }
 

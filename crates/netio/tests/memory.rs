@@ -2,7 +2,6 @@
 //! sent all of what they send within it.
 
 use engine::discipline::Reason;
-use engine::framing::Framing;
 use engine::header::Headers;
 use engine::link::Link;
 use engine::packet::{ClassId, Packet};
@@ -98,19 +97,13 @@ fn voice_beside(plan: TreePlan, others: u32, flood: Flood, frames: u32, bandwidt
     let ((from, left), (to, right)) = (port("lan0"), port("wan0"));
     let rates = [(ClassId(VOICE), Bandwidth::mbit(20))];
     let guarantees = rates.into_iter().filter(|_| guaranteed).collect();
+    let queue = plan.build(Seed(1));
     worker.add_path(PathSpec {
-        name: "wan0".into(),
-        from,
-        to,
-        mark: 0,
         classify: Box::new(BySource),
-        queue: plan.build(Seed(1)),
         plan: Some(plan),
         bandwidth: Some(bandwidth),
-        framing: Framing::PLAIN,
-        realiser: None,
-        wire: None,
         guarantees,
+        ..PathSpec::new("wan0", (from, to), queue)
     });
     let (mut sent, mut flooded) = (0, 0);
     let mut send_flood = || {

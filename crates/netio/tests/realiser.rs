@@ -5,14 +5,11 @@
 //! asserted then.
 
 use engine::byte_clock::WIRE_OVERHEAD;
-use engine::framing::Framing;
 use engine::link::Link;
-use engine::packet::ClassId;
 use engine::random::Seed;
 use engine::settings::Table;
 use engine::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
-use netio::classify::Everything;
 use netio::clock;
 use netio::handle::Realised;
 use netio::pool::{Offload, Pool, Slots};
@@ -62,19 +59,12 @@ fn launch() -> LaunchTime {
 /// A path that sends everything through a pacer, with this realiser.
 fn out(from: PortId, to: PortId, gap: &str, realiser: Box<dyn Realiser>) -> PathSpec {
     let plan = pacer(gap);
+    let queue = plan.build(Seed(1));
     PathSpec {
-        name: "out".into(),
-        from,
-        to,
-        mark: 0,
-        classify: Box::new(Everything(ClassId(0))),
-        queue: plan.build(Seed(1)),
         plan: Some(plan),
         bandwidth: Some(WIRE),
-        framing: Framing::PLAIN,
         realiser: Some(realiser),
-        wire: None,
-        guarantees: Vec::new(),
+        ..PathSpec::new("out", (from, to), queue)
     }
 }
 

@@ -1,7 +1,6 @@
 //! The worker's loop, between ports in memory.
 
 use engine::discipline::{Discipline, Next, Reason, Sink, Verdict};
-use engine::framing::Framing;
 use engine::header::Headers;
 use engine::link::Link as LinkFacts;
 use engine::packet::{ClassId, Packet};
@@ -40,20 +39,7 @@ fn fifo(limit: i64) -> TreePlan {
 }
 
 fn path(from: PortId, to: PortId, queue: Queue) -> PathSpec {
-    PathSpec {
-        name: "test".into(),
-        from,
-        to,
-        mark: 0,
-        classify: Box::new(Everything(ClassId(0))),
-        queue,
-        plan: None,
-        bandwidth: None,
-        framing: Framing::PLAIN,
-        realiser: None,
-        wire: None,
-        guarantees: Vec::new(),
-    }
+    PathSpec::new("test", (from, to), queue)
 }
 
 fn planned(from: PortId, to: PortId, plan: TreePlan) -> PathSpec {

@@ -1,7 +1,6 @@
 //! A worker between two ports that only count, and the function that callgrind counts.
 
 use engine::classify::{Classifier, Filter, Prefix};
-use engine::framing::Framing;
 use engine::link::Link;
 use engine::packet::{Buffer, ClassId};
 use engine::random::Seed;
@@ -161,19 +160,12 @@ impl Rig {
         let from = worker.add_port(Box::new(Counting::new(&gives)));
         let to = worker.add_port(Box::new(Counting::new(&Arc::default())));
         let plan = plan();
+        let queue = plan.build(Seed(1));
         worker.add_path(PathSpec {
-            name: "bench".into(),
-            from,
-            to,
-            mark: 0,
             classify: classify(&plan),
-            queue: plan.build(Seed(1)),
             plan: Some(plan),
             bandwidth,
-            framing: Framing::PLAIN,
-            realiser: None,
-            wire: None,
-            guarantees: Vec::new(),
+            ..PathSpec::new("bench", (from, to), queue)
         });
         let mut rig = Self {
             worker,

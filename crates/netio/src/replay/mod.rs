@@ -82,19 +82,14 @@ impl fmt::Debug for Beginning {
 
 impl Beginning {
     pub(crate) fn spec(self) -> PathSpec {
+        let queue = self.plan.build(self.seed);
         PathSpec {
-            name: self.name,
-            from: PortId(0),
-            to: PortId(0),
-            mark: 0,
             classify: self.classify,
-            queue: self.plan.build(self.seed),
             plan: Some(self.plan),
             bandwidth: self.bandwidth,
             framing: self.framing,
-            realiser: None,
-            wire: None,
             guarantees: self.guarantees,
+            ..PathSpec::new(self.name, (PortId(0), PortId(0)), queue)
         }
     }
 }
