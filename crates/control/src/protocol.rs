@@ -19,6 +19,7 @@ use crate::explained::{ExplainRequest, Explained};
 pub use crate::refusal::Refusal;
 use crate::reservation::{Notice, ReservationRequest, ReservationState, RsvpStatus};
 pub use crate::setting_change::SettingChange;
+use crate::setting_change::assignments;
 use crate::snapshot::{ClassView, Snapshot, StatusDetail};
 use crate::what_if::ShadowReport;
 use schemars::JsonSchema;
@@ -259,8 +260,7 @@ impl fmt::Display for SettingChanges {
         if let Some(class) = &self.class {
             write!(f, "{class}: ")?;
         }
-        let list = self.changes.iter().map(|(key, value)| format!("{key} = {value}"));
-        f.write_str(&list.collect::<Vec<_>>().join(", "))?;
+        f.write_str(&assignments(&self.changes))?;
         match self.until_ms {
             Some(until) => write!(f, ", until {}", calendar::shown(until)),
             None => Ok(()),
@@ -397,10 +397,6 @@ impl Amendment {
 
 impl fmt::Display for Amendment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |settings: &BTreeMap<String, SettingChange>| {
-            let list = settings.iter().map(|(key, value)| format!("{key} = {value}"));
-            list.collect::<Vec<_>>().join(", ")
-        };
         match self {
             Self::Set(set) => return set.fmt(f),
             Self::UsedUp(UsedUp {
@@ -412,20 +408,20 @@ impl fmt::Display for Amendment {
             }) => write!(
                 f,
                 "{interface}: {class}: {}, as {quota} are used up",
-                list(changes)
+                assignments(changes)
             )?,
             Self::Added(added) => {
                 write!(f, "{}: new class {}", added.interface, added.class)?;
                 if !added.settings.is_empty() {
-                    write!(f, ": {}", list(&added.settings))?;
+                    write!(f, ": {}", assignments(&added.settings))?;
                 }
                 for filter in &added.filters {
-                    write!(f, "; filter {}", list(filter))?;
+                    write!(f, "; filter {}", assignments(filter))?;
                 }
                 if let Some(AddedQuota { volume, then }) = &added.quota {
                     write!(f, "; quota {volume}")?;
                     if !then.is_empty() {
-                        write!(f, ", then {}", list(then))?;
+                        write!(f, ", then {}", assignments(then))?;
                     }
                 }
             }

@@ -5,12 +5,11 @@ use crate::autorate::AutorateView;
 use crate::calendar;
 use crate::experienced::{ExperienceView, QualityView, RoundTripView};
 use crate::quota::QuotaView;
-use crate::setting_change::SettingChange;
+use crate::setting_change::assignments;
 use crate::snapshot::{BORROWED, ClassView, FrameCounts, Gauge, InterfaceView, NatView, Traffic};
 use engine::settings::Table;
 use engine::tree::DisciplineSpec;
 use measure::numbers;
-use std::collections::BTreeMap;
 
 /// Why packets were dropped, such as `12 full, 3 early`; empty if none were.
 pub fn drops(traffic: &Traffic) -> String {
@@ -143,12 +142,6 @@ pub fn quota(of: &QuotaView) -> String {
         "{used_up}{used} of {volume} per {}, which begins anew {anew}{then}",
         of.per
     )
-}
-
-/// Settings with their values, such as `upperlimit = 1 Mbit/s`.
-fn assignments(of: &BTreeMap<String, SettingChange>) -> String {
-    let list = of.iter().map(|(key, value)| format!("{key} = {value}"));
-    list.collect::<Vec<_>>().join(", ")
 }
 
 /// What part of its quota a class has used, such as `25 %`; empty without a quota.

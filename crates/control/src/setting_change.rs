@@ -3,6 +3,7 @@
 use engine::settings::Raw;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A setting's new value.
@@ -62,6 +63,12 @@ impl fmt::Display for SettingChange {
             Self::Text(text) => f.write_str(text),
         }
     }
+}
+
+/// Settings with their values, such as `rate = 5 Mbit/s, priority = 7`.
+pub(crate) fn assignments(of: &BTreeMap<String, SettingChange>) -> String {
+    let list = of.iter().map(|(key, value)| format!("{key} = {value}"));
+    list.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

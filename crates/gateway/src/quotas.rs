@@ -15,7 +15,6 @@ use control::policy::InterfacePolicy;
 use control::port_config::PortConfig;
 use control::protocol::UsedUp;
 use control::quota::{Quota, QuotaView};
-
 use engine::packet::ClassId;
 use engine::port_kind::{Attachment, opposite};
 use engine::structures::shared_list::SharedList;

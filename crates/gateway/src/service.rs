@@ -180,8 +180,7 @@ impl ControlService {
             return;
         }
         let (carrying, time) = (carrying(&managed), self.handle.time());
-        self.quotas
-            .count(&carrying, &Counters::Running(&self.handle), time.now_ms());
+        self.count_quotas(&carrying, &Counters::Running(&self.handle));
         let (made_of, whole) = self.changes.standing();
         let is_set = |used_up: &UsedUp| made_of.has_used_up(used_up);
         for used_up in self.quotas.used_up(&carrying, time.now(), whole, is_set) {
@@ -196,21 +195,18 @@ impl ControlService {
 
     /// Counts what left before the end of all workers, and keeps it.
     pub(crate) fn end_quotas(&self, last: &WorkerSnapshot) {
-        let managed = self.in_force.all();
-        self.quotas.count(
-            &carrying(&managed),
-            &Counters::Ended(last),
-            self.handle.time().now_ms(),
-        );
+        self.count_quotas(&carrying(&self.in_force.all()), &Counters::Ended(last));
         self.write_quotas(true);
     }
 
     /// Counts what has left until now, and keeps it.
-    pub(crate) fn keep_quotas(&self) {
-        // Without an answer what was kept last counts.
-        if let Ok(snapshot) = self.handle.inspect_to(Detail::Departures) {
-            self.end_quotas(&snapshot);
-        }
+    fn keep_quotas(&self) {
+        self.count_quotas(&carrying(&self.in_force.all()), &Counters::Running(&self.handle));
+        self.write_quotas(true);
+    }
+
+    fn count_quotas(&self, carrying: &[Carrying<'_>], counters: &Counters<'_>) {
+        self.quotas.count(carrying, counters, self.handle.time().now_ms());
     }
 
     fn write_quotas(&self, at_end: bool) {

@@ -211,15 +211,14 @@ impl Rig {
         former.wait().expect("its end")
     }
 
-    fn set_slow(&self, rate: &str) {
-        let done = self.ask(&Request::Set(SettingChanges {
+    fn set_slow(&self, rate: &str) -> Reply {
+        self.ask(&Request::Set(SettingChanges {
             interface: self.kind.interface.into(),
             class: Some("slow".into()),
             changes: [("rate".to_owned(), SettingChange::Text(rate.into()))].into(),
             until_ms: None,
             reason: None,
-        }));
-        assert!(matches!(done, Reply::Done { .. }), "{done:?}");
+        }))
     }
 
     /// Ends the program. What it said.
@@ -300,9 +299,11 @@ fn what_was_set_and_the_generations_stay_and_counts_begin_anew() {
         let Some(mut rig) = Rig::start(&KINDS[0], true) else {
             return;
         };
-        rig.set_slow("3 Mbit/s");
+        let done = rig.set_slow("3 Mbit/s");
+        assert!(matches!(done, Reply::Done { .. }), "{done:?}");
         rig.upgrade();
-        rig.set_slow("4 Mbit/s");
+        let done = rig.set_slow("4 Mbit/s");
+        assert!(matches!(done, Reply::Done { .. }), "{done:?}");
         rig.upgrade();
         let Reply::History { generations } = rig.ask(&Request::History {}) else {
             panic!("a history")
@@ -369,14 +370,7 @@ fn a_program_that_dies_while_it_takes_over_leaves_the_one_that_ran() {
 fn until_it_may_be_set(rig: &Rig) {
     let until = Instant::now() + Duration::from_secs(5);
     loop {
-        let done = rig.ask(&Request::Set(SettingChanges {
-            interface: rig.kind.interface.into(),
-            class: Some("slow".into()),
-            changes: [("rate".to_owned(), SettingChange::Text("2 Mbit/s".into()))].into(),
-            until_ms: None,
-            reason: None,
-        }));
-        match done {
+        match rig.set_slow("2 Mbit/s") {
             Reply::Done { .. } => return,
             other => assert!(Instant::now() < until, "{other:?}"),
         }
