@@ -22,70 +22,77 @@ const END: &str = "<!-- end of measured -->";
 struct Part {
     name: &'static str,
     title: &'static str,
-    /// Arguments of `cargo bench`; none for the peers.
-    cargo: &'static [&'static str],
+    measured: By,
+}
+
+/// What measures a part.
+enum By {
+    /// `cargo bench` with these arguments.
+    Bench(&'static [&'static str]),
+    /// A function, with programs of others.
+    Peers(fn(&Path) -> Result<String, String>),
 }
 
 const PARTS: [Part; 12] = [
     Part {
         name: "engine",
         title: "Disciplines, pacing, classification: ns for one enqueue and one dequeue, or one lookup",
-        cargo: &["--package", "engine", "--bench", "cost"],
+        measured: By::Bench(&["--package", "engine", "--bench", "cost"]),
     },
     Part {
         name: "simulator",
         title: "The simulator",
-        cargo: &["--package", "sim", "--bench", "dumbbell"],
+        measured: By::Bench(&["--package", "sim", "--bench", "dumbbell"]),
     },
     Part {
         name: "rsvp",
         title: "RSVP sessions",
-        cargo: &["--package", "rsvp", "--bench", "sessions"],
+        measured: By::Bench(&["--package", "rsvp", "--bench", "sessions"]),
     },
     Part {
         name: "directions",
         title: "Two directions by one worker, and by a worker each",
-        cargo: &["--package", "gateway", "--bench", "directions"],
+        measured: By::Bench(&["--package", "gateway", "--bench", "directions"]),
     },
     Part {
         name: "changes",
         title: "A class added, removed and changed while the packet loop runs",
-        cargo: &["--package", "gateway", "--bench", "changes"],
+        measured: By::Bench(&["--package", "gateway", "--bench", "changes"]),
     },
     Part {
         name: "control",
         title: "The control plane, beside its goals",
-        cargo: &["--package", "suimon", "--bench", "control_plane"],
+        measured: By::Bench(&["--package", "suimon", "--bench", "control_plane"]),
     },
     Part {
         name: "tape",
         title: "What a tape and a shadow cost the packet loop",
-        cargo: &["--package", "netio", "--bench", "tape"],
+        measured: By::Bench(&["--package", "netio", "--bench", "tape"]),
     },
     Part {
         name: "experience",
         title: "What it takes to watch users' connections (goal: 30 ns a packet)",
-        cargo: &["--package", "netio", "--bench", "experience"],
+        measured: By::Bench(&["--package", "netio", "--bench", "experience"]),
     },
     Part {
         name: "wire",
         title: "The bump in the wire, beside the kernel's bridge and HTB",
-        cargo: &["--package", "suimon", "--bench", "bridge"],
+        measured: By::Bench(&["--package", "suimon", "--bench", "bridge"]),
     },
     Part {
         name: "nine",
         title: "nine, beside plain TCP",
-        cargo: &["--package", "suimon", "--bench", "nine"],
+        measured: By::Bench(&["--package", "suimon", "--bench", "nine"]),
     },
     Part {
         name: "peers",
         title: "Beside DPDK's scheduler: ns a packet, in bursts",
-        cargo: &[],
+        measured: By::Peers(peers::table),
     },
     Part {
         name: "lab-peers",
         title: "A link of the lab, beside Rattan's and the kernel's",
-        cargo: &[],
+        measured: By::Peers(lab_peers::table),
     },
 ];
 
@@ -99,16 +106,15 @@ pub fn run(root: &Path, names: &[String]) -> Result<(), String> {
         return Err(format!("there is no part `{name}`; there are {}", all.join(", ")));
     }
     let chosen = |part: &&Part| match names.is_empty() {
-        true => !part.cargo.is_empty(),
+        true => matches!(part.measured, By::Bench(_)),
         false => names.iter().any(|name| name == part.name),
     };
     write(root, "machine", "The machine", &machine()?)?;
     for part in PARTS.iter().filter(chosen) {
         let before = load();
-        let printed = match (part.name, part.cargo) {
-            ("lab-peers", _) => lab_peers::table(root)?,
-            (_, []) => peers::table(root)?,
-            _ => measured(root, part)?,
+        let printed = match part.measured {
+            By::Bench(arguments) => measured(root, part.name, arguments)?,
+            By::Peers(table) => table(root)?,
         };
         let text = format!("{}\n\n{printed}", when(root, before)?);
         write(root, part.name, part.title, &text)?;
@@ -128,12 +134,12 @@ pub fn when(root: &Path, before: f64) -> Result<String, String> {
 }
 
 /// What a bench prints, shown as it comes.
-fn measured(root: &Path, part: &Part) -> Result<String, String> {
-    let failed = |e: std::io::Error| format!("{}: {e}", part.name);
+fn measured(root: &Path, name: &str, arguments: &[&str]) -> Result<String, String> {
+    let failed = |e: std::io::Error| format!("{name}: {e}");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut bench = Command::new(cargo)
         .arg("bench")
-        .args(part.cargo)
+        .args(arguments)
         .current_dir(root)
         .stdout(Stdio::piped())
         .spawn()
@@ -152,7 +158,7 @@ fn measured(root: &Path, part: &Part) -> Result<String, String> {
     }
     match bench.wait().map_err(failed)?.success() {
         true => Ok(fenced(&printed)),
-        false => Err(format!("{}: the bench failed", part.name)),
+        false => Err(format!("{name}: the bench failed")),
     }
 }
 
