@@ -15,7 +15,7 @@ cfg_if::cfg_if! {
 
 use control::policy::InterfacePolicy;
 use control::yields::least_round_trip;
-use engine::units::{Bandwidth, Bytes, Duration};
+use engine::units::{Bandwidth, Duration};
 use host::law::{Law, Scavenger};
 use host::rewrite::{ConnectionLimit, ConnectionList, MemberConnection, RewritePoint, WindowRewriter};
 use host::{
@@ -148,7 +148,7 @@ impl<P: ClampedPath> YieldController<P> {
             now: snapshot.at,
             link: LinkCounters {
                 received: snapshot.carried,
-                sent: Bytes::ZERO,
+                sent: snapshot.carried_back,
             },
             bottleneck: Bottleneck::Enforced(self.link),
             members: &self.members,
@@ -199,7 +199,7 @@ fn strictest<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::units::Instant;
+    use engine::units::{Bytes, Instant};
     use host::{ConnectionId, FlowLimit};
 
     /// At 10 Mbit/s.

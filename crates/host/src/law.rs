@@ -8,8 +8,8 @@
 //!   [`delay_law`]: its substitute where the link's rate is unknown;
 //! - [`autorate`]: no windows, but the rate of a shaper whose line varies;
 //! - [`full_link_clamp`]: the paper's law: windows are clamped while the link is full;
-//! - [`rate_meter`], [`rate_estimate`], `queue_witness`, [`share`], [`flow_controller`], `turns`,
-//!   `cap_budget`:
+//! - [`rate_meter`], [`rate_estimate`], `queue_witness`, `other_way`, [`share`],
+//!   [`flow_controller`], `turns`, `cap_budget`:
 //!   parts of the default law.
 
 pub mod autorate;
@@ -17,6 +17,7 @@ mod cap_budget;
 pub mod delay_law;
 pub mod flow_controller;
 pub mod full_link_clamp;
+mod other_way;
 mod queue_witness;
 pub mod rate_estimate;
 pub mod rate_meter;

@@ -56,6 +56,8 @@ pub struct ClampSnapshot {
     pub at: Instant,
     /// All bytes offered to the data's path so far, of whatever protocol.
     pub carried: Bytes,
+    /// The same of the path of the ACKs.
+    pub carried_back: Bytes,
     /// The connections that can be clamped.
     pub connections: Vec<ClassConnection>,
     /// For each clamped class, its connections that are left alone because their SYN was not seen.
@@ -462,11 +464,13 @@ impl WindowClamp {
         }
     }
 
-    /// The connections as they are now. Closed ones are forgotten.
-    pub fn snapshot(&mut self, now: Instant, carried: Bytes) -> ClampSnapshot {
+    /// The connections as they are now, and what the paths of data and ACKs have carried. Closed
+    /// connections are forgotten.
+    pub fn snapshot(&mut self, now: Instant, [carried, carried_back]: [Bytes; 2]) -> ClampSnapshot {
         let mut snapshot = ClampSnapshot {
             at: now,
             carried,
+            carried_back,
             left_alone: vec![0; self.classes],
             ..ClampSnapshot::default()
         };
@@ -630,11 +634,16 @@ mod tests {
             "6000 bytes in units of 128, rounded up"
         );
         assert_eq!(sent(&mut clamp, 60, (1, 30)), 30, "never raised");
-        let snapshot = clamp.snapshot(at(60), Bytes::new(7));
+        let snapshot = clamp.snapshot(at(60), [Bytes::new(7), Bytes::new(2)]);
         let ClassConnection { class, connection } = snapshot.connections[0];
         assert_eq!(
-            (class, snapshot.carried, snapshot.left_alone),
-            (1, Bytes::new(7), vec![0, 0])
+            (
+                class,
+                snapshot.carried,
+                snapshot.carried_back,
+                snapshot.left_alone
+            ),
+            (1, Bytes::new(7), Bytes::new(2), vec![0, 0])
         );
         assert_eq!(
             (connection.scale, connection.mss, connection.window.get()),
@@ -664,7 +673,7 @@ mod tests {
         clamp.clamp_ack(at(11), &mut answer, false, true);
         data(41, ACK, &mut clamp);
         data(90, ACK, &mut clamp);
-        let snapshot = clamp.snapshot(at(100), Bytes::ZERO);
+        let snapshot = clamp.snapshot(at(100), [Bytes::ZERO; 2]);
         let handshake = snapshot.connections[0].connection.handshake;
         assert_eq!(handshake, Some(Duration::from_millis(30)));
     }
@@ -709,7 +718,7 @@ mod tests {
         );
         clamp.set_limits(at(3), &[(ends(HERE, THERE), limit(6_000, false))]);
         assert_eq!(sent(&mut clamp, 4, (1, 500)), 500);
-        let snapshot = clamp.snapshot(at(5), Bytes::ZERO);
+        let snapshot = clamp.snapshot(at(5), [Bytes::ZERO; 2]);
         assert_eq!((snapshot.left_alone, snapshot.connections.len()), (vec![1, 0], 0));
     }
 
@@ -723,7 +732,7 @@ mod tests {
             true,
         );
         assert_eq!(
-            clamp.snapshot(at(31), Bytes::ZERO).connections.len(),
+            clamp.snapshot(at(31), [Bytes::ZERO; 2]).connections.len(),
             1,
             "it may still receive"
         );
@@ -746,7 +755,7 @@ mod tests {
             &frame(THERE, HERE, SYN | ACK, (1, 1_000), &OPTIONS),
             Some(1),
         );
-        let snapshot = clamp.snapshot(at(61), Bytes::ZERO);
+        let snapshot = clamp.snapshot(at(61), [Bytes::ZERO; 2]);
         assert_eq!(snapshot.connections[0].connection.scale, 0);
         assert_eq!(snapshot.connections[0].connection.received.frames, 1);
     }
@@ -775,7 +784,7 @@ mod tests {
             &frame(THERE, HERE, ACK, (1, 500), &stamps(6, 77)),
             Some(1),
         );
-        let connection = clamp.snapshot(at(126), Bytes::ZERO).connections[0].connection;
+        let connection = clamp.snapshot(at(126), [Bytes::ZERO; 2]).connections[0].connection;
         assert_eq!(connection.round_trips, (Duration::from_millis(25), 1));
     }
 
@@ -799,7 +808,7 @@ mod tests {
         deliver(&mut clamp, 60_000, &ack, Some(1));
         flood(&mut clamp, 62_000, 2);
         assert_eq!(clamp.flows.len(), MAX_FLOWS, "idle ones were evicted");
-        assert_eq!(clamp.snapshot(at(62_001), Bytes::ZERO).connections.len(), 1);
+        assert_eq!(clamp.snapshot(at(62_001), [Bytes::ZERO; 2]).connections.len(), 1);
     }
 
     #[test]

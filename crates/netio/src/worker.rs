@@ -28,7 +28,7 @@ use crate::pool::{Pool, PoolUsage, Slots};
 use crate::port::{Capabilities, Fault, Port, PortError};
 use crate::realiser::Realiser;
 use crate::sys::Bell;
-use crate::window_clamp::WindowClamp;
+use crate::window_clamp::{ClampSnapshot, WindowClamp};
 use crate::wire::PathWire;
 use engine::discipline::Reason;
 use engine::framing::Framing;
@@ -236,6 +236,14 @@ struct ClampedPair {
     data: usize,
     acknowledgments: usize,
     clamp: WindowClamp,
+}
+
+impl ClampedPair {
+    /// Its connections, and what both paths have carried.
+    fn snapshot(&mut self, now: Instant, paths: &[Path]) -> ClampSnapshot {
+        let both = [self.data, self.acknowledgments];
+        self.clamp.snapshot(now, both.map(|path| paths[path].offered()))
+    }
 }
 
 /// Moves packets.
@@ -579,8 +587,7 @@ impl Worker {
                 }
                 Command::Watch { path, done } => {
                     let pair = self.clamped.iter_mut().find(|pair| pair.data == path.0);
-                    let watched = pair.map(|pair| pair.clamp.snapshot(now, self.paths[pair.data].offered()));
-                    let _ = done.send(watched);
+                    let _ = done.send(pair.map(|pair| pair.snapshot(now, &self.paths)));
                 }
                 Command::Hold { path, limits, done } => {
                     let pair = self.clamped.iter_mut().find(|pair| pair.data == path.0);

@@ -187,3 +187,40 @@ fn options_of_nine_without_nine_are_mistakes_where_they_stand() {
         );
     }
 }
+
+/// What a download has beside an upload that fills the buffer of its own direction, of 2 Mbit/s.
+fn beside_an_upload(under_nine: &str) -> f64 {
+    let upload = r#"{ between = ["home", "server"], kind = "tcp", start = "5 s", stop = "15 s" }"#;
+    let text = format!(
+        r#"
+version = 1
+duration = "20 s"
+bin = "100 ms"
+hosts = ["server", "provider", "home"]
+flow = [{}, {upload}]
+[[link]]
+between = ["server", "provider"]
+rate = "100 Mbit/s"
+delay = "10 ms"
+[[link]]
+between = ["provider", "home"]
+rate = "10 Mbit/s"
+delay = "2 ms"
+back = {{ rate = "2 Mbit/s" }}
+"#,
+        download(under_nine)
+    );
+    rates(&simulated::outcome(&text), 8, 15)[0]
+}
+
+#[test]
+fn an_upload_that_fills_its_buffer_does_not_stop_a_download_under_nine() {
+    let plain = beside_an_upload("");
+    for under_nine in [", nine = true", r#", nine = true, bottlenet = "10 Mbit/s""#] {
+        let rate = beside_an_upload(under_nine);
+        assert!(
+            rate >= 0.8 * plain,
+            "{under_nine}: {rate:.2} of {plain:.2} Mbit/s"
+        );
+    }
+}

@@ -174,3 +174,19 @@ fn a_call_is_not_delayed_by_downloads_that_yield() {
     assert!(beside - alone <= 1_212_000, "{alone} ns, then {beside} ns");
     assert!(beside > alone, "downloads fill the rest of the line");
 }
+
+#[test]
+fn an_upload_that_fills_its_buffer_does_not_stop_downloads_that_yield() {
+    let upload = r#"{ name = "upload", between = ["home", "server"], kind = "tcp", destination_port = 5003, start = "6 s", stop = "12 s" },"#;
+    let plain = r#"{ name = "plain", between = ["server", "home"], kind = "tcp", destination_port = 5002 },"#;
+    let line = line(10, 20, "fq_codel");
+    let beside = |name: &str, found: &Outcome| rate(found, name, 8.0, ENDS);
+    let found = line.run(1, upload);
+    let yields = beside("backup", &found);
+    let plain = beside("plain", &line.run(0, &format!("{plain}{upload}")));
+    let after = rate(&found, "backup", 14.0, END);
+    assert!(
+        yields >= 0.8 * plain && after >= 0.9 * line.carries(),
+        "{yields:.2} beside it, of {plain:.2} without `yields`, {after:.2} after it"
+    );
+}

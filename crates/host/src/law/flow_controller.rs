@@ -68,6 +68,8 @@ pub(super) struct FlowController {
     usual_rtt: f64,
     /// The mean change of the RTT from tick to tick, in seconds.
     variation: f64,
+    /// What the queue of the other direction adds to RTTs, in seconds.
+    other_way: f64,
     /// Seconds for which a queue stands that nothing explains, and since one was last seen.
     pub(super) queued_for: f64,
     pub(super) unqueued_for: f64,
@@ -104,6 +106,7 @@ impl FlowController {
             rtt,
             usual_rtt: f64::INFINITY,
             variation: 0.0,
+            other_way: 0.0,
             queued_for: 0.0,
             unqueued_for: 0.0,
             above_target_for: 0.0,
@@ -148,8 +151,14 @@ impl FlowController {
         self.mean += (rate - self.mean) * (1.0 - (1.0 - MEAN_WEIGHT).powf(intervals(seconds)));
     }
 
-    /// The minimum RTT, or a guess.
+    /// The RTT without a queue of this direction: the minimum, or a guess, with what the other
+    /// direction adds.
     pub(super) fn base_rtt(&self) -> f64 {
+        self.least_rtt() + self.other_way
+    }
+
+    /// The minimum RTT, or a guess.
+    fn least_rtt(&self) -> f64 {
         if self.min_rtt.is_finite() {
             self.min_rtt
         } else {
@@ -160,11 +169,35 @@ impl FlowController {
     /// The RTT without a queue: the minimum, or the usual one where that is much longer, since RTTs
     /// vary without a queue too.
     fn unqueued_rtt(&self) -> f64 {
-        let least = self.base_rtt();
+        self.usually() + self.other_way
+    }
+
+    /// The same without the other direction's.
+    fn usually(&self) -> f64 {
+        let least = self.least_rtt();
         match self.usual_rtt - least > (QUEUE_FRACTION * least + QUEUE_NOISE).min(JITTER) {
             true => self.usual_rtt,
             false => least.min(self.usual_rtt),
         }
+    }
+
+    /// Takes what RTTs have in addition for the queue of the other direction: all of it while it
+    /// may grow there, as much of it as before while it may stand there, and nothing otherwise.
+    pub(super) fn excuse(&mut self, may_grow: bool, may_stand: bool) {
+        let more = match self.usual_rtt.is_finite() {
+            true => (self.rtt - self.usually()).max(0.0),
+            false => 0.0,
+        };
+        self.other_way = match (may_grow, may_stand) {
+            (true, _) => more,
+            (false, true) => self.other_way.min(more),
+            (false, false) => 0.0,
+        };
+    }
+
+    /// The RTT without what the other direction adds, in seconds.
+    pub(super) fn rtt_of_this_way(&self) -> f64 {
+        self.rtt - self.other_way
     }
 
     /// The queueing delay in seconds.
@@ -177,7 +210,8 @@ impl FlowController {
 
     /// Whether its RTT may show a standing queue: jitter is not excluded.
     pub(super) fn may_be_queued(&self) -> bool {
-        self.min_rtt.is_finite() && self.rtt > self.min_rtt * (1.0 + QUEUE_FRACTION) + QUEUE_NOISE
+        self.min_rtt.is_finite()
+            && self.rtt_of_this_way() > self.min_rtt * (1.0 + QUEUE_FRACTION) + QUEUE_NOISE
     }
 
     /// Whether its RTT shows a standing queue.

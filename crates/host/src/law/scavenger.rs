@@ -34,6 +34,8 @@
 //!   first evidence on. A queue that stands while the link carries less than B is judged by a
 //!   trial: B is wrong, or hosts that are not counted take part of the link
 //!   (`queue_witness`).
+//! - *The other direction.* Its queue is in RTTs, too, and is none that members or others make here
+//!   (`other_way`).
 //! - *Division.* T is divided by weight, with floors and caps ([`super::share`]). What one member
 //!   does not use, the others get. A flow's window is its rate times its minimum RTT, corrected by
 //!   what is measured ([`super::flow_controller`]). Shares below two segments a round trip are
@@ -120,6 +122,7 @@
 use super::cap_budget::CapBudgets;
 use super::delay_law::DelayLaw;
 use super::flow_controller::{FlowController, intervals, pace, takes_turns};
+use super::other_way::OtherWay;
 use super::queue_witness::{LinkLoad, QueueWitness};
 use super::rate_estimate::{LinkEvidence, RateEstimate};
 use super::rate_meter::{RateMeter, TickRates};
@@ -266,6 +269,7 @@ pub struct Scavenger {
     meter: RateMeter,
     estimate: RateEstimate,
     witness: QueueWitness,
+    other_way: OtherWay,
     state: State,
     /// Seconds since a connection began or ended.
     same_flows: f64,
@@ -298,6 +302,7 @@ impl Scavenger {
             meter: RateMeter::new(direction),
             estimate: RateEstimate::default(),
             witness: QueueWitness::default(),
+            other_way: OtherWay::new(direction),
             state: State::Free { seconds: 0.0 },
             same_flows: 0.0,
             quiet: 0.0,
@@ -361,6 +366,7 @@ impl Scavenger {
             flow.update(sample, *rate, rates.seconds);
             self.controllers.insert(sample.id, flow);
         }
+        self.excuse_other_way(tick);
         let queued = self.controllers.values().filter(|flow| flow.may_be_queued());
         let queued_rtt = queued.map(|flow| flow.rtt).reduce(f64::max);
         let free = matches!(self.state, State::Free { seconds } if seconds > LINK_MEAN);
@@ -374,6 +380,19 @@ impl Scavenger {
                 Bottleneck::Auto | Bottleneck::Unknown => 0.0,
             },
         });
+    }
+
+    /// Takes what RTTs have in addition for a queue of the other direction, where that may be.
+    fn excuse_other_way(&mut self, tick: &LawInput<'_>) {
+        let Some(rate) = self.rate(tick.bottleneck).map(|rate| rate.bits() as f64) else {
+            return;
+        };
+        let total = self.meter.total(SHORT_MEAN);
+        self.other_way.read(tick, total, rate);
+        let may_grow = self.other_way.is_full() && total < EXPLAINS_QUEUE * rate;
+        let may_stand = self.other_way.may_be_queued();
+        let flows = self.controllers.values_mut();
+        flows.for_each(|flow| flow.excuse(may_grow, may_stand));
     }
 
     /// Looks for a queue that what was counted does not explain.
@@ -614,10 +633,10 @@ impl Scavenger {
         }
     }
 
-    /// The mean RTT of the data in flight, in seconds.
+    /// The mean RTT of the data in flight, in seconds, without the other direction's queue.
     fn mean_rtt(&self) -> f64 {
         let sum = |what: fn(&FlowController) -> f64| self.controllers.values().map(what).sum::<f64>();
-        sum(|flow| flow.mean * flow.rtt) / sum(|flow| flow.mean).max(1.0)
+        sum(|flow| flow.mean * flow.rtt_of_this_way()) / sum(|flow| flow.mean).max(1.0)
     }
 
     /// Corrects windows on a free link by the measured shares. Returns the factor that keeps the

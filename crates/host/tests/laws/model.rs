@@ -23,6 +23,8 @@ const PERSIST: u64 = 220 * MS;
 const FREE: u64 = 65_535;
 /// The delay from the bottleneck to the receiver, which is next to it.
 const BEHIND: u64 = MS;
+/// The ACKs of a frame, in frames: every second one is acknowledged.
+const ACK: f64 = 66.0 / 1_514.0 / 2.0;
 /// The time resolution of recorded rates.
 const BIN: u64 = 100 * MS;
 
@@ -183,6 +185,12 @@ pub struct Model {
     /// of a radio link, for instance. Frames stay in order.
     pub jitter: fn(u64) -> u64,
     passed_at: u64,
+    /// What this host sends by the other direction at this time in milliseconds, besides ACKs, in
+    /// Mbit/s, and how long its queue takes there, in milliseconds.
+    pub other_way: fn(u64) -> (f64, f64),
+    sent: f64,
+    ticked_at: u64,
+    acked_at: u64,
     /// All orders, with their times in milliseconds.
     pub orders: Vec<(u64, Vec<LimitOrder>)>,
 }
@@ -206,6 +214,10 @@ impl Model {
             missed: |_| false,
             jitter: |_| 0,
             passed_at: 0,
+            other_way: |_| (0.0, 0.0),
+            sent: 0.0,
+            ticked_at: 0,
+            acked_at: 0,
             orders: Vec::new(),
         }
     }
@@ -280,19 +292,29 @@ impl Model {
         match event {
             Event::Start(i) => self.send(i),
             Event::Arrive(i, sent) => {
+                let queue = ((self.other_way)(self.now / MS).1 * MS as f64) as u64;
                 let flow = &mut self.flows[i];
-                let rtt = (self.now - sent + flow.spec.rtt * MS - BEHIND) as f64 / 1e9;
+                let back = self.now + flow.spec.rtt * MS - BEHIND;
+                // ACKs stay in order.
+                let acked_at = match queue {
+                    0 if back >= self.acked_at => back,
+                    queue => self.acked_at.max(back + queue),
+                };
+                let rtt = (acked_at - sent) as f64 / 1e9;
                 flow.rtt += (rtt - flow.rtt) * if flow.rtt == 0.0 { 1.0 } else { 0.125 };
                 flow.carried += FRAME;
                 if !flow.spec.unseen {
+                    self.sent += ACK * FRAME as f64;
                     self.received += (FRAME as f64 * (self.counts)(self.now / MS)).round() as u64;
                 }
                 let bin = usize::try_from(self.now / BIN).unwrap_or_default();
                 flow.bins.resize(flow.bins.len().max(bin + 1), 0);
                 flow.bins[bin] += FRAME;
                 let edge = flow.carried / FRAME + flow.lost + flow.window / MSS;
-                let back = self.now + flow.spec.rtt * MS - BEHIND;
-                self.at(back, Event::Ack(i, edge, sent));
+                if queue > 0 {
+                    self.acked_at = acked_at;
+                }
+                self.at(acked_at, Event::Ack(i, edge, sent));
             }
             Event::Ack(i, edge, sent) => {
                 let shrinks = self.shrinks;
@@ -415,11 +437,20 @@ impl Model {
             }
         };
         let flows: Vec<FlowSample> = alive.iter().map(reading).collect();
+        self.sent += (self.other_way)(self.now / MS).0 * (self.now - self.ticked_at) as f64 / 8e3;
+        self.ticked_at = self.now;
+        let [this, other] = [self.received, self.sent as u64].map(Bytes::new);
         let orders = law.tick(&LawInput {
             now,
-            link: LinkCounters {
-                received: Bytes::new(self.received),
-                sent: Bytes::new(self.received),
+            link: match self.direction {
+                DataDirection::Download => LinkCounters {
+                    received: this,
+                    sent: other,
+                },
+                DataDirection::Upload => LinkCounters {
+                    received: other,
+                    sent: this,
+                },
             },
             bottleneck: self.bottleneck,
             members: &self.members,

@@ -286,3 +286,59 @@ fn a_long_slow_start_is_not_taken_for_a_full_link() {
         "taken for {rate}, {third:.1} Mbit/s"
     );
 }
+
+/// An upload from 6 to 16 s that fills its buffer and loses packets every two seconds.
+fn upload(at: u64) -> (f64, f64) {
+    match at {
+        6_000..16_000 => (2.0, 200.0 + (at % 2_000) as f64 / 10.0),
+        _ => (0.0, 0.0),
+    }
+}
+
+#[test]
+fn an_upload_that_fills_its_buffer_does_not_stop_downloads() {
+    for bottleneck in [
+        stated(10),
+        Bottleneck::Enforced(Bandwidth::mbit(10)),
+        Bottleneck::Auto,
+    ] {
+        for rtt in [5, 20, 100] {
+            let path = Path::cubic(10, 64_000, rtt);
+            let rates = |member| {
+                let mut model = path.model(bottleneck);
+                model.other_way = upload;
+                let low = path.add(&mut model, Spec::of(member, 0, 24_000));
+                model.run(&mut scavenger(), 24_000);
+                [(8_000, 16_000), (18_000, 24_000)].map(|(from, to)| model.rate(low, from, to))
+            };
+            let ([beside, after], [free, _]) = (rates(Some(0)), rates(None));
+            assert!(
+                beside >= 0.85 * free && after >= 9.3,
+                "{bottleneck:?}, {rtt} ms: {beside:.2} of {free:.2}, {after:.2}"
+            );
+        }
+    }
+}
+
+/// An upload from 1 to 3 s, and a call from 5 s on.
+fn call(at: u64) -> (f64, f64) {
+    match at {
+        1_000..3_000 => (2.0, 200.0),
+        5_000.. => (0.3, 0.0),
+        _ => (0.0, 0.0),
+    }
+}
+
+#[test]
+fn beside_a_call_other_hosts_are_yielded_to_without_being_seen() {
+    for bottleneck in [stated(10), Bottleneck::Auto] {
+        let path = Path::cubic(10, 64_000, 20);
+        let mut model = path.model(bottleneck);
+        model.other_way = call;
+        let found = shares(path, model, true);
+        assert!(
+            found.lone >= 93.0 && found.other >= 85.0 && found.back >= 85.0,
+            "{bottleneck:?}: {found:.1?}"
+        );
+    }
+}

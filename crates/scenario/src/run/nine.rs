@@ -27,8 +27,9 @@ const FIRST: Bytes = Bytes::new(65_535);
 
 /// The nine of one interface.
 struct NineHost {
-    /// The link that ends there.
+    /// The link that ends there, and the one back.
     link: LinkId,
+    back: LinkId,
     law: Scavenger,
     bottleneck: Bottleneck,
     members: Vec<Member>,
@@ -64,6 +65,7 @@ impl SimulatedNines {
                 let law = Scavenger::new(DataDirection::Download);
                 NineHost {
                     link: links[last],
+                    back: links[last ^ 1],
                     due: Instant::START + law.interval(),
                     law,
                     bottleneck: Bottleneck::Auto,
@@ -115,7 +117,7 @@ impl NineHost {
     fn turn(&mut self, sim: &mut Simulation) {
         let link = LinkCounters {
             received: sim.carried(self.link),
-            sent: Bytes::ZERO,
+            sent: sim.carried(self.back),
         };
         let flows: Vec<FlowSample> = self
             .connections

@@ -27,8 +27,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 struct Clamped {
     now: Instant,
     clamp: WindowClamp,
-    /// Bytes offered to the link.
-    carried: Bytes,
+    /// Bytes offered to the link of the data, and to that of the ACKs.
+    carried: [Bytes; 2],
 }
 
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ impl Stage for DataStage {
         let size = FrameSize { len, segments: 1 };
         let place = self.places.get(class.0 as usize).copied().flatten();
         let Clamped { clamp, carried, .. } = &mut *self.shared.get();
-        *carried += len;
+        carried[0] += len;
         clamp.on_data(now, &Headers::parse(&self.bytes, 0), &self.bytes, size, place);
         None
     }
@@ -84,6 +84,7 @@ impl Stage for DataStage {
 #[derive(Debug)]
 struct AckStage {
     shared: SharedClamp,
+    framing: Framing,
     bytes: Vec<u8>,
 }
 
@@ -91,6 +92,7 @@ impl Stage for AckStage {
     fn pass(&mut self, now: Instant, key: &FlowKey, packet: &SimPacket, _class: ClassId) -> Option<u64> {
         self.bytes.clear();
         headers::write_scaled(&mut self.bytes, key, packet, WINDOW_SCALE);
+        self.shared.get().carried[1] += self.framing.on_wire(packet.frame);
         let at = Headers::parse(&self.bytes, 0).l4.map(usize::from)?;
         let field = |bytes: &[u8]| Some(u16::from_be_bytes([*bytes.get(at + 14)?, *bytes.get(at + 15)?]));
         let before = field(&self.bytes);
@@ -177,7 +179,7 @@ fn yielding(
     let shared = SharedClamp(Arc::new(Mutex::new(Clamped {
         now: Instant::START,
         clamp: WindowClamp::new(classes.len()),
-        carried: Bytes::ZERO,
+        carried: [Bytes::ZERO; 2],
     })));
     let place = |name: &str| classes.iter().position(|yields| yields.class == name);
     let stage = DataStage {
@@ -189,6 +191,7 @@ fn yielding(
     sim.stage(data, Box::new(stage));
     let stage = AckStage {
         shared: shared.clone(),
+        framing: policy.link().framing,
         bytes: Vec::new(),
     };
     sim.stage(back, Box::new(stage));
