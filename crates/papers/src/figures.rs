@@ -75,6 +75,23 @@ pub const FIGURES: &[Figure] = &[
     figure!(IPS "Graph 2", "Every flow keeps its bandwidth, with guaranteed delays and without.", ["I1", "I2", "I3", "I4", "I5"], |what| what.contains("rate of")),
 ];
 
+/// Why claims that are known not to be shown are not, in a sentence; their pages say what was
+/// tried.
+const CAUSES: &[(&str, &str, &str)] = &[
+    (
+        PSPACER,
+        "Table 4",
+        "with SACK every loss is repaired and most of the bandwidth is kept, also with small buffers; without it, it collapses, but also with 4096 KB: \
+         what the paper's kernel did lies between, and the paper does not say which it had",
+    ),
+    (
+        PSPACER,
+        "Table 5",
+        "a standard TCP grows by a segment in each round trip of 200 ms from what the overflow of slow start leaves, which is less than the paper's \
+         with small buffers, with SACK and without",
+    ),
+];
+
 /// The others, which describe systems and set-ups, and claim nothing.
 pub const DESCRIPTIONS: &[(&str, &[&str])] = &[
     (ALTQ, &["Fig. 1", "Fig. 2", "Fig. 3", "Fig. 9", "Fig. 10"]),
@@ -102,8 +119,8 @@ pub struct JudgedFigure {
     /// Rows that were not judged: nothing is asked of them, or they cannot be measured here.
     orientation: usize,
     cannot_be_shown: usize,
-    /// How far the first row that is not shown is from what is asked of it, or why nothing could be
-    /// judged; empty if it is shown.
+    /// How far the first row that is not shown is from what is asked of it, with the cause if it is
+    /// known; or why nothing could be judged; empty if it is shown.
     why: String,
 }
 
@@ -111,6 +128,13 @@ impl Figure {
     /// Returns whether the experiment has rows for it.
     pub fn is_of(&self, experiment: &str) -> bool {
         self.experiments.contains(&experiment)
+    }
+
+    /// Why it is known not to be shown, as a sentence that goes on; empty if nothing is known.
+    fn cause(&self) -> String {
+        let mut known = CAUSES.iter();
+        let cause = known.find(|(paper, name, _)| (*paper, *name) == (self.paper, self.name));
+        cause.map_or(String::new(), |(.., cause)| format!(". Why: {cause}"))
     }
 
     /// What these rows say about it.
@@ -125,7 +149,9 @@ impl Figure {
             ClaimVerdict::Orientation => (ClaimVerdict::CannotBeShown, "no row judged it".into()),
             verdict => {
                 let why = match (verdict, first(verdict)) {
-                    (ClaimVerdict::NotShown, Some(row)) => missed(row, counts.not_shown),
+                    (ClaimVerdict::NotShown, Some(row)) => {
+                        format!("{}{}", missed(row, counts.not_shown), self.cause())
+                    }
                     (ClaimVerdict::CannotBeShown, Some(row)) => row.note.clone(),
                     _ => String::new(),
                 };
@@ -349,6 +375,14 @@ mod tests {
         }
         for id in FIGURES.iter().flat_map(|figure| figure.experiments) {
             assert!(EXPERIMENTS.iter().any(|experiment| experiment.id == *id), "{id}");
+        }
+    }
+
+    #[test]
+    fn causes_are_of_figures() {
+        for (paper, name, _) in CAUSES {
+            let is_known = |figure: &Figure| (figure.paper, figure.name) == (*paper, *name);
+            assert!(FIGURES.iter().any(is_known), "{paper}, {name}");
         }
     }
 
