@@ -132,8 +132,13 @@ impl Flow {
 
     /// The file of a `trace` flow.
     pub fn trace(&self, number: usize, seconds: u64) -> String {
+        self.traced(&self.times(number, seconds))
+    }
+
+    /// The same of frames that were sent at these times.
+    pub fn traced(&self, times: &[Duration]) -> String {
         let mut lines = String::new();
-        for at in self.times(number, seconds) {
+        for at in times {
             let _ = writeln!(lines, "{}.{:09} {}", at.as_secs(), at.subsec_nanos(), self.frame);
         }
         lines

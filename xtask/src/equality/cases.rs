@@ -176,11 +176,6 @@ impl Setting {
         flow.times(self.stream(number), SECONDS)
     }
 
-    /// The same as the file of a `trace` flow.
-    pub fn trace(&self, number: usize, flow: &Flow) -> String {
-        flow.trace(self.stream(number), SECONDS)
-    }
-
     /// The random numbers of a flow.
     fn stream(&self, number: usize) -> usize {
         number + self.seed * self.flows().len()

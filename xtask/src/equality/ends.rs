@@ -47,6 +47,18 @@ struct Sent {
     late_max_us: u64,
     /// The mean of the probes' delays.
     empty_us: u64,
+    /// When each flow's packets were sent, in nanoseconds since the beginning.
+    times_ns: Vec<Vec<u64>>,
+}
+
+/// When each flow's packets were sent, by what the sending end wrote into this file.
+pub fn sent_at(file: &Path) -> Result<Vec<Vec<Duration>>, String> {
+    let text = std::fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let sent: Sent = serde_json::from_slice(&text).map_err(|e| format!("{}: {e}", file.display()))?;
+    let flows = sent.times_ns.into_iter();
+    Ok(flows
+        .map(|flow| flow.into_iter().map(Duration::from_nanos).collect())
+        .collect())
 }
 
 /// Runs one end, and writes what it saw into this file.
@@ -128,7 +140,7 @@ fn send(setting: &Setting, to: &str) -> io::Result<Sent> {
         sockopt::set_socket_send_buffer_size(&socket, 4 << 20)?;
         socket.connect((to, port))?;
         let mut payload = vec![0; (flow.frame - HEADERS) as usize];
-        let mut late = Vec::new();
+        let (mut late, mut times) = (Vec::new(), Vec::new());
         for due in setting.times(number, flow) {
             let due = begin + Span::from_nanos(due.as_nanos() as u64);
             let wait = due.since(clock::now());
@@ -139,9 +151,11 @@ fn send(setting: &Setting, to: &str) -> io::Result<Sent> {
             // An error here is a drop on the way, which the receiver's count shows.
             let _ = socket.send(stamped(&mut payload));
             late.push(now.since(due).nanos() / 1_000);
+            times.push(now.since(begin).nanos());
         }
-        Ok(late)
+        Ok((late, times))
     })?;
+    let (late, times_ns): (Vec<Vec<u64>>, Vec<Vec<u64>>) = late.into_iter().unzip();
     let probes = probes
         .join()
         .map_err(|_| io::Error::other("a thread panicked"))??;
@@ -160,6 +174,7 @@ fn send(setting: &Setting, to: &str) -> io::Result<Sent> {
         late_p99_us: quantile(&late, 990),
         late_max_us: late.last().copied().unwrap_or(0),
         empty_us: probes.mean().nanos() / 1_000,
+        times_ns,
     })
 }
 

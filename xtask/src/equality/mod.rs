@@ -75,6 +75,8 @@ fn seeds(program: &Path, scratch: &Path, setting: Setting, count: usize) -> Resu
             in_place("sim", places.sim(&setting)),
             in_place("lab", places.lab(&setting)),
             in_place("run", places.run(&setting)),
+            in_place(&page::as_sent("lab"), places.sim_as_sent(&setting, "lab")),
+            in_place(&page::as_sent("run"), places.sim_as_sent(&setting, "run")),
         ]
         .into_iter()
         .collect()

@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 type Outcome<T> = Result<T, String>;
 
@@ -68,20 +69,38 @@ impl Places<'_> {
         )
     }
 
+    /// Under the arrivals as they were due.
     pub fn sim(&self, setting: &Setting) -> Outcome<Side> {
+        let flows = setting.flows();
+        let due = |(number, flow)| setting.times(number, flow);
+        self.simulated(
+            setting,
+            "sim",
+            &flows.iter().enumerate().map(due).collect::<Vec<_>>(),
+        )
+    }
+
+    /// Under the arrivals as this place's senders sent them.
+    pub fn sim_as_sent(&self, setting: &Setting, place: &str) -> Outcome<Side> {
+        let sent = ends::sent_at(&self.scratch.join(format!("{place}-sent.json")))?;
+        self.simulated(setting, &format!("sim-{place}"), &sent)
+    }
+
+    fn simulated(&self, setting: &Setting, name: &str, times: &[Vec<Duration>]) -> Outcome<Side> {
         let mut text = self.link(setting, SECONDS + DRAIN.as_secs());
-        for (number, flow) in setting.flows().iter().enumerate() {
-            let name = format!("{number}.trace");
-            write(&self.scratch.join(&name), &setting.trace(number, flow))?;
+        for (number, (flow, times)) in setting.flows().iter().zip(times).enumerate() {
+            let file = format!("{name}-{number}.trace");
+            write(&self.scratch.join(&file), &flow.traced(times))?;
             // The times of a trace are relative to its first packet.
+            let start = times.first().map_or(0, Duration::as_nanos);
             let _ = writeln!(
                 text,
-                "[[flow]]\nname = \"{}\"\nbetween = [\"a\", \"b\"]\nkind = \"trace\"\nfile = \"{name}\"\ndestination_port = {}",
+                "[[flow]]\nname = \"{}\"\nbetween = [\"a\", \"b\"]\nkind = \"trace\"\nfile = \"{file}\"\nstart = \"{start} ns\"\ndestination_port = {}",
                 flow.name,
                 PORT + number as u16
             );
         }
-        let path = self.scratch.join("sim.toml");
+        let path = self.scratch.join(format!("{name}.toml"));
         write(&path, &text)?;
         let printed = done(Command::new(self.suimon).args(["sim", "--json"]).arg(&path))?;
         let outcome: Value = serde_json::from_slice(&printed).map_err(|e| format!("suimon sim: {e}"))?;
@@ -231,7 +250,7 @@ pub fn between(setting: &Setting, suimon: &str, scratch: &Path) -> Outcome<()> {
         .stdout(Stdio::null())
         .stderr(log);
     let mut children = Children(vec![worker.spawn().map_err(|e| format!("{suimon}: {e}"))?]);
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(2));
     if let Ok(Some(status)) = children.0[0].try_wait() {
         let said = std::fs::read_to_string(scratch.join("run.log")).unwrap_or_default();
         return Err(format!("suimon run ended with {status}: {}", said.trim()));
