@@ -58,7 +58,11 @@ impl CallerTime {
     }
 
     /// Waits for what is sent, for so long at most.
-    pub(crate) fn receive<T>(&self, from: &Receiver<T>, patience: Duration) -> Result<T, RecvTimeoutError> {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if nothing came, or nothing can come any more.
+    pub fn receive<T>(&self, from: &Receiver<T>, patience: Duration) -> Result<T, RecvTimeoutError> {
         let Some(time) = &self.0 else {
             return from.recv_timeout(patience);
         };

@@ -230,7 +230,7 @@ mod tests {
     /// A soak found it: they were kept for ever.
     #[test]
     fn policies_are_kept_for_a_tape_up_to_a_bound_and_not_behind_its_end() {
-        let routing = KernelRoutes::new(Routes::open().expect("the kernel's routes"), Vec::new());
+        let routing = KernelRoutes::new(Box::new(Routes::open().expect("the kernel's routes")), Vec::new());
         let settings = Settings::new(Vec::new(), Seed(1));
         let mut node = Node::new(settings, AdmissionState::new(), routing);
         let mut budgets = Budgets::new(Box::new(Takes), ["wan0"].into_iter());

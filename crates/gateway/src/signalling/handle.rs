@@ -8,6 +8,7 @@ use control::policy::InterfacePolicy;
 use control::protocol::Refusal;
 use control::recorded::RecordedSignalling;
 use control::reservation::{Lease, Notice, ReservationRequest, ReservationState, Reservations, RsvpStatus};
+use netio::time::CallerTime;
 use netio::wake::Waker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,6 +61,7 @@ pub(super) enum Command {
 pub struct SpeakerHandle {
     commands: Sender<Command>,
     waker: Waker,
+    time: CallerTime,
     last: Arc<AtomicU64>,
 }
 
@@ -76,11 +78,12 @@ impl Drop for EndOnDrop {
 }
 
 impl SpeakerHandle {
-    /// A handle with the sending end of the command channel.
-    pub(super) fn new(commands: Sender<Command>, waker: Waker) -> Self {
+    /// A handle with the sending end of the command channel, for those who wait by this time.
+    pub(super) fn new(commands: Sender<Command>, waker: Waker, time: CallerTime) -> Self {
         Self {
             commands,
             waker,
+            time,
             last: Arc::default(),
         }
     }
@@ -95,7 +98,7 @@ impl SpeakerHandle {
     fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, Refusal> {
         let (done, answer) = mpsc::channel();
         self.send(command(done))?;
-        answer.recv_timeout(TIMEOUT).map_err(|_| Refusal {
+        self.time.receive(&answer, TIMEOUT).map_err(|_| Refusal {
             message: "the thread that speaks RSVP did not reply in time".into(),
             help: Some("`suimon reserve status` shows what is in force".into()),
         })

@@ -2,13 +2,12 @@
 //!
 //! An interface keeps its identifier for the life of the node, since neighbours have stored it as
 //! our LIH. One that is missing or does not work is tried again when interfaces or addresses
-//! change. Received messages are rate-limited (RFC 6398, section 5): any host can send messages
-//! with Router Alert.
+//! change, and every second. Received messages are rate-limited (RFC 6398, section 5): any host can
+//! send messages with Router Alert.
 
+use super::context::{MessageSocket, NodeContext};
 use engine::units::{Duration, Instant};
-use netio::interface::Interface;
 use netio::routes::OwnAddress;
-use netio::signalling::Signalling;
 use rsvp::node;
 use rsvp::wire::Refresh;
 use std::net::IpAddr;
@@ -21,7 +20,7 @@ pub struct SignallingInterface {
     /// The kernel's index, while the interface exists.
     pub index: Option<u32>,
     /// Its sockets, while they work.
-    pub signalling: Option<Signalling>,
+    pub signalling: Option<Box<dyn MessageSocket>>,
     /// Our addresses there, link-local ones last.
     pub addresses: Vec<IpAddr>,
     /// The MTU: the longest IP datagram.
@@ -46,9 +45,9 @@ impl SignallingInterface {
         }
     }
 
-    /// Updates it from the kernel's current state, and opens its sockets if needed.
-    pub fn refresh(&mut self, all: &[OwnAddress]) {
-        let found = match Interface::named(&self.name) {
+    /// Updates it from the present state of what is around, and opens its sockets if needed.
+    pub fn refresh(&mut self, around: &dyn NodeContext, all: &[OwnAddress]) {
+        let found = match around.named(&self.name) {
             Ok(found) => found,
             Err(error) => {
                 *self = Self {
@@ -69,7 +68,7 @@ impl SignallingInterface {
             .sort_by_key(|address| matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local()));
         self.error = None;
         if self.signalling.is_none() {
-            match Signalling::open(&self.name, found.index) {
+            match around.open(&self.name, found.index) {
                 Ok(signalling) => self.signalling = Some(signalling),
                 Err(error) => self.error = Some(format!("{}: cannot speak RSVP: {error}", self.name)),
             }
@@ -103,6 +102,7 @@ pub fn as_refresh(period: Duration) -> Refresh {
 
 #[cfg(test)]
 mod tests {
+    use super::super::context::KernelContext;
     use super::*;
 
     #[test]
@@ -117,7 +117,8 @@ mod tests {
     #[test]
     fn a_missing_interface_has_an_error() {
         let mut interface = SignallingInterface::new("no-such-thing");
-        interface.refresh(&[]);
+        let around = KernelContext::watch().expect("changes of the kernel's routes");
+        interface.refresh(&around, &[]);
         assert!(
             interface
                 .error

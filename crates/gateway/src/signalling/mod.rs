@@ -4,7 +4,8 @@
 //! - [`speaker`]: the thread; [`handle`]: commands to it;
 //! - [`shim`]: integrity and refresh reduction, between the node and its sockets; [`key_file`]: the
 //!   keys;
-//! - [`interfaces`], [`routing`]: the interfaces with their sockets, and the kernel's routes;
+//! - [`context`]: the kernel as a node sees it; [`interfaces`], [`routing`]: the interfaces with
+//!   their sockets, and the routes through them;
 //! - [`local_senders`]: reservations of programs on this host; [`receiver_proxy`]: Paths to which
 //!   this host replies by rules;
 //! - [`service_hint`]: the service that a sender wants, in an object of its own; [`reasons`]:
@@ -19,6 +20,7 @@ pub mod again;
 pub mod beacon;
 pub mod budgets;
 pub mod client;
+pub mod context;
 pub mod handle;
 pub mod interfaces;
 pub mod key_file;

@@ -453,7 +453,7 @@ mod tests {
                 refresh: rsvp::wire::Refresh::millis(30_000),
             };
             let settings = rsvp::node::Settings::new(vec![interface], engine::random::Seed(1));
-            let routing = super::super::routing::KernelRoutes::new(routes, vec![rule.clone()]);
+            let routing = super::super::routing::KernelRoutes::new(Box::new(routes), vec![rule.clone()]);
             let mut proxy = ReceiverProxy::new(vec![rule]);
             proxy.set_addresses(vec![vec![US.into()]]);
             Self {

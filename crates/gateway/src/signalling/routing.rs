@@ -1,7 +1,8 @@
 //! The kernel's routes, for RSVP.
 
+use super::context::RouteTable;
 use control::rsvp_config::AcceptRule;
-use netio::routes::{Leads, Routes};
+use netio::routes::Leads;
 use rsvp::traffic_control::{InterfaceId, Route, Routing};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr};
 /// The kernel's routes through the interfaces that speak RSVP.
 #[derive(Debug)]
 pub struct KernelRoutes {
-    routes: Routes,
+    routes: Box<dyn RouteTable>,
     /// By kernel index.
     interfaces: HashMap<u32, InterfaceId>,
     accept: Vec<AcceptRule>,
@@ -17,7 +18,7 @@ pub struct KernelRoutes {
 
 impl KernelRoutes {
     /// No interfaces yet. Hosts for which the node is a proxy count as local.
-    pub fn new(routes: Routes, accept: Vec<AcceptRule>) -> Self {
+    pub fn new(routes: Box<dyn RouteTable>, accept: Vec<AcceptRule>) -> Self {
         Self {
             routes,
             interfaces: HashMap::new(),
@@ -31,8 +32,8 @@ impl KernelRoutes {
     }
 
     /// The kernel's routes.
-    pub fn kernel(&self) -> &Routes {
-        &self.routes
+    pub fn kernel(&self) -> &dyn RouteTable {
+        self.routes.as_ref()
     }
 
     /// Where packets of this host are routed; nowhere if the kernel has no route.

@@ -19,7 +19,6 @@ use rsvp::reduction::{self, ReductionCounts, ReductionShim};
 use rsvp::traffic_control::InterfaceId;
 use rsvp::wire::{DecodeError, Frame, Message};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The replay window: how many later messages of its neighbour may overtake a message.
 const WINDOW: usize = 64;
@@ -67,9 +66,14 @@ pub struct Shim {
 
 impl Shim {
     /// Without keys no message carries INTEGRITY; without reduction none carries a MESSAGE_ID.
-    pub fn new(now: Instant, keys: Option<KeyFile>, settings: &RsvpSettings, seed: Seed) -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let since = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+    /// The clocks were read together: the node's, and the computer's, in milliseconds since 1970.
+    pub fn new(
+        (now, unix_ms): (Instant, u64),
+        keys: Option<KeyFile>,
+        settings: &RsvpSettings,
+        seed: Seed,
+    ) -> Self {
+        let since = unix_ms.saturating_mul(1_000_000);
         let integrity = IntegrityShim::new(integrity::Settings {
             sequence: since,
             window: WINDOW,

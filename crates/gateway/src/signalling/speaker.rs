@@ -5,6 +5,7 @@
 //! reservation is enforced before a neighbour learns that it was admitted.
 
 use super::budgets::Budgets;
+use super::context::{KernelContext, NodeContext};
 use super::handle::Command;
 pub use super::handle::SpeakerHandle;
 use super::interfaces::{self, SignallingInterface};
@@ -22,9 +23,8 @@ use control::reservation::{Notice, RefusalView, RsvpStatus};
 use control::rsvp_config::{RsvpConfig, RsvpSettings};
 use engine::random::Seed;
 use engine::units::{Duration, Instant};
-use netio::clock;
-use netio::routes::{Changes, Routes};
 use netio::signalling::Envelope;
+use netio::time::CallerTime;
 use netio::wake::Sleeper;
 use rsvp::admission::AdmissionState;
 use rsvp::node::{Event, Node, Settings, Transmit};
@@ -41,9 +41,10 @@ use std::thread::JoinHandle;
 
 /// The maximum number of messages from one interface in one turn.
 const TURN: usize = 64;
-/// The longest sleep. It bounds the delay until an interface is found that appeared without a
-/// notification.
+/// The longest sleep.
 const LONGEST_SLEEP: Duration = Duration::from_secs(5);
+/// After this time it is tried again to open the sockets of an interface.
+const OPEN_AGAIN: Duration = Duration::from_secs(1);
 /// What the tape of the node takes of memory at most, in bytes.
 const TAPE: usize = 8 << 20;
 /// The maximum number of stored refusals.
@@ -78,15 +79,17 @@ impl std::fmt::Debug for Setup {
 }
 
 /// A node with its sockets.
-struct Speaker {
+pub(crate) struct Speaker {
     node: KernelNode,
     interfaces: Vec<SignallingInterface>,
     shim: Shim,
     settings: RsvpSettings,
     everywhere: bool,
     budgets: Budgets,
-    changes: Changes,
-    sleeper: Sleeper,
+    around: Box<dyn NodeContext>,
+    time: CallerTime,
+    /// When sockets that could not be opened are tried again; never if all are open.
+    open_again: Instant,
     inbox: Receiver<Command>,
     senders: LocalSenders,
     proxy: ReceiverProxy,
@@ -113,9 +116,27 @@ struct Counts {
 ///
 /// If the kernel's routes cannot be read, or no interface has a working socket.
 pub fn start(setup: Setup) -> io::Result<(SpeakerHandle, JoinHandle<()>)> {
+    let around = Box::new(KernelContext::watch()?);
+    let (speaker, handle, sleeper) = begin(setup, around, CallerTime::default())?;
+    let thread = std::thread::Builder::new()
+        .name("rsvp".into())
+        .spawn(move || speaker.run(&sleeper))?;
+    Ok((handle, thread))
+}
+
+/// A node of these parts, in this time, that has not had a turn yet; whose sleep commands end.
+///
+/// # Errors
+///
+/// If the routes cannot be read, or no interface has a working socket.
+pub(crate) fn begin(
+    setup: Setup,
+    around: Box<dyn NodeContext>,
+    time: CallerTime,
+) -> io::Result<(Speaker, SpeakerHandle, Sleeper)> {
     let (sleeper, waker) = Sleeper::new()?;
     let (commands, inbox) = mpsc::channel();
-    let routing = KernelRoutes::new(Routes::open()?, setup.config.accept.clone());
+    let routing = KernelRoutes::new(around.routes()?, setup.config.accept.clone());
     let interfaces: Vec<SignallingInterface> = setup
         .config
         .interfaces
@@ -136,12 +157,13 @@ pub fn start(setup: Setup) -> io::Result<(SpeakerHandle, JoinHandle<()>)> {
             routing,
         ),
         budgets: Budgets::new(setup.trees, names),
-        shim: Shim::new(clock::now(), setup.keys, &settings, setup.seed),
+        shim: Shim::new((time.now(), time.now_ms()), setup.keys, &settings, setup.seed),
         interfaces,
         settings,
         everywhere: setup.everywhere,
-        changes: Changes::watch()?,
-        sleeper,
+        around,
+        time: time.clone(),
+        open_again: Instant::NEVER,
         inbox,
         senders: LocalSenders::default(),
         proxy: ReceiverProxy::new(setup.config.accept),
@@ -152,7 +174,7 @@ pub fn start(setup: Setup) -> io::Result<(SpeakerHandle, JoinHandle<()>)> {
         limits: Limits::default(),
         log: setup.log,
     };
-    speaker.begin_tape(clock::now(), setup.seed);
+    speaker.begin_tape(time.now(), setup.seed);
     speaker.update_interfaces();
     let works = speaker
         .interfaces
@@ -168,42 +190,62 @@ pub fn start(setup: Setup) -> io::Result<(SpeakerHandle, JoinHandle<()>)> {
         return Err(io::Error::other(error));
     }
     speaker.install_classes();
-    let thread = std::thread::Builder::new()
-        .name("rsvp".into())
-        .spawn(move || speaker.run())?;
-    Ok((SpeakerHandle::new(commands, waker), thread))
+    Ok((speaker, SpeakerHandle::new(commands, waker, time), sleeper))
+}
+
+/// What comes after a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum After {
+    /// There may be more to do.
+    Busy,
+    /// Nothing before this time, unless something comes.
+    Idle(Instant),
+    /// It has ended.
+    Ended,
 }
 
 impl Speaker {
-    fn run(mut self) {
+    fn run(mut self, sleeper: &Sleeper) {
         loop {
-            let now = clock::now();
-            if self.handle_commands(now).is_break() {
-                break;
-            }
-            if self.changes.any().unwrap_or(true) {
-                self.update_interfaces();
-                self.node.routes_changed(now);
-                self.shim.routes_changed();
-            }
-            for message in self.shim.reload_keys(now, &self.interfaces) {
-                (self.log)(&message);
-            }
-            let busy = self.receive(now);
-            for interface in self.shim.resynchronise(now) {
-                self.node.resynchronise(now, interface);
-            }
-            self.node.handle_timeout(now);
-            self.handle_events(now);
-            self.install_classes();
-            self.transmit(now);
-            self.keep_tape(now);
-            if !busy {
-                self.sleep();
+            match self.turn() {
+                After::Busy => {}
+                After::Idle(until) => self.sleep(sleeper, until),
+                After::Ended => break,
             }
         }
-        // The senders of all programs were removed; the neighbours get their PathTear messages.
-        self.transmit(clock::now());
+    }
+
+    /// A turn.
+    pub(crate) fn turn(&mut self) -> After {
+        let now = self.time.now();
+        if self.handle_commands(now).is_break() {
+            // The senders of all programs were removed; the neighbours get their PathTear messages.
+            self.transmit(self.time.now());
+            return After::Ended;
+        }
+        if self.around.have_changed() || now >= self.open_again {
+            self.update_interfaces();
+            self.node.routes_changed(now);
+            self.shim.routes_changed();
+        }
+        for message in self.shim.reload_keys(now, &self.interfaces) {
+            (self.log)(&message);
+        }
+        let busy = self.receive(now);
+        for interface in self.shim.resynchronise(now) {
+            self.node.resynchronise(now, interface);
+        }
+        self.node.handle_timeout(now);
+        self.handle_events(now);
+        self.install_classes();
+        self.transmit(now);
+        self.keep_tape(now);
+        if busy {
+            return After::Busy;
+        }
+        let timers = [self.node.poll_timeout(), self.shim.poll_timeout()].into_iter();
+        let due = timers.flatten().fold(self.open_again, Instant::min);
+        After::Idle(due.min(now + LONGEST_SLEEP))
     }
 
     /// Begins a tape, if the node has no state.
@@ -224,17 +266,17 @@ impl Speaker {
         }
     }
 
-    fn sleep(&mut self) {
-        let due = [self.node.poll_timeout(), self.shim.poll_timeout()];
-        let due = due.into_iter().flatten().min().unwrap_or(Instant::NEVER);
-        let longest = due.since(clock::now()).min(LONGEST_SLEEP);
+    fn sleep(&self, sleeper: &Sleeper, until: Instant) {
+        let longest = until.since(self.time.now());
         let sockets = self
             .interfaces
             .iter()
             .filter_map(|interface| interface.signalling.as_ref());
         let descriptors = sockets.flat_map(|signalling| signalling.descriptors());
-        let changes = std::iter::once(std::os::fd::AsFd::as_fd(&self.changes));
-        if self.sleeper.sleep(descriptors.chain(changes), longest).is_err() {
+        if sleeper
+            .sleep(descriptors.chain(self.around.changes()), longest)
+            .is_err()
+        {
             // Cannot fail with open descriptors; if it does, the loop must not spin.
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
@@ -310,14 +352,14 @@ impl Speaker {
                     .interfaces
                     .iter()
                     .any(|interface| interface.index == Some(index));
-                if let (false, Ok(found)) = (known, netio::interface::Interface::numbered(index)) {
+                if let (false, Ok(found)) = (known, self.around.numbered(index)) {
                     self.interfaces.push(SignallingInterface::new(&found.name));
                 }
             }
         }
         for (id, interface) in (0..).zip(&mut self.interfaces) {
             let before = interface.error.clone();
-            interface.refresh(&own);
+            interface.refresh(self.around.as_ref(), &own);
             if let Some(error) = interface
                 .error
                 .as_ref()
@@ -329,6 +371,11 @@ impl Speaker {
                 .set_interface(id, interface.as_interface(self.settings.refresh));
             self.budgets.set(&mut self.node, id, interface.mtu);
         }
+        let lacks = |interface: &SignallingInterface| interface.signalling.is_none();
+        self.open_again = match self.interfaces.iter().any(lacks) {
+            true => self.time.now() + OPEN_AGAIN,
+            false => Instant::NEVER,
+        };
         for message in self.shim.set_interfaces(&self.interfaces) {
             (self.log)(&message);
         }

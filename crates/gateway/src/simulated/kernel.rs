@@ -94,6 +94,8 @@ pub(super) struct Frames {
     pub(super) garbage: u64,
     /// Departures of the promised class that were held against its bound.
     pub(super) bounded: u64,
+    /// The same of flows with a reservation.
+    pub(super) reserved: u64,
 }
 
 #[derive(Debug)]
@@ -107,8 +109,10 @@ pub(super) struct Kernel {
     speed: Bandwidth,
     ring: usize,
     incarnations: u64,
-    /// The delay bound of flow 0 at each interface, if its policy has one.
-    pub(super) bounds: [Option<Duration>; 2],
+    /// How often a link has changed.
+    pub(super) changes: u64,
+    /// The delay bounds of flows at each interface, where there are any.
+    pub(super) bounds: [BTreeMap<u16, Duration>; 2],
     /// Since when nothing was wrong, and nothing changed.
     pub(super) calm_since: Instant,
     /// No program runs, or it has just begun: nothing has to leave.
@@ -149,13 +153,14 @@ impl Kernel {
             speed,
             ring,
             incarnations: 1,
-            bounds: [None; 2],
+            changes: 0,
+            bounds: Default::default(),
             calm_since: now,
             excused: now,
         }
     }
 
-    fn fault(&mut self, what: String) {
+    pub(super) fn fault(&mut self, what: String) {
         let at = self.now.nanos() / 1_000 - 1_000_000_000;
         self.wrong
             .get_or_insert_with(|| format!("{}.{:03} ms: {what}", at / 1_000, at % 1_000));
@@ -238,12 +243,12 @@ impl Kernel {
                 self.disturb(now + Duration::from_millis(500));
                 return;
             }
-            arriving.received.push_back(frame);
-            let (id, wants) = (self.known(&arriving_last(&self.interfaces[at])), leaving);
+            let id = self.known(&frame);
+            self.interfaces[at].received.push_back(frame);
             if let Some(id) = id {
                 self.entries[id].place = Place::Taken;
             }
-            self.interfaces[wants].starved.get_or_insert(now);
+            self.interfaces[leaving].starved.get_or_insert(now);
             return;
         }
         let out = &self.interfaces[leaving];
@@ -289,13 +294,16 @@ impl Kernel {
             ));
         }
         let calm = entry.arrived >= self.calm_since && self.calm_since < at;
-        if let Some(bound) = self.bounds[number].filter(|_| entry.flow == 0 && calm) {
-            self.frames.bounded += 1;
+        if let Some(bound) = self.bounds[number].get(&entry.flow).copied().filter(|_| calm) {
+            match entry.flow {
+                0 => self.frames.bounded += 1,
+                _ => self.frames.reserved += 1,
+            }
             let delay = at.since(entry.arrived);
             if delay > bound {
                 self.fault(format!(
-                    "a promised frame left {} after {delay}, bound {bound}",
-                    NAMES[number]
+                    "a promised frame of flow {} left {} after {delay}, bound {bound}",
+                    entry.flow, NAMES[number]
                 ));
             }
         }
@@ -364,6 +372,7 @@ impl Kernel {
             false => interface.up = false,
         }
         interface.ring.clear();
+        self.changes += 1;
     }
 
     /// It is there again.
@@ -375,6 +384,7 @@ impl Kernel {
             interface.received.clear();
         }
         interface.up = true;
+        self.changes += 1;
     }
 
     pub(super) fn works(&self, number: usize) -> bool {
@@ -421,10 +431,6 @@ impl Kernel {
             self.interfaces[number].starved = None;
         }
     }
-}
-
-fn arriving_last(interface: &Interface) -> Vec<u8> {
-    interface.received.back().cloned().unwrap_or_default()
 }
 
 /// The number of the interface where a path of the workers leaves.

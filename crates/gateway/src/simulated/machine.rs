@@ -1,7 +1,8 @@
 //! The machine: virtual time, in which workers are turned, traffic comes, and faults befall them.
 
 use super::kernel::{Kernel, NAMES, Shared, locked};
-use engine::random::Rng;
+use super::signalling::{SharedWire, Stations, Wire, host_address};
+use engine::random::{Rng, Seed};
 use engine::units::{Duration, Instant};
 use netio::handle::WorkerSnapshot;
 use netio::time::SimulatedTime;
@@ -10,6 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Flow 0 is the promised one.
 pub(super) const FLOWS: u16 = 6;
+/// Flows after these that may have a reservation.
+pub(super) const RESERVED: std::ops::Range<u16> = 10..14;
+/// The length of their frames.
+pub(super) const RESERVED_FRAME: usize = 514;
 /// The promised flow sends a frame of this length, and not again before this time is over.
 pub(super) const PROMISED: (usize, Duration) = (200, Duration::from_millis(20));
 /// Turns in which time stands still, at most.
@@ -35,6 +40,8 @@ struct Source {
     flow: u16,
     next: Instant,
     burst: u32,
+    /// Of a flow with a reservation: the time from frame to frame.
+    every: Option<Duration>,
 }
 
 struct Running {
@@ -58,7 +65,11 @@ pub(super) struct Machine {
 }
 
 /// The machine as the program's threads have it.
-pub(super) struct World(Mutex<Machine>);
+pub(super) struct World {
+    machine: Mutex<Machine>,
+    pub(super) wire: SharedWire,
+    pub(super) stations: Stations,
+}
 
 impl std::fmt::Debug for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -74,12 +85,15 @@ impl World {
             flow,
             next: now,
             burst: 0,
+            every: None,
         };
         let both = |flow| [source(0, flow), source(1, flow)];
         let sources = (0..FLOWS).flat_map(both).collect();
-        let _ = rng.bits();
-        Arc::new(Self(Mutex::new(Machine {
-            kernel: Arc::new(Mutex::new(kernel)),
+        let messages = Seed(rng.bits()).fork("messages").stream();
+        let kernel = Arc::new(Mutex::new(kernel));
+        let wire = Wire::new(&kernel, messages);
+        let machine = Mutex::new(Machine {
+            kernel,
             workers: Vec::new(),
             sources,
             load: Load::Low,
@@ -87,16 +101,47 @@ impl World {
             wall_ms: 1_700_000_000_000,
             deaf_until: now,
             turns: 0,
-        })))
+        });
+        let stations = Stations::new(Arc::clone(&wire));
+        Arc::new(Self {
+            machine,
+            wire,
+            stations,
+        })
     }
 
     pub(super) fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn now_here(&self) -> Instant {
+        self.machine().now()
     }
 
     pub(super) fn run(&self, span: Duration) {
-        let end = self.now() + span;
-        self.machine().run_until(end);
+        let end = self.now_here() + span;
+        self.stations.turn(self, true);
+        loop {
+            let next = self.stations.next_event().max(self.now_here());
+            self.machine().run_until(next.min(end));
+            if next > end {
+                break;
+            }
+            self.stations.turn(self, false);
+        }
+    }
+
+    /// What is in force at an interface changes: what is promised there is known again later.
+    pub(super) fn changes(&self, number: usize) {
+        let machine = self.machine();
+        let mut kernel = locked(&machine.kernel);
+        kernel.bounds[number].clear();
+        let until = kernel.now + Duration::from_millis(1_000);
+        kernel.disturb(until);
+    }
+
+    pub(super) fn fault(&self, what: String) {
+        locked(&self.machine().kernel).fault(what);
     }
 }
 
@@ -118,6 +163,8 @@ impl SimulatedTime for World {
         // Whoever waits has rung.
         machine.wake_all();
         machine.run_until(end);
+        drop(machine);
+        self.stations.turn(self, true);
     }
 }
 
@@ -251,6 +298,13 @@ impl Machine {
                 any = true;
                 continue;
             }
+            if let Some(every) = source.every {
+                let frame = reserved_frame(source.leaving, source.flow);
+                locked(&self.kernel).arrives(source.leaving, source.flow, frame);
+                source.next = now + every + Duration::from_micros(rng.below(2_000));
+                any = true;
+                continue;
+            }
             let len = [64, 200, 576, 1_000, 1_514][rng.below(5) as usize];
             let gap = match load {
                 Load::Idle => {
@@ -273,6 +327,21 @@ impl Machine {
         any
     }
 
+    /// A flow sends a frame again and again, and not before that time is over; or none any more.
+    pub(super) fn sends(&mut self, leaving: usize, flow: u16, every: Option<Duration>) {
+        self.sources
+            .retain(|source| (source.leaving, source.flow) != (leaving, flow));
+        if every.is_some() {
+            self.sources.push(Source {
+                leaving,
+                flow,
+                next: self.now(),
+                burst: 0,
+                every,
+            });
+        }
+    }
+
     /// Frames of noise arrive at both interfaces.
     pub(super) fn garbage(&mut self, frames: u64) {
         for _ in 0..frames {
@@ -290,6 +359,14 @@ impl Machine {
         }
         self.wake_all();
     }
+}
+
+/// A frame of a flow from the host at one interface to the one at the other.
+fn reserved_frame(leaving: usize, flow: u16) -> Vec<u8> {
+    let mut bytes = frame(flow, RESERVED_FRAME);
+    bytes[26..30].copy_from_slice(&host_address(1 - leaving).octets());
+    bytes[30..34].copy_from_slice(&host_address(leaving).octets());
+    bytes
 }
 
 /// A frame of a flow: UDP over IPv4.

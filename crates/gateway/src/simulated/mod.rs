@@ -1,17 +1,20 @@
 //! The daemon in a simulation: one seed runs a whole router.
 //!
-//! The packet loops, the gates, requests, generations, time-outs and what `status` tells are the
-//! program's own; simulated are the [kernel and the wires](kernel), the [time](machine) in which
-//! they go, and the disk. A seed draws [steps](steps): traffic, changes, and faults, each of which
-//! is judged by a ledger of all frames and by a model of what is in force. What fails is shrunk,
-//! and told with its seed and a trace.
+//! The packet loops, the gates, requests, generations, time-outs, what `status` tells, and the node
+//! that speaks RSVP are the program's own; simulated are the [kernel and the wires](kernel), the
+//! [time](machine) in which they go, the disk, and the [links](signalling) to the hosts beside the
+//! router, whose programs [reserve](reservations). A seed draws [steps](steps): traffic, changes,
+//! and faults, each of which is judged by a ledger of all frames and by a model of what is in
+//! force. What fails is shrunk, and told with its seed and a trace.
 
 mod kernel;
 mod machine;
 mod policies;
 mod quotas;
+mod reservations;
 pub(crate) mod rng;
 mod router;
+mod signalling;
 mod steps;
 
 use std::collections::BTreeMap;
@@ -92,6 +95,8 @@ impl All {
         all.frames.lost += one.frames.lost;
         all.frames.garbage += one.frames.garbage;
         all.frames.bounded += one.frames.bounded;
+        all.frames.reserved += one.frames.reserved;
+        all.reserved.add(&one.reserved);
     }
 }
 
@@ -168,6 +173,14 @@ fn a_router_keeps_its_promises_whatever_a_seed_has_in_store() {
             "{}",
             all.shown.crashes_in_writes
         );
+        let reserved = all.shown.reserved;
+        assert!(reserved.reserved > 500 && reserved.lost > 20, "{reserved:?}");
+        assert!(reserved.refused > 100 && reserved.again > 300, "{reserved:?}");
+        assert!(all.shown.frames.reserved > 500, "{:?}", all.shown.frames);
+        let messages = reserved.messages;
+        assert!(messages.lost.min(messages.repeated) > 100, "{messages:?}");
+        assert!(messages.mutilated.min(messages.forged) > 100, "{messages:?}");
+        assert!(messages.passed_by.min(messages.errors) > 50, "{messages:?}");
         // Of a loop that had nothing to do, none is told.
         assert!(all.shown.hold_ups > 100, "{} hold-ups", all.shown.hold_ups);
         assert!(all.shown.frames.forwarded > 10_000, "{:?}", all.shown.frames);
@@ -203,6 +216,32 @@ fn tell(all: &All) {
     eprintln!(
         "daemon: {} requests done, {} refused; {} crashes within a write; {} hold-ups told",
         shown.done, shown.refused, shown.crashes_in_writes, shown.hold_ups
+    );
+    let reserved = shown.reserved;
+    eprintln!(
+        "daemon: {} reservations asked for, {} times told to be in force, {} refused, {} lost, {} changed; {} of \
+         their frames held against a bound; {} tapes of signalling done again",
+        reserved.asked,
+        reserved.reserved,
+        reserved.refused,
+        reserved.lost,
+        reserved.changed,
+        frames.reserved,
+        reserved.again
+    );
+    let messages = reserved.messages;
+    eprintln!(
+        "daemon: {} messages heard, {} lost, {} repeated, {} mutilated, {} passed by, {} of noise, {} of them \
+         forged; {} errors of \
+         their sockets",
+        messages.heard,
+        messages.lost,
+        messages.repeated,
+        messages.mutilated,
+        messages.passed_by,
+        messages.garbage,
+        messages.forged,
+        messages.errors
     );
     let kinds: Vec<String> = all
         .kinds

@@ -1,7 +1,8 @@
 //! Policies of the simulated router, drawn at random, and words that are none.
 
 use super::kernel::NAMES;
-use engine::random::Rng;
+use engine::random::{Rng, Seed};
+use engine::units::Duration;
 
 /// One of these.
 pub(super) fn pick<'a, T: ?Sized>(rng: &mut Rng, of: &[&'a T]) -> &'a T {
@@ -9,25 +10,69 @@ pub(super) fn pick<'a, T: ?Sized>(rng: &mut Rng, of: &[&'a T]) -> &'a T {
 }
 
 /// What no policy of a seed changes: a running program cannot.
-pub(super) fn port(rng: &mut Rng) -> String {
-    let workers = pick(rng, &["one", "per-direction"]);
-    let ring = 4 + rng.below(60);
-    format!(
-        "[port]\nbetween = [\"lan0\", \"wan0\"]\nworkers = \"{workers}\"\n\
-         transmit_ring = {ring}\n"
-    )
+pub(super) struct Fixed {
+    pub(super) ring: usize,
+    text: String,
+    /// The refresh period of RSVP, where it is spoken.
+    pub(super) refresh: Option<Duration>,
+    /// On which interfaces something may be reserved.
+    pub(super) reserves: [bool; 2],
+}
+
+/// Whether the router of a seed speaks RSVP.
+pub(super) fn speaks_rsvp(seed: u64) -> bool {
+    Seed(seed).fork("rsvp").stream().below(3) == 0
+}
+
+impl Fixed {
+    pub(super) fn of(seed: u64, rng: &mut Rng) -> Self {
+        let workers = pick(rng, &["one", "per-direction"]);
+        let ring = 4 + rng.below(60);
+        let mut own = Seed(seed).fork("reserve").stream();
+        let refresh = speaks_rsvp(seed).then(|| Duration::from_millis(100 + own.below(200)));
+        let reserves = [refresh.is_some() && own.below(2) == 0, refresh.is_some()];
+        let spoken = refresh.map_or_else(String::new, |refresh| {
+            let (ms, longest) = (refresh.nanos() / 1_000_000, refresh.nanos() / 500_000);
+            let reduction = own.below(3) > 0;
+            format!(
+                "[rsvp]\ninterfaces = [\"lan0\", \"wan0\"]\nrefresh = \"{ms} ms\"\n\
+                 longest_refresh = \"{longest} ms\"\nrefresh_reduction = {reduction}\n"
+            )
+        });
+        // RSVP is spoken where the kernel routes.
+        let attached = if refresh.is_some() { "egress" } else { "between" };
+        let text = format!(
+            "{spoken}[port]\n{attached} = [\"lan0\", \"wan0\"]\nworkers = \"{workers}\"\n\
+             transmit_ring = {ring}\n"
+        );
+        Self {
+            ring: ring as usize,
+            text,
+            refresh,
+            reserves,
+        }
+    }
 }
 
 /// A policy for both interfaces.
-pub(super) fn policy(rng: &mut Rng, port: &str) -> String {
-    let interfaces: Vec<String> = NAMES.iter().map(|name| interface(rng, name)).collect();
-    format!("version = 1\n{port}{}", interfaces.concat())
+pub(super) fn policy(rng: &mut Rng, fixed: &Fixed) -> String {
+    let interfaces = NAMES.iter().zip(fixed.reserves);
+    let interfaces: Vec<String> = interfaces
+        .map(|(name, reserves)| interface(rng, name, reserves))
+        .collect();
+    format!("version = 1\n{}{}", fixed.text, interfaces.concat())
 }
 
-fn interface(rng: &mut Rng, name: &str) -> String {
+fn interface(rng: &mut Rng, name: &str, reserves: bool) -> String {
     let bandwidth = 8 + rng.below(30);
-    let head =
-        |kind: &str| format!("[interface.{name}]\nbandwidth = \"{bandwidth} Mbit/s\"\ndiscipline = {kind}\n");
+    let share = if reserves { 20 + rng.below(50) } else { 0 };
+    let reserve = match reserves {
+        true => format!("reserve = {{ share = \"{share} %\" }}\n"),
+        false => String::new(),
+    };
+    let head = |kind: &str| {
+        format!("[interface.{name}]\nbandwidth = \"{bandwidth} Mbit/s\"\ndiscipline = {kind}\n{reserve}")
+    };
     let plain = [
         "\"fifo\"",
         "\"fq_codel\"",
@@ -36,16 +81,21 @@ fn interface(rng: &mut Rng, name: &str) -> String {
         "\"codel\"",
         "{ kind = \"fifo\", limit = 40 }",
     ];
-    if rng.below(4) == 0 {
+    if !reserves && rng.below(4) == 0 {
         return head(pick(rng, &plain));
     }
-    let kind = pick(rng, &["drr", "wrr", "hfsc", "cbq", "priq"]);
+    let kind = match reserves {
+        true => pick(rng, &["drr", "wrr", "hfsc", "cbq"]),
+        false => pick(rng, &["drr", "wrr", "hfsc", "cbq", "priq"]),
+    };
+    // What is left beside what may be reserved.
+    let unit = if reserves { 200 } else { 1_000 };
     let class = |rng: &mut Rng, class: &str, part: u64, more: &str| {
         let setting = match kind {
             "drr" | "wrr" => format!("weight = {}", 1 + rng.below(5)),
             "priq" => format!("priority = {part}"),
-            "hfsc" => format!("linkshare = \"{part} Mbit/s\""),
-            _ => format!("rate = \"{part} Mbit/s\""),
+            "hfsc" => format!("linkshare = \"{} kbit/s\"", part * unit),
+            _ => format!("rate = \"{} kbit/s\"", part * unit),
         };
         let leaf = match rng.below(3) {
             0 => "",
@@ -81,8 +131,8 @@ fn interface(rng: &mut Rng, name: &str) -> String {
 }
 
 /// What is no policy, or none for this program.
-pub(super) fn mistaken(rng: &mut Rng, port: &str) -> String {
-    let mut text = policy(rng, port);
+pub(super) fn mistaken(rng: &mut Rng, fixed: &Fixed) -> String {
+    let mut text = policy(rng, fixed);
     match rng.below(4) {
         0 => text.truncate(rng.below(text.len() as u64) as usize),
         1 => text = text.replace("discipline", "disciplin"),

@@ -3,6 +3,7 @@
 
 use super::kernel::{Cell, Frames, NAMES, Socket, leaves_by, locked};
 use super::machine::World;
+use super::signalling::{ROUTER, wire};
 use crate::assemble::{Assembly, Ports, assemble_with};
 use crate::changes::PolicyChanges;
 use crate::enforce::{Watched, names_of, put_in_force, settle, watching, with_places};
@@ -10,6 +11,7 @@ use crate::enforced::{Enforcement, Looker};
 use crate::in_force::InForce;
 use crate::kept::{Kept, MadeOf};
 use crate::service::ControlService;
+use crate::signalling::handle::SpeakerHandle;
 use crate::state_folder::failing::Power;
 use crate::supervise::{POLL_INTERVAL, Watchman};
 use crate::workers::is_per_direction;
@@ -26,6 +28,7 @@ use netio::ports::{GateOver, Lane, Opened};
 use netio::time::{CallerTime, SimulatedTime};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A program that runs.
 pub(super) struct Program {
@@ -33,6 +36,7 @@ pub(super) struct Program {
     pub(super) in_force: Arc<InForce>,
     pub(super) changes: Arc<PolicyChanges>,
     pub(super) service: Arc<ControlService>,
+    pub(super) speaker: Option<SpeakerHandle>,
     watched: Watched,
     watchman: Watchman,
     since_poll: Duration,
@@ -109,6 +113,10 @@ impl Router {
         }
     }
 
+    pub(super) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
     /// The policy of a text.
     pub(super) fn read(&self, made_of: &MadeOf) -> Result<Policy, String> {
         made_of.policy(&self.registry, &netio::ports::declared(), false)
@@ -126,6 +134,7 @@ impl Router {
         config.settings.memory = Bytes::new(self.memory);
         let config = &config;
         locked(&self.world.machine().kernel).begun();
+        wire(&self.world.wire).errors.clear();
         let running = with_places(&policy, &self.registry);
         let world = Arc::clone(&self.world);
         let assembled = assemble_with(&running, config, |config| opened(&world, config, copies));
@@ -139,14 +148,18 @@ impl Router {
         let handle = handle.in_time(CallerTime::simulated(time));
         let (_, in_force) = put_in_force(&policy, running, paths, &handle, &self.registry);
         world.machine().begin(workers);
-        let changes = PolicyChanges::new(Arc::clone(&in_force), None, &policy, Some(kept), made_of);
+        let rsvp = policy.rsvp.clone();
+        let speaker = rsvp.map(|rsvp| world.stations.begin_router(&world, rsvp, &in_force));
+        let speaker = speaker.transpose().map_err(|why| why.to_string())?;
+        let rsvp = speaker.clone();
+        let changes = PolicyChanges::new(Arc::clone(&in_force), rsvp.clone(), &policy, Some(kept), made_of);
         let changes = Arc::new(changes.map_err(|why| why.to_string())?);
         let service = ControlService::new(
             "simulated",
             handle.clone(),
             Arc::clone(&in_force),
             Arc::clone(&changes),
-            None,
+            rsvp,
             YieldGauges::default(),
             Arc::default(),
         );
@@ -159,6 +172,7 @@ impl Router {
             in_force,
             changes,
             service,
+            speaker,
             watched,
             watchman: Watchman::default(),
             since_poll: Duration::ZERO,
@@ -172,7 +186,10 @@ impl Router {
         let mut left = span;
         while left > Duration::ZERO {
             let Some(program) = self.program.as_mut().filter(|_| !stopped) else {
-                return self.world.run(left);
+                self.world.stations.stopped.store(stopped, Ordering::Relaxed);
+                self.world.run(left);
+                self.world.stations.stopped.store(false, Ordering::Relaxed);
+                return;
             };
             let step = left.min(every - program.since_poll);
             self.world.run(step);
@@ -188,6 +205,7 @@ impl Router {
     /// The program is cut off: nothing of it is left but what the disk has.
     pub(super) fn crash(&mut self, at_once: bool) {
         self.program = None;
+        self.world.stations.cut_off(ROUTER);
         let mut machine = self.world.machine();
         let alive = locked(&machine.kernel).alive();
         machine.end();
@@ -211,6 +229,13 @@ impl Router {
         if !self.world.machine().has_ended() {
             return Err("the workers do not end".into());
         }
+        if let Some(speaker) = &program.speaker {
+            speaker.stop();
+            self.world.run(Duration::from_millis(1));
+            if !self.world.stations.has_ended(ROUTER) {
+                return Err("the node that speaks RSVP does not end".into());
+            }
+        }
         let mut machine = self.world.machine();
         let last = machine.last();
         drop(machine);
@@ -232,6 +257,13 @@ impl Router {
 
     pub(super) fn frames(&self) -> Frames {
         locked(&self.world.machine().kernel).frames
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        // They have the machine, which has them.
+        self.world.stations.cut_all_off();
     }
 }
 

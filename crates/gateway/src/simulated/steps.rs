@@ -2,7 +2,8 @@
 
 use super::kernel::{NAMES, locked};
 use super::machine::{Load, PROMISED, World};
-use super::policies::{self, pick};
+use super::policies::{self, Fixed, pick};
+use super::reservations::Reservations;
 use super::router::{Router, accounts};
 use crate::kept::MadeOf;
 use crate::state_folder::failing::Failure;
@@ -50,10 +51,17 @@ pub(super) enum Kind {
     CrashAtWrite,
     Crash,
     Restart,
+    Reserve,
+    ChangeReservation,
+    EndReservation,
+    BadSignalling,
+    GarbageMessages,
+    SignallingError,
+    NeighbourCrash,
 }
 
 /// All kinds, with how often each is drawn.
-pub(super) const KINDS: [(Kind, u64); 29] = [
+pub(super) const KINDS: [(Kind, u64); 36] = [
     (Kind::Run, 8),
     (Kind::Calm, 3),
     (Kind::Load, 4),
@@ -83,7 +91,17 @@ pub(super) const KINDS: [(Kind, u64); 29] = [
     (Kind::CrashAtWrite, 2),
     (Kind::Crash, 1),
     (Kind::Restart, 1),
+    (Kind::Reserve, 16),
+    (Kind::ChangeReservation, 4),
+    (Kind::EndReservation, 5),
+    (Kind::BadSignalling, 4),
+    (Kind::GarbageMessages, 3),
+    (Kind::SignallingError, 3),
+    (Kind::NeighbourCrash, 2),
 ];
+
+/// So many of them, the last, need RSVP.
+const OF_RSVP: usize = 7;
 
 /// A step, with a seed of its own: what it does depends on no other.
 #[derive(Clone, Copy, Debug)]
@@ -95,11 +113,15 @@ pub(super) struct Step {
 /// Draws the steps of a seed.
 pub(super) fn drawn(seed: u64) -> Vec<Step> {
     let mut rng = Seed(seed).fork("steps").stream();
-    let all: u64 = KINDS.iter().map(|(_, often)| often).sum();
+    let kinds = match policies::speaks_rsvp(seed) {
+        true => &KINDS[..],
+        false => &KINDS[..KINDS.len() - OF_RSVP],
+    };
+    let all: u64 = kinds.iter().map(|(_, often)| often).sum();
     let many = 6 + rng.below(18);
     let mut step = || {
         let mut at = rng.below(all);
-        let found = KINDS.iter().find(|(_, often)| {
+        let found = kinds.iter().find(|(_, often)| {
             let here = at < *often;
             at = at.saturating_sub(*often);
             here
@@ -125,6 +147,7 @@ pub(super) struct Shown {
     pub(super) crashes_in_writes: u64,
     /// Hold-ups that the packet loops have told at the end.
     pub(super) hold_ups: u64,
+    pub(super) reserved: super::reservations::Reserved,
     /// A digest of all that came to pass.
     pub(super) digest: u64,
 }
@@ -132,7 +155,8 @@ pub(super) struct Shown {
 /// A run of steps.
 struct Run {
     router: Router,
-    port: String,
+    fixed: Fixed,
+    reservations: Reservations,
     /// What a start may go on with: one, unless a failing disk leaves it open.
     confirmed: Vec<MadeOf>,
     /// A change waits to be confirmed.
@@ -172,15 +196,11 @@ fn ms(ms: u64) -> Duration {
 impl Run {
     fn begin(seed: u64, file: &Path) -> Self {
         let mut rng = Seed(seed).fork("router").stream();
-        let port = policies::port(&mut rng);
-        let text = policies::policy(&mut rng, &port);
+        let fixed = Fixed::of(seed, &mut rng);
+        let text = policies::policy(&mut rng, &fixed);
         let speed = engine::units::Bandwidth::bits_per_sec(100_000_000);
-        let ring = port
-            .split("transmit_ring = ")
-            .nth(1)
-            .and_then(|ring| ring.trim().parse().ok())
-            .unwrap_or(8);
-        let kernel = super::kernel::Kernel::new(Instant::START + Duration::from_secs(1_000), speed, ring);
+        let begin = Instant::START + Duration::from_secs(1_000);
+        let kernel = super::kernel::Kernel::new(begin, speed, fixed.ring);
         let router = Router::new(
             World::new(kernel, Seed(seed).fork("traffic").stream()),
             file,
@@ -189,8 +209,9 @@ impl Run {
         std::fs::write(file, &text).expect("the policy's file is written");
         Self {
             confirmed: vec![MadeOf::text(&file.display().to_string(), &text)],
+            reservations: Reservations::of(&router.world, &fixed),
+            fixed,
             router,
-            port,
             waits: false,
             in_force: MadeOf::default(),
             enabled: true,
@@ -238,6 +259,7 @@ impl Run {
         }
         self.confirmed = vec![found.clone()];
         (self.in_force, self.waits, self.enabled) = (found, false, true);
+        self.reservations.begun();
         self.note_policy();
         Ok(())
     }
@@ -257,21 +279,26 @@ impl Run {
         let machine = self.router.world.machine();
         let mut kernel = locked(&machine.kernel);
         for managed in program.in_force.all() {
-            let policy = &managed.policy;
+            // With the reservations.
+            let policy = &managed.promised;
             let number = super::kernel::leaves_by(&policy.name);
             let rate = policy.link().bandwidth;
             kernel.allow(number, self.enabled.then_some(rate));
-            let class = policy.plan.class("voice");
-            let case = policy
-                .bounds()
-                .into_iter()
-                .find(|case| class.is_some() && case.class == class);
-            let bound = case
-                .and_then(|case| case.bound.ok())
-                .filter(|bound| bound.arrivals.is_some());
-            // The bound has the usual lateness in it, and a ring of the policy's; the wire is
-            // beyond it.
-            kernel.bounds[number] = bound.filter(|_| self.enabled).map(|bound| bound.delay + ms(1));
+            kernel.bounds[number].clear();
+            if !self.enabled {
+                continue;
+            }
+            let cases = policy.bounds();
+            let flows = std::iter::once((0, "voice")).chain(self.reservations.classes(number));
+            for (flow, class) in flows {
+                let class = policy.plan.class(class);
+                let case = cases.iter().find(|case| class.is_some() && case.class == class);
+                let bound = case.and_then(|case| case.bound.as_ref().ok());
+                // The bound has the usual lateness in it, and a ring of the policy's; the wire is
+                // beyond it.
+                let bound = bound.filter(|bound| bound.arrivals.is_some());
+                kernel.bounds[number].extend(bound.map(|bound| (flow, bound.delay + ms(1))));
+            }
         }
     }
 
@@ -450,6 +477,17 @@ impl Run {
             Kind::GarbageFrames | Kind::HeldUp | Kind::Stopped | Kind::LostWakeUps | Kind::ClockIsSet => {
                 self.goes_wrong(step.kind, rng)?;
             }
+            Kind::Reserve
+            | Kind::ChangeReservation
+            | Kind::EndReservation
+            | Kind::BadSignalling
+            | Kind::GarbageMessages
+            | Kind::SignallingError
+            | Kind::NeighbourCrash => {
+                let told = self.reservations.step(step.kind, rng)?;
+                self.trace.push(format!("{:>9}   {told}", self.at()));
+                self.run(ms(1 + rng.below(60)))?;
+            }
         }
         Ok(())
     }
@@ -457,8 +495,8 @@ impl Run {
     fn apply(&mut self, kind: Kind, rng: &mut Rng) -> Result<(), String> {
         let mistaken = kind == Kind::ApplyMistaken;
         let text = match mistaken {
-            true => policies::mistaken(rng, &self.port),
-            false => policies::policy(rng, &self.port),
+            true => policies::mistaken(rng, &self.fixed),
+            false => policies::policy(rng, &self.fixed),
         };
         let file = match mistaken {
             true => self.router.file.with_extension("mistaken"),
@@ -807,11 +845,36 @@ impl Run {
         if !wrong.is_empty() {
             return Err(wrong.join("; "));
         }
+        if let Some(program) = &self.router.program {
+            self.reservations.check(program)?;
+        }
         let files = crate::state_folder::Folder::names(&self.router.disk);
         let files = files.map_err(|why| why.to_string())?.len();
         if files > 80 {
             return Err(format!("{files} files are in the state's folder"));
         }
+        Ok(())
+    }
+
+    /// Reservations are what whoever has asked for them was told; and then they end.
+    fn reservations_end(&mut self) -> Result<(), String> {
+        if self.fixed.refresh.is_none() {
+            return Ok(());
+        }
+        let program = self.router.program.as_ref().ok_or("no program runs")?;
+        self.reservations.judge(program)?;
+        self.check()?;
+        self.reservations.end_all();
+        // What a mutilated message has left goes away by itself.
+        for _ in 0..10 {
+            self.run(ms(400))?;
+            let program = self.router.program.as_ref().ok_or("no program runs")?;
+            if !self.reservations.are_there(program) {
+                break;
+            }
+        }
+        let program = self.router.program.as_ref().ok_or("no program runs")?;
+        self.reservations.are_gone(program, &self.router)?;
         Ok(())
     }
 
@@ -825,7 +888,9 @@ impl Run {
     fn ends(&mut self) -> Result<(), String> {
         self.router.world.machine().load = Load::Idle;
         self.excuse(ms(3_000));
+        self.reservations.all_works();
         self.run(ms(2_500))?;
+        self.reservations_end()?;
         let router = &self.router;
         if let Some(program) = &router.program {
             let found = program.contradictions(|made_of| router.read(made_of));
@@ -872,6 +937,7 @@ impl Run {
             sum.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17) ^ word
         });
         self.shown.frames = frames;
+        self.shown.reserved = self.reservations.shown();
         Ok(())
     }
 }
