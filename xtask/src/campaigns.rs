@@ -3,6 +3,7 @@
 //! clock of the tests' own, and between real sockets, where the delay counts too. `cargo xtask
 //! faults [N]`: so many kills of a running program, and so many failures around one. `cargo xtask
 //! soak [N]`: a router for so many minutes. `cargo xtask kills [N]`: `nine` is killed so often.
+//! `cargo xtask caps [N]`: real programs under a cap, over paths of many lengths, so often.
 //! `cargo xtask felt [N]`: what a user feels, so often: a line's grade, a long table in a browser.
 //! `cargo xtask daemon [N]`: so many seeds of a simulated router. `cargo xtask upgrades [N]`: a
 //! program under load is replaced so often.
@@ -72,6 +73,16 @@ const KILLS: Campaign = Campaign {
     tests: &[("suimon", &["--test", "nine"], "no_kill")],
 };
 
+const CAPS: Campaign = Campaign {
+    verb: "caps",
+    often: 1,
+    page: "docs/measurements/nine-caps.md",
+    mark: "<!-- measured: by `cargo xtask caps` -->",
+    variable: "NINE_CAPS",
+    result: "caps: ",
+    tests: &[("suimon", &["--test", "nine"], "within_the_cap")],
+};
+
 const FELT: Campaign = Campaign {
     verb: "felt",
     often: 10,
@@ -110,7 +121,7 @@ const UPGRADES: Campaign = Campaign {
 };
 
 /// All of them.
-pub const ALL: [Campaign; 7] = [CHANGES, FAULTS, SOAK, KILLS, FELT, DAEMON, UPGRADES];
+pub const ALL: [Campaign; 8] = [CHANGES, FAULTS, SOAK, KILLS, CAPS, FELT, DAEMON, UPGRADES];
 
 impl Campaign {
     /// Runs the tests so often and writes the page.

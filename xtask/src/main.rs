@@ -50,6 +50,8 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
                           the lab, written into docs/measurements/faults.md; takes an hour, wants a quiet machine
        cargo xtask kills [N]  1,000 kills of `nine` in each combination of its processes, or N, written into
                           docs/measurements/nine-kills.md
+       cargo xtask caps [N]  real programs under `nine --cap`, over paths of 0.1 to 100 ms, once or N times, written
+                          into docs/measurements/nine-caps.md
        cargo xtask felt [N]  the grade of a line by `suimon verify`, and a page of 5,000 classes in a browser, 10
                           times or N, written into docs/measurements/felt.md
        cargo xtask daemon [N]  100,000 seeds of a simulated router among faults, or N, written into

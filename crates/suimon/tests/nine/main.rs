@@ -4,6 +4,7 @@
 //! The assertions do not depend on speed; rates are in `cargo bench -p suimon --bench nine`.
 
 mod as_root;
+mod caps;
 mod containers;
 mod processes;
 mod rig;

@@ -47,10 +47,15 @@ pub struct Rig {
 impl Rig {
     /// A link of this rate with an RTT of 20 ms and this buffer in bytes.
     pub fn new(mbit: u64, buffer: u64) -> Self {
+        Self::over(mbit, Span::from_millis(20), buffer)
+    }
+
+    /// A link of this rate with this RTT and this buffer in bytes.
+    pub fn over(mbit: u64, rtt: Span, buffer: u64) -> Self {
         let mut lab = Lab::new();
         let [home, server] = ["home", "server"].map(|name| lab.host(name).expect("a host"));
         let link = EmulatedLink::new(Bandwidth::mbit(mbit))
-            .delay(Span::from_millis(10))
+            .delay(Span::from_nanos(rtt.nanos() / 2))
             .buffer(Bytes::new(buffer));
         lab.link((&server, "eth0"), (&home, "eth0"), link.clone(), link)
             .expect("a link");
