@@ -787,7 +787,7 @@ impl<'a> PolicyReader<'a> {
         // Warn only without mistakes: otherwise most warnings would be consequences of those.
         self.warnings.append(&mut warnings);
         self.warnings
-            .extend(plan.iter().flat_map(|plan| plan.notices.clone()));
+            .extend(plan.iter().flat_map(|plan| plan.notices.iter().cloned()));
         warn_of_nested_guarantees(&spec, self.registry, &mut self.warnings);
         let interface = InterfacePolicy {
             name: name.into(),

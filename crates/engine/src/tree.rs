@@ -110,7 +110,7 @@ pub struct TreePlan {
     /// The link that it was checked for.
     pub link: Link,
     /// What is legal and may surprise.
-    pub notices: Vec<Problem>,
+    pub notices: Arc<[Problem]>,
     /// The numbers of the classes, in the order of their names.
     by_name: Arc<[u32]>,
 }
@@ -463,7 +463,7 @@ impl DisciplineSpec {
                 classes: Arc::new(checker.classes.into()),
                 default,
                 link,
-                notices: checker.notices,
+                notices: checker.notices.into(),
             }),
             _ => Err(checker.problems),
         }

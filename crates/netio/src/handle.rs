@@ -11,9 +11,9 @@ use crate::carried::PathCarried;
 use crate::classify::{ClassifiesBy, Classify};
 use crate::inspection::{BLANKS, Blanks, Collected, Detail, PathSlice, Piece, Requester, SLICE};
 use crate::meter::{ClassMeter, Meters};
-use crate::path::ChangedByClass;
 use crate::path::Wished;
 pub use crate::path::{Becomes, ChangedSettings, ClassChanges, ComingClass, CutClass, Reclassified};
+use crate::path::{ChangedByClass, ClassJob};
 use crate::pool::PoolUsage;
 use crate::port::{Capabilities, Counters};
 use crate::realiser::Achieved;
@@ -41,7 +41,7 @@ pub use measure::waits::{RecordedWaits, Wanted};
 use std::any::Any;
 use std::fmt;
 use std::ops::AddAssign;
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, mpsc};
 
 /// How long a command waits for its answer. A worker handles commands about every millisecond at
@@ -152,6 +152,24 @@ pub(crate) enum Retuned {
     Stale(Box<PreparedRetune>),
 }
 
+/// Where the answer to a request goes. It has room for that one from the beginning, so that the
+/// packet loop takes no memory to answer.
+#[derive(Debug)]
+pub(crate) struct Done<T>(SyncSender<T>);
+
+impl<T> Done<T> {
+    /// One, and where its answer is awaited.
+    pub(crate) fn new() -> (Self, Receiver<T>) {
+        let (done, answer) = sync_channel(1);
+        (Self(done), answer)
+    }
+
+    /// Answers. Whoever asked may have given up waiting.
+    pub(crate) fn send(&self, answer: T) {
+        let _ = self.0.try_send(answer);
+    }
+}
+
 /// What a change has left over, to be dropped by whoever asked for it: with very many classes that
 /// takes longer than the packet loop may wait.
 #[derive(Default)]
@@ -244,74 +262,74 @@ pub(crate) enum Command {
     Look {
         at: (PathId, ClassId),
         slice: Box<PathSlice>,
-        done: Sender<Option<(PathView, Box<PathSlice>)>>,
+        done: Done<Option<(PathView, Box<PathSlice>)>>,
     },
     Sent {
         path: PathId,
         of: Vec<(ClassId, Count)>,
-        done: Sender<SentOf>,
+        done: Done<SentOf>,
     },
     Switch {
         path: PathId,
         on: bool,
-        done: Sender<bool>,
+        done: Done<bool>,
     },
     Present {
         path: PathId,
-        done: Sender<Option<PresentPlan>>,
+        done: Done<Option<PresentPlan>>,
     },
     Retune {
         path: PathId,
         retune: Box<PreparedRetune>,
-        done: Sender<Option<Retuned>>,
+        done: Done<Option<Retuned>>,
     },
     RetuneClass {
         path: PathId,
         retune: Box<ClassRetune>,
-        done: Sender<Option<ClassAdopted>>,
+        done: Done<Option<ClassAdopted>>,
     },
     Explain {
         path: PathId,
         wish: ExplainWish,
-        done: Sender<Option<Wished>>,
+        done: Done<Option<Wished>>,
     },
     ChangeClasses {
         path: PathId,
-        changes: Box<ClassChanges>,
-        done: Sender<Option<ChangedByClass>>,
+        changes: Box<ClassJob>,
+        done: Done<Option<ChangedByClass>>,
     },
     Watch {
         path: PathId,
-        done: Sender<Option<ClampSnapshot>>,
+        done: Done<Option<ClampSnapshot>>,
     },
     Hold {
         path: PathId,
         limits: Vec<(Ends, Option<Limit>)>,
-        done: Sender<bool>,
+        done: Done<bool>,
     },
     Restart {
         path: PathId,
-        done: Sender<bool>,
+        done: Done<bool>,
     },
     Shape {
         path: PathId,
         rate: Option<Bandwidth>,
-        done: Sender<Option<PathCarried>>,
+        done: Done<Option<PathCarried>>,
     },
     PassProbes {
         path: PathId,
         idents: Vec<u16>,
-        done: Sender<bool>,
+        done: Done<bool>,
     },
     Promise {
         path: PathId,
         promises: Vec<ClassPromise>,
-        done: Sender<bool>,
+        done: Done<bool>,
     },
     Tape {
         path: PathId,
         wish: TapeWish,
-        done: Sender<Option<Taped>>,
+        done: Done<Option<Taped>>,
     },
     Place(PlaceWish),
     Stop,
@@ -458,10 +476,10 @@ impl Handle {
     fn ask<T>(
         &self,
         path: PathId,
-        command: impl FnOnce(PathId, Sender<T>) -> Command,
+        command: impl FnOnce(PathId, Done<T>) -> Command,
     ) -> Result<T, Unanswered> {
         let (line, own) = self.line(path)?;
-        let (reply, answer) = channel();
+        let (reply, answer) = Done::new();
         let command = command(own, reply);
         let takes_long = command.needs_rest().is_some();
         line.tell(command)?;
@@ -484,7 +502,7 @@ impl Handle {
     /// Whether the worker of a path answers.
     fn answers(&self, path: PathId) -> Result<(), Unanswered> {
         let (line, path) = self.line(path)?;
-        let (done, answer) = channel();
+        let (done, answer) = Done::new();
         line.tell(Command::Present { path, done })?;
         self.await_from(&answer).map(drop)
     }
@@ -682,11 +700,11 @@ impl Handle {
         path: PathId,
         changes: ClassChanges,
     ) -> Result<Result<Adopted, Declined>, Unanswered> {
-        let changes = Box::new(changes);
+        let changes = ClassJob::of(changes);
         let answer = self.ask(path, |path, done| Command::ChangeClasses { path, changes, done })?;
         Ok(match answer.ok_or(Unanswered::NoSuchPath)? {
-            ChangedByClass::Adopted(adopted, _retired) => Ok(adopted),
-            ChangedByClass::Refused(why, _retired) => Err(why),
+            ChangedByClass::Adopted(adopted, _left_over) => Ok(adopted),
+            ChangedByClass::Refused(why, _left_over) => Err(why),
         })
     }
 
@@ -967,8 +985,8 @@ mod tests {
     /// A worker that switches after a time, and answers other questions at once, until it hangs.
     #[derive(Debug)]
     struct Busy {
-        state: Mutex<(Receiver<Command>, Vec<Sender<bool>>, u64)>,
-        unanswered: Mutex<Vec<Sender<bool>>>,
+        state: Mutex<(Receiver<Command>, Vec<Done<bool>>, u64)>,
+        unanswered: Mutex<Vec<Done<bool>>>,
         switches_at: u64,
         hangs_at: u64,
     }
@@ -993,14 +1011,14 @@ mod tests {
             for command in inbox.try_iter() {
                 match command {
                     Command::Switch { done, .. } => switches.push(done),
-                    Command::Present { done, .. } => drop(done.send(None)),
+                    Command::Present { done, .. } => done.send(None),
                     Command::Restart { done, .. } => self.unanswered.lock().expect("alone").push(done),
                     other => panic!("{other:?}"),
                 }
             }
             if *seconds >= self.switches_at {
                 for done in switches.drain(..) {
-                    done.send(true).expect("it is waited for");
+                    done.send(true);
                 }
             }
         }

@@ -51,9 +51,9 @@ use std::sync::Arc;
 mod by_class;
 mod whole;
 
-pub(crate) use by_class::ChangedByClass;
 use by_class::Moving;
 pub use by_class::{Becomes, ChangedSettings, ClassChanges, ComingClass, CutClass, Reclassified};
+pub(crate) use by_class::{ChangedByClass, ClassJob};
 
 /// Packets that one path sends before it is another's turn.
 const QUANTUM: usize = 64;

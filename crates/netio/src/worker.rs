@@ -543,63 +543,63 @@ impl Worker {
                 Command::Inspect { detail, requester } => {
                     self.inspections.push_back(InspectionJob::new(detail, requester));
                 }
-                Command::Look { at, slice, done } => drop(done.send(self.look(at, slice))),
+                Command::Look { at, slice, done } => done.send(self.look(at, slice)),
                 Command::Sent { path, mut of, done } => {
                     let path = self.paths.get_mut(path.0);
                     let tree = path.and_then(|path| path.sent(&mut of));
-                    let _ = done.send((tree, of));
+                    done.send((tree, of));
                 }
                 Command::Switch { path, on, done } => {
                     let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
                     let known = path.is_some();
                     path.into_iter().for_each(|path| path.switch(now, pool, on));
-                    let _ = done.send(known);
+                    done.send(known);
                 }
                 Command::Present { path, done } => {
                     let path = self.paths.get(path.0);
-                    let _ = done.send(path.map(|path| path.present(&self.pool)));
+                    done.send(path.map(|path| path.present(&self.pool)));
                 }
                 Command::Retune { path, retune, done } => {
                     let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
                     match path {
                         Some(path) => path.retune(now, pool, retune, done),
-                        None => drop(done.send(None)),
+                        None => done.send(None),
                     }
                 }
                 Command::RetuneClass { path, retune, done } => {
                     let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
-                    let _ = done.send(path.map(|path| path.retune_class(now, pool, *retune)));
+                    done.send(path.map(|path| path.retune_class(now, pool, *retune)));
                 }
                 Command::Tape { path, wish, done } => {
                     let path = self.paths.get_mut(path.0);
-                    let _ = done.send(path.map(|path| path.wish(now, wish)));
+                    done.send(path.map(|path| path.wish(now, wish)));
                 }
                 Command::ChangeClasses { path, changes, done } => {
                     let (path, pool) = (self.paths.get_mut(path.0), &mut self.pool);
                     match path {
                         Some(path) => path.begin_change(now, pool, changes, done),
-                        None => drop(done.send(None)),
+                        None => done.send(None),
                     }
                 }
                 Command::Explain { path, wish, done } => {
                     let path = self.paths.get_mut(path.0);
-                    let _ = done.send(path.map(|path| path.explain(now, wish)));
+                    done.send(path.map(|path| path.explain(now, wish)));
                 }
                 Command::Watch { path, done } => {
                     let pair = self.clamped.iter_mut().find(|pair| pair.data == path.0);
-                    let _ = done.send(pair.map(|pair| pair.snapshot(now, &self.paths)));
+                    done.send(pair.map(|pair| pair.snapshot(now, &self.paths)));
                 }
                 Command::Hold { path, limits, done } => {
                     let pair = self.clamped.iter_mut().find(|pair| pair.data == path.0);
                     let known = pair.is_some();
                     pair.into_iter()
                         .for_each(|pair| pair.clamp.set_limits(now, &limits));
-                    let _ = done.send(known);
+                    done.send(known);
                 }
-                Command::Restart { path, done } => drop(done.send(self.restart(path))),
+                Command::Restart { path, done } => done.send(self.restart(path)),
                 Command::Shape { path, rate, done } => {
                     let path = self.paths.get_mut(path.0);
-                    let _ = done.send(path.map(|path| path.shape(now, rate)));
+                    done.send(path.map(|path| path.shape(now, rate)));
                 }
                 Command::PassProbes { path, idents, done } => {
                     let path = self.paths.get_mut(path.0);
@@ -607,13 +607,13 @@ impl Worker {
                     if let Some(path) = path {
                         path.pass_probes(idents);
                     }
-                    let _ = done.send(known);
+                    done.send(known);
                 }
                 Command::Promise { path, promises, done } => {
                     let path = self.paths.get_mut(path.0);
                     let known = path.is_some();
                     path.into_iter().for_each(|path| path.promise(&promises));
-                    let _ = done.send(known);
+                    done.send(known);
                 }
             }
         }

@@ -10,11 +10,16 @@
 //! former filters, so that what arrives waits for a few queues and never for all. Where the present
 //! filters are changed in place, the former ones are gone, and what arrives waits for all of them.
 //! The tree sends all the while.
+//!
+//! A change comes with all the room that it takes, and goes back with all that it leaves over. The
+//! loop asks for no memory meanwhile and frees none, however many classes there are: an allocator
+//! may take milliseconds for that once it tidies up what very many packets have left, or while
+//! another thread has it.
 
 use super::Path;
 use super::whole::Succession;
 use crate::classify::{Classify, FewFilters};
-use crate::handle::{Adopted, Declined, Retired};
+use crate::handle::{Adopted, Declined, Done, Retired};
 use crate::pool::Pool;
 use crate::replay::event::To;
 use engine::discipline::{BuiltQueue, DetachedQueue, Reason, Sink};
@@ -26,7 +31,6 @@ use engine::tree::TreePlan;
 use engine::units::{Bandwidth, Instant};
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::mpsc::Sender;
 
 /// Classes that get another queue between two batches at most.
 const EXCHANGED: usize = 4;
@@ -126,32 +130,77 @@ impl fmt::Debug for ClassChanges {
     }
 }
 
-/// What a worker answers.
+/// What a worker answers, with what is left over, to be dropped by whoever asked.
 #[derive(Debug)]
 pub(crate) enum ChangedByClass {
     /// It is in force.
-    Adopted(Adopted, Retired),
+    Adopted(Adopted, Box<ClassJob>),
     /// Nothing has changed, or not all of it.
-    Refused(Declined, Retired),
+    Refused(Declined, Box<ClassJob>),
 }
 
-/// A change under way.
+/// A change with all the room that it takes.
 #[derive(Debug)]
-struct Job {
+pub(crate) struct ClassJob {
+    /// The plan; once it is in force, the former one.
+    plan: Option<TreePlan>,
+    bandwidth: Option<Bandwidth>,
     come: VecDeque<ComingClass>,
-    /// Other filters, once all classes have come.
+    /// Places whose packets are to be queued anew, until it begins; in the end what they were in.
+    cut: VecDeque<CutClass>,
+    /// Other filters, once all classes have come; the former ones in the end.
     classify: Option<Reclassified>,
-    /// The filters were changed in place: places are cut without a pause.
+    /// The filters are changed in place: places are cut without a pause.
     at_once: bool,
     changed: VecDeque<ChangedSettings>,
+    /// Room for the queues that others replace, and for those that are empty.
+    formers: VecDeque<Box<dyn DetachedQueue>>,
+    emptied: Vec<Box<dyn DetachedQueue>>,
     retired: Retired,
-    done: Sender<Option<ChangedByClass>>,
+    /// Who awaits the end, once it has begun.
+    done: Option<Done<Option<ChangedByClass>>>,
+}
+
+impl ClassJob {
+    /// This change.
+    pub(crate) fn of(changes: ClassChanges) -> Box<Self> {
+        debug_assert!(changes.cut.is_sorted_by_key(|cut| cut.class), "they are searched");
+        let ClassChanges {
+            plan,
+            bandwidth,
+            come,
+            cut,
+            changed,
+            classify,
+        } = changes;
+        let replaced = come.len() + cut.len();
+        Box::new(Self {
+            plan: Some(plan),
+            bandwidth,
+            come: come.into(),
+            cut: cut.into(),
+            at_once: matches!(classify, Some(Reclassified::ButFor(_))),
+            classify,
+            changed: changed.into(),
+            formers: VecDeque::with_capacity(replaced),
+            emptied: Vec::with_capacity(replaced),
+            retired: Retired::default(),
+            done: None,
+        })
+    }
+
+    /// Answers this.
+    fn answer(mut self: Box<Self>, answer: impl FnOnce(Box<Self>) -> ChangedByClass) {
+        if let Some(done) = self.done.take() {
+            done.send(Some(answer(self)));
+        }
+    }
 }
 
 /// What waits for a place in the tree during a change.
 #[derive(Default)]
 pub(super) struct Moving {
-    job: Option<Box<Job>>,
+    job: Option<Box<ClassJob>>,
     /// Places whose packets are still to be queued anew, by their numbers.
     cut: VecDeque<CutClass>,
     /// The filters by which these get their packets meanwhile.
@@ -223,6 +272,25 @@ impl Moving {
         }
     }
 
+    /// Takes over what a change has room for.
+    fn begin(&mut self, job: &mut ClassJob) {
+        std::mem::swap(&mut self.cut, &mut job.cut);
+        std::mem::swap(&mut self.formers, &mut job.formers);
+        self.formers.append(&mut job.formers);
+        std::mem::swap(&mut self.emptied, &mut job.emptied);
+        self.emptied.append(&mut job.emptied);
+    }
+
+    /// Gives it back, and with it what is left over.
+    fn end(&mut self, job: &mut ClassJob) {
+        std::mem::swap(&mut self.cut, &mut job.cut);
+        std::mem::swap(&mut self.formers, &mut job.formers);
+        std::mem::swap(&mut self.emptied, &mut job.emptied);
+        if let Some(former) = self.former.take() {
+            job.classify = Some(Reclassified::Anew(former));
+        }
+    }
+
     /// Whether queues that were replaced hold no packets any more, and all of those have places.
     pub(super) fn has_moved(&self) -> bool {
         self.formers.is_empty() && self.out.is_empty()
@@ -289,13 +357,6 @@ impl Sink for TakenOut<'_> {
     }
 }
 
-/// Answers that nothing has changed.
-fn refuse(why: Declined, changes: Box<ClassChanges>, done: &Sender<Option<ChangedByClass>>) {
-    let mut retired = Retired::default();
-    retired.keep(changes);
-    let _ = done.send(Some(ChangedByClass::Refused(why, retired)));
-}
-
 impl Path {
     /// Whether what passes goes to a tape.
     pub(crate) fn has_tape(&self) -> bool {
@@ -312,75 +373,76 @@ impl Path {
         &mut self,
         now: Instant,
         pool: &mut Pool,
-        mut changes: Box<ClassChanges>,
-        done: Sender<Option<ChangedByClass>>,
+        mut job: Box<ClassJob>,
+        done: Done<Option<ChangedByClass>>,
     ) {
-        let takes_long = match &changes.classify {
-            Some(Reclassified::ButFor(few)) => !self.classify.amends(few),
-            _ => false,
-        };
-        // A tape tells of whole plans.
-        if self.has_tape() {
-            return refuse(Declined::Taped, changes, &done);
-        }
-        if takes_long {
-            return refuse(Declined::Filters, changes, &done);
-        }
-        debug_assert!(changes.cut.is_sorted_by_key(|cut| cut.class), "they are searched");
-        let mut retired = Retired::default();
+        job.done = Some(done);
         let clock = now;
         let now = self.queue_time(clock);
-        let plan = changes.plan.clone();
-        if !self.queue.queue_mut().retune_own(now, plan.root.plan.as_ref()) {
-            return refuse(Declined::Discipline, changes, &done);
-        }
-        self.moving.forget_cuts(&mut retired);
-        let mut cut = VecDeque::from(std::mem::take(&mut changes.cut));
-        // Before anything has changed: whether the discipline can.
-        let first = match changes.come.pop() {
-            Some(first) => self.come(now, pool, first, &plan),
-            None => match cut.pop_front() {
-                Some(first) => self.cut(now, pool, first, &plan),
-                None => true,
-            },
+        let plan = match self.start(now, pool, &mut job) {
+            Ok(plan) => plan,
+            Err(why) => return job.answer(|job| ChangedByClass::Refused(why, job)),
         };
-        if !first {
-            return refuse(Declined::Discipline, changes, &done);
-        }
-        self.moving.cut = cut;
+        self.moving.begin(&mut job);
         if let (Some(realiser), Some(pacing)) = (&mut self.realiser, plan.root.plan.pacing()) {
             realiser.repace(pacing);
         }
         self.changes += 1;
-        if let Some(bandwidth) = changes.bandwidth {
+        if let Some(bandwidth) = job.bandwidth {
             self.queue.set_bandwidth(clock, bandwidth);
         }
         // A due time of the old plan means nothing under the new one.
         self.due = None;
         self.wire.iter_mut().for_each(|wire| wire.retuned(now, &plan));
-        retired.keep(self.plan.replace(plan));
-        let mut job = Job {
-            come: changes.come.into(),
-            at_once: matches!(changes.classify, Some(Reclassified::ButFor(_))),
-            classify: changes.classify,
-            changed: changes.changed.into(),
-            retired,
-            done,
-        };
+        job.plan = self.plan.replace(plan);
         if job.come.is_empty() {
             self.reclassify(&mut job);
         }
-        self.moving.job = Some(Box::new(job));
+        self.moving.job = Some(job);
         self.note_plain();
     }
 
+    /// The plan of a change, of which the first class has come or gone.
+    ///
+    /// # Errors
+    /// Why that cannot be done by the class. Nothing has changed.
+    fn start(&mut self, now: Instant, pool: &mut Pool, job: &mut ClassJob) -> Result<TreePlan, Declined> {
+        let takes_long = match &job.classify {
+            Some(Reclassified::ButFor(few)) => !self.classify.amends(few),
+            _ => false,
+        };
+        // A tape tells of whole plans.
+        if self.has_tape() {
+            return Err(Declined::Taped);
+        }
+        if takes_long {
+            return Err(Declined::Filters);
+        }
+        let plan = job.plan.clone().ok_or(Declined::Discipline)?;
+        if !self.queue.queue_mut().retune_own(now, plan.root.plan.as_ref()) {
+            return Err(Declined::Discipline);
+        }
+        self.moving.forget_cuts(&mut job.retired);
+        let first = match job.come.pop_back() {
+            Some(first) => self.come(now, pool, first, &plan),
+            None => match job.cut.pop_front() {
+                Some(first) => self.cut(now, pool, first, &plan),
+                None => true,
+            },
+        };
+        first.then_some(plan).ok_or(Declined::Discipline)
+    }
+
     /// All classes have come: their packets may.
-    fn reclassify(&mut self, job: &mut Job) {
+    fn reclassify(&mut self, job: &mut ClassJob) {
         match job.classify.take() {
             Some(Reclassified::Anew(classify)) => {
                 self.moving.former = Some(std::mem::replace(&mut self.classify, classify));
             }
-            Some(Reclassified::ButFor(few)) => self.classify.amend(&few),
+            Some(Reclassified::ButFor(few)) => {
+                self.classify.amend(&few);
+                job.classify = Some(Reclassified::ButFor(few));
+            }
             None => {}
         }
     }
@@ -420,7 +482,9 @@ impl Path {
         if let Some(mut job) = self.moving.job.take() {
             match self.advance(now, pool, &mut job) {
                 true => self.moving.job = Some(job),
-                false => self.refuse_rest(*job),
+                // Whoever asked has to ask for the plan as a whole. Until then packets get their
+                // classes as they do now.
+                false => job.answer(|job| ChangedByClass::Refused(Declined::Discipline, job)),
             }
         }
         self.end_job();
@@ -450,38 +514,12 @@ impl Path {
     /// Answers that all is done, if it is.
     fn end_job(&mut self) {
         let moved = self.moving.has_moved() && self.moving.cut.is_empty();
-        let ended = |job: &mut Box<Job>| moved && job.come.is_empty() && job.changed.is_empty();
-        let Some(job) = self.moving.job.take_if(ended) else {
+        let ended = |job: &mut Box<ClassJob>| moved && job.come.is_empty() && job.changed.is_empty();
+        let Some(mut job) = self.moving.job.take_if(ended) else {
             return;
         };
-        let Job {
-            come,
-            changed,
-            mut retired,
-            done,
-            ..
-        } = *job;
-        let moving = &mut self.moving;
-        // Lists are given back empty, too: they may be long.
-        retired.keep((come, changed, std::mem::take(&mut moving.cut)));
-        retired.keep((std::mem::take(&mut moving.emptied), moving.former.take()));
-        let _ = done.send(Some(ChangedByClass::Adopted(Adopted::InPlace, retired)));
-    }
-
-    /// A discipline cannot go on by the class: whoever asked has to ask for the plan as a whole.
-    /// Until then packets get their classes as they do now.
-    fn refuse_rest(&mut self, job: Job) {
-        let Job {
-            come,
-            changed,
-            classify,
-            mut retired,
-            done,
-            ..
-        } = job;
-        retired.keep((come, changed));
-        retired.keep(classify);
-        let _ = done.send(Some(ChangedByClass::Refused(Declined::Discipline, retired)));
+        self.moving.end(&mut job);
+        job.answer(|job| ChangedByClass::Adopted(Adopted::InPlace, job));
     }
 
     /// Ends a change that is under way, in one go.
@@ -492,7 +530,7 @@ impl Path {
     }
 
     /// The next piece of a change. `false` if a discipline cannot go on.
-    fn advance(&mut self, now: Instant, pool: &mut Pool, job: &mut Job) -> bool {
+    fn advance(&mut self, now: Instant, pool: &mut Pool, job: &mut ClassJob) -> bool {
         let Some(plan) = self.plan.clone() else {
             return false;
         };

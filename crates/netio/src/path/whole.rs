@@ -13,7 +13,7 @@
 
 use super::Path;
 use super::by_class::Moving;
-use crate::handle::{Adopted, PreparedRetune, PresentPlan, Retired, Retune, Retuned};
+use crate::handle::{Adopted, Done, PreparedRetune, PresentPlan, Retired, Retune, Retuned};
 use crate::pool::Pool;
 use crate::replay::event::TapeEvent;
 use crate::same_classes::SameClasses;
@@ -57,7 +57,7 @@ pub(super) enum Awaits {
     /// Nobody.
     Nobody,
     /// Who asked for another plan.
-    Plan(Sender<Option<Retuned>>),
+    Plan(Done<Option<Retuned>>),
     /// Whose tape begins with the new tree, and knows of nothing that was queued before. He drops
     /// the former tree.
     Tape(Sender<Box<dyn DetachedQueue>>),
@@ -106,29 +106,29 @@ impl Path {
         clock: Instant,
         pool: &mut Pool,
         prepared: Box<PreparedRetune>,
-        done: Sender<Option<Retuned>>,
+        done: Done<Option<Retuned>>,
     ) {
         if prepared.changes != self.changes {
-            let _ = done.send(Some(Retuned::Stale(prepared)));
+            done.send(Some(Retuned::Stale(prepared)));
             return;
         }
         let now = self.queue_time(clock);
         self.shown = self.shown.max(now);
-        let adopted = self.retune_at((clock, now), pool, prepared, Awaits::Plan(done.clone()));
-        if let Some(retired) = adopted {
-            let _ = done.send(Some(Retuned::Adopted(Adopted::InPlace, retired)));
+        let adopted = self.retune_at((clock, now), pool, prepared, Awaits::Plan(done));
+        if let Some((retired, Awaits::Plan(done))) = adopted {
+            done.send(Some(Retuned::Adopted(Adopted::InPlace, retired)));
         }
     }
 
-    /// The same at this time of the clock, when the queue's time is `now`. What is left over if it
-    /// is done; otherwise it has begun.
+    /// The same at this time of the clock, when the queue's time is `now`. What is left over, and
+    /// who awaits that, if it is done; otherwise it has begun.
     fn retune_at(
         &mut self,
         (clock, now): (Instant, Instant),
         pool: &mut Pool,
         mut prepared: Box<PreparedRetune>,
         awaits: Awaits,
-    ) -> Option<Retired> {
+    ) -> Option<(Retired, Awaits)> {
         let Retune {
             plan,
             classify,
@@ -166,7 +166,7 @@ impl Path {
         pool.adopt(self.id.into(), &mut prepared.claim);
         retired.keep(self.plan.replace(plan));
         retired.keep(prepared);
-        Some(retired)
+        Some((retired, awaits))
     }
 
     /// Replaces the tree.
@@ -269,7 +269,7 @@ impl Path {
             Awaits::Plan(done) => {
                 retired.keep(former);
                 let adopted = Adopted::Rebuilt { dropped: refused };
-                let _ = done.send(Some(Retuned::Adopted(adopted, retired)));
+                done.send(Some(Retuned::Adopted(adopted, retired)));
             }
         }
     }
