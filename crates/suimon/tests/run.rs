@@ -18,6 +18,8 @@ mod random_changes;
 mod random_policies;
 #[path = "stubs/tampering.rs"]
 mod tampering;
+#[path = "stubs/turns.rs"]
+mod turns;
 
 use answering::answering;
 use control::begins_anew::Forgotten;
@@ -39,15 +41,15 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tampering::{choose_a_qdisc, leave_the_bridge, remove_the_qdisc};
+use turns::Turns;
 
-/// One test at a time: they measure rates.
-static TURN: Mutex<()> = Mutex::new(());
+/// They measure rates of a few ten Mbit/s, and a test alone takes a quarter of a processor.
+static TURNS: Turns = Turns::new(2);
 
 fn in_turn(body: impl FnOnce()) {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = TURNS.take();
     body();
 }
 

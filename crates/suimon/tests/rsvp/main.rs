@@ -28,3 +28,5 @@ mod service;
 mod soak;
 mod socket;
 mod tunnel;
+#[path = "../stubs/turns.rs"]
+mod turns;
