@@ -28,5 +28,3 @@ mod service;
 mod soak;
 mod socket;
 mod tunnel;
-#[path = "../stubs/turns.rs"]
-mod turns;

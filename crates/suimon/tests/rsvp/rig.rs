@@ -1,7 +1,6 @@
 //! Two hosts and two routers, and their programs.
 
 use crate::answering::answering;
-use crate::turns::Turns;
 use control::protocol::{Reply, Request};
 use control::reservation::{RsvpStatus, SenderView};
 use control::socket::Client;
@@ -16,10 +15,11 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// They depend on timing, and wait for most of it.
-static TURNS: Turns = Turns::new(2);
+/// One test at a time: they depend on timing.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// Half of a link of 40 Mbit/s may be reserved.
 pub(crate) const RESERVABLE: u64 = 20_000_000;
@@ -379,7 +379,7 @@ pub(crate) fn until(what: &str, limit: Duration, holds: impl Fn() -> bool) -> Du
 }
 
 pub(crate) fn in_turn(body: impl FnOnce()) {
-    let _turn = TURNS.take();
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     body();
 }
 
