@@ -45,11 +45,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tampering::{choose_a_qdisc, leave_the_bridge, remove_the_qdisc};
 use turns::Turns;
 
-/// They measure rates of a few ten Mbit/s, and a test alone takes a quarter of a processor.
-static TURNS: Turns = Turns::new(2);
+static TURNS: Turns = Turns::new();
 
+/// Alone: it judges rates closely, or each packet.
 fn in_turn(body: impl FnOnce()) {
-    let _turn = TURNS.take();
+    let _turn = TURNS.alone();
+    body();
+}
+
+/// Beside another one: it takes a quarter of a processor, and judges with room for a busy machine.
+fn beside_another(body: impl FnOnce()) {
+    let _turn = TURNS.beside_another();
     body();
 }
 
@@ -498,37 +504,37 @@ fn stop_and_continue(rig: &mut Rig) {
 
 #[test]
 fn a_policy_is_enforced_on_af_packet_over_a_bridge() {
-    in_turn(|| lab::isolated(|| enforces(Kind::AfPacket)));
+    beside_another(|| lab::isolated(|| enforces(Kind::AfPacket)));
 }
 
 #[test]
 fn a_policy_is_enforced_by_a_worker_for_each_direction() {
-    in_turn(|| lab::isolated(|| enforces(Kind::PerDirection)));
+    beside_another(|| lab::isolated(|| enforces(Kind::PerDirection)));
 }
 
 #[test]
 fn a_policy_is_enforced_on_af_xdp_over_a_bridge() {
-    in_turn(|| lab::isolated(|| enforces(Kind::AfXdp)));
+    beside_another(|| lab::isolated(|| enforces(Kind::AfXdp)));
 }
 
 #[test]
 fn a_policy_is_enforced_on_af_xdp_in_generic_mode() {
-    in_turn(|| lab::isolated(|| enforces(Kind::AfXdpGeneric)));
+    beside_another(|| lab::isolated(|| enforces(Kind::AfXdpGeneric)));
 }
 
 #[test]
 fn a_policy_is_enforced_on_the_hosts_egress() {
-    in_turn(|| lab::isolated(|| enforces(Kind::Egress)));
+    beside_another(|| lab::isolated(|| enforces(Kind::Egress)));
 }
 
 #[test]
 fn a_policy_is_enforced_on_what_a_host_receives() {
-    in_turn(|| lab::isolated(|| enforces(Kind::Ingress)));
+    beside_another(|| lab::isolated(|| enforces(Kind::Ingress)));
 }
 
 #[test]
 fn a_policy_is_enforced_between_taps() {
-    in_turn(|| lab::isolated(|| enforces(Kind::Tap)));
+    beside_another(|| lab::isolated(|| enforces(Kind::Tap)));
 }
 
 #[test]
@@ -1064,7 +1070,7 @@ fn a_killed_program_goes_on_with_what_was_confirmed_last() {
 fn what_is_set_for_a_time_ends_by_itself_also_over_a_restart() {
     const SHORT: Option<Duration> = Some(Duration::from_secs(2));
     const LONG: Option<Duration> = Some(Duration::from_secs(3600));
-    in_turn(|| {
+    beside_another(|| {
         lab::isolated(|| {
             let Some(mut rig) = Rig::start(Kind::AfPacket) else {
                 return;

@@ -1,41 +1,53 @@
-//! Turns of tests in real time: so many run at once as the machine can do without one holding up
-//! another. They wait for most of their time.
+//! Turns of tests in real time. Most of them wait for most of their time, so two may run at once; but
+//! where rates are judged closely, a test is alone.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// So many turns that nobody has.
+/// How many tests run at once, if none has to be alone.
+const AT_ONCE: usize = 2;
+
+/// The turns that nobody has.
 pub struct Turns {
     free: Mutex<usize>,
     given_back: Condvar,
 }
 
-/// One of them, until it is dropped.
-pub struct Turn<'a>(&'a Turns);
+/// So many of them, until it is dropped.
+pub struct Turn<'a>(&'a Turns, usize);
 
 impl Turns {
-    /// So many at once.
-    pub const fn new(at_once: usize) -> Self {
+    /// All of them.
+    pub const fn new() -> Self {
         Self {
-            free: Mutex::new(at_once),
+            free: Mutex::new(AT_ONCE),
             given_back: Condvar::new(),
         }
     }
 
-    /// Waits for one.
-    pub fn take(&self) -> Turn<'_> {
+    /// Waits until no other test runs.
+    pub fn alone(&self) -> Turn<'_> {
+        self.take(AT_ONCE)
+    }
+
+    /// Waits until another test at most runs, and none that has to be alone.
+    pub fn beside_another(&self) -> Turn<'_> {
+        self.take(1)
+    }
+
+    fn take(&self, many: usize) -> Turn<'_> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let mut free = self
             .given_back
-            .wait_while(free, |free| *free == 0)
+            .wait_while(free, |free| *free < many)
             .unwrap_or_else(PoisonError::into_inner);
-        *free -= 1;
-        Turn(self)
+        *free -= many;
+        Turn(self, many)
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.0.given_back.notify_one();
+        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += self.1;
+        self.0.given_back.notify_all();
     }
 }
