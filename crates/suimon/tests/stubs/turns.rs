@@ -1,5 +1,5 @@
-//! Turns of tests in real time. Most of them wait for most of their time, so two may run at once; but
-//! where rates are judged closely, a test is alone.
+//! Turns of tests in real time. Most of them wait for most of their time, so two may run at once;
+//! but where rates are judged closely, a test is alone.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
