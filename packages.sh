@@ -2,9 +2,9 @@
 # What cargo cannot bring, read by ./suimon and ./test; installs it on Debian and its kin. To run there must be a C
 # linker. To test (`FOR_TESTS=1`) there should be tshark, which reads our RSVP messages, valgrind, which counts
 # instructions, curl, wget, python3, rsync and git, which download under nine, openssl, which serves https there,
-# a wheel is built for python3 (python3-venv),
-# slirp4netns, which is the lab's way out, GNU parallel, which runs the shards of a sweep, nft, by which a router translates addresses, chromium, which opens the page of `suimon web`, and promtool, which checks its
-# metrics and the alert rules: without one the tests that use it say so, and test the rest.
+# python3-venv, in which a wheel is tried, slirp4netns, which is the lab's way out, GNU parallel, which runs the shards
+# of a sweep, nft, by which a router translates addresses, chromium, which opens the page of `suimon web`, and promtool,
+# which checks its metrics and the alert rules: without one the tests that use it say so, and test the rest.
 missing=
 if [ "$(id -u)" = 0 ]; then sudo=; else sudo=sudo; fi
 command -v cc >/dev/null 2>&1 || missing="gcc libc6-dev"
