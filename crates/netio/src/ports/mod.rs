@@ -250,6 +250,7 @@ mod tests {
             ("ingress", "control/src/port_config.rs"),
             ("egress", "control/src/schema.rs"),
             ("ingress", "control/src/schema.rs"),
+            ("egress", "gateway/src/simulated/policies.rs"),
             // The kernel's qdisc.
             ("ingress", "engine/src/tree.rs"),
             // The setting of `cake` that SQM's users know by this name.
