@@ -164,7 +164,9 @@ impl<T> Done<T> {
         (Self(done), answer)
     }
 
-    /// Answers. Whoever asked may have given up waiting.
+    /// Answers. Whoever asked may have given up waiting. A channel is much machine code, and once
+    /// for each kind of answer is enough.
+    #[inline(never)]
     pub(crate) fn send(&self, answer: T) {
         let _ = self.0.try_send(answer);
     }

@@ -32,8 +32,10 @@ const PATIENCE: Duration = Duration::from_secs(40);
 const LONG: Duration = Duration::from_secs(200);
 
 fn is_installed(program: &str) -> bool {
+    // OpenSSL has a command for it, and no option.
+    let version = if program == "openssl" { "version" } else { "--version" };
     let found = Command::new(program)
-        .arg("--version")
+        .arg(version)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
