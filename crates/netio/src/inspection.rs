@@ -21,7 +21,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Classes that are read between two batches at most: some tens of microseconds.
-pub const SLICE: u32 = 24;
+pub const SLICE: u32 = 32;
 /// Slices that a worker has before the requester has copied one.
 pub(crate) const BLANKS: usize = 8;
 /// The window of all classes.
