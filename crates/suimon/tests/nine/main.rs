@@ -33,7 +33,11 @@ const LONG: Duration = Duration::from_secs(200);
 
 fn is_installed(program: &str) -> bool {
     // OpenSSL has a command for it, and no option.
-    let version = if program == "openssl" { "version" } else { "--version" };
+    let version = if program == "openssl" {
+        "version"
+    } else {
+        "--version"
+    };
     let found = Command::new(program)
         .arg(version)
         .stdout(Stdio::null())
