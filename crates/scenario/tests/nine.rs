@@ -12,30 +12,39 @@ use scenario::run::outcome::Outcome;
 /// The payload of a full line of 10 Mbit/s, in Mbit/s.
 const LINE: f64 = 10.0 * 1_448.0 / 1_514.0;
 
-/// These flows from a server to a home, or to another host behind the same line.
-fn outcome(flows: &str) -> Outcome {
+/// These flows between a server and these hosts, over these lines of their provider.
+fn over(hosts: &str, lines: &str, flows: &str) -> Outcome {
     let text = format!(
         r#"
 version = 1
 duration = "20 s"
 bin = "100 ms"
-hosts = ["server", "provider", "home", "other"]
+hosts = ["server", "provider", {hosts}]
 flow = [{flows}]
 [[link]]
 between = ["server", "provider"]
 rate = "100 Mbit/s"
 delay = "10 ms"
-[[link]]
-between = ["provider", "home"]
-rate = "10 Mbit/s"
-delay = "1 ms"
-[[link]]
-between = ["provider", "other"]
-rate = "10 Mbit/s"
-delay = "1 ms"
+{lines}
 "#
     );
     simulated::outcome(&text)
+}
+
+/// These flows from a server to a home, or to another host behind the same line.
+fn outcome(flows: &str) -> Outcome {
+    let line = |host: &str| {
+        format!(
+            r#"
+[[link]]
+between = ["provider", "{host}"]
+rate = "10 Mbit/s"
+delay = "1 ms"
+"#
+        )
+    };
+    let lines = [line("home"), line("other")].concat();
+    over(r#""home", "other""#, &lines, flows)
 }
 
 /// What each flow receives in Mbit/s, between two times in seconds.
@@ -191,26 +200,15 @@ fn options_of_nine_without_nine_are_mistakes_where_they_stand() {
 /// What a download has beside an upload that fills the buffer of its own direction, of 2 Mbit/s.
 fn beside_an_upload(under_nine: &str) -> f64 {
     let upload = r#"{ between = ["home", "server"], kind = "tcp", start = "5 s", stop = "15 s" }"#;
-    let text = format!(
-        r#"
-version = 1
-duration = "20 s"
-bin = "100 ms"
-hosts = ["server", "provider", "home"]
-flow = [{}, {upload}]
-[[link]]
-between = ["server", "provider"]
-rate = "100 Mbit/s"
-delay = "10 ms"
+    let line = r#"
 [[link]]
 between = ["provider", "home"]
 rate = "10 Mbit/s"
 delay = "2 ms"
-back = {{ rate = "2 Mbit/s" }}
-"#,
-        download(under_nine)
-    );
-    rates(&simulated::outcome(&text), 8, 15)[0]
+back = { rate = "2 Mbit/s" }
+"#;
+    let flows = format!("{}, {upload}", download(under_nine));
+    rates(&over(r#""home""#, line, &flows), 8, 15)[0]
 }
 
 #[test]

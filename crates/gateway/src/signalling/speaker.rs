@@ -23,6 +23,7 @@ use control::reservation::{Notice, RefusalView, RsvpStatus};
 use control::rsvp_config::{RsvpConfig, RsvpSettings};
 use engine::random::Seed;
 use engine::units::{Duration, Instant};
+use netio::routes::OwnAddress;
 use netio::signalling::Envelope;
 use netio::time::CallerTime;
 use netio::wake::Sleeper;
@@ -223,7 +224,7 @@ impl Speaker {
             self.transmit(self.time.now());
             return After::Ended;
         }
-        if self.around.have_changed() || now >= self.open_again {
+        if self.around.have_changed() || self.opens_again(now) {
             self.update_interfaces();
             self.node.routes_changed(now);
             self.shim.routes_changed();
@@ -339,6 +340,38 @@ impl Speaker {
         ControlFlow::Continue(())
     }
 
+    /// Tries again to open sockets that could not be opened, if it is time. Whether some could:
+    /// only then something has changed for the node, all of which is on its tape.
+    fn opens_again(&mut self, now: Instant) -> bool {
+        if now < self.open_again {
+            return false;
+        }
+        self.open_again = now + OPEN_AGAIN;
+        let before = self.lacking();
+        let own = self.node.routing().kernel().addresses().unwrap_or_default();
+        self.refresh(&own, |interface| interface.signalling.is_none());
+        self.lacking() < before
+    }
+
+    /// How many interfaces have no sockets.
+    fn lacking(&self) -> usize {
+        let interfaces = self.interfaces.iter();
+        interfaces.filter(|one| one.signalling.is_none()).count()
+    }
+
+    /// Looks at these interfaces as they are now, and says what is wrong with them.
+    fn refresh(&mut self, own: &[OwnAddress], which: impl Fn(&SignallingInterface) -> bool) {
+        for interface in self.interfaces.iter_mut().filter(|one| which(one)) {
+            let before = interface.error.clone();
+            interface.refresh(self.around.as_ref(), own);
+            if let Some(error) = interface.error.as_ref()
+                && before.as_ref() != Some(error)
+            {
+                (self.log)(error);
+            }
+        }
+    }
+
     /// Follows the interfaces and addresses of the kernel.
     fn update_interfaces(&mut self) {
         let own = self.node.routing().kernel().addresses().unwrap_or_default();
@@ -357,24 +390,15 @@ impl Speaker {
                 }
             }
         }
-        for (id, interface) in (0..).zip(&mut self.interfaces) {
-            let before = interface.error.clone();
-            interface.refresh(self.around.as_ref(), &own);
-            if let Some(error) = interface
-                .error
-                .as_ref()
-                .filter(|error| before.as_ref() != Some(error))
-            {
-                (self.log)(error);
-            }
+        self.refresh(&own, |_| true);
+        for (id, interface) in (0..).zip(&self.interfaces) {
             self.node
                 .set_interface(id, interface.as_interface(self.settings.refresh));
             self.budgets.set(&mut self.node, id, interface.mtu);
         }
-        let lacks = |interface: &SignallingInterface| interface.signalling.is_none();
-        self.open_again = match self.interfaces.iter().any(lacks) {
-            true => self.time.now() + OPEN_AGAIN,
-            false => Instant::NEVER,
+        self.open_again = match self.lacking() {
+            0 => Instant::NEVER,
+            _ => self.time.now() + OPEN_AGAIN,
         };
         for message in self.shim.set_interfaces(&self.interfaces) {
             (self.log)(&message);

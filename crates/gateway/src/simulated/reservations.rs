@@ -62,15 +62,7 @@ impl Reserved {
         self.lost += one.lost;
         self.changed += one.changed;
         self.again += one.again;
-        let (all, one) = (&mut self.messages, &one.messages);
-        all.heard += one.heard;
-        all.lost += one.lost;
-        all.repeated += one.repeated;
-        all.mutilated += one.mutilated;
-        all.passed_by += one.passed_by;
-        all.garbage += one.garbage;
-        all.forged += one.forged;
-        all.errors += one.errors;
+        self.messages.add(&one.messages);
     }
 }
 
@@ -498,5 +490,24 @@ mod tests {
         assert!(told.is_some_and(|why| why.contains("cannot speak RSVP")));
         router.run(Duration::from_millis(1_500), false);
         assert_eq!(errors(&router), [None, None]);
+    }
+
+    /// All routes were looked up each second, and each answer was on the tape.
+    #[test]
+    fn while_an_interface_is_missing_no_routes_are_looked_up_for_it() {
+        let mut router = router("missing");
+        router.begin(false).expect("it begins");
+        let kernel = Arc::clone(&router.world.machine().kernel);
+        locked(&kernel).takes_away(1, true);
+        router.run(Duration::from_millis(100), false);
+        let tape = |router: &Router| {
+            let program = router.program.as_ref().expect("it runs");
+            let speaker = program.speaker.as_ref().expect("it speaks RSVP");
+            let recorded = speaker.recorded().expect("it replies");
+            recorded.expect("a tape").1
+        };
+        let before = tape(&router);
+        router.run(Duration::from_secs(10), false);
+        assert_eq!(tape(&router), before, "nothing has come to pass");
     }
 }

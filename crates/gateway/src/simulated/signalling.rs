@@ -79,6 +79,19 @@ pub(super) struct Messages {
     pub(super) errors: u64,
 }
 
+impl Messages {
+    pub(super) fn add(&mut self, one: &Self) {
+        self.heard += one.heard;
+        self.lost += one.lost;
+        self.repeated += one.repeated;
+        self.mutilated += one.mutilated;
+        self.passed_by += one.passed_by;
+        self.garbage += one.garbage;
+        self.forged += one.forged;
+        self.errors += one.errors;
+    }
+}
+
 /// A message on its way to a node, by this interface of the router.
 #[derive(Clone, Debug)]
 struct OnWay {
@@ -87,6 +100,22 @@ struct OnWay {
     alert: bool,
     arrival: Arrival,
     bytes: Vec<u8>,
+}
+
+impl OnWay {
+    fn new((to, link): (usize, usize), envelope: &Envelope, bytes: Vec<u8>) -> Self {
+        Self {
+            to,
+            link,
+            alert: envelope.alert,
+            arrival: Arrival {
+                source: envelope.source,
+                destination: Some(envelope.destination),
+                ttl: envelope.ttl,
+            },
+            bytes,
+        }
+    }
 }
 
 /// A socket that is open.
@@ -177,17 +206,7 @@ impl Wire {
             self.kept.drain(..self.kept.len().saturating_sub(KEPT));
         }
         let to = if station == ROUTER { host_at(link) } else { ROUTER };
-        let mut way = OnWay {
-            to,
-            link,
-            alert: envelope.alert,
-            arrival: Arrival {
-                source: envelope.source,
-                destination: Some(envelope.destination),
-                ttl: envelope.ttl,
-            },
-            bytes: bytes.to_vec(),
-        };
+        let mut way = OnWay::new((to, link), envelope, bytes.to_vec());
         let usual = Duration::from_micros(50 + self.rng.below(450));
         if now >= self.bad_until {
             self.put(way, usual);
@@ -248,18 +267,7 @@ impl Wire {
                     bytes[2..4].fill(0);
                 }
             }
-            let arrival = Arrival {
-                source: envelope.source,
-                destination: Some(envelope.destination),
-                ttl: envelope.ttl,
-            };
-            let way = OnWay {
-                to: ROUTER,
-                link,
-                alert: envelope.alert,
-                arrival,
-                bytes,
-            };
+            let way = OnWay::new((ROUTER, link), &envelope, bytes);
             let delay = Duration::from_micros(self.rng.below(2_000));
             self.put(way, delay);
         }
