@@ -59,8 +59,8 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
        cargo xtask upgrades [N]
                           a program under load is replaced 100 times, or N, by each kind of port, written into
                           docs/measurements/upgrades.md
-       cargo xtask soak [N]  a router for an hour, or N minutes, among changes, reservations and kills, written into
-                          docs/measurements/soak.md
+       cargo xtask soak [N]  a router for an hour, or N minutes, among changes, reservations and kills, and for half
+                          as many days of virtual time, written into docs/measurements/soak.md
        cargo xtask compare [CASE...]   disciplines of the Linux kernel beside ours, written into
                           docs/disciplines/beside-linux.md; needs Debian's package user-mode-linux
        cargo xtask equality [CASE...]  sim, lab, run and the kernel side by side, written into

@@ -303,7 +303,8 @@ pub struct InstalledReservation {
     /// The class that enforces it; `None` if this node does not queue there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// The reserved rate, in bit/s of IP datagrams.
+    /// The reserved rate, in bit/s of IP datagrams: what receivers have asked for, but no more than
+    /// the senders said that they send when it was admitted.
     pub rate_bps: u64,
     /// The rate that it uses on the interface, in bit/s as the link counts.
     pub link_rate_bps: u64,

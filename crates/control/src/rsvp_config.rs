@@ -10,7 +10,7 @@ use engine::choices;
 use engine::classify::Prefix;
 use engine::settings;
 use engine::settings::{Problem, Span};
-use engine::units::{Bandwidth, Duration};
+use engine::units::{Bandwidth, Bytes, Duration};
 
 choices! {
     /// Whether messages must carry INTEGRITY on interfaces with keys. An INTEGRITY object that is
@@ -66,6 +66,10 @@ settings! {
         /// new state (RFC 2961)
         refresh_reduction: bool = default "true",
             "`false` for neighbours that misread it", "RFC 2961: other neighbours get plain RSVP";
+        /// How much is kept of what the node has heard, for recordings of the interfaces
+        kept_messages: Bytes = default "8 MiB",
+            "too small: what is reserved is soon not in a recording any more; too large: memory that others could use",
+            "each message takes its own length and 16 to 60 bytes; as much again while a recording is written";
     }
 }
 
@@ -149,6 +153,7 @@ impl RsvpSettings {
             keys: None,
             protection: Protection::Required,
             refresh_reduction: true,
+            kept_messages: Bytes::new(8 << 20),
         }
     }
 

@@ -1,4 +1,4 @@
-//! How sure a mean of independent runs is: Student's confidence interval of 95 %.
+//! How sure a mean of independent runs is, and whether values grow: confidence intervals of 95 %.
 
 /// The two-sided 95 % points of Student's distribution, from 1 degree of freedom on.
 const STUDENT: [f64; 30] = [
@@ -39,6 +39,45 @@ impl SureMean {
             student(values.len() - 1) * deviation / count.sqrt()
         });
         Some(Self { mean, within })
+    }
+}
+
+/// A straight line through values at equal distances, by least squares.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Line {
+    /// The mean of all values.
+    pub mean: f64,
+    /// From one value to the next.
+    pub slope: f64,
+    /// Half of the interval that contains the slope in 95 of 100 cases.
+    pub within: f64,
+}
+
+impl Line {
+    /// Through three values or more.
+    pub fn through(values: &[f64]) -> Self {
+        let count = values.len() as f64;
+        let (mean, middle) = (values.iter().sum::<f64>() / count, (count - 1.0) / 2.0);
+        let points = || {
+            values
+                .iter()
+                .enumerate()
+                .map(|(at, value)| (at as f64 - middle, value - mean))
+        };
+        let spread: f64 = points().map(|(at, _)| at * at).sum();
+        let slope = points().map(|(at, value)| at * value).sum::<f64>() / spread;
+        let rest: f64 = points().map(|(at, value)| (value - slope * at).powi(2)).sum();
+        Self {
+            mean,
+            slope,
+            within: NORMAL * (rest / (count - 2.0) / spread).sqrt(),
+        }
+    }
+
+    /// What so many values have grown by at least, in 97 of 100 cases: nothing, if it is not more
+    /// than zero.
+    pub fn sure_growth(&self, count: usize) -> f64 {
+        (self.slope - self.within) * count as f64
     }
 }
 
@@ -86,5 +125,22 @@ mod tests {
         let skewed = |rng: &mut Rng| exponential(rng) as f64 / 2f64.powi(64);
         let found = covered(50, &mut rng, skewed, 1.0);
         assert!((0.91..0.96).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn the_slope_of_what_grows_is_found_and_that_of_noise_is_not_told_from_none() {
+        let noise = |at: usize| f64::from((at as u32).wrapping_mul(2_654_435_761) >> 25) - 64.0;
+        let values = |slope: f64| {
+            (0..100)
+                .map(|at| 5_000.0 + slope * at as f64 + noise(at))
+                .collect::<Vec<_>>()
+        };
+        let [still, growing] = [0.0, 10.0].map(|slope| Line::through(&values(slope)));
+        assert!(
+            still.slope.abs() < still.within && still.within < 1.0,
+            "{}",
+            still.slope
+        );
+        assert!((growing.slope - 10.0).abs() < growing.within);
     }
 }

@@ -439,10 +439,25 @@ impl Budget {
         if free == 0 || (!alone && beyond >= ALPHA * u64::from(free)) {
             return Admission::Short;
         }
-        account.used[size] += 1;
-        self.shared[size].used += 1;
-        self.sums[usize::from(owner.path)].beyond[size] += 1;
+        self.keep(owner, size);
         Admission::Charged
+    }
+
+    /// Charges a slot of this size, of a frame that has waited in another tree: its class keeps
+    /// what it has, though another may be guaranteed more now, and takes in no more until it has as
+    /// much as it may.
+    pub(crate) fn keep(&mut self, owner: Owner, size: usize) {
+        if !self.in_force {
+            return;
+        }
+        let Some(account) = self.account(owner) else {
+            return;
+        };
+        let before = account.beyond(size);
+        account.used[size] += 1;
+        let beyond = account.beyond(size) - before;
+        self.shared[size].used += beyond;
+        self.sums[usize::from(owner.path)].beyond[size] += beyond;
     }
 
     /// Gives back what was charged.
@@ -688,6 +703,32 @@ mod tests {
         both.claim(0, Claim::Managed(classes(30)), SLOTS);
         assert_eq!(budget.shared[0].total, both.shared[0].total);
         assert_eq!(budget.divisions, both.divisions);
+    }
+
+    #[test]
+    fn what_waits_is_kept_though_another_class_of_the_next_tree_is_guaranteed_more() {
+        let mut budget = Budget::default();
+        budget.claim(0, Claim::Managed(vec![Some(1), Some(1)]), SLOTS);
+        let took = take_all(&mut budget, 0);
+        let claim = Claim::Managed(vec![Some(1), Some(1), Some(9)]);
+        let mut prepared = PreparedClaim::new(claim, budget.reserved(0, SLOTS));
+        budget.succeed(0, 1, &mut prepared, SLOTS);
+        let next = |class| Owner {
+            numbering: 1,
+            ..owner(class)
+        };
+        (0..took).for_each(|_| budget.keep(next(0), 0));
+        assert_eq!(budget.accounts[0][0].used[0], took);
+        // It takes in no more, and the other has its reserve.
+        assert_eq!(budget.charge(next(0), 0), Admission::Short);
+        let reserve = budget.accounts[0][2].reserve[0];
+        let others = (0..reserve).filter(|_| budget.charge(next(2), 0) == Admission::Charged);
+        assert_eq!(others.count() as u32, reserve);
+        (0..took).for_each(|_| budget.discharge(next(0), 0));
+        (0..reserve).for_each(|_| budget.discharge(next(2), 0));
+        assert_eq!(budget.shared[0].used, 0);
+        budget.divide(SLOTS);
+        assert_eq!(budget.shared[0].used, 0);
     }
 
     #[test]

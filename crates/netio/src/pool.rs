@@ -337,6 +337,13 @@ impl Pool {
         admission
     }
 
+    /// The frame has waited in another tree of its path, and is queued again for this owner.
+    pub(crate) fn keep(&mut self, buffer: Buffer, owner: Owner) {
+        self.discharge(buffer);
+        self.budget.keep(owner, self.size(buffer));
+        self.frame_mut(buffer).owner = Some(owner);
+    }
+
     /// The frame is queued no longer.
     pub(crate) fn discharge(&mut self, buffer: Buffer) {
         if let Some(owner) = self.frame_mut(buffer).owner.take() {

@@ -182,13 +182,8 @@ mod tests {
         RsvpConfig {
             interfaces: Vec::new(),
             settings: RsvpSettings {
-                longest_refresh: None,
-                most_senders: 1000,
-                refresh: Duration::from_secs(30),
-                most_messages: 5000,
                 keys: Some(path.display().to_string()),
-                protection: Protection::Required,
-                refresh_reduction: true,
+                ..RsvpSettings::refreshed(Duration::from_secs(30))
             },
             unprotected: vec![IpAddr::from([10, 0, 0, 9])],
             accept: Vec::new(),

@@ -98,7 +98,8 @@ fn reservations(
         .iter()
         .filter(|tcsb| tcsb.senders.contains(&sender.sender));
     let one = of.map(|tcsb| {
-        let (rate_bps, guaranteed) = reserved_rate(&tcsb.request.flowspec);
+        let admitted = tcsb.request.flowspec.effective(&tcsb.request.tspec);
+        let (rate_bps, guaranteed) = reserved_rate(&admitted);
         let managed = matches!(
             admission.budget(tcsb.interface),
             Some(InterfaceBudget::Managed(_))

@@ -46,8 +46,6 @@ const TURN: usize = 64;
 const LONGEST_SLEEP: Duration = Duration::from_secs(5);
 /// After this time it is tried again to open the sockets of an interface.
 const OPEN_AGAIN: Duration = Duration::from_secs(1);
-/// What the tape of the node takes of memory at most, in bytes.
-const TAPE: usize = 8 << 20;
 /// The maximum number of stored refusals.
 const REMEMBERED: usize = 64;
 
@@ -252,7 +250,8 @@ impl Speaker {
     /// Begins a tape, if the node has no state.
     fn begin_tape(&mut self, now: Instant, seed: Seed) {
         let last = self.node.traffic_control().last();
-        if self.node.begin_tape(now, seed, last, TAPE) {
+        let most = usize::try_from(self.settings.kept_messages.get()).unwrap_or(usize::MAX);
+        if self.node.begin_tape(now, seed, last, most) {
             self.budgets
                 .begin_tape(&self.node, self.interfaces.iter().map(|interface| interface.mtu));
         }

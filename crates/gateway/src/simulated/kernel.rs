@@ -425,6 +425,20 @@ impl Kernel {
         }
     }
 
+    /// Frames that are gone are forgotten: no other is anywhere.
+    pub(super) fn forgets(&mut self) -> Result<(), String> {
+        let waits = |one: &Interface| one.received.len() + one.ring.len();
+        let waiting: usize = self.interfaces.iter().map(waits).sum();
+        if waiting > 0 {
+            return Err(format!(
+                "{waiting} frames are in sockets and rings, with no traffic"
+            ));
+        }
+        self.entries = Vec::new();
+        self.interfaces.iter_mut().for_each(|one| one.last.clear());
+        Ok(())
+    }
+
     /// Nothing waits at this interface any more, as its path says.
     pub(super) fn is_idle(&mut self, number: usize) {
         if self.interfaces[1 - number].received.is_empty() && self.interfaces[number].ring.is_empty() {

@@ -25,6 +25,8 @@ const OUTAGE: Duration = Duration::from_millis(400);
 /// How much traffic there is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Load {
+    /// Nobody sends anything, not even what is promised.
+    None,
     Idle,
     Low,
     /// In bursts, with pauses.
@@ -231,7 +233,8 @@ impl Machine {
             None => running.wakes.max(running.held_until),
         };
         let turns = self.workers.iter().map(turn);
-        let arrivals = self.sources.iter().map(|source| source.next);
+        let sending = self.sources.iter().filter(|_| self.load != Load::None);
+        let arrivals = sending.map(|source| source.next);
         turns.chain(arrivals).min().unwrap_or(Instant::NEVER)
     }
 
@@ -285,6 +288,9 @@ impl Machine {
     /// Frames that are due arrive. Whether there were any.
     fn arrive(&mut self, now: Instant) -> bool {
         let (mut any, load) = (false, self.load);
+        if load == Load::None {
+            return false;
+        }
         for source in &mut self.sources {
             if source.next > now {
                 continue;
@@ -307,7 +313,7 @@ impl Machine {
             }
             let len = [64, 200, 576, 1_000, 1_514][rng.below(5) as usize];
             let gap = match load {
-                Load::Idle => {
+                Load::None | Load::Idle => {
                     source.next = now + Duration::from_millis(20);
                     continue;
                 }

@@ -15,6 +15,7 @@ mod reservations;
 pub(crate) mod rng;
 mod router;
 mod signalling;
+mod soak;
 mod steps;
 
 use std::collections::BTreeMap;

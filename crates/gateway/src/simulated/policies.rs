@@ -15,6 +15,8 @@ pub(super) struct Fixed {
     text: String,
     /// The refresh period of RSVP, where it is spoken.
     pub(super) refresh: Option<Duration>,
+    /// How many times as slow refreshes are as a short run has to have them.
+    pub(super) slower: u64,
     /// On which interfaces something may be reserved.
     pub(super) reserves: [bool; 2],
 }
@@ -25,18 +27,23 @@ pub(super) fn speaks_rsvp(seed: u64) -> bool {
 }
 
 impl Fixed {
-    pub(super) fn of(seed: u64, rng: &mut Rng) -> Self {
+    pub(super) fn of(seed: u64, slower: u64, rng: &mut Rng) -> Self {
         let workers = pick(rng, &["one", "per-direction"]);
         let ring = 4 + rng.below(60);
         let mut own = Seed(seed).fork("reserve").stream();
-        let refresh = speaks_rsvp(seed).then(|| Duration::from_millis(100 + own.below(200)));
+        let refresh = speaks_rsvp(seed).then(|| Duration::from_millis(slower * (100 + own.below(200))));
         let reserves = [refresh.is_some() && own.below(2) == 0, refresh.is_some()];
         let spoken = refresh.map_or_else(String::new, |refresh| {
             let (ms, longest) = (refresh.nanos() / 1_000_000, refresh.nanos() / 500_000);
             let reduction = own.below(3) > 0;
+            let kept = if slower > 1 {
+                "kept_messages = \"64 KiB\"\n"
+            } else {
+                ""
+            };
             format!(
                 "[rsvp]\ninterfaces = [\"lan0\", \"wan0\"]\nrefresh = \"{ms} ms\"\n\
-                 longest_refresh = \"{longest} ms\"\nrefresh_reduction = {reduction}\n"
+                 longest_refresh = \"{longest} ms\"\nrefresh_reduction = {reduction}\n{kept}"
             )
         });
         // RSVP is spoken where the kernel routes.
@@ -49,6 +56,7 @@ impl Fixed {
             ring: ring as usize,
             text,
             refresh,
+            slower,
             reserves,
         }
     }

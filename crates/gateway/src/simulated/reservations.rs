@@ -144,8 +144,7 @@ impl Reservations {
             }
             Kind::NeighbourCrash => {
                 let link = rng.below(2) as usize;
-                self.world.stations.cut_off(host_at(link));
-                self.hosts[link] = None;
+                self.cut_off(link);
                 let gone: Vec<Booked> = self.booked.extract_if(.., |one| one.leaving != link).collect();
                 for one in gone {
                     self.world.machine().sends(one.leaving, one.flow, None);
@@ -157,6 +156,12 @@ impl Reservations {
             _ => {}
         }
         Ok(String::new())
+    }
+
+    /// The host at an interface is cut off, if it runs.
+    pub(super) fn cut_off(&mut self, link: usize) {
+        self.world.stations.cut_off(host_at(link));
+        self.hosts[link] = None;
     }
 
     fn reserve(&mut self, rng: &mut Rng) -> Result<String, String> {

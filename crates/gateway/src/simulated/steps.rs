@@ -117,21 +117,24 @@ pub(super) fn drawn(seed: u64) -> Vec<Step> {
         true => &KINDS[..],
         false => &KINDS[..KINDS.len() - OF_RSVP],
     };
-    let all: u64 = kinds.iter().map(|(_, often)| often).sum();
     let many = 6 + rng.below(18);
-    let mut step = || {
-        let mut at = rng.below(all);
+    (0..many).map(|_| Step::drawn(&mut rng, kinds)).collect()
+}
+
+impl Step {
+    /// One of these kinds, each as often as it says.
+    pub(super) fn drawn(rng: &mut Rng, kinds: &[(Kind, u64)]) -> Self {
+        let mut at = rng.below(kinds.iter().map(|(_, often)| often).sum());
         let found = kinds.iter().find(|(_, often)| {
             let here = at < *often;
             at = at.saturating_sub(*often);
             here
         });
-        Step {
+        Self {
             kind: found.map_or(Kind::Run, |(kind, _)| *kind),
             seed: rng.bits(),
         }
-    };
-    (0..many).map(|_| step()).collect()
+    }
 }
 
 /// What a run of steps has shown.
@@ -153,10 +156,10 @@ pub(super) struct Shown {
 }
 
 /// A run of steps.
-struct Run {
-    router: Router,
+pub(super) struct Run {
+    pub(super) router: Router,
     fixed: Fixed,
-    reservations: Reservations,
+    pub(super) reservations: Reservations,
     /// What a start may go on with: one, unless a failing disk leaves it open.
     confirmed: Vec<MadeOf>,
     /// A change waits to be confirmed.
@@ -164,22 +167,17 @@ struct Run {
     in_force: MadeOf,
     /// The workers may have got, or get yet, what was refused since they did not answer in time.
     enabled: bool,
-    trace: Vec<String>,
+    pub(super) trace: Vec<String>,
     shown: Shown,
 }
 
 /// Does all steps of a seed. What was shown; or what was wrong, with the trace.
 pub(super) fn run(seed: u64, steps: &[Step], file: &Path) -> Result<Shown, (String, Vec<String>)> {
     super::rng::draw_from(Some(Seed(seed).fork("rng")));
-    let mut run = Run::begin(seed, file);
+    let mut run = Run::begin(seed, 1, file);
     let mut done = run.started(Ok(()));
     for step in steps {
-        if done.is_err() {
-            break;
-        }
-        run.trace.push(format!("{:>9} {step:?}", run.at()));
-        *run.shown.kinds.entry(step.kind).or_default() += 1;
-        done = run.step(*step).and_then(|()| run.check());
+        done = done.and_then(|()| run.befalls(*step));
     }
     let done = done.and_then(|()| run.ends());
     super::rng::draw_from(None);
@@ -194,9 +192,10 @@ fn ms(ms: u64) -> Duration {
 }
 
 impl Run {
-    fn begin(seed: u64, file: &Path) -> Self {
+    /// Refreshes of RSVP are so many times as slow as a short run has to have them.
+    pub(super) fn begin(seed: u64, slower: u64, file: &Path) -> Self {
         let mut rng = Seed(seed).fork("router").stream();
-        let fixed = Fixed::of(seed, &mut rng);
+        let fixed = Fixed::of(seed, slower, &mut rng);
         let text = policies::policy(&mut rng, &fixed);
         let speed = engine::units::Bandwidth::bits_per_sec(100_000_000);
         let begin = Instant::START + Duration::from_secs(1_000);
@@ -220,7 +219,14 @@ impl Run {
         }
     }
 
-    fn at(&self) -> String {
+    /// A step, and what must be so after it.
+    pub(super) fn befalls(&mut self, step: Step) -> Result<(), String> {
+        self.trace.push(format!("{:>9} {step:?}", self.at()));
+        *self.shown.kinds.entry(step.kind).or_default() += 1;
+        self.step(step).and_then(|()| self.check())
+    }
+
+    pub(super) fn at(&self) -> String {
         let now = self.router.world.now().since(Instant::START).nanos() / 1_000;
         format!("{}.{:03} ms", now / 1_000 - 1_000_000, now % 1_000)
     }
@@ -232,7 +238,7 @@ impl Run {
         kernel.disturb(until);
     }
 
-    fn excuse(&self, span: Duration) {
+    pub(super) fn excuse(&self, span: Duration) {
         let machine = self.router.world.machine();
         let mut kernel = locked(&machine.kernel);
         let until = kernel.now + span;
@@ -242,7 +248,7 @@ impl Run {
     }
 
     /// Starts the program; it must go on with what was confirmed.
-    fn started(&mut self, before: Result<(), String>) -> Result<(), String> {
+    pub(super) fn started(&mut self, before: Result<(), String>) -> Result<(), String> {
         before?;
         let mut rng = Seed(self.router.world.now().nanos()).stream();
         self.router.begin(rng.below(2) == 0)?;
@@ -395,7 +401,7 @@ impl Run {
         Ok(())
     }
 
-    fn run(&mut self, span: Duration) -> Result<(), String> {
+    pub(super) fn run(&mut self, span: Duration) -> Result<(), String> {
         // The rate may change at an end of what was set for a time.
         if self.waits || self.in_force.timed() > 0 {
             self.allow_any();
@@ -490,6 +496,21 @@ impl Run {
             }
         }
         Ok(())
+    }
+
+    /// The policy of its beginning is applied, and in force.
+    pub(super) fn applies(&mut self, text: &str) -> Result<(), String> {
+        let file = self.router.file.clone();
+        std::fs::write(&file, text).map_err(|why| why.to_string())?;
+        let answer = self.request(|program| {
+            let by = Provenance::default();
+            let applied = program
+                .service
+                .apply(&file, None, Breaking::Allowed, by, &|| false)?;
+            Ok(applied.message)
+        })?;
+        self.changed(&answer, false, false)?;
+        answer.map(|_| ()).map_err(|why| why.message)
     }
 
     fn apply(&mut self, kind: Kind, rng: &mut Rng) -> Result<(), String> {
@@ -867,7 +888,7 @@ impl Run {
         self.reservations.end_all();
         // What a mutilated message has left goes away by itself.
         for _ in 0..10 {
-            self.run(ms(400))?;
+            self.run(ms(400 * self.fixed.slower))?;
             let program = self.router.program.as_ref().ok_or("no program runs")?;
             if !self.reservations.are_there(program) {
                 break;
@@ -884,12 +905,12 @@ impl Run {
         kernel.wrong.take()
     }
 
-    /// After all steps: all works again, what is in force is in force, and nothing is left behind.
-    fn ends(&mut self) -> Result<(), String> {
+    /// All works again: what is in force is in force, and nothing is reserved or held any more.
+    pub(super) fn settles(&mut self) -> Result<(), String> {
         self.router.world.machine().load = Load::Idle;
         self.excuse(ms(3_000));
         self.reservations.all_works();
-        self.run(ms(2_500))?;
+        self.run(ms(2_500 * self.fixed.slower))?;
         self.reservations_end()?;
         let router = &self.router;
         if let Some(program) = &router.program {
@@ -918,14 +939,17 @@ impl Run {
         if held > 4 {
             return Err(format!("{held} packets are still held, with {PROMISED:?} alone"));
         }
+        Ok(())
+    }
+
+    /// After all steps: nothing is left behind.
+    fn ends(&mut self) -> Result<(), String> {
+        self.settles()?;
         self.allow_any();
         self.ended()?;
         self.check()?;
-        let machine = self.router.world.machine();
-        self.shown.turns = machine.turns;
-        self.shown.virtual_ms = machine.now().nanos() / 1_000_000 - 1_000_000;
-        drop(machine);
-        let frames = self.router.frames();
+        self.shown = self.so_far();
+        let Shown { frames, .. } = self.shown;
         let words = [
             frames.sent,
             frames.forwarded,
@@ -936,9 +960,21 @@ impl Run {
         self.shown.digest = words.iter().fold(self.router.disk.writes(), |sum, word| {
             sum.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17) ^ word
         });
-        self.shown.frames = frames;
-        self.shown.reserved = self.reservations.shown();
         Ok(())
+    }
+
+    /// What was shown until now.
+    pub(super) fn so_far(&self) -> Shown {
+        let machine = self.router.world.machine();
+        let (turns, virtual_ms) = (machine.turns, machine.now().nanos() / 1_000_000 - 1_000_000);
+        drop(machine);
+        Shown {
+            turns,
+            virtual_ms,
+            frames: self.router.frames(),
+            reserved: self.reservations.shown(),
+            ..self.shown.clone()
+        }
     }
 }
 

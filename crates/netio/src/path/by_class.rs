@@ -648,7 +648,13 @@ impl Path {
 
     /// Queues one of them, which was in another tree before, or in none.
     fn queue_one(&mut self, now: Instant, pool: &mut Pool, packet: Packet, moves: bool) {
-        let charged = self.charge(pool, &packet);
+        let charged = match moves && !self.again {
+            true => {
+                pool.keep(packet.buffer, self.owner(packet.class));
+                true
+            }
+            false => self.charge(pool, &packet),
+        };
         let to = if charged { To::Queue } else { To::Nowhere };
         let known = self.moving.succession.as_ref().filter(|_| moves);
         match known.is_some_and(|succession| succession.is_known()) {

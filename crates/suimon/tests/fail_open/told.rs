@@ -1,8 +1,8 @@
 //! What a campaign of faults says, and how it is judged: each sort of fault by its count, its
 //! median and its worst.
 
-use super::holdings::Line;
 use super::load::Silence;
+use measure::confidence::Line;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -53,7 +53,6 @@ impl Told {
         // Memory that is used once stays: the first part tells nothing of what grows.
         let memory = &memory[memory.len() / 4..];
         let line = Line::through(memory);
-        let growth = line.slope * memory.len() as f64;
         eprintln!(
             "faults: {kind}: {descriptors} descriptors after each failure; {:.0} KiB of its own, {:+.2} ± {:.2} KiB a failure (95 %) over the last {}",
             line.mean,
@@ -61,10 +60,7 @@ impl Told {
             line.within,
             memory.len()
         );
-        assert!(
-            growth - line.within * memory.len() as f64 <= GROWTH,
-            "it grows: {memory:?}"
-        );
+        assert!(line.sure_growth(memory.len()) <= GROWTH, "it grows: {memory:?}");
     }
 
     /// Tells it. All were in time; in CI, where others use the machine too, most.

@@ -1,4 +1,4 @@
-//! What a running process of a test holds, and whether it grows.
+//! What a running process of a test holds.
 
 use std::fs;
 
@@ -47,52 +47,4 @@ fn own_memory(maps: &str) -> u64 {
         }
     }
     all
-}
-
-/// A straight line through values at equal distances, by least squares.
-pub struct Line {
-    /// The mean of all values.
-    pub mean: f64,
-    /// From one value to the next.
-    pub slope: f64,
-    /// Half of the interval that contains the slope in 95 of 100 cases.
-    pub within: f64,
-}
-
-impl Line {
-    pub fn through(values: &[f64]) -> Self {
-        let count = values.len() as f64;
-        let (mean, middle) = (values.iter().sum::<f64>() / count, (count - 1.0) / 2.0);
-        let points = || {
-            values
-                .iter()
-                .enumerate()
-                .map(|(at, value)| (at as f64 - middle, value - mean))
-        };
-        let spread: f64 = points().map(|(at, _)| at * at).sum();
-        let slope = points().map(|(at, value)| at * value).sum::<f64>() / spread;
-        let rest: f64 = points().map(|(at, value)| (value - slope * at).powi(2)).sum();
-        Self {
-            mean,
-            slope,
-            within: 1.96 * (rest / (count - 2.0) / spread).sqrt(),
-        }
-    }
-}
-
-#[test]
-fn the_slope_of_what_grows_is_found_and_that_of_noise_is_not_told_from_none() {
-    let noise = |at: usize| f64::from((at as u32).wrapping_mul(2_654_435_761) >> 25) - 64.0;
-    let values = |slope: f64| {
-        (0..100)
-            .map(|at| 5_000.0 + slope * at as f64 + noise(at))
-            .collect::<Vec<_>>()
-    };
-    let [still, growing] = [0.0, 10.0].map(|slope| Line::through(&values(slope)));
-    assert!(
-        still.slope.abs() < still.within && still.within < 1.0,
-        "{}",
-        still.slope
-    );
-    assert!((growing.slope - 10.0).abs() < growing.within);
 }
