@@ -2,7 +2,8 @@
 //! into a page. `cargo xtask changes [N]`: so many random changes of a policy under load, on a
 //! clock of the tests' own, and between real sockets, where the delay counts too. `cargo xtask
 //! faults [N]`: so many kills of a running program, and so many failures around one. `cargo xtask
-//! soak [N]`: a router for so many minutes, and half as many days of virtual time. `cargo xtask kills [N]`: `nine` is killed so often.
+//! soak [N]`: a router for so many minutes, and half as many days of virtual time. `cargo xtask
+//! kills [N]`: `nine` is killed so often.
 //! `cargo xtask caps [N]`: real programs under a cap, over paths of many lengths, so often.
 //! `cargo xtask felt [N]`: what a user feels, so often: a line's grade, a long table in a browser.
 //! `cargo xtask daemon [N]`: so many seeds of a simulated router. `cargo xtask upgrades [N]`: a
