@@ -44,7 +44,7 @@ impl SureMean {
 
 /// A straight line through values at equal distances, by least squares.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Trend {
+pub struct StraightLine {
     /// The mean of all values.
     pub mean: f64,
     /// From one value to the next.
@@ -53,7 +53,7 @@ pub struct Trend {
     pub within: f64,
 }
 
-impl Trend {
+impl StraightLine {
     /// Through three values or more.
     pub fn through(values: &[f64]) -> Self {
         let count = values.len() as f64;
@@ -135,7 +135,7 @@ mod tests {
                 .map(|at| 5_000.0 + slope * at as f64 + noise(at))
                 .collect::<Vec<_>>()
         };
-        let [still, growing] = [0.0, 10.0].map(|slope| Trend::through(&values(slope)));
+        let [still, growing] = [0.0, 10.0].map(|slope| StraightLine::through(&values(slope)));
         assert!(
             still.slope.abs() < still.within && still.within < 1.0,
             "{}",

@@ -10,7 +10,7 @@ use super::policies::speaks_rsvp;
 use super::steps::{KINDS, Kind, Run, Shown, Step};
 use engine::random::{Rng, Seed};
 use engine::units::{Duration, Instant};
-use measure::confidence::Trend;
+use measure::confidence::StraightLine;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -122,7 +122,7 @@ fn a_router_that_runs_for_days_does_not_grow() {
     let (heap, shown) =
         soaked.unwrap_or_else(|(why, trace)| panic!("seed {seed}, {why}\n{}", trace.join("\n")));
     let later = &heap[heap.len() / 4..];
-    let line = Trend::through(later);
+    let line = StraightLine::through(later);
     let least = later.iter().copied().fold(f64::INFINITY, f64::min);
     let most = later.iter().copied().fold(0.0, f64::max);
     let steps: u64 = shown.kinds.values().sum();

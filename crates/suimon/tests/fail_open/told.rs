@@ -2,7 +2,7 @@
 //! median and its worst.
 
 use super::load::Silence;
-use measure::confidence::Trend;
+use measure::confidence::StraightLine;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ impl Told {
     pub fn held(&mut self, kind: &str, descriptors: usize, memory: &[f64]) {
         // Memory that is used once stays: the first part tells nothing of what grows.
         let memory = &memory[memory.len() / 4..];
-        let line = Trend::through(memory);
+        let line = StraightLine::through(memory);
         eprintln!(
             "faults: {kind}: {descriptors} descriptors after each failure; {:.0} KiB of its own, {:+.2} ± {:.2} KiB a failure (95 %) over the last {}",
             line.mean,

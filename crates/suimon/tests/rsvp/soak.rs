@@ -10,7 +10,7 @@ use crate::holdings;
 use crate::rig::{LIFETIME, LONG, Plan, Rig, SLACK, in_turn, until};
 use engine::random::{Rng, Seed};
 use lab::Running;
-use measure::confidence::Trend;
+use measure::confidence::StraightLine;
 use std::time::{Duration, Instant};
 
 /// What r1's memory may grow by, in KiB, over all rounds but the first quarter, by the line that
@@ -106,7 +106,7 @@ struct Soaked {
 
 fn tell(span: Duration, soaked: &Soaked, descriptors: usize, memory: &[f64]) {
     let later = &memory[memory.len() / 4..];
-    let line = Trend::through(later);
+    let line = StraightLine::through(later);
     let least = later.iter().copied().fold(f64::INFINITY, f64::min);
     let most = later.iter().copied().fold(0.0, f64::max);
     eprintln!(
