@@ -137,19 +137,21 @@ impl Rig {
             files,
             runs: None,
         };
-        let (policy, kept) = (rig.file("policy.toml"), rig.file("state"));
-        let mut args = vec!["run", &policy, "--socket"];
-        let socket = rig.socket();
-        args.push(&socket);
-        if state {
-            args.extend(["--state", &kept]);
-        }
-        let runs = rig.program(&args);
-        rig.runs = Some(answering(runs, &socket, Duration::from_secs(10), &[])?);
+        let kept = rig.file("state");
+        let more = ["--state", &kept];
+        rig.begin(if state { &more } else { &[] })?;
         let passes = || rig.stream(QUICK, 50, Duration::from_millis(200)).finish();
         let passes = || passes().expect("a report").lost() == 0;
         assert!((0..10).any(|_| passes()), "the hosts cannot reach one another");
         Some(rig)
+    }
+
+    /// Starts the program; `None` if the machine forbids this kind of port.
+    fn begin(&mut self, more: &[&str]) -> Option<()> {
+        let (policy, socket) = (self.file("policy.toml"), self.socket());
+        let runs = self.program(&[&["run", &policy, "--socket", &socket], more].concat());
+        self.runs = Some(answering(runs, &socket, Duration::from_secs(10), &[])?);
+        Some(())
     }
 
     fn file(&self, name: &str) -> String {
@@ -232,13 +234,17 @@ impl Rig {
     }
 
     fn set_slow(&self, rate: &str) -> Reply {
-        self.ask(&Request::Set(SettingChanges {
+        self.ask(&self.slow(rate))
+    }
+
+    fn slow(&self, rate: &str) -> Request {
+        Request::Set(SettingChanges {
             interface: self.kind.interface.into(),
             class: Some("slow".into()),
             changes: [("rate".to_owned(), SettingChange::Text(rate.into()))].into(),
             until_ms: None,
             reason: None,
-        }))
+        })
     }
 
     /// Ends the program. What it said.
@@ -368,45 +374,54 @@ fn a_program_that_dies_while_it_takes_over_leaves_the_one_that_ran() {
         let Some(mut rig) = Rig::start(&KINDS[0], false) else {
             return;
         };
-        let first = rig.serves();
-        let mut replaced = 0;
+        let (mut first, mut replaced) = (rig.serves(), 0);
         for _ in 0..times {
             let next = rig.next();
             // Around the moment itself, and while it looks whether all is in force.
             std::thread::sleep(Duration::from_millis(rng.below(900)));
             let next_id = next.id();
             next.kill().expect("it is killed");
-            let until = Instant::now() + Duration::from_secs(5);
-            while rig.serves().is_none() {
-                assert!(Instant::now() < until, "nothing runs");
-                std::thread::sleep(Duration::from_millis(10));
+            if !goes_on(&rig) {
+                // On a quick machine all was in force before the end of the time.
+                let former = rig.runs.take().expect("one ran").wait().expect("its end");
+                let told = format!("process {next_id} goes on in its place");
+                assert!(
+                    former.status.success() && former.err.contains(&told),
+                    "{former:?}"
+                );
+                rig.begin(&[]);
+                (first, replaced) = (rig.serves(), replaced + 1);
+                continue;
             }
-            replaced += u64::from(rig.serves() == Some(next_id));
             assert_eq!(rig.serves(), first, "the one that ran goes on");
-            // As before: it may be changed, and is enforced.
-            until_it_may_be_set(&rig);
             let quick = rig.stream(QUICK, 500, Duration::from_millis(300));
             whole(&quick.finish().expect("a report"), "afterwards");
             let snapshot = rig.status();
             assert_eq!(snapshot.interfaces[0].not_enforced, None);
         }
-        assert_eq!(replaced, 0);
+        assert!(replaced <= times / 4, "{replaced} of {times} had taken over");
         eprintln!(
-            "upgrades: {times} programs killed while they took over; the one that ran went on each time"
+            "upgrades: {} programs killed while they took over; the one that ran went on each time; {replaced} more \
+             were killed after they had",
+            times - replaced
         );
         rig.upgrade();
         rig.end();
     });
 }
 
-/// It may take a moment until the one that ran has seen that the other is gone.
-fn until_it_may_be_set(rig: &Rig) {
+/// Whether the one that ran may be changed again, or has ended. It may take a moment until it has
+/// seen that the other is gone.
+fn goes_on(rig: &Rig) -> bool {
     let until = Instant::now() + Duration::from_secs(5);
-    loop {
-        match rig.set_slow("2 Mbit/s") {
-            Reply::Done { .. } => return,
+    while rig.runs.as_ref().is_some_and(Running::is_running) {
+        let answer =
+            Client::connect(Some(&rig.socket())).and_then(|mut client| client.ask(&rig.slow("2 Mbit/s")));
+        match answer {
+            Ok(Reply::Done { .. }) => return true,
             other => assert!(Instant::now() < until, "{other:?}"),
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+    false
 }
