@@ -53,8 +53,9 @@ pub struct PolicyChanges {
     ends_again: Mutex<Option<units::Instant>>,
 }
 
-/// After this time it is tried again to end what was set for a time.
-const END_AGAIN: units::Duration = units::Duration::from_secs(60);
+/// After this time it is tried again to end what was set for a time, or to undo what nobody has
+/// confirmed.
+const AGAIN: Duration = Duration::from_secs(60);
 
 impl PolicyChanges {
     /// Of the interfaces in force, whose ports and RSVP settings stay those of `policy`, which was
@@ -620,7 +621,7 @@ impl PolicyChanges {
         Some(match self.end(&mut generations, rest, now) {
             Ok(done) => Ok(format!("what was set for a time is over:\n{done}")),
             Err(why) => {
-                *again = Some(self.time().now() + END_AGAIN);
+                *again = Some(self.time().after(AGAIN));
                 Err(format!(
                     "what was set for a time is over and cannot be ended; it is tried again in a minute: {why}"
                 ))
@@ -666,13 +667,18 @@ impl PolicyChanges {
         let done = back.and_then(|back| {
             self.return_to(&mut generations, back, Breaking::Allowed, Provenance::default())
         });
-        // Tried once: what cannot be put back now cannot be a moment later.
-        generations.give_up();
         Some(match done {
-            Ok(done) => Ok(format!("nobody has confirmed the change:\n{done}")),
-            Err(why) => Err(format!(
-                "nobody has confirmed the change, and it cannot be undone: {why}"
-            )),
+            Ok(done) => {
+                generations.waits_no_longer();
+                Ok(format!("nobody has confirmed the change:\n{done}"))
+            }
+            // Reservations that have come since may be in its way, which end.
+            Err(why) => {
+                generations.waits_again(AGAIN);
+                Err(format!(
+                    "nobody has confirmed the change, and it cannot be undone; that is tried again in a minute: {why}"
+                ))
+            }
         })
     }
 

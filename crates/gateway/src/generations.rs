@@ -411,8 +411,16 @@ impl Generations {
     }
 
     /// Waits no longer.
-    pub(crate) fn give_up(&mut self) {
+    pub(crate) fn waits_no_longer(&mut self) {
         self.unconfirmed = None;
+    }
+
+    /// Waits for so long again: what nobody has confirmed could not be undone.
+    pub(crate) fn waits_again(&mut self, time: Duration) {
+        let until = Some(self.time.after(time));
+        self.unconfirmed
+            .iter_mut()
+            .for_each(|waiting| waiting.until = until);
     }
 
     /// Notes an orderly end; not while a change waits, which is not to begin with then.

@@ -454,6 +454,9 @@ mod tests {
     use super::super::kernel::{Kernel, locked};
     use super::super::policy_file;
     use super::*;
+    use control::difference::Breaking;
+    use control::provenance::Provenance;
+    use control::socket::Handler;
     use engine::random::Seed;
     use engine::units::{Bandwidth, Instant};
 
@@ -514,5 +517,65 @@ mod tests {
         let before = tape(&router);
         router.run(Duration::from_secs(10), false);
         assert_eq!(tape(&router), before, "nothing has come to pass");
+    }
+
+    /// The simulation found it: a reservation that came meanwhile kept the change in force for ever.
+    #[test]
+    fn what_nobody_confirms_is_undone_once_reservations_leave_room() {
+        let mut router = router("undone later");
+        // Its rates cannot be more in sum than what they are in.
+        let narrow = POLICY
+            .replace("\"drr\"", "\"cbq\"")
+            .replace("\"rest\"", "\"rest\"\nrate = \"1 Mbit/s\"");
+        std::fs::write(&router.file, &narrow).expect("the policy's file is written");
+        router.begin(false).expect("it begins");
+        let wider = narrow.replace("50 %", "90 %");
+        std::fs::write(&router.file, wider).expect("the policy's file is written");
+        let within = Some(std::time::Duration::from_millis(500));
+        let program = router.program.as_ref().expect("it runs");
+        let applied = program.service.apply(
+            &router.file,
+            within,
+            Breaking::Refused,
+            Provenance::default(),
+            &|| false,
+        );
+        applied.expect("it is in force");
+        let host = router
+            .world
+            .stations
+            .begin_host(&router.world, 0, Duration::from_millis(200));
+        let host = host.expect("it begins");
+        let (sender, told) = mpsc::channel();
+        let wanted = ReservationRequest {
+            to: host_address(1).into(),
+            port: 5_010,
+            protocol: 17,
+            from: Some(host_address(0).into()),
+            from_port: 2_010,
+            rate_bps: 15_000_000,
+            burst_bytes: 0,
+            packet_bytes: 500,
+            delay_us: None,
+        };
+        let _receiver = router
+            .world
+            .stations
+            .begin_host(&router.world, 1, Duration::from_millis(200));
+        let lease = host.reserve(&wanted, sender).expect("it is asked for");
+        router.run(Duration::from_secs(2), false);
+        let is_reserved = |state: &ReservationState| matches!(state, ReservationState::Reserved { .. });
+        assert!(told.try_iter().any(|state| is_reserved(&state)));
+        let share = |router: &Router| {
+            let program = router.program.as_ref().expect("it runs");
+            let text = program.changes.policy_text().expect("a policy");
+            text.contains("50 %")
+        };
+        assert!(!share(&router), "what is reserved does not fit into it");
+        drop(lease);
+        router.run(Duration::from_secs(30), false);
+        assert!(!share(&router), "it waits for a minute");
+        router.run(Duration::from_secs(31), false);
+        assert!(share(&router), "nobody has confirmed the other");
     }
 }
