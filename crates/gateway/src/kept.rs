@@ -586,7 +586,8 @@ impl Kept {
 
     /// Writes a generation before it is in force. What it was made of, with the place of its text.
     pub(crate) fn write(&mut self, head: Head, undoes: Vec<u64>, mut made_of: MadeOf) -> io::Result<MadeOf> {
-        if made_of.text_of == 0 {
+        let text_is_new = made_of.text_of == 0;
+        if text_is_new {
             replace(
                 &mut *self.folder,
                 &text_name(head.number),
@@ -602,7 +603,13 @@ impl Kept {
             since: made_of.since.clone(),
         };
         let bytes = serde_json::to_vec(&record).map_err(io::Error::other)?;
-        replace(&mut *self.folder, &record.name(), &bytes)?;
+        if let Err(why) = replace(&mut *self.folder, &record.name(), &bytes) {
+            if text_is_new {
+                // No generation names it, so nothing would remove it later.
+                let _ = self.folder.remove(&text_name(record.text_of));
+            }
+            return Err(why);
+        }
         self.records.push(record);
         Ok(made_of)
     }

@@ -461,6 +461,24 @@ fn old_generations_and_their_texts_are_removed() {
     assert_eq!(world.generations.show().len(), 32);
 }
 
+/// A soak of the simulated router found it: their texts stayed.
+#[test]
+fn a_full_disk_leaves_nothing_of_generations_that_were_not_written() {
+    let mut world = World::new(Failure::Full);
+    for _ in 0..100 {
+        for writes in 1..4 {
+            world.power.goes_off_after(Some(writes));
+            world.step(Step::Apply);
+            world.power.goes_off_after(None);
+            world.step(Step::Confirm);
+            world.step(Step::Set);
+        }
+    }
+    let names = Folder::names(&world.power).expect("power");
+    let texts = world.generations.show().len() + 2;
+    assert!(names.len() <= 2 * texts, "{names:?}");
+}
+
 #[test]
 fn counts_of_quotas_that_cannot_be_read_are_not_taken_for_none() {
     let folder = std::env::temp_dir().join(format!("suimon-kept-{}", std::process::id()));
