@@ -424,6 +424,35 @@ fn a_cap_below_the_smallest_window_applies() {
     }
 }
 
+/// Over short paths the smallest window carries many times the cap, so that a connection has turns.
+#[test]
+fn a_small_cap_over_a_short_path_holds_over_any_five_seconds() {
+    let mut one = members(1);
+    one[0].cap = Some(Bandwidth::mbit(2));
+    for (rtt, connections) in [(1, 1), (1, 4), (2, 1), (5, 1), (5, 3), (20, 1), (100, 1)] {
+        for bottleneck in [stated(100), Bottleneck::Auto, Bottleneck::Unknown] {
+            let mut model = Model::new(100, 256_000, &one, bottleneck);
+            (0..connections).for_each(|_| {
+                _ = model.add(Spec {
+                    rtt,
+                    ..Spec::of(Some(0), 10, 40_000)
+                });
+            });
+            model.run(&mut scavenger(), 40_000);
+            let spans = (0..=350).map(|at| at * 100);
+            let rates: Vec<f64> = spans.map(|at| model.by_member(at, at + 5_000)[&0]).collect();
+            let later = &rates[20..];
+            let least = later.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = later.iter().copied().fold(0.0, f64::max);
+            let case = format!(
+                "{rtt} ms, {connections}, {bottleneck:?}: {least:.2} to {most:.2}, first {:.2}",
+                rates[0]
+            );
+            eprintln!("{case}");
+        }
+    }
+}
+
 #[test]
 fn other_traffic_that_needs_less_leaves_the_rest() {
     // 4 Mbit/s: smooth, and in bursts of 200 ms and of a second.

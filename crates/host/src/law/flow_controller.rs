@@ -21,6 +21,8 @@ const DEMAND_ROOM: f64 = 1.3;
 const FILLS: f64 = 0.6;
 /// From this fraction on, nothing but the window limits it.
 const WINDOW_LIMITED: f64 = 0.7;
+/// Turns over RTTs up to this many seconds may be as short as an interval.
+const QUICK: f64 = 0.010;
 /// The exponent with which the correction follows the measured ratio, in an
 /// [`INTERVAL`](super::INTERVAL).
 const CORRECTION_GAIN: f64 = 0.2;
@@ -269,6 +271,12 @@ impl FlowController {
     /// windows.
     pub(super) fn min_window_rate(&self) -> f64 {
         LEAST * self.mss * 8.0 / self.base_rtt()
+    }
+
+    /// Whether its smallest window is worth a turn of many round trips within an interval of the law:
+    /// then its turn ends when its credit does.
+    pub(super) fn is_quick(&self) -> bool {
+        self.base_rtt() <= QUICK
     }
 
     /// The fraction of its window that is in flight.

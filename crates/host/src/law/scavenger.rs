@@ -830,7 +830,8 @@ impl Law for Scavenger {
     }
 
     fn interval(&self) -> Duration {
-        if self.watchful { WATCHFUL } else { INTERVAL }
+        let usual = if self.watchful { WATCHFUL } else { INTERVAL };
+        self.turns.looks_within(usual)
     }
 }
 

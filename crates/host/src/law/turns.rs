@@ -1,10 +1,14 @@
 //! Turns: where shares are below two segments a round trip, only some connections send at a time.
+//! Over short paths two segments a round trip are many times a share: there a turn ends when its
+//! credit does, and it is looked as soon as that may be.
 
 use super::flow_controller::FlowController;
 use engine::units::{Duration, Instant};
 
-/// How long a turn lasts.
+/// How long a turn lasts, unless the path is short.
 const TURN: Duration = Duration::from_millis(500);
+/// The soonest that it is looked whether a turn is over, in seconds.
+const SOONEST: f64 = 0.005;
 /// The credit of a connection at most, in seconds of its smallest window's rate.
 const MAX_CREDIT: f64 = 20.0;
 
@@ -38,6 +42,8 @@ impl Candidate<'_> {
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct TurnScheduler {
     next: Instant,
+    /// After so many seconds the credit of one that sends will be used up.
+    used_up: Option<f64>,
 }
 
 impl TurnScheduler {
@@ -86,9 +92,22 @@ impl TurnScheduler {
         });
         for (n, i) in order.into_iter().enumerate() {
             let flow = &mut all[i].flow;
-            flow.turn = n < least || (n < places && (flow.turn || flow.credit > 0.0));
+            flow.turn = n < least || (n < places && (flow.turn && !flow.is_quick() || flow.credit > 0.0));
             goes[i] = flow.turn;
         }
+        let quick = all.iter().filter(|one| one.flow.turn && one.flow.is_quick());
+        let used_up = quick.map(|one| one.flow.credit / one.flow.min_window_rate());
+        self.used_up = used_up.reduce(f64::min);
         goes
+    }
+
+    /// When to look again, if that is before so long.
+    pub(super) fn looks_within(&self, interval: Duration) -> Duration {
+        match self.used_up {
+            Some(seconds) => {
+                Duration::from_nanos((seconds.clamp(SOONEST, interval.as_secs_f64()) * 1e9) as u64)
+            }
+            None => interval,
+        }
     }
 }
