@@ -660,25 +660,31 @@ impl PolicyChanges {
 
     fn undo_unconfirmed(&self) -> Option<Result<String, String>> {
         let mut generations = self.alone();
-        let back_to = generations.overdue()?;
+        let (back_to, number) = (generations.overdue()?, generations.number());
         let back = generations
             .find(back_to)
             .and_then(|generation| self.back_to(generation, generations.made_of()));
         let done = back.and_then(|back| {
             self.return_to(&mut generations, back, Breaking::Allowed, Provenance::default())
         });
-        Some(match done {
-            Ok(done) => {
+        // It may be undone, though that could not be written.
+        let is_undone = done.is_ok() || generations.number() != number;
+        let again = match is_undone {
+            true => {
                 generations.waits_no_longer();
-                Ok(format!("nobody has confirmed the change:\n{done}"))
+                ""
             }
             // Reservations that have come since may be in its way, which end.
-            Err(why) => {
+            false => {
                 generations.waits_again(AGAIN);
-                Err(format!(
-                    "nobody has confirmed the change, and it cannot be undone; that is tried again in a minute: {why}"
-                ))
+                "; that is tried again in a minute"
             }
+        };
+        Some(match done {
+            Ok(done) => Ok(format!("nobody has confirmed the change:\n{done}")),
+            Err(why) => Err(format!(
+                "nobody has confirmed the change, and it cannot be undone{again}: {why}"
+            )),
         })
     }
 
