@@ -557,6 +557,28 @@ mod tests {
         assert!(!wrr.bounds_delays() && drr.bounds_delays());
     }
 
+    /// The simulated router found it, by a forged message: in `wrr` any rate beyond what 64 bits
+    /// hold of whole packets counted as next to nothing, and was admitted.
+    #[test]
+    fn whatever_is_asked_for_counts_as_much_at_least() {
+        for kind in ["drr", "wrr", "cbq", "hfsc", "pacer", "ips"] {
+            let room = room(kind, None, "50 %");
+            for shift in 0..64 {
+                let rate = Bandwidth::bits_per_sec(u64::MAX >> shift);
+                let counted = room.counts(rate);
+                // To a bit per second.
+                assert!(
+                    counted.bits() >= rate.bits() - 1,
+                    "{kind}: {rate} counts as {counted}"
+                );
+                assert!(
+                    rate <= room.capacity() || counted > room.capacity(),
+                    "{kind}: {rate}"
+                );
+            }
+        }
+    }
+
     #[test]
     fn what_cannot_hold_is_refused_where_it_stands() {
         let refused = |kind: &str, word, share: &str, smallest: &str| {

@@ -812,7 +812,7 @@ impl ByPackets {
             u128::from(counts.bits()) * u128::from(cycle),
             u128::from(link.bits().max(1)),
         );
-        (((bits + link / 2) / link) as u64).max(1)
+        u64::try_from((bits + link / 2) / link).map_or(u64::MAX, |packets| packets.max(1))
     }
 }
 
@@ -853,7 +853,8 @@ impl Reserves for ByPackets {
             u128::from(tree.link.bandwidth.bits()),
         );
         let packets = (cycle * u128::from(rate.bits())).div_ceil(link.max(1)).max(1);
-        Bandwidth::bits_per_sec((packets * link / cycle) as u64)
+        let counted = u64::try_from(packets * link / cycle);
+        Bandwidth::bits_per_sec(counted.unwrap_or(u64::MAX))
     }
 
     fn add(&self, tree: &ReservableTree, spec: &mut DisciplineSpec, reservations: &[ReservedClass]) {
