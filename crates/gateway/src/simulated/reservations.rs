@@ -519,7 +519,7 @@ mod tests {
         assert_eq!(tape(&router), before, "nothing has come to pass");
     }
 
-    /// The simulation found it: a reservation that came meanwhile kept the change in force for ever.
+    /// The simulation found it: a reservation that came meanwhile kept it in force for ever.
     #[test]
     fn what_nobody_confirms_is_undone_once_reservations_leave_room() {
         let mut router = router("undone later");

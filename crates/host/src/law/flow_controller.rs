@@ -273,8 +273,8 @@ impl FlowController {
         LEAST * self.mss * 8.0 / self.base_rtt()
     }
 
-    /// Whether its smallest window is worth a turn of many round trips within an interval of the law:
-    /// then its turn ends when its credit does.
+    /// Whether an interval of the law is a turn of many round trips: then its turn ends when its
+    /// credit does.
     pub(super) fn is_quick(&self) -> bool {
         self.base_rtt() <= QUICK
     }

@@ -1,14 +1,14 @@
 //! Turns: where shares are below two segments a round trip, only some connections send at a time.
 //! Over short paths two segments a round trip are many times a share: there a turn ends when its
-//! credit does, and it is looked as soon as that may be.
+//! credit does, and it is looked when that may be.
 
 use super::flow_controller::FlowController;
 use engine::units::{Duration, Instant};
 
 /// How long a turn lasts, unless the path is short.
 const TURN: Duration = Duration::from_millis(500);
-/// The soonest that it is looked whether a turn is over, in seconds.
-const SOONEST: f64 = 0.005;
+/// The least time until it is looked whether a turn is over, in seconds.
+const LEAST_LOOK: f64 = 0.005;
 /// The credit of a connection at most, in seconds of its smallest window's rate.
 const MAX_CREDIT: f64 = 20.0;
 
@@ -90,14 +90,17 @@ impl TurnScheduler {
                 .then(other.credit.total_cmp(&one.credit))
                 .then(a.cmp(&b))
         });
+        self.used_up = None;
         for (n, i) in order.into_iter().enumerate() {
             let flow = &mut all[i].flow;
-            flow.turn = n < least || (n < places && (flow.turn && !flow.is_quick() || flow.credit > 0.0));
+            let quick = flow.is_quick();
+            flow.turn = n < least || (n < places && (flow.turn && !quick || flow.credit > 0.0));
             goes[i] = flow.turn;
+            if flow.turn && quick {
+                let used_up = flow.credit / flow.min_window_rate();
+                self.used_up = Some(self.used_up.map_or(used_up, |other| other.min(used_up)));
+            }
         }
-        let quick = all.iter().filter(|one| one.flow.turn && one.flow.is_quick());
-        let used_up = quick.map(|one| one.flow.credit / one.flow.min_window_rate());
-        self.used_up = used_up.reduce(f64::min);
         goes
     }
 
@@ -105,7 +108,7 @@ impl TurnScheduler {
     pub(super) fn looks_within(&self, interval: Duration) -> Duration {
         match self.used_up {
             Some(seconds) => {
-                Duration::from_nanos((seconds.clamp(SOONEST, interval.as_secs_f64()) * 1e9) as u64)
+                Duration::from_nanos((seconds.clamp(LEAST_LOOK, interval.as_secs_f64()) * 1e9) as u64)
             }
             None => interval,
         }
