@@ -42,7 +42,7 @@ impl Candidate<'_> {
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct TurnScheduler {
     next: Instant,
-    /// After so many seconds the credit of one that sends will be used up.
+    /// After so many seconds the credit of one that sends, and need not, will be used up.
     used_up: Option<f64>,
 }
 
@@ -96,7 +96,7 @@ impl TurnScheduler {
             let quick = flow.is_quick();
             flow.turn = n < least || (n < places && (flow.turn && !quick || flow.credit > 0.0));
             goes[i] = flow.turn;
-            if flow.turn && quick {
+            if flow.turn && quick && n >= least {
                 let used_up = flow.credit / flow.min_window_rate();
                 self.used_up = Some(self.used_up.map_or(used_up, |other| other.min(used_up)));
             }
