@@ -128,6 +128,13 @@ impl Account {
     fn beyond(&self, size: usize) -> u32 {
         self.used[size].saturating_sub(self.reserve[size])
     }
+
+    /// Occupies one more; how many more that is beyond its reserve.
+    fn take(&mut self, size: usize) -> u32 {
+        let before = self.beyond(size);
+        self.used[size] += 1;
+        self.beyond(size) - before
+    }
 }
 
 /// How the slots of one size that are reserved for a path were divided among its classes.
@@ -430,16 +437,15 @@ impl Budget {
         let Some(account) = self.account(owner) else {
             return Admission::Charged;
         };
-        if account.used[size] < account.reserve[size] {
-            account.used[size] += 1;
-            return Admission::Charged;
+        if account.used[size] >= account.reserve[size] {
+            let free = shared.total.saturating_sub(shared.used);
+            let beyond = u64::from(account.beyond(size));
+            if free == 0 || (!alone && beyond >= ALPHA * u64::from(free)) {
+                return Admission::Short;
+            }
         }
-        let free = shared.total.saturating_sub(shared.used);
-        let beyond = u64::from(account.beyond(size));
-        if free == 0 || (!alone && beyond >= ALPHA * u64::from(free)) {
-            return Admission::Short;
-        }
-        self.keep(owner, size);
+        let beyond = account.take(size);
+        self.share(owner, size, beyond);
         Admission::Charged
     }
 
@@ -450,14 +456,16 @@ impl Budget {
         if !self.in_force {
             return;
         }
-        let Some(account) = self.account(owner) else {
-            return;
-        };
-        let before = account.beyond(size);
-        account.used[size] += 1;
-        let beyond = account.beyond(size) - before;
-        self.shared[size].used += beyond;
-        self.sums[usize::from(owner.path)].beyond[size] += beyond;
+        if let Some(account) = self.account(owner) {
+            let beyond = account.take(size);
+            self.share(owner, size, beyond);
+        }
+    }
+
+    /// A class has so many more of what is shared.
+    fn share(&mut self, owner: Owner, size: usize, more: u32) {
+        self.shared[size].used += more;
+        self.sums[usize::from(owner.path)].beyond[size] += more;
     }
 
     /// Gives back what was charged.

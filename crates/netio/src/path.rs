@@ -593,6 +593,14 @@ impl Path {
         self.again || pool.charge(packet.buffer, self.owner(packet.class)) != Admission::Short
     }
 
+    /// The packet's class occupies the slot that it had in another tree; it always may.
+    fn keep_charged(&self, pool: &mut Pool, packet: &Packet) -> bool {
+        if !self.again {
+            pool.keep(packet.buffer, self.owner(packet.class));
+        }
+        true
+    }
+
     /// A class of the present tree, as an owner of frames.
     fn owner(&self, class: ClassId) -> Owner {
         Owner {

@@ -648,11 +648,8 @@ impl Path {
 
     /// Queues one of them, which was in another tree before, or in none.
     fn queue_one(&mut self, now: Instant, pool: &mut Pool, packet: Packet, moves: bool) {
-        let charged = match moves && !self.again {
-            true => {
-                pool.keep(packet.buffer, self.owner(packet.class));
-                true
-            }
+        let charged = match moves {
+            true => self.keep_charged(pool, &packet),
             false => self.charge(pool, &packet),
         };
         let to = if charged { To::Queue } else { To::Nowhere };
