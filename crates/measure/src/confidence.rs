@@ -51,6 +51,8 @@ pub struct StraightLine {
     pub slope: f64,
     /// Half of the interval that contains the slope in 95 of 100 cases.
     pub within: f64,
+    /// How many values.
+    pub count: usize,
 }
 
 impl StraightLine {
@@ -71,13 +73,14 @@ impl StraightLine {
             mean,
             slope,
             within: NORMAL * (rest / (count - 2.0) / spread).sqrt(),
+            count: values.len(),
         }
     }
 
-    /// What so many values have grown by at least, in 97 of 100 cases: nothing, if it is not more
-    /// than zero.
-    pub fn sure_growth(&self, count: usize) -> f64 {
-        (self.slope - self.within) * count as f64
+    /// What the values have grown by at least, in 97 of 100 cases: nothing, if it is not more than
+    /// zero.
+    pub fn sure_growth(&self) -> f64 {
+        (self.slope - self.within) * self.count as f64
     }
 }
 

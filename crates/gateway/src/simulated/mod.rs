@@ -101,14 +101,9 @@ impl All {
     }
 }
 
-fn seeds() -> u64 {
-    let said = std::env::var("SUIMON_DAEMON").ok();
-    said.and_then(|said| said.parse().ok()).unwrap_or(SEEDS)
-}
-
-fn first() -> u64 {
-    let said = std::env::var("SUIMON_DAEMON_FIRST").ok();
-    said.and_then(|said| said.parse().ok()).unwrap_or(0)
+/// A number of the environment.
+fn asked(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
 }
 
 /// A file of this process for the policy.
@@ -124,7 +119,9 @@ fn descriptors() -> usize {
 
 #[test]
 fn a_router_keeps_its_promises_whatever_a_seed_has_in_store() {
-    let (first, seeds, next) = (first(), seeds(), AtomicU64::new(0));
+    let seeds = asked("SUIMON_DAEMON").unwrap_or(SEEDS);
+    let first = asked("SUIMON_DAEMON_FIRST").unwrap_or(0);
+    let next = AtomicU64::new(0);
     let (all, begun) = (Mutex::new(All::default()), Instant::now());
     let before = descriptors();
     let failed = Mutex::new(None::<u64>);

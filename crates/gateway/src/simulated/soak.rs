@@ -113,10 +113,7 @@ fn soaked(seed: u64, hours: u64, file: &Path) -> Result<(Vec<f64>, Shown), (Stri
 
 #[test]
 fn a_router_that_runs_for_days_does_not_grow() {
-    let said = std::env::var("SUIMON_SOAK").ok();
-    let hours = said
-        .and_then(|said| said.parse::<u64>().ok())
-        .map_or(3, |half_days| 12 * half_days);
+    let hours = super::asked("SUIMON_SOAK").map_or(3, |half_days| 12 * half_days);
     let seed = (0..).find(|seed| speaks_rsvp(*seed)).unwrap_or_default();
     let soaked = soaked(seed, hours, &super::policy_file("soak"));
     let (heap, shown) =
@@ -138,13 +135,10 @@ fn a_router_that_runs_for_days_does_not_grow() {
     eprintln!(
         "soak: its heap at rest after each: {:.0} KiB more than at the start ({least:.0} to {most:.0}), {:+.4} ± {:.4} \
          KiB an hour (95 %) over the last {}",
-        line.mean,
-        line.slope,
-        line.within,
-        later.len()
+        line.mean, line.slope, line.within, line.count
     );
     if heap.len() >= FEW {
-        assert!(line.sure_growth(later.len()) <= GROWTH, "it grows: {heap:?}");
+        assert!(line.sure_growth() <= GROWTH, "it grows: {heap:?}");
         assert!(shown.reserved.reserved > 100 && shown.done > 100, "{shown:?}");
     }
 }

@@ -238,7 +238,7 @@ impl Run {
         kernel.disturb(until);
     }
 
-    pub(super) fn excuse(&self, span: Duration) {
+    fn excuse(&self, span: Duration) {
         let machine = self.router.world.machine();
         let mut kernel = locked(&machine.kernel);
         let until = kernel.now + span;
@@ -502,15 +502,23 @@ impl Run {
     pub(super) fn applies(&mut self, text: &str) -> Result<(), String> {
         let file = self.router.file.clone();
         std::fs::write(&file, text).map_err(|why| why.to_string())?;
+        let answer = self.asks_to_apply(&file, None, Breaking::Allowed)?;
+        answer.map(|_| ()).map_err(|why| why.message)
+    }
+
+    fn asks_to_apply(
+        &mut self,
+        file: &Path,
+        within: Option<std::time::Duration>,
+        breaking: Breaking,
+    ) -> Result<Result<String, Refusal>, String> {
         let answer = self.request(|program| {
             let by = Provenance::default();
-            let applied = program
-                .service
-                .apply(&file, None, Breaking::Allowed, by, &|| false)?;
+            let applied = program.service.apply(file, within, breaking, by, &|| false)?;
             Ok(applied.message)
         })?;
-        self.changed(&answer, false, false)?;
-        answer.map(|_| ()).map_err(|why| why.message)
+        self.changed(&answer, within.is_some(), false)?;
+        Ok(answer)
     }
 
     fn apply(&mut self, kind: Kind, rng: &mut Rng) -> Result<(), String> {
@@ -526,14 +534,7 @@ impl Run {
         std::fs::write(&file, &text).map_err(|why| why.to_string())?;
         let within =
             (kind == Kind::ApplyToConfirm).then(|| std::time::Duration::from_millis(20 + rng.below(400)));
-        let answer = self.request(|program| {
-            let by = Provenance::default();
-            let applied = program
-                .service
-                .apply(&file, within, Breaking::Refused, by, &|| false)?;
-            Ok(applied.message)
-        })?;
-        self.changed(&answer, within.is_some(), false)?;
+        let answer = self.asks_to_apply(&file, within, Breaking::Refused)?;
         if !mistaken && answer.is_ok() {
             let found = self.program()?.changes.policy_text().map_err(|why| why.message)?;
             let in_force_already = answer.as_ref().is_ok_and(|said| said.contains("already"));

@@ -55,12 +55,9 @@ impl Told {
         let line = StraightLine::through(memory);
         eprintln!(
             "faults: {kind}: {descriptors} descriptors after each failure; {:.0} KiB of its own, {:+.2} ± {:.2} KiB a failure (95 %) over the last {}",
-            line.mean,
-            line.slope,
-            line.within,
-            memory.len()
+            line.mean, line.slope, line.within, line.count
         );
-        assert!(line.sure_growth(memory.len()) <= GROWTH, "it grows: {memory:?}");
+        assert!(line.sure_growth() <= GROWTH, "it grows: {memory:?}");
     }
 
     /// Tells it. All were in time; in CI, where others use the machine too, most.

@@ -122,13 +122,10 @@ fn tell(span: Duration, soaked: &Soaked, descriptors: usize, memory: &[f64]) {
     );
     eprintln!(
         "soak: {descriptors} descriptors after each; {:.0} KiB of its own ({least:.0} to {most:.0}), {:+.3} ± {:.3} KiB a round (95 %) over the last {}",
-        line.mean,
-        line.slope,
-        line.within,
-        later.len()
+        line.mean, line.slope, line.within, line.count
     );
     if memory.len() >= FEW {
-        assert!(line.sure_growth(later.len()) <= GROWTH, "it grows: {memory:?}");
+        assert!(line.sure_growth() <= GROWTH, "it grows: {memory:?}");
     }
 }
 
