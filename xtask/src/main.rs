@@ -1,5 +1,5 @@
 //! `cargo xtask ci | tidy | docs | pictures | package | bench | changes | faults | compare |
-//! equality | instructions | nine | fuzz | traces | sbom | site | browser |
+//! equality | instructions | nine | fuzz | mutants | traces | sbom | site | browser |
 //! reproducible | wheel`: what cargo itself
 //! does not do.
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
@@ -15,6 +15,7 @@ mod equality;
 mod fuzz;
 mod instructions;
 mod marked;
+mod mutants;
 mod nine;
 mod package;
 mod pictures;
@@ -72,6 +73,9 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
                           docs/measurements/nine-matrix.md anew; wants a release build: --profile release-tests
        cargo xtask fuzz [TARGET...] [--runs N | --for 10s|5min|2h] [--seed S] [--jobs N]   fuzzes for long (a minute
                           each), and adds the totals to docs/measurements/fuzzing.md
+       cargo xtask mutants [PACKAGE|FILE...] [--sample N] [--seed S] [--slowest 5s]   makes small changes in engine, rsvp and
+                          control, N of them drawn by a seed, and tells which no test of the package notices; all of
+                          them of whole packages go into docs/measurements/mutants.md
        cargo xtask sbom    the parts of the binary as CycloneDX, in target/sbom.json
        cargo xtask reproducible  builds the release twice, in two folders, and compares the binaries
        cargo xtask wheel   the Python package as a wheel, in target/wheel, with its tests and the cells of
@@ -117,6 +121,7 @@ fn main() -> ExitCode {
         "bench" => bench::run(&root, rest),
         "compare" => compare::run(&root, rest),
         "fuzz" => fuzz::run(&root, rest),
+        "mutants" => mutants::run(&root, rest),
         "sbom" => bill::write(&root),
         "wheel" => wheel::make(&root),
         "reproducible" => reproduced::run(&root),

@@ -1,4 +1,5 @@
-//! How sure a mean of independent runs is, and whether values grow: confidence intervals of 95 %.
+//! How sure a mean of independent runs or a share is, and whether values grow: confidence intervals
+//! of 95 %.
 
 /// The two-sided 95 % points of Student's distribution, from 1 degree of freedom on.
 const STUDENT: [f64; 30] = [
@@ -39,6 +40,40 @@ impl SureMean {
             student(values.len() - 1) * deviation / count.sqrt()
         });
         Some(Self { mean, within })
+    }
+}
+
+/// A share of independent cases, and its interval (Wilson 1927), which is right for few cases and
+/// near 0 and 1 too.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SureShare {
+    /// The share, from 0 to 1; 0 without any case.
+    pub share: f64,
+    /// In 95 of 100 cases the true share is not less.
+    pub least: f64,
+    /// Nor more.
+    pub most: f64,
+}
+
+impl SureShare {
+    /// Of so many of all.
+    pub fn of(some: u64, all: u64) -> Self {
+        if all == 0 {
+            return Self {
+                share: 0.0,
+                least: 0.0,
+                most: 1.0,
+            };
+        }
+        let (n, z2) = (all as f64, NORMAL * NORMAL);
+        let share = some as f64 / n;
+        let middle = (share + z2 / (2.0 * n)) / (1.0 + z2 / n);
+        let half = NORMAL / (1.0 + z2 / n) * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
+        Self {
+            share,
+            least: (middle - half).max(0.0),
+            most: (middle + half).min(1.0),
+        }
     }
 }
 
@@ -89,6 +124,20 @@ mod tests {
     use super::*;
     use crate::variates::{VARIATE_BITS, exponential, normal};
     use engine::random::{Rng, Seed};
+
+    #[test]
+    fn a_share_has_its_interval_also_at_the_ends() {
+        for (some, all, least, most) in [
+            (5, 10, 0.2366, 0.7634),
+            (0, 10, 0.0, 0.2775),
+            (10, 10, 0.7225, 1.0),
+        ] {
+            let found = SureShare::of(some, all);
+            assert!((found.least - least).abs() < 1e-4, "{found:?}");
+            assert!((found.most - most).abs() < 1e-4, "{found:?}");
+        }
+        assert_eq!((SureShare::of(0, 0).least, SureShare::of(0, 0).most), (0.0, 1.0));
+    }
 
     #[test]
     fn a_known_sample_has_its_interval() {
