@@ -73,9 +73,10 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
                           docs/measurements/nine-matrix.md anew; wants a release build: --profile release-tests
        cargo xtask fuzz [TARGET...] [--runs N | --for 10s|5min|2h] [--seed S] [--jobs N]   fuzzes for long (a minute
                           each), and adds the totals to docs/measurements/fuzzing.md
-       cargo xtask mutants [PACKAGE|FILE...] [--sample N] [--seed S] [--slowest 5s]   makes small changes in engine, rsvp and
-                          control, N of them drawn by a seed, and tells which no test of the package notices; all of
-                          them of whole packages go into docs/measurements/mutants.md
+       cargo xtask mutants [PACKAGE|FILE...] [--since COMMIT] [--sample N] [--seed S] [--slowest 20s]   makes small
+                          changes in engine, rsvp and control, or in what differs from a commit, N of them drawn by
+                          a seed, and tells which no test notices; those of whole packages are written into
+                          docs/measurements/mutants.md
        cargo xtask sbom    the parts of the binary as CycloneDX, in target/sbom.json
        cargo xtask reproducible  builds the release twice, in two folders, and compares the binaries
        cargo xtask wheel   the Python package as a wheel, in target/wheel, with its tests and the cells of

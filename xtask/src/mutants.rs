@@ -1,5 +1,5 @@
-//! `cargo xtask mutants [PACKAGE|FILE…] [--sample N] [--seed S] [--slowest 5s]`: small changes of
-//! the code that some test of its package should notice, and which none does.
+//! `cargo xtask mutants [PACKAGE|FILE…] [--since COMMIT] [--sample N] [--seed S] [--slowest 20s]`:
+//! small changes of the code that some test of its package should notice, and which none does.
 //!
 //! All mutants of a package are built into its tests at once ([`woven`]), and a variable chooses
 //! one; so each takes as long as the tests that reach it, and not a build. What is changed is in
@@ -17,17 +17,23 @@ use sites::Site;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 use tree::CopiedTree;
 use trials::{Fate, Laboratory};
 
-/// The packages whose mutants are tried unless some are named.
-const PACKAGES: [&str; 3] = ["engine", "rsvp", "control"];
+/// The packages whose mutants are tried unless some are named; and who uses them, whose own tests of
+/// the library are asked too.
+const PACKAGES: [(&str, &[&str]); 3] = [
+    ("engine", &["sim"]),
+    ("rsvp", &["gateway"]),
+    ("control", &["gateway"]),
+];
 /// Where copies and builds are, and the lists of what survived.
 const PLACE: &str = "target/mutants";
 const PAGE: &str = "docs/measurements/mutants.md";
 const END: &str = "<!-- end of measured -->";
-const USAGE: &str = "mutants: [PACKAGE|FILE…] [--sample N] [--seed S] [--slowest 5s]";
+const USAGE: &str = "mutants: [PACKAGE|FILE…] [--since COMMIT] [--sample N] [--seed S] [--slowest 20s]";
 
 /// What is asked for.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,6 +41,8 @@ struct Wanted {
     packages: BTreeSet<String>,
     /// Of these files alone; of all if there is none.
     files: Vec<String>,
+    /// Of what has changed since this commit.
+    since: Option<String>,
     sample: usize,
     seed: u64,
     slowest: Duration,
@@ -44,9 +52,10 @@ fn wanted(words: &[String]) -> Result<Wanted, String> {
     let mut wanted = Wanted {
         packages: BTreeSet::new(),
         files: Vec::new(),
+        since: None,
         sample: usize::MAX,
         seed: 1,
-        slowest: Duration::from_secs(5),
+        slowest: Duration::from_secs(20),
     };
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -64,6 +73,10 @@ fn wanted(words: &[String]) -> Result<Wanted, String> {
         let value = words
             .next()
             .ok_or_else(|| format!("{word} has no value; {USAGE}"))?;
+        if word == "--since" {
+            wanted.since = Some(value.clone());
+            continue;
+        }
         let digits = value.strip_suffix('s').unwrap_or(value).replace('_', "");
         let number: u64 = digits
             .parse()
@@ -76,7 +89,7 @@ fn wanted(words: &[String]) -> Result<Wanted, String> {
         }
     }
     if wanted.packages.is_empty() {
-        wanted.packages = PACKAGES.map(str::to_owned).into();
+        wanted.packages = PACKAGES.map(|(name, _)| name.to_owned()).into();
     }
     Ok(wanted)
 }
@@ -274,7 +287,10 @@ const HEAD: &str = "\
 /// # Errors
 /// What is not understood, or does not compile.
 pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
-    let wanted = wanted(words)?;
+    let mut wanted = wanted(words)?;
+    if let Some(commit) = wanted.since.clone() {
+        narrow(root, &mut wanted, &commit)?;
+    }
     let before = bench::load();
     for package in &wanted.packages {
         let outcome = outcome(root, package, &wanted)?;
@@ -295,14 +311,50 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
     Ok(())
 }
 
+/// Leaves the files that differ from a commit's, tests apart, and the packages that have some.
+fn narrow(root: &Path, wanted: &mut Wanted, commit: &str) -> Result<(), String> {
+    let mut files = Vec::new();
+    let mut packages = BTreeSet::new();
+    for package in &wanted.packages {
+        let all = Mutants::of(root, package, &[])?;
+        let changed = changed(root, commit, package)?;
+        let changed = changed.into_iter().filter(|path| all.has(path));
+        let asked = |path: &String| wanted.files.is_empty() || wanted.files.contains(path);
+        let before = files.len();
+        files.extend(changed.filter(asked));
+        if files.len() > before {
+            packages.insert(package.clone());
+        }
+    }
+    println!("mutants: {} files changed since {commit}", files.len());
+    (wanted.files, wanted.packages) = (files, packages);
+    Ok(())
+}
+
+fn changed(root: &Path, commit: &str, package: &str) -> Result<Vec<String>, String> {
+    let folder = format!("crates/{package}/src");
+    let git = Command::new("git")
+        .args(["diff", "--name-only", "--diff-filter=d", commit, "--", &folder])
+        .current_dir(root)
+        .output()
+        .map_err(|why| format!("git: {why}"))?;
+    match git.status.success() {
+        true => Ok(String::from_utf8_lossy(&git.stdout)
+            .lines()
+            .map(str::to_owned)
+            .collect()),
+        false => Err(format!("git: {}", String::from_utf8_lossy(&git.stderr).trim())),
+    }
+}
+
 fn outcome(root: &Path, package: &str, wanted: &Wanted) -> Result<Outcome, String> {
     let start = Instant::now();
     let mut mutants = Mutants::of(root, package, &wanted.files)?;
     let tree = CopiedTree::of(root)?;
     tree.weave(&mut mutants)?;
-    let programs = tree.tests(package)?;
+    let users = PACKAGES.iter().find(|(name, _)| *name == package);
+    let programs = tree.tests(package, users.map_or(&[], |(_, users)| users))?;
     let laboratory = Laboratory {
-        home: tree.home(package),
         at_a_time: std::thread::available_parallelism().map_or(1, usize::from),
         slowest: wanted.slowest,
     };
@@ -370,13 +422,17 @@ mod tests {
     #[test]
     fn packages_files_and_numbers_are_read_or_refused() {
         let all = wanted(&[]).expect("nothing is asked");
-        assert_eq!(all.packages, PACKAGES.map(str::to_owned).into());
+        assert_eq!(
+            all.packages,
+            ["control", "engine", "rsvp"].map(str::to_owned).into()
+        );
         let some = wanted(&words(
-            "rsvp crates/engine/src/queue.rs --sample 1_000 --slowest 9s --seed 3",
+            "rsvp crates/engine/src/queue.rs --sample 1_000 --slowest 9s --seed 3 --since HEAD~2",
         ))
         .expect("words");
         assert_eq!(some.packages, ["engine", "rsvp"].map(str::to_owned).into());
         assert_eq!(some.files, ["crates/engine/src/queue.rs"]);
+        assert_eq!(some.since.as_deref(), Some("HEAD~2"));
         assert_eq!(
             (some.sample, some.seed, some.slowest),
             (1_000, 3, Duration::from_secs(9))

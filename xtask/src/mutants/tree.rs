@@ -1,6 +1,7 @@
 //! A copy of the workspace in `target/mutants`, in which one package has its mutants, built once.
 //! What of them does not compile is found by the compiler's own complaints, and left out.
 
+use super::trials::TestProgram;
 use super::woven::{Woven, chooser, weave};
 use super::{Mutants, PLACE};
 use serde_json::Value;
@@ -9,6 +10,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Fast, and what wraps or is asserted is noticed.
+const PROFILE: &str = "fuzz";
 /// So often is a package compiled anew without what did not compile.
 const ATTEMPTS: usize = 40;
 
@@ -149,27 +152,36 @@ impl CopiedTree {
         Ok(messages.iter().filter_map(Complaint::of).collect())
     }
 
-    /// Builds the tests of a package: the programs, without its benches.
+    /// Builds the tests of a package, without its benches, and those of its users' libraries.
     ///
     /// # Errors
     /// What does not compile.
-    pub fn tests(&self, package: &str) -> Result<Vec<PathBuf>, String> {
-        let messages = self.cargo(&["test", "--no-run", "--lib", "--tests", "--package", package])?;
+    pub fn tests(&self, package: &str, users: &[&str]) -> Result<Vec<TestProgram>, String> {
+        let mut programs = self.programs(&["--lib", "--tests", "--package", package])?;
+        for user in users {
+            programs.extend(self.programs(&["--lib", "--package", user])?);
+        }
+        Ok(programs)
+    }
+
+    fn programs(&self, what: &[&str]) -> Result<Vec<TestProgram>, String> {
+        let messages = self.cargo(&[&["test", "--no-run", "--profile", PROFILE], what].concat())?;
         if let Some(complaint) = messages.iter().find_map(Complaint::of) {
             return Err(format!(
-                "the tests of {package} do not compile:\n{}",
+                "{} does not compile:\n{}",
+                what.join(" "),
                 complaint.text
             ));
         }
         let is_bench = |message: &&Value| message["target"]["kind"][0] != "bench";
-        let programs = messages.iter().filter(is_bench);
-        let programs = programs.filter_map(|message| message["executable"].as_str());
-        Ok(programs.map(PathBuf::from).collect())
-    }
-
-    /// Where tests of a package run.
-    pub fn home(&self, package: &str) -> PathBuf {
-        self.folder.join("crates").join(package)
+        let program = |message: &Value| {
+            let manifest = Path::new(message["manifest_path"].as_str()?);
+            Some(TestProgram {
+                path: PathBuf::from(message["executable"].as_str()?),
+                home: manifest.parent()?.to_path_buf(),
+            })
+        };
+        Ok(messages.iter().filter(is_bench).filter_map(program).collect())
     }
 }
 

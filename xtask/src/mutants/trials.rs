@@ -17,13 +17,18 @@ const MEMORY: u64 = 6 << 20;
 /// At least as long may it take.
 const PATIENCE: Duration = Duration::from_secs(3);
 const LONGER: u32 = 10;
-/// What a test may take without a mutant.
-const LONGEST: Duration = Duration::from_secs(600);
+
+/// A program of tests, and the folder of its package, in which it runs.
+#[derive(Clone, Debug)]
+pub struct TestProgram {
+    pub path: PathBuf,
+    pub home: PathBuf,
+}
 
 /// A test, as it is without mutants.
 #[derive(Debug)]
 pub struct Reaching {
-    program: PathBuf,
+    program: TestProgram,
     name: String,
     took: Duration,
     /// The first numbers of the sites that it reaches.
@@ -51,9 +56,8 @@ enum Ended {
     Late,
 }
 
-/// Where tests run, and with how many at a time.
+/// How tests are run.
 pub struct Laboratory {
-    pub home: PathBuf,
     pub at_a_time: usize,
     /// Longer tests are left out.
     pub slowest: Duration,
@@ -64,21 +68,27 @@ impl Laboratory {
     ///
     /// # Errors
     /// A program that does not tell its tests.
-    pub fn reaching(&self, programs: &[PathBuf]) -> Result<Vec<Reaching>, String> {
+    pub fn reaching(&self, programs: &[TestProgram]) -> Result<Vec<Reaching>, String> {
         let mut all = Vec::new();
         for program in programs {
-            all.extend(names(program)?.into_iter().map(|name| (program.clone(), name)));
+            all.extend(
+                names(&program.path)?
+                    .into_iter()
+                    .map(|name| (program.clone(), name)),
+            );
         }
         let tests = self.spread(all.len(), "tests", |at| {
             let (program, name) = &all[at];
-            let seen = self.home.join(format!(".reached-{}-{at}", std::process::id()));
+            let seen = std::env::temp_dir().join(format!("suimon-reached-{}-{at}", std::process::id()));
             let start = Instant::now();
             let variable = (SEEN, seen.display().to_string());
-            let ended = self.run(program, name, &variable, LONGEST);
+            let ended = self.run(program, name, &variable, self.slowest);
             let reached = std::fs::read_to_string(&seen).unwrap_or_default();
             let _ = std::fs::remove_file(&seen);
-            if ended != Ended::Passed {
-                println!("mutants: {name} does not pass by itself, and is left out");
+            match ended {
+                Ended::Passed => {}
+                Ended::Failed => println!("mutants: {name} does not pass by itself, and is left out"),
+                Ended::Late => println!("mutants: {name} takes longer, and is left out"),
             }
             (ended == Ended::Passed).then(|| Reaching {
                 program: program.clone(),
@@ -87,17 +97,7 @@ impl Laboratory {
                 reached: reached.lines().filter_map(|line| line.parse().ok()).collect(),
             })
         });
-        let (mut tests, slow): (Vec<_>, Vec<_>) = tests
-            .into_iter()
-            .flatten()
-            .partition(|test| test.took <= self.slowest);
-        for test in slow {
-            println!(
-                "mutants: {} takes {:.0} s, and is left out",
-                test.name,
-                test.took.as_secs_f64()
-            );
-        }
+        let mut tests: Vec<Reaching> = tests.into_iter().flatten().collect();
         tests.sort_by_key(|test| test.took);
         Ok(tests)
     }
@@ -122,12 +122,12 @@ impl Laboratory {
     }
 
     /// Runs one test with a variable.
-    fn run(&self, program: &Path, name: &str, variable: &(&str, String), limit: Duration) -> Ended {
+    fn run(&self, program: &TestProgram, name: &str, variable: &(&str, String), limit: Duration) -> Ended {
         let started = Command::new("sh")
             .args(["-c", &format!("ulimit -v {MEMORY}; exec \"$0\" \"$@\"")])
-            .arg(program)
+            .arg(&program.path)
             .args(["--exact", name, "--test-threads", "1"])
-            .current_dir(&self.home)
+            .current_dir(&program.home)
             .env(variable.0, &variable.1)
             .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true")
             .env("PROPTEST_MAX_SHRINK_ITERS", "0")

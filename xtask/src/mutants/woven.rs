@@ -43,7 +43,7 @@ pub(crate) mod mutants {
             ALIVE.store(number.unwrap_or(if listens { LISTENS } else { 0 }), Relaxed);
             return at(first, count);
         }
-        if !SEEN[first as usize].swap(true, Relaxed) {
+        if !SEEN[first as usize].load(Relaxed) && !SEEN[first as usize].swap(true, Relaxed) {
             let file = std::env::var("$SEEN").unwrap_or_default();
             let file = std::fs::OpenOptions::new().append(true).create(true).open(file);
             let _ = file.and_then(|mut file| file.write_all(format!("{first}\n").as_bytes()));

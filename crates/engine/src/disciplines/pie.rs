@@ -555,6 +555,107 @@ mod tests {
         assert_eq!(pie.drop_prob, ONE);
     }
 
+    #[test]
+    fn the_usual_target_is_a_packet_and_a_half_from_15_ms_to_1_s() {
+        let target = |bandwidth| {
+            let settings = Settings::read(&Table::default(), &[], &mut Vec::new()).expect("none");
+            let link = Link::new(bandwidth, Bytes::new(1_000));
+            PiePlan::new(&settings, link).expect("good settings").target
+        };
+        // 1,500 bytes.
+        let rates = [8_000_000, 800_000, 799_000, 100_000, 12_000, 1_000];
+        let found = rates.map(|bits| target(Bandwidth::bits_per_sec(bits)).nanos());
+        assert_eq!(
+            found,
+            [
+                15_000_000,
+                15_000_000,
+                15_018_774,
+                120_000_000,
+                1_000_000_000,
+                1_000_000_000
+            ]
+        );
+    }
+
+    #[test]
+    fn times_beyond_their_limits_and_a_queue_of_nothing_are_refused() {
+        let refused = |key: &str, value: &str| {
+            let table = Table::default().text(key, value);
+            let settings = Settings::read(&table, &[], &mut Vec::new()).expect("settings");
+            PiePlan::new(&settings, LINK).err().map(|(key, _)| key)
+        };
+        for (key, value) in [
+            ("target", "0 s"),
+            ("target", "60.000000001 s"),
+            ("update", "9.999 us"),
+            ("update", "1.000000001 s"),
+        ] {
+            assert_eq!(refused(key, value), Some(key), "{key} = {value}");
+        }
+        for (key, value) in [
+            ("target", "1 ns"),
+            ("target", "60 s"),
+            ("update", "10 us"),
+            ("update", "1 s"),
+        ] {
+            assert_eq!(refused(key, value), None, "{key} = {value}");
+        }
+        let limited = |limit| {
+            let table = Table::default().with("limit", Raw::Integer(limit));
+            let settings = Settings::read(&table, &[], &mut Vec::new()).expect("settings");
+            PiePlan::new(&settings, LINK).is_ok()
+        };
+        assert!(limited(1) && !limited(0));
+    }
+
+    #[test]
+    fn nothing_is_dropped_in_a_burst_in_a_calm_and_of_two_packets() {
+        // What a sum of 8.5 lets none escape is not dropped: RFC 8033, section 5.1 and 4.1.
+        let drops = |burst: u64, former: u64, drop_prob: u64, bytes: u64| {
+            let mut pie = pie(Table::default());
+            pie.burst_allowance = Duration::from_nanos(burst);
+            (pie.qdelay_old, pie.drop_prob) = (Duration::from_nanos(former), drop_prob);
+            (pie.bytes, pie.accu_prob) = (Bytes::new(bytes), ONE / 2 * 17);
+            pie.should_drop()
+        };
+        let (half, fifth) = (7_500_000, ONE / 5);
+        assert!(drops(0, half, fifth, 2_001));
+        assert!(!drops(1, half, fifth, 2_001), "a burst is allowed");
+        assert!(
+            !drops(0, half, fifth, 2_000),
+            "two packets of the link's size wait"
+        );
+        assert!(!drops(0, half - 1, fifth - 1, 2_001), "calm");
+        assert!(drops(0, half, fifth - 1, 2_001), "half the target is not calm");
+        assert!(drops(0, half - 1, fifth, 2_001), "nor is a chance of a fifth");
+        assert!(!drops(0, half, 0, 2_001), "a chance of nothing");
+    }
+
+    #[test]
+    fn a_burst_is_allowed_anew_after_two_delays_below_half_the_target_without_drops() {
+        let allowed = |drop_prob: u64, former: u64, delay: u64| {
+            let mut pie = pie(Table::default());
+            (pie.drop_prob, pie.qdelay_old) = (drop_prob, Duration::from_nanos(former));
+            pie.burst_allowance = Duration::ZERO;
+            pie.update(Duration::from_nanos(delay));
+            assert_eq!(pie.qdelay_old.nanos(), delay);
+            pie.burst_allowance == pie.plan.burst
+        };
+        let half = 7_500_000;
+        assert!(allowed(0, half - 1, half - 1));
+        assert!(!allowed(0, half, half - 1));
+        assert!(!allowed(0, half - 1, half));
+        assert!(!allowed(ONE / 2, half - 1, half - 1));
+    }
+
+    #[test]
+    fn an_allowance_shrinks_by_an_update_at_a_time() {
+        let mut pie = pie(Table::default());
+        pie.update(Duration::from_millis(40));
+        assert_eq!(pie.plan.burst - pie.burst_allowance, pie.plan.update);
+    }
+
     /// Drops and marks among `n` arrivals at a constant probability, and the shortest gap between
     /// two.
     fn standing(pie: &mut Pie, drop_prob: u64, ecn: Ecn, n: u32) -> (Witness, u32) {
