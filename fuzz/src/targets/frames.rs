@@ -70,11 +70,13 @@ fn ports(frame: &[u8]) -> Option<PortPair> {
         rest = rest.get(4..)?;
     }
     let (kind, packet) = rest.split_at_checked(2)?;
-    let (protocol, header) = match kind {
-        [0x08, 0x00] if packet[6] & 0x1f != 0 || packet[7] != 0 => return Some((None, None)),
-        [0x08, 0x00] => (packet[9], usize::from(packet[0] & 15) * 4),
-        [0x86, 0xdd] => (packet[6], 40),
-        _ => return Some((None, None)),
+    let Some((version, packet)) = ip(kind, packet)? else {
+        return Some((None, None));
+    };
+    let (protocol, header) = match version {
+        4 if packet[6] & 0x1f != 0 || packet[7] != 0 => return Some((None, None)),
+        4 => (packet[9], usize::from(packet[0] & 15) * 4),
+        _ => (packet[6], 40),
     };
     match protocol {
         6 | 17 | 33 | 132 | 136 => {
@@ -84,6 +86,28 @@ fn ports(frame: &[u8]) -> Option<PortPair> {
         0 | 43 | 44 | 51 | 60 => None,
         _ => Some((None, None)),
     }
+}
+
+/// The version of IP behind a type, and the packet, also behind PPPoE and labels; or that there is
+/// none. None where the frame ends before.
+fn ip<'a>(kind: &[u8], rest: &'a [u8]) -> Option<Option<(u8, &'a [u8])>> {
+    let found = match kind {
+        [0x08, 0x00] => Some((4, rest)),
+        [0x86, 0xdd] => Some((6, rest)),
+        [0x88, 0x64] => match rest.split_at_checked(8)? {
+            ([0x11, 0, _, _, _, _, 0, 0x21], packet) => Some((4, packet)),
+            ([0x11, 0, _, _, _, _, 0, 0x57], packet) => Some((6, packet)),
+            _ => None,
+        },
+        [0x88, 0x47 | 0x48] => {
+            let last = rest.chunks_exact(4).position(|label| label[2] & 1 == 1)?;
+            let packet = &rest[4 * last + 4..];
+            let version = packet.first()? >> 4;
+            matches!(version, 4 | 6).then_some((version, packet))
+        }
+        _ => None,
+    };
+    Some(found)
 }
 
 fn valid_sum(frame: &[u8]) -> Option<bool> {
