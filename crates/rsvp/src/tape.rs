@@ -347,3 +347,126 @@ impl NodeTape {
 const fn hop(address: IpAddr) -> Hop {
     Hop { address, lih: 0 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::random::Seed;
+
+    #[test]
+    fn the_digest_has_the_values_that_its_authors_publish() {
+        for (text, sum) in [
+            ("", 0xcbf2_9ce4_8422_2325),
+            ("a", 0xaf63_dc4c_8601_ec8c),
+            ("b", 0xaf63_df4c_8601_f1a5),
+            ("foobar", 0x8594_4171_f739_67e8),
+        ] {
+            assert_eq!(digest(text.as_bytes()), sum, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_digest_of_a_message_covers_all_of_it() {
+        let one = Transmit {
+            interface: 1,
+            source: IpAddr::from([10, 0, 0, 1]),
+            destination: IpAddr::from([10, 0, 0, 2]),
+            router_alert: false,
+            ttl: 64,
+            bytes: vec![0x10, 13],
+        };
+        assert_eq!(
+            digest_of_message(&one),
+            digest(b"1 10.0.0.1 10.0.0.2 false 64 \x10\x0d")
+        );
+        let others = [
+            Transmit {
+                interface: 2,
+                ..one.clone()
+            },
+            Transmit {
+                source: one.destination,
+                ..one.clone()
+            },
+            Transmit {
+                destination: one.source,
+                ..one.clone()
+            },
+            Transmit {
+                router_alert: true,
+                ..one.clone()
+            },
+            Transmit {
+                ttl: 63,
+                ..one.clone()
+            },
+            Transmit {
+                bytes: vec![0x10, 12],
+                ..one.clone()
+            },
+        ];
+        for other in others {
+            assert_ne!(digest_of_message(&other), digest_of_message(&one), "{other:?}");
+        }
+    }
+
+    /// Kind, time, length; seed, last number, two kinds of places, longest R.
+    const BEGINNING: usize = 1 + 8 + 4 + 8 + 8 + 2 * 24 + 4;
+    /// Kind, time, length.
+    const TIMERS: usize = 13;
+
+    fn begun(limit: usize) -> NodeTape {
+        let tape = NodeTape::default();
+        let settings = Settings::new(Vec::new(), Seed(1));
+        tape.begin(Instant::START, &settings, 0, limit);
+        tape
+    }
+
+    #[test]
+    fn a_tape_goes_on_until_an_entry_goes_beyond_its_limit() {
+        let none = NodeTape::default();
+        assert_eq!(
+            (none.goes_on(), none.is_full(), none.taped()),
+            (false, false, None)
+        );
+        let later = Instant::from_nanos(7);
+        let tape = begun(BEGINNING + TIMERS);
+        tape.turn_ended();
+        tape.timers(later);
+        assert_eq!((tape.goes_on(), tape.is_full()), (true, false));
+        let taped = tape.taped().expect("a tape");
+        assert_eq!(
+            (taped.bytes.len(), taped.full),
+            (BEGINNING, None),
+            "the turn goes on"
+        );
+        tape.turn_ended();
+        let taped = tape.taped().expect("a tape");
+        assert_eq!((taped.bytes.len(), taped.full), (BEGINNING + TIMERS, None));
+
+        let short = begun(BEGINNING + TIMERS - 1);
+        short.turn_ended();
+        short.timers(later);
+        assert_eq!((short.goes_on(), short.is_full()), (false, true));
+        // What comes later is not in it, nor does it end later.
+        short.timers(Instant::from_nanos(9));
+        short.turn_ended();
+        let taped = short.taped().expect("a tape");
+        assert_eq!((taped.bytes.len(), taped.full), (BEGINNING, Some(later)));
+    }
+
+    #[test]
+    fn a_tape_that_is_broken_off_ends_with_the_last_whole_turn() {
+        let tape = begun(1000);
+        tape.turn_ended();
+        tape.timers(Instant::from_nanos(7));
+        tape.break_off();
+        assert_eq!((tape.goes_on(), tape.is_full()), (false, true));
+        tape.turn_ended();
+        let taped = tape.taped().expect("a tape");
+        assert_eq!(
+            (taped.bytes.len(), taped.full),
+            (BEGINNING, Some(Instant::from_nanos(7)))
+        );
+    }
+}

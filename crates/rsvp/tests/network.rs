@@ -3,6 +3,8 @@
 
 #[path = "network/again.rs"]
 mod again;
+#[path = "network/alone.rs"]
+mod alone;
 #[path = "network/answers.rs"]
 mod answers;
 #[path = "wire/arbitrary.rs"]
@@ -17,6 +19,8 @@ mod life;
 mod merging;
 #[path = "network/oracle.rs"]
 mod oracle;
+#[path = "network/refusals.rs"]
+mod refusals;
 #[path = "network/rig.rs"]
 mod rig;
 #[path = "network/simulation.rs"]

@@ -3,6 +3,8 @@
 
 #[path = "network/admit_all.rs"]
 mod admit_all;
+#[path = "reduction/alone.rs"]
+mod alone;
 #[path = "wire/arbitrary.rs"]
 mod arbitrary;
 #[path = "reduction/hostile.rs"]

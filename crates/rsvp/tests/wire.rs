@@ -7,5 +7,7 @@ mod arbitrary;
 mod roundtrip;
 #[path = "wire/strict.rs"]
 mod strict;
+#[path = "wire/unreadable.rs"]
+mod unreadable;
 #[path = "wire/vectors.rs"]
 mod vectors;

@@ -210,3 +210,99 @@ impl Object for Adspec {
         Self::new(body.all(AdspecFragment::read)?).ok_or(Misread::Value)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::traffic_control::ErrorTerms;
+
+    fn fragment(service: u8, broken: bool, words: &[(u8, u32)]) -> AdspecFragment {
+        let parameters = words.iter().map(|(id, word)| Parameter {
+            id: *id,
+            flags: 0,
+            words: vec![*word],
+        });
+        AdspecFragment {
+            service,
+            broken,
+            parameters: parameters.collect(),
+        }
+    }
+
+    fn link(controlled_load: bool, guaranteed: Option<ErrorTerms>) -> Advertised {
+        Advertised {
+            bandwidth: Real::nearest(1_000_000),
+            latency: 30,
+            mtu: 1400,
+            controlled_load,
+            guaranteed,
+        }
+    }
+
+    const TERMS: ErrorTerms = ErrorTerms {
+        rate_dependent: 700,
+        rate_independent: 90,
+    };
+
+    #[test]
+    fn rfc_2210_3_3_a_hop_adds_its_part_to_every_parameter() {
+        let mut adspec = Adspec::at_sender(Real::nearest(2_000_000), 100, 1500);
+        adspec.cross(&link(true, Some(TERMS)));
+        adspec.cross(&Advertised {
+            bandwidth: Real::nearest(3_000_000),
+            latency: u32::MAX,
+            mtu: 9000,
+            ..link(true, Some(TERMS))
+        });
+        let general = [
+            (HOPS, 2),
+            (BANDWIDTH, Real::nearest(1_000_000).bits()),
+            (LATENCY, u32::MAX),
+            (MTU, 1400),
+        ];
+        let errors = [(C_TOTAL, 1400), (D_TOTAL, 180), (C_SINCE, 1400), (D_SINCE, 180)];
+        assert_eq!(
+            adspec.fragments(),
+            [
+                fragment(GENERAL, false, &general),
+                fragment(GUARANTEED, false, &errors),
+                fragment(CONTROLLED_LOAD, false, &[]),
+            ]
+        );
+        assert_eq!((adspec.hops(), adspec.mtu()), (Some(2), Some(1400)));
+        assert_eq!(adspec.bandwidth(), Some(Real::nearest(1_000_000)));
+    }
+
+    #[test]
+    fn a_service_is_offered_if_every_hop_offers_it() {
+        for (controlled, guaranteed) in [(true, true), (true, false), (false, true), (false, false)] {
+            let mut adspec = Adspec::at_sender(Real::INFINITE, 0, 1500);
+            adspec.cross(&link(true, Some(TERMS)));
+            adspec.cross(&link(controlled, guaranteed.then_some(TERMS)));
+            adspec.cross(&link(true, Some(TERMS)));
+            assert_eq!(adspec.offers(CONTROLLED_LOAD), controlled);
+            assert_eq!(adspec.offers(GUARANTEED), guaranteed);
+            assert!(!adspec.offers(77), "nobody has told of it");
+            adspec.break_general();
+            assert!(!adspec.offers(CONTROLLED_LOAD) && !adspec.offers(GUARANTEED));
+        }
+    }
+
+    #[test]
+    fn a_service_that_no_hop_here_knows_is_broken_and_its_values_stay() {
+        let Some(mut adspec) = Adspec::new(vec![
+            fragment(GENERAL, false, &[(HOPS, u32::MAX)]),
+            fragment(77, false, &[(C_TOTAL, 5), (D_SINCE, 6), (LATENCY, 7), (200, 8)]),
+        ]) else {
+            panic!("it is sound");
+        };
+        adspec.cross(&link(true, Some(TERMS)));
+        assert_eq!(
+            adspec.fragments(),
+            [
+                fragment(GENERAL, false, &[(HOPS, u32::MAX)]),
+                fragment(77, true, &[(C_TOTAL, 5), (D_SINCE, 6), (LATENCY, 37), (200, 8)]),
+            ]
+        );
+    }
+}

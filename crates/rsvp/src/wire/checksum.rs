@@ -25,3 +25,32 @@ pub(super) fn of(bytes: &[u8]) -> u16 {
         checksum => checksum,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc_1071_3_the_sum_of_its_example_and_of_an_odd_byte() {
+        assert_eq!(sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0xddf2);
+        assert_eq!(sum(&[0x00, 0x01, 0xf2]), 0xf201);
+        assert_eq!(sum(&[]), 0);
+    }
+
+    #[test]
+    fn a_carry_is_added_until_there_is_none() {
+        assert_eq!(sum(&[0xff, 0xff, 0x00, 0x02]), 2);
+        // The first fold of 0x1ffff carries once more.
+        assert_eq!(sum(&[0xff, 0xff, 0xff, 0xff, 0x00, 0x01]), 1);
+        assert_eq!(sum(&[0xff, 0xff, 0xff, 0xff]), 0xffff);
+    }
+
+    #[test]
+    fn a_checksum_is_never_the_zero_that_means_none() {
+        assert_eq!(of(&[0xff, 0xff]), 0xffff);
+        assert_eq!(of(&[0x00, 0x00]), 0xffff);
+        assert_eq!(of(&[0x12, 0x34]), 0xedcb);
+        assert!(holds(&[0x12, 0x34, 0xed, 0xcb]));
+        assert!(!holds(&[0x12, 0x34, 0xed, 0xcc]));
+    }
+}

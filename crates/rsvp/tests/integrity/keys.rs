@@ -116,3 +116,55 @@ fn received_messages_cannot_be_replayed_after_a_key_rollover() {
     right.set_interface(0, protection(RIGHT, vec![lasting(1, 0, 10), lasting(2, 5, 20)]));
     assert_eq!(hear(&mut right, &bytes), dropped(IntegrityFailure::Replayed));
 }
+
+#[test]
+fn a_key_is_valid_from_its_first_moment_until_just_before_its_last() {
+    let lifetime = KeyLifetime {
+        send: (at(10), at(20)),
+        accept: (at(9), at(21)),
+    };
+    let moment = Duration::from_nanos(1);
+    for (now, sends, accepts) in [
+        (at(9) - moment, false, false),
+        (at(9), false, true),
+        (at(10) - moment, false, true),
+        (at(10), true, true),
+        (at(20) - moment, true, true),
+        (at(20), false, true),
+        (at(21) - moment, false, true),
+        (at(21), false, false),
+    ] {
+        assert_eq!(
+            (lifetime.sends(now), lifetime.accepts(now)),
+            (sends, accepts),
+            "{now:?}"
+        );
+    }
+}
+
+#[test]
+fn a_key_protects_messages_from_its_first_moment_on() {
+    let moment = Duration::from_nanos(1);
+    let mut one = guard(LEFT, settings(), vec![lasting(1, 10, 20)]);
+    let plain = tear(LEFT, 1);
+    let mut sent = |now| one.outgoing(now, 0, plain.clone()).expect("it fits");
+    // Before, there is no key to protect it with.
+    assert_eq!(sent(at(10) - moment), plain);
+    assert_eq!(key_of(&sent(at(10))), 1);
+    let mut two = guard(LEFT, settings(), vec![lasting(1, 0, 15), lasting(2, 10, 20)]);
+    let mut sent = |now| key_of(&two.outgoing(now, 0, plain.clone()).expect("it fits"));
+    for (now, key) in [
+        (at(10) - moment, 1),
+        (at(10), 2),
+        (at(20) - moment, 2),
+        (at(20), 2),
+    ] {
+        assert_eq!(sent(now), key, "{now:?}");
+    }
+    // Of keys that have ended, the one that ended last.
+    let mut ended = guard(LEFT, settings(), vec![lasting(1, 0, 15), lasting(2, 5, 12)]);
+    let bytes = ended.outgoing(at(30), 0, plain.clone()).expect("it fits");
+    assert_eq!(key_of(&bytes), 1);
+    assert_eq!(ended.expired_keys(at(14)).count(), 0);
+    assert_eq!(ended.expired_keys(at(15)).collect::<Vec<_>>(), [0]);
+}

@@ -285,3 +285,54 @@ fn a_challenged_neighbour_is_reported_and_drops_until_then_are_not_a_lasting_rep
     assert_eq!((left.poll_challenged(), left.poll_challenged()), (Some(0), None));
     assert!(right.drop_sources().is_empty(), "{:?}", right.drop_sources());
 }
+
+#[test]
+fn a_challenge_with_integrity_is_answered_like_one_without_if_its_digest_is_right() {
+    let frame = Frame::plain(
+        64,
+        Message::Challenge(Challenge {
+            key: 1,
+            cookie: vec![1, 2, 3, 4],
+        }),
+    );
+    let bytes = frame.encode().expect("it fits");
+    let mut right = guard(RIGHT, handshaking(0), vec![key(1)]);
+    let challenge = right.outgoing(NOW, 0, bytes).expect("it fits");
+    let mut left = guard(LEFT, handshaking(0), vec![key(1)]);
+    let mut wrong = challenge.clone();
+    let last = wrong.len() - 1;
+    wrong[last] ^= 1;
+    wrong[2..4].fill(0);
+    assert_eq!(
+        left.incoming(NOW, 0, RIGHT, &wrong),
+        dropped(IntegrityFailure::Digest)
+    );
+    assert_eq!(left.poll_transmit(), None);
+    assert_eq!(
+        left.incoming(NOW, 0, RIGHT, &challenge),
+        IntegrityVerdict::Consumed
+    );
+    let answer = left.poll_transmit().expect("an answer");
+    let frame = Frame::decode(&answer.bytes).expect("an answer");
+    assert!(matches!(frame.message, Message::Response(found) if found.cookie == [1, 2, 3, 4]));
+}
+
+#[test]
+fn no_two_challenges_have_the_same_cookie() {
+    let mut right = guard(RIGHT, handshaking(0), vec![key(1)]);
+    let mut cookies = BTreeSet::new();
+    for last in 3..8 {
+        let from = core::net::IpAddr::from([10, 0, 0, last]);
+        let mut left = guard(from, handshaking(0), vec![key(1)]);
+        let bytes = left.outgoing(NOW, 0, tear(from, 1)).expect("it fits");
+        assert_eq!(
+            right.incoming(NOW, 0, from, &bytes),
+            dropped(IntegrityFailure::Unsynchronised)
+        );
+        let challenge = right.poll_transmit().expect("a challenge");
+        match Frame::decode(&challenge.bytes).expect("a challenge").message {
+            Message::Challenge(challenge) => assert!(cookies.insert(challenge.cookie), "{last}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -250,3 +250,66 @@ fn different_services_conflict() {
     assert_eq!(Flowspec::merged([]), Ok(None));
     assert!(!requests[0].substitutes(&requests[1]));
 }
+
+#[test]
+fn a_substitute_has_at_least_the_rate_and_at_most_the_slack_and_a_sufficient_bucket() {
+    let bucket = TokenBucket {
+        rate: Real::nearest(100),
+        bucket: Real::nearest(200),
+        peak: Real::nearest(300),
+        minimum: 64,
+        maximum: 1500,
+    };
+    let of = |rate, slack| Flowspec::Guaranteed {
+        bucket,
+        rate: Real::nearest(rate),
+        slack,
+    };
+    for (rate, slack, substitutes) in [
+        (150, 10, true),
+        (151, 10, true),
+        (150, 9, true),
+        (151, 11, false),
+        (149, 9, false),
+        (149, 10, false),
+        (150, 11, false),
+    ] {
+        assert_eq!(
+            of(rate, slack).substitutes(&of(150, 10)),
+            substitutes,
+            "{rate} {slack}"
+        );
+    }
+    let [less, more] = [-1, 1].map(|by| {
+        let real = |at: i64| Real::nearest((at + by).unsigned_abs());
+        [
+            TokenBucket {
+                rate: real(100),
+                ..bucket
+            },
+            TokenBucket {
+                bucket: real(200),
+                ..bucket
+            },
+            TokenBucket {
+                peak: real(300),
+                ..bucket
+            },
+            TokenBucket {
+                minimum: if by < 0 { 65 } else { 63 },
+                ..bucket
+            },
+            TokenBucket {
+                maximum: if by < 0 { 1499 } else { 1501 },
+                ..bucket
+            },
+        ]
+    });
+    assert!(bucket.substitutes(&bucket));
+    for (less, more) in less.iter().zip(&more) {
+        assert!(more.substitutes(&bucket) && !bucket.substitutes(more), "{more:?}");
+        assert!(bucket.substitutes(less) && !less.substitutes(&bucket), "{less:?}");
+        let load = |bucket: &TokenBucket| Flowspec::ControlledLoad(*bucket);
+        assert!(load(more).substitutes(&load(&bucket)) && !load(less).substitutes(&load(&bucket)));
+    }
+}

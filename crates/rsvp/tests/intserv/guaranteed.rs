@@ -3,7 +3,7 @@
 use crate::arbitrary::bucket;
 use engine::units::Duration;
 use proptest::prelude::*;
-use rsvp::guaranteed::{delay, exported, rate_for, slack_left};
+use rsvp::guaranteed::{delay, exported, rate_for, since_reshaping, slack_left};
 use rsvp::traffic_control::{Advertised, ErrorTerms};
 use rsvp::wire::{Adspec, Real, TokenBucket};
 
@@ -161,4 +161,131 @@ fn a_path_exports_sums_and_nothing_if_a_node_does_not_offer_the_service() {
     assert_eq!(exported(&adspec), Some(sum));
     adspec.cross(&link(None));
     assert_eq!(exported(&adspec), None);
+}
+
+#[test]
+fn a_bound_is_the_next_whole_nanosecond_also_above_a_whole_one() {
+    let bucket = TokenBucket {
+        rate: Real::nearest(1000),
+        bucket: Real::nearest(5000),
+        peak: Real::INFINITE,
+        minimum: 64,
+        maximum: 1000,
+    };
+    let path = ErrorTerms {
+        rate_dependent: 3000,
+        rate_independent: 250_000,
+    };
+    // 8000 B at the rate, and 250 ms.
+    for (rate, nanos) in [
+        (1000, 8_250_000_001),
+        (4000, 2_250_000_001),
+        (7000, 1_392_857_143),
+        (9000, 1_138_888_889),
+        (1_000_000, 258_000_001),
+    ] {
+        let bound = delay(&bucket, Real::nearest(rate), path);
+        assert_eq!(bound, Some(Duration::from_nanos(nanos)), "{rate}");
+    }
+}
+
+#[test]
+fn no_rate_suffices_for_a_delay_that_the_path_has_without_queues() {
+    let empty = TokenBucket {
+        rate: Real::ZERO,
+        bucket: Real::ZERO,
+        peak: Real::INFINITE,
+        minimum: 0,
+        maximum: 0,
+    };
+    let none = ErrorTerms::default();
+    assert_eq!(rate_for(&empty, Duration::ZERO, none), None);
+    let unsound = TokenBucket { minimum: 1, ..empty };
+    assert_eq!(rate_for(&unsound, Duration::from_millis(1), none), None);
+    assert_eq!(delay(&unsound, Real::nearest(1), none), None);
+    let path = ErrorTerms {
+        rate_dependent: 0,
+        rate_independent: 1000,
+    };
+    let one = TokenBucket {
+        bucket: Real::nearest(1000),
+        maximum: 1000,
+        ..empty
+    };
+    for (micros, found) in [(999, false), (1000, false), (1001, true), (2000, true)] {
+        let rate = rate_for(&one, Duration::from_micros(micros), path);
+        assert_eq!(rate.is_some(), found, "{micros}");
+    }
+    let rate = rate_for(&one, Duration::from_millis(2), path).expect("a rate");
+    assert!((1_000_000.0..1_000_001.0).contains(&rate.get()), "{rate:?}");
+}
+
+#[test]
+fn the_whole_slack_is_left_where_no_less_is_reserved_than_requested() {
+    let bucket = TokenBucket {
+        rate: Real::nearest(1000),
+        bucket: Real::nearest(5000),
+        peak: Real::INFINITE,
+        minimum: 64,
+        maximum: 1000,
+    };
+    let of = Real::nearest;
+    for slack in [0, 1, 77, u32::MAX] {
+        assert_eq!(
+            slack_left(&bucket, (of(2000), slack), of(2000), 3000),
+            Some(slack)
+        );
+    }
+    // At r itself: 8000 B take 8 s instead of 4.
+    assert_eq!(
+        slack_left(&bucket, (of(2000), 4_000_001), of(1000), 3000),
+        Some(0)
+    );
+    assert_eq!(slack_left(&bucket, (of(2000), 3_999_999), of(1000), 3000), None);
+    let idle = TokenBucket {
+        rate: Real::ZERO,
+        ..bucket
+    };
+    assert_eq!(slack_left(&idle, (of(2000), u32::MAX), Real::ZERO, 3000), None);
+}
+
+#[test]
+fn rfc_2212_terms_that_have_overflowed_or_are_marked_invalid_are_unknown() {
+    let crossed = |rate_dependent, rate_independent| {
+        let mut adspec = Adspec::at_sender(Real::INFINITE, 0, 1500);
+        adspec.cross(&Advertised {
+            bandwidth: Real::INFINITE,
+            latency: 0,
+            mtu: 1500,
+            controlled_load: true,
+            guaranteed: Some(ErrorTerms {
+                rate_dependent,
+                rate_independent,
+            }),
+        });
+        adspec
+    };
+    let most = u32::MAX - 1;
+    let largest = ErrorTerms {
+        rate_dependent: most,
+        rate_independent: most,
+    };
+    assert_eq!(exported(&crossed(most, most)), Some(largest));
+    assert_eq!(since_reshaping(&crossed(most, most)), Some(largest));
+    for overflowed in [crossed(u32::MAX, 0), crossed(0, u32::MAX)] {
+        assert_eq!(
+            (exported(&overflowed), since_reshaping(&overflowed)),
+            (None, None)
+        );
+    }
+    for (flagged, both) in [(133, (true, false)), (136, (false, true))] {
+        let mut fragments = crossed(1, 2).fragments().to_vec();
+        let parameters = fragments.iter_mut().flat_map(|fragment| &mut fragment.parameters);
+        for parameter in parameters.filter(|parameter| parameter.id == flagged) {
+            parameter.flags = 0x80;
+        }
+        let adspec = Adspec::new(fragments).expect("the general fragment is first");
+        let unknown = (exported(&adspec).is_none(), since_reshaping(&adspec).is_none());
+        assert_eq!(unknown, both);
+    }
 }

@@ -1,6 +1,7 @@
 //! Hosts and routers on any topology, on a virtual clock.
 
 use crate::topology::{GROUP, Tables, Topology, is_group};
+use core::cell::RefCell;
 use core::net::IpAddr;
 use engine::random::{Rng, Seed};
 use engine::units::{Bandwidth, Duration, Instant, Probability};
@@ -48,8 +49,15 @@ pub(crate) struct TestAdmission {
     pub(crate) filters: BTreeSet<(RHandle, SenderTemplate)>,
     /// Refused although there is room.
     pub(crate) refuses: Option<fn(&TcRequest) -> bool>,
+    /// The budgets that a tape has entered again, if any were kept: those below [`NOT_KEPT`].
+    pub(crate) kept: Option<Kept>,
     next: u64,
 }
+
+/// Interface, number and MTU of budgets.
+pub(crate) type Kept = Rc<RefCell<Vec<(InterfaceId, Option<u32>, u32)>>>;
+
+pub(crate) const NOT_KEPT: u32 = 10;
 
 impl TestAdmission {
     pub(crate) fn new(capacity: Bandwidth) -> Self {
@@ -58,6 +66,7 @@ impl TestAdmission {
             reserved: BTreeMap::new(),
             filters: BTreeSet::new(),
             refuses: None,
+            kept: None,
             next: 0,
         }
     }
@@ -215,8 +224,10 @@ fn make(
 }
 
 impl Again for TestAdmission {
-    fn enter(&mut self, _: InterfaceId, _: Option<u32>, _: u32) -> Option<()> {
-        None
+    fn enter(&mut self, interface: InterfaceId, number: Option<u32>, mtu: u32) -> Option<()> {
+        let kept = self.kept.as_ref()?;
+        kept.borrow_mut().push((interface, number, mtu));
+        number.is_none_or(|number| number < NOT_KEPT).then_some(())
     }
 
     fn held(&self, interface: InterfaceId) -> Held {

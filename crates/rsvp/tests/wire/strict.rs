@@ -223,3 +223,140 @@ fn rfc_2205_3_1_5_a_path_tear_may_carry_a_tspec_that_is_ignored() {
     assert!(Frame::decode(&with).is_ok());
     assert_eq!(Frame::decode(&with), Frame::decode(&without));
 }
+
+#[test]
+fn one_address_of_another_family_among_several_is_enough() {
+    let (v4, v6) = (address_objects(1), address_objects(2));
+    for position in 0..3 {
+        for (most, other) in [(&v4, &v6), (&v6, &v4)] {
+            let mut objects: Vec<&[u8]> = most.iter().map(Vec::as_slice).collect();
+            assert!(Frame::decode(&message(5, &objects)).is_ok());
+            objects[position] = &other[position];
+            flawed(&message(5, &objects), Malformed::MixedFamilies);
+        }
+    }
+    // A sender with a flow label is IPv6.
+    let label = [&[0, 24, 11, 3][..], &[0; 20]].concat();
+    assert!(Frame::decode(&message(5, &[&v6[0], &v6[1], &label])).is_ok());
+    flawed(&message(5, &[&v4[0], &v4[1], &label]), Malformed::MixedFamilies);
+}
+
+/// SESSION, RSVP_HOP and SENDER_TEMPLATE of this C-Type: 1 is IPv4, 2 is IPv6.
+fn address_objects(c_type: u8) -> [Vec<u8>; 3] {
+    let address = vec![7; if c_type == 1 { 4 } else { 16 }];
+    [(1, [17, 0, 0, 9]), (3, [0, 0, 0, 7]), (11, [0, 0, 0, 9])].map(|(class, rest)| {
+        let length = 8 + address.len() as u8;
+        [&[0, length, class, c_type][..], &address, &rest].concat()
+    })
+}
+
+#[test]
+fn each_style_has_its_own_flow_descriptors() {
+    const WF: &[u8] = &[0, 8, 8, 1, 0, 0, 0, 0x11];
+    const SE: &[u8] = &[0, 8, 8, 1, 0, 0, 0, 0x12];
+    let flow = flowspec(5, good());
+    let resv = |end: &[&[u8]]| Frame::decode(&message(2, &[&[SESSION, HOP, TIME], end].concat()));
+    let wrong = |end: &[&[u8]], flaw| {
+        assert_eq!(resv(end), Err(DecodeError::Malformed(flaw)), "{end:?}");
+    };
+    for end in [
+        &[WF, &flow][..],
+        &[SE, &flow, FILTER],
+        &[SE, &flow, FILTER, FILTER],
+        &[FF, &flow, FILTER],
+        &[FF, &flow, FILTER, &flow, FILTER],
+    ] {
+        assert!(resv(end).is_ok(), "{end:?}");
+    }
+    wrong(&[WF, &flow, FILTER], Malformed::Misplaced(10));
+    wrong(&[WF, &flow, &flow], Malformed::Duplicate(9));
+    wrong(&[WF], Malformed::Missing(9));
+    wrong(&[SE, &flow], Malformed::Missing(10));
+    wrong(&[SE, &flow, FILTER, &flow, FILTER], Malformed::Duplicate(9));
+    wrong(&[SE], Malformed::Missing(9));
+    wrong(&[FF, &flow, FILTER, &flow], Malformed::Missing(10));
+    wrong(&[FF, &flow, &flow, FILTER], Malformed::Missing(10));
+    wrong(&[FF, FILTER, &flow], Malformed::Missing(9));
+    wrong(&[WF, &flow, WF], Malformed::Duplicate(8));
+    // The flowspecs of a ResvTear may be absent; its filter specs may not.
+    let tear = |end: &[&[u8]]| Frame::decode(&message(6, &[&[SESSION, HOP], end].concat()));
+    for end in [
+        &[WF][..],
+        &[WF, &flow],
+        &[SE, FILTER],
+        &[FF, FILTER],
+        &[FF, &flow, FILTER],
+    ] {
+        assert!(tear(end).is_ok(), "{end:?}");
+    }
+    for (end, flaw) in [
+        (&[WF, FILTER][..], Malformed::Misplaced(10)),
+        (&[SE], Malformed::Missing(10)),
+        (&[FF, &flow], Malformed::Missing(10)),
+    ] {
+        assert_eq!(tear(end), Err(DecodeError::Malformed(flaw)), "{end:?}");
+    }
+}
+
+#[test]
+fn rfc_2961_3_a_bundle_holds_whole_messages_of_at_least_a_header() {
+    let header = |kind, length| vec![0x10, kind, 0, 0, 63, 0, 0, length];
+    let bundle = |parts: &[&[u8]]| Frame::decode(&message(12, parts));
+    let (first, second) = (header(13, 8), message(5, &[SESSION, HOP, TEMPLATE]));
+    let frame = bundle(&[&first, &second]).expect("two messages");
+    assert_eq!(frame.message, Message::Bundle(vec![first, second.clone()]));
+    let wrong = Err(DecodeError::Malformed(Malformed::Length));
+    assert_eq!(bundle(&[&header(13, 4)]), wrong);
+    assert_eq!(bundle(&[&header(13, 0)]), wrong);
+    // One that ends behind the bundle, is no whole words, or is cut off in its header.
+    assert_eq!(bundle(&[&second, &header(13, 12)]), wrong);
+    assert_eq!(bundle(&[&header(13, 10), &[0; 4]]), wrong);
+    assert_eq!(bundle(&[&second, &header(13, 8)[..4]]), wrong);
+    assert_eq!(bundle(&[]), wrong);
+}
+
+#[test]
+fn rfc_2210_3_the_contents_have_version_0_whatever_their_reserved_bits() {
+    for (first, second, known) in [
+        (0x00, 0, true),
+        (0x0f, 0xff, true),
+        (0x10, 0, false),
+        (0x80, 0, false),
+    ] {
+        let mut tspec = tspec(good());
+        tspec[4..6].copy_from_slice(&[first, second]);
+        let bytes = message(1, &[SESSION, HOP, TIME, TEMPLATE, &tspec]);
+        if known {
+            assert!(Frame::decode(&bytes).is_ok(), "{first:#x}");
+        } else {
+            objected(&bytes, 21, 4);
+        }
+    }
+}
+
+#[test]
+fn rfc_2212_the_reserved_rate_is_finite_and_at_least_the_token_rate() {
+    let infinite = Real::INFINITE.bits();
+    let largest = infinite - 1;
+    for (rate, known) in [
+        (Real::nearest(999).bits(), false),
+        (Real::nearest(1000).bits(), true),
+        (Real::nearest(1001).bits(), true),
+        (largest, true),
+        (infinite, false),
+    ] {
+        let flowspec = [
+            &[0, 48, 9, 2, 0, 0, 0, 10, 2, 0, 0, 9][..],
+            &bucket(good()),
+            &[130, 0, 0, 2],
+            &rate.to_be_bytes(),
+            &[0, 0, 0, 50],
+        ];
+        let bytes = message(2, &[SESSION, HOP, TIME, FF, &flowspec.concat(), FILTER]);
+        if known {
+            assert!(Frame::decode(&bytes).is_ok(), "{rate:#x}");
+        } else {
+            objected(&bytes, 21, 3);
+        }
+    }
+}
