@@ -121,3 +121,35 @@ impl PartialEq<ClassName> for &str {
         *self == other.as_str()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn a_name_is_as_its_text_from_either_side() {
+        let name = ClassName::from("calls");
+        let (same, other) = ("calls".to_owned(), "rest".to_owned());
+        assert!(name == same && same == name && name != other && other != name);
+        let (same, other) = (same.as_str(), other.as_str());
+        assert!(name == same && same == name && name != other && other != name);
+        assert!(name == *same && *same == name && name != *other && *other != name);
+        assert_eq!((name.len(), name.as_ref()), (5, "calls"));
+        assert_eq!(String::from(name.clone()), "calls");
+        assert_eq!(format!("{name} {name:?}"), "calls \"calls\"");
+        assert_eq!(ClassName::default(), ClassName::from(String::new()));
+    }
+
+    #[test]
+    fn a_map_of_names_is_asked_by_text() {
+        let map = HashMap::from([
+            (ClassName::from("calls"), 1),
+            (ClassName::from(&"rest".to_owned()), 2),
+        ]);
+        assert_eq!(
+            (map.get("calls"), map.get("rest"), map.get("")),
+            (Some(&1), Some(&2), None)
+        );
+    }
+}

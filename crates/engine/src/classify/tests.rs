@@ -575,3 +575,83 @@ fn a_change_in_place_among_thousands_moves_little_and_most_changes_are_in_place(
     );
     assert_eq!(classifier.sum(), FilterSum::of(all));
 }
+
+/// A packet of each sensible combination of a few values.
+fn some_of_every_packet() -> Vec<FlowKey> {
+    let mut keys: Vec<FlowKey> = (0..2)
+        .map(|mark| FlowKey {
+            mark,
+            ..FlowKey::default()
+        })
+        .collect();
+    let (v4, v6) = ([0x0a00_0001, 0x0a01_0001], [1 << 120 | 1, 2 << 120 | 1]);
+    // One bit each: family, addresses, protocol, ports, code point, label, mark, flags, length.
+    for bits in 0_u32..1 << 12 {
+        let bit = |at: u32| bits >> at & 1 == 1;
+        let addresses = if bit(0) { v6 } else { v4 };
+        let tcp = bit(3);
+        if bit(8) && !bit(0) {
+            continue;
+        }
+        keys.push(FlowKey {
+            family: if bit(0) { Family::V6 } else { Family::V4 },
+            source: addresses[usize::from(bit(1))],
+            destination: addresses[usize::from(bit(2))],
+            protocol: if tcp { 6 } else { 17 },
+            source_port: bit(4).then_some(if bit(5) { 80 } else { 443 }),
+            destination_port: bit(4).then_some(if bit(6) { 80 } else { 443 }),
+            dscp: if bit(7) { 46 } else { 0 },
+            flow_label: if bit(8) { 7 } else { 0 },
+            mark: u32::from(bit(9)),
+            tcp_flags: tcp.then_some(if bit(10) { 0x12 } else { 0x10 }),
+            length: if bit(11) { 1_500 } else { 40 },
+            ..FlowKey::default()
+        });
+    }
+    keys
+}
+
+/// A filter of fields of which each is there in one of three.
+fn a_filter(random: &mut Rng) -> Filter {
+    let mut some = |texts: &[&'static str]| {
+        let chosen = texts[random.below(texts.len() as u64) as usize];
+        (random.below(3) == 0).then_some(chosen)
+    };
+    let prefixes = ["10.0.0.0/8", "10.0.0.0/16", "10.1.0.0/16", "100::/8", "200::/8"];
+    let source = some(&prefixes).map(|text| text.parse().expect("a prefix"));
+    let destination = some(&prefixes).map(|text| text.parse().expect("a prefix"));
+    let family = some(&["4", "6"]).map(|text| if text == "4" { Family::V4 } else { Family::V6 });
+    let tcp_flags = some(&["syn", "!syn", "ack"]).map(|text| text.parse().expect("flags"));
+    let protocol = some(&["6", "17"]).map(|text| text.parse().expect("a number"));
+    let mut ports = || some(&["80", "443", "80-443", "0-100"]).map(|text| text.parse().expect("ports"));
+    Filter {
+        source_port: ports(),
+        destination_port: ports(),
+        source,
+        destination,
+        family,
+        // Flags are of TCP: beside another protocol a filter takes nothing, and policies refuse it.
+        protocol: protocol.filter(|protocol| tcp_flags.is_none() || *protocol == 6),
+        tcp_flags,
+        length: some(&["0-100", "100-2000", "0-2000"]).map(|text| text.parse().expect("lengths")),
+        dscp: some(&["46", "0"]).and_then(|text| DscpPattern::masked(text.parse().expect("a number"), 0x2e)),
+        flow_label: some(&["0", "7"]).map(|text| text.parse().expect("a label")),
+        mark: some(&["0", "1"]).map(|text| text.parse().expect("a mark")),
+        ..filter(1)
+    }
+}
+
+#[test]
+fn two_filters_meet_where_there_is_a_packet_that_both_take() {
+    let packets = some_of_every_packet();
+    let mut random = crate::random::Seed(5).stream();
+    let (mut met, mut apart) = (0, 0);
+    for _ in 0..2_000 {
+        let (one, other) = (a_filter(&mut random), a_filter(&mut random));
+        let both = packets.iter().any(|key| one.matches(key) && other.matches(key));
+        assert_eq!(one.meets(&other), both, "{one:?} {other:?}");
+        assert_eq!(other.meets(&one), both);
+        *if both { &mut met } else { &mut apart } += 1;
+    }
+    assert!(met > 200 && apart > 200, "{met} {apart}");
+}
