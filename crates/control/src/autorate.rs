@@ -323,3 +323,93 @@ pub(crate) fn no_line(attachment: &Attachment) -> Option<&'static str> {
         Attachment::Between(..) | Attachment::Egress(_) | Attachment::Ingress(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_no_line_leads_to_is_no_target() {
+        let many = Some("is the address of many hosts");
+        for (address, why) in [
+            ("9.9.9.9", None),
+            ("192.168.1.1", None),
+            ("2620:fe::fe", None),
+            ("fd00::1", None),
+            ("127.0.0.9", Some("is this host: no line leads to it")),
+            ("::1", Some("is this host: no line leads to it")),
+            ("0.0.0.0", Some("is no host's address")),
+            ("224.0.0.1", many),
+            ("ff02::1", many),
+            ("255.255.255.255", many),
+            ("255.255.255.254", None),
+            ("fe80::1", Some("is a neighbour's, which lines do not lead to")),
+        ] {
+            assert_eq!(no_host_beyond(address.parse().expect(address)), why, "{address}");
+        }
+    }
+
+    fn read(autorate: &str, interface: &str) -> Result<AutorateConfig, String> {
+        let text = format!(
+            "version = 1\n[interface.wan0]\nbandwidth = \"10 Mbit/s\"\n\
+             autorate = {{ targets = [\"9.9.9.9\", \"1.1.1.1\"]{autorate} }}\n{interface}"
+        );
+        let read = crate::policy::Policy::read("test", &text, &Registry::builtin(), &[]);
+        let policy = read.map_err(|mistakes| mistakes.render(false))?;
+        Ok(policy.interfaces[0].autorate.clone().expect("it follows"))
+    }
+
+    #[test]
+    fn autorate_is_told_with_all_that_is_stated() {
+        let words = |autorate| read(autorate, "").expect(autorate).words(Bandwidth::mbit(10));
+        assert_eq!(
+            words(""),
+            "down to 1 Mbit/s, 3 ms of queue, by 9.9.9.9 or 1.1.1.1"
+        );
+        assert_eq!(
+            words(", min = \"20 %\", start = \"5 Mbit/s\", queue = \"7 ms\", line = \"behind\""),
+            "down to 2 Mbit/s from 5 Mbit/s, 7 ms of queue, by 9.9.9.9 or 1.1.1.1, behind it"
+        );
+    }
+
+    #[test]
+    fn the_first_rate_is_from_the_least_to_the_most() {
+        for (start, sound) in [
+            ("999 kbit/s", false),
+            ("1 Mbit/s", true),
+            ("10 Mbit/s", true),
+            ("10001 kbit/s", false),
+        ] {
+            let found = read(&format!(", min = \"1 Mbit/s\", start = \"{start}\""), "");
+            assert_eq!(found.is_ok(), sound, "{start}: {found:?}");
+            let told = found.err().unwrap_or_default();
+            assert!(sound || told.contains("is not between `min`"), "{told}");
+        }
+    }
+
+    #[test]
+    fn the_least_rate_is_below_the_bandwidth_and_lets_frames_leave() {
+        for (min, why) in [
+            ("7 kbit/s", "must be at least 8 kbit/s"),
+            ("8 kbit/s", ""),
+            ("9999 kbit/s", ""),
+            ("10 Mbit/s", "nothing follows the line"),
+        ] {
+            let told = read(&format!(", min = \"{min}\""), "").err().unwrap_or_default();
+            assert!(
+                told.contains(why) && told.is_empty() == why.is_empty(),
+                "{min}: {told}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_outermost_classes_are_promised_fits_into_the_least_rate() {
+        let tree = "discipline = \"cbq\"\n[[interface.wan0.class]]\nname = \"a\"\nrate = \"3 Mbit/s\"\n\
+            [[interface.wan0.class]]\nname = \"b\"\nparent = \"a\"\nrate = \"2 Mbit/s\"\n\
+            [[interface.wan0.class]]\nname = \"c\"\nrate = \"1 Mbit/s\"\ndefault = true\n";
+        assert!(read(", min = \"4 Mbit/s\"", tree).is_ok());
+        let told = read(", min = \"3999 kbit/s\"", tree).expect_err("too much");
+        assert!(told.contains("classes are promised 4 Mbit/s together"), "{told}");
+    }
+}

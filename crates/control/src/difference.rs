@@ -541,4 +541,58 @@ mod tests {
             "{found:?}"
         );
     }
+
+    #[test]
+    fn what_may_break_is_true_or_false_in_json() {
+        for (breaking, allowed) in [(Breaking::Refused, false), (Breaking::Allowed, true)] {
+            assert_eq!((bool::from(breaking), breaking.is_refused()), (allowed, !allowed));
+            assert_eq!(Breaking::from(allowed), breaking);
+            assert_eq!(serde_json::to_value(breaking).expect("JSON"), allowed);
+        }
+    }
+
+    #[test]
+    fn a_difference_is_empty_if_nothing_changes_and_nothing_waits_for_a_restart() {
+        let line = || vec!["a line".to_owned()];
+        assert!(Difference::default().is_empty());
+        let changes = Difference {
+            changes: line(),
+            ..Difference::default()
+        };
+        let needs_restart = Difference {
+            needs_restart: line(),
+            ..Difference::default()
+        };
+        assert!(!changes.is_empty() && !needs_restart.is_empty());
+    }
+
+    #[test]
+    fn effects_are_told_the_worst_first() {
+        assert!(Difference::default().effects().is_empty());
+        let all = Difference {
+            changes: vec!["a change".into()],
+            needs_restart: vec!["a restart".into()],
+            breaks: vec!["broken".into()],
+            short: vec!["short".into()],
+            not_enforced: vec!["lacking".into()],
+            ..Difference::default()
+        };
+        assert_eq!(all.effects(), ["lacking", "broken", "short"]);
+    }
+
+    #[test]
+    fn where_classes_yield_another_bandwidth_waits_for_a_restart_and_an_equal_one_for_nothing() {
+        let yields = POLICY.replace("rate = \"4 Mbit/s\"", "rate = \"4 Mbit/s\"\nyields = {}");
+        let faster = |text: &str| text.replace("20 Mbit/s", "25 Mbit/s");
+        assert_eq!(difference(&yields, &yields), Difference::default());
+        assert_eq!(
+            difference(&yields, &faster(&yields)).needs_restart,
+            ["wan0: its classes yield, by its `bandwidth`"]
+        );
+        assert_eq!(
+            difference(POLICY, &yields).needs_restart,
+            ["wan0: its classes yield otherwise"]
+        );
+        assert!(difference(POLICY, &faster(POLICY)).needs_restart.is_empty());
+    }
 }

@@ -249,4 +249,42 @@ mod tests {
         assert!(!list.is_dense(), "it has many gaps by now");
         assert_eq!(first.len(), 200, "the list that it was made of has not changed");
     }
+
+    #[test]
+    fn what_is_apart_in_one_field_does_not_come_near() {
+        let whole = Filter {
+            source: Prefix::new([10, 0, 0, 0].into(), 8),
+            destination: Prefix::new([20, 0, 0, 0].into(), 8),
+            destination_port: Ports::new(10, 20),
+            ..Filter::new(ClassId(0))
+        };
+        let meets = |other: Filter| Reach::of(&whole).meets(&Reach::of(&other));
+        assert!(meets(whole) && meets(Filter::new(ClassId(1))));
+        let ports = |low, high| Filter {
+            destination_port: Ports::new(low, high),
+            ..whole
+        };
+        assert!(meets(ports(20, 30)) && meets(ports(0, 10)));
+        assert!(!meets(ports(21, 30)) && !meets(ports(0, 9)));
+        let source = Prefix::new([11, 0, 0, 0].into(), 8);
+        assert!(!meets(Filter { source, ..whole }));
+        let destination = Prefix::new([19, 0, 0, 0].into(), 8);
+        assert!(!meets(Filter { destination, ..whole }));
+    }
+
+    #[test]
+    fn a_list_is_gapless_until_one_goes_and_dense_until_most_are_gone() {
+        let none = FilterList::default();
+        assert!(none.is_empty() && none.is_gapless() && none.is_dense());
+        let all: FilterList = (0..100).map(|class| Filter::new(ClassId(class))).collect();
+        assert!(!all.is_empty() && all.is_gapless() && all.is_dense());
+        let without = |many: u64| {
+            let gone: Vec<_> = (0..many).map(FilterId).collect();
+            all.changed(&gone, &[]).0
+        };
+        assert!(!without(1).is_gapless() && without(1).is_dense());
+        // 100 places: twice 18 filters and 64 are as many, twice 17 and 64 are fewer.
+        assert!(without(82).is_dense() && !without(83).is_dense());
+        assert!(!without(99).is_empty() && without(100).is_empty());
+    }
 }

@@ -266,4 +266,162 @@ mod tests {
             "{told}"
         );
     }
+
+    fn of_json<T: serde::de::DeserializeOwned>(json: serde_json::Value) -> T {
+        serde_json::from_value(json).expect("a view")
+    }
+
+    #[test]
+    fn drops_are_told_with_their_reasons_and_none_as_nothing() {
+        let mut of = Traffic::default();
+        assert_eq!(drops(&of), "");
+        of.drops = [("full".into(), 12), ("early".into(), 3)].into();
+        assert_eq!(drops(&of), "3 early, 12 full");
+    }
+
+    #[test]
+    fn frames_that_reached_no_queue_are_told_and_others_not() {
+        let mut of = FrameCounts::default();
+        assert_eq!(frames(&of), "");
+        of.unsent = 1;
+        assert_eq!(frames(&of), "unsent 1");
+        (of.missed, of.refused, of.exhausted) = (12, 2, 5);
+        assert_eq!(
+            frames(&of),
+            "missed 12, refused 2, unsent 1, memory exhausted 5 times"
+        );
+    }
+
+    /// An interface of which only this is said.
+    fn interface(held_up: bool, times: u64, gauges: &[&str]) -> InterfaceView {
+        let gauges = gauges.iter().map(|name| Gauge {
+            name: (*name).to_owned().into(),
+            value: 1.into(),
+            unit: "".into(),
+        });
+        let without = serde_json::json!({ "mean_ns": 0, "p50_ns": 0, "p99_ns": 1_000_000, "max_ns": 0 });
+        let mut view: InterfaceView = of_json(serde_json::json!({
+            "name": "wan0", "state": "enabled", "error": null, "discipline": "fifo",
+            "bandwidth_bps": 1, "overhead_bytes": 0, "got_bps": null, "sent_packets": 0,
+            "sent_bytes": 0, "backlog_packets": 0, "backlog_bytes": 0, "delay": null,
+            "dropped_packets": 0, "dropped_bytes": 0, "drops": {}, "marked_packets": 0,
+            "gauges": [], "classes": [],
+            "hold_ups": { "times": times, "longest_ns": 3_000_000, "all_ns": 9_000_000 },
+        }));
+        view.gauges = gauges.collect();
+        view.traffic.held_up = held_up.then(|| {
+            of_json(serde_json::json!({ "packets": 85, "longest_ns": 2_000_000, "without": without }))
+        });
+        view
+    }
+
+    #[test]
+    fn what_the_host_held_up_is_told_with_the_packets_that_were_late() {
+        let told = |held_up, times| hold_ups(&interface(held_up, times, &[]));
+        assert_eq!(told(true, 0), "");
+        assert_eq!(told(false, 1), "once, longest 3 ms");
+        assert_eq!(
+            told(true, 2),
+            "2 times, longest 3 ms; 85 packets late by up to 2 ms, p99 without that 1 ms"
+        );
+    }
+
+    #[test]
+    fn an_interface_that_has_a_realiser_is_paced() {
+        assert!(is_paced(&interface(false, 0, &["limit", "realiser"])));
+        assert!(!is_paced(&interface(false, 0, &["limit"])));
+        assert!(!is_paced(&interface(false, 0, &[])));
+    }
+
+    #[test]
+    fn of_hosts_behind_only_what_went_wrong_is_told_beside_their_connections() {
+        let mut of = NatView {
+            connections: 412,
+            without_room: 0,
+            listed_again: 0,
+        };
+        assert_eq!(nat(&of), "412 connections of hosts behind this one");
+        (of.without_room, of.listed_again) = (1, 2);
+        assert_eq!(
+            nat(&of),
+            "412 connections of hosts behind this one; \
+             1 times no room for another, which counts as this host's own; \
+             2 times the kernel could not tell all at once, and was asked again"
+        );
+    }
+
+    fn class(json: serde_json::Value) -> ClassView {
+        let mut all = serde_json::json!({ "name": "calls" });
+        let more = json.as_object().expect("fields").clone();
+        all.as_object_mut().expect("fields").extend(more);
+        of_json(all)
+    }
+
+    fn with_quota(used: u64, volume: u64) -> ClassView {
+        class(serde_json::json!({ "quota": {
+            "volume_bytes": volume, "per": "month", "used_bytes": used, "ends_ms": 0, "used_up": used >= volume,
+        } }))
+    }
+
+    #[test]
+    fn the_share_of_a_quota_is_what_was_used_of_its_volume() {
+        assert_eq!(quota_share(&class(serde_json::json!({}))), "");
+        assert_eq!(quota_share(&with_quota(0, 400)), "0 %");
+        assert_eq!(quota_share(&with_quota(100, 400)), "25 %");
+        assert_eq!(quota_share(&with_quota(500, 400)), "125 %");
+        assert_eq!(quota_share(&with_quota(1, 0)), "100 %");
+    }
+
+    #[test]
+    fn a_quota_is_told_with_what_comes_once_it_is_used_up() {
+        let mut of = with_quota(12_500_000_000, 50_000_000_000).quota.expect("a quota");
+        let anew = calendar::shown(0);
+        assert_eq!(
+            quota(&of),
+            format!("12.5 GB of 50 GB per month, which begins anew {anew}")
+        );
+        of.used_up = true;
+        of.then = [("rate".into(), crate::setting_change::SettingChange::Integer(7))].into();
+        assert_eq!(
+            quota(&of),
+            format!("used up: 12.5 GB of 50 GB per month, which begins anew {anew}; when used up: rate = 7")
+        );
+    }
+
+    #[test]
+    fn borrowed_bytes_are_told_if_there_are_any() {
+        let with = |gauges: serde_json::Value| borrowed(&class(serde_json::json!({ "gauges": gauges })));
+        let of = |name: &str, n: u64| serde_json::json!({ "name": name, "value": n, "unit": "B" });
+        assert_eq!(with(serde_json::json!([])), "");
+        assert_eq!(with(serde_json::json!([of("lent", 5)])), "");
+        assert_eq!(with(serde_json::json!([of(BORROWED, 0)])), "");
+        assert_eq!(
+            with(serde_json::json!([of("lent", 5), of(BORROWED, 1_500)])),
+            "1.5 kB"
+        );
+    }
+
+    #[test]
+    fn a_gauge_is_told_in_its_unit() {
+        let told = |unit: &'static str, value: serde_json::Value| {
+            gauge(&Gauge {
+                name: "any".into(),
+                value,
+                unit: unit.into(),
+            })
+        };
+        for (unit, value, text) in [
+            ("", "blocked".into(), "blocked"),
+            ("B", 1_500.into(), "1.5 kB"),
+            ("B", (-1_500).into(), "-1.5 kB"),
+            ("bit/s", 2_000_000.into(), "2 Mbit/s"),
+            ("ns", 1_200_000.into(), "1.2 ms"),
+            ("share", 0.125.into(), "12.5 %"),
+            ("", 20_000.into(), "20 k"),
+            ("", 12.346.into(), "12.35"),
+            ("", true.into(), "true"),
+        ] {
+            assert_eq!(told(unit, value), text, "{unit}");
+        }
+    }
 }

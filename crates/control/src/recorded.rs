@@ -492,4 +492,35 @@ mod tests {
             "{read} interfaces, {reserves} that take reservations, {curves} arrival curves"
         );
     }
+
+    #[test]
+    fn a_recording_is_as_long_as_its_parts_and_is_written_in_their_order() {
+        let file = RecordingFile(vec![
+            Arc::new(b"abc".to_vec()),
+            Arc::new(Vec::new()),
+            Arc::new(b"de".to_vec()),
+        ]);
+        let mut out = Vec::new();
+        file.write(&mut out).expect("memory");
+        assert_eq!((file.bytes(), &*out), (5, &b"abcde"[..]));
+        assert_eq!(RecordingFile(Vec::new()).bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_usual_of_a_link_is_not_written() {
+        let registry = Registry::builtin();
+        let json = |link: &str| {
+            let text = format!("version = 1\n[interface.wan0]\nbandwidth = \"1 Mbit/s\"\n{link}");
+            let policy = Policy::read("test", &text, &registry, &[]).expect("a policy");
+            let form = RecordedPolicy::from(&policy.interfaces[0]);
+            serde_json::to_value(&form).expect("JSON")
+        };
+        let usual = json("");
+        assert!(
+            usual.get("mpu").is_none() && usual.get("linklayer").is_none(),
+            "{usual}"
+        );
+        let other = json("mpu = \"64 B\"\nlinklayer = \"atm\"\n");
+        assert_eq!((&other["mpu"], &other["linklayer"]), (&64.into(), &"atm".into()));
+    }
 }

@@ -84,4 +84,32 @@ mod tests {
         assert_eq!(SettingChange::from_word("7").raw(), Raw::Integer(7));
         assert_eq!(SettingChange::from_word("true").raw(), Raw::Boolean(true));
     }
+
+    #[test]
+    fn an_assignment_has_a_setting_and_a_value() {
+        let of = |word| SettingChange::assignment(word);
+        let some = |key: &str, value| Some((key.to_owned(), value));
+        assert_eq!(
+            of("rate=2Mbit/s"),
+            some("rate", SettingChange::Text("2Mbit/s".into()))
+        );
+        assert_eq!(of("priority = 7"), some("priority", SettingChange::Integer(7)));
+        assert_eq!(of("ecn=a=b"), some("ecn", SettingChange::Text("a=b".into())));
+        for none in ["rate", "rate=", "=7", "="] {
+            assert_eq!(of(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_policys_value_is_sent_as_it_is_written() {
+        for value in [
+            SettingChange::Text("2 Mbit/s".into()),
+            SettingChange::Integer(-7),
+            SettingChange::Boolean(true),
+            SettingChange::Boolean(false),
+        ] {
+            assert_eq!(SettingChange::of(&value.raw()), Some(value));
+        }
+        assert_eq!(SettingChange::of(&Raw::Other("table")), None);
+    }
 }
