@@ -150,4 +150,11 @@ mod tests {
         assert_eq!(moment_in(&east, "22:00", NOON), Ok(NOON + HOUR));
         assert_eq!(moment_in(&east, "20:00", NOON), Ok(NOON + 23 * HOUR));
     }
+
+    #[test]
+    fn a_day_ends_after_any_moment_of_it_wherever_the_computer_is() {
+        let end = end_of(Period::Day, NOON).expect("a calendar has it");
+        assert!((NOON + 1..=NOON + 25 * HOUR).contains(&end), "{end}");
+        assert_eq!(end_of(Period::Day, u64::MAX), None);
+    }
 }

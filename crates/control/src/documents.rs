@@ -80,3 +80,60 @@ fn recognised(root: &Section<'_>) -> Option<(Document, Span)> {
         .filter_map(|(key, document)| Some((*document, root.get(key)?.key_at)));
     found.next()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_what_its_keys_tell() {
+        for (text, document) in [
+            ("version = 1\n[interface.wan0]\n", Some(Document::Policy)),
+            ("[hosts.a]\n", Some(Document::Topology)),
+            ("duration = \"1 s\"\n[hosts.a]\n", Some(Document::Scenario)),
+            ("[[flow]]\n", Some(Document::Scenario)),
+            ("[[expect]]\n", Some(Document::Scenario)),
+            ("[sweep]\n", Some(Document::Scenario)),
+            ("version = 1\n", None),
+            ("interface", None),
+        ] {
+            assert_eq!(Document::of(text), document, "{text}");
+        }
+    }
+
+    #[test]
+    fn another_document_is_refused_unless_it_has_a_section_of_the_expected() {
+        use Document::{Policy, Scenario, Topology};
+        let refused = |expected: Document, text: &str| {
+            let found = |root: Section<'_>, _: &mut Vec<Problem>| Some(expected.refuse_others(&root));
+            let problem = sections::parse(text, &mut Vec::new(), found).expect("TOML");
+            problem.map(|problem| problem.message)
+        };
+        let (policy, topology, scenario) = ("[interface.wan0]\n", "[hosts.a]\n", "[[flow]]\n");
+        let both = "[interface.wan0]\n[hosts.a]\n";
+        for (expected, text, message) in [
+            (Policy, policy, None),
+            (Policy, topology, Some("this is a topology, not a policy")),
+            (Policy, scenario, Some("this is a scenario, not a policy")),
+            (Policy, both, None),
+            (Topology, policy, Some("this is a policy, not a topology")),
+            (Topology, topology, None),
+            (
+                Topology,
+                "[[flow]]\n[hosts.a]\n",
+                Some("this is a scenario, not a topology"),
+            ),
+            (Topology, both, None),
+            (Scenario, policy, Some("this is a policy, not a scenario")),
+            (Scenario, topology, Some("this is a topology, not a scenario")),
+            (Scenario, scenario, None),
+            (Scenario, "version = 1\n", None),
+        ] {
+            assert_eq!(
+                refused(expected, text).as_deref(),
+                message,
+                "{expected:?}: {text}"
+            );
+        }
+    }
+}

@@ -561,4 +561,18 @@ mod tests {
             assert!(mistakes.contains(told), "{expect}: {mistakes}");
         }
     }
+
+    #[test]
+    fn bounds_are_told_in_words() {
+        for (at_least, at_most, words) in [
+            (Some(5), Some(5), "exactly 5"),
+            (Some(5), Some(6), "5 to 6"),
+            (Some(5), None, "at least 5"),
+            (None, Some(6), "at most 6"),
+            (None, None, ""),
+        ] {
+            let bounds = Bounds { at_least, at_most };
+            assert_eq!(bounds.words(Unit::Count), words);
+        }
+    }
 }

@@ -438,3 +438,110 @@ impl DroppedPacket {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A packet that left at once.
+    fn packet() -> ExplainedPacket {
+        ExplainedPacket {
+            flow: "a -> b udp".into(),
+            bytes: 1_000,
+            filters: Vec::new(),
+            class: Some("calls".into()),
+            on_arrival: Vec::new(),
+            wait_ns: 0,
+            planned_ns: None,
+            busy_ns: 0,
+            before: Vec::new(),
+            before_ns: 0,
+            held_ns: 0,
+            held_up_ns: 0,
+            borrowed: Vec::new(),
+            marked: None,
+            dropped: None,
+        }
+    }
+
+    #[test]
+    fn of_a_packet_that_left_at_once_only_that_is_told() {
+        assert_eq!(packet().lines(), ["a -> b udp, class calls, 1 kB: waited 0 ns"]);
+    }
+
+    #[test]
+    fn each_part_of_a_wait_is_told_in_its_order() {
+        let gauge = Gauge {
+            name: "tokens".into(),
+            value: 1_500.into(),
+            unit: "B".into(),
+        };
+        let shown = |class: Option<&str>, gauges| ShownClass {
+            class: class.map(str::to_owned),
+            backlog_packets: 2,
+            backlog_bytes: 3_000,
+            gauges,
+        };
+        let misses = vec!["tcp".to_owned(), "from 10.0.0.1".to_owned()];
+        let asked = |misses| AskedFilter {
+            filter: "tcp".into(),
+            class: "web".into(),
+            misses,
+        };
+        let of = ExplainedPacket {
+            filters: vec![asked(misses), asked(Vec::new())],
+            on_arrival: vec![shown(Some("calls"), vec![gauge]), shown(None, Vec::new())],
+            wait_ns: 10_000,
+            planned_ns: Some(9_000),
+            busy_ns: 1,
+            before: vec![ServedBefore {
+                class: "web".into(),
+                packets: 2,
+                bytes: 1_500,
+                why: "by its share".into(),
+            }],
+            before_ns: 4_000,
+            held_ns: 2,
+            held_up_ns: 3,
+            borrowed: vec![BorrowedBytes { of: None, bytes: 500 }],
+            marked: Some("early".into()),
+            ..packet()
+        };
+        let expected = [
+            "a -> b udp, class calls, 1 kB: waited 10 µs",
+            "  tcp → web: no: it is not tcp, nor from 10.0.0.1",
+            "  tcp → web: it does",
+            "  on arrival calls: 2 packets (3 kB) queued, tokens 1.5 kB",
+            "  on arrival all: 2 packets (3 kB) queued",
+            "  marked: early",
+            "  due 9 µs after its arrival, left after 10 µs",
+            "  1 ns: the link was still busy with what had left before",
+            "  4 µs: 1.5 kB left before it:",
+            "    web: 2 packets, 1.5 kB: by its share",
+            "  2 ns: nothing left: its discipline held it back",
+            "  3 ns: it was due, or one before it, and its host was late, or the device had no room",
+            "  its class borrowed 500 B of the link meanwhile",
+        ];
+        assert_eq!(of.lines(), expected);
+        // Of a packet that was dropped nothing is told of a departure.
+        let dropped = |by: Option<&str>, wait_ns| {
+            let dropped = Some(DroppedPacket {
+                reason: "full".into(),
+                by: by.map(str::to_owned),
+            });
+            let of = ExplainedPacket {
+                dropped,
+                wait_ns,
+                busy_ns: 1,
+                ..packet()
+            };
+            of.lines().join("|")
+        };
+        let told = |what: &str| format!("a -> b udp, class calls, 1 kB: {what}");
+        assert_eq!(dropped(None, 0), told("dropped on arrival (full)"));
+        assert_eq!(dropped(Some("web"), 0), told("dropped on arrival (full)"));
+        assert_eq!(dropped(None, 1), told("dropped after 1 ns (full)"));
+        let pushed_out = told("dropped after 1 ns (full), when a packet of web arrived");
+        assert_eq!(dropped(Some("web"), 1), pushed_out);
+    }
+}

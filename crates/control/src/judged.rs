@@ -369,4 +369,40 @@ mod tests {
         gone.classes.clear();
         assert_eq!(judged(expect, &before, &gone), (true, None), "the class has gone");
     }
+
+    #[test]
+    fn a_share_is_of_what_was_sent_and_of_nothing_there_is_none() {
+        let expect = "class = \"calls\"\nmetric = \"share\"\nat_most = \"100 %\"";
+        let before = view(traffic(0, 100), State::Enabled);
+        let of = |all: u64| {
+            let mut now = view(traffic(5, 600), State::Enabled);
+            now.traffic.got_bps = Some(all);
+            judged(expect, &before, &now)
+        };
+        assert_eq!(of(0), (true, None));
+        assert_eq!(of(1), (true, Some("100 %".into())));
+        assert_eq!(of(10), (true, Some("50 %".into())));
+    }
+
+    #[test]
+    fn what_was_repeated_is_judged_if_there_were_segments() {
+        let expect = "class = \"calls\"\nmetric = \"repeated\"\nat_most = \"1 %\"";
+        let with = |segments| {
+            let experience = Some(ExperienceView {
+                segments,
+                loss: 0.02,
+                ..ExperienceView::default()
+            });
+            view(
+                Traffic {
+                    experience,
+                    ..traffic(5_000_000, 600)
+                },
+                State::Enabled,
+            )
+        };
+        assert!(!judged(expect, &with(10), &with(11)).0);
+        assert_eq!(judged(expect, &with(10), &with(10)), (true, None));
+        assert_eq!(judged(expect, &with(10), &with(9)), (true, None));
+    }
 }

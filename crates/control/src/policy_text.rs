@@ -373,4 +373,17 @@ discipline = { kind = \"priq\", class = [{ name = \"web\", priority = 1 }] }
         assert_eq!(classes(interface).count(), 2, "{more}");
         assert_eq!(with(&more, [&removed("b")]).as_deref(), Ok(policy));
     }
+
+    #[test]
+    fn what_names_the_class_is_given_once() {
+        let twice = Err("the name of class `guests` is given already".to_owned());
+        let rate = ("rate", "1Mbit/s");
+        let wanted = |settings: &[(&str, &str)], filters: &[(&str, &str)]| {
+            with(POLICY, [&added("guests", settings, filters)])
+        };
+        assert_eq!(wanted(&[rate, ("name", "a")], &[]), twice);
+        assert_eq!(wanted(&[rate], &[("class", "a")]), twice);
+        assert_eq!(wanted(&[rate, ("name", "a")], &[("class", "a")]), twice);
+        assert!(wanted(&[rate], &[("protocol", "udp")]).is_ok());
+    }
 }

@@ -453,3 +453,34 @@ pub(crate) fn wrong_interface_name(name: &str) -> Option<String> {
     name.contains(odd)
         .then(|| format!("`{name}` cannot be an interface: names have no spaces, `/` or `:`"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_has_the_name_of_its_kind_and_each_device_once() {
+        static KIND: PortKind = PortKind {
+            name: "wire",
+            summary: "a wire",
+            needs: Needs::OneInterface,
+            has_wire: true,
+            alone: None,
+            settings: &[],
+        };
+        let of = |kind, attachment| AttachedPort { kind, attachment };
+        let wan = of(Some(&KIND), Attachment::Egress("wan0".into()));
+        let received = of(None, Attachment::Ingress(received("wan0")));
+        let bump = of(None, Attachment::Between("lan1".into(), "lan0".into()));
+        assert_eq!((wan.kind_name(), wan.has_wire()), ("wire", true));
+        assert_eq!((received.kind_name(), received.has_wire()), ("unknown", false));
+        let settings = PortSettings::read(&Table::default(), &[], &mut Vec::new());
+        let port = PortConfig {
+            attached: vec![wan, received, bump],
+            settings: settings.expect("all have a default"),
+            own: Table::default(),
+        };
+        assert_eq!(port.interfaces(), ["wan0", "wan0:in", "lan1", "lan0"]);
+        assert_eq!(port.devices(), ["lan0", "lan1", "wan0"]);
+    }
+}

@@ -633,4 +633,22 @@ mod tests {
         }
         assert!(read(r#"{"interface":"wan0","class":"a","chnages":{}}"#).is_err());
     }
+
+    #[test]
+    fn a_request_for_other_settings_names_its_interface_or_else_its_class() {
+        let named = |interface: &str, class: Option<&str>| {
+            let request = Request::Set(SettingChanges {
+                interface: interface.into(),
+                class: class.map(str::to_owned),
+                changes: BTreeMap::new(),
+                until_ms: None,
+                reason: None,
+            });
+            request.interface().map(str::to_owned)
+        };
+        assert_eq!(named("wan0", None).as_deref(), Some("wan0"));
+        assert_eq!(named("wan0", Some("calls")).as_deref(), Some("wan0"));
+        assert_eq!(named("", Some("calls")).as_deref(), Some("calls"));
+        assert_eq!(named("", None), None);
+    }
 }

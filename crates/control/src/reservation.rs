@@ -386,3 +386,26 @@ pub trait Reservations: Send + Sync {
     /// Returns an error if the node has ended.
     fn watch(&self, tell: Sender<Notice>) -> Result<Lease, Refusal>;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_request_leaves_out_is_as_usual() {
+        let text = r#"{"to":"10.0.3.2","protocol":17,"rate_bps":40000000}"#;
+        let read: ReservationRequest = serde_json::from_str(text).expect("a request");
+        let expected = ReservationRequest {
+            to: IpAddr::from([10, 0, 3, 2]),
+            port: 0,
+            protocol: 17,
+            from: None,
+            from_port: 0,
+            rate_bps: 40_000_000,
+            burst_bytes: 0,
+            packet_bytes: 1_000,
+            delay_us: None,
+        };
+        assert_eq!(read, expected);
+    }
+}

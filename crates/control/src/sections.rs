@@ -342,4 +342,40 @@ mod tests {
         }
         assert!((400..4000).contains(&cut), "{cut} of 6000 were cut");
     }
+
+    #[test]
+    fn what_overrides_a_section_stands_before_what_it_lacks() {
+        let text = "[own]\na = 1\nb = 2\nc = 3\n[over]\nb = 4\nd = 5\n";
+        let read = parse_in_pieces(text, usize::MAX, &mut Vec::new(), |root, problems| {
+            let (own, over) = (root.section("own", problems)?, root.section("over", problems)?);
+            Some(own.overridden(&over, &["c", "d"]))
+        });
+        let table = read.expect("two sections");
+        let entries: Vec<_> = table
+            .entries
+            .iter()
+            .map(|entry| (&*entry.key, entry.value.to_string()))
+            .collect();
+        let expected = [("b", "4"), ("d", "5"), ("a", "1")];
+        assert_eq!(entries, expected.map(|(key, value)| (key, value.to_owned())));
+    }
+
+    #[test]
+    fn another_format_is_told_by_its_first_line() {
+        let told = |text: &str| other_format(text).map(|problem| problem.message);
+        let yaml = || Some("this is YAML, not TOML".to_owned());
+        assert_eq!(told("# A comment.\n---\nversion: 1\n"), yaml());
+        assert_eq!(told("interface:\n"), yaml());
+        assert_eq!(told("{ \"version\": 1 }"), Some("this is JSON, not TOML".into()));
+        for none in [
+            "version = 1\n",
+            "a b: 1\n",
+            ": 1\n",
+            "10:30\n",
+            "",
+            "# A: comment.\n",
+        ] {
+            assert_eq!(told(none), None, "{none}");
+        }
+    }
 }

@@ -90,4 +90,17 @@ mod tests {
         assert!(bounded(&b"12345"[..], 4).is_err());
         assert_eq!(bounded(&b"\xff"[..], 4), Err("it is not UTF-8 text".into()));
     }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_socket_is_told_from_a_pipe_and_a_device() {
+        let path = std::env::temp_dir().join(format!("control-text-file-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let socket = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+        let refused = read(&path, LONGEST);
+        std::fs::remove_file(&path).expect("removed");
+        drop(socket);
+        let expected = "it is a socket, not a file; standard input is read as `-`";
+        assert_eq!(refused, Err(expected.into()));
+    }
 }

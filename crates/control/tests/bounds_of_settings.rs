@@ -243,3 +243,15 @@ fn a_setting_is_that_of_the_class_meant_wherever_it_stands() {
         .collect();
     assert_eq!(told, [("unknown class `cals`", Some("did you mean `calls`?"))]);
 }
+
+#[test]
+fn what_rsvp_may_reserve_of_an_interface_is_of_one_that_speaks_it() {
+    let interface = "[interface.wan0]\nbandwidth = \"10 Mbit/s\"\ndiscipline = \"cbq\"\n\
+        reserve = { share = \"50 %\" }\n\
+        [[interface.wan0.class]]\nname = \"rest\"\nrate = \"40 %\"\ndefault = true\n";
+    let of = |rsvp: &str| mistakes(&format!("version = 1\n{rsvp}{interface}"));
+    assert_eq!(of(""), "", "it is warned of");
+    assert_eq!(of("[rsvp]\ninterfaces = [\"lan0\", \"wan0\"]\n"), "");
+    let told = of("[rsvp]\ninterfaces = [\"lan0\"]\n");
+    assert!(told.contains("RSVP is not spoken on `wan0`"), "{told}");
+}

@@ -374,3 +374,15 @@ fn what_is_recorded_is_bounded_and_ends_with_a_change() {
     assert_eq!(explained.over.as_deref(), Some("the policy was changed"));
     assert_eq!(before(&explained.packets[0]), [("all", 30, 30_000)]);
 }
+
+#[test]
+fn filters_were_asked_of_a_packet_with_headers_in_a_tree_with_classes() {
+    let classes = class("voice", "priority = 7") + &class("bulk", "priority = 1\ndefault = true");
+    let filter = "[[interface.wan0.filter]]\nclass = \"voice\"\nprotocol = \"tcp\"\n";
+    let mut host = Host::new(&format!("discipline = \"priq\"\n{classes}{filter}"), None, false);
+    host.arrives(0, "bulk", 500);
+    host.runs(0, 10_000);
+    let asked = host.slowest().filters;
+    let told: Vec<_> = asked.iter().map(|one| (&*one.filter, &*one.class)).collect();
+    assert_eq!(told, [("tcp", "voice")]);
+}

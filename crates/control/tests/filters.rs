@@ -3,6 +3,7 @@
 use control::filters;
 use control::policy::{InterfacePolicy, Policy};
 use engine::classify::Filter;
+use engine::settings::{Raw, Table};
 use engine::tree::Registry;
 
 fn policy(filters: &str) -> InterfacePolicy {
@@ -71,4 +72,44 @@ fn acks_go_first_by_flags_and_length() {
         filters::mismatches(filter, &ack(1500, 0x12)),
         ["tcp flags !fin, !syn, ack", "length 0-80"]
     );
+}
+
+#[test]
+fn a_protocol_is_told_by_its_name_or_number_and_some_have_ports() {
+    for (text, number, ports) in [
+        ("tcp", 6, true),
+        ("udp", 17, true),
+        ("17", 17, true),
+        ("33", 33, true),
+        ("132", 132, true),
+        ("136", 136, true),
+        ("icmp", 1, false),
+        ("ospf", 89, false),
+        ("0", 0, false),
+        ("255", 255, false),
+    ] {
+        assert_eq!(filters::protocol_number(text), Ok(number), "{text}");
+        assert_eq!(filters::has_ports(number), ports, "{text}");
+    }
+    for wrong in ["256", "-1", "tpc", ""] {
+        assert!(filters::protocol_number(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_packet_has_the_properties_of_filters_and_no_others() {
+    let of = Table::default()
+        .text("source", "10.0.0.1")
+        .text("protocol", "udp")
+        .with("destination_port", Raw::Integer(53));
+    let key = filters::packet(&of).expect("a packet");
+    assert_eq!(
+        (key.source, key.protocol, key.destination_port),
+        (0x0a00_0001, 17, Some(53))
+    );
+    for other in ["sorce", "class", "rule"] {
+        let problems = filters::packet(&of.clone().text(other, "1")).expect_err(other);
+        let told: Vec<_> = problems.into_iter().map(|problem| problem.message).collect();
+        assert_eq!(told, [format!("unknown property of a packet `{other}`")]);
+    }
 }
