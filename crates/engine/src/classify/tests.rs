@@ -633,7 +633,7 @@ fn a_filter(random: &mut Rng) -> Filter {
         // Flags are of TCP: beside another protocol a filter takes nothing, and policies refuse it.
         protocol: protocol.filter(|protocol| tcp_flags.is_none() || *protocol == 6),
         tcp_flags,
-        length: some(&["0-100", "100-2000", "0-2000"]).map(|text| text.parse().expect("lengths")),
+        length: some(&["0-100", "101-2000", "0-2000"]).map(|text| text.parse().expect("lengths")),
         dscp: some(&["46", "0"]).and_then(|text| DscpPattern::masked(text.parse().expect("a number"), 0x2e)),
         flow_label: some(&["0", "7"]).map(|text| text.parse().expect("a label")),
         mark: some(&["0", "1"]).map(|text| text.parse().expect("a mark")),
