@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 use tree::CopiedTree;
 use trials::{Fate, Laboratory};
 
-/// The packages whose mutants are tried unless some are named; and who uses them, whose own tests of
-/// the library are asked too.
+/// The packages whose mutants are tried unless some are named; and who uses them, whose own tests
+/// of the library are asked too.
 const PACKAGES: [(&str, &[&str]); 3] = [
     ("engine", &["sim"]),
     ("rsvp", &["gateway"]),

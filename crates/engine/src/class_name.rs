@@ -131,10 +131,13 @@ mod tests {
     fn a_name_is_as_its_text_from_either_side() {
         let name = ClassName::from("calls");
         let (same, other) = ("calls".to_owned(), "rest".to_owned());
-        assert!(name == same && same == name && name != other && other != name);
+        assert_eq!((name == same, same == name), (true, true));
+        assert_eq!((name == other, other == name), (false, false));
         let (same, other) = (same.as_str(), other.as_str());
-        assert!(name == same && same == name && name != other && other != name);
-        assert!(name == *same && *same == name && name != *other && *other != name);
+        assert_eq!((name == same, same == name), (true, true));
+        assert_eq!((name == other, other == name), (false, false));
+        assert_eq!((name == *same, *same == name), (true, true));
+        assert_eq!((name == *other, *other == name), (false, false));
         assert_eq!((name.len(), name.as_ref()), (5, "calls"));
         assert_eq!(String::from(name.clone()), "calls");
         assert_eq!(format!("{name} {name:?}"), "calls \"calls\"");
