@@ -56,7 +56,7 @@ fn asked(words: &[String]) -> Result<Asked, String> {
         };
         match word.as_str() {
             "--runs" => asked.runs = Some(number()?),
-            "--for" => asked.limit = Some(time(value)?),
+            "--for" => asked.limit = Some(time(word, value)?),
             "--seed" => asked.seed = Some(number()?),
             "--jobs" => asked.jobs = number()?.clamp(1, 1_000) as usize,
             _ => return Err(format!("there is no {word}; {USAGE}")),
@@ -65,17 +65,18 @@ fn asked(words: &[String]) -> Result<Asked, String> {
     Ok(asked)
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+/// The value of an option that is a time.
+pub fn time(word: &str, text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let seconds = match &text[digits.len()..] {
         "s" => 1,
         "min" => 60,
         "h" => 3_600,
-        _ => return Err(format!("--for: `{text}` is none of 10s, 5min, 2h")),
+        _ => return Err(format!("{word}: `{text}` is none of 10s, 5min, 2h")),
     };
     let number: u64 = digits
         .parse()
-        .map_err(|_| format!("--for: `{text}` is none of 10s, 5min, 2h"))?;
+        .map_err(|_| format!("{word}: `{text}` is none of 10s, 5min, 2h"))?;
     Ok(Duration::from_secs(number * seconds))
 }
 

@@ -10,10 +10,9 @@ mod tree;
 mod trials;
 mod woven;
 
-use crate::{bench, marked};
+use crate::{bench, fuzz, marked};
 use engine::random::Seed;
 use measure::confidence::SureShare;
-use sites::Site;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -21,6 +20,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use tree::CopiedTree;
 use trials::{Fate, Laboratory};
+use woven::NumberedSite;
 
 /// The packages whose mutants are tried unless some are named; and who uses them, whose own tests
 /// of the library are asked too.
@@ -48,6 +48,15 @@ struct Wanted {
     slowest: Duration,
 }
 
+impl Wanted {
+    /// Those that are asked for of a package; all if there is none.
+    fn files_of(&self, package: &str) -> Vec<String> {
+        let inside = format!("crates/{package}/");
+        let files = self.files.iter();
+        files.filter(|file| file.starts_with(&inside)).cloned().collect()
+    }
+}
+
 fn wanted(words: &[String]) -> Result<Wanted, String> {
     let mut wanted = Wanted {
         packages: BTreeSet::new(),
@@ -73,18 +82,16 @@ fn wanted(words: &[String]) -> Result<Wanted, String> {
         let value = words
             .next()
             .ok_or_else(|| format!("{word} has no value; {USAGE}"))?;
-        if word == "--since" {
-            wanted.since = Some(value.clone());
-            continue;
-        }
-        let digits = value.strip_suffix('s').unwrap_or(value).replace('_', "");
-        let number: u64 = digits
-            .parse()
-            .map_err(|_| format!("{word}: `{value}` is no number; {USAGE}"))?;
+        let number = || {
+            let digits = value.replace('_', "");
+            let read = digits.parse::<u64>();
+            read.map_err(|_| format!("{word}: `{value}` is no number; {USAGE}"))
+        };
         match word.as_str() {
-            "--sample" => wanted.sample = usize::try_from(number).unwrap_or(usize::MAX),
-            "--seed" => wanted.seed = number,
-            "--slowest" => wanted.slowest = Duration::from_secs(number),
+            "--since" => wanted.since = Some(value.clone()),
+            "--sample" => wanted.sample = usize::try_from(number()?).unwrap_or(usize::MAX),
+            "--seed" => wanted.seed = number()?,
+            "--slowest" => wanted.slowest = fuzz::time(word, value)?,
             _ => return Err(format!("there is no {word}; {USAGE}")),
         }
     }
@@ -105,23 +112,6 @@ struct MutatedFile {
     path: String,
     text: String,
     sites: Vec<NumberedSite>,
-}
-
-struct NumberedSite {
-    site: Site,
-    /// The number of its first mutant.
-    first: u32,
-    /// Whether each alternative compiles, as far as is known.
-    builds: Vec<bool>,
-}
-
-impl MutatedFile {
-    fn numbered(&self) -> Vec<(&Site, u32, Vec<bool>)> {
-        let numbered = self.sites.iter();
-        numbered
-            .map(|numbered| (&numbered.site, numbered.first, numbered.builds.clone()))
-            .collect()
-    }
 }
 
 /// A mutant that compiles.
@@ -158,26 +148,14 @@ impl Mutants {
                 waiting.push((path, format!("{inside}/{module}")));
             }
             let asked = only.is_empty() || only.contains(&path);
-            let sites = found.sites.into_iter().filter(|_| asked);
-            let numbered = sites.map(|site| {
-                let (first, count) = (next, site.alternatives.len());
-                next += count as u32;
-                NumberedSite {
-                    site,
-                    first,
-                    builds: vec![true; count],
-                }
-            });
-            let sites = numbered.collect();
+            let sites = if asked { found.sites } else { Vec::new() };
+            let sites = woven::numbered(sites, &mut next);
             mutants.files.push(MutatedFile { path, text, sites });
         }
-        if let Some(unknown) = only
-            .iter()
-            .find(|path| path.starts_with(&format!("crates/{package}/")) && !mutants.has(path))
-        {
-            return Err(format!("{unknown} is no module of {package}"));
+        match only.iter().find(|path| !mutants.has(path)) {
+            Some(unknown) => Err(format!("{unknown} is no module of {package}")),
+            None => Ok(mutants),
         }
-        Ok(mutants)
     }
 
     fn has(&self, path: &str) -> bool {
@@ -304,7 +282,7 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
         let place = format!("{PLACE}/{package}.missed");
         std::fs::write(root.join(&place), list).map_err(|why| format!("{place}: {why}"))?;
         println!("{HEAD}\n{}\n{}see {place}", outcome.row(), outcome.files());
-        if wanted.files.is_empty() {
+        if wanted.files_of(package).is_empty() {
             record(root, &outcome, &wanted, &bench::when(root, before)?)?;
         }
     }
@@ -313,21 +291,16 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
 
 /// Leaves the files that differ from a commit's, tests apart, and the packages that have some.
 fn narrow(root: &Path, wanted: &mut Wanted, commit: &str) -> Result<(), String> {
-    let mut files = Vec::new();
-    let mut packages = BTreeSet::new();
+    let mut left = Vec::new();
     for package in &wanted.packages {
-        let all = Mutants::of(root, package, &[])?;
-        let changed = changed(root, commit, package)?;
-        let changed = changed.into_iter().filter(|path| all.has(path));
-        let asked = |path: &String| wanted.files.is_empty() || wanted.files.contains(path);
-        let before = files.len();
-        files.extend(changed.filter(asked));
-        if files.len() > before {
-            packages.insert(package.clone());
-        }
+        let asked = Mutants::of(root, package, &wanted.files_of(package))?;
+        let differs = changed(root, commit, package)?;
+        let files = asked.files.into_iter().filter(|file| !file.sites.is_empty());
+        let files = files.map(|file| file.path).filter(|path| differs.contains(path));
+        left.extend(files.map(|path| (package.clone(), path)));
     }
-    println!("mutants: {} files changed since {commit}", files.len());
-    (wanted.files, wanted.packages) = (files, packages);
+    println!("mutants: {} files differ from {commit}", left.len());
+    (wanted.packages, wanted.files) = left.into_iter().unzip();
     Ok(())
 }
 
@@ -349,7 +322,7 @@ fn changed(root: &Path, commit: &str, package: &str) -> Result<Vec<String>, Stri
 
 fn outcome(root: &Path, package: &str, wanted: &Wanted) -> Result<Outcome, String> {
     let start = Instant::now();
-    let mut mutants = Mutants::of(root, package, &wanted.files)?;
+    let mut mutants = Mutants::of(root, package, &wanted.files_of(package))?;
     let tree = CopiedTree::of(root)?;
     tree.weave(&mut mutants)?;
     let users = PACKAGES.iter().find(|(name, _)| *name == package);
@@ -431,13 +404,14 @@ mod tests {
         ))
         .expect("words");
         assert_eq!(some.packages, ["engine", "rsvp"].map(str::to_owned).into());
-        assert_eq!(some.files, ["crates/engine/src/queue.rs"]);
+        assert_eq!(some.files_of("engine"), ["crates/engine/src/queue.rs"]);
+        assert!(some.files_of("rsvp").is_empty(), "all of it");
         assert_eq!(some.since.as_deref(), Some("HEAD~2"));
         assert_eq!(
             (some.sample, some.seed, some.slowest),
             (1_000, 3, Duration::from_secs(9))
         );
-        for wrong in ["--sample", "--sample x", "--what 1"] {
+        for wrong in ["--sample", "--sample x", "--sample 5s", "--slowest 5", "--what 1"] {
             assert!(wanted(&words(wrong)).is_err(), "{wrong}");
         }
     }

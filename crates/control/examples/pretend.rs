@@ -7,7 +7,7 @@ use control::policy::{InterfacePolicy, Policy};
 use control::policy_text;
 use control::protocol::{Amendment, Refusal, SettingChanges};
 use control::provenance::Provenance;
-use control::snapshot::{ClassReading, FrameCounts, InterfaceReading, Reading, State};
+use control::snapshot::{ClassReading, InterfaceReading, Reading, State};
 use control::socket::{Handler, Server};
 use engine::inspect::{Value, View};
 use engine::packet::ClassId;
@@ -16,7 +16,6 @@ use engine::settings::Raw;
 use engine::tree::Registry;
 use engine::units::{Bytes, Duration, Instant};
 use measure::delay::Delays;
-use measure::hold_ups::HoldUps;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -100,10 +99,7 @@ impl Handler for Pretend {
             bytes: inner.classes.iter().map(|class| class.sent.bytes).sum(),
         };
         let interface = InterfaceReading {
-            policy: Arc::clone(&inner.policy),
             state: if inner.on { State::Enabled } else { State::Disabled },
-            error: None,
-            not_enforced: None,
             totals: Stats {
                 offered: sent,
                 sent,
@@ -111,13 +107,7 @@ impl Handler for Pretend {
             },
             views: views.collect(),
             classes: inner.classes.clone(),
-            frames: FrameCounts::default(),
-            hold_ups: HoldUps::default(),
-            expectations: Vec::new(),
-            experience: None,
-            autorate: None,
-            quotas: Default::default(),
-            nat: None,
+            ..InterfaceReading::of(Arc::clone(&inner.policy))
         };
         Ok(Reading {
             unconfined: Vec::new(),

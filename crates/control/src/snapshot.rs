@@ -660,6 +660,26 @@ fn since(now: Count, before: Count) -> Count {
 }
 
 impl InterfaceReading {
+    /// An interface whose policy is applied, of which nothing was counted and nothing is measured.
+    pub fn of(policy: Arc<InterfacePolicy>) -> Self {
+        Self {
+            policy,
+            state: State::Enabled,
+            error: None,
+            not_enforced: None,
+            totals: Stats::default(),
+            views: Vec::new(),
+            classes: Vec::new(),
+            frames: FrameCounts::default(),
+            hold_ups: HoldUps::default(),
+            expectations: Vec::new(),
+            experience: None,
+            autorate: None,
+            quotas: BTreeMap::new(),
+            nat: None,
+        }
+    }
+
     fn view(
         &self,
         earlier: Option<(&Self, Duration)>,

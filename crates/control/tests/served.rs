@@ -6,8 +6,7 @@ use control::policy::{InterfacePolicy, Policy};
 use control::protocol::{Refusal, Reply, Request, SettingChanges};
 use control::provenance::Provenance;
 use control::snapshot::{
-    ClassReading, ClassView, ExperienceOfInterface, FrameCounts, InterfaceReading, Reading, Snapshot, State,
-    StatusDetail,
+    ClassReading, ClassView, ExperienceOfInterface, InterfaceReading, Reading, Snapshot, State, StatusDetail,
 };
 use control::socket::{self, Client, Handler, Server};
 use control::what_if::ShadowReport;
@@ -20,7 +19,6 @@ use engine::settings::Raw;
 use engine::tree::Registry;
 use engine::units::{Bytes, Duration, Instant};
 use measure::delay::Delays;
-use measure::hold_ups::HoldUps;
 use measure::round_trips::{ExperienceCounts, RoundTripTable};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -92,10 +90,7 @@ fn reading(policy: &Arc<InterfacePolicy>, seconds: u64, state: State) -> Reading
     };
     all_view.stats += voice_view.stats;
     let interface = InterfaceReading {
-        policy: Arc::clone(policy),
         state,
-        error: None,
-        not_enforced: None,
         totals: Stats {
             offered: count(625_000 * seconds),
             sent: count(625_000 * seconds),
@@ -103,13 +98,8 @@ fn reading(policy: &Arc<InterfacePolicy>, seconds: u64, state: State) -> Reading
         },
         views: vec![View::default(), all_view, bulk_view, voice_view],
         classes: vec![bulk, voice],
-        frames: FrameCounts::default(),
-        hold_ups: HoldUps::default(),
-        expectations: Vec::new(),
-        autorate: None,
-        quotas: Default::default(),
-        nat: None,
         experience: Some(experience(seconds)),
+        ..InterfaceReading::of(Arc::clone(policy))
     };
     Reading {
         unconfined: Vec::new(),

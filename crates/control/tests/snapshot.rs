@@ -3,8 +3,8 @@
 use control::policy::Policy;
 use control::protocol::Request;
 use control::snapshot::{
-    ClassReading, ClassView, ExperienceOfInterface, FrameCounts, InterfaceReading, InterfaceView, Reading,
-    Snapshot, State, StatusDetail,
+    ClassReading, ClassView, ExperienceOfInterface, InterfaceReading, InterfaceView, Reading, Snapshot,
+    StatusDetail,
 };
 use engine::inspect::View;
 use engine::packet::ClassId;
@@ -37,10 +37,6 @@ fn reading(seconds: u64, (packets, bytes): (u64, u64), delays_ms: &[u64]) -> Rea
         held_up: None,
     };
     let interface = InterfaceReading {
-        policy: Arc::new(policy.interfaces.remove(0)),
-        state: State::Enabled,
-        error: None,
-        not_enforced: None,
         totals: Stats {
             offered: sent,
             sent,
@@ -48,13 +44,7 @@ fn reading(seconds: u64, (packets, bytes): (u64, u64), delays_ms: &[u64]) -> Rea
         },
         views: vec![View::default()],
         classes: vec![class(0, delays)],
-        frames: FrameCounts::default(),
-        hold_ups: HoldUps::default(),
-        expectations: Vec::new(),
-        experience: None,
-        autorate: None,
-        quotas: Default::default(),
-        nat: None,
+        ..InterfaceReading::of(Arc::new(policy.interfaces.remove(0)))
     };
     Reading {
         at: Instant::START + Duration::from_secs(seconds),

@@ -4,6 +4,7 @@
 use super::trials::TestProgram;
 use super::woven::{Woven, chooser, weave};
 use super::{Mutants, PLACE};
+use crate::tidy;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -17,6 +18,7 @@ const ATTEMPTS: usize = 40;
 
 /// The copy.
 pub struct CopiedTree {
+    root: PathBuf,
     folder: PathBuf,
     target: PathBuf,
 }
@@ -28,10 +30,11 @@ impl CopiedTree {
     /// A file that cannot be read or written, or git.
     pub fn of(root: &Path) -> Result<Self, String> {
         let tree = Self {
+            root: root.to_owned(),
             folder: root.join(PLACE).join("tree"),
             target: root.join(PLACE).join("build"),
         };
-        let files = files(root)?;
+        let files: BTreeSet<String> = tidy::files(root)?.into_iter().collect();
         for file in &files {
             let text = std::fs::read(root.join(file)).map_err(|why| format!("{file}: {why}"))?;
             tree.put(file, &text)?;
@@ -48,12 +51,9 @@ impl CopiedTree {
         }
         let failed = |why: std::io::Error| format!("{}: {why}", path.display());
         std::fs::create_dir_all(path.parent().unwrap_or(&self.folder)).map_err(failed)?;
-        let mode = std::fs::metadata(self.folder.join("../../..").join(file));
+        let original = std::fs::metadata(self.root.join(file)).map_err(failed)?;
         std::fs::write(&path, text).map_err(failed)?;
-        if let Ok(mode) = mode {
-            std::fs::set_permissions(&path, mode.permissions()).map_err(failed)?;
-        }
-        Ok(())
+        std::fs::set_permissions(&path, original.permissions()).map_err(failed)
     }
 
     fn remove_others(&self, folder: &Path, files: &BTreeSet<String>) -> Result<(), String> {
@@ -63,7 +63,7 @@ impl CopiedTree {
             let name = path.strip_prefix(&self.folder).unwrap_or(&path);
             if path.is_dir() {
                 self.remove_others(&path, files)?;
-            } else if !files.contains(&*name.to_string_lossy()) && !name.starts_with("target") {
+            } else if !files.contains(&*name.to_string_lossy()) {
                 std::fs::remove_file(&path).map_err(failed)?;
             }
         }
@@ -114,7 +114,7 @@ impl CopiedTree {
             .files
             .iter()
             .map(|file| {
-                let woven = weave(&file.text, &file.numbered());
+                let woven = weave(&file.text, &file.sites);
                 let end = if file.path == root {
                     chooser()
                 } else {
@@ -183,16 +183,6 @@ impl CopiedTree {
         };
         Ok(messages.iter().filter(is_bench).filter_map(program).collect())
     }
-}
-
-/// The files of a workspace that are no more than its source.
-fn files(root: &Path) -> Result<BTreeSet<String>, String> {
-    let words = ["ls-files", "--cached", "--others", "--exclude-standard", "-z"];
-    let output = Command::new("git").args(words).current_dir(root).output();
-    let output = output.map_err(|why| format!("git: {why}"))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let there = |file: &&str| !file.is_empty() && root.join(file).is_file();
-    Ok(text.split('\0').filter(there).map(str::to_owned).collect())
 }
 
 /// An error of the compiler.

@@ -53,6 +53,32 @@ pub(crate) mod mutants {
 }
 "#;
 
+/// A site with numbers for its mutants.
+#[derive(Debug)]
+pub struct NumberedSite {
+    pub site: Site,
+    /// That of its first; the others follow.
+    pub first: u32,
+    /// Whether each alternative compiles, as far as is known.
+    pub builds: Vec<bool>,
+}
+
+/// Numbers sites from `next` on, which then is the next that is free.
+pub fn numbered(sites: Vec<Site>, next: &mut u32) -> Vec<NumberedSite> {
+    sites
+        .into_iter()
+        .map(|site| {
+            let (first, count) = (*next, site.alternatives.len());
+            *next += count as u32;
+            NumberedSite {
+                site,
+                first,
+                builds: vec![true; count],
+            }
+        })
+        .collect()
+}
+
 /// A site that is in the text.
 #[derive(Debug)]
 struct Part {
@@ -80,13 +106,13 @@ struct Put {
     alternatives: Vec<Range<usize>>,
 }
 
-/// Weaves sites into a text. Each site has its first number, and which of its alternatives build.
-pub fn weave(text: &str, sites: &[(&Site, u32, Vec<bool>)]) -> Woven {
+/// Weaves those that build into a text.
+pub fn weave(text: &str, sites: &[NumberedSite]) -> Woven {
     let mut begins = Vec::new();
     let mut ends: Vec<Put> = Vec::new();
-    for (part, (site, first, builds)) in sites.iter().enumerate() {
-        if builds.iter().any(|&builds| builds) {
-            let (begin, end) = puts(site, *first, builds, part);
+    for (part, numbered) in sites.iter().enumerate() {
+        if numbered.builds.contains(&true) {
+            let (begin, end) = puts(numbered, part);
             begins.push(begin);
             ends.extend(end);
         }
@@ -99,8 +125,8 @@ pub fn weave(text: &str, sites: &[(&Site, u32, Vec<bool>)]) -> Woven {
         text: String::with_capacity(text.len() * 4),
         parts: sites
             .iter()
-            .map(|(_, first, _)| Part {
-                first: *first,
+            .map(|numbered| Part {
+                first: numbered.first,
                 range: 0..0,
                 alternatives: Vec::new(),
             })
@@ -127,7 +153,8 @@ pub fn weave(text: &str, sites: &[(&Site, u32, Vec<bool>)]) -> Woven {
 }
 
 /// What is put in before and after a site.
-fn puts(site: &Site, first: u32, builds: &[bool], part: usize) -> (Put, Option<Put>) {
+fn puts(numbered: &NumberedSite, part: usize) -> (Put, Option<Put>) {
+    let NumberedSite { site, first, builds } = numbered;
     let count = site.alternatives.len();
     let mut before = match site.form {
         Form::Expression => format!("(match crate::mutants::at({first}, {count}) {{ "),
@@ -195,17 +222,7 @@ mod tests {
 
     fn woven(text: &str) -> Woven {
         let found = sites::of(text).expect("Rust");
-        let mut next = 1;
-        let numbered: Vec<_> = found
-            .sites
-            .iter()
-            .map(|site| {
-                let first = next;
-                next += site.alternatives.len() as u32;
-                (site, first, vec![true; site.alternatives.len()])
-            })
-            .collect();
-        weave(text, &numbered)
+        weave(text, &numbered(found.sites, &mut 1))
     }
 
     #[test]

@@ -113,20 +113,30 @@ pub fn crates_without_lab(root: &Path) -> Result<Vec<&'static str>, String> {
     Ok(crates::without_lab(&read(root)?))
 }
 
-/// The text files that git tracks or would track.
-fn read(root: &Path) -> Result<Tree, String> {
+/// The files that git tracks or would track, and that are there.
+pub fn files(root: &Path) -> Result<Vec<String>, String> {
     let list = Command::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"])
         .current_dir(root)
         .output()
         .map_err(|e| format!("git could not be started: {e}"))?;
     let names = String::from_utf8_lossy(&list.stdout).into_owned();
-    let text = |name: &str| {
-        std::fs::read_to_string(root.join(name))
+    let there = |name: &&str| root.join(name).is_file();
+    Ok(names
+        .split_terminator('\0')
+        .filter(there)
+        .map(str::to_owned)
+        .collect())
+}
+
+/// Those of them that are texts.
+fn read(root: &Path) -> Result<Tree, String> {
+    let text = |name: String| {
+        std::fs::read_to_string(root.join(&name))
             .ok()
-            .map(|text| (name.to_string(), text))
+            .map(|text| (name, text))
     };
-    Ok(names.lines().filter_map(text).collect())
+    Ok(files(root)?.into_iter().filter_map(text).collect())
 }
 
 fn rust(tree: &Tree) -> impl Iterator<Item = (&String, &String)> {

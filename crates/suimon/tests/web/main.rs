@@ -21,7 +21,7 @@ use control::policy::{InterfacePolicy, Policy};
 use control::protocol::{Refusal, SettingChanges};
 use control::provenance::Provenance;
 use control::quota::QuotaView;
-use control::snapshot::{ClassReading, ExperienceOfInterface, FrameCounts, InterfaceReading, Reading, State};
+use control::snapshot::{ClassReading, ExperienceOfInterface, InterfaceReading, Reading};
 use control::socket::{Handler, Server};
 use engine::discipline::{Next, Reason, Sink};
 use engine::header::FlowKey;
@@ -32,7 +32,6 @@ use engine::random::Seed;
 use engine::tree::Registry;
 use engine::units::{Bytes, Duration, Instant};
 use measure::delay::Delays;
-use measure::hold_ups::HoldUps;
 use measure::round_trips::{ExperienceCounts, RoundTripTable};
 use measure::waits::{WaitRecorder, Wanted};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -205,9 +204,6 @@ impl Steady {
             gauges: Vec::new(),
         };
         InterfaceReading {
-            policy: Arc::clone(&self.policy),
-            state: State::Enabled,
-            error: None,
             not_enforced: Some("wan0 is down".into()),
             totals,
             views: std::iter::once(None)
@@ -215,16 +211,12 @@ impl Steady {
                 .map(view)
                 .collect(),
             classes: (0..classes).map(|class| Self::class(class, readings)).collect(),
-            frames: FrameCounts::default(),
-            hold_ups: HoldUps::default(),
-            expectations: Vec::new(),
             experience: (self.hosts > 0).then(|| ExperienceOfInterface {
                 hosts: (1..=self.hosts).map(|host| Self::host(host, readings)).collect(),
                 ..ExperienceOfInterface::default()
             }),
-            autorate: None,
             quotas: self.quotas.clone(),
-            nat: None,
+            ..InterfaceReading::of(Arc::clone(&self.policy))
         }
     }
 }
