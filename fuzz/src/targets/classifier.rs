@@ -7,7 +7,6 @@ use engine::classify::{Classifier, DscpPattern, Filter, FilterId, Ports, Prefix}
 use engine::header::{Family, FlowKey};
 use engine::packet::ClassId;
 use engine::random::Seed;
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub(super) const TARGET: FuzzTarget = FuzzTarget {
@@ -111,9 +110,9 @@ fn packet(u: &mut Unstructured<'_>) -> Result<FlowKey> {
 }
 
 /// The definition: the highest rule, then the most fixed bits, then the latest.
-fn by_list(list: &BTreeMap<FilterId, Filter>, key: &FlowKey) -> Option<(FilterId, ClassId)> {
+fn by_list(list: &[(FilterId, Filter)], key: &FlowKey) -> Option<(FilterId, ClassId)> {
     let matching = list.iter().filter(|(_, filter)| filter.matches(key));
-    let best = matching.max_by_key(|(id, filter)| (filter.rule, filter.fixed_bits(), **id));
+    let best = matching.max_by_key(|(id, filter)| (filter.rule, filter.fixed_bits(), *id));
     best.map(|(id, filter)| (*id, filter.class))
 }
 
@@ -126,18 +125,20 @@ fn judge(u: &mut Unstructured<'_>) -> Result<()> {
     let first: Vec<Filter> = (0..u.int_in_range(0..=24)?)
         .map(|_| next(u))
         .collect::<Result<_>>()?;
-    let mut list: BTreeMap<FilterId, Filter> = (0..).map(FilterId).zip(first.iter().copied()).collect();
+    let mut list: Vec<(FilterId, Filter)> = (0..).map(FilterId).zip(first.iter().copied()).collect();
     let mut search = Classifier::new(first, Seed(u.arbitrary()?));
     while !u.is_empty() {
         match u.int_in_range(0..=7)? {
             0 => {
                 let filter = next(u)?;
                 let id = search.add(filter);
-                assert!(list.insert(id, filter).is_none(), "{id:?} twice");
+                assert!(list.iter().all(|(other, _)| *other != id), "{id:?} twice");
+                list.push((id, filter));
             }
             1 => {
                 let id = FilterId(u.int_in_range(0..=30)?);
-                assert_eq!(search.remove(id), list.remove(&id));
+                let place = list.iter().position(|(other, _)| *other == id);
+                assert_eq!(search.remove(id), place.map(|place| list.remove(place).1));
             }
             _ => {
                 let key = packet(u)?;

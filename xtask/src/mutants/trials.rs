@@ -18,6 +18,17 @@ const MEMORY: u64 = 6 << 20;
 const PATIENCE: Duration = Duration::from_secs(3);
 const LONGER: u32 = 10;
 
+/// Tests that draw what they try draw less of it, and each time the same: a mutant asks many of them.
+const SMALLER: [(&str, &str); 7] = [
+    ("SUIMON_CONTRACT_SEED", "1"),
+    ("SUIMON_CONTRACT_ROUNDS", "2"),
+    ("SUIMON_CONTRACT_OPERATIONS", "400"),
+    ("SUIMON_COMPOSITION_STEPS", "1000"),
+    ("SUIMON_PIFO_CASES", "200"),
+    ("SUIMON_BOUNDS_SEED", "1"),
+    ("SUIMON_BOUNDS_CASES", "1000"),
+];
+
 /// A program of tests, and the folder of its package, in which it runs.
 #[derive(Clone, Debug)]
 pub struct TestProgram {
@@ -128,6 +139,7 @@ impl Laboratory {
             .arg(&program.path)
             .args(["--exact", name, "--test-threads", "1"])
             .current_dir(&program.home)
+            .envs(SMALLER)
             .env(variable.0, &variable.1)
             .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true")
             .env("PROPTEST_MAX_SHRINK_ITERS", "0")
