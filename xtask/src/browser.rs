@@ -15,9 +15,6 @@ use std::process::{Command, Stdio};
 /// What browsers run.
 pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
 
-/// The crates that have to compile for it, with all that they use.
-const CRATES: [&str; 1] = ["browser"];
-
 /// What it is built with.
 const PROFILE: &str = "browser";
 
@@ -40,23 +37,6 @@ fn is_installed(root: &Path) -> bool {
         ));
     }
     installed
-}
-
-/// Whether what the page needs compiles for it, without making anything.
-///
-/// # Errors
-/// What does not, as the compiler says.
-pub fn check(root: &Path) -> Result<(), String> {
-    if !is_installed(root) {
-        return Ok(());
-    }
-    let mut check = Command::new("cargo");
-    check.args(["check", "--target", TARGET]).current_dir(root);
-    check.args(CRATES.iter().flat_map(|name| ["--package", name]));
-    match check.status() {
-        Ok(status) if status.success() => Ok(()),
-        other => Err(format!("browser: {check:?}: {other:?}")),
-    }
 }
 
 /// The module of the page, compressed; none where the target is not installed.
@@ -95,14 +75,23 @@ pub fn module(root: &Path) -> Result<Option<Vec<u8>>, String> {
     }
 }
 
+/// Which program the page is held against.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Beside {
+    /// That of the tests, which is built for them: for outcomes alone.
+    Debug,
+    /// An optimised one: for speed too.
+    Optimised,
+}
+
 /// Makes the site, and tries the page.
 ///
 /// # Errors
 /// What could not be built; or what the page does otherwise than the program.
-pub fn make(root: &Path) -> Result<(), String> {
+pub fn make(root: &Path, beside: Beside) -> Result<(), String> {
     crate::site::write(root)?;
     match root.join(crate::site::FOLDER).join(tried::PAGE).exists() {
-        true => tried::run(root),
+        true => tried::run(root, beside),
         // It has been said why.
         false => Ok(()),
     }

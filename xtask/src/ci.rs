@@ -9,7 +9,7 @@ mod skipped;
 
 use crate::tidy;
 use skipped::{Allowed, Skipped};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -128,7 +128,6 @@ const TIDY: &[&str] = &["xtask", "tidy"];
 const PARTS: &[&str] = &["xtask", "sbom"];
 const LINTS: &[&str] = &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
 const DOCUMENTATION: &[&str] = &["doc", "--workspace", "--no-deps"];
-const BINARY: &[&str] = &["build", "--profile", "release-tests", "--package", "suimon"];
 const TESTS: &[&str] = &["test", "--workspace"];
 const RELEASE_TESTS: &[&str] = &[
     "test",
@@ -141,16 +140,29 @@ const RELEASE_TESTS: &[&str] = &[
 ];
 
 const INSTRUCTIONS: &[&str] = &["xtask", "instructions"];
-const FOR_BROWSERS: &[&str] = &["xtask", "browser", "--check"];
-const IN_A_BROWSER: &[&str] = &["xtask", "browser"];
+const IN_A_BROWSER: &[&str] = &["xtask", "browser", "--check"];
 const WHEEL: &[&str] = &["xtask", "wheel"];
+
+/// Builds the program with the features that it has in the tests of the workspace, so that CI
+/// compiles it once; its path.
+///
+/// # Errors
+/// What cargo says.
+pub fn tests_program(root: &Path) -> Result<PathBuf, String> {
+    let mut build = Command::new("cargo");
+    build.args(["test", "--quiet", "--workspace", "--no-run", "--test", "demo"]);
+    match build.current_dir(root).status() {
+        Ok(status) if status.success() => Ok(root.join("target/debug/suimon")),
+        other => Err(format!("{build:?}: {other:?}")),
+    }
+}
 
 /// Runs every step in order.
 ///
-/// Release builds run beside the steps that build for debugging: cargo locks each folder in
-/// `target` separately, and while one waits for a single long crate the other uses the second
-/// processor. The binary is built as the release tests are, without optimising while it is linked:
-/// then they share all crates. Tests begin when nothing is being compiled, since some measure time.
+/// The release tests are compiled beside the steps that build for debugging: cargo locks each folder
+/// in `target` separately, and while one waits for a single long crate the other uses the second
+/// processor. Nothing else is compiled twice: the wheel and the page are held against the program of
+/// the tests, and this one runs its own verbs itself. Tests begin when nothing is being compiled, since some measure time.
 /// The wheel is built and tried beside the release tests, which measure nothing, and the page for
 /// browsers beside the counting of instructions, which no load changes.
 pub fn run(root: &Path) -> Result<(), String> {
@@ -158,12 +170,9 @@ pub fn run(root: &Path) -> Result<(), String> {
     ci.step("format", FORMAT)?;
     ci.step("tidy", TIDY)?;
     ci.step("parts and their licences", PARTS)?;
-    let beside = ci.beside("the one binary", BINARY)?;
-    ci.step("lints", LINTS)?;
-    ci.step("the simulator compiles for browsers", FOR_BROWSERS)?;
-    ci.step("documentation", DOCUMENTATION)?;
-    ci.wait(beside)?;
     let beside = ci.beside("release tests, compiled", &compiled(RELEASE_TESTS))?;
+    ci.step("lints", LINTS)?;
+    ci.step("documentation", DOCUMENTATION)?;
     ci.step("tests, compiled", &compiled(TESTS))?;
     ci.wait(beside)?;
     ci.step("tests", TESTS)?;
@@ -205,6 +214,8 @@ fn compiled<'a>(tests: &[&'a str]) -> Vec<&'a str> {
 /// A run of steps.
 struct Ci<'a> {
     root: &'a Path,
+    /// This program.
+    xtask: PathBuf,
     skipped: Skipped,
     start: Instant,
     took: Vec<(&'static str, Duration)>,
@@ -228,33 +239,46 @@ impl<'a> Ci<'a> {
     fn new(root: &'a Path) -> Result<Self, String> {
         Ok(Self {
             root,
+            xtask: std::env::current_exe().map_err(|why| format!("ci: its own program: {why}"))?,
             skipped: Skipped::new()?,
             start: Instant::now(),
             took: Vec::new(),
         })
     }
 
-    fn cargo(&self, args: &[&str]) -> Command {
-        let mut cargo = Command::new("cargo");
-        cargo
-            .args(args)
+    /// A command of cargo; or a verb of this program, which cargo would compile again, with what it
+    /// needs alone.
+    fn command(&self, args: &[&str], quiet: bool) -> Command {
+        let mut command = match args {
+            ["xtask", verb @ ..] => {
+                let mut command = Command::new(&self.xtask);
+                command.args(verb);
+                command
+            }
+            _ => {
+                let mut command = Command::new("cargo");
+                command.args(quiet.then_some("--quiet")).args(args);
+                command
+            }
+        };
+        command
             .current_dir(self.root)
             .env("RUSTDOCFLAGS", "-D warnings")
             .env(skips::LIST, self.skipped.path());
-        cargo
+        command
     }
 
     fn step(&mut self, name: &'static str, args: &[&str]) -> Result<(), String> {
         println!("── {name}: cargo {}", args.join(" "));
         let start = Instant::now();
-        let status = self.cargo(args).status().map_err(not_started)?;
+        let status = self.command(args, false).status().map_err(not_started)?;
         self.done(name, start, status)
     }
 
     /// Starts a step that prints little unless it fails.
     fn beside(&self, name: &'static str, args: &[&str]) -> Result<Beside, String> {
         println!("── {name}, beside what follows: cargo {}", args.join(" "));
-        let child = self.cargo(&[&["--quiet"], args].concat()).spawn();
+        let child = self.command(args, true).spawn();
         Ok(Beside {
             name,
             child: child.map_err(not_started)?,

@@ -38,7 +38,7 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
        cargo xtask docs    writes the generated parts of docs/disciplines
        cargo xtask site    README and docs/ as a static site, in target/site; fails at a link that leads nowhere
        cargo xtask browser  the site, and its page that simulates tried in a headless Chromium, beside the program;
-                          --check: only whether it compiles; wants the target wasm32-unknown-unknown
+                          --check: beside the tests' program, without its speed; wants wasm32-unknown-unknown
        cargo xtask pictures  draws docs/disciplines/*.svg from scenarios/disciplines
        cargo xtask traces [SEED FOLDER]  makes the links that vary in scenarios/traces by their models, or those
                           of another seed elsewhere
@@ -109,8 +109,8 @@ fn main() -> ExitCode {
         "docs" => docs::write(&root),
         "site" => site::write(&root),
         "browser" => match rest {
-            [] => browser::make(&root),
-            [flag] if flag == "--check" => browser::check(&root),
+            [] => browser::make(&root, browser::Beside::Optimised),
+            [flag] if flag == "--check" => browser::make(&root, browser::Beside::Debug),
             _ => return usage(),
         },
         "pictures" => pictures::draw(&root),

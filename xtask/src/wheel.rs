@@ -12,8 +12,6 @@ use std::process::{Command, Output};
 const PACKAGE: &str = "crates/python";
 const PLACE: &str = "target/wheel";
 const PROFILE: &str = "dev";
-/// The profile of the program whose figures are compared.
-const PROGRAM: &str = "release-tests";
 
 /// Builds and tries it. Skips, by name, where there is no Python.
 ///
@@ -51,10 +49,8 @@ pub fn make(root: &Path) -> Result<(), String> {
     )?;
     let wheel = wheel(&place)?;
     done(&mut pip(&["install", &format!("{}[notebook]", wheel.display())]))?;
-    // In CI it is there: `the one binary` is of this profile.
-    let program = ["build", "--quiet", "--profile", PROGRAM, "--package", "suimon"];
-    done(Command::new("cargo").args(program).current_dir(root))?;
-    let suimon = root.join("target").join(PROGRAM).join("suimon");
+    // The program whose figures are compared.
+    let suimon = crate::ci::tests_program(root)?;
     let tests = python()
         .args(["-m", "unittest", "discover", "--start-directory"])
         .arg(root.join(PACKAGE).join("tests"))

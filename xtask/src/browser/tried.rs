@@ -1,5 +1,6 @@
 //! The page of the simulator in a headless Chromium, opened as a file: no server.
 
+use super::Beside;
 use super::chromium::Browser;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -11,8 +12,8 @@ use std::time::{Duration, Instant};
 /// The page, in the site.
 pub(super) const PAGE: &str = "simulator.html";
 
-/// The profile of the program whose outcomes are compared; in CI it is built.
-const PROGRAM: &str = "release-tests";
+/// The profile of the program whose speed is compared.
+const OPTIMISED: &str = "release-tests";
 
 /// What is timed: ten TCP connections over one bottleneck.
 const TIMED: &str = "scenarios/dumbbell.toml";
@@ -20,15 +21,15 @@ const TIMED: &str = "scenarios/dumbbell.toml";
 /// How often; the fastest counts.
 const TIMES: usize = 3;
 
-/// Has every example, and tells how fast it is. Skips, by name, where there is no Chromium.
-pub(super) fn run(root: &Path) -> Result<(), String> {
+/// Has every example, and tells how fast it is beside an optimised program. Skips, by name, where there is no Chromium.
+pub(super) fn run(root: &Path, beside: Beside) -> Result<(), String> {
     let folder = std::env::temp_dir().join(format!("suimon-simulator-{}", std::process::id()));
     fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
     let page = root.join(crate::site::FOLDER).join(PAGE);
     let address = format!("file://{}", page.display());
     let opened = Browser::open(&folder, &address, (1400, 1000));
     let tried = match opened {
-        Some(browser) => tried(root, &mut OpenPage { browser, address }),
+        Some(browser) => tried(root, beside, &mut OpenPage { browser, address }),
         None => {
             skips::skipped("chromium is not installed");
             Ok(())
@@ -38,8 +39,8 @@ pub(super) fn run(root: &Path) -> Result<(), String> {
     tried
 }
 
-fn tried(root: &Path, page: &mut OpenPage) -> Result<(), String> {
-    let program = program(root)?;
+fn tried(root: &Path, beside: Beside, page: &mut OpenPage) -> Result<(), String> {
+    let program = program(root, beside)?;
     page.browser.wait_for("window.RUN");
     let examples = page.browser.evaluate("EXAMPLES.map(example => example.path)");
     let examples: Vec<String> = serde_json::from_value(examples).map_err(|why| format!("examples: {why}"))?;
@@ -66,7 +67,10 @@ fn tried(root: &Path, page: &mut OpenPage) -> Result<(), String> {
     offers(&mut page.browser);
     shared(page);
     ended(&mut page.browser);
-    timed(root, &program, page)
+    match beside {
+        Beside::Debug => Ok(()),
+        Beside::Optimised => timed(root, &program, page),
+    }
 }
 
 /// The page in the browser.
@@ -91,11 +95,14 @@ impl OpenPage {
 }
 
 /// Builds the program.
-fn program(root: &Path) -> Result<PathBuf, String> {
+fn program(root: &Path, beside: Beside) -> Result<PathBuf, String> {
+    if beside == Beside::Debug {
+        return crate::ci::tests_program(root);
+    }
     let mut build = Command::new("cargo");
-    build.args(["build", "--quiet", "--profile", PROGRAM, "--package", "suimon"]);
+    build.args(["build", "--quiet", "--profile", OPTIMISED, "--package", "suimon"]);
     match build.current_dir(root).status() {
-        Ok(status) if status.success() => Ok(root.join("target").join(PROGRAM).join("suimon")),
+        Ok(status) if status.success() => Ok(root.join("target").join(OPTIMISED).join("suimon")),
         other => Err(format!("browser: {build:?}: {other:?}")),
     }
 }
