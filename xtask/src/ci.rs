@@ -159,12 +159,13 @@ pub fn tests_program(root: &Path) -> Result<PathBuf, String> {
 
 /// Runs every step in order.
 ///
-/// The release tests are compiled beside the steps that build for debugging: cargo locks each folder
-/// in `target` separately, and while one waits for a single long crate the other uses the second
-/// processor. Nothing else is compiled twice: the wheel and the page are held against the program of
-/// the tests, and this one runs its own verbs itself. Tests begin when nothing is being compiled, since some measure time.
-/// The wheel is built and tried beside the release tests, which measure nothing, and the page for
-/// browsers beside the counting of instructions, which no load changes.
+/// The release tests are compiled beside the steps that build for debugging: cargo locks each
+/// folder in `target` separately, and while one waits for a single long crate the other uses the
+/// second processor. Nothing else is compiled twice: the wheel and the page are held against the
+/// program of the tests, and this one runs its own verbs itself. Tests begin when nothing is being
+/// compiled, since some measure time. The wheel is built and tried beside the release tests, which
+/// measure nothing, and the page for browsers beside the counting of instructions, which no load
+/// changes.
 pub fn run(root: &Path) -> Result<(), String> {
     let mut ci = Ci::new(root)?;
     ci.step("format", FORMAT)?;

@@ -21,7 +21,8 @@ const TIMED: &str = "scenarios/dumbbell.toml";
 /// How often; the fastest counts.
 const TIMES: usize = 3;
 
-/// Has every example, and tells how fast it is beside an optimised program. Skips, by name, where there is no Chromium.
+/// Has every example, and tells how fast it is beside an optimised program. Skips, by name, where
+/// there is no Chromium.
 pub(super) fn run(root: &Path, beside: Beside) -> Result<(), String> {
     let folder = std::env::temp_dir().join(format!("suimon-simulator-{}", std::process::id()));
     fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;

@@ -18,7 +18,7 @@ const MEMORY: u64 = 6 << 20;
 const PATIENCE: Duration = Duration::from_secs(3);
 const LONGER: u32 = 10;
 
-/// Tests that draw what they try draw less of it, and each time the same: a mutant asks many of them.
+/// Tests that draw what they try draw less of it, and each time the same: a mutant asks many.
 const SMALLER: [(&str, &str); 7] = [
     ("SUIMON_CONTRACT_SEED", "1"),
     ("SUIMON_CONTRACT_ROUNDS", "2"),
