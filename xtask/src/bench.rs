@@ -7,7 +7,6 @@
 //! a quiet machine, root for network namespaces, and some ten minutes.
 
 mod lab_peers;
-mod limits;
 mod peers;
 
 use crate::{instructions, marked};
@@ -16,6 +15,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const PAGE: &str = "docs/benchmarks.md";
+/// What measures the machine's limits.
+const LIMITS: &[&str] = &["--package", "measure", "--bench", "limits"];
 const END: &str = "<!-- end of measured -->";
 
 /// A bench, and what it measures.
@@ -109,7 +110,7 @@ pub fn run(root: &Path, names: &[String]) -> Result<(), String> {
         true => matches!(part.measured, By::Bench(_)),
         false => names.iter().any(|name| name == part.name),
     };
-    write(root, "machine", "The machine", &machine()?)?;
+    write(root, "machine", "The machine", &machine(root)?)?;
     for part in PARTS.iter().filter(chosen) {
         let before = load();
         let printed = match part.measured {
@@ -184,7 +185,7 @@ fn write(root: &Path, name: &str, title: &str, text: &str) -> Result<(), String>
 }
 
 /// The processor, the kernel, and what no program can do faster here.
-fn machine() -> Result<String, String> {
+fn machine(root: &Path) -> Result<String, String> {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let of = |key: &str| cpuinfo.lines().find(|line| line.starts_with(key));
     let model = of("model name")
@@ -200,7 +201,7 @@ fn machine() -> Result<String, String> {
         "{model}, {processors} processors{guest}, Linux {}, {}.\n\n{}",
         output("uname", &["-r"])?,
         instructions::compiler()?,
-        limits::table()
+        measured(root, "machine", LIMITS)?
     ))
 }
 

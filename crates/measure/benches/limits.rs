@@ -1,7 +1,8 @@
 //! What the machine itself costs, beside which a benchmark is read: a read of memory that depends
-//! on the one before, a system call, a word to another processor and back.
+//! on the one before, a system call, a word to another processor and back. `cargo xtask bench` puts
+//! it above the figures.
+#![expect(clippy::print_stdout, reason = "a bench prints what it measured")]
 
-use std::fmt::Write;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
@@ -16,19 +17,14 @@ const SIZES: [(&str, usize); 4] = [
 const LINE: usize = 64;
 const ROUNDS: usize = 5;
 
-/// A table in Markdown; each figure is the least of a few rounds.
-pub fn table() -> String {
-    let mut text = String::from("| limit | ns |\n|---|---:|\n");
+/// Prints a table in Markdown; each figure is the least of a few rounds.
+fn main() {
+    println!("| limit | ns |\n|---|---:|");
     for (size, bytes) in SIZES {
-        let _ = writeln!(text, "| a dependent read within {size} | {:.1} |", reads(bytes));
+        println!("| a dependent read within {size} | {:.1} |", reads(bytes));
     }
-    let _ = writeln!(text, "| a system call (getpid) | {:.0} |", system_calls());
-    let _ = writeln!(
-        text,
-        "| a word to another processor and back | {:.0} |",
-        round_trips()
-    );
-    text
+    println!("| a system call (getpid) | {:.0} |", system_calls());
+    println!("| a word to another processor and back | {:.0} |", round_trips());
 }
 
 /// ns for each of `count` turns of the work, the least of the rounds.
