@@ -485,3 +485,6 @@ impl Filter {
             + if_some(self.mark.is_some(), 32)
     }
 }
+
+#[cfg(test)]
+mod tests;

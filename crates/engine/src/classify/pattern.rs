@@ -428,3 +428,6 @@ pub(super) fn hash<const N: usize>(secret: &Secret, words: &KeyWords<N>, mask: &
     }
     hash as u32
 }
+
+#[cfg(test)]
+mod tests;

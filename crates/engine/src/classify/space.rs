@@ -480,8 +480,7 @@ impl<const N: usize> Space<N> {
         let mut entries = self.dismantle_list(head);
         entries.push(entry);
         // A long list could not be separated; try again each time it has doubled.
-        let try_again = entries.len() > SHORT_LIST && (entries.len() - 1).is_power_of_two()
-            || entries.len() == SHORT_LIST + 1;
+        let try_again = (entries.len() - 1).is_power_of_two() || entries.len() == SHORT_LIST + 1;
         if try_again {
             self.build(entries, fixed, false)
         } else {
@@ -826,3 +825,6 @@ fn split<const N: usize>(
     );
     split(entries, masks, kept, side, (at, range.1), budget, pieces);
 }
+
+#[cfg(test)]
+mod tests;

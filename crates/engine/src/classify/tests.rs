@@ -655,3 +655,141 @@ fn two_filters_meet_where_there_is_a_packet_that_both_take() {
     }
     assert!(met > 200 && apart > 200, "{met} {apart}");
 }
+
+/// Filters of IPv4 that no table separates.
+fn flagged(n: u8) -> Filter {
+    Filter {
+        family: Some(Family::V4),
+        tcp_flags: FlagPattern::new(n, !n),
+        ..filter(n.into())
+    }
+}
+
+#[test]
+fn filters_are_counted_summed_and_known_by_their_numbers() {
+    let mut classifier = Classifier::new([], Seed(1));
+    assert_eq!((classifier.len(), classifier.is_empty()), (0, true));
+    assert_eq!(classifier.sum(), FilterSum::default());
+    let (first, second) = (classifier.add(filter(1)), classifier.add(flagged(2)));
+    assert_eq!((first, second), (FilterId(0), FilterId(1)));
+    let both = [(first, &filter(1)), (second, &flagged(2))];
+    assert_eq!(classifier.sum(), FilterSum::of(both));
+    assert_eq!((classifier.len(), classifier.is_empty()), (2, false));
+    assert!(classifier.divides_flows());
+    classifier.add_as(FilterId(7), filter(3));
+    assert_eq!(classifier.add(filter(4)), FilterId(8));
+    assert_eq!(classifier.filter(FilterId(7)), Some(&filter(3)));
+    assert_eq!(
+        (classifier.filter(FilterId(6)), classifier.filter(FilterId(9))),
+        (None, None)
+    );
+    assert_eq!(classifier.remove(second), Some(flagged(2)));
+    assert_eq!((classifier.len(), classifier.divides_flows()), (3, false));
+    assert_eq!(classifier.filter(second), None);
+}
+
+#[test]
+fn a_sum_is_the_same_in_any_order_and_another_of_other_filters_or_numbers() {
+    let (one, two) = (filter(1), flagged(2));
+    let sum = |filters: &[(u64, &Filter)]| FilterSum::of(filters.iter().map(|(n, one)| (FilterId(*n), *one)));
+    let both = sum(&[(0, &one), (1, &two)]);
+    assert_eq!(both, sum(&[(1, &two), (0, &one)]));
+    assert_ne!(both, sum(&[(0, &two), (1, &one)]));
+    assert_ne!(both, sum(&[(0, &one), (2, &two)]));
+    assert_eq!((both.filters, both.dividing), (2, 1));
+    let mut less = both;
+    less.remove(FilterId(1), &two);
+    assert_eq!(less, sum(&[(0, &one)]));
+    assert_eq!((less.filters, less.dividing), (1, 0));
+    less.remove(FilterId(0), &one);
+    assert_eq!(less, FilterSum::default());
+}
+
+#[test]
+#[should_panic(expected = "numbered in the order")]
+fn a_number_that_is_not_later_than_all_is_refused() {
+    Classifier::new([filter(1), filter(2)], Seed(1)).add_as(FilterId(1), filter(3));
+}
+
+#[test]
+fn a_list_with_empty_places_numbers_filters_by_their_places() {
+    let list: SharedList<Option<Filter>> = [Some(filter(1)), None, Some(filter(3))].into_iter().collect();
+    let mut classifier = Classifier::of_list(list, Seed(1));
+    assert_eq!((classifier.len(), classifier.remove(FilterId(1))), (2, None));
+    assert_eq!(classifier.find(&packet()), Some((FilterId(2), ClassId(3))));
+    assert_eq!(classifier.remove(FilterId(2)), Some(filter(3)));
+    assert_eq!(classifier.filter(FilterId(2)), None);
+    assert_eq!(classifier.remove(FilterId(2)), None);
+    assert_eq!(classifier.find(&packet()), Some((FilterId(0), ClassId(1))));
+    assert_eq!(classifier.add(filter(4)), FilterId(3));
+    let numbers: Vec<u64> = classifier.filters.iter().map(|(id, _)| id).collect();
+    assert_eq!(numbers, [0, 3]);
+}
+
+#[test]
+fn a_filter_is_changed_in_place_if_it_is_in_each_of_its_families() {
+    let of = |family| Filter {
+        family: Some(family),
+        ..filter(9)
+    };
+    let long = Classifier::new((0..17).map(flagged), Seed(1));
+    // Those of IPv4 are a long list; of the other families there are none.
+    assert!(!long.adds_in_place(&of(Family::V4)) && !long.adds_in_place(&filter(9)));
+    assert!(long.adds_in_place(&of(Family::V6)) && long.adds_in_place(&of(Family::Other)));
+    assert!(!long.removes_in_place(FilterId(0)) && long.removes_in_place(FilterId(1)));
+    assert!(long.removes_in_place(FilterId(17)));
+    let short = Classifier::new((0..16).map(flagged), Seed(1));
+    assert!(short.adds_in_place(&filter(9)) && short.removes_in_place(FilterId(0)));
+    let longer = |family| {
+        let filters = (0..17).map(move |n| Filter {
+            family: Some(family),
+            length: None,
+            tcp_flags: FlagPattern::new(n, !n),
+            ..filter(0)
+        });
+        Classifier::new(filters, Seed(1))
+    };
+    let six = longer(Family::V6);
+    assert!(!six.adds_in_place(&of(Family::V6)) && six.adds_in_place(&of(Family::V4)));
+    assert!(!six.removes_in_place(FilterId(0)));
+}
+
+#[test]
+fn what_is_not_ip_has_a_search_of_its_own() {
+    let marked = |mark: u32| Filter {
+        family: Some(Family::Other),
+        mark: Some(mark),
+        ..filter(mark)
+    };
+    let mut classifier = Classifier::new((0..20).map(marked), Seed(1));
+    let class = |classifier: &Classifier, family, mark| {
+        classifier.classify(&FlowKey {
+            family,
+            mark,
+            ..FlowKey::default()
+        })
+    };
+    assert_eq!(class(&classifier, Family::Other, 7), Some(ClassId(7)));
+    assert_eq!(class(&classifier, Family::V4, 7), None);
+    assert_eq!(class(&classifier, Family::V6, 7), None);
+    assert!(classifier.remove(FilterId(7)).is_some());
+    assert_eq!(class(&classifier, Family::Other, 7), None);
+    classifier.add(marked(7));
+    assert_eq!(class(&classifier, Family::Other, 7), Some(ClassId(7)));
+}
+
+#[test]
+fn memory_is_that_of_the_three_searches() {
+    assert_eq!(Classifier::new([], Seed(1)).memory(), 0);
+    let of = |family| Filter {
+        family: Some(family),
+        ..filter(1)
+    };
+    let memory = |families: &[Family]| Classifier::new(families.iter().map(|one| of(*one)), Seed(1)).memory();
+    // An entry, room for four masks, and a mask with its number in the tree.
+    let (short, long) = (64 + 4 * 24 + 28, 128 + 4 * 48 + 52);
+    assert_eq!(memory(&[Family::Other]), short);
+    assert_eq!(memory(&[Family::V4]), short);
+    assert_eq!(memory(&[Family::V6]), long);
+    assert_eq!(memory(&[Family::Other, Family::V4, Family::V6]), 2 * short + long);
+}
