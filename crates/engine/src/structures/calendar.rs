@@ -570,4 +570,193 @@ mod tests {
         }
         assert!(calendar.pieces.len() <= 4, "{}", calendar.pieces.len());
     }
+
+    #[test]
+    fn a_calendar_of_up_to_1024_elements_is_a_heap() {
+        for len in [0, 1, 1_024] {
+            let few = Calendar::new(len, 1 << 20);
+            assert_eq!((few.base, few.pieces.capacity()), (u64::MAX, 0));
+        }
+        let many = Calendar::new(1_025, 1 << 20);
+        assert_eq!((many.base, many.run.capacity()), (0, 1_024));
+        assert!(many.late.capacity() >= 1_024);
+        // A piece for 31 elements, and one for each day and age.
+        assert_eq!(many.pieces.capacity(), 1_025 / 31 + 576);
+    }
+
+    #[test]
+    fn sixty_four_elements_share_a_day_and_the_ring_is_as_long_as_the_span() {
+        for (len, span, width, bits) in [
+            (1_025, 1 << 20, 15, 6),
+            (8_191, (1 << 20) - 1, 14, 6),
+            (8_192, 1 << 20, 14, 7),
+            (1 << 16, 1 << 20, 11, 10),
+            (1 << 21, 1 << 20, 6, 15),
+            (1 << 22, 1 << 20, 6, 15),
+            (1_025, 0, 0, 6),
+            (1_025, 1, 0, 6),
+            (1_025, 64, 1, 6),
+            (1_025, u64::MAX, 32, 6),
+        ] {
+            let calendar = Calendar::new(len, span);
+            assert_eq!((calendar.width, calendar.bits), (width, bits), "{len} {span}");
+        }
+    }
+
+    #[test]
+    fn there_are_as_many_levels_of_ages_as_reach_the_end_of_time() {
+        for (width, bits, levels) in [
+            (10, 6, 8),
+            (0, 6, 10),
+            (32, 6, 5),
+            (32, 15, 3),
+            (1, 15, 8),
+            (4, 6, 9),
+        ] {
+            let calendar = Calendar::with(width, bits);
+            assert_eq!(calendar.ages.len(), levels, "{width} {bits}");
+            assert_eq!(calendar.days.len(), (1 << bits) + 64 * levels);
+            assert_eq!(calendar.occupied.words.len(), 1 << (bits - 6));
+        }
+    }
+
+    #[test]
+    fn the_highest_bit_that_differs_determines_the_age() {
+        let mut calendar = Calendar::with(10, 6);
+        for (at, age) in [
+            (1 << 16, 1),
+            (2 << 16 | 99, 2),
+            (63 << 16, 63),
+            (1 << 22, 65),
+            (63 << 22, 127),
+            (5 << 28, 133),
+        ] {
+            assert_eq!(calendar.age(at), 64 + age, "{at:x}");
+        }
+        assert_eq!(calendar.age(u64::MAX), 64 + 7 * 64 + 63);
+        // Seen from another age.
+        calendar.base = 1 << 22 | 3 << 16;
+        for (at, age) in [(1 << 22 | 4 << 16, 4), (2 << 22 | 3 << 16, 66), (1 << 28, 129)] {
+            assert_eq!(calendar.age(at), 64 + age, "{at:x}");
+        }
+    }
+
+    #[test]
+    fn the_next_occupied_day_is_found_around_the_ring() {
+        let mut occupied = Occupied::new(8_192);
+        assert_eq!(
+            (occupied.words.len(), occupied.used.len(), occupied.next(0)),
+            (128, 2, None)
+        );
+        for day in [5, 7, 70, 5_000] {
+            occupied.set(day);
+        }
+        assert_eq!(occupied.used, [0b11, 1 << (5_000 / 64 - 64)]);
+        for (from, next) in [
+            (0, 5),
+            (5, 5),
+            (6, 7),
+            (8, 70),
+            (70, 70),
+            (71, 5_000),
+            (4_096, 5_000),
+            (5_001, 5),
+            (8_191, 5),
+        ] {
+            assert_eq!(occupied.next(from), Some(next), "{from}");
+        }
+        occupied.clear(5);
+        assert_eq!((occupied.used[0], occupied.next(0)), (0b11, Some(7)));
+        occupied.clear(7);
+        assert_eq!((occupied.used[0], occupied.next(0)), (0b10, Some(70)));
+        occupied.clear(5_000);
+        assert_eq!((occupied.used[1], occupied.next(71)), (0, Some(70)));
+        occupied.clear(70);
+        assert_eq!((occupied.next(0), occupied.word(0)), (None, None));
+        assert_eq!(occupied.words, [0; 128]);
+        // Earlier in the same word is a ring away.
+        let mut small = Occupied::new(64);
+        small.set(10);
+        assert_eq!(
+            (small.next(10), small.next(11), small.next(63)),
+            (Some(10), Some(10), Some(10))
+        );
+    }
+
+    #[test]
+    fn notes_are_in_the_order_of_times_and_then_of_elements_the_first_the_greatest() {
+        assert!(note(1, 9) > note(2, 0) && note(2, 3) > note(2, 4));
+        let last = note(u64::MAX, u32::MAX);
+        assert_eq!((at_of(note(3, 5)), element_of(note(3, 5))), (3, 5));
+        assert_eq!((at_of(last), element_of(last)), (u64::MAX, u32::MAX));
+        assert_eq!(of_day(3, 5), 3 << 32 | 5);
+    }
+
+    #[test]
+    fn a_piece_holds_31_entries_of_a_day_or_15_of_an_age() {
+        let pieces = |at: u64, many: u32| {
+            let mut calendar = Calendar::with(10, 6);
+            (0..many).for_each(|element| calendar.note(element, at));
+            calendar.pieces.len()
+        };
+        let (day, age) = (5 << 10, 5 << 16);
+        assert_eq!([1, 31, 32, 62, 63].map(|many| pieces(day, many)), [1, 1, 2, 2, 3]);
+        assert_eq!([1, 15, 16, 30, 31].map(|many| pieces(age, many)), [1, 1, 2, 2, 3]);
+        // Of today none.
+        assert_eq!(pieces(1_023, 50), 0);
+        assert_eq!(
+            (pieces(1_024, 1), pieces((1 << 16) - 1, 31), pieces(1 << 16, 31)),
+            (1, 1, 3)
+        );
+    }
+
+    #[test]
+    fn what_waits_in_ages_comes_in_order_and_leaves_its_pieces() {
+        let mut calendar = Calendar::with(4, 6);
+        // 200 in each of three ages of different levels, and some of today.
+        let times = |element: u32| {
+            let within = u64::from(element) * 7 % 1_024;
+            [3, 2 << 10, 3 << 16, 5 << 22].map(|age| age + within)[element as usize % 4]
+        };
+        (0..800).for_each(|element| calendar.note(element, times(element)));
+        assert_eq!(calendar.levels, 0b111);
+        assert_eq!(calendar.ages[..4], [1 << 2, 1 << 3, 1 << 5, 0]);
+        let mut expected: Vec<(u64, u32)> = (0..800).map(|element| (times(element), element)).collect();
+        expected.sort_unstable();
+        for (at, element) in expected {
+            assert_eq!(calendar.next(), Some(at));
+            assert!(at == 0 || calendar.take(at - 1).is_none());
+            assert_eq!(calendar.take(at), Some(element));
+        }
+        assert_eq!((calendar.next(), calendar.take(u64::MAX)), (None, None));
+        assert_eq!((calendar.levels, calendar.ages.iter().sum::<u64>()), (0, 0));
+        assert!(
+            calendar
+                .days
+                .iter()
+                .all(|day| day.first == NONE && day.earliest == u64::MAX)
+        );
+        let mut free = std::iter::successors(calendar.pieces.get(calendar.free as usize), |piece| {
+            calendar.pieces.get(piece.next as usize)
+        });
+        assert_eq!(free.by_ref().count(), calendar.pieces.len());
+    }
+
+    #[test]
+    fn a_cleared_calendar_is_as_new_but_for_its_time() {
+        let mut calendar = Calendar::with(4, 6);
+        calendar.note(1, 5_000);
+        assert_eq!(calendar.take(6_000), Some(1));
+        for (element, at) in [(2, 0), (3, 6_100), (4, 9_000), (5, 1 << 40)] {
+            calendar.note(element, at);
+        }
+        calendar.clear();
+        assert_eq!((calendar.next(), calendar.take(u64::MAX)), (None, None));
+        assert_eq!(
+            (calendar.pieces.len(), calendar.free, calendar.levels),
+            (0, NONE, 0)
+        );
+        calendar.note(6, 6_100);
+        assert_eq!((calendar.take(6_099), calendar.take(6_100)), (None, Some(6)));
+    }
 }

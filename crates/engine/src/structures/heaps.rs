@@ -38,9 +38,9 @@ pub(crate) fn key_and_element(item: u128) -> Option<(u128, u32)> {
 struct Row([u128; ARITY]);
 
 impl Row {
-    /// The position of the least item, found without a branch, as the processor cannot predict it.
-    /// Not inlined: in the caller's loop the compiler would turn it into branches, as it does in
-    /// short loops.
+    /// The position of the least item, of equals the first, found without a branch, as the processor
+    /// cannot predict it. Not inlined: in the caller's loop the compiler would turn it into
+    /// branches, as it does in short loops.
     #[inline(never)]
     fn least(&self) -> usize {
         let [a, b, c, d] = self.0;
@@ -341,6 +341,150 @@ mod tests {
                     queue.clear();
                     model.clear();
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn the_least_of_a_row_is_found_wherever_it_is_and_of_equals_the_first() {
+        for least in 0..ARITY {
+            for second in (0..ARITY).filter(|second| *second != least) {
+                let mut row = Row([9; ARITY]);
+                (row.0[least], row.0[second]) = (1, 5);
+                assert_eq!(row.least(), least);
+                row.0[second] = 1;
+                assert_eq!(row.least(), least.min(second));
+            }
+        }
+        assert_eq!(Row([ABSENT; ARITY]).least(), 0);
+    }
+
+    #[test]
+    fn an_item_is_a_key_above_an_element_and_the_largest_keys_are_one() {
+        assert_eq!(item(0, 7), 7);
+        assert_eq!(item(3, 5), 3 << 32 | 5);
+        assert_eq!(key_and_element(item(3, 5)), Some((3, 5)));
+        assert_eq!(key_and_element(ABSENT), None);
+        let largest = (1 << 96) - 2;
+        for (key, kept) in [
+            (largest - 1, largest - 1),
+            (largest, largest),
+            (largest + 1, largest),
+        ] {
+            assert_eq!(key_and_element(item(key, u32::MAX)), Some((kept, u32::MAX)));
+        }
+    }
+
+    #[test]
+    fn a_heap_has_rows_for_all_that_may_come_and_grows_for_more() {
+        for (size, rows) in [(0, 2), (1, 2), (2, 3), (5, 3), (6, 4), (9, 4), (10, 5)] {
+            assert_eq!(Heap::new(size).rows.len(), rows, "{size}");
+        }
+        let mut heap = Heap::new(0);
+        for n in 0..22_u128 {
+            heap.push(100 - n);
+            // Behind the root, which has a row, four in each.
+            assert_eq!(heap.rows.len(), (n as usize).div_ceil(4).max(1) + 1, "{n}");
+            assert_eq!((heap.len, heap.first()), (n as usize + 1, 100 - n));
+        }
+        let left: Vec<u128> = std::iter::from_fn(|| heap.pop()).collect();
+        assert!(left.into_iter().eq(79..=100));
+        assert_eq!((heap.len, heap.first(), heap.pop()), (0, ABSENT, None));
+    }
+
+    /// How many are in the front of a queue, and in its heap.
+    fn parts(queue: &PriorityQueue) -> (usize, usize) {
+        (queue.front.len(), queue.heap.len)
+    }
+
+    #[test]
+    fn the_front_takes_64_and_is_refilled_by_half_when_it_is_empty() {
+        let mut queue = PriorityQueue::new(200);
+        assert_eq!((queue.first(), queue.first_key()), (None, None));
+        for n in 0..100 {
+            queue.push(n, 1_000 + u128::from(n));
+            assert_eq!(
+                parts(&queue),
+                ((n as usize + 1).min(64), (n as usize).saturating_sub(63))
+            );
+        }
+        for n in 0..100 {
+            assert_eq!(
+                (queue.first(), queue.first_key()),
+                (Some(n), Some(1_000 + u128::from(n)))
+            );
+            let expected = match n {
+                0..64 => (64 - n as usize, 36),
+                64..96 => (96 - n as usize, 4),
+                _ => (100 - n as usize, 0),
+            };
+            assert_eq!(parts(&queue), expected, "{n}");
+            queue.pop();
+        }
+        assert_eq!((queue.first(), parts(&queue)), (None, (0, 0)));
+        queue.pop();
+        assert_eq!(queue.first(), None);
+    }
+
+    #[test]
+    fn a_lesser_key_pushes_the_last_of_a_full_front_into_the_heap() {
+        let mut queue = PriorityQueue::new(200);
+        (10..74).for_each(|n| queue.push(n, n.into()));
+        assert_eq!(parts(&queue), (64, 0));
+        queue.push(5, 5);
+        assert_eq!(
+            (queue.first(), parts(&queue), queue.heap.first()),
+            (Some(5), (64, 1), item(73, 73))
+        );
+        // What is beyond the first of the heap goes there, whatever room the front has.
+        queue.pop();
+        queue.push(80, 80);
+        assert_eq!(parts(&queue), (63, 2));
+        queue.push(70, 72);
+        assert_eq!((parts(&queue), queue.first()), ((64, 2), Some(10)));
+        queue.clear();
+        assert_eq!(
+            (queue.first(), parts(&queue), queue.heap.first()),
+            (None, (0, 0), ABSENT)
+        );
+    }
+
+    #[test]
+    fn an_element_is_held_from_when_it_is_set_until_it_is_removed() {
+        let mut heaps = Heaps::new([4, 4], 6);
+        assert!((0..6).all(|element| !heaps.holds(element)));
+        for (element, key) in [(0, 30), (2, 20), (4, 10)] {
+            heaps.set(0, element, key);
+        }
+        assert_eq!(
+            [0, 1, 2, 3, 4, 5].map(|element| heaps.holds(element)),
+            [true, false, true, false, true, false]
+        );
+        heaps.remove(0, 2);
+        heaps.remove(0, 2);
+        assert!(!heaps.holds(2) && heaps.holds(0) && heaps.holds(4));
+        assert_eq!((heaps.first(0), heaps.first(1)), (Some((10, 4)), None));
+        heaps.set(0, 4, 40);
+        assert_eq!(heaps.first(0), Some((30, 0)));
+        assert_eq!(heaps.heaps[0].len, 2);
+    }
+
+    #[test]
+    fn every_position_is_known_whatever_comes_and_goes() {
+        let mut rng = crate::random::Seed(3).stream();
+        let mut heaps = Heaps::new([60], 60);
+        for _ in 0..2_000 {
+            let element = rng.below(60) as u32;
+            match rng.below(3) {
+                0 => heaps.remove(0, element),
+                _ => heaps.set(0, element, u128::from(rng.below(40))),
+            }
+            let len = heaps.heaps[0].len;
+            assert_eq!((0..60).filter(|element| heaps.holds(*element)).count(), len);
+            for at in 0..len {
+                let item = *heaps.heaps[0].item(at);
+                assert_eq!(heaps.places[(item as u32) as usize], at as u32);
+                assert!(at == 0 || *heaps.heaps[0].item((at - 1) / 4) < item);
             }
         }
     }

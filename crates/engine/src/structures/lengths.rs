@@ -190,4 +190,78 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn lengths_below_64_have_their_own_list_and_greater_ones_a_32nd_part() {
+        for length in 0..64 {
+            assert_eq!(u64::from(ByLength::list_of(length)), length);
+        }
+        for (length, list) in [
+            (64, 64),
+            (65, 64),
+            (66, 65),
+            (127, 95),
+            (128, 96),
+            (131, 96),
+            (132, 97),
+        ] {
+            assert_eq!(ByLength::list_of(length), list, "{length}");
+        }
+        assert_eq!(ByLength::list_of(1 << 63), 58 * 32 + 32);
+        assert_eq!(ByLength::list_of(u64::MAX), 58 * 32 + 63);
+    }
+
+    #[test]
+    fn a_place_is_nowhere_or_beside_its_neighbours() {
+        let (mut places, mut lists) = (vec![Place::NOWHERE; 4], ByLength::new(4));
+        assert!(places[0].is_nowhere());
+        let set = |lists: &mut ByLength, places: &mut [Place], member, length| {
+            lists.set(places, |place| place, member, length);
+        };
+        (0..3).for_each(|member| set(&mut lists, &mut places, member, Some(5)));
+        let beside = |places: &[Place]| [0, 1, 2].map(|member: usize| places[member].neighbours());
+        // The last to come is the first.
+        assert_eq!(beside(&places), [[1, NONE], [2, 0], [NONE, 1]]);
+        assert!((0..3).all(|member| !places[member].is_nowhere()));
+        // The same length changes nothing.
+        set(&mut lists, &mut places, 0, Some(5));
+        assert_eq!(beside(&places), [[1, NONE], [2, 0], [NONE, 1]]);
+        set(&mut lists, &mut places, 1, None);
+        assert_eq!(beside(&places), [[2, NONE], [NONE, NONE], [NONE, 0]]);
+        assert!(places[1].is_nowhere());
+        set(&mut lists, &mut places, 2, Some(3));
+        assert_eq!((lists.longest(), beside(&places)[0]), (Some(0), [NONE, NONE]));
+        set(&mut lists, &mut places, 0, None);
+        assert_eq!(
+            (lists.longest(), lists.words[0], lists.summary),
+            (Some(2), 1 << 3, 1)
+        );
+        set(&mut lists, &mut places, 2, None);
+        assert_eq!(
+            (lists.longest(), lists.words, lists.summary),
+            (None, [0; WORDS], 0)
+        );
+    }
+
+    #[test]
+    fn a_list_that_becomes_empty_leaves_the_others_of_its_word() {
+        let mut lengths = Lengths::new(3);
+        // Lists 130 and 131, and 64, in another word.
+        for (member, length) in [(0, 272), (1, 280), (2, 64)] {
+            lengths.set(member, Some(length));
+        }
+        assert_eq!((lengths.lists.words[2], lengths.lists.words[1]), (3 << 2, 1));
+        assert_eq!((lengths.lists.summary, lengths.longest()), (0b110, Some(1)));
+        lengths.set(1, None);
+        assert_eq!((lengths.lists.words[2], lengths.longest()), (1 << 2, Some(0)));
+        lengths.set(0, None);
+        assert_eq!((lengths.lists.summary, lengths.longest()), (0b10, Some(2)));
+        assert_eq!(
+            (
+                Lengths::new(0).lists.lists.len(),
+                Lengths::new(1).lists.lists.len()
+            ),
+            (0, 2_048)
+        );
+    }
 }

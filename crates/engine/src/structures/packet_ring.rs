@@ -133,4 +133,57 @@ mod tests {
         }
         assert!(ring.slots.len() >= 64, "{} slots", ring.slots.len());
     }
+
+    fn of(len: u64) -> Packet {
+        Packet {
+            len: Bytes::new(len),
+            ..Packet::NONE
+        }
+    }
+
+    /// The slot that the next packet takes, if there is one.
+    fn place_in(ring: &PacketRing) -> Option<usize> {
+        let place = ring.place()?;
+        ring.slots.iter().position(|slot| std::ptr::eq(slot, place))
+    }
+
+    #[test]
+    fn the_place_of_the_next_packet_goes_round_the_slots() {
+        let mut ring = PacketRing::default();
+        assert_eq!(place_in(&ring), None);
+        for expected in [1, 2, 3, 0] {
+            ring.push(of(1));
+            assert_eq!((place_in(&ring), ring.slots.len()), (Some(expected), 4));
+        }
+        ring.remove_oldest();
+        ring.push(of(1));
+        assert_eq!(place_in(&ring), Some(1));
+        (0..4).for_each(|_| ring.remove_oldest());
+        // An empty one starts over.
+        assert_eq!((place_in(&ring), ring.first, ring.next), (Some(0), 0, 0));
+        assert!(ring.oldest().is_none() && ring.newest().is_none());
+    }
+
+    #[test]
+    fn a_ring_doubles_when_it_is_full_and_not_before() {
+        let mut ring = PacketRing::default();
+        ring.extend(&[]);
+        assert_eq!(ring.slots.len(), 0);
+        let burst = |many: u64| (0..many).map(of).collect::<Vec<_>>();
+        for (many, slots) in [(3, 4), (1, 4), (1, 8), (3, 8), (1, 16), (8, 32)] {
+            ring.extend(&burst(many));
+            assert_eq!(ring.slots.len(), slots);
+        }
+        let mut ring = PacketRing::default();
+        for n in 1..=17 {
+            ring.push(of(n));
+            let slots = [4, 8, 16, 32].into_iter().find(|slots| n as usize <= *slots);
+            assert_eq!(Some(ring.slots.len()), slots);
+        }
+        for n in 1..=17 {
+            assert_eq!(ring.oldest().map(|packet| packet.len.get()), Some(n));
+            assert_eq!(ring.newest().map(|packet| packet.len.get()), Some(17));
+            ring.remove_oldest();
+        }
+    }
 }

@@ -403,7 +403,7 @@ fn earliest(lanes: &[Lane], among: u64) -> u32 {
     first
 }
 
-/// The longest packet that a tag counts: 2 MiB.
+/// The longest packet that a tag counts: 4 MiB, less a byte.
 const LONGEST: u64 = (1 << (u64::BITS - BYTE)) - 1;
 
 /// The octaves of weights whose sums cannot overflow.
@@ -738,5 +738,352 @@ mod tests {
         for (rate, due) in [(1, 1.0 / 6.0), (2, 2.0 / 6.0), (3, 0.5), (0, 1.0 / 64.0)] {
             assert!((value(rate) - due).abs() < 1e-9, "{rate}: {}", value(rate));
         }
+    }
+
+    #[test]
+    fn the_first_of_rows_is_the_lowest_level_and_there_the_highest_priority() {
+        let mut rows = Rows::new(64);
+        assert_eq!(
+            (rows.first(), rows.is_empty(), rows.head(3, 2)),
+            (None, true, NONE)
+        );
+        for (level, priority, head, first) in [
+            (63, 0, 5, (63, 0)),
+            (3, 2, 6, (3, 2)),
+            (3, 7, 7, (3, 7)),
+            (4, 7, 8, (3, 7)),
+            (3, 7, 9, (3, 7)),
+            (3, 7, NONE, (3, 2)),
+            (3, 2, NONE, (4, 7)),
+            (4, 7, NONE, (63, 0)),
+        ] {
+            rows.set(level, priority, head);
+            assert_eq!((rows.first(), rows.is_empty()), (Some(first), false));
+            assert_eq!(rows.head(level, priority), head);
+        }
+        rows.set(63, 0, NONE);
+        assert_eq!((rows.first(), rows.is_empty()), (None, true));
+    }
+
+    fn turn(left: i32, value: u64) -> Turn {
+        Turn {
+            left,
+            weight: Weight { value, lane: 0 },
+        }
+    }
+
+    #[test]
+    fn a_turn_grows_by_a_unit_for_the_least_weight_of_a_lane() {
+        let grown = |left, value| {
+            let mut turn = turn(left, value);
+            turn.grow(1_000);
+            turn.left
+        };
+        assert_eq!(
+            [grown(0, 1), grown(7, 1), grown(0, 2), grown(0, 3)],
+            [1_000, 1_007, 1_000, 1_500]
+        );
+        assert_eq!([grown(-1_000, 1 << 40), grown(0, (1 << 40) - 1)], [0, 1_999]);
+        assert_eq!(grown(i32::MAX - 1, 1), i32::MAX);
+        assert_eq!(Turn::new(Weight::default()).left, 0);
+    }
+
+    #[test]
+    fn a_turn_is_over_when_no_byte_is_left() {
+        let mut turn = turn(10, 1);
+        assert_eq!((turn.spend(9), turn.left), (false, 1));
+        assert_eq!((turn.spend(1), turn.left), (true, 0));
+        assert_eq!((turn.spend(5), turn.left), (true, -5));
+        assert_eq!((turn.spend(u64::MAX), turn.left), (true, i32::MIN));
+        turn.left = 10;
+        assert_eq!((turn.spend(u64::MAX), turn.left), (true, 10 - i32::MAX));
+    }
+
+    /// Members of one ring with so many bytes left, and weight 1.
+    fn ring_of(left: &[i32]) -> Vec<Member> {
+        let member = |&left: &i32| Member {
+            link: Neighbours::FREE,
+            turn: turn(left, 1),
+        };
+        let mut members: Vec<Member> = left.iter().map(member).collect();
+        let mut head = NONE;
+        for member in 0..left.len() as u32 {
+            head = insert(&mut members, |one| look(one).0, head, member);
+        }
+        members
+    }
+
+    #[test]
+    fn who_has_bytes_left_is_next_and_others_get_a_turn() {
+        for (left, next, after) in [
+            (vec![1, 0], 0, vec![1, 0]),
+            (vec![0, 5], 0, vec![100, 5]),
+            (vec![-99, 5], 0, vec![1, 5]),
+            (vec![-100, 5], 1, vec![0, 5]),
+            (vec![-100, -100, -50], 2, vec![0, 0, 50]),
+            (vec![-100, -150], 0, vec![100, -50]),
+            // A ring of one has no turns.
+            (vec![-100], 0, vec![-100]),
+        ] {
+            let mut members = ring_of(&left);
+            assert_eq!(whose_turn(&mut members, look, 0, 100), next, "{left:?}");
+            let turns: Vec<i32> = members.iter().map(|one| one.turn.left).collect();
+            assert_eq!(turns, after);
+        }
+    }
+
+    /// Two lanes: two members of a quarter, and one of a half.
+    fn of_two_lanes() -> (Sets, Vec<Member>) {
+        let (mut sets, mut members) = set_of(&[1, 1, 2]);
+        assert_eq!(sets.sets[0].many, 2);
+        let first: Vec<bool> = (0..3)
+            .map(|one| sets.insert(&mut members, look, 0, one))
+            .collect();
+        assert_eq!(first, [true, false, false]);
+        (sets, members)
+    }
+
+    #[test]
+    fn a_packets_tag_is_its_length_over_the_weights_of_its_lane() {
+        let (mut sets, mut members) = of_two_lanes();
+        assert_eq!((sets.lanes[0].sum, sets.lanes[1].sum), (WHOLE / 2, WHOLE / 2));
+        sets.sent(&mut members, look, (0, 2), 1_000, Turns::Packets);
+        // 8 for a byte, as the lane has half of all.
+        assert_eq!(
+            (sets.sets[0].now, sets.sets[0].latest, sets.lanes[1].time),
+            (0, 8_000, 8_000)
+        );
+        sets.sent(&mut members, look, (0, 2), 500, Turns::Packets);
+        assert_eq!(
+            (sets.sets[0].now, sets.sets[0].latest, sets.lanes[1].time),
+            (8_000, 12_000, 12_000)
+        );
+        sets.sent(&mut members, look, (0, 0), 100, Turns::Packets);
+        assert_eq!(
+            (sets.sets[0].now, sets.sets[0].latest, sets.lanes[0].time),
+            (0, 12_000, 800)
+        );
+        // What is longer than a tag counts is as long as that.
+        sets.sent(&mut members, look, (0, 0), 1 << 40, Turns::Packets);
+        assert_eq!(sets.lanes[0].time, 800 + 8 * ((1 << 22) - 1));
+    }
+
+    #[test]
+    fn the_lane_with_the_earliest_tag_goes_first_and_of_equals_the_lower() {
+        let (mut sets, mut members) = of_two_lanes();
+        assert_eq!(
+            (
+                sets.first_lane(0, 0),
+                sets.first_lane(0, 1),
+                sets.first_lane(0, 3)
+            ),
+            (Some(0), Some(1), None)
+        );
+        assert_eq!(sets.next(&mut members, look, 0, Turns::Packets), 0);
+        sets.sent(&mut members, look, (0, 0), 100, Turns::Packets);
+        assert_eq!((sets.first_lane(0, 0), sets.first_lane(0, 2)), (Some(1), Some(0)));
+        assert_eq!(sets.next(&mut members, look, 0, Turns::Packets), 2);
+        sets.sent(&mut members, look, (0, 2), 100, Turns::Packets);
+        // One packet each.
+        assert_eq!(sets.next(&mut members, look, 0, Turns::Packets), 1);
+        assert_eq!((sets.head(0, 0), sets.head(0, 1), sets.lane(0, 1)), (1, 2, 1));
+        sets.set_head(0, 0, 0);
+        assert_eq!(sets.head(0, 0), 0);
+        let after = |_: usize, member: &mut Member| member.link.next;
+        assert_eq!(sets.members(&mut members, after), [(0, 0), (0, 1), (0, 2)]);
+    }
+
+    #[test]
+    fn a_set_begins_again_where_its_latest_packet_ended() {
+        let (mut sets, mut members) = of_two_lanes();
+        sets.sent(&mut members, look, (0, 2), 1_000, Turns::Packets);
+        sets.sent(&mut members, look, (0, 0), 10, Turns::Packets);
+        let empty: Vec<bool> = [2, 0, 1]
+            .map(|one| sets.remove(&mut members, look, 0, one))
+            .into();
+        assert_eq!(empty, [false, false, true]);
+        assert_eq!(
+            (sets.sets[0].now, sets.sets[0].busy, sets.first_lane(0, 0)),
+            (8_000, 0, None)
+        );
+        assert_eq!(
+            (sets.head(0, 0), sets.lanes[0].sum, sets.lanes[1].sum),
+            (NONE, 0, 0)
+        );
+        assert!(sets.insert(&mut members, look, 0, 1));
+        assert_eq!(
+            (sets.lanes[0].time, sets.lanes[0].sum, sets.sets[0].busy),
+            (8_000, WHOLE / 4, 1)
+        );
+    }
+
+    #[test]
+    fn a_set_of_one_lane_has_no_tags_and_its_head_moves_when_a_turn_is_over() {
+        let (mut sets, mut members) = set_of(&[1, 1]);
+        for member in 0..2 {
+            let _ = sets.insert(&mut members, look, 0, member);
+        }
+        let turns = Turns::Bytes(1_000);
+        assert_eq!(sets.next(&mut members, look, 0, turns), 0);
+        sets.sent(&mut members, look, (0, 0), 999, turns);
+        assert_eq!((sets.head(0, 0), members[0].turn.left), (0, 1));
+        sets.sent(&mut members, look, (0, 0), 1, turns);
+        assert_eq!((sets.head(0, 0), members[0].turn.left), (1, 0));
+        assert_eq!(
+            (sets.sets[0].now, sets.sets[0].latest, sets.lanes[0].time),
+            (0, 0, 0)
+        );
+        // Alone, a member has no turns.
+        sets.remove(&mut members, look, 0, 0);
+        sets.sent(&mut members, look, (0, 1), 999, turns);
+        assert_eq!((sets.head(0, 0), members[1].turn.left), (1, 0));
+    }
+
+    #[test]
+    fn sets_stand_one_behind_the_other() {
+        let mut sets = Sets::new([2, 1, 3]);
+        assert_eq!(sets.lanes.len(), 6);
+        assert_eq!((sets.lane(0, 1), sets.lane(1, 0), sets.lane(2, 2)), (1, 2, 5));
+        sets.set_head(2, 1, 9);
+        assert_eq!((sets.head(2, 1), sets.lanes[4].head), (9, 9));
+    }
+
+    fn rates(all: &[u64]) -> Rates {
+        let mut rates = Rates::default();
+        all.iter().for_each(|rate| rates.add(*rate));
+        all.iter().for_each(|rate| rates.note(*rate));
+        rates
+    }
+
+    #[test]
+    fn weights_are_parts_of_the_whole_to_the_unit() {
+        let mixed = rates(&[1, 3, 0, 4]);
+        assert_eq!(
+            [1, 3, 4, 8].map(|rate| mixed.value(rate)),
+            [WHOLE / 8, WHOLE / 8 * 3, WHOLE / 2, WHOLE]
+        );
+        // A sixteenth of the mean, which is a quarter.
+        assert_eq!(mixed.value(0), WHOLE / 64);
+        assert_eq!(mixed.octaves, 1 << 37 | 1 << 38 | 1 << 34 | 1 << 39);
+        let lanes = [0, 1, 3, 4].map(|rate| mixed.weight(rate).lane);
+        assert_eq!((lanes, mixed.lanes()), ([0, 1, 2, 3], 4));
+        assert_eq!(
+            (rates(&[0, 0]).value(0), rates(&[0, 0]).value(5)),
+            (WHOLE / 2, WHOLE / 2)
+        );
+        assert_eq!((rates(&[]).value(0), rates(&[]).lanes()), (WHOLE, 1));
+        assert_eq!(rates(&[u64::MAX, u64::MAX]).value(1), 1);
+    }
+
+    #[test]
+    fn lanes_are_widened_by_three_octaves_each_way_and_one_for_no_rate() {
+        let mut wide = rates(&[1, 1]);
+        assert_eq!(wide.octaves, 1 << 39);
+        assert_eq!(
+            wide.weight_of_another(1),
+            Some(Weight {
+                value: 1 << 39,
+                lane: 0
+            })
+        );
+        assert_eq!([0, 2].map(|rate| wide.weight_of_another(rate)), [None, None]);
+        wide.widen();
+        // From 39, and from 35, as a sixteenth of the mean.
+        assert_eq!((wide.octaves, wide.lanes()), ((1 << 43) - (1 << 32), 11));
+        assert_eq!(
+            wide.weight_of_another(0),
+            Some(Weight {
+                value: 1 << 35,
+                lane: 3
+            })
+        );
+        assert_eq!(
+            wide.weight_of_another(8),
+            Some(Weight {
+                value: 1 << 42,
+                lane: 10
+            })
+        );
+        assert_eq!(wide.weight_of_another(16), None);
+        // None is so high that a sum could overflow.
+        let mut high = rates(&[1]);
+        high.octaves = 1 << 42;
+        high.widen();
+        assert_eq!(high.octaves, (1 << 44) - (1 << 33));
+    }
+
+    fn rated(rate: u64, parent: u32, priority: u32, vacant: bool) -> Rated {
+        Rated {
+            rate,
+            parent,
+            priority,
+            vacant,
+        }
+    }
+
+    fn weight(value: u64, lane: u32) -> Weight {
+        Weight { value, lane }
+    }
+
+    #[test]
+    fn nodes_have_weights_among_their_priority_and_among_their_siblings() {
+        let nodes = [
+            rated(1, 2, 0, false),
+            rated(3, 2, 1, false),
+            rated(4, 3, 0, false),
+        ];
+        let weights = Weights::of(&nodes, 2);
+        assert_eq!(
+            weights.own,
+            [weight(WHOLE, 0), weight(WHOLE, 0), Weight::default()]
+        );
+        assert_eq!(
+            weights.lent,
+            [weight(WHOLE / 4, 0), weight(WHOLE / 4 * 3, 1), weight(WHOLE, 0)]
+        );
+        assert_eq!(
+            (weights.alike, weights.siblings.clone()),
+            ([1; PRIORITIES], vec![1, 1, 2, 1])
+        );
+        // There are no places for others.
+        assert_eq!(weights.of_another(nodes[0]), None);
+        assert_eq!(weights.lent_to_another(nodes[0]), None);
+        let equal = Weights::equal(3);
+        assert_eq!(
+            (equal.own, equal.lent),
+            (vec![Weight::default(); 3], vec![Weight::default(); 3])
+        );
+        assert_eq!((equal.alike, equal.siblings), ([1; PRIORITIES], vec![1; 4]));
+    }
+
+    #[test]
+    fn where_nodes_may_come_there_are_lanes_for_them_in_every_priority() {
+        let leaves = [rated(1, 3, 0, false), rated(3, 3, 1, false), rated(0, 3, 0, true)];
+        let nodes = [leaves[0], leaves[1], leaves[2], rated(4, 4, 0, false)];
+        let weights = Weights::of(&nodes, 3);
+        // Octaves 32 to 42: those of a quarter, three quarters, and nothing, and three each way.
+        assert_eq!(
+            (weights.alike, weights.siblings.clone()),
+            ([11; PRIORITIES], vec![1, 1, 1, 11, 1])
+        );
+        let three = [weight(1 << 38, 6), weight(3 << 38, 7), weight(1 << 35, 3)];
+        assert_eq!(
+            (&weights.own[..3], weights.own[3]),
+            (&three[..], Weight::default())
+        );
+        assert_eq!(
+            (&weights.lent[..3], weights.lent[3]),
+            (&three[..], weight(WHOLE, 0))
+        );
+        let another = |rate, parent| weights.of_another(rated(rate, parent, 5, false));
+        assert_eq!(another(2, 3), Some((weight(1 << 39, 7), weight(1 << 39, 7))));
+        assert_eq!(another(16, 3), Some((weight(1 << 42, 10), weight(1 << 42, 10))));
+        assert_eq!((another(32, 3), another(8, 4)), (None, None));
+        assert_eq!(another(4, 4), Some((weight(1 << 40, 8), weight(WHOLE, 0))));
+        assert_eq!(
+            weights.lent_to_another(rated(4, 4, 0, false)),
+            Some(weight(WHOLE, 0))
+        );
+        assert_eq!(weights.lent_to_another(rated(8, 4, 0, false)), None);
     }
 }

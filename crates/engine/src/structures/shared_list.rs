@@ -245,4 +245,75 @@ mod tests {
         assert_eq!(list.blocks.iter().zip(&other.blocks).filter(same).count(), 14);
         assert_eq!(before, other);
     }
+
+    #[test]
+    fn a_list_is_extended_behind_its_last_item_and_shares_its_full_blocks() {
+        for len in [0, 1, 2, 63, 64, 65, 127, 128, 130] {
+            for more in [0, 1, 62, 63, 64, 65, 200] {
+                let list: SharedList<u32> = (0..len).collect();
+                let mut longer = list.clone();
+                longer.extend(len..len + more);
+                assert!(longer.iter().copied().eq(0..len + more), "{len} {more}");
+                let all = (len + more) as usize;
+                assert_eq!((longer.len(), longer.blocks.len()), (all, all.div_ceil(64)));
+                assert!(longer.blocks.iter().rev().skip(1).all(|block| block.len() == 64));
+                let same = list
+                    .blocks
+                    .iter()
+                    .zip(&longer.blocks)
+                    .take_while(|(a, b)| Arc::ptr_eq(a, b));
+                let full = if more == 0 {
+                    list.blocks.len()
+                } else {
+                    len as usize / 64
+                };
+                assert_eq!(same.count(), full, "{len} {more}");
+                assert!(list.iter().copied().eq(0..len));
+            }
+        }
+    }
+
+    #[test]
+    fn items_are_counted_and_found_by_their_places() {
+        let mut list: SharedList<u32> = (0..130).collect::<Vec<u32>>().into();
+        assert_eq!(
+            (list.len(), list.is_empty(), list.first()),
+            (130, false, Some(&0))
+        );
+        for at in [0, 63, 64, 127, 128, 129] {
+            assert_eq!((list.get(at), list[at as usize]), (Some(&(at as u32)), at as u32));
+        }
+        assert!(list.get(130).is_none() && list.get_mut(130).is_none() && list.get_mut(1_000).is_none());
+        if let Some(item) = list.get_mut(129) {
+            *item = 7;
+        }
+        list.iter_mut().take(65).for_each(|item| *item += 1);
+        (&mut list).into_iter().skip(128).for_each(|item| *item += 2);
+        let some = [0, 64, 65, 127, 128, 129].map(|at| list[at]);
+        assert_eq!(some, [1, 65, 65, 127, 130, 9]);
+        let mut left = list.iter();
+        assert_eq!(
+            (left.len(), left.next(), left.next_back(), left.len()),
+            (130, Some(&1), Some(&9), 128)
+        );
+        assert_eq!((&list).into_iter().size_hint(), (130, Some(130)));
+        let none = SharedList::<u32>::default();
+        assert_eq!(
+            (none.len(), none.is_empty(), none.first(), none.iter().len()),
+            (0, true, None, 0)
+        );
+    }
+
+    #[test]
+    fn a_place_beyond_the_end_costs_no_block() {
+        let list: SharedList<u32> = (0..70).collect();
+        let mut copy = list.clone();
+        assert!([70, 127, 128].into_iter().all(|at| copy.get_mut(at).is_none()));
+        assert!(
+            list.blocks
+                .iter()
+                .zip(&copy.blocks)
+                .all(|(a, b)| Arc::ptr_eq(a, b))
+        );
+    }
 }

@@ -325,4 +325,92 @@ mod tests {
             assert!((10..=30).contains(&levels), "{levels} with a stride of {stride}");
         }
     }
+
+    #[test]
+    fn a_rank_is_the_finaliser_of_murmurhash3() {
+        for (number, hash) in [
+            (0x0, 0x00000000),
+            (0x1, 0x514e28b7),
+            (0x2, 0x30f4c306),
+            (0xffffffff, 0x81f16f39),
+            (0x12345678, 0xe37cd1bc),
+        ] {
+            assert_eq!(mixed(number), hash, "{number:x}");
+        }
+    }
+
+    /// Members 0 to 3 with these labels, in one ring and one group.
+    fn labelled(labels: [u64; 4]) -> Shortcuts {
+        let mut shortcuts = Shortcuts::new(4, 1);
+        for (member, label) in (0..).zip(labels) {
+            shortcuts.spots[member as usize].label = label;
+            shortcuts.put(0, 0, member);
+        }
+        shortcuts
+    }
+
+    fn labels(shortcuts: &Shortcuts) -> Vec<u64> {
+        shortcuts.spots.iter().map(|spot| spot.label).collect()
+    }
+
+    #[test]
+    fn a_key_is_behind_a_member_if_its_ring_or_its_label_is_greater() {
+        let mut shortcuts = labelled([10, 20, 30, 40]);
+        shortcuts.spots[1].ring = 5;
+        let sides = [(5, 19), (5, 20), (5, 21), (4, 99), (6, 0)].map(|key| shortcuts.side(1, key));
+        assert_eq!(sides, [0, 0, 1, 0, 1]);
+    }
+
+    #[test]
+    fn the_first_from_a_key_on_is_in_its_ring() {
+        let shortcuts = labelled([10, 20, 30, 40]);
+        let from = |label| shortcuts.first_from(0, (0, label));
+        assert_eq!(
+            [0, 10, 11, 40, 41].map(from),
+            [Some(0), Some(0), Some(1), Some(3), None]
+        );
+        assert_eq!(shortcuts.first_from(0, (1, 0)), None);
+        // From the head on, around the ring.
+        assert_eq!((shortcuts.first(0, 0, 2), shortcuts.last(0)), (Some(2), Some(3)));
+        let mut shortcuts = shortcuts;
+        [2, 3].into_iter().for_each(|member| shortcuts.take(member));
+        assert_eq!((shortcuts.first(0, 0, 2), shortcuts.last(0)), (Some(0), Some(1)));
+        [0, 1].into_iter().for_each(|member| shortcuts.take(member));
+        assert_eq!((shortcuts.first(0, 0, 2), shortcuts.last(0)), (None, None));
+        assert!(shortcuts.is_empty(0) && !shortcuts.is_in(0, 1));
+    }
+
+    #[test]
+    fn who_joins_takes_a_small_part_of_the_gap_before_the_head() {
+        let next = |_| unreachable!("there is a gap");
+        let mut shortcuts = labelled([1 << 40, 0, 0, 0]);
+        // Alone in its ring, the head has all labels behind it.
+        shortcuts.join(1, 0, 0, next);
+        assert_eq!(labels(&shortcuts)[1], (1 << 40) + ((1 << 54) - 1));
+        assert_eq!(shortcuts.distance(0, 1), (1 << 54) - 1);
+        let mut shortcuts = labelled([5_000, 0, 0, 0]);
+        shortcuts.spots[1].label = 5_000_u64.wrapping_sub(4_096);
+        shortcuts.join(2, 0, 1, next);
+        assert_eq!(labels(&shortcuts)[2], 904 + 4);
+        // At least one.
+        let mut shortcuts = labelled([5_000, 4_998, 0, 0]);
+        shortcuts.join(2, 0, 1, next);
+        assert_eq!(labels(&shortcuts)[2], 4_999);
+    }
+
+    #[test]
+    fn where_there_is_no_gap_all_get_labels_at_equal_distances() {
+        // In the ring 1, 2, 0, 3, of which 3 joins; the least label is that of 2.
+        let mut shortcuts = labelled([7, 8, 6, 0]);
+        shortcuts.take(3);
+        let next = |of: u32| [3, 2, 0, 1][of as usize];
+        shortcuts.join(3, 1, 0, next);
+        let gap = u64::MAX / 4;
+        assert_eq!(labels(&shortcuts), [gap, 3 * gap, 0, 2 * gap]);
+        // Who is in no group is not the first of the order.
+        let mut shortcuts = labelled([7, 8, 6, 0]);
+        [2, 3].into_iter().for_each(|member| shortcuts.take(member));
+        shortcuts.join(3, 1, 0, next);
+        assert_eq!(labels(&shortcuts), [0, 2 * gap, 3 * gap, gap]);
+    }
 }

@@ -175,4 +175,36 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn up_to_128_elements_are_few() {
+        assert_eq!(FEW, 128);
+        assert!(matches!(Timers::new(128), Timers::Few(_)));
+        assert!(matches!(Timers::new(129), Timers::Many(_)));
+    }
+
+    #[test]
+    fn an_item_is_a_time_above_an_element() {
+        assert_eq!(item(0, 7), 7);
+        assert_eq!(item(3, 5), 3 << 32 | 5);
+        assert_eq!(item(u64::MAX, u32::MAX), (1 << 96) - 1);
+    }
+
+    #[test]
+    fn few_timers_expire_by_time_and_then_by_number() {
+        let mut timers = SortedTimers::new(4);
+        for (element, at) in [(3, 10), (1, 10), (0, 20), (2, 5), (2, 15)] {
+            timers.set(element, at);
+        }
+        assert_eq!((timers.next(), timers.expire(9)), (Some(10), None));
+        assert_eq!(
+            [timers.expire(10), timers.expire(10), timers.expire(10)],
+            [Some(1), Some(3), None]
+        );
+        timers.cancel(2);
+        timers.cancel(2);
+        assert_eq!((timers.next(), timers.items.len()), (Some(20), 1));
+        assert_eq!((timers.expire(u64::MAX), timers.next()), (Some(0), None));
+        assert_eq!(timers.times, [None; 4]);
+    }
 }

@@ -230,4 +230,65 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_tree_has_a_row_for_four_elements_and_the_rows_above_them() {
+        for (elements, rows) in [
+            (0_usize, 1),
+            (1, 1),
+            (4, 1),
+            (5, 3),
+            (8, 3),
+            (9, 4),
+            (16, 5),
+            (17, 7),
+            (64, 21),
+            (65, 23),
+        ] {
+            let trees = WinnerTrees::new((0..elements).map(|_| 0), 1);
+            assert_eq!(trees.rows.len(), rows, "{elements}");
+            // The elements are in the lowest rows, in order.
+            let lowest = rows - elements.div_ceil(4).max(1);
+            let expected = (0..elements).map(|nth| (lowest * 4 + nth) as u32);
+            assert!(trees.places.iter().copied().eq(expected), "{:?}", trees.places);
+        }
+    }
+
+    #[test]
+    fn trees_stand_one_behind_the_other() {
+        let trees = WinnerTrees::new([0, 2, 0, 0, 0, 0], 3);
+        let bases: Vec<u32> = trees.trees.iter().map(|tree| tree.base).collect();
+        assert_eq!((bases, trees.rows.len()), (vec![0, 3, 4], 5));
+        assert_eq!(trees.places, [4, 16, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn a_key_is_changed_of_an_element_that_is_in_its_tree_alone() {
+        let mut trees = WinnerTrees::new([0, 0, 1], 2);
+        trees.change(0, 1, 5);
+        assert!(trees.is_empty(0) && !trees.holds(1));
+        trees.set(0, 1, 5);
+        trees.change(0, 1, 7);
+        trees.change(0, 0, 1);
+        assert_eq!((trees.first(0), trees.holds(0)), (Some((7, 1)), false));
+        trees.set(0, 0, 7);
+        // Of equal keys the smaller element.
+        assert_eq!(trees.first(0), Some((7, 0)));
+        assert!(trees.is_empty(1));
+        trees.remove(0, 0);
+        assert_eq!((trees.first(0), trees.first(1)), (Some((7, 1)), None));
+    }
+
+    #[test]
+    fn a_row_returns_its_least_item_wherever_it_is_written() {
+        for at in 0..ARITY {
+            for item in [5, 15, 25, 35, 45] {
+                let mut row = Row([10, 20, 30, 40]);
+                let mut plain = row.0;
+                plain[at] = item;
+                assert_eq!(row.put(at, item), *plain.iter().min().expect("four"));
+                assert_eq!(row.0, plain);
+            }
+        }
+    }
 }
