@@ -38,9 +38,9 @@ pub(crate) fn key_and_element(item: u128) -> Option<(u128, u32)> {
 struct Row([u128; ARITY]);
 
 impl Row {
-    /// The position of the least item, of equals the first, found without a branch, as the processor
-    /// cannot predict it. Not inlined: in the caller's loop the compiler would turn it into
-    /// branches, as it does in short loops.
+    /// The position of the least item, of equals the first, found without a branch, as the
+    /// processor cannot predict it. Not inlined: in the caller's loop the compiler would turn it
+    /// into branches, as it does in short loops.
     #[inline(never)]
     fn least(&self) -> usize {
         let [a, b, c, d] = self.0;

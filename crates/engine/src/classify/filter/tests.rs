@@ -6,6 +6,13 @@ fn filter() -> Filter {
     Filter::new(ClassId(1))
 }
 
+/// A filter with one field changed, or two.
+fn of(change: impl Fn(&mut Filter)) -> Filter {
+    let mut filter = filter();
+    change(&mut filter);
+    filter
+}
+
 fn prefix(text: &str) -> Option<Prefix> {
     Some(text.parse().expect("a prefix"))
 }
@@ -237,97 +244,28 @@ fn a_field_takes_packets_of_the_families_that_have_it() {
     for (filter, expected) in [
         (any, [true, true, true]),
         (Filter { mark: Some(9), ..any }, [true, true, true]),
+        (of(|f| f.family = Some(Family::V6)), [true, false, false]),
+        (of(|f| f.family = Some(Family::V4)), [false, true, false]),
+        (of(|f| f.family = Some(Family::Other)), [false, false, true]),
+        (of(|f| f.source = prefix("2001:db8::/32")), [true, false, false]),
+        (of(|f| f.destination = prefix("11.0.0.0/8")), [false, true, false]),
+        (of(|f| f.protocol = Some(6)), [true, true, false]),
         (
-            Filter {
-                family: Some(Family::V6),
-                ..any
-            },
-            [true, false, false],
-        ),
-        (
-            Filter {
-                family: Some(Family::V4),
-                ..any
-            },
-            [false, true, false],
-        ),
-        (
-            Filter {
-                family: Some(Family::Other),
-                ..any
-            },
-            [false, false, true],
-        ),
-        (
-            Filter {
-                source: prefix("2001:db8::/32"),
-                ..any
-            },
-            [true, false, false],
-        ),
-        (
-            Filter {
-                destination: prefix("11.0.0.0/8"),
-                ..any
-            },
-            [false, true, false],
-        ),
-        (
-            Filter {
-                protocol: Some(6),
-                ..any
-            },
+            of(|f| f.source_port = Ports::new(0, u16::MAX)),
             [true, true, false],
         ),
         (
-            Filter {
-                source_port: Ports::new(0, u16::MAX),
-                ..any
-            },
+            of(|f| f.destination_port = Some(Ports::one(443))),
             [true, true, false],
         ),
         (
-            Filter {
-                destination_port: Some(Ports::one(443)),
-                ..any
-            },
+            of(|f| f.tcp_flags = FlagPattern::new(0x02, 0)),
             [true, true, false],
         ),
-        (
-            Filter {
-                tcp_flags: FlagPattern::new(0x02, 0),
-                ..any
-            },
-            [true, true, false],
-        ),
-        (
-            Filter {
-                length: Lengths::new(0, 100),
-                ..any
-            },
-            [true, true, false],
-        ),
-        (
-            Filter {
-                dscp: DscpPattern::one(46),
-                ..any
-            },
-            [true, true, false],
-        ),
-        (
-            Filter {
-                dscp: DscpPattern::masked(0, 0),
-                ..any
-            },
-            [true, true, false],
-        ),
-        (
-            Filter {
-                flow_label: Some(7),
-                ..any
-            },
-            [true, false, false],
-        ),
+        (of(|f| f.length = Lengths::new(0, 100)), [true, true, false]),
+        (of(|f| f.dscp = DscpPattern::one(46)), [true, true, false]),
+        (of(|f| f.dscp = DscpPattern::masked(0, 0)), [true, true, false]),
+        (of(|f| f.flow_label = Some(7)), [true, false, false]),
     ] {
         assert_eq!(taken(filter), expected, "{filter:?}");
         assert_eq!(families(filter), expected, "{filter:?}");
@@ -336,41 +274,18 @@ fn a_field_takes_packets_of_the_families_that_have_it() {
 
 #[test]
 fn a_filter_that_contradicts_itself_is_of_no_family() {
-    let any = filter();
     let (v4, v6) = (prefix("10.0.0.0/8"), prefix("2001:db8::/32"));
     for filter in [
-        Filter {
-            source: v4,
-            destination: v6,
-            ..any
-        },
-        Filter {
-            source: v4,
-            family: Some(Family::V6),
-            ..any
-        },
-        Filter {
-            destination: v4,
-            flow_label: Some(7),
-            ..any
-        },
-        Filter {
-            protocol: Some(6),
-            family: Some(Family::Other),
-            ..any
-        },
-        Filter {
-            flow_label: Some(1 << 20),
-            ..any
-        },
+        of(|f| (f.source, f.destination) = (v4, v6)),
+        of(|f| (f.source, f.family) = (v4, Some(Family::V6))),
+        of(|f| (f.destination, f.flow_label) = (v4, Some(7))),
+        of(|f| (f.protocol, f.family) = (Some(6), Some(Family::Other))),
+        of(|f| f.flow_label = Some(1 << 20)),
     ] {
         assert_eq!(families(filter), [false; 3], "{filter:?}");
         assert_eq!(taken(filter), [false; 3], "{filter:?}");
     }
-    let largest = Filter {
-        flow_label: Some((1 << 20) - 1),
-        ..any
-    };
+    let largest = of(|f| f.flow_label = Some((1 << 20) - 1));
     assert_eq!(families(largest), [true, false, false]);
 }
 
@@ -378,84 +293,30 @@ fn a_filter_that_contradicts_itself_is_of_no_family() {
 fn a_filter_refuses_what_differs_in_the_one_field_that_it_examines() {
     let any = filter();
     for filter in [
-        Filter {
-            source: prefix("2001:db9::/32"),
-            ..any
-        },
-        Filter {
-            destination: prefix("2001:db8::/32"),
-            ..any
-        },
-        Filter {
-            protocol: Some(17),
-            ..any
-        },
-        Filter {
-            source_port: Ports::new(1_001, 2_000),
-            ..any
-        },
-        Filter {
-            destination_port: Ports::new(0, 442),
-            ..any
-        },
-        Filter {
-            tcp_flags: FlagPattern::new(0x04, 0),
-            ..any
-        },
-        Filter {
-            tcp_flags: FlagPattern::new(0x02, 0x10),
-            ..any
-        },
-        Filter {
-            length: Lengths::new(0, 99),
-            ..any
-        },
-        Filter {
-            dscp: DscpPattern::one(47),
-            ..any
-        },
-        Filter {
-            flow_label: Some(6),
-            ..any
-        },
+        of(|f| f.source = prefix("2001:db9::/32")),
+        of(|f| f.destination = prefix("2001:db8::/32")),
+        of(|f| f.protocol = Some(17)),
+        of(|f| f.source_port = Ports::new(1_001, 2_000)),
+        of(|f| f.destination_port = Ports::new(0, 442)),
+        of(|f| f.tcp_flags = FlagPattern::new(0x04, 0)),
+        of(|f| f.tcp_flags = FlagPattern::new(0x02, 0x10)),
+        of(|f| f.length = Lengths::new(0, 99)),
+        of(|f| f.dscp = DscpPattern::one(47)),
+        of(|f| f.flow_label = Some(6)),
         Filter { mark: Some(8), ..any },
     ] {
         assert!(!filter.matches(&key()), "{filter:?}");
     }
     // In what a mask leaves out they may differ.
-    assert!(
-        Filter {
-            dscp: DscpPattern::masked(47, 62),
-            ..any
-        }
-        .matches(&key())
-    );
-    assert!(
-        Filter {
-            tcp_flags: FlagPattern::new(0x10, 0x80),
-            ..any
-        }
-        .matches(&key())
-    );
+    assert!(of(|f| f.dscp = DscpPattern::masked(47, 62)).matches(&key()));
+    assert!(of(|f| f.tcp_flags = FlagPattern::new(0x10, 0x80)).matches(&key()));
 }
 
 #[test]
 fn flags_and_lengths_alone_divide_flows() {
     let any = filter();
-    assert!(
-        Filter {
-            tcp_flags: FlagPattern::new(2, 0),
-            ..any
-        }
-        .divides_flows()
-    );
-    assert!(
-        Filter {
-            length: Lengths::new(0, 65_535),
-            ..any
-        }
-        .divides_flows()
-    );
+    assert!(of(|f| f.tcp_flags = FlagPattern::new(2, 0)).divides_flows());
+    assert!(of(|f| f.length = Lengths::new(0, 65_535)).divides_flows());
     let others = Filter {
         protocol: Some(6),
         source_port: Some(Ports::one(1)),
@@ -471,101 +332,24 @@ fn the_fixed_bits_of_each_field_are_those_of_the_definition() {
     for (filter, bits) in [
         (any, 0),
         (Filter { rule: 7, ..any }, 0),
-        (
-            Filter {
-                family: Some(Family::V4),
-                ..any
-            },
-            1,
-        ),
+        (of(|f| f.family = Some(Family::V4)), 1),
         // The family is implied.
-        (
-            Filter {
-                source: prefix("10.0.0.0/8"),
-                ..any
-            },
-            9,
-        ),
-        (
-            Filter {
-                destination: prefix("2001:db8::/32"),
-                ..any
-            },
-            33,
-        ),
-        (
-            Filter {
-                source: prefix("0.0.0.0/0"),
-                ..any
-            },
-            1,
-        ),
-        (
-            Filter {
-                flow_label: Some(0),
-                ..any
-            },
-            21,
-        ),
-        (
-            Filter {
-                family: Some(Family::V6),
-                flow_label: Some(0),
-                ..any
-            },
-            21,
-        ),
-        (
-            Filter {
-                protocol: Some(0),
-                ..any
-            },
-            8,
-        ),
+        (of(|f| f.source = prefix("10.0.0.0/8")), 9),
+        (of(|f| f.destination = prefix("2001:db8::/32")), 33),
+        (of(|f| f.source = prefix("0.0.0.0/0")), 1),
+        (of(|f| f.flow_label = Some(0)), 21),
+        (of(|f| (f.family, f.flow_label) = (Some(Family::V6), Some(0))), 21),
+        (of(|f| f.protocol = Some(0)), 8),
         // Flags imply the protocol.
+        (of(|f| f.tcp_flags = FlagPattern::new(0x12, 0x01)), 8 + 3),
         (
-            Filter {
-                tcp_flags: FlagPattern::new(0x12, 0x01),
-                ..any
-            },
-            8 + 3,
-        ),
-        (
-            Filter {
-                tcp_flags: FlagPattern::new(0x12, 0),
-                protocol: Some(6),
-                ..any
-            },
+            of(|f| (f.tcp_flags, f.protocol) = (FlagPattern::new(0x12, 0), Some(6))),
             8 + 2,
         ),
-        (
-            Filter {
-                source_port: Some(Ports::one(5)),
-                ..any
-            },
-            16,
-        ),
-        (
-            Filter {
-                destination_port: Ports::new(0, 1_023),
-                ..any
-            },
-            6,
-        ),
-        (
-            Filter {
-                length: Lengths::new(0, 100),
-                ..any
-            },
-            9,
-        ),
-        (
-            Filter {
-                dscp: DscpPattern::masked(0, 56),
-                ..any
-            },
-            3,
-        ),
+        (of(|f| f.source_port = Some(Ports::one(5))), 16),
+        (of(|f| f.destination_port = Ports::new(0, 1_023)), 6),
+        (of(|f| f.length = Lengths::new(0, 100)), 9),
+        (of(|f| f.dscp = DscpPattern::masked(0, 56)), 3),
         (Filter { mark: Some(0), ..any }, 32),
     ] {
         assert_eq!(filter.fixed_bits(), bits, "{filter:?}");
@@ -596,125 +380,47 @@ fn filters_that_differ_in_one_field_do_not_meet() {
     let any = filter();
     let pairs = [
         [
-            Filter {
-                family: Some(Family::V4),
-                ..any
-            },
-            Filter {
-                family: Some(Family::V6),
-                ..any
-            },
+            of(|f| f.family = Some(Family::V4)),
+            of(|f| f.family = Some(Family::V6)),
         ],
         [
-            Filter {
-                source: prefix("10.1.0.0/16"),
-                ..any
-            },
-            Filter {
-                source: prefix("10.2.0.0/15"),
-                ..any
-            },
+            of(|f| f.source = prefix("10.1.0.0/16")),
+            of(|f| f.source = prefix("10.2.0.0/15")),
         ],
         [
-            Filter {
-                destination: prefix("10.0.0.0/9"),
-                ..any
-            },
-            Filter {
-                destination: prefix("10.128.0.0/9"),
-                ..any
-            },
+            of(|f| f.destination = prefix("10.0.0.0/9")),
+            of(|f| f.destination = prefix("10.128.0.0/9")),
+        ],
+        [of(|f| f.protocol = Some(6)), of(|f| f.protocol = Some(17))],
+        [
+            of(|f| f.tcp_flags = FlagPattern::new(2, 0)),
+            of(|f| f.protocol = Some(17)),
         ],
         [
-            Filter {
-                protocol: Some(6),
-                ..any
-            },
-            Filter {
-                protocol: Some(17),
-                ..any
-            },
+            of(|f| f.tcp_flags = FlagPattern::new(3, 0)),
+            of(|f| f.tcp_flags = FlagPattern::new(0, 2)),
         ],
         [
-            Filter {
-                tcp_flags: FlagPattern::new(2, 0),
-                ..any
-            },
-            Filter {
-                protocol: Some(17),
-                ..any
-            },
+            of(|f| f.length = Lengths::new(0, 9)),
+            of(|f| f.length = Lengths::new(10, 19)),
         ],
         [
-            Filter {
-                tcp_flags: FlagPattern::new(3, 0),
-                ..any
-            },
-            Filter {
-                tcp_flags: FlagPattern::new(0, 2),
-                ..any
-            },
+            of(|f| f.source_port = Ports::new(0, 9)),
+            of(|f| f.source_port = Ports::new(10, 19)),
         ],
         [
-            Filter {
-                length: Lengths::new(0, 9),
-                ..any
-            },
-            Filter {
-                length: Lengths::new(10, 19),
-                ..any
-            },
+            of(|f| f.destination_port = Ports::new(0, 9)),
+            of(|f| f.destination_port = Ports::new(10, 19)),
         ],
         [
-            Filter {
-                source_port: Ports::new(0, 9),
-                ..any
-            },
-            Filter {
-                source_port: Ports::new(10, 19),
-                ..any
-            },
+            of(|f| f.dscp = DscpPattern::masked(8, 56)),
+            of(|f| f.dscp = DscpPattern::one(16)),
         ],
-        [
-            Filter {
-                destination_port: Ports::new(0, 9),
-                ..any
-            },
-            Filter {
-                destination_port: Ports::new(10, 19),
-                ..any
-            },
-        ],
-        [
-            Filter {
-                dscp: DscpPattern::masked(8, 56),
-                ..any
-            },
-            Filter {
-                dscp: DscpPattern::one(16),
-                ..any
-            },
-        ],
-        [
-            Filter {
-                flow_label: Some(1),
-                ..any
-            },
-            Filter {
-                flow_label: Some(2),
-                ..any
-            },
-        ],
+        [of(|f| f.flow_label = Some(1)), of(|f| f.flow_label = Some(2))],
         [Filter { mark: Some(1), ..any }, Filter { mark: Some(2), ..any }],
         [
-            Filter {
-                source: prefix("10.0.0.0/8"),
-                ..any
-            },
-            Filter {
-                flow_label: Some(2),
-                ..any
-            },
+            of(|f| f.source = prefix("10.0.0.0/8")),
+            of(|f| f.flow_label = Some(2)),
         ],
     ];
     for [one, other] in pairs {
@@ -730,57 +436,26 @@ fn filters_that_differ_in_one_field_do_not_meet() {
 
 #[test]
 fn filters_whose_prefixes_or_masks_leave_the_difference_out_meet() {
-    let any = filter();
     for [one, other] in [
         [
-            Filter {
-                source: prefix("10.1.0.0/16"),
-                ..any
-            },
-            Filter {
-                source: prefix("10.0.0.0/8"),
-                ..any
-            },
+            of(|f| f.source = prefix("10.1.0.0/16")),
+            of(|f| f.source = prefix("10.0.0.0/8")),
         ],
         [
-            Filter {
-                dscp: DscpPattern::masked(8, 56),
-                ..any
-            },
-            Filter {
-                dscp: DscpPattern::one(14),
-                ..any
-            },
+            of(|f| f.dscp = DscpPattern::masked(8, 56)),
+            of(|f| f.dscp = DscpPattern::one(14)),
         ],
         [
-            Filter {
-                tcp_flags: FlagPattern::new(1, 4),
-                ..any
-            },
-            Filter {
-                tcp_flags: FlagPattern::new(3, 8),
-                ..any
-            },
+            of(|f| f.tcp_flags = FlagPattern::new(1, 4)),
+            of(|f| f.tcp_flags = FlagPattern::new(3, 8)),
         ],
         [
-            Filter {
-                tcp_flags: FlagPattern::new(1, 4),
-                ..any
-            },
-            Filter {
-                protocol: Some(6),
-                ..any
-            },
+            of(|f| f.tcp_flags = FlagPattern::new(1, 4)),
+            of(|f| f.protocol = Some(6)),
         ],
         [
-            Filter {
-                flow_label: Some(1),
-                ..any
-            },
-            Filter {
-                source: prefix("2001:db8::/32"),
-                ..any
-            },
+            of(|f| f.flow_label = Some(1)),
+            of(|f| f.source = prefix("2001:db8::/32")),
         ],
     ] {
         assert!(one.meets(&other) && other.meets(&one), "{one:?} {other:?}");
