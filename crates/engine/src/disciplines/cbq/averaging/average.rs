@@ -218,4 +218,146 @@ mod tests {
             );
         }
     }
+
+    const LINK: Bandwidth = Bandwidth::mbit(8);
+    /// A packet of 1,000 bytes, in nanobits, and its time on the wire.
+    const WORK: u64 = 8_000_000_000_000;
+    const ON_WIRE: u64 = 1_000_000;
+
+    fn limits(mbit: u64, bursts: (u32, u32)) -> Limits {
+        Limits::new(Bandwidth::mbit(mbit), LINK, Bytes::new(1_000), bursts)
+    }
+
+    /// Of a class of half the link.
+    fn half() -> Average {
+        Average::new(limits(4, (16, 1)).of_leaf())
+    }
+
+    #[test]
+    fn limits_follow_floyds_formulas() {
+        // In sixteenths of the packet's millisecond; a burst of n takes (16/15)^n - 1 off.
+        let near = |got: i64, expected: i64| assert!((got - expected).abs() <= 1, "{got}, not {expected}");
+        for (mbit, maxburst, most) in [
+            (4, 1, 1_066_666),
+            (4, 2, 2_204_444),
+            (2, 1, 3_200_000),
+            (2, 2, 6_613_333),
+            // Never less than a sixteenth.
+            (8, 16, 1_000_000),
+            (16, 16, 1_000_000),
+            (4, u32::MAX, 57_600_000_000_000),
+            (0, 16, 0),
+        ] {
+            near(limits(mbit, (maxburst, 1)).most, most);
+        }
+        for (mbit, minburst, extra) in [
+            (4, 0, 0),
+            (4, 1, 0),
+            (4, 2, 1_066_666),
+            (4, 3, 2_204_444),
+            (2, 2, 3_200_000),
+            (8, 9, 0),
+            (16, 9, 0),
+            (4, u32::MAX, 57_600_000_000_000),
+            (0, 16, 0),
+        ] {
+            near(limits(mbit, (16, minburst)).extra as i64, extra);
+        }
+        let limits = limits(4, (16, 1));
+        assert_eq!(
+            (limits.rate, limits.after, limits.of_leaf().after),
+            (4_000_000, 0, 1)
+        );
+        assert_eq!(limits.of_leaf().most, limits.most);
+    }
+
+    #[test]
+    fn only_a_rate_of_zero_is_nothing() {
+        assert!(limits(0, (16, 1)).is_nothing());
+        assert!(!limits(1, (16, 1)).is_nothing());
+    }
+
+    #[test]
+    fn a_class_that_was_too_fast_waits_until_its_average_would_be_zero() {
+        let mut average = half();
+        assert!(!average.is_over(0));
+        average.update(WORK, ON_WIRE, ON_WIRE);
+        // A millisecond too fast: a sixteenth of it, in sixteenths.
+        assert_eq!((average.idle, average.last), (-1_000_000, ON_WIRE));
+        // The next packet would end 2 ms after this one; 15/16 of the debt on top.
+        assert_eq!(average.until(), 2_000_001 + 937_500);
+        assert!(average.is_over(2_937_500) && !average.is_over(2_937_501));
+        // At 4 Mbit/s 62.5 us are 31.25 bytes.
+        assert_eq!(average.bytes(), -31);
+        average.update(WORK, 5_000_000, ON_WIRE);
+        assert_eq!(average.idle, -1_000_000 + 62_500 + 2_000_000);
+        assert_eq!((average.until(), average.bytes()), (2_937_501, 33));
+    }
+
+    #[test]
+    fn a_class_that_is_refused_is_due_a_packets_time_after_its_last_one() {
+        let mut average = half();
+        average.update(WORK, ON_WIRE, ON_WIRE);
+        average.refuse();
+        assert_eq!(average.until(), 2_000_001);
+        // With a burst of two after that, later by what these take off the average.
+        let mut average = Average::new(limits(4, (16, 2)).of_leaf());
+        average.update(WORK, ON_WIRE, ON_WIRE);
+        average.refuse();
+        assert_eq!(average.until(), 2_000_001 + 1_066_666 / 16);
+    }
+
+    #[test]
+    fn a_leaf_is_within_its_limit_after_its_time_and_a_lender_at_it() {
+        // The end of a first packet whose idle time is this many nanoseconds.
+        let until = |mut average: Average, idle: u64| {
+            average.update(WORK, 2_000_000 + idle, ON_WIRE);
+            average.until()
+        };
+        let lender = || Average::new(limits(4, (16, 1)));
+        assert_eq!((until(lender(), 0), until(lender(), 1)), (3_000_000, 0));
+        assert_eq!((until(half(), 16), until(half(), 17)), (3_000_017, 0));
+    }
+
+    #[test]
+    fn an_average_is_no_more_than_its_limit_lets_it_be() {
+        let mut average = half();
+        let most = average.limits().most;
+        average.update(WORK, 1_000_000_000_000, ON_WIRE);
+        assert_eq!(average.idle, most);
+        let less = limits(4, (2, 1)).of_leaf();
+        average.adopt(less, 1_000_000_000_000);
+        assert_eq!((average.idle, average.limits()), (less.most, less));
+        average.adopt(limits(4, (16, 1)).of_leaf(), 1_000_000_000_000);
+        assert_eq!(average.idle, less.most);
+    }
+
+    #[test]
+    fn a_class_without_a_rate_is_always_overlimit_and_begins_anew_with_one() {
+        let mut average = Average::new(limits(0, (16, 1)).of_leaf());
+        average.update(WORK, ON_WIRE, ON_WIRE);
+        assert_eq!((average.until(), average.idle, average.last), (u64::MAX, 0, 0));
+        average.adopt(limits(4, (16, 1)).of_leaf(), 7_000_000);
+        assert!(average.is_over(6_999_999) && !average.is_over(7_000_000));
+        assert_eq!((average.last, average.refused), (7_000_000, 7_000_000));
+        average.update(WORK, 8_000_000, ON_WIRE);
+        let until = average.until();
+        average.adopt(limits(2, (16, 1)).of_leaf(), 8_000_000);
+        assert_eq!((average.until(), average.idle), (until, -1_000_000));
+        average.adopt(limits(0, (16, 1)).of_leaf(), 9_000_000);
+        assert_eq!(average.until(), u64::MAX);
+    }
+
+    #[test]
+    fn a_class_of_another_tree_goes_on_with_its_own_limits() {
+        let mut former = half();
+        former.update(WORK, ON_WIRE, ON_WIRE);
+        let new = Average::new(limits(2, (16, 1)).of_leaf());
+        let next = former.succeeding(new, ON_WIRE);
+        assert_eq!(next.limits(), new.limits());
+        assert_eq!(
+            (next.until(), next.idle, next.last),
+            (2_937_501, -1_000_000, ON_WIRE)
+        );
+    }
 }

@@ -182,3 +182,161 @@ impl Pools {
         spot as usize
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three leaves below two classes; the second of these is below the first, which is below the
+    /// link: nodes 3, 4 and 5, in levels 2, 1 and 3.
+    fn pools() -> Pools {
+        let below = [(1, 4), (1, 4), (6, 3)].map(|(priority, parent)| Below { priority, parent });
+        let above = [(2, 5), (1, 3), (3, 5)].map(|(level, parent)| Above { level, parent });
+        Pools::new(&below, &above, 4)
+    }
+
+    #[test]
+    fn a_leaf_has_one_spot_and_another_node_one_for_each_priority() {
+        let pools = pools();
+        let spots: Vec<u32> = (0..3).map(|leaf| pools.spot(leaf, 5)).collect();
+        assert_eq!(spots, [0, 1, 2]);
+        let mut next = 3;
+        for node in 3..6 {
+            for priority in 0..PRIORITIES {
+                assert_eq!(pools.spot(node, priority), next);
+                assert_eq!(pools.node(next), node);
+                next += 1;
+            }
+        }
+        assert_eq!([0, 1, 2].map(|leaf| pools.node(leaf)), [0, 1, 2]);
+        assert_eq!(pools.homes.len(), next as usize);
+    }
+
+    #[test]
+    fn the_best_candidate_is_the_one_with_the_least_key_up_to_a_level() {
+        let mut pools = pools();
+        assert!(!pools.any() && pools.best_of(1, 63).is_none());
+        let lender = pools.spot(4, 1);
+        let link = pools.spot(5, 1);
+        pools.nominate(0, 0, 1, 30);
+        pools.nominate(1, 0, 1, 40);
+        pools.nominate(lender, 1, 1, 20);
+        pools.nominate(link, 3, 1, 10);
+        let best = |pools: &Pools| [0, 1, 2, 3, 63].map(|level| pools.best_of(1, level));
+        let [one, other] = [Some(lender), Some(link)];
+        assert_eq!(best(&pools), [Some(0), one, one, other, other]);
+        assert!((0..PRIORITIES).all(|priority| priority == 1 || pools.best_of(priority, 63).is_none()));
+        assert_eq!(pools.rekey(lender, 50), None);
+        assert_eq!(best(&pools)[..3], [Some(0); 3]);
+        // Candidates are in nobody's pool.
+        assert_eq!(pools.withdraw(0), None);
+        assert_eq!(best(&pools)[..3], [Some(1); 3]);
+        assert_eq!(pools.withdraw(1), None);
+        assert_eq!(best(&pools), [None, one, one, other, other]);
+        assert_eq!(pools.withdraw(link), None);
+        assert_eq!(best(&pools), [None, one, one, one, one]);
+        assert!(pools.any());
+        assert_eq!(pools.withdraw(lender), None);
+        assert!(!pools.any());
+    }
+
+    #[test]
+    fn of_equal_keys_the_smaller_spot_is_the_best() {
+        let mut pools = pools();
+        let lender = pools.spot(4, 1);
+        pools.nominate(lender, 1, 1, 7);
+        pools.nominate(1, 0, 1, 7);
+        assert_eq!(pools.best_of(1, 3), Some(1));
+    }
+
+    #[test]
+    fn a_lender_stands_for_the_first_leaf_of_its_pool_and_of_those_below() {
+        let mut pools = pools();
+        for priority in [1, 0] {
+            let [inner, outer] = [4, 3].map(|node| pools.spot(node, priority));
+            assert_eq!(pools.first(4, priority), None);
+            pools.pool_in(0, 4, priority, 9);
+            pools.pool_in(1, 4, priority, 8);
+            pools.pool_in(inner, 3, priority, 8);
+            assert_eq!(pools.first(4, priority), Some(8));
+            assert_eq!(pools.first(3, priority), Some(8));
+            assert_eq!(pools.first(3, 6), None);
+            // Those that wait are no candidates.
+            assert!(!pools.any());
+            pools.nominate(outer, 2, priority, 8);
+            assert_eq!(pools.leaf(outer, priority), 1);
+            assert_eq!(pools.leaf(inner, priority), 1);
+            assert_eq!(pools.leaf(0, priority), 0);
+            assert_eq!(pools.rekey(1, 10), Some(4));
+            assert_eq!(
+                (pools.first(4, priority), pools.leaf(outer, priority)),
+                (Some(9), 0)
+            );
+            assert_eq!(pools.withdraw(0), Some(4));
+            assert_eq!(pools.leaf(outer, priority), 1);
+            assert_eq!(pools.withdraw(1), Some(4));
+            assert_eq!(pools.first(4, priority), None);
+            assert_eq!(pools.withdraw(inner), Some(3));
+            assert_eq!(pools.best_of(priority, 2), Some(outer));
+            assert_eq!(pools.withdraw(outer), None);
+        }
+    }
+
+    #[test]
+    fn a_spot_that_is_nowhere_is_neither_taken_out_nor_given_another_key() {
+        let mut pools = pools();
+        assert_eq!((pools.withdraw(2), pools.rekey(2, 5)), (None, None));
+        pools.pool_in(2, 3, 6, 4);
+        assert_eq!(pools.withdraw(2), Some(3));
+        assert_eq!((pools.withdraw(2), pools.rekey(2, 5)), (None, None));
+        assert_eq!(pools.first(3, 6), None);
+    }
+
+    #[test]
+    fn there_is_room_for_all_in_each_place_where_they_may_be() {
+        const MANY: u32 = 40;
+        let link = 2 * MANY;
+        let below: Vec<Below> = (0..MANY)
+            .map(|_| Below {
+                priority: 3,
+                parent: MANY,
+            })
+            .collect();
+        let mut above: Vec<Above> = (0..MANY)
+            .map(|_| Above {
+                level: 1,
+                parent: link,
+            })
+            .collect();
+        above.push(Above {
+            level: 2,
+            parent: link,
+        });
+        let mut pools = Pools::new(&below, &above, 3);
+        for leaf in 0..MANY {
+            pools.nominate(leaf, 0, 3, u128::from(100 - leaf));
+            assert_eq!(pools.best_of(3, 0), Some(leaf));
+        }
+        for leaf in 0..MANY {
+            let _ = pools.withdraw(leaf);
+            pools.pool_in(leaf, MANY as usize, 3, u128::from(100 - leaf));
+            assert_eq!(pools.first(MANY as usize, 3), Some(u128::from(100 - leaf)));
+        }
+        for priority in 0..PRIORITIES {
+            for node in MANY..link {
+                let spot = pools.spot(node as usize, priority);
+                pools.nominate(spot, 1, priority, u128::from(100 - node));
+                assert_eq!(pools.best_of(priority, 1), Some(spot));
+            }
+            for node in MANY..link {
+                let spot = pools.spot(node as usize, priority);
+                let _ = pools.withdraw(spot);
+                pools.pool_in(spot, link as usize, priority, u128::from(100 - node));
+            }
+            assert_eq!(pools.first(link as usize, priority), Some(21));
+            let spot = pools.spot(link as usize, priority);
+            pools.nominate(spot, 2, priority, 21);
+            assert_eq!(pools.best_of(priority, 2), Some(spot));
+        }
+    }
+}
