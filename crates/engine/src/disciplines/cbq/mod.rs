@@ -69,6 +69,8 @@ mod rows;
 mod settings;
 mod shares;
 mod state;
+#[cfg(test)]
+mod tests;
 mod turns;
 
 pub use settings::{ClassSettings, Excess, PacedBy, RoundRobin, Settings, Sharing};

@@ -1,6 +1,6 @@
 //! `cbq` takes over a plan of the same shape while it runs.
 
-use super::plan::CbqPlan;
+use super::plan::{CbqPlan, ClassPlan};
 use super::settings::RoundRobin;
 use super::state::{BACKLOGGED, BORROW, Cbq, LISTED, Membership, OVER, RETURNS, Rules};
 use crate::discipline::{BuiltQueue, DetachedQueue};
@@ -188,7 +188,14 @@ impl Cbq {
     /// Takes over what a plan says of a class with child classes that borrows if it did before.
     pub(super) fn retune_inner(&mut self, now: Instant, plan: &CbqPlan, class: ClassId) -> bool {
         let number = plan.numbers.own(class.0).filter(|&number| {
-            let shape = |plan: &CbqPlan| (plan.leaves, plan.classes.len(), plan.classes[number].parent);
+            let place = |class: &ClassPlan| (class.id, class.parent);
+            let shape = |plan: &CbqPlan| {
+                (
+                    plan.leaves,
+                    plan.classes.len(),
+                    plan.classes.get(number).map(place),
+                )
+            };
             number >= self.leaves() && shape(plan) == shape(&self.plan) && self.borrows_as_in(plan, number)
         });
         let Some(number) = number else { return false };

@@ -152,9 +152,11 @@ impl Average {
     }
 
     /// The class has a packet and was refused: what the average was below 0 is forgiven, and the
-    /// next packet is due a time after the last one.
+    /// next packet is due a time after the last one. One without a rate stays overlimit.
     pub(super) fn refuse(&mut self) {
-        self.until = self.refused;
+        if self.limits.rate > 0 {
+            self.until = self.refused;
+        }
     }
 
     /// The bytes that it stands for, at the class's rate.
@@ -337,6 +339,8 @@ mod tests {
         let mut average = Average::new(limits(0, (16, 1)).of_leaf());
         average.update(WORK, ON_WIRE, ON_WIRE);
         assert_eq!((average.until(), average.idle, average.last), (u64::MAX, 0, 0));
+        average.refuse();
+        assert_eq!(average.until(), u64::MAX);
         average.adopt(limits(4, (16, 1)).of_leaf(), 7_000_000);
         assert!(average.is_over(6_999_999) && !average.is_over(7_000_000));
         assert_eq!((average.last, average.refused), (7_000_000, 7_000_000));

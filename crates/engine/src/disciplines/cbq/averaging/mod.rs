@@ -22,6 +22,8 @@
 mod average;
 mod pools;
 mod rules;
+#[cfg(test)]
+mod tests;
 
 use super::inspection::{Shown, Standing, Tally};
 use super::plan::{CbqPlan, ClassPlan};
@@ -229,7 +231,7 @@ impl Averaging {
         let shape = |plan: &CbqPlan| (plan.leaves, plan.classes.len());
         let known = |number: &usize| {
             shape(plan) == shape(&self.plan)
-                && plan.classes[*number].id == class
+                && self.plan.classes[*number].id == class
                 && self.keeps_place(plan, *number)
         };
         let Some(number) = plan.numbers.own(class.0).filter(known) else {

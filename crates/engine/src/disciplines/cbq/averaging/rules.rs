@@ -8,6 +8,9 @@ use crate::units::Instant;
 /// them the least start tag decides.
 const FEW: u32 = 8;
 
+#[cfg(test)]
+mod tests;
+
 // Who waits where.
 impl Averaging {
     /// A leaf has a packet to send.
