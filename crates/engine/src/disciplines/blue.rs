@@ -299,8 +299,10 @@ impl Discipline for Blue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disciplines::trials;
     use crate::packet::{ClassId, Ecn};
     use crate::random::Seed;
+    use crate::settings::{Raw, Table};
     use crate::units::Bytes;
 
     #[derive(Default)]
@@ -405,5 +407,184 @@ mod tests {
             }
         }
         assert_eq!((seen.marked, seen.early), (999, 0));
+    }
+
+    fn refused(limit: i64, threshold: Option<i64>, freeze: &str) -> Option<String> {
+        let table = Table::default()
+            .with("limit", Raw::Integer(limit))
+            .text("freeze", freeze);
+        let table = match threshold {
+            Some(threshold) => table.with("threshold", Raw::Integer(threshold)),
+            None => table,
+        };
+        trials::refused("blue", table, trials::LINK)
+    }
+
+    #[test]
+    fn settings_of_nothing_and_a_threshold_above_the_limit_are_refused() {
+        let begins = |found: Option<String>, words: &str| {
+            assert!(
+                found.as_ref().is_some_and(|message| message.starts_with(words)),
+                "{found:?}"
+            );
+        };
+        begins(refused(0, None, "1 ms"), "`limit` must be at least 1");
+        begins(refused(5, Some(0), "1 ms"), "`threshold` must be at least 1");
+        begins(refused(5, Some(6), "1 ms"), "`threshold` must be at most `limit`");
+        begins(refused(5, Some(5), "0 s"), "`freeze` must be more than 0");
+        for (limit, threshold) in [(1, None), (5, Some(5)), (5, Some(4)), (5, Some(1))] {
+            assert_eq!(refused(limit, threshold, "1 ns"), None);
+        }
+    }
+
+    #[test]
+    fn the_chance_grows_from_the_end_of_a_freeze_on_and_not_beyond_one() {
+        let freeze = Duration::from_millis(10);
+        let mut p_m = DropProbability::NONE;
+        p_m.grow(millis(5), 3, freeze);
+        assert_eq!((p_m.parts, p_m.frozen), (3, millis(15)));
+        p_m.grow(Instant::from_nanos(14_999_999), 3, freeze);
+        assert_eq!((p_m.parts, p_m.frozen), (3, millis(15)));
+        p_m.grow(millis(15), 4, freeze);
+        assert_eq!((p_m.parts, p_m.frozen), (7, millis(25)));
+        p_m.grow(millis(25), Probability::ONE.parts(), freeze);
+        assert_eq!(p_m.value(), Probability::ONE);
+    }
+
+    #[test]
+    fn the_chance_shrinks_at_the_first_moment_that_is_idle_and_not_frozen_and_each_freeze_after() {
+        let freeze = Duration::from_millis(10);
+        let (parts, frozen) = (10, millis(30));
+        let mut p_m = DropProbability { parts, frozen };
+        p_m.shrink(millis(10), Instant::from_nanos(29_999_999), 1, freeze);
+        assert_eq!((p_m.parts, p_m.frozen), (10, millis(30)));
+        p_m.shrink(millis(10), millis(30), 1, freeze);
+        assert_eq!((p_m.parts, p_m.frozen), (9, millis(40)));
+        p_m.shrink(millis(10), Instant::from_nanos(59_999_999), 1, freeze);
+        assert_eq!((p_m.parts, p_m.frozen), (7, millis(60)), "at 40 and 50 ms");
+        p_m.shrink(millis(100), millis(100), 1, freeze);
+        assert_eq!((p_m.parts, p_m.frozen), (6, millis(110)));
+        p_m.shrink(millis(100), millis(120), 5, freeze);
+        assert_eq!((p_m.parts, p_m.frozen), (0, millis(130)), "not below nothing");
+        p_m.shrink(millis(100), millis(150), 5, freeze);
+        assert_eq!((p_m.parts, p_m.frozen), (0, millis(130)), "nothing shrinks");
+    }
+
+    fn small(ecn: bool) -> Blue {
+        let mut blue = blue();
+        (blue.plan.limit, blue.plan.threshold, blue.plan.ecn) = (4, 2, ecn);
+        blue
+    }
+
+    #[test]
+    fn a_backlog_of_the_threshold_is_an_overflow_and_one_of_the_limit_is_full() {
+        let (mut blue, mut seen) = (small(true), Witness::default());
+        blue.plan.increment = 0;
+        (0..6).for_each(|at| {
+            put(&mut blue, at, Ecn::NotEct, &mut seen);
+            let frozen = if at < 2 { millis(0) } else { millis(102) };
+            assert_eq!(blue.p_m.frozen, frozen, "{at}");
+        });
+        assert_eq!((blue.queue.len(), seen.full, seen.early), (4, 2, 0));
+    }
+
+    #[test]
+    fn a_chance_of_one_drops_all_but_the_first_and_counts_them() {
+        let (mut blue, mut seen) = (small(true), Witness::default());
+        for at in 0..3 {
+            blue.p_m.parts = Probability::ONE.parts();
+            put(&mut blue, at, Ecn::NotEct, &mut seen);
+        }
+        assert_eq!((blue.queue.len(), seen.early, blue.early), (1, 2, 2));
+        put(&mut blue, 3, Ecn::Ect0, &mut seen);
+        assert_eq!((blue.queue.len(), seen.marked, blue.early), (2, 1, 3));
+        blue.plan.ecn = false;
+        put(&mut blue, 4, Ecn::Ect0, &mut seen);
+        assert_eq!(
+            (blue.queue.len(), seen.early, blue.early),
+            (2, 3, 4),
+            "no marks are wanted"
+        );
+    }
+
+    #[test]
+    fn what_is_handed_on_is_dropped_at_the_limit_alone_and_ends_no_idle_time() {
+        let (mut blue, mut seen) = (small(true), Witness::default());
+        blue.p_m.parts = Probability::ONE.parts();
+        for at in 500..505 {
+            let packet = Packet {
+                handed_on: true,
+                ..Packet::new(Bytes::new(1000), millis(at), ClassId(0))
+            };
+            let _ = blue.enqueue(millis(at), packet, &mut seen);
+            assert_eq!((blue.p_m.value(), blue.idle_since), (Probability::ONE, None));
+        }
+        assert_eq!(
+            (blue.queue.len(), seen.full, seen.early, blue.early),
+            (4, 1, 0, 0)
+        );
+    }
+
+    #[test]
+    fn it_is_idle_since_the_last_packet_left_or_was_flushed() {
+        let (mut blue, mut seen) = (blue(), Witness::default());
+        assert_eq!(blue.idle_since, Some(Instant::START));
+        (1..=2).for_each(|at| put(&mut blue, at, Ecn::NotEct, &mut seen));
+        assert_eq!(blue.idle_since, None);
+        let _ = blue.dequeue(millis(3), &mut seen);
+        assert_eq!(blue.idle_since, None);
+        let _ = blue.dequeue(millis(4), &mut seen);
+        assert_eq!(blue.idle_since, Some(millis(4)));
+        assert!(matches!(blue.dequeue(millis(5), &mut seen), Next::Empty));
+        assert_eq!(blue.idle_since, Some(millis(4)));
+        (6..=7).for_each(|at| put(&mut blue, at, Ecn::NotEct, &mut seen));
+        blue.flush(&mut Portion::of(2, 1), &mut seen);
+        assert_eq!(
+            (blue.queue.len(), blue.idle_since),
+            (0, None),
+            "a spent portion may have ended it or not"
+        );
+        blue.flush(&mut Portion::whole(), &mut seen);
+        assert_eq!(blue.idle_since, Some(millis(7)), "the latest time that it knows");
+        blue.clock = millis(9);
+        blue.flush(&mut Portion::whole(), &mut seen);
+        assert_eq!(blue.idle_since, Some(millis(7)));
+    }
+
+    #[test]
+    fn one_that_takes_over_goes_on_with_the_chance_and_the_idle_time() {
+        for (idle_since, expected) in [(None, millis(50)), (Some(millis(20)), millis(20))] {
+            let mut former = blue();
+            let (parts, frozen) = (77, millis(30));
+            (former.p_m, former.early, former.idle_since) =
+                (DropProbability { parts, frozen }, 5, idle_since);
+            let _ = former.rng.bits();
+            let mut blue = blue();
+            assert_eq!(blue.take_over(millis(50), &mut former), 0);
+            assert_eq!((blue.p_m.parts, blue.p_m.frozen, blue.early), (77, millis(30), 5));
+            assert_eq!((blue.idle_since, blue.clock), (Some(expected), millis(50)));
+            assert_eq!(blue.rng.bits(), former.rng.bits());
+        }
+    }
+
+    #[test]
+    fn its_state_is_shown_and_other_settings_are_adopted() {
+        let mut blue = blue();
+        (blue.p_m.parts, blue.early) = (1 << 30, 3);
+        let gauges = |threshold, limit| {
+            [
+                ("probability", Value::Share(Probability::ratio(1, 4))),
+                ("early", Value::Count(3)),
+                ("threshold", Value::Count(threshold)),
+                ("limit", Value::Count(limit)),
+            ]
+        };
+        assert_eq!(trials::gauges(&blue), gauges(20, 20));
+        let other = trials::planned("fifo", Table::default(), trials::LINK);
+        assert!(!blue.retune(millis(0), &*other.plan));
+        let table = Table::default().with("limit", Raw::Integer(30));
+        let other = trials::planned("blue", table.with("threshold", Raw::Integer(10)), trials::LINK);
+        assert!(blue.retune(millis(0), &*other.plan));
+        assert_eq!(trials::gauges(&blue), gauges(10, 30));
     }
 }

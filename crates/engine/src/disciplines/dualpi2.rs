@@ -500,9 +500,10 @@ impl Discipline for Dual {
 mod tests {
     // The coupling and the ramp by numbers; the rest with senders that respond to marks and drops.
     use super::*;
+    use crate::disciplines::trials;
     use crate::packet::ClassId;
     use crate::random::Seed;
-    use crate::settings::Table;
+    use crate::settings::{Raw, Table};
     use crate::sinks::Drops;
     use crate::units::Bandwidth;
 
@@ -778,5 +779,318 @@ mod tests {
             (195..=200).contains(&classic),
             "{classic} of 2,000 for a share of 10 %"
         );
+    }
+
+    fn plan(table: &Table, link: Link) -> Result<DualPlan, &'static str> {
+        let settings = Settings::read(table, &[], &mut Vec::new()).expect("settings");
+        DualPlan::new(&settings, link).map_err(|(key, _)| key)
+    }
+
+    #[test]
+    fn the_usual_target_and_step_are_a_packet_and_a_half_on_slow_links() {
+        let found = |bits| {
+            let link = Link::new(Bandwidth::bits_per_sec(bits), Bytes::new(1_001));
+            let plan = plan(&Table::default(), link).expect("good settings");
+            [plan.target, plan.step, plan.shift].map(Duration::nanos)
+        };
+        // 1,501 bytes.
+        assert_eq!(found(1_000_000_000), [15_000_000, 800_000, 30_000_000]);
+        assert_eq!(found(8_000_000), [15_000_000, 1_501_000, 30_000_000]);
+        assert_eq!(found(80_000), [150_100_000, 150_100_000, 300_200_000]);
+        assert_eq!(found(8_000), [1_000_000_000, 1_000_000_000, 2_000_000_000]);
+    }
+
+    #[test]
+    fn settings_are_refused_beyond_their_limits_and_not_at_them() {
+        let text = |key, value| plan(&Table::default().text(key, value), LINK).err();
+        for (key, too_small, least, most, too_large) in [
+            ("target", "999 ns", "1 us", "60 s", "60.000000001 s"),
+            ("rtt_max", "999.999 us", "1 ms", "10 s", "10.000000001 s"),
+            ("update", "9.999 us", "10 us", "1 s", "1.000000001 s"),
+            ("classic_share", "0 %", "1 %", "50 %", "50.1 %"),
+        ] {
+            for wrong in [too_small, too_large] {
+                assert_eq!(text(key, wrong), Some(key), "{key} = {wrong}");
+            }
+            for right in [least, most] {
+                assert_eq!(text(key, right), None, "{key} = {right}");
+            }
+        }
+        let number = |key, n| plan(&Table::default().with(key, Raw::Integer(n)), LINK).err();
+        assert_eq!(
+            [0, 1, 16, 17].map(|n| number("coupling", n).is_some()),
+            [true, false, false, true]
+        );
+        assert_eq!([0, 1].map(|n| number("limit", n).is_some()), [true, false]);
+    }
+
+    #[test]
+    fn a_delay_beyond_a_minute_is_as_one_of_a_minute() {
+        let plan = dual(Table::default()).plan;
+        let [minute, hour] = [60, 3_600].map(Duration::from_secs);
+        assert_eq!(plan.change(hour, hour), plan.change(minute, minute));
+        assert_ne!(
+            plan.change(hour, hour),
+            plan.change(Duration::from_secs(59), hour)
+        );
+    }
+
+    #[test]
+    fn an_update_is_made_at_its_time_and_of_idle_queues_all_at_once() {
+        let mut dual = dual(Table::default());
+        let fall = -dual.plan.change(Duration::ZERO, Duration::ZERO) as u64;
+        dual.p_prime = ONE / 2;
+        dual.catch_up(Instant::from_nanos(15_999_999));
+        assert_eq!((dual.p_prime, dual.next_update), (ONE / 2, slot(160)));
+        dual.catch_up(slot(160));
+        assert_eq!((dual.p_prime, dual.next_update), (ONE / 2 - fall, slot(320)));
+        dual.catch_up(Instant::from_nanos(63_999_999));
+        assert_eq!((dual.p_prime, dual.next_update), (ONE / 2 - 3 * fall, slot(640)));
+        dual.catch_up(slot(640 + 160 * 10_000_000));
+        assert_eq!(
+            (dual.p_prime, dual.next_update),
+            (0, slot(800 + 160 * 10_000_000))
+        );
+    }
+
+    #[test]
+    fn an_update_takes_the_greater_age_and_after_a_thousand_late_ones_the_rest_are_skipped() {
+        let (mut dual, mut dropped) = (dual(Table::default()), Drops::default());
+        let _ = dual.enqueue(slot(10), packet(slot(10), 0, Ecn::NotEct), &mut dropped);
+        let _ = dual.enqueue(slot(20), packet(slot(20), 0, Ecn::Ect1), &mut dropped);
+        dual.catch_up(slot(160));
+        assert_eq!(dual.delay, slot(160).since(slot(10)));
+        assert!(matches!(dual.classic.pop(), Some(packet) if packet.arrived == slot(10)));
+        dual.catch_up(slot(320));
+        assert_eq!(dual.delay, slot(320).since(slot(20)));
+        dual.catch_up(slot(160 * 5_000));
+        assert_eq!(dual.delay, slot(160 * 1_026).since(slot(20)));
+        assert_eq!(
+            (dual.next_update, dual.p_prime),
+            (slot(160 * 5_001), ONE),
+            "held, so nothing decays"
+        );
+    }
+
+    #[test]
+    fn a_delay_that_has_ended_is_seen_once_more_by_an_empty_queue() {
+        let mut dual = dual(Table::default());
+        (dual.p_prime, dual.delay) = (ONE / 2, Duration::from_millis(5));
+        let change = dual.plan.change(Duration::ZERO, dual.delay);
+        dual.catch_up(slot(160));
+        let expected = (i128::from(ONE / 2) + change) as u64;
+        assert_eq!(
+            (dual.p_prime, dual.delay, dual.next_update),
+            (expected, Duration::ZERO, slot(320))
+        );
+    }
+
+    /// The queues of so many packets, as they take turns: L or C.
+    fn turns(dual: &mut Dual, now: Instant, n: usize) -> String {
+        let turn = |_| dual.take(now).map(|(low, _)| if low { 'L' } else { 'C' });
+        (0..n).map_while(turn).collect()
+    }
+
+    fn both(table: Table) -> Dual {
+        let mut dual = dual(table);
+        for _ in 0..10 {
+            dual.low.push(packet(slot(0), 0, Ecn::Ect1));
+            dual.classic.push(packet(slot(0), 0, Ecn::NotEct));
+        }
+        dual
+    }
+
+    #[test]
+    fn the_classic_queue_gets_its_share_of_the_bytes_exactly() {
+        let mut quarter = both(Table::default().text("classic_share", "25 %"));
+        assert_eq!(turns(&mut quarter, slot(0), 12), "LLLCLLLCLLLC");
+        assert_eq!((quarter.low.bytes, quarter.classic.bytes), (1_000, 7_000));
+        assert_eq!(turns(&mut quarter, slot(0), 9), "LCCCCCCC");
+        assert_eq!(quarter.deficit, 0);
+        let mut half = both(Table::default().text("classic_share", "50 %"));
+        assert_eq!(turns(&mut half, slot(0), 4), "LCLC");
+        // A packet of twice the length needs twice the deficit.
+        half.classic.packets[0].len = Bytes::new(2_000);
+        half.classic.bytes += 1_000;
+        assert_eq!(turns(&mut half, slot(0), 4), "LLCL");
+    }
+
+    #[test]
+    fn by_age_the_classic_queue_goes_first_only_when_it_is_older_by_more_than_the_shift() {
+        let table = Table::default()
+            .text("schedule", "time-shift")
+            .text("shift", "1 ms");
+        for (late, expected) in [(0, "L"), (1, "C")] {
+            let mut dual = both(table.clone());
+            dual.low.packets[0].arrived = Instant::from_nanos(1_000_000 + late);
+            assert_eq!(turns(&mut dual, slot(30), 1), expected);
+        }
+    }
+
+    #[test]
+    fn the_native_marks_are_of_more_than_a_packet_and_of_the_waiting_time() {
+        let fate = |behind: u64, waited: u64, coupled: u64, sum: u64| {
+            let mut dual = dual(Table::default());
+            (dual.low.bytes, dual.p_prime, dual.sum) = (behind, coupled / 2, sum);
+            let fate = dual.fate_of_low(&packet(slot(0), 0, Ecn::Ect1), slot(waited));
+            (fate, dual.sum)
+        };
+        assert_eq!(fate(0, 12, 0, 5), (Fate::Pass, 5), "a full packet and no more");
+        assert_eq!(fate(1, 12, 0, 5), (Fate::Mark, 5), "after 1.2 ms");
+        assert_eq!(fate(1, 10, 0, 0), (Fate::Pass, ONE / 2));
+        assert_eq!(fate(1, 10, 0, ONE / 2), (Fate::Mark, 0));
+        assert_eq!(fate(1, 10, 0, ONE / 2 - 1), (Fate::Pass, ONE - 1));
+        assert_eq!(
+            fate(1, 10, ONE / 4 * 3, 0),
+            (Fate::Pass, ONE / 4 * 3),
+            "the greater of both"
+        );
+        assert_eq!(
+            fate(1, 9, ONE / 8, 0),
+            (Fate::Pass, ONE / 4),
+            "the greater of both"
+        );
+    }
+
+    /// One whose next number of the dice is less than a 64th, and that number.
+    fn foreseen() -> (Dual, u64) {
+        let mut dual = dual(Table::default());
+        loop {
+            let dice = dual.rng.clone().bits() >> 4;
+            if dice < ONE / 64 {
+                return (dual, dice);
+            }
+            let _ = dual.rng.bits();
+        }
+    }
+
+    #[test]
+    fn a_chance_is_met_by_what_is_less_than_it() {
+        for (more, met) in [(0, false), (1, true)] {
+            let (mut dual, dice) = foreseen();
+            assert_eq!(dual.draw(dice + more), met);
+        }
+    }
+
+    #[test]
+    fn classic_packets_are_signalled_beyond_two_packets_by_marks_where_they_can_be() {
+        let fate = |low: u64, classic: u64, p_prime: u64, ecn| {
+            let (mut dual, _) = foreseen();
+            (dual.low.bytes, dual.classic.bytes, dual.p_prime) = (low, classic, p_prime);
+            dual.fate_of_classic(&packet(slot(0), 0, ecn))
+        };
+        // A quarter's square is more than the dice show, and twice a quarter no overload.
+        let quarter = ONE / 4;
+        assert_eq!(fate(400, 600, quarter, Ecn::NotEct), Fate::Pass);
+        assert_eq!(fate(401, 600, quarter, Ecn::NotEct), Fate::Drop);
+        assert_eq!(fate(400, 601, quarter, Ecn::Ect0), Fate::Mark);
+        assert_eq!(fate(400, 601, 0, Ecn::NotEct), Fate::Pass);
+        assert_eq!(fate(400, 601, ONE / 2 - 1, Ecn::Ect0), Fate::Mark);
+        assert_eq!(fate(400, 601, ONE / 2, Ecn::Ect0), Fate::Drop, "an overload");
+        assert_eq!(fate(400, 599, ONE, Ecn::Ect0), Fate::Pass);
+    }
+
+    #[test]
+    fn an_overload_drops_all_but_the_last_of_both() {
+        let (mut dual, mut dropped) = (dual(Table::default()), Drops::default());
+        for flow in 0..3 {
+            dual.low.push(packet(slot(0), flow, Ecn::Ect1));
+            dual.classic.push(packet(slot(0), 10 + flow, Ecn::Ect0));
+        }
+        dual.p_prime = ONE;
+        let Next::Ready(last) = dual.dequeue(slot(1), &mut dropped) else {
+            panic!("one was promised")
+        };
+        // Two full packets are a backlog in which nothing classic is dropped.
+        assert_eq!((last.flow.full, dual.dropped), (11, [3, 1]));
+        let gone: Vec<u32> = dropped.0.iter().map(|(flow, _)| *flow).collect();
+        assert_eq!(gone, [0, 1, 2, 10]);
+        let mut low = both(Table::default());
+        (low.low, low.classic) = (Fifo::default(), Fifo::default());
+        low.p_prime = ONE;
+        (0..3).for_each(|flow| low.low.push(packet(slot(0), flow, Ecn::Ect1)));
+        assert!(matches!(low.dequeue(slot(1), &mut dropped), Next::Ready(last) if last.flow.full == 2));
+        assert_eq!((low.dropped, low.is_empty()), ([2, 0], true));
+    }
+
+    #[test]
+    fn both_queues_together_hold_the_limit() {
+        let (mut dual, mut dropped) = (dual(Table::default()), Drops::default());
+        dual.plan.limit = 3;
+        for (flow, ecn) in [Ecn::Ect0, Ecn::Ect1, Ecn::Ce, Ecn::Ect0].into_iter().enumerate() {
+            let verdict = dual.enqueue(slot(0), packet(slot(0), flow as u32, ecn), &mut dropped);
+            assert_eq!(verdict == Verdict::Queued, flow < 3);
+        }
+        assert_eq!(dropped.0, [(3, Reason::Full)]);
+        assert_eq!((dual.low.bytes, dual.classic.bytes), (2_000, 1_000));
+    }
+
+    #[test]
+    fn another_interval_begins_at_once_and_other_settings_leave_it() {
+        let mut dual = dual(Table::default());
+        let other = |table| trials::planned("dualpi2", table, LINK).plan;
+        let fifo = trials::planned("fifo", Table::default(), LINK);
+        assert!(!dual.retune(slot(7), &*fifo.plan));
+        assert!(dual.retune(slot(7), &*other(Table::default().with("limit", Raw::Integer(9)))));
+        assert_eq!((dual.plan.limit, dual.next_update), (9, slot(160)));
+        dual.p_prime = ONE / 2;
+        assert!(dual.retune(slot(170), &*other(Table::default().text("update", "20 ms"))));
+        assert_eq!((dual.plan.limit, dual.next_update), (10_000, slot(370)));
+        assert!(dual.p_prime < ONE / 2, "what was due is made before");
+    }
+
+    #[test]
+    fn one_that_takes_over_goes_on_with_all_but_the_packets() {
+        let mut former = both(Table::default());
+        (former.sum, former.deficit, former.marks, former.dropped) = (5, 6, [7, 8], [9, 10]);
+        let mut dual = dual(Table::default().with("limit", Raw::Integer(9)));
+        assert_eq!(dual.take_over(slot(160), &mut former), 0);
+        assert_eq!(
+            (dual.delay, dual.next_update),
+            (Duration::from_millis(16), slot(320))
+        );
+        assert_eq!((dual.sum, dual.deficit), (5, 6));
+        assert_eq!((dual.marks, dual.dropped), ([7, 8], [9, 10]));
+        assert!(dual.is_empty() && dual.low.bytes + dual.classic.bytes == 0 && dual.plan.limit == 9);
+        assert_eq!(
+            (dual.p_prime, dual.rng.bits()),
+            (former.p_prime, former.rng.bits())
+        );
+    }
+
+    #[test]
+    fn a_flush_that_ends_forgets_the_turns() {
+        let (mut dual, mut dropped) = (both(Table::default()), Drops::default());
+        dual.deficit = 5;
+        dual.flush(&mut Portion::of(15, 1), &mut dropped);
+        assert_eq!((dual.low.bytes, dual.classic.bytes, dual.deficit), (0, 5_000, 5));
+        dual.flush(&mut Portion::whole(), &mut dropped);
+        assert_eq!((dual.classic.bytes, dual.deficit, dropped.0.len()), (0, 0, 20));
+    }
+
+    #[test]
+    fn its_state_is_shown() {
+        let mut dual = both(Table::default());
+        let _ = dual.low.pop();
+        (dual.p_prime, dual.delay) = (ONE / 4, Duration::from_millis(3));
+        (dual.marks, dual.dropped) = ([1, 2], [3, 4]);
+        let bytes = |n| Value::Bytes(Bytes::new(n));
+        assert_eq!(
+            trials::gauges(&dual),
+            [
+                ("delay", Value::Duration(Duration::from_millis(3))),
+                ("p_classic", Value::Share(Probability::ratio(1, 16))),
+                ("p_coupled", Value::Share(Probability::ratio(1, 2))),
+                ("state", Value::State("normal")),
+                ("l4s_bytes", bytes(9_000)),
+                ("classic_bytes", bytes(10_000)),
+                ("l4s_marks", Value::Count(1)),
+                ("classic_marks", Value::Count(2)),
+                ("l4s_dropped", Value::Count(3)),
+                ("classic_dropped", Value::Count(4)),
+            ]
+        );
+        dual.p_prime = ONE / 2;
+        assert_eq!(trials::gauge(&dual, "state"), Some(Value::State("overload")));
     }
 }

@@ -410,6 +410,7 @@ impl Discipline for Fifo {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disciplines::trials;
     use crate::link::Link;
     use crate::packet::ClassId;
     use crate::queue::Queue;
@@ -497,5 +498,264 @@ mod tests {
             run(settings, &[60, 40, 1]),
             (vec![60, 40], vec![(1, Reason::Full)])
         );
+    }
+
+    fn fifo(limit: u32, limit_bytes: u64, drop: DropFrom) -> Fifo {
+        Fifo::new(&Settings {
+            limit,
+            limit_bytes: Some(Bytes::new(limit_bytes)),
+            drop,
+        })
+    }
+
+    fn packet(len: u64) -> Packet {
+        Packet::new(Bytes::new(len), Instant::START, ClassId(0))
+    }
+
+    fn handed_on(len: u64) -> Packet {
+        Packet {
+            handed_on: true,
+            ..packet(len)
+        }
+    }
+
+    /// The lengths of all that is in it, in order.
+    fn taken(fifo: &mut Fifo) -> Vec<u64> {
+        let mut lens = Vec::new();
+        while let Next::Ready(packet) = fifo.take() {
+            lens.push(packet.len.get());
+        }
+        lens
+    }
+
+    #[test]
+    fn limits_of_nothing_and_below_a_packet_are_refused() {
+        let refused = |table| trials::refused("fifo", table, trials::LINK);
+        let packets = |n| Table::default().with("limit", Raw::Integer(n));
+        assert!(refused(packets(0)).is_some_and(|why| why.contains("must be at least 1")));
+        assert_eq!(refused(packets(1)), None);
+        let bytes = |text| Table::default().text("limit_bytes", text);
+        assert!(refused(bytes("999 B")).is_some_and(|why| why.contains("less than one full packet")));
+        assert_eq!(refused(bytes("1000 B")), None);
+    }
+
+    #[test]
+    fn as_many_packets_fit_as_both_limits_leave_room_for() {
+        let mut fifo = fifo(3, 30, DropFrom::Tail);
+        fifo.append(packet(10));
+        assert!(fifo.fit(2, Bytes::new(20)));
+        assert!(!fifo.fit(3, Bytes::new(20)));
+        assert!(!fifo.fit(2, Bytes::new(21)));
+        assert!(fifo.fits(Bytes::new(20)) && !fifo.fits(Bytes::new(21)));
+        assert!(fifo.pin().is_some());
+        assert!(fifo.fit(3, Bytes::new(30)), "a pinned packet does not count");
+        assert!(!fifo.fit(4, Bytes::new(30)) && !fifo.fit(3, Bytes::new(31)));
+        assert!(fifo.fits(Bytes::new(30)) && !fifo.fits(Bytes::new(31)));
+        fifo.append(packet(10));
+        fifo.append(packet(10));
+        fifo.limit = 1;
+        assert!(
+            !fifo.fit(1, Bytes::ZERO) && !fifo.fits(Bytes::ZERO),
+            "retuned below what it holds"
+        );
+        assert!(fifo.fit(0, Bytes::ZERO));
+    }
+
+    #[test]
+    fn a_burst_is_queued_as_its_packets_are_one_by_one() {
+        for drop in [DropFrom::Tail, DropFrom::Head] {
+            for (held, burst, pinned) in (0..40).map(|n| (n % 4, n / 8, n / 4 % 2 == 1)) {
+                let run = |at_once: bool| {
+                    let (mut fifo, mut dropped) = (fifo(4, 50, drop), Drops::default());
+                    (0..held).for_each(|n| fifo.append(packet(1 + n)));
+                    if pinned {
+                        let _ = fifo.pin();
+                    }
+                    let mut packets: Vec<Packet> = (0..burst).map(|n| packet(12 + n)).collect();
+                    if at_once {
+                        fifo.offer_all(&mut packets, &mut dropped);
+                        assert!(packets.is_empty());
+                    } else {
+                        packets
+                            .drain(..)
+                            .for_each(|packet| _ = fifo.offer(packet, &mut dropped));
+                    }
+                    let held = (fifo.packets(), fifo.bytes(), fifo.is_pinned());
+                    (held, taken(&mut fifo), dropped.0)
+                };
+                assert_eq!(
+                    run(true),
+                    run(false),
+                    "{held} held, {burst} come, {pinned}, {drop:?}"
+                );
+            }
+        }
+    }
+
+    /// Takes so many packets.
+    struct Takes {
+        wants: usize,
+        sent: Vec<u64>,
+    }
+
+    impl Sink for Takes {
+        fn drop(&mut self, packet: Packet, why: Reason) {
+            panic!("lost: {packet:?}, {why}");
+        }
+    }
+
+    impl Outlet for Takes {
+        fn send(&mut self, packet: Packet) -> bool {
+            self.sent.push(packet.len.get());
+            self.sent.len() < self.wants
+        }
+    }
+
+    #[test]
+    fn a_burst_leaves_until_no_more_is_wanted_and_is_counted() {
+        let cases = [
+            (1, vec![1], Next::Ready(()), 2),
+            (2, vec![1, 2], Next::Ready(()), 1),
+            (3, vec![1, 2, 3], Next::Ready(()), 0),
+            (4, vec![1, 2, 3], Next::Empty, 0),
+        ];
+        for (wants, lens, next, left) in cases {
+            let mut fifo = fifo(9, 100, DropFrom::Tail);
+            (1..=3).for_each(|len| fifo.append(packet(len)));
+            let _ = fifo.pin();
+            let (mut outlet, mut sent) = (
+                Takes {
+                    wants,
+                    sent: Vec::new(),
+                },
+                Count::default(),
+            );
+            sent += Bytes::new(50);
+            assert_eq!(fifo.send_all(&mut sent, &mut outlet), next);
+            assert_eq!(outlet.sent, lens);
+            let count = 1 + lens.len() as u64;
+            assert_eq!(
+                (sent.packets, sent.bytes.get()),
+                (count, 50 + lens.iter().sum::<u64>())
+            );
+            assert_eq!((fifo.packets(), fifo.is_pinned()), (left, false));
+            let kept: Vec<u64> = (lens.len() as u64 + 1..=3).collect();
+            assert_eq!(fifo.bytes().get(), kept.iter().sum::<u64>());
+            assert_eq!(taken(&mut fifo), kept);
+            assert_eq!(fifo.send_all(&mut sent, &mut outlet), Next::Empty);
+            assert_eq!(sent.packets, count, "nothing is sent of nothing");
+        }
+    }
+
+    #[test]
+    fn the_oldest_is_pinned_until_it_is_taken() {
+        let mut fifo = fifo(9, 100, DropFrom::Tail);
+        assert!(fifo.pin().is_none() && !fifo.is_pinned());
+        fifo.append(packet(1));
+        fifo.append(packet(2));
+        assert!(!fifo.is_pinned());
+        assert_eq!(fifo.pin().map(|packet| packet.len.get()), Some(1));
+        assert!(fifo.is_pinned());
+        assert!(matches!(fifo.take(), Next::Ready(packet) if packet.len.get() == 1));
+        assert!(!fifo.is_pinned());
+        assert_eq!((fifo.packets(), fifo.bytes().get()), (1, 2));
+    }
+
+    #[test]
+    fn only_what_is_not_pinned_makes_room() {
+        let (mut fifo, mut dropped) = (fifo(1, 5, DropFrom::Head), Drops::default());
+        fifo.append(packet(1));
+        let _ = fifo.pin();
+        assert_eq!(fifo.offer(packet(2), &mut dropped), Verdict::Queued);
+        assert_eq!(fifo.offer(packet(3), &mut dropped), Verdict::Queued);
+        assert_eq!(dropped.0, [(2, Reason::Head)]);
+        assert_eq!((fifo.packets(), fifo.bytes().get()), (2, 4));
+        let verdict = fifo.offer(packet(6), &mut dropped);
+        assert_eq!(verdict, Verdict::Dropped(Reason::Full), "longer than the limit");
+        assert_eq!(dropped.0[1..], [(3, Reason::Head), (6, Reason::Full)]);
+        assert_eq!((fifo.packets(), fifo.bytes().get()), (1, 1));
+    }
+
+    #[test]
+    fn of_those_handed_on_one_more_than_the_limit_fits_as_the_first_may_have_been_pinned() {
+        let (mut fifo, mut dropped) = (fifo(2, 100, DropFrom::Tail), Drops::default());
+        for len in [1, 2, 3] {
+            assert_eq!(fifo.offer(handed_on(len), &mut dropped), Verdict::Queued);
+            assert!(!fifo.is_pinned());
+        }
+        let full = Verdict::Dropped(Reason::Full);
+        assert_eq!(fifo.offer(handed_on(4), &mut dropped), full);
+        assert_eq!(fifo.offer(packet(5), &mut dropped), full);
+        let _ = fifo.pin();
+        assert_eq!(
+            fifo.offer(handed_on(6), &mut dropped),
+            full,
+            "the pinned one is that one"
+        );
+        assert_eq!(taken(&mut fifo), [1, 2, 3]);
+        assert_eq!(
+            fifo.offer(handed_on(101), &mut dropped),
+            full,
+            "there is no first"
+        );
+        assert!(matches!(fifo.take(), Next::Empty));
+    }
+
+    #[test]
+    fn a_packet_that_was_pinned_is_so_in_the_one_that_takes_over() {
+        for pinned in [true, false] {
+            let mut former = fifo(5, 100, DropFrom::Tail);
+            former.append(packet(1));
+            if pinned {
+                let _ = former.pin();
+            }
+            let mut fifo = fifo(5, 100, DropFrom::Tail);
+            assert_eq!(fifo.take_over(Instant::START, &mut former), 0);
+            assert!(!fifo.is_pinned());
+            fifo.append(packet(1));
+            assert_eq!(fifo.is_pinned(), pinned);
+            assert_eq!(taken(&mut fifo), [1]);
+            fifo.append(packet(2));
+            assert!(!fifo.is_pinned(), "only the first");
+        }
+    }
+
+    #[test]
+    fn its_limits_are_shown_and_adopted() {
+        let plain = trials::planned("fifo", Table::default(), trials::LINK);
+        let mut fifo = fifo(7, 5_000, DropFrom::Tail);
+        let bytes = Value::Bytes(Bytes::new(5_000));
+        assert_eq!(
+            trials::gauges(&fifo),
+            [("limit", Value::Count(7)), ("limit_bytes", bytes)]
+        );
+        let other = trials::planned("codel", Table::default(), trials::LINK);
+        assert!(!fifo.retune(Instant::START, &*other.plan));
+        assert_eq!(fifo.limit, 7);
+        assert!(fifo.retune(Instant::START, &*plain.plan));
+        assert_eq!(
+            trials::gauges(&fifo),
+            [("limit", Value::Count(100))],
+            "no limit in bytes"
+        );
+        let table = Table::default()
+            .with("limit", Raw::Integer(3))
+            .text("limit_bytes", "2000 B")
+            .text("drop", "head");
+        let other = trials::planned("fifo", table, trials::LINK);
+        assert!(fifo.retune(Instant::START, &*other.plan));
+        let found = (fifo.limit, fifo.limit_bytes.get(), fifo.drop == DropFrom::Head);
+        assert_eq!(found, (3, 2_000, true));
+    }
+
+    #[test]
+    fn a_flush_takes_as_many_as_its_portion() {
+        let (mut fifo, mut dropped) = (fifo(7, 5_000, DropFrom::Tail), Drops::default());
+        (1..=3).for_each(|len| fifo.append(packet(len)));
+        fifo.flush(&mut Portion::of(2, 9), &mut dropped);
+        assert_eq!(dropped.0, [(1, Reason::Flushed), (2, Reason::Flushed)]);
+        assert_eq!((fifo.packets(), fifo.bytes().get()), (1, 3));
+        fifo.flush(&mut Portion::whole(), &mut dropped);
+        assert_eq!((fifo.packets(), fifo.bytes().get()), (0, 0));
     }
 }

@@ -22,6 +22,8 @@ pub mod priq;
 pub mod red;
 pub mod rio;
 pub mod tbf;
+#[cfg(test)]
+mod trials;
 pub mod wfq;
 pub mod wrr;
 

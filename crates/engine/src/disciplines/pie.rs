@@ -386,6 +386,7 @@ impl Discipline for Pie {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disciplines::trials;
     use crate::packet::{ClassId, Ecn};
     use crate::random::Seed;
     use crate::settings::{Raw, Table};
@@ -695,5 +696,231 @@ mod tests {
         assert!(seen.marked > 50 && seen.dropped == 0);
         let (seen, _) = standing(&mut pie(Table::default()), ONE / 9, Ecn::Ect0, 2_000);
         assert!(seen.dropped > 50 && seen.marked == 0);
+    }
+
+    #[test]
+    fn a_change_is_scaled_by_the_chance_below_each_bound_and_not_at_it() {
+        let plan = pie(Table::default()).plan;
+        let late = Duration::from_millis(30);
+        // 1/8 Hz · 15 ms, of a delay that does not change.
+        let whole = ONE / 8 * 15 / 1_000;
+        for (i, (bound, scale)) in SCALES.into_iter().enumerate() {
+            let next = |p: u64| plan.next(p, late, late) - p;
+            let above = SCALES.get(i + 1).map_or(1, |(_, scale)| *scale as u64);
+            assert_eq!(next(bound - 1), whole / scale as u64);
+            assert_eq!(next(bound), whole / above, "at {bound}");
+        }
+    }
+
+    #[test]
+    fn a_chance_decays_by_a_fiftieth_if_there_was_no_delay_twice_and_is_never_below_nothing() {
+        let plan = pie(Table::default()).plan;
+        let (none, some) = (Duration::ZERO, Duration::from_nanos(1));
+        let alpha = ONE / 8 * 15 / 1_000;
+        let left = ONE / 2 - alpha;
+        // With the change of −α · target in each.
+        assert_eq!(plan.next(ONE / 2, none, none), left - left / 50);
+        assert!(plan.next(ONE / 2, some, none) >= left);
+        assert!(plan.next(ONE / 2, none, some) > left - left / 50);
+        assert_eq!(plan.next(1, none, Duration::from_secs(1)), 0);
+        assert_eq!(plan.next(ONE, Duration::from_secs(1), none), ONE);
+        let hour = Duration::from_secs(3_600);
+        assert_eq!(
+            plan.next(ONE / 2, hour, Duration::from_secs(60)),
+            ONE / 2 + ONE / 50
+        );
+    }
+
+    /// One whose next number of the dice is below a half, and that number.
+    fn foreseen(table: &Table) -> (Pie, u64) {
+        let mut pie = pie(table.clone());
+        pie.burst_allowance = Duration::ZERO;
+        pie.qdelay_old = Duration::from_millis(20);
+        pie.bytes = Bytes::new(5_000);
+        loop {
+            let dice = pie.rng.clone().bits() >> 4;
+            if (1..ONE / 2).contains(&dice) {
+                return (pie, dice);
+            }
+            let _ = pie.rng.bits();
+        }
+    }
+
+    #[test]
+    fn the_dice_decide_from_a_sum_of_85_percent_on_and_not_from_eight_and_a_half_on() {
+        let drops = |chance_beyond_dice: u64, sum: u64| {
+            let (mut pie, dice) = foreseen(&Table::default());
+            pie.drop_prob = dice + chance_beyond_dice;
+            pie.accu_prob = sum - pie.drop_prob;
+            let drop = pie.should_drop();
+            assert_eq!(pie.accu_prob, if drop { 0 } else { sum });
+            drop
+        };
+        let (least, most) = (ONE / 100 * 85, ONE / 2 * 17);
+        assert!(drops(1, least) && !drops(1, least - 1));
+        assert!(!drops(0, least) && !drops(0, most - 1));
+        assert!(drops(0, most));
+    }
+
+    #[test]
+    fn dice_alone_decide_without_a_sum() {
+        let random = Table::default().with("derandomize", Raw::Boolean(false));
+        for (more, expected) in [(1, true), (0, false)] {
+            let (mut pie, dice) = foreseen(&random);
+            (pie.drop_prob, pie.accu_prob) = (dice + more, 7);
+            assert_eq!((pie.should_drop(), pie.accu_prob), (expected, 0));
+        }
+    }
+
+    #[test]
+    fn a_chance_of_nothing_begins_the_sum_anew() {
+        let (mut pie, _) = foreseen(&Table::default());
+        (pie.drop_prob, pie.accu_prob) = (0, 7);
+        assert_eq!((pie.should_drop(), pie.accu_prob), (false, 0));
+    }
+
+    #[test]
+    fn a_queue_holds_its_limit_and_knows_its_bytes() {
+        let (mut pie, mut seen) = (pie(Table::default()), Witness::default());
+        pie.plan.limit = 3;
+        let put = |pie: &mut Pie, seen: &mut Witness| {
+            pie.accu_prob = 5;
+            pie.enqueue(millis(0), packet(millis(0), Ecn::NotEct), seen)
+        };
+        for held in 1..=3 {
+            assert_eq!(put(&mut pie, &mut seen), Verdict::Queued);
+            assert_eq!((pie.bytes.get(), pie.accu_prob), (held * 1_000, 5));
+        }
+        assert_eq!(put(&mut pie, &mut seen), Verdict::Dropped(Reason::Full));
+        assert_eq!((pie.bytes.get(), pie.accu_prob, pie.early), (3_000, 0, 0));
+        assert!(matches!(pie.dequeue(millis(0), &mut seen), Next::Ready(_)));
+        assert_eq!(pie.bytes.get(), 2_000);
+        pie.flush(&mut Portion::whole(), &mut seen);
+        assert_eq!((pie.bytes.get(), pie.queue.len(), seen.dropped), (0, 0, 3));
+        assert!(matches!(pie.dequeue(millis(0), &mut seen), Next::Empty));
+    }
+
+    #[test]
+    fn signals_are_counted_and_what_was_handed_on_gets_none() {
+        let (mut pie, mut seen) = (pie(Table::default()), Witness::default());
+        let mut put = |pie: &mut Pie, ecn, handed_on| {
+            (pie.accu_prob, pie.burst_allowance) = (ONE / 2 * 17, Duration::ZERO);
+            pie.qdelay_old = Duration::from_millis(20);
+            let packet = Packet {
+                handed_on,
+                ..packet(millis(0), ecn)
+            };
+            pie.enqueue(millis(0), packet, &mut seen)
+        };
+        pie.bytes = Bytes::new(3_000);
+        pie.drop_prob = pie.plan.mark_below;
+        assert_eq!(put(&mut pie, Ecn::Ect0, true), Verdict::Queued);
+        assert_eq!(pie.early, 0);
+        let early = Verdict::Dropped(Reason::Early);
+        assert_eq!(put(&mut pie, Ecn::Ect0, false), early, "not below");
+        assert_eq!(pie.early, 1);
+        pie.drop_prob = pie.plan.mark_below - 1;
+        assert_eq!(put(&mut pie, Ecn::Ect0, false), Verdict::Queued);
+        assert_eq!(put(&mut pie, Ecn::NotEct, false), early);
+        assert_eq!(pie.early, 3);
+        assert_eq!((seen.dropped, seen.marked), (2, 1));
+    }
+
+    #[test]
+    fn without_ecn_nothing_is_marked() {
+        let plan = |ecn| pie(Table::default().with("ecn", Raw::Boolean(ecn))).plan;
+        assert_eq!(plan(false).mark_below, 0);
+        assert!((429_496_729..=429_496_730).contains(&(plan(true).mark_below >> 28)));
+    }
+
+    #[test]
+    fn updates_are_due_at_whole_intervals_and_more_than_enough_are_skipped() {
+        let (mut pie, mut seen) = (pie(Table::default()), Witness::default());
+        pie.catch_up(Instant::from_nanos(14_999_999));
+        assert_eq!(pie.next_update, millis(15));
+        pie.catch_up(millis(15));
+        assert_eq!(pie.next_update, millis(30), "a calm is skipped");
+        pie.catch_up(Instant::from_nanos(74_999_999));
+        assert_eq!(pie.next_update, millis(75));
+        let _ = pie.enqueue(millis(74), packet(millis(74), Ecn::NotEct), &mut seen);
+        pie.catch_up(millis(75));
+        assert_eq!(
+            (pie.next_update, pie.qdelay_old),
+            (millis(90), Duration::from_millis(1))
+        );
+        pie.catch_up(Instant::from_nanos(75_000_000_000 + 1));
+        assert_eq!(pie.next_update, millis(75_015));
+        assert_eq!(
+            pie.qdelay_old,
+            Duration::from_millis(1_024 * 15 + 1),
+            "of 1,024 more"
+        );
+    }
+
+    #[test]
+    fn another_interval_begins_at_once_and_a_whole_allowance_stays_whole() {
+        let other = |key: &str, value: &str| {
+            let table = Table::default().text(key, value);
+            trials::planned("pie", table, LINK).plan
+        };
+        let mut pie = pie(Table::default());
+        let fifo = trials::planned("fifo", Table::default(), LINK);
+        assert!(!pie.retune(millis(7), &*fifo.plan));
+        assert!(pie.retune(millis(7), &*other("burst", "50 ms")));
+        assert_eq!(
+            (pie.burst_allowance, pie.next_update),
+            (Duration::from_millis(50), millis(15))
+        );
+        assert!(pie.retune(millis(8), &*other("burst", "100 ms")));
+        assert_eq!(pie.burst_allowance, Duration::from_millis(100));
+        pie.burst_allowance = Duration::from_millis(40);
+        assert!(pie.retune(millis(8), &*other("burst", "90 ms")));
+        assert_eq!(pie.burst_allowance, Duration::from_millis(40));
+        assert!(pie.retune(millis(8), &*other("burst", "30 ms")));
+        assert_eq!(pie.burst_allowance, Duration::from_millis(30));
+        assert!(pie.retune(millis(9), &*other("update", "20 ms")));
+        assert_eq!(
+            (pie.plan.update, pie.next_update),
+            (Duration::from_millis(20), millis(29))
+        );
+    }
+
+    #[test]
+    fn one_that_takes_over_goes_on_with_all_but_the_packets() {
+        let (mut former, mut seen) = (pie(Table::default()), Witness::default());
+        let _ = former.enqueue(millis(0), packet(millis(0), Ecn::NotEct), &mut seen);
+        (former.drop_prob, former.accu_prob, former.early) = (ONE / 2, 8, 9);
+        let mut pie = pie(Table::default());
+        pie.plan.limit = 7;
+        assert_eq!(pie.take_over(millis(15), &mut former), 0);
+        let found = (pie.qdelay_old, pie.next_update, pie.accu_prob, pie.early);
+        assert_eq!(
+            found,
+            (Duration::from_millis(15), millis(30), 8, 9),
+            "after an update"
+        );
+        assert_eq!((pie.bytes, pie.queue.len(), pie.plan.limit), (Bytes::ZERO, 0, 7));
+        assert_eq!(
+            (pie.drop_prob, pie.rng.bits()),
+            (former.drop_prob, former.rng.bits())
+        );
+    }
+
+    #[test]
+    fn its_state_is_shown() {
+        let mut pie = pie(Table::default());
+        (pie.drop_prob, pie.early) = (ONE / 4, 3);
+        (pie.qdelay_old, pie.burst_allowance) = (Duration::from_millis(2), Duration::from_millis(4));
+        assert_eq!(
+            trials::gauges(&pie),
+            [
+                ("delay", Value::Duration(Duration::from_millis(2))),
+                ("target", Value::Duration(Duration::from_millis(15))),
+                ("probability", Value::Share(Probability::ratio(1, 4))),
+                ("burst", Value::Duration(Duration::from_millis(4))),
+                ("early", Value::Count(3)),
+                ("limit", Value::Count(1_000)),
+            ]
+        );
     }
 }
