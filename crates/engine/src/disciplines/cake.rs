@@ -686,3 +686,123 @@ impl Discipline for Cake {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    // What is not seen from outside; the rest is in `tests/cake.rs`.
+    use super::*;
+    use crate::disciplines::trials::{self, LINK};
+    use crate::settings::{Raw, Table};
+
+    fn millis(n: u64) -> Instant {
+        Instant::from_nanos(n * 1_000_000)
+    }
+
+    /// A thousand bytes take a millisecond.
+    const PACKET: Bytes = Bytes::new(1_000);
+
+    fn tin() -> Tin {
+        Tin {
+            pace: pace(Bandwidth::mbit(8)),
+            turn: 0,
+        }
+    }
+
+    #[test]
+    fn a_tin_that_was_due_is_charged_and_one_that_was_ahead_is_a_packet_ahead_at_most() {
+        let mut tin = tin();
+        tin.pace.start(millis(5));
+        for expected in [6, 6] {
+            tin.charge(millis(5), PACKET);
+            assert_eq!(tin.pace.free_at(), millis(expected));
+        }
+        tin.charge(millis(9), PACKET);
+        assert_eq!(
+            tin.pace.free_at(),
+            millis(7),
+            "what it did not get is not forgotten"
+        );
+        tin.charge(millis(9), PACKET.times(9));
+        assert_eq!(tin.pace.free_at(), millis(16), "it was due");
+    }
+
+    fn cake(table: Table) -> Box<dyn Discipline> {
+        trials::built(&trials::planned("cake", table, LINK))
+    }
+
+    #[test]
+    fn tins_have_sixteenths_of_the_rate_and_new_clocks_for_a_new_rate() {
+        let rates = |cake: &mut dyn Discipline| -> Vec<u64> {
+            let cake = cake.of_type::<Cake>().expect("a `cake`");
+            let rate = |tin: &Tin| tin.pace.rate().bits();
+            cake.tins.iter().map(rate).collect()
+        };
+        let mut cake = cake(
+            Table::default()
+                .text("tins", "besteffort")
+                .text("rate", "8 Mbit/s"),
+        );
+        assert_eq!(rates(&mut *cake), [8_000_000]);
+        let own = cake.of_type::<Cake>().expect("a `cake`");
+        own.tins[0].pace.start(millis(9));
+        let other = |table: Table| trials::planned("cake", table, LINK).plan;
+        let slower = Table::default()
+            .text("tins", "besteffort")
+            .text("rate", "4 Mbit/s");
+        assert!(cake.retune(millis(3), &*other(slower.clone())));
+        assert_eq!(rates(&mut *cake), [4_000_000]);
+        let own = cake.of_type::<Cake>().expect("a `cake`");
+        assert_eq!(own.tins[0].pace.free_at(), millis(9));
+        // A clock of the same rate goes on with its remainder.
+        own.tins[0].pace.send(millis(9), Bytes::new(1));
+        let former = own.tins[0].pace.state();
+        assert!(cake.retune(millis(3), &*other(slower.with("ingress", Raw::Boolean(true)))));
+        let own = cake.of_type::<Cake>().expect("a `cake`");
+        assert_eq!(own.tins[0].pace.state(), former);
+        assert!(own.shaper.as_ref().is_some_and(|shaper| shaper.least.is_some()));
+        assert!(!cake.retune(millis(3), &*other(Table::default())), "other tins");
+        assert!(!cake.retune(millis(3), &*trials::planned("fifo", Table::default(), LINK).plan));
+        let unlimited = Table::default()
+            .text("tins", "besteffort")
+            .text("rate", "unlimited");
+        assert!(cake.retune(millis(3), &*other(unlimited)));
+        assert!(cake.of_type::<Cake>().is_some_and(|cake| cake.shaper.is_none()));
+    }
+
+    #[test]
+    fn settings_are_refused_beyond_their_limits_and_not_at_them() {
+        let text = |key: &str, value: &str| {
+            trials::refused("cake", Table::default().text(key, value), LINK).is_some()
+        };
+        for (key, wrong, right) in [
+            ("limit_bytes", "999 B", "1000 B"),
+            ("quantum", "255 B", "256 B"),
+            ("quantum", "1073741825 B", "1073741824 B"),
+            ("rate", "0 bit/s", "1 kbit/s"),
+        ] {
+            assert!(text(key, wrong) && !text(key, right), "{key}");
+        }
+        let flows = |n| trials::refused("cake", Table::default().with("flows", Raw::Integer(n)), LINK);
+        let found = [0, 1, 1 << 16, (1 << 16) + 1].map(|n| flows(n).is_some());
+        assert_eq!(found, [true, false, false, true]);
+        let ingress = |rate| {
+            let table = Table::default()
+                .with("ingress", Raw::Boolean(true))
+                .text("rate", rate);
+            trials::refused("cake", table, LINK).is_some()
+        };
+        assert!(ingress("unlimited") && !ingress("8 Mbit/s"));
+    }
+
+    #[test]
+    fn the_usual_limit_is_four_intervals_and_a_megabyte_at_least() {
+        let limit = |rate: &str| {
+            let table = Table::default().text("tins", "besteffort").text("rate", rate);
+            trials::gauge(&*cake(table), "limit")
+        };
+        let bytes = |n| Some(Value::Bytes(Bytes::new(n)));
+        assert_eq!(limit("8 Mbit/s"), bytes(1_000_000));
+        assert_eq!(limit("80 Mbit/s"), bytes(4_000_000));
+        assert_eq!(limit("unlimited"), bytes(32_000_000));
+    }
+}

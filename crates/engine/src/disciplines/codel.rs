@@ -374,6 +374,7 @@ impl Discipline for Codel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disciplines::trials;
     use crate::packet::{ClassId, Ecn};
     use crate::units::Bandwidth;
 
@@ -551,5 +552,63 @@ mod tests {
         fn drop(&mut self, _packet: Packet, why: Reason) {
             assert_eq!(why, Reason::Flushed);
         }
+    }
+
+    #[test]
+    fn its_state_is_shown_and_other_settings_are_adopted() {
+        let mut codel = codel(9);
+        codel.sojourn = Duration::from_millis(3);
+        (codel.controller.dropping, codel.controller.count) = (true, 4);
+        let shown = |state, limit| {
+            [
+                ("sojourn", Value::Duration(Duration::from_millis(3))),
+                ("target", Value::Duration(Duration::from_millis(5))),
+                ("interval", Value::Duration(Duration::from_millis(100))),
+                ("state", Value::State(state)),
+                ("count", Value::Count(4)),
+                ("limit", Value::Count(limit)),
+            ]
+        };
+        assert_eq!(trials::gauges(&codel), shown("dropping", 9));
+        codel.controller.dropping = false;
+        assert_eq!(trials::gauges(&codel), shown("passing", 9));
+        let fifo = trials::planned("fifo", crate::settings::Table::default(), LINK);
+        assert!(!codel.retune(millis(0), &*fifo.plan));
+        let usual = trials::planned("codel", crate::settings::Table::default(), LINK);
+        assert!(codel.retune(millis(0), &*usual.plan));
+        assert_eq!(trials::gauges(&codel), shown("passing", 1_000));
+    }
+
+    #[test]
+    fn it_holds_its_limit_and_knows_its_bytes_and_the_last_sojourn_time() {
+        let (mut codel, mut seen) = (codel(2), Witness::default());
+        for (at, held) in [(0, 1), (1, 2), (2, 2)] {
+            put(&mut codel, at, Ecn::NotEct, &mut seen);
+            assert_eq!(
+                (codel.held.queue.len(), codel.held.bytes().get()),
+                (held, 1_000 * held as u64)
+            );
+        }
+        assert_eq!(seen.dropped, 1);
+        assert!(matches!(codel.dequeue(millis(4), &mut seen), Next::Ready(_)));
+        assert_eq!(
+            (codel.sojourn, codel.held.bytes().get()),
+            (Duration::from_millis(4), 1_000)
+        );
+        assert!(matches!(codel.dequeue(millis(4), &mut seen), Next::Ready(_)));
+        assert!(matches!(codel.dequeue(millis(4), &mut seen), Next::Empty));
+        assert_eq!((codel.sojourn, codel.held.bytes().get()), (Duration::ZERO, 0));
+    }
+
+    #[test]
+    fn one_that_takes_over_goes_on_with_the_law() {
+        let mut former = codel(2);
+        (former.sojourn, former.controller.count) = (Duration::from_millis(3), 4);
+        let mut codel = codel(2);
+        assert_eq!(codel.take_over(millis(0), &mut former), 0);
+        assert_eq!(
+            (codel.sojourn, codel.controller.count),
+            (Duration::from_millis(3), 4)
+        );
     }
 }

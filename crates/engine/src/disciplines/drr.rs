@@ -572,9 +572,11 @@ pub(super) fn keep_signalling_apart(spec: &mut DisciplineSpec) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounds::ArrivalCurve;
+    use crate::disciplines::trials;
     use crate::queue::Queue;
     use crate::random::{Rng, Seed};
-    use crate::settings::{Raw, Table};
+    use crate::settings::{Raw, SettingValue, Table};
     use crate::sinks::Nowhere;
     use crate::tree::{ClassSpec, DisciplineSpec, Registry};
     use crate::units::Bandwidth;
@@ -724,5 +726,141 @@ mod tests {
             let problems = check(vec![Table::default(), table]).expect_err("cannot work");
             assert!(problems[0].message.contains(message), "{problems:?}");
         }
+    }
+
+    const WIDE: Link = Link::new(Bandwidth::mbit(100), Bytes::new(1_000));
+
+    #[test]
+    fn memory_is_read_ahead_for_sixteen_turns_of_very_many_classes_alone() {
+        for (classes, ahead) in [(MANY - 1, 0), (MANY, AHEAD)] {
+            let class = |number: usize| ClassSpec {
+                name: number.to_string().into(),
+                default: number == 0,
+                ..ClassSpec::default()
+            };
+            let spec = DisciplineSpec {
+                classes: (0..classes).map(class).collect(),
+                ..DisciplineSpec::new("drr")
+            };
+            let plan = spec.check(&Registry::builtin(), WIDE).expect("a good plan");
+            let mut built = trials::built(&plan.root);
+            let drr = built.of_type::<Drr>().expect("a `drr`");
+            for class in 0..20 {
+                let packet = Packet::new(Bytes::new(100), Instant::START, ClassId(class));
+                let _ = drr.enqueue(Instant::START, packet, &mut Nowhere);
+            }
+            for turn in 1..=20 {
+                assert!(matches!(
+                    drr.dequeue(Instant::START, &mut Nowhere),
+                    Next::Ready(_)
+                ));
+                let left = (2 * ahead).saturating_sub(turn) % AHEAD.max(1);
+                assert_eq!(drr.fetched, left, "after {turn} turns of {classes} classes");
+            }
+        }
+    }
+
+    fn tree(weights: &[i64], capacity: u64, smallest: u64) -> ReservableTree {
+        let class = |(number, &weight): (usize, &i64)| ClassSpec {
+            name: number.to_string().into(),
+            default: number == 0,
+            settings: Table::default().with("weight", Raw::Integer(weight)),
+            ..ClassSpec::default()
+        };
+        let spec = DisciplineSpec {
+            classes: weights.iter().enumerate().map(class).collect(),
+            ..DisciplineSpec::new("drr")
+        };
+        ReservableTree {
+            spec,
+            link: WIDE,
+            capacity: Bandwidth::mbit(capacity),
+            smallest: Bandwidth::mbit(smallest),
+            largest: Bandwidth::mbit(capacity),
+        }
+    }
+
+    fn reserved(number: u64, mbit: u64) -> ReservedClass {
+        let rate = Bandwidth::mbit(mbit);
+        let burst = Bytes::new(1_000);
+        ReservedClass {
+            number,
+            rate,
+            sends: ArrivalCurve { rate, burst },
+            least: burst,
+            latency: None,
+            limit: 10,
+            priority: 0,
+            filters: Vec::new(),
+        }
+    }
+
+    /// The quanta of the policy's classes, and of the reservations of so many Mbit/s.
+    fn quanta(tree: &ReservableTree, rates: &[u64]) -> Vec<u64> {
+        let reservations: Vec<ReservedClass> = (1..)
+            .zip(rates)
+            .map(|(number, &mbit)| reserved(number, mbit))
+            .collect();
+        let mut spec = tree.spec.clone();
+        ByBytes.add(tree, &mut spec, &reservations);
+        let quantum = |class: &ClassSpec| {
+            assert_eq!(class.settings.entries.len(), 1, "no weight beside it");
+            let entry = class.settings.get("quantum").expect("a quantum");
+            Bytes::from_raw(&entry.value).expect("a length").get()
+        };
+        spec.classes.iter().map(quantum).collect()
+    }
+
+    #[test]
+    fn quanta_are_as_the_rates_with_a_packet_and_a_byte_of_each_class_for_the_least() {
+        // 1,000 bytes and 3 classes for 20 Mbit/s: 5,015 in a round, of which 4,012 are left.
+        assert_eq!(quanta(&tree(&[1, 1], 90, 1), &[20]), [2_006, 2_006, 1_003]);
+        assert_eq!(
+            quanta(&tree(&[3, 1], 90, 1), &[10, 30]),
+            [4_518, 1_506, 1_004, 3_012]
+        );
+        // The least is one of the policy's.
+        assert_eq!(quanta(&tree(&[1, 1], 90, 1), &[80]), [1_003, 1_003, 8_024]);
+        // A third more than 1,003 bytes, rounded up; the policy's class bears it.
+        assert_eq!(quanta(&tree(&[1], 90, 1), &[30, 40]), [1_002, 1_003, 1_338]);
+    }
+
+    #[test]
+    fn the_least_quantum_is_the_stated_one_and_a_full_packet_at_least() {
+        for (stated, unit) in [("3000 B", 3_000), ("10 B", 1_000)] {
+            let mut tree = tree(&[1], 90, 1);
+            tree.spec.settings = Table::default().text("quantum", stated);
+            assert_eq!(ByBytes::unit(&tree), unit);
+        }
+        assert_eq!(ByBytes::unit(&tree(&[1], 90, 1)), 1_000);
+        let counts = |mbit| ByBytes.counts(&tree(&[1], 90, 5), Bandwidth::mbit(mbit));
+        assert_eq!([counts(4), counts(6)], [5, 6].map(Bandwidth::mbit));
+    }
+
+    #[test]
+    fn the_worst_delay_is_the_longest_turn_and_a_packet_of_each_class() {
+        let worst =
+            |weights: &[i64], capacity, smallest| ByBytes.worst_delay(&tree(weights, capacity, smallest));
+        let longest = WIDE.longest();
+        let expected = |turn: u64, classes: u64| {
+            let all = Bytes::new(turn) + longest.times(classes) + WIDE.ahead(longest);
+            Some(WIDE.bandwidth.time_to_send(all))
+        };
+        // 1,000 bytes, and one for each of six classes and one more, for 10 of 100 Mbit/s.
+        assert_eq!(worst(&[1, 1], 40, 10), expected(1_007 * 10, 6));
+        // The policy's have 5 Mbit/s each.
+        assert_eq!(worst(&[1, 1], 90, 10), expected(1_012 * 20, 11));
+        assert_eq!(worst(&[3, 1], 80, 10), expected(1_011 * 20, 10));
+    }
+
+    #[test]
+    fn a_turn_is_from_a_packet_to_a_tebibyte() {
+        let turn = |n| turn(Bytes::new(n), WIDE).is_ok();
+        assert_eq!(
+            [999, 1_000, 1 << 40, (1 << 40) + 1].map(turn),
+            [false, true, true, false]
+        );
+        let weight = |weight| check(vec![Table::default().with("weight", Raw::Integer(weight))]).is_ok();
+        assert_eq!([0, 1, 10_000, 10_001].map(weight), [false, true, true, false]);
     }
 }

@@ -471,9 +471,11 @@ impl Discipline for FqCodel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disciplines::trials;
     use crate::link::Link;
     use crate::packet::{ClassId, FlowHashes};
     use crate::random::Seed;
+    use crate::settings::{Raw, Table};
     use crate::sinks::Drops;
     use crate::units::Bandwidth;
 
@@ -677,5 +679,79 @@ mod tests {
                     .iter()
                     .all(|&(flow, why)| (flow, why) == (1, Reason::Delay))
         );
+    }
+
+    #[test]
+    fn settings_are_refused_beyond_their_limits_and_not_at_them() {
+        let text = |key: &str, value: &str| {
+            trials::refused("fq_codel", Table::default().text(key, value), LINK).is_some()
+        };
+        for (key, wrong, right) in [
+            ("limit_bytes", "999 B", "1000 B"),
+            ("quantum", "255 B", "256 B"),
+            ("quantum", "1073741825 B", "1073741824 B"),
+        ] {
+            assert!(text(key, wrong) && !text(key, right), "{key}");
+        }
+        let number = |key: &str, n| {
+            trials::refused("fq_codel", Table::default().with(key, Raw::Integer(n)), LINK).is_some()
+        };
+        let flows = [0, 1, 1 << 16, (1 << 16) + 1].map(|n| number("flows", n));
+        assert_eq!(flows, [true, false, false, true]);
+        assert!(number("limit", 0) && !number("limit", 1));
+    }
+
+    #[test]
+    fn a_line_is_first_in_first_out_and_knows_how_many_stand_in_it() {
+        let mut queue = queue(1_000, false);
+        queue.make_queues();
+        let mut line = Line::EMPTY;
+        for (flow, count) in [(5, 1), (3, 2), (9, 3)] {
+            line.push(&mut queue.flows, flow);
+            assert_eq!((line.first, line.last, line.count), (5, flow, count));
+        }
+        for (first, last, count) in [(3, 9, 2), (9, 9, 1), (NONE, NONE, 0)] {
+            line.pop(&queue.flows);
+            assert_eq!((line.first, line.last, line.count), (first, last, count));
+        }
+    }
+
+    #[test]
+    fn its_state_is_shown_and_other_settings_are_adopted_where_flows_keep_their_queues() {
+        let mut queue = queue(1_000, false);
+        for flow in [1, 1, 2] {
+            assert!(put(&mut queue, millis(0), flow, 700).is_empty());
+        }
+        let shown = |new, old, fattest, limit| {
+            [
+                ("new", Value::Count(new)),
+                ("old", Value::Count(old)),
+                ("fattest", Value::Bytes(Bytes::new(fattest))),
+                ("became_new", Value::Count(2)),
+                ("target", Value::Duration(Duration::from_secs(3))),
+                ("interval", Value::Duration(Duration::from_secs(4))),
+                ("limit", Value::Count(limit)),
+            ]
+        };
+        assert_eq!(trials::gauges(&queue), shown(2, 0, 1_400, 1_000));
+        (0..2).for_each(|_| drop(get(&mut queue, millis(0))));
+        assert_eq!(trials::gauges(&queue), shown(2, 0, 700, 1_000));
+        drop(get(&mut queue, millis(0)));
+        assert!(matches!(
+            queue.dequeue(millis(0), &mut Drops::default()),
+            Next::Empty
+        ));
+        assert_eq!(trials::gauges(&queue), shown(0, 0, 0, 1_000));
+        let fifo = trials::planned("fifo", Table::default(), LINK);
+        assert!(!queue.retune(millis(0), &*fifo.plan));
+        let other = |flows| FqPlan {
+            flows,
+            limit: 7,
+            ..queue.plan.clone()
+        };
+        let (same, fewer) = (other(1_024), other(1_023));
+        assert!(!queue.retune(millis(0), &fewer));
+        assert!(queue.retune(millis(0), &same));
+        assert_eq!(trials::gauges(&queue), shown(0, 0, 0, 7));
     }
 }

@@ -446,6 +446,7 @@ impl Discipline for Police {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disciplines::trials;
     use crate::link::Link;
     use crate::packet::{ClassId, Dscp};
     use crate::random::Seed;
@@ -682,5 +683,153 @@ mod tests {
         ["af14", "af51", "af1", "cs8", "64", "x", ""]
             .iter()
             .for_each(|name| assert_eq!(dscp(name), None, "{name}"));
+    }
+
+    fn fault(table: &Table) -> Option<&'static str> {
+        let settings = Settings::read(table, &[], &mut Vec::new()).expect("settings");
+        let parameters = Parameters::new(&settings, LINK.bandwidth, LINK.mtu);
+        parameters.err().map(|(key, _)| key)
+    }
+
+    #[test]
+    fn rates_and_bursts_are_refused_beyond_their_limits_and_not_at_them() {
+        let of = |name: &str, rate: &str| Table::default().text("meter", name).text("rate", rate);
+        assert_eq!(fault(&of("srtcm", "0 bit/s")), Some("rate"));
+        let excess = |name, rate| fault(&of(name, "8 Mbit/s").text("excess_rate", rate));
+        assert_eq!(excess("trtcm", "7999999 bit/s"), Some("excess_rate"));
+        assert_eq!(excess("trtcm", "8 Mbit/s"), None);
+        assert_eq!(excess("trtcm", "9 Mbit/s"), None);
+        assert_eq!(excess("trtcm-4115", "1 bit/s"), None);
+        for name in ["srtcm", "token-bucket"] {
+            assert_eq!(excess(name, "9 Mbit/s"), Some("excess_rate"));
+        }
+        for key in ["burst", "excess_burst"] {
+            let of = |burst| fault(&of("srtcm", "8 Mbit/s").text(key, burst));
+            for wrong in ["999 B", "1073741825 B"] {
+                assert_eq!(of(wrong), Some(key), "{wrong}");
+            }
+            for right in ["1000 B", "1073741824 B"] {
+                assert_eq!(of(right), None, "{right}");
+            }
+        }
+        let aware = |name| fault(&of(name, "8 Mbit/s").with("aware", Raw::Boolean(true)));
+        assert_eq!([aware("srtcm"), aware("token-bucket")], [None, Some("aware")]);
+    }
+
+    #[test]
+    fn rates_and_bursts_that_are_not_given_follow_from_the_rate() {
+        let of = |name: &str, rate: &str| {
+            let parameters = parameters(Table::default().text("meter", name).text("rate", rate));
+            (parameters.rates, parameters.bursts.map(|burst| burst / BYTE))
+        };
+        let rate = 8_000_000;
+        assert_eq!(of("token-bucket", "8 Mbit/s"), ([rate, 0], [10_000; 2]));
+        assert_eq!(of("srtcm", "8 Mbit/s"), ([rate, 0], [10_000; 2]));
+        assert_eq!(of("trtcm", "8 Mbit/s"), ([rate, 2 * rate], [10_000; 2]));
+        assert_eq!(
+            of("trtcm-4115", "1 Mbit/s"),
+            ([1_000_000; 2], [4_000; 2]),
+            "four packets"
+        );
+        assert_eq!(of("srtcm", "1000 Gbit/s").1, [1 << 30; 2], "at most");
+    }
+
+    fn over(table: Table, child: &str) -> QueuePlan {
+        trials::planned_over("police", table, DisciplineSpec::new(child))
+    }
+
+    /// The tokens of both buckets, and the packets of each colour.
+    fn shown(police: &dyn Discipline) -> [Option<Value>; 5] {
+        ["committed", "excess", "green", "yellow", "red"].map(|name| trials::gauge(police, name))
+    }
+
+    fn expected(committed: u64, excess: u64, colours: [u64; 3]) -> [Option<Value>; 5] {
+        let [committed, excess] = [committed, excess].map(|n| Some(Value::Bytes(Bytes::new(n))));
+        let [green, yellow, red] = colours.map(|n| Some(Value::Count(n)));
+        [committed, excess, green, yellow, red]
+    }
+
+    /// A meter that has let 1,500 bytes through, and 1,000 in excess, at the start.
+    fn used() -> Box<dyn Discipline> {
+        let mut police = trials::built(&over(meter("srtcm"), "fifo"));
+        for len in [1_500, 1_000, 2_500] {
+            let packet = Packet::new(Bytes::new(len), Instant::START, ClassId(0));
+            let _ = police.enqueue(Instant::START, packet, &mut Drops::default());
+        }
+        assert_eq!(shown(&*police), expected(500, 2_000, [1, 1, 1]));
+        police
+    }
+
+    #[test]
+    fn tokens_stay_up_to_the_new_bursts_when_it_is_retuned() {
+        let at = Instant::from_nanos(1_000_000);
+        let other = |burst: &str, excess: &str, child| {
+            let table = meter("srtcm").text("burst", burst).text("excess_burst", excess);
+            over(table, child).plan
+        };
+        let mut police = used();
+        assert!(police.retune(at, &*over(meter("srtcm"), "fifo").plan));
+        assert_eq!(
+            shown(&*police),
+            expected(500, 2_000, [1, 1, 1]),
+            "nothing has changed"
+        );
+        let alone = trials::planned("fifo", Table::default(), LINK);
+        assert!(!police.retune(at, &*alone.plan));
+        assert!(!police.retune(at, &*other("9000 B", "9000 B", "codel")));
+        assert_eq!(shown(&*police), expected(500, 2_000, [1, 1, 1]));
+        assert!(police.retune(at, &*other("9000 B", "9000 B", "fifo")));
+        assert_eq!(
+            shown(&*police),
+            expected(1_500, 2_000, [1, 1, 1]),
+            "1,000 bytes came"
+        );
+        assert!(police.retune(at, &*other("1000 B", "1001 B", "fifo")));
+        assert_eq!(shown(&*police), expected(1_000, 1_001, [1, 1, 1]));
+    }
+
+    #[test]
+    fn one_that_takes_over_has_the_tokens_up_to_its_bursts_and_the_counts() {
+        let at = Instant::from_nanos(1_000_000);
+        let table = meter("srtcm")
+            .text("burst", "1200 B")
+            .text("excess_burst", "9000 B");
+        let mut police = trials::built(&over(table, "fifo"));
+        assert_eq!(police.take_over(at, &mut *used()), 0);
+        assert_eq!(shown(&*police), expected(1_200, 2_000, [1, 1, 1]));
+    }
+
+    #[test]
+    fn a_token_bucket_shows_no_excess_and_marks_what_has_a_precedence() {
+        let table = meter("token-bucket").text("red", "precedence");
+        let mut police = trials::built(&over(table, "fifo"));
+        for (dscp, len) in [(26, 2_000), (26, 2_000), (46, 2_000)] {
+            let mut packet = Packet::new(Bytes::new(len), Instant::START, ClassId(0));
+            packet.dscp = Dscp::arrived(dscp);
+            let _ = police.enqueue(Instant::START, packet, &mut Drops::default());
+        }
+        let green_and_red = [
+            Some(Value::Count(1)),
+            Some(Value::Count(0)),
+            Some(Value::Count(2)),
+        ];
+        assert_eq!(
+            (shown(&*police)[1], &shown(&*police)[2..]),
+            (None, &green_and_red[..])
+        );
+        // AF31 passes, then AF33; expedited forwarding has no precedence.
+        for expected in [26, 30, 46] {
+            let next = police.dequeue(Instant::START, &mut Drops::default());
+            assert!(
+                matches!(next, Next::Ready(packet) if packet.dscp.value() == expected),
+                "{expected}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_classes_below_it_are_found() {
+        let plan = trials::planned_over("police", meter("srtcm"), trials::two_classes());
+        trials::finds_two_classes_below(&mut *trials::built(&plan));
     }
 }

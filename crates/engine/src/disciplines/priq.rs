@@ -439,6 +439,8 @@ impl Discipline for Priq {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::discipline::RenewedLeaf;
+    use crate::disciplines::trials;
     use crate::link::Link;
     use crate::queue::Queue;
     use crate::random::Seed;
@@ -563,5 +565,104 @@ mod tests {
             problems[0].message.contains("`0` and `2` both have priority 3"),
             "{problems:?}"
         );
+    }
+
+    const WIDE: Link = Link::new(Bandwidth::mbit(100), Bytes::new(1_514));
+
+    #[test]
+    fn it_never_waits_unless_a_queue_of_its_does() {
+        let mut classes = spec(&[1, 2]);
+        let conserves = |spec: &DisciplineSpec| {
+            let plan = spec.check(&Registry::builtin(), WIDE).expect("a good plan");
+            plan.root.plan.conserves_work()
+        };
+        assert!(conserves(&classes));
+        let class = classes.classes.get_mut(1).expect("one of them");
+        class.discipline = Some(DisciplineSpec {
+            settings: Table::default().text("rate", "1 Mbit/s"),
+            ..DisciplineSpec::new("tbf")
+        });
+        assert!(!conserves(&classes));
+    }
+
+    #[test]
+    fn a_class_gets_any_priority_that_no_other_has_and_a_place_for_one_gets_none() {
+        let plan = spec(&[1, 2, 3]).check(&Registry::builtin(), WIDE);
+        let plan = plan.expect("a good plan").root.plan;
+        let fifo = trials::planned("fifo", Table::default(), WIDE);
+        let name = "new".into();
+        let amended = |priority: i64, vacant: Option<bool>| {
+            let renewed = |vacant| RenewedLeaf {
+                name: &name,
+                vacant,
+                queue: &fifo,
+            };
+            let new = plan.amended(&ChangedClass {
+                class: ClassId(1),
+                settings: &Table::default().with("priority", Raw::Integer(priority)),
+                of_discipline: &Table::default(),
+                link: WIDE,
+                renewed: vacant.map(renewed),
+            })?;
+            let any: &dyn Any = &*new;
+            let priorities = &any.downcast_ref::<PriqPlan>()?.priorities;
+            assert_eq!(new.settings_of(ClassId(1)), [shown(priorities[1])]);
+            let changed = new.changed_classes(&*plan, false).map(|all| all.len());
+            let same = priorities[1] == Some(2);
+            assert_eq!(changed, Some(usize::from(!same)));
+            assert_eq!(new.changed_classes(&*plan, true).map(|all| all.len()), Some(3));
+            Some([0, 1, 2].map(|leaf| priorities[leaf]))
+        };
+        for renewed in [None, Some(false)] {
+            assert_eq!(amended(7, renewed), Some([Some(1), Some(7), Some(3)]));
+            assert_eq!(amended(2, renewed), Some([Some(1), Some(2), Some(3)]));
+            assert_eq!(amended(3, renewed), None, "another has it");
+            assert_eq!(amended(256, renewed), None);
+        }
+        assert_eq!(amended(3, Some(true)), Some([Some(1), None, Some(3)]));
+    }
+
+    #[test]
+    fn of_classes_that_have_gone_the_one_that_is_renewed_loses_its_packets_alone() {
+        let places = |vacant: &[usize]| {
+            let mut spec = spec(&[1, 2, 3]);
+            for &place in vacant {
+                let class = spec.classes.get_mut(place).expect("one of them");
+                (class.vacant, class.settings) = (true, Table::default());
+            }
+            spec.check(&Registry::builtin(), WIDE).expect("a good plan")
+        };
+        let (old, new) = (places(&[]), places(&[1, 2]));
+        let mut queue = old.build(Seed(1));
+        (0..3).for_each(|class| offer(&mut queue, class));
+        let built = new.build_class(ClassId(1), Seed(1)).expect("a leaf");
+        let former = queue.renew_class(Instant::START, new.root.plan.as_ref(), ClassId(1), built);
+        assert_eq!(former.map(|former| former.held().packets), Some(1));
+        let order: Vec<u32> = std::iter::from_fn(|| next(&mut queue)).collect();
+        assert_eq!(order, [0, 2], "what has gone goes last");
+    }
+
+    #[test]
+    fn a_set_of_priorities_has_what_was_set_and_not_cleared() {
+        let mut bits = Bits::default();
+        assert_eq!(bits.largest(), None);
+        for priority in [0, 1, 63, 64, 127, 128, 191, 192, 255] {
+            bits.set(priority);
+            bits.set(priority);
+            assert!(bits.has(priority));
+            assert_eq!(bits.largest(), Some(priority));
+        }
+        assert!(!bits.has(2) && !bits.has(65) && !bits.has(254));
+        for (priority, next) in [
+            (255, Some(192)),
+            (192, Some(191)),
+            (191, Some(128)),
+            (128, Some(127)),
+        ] {
+            bits.clear(priority);
+            bits.clear(priority);
+            assert!(!bits.has(priority));
+            assert_eq!(bits.largest(), next);
+        }
     }
 }

@@ -600,10 +600,11 @@ impl Discipline for Red {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disciplines::trials;
     use crate::link::Link;
     use crate::packet::{ClassId, Ecn};
     use crate::random::Seed;
-    use crate::settings::Table;
+    use crate::settings::{Raw, Table};
     use crate::tree::{DisciplineSpec, Registry};
 
     const LINK: Link = Link::new(Bandwidth::mbit(8), Bytes::new(1000));
@@ -901,5 +902,105 @@ mod tests {
             let problems = spec.check(&Registry::builtin(), LINK).expect_err("cannot work");
             assert!(problems[0].message.contains(message), "{problems:?}");
         }
+    }
+
+    #[test]
+    fn its_state_is_shown_in_the_measure() {
+        let mut by_packets = red(Table::default());
+        by_packets.average = packets(2.5);
+        (by_packets.early, by_packets.forced, by_packets.marks) = (1, 2, 3);
+        let max_p = by_packets.parameters.max_p;
+        let shown = |average, min, max, probability| {
+            [
+                ("average", average),
+                ("min", min),
+                ("max", max),
+                ("probability", Value::Share(probability)),
+                ("early", Value::Count(1)),
+                ("forced", Value::Count(2)),
+                ("marks", Value::Count(3)),
+            ]
+        };
+        let real = Value::Real;
+        let expected = shown(real(2.5), real(5.0), real(15.0), Probability::ZERO);
+        assert_eq!(trials::gauges(&by_packets)[..7], expected);
+        by_packets.average = packets(15.0);
+        let expected = shown(real(15.0), real(5.0), real(15.0), max_p);
+        assert_eq!(trials::gauges(&by_packets)[..7], expected);
+        let mut by_bytes = red(Table::default().text("measure", "bytes"));
+        (by_bytes.early, by_bytes.forced, by_bytes.marks) = (1, 2, 3);
+        by_bytes.average = packets(30_000.5);
+        let bytes = |n| Value::Bytes(Bytes::new(n));
+        let expected = shown(bytes(30_000), bytes(5_000), bytes(15_000), Probability::ONE);
+        assert_eq!(trials::gauges(&by_bytes)[..7], expected);
+        assert_eq!(
+            trials::gauges(&by_bytes)[7],
+            ("limit", Value::Count(100)),
+            "the queue below"
+        );
+    }
+
+    #[test]
+    fn other_settings_are_adopted_in_the_same_measure_over_the_same_queue() {
+        let mut red = red(Table::default());
+        let fifo = |limit| DisciplineSpec {
+            settings: Table::default().with("limit", Raw::Integer(limit)),
+            ..DisciplineSpec::new("fifo")
+        };
+        let over = |table, child| trials::planned_over("red", table, child).plan;
+        let min = |n| Table::default().with("min", Raw::Integer(n));
+        let seen = |red: &Red| (red.parameters.min >> FRACTION, trials::gauge(red, "limit"));
+        assert!(!red.retune(
+            Instant::START,
+            &*trials::planned("fifo", Table::default(), LINK).plan
+        ));
+        assert!(!red.retune(Instant::START, &*over(min(7), DisciplineSpec::new("codel"))));
+        assert!(!red.retune(Instant::START, &*over(min(7).text("measure", "bytes"), fifo(9))));
+        assert_eq!(seen(&red), (5, Some(Value::Count(100))));
+        assert!(red.retune(Instant::START, &*over(min(7), fifo(9))));
+        assert_eq!(seen(&red), (7, Some(Value::Count(9))));
+    }
+
+    #[test]
+    fn one_that_takes_over_goes_on_with_an_average_in_the_same_measure() {
+        let at = |n| Instant::from_nanos(n);
+        for (measure, same) in [("packets", true), ("bytes", false)] {
+            for (idle, since) in [(None, 9), (Some(at(3)), 3)] {
+                let mut former = red(Table::default());
+                (former.average, former.count, former.idle_since) = (1, 2, idle);
+                (former.early, former.forced, former.marks) = (3, 4, 5);
+                let mut red = red(Table::default().text("measure", measure));
+                assert_eq!(red.take_over(at(9), &mut former), 0);
+                let found = (red.average, red.count, red.early, red.forced, red.marks);
+                assert_eq!(found, if same { (1, 2, 3, 4, 5) } else { (0, 0, 0, 0, 0) });
+                let idle = if same { (at(since), at(9)) } else { (at(0), at(0)) };
+                assert_eq!((red.idle_since, red.clock), (Some(idle.0), idle.1));
+            }
+        }
+    }
+
+    #[test]
+    fn it_is_idle_while_nothing_is_in_the_queue_below() {
+        let (mut red, mut seen) = (red(Table::default()), Witness::default());
+        let at = |n| Instant::from_nanos(n);
+        (1..=2).for_each(|n| _ = red.enqueue(at(n), packet(100, Ecn::NotEct), &mut seen));
+        assert_eq!((red.idle_since, red.clock), (None, at(2)));
+        let _ = red.dequeue(at(3), &mut seen);
+        assert_eq!(red.idle_since, None);
+        red.flush(&mut Portion::of(1, 1), &mut seen);
+        assert_eq!(
+            red.idle_since, None,
+            "a portion that is spent may have ended it or not"
+        );
+        red.flush(&mut Portion::whole(), &mut seen);
+        assert_eq!((red.idle_since, red.clock), (Some(at(3)), at(3)));
+        assert!(matches!(red.dequeue(at(8), &mut seen), Next::Empty));
+        assert_eq!((red.idle_since, red.clock), (Some(at(3)), at(8)));
+    }
+
+    #[test]
+    fn the_classes_below_it_are_found() {
+        let plan = trials::planned_over("red", Table::default(), trials::two_classes());
+        trials::finds_two_classes_below(&mut *trials::built(&plan));
     }
 }

@@ -373,8 +373,9 @@ impl Discipline for Rio {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disciplines::trials;
     use crate::link::Link;
-    use crate::packet::{ClassId, Dscp};
+    use crate::packet::{ClassId, Dscp, Ecn};
     use crate::queue::Queue;
     use crate::random::Seed;
     use crate::settings::{Raw, Table};
@@ -494,5 +495,204 @@ mod tests {
                 .contains("`yellow_max` must be larger than `yellow_min`"),
             "{problems:?}"
         );
+    }
+
+    fn direct(table: Table) -> Rio {
+        let plan = trials::planned("rio", table, LINK);
+        let any: &dyn Any = &*plan.plan;
+        let plan = any.downcast_ref::<RioPlan>().expect("a plan of `rio`");
+        Rio::new(plan.clone(), Seed(1).stream())
+    }
+
+    fn millis(n: u64) -> Instant {
+        Instant::from_nanos(n * 1_000_000)
+    }
+
+    fn number(key: &str, n: i64) -> Table {
+        Table::default().with(key, Raw::Integer(n))
+    }
+
+    #[test]
+    fn a_level_whose_thresholds_cannot_work_is_named() {
+        let refused = |table: Table, words: &str| {
+            let found = trials::refused("rio", table, LINK);
+            assert!(
+                found.as_ref().is_some_and(|found| found.starts_with(words)),
+                "{found:?}"
+            );
+        };
+        refused(number("limit", 0), "`limit` must be at least 1");
+        for (name, max) in [("green", 35), ("yellow", 20), ("red", 5)] {
+            let (lower, upper) = (format!("{name}_min"), format!("{name}_max"));
+            refused(number(&lower, 0), &format!("`{lower}` must be at least 1"));
+            let words = format!("`{upper}` must be larger than `{lower}`; three times `{lower}`");
+            refused(number(&upper, max), &words);
+            assert_eq!(trials::refused("rio", number(&upper, max + 1), LINK), None);
+        }
+        refused(
+            Table::default().text("max_p", "0 %"),
+            "`max_p` must be more than 0",
+        );
+        assert_eq!(trials::refused("rio", number("limit", 1), LINK), None);
+    }
+
+    #[test]
+    fn a_level_is_judged_from_its_min_on_with_two_packets_and_always_from_its_max_on() {
+        let parameters = direct(Table::default()).plan.levels[1].clone();
+        let judged = |average: u64, held: usize| {
+            let mut rio = direct(Table::default());
+            rio.queue.extend((0..held).map(|_| packet(Instant::START, 0)));
+            (rio.levels[1].average, rio.levels[1].count) = (average, 5);
+            (rio.verdict(1), rio.levels[1].count)
+        };
+        let (min, certain) = (parameters.min, parameters.certain);
+        assert_eq!(judged(min - 1, 2), (None, 0));
+        assert_eq!(judged(min, 2), (None, 6), "with a chance of nothing");
+        assert_eq!(judged(certain, 2), (Some(Reason::Forced), 5));
+        assert_eq!(judged(certain, 1), (None, 0));
+        assert_ne!(judged(certain - 1, 2).0, Some(Reason::Forced));
+    }
+
+    #[test]
+    fn signals_are_counted_and_below_max_they_are_marks_where_they_can_be() {
+        let mut rio = direct(Table::default().with("gentle", Raw::Boolean(true)));
+        rio.queue.extend((0..2).map(|_| packet(Instant::START, 0)));
+        let max = rio.plan.levels[2].max;
+        let judge = |rio: &mut Rio, average, ecn| {
+            // So many have passed that this one does not.
+            (rio.levels[2].average, rio.levels[2].count) = (average, 1 << 40);
+            let mut packet = packet(Instant::START, AF[2]);
+            packet.ecn = ecn;
+            let why = rio.drop_reason(2, &mut packet, &mut Drops::default());
+            assert_eq!(rio.levels[2].count, 0);
+            (why, packet.ecn, rio.levels[2].early)
+        };
+        assert_eq!(judge(&mut rio, max - 1, Ecn::Ect0), (None, Ecn::Ce, 1));
+        assert_eq!(
+            judge(&mut rio, max, Ecn::Ect0),
+            (Some(Reason::Early), Ecn::Ect0, 2)
+        );
+        assert_eq!(
+            judge(&mut rio, max - 1, Ecn::NotEct),
+            (Some(Reason::Early), Ecn::NotEct, 3)
+        );
+        rio.plan.ecn = false;
+        assert_eq!(
+            judge(&mut rio, max - 1, Ecn::Ect0),
+            (Some(Reason::Early), Ecn::Ect0, 4)
+        );
+        rio.plan.limit = 2;
+        assert_eq!(
+            judge(&mut rio, max, Ecn::Ect0),
+            (Some(Reason::Full), Ecn::Ect0, 4)
+        );
+        rio.plan.limit = 3;
+        let mut handed_on = packet(Instant::START, AF[2]);
+        handed_on.handed_on = true;
+        (rio.levels[2].average, rio.levels[2].count) = (max, 1 << 40);
+        let why = rio.drop_reason(2, &mut handed_on, &mut Drops::default());
+        assert_eq!(
+            (why, rio.levels[2].count, rio.levels[2].early),
+            (None, 1 << 40, 4)
+        );
+    }
+
+    #[test]
+    fn an_arrival_is_seen_by_its_level_and_the_worse_ones_and_idle_time_is_so_many_packets() {
+        let mut rio = direct(Table::default());
+        let average = 10 << FRACTION;
+        for level in &mut rio.levels {
+            (level.average, level.backlog, level.idle_since) = (average, 3, None);
+        }
+        rio.levels[2].idle_since = Some(millis(2));
+        rio.observe(millis(8), 1);
+        let [_, yellow, red] = &rio.plan.levels;
+        // Of the six packets of 6 ms the arrival is one.
+        let idle = red.sample(red.decayed(average, 5), 3);
+        let averages = rio.levels.map(|level| level.average);
+        assert_eq!(averages, [average, yellow.sample(average, 3), idle]);
+        assert_eq!(
+            rio.levels.map(|level| level.idle_since),
+            [None, None, Some(millis(8))]
+        );
+    }
+
+    #[test]
+    fn a_level_counts_the_packets_of_it_and_better_ones() {
+        let (mut rio, mut dropped) = (direct(Table::default()), Drops::default());
+        let state = |rio: &Rio| {
+            (
+                rio.levels.map(|level| level.backlog),
+                rio.levels.map(|level| level.idle_since),
+            )
+        };
+        let start = Some(Instant::START);
+        let _ = rio.enqueue(millis(1), packet(millis(1), AF[2]), &mut dropped);
+        assert_eq!(state(&rio), ([0, 0, 1], [start, start, None]));
+        let _ = rio.enqueue(millis(2), packet(millis(2), AF[0]), &mut dropped);
+        let _ = rio.enqueue(millis(2), packet(millis(2), AF[1]), &mut dropped);
+        assert_eq!(state(&rio), ([1, 2, 3], [None; 3]));
+        let _ = rio.dequeue(millis(3), &mut dropped);
+        assert_eq!(state(&rio), ([1, 2, 2], [None; 3]));
+        let _ = rio.dequeue(millis(4), &mut dropped);
+        assert_eq!(state(&rio), ([0, 1, 1], [Some(millis(4)), None, None]));
+        rio.flush(&mut Portion::of(1, 1), &mut dropped);
+        assert_eq!(state(&rio).0, [0, 1, 1], "it may not have ended");
+        rio.flush(&mut Portion::whole(), &mut dropped);
+        assert_eq!(state(&rio), ([0; 3], [Some(millis(4)); 3]));
+        assert!(matches!(rio.dequeue(millis(5), &mut dropped), Next::Empty));
+    }
+
+    #[test]
+    fn what_is_handed_on_is_not_observed() {
+        let (mut rio, mut dropped) = (direct(Table::default()), Drops::default());
+        rio.levels[0].average = 7;
+        let packet = Packet {
+            handed_on: true,
+            ..packet(millis(9), AF[0])
+        };
+        assert_eq!(rio.enqueue(millis(9), packet, &mut dropped), Verdict::Queued);
+        assert_eq!((rio.levels[0].average, rio.levels[0].backlog), (7, 1));
+    }
+
+    #[test]
+    fn one_that_takes_over_knows_what_the_former_knew() {
+        let mut former = direct(Table::default());
+        for (n, level) in (1..).zip(&mut former.levels) {
+            (level.average, level.count, level.early, level.backlog) = (n, 10 + n, 20 + n, 5);
+            level.idle_since = (n == 1).then_some(millis(3));
+        }
+        let mut rio = direct(Table::default());
+        assert_eq!(rio.take_over(millis(8), &mut former), 0);
+        let found = rio
+            .levels
+            .map(|level| (level.average, level.count, level.early, level.backlog));
+        assert_eq!(found, [(1, 11, 21, 0), (2, 12, 22, 0), (3, 13, 23, 0)]);
+        let since = rio.levels.map(|level| level.idle_since);
+        assert_eq!(since, [Some(millis(3)), Some(millis(8)), Some(millis(8))]);
+        assert_eq!((rio.clock, rio.rng.bits()), (millis(8), former.rng.bits()));
+    }
+
+    #[test]
+    fn its_state_is_shown_and_other_settings_are_adopted() {
+        let mut rio = direct(Table::default());
+        for (n, level) in (1..).zip(&mut rio.levels) {
+            (level.average, level.early) = (n << (FRACTION - 1), n);
+        }
+        let shown = |limit| {
+            [
+                ("green_average", Value::Real(0.5)),
+                ("green_early", Value::Count(1)),
+                ("yellow_average", Value::Real(1.0)),
+                ("yellow_early", Value::Count(2)),
+                ("red_average", Value::Real(1.5)),
+                ("red_early", Value::Count(3)),
+                ("limit", Value::Count(limit)),
+            ]
+        };
+        assert_eq!(trials::gauges(&rio), shown(120));
+        assert!(!rio.retune(millis(0), &*trials::planned("fifo", Table::default(), LINK).plan));
+        assert!(rio.retune(millis(0), &*trials::planned("rio", number("limit", 9), LINK).plan));
+        assert_eq!(trials::gauges(&rio), shown(9));
     }
 }

@@ -326,6 +326,7 @@ impl Discipline for Tbf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disciplines::trials;
     use crate::link::Link;
     use crate::packet::ClassId;
     use crate::random::Seed;
@@ -474,5 +475,161 @@ mod tests {
             let problems = check(table).expect_err("cannot work");
             assert!(problems[0].message.contains(message), "{problems:?}");
         }
+    }
+
+    fn over(rate: &str, burst: &str, peak: Option<&str>, child: DisciplineSpec) -> QueuePlan {
+        let table = Table::default().text("rate", rate).text("burst", burst);
+        let table = match peak {
+            Some(peak) => table.text("peak", peak).text("peak_burst", "3 kB"),
+            None => table,
+        };
+        trials::planned_over("tbf", table, child)
+    }
+
+    fn plain(rate: &str, burst: &str, peak: Option<&str>) -> QueuePlan {
+        over(rate, burst, peak, DisciplineSpec::new("fifo"))
+    }
+
+    /// The rate in Mbit/s, the burst and the tokens, of this bucket.
+    fn shown(tbf: &dyn Discipline, names: [&str; 3]) -> Option<(u64, u64, i64)> {
+        let [rate, burst, tokens] = names.map(|name| trials::gauge(tbf, name));
+        match (rate?, burst?, tokens?) {
+            (Value::Bandwidth(rate), Value::Bytes(burst), Value::Credit(tokens)) => {
+                Some((rate.bits() / 1_000_000, burst.get(), tokens))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const OWN: [&str; 3] = ["rate", "burst", "tokens"];
+    const PEAK: [&str; 3] = ["peak", "peak_burst", "peak_tokens"];
+
+    fn millis(n: u64) -> Instant {
+        Instant::from_nanos(n * 1_000_000)
+    }
+
+    fn send(tbf: &mut dyn Discipline, now: Instant, len: u64) -> Next<u64> {
+        let packet = Packet::new(Bytes::new(len), now, ClassId(0));
+        assert_eq!(tbf.enqueue(now, packet, &mut Nowhere), Verdict::Queued);
+        match tbf.dequeue(now, &mut Nowhere) {
+            Next::Ready(packet) => Next::Ready(packet.len.get()),
+            Next::Wait(until) => Next::Wait(until),
+            Next::Empty => Next::Empty,
+        }
+    }
+
+    #[test]
+    fn tokens_stay_up_to_the_new_burst_when_it_is_retuned() {
+        let mut tbf = trials::built(&plain("8 Mbit/s", "10 kB", None));
+        assert_eq!(shown(&*tbf, OWN), Some((8, 10_000, 10_000)));
+        assert_eq!(send(&mut *tbf, millis(0), 4_000), Next::Ready(4_000));
+        assert_eq!(shown(&*tbf, OWN), Some((8, 10_000, 6_000)));
+        // A byte comes each microsecond up to then.
+        assert!(tbf.retune(millis(1), &*plain("16 Mbit/s", "20 kB", None).plan));
+        assert_eq!(shown(&*tbf, OWN), Some((16, 20_000, 7_000)));
+        assert!(tbf.retune(millis(2), &*plain("8 Mbit/s", "5 kB", None).plan));
+        assert_eq!(shown(&*tbf, OWN), Some((8, 5_000, 5_000)));
+        assert_eq!(shown(&*tbf, PEAK), None);
+        assert!(tbf.retune(millis(2), &*plain("8 Mbit/s", "5 kB", Some("80 Mbit/s")).plan));
+        assert_eq!(shown(&*tbf, PEAK), Some((80, 3_000, 3_000)));
+        assert_eq!(send(&mut *tbf, millis(2), 3_000), Next::Ready(3_000));
+        assert_eq!(
+            (shown(&*tbf, OWN), shown(&*tbf, PEAK)),
+            (Some((8, 5_000, 2_000)), Some((80, 3_000, 0)))
+        );
+        let wait = Next::Wait(Instant::from_nanos(2_100_000));
+        assert_eq!(send(&mut *tbf, millis(2), 1_000), wait, "of the peak rate");
+        assert_eq!(trials::gauge(&*tbf, "waits"), Some(Value::Count(1)));
+        assert!(tbf.retune(millis(2), &*plain("8 Mbit/s", "5 kB", None).plan));
+        assert_eq!(shown(&*tbf, PEAK), None);
+    }
+
+    #[test]
+    fn a_plan_whose_queue_below_is_another_is_not_adopted() {
+        let fifo = |limit| DisciplineSpec {
+            settings: Table::default().with("limit", Raw::Integer(limit)),
+            ..DisciplineSpec::new("fifo")
+        };
+        let red = |measure: &str| DisciplineSpec {
+            settings: Table::default().text("measure", measure),
+            ..DisciplineSpec::new("red")
+        };
+        let mut tbf = trials::built(&plain("8 Mbit/s", "10 kB", None));
+        let alone = trials::planned("fifo", Table::default(), trials::LINK);
+        assert!(!tbf.retune(millis(0), &*alone.plan));
+        let other = over("16 Mbit/s", "10 kB", None, DisciplineSpec::new("codel"));
+        assert!(!tbf.retune(millis(0), &*other.plan));
+        assert_eq!(shown(&*tbf, OWN), Some((8, 10_000, 10_000)));
+        assert!(tbf.retune(millis(0), &*over("8 Mbit/s", "10 kB", None, fifo(7)).plan));
+        assert_eq!(trials::gauge(&*tbf, "limit"), Some(Value::Count(7)));
+        let mut tbf = trials::built(&over("8 Mbit/s", "10 kB", None, red("packets")));
+        assert!(!tbf.retune(millis(0), &*over("16 Mbit/s", "10 kB", None, red("bytes")).plan));
+        assert_eq!(shown(&*tbf, OWN), Some((8, 10_000, 10_000)));
+    }
+
+    #[test]
+    fn one_that_takes_over_has_the_tokens_and_the_waits() {
+        let mut former = trials::built(&plain("8 Mbit/s", "10 kB", None));
+        assert_eq!(send(&mut *former, millis(0), 9_000), Next::Ready(9_000));
+        assert!(matches!(send(&mut *former, millis(0), 2_000), Next::Wait(_)));
+        let mut tbf = trials::built(&plain("16 Mbit/s", "20 kB", None));
+        assert_eq!(tbf.take_over(millis(3), &mut *former), 0);
+        assert_eq!(shown(&*tbf, OWN), Some((16, 20_000, 4_000)));
+        assert_eq!(trials::gauge(&*tbf, "waits"), Some(Value::Count(1)));
+        // What was peeked at is the first here, whatever the limit.
+        let packet = |handed_on| Packet {
+            handed_on,
+            ..Packet::new(Bytes::new(2_000), millis(3), ClassId(0))
+        };
+        assert_eq!(
+            tbf.enqueue(millis(3), packet(true), &mut Nowhere),
+            Verdict::Queued
+        );
+        assert_eq!(
+            tbf.enqueue(millis(3), packet(false), &mut Nowhere),
+            Verdict::Queued
+        );
+        assert!(matches!(tbf.dequeue(millis(3), &mut Nowhere), Next::Ready(packet) if packet.handed_on));
+    }
+
+    #[test]
+    fn the_usual_burst_is_that_of_5_ms_and_at_least_a_packet() {
+        let burst = |rate: &str| {
+            let plan = trials::planned("tbf", Table::default().text("rate", rate), trials::LINK);
+            shown(&*trials::built(&plan), OWN).map(|(_, burst, _)| burst)
+        };
+        assert_eq!(burst("8 Mbit/s"), Some(5_000));
+        assert_eq!(burst("1 Mbit/s"), Some(1_000));
+        assert_eq!(burst("2000 Gbit/s"), Some(1_000_000_000));
+    }
+
+    #[test]
+    fn bursts_and_peaks_are_refused_beyond_their_limits_and_not_at_them() {
+        let refused = |key: &str, value: &str| {
+            let table = Table::default().text("rate", "8 Mbit/s").text("peak", "8 Mbit/s");
+            trials::refused("tbf", table.text(key, value), trials::LINK).is_some()
+        };
+        for key in ["burst", "peak_burst"] {
+            let found = ["999 B", "1000 B", "1000000000 B", "1000000001 B"].map(|value| refused(key, value));
+            assert_eq!(found, [true, false, false, true], "{key}");
+        }
+        let rates = Table::default().text("rate", "8 Mbit/s");
+        let peak = |peak: &str| trials::refused("tbf", rates.clone().text("peak", peak), trials::LINK);
+        assert!(peak("7999999 bit/s").is_some() && peak("8 Mbit/s").is_none());
+    }
+
+    #[test]
+    fn the_classes_below_it_are_found_and_served_by_the_least_rate() {
+        let plan = over("4 Mbit/s", "10 kB", None, trials::two_classes());
+        trials::finds_two_classes_below(&mut *trials::built(&plan));
+        let half = Some(Bandwidth::mbit(2));
+        assert_eq!(plan.plan.serves(Some(ClassId(1)), Bandwidth::mbit(8)), half);
+        let slower = Some(Bandwidth::mbit(1));
+        assert_eq!(
+            plan.plan.serves(Some(ClassId(1)), Bandwidth::mbit(2)),
+            slower,
+            "a slower link"
+        );
+        assert_eq!(plan.plan.serves(Some(ClassId(2)), Bandwidth::mbit(8)), None);
     }
 }

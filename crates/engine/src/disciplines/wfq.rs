@@ -702,6 +702,7 @@ impl Discipline for Wfq {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disciplines::trials;
     use crate::link::Link;
     use crate::packet::ClassId;
     use crate::random::Seed;
@@ -709,6 +710,7 @@ mod tests {
     use crate::sinks::Drops;
     use crate::tree::{DisciplineSpec, Registry};
     use crate::units::Bandwidth;
+    use std::collections::BTreeSet;
 
     const LINK: Link = Link::new(Bandwidth::mbit(100), Bytes::new(1_514));
 
@@ -1057,5 +1059,196 @@ mod tests {
             let problems = spec.check(&Registry::builtin(), LINK).expect_err("cannot work");
             assert!(problems[0].message.contains(message), "{problems:?}");
         }
+    }
+
+    #[test]
+    fn settings_are_refused_beyond_their_limits_and_not_at_them() {
+        let text = |key: &str, value: &str| {
+            trials::refused("wfq", Table::default().text(key, value), LINK).is_some()
+        };
+        for (key, wrong, right) in [
+            ("limit_bytes", "1513 B", "1514 B"),
+            ("quantum", "63 B", "64 B"),
+            ("quantum", "1073741825 B", "1073741824 B"),
+            ("perturb", "999.999 us", "1 ms"),
+        ] {
+            assert!(text(key, wrong) && !text(key, right), "{key}");
+        }
+        let queues = |n| trials::refused("wfq", Table::default().with("queues", Raw::Integer(n)), LINK);
+        let found = [0, 1, 1 << 20, (1 << 20) + 1].map(|n| queues(n).is_some());
+        assert_eq!(found, [true, false, false, true]);
+        let weights = |text| {
+            Table::default()
+                .with("queues", Raw::Integer(8))
+                .text("weights", text)
+        };
+        assert_eq!(trials::refused("wfq", weights("7: 2"), LINK), None);
+        let wrong = trials::refused("wfq", weights("7-8: 2"), LINK);
+        assert!(wrong.is_some_and(|wrong| wrong == "there is no queue 8: they are numbered 0 to 7"));
+        let both = trials::refused("wfq", weights("7: 2").text("perturb", "1 s"), LINK);
+        assert!(both.is_some_and(|both| both.contains("exclude each other")));
+    }
+
+    /// Of four queues, the first of weight 4.
+    fn weighted(limit: u64) -> (Wfq, Vec<u32>) {
+        let queue = wfq(WfqPlan {
+            weights: weights("0: 4", 4),
+            perturb: None,
+            ..plan(4, limit)
+        });
+        let flows = flow_of_each_queue(&queue);
+        (queue, flows)
+    }
+
+    #[test]
+    fn queues_are_compared_by_bytes_for_each_weight() {
+        let (mut queue, flows) = weighted(1 << 20);
+        let put = |queue: &mut Wfq, flow: usize, len| {
+            assert_eq!(offer(queue, Instant::START, flows[flow], len), Verdict::Queued);
+        };
+        put(&mut queue, 0, 1_003);
+        put(&mut queue, 0, 1_000);
+        put(&mut queue, 1, 501);
+        let lengths: Vec<_> = queue.buckets.iter().take(3).map(Bucket::length).collect();
+        assert_eq!(lengths, [Some(500), Some(501), None]);
+        assert_eq!(queue.lengths.longest(), Some(1));
+        assert_eq!(
+            trials::gauge(&queue, "longest"),
+            Some(Value::Bytes(Bytes::new(501)))
+        );
+    }
+
+    #[test]
+    fn packets_are_counted_by_set_and_queues_that_have_some() {
+        let (mut queue, flows) = weighted(1 << 20);
+        for flow in [0, 0, 1] {
+            let _ = offer(&mut queue, Instant::START, flows[flow], 1_000);
+        }
+        assert_eq!(
+            (queue.rounds[0].packets, queue.rounds[1].packets, queue.busy),
+            (3, 0, 2)
+        );
+        for (packets, busy) in [(2, 2), (1, 1), (0, 0)] {
+            assert!(next(&mut queue).is_some());
+            assert_eq!((queue.rounds[0].packets, queue.busy), (packets, busy));
+        }
+        assert!(next(&mut queue).is_none() && queue.rounds[0].order.is_empty());
+    }
+
+    #[test]
+    fn its_state_is_shown() {
+        let (mut queue, flows) = weighted(9_000);
+        let _ = offer(&mut queue, Instant::START, flows[2], 700);
+        let _ = offer(&mut queue, Instant::START, flows[1], 300);
+        queue.perturbations = 5;
+        let bytes = |n| Value::Bytes(Bytes::new(n));
+        assert_eq!(
+            trials::gauges(&queue),
+            [
+                ("active", Value::Count(2)),
+                ("longest", bytes(700)),
+                ("perturbations", Value::Count(5)),
+                ("limit", bytes(9_000)),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_packet_of_the_limit_fits_and_a_longer_one_does_not() {
+        let (mut queue, flows) = weighted(2_000);
+        assert_eq!(
+            offer(&mut queue, Instant::START, flows[1], 2_001),
+            Verdict::Dropped(Reason::Full)
+        );
+        assert_eq!(
+            offer(&mut queue, Instant::START, flows[1], 2_000),
+            Verdict::Queued
+        );
+        // The longest queue gives way: this one's, whose only packet it is.
+        let one_more = offer(&mut queue, Instant::START, flows[2], 1);
+        assert_eq!((one_more, queue.store.bytes()), (Verdict::Queued, 1));
+        assert_eq!(
+            offer(&mut queue, Instant::START, flows[1], 2_000),
+            Verdict::Dropped(Reason::Longest)
+        );
+    }
+
+    #[test]
+    fn other_settings_are_adopted_where_flows_keep_their_queues() {
+        let mut queue = wfq(plan(4, 9_000));
+        let later = Instant::from_nanos(7);
+        assert!(!queue.retune(later, &*trials::planned("fifo", Table::default(), LINK).plan));
+        let other = |change: fn(&mut WfqPlan)| {
+            let mut plan = plan(4, 9_000);
+            change(&mut plan);
+            plan
+        };
+        assert!(!queue.retune(later, &other(|plan| plan.queues = 5)));
+        assert!(!queue.retune(later, &other(|plan| plan.hash = Hash::Source)));
+        assert!(!queue.retune(later, &other(|plan| plan.perturb = None)));
+        let period = Duration::from_secs(10);
+        assert!(queue.retune(later, &other(|plan| plan.limit = Bytes::new(5_000))));
+        let found = (queue.next_perturbation, queue.plan.limit.get(), queue.reweighed);
+        assert_eq!(found, (Instant::START + period, 5_000, false));
+        assert!(queue.retune(later, &other(|plan| plan.perturb = Some(Duration::from_secs(3)))));
+        assert_eq!(queue.next_perturbation, later + Duration::from_secs(3));
+        assert!(queue.retune(later, &other(|plan| plan.weights = [2, 1, 1, 1].into())));
+        assert!(queue.reweighed);
+        assert!(queue.retune(later, &other(|plan| plan.weights = [2, 1, 1, 1].into())) && queue.reweighed);
+    }
+
+    #[test]
+    fn one_that_takes_over_looks_at_the_active_queues_alone() {
+        let (mut former, flows) = weighted(9_000);
+        for flow in [0, 0, 1, 2] {
+            let _ = offer(&mut former, Instant::START, flows[flow], 100);
+        }
+        former.perturbations = 5;
+        let (mut queue, _) = weighted(8_000);
+        assert_eq!(queue.take_over(Instant::START, &mut former), 3);
+        assert_eq!((queue.perturbations, queue.plan.limit.get()), (5, 8_000));
+        let mut other = wfq(plan(4, 9_000));
+        assert_eq!(
+            other.take_over(Instant::START, &mut former),
+            0,
+            "its flows have other queues"
+        );
+    }
+
+    #[test]
+    fn memory_is_read_ahead_for_sixteen_visits_of_very_many_queues_alone() {
+        for (queues, ahead) in [(MANY as u32 - 1, 0), (MANY as u32, AHEAD)] {
+            let mut queue = wfq(plan(queues, 1 << 20));
+            let mut places = BTreeSet::new();
+            let mut flows = (0..).filter(|&flow| places.insert(queue.place(packet(flow, 1).flow)));
+            let flows: Vec<u32> = flows.by_ref().take(20).collect();
+            for &flow in &flows {
+                assert_eq!(offer(&mut queue, Instant::START, flow, 100), Verdict::Queued);
+            }
+            for visit in 1..=20 {
+                assert!(next(&mut queue).is_some());
+                let left = (2 * ahead).saturating_sub(visit) % AHEAD;
+                assert_eq!(
+                    queue.rounds[0].fetched, left,
+                    "after {visit} visits of {queues} queues"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_arrives_is_looked_up_in_its_own_set_of_very_many_queues() {
+        let read = |queues: u32, current| {
+            let mut queue = wfq(plan(queues, 1 << 20));
+            queue.current = current;
+            assert_eq!(offer(&mut queue, Instant::START, 7, 100), Verdict::Queued);
+            let read = |flow| format!("{:?}", queue.prefetch_arrivals(&[packet(flow, 100)]));
+            let elsewhere =
+                (8..).find(|&flow| queue.place(packet(flow, 1).flow) != queue.place(packet(7, 1).flow));
+            let (there, elsewhere) = (read(7), read(elsewhere.expect("another queue")));
+            (there == format!("{:?}", Prefetched::NOTHING), there == elsewhere)
+        };
+        assert_eq!(read(MANY as u32 - 1, 1), (true, true));
+        assert_eq!([read(MANY as u32, 0), read(MANY as u32, 1)], [(false, false); 2]);
     }
 }

@@ -880,13 +880,14 @@ impl Reserves for ByPackets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disciplines::trials;
     use crate::link::Link;
     use crate::packet::ClassId;
     use crate::queue::Queue;
     use crate::random::Seed;
     use crate::settings::{Raw, Table};
     use crate::sinks::Nowhere;
-    use crate::tree::{ClassSpec, DisciplineSpec, Registry};
+    use crate::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
     use crate::units::Bandwidth;
     use proptest::prelude::*;
 
@@ -1091,5 +1092,280 @@ mod tests {
             let problems = check("wrr", settings, vec![table]).expect_err("cannot work");
             assert!(problems[0].message.contains(message), "{problems:?}");
         }
+    }
+
+    const WIDE: Link = Link::new(Bandwidth::mbit(100), Bytes::new(1_250));
+
+    fn planned(settings: Table, tables: Vec<Table>) -> TreePlan {
+        let class = |(i, settings): (usize, Table)| ClassSpec {
+            name: i.to_string().into(),
+            default: i == 1,
+            vacant: settings.get("vacant").is_some(),
+            settings: match settings.get("vacant") {
+                Some(_) => Table::default(),
+                None => settings,
+            },
+            ..ClassSpec::default()
+        };
+        let spec = DisciplineSpec {
+            settings,
+            classes: tables.into_iter().enumerate().map(class).collect(),
+            ..DisciplineSpec::new("wrr")
+        };
+        spec.check(&Registry::builtin(), WIDE).expect("a good plan")
+    }
+
+    fn weighing(settings: Table, weights: &[u32]) -> TreePlan {
+        planned(settings, weights.iter().map(|&w| weight(w)).collect())
+    }
+
+    fn polling(interval: &str) -> Table {
+        Table::default().text("mode", "poll").text("interval", interval)
+    }
+
+    #[test]
+    fn cycles_are_refused_beyond_the_longest_and_not_at_it() {
+        let cycle = |n| Table::default().with("cycle", Raw::Integer(n));
+        let good = |n| check("wrr", cycle(n), vec![weight(1)]).is_ok();
+        assert_eq!(
+            [0, 1, 1 << 24, (1 << 24) + 1].map(good),
+            [false, true, true, false]
+        );
+        let sum = |weights: [u32; 2]| {
+            check("wrr", Table::default(), weights.map(weight).to_vec())
+                .map(|_| ())
+                .is_ok()
+        };
+        assert!(sum([(1 << 24) - 1, 1]) && !sum([1 << 24, 1]));
+    }
+
+    #[test]
+    fn the_usual_interval_is_the_time_of_a_cycle_of_full_packets() {
+        let interval = |tables: Vec<Table>| {
+            let plan = planned(Table::default().text("mode", "poll"), tables);
+            trials::gauge(&*trials::built(&plan.root), "interval")
+        };
+        // 1,250 bytes take 100 us.
+        let micros = |n| Some(Value::Duration(Duration::from_micros(n)));
+        assert_eq!(interval(vec![weight(1), weight(2)]), micros(300));
+        assert_eq!(
+            interval(vec![weight(3), Table::default()]),
+            micros(1_000),
+            "of ten"
+        );
+        let three = vec![weight(3), Table::default(), Table::default()];
+        assert_eq!(interval(three), micros(900), "of three, and two of three");
+        let more = vec![weight(30), Table::default()];
+        assert_eq!(interval(more), micros(3_100), "one at least");
+    }
+
+    #[test]
+    fn sums_are_exact_and_taken_back_exactly() {
+        let stated = |weight, rate| Stated { weight, rate };
+        let mut sums = Sums::default();
+        for class in [
+            stated(Some(3), 60_000_000),
+            stated(None, 0),
+            stated(Some(4), 40_000_000),
+        ] {
+            sums.add(class);
+        }
+        assert_eq!((sums.weights, sums.rates, sums.without), (7, 100_000_000, 1));
+        assert!(!sums.exceed(WIDE) && !sums.are_too_many());
+        assert_eq!([sums.part(7), sums.part(9), sums.part(10)], [1, 2, 3]);
+        sums.add(stated(None, 1));
+        assert!(sums.exceed(WIDE));
+        assert_eq!([sums.part(6), sums.part(11), sums.part(12)], [1, 2, 2]);
+        sums.weights = LONGEST_CYCLE - 2;
+        assert!(!sums.are_too_many());
+        sums.weights += 1;
+        assert!(sums.are_too_many());
+        sums.weights = 7;
+        sums.remove(stated(Some(3), 60_000_000));
+        sums.remove(stated(None, 1));
+        assert_eq!((sums.weights, sums.rates, sums.without), (4, 40_000_000, 1));
+    }
+
+    #[test]
+    fn a_rate_is_the_nearest_number_of_packets_of_a_cycle_and_one_at_least() {
+        let packets = |kbit: u64| {
+            let rate = Table::default().text("rate", &format!("{kbit} kbit/s"));
+            let settings = ClassSettings::read(&rate, &[], &mut Vec::new()).expect("settings");
+            let stated = stated(&settings, 10, WIDE).expect("a rate");
+            assert_eq!(stated.rate, kbit * 1_000);
+            stated.weight
+        };
+        let found = [1, 14_999, 15_000, 25_000, 94_999, 95_000, 200_000].map(packets);
+        assert_eq!(found, [1, 1, 2, 3, 9, 10, 10].map(Some));
+    }
+
+    #[test]
+    fn changed_are_the_classes_of_other_weights_if_all_leave_by_the_same_rules() {
+        let changed =
+            |new: &TreePlan, old: &TreePlan, queues| new.root.plan.changed_classes(&*old.root.plan, queues);
+        let old = weighing(Table::default(), &[1, 2, 3]);
+        let new = weighing(Table::default(), &[1, 5, 3]);
+        assert_eq!(changed(&new, &old, false), Some(vec![ClassId(1)]));
+        assert_eq!(changed(&new, &old, true).map(|all| all.len()), Some(3));
+        assert_eq!(changed(&old, &old, false), Some(Vec::new()));
+        let interleaved = weighing(Table::default().text("order", "interleaved"), &[1, 2, 3]);
+        assert_eq!(changed(&interleaved, &old, false), None);
+        let polled = weighing(polling("1 ms"), &[1, 2, 3]);
+        assert_eq!(changed(&polled, &old, false), None);
+        assert_eq!(
+            changed(&weighing(polling("2 ms"), &[1, 2, 3]), &polled, false),
+            Some(Vec::new())
+        );
+        assert_eq!(changed(&weighing(Table::default(), &[1, 2]), &old, false), None);
+        assert_eq!(old.root.plan.settings_of(ClassId(2)), [shown(3)]);
+    }
+
+    /// The packets of a cycle, and the weights, by leaf.
+    fn laid_out(queue: &mut dyn Discipline) -> (u64, Vec<u32>) {
+        let wrr = queue.of_type::<Wrr>().expect("a `wrr`");
+        (
+            wrr.cycle,
+            wrr.members.iter().map(|member| member.weight).collect(),
+        )
+    }
+
+    #[test]
+    fn other_weights_make_another_cycle() {
+        let old = weighing(Table::default(), &[2, 3, 4]);
+        let mut queue = trials::built(&old.root);
+        assert_eq!(laid_out(&mut *queue), (9, vec![2, 3, 4]));
+        let new = weighing(Table::default(), &[2, 7, 4]).root.plan;
+        assert!(queue.retune_class(Instant::START, &*new, ClassId(1)));
+        assert_eq!(laid_out(&mut *queue), (13, vec![2, 7, 4]));
+        assert!(queue.retune(Instant::START, &*weighing(Table::default(), &[1, 1, 4]).root.plan));
+        assert_eq!(laid_out(&mut *queue), (6, vec![1, 1, 4]));
+        let interleaved = Table::default().text("order", "interleaved");
+        let new = weighing(interleaved, &[3, 2, 1]).root.plan;
+        assert!(!queue.retune_own(Instant::START, &*new));
+        assert!(queue.retune(Instant::START, &*new));
+        assert_eq!(laid_out(&mut *queue), (6, vec![3, 2, 1]));
+        assert!(!queue.retune(Instant::START, &*weighing(Table::default(), &[1, 1]).root.plan));
+        let fifo = trials::planned("fifo", Table::default(), WIDE);
+        assert!(!queue.retune(Instant::START, &*fifo.plan));
+        assert!(!queue.retune_own(Instant::START, &*fifo.plan));
+        assert!(!queue.retune_class(Instant::START, &*fifo.plan, ClassId(0)));
+    }
+
+    #[test]
+    fn of_a_class_whose_older_packets_have_left_the_younger_ones_wait_for_the_next_poll() {
+        let mut queue = wrr(polling("1 ms"), &[1, 3]);
+        let ms = 1_000_000;
+        (0..2).for_each(|class| offer(&mut queue, ms / 2, class, 100));
+        assert_eq!(ask(&mut queue, ms), Ok(0));
+        (0..2).for_each(|_| offer(&mut queue, ms, 1, 100));
+        assert_eq!(
+            [ask(&mut queue, ms), ask(&mut queue, ms)],
+            [Ok(1), Err(Some(2 * ms))]
+        );
+        assert_eq!([0; 3].map(|_| ask(&mut queue, 2 * ms)), [Ok(1), Ok(1), Err(None)]);
+    }
+
+    #[test]
+    fn a_class_that_is_renewed_has_no_packets_and_a_new_weight() {
+        let mut queue = wrr(Table::default(), &[1, 2]);
+        (0..2).for_each(|_| offer(&mut queue, 0, 1, 100));
+        offer(&mut queue, 0, 0, 100);
+        let new = weighing(Table::default(), &[1, 3]);
+        let built = || new.build_class(ClassId(1), Seed(1)).expect("a leaf");
+        let plan = new.root.plan.as_ref();
+        let former = queue.renew_class(Instant::START, plan, ClassId(1), built());
+        assert_eq!(former.map(|former| former.held().packets), Some(2));
+        assert_eq!([ask(&mut queue, 0), ask(&mut queue, 0)], [Ok(0), Err(None)]);
+        assert_eq!(order(&mut queue, 2, 8), [1, 1, 1, 0, 1, 1, 1, 0]);
+        let fifo = trials::planned("fifo", Table::default(), WIDE);
+        assert!(
+            queue
+                .renew_class(Instant::START, &*fifo.plan, ClassId(1), built())
+                .is_none()
+        );
+        assert!(
+            queue
+                .renew_class(Instant::START, plan, ClassId(2), built())
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn a_queue_that_is_exchanged_leaves_with_its_packets_and_the_class_stays() {
+        let plan = weighing(Table::default(), &[1, 2]);
+        let mut queue = plan.build(Seed(1));
+        (0..2).for_each(|_| offer(&mut queue, 0, 1, 100));
+        let built = plan.build_class(ClassId(1), Seed(1)).expect("a leaf");
+        let former = queue.exchange_queue(Instant::START, ClassId(1), built);
+        assert_eq!(former.map(|former| former.held().packets), Some(2));
+        assert_eq!(ask(&mut queue, 0), Err(None));
+        offer(&mut queue, 0, 1, 100);
+        assert_eq!([ask(&mut queue, 0), ask(&mut queue, 0)], [Ok(1), Err(None)]);
+    }
+
+    #[test]
+    fn a_class_goes_on_in_its_cycle_where_another_left_off() {
+        let mut former = trials::built(&weighing(Table::default(), &[4, 6]).root);
+        let place = Table::default().with("vacant", Raw::Boolean(true));
+        for (tables, expected) in [
+            (vec![weight(4), weight(6)], (7, 3)),
+            (vec![weight(2), weight(6)], (7, 1)),
+            (vec![place, weight(6)], (1, 0)),
+        ] {
+            let known = former.of_type::<Wrr>().expect("a `wrr`");
+            (known.members[0].cycle, known.members[0].k, known.at) = (7, 3, (7, 2));
+            let mut new = trials::built(&planned(Table::default(), tables).root);
+            new.take_over_class(Instant::START, ClassId(0), &mut *former, ClassId(0));
+            let wrr = new.of_type::<Wrr>().expect("a `wrr`");
+            assert_eq!((wrr.members[0].cycle, wrr.members[0].k), expected);
+            assert_eq!(wrr.at, (7, 2));
+        }
+        let interleaved = Table::default().text("order", "interleaved");
+        let mut new = trials::built(&weighing(interleaved, &[4, 6]).root);
+        new.take_over_class(Instant::START, ClassId(0), &mut *former, ClassId(0));
+        let wrr = new.of_type::<Wrr>().expect("a `wrr`");
+        assert_eq!(
+            (wrr.members[0].cycle, wrr.members[0].k),
+            (1, 0),
+            "ranks are others there"
+        );
+    }
+
+    #[test]
+    fn reservations_are_whole_packets_of_a_cycle() {
+        let packets = |kbit| ByPackets::packets(Bandwidth::kbit(kbit), 10, WIDE.bandwidth);
+        assert_eq!([1, 14_999, 15_000, 24_999, 25_000].map(packets), [1, 1, 2, 2, 3]);
+        let spec = DisciplineSpec {
+            classes: ["a", "b"]
+                .map(|name| reserved_classes::class(name, Table::default()))
+                .into_iter()
+                .collect(),
+            ..DisciplineSpec::new("wrr")
+        };
+        let capacity = |mbit| {
+            let requested = RequestedShare {
+                spec: &spec,
+                link: WIDE,
+                share: Bandwidth::mbit(mbit),
+                at: Default::default(),
+            };
+            let mut problems = Vec::new();
+            let found = ByPackets.capacity(&requested, &mut problems);
+            problems.is_empty().then_some(found.bits() / 1_000_000)
+        };
+        assert_eq!(
+            [9, 10, 45, 80, 89, 90].map(capacity),
+            [None, Some(10), Some(40), Some(80), Some(80), None]
+        );
+        let tree = ReservableTree {
+            spec: spec.clone(),
+            link: WIDE,
+            capacity: Bandwidth::mbit(80),
+            smallest: Bandwidth::mbit(10),
+            largest: Bandwidth::mbit(80),
+        };
+        let counts = |kbit| ByPackets.counts(&tree, Bandwidth::kbit(kbit)).bits() / 1_000_000;
+        assert_eq!([0, 1, 10_000, 10_001, 25_000].map(counts), [10, 10, 10, 20, 30]);
+        assert!(!ByPackets.bounds_delays());
     }
 }
