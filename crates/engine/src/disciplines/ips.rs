@@ -1287,4 +1287,256 @@ mod tests {
             Value::Duration(Duration::from_millis(4))
         );
     }
+
+    #[test]
+    fn a_queue_has_room_for_what_comes_while_a_host_with_a_packet_loop_is_held_up() {
+        let room = |lateness: u64, rule| {
+            let link = LINK.with_lateness(Duration::from_nanos(lateness));
+            while_held_up(link, rule, Bandwidth::mbit(8)).get()
+        };
+        assert_eq!(room(1, Rule::Sound), 50_000 + 1);
+        assert_eq!(room(0, Rule::Sound), 0);
+        assert_eq!(room(1, Rule::Paper), 0);
+        assert_eq!(brought(Bandwidth::mbit(8), Duration::from_micros(3)).get(), 4);
+        assert_eq!(brought(Bandwidth::mbit(8), Duration::ZERO).get(), 0);
+    }
+
+    /// What is said of one class with these settings, beside one of best effort.
+    fn said(settings: Table) -> Option<String> {
+        let mut spec = spec(Table::default(), &[(1, 1, 50)]);
+        spec.classes[0].settings = settings;
+        let problems = plan(&spec).err()?;
+        problems.into_iter().next().map(|problem| problem.message)
+    }
+
+    #[test]
+    fn a_burst_or_a_jitter_alone_asks_for_a_delay() {
+        let says = |table: Table, words: &str| {
+            let found = said(table);
+            assert!(
+                found.as_ref().is_some_and(|found| found.contains(words)),
+                "{found:?}"
+            );
+        };
+        says(
+            Table::default().text("burst", "2 kB"),
+            "has a burst, but no required delay",
+        );
+        says(
+            Table::default().text("jitter", "1 ms"),
+            "has a jitter, but no required delay",
+        );
+        let both = Table::default().text("burst", "2 kB").text("jitter", "1 ms");
+        says(both, "has a burst, but no required delay");
+        assert_eq!(said(Table::default()), None, "best effort");
+        let rate = Table::default().text("rate", "0 bit/s").text("delay", "9 ms");
+        says(rate, "`rate` must be more than 0");
+    }
+
+    #[test]
+    fn a_burst_is_from_a_packet_to_a_gigabyte() {
+        let is_refused_for_its_burst = |bytes: u64| {
+            let table = Table::default().text("rate", "1 kbit/s").text("delay", "50 ms");
+            let found = said(table.text("burst", &format!("{bytes} B")));
+            found.is_some_and(|found| found.starts_with("`burst` must be from one full packet"))
+        };
+        let found = [FRAME - 1, FRAME, 1_000_000_000, 1_000_000_001].map(is_refused_for_its_burst);
+        assert_eq!(found, [true, false, false, true]);
+        // One of the limit is not refused for that, but for its delay.
+        let table = Table::default().text("rate", "1 kbit/s").text("delay", "50 ms");
+        let found = said(table.text("burst", "1000000000 B"));
+        assert!(found.is_some_and(|found| found.contains("asks for 50 ms")));
+    }
+
+    #[test]
+    fn more_delays_than_priorities_share_the_last_ones() {
+        let classes: Vec<(u64, u64, u64)> = (1..=12).map(|n| (1, 100, 60 + 20 * n)).collect();
+        for over in ["cbq", "priq"] {
+            let found = plan(&spec(Table::default().text("over", over), &classes));
+            assert!(found.is_ok(), "{over}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn strict_priority_has_256_classes_at_most() {
+        let good = |count: usize, over: &str| {
+            let mut spec = spec(Table::default().text("over", over), &[]);
+            let more = |number: usize| ClassSpec {
+                name: format!("more {number}").into(),
+                ..ClassSpec::default()
+            };
+            (1..count).for_each(|number| spec.classes.push(more(number)));
+            match plan(&spec) {
+                Ok(_) => true,
+                Err(problems) => {
+                    assert!(
+                        problems[0].message.starts_with("more than 256 classes"),
+                        "{problems:?}"
+                    );
+                    false
+                }
+            }
+        };
+        assert_eq!(
+            [255, 256, 257, 300].map(|count| good(count, "priq")),
+            [true, true, false, false]
+        );
+        assert!(good(257, "cbq"));
+    }
+
+    #[test]
+    fn a_refusal_says_what_of_the_bound_is_the_devices() {
+        let told = |link: Link| of_the_device(link, link.ahead(link.mtu));
+        assert_eq!(told(LINK), "");
+        assert_eq!(told(LINK.with_ring(1)), "");
+        // Two packets of 1,518 bytes are before the one on the wire.
+        let ring = "; 2.429 ms of it is for the 3 packets of the device's ring: see `transmit_ring`";
+        assert_eq!(told(LINK.with_ring(3)), ring);
+        let late = "; 2 ms is for a packet loop that runs late: see `lateness`";
+        let lateness = Duration::from_millis(2);
+        assert_eq!(told(LINK.with_lateness(lateness)), late);
+        assert_eq!(
+            told(LINK.with_ring(3).with_lateness(lateness)),
+            format!("{ring}{late}")
+        );
+    }
+
+    #[test]
+    fn over_cbq_best_effort_divides_what_the_guarantees_leave() {
+        let mut spec = spec(
+            Table::default().text("over", "cbq"),
+            &[(1, 1_000, 60), (1, 3_000, 90)],
+        );
+        spec.classes.push(ClassSpec {
+            name: "more".into(),
+            ..ClassSpec::default()
+        });
+        let queue = plan(&spec).expect("a good plan").build(Seed(1));
+        let rates = [0, 1, 2, 3].map(|class| gauge(&queue, class, "rate"));
+        assert_eq!(
+            rates,
+            [1, 3, 3, 3].map(|mbit| Value::Bandwidth(Bandwidth::mbit(mbit)))
+        );
+    }
+
+    #[test]
+    fn packets_in_excess_are_kept_up_to_a_limit_and_a_length() {
+        let settings = Table::default().text("excess", "last").text("longest", "2 kB");
+        let (mut queue, mut dropped) = (queue(settings, &[(1, 1_000, 60)]), DropLog::default());
+        for n in 0..EXCESS_LIMIT + 3 {
+            offer(&mut queue, Instant::START, 0, &mut dropped);
+            assert_eq!(dropped.0.len(), (n + 1).saturating_sub(EXCESS_LIMIT + 1), "{n}");
+        }
+        assert_eq!(dropped.0, [(0, Reason::Full); 2]);
+        let mut send = |len| {
+            let packet = Packet::new(Bytes::new(len), Instant::START, ClassId(0));
+            let _ = queue.enqueue(Instant::START, packet, &mut dropped);
+        };
+        send(2_000);
+        send(2_001);
+        assert_eq!(dropped.0[2..], [(0, Reason::Full), (0, Reason::Policed)]);
+        let mut views = Vec::new();
+        queue.inspect(&mut Inspection::new(&mut views));
+        assert!(
+            views[0]
+                .gauges
+                .contains(&("excess", Value::Count(EXCESS_LIMIT as u64)))
+        );
+    }
+
+    #[test]
+    fn a_wire_of_the_same_rate_stays_as_busy_as_it_is_when_guarantees_change() {
+        let classes = |millis| [(3, 1_000, millis)];
+        let (mut queue, mut dropped) = (queue(Table::default(), &classes(60)), DropLog::default());
+        (0..2).for_each(|_| offer(&mut queue, Instant::START, 0, &mut dropped));
+        let _ = queue.dequeue(Instant::START, &mut dropped);
+        let other = plan(&spec(Table::default(), &classes(50))).expect("a good plan");
+        assert!(queue.retune(Instant::START, other.root.plan.as_ref()));
+        let _ = queue.dequeue(Instant::START, &mut dropped);
+        // Two packets of 1.2144 ms.
+        let worst = Value::Duration(Duration::from_nanos(2_428_800));
+        assert_eq!(gauge(&queue, 0, "worst"), worst);
+        let faster = Link::new(Bandwidth::mbit(20), Bytes::new(FRAME));
+        let other = spec(Table::default(), &classes(50)).check(&Registry::builtin(), faster);
+        assert!(queue.retune(Instant::START, other.expect("a good plan").root.plan.as_ref()));
+        offer(&mut queue, Instant::START, 0, &mut dropped);
+        let _ = queue.dequeue(Instant::START, &mut dropped);
+        assert_eq!(gauge(&queue, 0, "worst"), worst, "an idle wire of another rate");
+    }
+
+    #[test]
+    fn the_queues_of_its_classes_are_found() {
+        let mut queue = queue(Table::default(), &[(1, 1_000, 60)]);
+        let ips = queue.discipline_mut();
+        assert!(ips.leaf(ClassId(0)).is_some() && ips.leaf(ClassId(1)).is_some());
+        assert!(ips.leaf(ClassId(2)).is_none());
+    }
+
+    #[test]
+    fn a_plan_of_the_same_classes_is_adopted_class_by_class() {
+        let classes = |millis: u64| [(2, 1_000, 60), (2, 1_000, millis)];
+        let of = |over: &str, classes: &[(u64, u64, u64)]| {
+            let plan = plan(&spec(Table::default().text("over", over), classes));
+            plan.expect("a good plan").root.plan
+        };
+        let guaranteed = |queue: &Queue, class| gauge(queue, class, "guaranteed");
+        let millis = |n| Value::Duration(Duration::from_millis(n));
+        let mut queue = queue(Table::default().text("over", "priq"), &classes(80));
+        let fifo = DisciplineSpec::new("fifo").check(&Registry::builtin(), LINK);
+        let fifo = fifo.expect("a good plan").root.plan;
+        let cbq = of("cbq", &classes(90));
+        let fewer = of("priq", &classes(90)[1..]);
+        for wrong in [&fifo, &cbq, &fewer] {
+            assert!(!queue.retune_own(Instant::START, &**wrong));
+            assert!(!queue.retune(Instant::START, &**wrong));
+        }
+        assert!(!queue.retune_class(Instant::START, &*fifo, ClassId(1)));
+        let other = of("priq", &classes(90));
+        let former = of("priq", &classes(80));
+        assert_eq!(other.changed_classes(&*former, false), Some(vec![ClassId(1)]));
+        assert_eq!(other.changed_classes(&*other, false), Some(Vec::new()));
+        assert_eq!(other.changed_classes(&*fewer, false), None);
+        assert_eq!(cbq.changed_classes(&*other, false), None);
+        assert!(!queue.retune_class(Instant::START, &*other, ClassId(3)));
+        assert!(queue.retune_own(Instant::START, &*other));
+        assert_eq!(guaranteed(&queue, 1), millis(80), "that is the class's");
+        assert!(queue.retune_class(Instant::START, &*other, ClassId(1)));
+        assert_eq!(
+            [0, 1].map(|class| guaranteed(&queue, class)),
+            [60, 90].map(millis)
+        );
+    }
+
+    #[test]
+    fn tokens_stay_up_to_the_new_burst_and_are_all_there_of_a_new_guarantee() {
+        let guarantee = |burst| {
+            let arrivals = ArrivalCurve {
+                rate: Bandwidth::mbit(8),
+                burst: Bytes::new(burst),
+            };
+            Some(Guarantee {
+                arrivals,
+                delay: Duration::from_millis(9),
+                bound: Duration::from_millis(8),
+                queue: Bytes::new(burst),
+                left: Bandwidth::mbit(2),
+            })
+        };
+        let mut member = Member::new(guarantee(5_000));
+        let tokens = |member: &Member| member.tokens.left / nanobits(1);
+        assert_eq!(tokens(&member), 5_000);
+        let packet = |len| Packet::new(Bytes::new(len), Instant::START, ClassId(0));
+        assert!(!member.conforms(Instant::START, &packet(5_001)));
+        assert!(member.conforms(Instant::START, &packet(5_000)));
+        assert!(!member.conforms(Instant::START, &packet(1)));
+        // A byte comes each microsecond.
+        member.adopt(guarantee(9_000), 3_000_000);
+        assert_eq!(tokens(&member), 3_000);
+        member.adopt(guarantee(2_000), 3_000_000);
+        assert_eq!(tokens(&member), 2_000);
+        member.adopt(None, 3_000_000);
+        assert!(member.conforms(Instant::START, &packet(1 << 30)), "best effort");
+        member.adopt(guarantee(7_000), 3_000_000);
+        assert_eq!(tokens(&member), 7_000);
+    }
 }

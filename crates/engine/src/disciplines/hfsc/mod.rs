@@ -1186,3 +1186,6 @@ impl Discipline for Hfsc {
         former
     }
 }
+
+#[cfg(test)]
+mod tests;

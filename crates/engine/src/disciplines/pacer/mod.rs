@@ -1177,3 +1177,6 @@ fn extreme_lengths(slots: WireSlots, least: Bytes, most: Bytes) -> impl Iterator
     let lengths = pieces.map(Bytes::new).chain([least, most]);
     lengths.filter(move |length| (least..=most).contains(length))
 }
+
+#[cfg(test)]
+mod tests;
