@@ -611,4 +611,14 @@ mod tests {
             (Duration::from_millis(3), 4)
         );
     }
+
+    #[test]
+    fn a_limit_of_nothing_is_refused() {
+        let refused = |n: u32| {
+            let table = crate::settings::Table::default().with("limit", n);
+            trials::refused("codel", table, LINK)
+        };
+        assert!(refused(0).is_some_and(|why| why.starts_with("`limit` must be at least 1")));
+        assert_eq!(refused(1), None);
+    }
 }

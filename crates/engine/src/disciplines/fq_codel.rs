@@ -754,4 +754,27 @@ mod tests {
         assert!(queue.retune(millis(0), &same));
         assert_eq!(trials::gauges(&queue), shown(0, 0, 0, 7));
     }
+
+    #[test]
+    fn both_limits_hold_and_the_longest_queue_gives_half_of_its_bytes() {
+        let mut queue = queue(5, false);
+        for _ in 0..4 {
+            assert!(put(&mut queue, millis(0), 1, 500).is_empty());
+        }
+        assert!(put(&mut queue, millis(0), 2, 500).is_empty());
+        // Of 2,000 bytes: two of the four packets.
+        let gone = [(1, Reason::Longest); 2];
+        assert_eq!(put(&mut queue, millis(0), 2, 500), gone);
+        assert_eq!((queue.store.packets(), queue.store.bytes()), (4, 2_000));
+        queue.plan.limit_bytes = 2_500;
+        assert!(put(&mut queue, millis(0), 3, 500).is_empty(), "to a byte");
+        queue.plan.limit = 100;
+        let gone = put(&mut queue, millis(0), 4, 1_001);
+        assert_eq!(
+            gone,
+            [(4, Reason::Longest)],
+            "the longest is the one that has just come"
+        );
+        assert_eq!((queue.store.packets(), queue.store.bytes()), (5, 2_500));
+    }
 }

@@ -1539,4 +1539,29 @@ mod tests {
         member.adopt(guarantee(7_000), 3_000_000);
         assert_eq!(tokens(&member), 7_000);
     }
+
+    #[test]
+    fn a_flow_has_what_those_leave_that_go_before_it_or_beside_it() {
+        let flow = |mbit: u64| {
+            Some(FlowRequest {
+                name: mbit.to_string(),
+                arrivals: ArrivalCurve {
+                    rate: Bandwidth::mbit(mbit),
+                    burst: Bytes::new(FRAME),
+                },
+                delay: Duration::from_millis(9),
+            })
+        };
+        let place = |priority| {
+            Some(AdmittedPlace {
+                priority,
+                delay: Duration::from_millis(9),
+                queue: Bytes::new(FRAME),
+            })
+        };
+        let flows = [flow(1), flow(2), flow(4), None];
+        let places = [place(5), place(5), place(3), None];
+        let left = left_to_each(Bandwidth::mbit(10), &flows, &places);
+        assert_eq!(left, [8, 9, 7, 3].map(Bandwidth::mbit));
+    }
 }

@@ -338,3 +338,75 @@ fn the_catch_up_is_the_link_s_that_was_stated() {
     assert!(built.retune(Instant::START, &*plan(5).plan));
     assert_eq!(hfsc(&mut *built).catch_up, 5_000_000);
 }
+
+/// A kilobyte goes before.
+fn terms() -> Terms<'static> {
+    Terms {
+        link: WIDE,
+        longest: Bytes::new(1_000),
+        arrivals: &[],
+        ahead: Bytes::new(1_000),
+        grain: Bytes::ZERO,
+        shortest: Bytes::new(60),
+    }
+}
+
+#[test]
+fn the_worst_delay_is_when_the_curve_has_served_the_burst_and_the_device_is_empty() {
+    // The first piece brings 10,000 bytes in 10 ms; then a byte comes each 8 us.
+    let real = Slopes {
+        m1: 8_000_000,
+        d: 10_000_000,
+        m2: 1_000_000,
+    };
+    let found = |rate: u64, burst: u64| {
+        let arrivals = ArrivalCurve {
+            rate: Bandwidth::bits_per_sec(rate),
+            burst: Bytes::new(burst),
+        };
+        let bound = worst(Some(real), arrivals, &terms()).ok()?;
+        assert_eq!((bound.arrivals, bound.shortest.get()), (Some(arrivals), 60));
+        Some((bound.delay.nanos(), bound.backlog.get()))
+    };
+    // The device takes 1 ms and 2 ns, in which 125 bytes come, and a begun one; and a packet.
+    let device = 1_000_002;
+    assert_eq!(
+        found(1_000_000, 5_000),
+        Some((5_000_000 + device, 5_000 + 126 + 1_000))
+    );
+    assert_eq!(found(1_000_000, 9_999), Some((9_999_000 + device, 9_999 + 1_126)));
+    assert_eq!(
+        found(1_000_000, 10_000),
+        Some((10_000_000 + device, 10_000 + 1_126))
+    );
+    assert_eq!(
+        found(1_000_000, 11_000),
+        Some((18_000_000 + device, 11_000 + 1_126))
+    );
+    assert_eq!(
+        found(1_000_001, 5_000),
+        None,
+        "more than the curve has in the long run"
+    );
+    let none = ArrivalCurve {
+        rate: Bandwidth::ZERO,
+        burst: Bytes::new(1),
+    };
+    assert!(worst(None, none, &terms()).is_err());
+    let nothing = Slopes { m1: 0, d: 0, m2: 0 };
+    assert!(worst(Some(nothing), none, &terms()).is_err());
+}
+
+#[test]
+fn concave_curves_and_lines_guarantee_their_last_slope_from_any_time_and_convex_ones_nothing() {
+    let found = |m1: u64, d: u64, m2: u64| {
+        let service = from_any_time(Some(Slopes { m1, d, m2 }), &terms()).ok()?;
+        Some(service.before)
+    };
+    // A packet, and what comes in 1 ms, a begun byte too.
+    assert_eq!(found(8_000_000, 5, 1_000_000), Some(1_000 + 125 + 1));
+    assert_eq!(found(1_000_000, 5, 1_000_000), Some(1_126));
+    assert_eq!(found(999_999, 5, 1_000_000), None);
+    assert_eq!(found(999_999, 0, 1_000_000), Some(1_126), "a line");
+    assert!(from_any_time(None, &terms()).is_err());
+}

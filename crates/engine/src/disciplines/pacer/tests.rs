@@ -112,7 +112,8 @@ fn a_refusal_for_the_wire_tells_the_first_four_paced_classes() {
     };
     let one = |name: &str| {
         format!(
-            "`{name}`: 31.25 MB/s of frame-fcs bytes in packets that count 1518 B and take 1538 B are 31.66 MB/s"
+            "`{name}`: 31.25 MB/s of frame-fcs bytes in packets that count 1518 B and take 1538 B \
+             are 31.66 MB/s"
         )
     };
     let quarter = "250 Mbit/s";
@@ -364,4 +365,46 @@ fn the_service_of_a_class_is_its_rate_without_framing_after_what_is_in_the_devic
     let service = plan.service(&plan.nodes[0], &terms).expect("a service");
     assert_eq!(service.before, 240 + 1);
     assert!(plan.service(&plan.nodes[1], &terms).is_err());
+}
+
+#[test]
+fn a_host_learns_of_the_wire_and_of_the_period_of_the_fastest_class() {
+    let pacing = |settings, classes: &[(&str, &str, &str)]| {
+        let pacing = planned(settings, classes).plan.pacing().expect("it paces");
+        (pacing.wire, pacing.frames, pacing.period.nanos())
+    };
+    let wire = Bandwidth::gbit(1);
+    let classes = [("a", "", "1 Mbit/s"), ("b", "", HALF)];
+    assert_eq!(pacing(Table::default(), &classes), (wire, false, 24_288));
+    assert_eq!(
+        pacing(frames(), &[("a", "", "")]),
+        (wire, true, 12_304),
+        "its own slots"
+    );
+}
+
+#[test]
+fn best_effort_goes_where_it_delays_nothing_and_leaves_no_gap_too_short_for_a_frame() {
+    let goes = |settings: Table, due: Option<u64>| {
+        let mut built = trials::built(&planned(settings, &[("a", "", HALF), ("b", "", "")]));
+        let own = pacer(&mut *built);
+        due.into_iter().for_each(|due| own.waiting.note(0, due));
+        // It takes 1,538 byte-times.
+        own.is_out_in_time(Bytes::new(1_514), Position { low: 100, high: 100 })
+    };
+    let end = 100 + 1_538;
+    let dues = [
+        Some(end - 1),
+        Some(end),
+        Some(end + 1),
+        Some(end + 83),
+        Some(end + 84),
+        None,
+    ];
+    let timed = dues.map(|due| goes(Table::default(), due));
+    assert_eq!(timed, [false, true, true, true, true, true]);
+    assert_eq!(
+        dues.map(|due| goes(frames(), due)),
+        [false, true, false, false, true, true]
+    );
 }
