@@ -592,19 +592,19 @@ mod tests {
         }
     }
 
-    /// Takes so many packets.
-    struct Takes {
+    /// TakesSoMany so many packets.
+    struct TakesSoMany {
         wants: usize,
         sent: Vec<u64>,
     }
 
-    impl Sink for Takes {
+    impl Sink for TakesSoMany {
         fn drop(&mut self, packet: Packet, why: Reason) {
             panic!("lost: {packet:?}, {why}");
         }
     }
 
-    impl Outlet for Takes {
+    impl Outlet for TakesSoMany {
         fn send(&mut self, packet: Packet) -> bool {
             self.sent.push(packet.len.get());
             self.sent.len() < self.wants
@@ -624,7 +624,7 @@ mod tests {
             (1..=3).for_each(|len| fifo.append(packet(len)));
             let _ = fifo.pin();
             let (mut outlet, mut sent) = (
-                Takes {
+                TakesSoMany {
                     wants,
                     sent: Vec::new(),
                 },

@@ -10,16 +10,16 @@ use crate::tree::{ClassSpec, DisciplineSpec, Registry};
 const WIDE: Link = Link::new(Bandwidth::mbit(8), Bytes::new(1_000));
 
 /// A class by name and parent, and its curves.
-type Stated<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
+type StatedCurves<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
 
 fn table(curves: &[(&str, &str)]) -> Table {
     let text = |table: Table, (key, text): &(&str, &str)| table.text(key, text);
     curves.iter().fold(Table::default(), text)
 }
 
-fn checked(classes: &[Stated<'_>]) -> Result<QueuePlan, String> {
+fn checked(classes: &[StatedCurves<'_>]) -> Result<QueuePlan, String> {
     let last = classes.len() - 1;
-    let class = |(number, (name, parent, curves)): (usize, &Stated<'_>)| ClassSpec {
+    let class = |(number, (name, parent, curves)): (usize, &StatedCurves<'_>)| ClassSpec {
         name: (*name).into(),
         parent: (!parent.is_empty()).then(|| (*parent).into()),
         default: number == last,
