@@ -227,3 +227,172 @@ impl<'a> Inspection<'a> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Count;
+
+    #[test]
+    fn only_a_number_that_is_zero_is_zero() {
+        let zeros = [
+            Value::Count(0),
+            Value::Bytes(Bytes::ZERO),
+            Value::Credit(0),
+            Value::Bandwidth(Bandwidth::ZERO),
+            Value::Duration(Duration::ZERO),
+            Value::Share(Probability::ZERO),
+            Value::Real(0.0),
+        ];
+        assert!(zeros.iter().all(Value::is_zero));
+        let others = [
+            Value::Count(1),
+            Value::Bytes(Bytes::new(1)),
+            Value::Credit(-1),
+            Value::Bandwidth(Bandwidth::bits_per_sec(1)),
+            Value::Duration(Duration::from_nanos(1)),
+            Value::Share(Probability::from_parts(1)),
+            Value::Real(0.1),
+            Value::State(""),
+        ];
+        assert!(!others.iter().any(Value::is_zero));
+    }
+
+    fn view(class: Option<u32>) -> View {
+        View {
+            class: class.map(ClassId),
+            kind: "red",
+            gauges: vec![
+                ("a", Value::Count(1)),
+                ("b", Value::Count(0)),
+                ("c", Value::Count(2)),
+            ],
+            ..View::default()
+        }
+    }
+
+    #[test]
+    fn of_a_class_the_named_gauges_that_are_not_zero_are_kept_and_of_the_tree_all() {
+        let kept = view(Some(3)).with_gauges(&["a", "b"]);
+        assert_eq!(kept.gauges, [("a", Value::Count(1))]);
+        assert_eq!((kept.class, kept.kind), (Some(ClassId(3)), "red"));
+        assert_eq!(view(None).with_gauges(&[]), view(None));
+    }
+
+    #[test]
+    fn a_blank_view_has_room_for_more_gauges_than_any_node_has() {
+        let blank = View::blank();
+        assert_eq!((blank.gauges.capacity(), blank), (32, View::default()));
+    }
+
+    #[test]
+    fn a_view_in_the_memory_of_another_has_nothing_of_it_but_the_memory() {
+        let former = View {
+            gauges: Vec::with_capacity(77),
+            ..view(None)
+        };
+        let anew = View::anew(Some(ClassId(4)), former);
+        assert_eq!(anew.gauges.capacity(), 77);
+        let expected = View {
+            class: Some(ClassId(4)),
+            ..View::default()
+        };
+        assert_eq!(anew, expected);
+    }
+
+    /// Reports a tree with the classes 1 and 2, and class 5 in the queue of class 2.
+    fn report(out: &mut Inspection<'_>) {
+        out.gauge("whole", Value::Count(9));
+        for class in [1, 2] {
+            out.class(ClassId(class), |out| {
+                out.gauge("own", Value::Count(class.into()));
+                if class == 2 {
+                    out.class(ClassId(5), |out| out.show(("inner", Value::Count(5))));
+                }
+            });
+        }
+    }
+
+    fn told(views: &[View]) -> Vec<(Option<u32>, Vec<(&'static str, Value)>)> {
+        let tell = |view: &View| (view.class.map(|class| class.0), view.gauges.clone());
+        views.iter().map(tell).collect()
+    }
+
+    #[test]
+    fn a_slice_reports_the_tree_and_the_classes_of_its_window_alone() {
+        let whole = (None, vec![("whole", Value::Count(9))]);
+        let class = |class: u32, name| (Some(class), vec![(name, Value::Count(class.into()))]);
+        let all = [whole.clone(), class(1, "own"), class(2, "own"), class(5, "inner")];
+        let mut views = vec![view(None)];
+        let mut out = Inspection::new(&mut views);
+        assert_eq!((out.is_whole(), out.window()), (true, 0..u32::MAX));
+        report(&mut out);
+        assert_eq!(told(&views), all);
+        for (window, shown) in [
+            (1..2, vec![1]),
+            (2..3, vec![2]),
+            (5..6, vec![3]),
+            (2..6, vec![2, 3]),
+            (3..5, vec![]),
+        ] {
+            let mut out = Inspection::slice(&mut views, window.clone());
+            assert_eq!((out.is_whole(), out.window()), (false, window));
+            report(&mut out);
+            let shown = std::iter::once(0).chain(shown);
+            let expected: Vec<_> = shown.map(|place: usize| all[place].clone()).collect();
+            assert_eq!(told(&views), expected);
+        }
+    }
+
+    #[test]
+    fn the_views_of_a_slice_are_made_of_former_ones_as_long_as_there_are_enough() {
+        let roomy = |room| View {
+            gauges: Vec::with_capacity(room),
+            ..view(None)
+        };
+        let (mut views, mut spare) = (vec![roomy(300), roomy(200)], vec![roomy(100)]);
+        report(&mut Inspection::within(&mut views, &mut spare, 0..3));
+        assert_eq!((views.len(), spare.len()), (3, 0));
+        let rooms = views.iter().map(|view| view.gauges.capacity());
+        assert_eq!(rooms.collect::<Vec<_>>(), [200, 300, 100]);
+        let mut again = Vec::new();
+        report(&mut Inspection::within(&mut again, &mut views, 0..1));
+        assert_eq!((again.len(), views.len()), (1, 2));
+    }
+
+    #[test]
+    fn the_counts_and_the_kind_are_those_of_the_outermost_queue() {
+        let stats = |packets| Stats {
+            sent: Count {
+                packets,
+                bytes: Bytes::ZERO,
+            },
+            ..Stats::default()
+        };
+        let mut views = Vec::new();
+        let mut out = Inspection::slice(&mut views, 0..1);
+        out.counts("outer", &stats(0));
+        out.counts("inner", &stats(2));
+        out.class(ClassId(0), |out| {
+            out.counts("red", &stats(3));
+            out.counts("fifo", &stats(4));
+        });
+        out.class(ClassId(1), |out| out.counts("red", &stats(5)));
+        out.inside(|out| out.counts("red", &stats(6)));
+        let told: Vec<_> = views.iter().map(|view| (view.kind, view.stats)).collect();
+        assert_eq!(told, [("outer", stats(0)), ("red", stats(3))]);
+    }
+
+    #[test]
+    fn what_is_amended_is_added_to_the_classes_that_were_reported() {
+        let mut views = Vec::new();
+        let mut out = Inspection::slice(&mut views, 2..9);
+        report(&mut out);
+        out.amend(|class, out| out.gauge("more", Value::Count(u64::from(class.0) + 10)));
+        let gauges = |view: usize| views[view].gauges.last().copied();
+        assert_eq!(views.len(), 3);
+        assert_eq!(gauges(0), Some(("whole", Value::Count(9))));
+        assert_eq!(gauges(1), Some(("more", Value::Count(12))));
+        assert_eq!(gauges(2), Some(("more", Value::Count(15))));
+    }
+}

@@ -102,3 +102,44 @@ pub struct PortKind {
     /// Settings that this kind has beside those of every port.
     pub settings: &'static [Setting],
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_directions_of_an_interface_are_opposite() {
+        assert_eq!(received("eth0"), "eth0:in");
+        assert_eq!((device("eth0:in"), device("eth0")), ("eth0", "eth0"));
+        assert_eq!(
+            (&opposite("eth0")[..], &opposite("eth0:in")[..]),
+            ("eth0:in", "eth0")
+        );
+    }
+
+    #[test]
+    fn what_a_port_is_attached_to_says_what_it_needs() {
+        let name = || "a".to_owned();
+        let needs = [
+            Attachment::Between(name(), name()),
+            Attachment::Egress(name()),
+            Attachment::Ingress(name()),
+            Attachment::Files {
+                read: name(),
+                write: name(),
+            },
+        ]
+        .map(|attachment| attachment.needs());
+        let all = [
+            Needs::TwoInterfaces,
+            Needs::OneInterface,
+            Needs::Received,
+            Needs::TwoFiles,
+        ];
+        assert_eq!(needs, all);
+        let keys = ["`between = ", "`egress = ", "`ingress = ", "`read = "];
+        for (needs, key) in all.iter().zip(keys) {
+            assert!(needs.example().starts_with(key), "{}", needs.example());
+        }
+    }
+}

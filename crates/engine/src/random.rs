@@ -62,3 +62,86 @@ impl Rng {
         (self.bits() >> 32) < p.parts()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Probability;
+
+    /// The first numbers of the authors' own program for the state 1, 2, 3, 4.
+    const PUBLISHED: [u64; 10] = [
+        11_520,
+        0,
+        1_509_978_240,
+        1_215_971_899_390_074_240,
+        1_216_172_134_540_287_360,
+        607_988_272_756_665_600,
+        16_172_922_978_634_559_625,
+        8_476_171_486_693_032_832,
+        10_595_114_339_597_558_777,
+        2_904_607_092_377_533_576,
+    ];
+
+    fn published() -> Rng {
+        Rng([1, 2, 3, 4])
+    }
+
+    #[test]
+    fn the_generator_is_the_published_one() {
+        let mut rng = published();
+        assert_eq!(PUBLISHED.map(|_| rng.bits()), PUBLISHED);
+    }
+
+    /// Those of splitmix64 for the seed 1234567, as its authors give them.
+    #[test]
+    fn a_stream_is_seeded_by_splitmix() {
+        let Rng(state) = Seed(1_234_567).stream();
+        assert_eq!(
+            state,
+            [
+                6_457_827_717_110_365_317,
+                3_203_168_211_198_807_973,
+                9_817_491_932_198_370_423,
+                4_593_380_528_125_082_431
+            ]
+        );
+    }
+
+    #[test]
+    fn a_name_is_mixed_into_the_seed_byte_by_byte() {
+        let begun = mix(5 ^ 0x6a09_e667_f3bc_c909);
+        assert_eq!(Seed(5).fork(""), Seed(begun));
+        assert_eq!(Seed(5).fork("ab"), Seed(mix(mix(begun ^ 97) ^ 98)));
+        let names = ["", "a", "b", "ab", "ba", "aa"];
+        let mut seeds = names.map(|name| Seed(5).fork(name).0);
+        seeds.sort_unstable();
+        assert!(seeds.windows(2).all(|pair| pair[0] != pair[1]));
+        assert_ne!(Seed(5).fork("a"), Seed(6).fork("a"));
+    }
+
+    #[test]
+    fn a_number_below_a_bound_is_that_part_of_it() {
+        let mut rng = published();
+        let below = |rng: &mut Rng, bound| rng.below(bound);
+        assert_eq!([0; 3].map(|_| below(&mut rng, 1 << 40)), [0, 0, 90]);
+        // 1215971899390074240 is 6.6 % of 2^64, 607988272756665600 is 3.3 %.
+        assert_eq!(below(&mut rng, 1_000), 65);
+        assert_eq!(below(&mut rng, 0), 0);
+        assert_eq!(below(&mut rng, 1_000), 32);
+        assert_eq!(below(&mut rng, 100), 87);
+    }
+
+    #[test]
+    fn a_chance_is_taken_by_the_upper_half_of_the_bits() {
+        let chance = |parts| {
+            let mut rng = published();
+            let mut taken = PUBLISHED.map(|_| rng.chance(Probability::from_parts(parts)));
+            taken.reverse();
+            taken[6]
+        };
+        let upper = PUBLISHED[3] >> 32;
+        assert!(!chance(upper) && chance(upper + 1) && chance(1 << 32));
+        let mut rng = published();
+        assert!(!rng.chance(Probability::ZERO) && rng.chance(Probability::from_parts(1)));
+    }
+}

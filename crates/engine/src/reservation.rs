@@ -119,3 +119,68 @@ pub struct ReservableTree {
     /// The largest reservation.
     pub largest: Bandwidth,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reserved(bits: u64, burst: u64, latency: Option<u64>) -> ReservedClass {
+        let rate = Bandwidth::bits_per_sec(bits);
+        ReservedClass {
+            number: 12,
+            rate,
+            sends: ArrivalCurve {
+                rate,
+                burst: Bytes::new(burst),
+            },
+            least: Bytes::new(64),
+            latency: latency.map(Duration::from_nanos),
+            limit: 5,
+            priority: 0,
+            filters: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_guaranteed_delay_is_the_latency_and_what_the_burst_takes_at_the_rate() {
+        let delay = |bits, burst, latency| {
+            let delay = reserved(bits, burst, latency).delay();
+            delay.map(Duration::nanos)
+        };
+        assert_eq!(delay(1_000_000, 1_000, Some(5)), Some(8_000_005));
+        assert_eq!(delay(3, 1, Some(0)), Some(2_666_666_666));
+        assert_eq!(delay(1_000_000, 1_000, None), None);
+        assert_eq!(delay(0, 1_000, Some(5)), None);
+        assert_eq!(delay(1, u64::MAX, Some(5)), None, "it does not fit");
+        assert_eq!(reserved(1, 1, None).name(), "resv-12");
+    }
+
+    /// A kind that says only what it must.
+    #[derive(Debug)]
+    struct Terse;
+
+    impl Reserves for Terse {
+        fn bounds_delays(&self) -> bool {
+            false
+        }
+        fn capacity(&self, requested: &RequestedShare<'_>, _: &mut Vec<Problem>) -> Bandwidth {
+            requested.share
+        }
+        fn counts(&self, _: &ReservableTree, rate: Bandwidth) -> Bandwidth {
+            rate
+        }
+        fn add(&self, _: &ReservableTree, _: &mut DisciplineSpec, _: &[ReservedClass]) {}
+    }
+
+    #[test]
+    fn a_kind_that_says_nothing_of_it_refuses_nothing_and_knows_no_delay() {
+        let tree = ReservableTree {
+            spec: DisciplineSpec::new("terse"),
+            link: Link::new(Bandwidth::mbit(1), Bytes::new(1_500)),
+            capacity: Bandwidth::ZERO,
+            smallest: Bandwidth::ZERO,
+            largest: Bandwidth::ZERO,
+        };
+        assert_eq!((Terse.refuses(), Terse.worst_delay(&tree)), (false, None));
+    }
+}

@@ -107,3 +107,39 @@ pub trait Outlet: Sink {
     /// The packet leaves. Whether another may follow it now; if not, it is not called again.
     fn send(&mut self, packet: Packet) -> bool;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::ClassId;
+    use crate::units::Bytes;
+
+    /// Takes drops alone.
+    struct Plainest;
+
+    impl Sink for Plainest {
+        fn drop(&mut self, _packet: Packet, _why: Reason) {}
+    }
+
+    #[test]
+    fn a_plain_sink_hands_nothing_over_and_held_nothing_up() {
+        let late = Instant::from_nanos(9);
+        assert!(!Plainest.hands_over());
+        assert_eq!(Plainest.held_up(Instant::START, late), Duration::ZERO);
+        Plainest.mark(&Packet::new(Bytes::new(1), late, ClassId(0)), Reason::Delay);
+    }
+
+    #[test]
+    fn every_reason_has_the_place_of_its_number_and_a_name_of_its_own() {
+        let mut names: Vec<&str> = Reason::ALL.iter().map(|why| why.name()).collect();
+        for (place, why) in Reason::ALL.into_iter().enumerate() {
+            assert_eq!(why as usize, place);
+            assert_eq!(why.to_string(), names[place]);
+        }
+        assert_eq!(names[5], "no-class");
+        assert_eq!(format!("{:>6}|", Reason::Full), "  full|");
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), 14);
+    }
+}

@@ -205,3 +205,185 @@ fn both<T>(old: Option<&T>, new: Option<&T>, same: impl Fn(&T, &T) -> bool) -> b
         (old, new) => old.is_none() && new.is_none(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(name: &str) -> ClassSpec {
+        ClassSpec {
+            name: name.into(),
+            ..ClassSpec::default()
+        }
+    }
+
+    fn with(classes: Vec<ClassSpec>) -> DisciplineSpec {
+        DisciplineSpec {
+            classes: classes.into(),
+            ..DisciplineSpec::new("drr")
+        }
+    }
+
+    fn around(child: DisciplineSpec) -> DisciplineSpec {
+        DisciplineSpec {
+            child: Some(Box::new(child)),
+            ..DisciplineSpec::new("red")
+        }
+    }
+
+    #[test]
+    fn a_discipline_has_classes_if_one_below_it_has() {
+        assert!(!DisciplineSpec::new("fifo").has_classes());
+        assert!(!around(DisciplineSpec::new("fifo")).has_classes());
+        assert!(with(vec![class("a")]).has_classes());
+        assert!(around(around(with(vec![class("a")]))).has_classes());
+        let both = DisciplineSpec {
+            classes: vec![class("a")].into(),
+            ..around(DisciplineSpec::new("fifo"))
+        };
+        assert!(both.has_classes());
+    }
+
+    #[test]
+    fn disciplines_that_differ_in_anything_but_their_place_do_not_say_the_same() {
+        let limit = |n: u32| Table::default().with("limit", n);
+        let base = DisciplineSpec {
+            settings: limit(5),
+            child: Some(Box::new(DisciplineSpec::new("fifo"))),
+            ..with(vec![class("a"), class("b")])
+        };
+        let elsewhere = DisciplineSpec {
+            at: Span::new(3, 4),
+            ..base.clone()
+        };
+        assert!(base.says_as(&base) && base.says_as(&elsewhere) && elsewhere.says_as(&base));
+        let others = [
+            DisciplineSpec {
+                kind: "wrr".into(),
+                ..base.clone()
+            },
+            DisciplineSpec {
+                settings: limit(6),
+                ..base.clone()
+            },
+            DisciplineSpec {
+                child: None,
+                ..base.clone()
+            },
+            DisciplineSpec {
+                child: Some(Box::new(DisciplineSpec::new("red"))),
+                ..base.clone()
+            },
+            DisciplineSpec {
+                classes: vec![class("a")].into(),
+                ..base.clone()
+            },
+            DisciplineSpec {
+                classes: vec![class("a"), class("c")].into(),
+                ..base.clone()
+            },
+        ];
+        for other in others {
+            assert!(!base.says_as(&other) && !other.says_as(&base), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn classes_that_differ_in_anything_but_their_place_do_not_say_the_same() {
+        let base = class("a");
+        let elsewhere = ClassSpec {
+            at: Span::new(3, 4),
+            ..base.clone()
+        };
+        assert!(base.says_as(&base) && base.says_as(&elsewhere));
+        let curve = ArrivalCurveSpec {
+            rate: Rate::Absolute(Bandwidth::mbit(1)),
+            burst: Bytes::new(1),
+        };
+        let others = [
+            class("b"),
+            ClassSpec {
+                parent: Some("b".into()),
+                ..base.clone()
+            },
+            ClassSpec {
+                default: true,
+                ..base.clone()
+            },
+            ClassSpec {
+                sends: Some(curve),
+                ..base.clone()
+            },
+            ClassSpec {
+                vacant: true,
+                ..base.clone()
+            },
+            ClassSpec {
+                settings: Table::default().with("weight", 2),
+                ..base.clone()
+            },
+            ClassSpec {
+                discipline: Some(DisciplineSpec::new("red")),
+                ..base.clone()
+            },
+        ];
+        for other in others {
+            assert!(!base.says_as(&other) && !other.says_as(&base), "{other:?}");
+            assert!(other.says_as(&other.clone()));
+        }
+    }
+
+    #[test]
+    fn both_are_missing_or_both_there_and_the_same() {
+        let both = |old: Option<u8>, new: Option<u8>| both(old.as_ref(), new.as_ref(), |a, b| a == b);
+        assert!(both(None, None) && both(Some(1), Some(1)));
+        assert!(!both(Some(1), Some(2)) && !both(Some(1), None) && !both(None, Some(1)));
+    }
+
+    #[test]
+    fn a_place_is_vacant_and_has_a_name_before_those_of_classes() {
+        let (top, below) = (ClassSpec::place(3, None), ClassSpec::place(4, Some("a")));
+        assert_eq!(
+            (&top.name[..], top.parent_name(), top.vacant),
+            ("\u{0}3", None, true)
+        );
+        assert_eq!(
+            (&below.name[..], below.parent_name(), below.vacant),
+            ("\u{0}4", Some("a"), true)
+        );
+        assert_eq!(below.parent, Some(ParentSpec::from("a")));
+    }
+
+    #[test]
+    fn a_class_is_found_by_its_number_with_its_name_or_by_its_name_inside() {
+        let holder = ClassSpec {
+            discipline: Some(with(vec![class("in1"), class("in2")])),
+            ..class("b")
+        };
+        let spec = around(with(vec![class("a"), holder]));
+        let specs = spec.class_specs();
+        let found = |number, name| specs.find(number, name).map(|class| class.name.as_str());
+        assert_eq!(found(0, "a"), Some("a"));
+        assert_eq!(found(1, "b"), Some("b"));
+        assert_eq!(
+            (found(0, "b"), found(2, "a")),
+            (None, None),
+            "of the outermost by number"
+        );
+        assert_eq!((found(2, "in1"), found(3, "in2")), (Some("in1"), Some("in2")));
+    }
+
+    #[test]
+    fn an_arrival_curve_may_be_a_part_of_the_link() {
+        let curve = ArrivalCurveSpec {
+            rate: Rate::Share(crate::units::Share::percent(40)),
+            burst: Bytes::new(7),
+        };
+        let on = ArrivalCurve {
+            rate: Bandwidth::mbit(4),
+            burst: Bytes::new(7),
+        };
+        assert_eq!(curve.on(Bandwidth::mbit(10)), on);
+        assert_eq!(ArrivalCurveSpec::from(on).on(Bandwidth::mbit(99)), on);
+    }
+}

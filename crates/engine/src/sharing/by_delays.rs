@@ -62,3 +62,116 @@ impl Reserves for ByDelays {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bounds::ArrivalCurve;
+    use crate::link::Link;
+    use crate::spec::ClassSpec;
+    use crate::units::Bytes;
+
+    const LINK: Bandwidth = Bandwidth::mbit(100);
+
+    fn link() -> Link {
+        Link::new(LINK, Bytes::new(1_500))
+    }
+
+    fn reserved(rate: Bandwidth, burst: u64) -> ReservedClass {
+        ReservedClass {
+            number: 1,
+            rate,
+            sends: ArrivalCurve {
+                rate,
+                burst: Bytes::new(burst),
+            },
+            least: Bytes::new(64),
+            latency: None,
+            limit: 50,
+            priority: 5,
+            filters: Vec::new(),
+        }
+    }
+
+    fn tree(capacity: Bandwidth) -> ReservableTree {
+        ReservableTree {
+            spec: DisciplineSpec::new("any"),
+            link: link(),
+            capacity,
+            smallest: Bandwidth::mbit(1),
+            largest: capacity,
+        }
+    }
+
+    /// A class with a rate of 30 Mbit/s, and below it one with 20 Mbit/s.
+    fn policy(key: &str) -> DisciplineSpec {
+        let rated = |name: &str, mbit| {
+            let rate = Table::default().with(key, Bandwidth::mbit(mbit));
+            class(name, rate)
+        };
+        let below = ClassSpec {
+            parent: Some("a".into()),
+            ..rated("b", 20)
+        };
+        DisciplineSpec {
+            classes: vec![rated("a", 30), below].into(),
+            ..DisciplineSpec::new("any")
+        }
+    }
+
+    fn capacity(of: &dyn Reserves, key: &str, share: Bandwidth) -> (Bandwidth, Vec<Problem>) {
+        let (spec, mut problems) = (policy(key), Vec::new());
+        let requested = RequestedShare {
+            spec: &spec,
+            link: link(),
+            share,
+            at: crate::settings::Span::new(3, 4),
+        };
+        (of.capacity(&requested, &mut problems), problems)
+    }
+
+    #[test]
+    fn the_rates_of_all_classes_are_guaranteed_beside_the_share() {
+        assert!(ByDelays.bounds_delays() && ByDelays.refuses());
+        let fifty = Bandwidth::mbit(50);
+        assert_eq!(
+            capacity(&ByDelays, "rate", fifty),
+            (Bandwidth::kbit(49_500), vec![])
+        );
+        let more = fifty + Bandwidth::bits_per_sec(1);
+        assert_eq!(capacity(&ByDelays, "rate", more).1.len(), 1);
+        assert_eq!(ByDelays.counts(&tree(fifty), more), more);
+    }
+
+    #[test]
+    fn a_reservation_is_a_class_with_its_delay_or_the_longest() {
+        let (tree, ten) = (tree(Bandwidth::mbit(99)), Bandwidth::mbit(10));
+        let quick = ReservedClass {
+            number: 2,
+            latency: Some(Duration::from_millis(1)),
+            ..reserved(ten, 10_000)
+        };
+        let mut spec = DisciplineSpec::new("any");
+        ByDelays.add(&tree, &mut spec, &[reserved(ten, 100), quick]);
+        let told: Vec<_> = spec
+            .classes
+            .iter()
+            .map(|class| (class.name.as_str(), class.settings.clone()))
+            .collect();
+        let settings = |rate: Bandwidth, burst, millis| {
+            let settings = Table::default()
+                .with("rate", rate)
+                .with("burst", Bytes::new(burst));
+            settings.with("delay", Duration::from_millis(millis))
+        };
+        assert_eq!(
+            told,
+            [
+                ("rsvp", settings(Bandwidth::mbit(1), 6_000, 1_000)),
+                ("resv-1", settings(ten, 1_500, 10_000)),
+                // 10,000 bytes take 8 ms.
+                ("resv-2", settings(ten, 10_000, 9)),
+            ]
+        );
+    }
+}

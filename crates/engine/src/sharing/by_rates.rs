@@ -90,3 +90,170 @@ fn covering(reserved: &ReservedClass, link: Link) -> i64 {
         .unwrap_or(i64::MAX)
         .clamp(2, most.max(2).cast_signed())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bounds::ArrivalCurve;
+    use crate::sharing::credit::Credit;
+    use crate::units::Bytes;
+
+    const LINK: Bandwidth = Bandwidth::mbit(100);
+
+    fn link() -> Link {
+        Link::new(LINK, Bytes::new(1_500))
+    }
+
+    fn reserved(rate: Bandwidth, burst: u64) -> ReservedClass {
+        ReservedClass {
+            number: 1,
+            rate,
+            sends: ArrivalCurve {
+                rate,
+                burst: Bytes::new(burst),
+            },
+            least: Bytes::new(64),
+            latency: None,
+            limit: 50,
+            priority: 5,
+            filters: Vec::new(),
+        }
+    }
+
+    fn tree(capacity: Bandwidth) -> ReservableTree {
+        ReservableTree {
+            spec: DisciplineSpec::new("any"),
+            link: link(),
+            capacity,
+            smallest: Bandwidth::mbit(1),
+            largest: capacity,
+        }
+    }
+
+    /// A class with a rate of 30 Mbit/s, and below it one with 20 Mbit/s.
+    fn policy(key: &str) -> DisciplineSpec {
+        let class = |name: &str, mbit| {
+            let rate = Table::default().with(key, Bandwidth::mbit(mbit));
+            reserved_classes::class(name, rate)
+        };
+        let below = ClassSpec {
+            parent: Some("a".into()),
+            ..class("b", 20)
+        };
+        DisciplineSpec {
+            classes: vec![class("a", 30), below].into(),
+            ..DisciplineSpec::new("any")
+        }
+    }
+
+    fn capacity(of: &dyn Reserves, key: &str, share: Bandwidth) -> (Bandwidth, Vec<Problem>) {
+        let (spec, mut problems) = (policy(key), Vec::new());
+        let requested = RequestedShare {
+            spec: &spec,
+            link: link(),
+            share,
+            at: crate::settings::Span::new(3, 4),
+        };
+        (of.capacity(&requested, &mut problems), problems)
+    }
+
+    const CREDITED: ByRates = ByRates {
+        leaf: "rate",
+        parent: "rate",
+        credits: true,
+    };
+    const PLAIN: ByRates = ByRates {
+        leaf: "realtime",
+        parent: "linkshare",
+        credits: false,
+    };
+
+    /// What [`Credit::full`] covers of a class of so many packets.
+    fn covers(rate: Bandwidth, packets: i64) -> u64 {
+        Credit::full(rate, LINK, Bytes::new(1_500), (packets as u32, 2)).covers()
+    }
+
+    #[test]
+    fn the_burst_of_a_reservation_is_covered_by_as_few_packets_as_do() {
+        let half = Bandwidth::mbit(50);
+        let covering = |rate, burst| covering(&reserved(rate, burst), link());
+        assert_eq!((covering(half, 6_000), covering(half, 6_001)), (8, 9));
+        assert_eq!((covers(half, 8), covers(half, 9)), (6_000, 6_750));
+        assert_eq!((covering(half, 0), covering(half, 1_500)), (2, 2));
+        assert_eq!(covering(half, 1_501), 3);
+        for mbit in [0, 1, 33, 99] {
+            let rate = Bandwidth::mbit(mbit);
+            for burst in [1_501, 3_000, 3_001, 9_999, 150_000] {
+                let packets = covering(rate, burst);
+                assert!(covers(rate, packets) >= burst, "{mbit}: {burst}");
+                assert!(covers(rate, packets - 1) <= burst, "{mbit}: {burst}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_burst_beyond_all_measure_is_cut_and_a_rate_of_the_whole_link_is_no_fault() {
+        let covering = |mbit, burst| covering(&reserved(Bandwidth::mbit(mbit), burst), link());
+        assert_eq!(covering(0, LONGEST_BURST / 2), 333_335);
+        assert_eq!(covering(0, u64::MAX), 333_335);
+        assert_eq!(covering(50, u64::MAX), 666_666, "10^9 bytes");
+        assert_eq!(covering(100, 100_000), 666_666);
+    }
+
+    #[test]
+    fn classes_with_others_below_them_hold_their_rates_or_the_leaves_alone_do() {
+        let (seventy, fifty) = (Bandwidth::mbit(70), Bandwidth::mbit(50));
+        let bit = Bandwidth::bits_per_sec(1);
+        let left = Bandwidth::kbit(69_300);
+        assert_eq!(capacity(&CREDITED, "rate", seventy), (left, vec![]));
+        assert_eq!(capacity(&CREDITED, "rate", seventy + bit).1.len(), 1);
+        let left = Bandwidth::kbit(49_500);
+        assert_eq!(capacity(&PLAIN, "realtime", fifty), (left, vec![]));
+        assert_eq!(capacity(&PLAIN, "realtime", fifty + bit).1.len(), 1);
+        let told = &capacity(&CREDITED, "rate", Bandwidth::mbit(80)).1[0];
+        assert_eq!(
+            told.message,
+            "the policy's classes are guaranteed 30 Mbit/s, and 80 Mbit/s can be reserved: more than the link's 100 Mbit/s"
+        );
+        let help = "70 Mbit/s can be reserved beside the classes; or give them lower rates";
+        assert_eq!(told.help.as_deref(), Some(help));
+        assert_eq!(told.at, crate::settings::Span::new(3, 4));
+    }
+
+    #[test]
+    fn reservations_and_the_signalling_are_classes_below_one_for_all_of_them() {
+        let tree = tree(Bandwidth::mbit(99));
+        let (ten, mbit) = (Bandwidth::mbit(10), Bandwidth::mbit(1));
+        for kind in [&CREDITED, &PLAIN] {
+            assert!(kind.bounds_delays() && !kind.refuses());
+            assert_eq!(kind.counts(&tree, ten), ten);
+            let mut spec = DisciplineSpec::new("any");
+            kind.add(&tree, &mut spec, &[reserved(ten, 3_000)]);
+            let rated = |rate| Table::default().with(kind.leaf, rate);
+            let whole = Table::default().with(kind.parent, Bandwidth::mbit(100));
+            let (first, own) = match kind.credits {
+                true => (
+                    rated(mbit).with("priority", 7),
+                    rated(ten).with("priority", 5).with("maxburst", Raw::Integer(4)),
+                ),
+                false => (rated(mbit), rated(ten)),
+            };
+            let told: Vec<_> = spec
+                .classes
+                .iter()
+                .map(|class| (class.name.as_str(), class.parent_name(), class.settings.clone()))
+                .collect();
+            assert_eq!(
+                told,
+                [
+                    ("reserved", None, whole),
+                    ("rsvp", Some("reserved"), first),
+                    ("resv-1", Some("reserved"), own)
+                ]
+            );
+            let inner = spec.classes[2].discipline.as_ref().expect("a limit");
+            assert_eq!(inner.settings, Table::default().with("limit", 50));
+            assert_eq!(spec.classes[2].sends, Some(reserved(ten, 3_000).sends.into()));
+        }
+    }
+}

@@ -115,3 +115,90 @@ pub(crate) fn divide(weights: &[u64], left: u128) -> Vec<u128> {
         .for_each(|&index| parts[index] += 1);
     parts.into_iter().map(|part| part.max(1)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Span;
+    use crate::units::Bytes;
+
+    #[test]
+    fn what_is_left_is_divided_by_largest_remainders_and_everyone_gets_something() {
+        assert_eq!(divide(&[3, 1], 10), [8, 2], "of equal remainders the first");
+        assert_eq!(divide(&[1, 1, 1], 10), [4, 3, 3]);
+        assert_eq!(divide(&[1, 1, 1], 11), [4, 4, 3]);
+        assert_eq!(divide(&[1, 5, 3], 10), [1, 6, 3]);
+        assert_eq!(divide(&[1, 4], 9), [2, 7], "9/5 and 36/5");
+        assert_eq!(divide(&[1, 4], 10), [2, 8]);
+        assert_eq!(divide(&[1, 1_000], 10), [1, 10]);
+        assert_eq!(divide(&[2, 1], 0), [1, 1]);
+        assert_eq!(divide(&[], 5), []);
+    }
+
+    #[test]
+    fn a_weight_is_at_least_one_and_one_where_none_is_given() {
+        let weighted = |value: Option<Raw>| {
+            let none = Table::default();
+            let settings = value.map_or(none.clone(), |value| none.with("weight", value));
+            class("a", settings)
+        };
+        let values = [
+            None,
+            Some(Raw::Integer(3)),
+            Some(Raw::Integer(0)),
+            Some(Raw::Integer(-7)),
+            Some(Raw::Text("5".into())),
+        ];
+        let spec = DisciplineSpec {
+            classes: values.into_iter().map(weighted).collect::<Vec<_>>().into(),
+            ..DisciplineSpec::new("drr")
+        };
+        assert_eq!(weights(&spec), [1, 3, 1, 1, 1]);
+    }
+
+    #[test]
+    fn the_signalling_has_a_hundredth_of_the_share() {
+        let bits = Bandwidth::bits_per_sec;
+        assert_eq!(without_signalling(Bandwidth::mbit(100)), Bandwidth::mbit(99));
+        assert_eq!(signalling_beside(Bandwidth::mbit(99)), Bandwidth::mbit(1));
+        assert_eq!(
+            (without_signalling(bits(199)), without_signalling(bits(99))),
+            (bits(198), bits(99))
+        );
+        assert_eq!(
+            (signalling_beside(bits(198)), signalling_beside(bits(98))),
+            (bits(2), bits(0))
+        );
+    }
+
+    #[test]
+    fn what_is_guaranteed_is_the_long_run_of_what_can_be_read() {
+        let rated = |value: &str| class("a", Table::default().text("rate", value));
+        let classes = [
+            rated("5 Mbit/s for 10 ms, then 1 Mbit/s"),
+            rated("40 %"),
+            rated("many"),
+            class("b", Table::default().text("weight", "1 Mbit/s")),
+        ];
+        let sum = guaranteed(classes.iter(), "rate", Bandwidth::mbit(10));
+        assert_eq!(sum, Bandwidth::mbit(5));
+    }
+
+    #[test]
+    fn an_absolute_part_is_refused_where_it_is_named() {
+        let mut named = class("a", Table::default().with("quantum", Bytes::new(1)));
+        named.settings.entries[0].key_at = Span::new(7, 9);
+        let spec = DisciplineSpec {
+            classes: vec![named, class("b", Table::default().with("weight", 2))].into(),
+            ..DisciplineSpec::new("drr")
+        };
+        let mut problems = Vec::new();
+        refuse_absolute(&spec, "quantum", &mut problems);
+        let message = "`quantum` says how much a class gets, and beside reservations that changes";
+        let expected = Problem::new(Span::new(7, 9), message);
+        assert_eq!(
+            problems,
+            [expected.help("use `weight`: its part of what reservations leave")]
+        );
+    }
+}

@@ -244,7 +244,8 @@ impl Curve {
     pub(crate) fn advance(&mut self, service: u64) {
         self.done += service;
         let knee = self.knee();
-        if self.done > FAR && self.done > knee {
+        // No first piece brings more than [`LONGEST_PIECE`].
+        if self.done > FAR {
             // Along the second piece, by whole nanoseconds: exact.
             let by = (self.done - knee) / self.shape.m2.max(1);
             self.put_off(by.into());
@@ -469,5 +470,146 @@ mod tests {
                 prop_assert!(found.is_some() || sum(time) <= bound.at(time));
             }
         }
+    }
+
+    #[test]
+    fn a_packet_that_its_rate_alone_brings_in_time_needs_no_first_piece() {
+        let slopes = |m1, d, m2| Ok(Slopes { m1, d, m2 });
+        // 160 bytes in 5 ms are 256 kbit/s.
+        assert_eq!(read("160 B in 5 ms, then 256 kbit/s"), slopes(0, 0, 256_000));
+        assert_eq!(
+            read("160 B in 5 ms, then 255999 bit/s"),
+            slopes(256_000, 5_000_000, 255_999)
+        );
+        assert_eq!(
+            read("160 B in 5 ms, then 512 kbit/s"),
+            slopes(0, 2_500_000, 512_000)
+        );
+    }
+
+    #[test]
+    fn a_sum_of_curves_has_the_slope_of_all_in_the_end_and_forgets_what_is_taken_out() {
+        let (concave, convex) = (Slopes { m1: 5, d: 10, m2: 1 }, Slopes { m1: 2, d: 20, m2: 6 });
+        let line = Slopes { m1: 7, d: 0, m2: 7 };
+        let mut sum = CurveSum::default();
+        sum.add(&concave);
+        assert_eq!(sum.rate(), 1);
+        sum.add(&convex);
+        sum.add(&line);
+        assert_eq!((sum.rate(), sum.first), (14, 14));
+        assert_eq!(sum.bends, BTreeMap::from([(10, -4), (20, 4)]));
+        sum.add(&convex);
+        assert_eq!((sum.rate(), sum.bends[&20]), (20, 8));
+        for curve in [convex, line, concave, convex] {
+            sum.remove(&curve);
+        }
+        assert_eq!(sum, CurveSum::default());
+    }
+
+    #[test]
+    fn the_first_bend_at_which_a_sum_exceeds_a_bound_is_told() {
+        let sum = |curves: &[Slopes]| {
+            let mut sum = CurveSum::default();
+            curves.iter().for_each(|curve| sum.add(curve));
+            sum
+        };
+        let (concave, line) = (Slopes { m1: 5, d: 10, m2: 1 }, Slopes { m1: 2, d: 0, m2: 2 });
+        let bound = |m1, d, m2| Slopes { m1, d, m2 };
+        assert_eq!(sum(&[concave]).exceeds(&bound(5, 0, 5)), None);
+        assert_eq!(sum(&[concave]).exceeds(&bound(4, 0, 4)), Some(Some(10)));
+        assert_eq!(
+            sum(&[concave, line]).exceeds(&bound(7, 10, 3)),
+            None,
+            "it is reached"
+        );
+        assert_eq!(sum(&[concave, line]).exceeds(&bound(7, 9, 7)), None);
+        assert_eq!(
+            sum(&[concave, line]).exceeds(&bound(7, 20, 2)),
+            Some(None),
+            "in the limit"
+        );
+        assert_eq!(sum(&[line]).exceeds(&bound(1, 7, 9)), Some(Some(7)));
+    }
+
+    fn curve(m1: u64, d: u64, m2: u64, x: u128) -> Curve {
+        Curve::new(Slopes { m1, d, m2 }, x)
+    }
+
+    #[test]
+    fn a_curve_is_its_own_eligible_curve_unless_it_is_convex() {
+        for (m1, d, m2, is) in [
+            (3, 10, 1, true),
+            (3, 10, 3, true),
+            (3, 10, 4, false),
+            (3, 0, 4, true),
+            (3, 0, 1, true),
+        ] {
+            assert_eq!(curve(m1, d, m2, 0).is_eligible_curve(), is, "{m1} {d} {m2}");
+        }
+    }
+
+    #[test]
+    fn the_anchor_moves_along_once_more_is_done_than_is_far() {
+        let mut line = curve(0, 0, 1_000, 5);
+        line.advance(FAR);
+        assert_eq!((line.x(), line.done), (5, FAR));
+        line.advance(1_500);
+        let all = u128::from(FAR) + 1_500;
+        assert_eq!(line.x(), 5 + all / 1_000);
+        assert_eq!(u128::from(line.done), all % 1_000);
+        // The first piece stays in front of it.
+        let mut bent = curve(7, 10, 1_000, 5);
+        bent.advance(FAR);
+        bent.advance(1_500);
+        assert_eq!(bent.x(), 5 + (all - 70) / 1_000);
+        assert_eq!(u128::from(bent.done), 70 + (all - 70) % 1_000);
+    }
+
+    #[test]
+    fn a_curve_that_is_put_off_or_moved_keeps_its_shape() {
+        let far = 1u128 << 70;
+        let mut late = curve(2, 0, 2, far);
+        late.advance(100);
+        assert_eq!(late.time_of(0), far + 50);
+        assert_eq!(
+            (late.ahead(far + 30), late.ahead(far + 50), late.ahead(5)),
+            (40, 0, 100)
+        );
+        late.put_off(7);
+        assert_eq!((late.time_of(0), late.eligible()), (far + 57, far + 57));
+        assert_eq!(late.moved(far, 3).time_of(0), 60);
+        assert_eq!(late.moved(3, far).time_of(0), 2 * far + 54);
+    }
+
+    /// By hand: the curve at these times and service done, its start and its first piece then.
+    #[test]
+    fn a_new_backlogged_period_starts_the_lesser_of_two_curves() {
+        let restarted = |(m1, m2), time: u128, done: u64, down| {
+            let mut curve = curve(m1, 10, m2, 0);
+            curve.advance(done);
+            curve.restart(time, down);
+            (curve.x(), curve.dx, curve.done)
+        };
+        let concave = (3, 1);
+        // At 10 it allows 30. From 20 on the whole curve would be at 50 after 10 ns, and the old
+        // one at 40: they meet at 35.
+        assert_eq!(restarted(concave, 10, 20, false), (10, 5, 0));
+        assert_eq!(restarted(concave, 10, 29, false), (10, 1, 0));
+        assert_eq!(restarted(concave, 10, 29, true), (10, 0, 0));
+        assert_eq!(
+            restarted(concave, 10, 30, false),
+            (0, 10, 30),
+            "nothing is left of it"
+        );
+        assert_eq!(restarted(concave, 4, 2, false), (4, 10, 0), "the whole is less");
+        assert_eq!(restarted(concave, 4, 6, false), (4, 9, 0));
+        let convex = (1, 3);
+        assert_eq!(restarted(convex, 20, 30, false), (20, 10, 0));
+        assert_eq!(
+            restarted(convex, 20, 60, false),
+            (20, 10, 0),
+            "both are the same in the end"
+        );
+        assert_eq!(restarted(convex, 20, 61, false), (0, 10, 61));
     }
 }
