@@ -627,4 +627,82 @@ mod tests {
         }
         assert!(delays > 20 && bursts > 20, "{delays}, {bursts}");
     }
+
+    #[test]
+    fn a_link_is_filled_to_the_last_bit_and_a_flow_that_is_in_is_not_let_in_again() {
+        let mut ips = link(Rule::Sound);
+        ips.admit(flow("a", 1, 4_000, 1_000)).expect("it fits");
+        let known = ips.admit(flow("a", 1, 1, 1_000)).expect_err("it is in");
+        assert_eq!(
+            (known.why, known.fits_delay, known.fits_burst),
+            (Why::Known, None, None)
+        );
+        let refusal = ips
+            .admit(flow("b", 1, 6_001, 1_000))
+            .expect_err("1 kbit/s too much");
+        let left = Bandwidth::mbit(6);
+        assert_eq!(
+            (refusal.why.clone(), refusal.fits_burst),
+            (Why::Rate { left }, None)
+        );
+        assert_eq!(
+            refusal.advice(),
+            "nothing like it fits: its rate is too large, or the others ask for too much"
+        );
+        assert!(ips.admit(flow("b", 1, 6_000, 1_000)).is_ok());
+        assert!(ips.place("b").is_some() && ips.place("c").is_none());
+        assert!(!ips.leave("c") && ips.leave("b") && !ips.leave("b"));
+        assert_eq!((ips.flows().len(), ips.places().len()), (1, 1));
+    }
+
+    #[test]
+    fn flows_are_in_the_order_of_their_delays_and_of_equal_ones_of_admission() {
+        let mut ips = link(Rule::Sound);
+        for (name, millis) in [("a", 300), ("b", 200), ("c", 300), ("d", 100)] {
+            ips.admit(flow(name, 1, 100, millis)).expect("it fits");
+        }
+        let names: Vec<&str> = ips.flows().iter().map(|flow| flow.name.as_str()).collect();
+        assert_eq!(names, ["d", "b", "a", "c"]);
+        let priorities: Vec<_> = ips
+            .places()
+            .iter()
+            .map(|place| place.map(|place| place.priority))
+            .collect();
+        assert_eq!(priorities, [Some(3), Some(2), Some(1), Some(0)]);
+    }
+
+    #[test]
+    fn flows_share_priorities_where_there_are_not_enough() {
+        let levels =
+            |priorities, flows| Admission::new(Rule::Sound, LINK, FRAME, priorities).prioritised(flows);
+        assert_eq!(levels(u32::MAX, 3), [2, 1, 0]);
+        assert_eq!(levels(3, 3), [2, 1, 0]);
+        assert_eq!(levels(2, 5), [1, 1, 0, 0, 0]);
+        assert_eq!(levels(0, 2), [0, 0], "there is one");
+        assert_eq!(levels(4, 0), []);
+    }
+
+    #[test]
+    fn the_bounds_that_hold_are_told_in_the_order_of_delays() {
+        let flows = [flow("slow", 2, 2_000, 9), flow("quick", 1, 1_000, 5)];
+        let bounds = Admission::sound(LINK, FRAME, u32::MAX, &flows);
+        let told: Vec<_> = bounds
+            .iter()
+            .map(|(name, bound)| {
+                (
+                    name.as_str(),
+                    bound.map(|bound| (bound.delay.nanos(), bound.arrivals)),
+                )
+            })
+            .collect();
+        // A frame takes 1.2144 ms; the slower one has 9 Mbit/s after the device and the quick one.
+        let slow = (1_518u64 * 4 * 8_000).div_ceil(9);
+        assert_eq!(
+            told,
+            [
+                ("quick", Some((2_428_800, Some(flows[1].arrivals)))),
+                ("slow", Some((slow, Some(flows[0].arrivals))))
+            ]
+        );
+    }
 }

@@ -473,4 +473,143 @@ mod tests {
             [1_230_400, 123_040, 12_304, 4_922, 1_231, 493, 124, 31]
         );
     }
+
+    /// 4/3 byte-times a byte: (3·10¹² + 1) bytes are 4·10¹² + 4/3.
+    #[test]
+    fn a_pace_is_exact_beyond_64_bits_too() {
+        let (rate, link) = (300_000_000_000, 400_000_000_000);
+        let mut pace = BytePace::new(rate);
+        pace.send(3_000_000_000_001, link);
+        assert_eq!(
+            (pace.eligible(), pace.remainder()),
+            (4_000_000_000_002, 100_000_000_000)
+        );
+        pace.send(3_000_000_000_001, link);
+        assert_eq!(
+            (pace.eligible(), pace.remainder()),
+            (8_000_000_000_003, 200_000_000_000)
+        );
+        pace.send(3_000_000_000_001, link);
+        assert_eq!((pace.eligible(), pace.remainder()), (12_000_000_000_004, 0));
+        pace.send(u64::MAX, u64::MAX);
+        assert_eq!(pace.eligible(), u64::MAX, "no more than fits");
+    }
+
+    #[test]
+    fn unused_time_is_gone_and_time_that_was_used_is_not() {
+        let mut pace = BytePace::new(3);
+        assert_eq!((pace.rate(), BytePace::new(0).rate()), (3, 1));
+        pace.send(5, 4);
+        assert_eq!((pace.eligible(), pace.remainder()), (7, 2));
+        pace.not_before(6);
+        assert_eq!((pace.eligible(), pace.remainder()), (7, 2));
+        pace.not_before(7);
+        assert_eq!((pace.eligible(), pace.remainder()), (7, 0));
+        assert_eq!((pace.deadline(3, 4), pace.after(4, 4).remainder()), (11, 1));
+        assert_eq!(pace.eligible(), 7, "it was only asked");
+        assert_eq!(pace.at(12, 1), pace.after(4, 4).at(12, 1));
+        assert_eq!((pace.at(12, 1).eligible(), pace.at(12, 0).eligible()), (12, 12));
+        assert_eq!(pace.at(13, 1), pace.after(4, 4));
+    }
+
+    /// An eighth of the link: 1,000 bytes are 8,000 byte-times.
+    fn eighth() -> BytePace {
+        BytePace::new(125).after(1_000, 1_000)
+    }
+
+    #[test]
+    fn a_deficit_is_rounded_up_and_a_lateness_down() {
+        let pace = eighth();
+        let deficit = |now| pace.deficit(now, 1_000);
+        assert_eq!(
+            [3_000, 3_001, 7_999, 8_000, 9_000].map(deficit),
+            [625, 625, 1, 0, 0]
+        );
+        let late = |now| pace.lateness(now, 1_000, 5);
+        assert_eq!(
+            [7_000, 8_000, 8_007, 8_008, 8_039, 8_040, 9_000].map(late),
+            [0, 0, 0, 1, 4, 5, 5]
+        );
+        assert_eq!(
+            (pace.deficit(0, 0), pace.lateness(8_001, 0, 500)),
+            (1_000_000, 125)
+        );
+        let mut pace = eighth().after(1, 7);
+        pace.be_late(10, 1_000, 1_000);
+        assert_eq!((pace.eligible(), pace.remainder()), (920, 0));
+        pace.be_late(10, 79, 1_000);
+        assert_eq!(pace.eligible(), 0);
+    }
+
+    #[test]
+    fn a_deadline_is_carried_to_another_pace_in_bytes() {
+        let to = BytePace::new(250).after(1_000, 1_000);
+        let carried = |deadline| to.carried(eighth(), deadline);
+        assert_eq!(
+            [7_000, 8_000, 8_100, 8_101].map(carried),
+            [4_000, 4_000, 4_050, 4_051]
+        );
+    }
+
+    #[test]
+    fn a_change_between_two_times_takes_the_later_of_both() {
+        let changed = |rate, low, high, most| {
+            let mut pace = eighth();
+            pace.change(rate, [low, high], 1_000, most);
+            (pace.eligible(), pace.rate())
+        };
+        assert_eq!(changed(250, 3_000, 9_000, 1_000), (8_500, 250));
+        assert_eq!(
+            changed(1_000, 7_000, 8_000, 1_000),
+            (8_000, 1_000),
+            "neither early nor late"
+        );
+        assert_eq!(changed(1_000, 7_000, 7_992, 1_000), (7_993, 1_000));
+        assert_eq!(changed(50, 7_900, 8_000, 1_000), (8_150, 50), "the earlier one");
+        assert_eq!(changed(300, 7_999, 7_999, 0), (8_000, 300), "rounded up");
+        assert_eq!(changed(125, 3_000, 9_000, 1_000), (8_000, 125));
+        assert_eq!(changed(0, 7_999, 7_999, 0), (7_999 + 125, 1));
+    }
+
+    #[test]
+    fn a_wire_counts_whole_bytes_and_goes_on_within_one() {
+        let ns = Instant::from_nanos;
+        // 2.5 ns a byte.
+        let mut wire = WireTime::new(3_200_000_000);
+        assert_eq!((wire.bits(), WireTime::new(0).bits()), (3_200_000_000, 1));
+        assert_eq!((wire.at(ns(2)), wire.at(ns(2))), ((0, 1), (0, 1)));
+        assert_eq!((wire.at(ns(1)), wire.at(ns(4))), ((0, 1), (1, 2)));
+        assert_eq!(
+            (wire.nanos(0), wire.nanos(1), wire.nanos(2)),
+            (ns(4), ns(4), ns(5))
+        );
+        assert_eq!(wire.at(ns(5)), (2, 2));
+        assert_eq!(
+            (wire.nanos(2), wire.nanos(3), wire.nanos(4)),
+            (ns(5), ns(8), ns(10))
+        );
+        // Beyond 64 bits of nanobits.
+        assert_eq!(wire.at(ns(10_000_000_007)), (4_000_000_002, 4_000_000_003));
+        assert_eq!(wire.nanos(14_000_000_002), ns(35_000_000_005));
+    }
+
+    #[test]
+    fn a_longest_frame_takes_the_longest_slot_and_a_shortest_one_the_shortest() {
+        let tagged = WireSlots {
+            overhead: 4,
+            tags: 1,
+            longest: 1_000,
+        };
+        assert_eq!((PLAIN.longest_slot(), tagged.longest_slot()), (1_538, 1_028));
+        assert_eq!(
+            (tagged.slot(Bytes::new(0)), tagged.slot(Bytes::new(60))),
+            (84, 84)
+        );
+        assert_eq!(
+            (tagged.slot(Bytes::new(61)), tagged.slot(Bytes::new(1_004))),
+            (85, 1_028)
+        );
+        assert_eq!(tagged.slot(Bytes::new(1_005)), 1_001 + 2 * 28);
+        assert_eq!(tagged.counted(Bytes::new(10), Basis::Ip), 1);
+    }
 }

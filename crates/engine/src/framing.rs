@@ -518,4 +518,145 @@ mod tests {
             "frames less 6 B each, at least 64 B, in ATM cells"
         );
     }
+
+    #[test]
+    fn an_overhead_is_written_like_a_length_perhaps_with_a_sign() {
+        let units = r"(GB|MB|kB|B|GiB|MiB|KiB)\s*$";
+        let unsigned = format!(r"^\s*[0-9_]+(\.[0-9_]*)?\s*{units}");
+        let signed = format!(r"^\s*(-\s*)?[0-9_]+(\.[0-9_]*)?\s*{units}");
+        assert_eq!(Overhead::pattern(), Some(signed));
+        assert_eq!(MinimumUnit::pattern(), Some(unsigned));
+    }
+
+    #[test]
+    fn the_largest_and_the_least_that_a_setting_may_be_are_read() {
+        let overhead = |text: &str| Overhead::from_raw(&Raw::Text(text.into()));
+        assert_eq!(
+            (overhead("512 B"), overhead("-64 B")),
+            (Ok(Overhead(512)), Ok(Overhead(-64)))
+        );
+        let mpu = |text: &str| MinimumUnit::from_raw(&Raw::Text(text.into())).ok();
+        assert_eq!(
+            (mpu("512 B"), mpu("513 B"), mpu("70 kB")),
+            (Some(MinimumUnit(512)), None, None)
+        );
+        assert_eq!(mpu("84 B").map(MinimumUnit::get), Some(84));
+    }
+
+    #[test]
+    fn a_framing_is_named_or_spelt_out() {
+        let read = |text: &str| Framing::from_raw(&Raw::Text(text.into()));
+        assert_eq!(read("none"), Ok(Framing::PLAIN));
+        assert_eq!(read("ethernet"), Ok(Framing::ETHERNET));
+        assert_eq!(read("atm"), Ok(Framing::ATM));
+        let spelt = Framing::new(26, 64, Linklayer::Atm);
+        assert_eq!(read("26 B, mpu 64 B, linklayer atm"), Ok(spelt));
+        assert_eq!(read(" 26 B ,linklayer atm,mpu 64 B"), Ok(spelt));
+        let parts = (spelt.overhead(), spelt.mpu(), spelt.linklayer());
+        assert_eq!(parts, (Overhead(26), MinimumUnit(64), Linklayer::Atm));
+        assert_eq!(Framing::of(parts.0, parts.1, parts.2), spelt);
+        let why = read("600 B").expect_err("too much");
+        assert!(
+            why.starts_with("expected what the link adds to each frame"),
+            "{why}"
+        );
+        for wrong in ["ppp", "8 B, ppp", "8 B, mtu 7 B"] {
+            let why = read(wrong).expect_err("no framing");
+            assert!(why.starts_with("expected \"none\""), "{wrong}: {why}");
+        }
+        let why = Framing::from_raw(&Raw::Integer(8)).expect_err("no text");
+        assert!(why.ends_with("found the number 8"), "{why}");
+    }
+
+    #[test]
+    fn only_bytes_alone_are_the_same_for_all_frames() {
+        assert_eq!(Framing::PLAIN.added(), Some(Bytes::ZERO));
+        assert_eq!(Framing::add(24).added(), Some(Bytes::new(24)));
+        for framing in [
+            Framing::add(-1),
+            Framing::ETHERNET,
+            Framing::ATM,
+            Framing::new(0, 0, Linklayer::Ptm),
+        ] {
+            assert_eq!(framing.added(), None, "{framing:?}");
+        }
+    }
+
+    #[test]
+    fn frames_of_a_sum_are_taken_as_if_all_had_the_mean_length() {
+        let of = |framing: Framing, sum, frames| framing.of_frames(Bytes::new(sum), frames).get();
+        assert_eq!(of(Framing::add(24), 3_000, 3), 3_072);
+        // 1,002 bytes are 21 cells.
+        assert_eq!(
+            (of(Framing::ATM, 3_000, 3), of(Framing::ATM, 3_002, 3)),
+            (3 * 1_113, 3 * 1_113)
+        );
+        assert_eq!(of(Framing::ETHERNET, 100, 4), 4 * 84);
+        assert_eq!(of(Framing::ATM, 0, 0), 0);
+    }
+
+    #[test]
+    fn frames_within_a_length_have_what_the_link_carries_of_it_without_the_overhead() {
+        let within = |framing: Framing, wire, frames| framing.frames_within(Bytes::new(wire), frames).get();
+        assert_eq!(within(Framing::add(24), 3_072, 3), 3_000);
+        assert_eq!(within(Framing::add(-14), 3_000, 3), 3_042);
+        assert_eq!(within(Framing::ATM, 5_300, 10), 4_780);
+        assert_eq!(within(Framing::new(8, 0, Linklayer::Ptm), 6_500, 10), 6_320);
+        assert_eq!(within(Framing::add(24), 71, 3), 0);
+    }
+
+    #[test]
+    fn the_longest_frame_is_what_is_left_of_whole_cells() {
+        let longest = |framing: Framing, wire| framing.longest_within(Bytes::new(wire)).get();
+        assert_eq!(
+            (longest(Framing::PLAIN, 100), longest(Framing::PLAIN, 0)),
+            (100, 1)
+        );
+        assert_eq!(
+            (longest(Framing::ETHERNET, 84), longest(Framing::ETHERNET, 83)),
+            (60, 1)
+        );
+        assert_eq!((longest(Framing::ATM, 106), longest(Framing::ATM, 105)), (94, 46));
+        let ptm = Framing::new(0, 0, Linklayer::Ptm);
+        assert_eq!(
+            (longest(ptm, 65), longest(ptm, 66), longest(ptm, 130)),
+            (64, 64, 128)
+        );
+        assert_eq!(longest(Framing::add(-14), 1_500), 1_514);
+    }
+
+    #[test]
+    fn what_is_written_of_a_framing_is_what_differs_from_plain_frames() {
+        assert_eq!(Framing::PLAIN.setting(), "0 B");
+        let all = Framing::new(-6, 64, Linklayer::Ptm);
+        assert_eq!(all.setting(), "-6 B, mpu 64 B, linklayer ptm");
+        assert_eq!(all.to_string(), "frames less 6 B each, at least 64 B, in PTM");
+        assert_eq!(Framing::ATM.setting(), "2 B, linklayer atm");
+        assert_eq!(
+            Framing::ETHERNET.to_string(),
+            "frames plus 24 B each, at least 84 B"
+        );
+    }
+
+    #[test]
+    fn cells_cover_bytes_in_the_end_and_bytes_never_cover_cells() {
+        let ptm = Framing::new(0, 0, Linklayer::Ptm);
+        let atm = Framing::new(0, 0, Linklayer::Atm);
+        assert!(atm.covers(ptm) && ptm.covers(Framing::PLAIN) && atm.covers(Framing::PLAIN));
+        let much = Framing::add(512);
+        assert!(!much.covers(ptm) && !much.covers(atm) && !Framing::new(512, 0, Linklayer::Ptm).covers(atm));
+        let least = Framing::new(0, 84, Linklayer::Ethernet);
+        assert!(Framing::add(24).covers(least) && !Framing::add(23).covers(least));
+        assert!(Framing::add(24).covers(Framing::add(24)) && !Framing::add(23).covers(Framing::add(24)));
+    }
+
+    #[test]
+    fn a_byte_takes_most_in_the_shortest_datagram_or_after_a_step() {
+        let most = |framing: Framing, least, most| framing.most_for_a_byte(Bytes::new(14), least, most);
+        assert_eq!(most(Framing::ETHERNET, 0, 1_500), (84, 1));
+        assert_eq!(most(Framing::PLAIN, 100, 1_500), (114, 100));
+        // Of 32 bytes one cell is filled, and 33 take two.
+        assert_eq!(most(Framing::ATM, 30, 1_500), (106, 33));
+        assert_eq!(most(Framing::add(-64), 100, 1_500), (1_450, 1_500));
+    }
 }

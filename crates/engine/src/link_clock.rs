@@ -327,4 +327,105 @@ mod tests {
         link.send(Instant::START, Bytes::new(10_000_000_000));
         assert_eq!(link.free_at(), Instant::START + Duration::from_secs(10));
     }
+
+    #[test]
+    fn a_link_goes_on_where_another_of_its_bandwidth_can_have_been() {
+        let mut link = LinkClock::new(Bandwidth::bits_per_sec(3), Duration::ZERO);
+        let state = |remainder| BusyLink {
+            free_at: Instant::from_nanos(7),
+            remainder,
+        };
+        assert!(!link.resume(state(3)));
+        assert_eq!(
+            (link.free_at(), link.rate()),
+            (Instant::START, Bandwidth::bits_per_sec(3))
+        );
+        assert!(link.resume(state(2)));
+        assert_eq!(link.state(), state(2));
+        let mut none = LinkClock::new(Bandwidth::ZERO, Duration::ZERO);
+        assert!(none.resume(state(0)) && !none.resume(state(1)));
+    }
+
+    /// 8 · 10¹⁹ nanobits at 3 Gbit/s are 26,666,666,666 ns and two thirds.
+    #[test]
+    fn the_remainder_of_a_very_long_packet_is_carried_too() {
+        let mut link = LinkClock::new(Bandwidth::gbit(3), Duration::ZERO);
+        let state = |free_at, remainder| BusyLink {
+            free_at: Instant::from_nanos(free_at),
+            remainder,
+        };
+        link.send(Instant::START, Bytes::new(10_000_000_000));
+        assert_eq!(link.state(), state(26_666_666_666, 2_000_000_000));
+        link.send(Instant::START, Bytes::new(10_000_000_000));
+        assert_eq!(link.state(), state(53_333_333_333, 1_000_000_000));
+        // As much as 64 bits hold, and the remainder beyond that.
+        link.advance(u64::MAX);
+        let work = u128::from(u64::MAX) + 1_000_000_000;
+        let free_at = 53_333_333_333 + (work / 3_000_000_000) as u64;
+        assert_eq!(link.state(), state(free_at, (work % 3_000_000_000) as u64));
+    }
+
+    #[test]
+    fn a_link_is_busy_until_it_is_free_and_a_late_caller_catches_up_so_far() {
+        let ns = Instant::from_nanos;
+        let mut link = LinkClock::new(Bandwidth::gbit(8), Duration::from_nanos(50));
+        link.send(ns(1_000), Bytes::new(10));
+        assert_eq!(link.free_at(), ns(960));
+        link.send(ns(1_000), Bytes::new(100));
+        assert_eq!(link.busy_until(ns(1_059)), Some(ns(1_060)));
+        assert_eq!(link.busy_until(ns(1_060)), None);
+        link.forgive(ns(1_060));
+        assert_eq!(link.free_at(), ns(1_060));
+        link.start(ns(1_060));
+        link.start(ns(1_059));
+        assert_eq!(link.free_at(), ns(1_060));
+    }
+
+    /// 1 byte a nanosecond; a caller may be 100 ns late.
+    fn credits() -> CreditClock {
+        CreditClock::new(Bandwidth::gbit(8), Duration::from_nanos(100))
+    }
+
+    const BYTE: u64 = 8_000_000_000;
+
+    #[test]
+    fn the_clock_of_credits_stands_still_while_its_caller_is_too_late() {
+        let mut clock = credits();
+        assert_eq!(clock.at(1_100, 1_000), 1_100, "just in time");
+        assert_eq!((clock.behind(), clock.idle(1_100)), (0, 1_100));
+        assert_eq!(clock.at(1_130, 1_000), 1_100);
+        assert_eq!((clock.behind(), clock.idle(1_200)), (30, 1_170));
+        assert_eq!(clock.free_at(), 1_030);
+        // From when the link is free.
+        clock.set_ready(1_130);
+        assert_eq!(clock.ready(), 1_130);
+        clock.send(1_130, 500 * BYTE, true);
+        assert_eq!(clock.free_at(), 1_630);
+        assert_eq!((clock.at(1_730, 1_130), clock.at(1_731, 1_130)), (1_700, 1_700));
+        assert_eq!((clock.behind(), clock.free_at()), (31, 1_631));
+    }
+
+    #[test]
+    fn what_runs_ahead_of_a_link_that_another_paces_is_forgiven() {
+        for (shaped, free_at) in [(true, 1_500), (false, 1_100)] {
+            let mut clock = credits();
+            clock.set_ready(1_000);
+            clock.send(1_000, 500 * BYTE, shaped);
+            assert_eq!(clock.free_at(), free_at);
+        }
+        let mut clock = credits();
+        clock.send(0, BYTE / 2, true);
+        assert_eq!(clock.free_at(), 1, "half a nanosecond, rounded up");
+    }
+
+    #[test]
+    fn another_bandwidth_of_the_clock_of_credits_keeps_what_is_ahead_and_credits_nothing_twice() {
+        let mut clock = credits();
+        clock.send(0, 500 * BYTE, true);
+        clock.retune(Bandwidth::gbit(16), Duration::from_nanos(10), 100);
+        assert_eq!(clock.free_at(), 100 + 200);
+        clock.retune(Bandwidth::gbit(8), Duration::from_nanos(10), 400);
+        assert_eq!(clock.free_at(), 400 - 10);
+        assert_eq!(clock.at(401, 380), 401 - 1, "the new catch-up holds");
+    }
 }

@@ -781,3 +781,344 @@ impl Queue {
         self.discipline.get_mut().retune_class(now, plan, class)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// What a discipline does, some of it against the contract.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    enum Script {
+        #[default]
+        Good,
+        Empties,
+        Waits(Instant),
+        Swallows,
+        Refuses,
+        Invents,
+        Marks,
+        Keeps,
+    }
+
+    #[derive(Debug, Default)]
+    struct ScriptedQueue {
+        held: VecDeque<Packet>,
+        script: Script,
+        /// What the sink said when it was asked last.
+        said: Option<(bool, Duration)>,
+    }
+
+    impl Discipline for ScriptedQueue {
+        fn enqueue(&mut self, _now: Instant, packet: Packet, sink: &mut dyn Sink) -> Verdict {
+            match self.script {
+                Script::Swallows => return Verdict::Dropped(Reason::Full),
+                Script::Refuses => {
+                    sink.drop(packet, Reason::Early);
+                    return Verdict::Dropped(Reason::Early);
+                }
+                _ => self.held.push_back(packet),
+            }
+            Verdict::Queued
+        }
+
+        fn dequeue(&mut self, now: Instant, sink: &mut dyn Sink) -> Next<Packet> {
+            self.said = Some((sink.hands_over(), sink.held_up(Instant::START, now)));
+            match self.script {
+                Script::Empties => return Next::Empty,
+                Script::Waits(until) => return Next::Wait(until),
+                Script::Invents => return Next::Ready(packet(1)),
+                _ => {}
+            }
+            let next = self.held.pop_front();
+            if let (Script::Marks, Some(packet)) = (self.script, &next) {
+                sink.mark(packet, Reason::Delay);
+            }
+            next.map_or(Next::Empty, Next::Ready)
+        }
+
+        fn flush(&mut self, portion: &mut Portion, sink: &mut dyn Sink) {
+            if self.script != Script::Keeps {
+                portion.flush(sink, || self.held.pop_front());
+            }
+        }
+
+        fn gap(&mut self, longest: Bytes) -> Option<Bytes> {
+            Some(longest)
+        }
+    }
+
+    /// Who takes what leaves.
+    #[derive(Default)]
+    struct QueueHost {
+        sent: Vec<u64>,
+        dropped: Vec<(u64, Reason, bool)>,
+        marked: u32,
+        hands_over: bool,
+        /// It wants no more after so many.
+        room: usize,
+    }
+
+    impl Sink for QueueHost {
+        fn drop(&mut self, packet: Packet, why: Reason) {
+            self.dropped.push((packet.len.get(), why, packet.handed_on));
+        }
+        fn mark(&mut self, _: &Packet, _: Reason) {
+            self.marked += 1;
+        }
+        fn hands_over(&self) -> bool {
+            self.hands_over
+        }
+        fn held_up(&self, arrived: Instant, now: Instant) -> Duration {
+            now.since(arrived)
+        }
+    }
+
+    impl Outlet for QueueHost {
+        fn send(&mut self, packet: Packet) -> bool {
+            self.sent.push(packet.len.get());
+            self.sent.len() < self.room
+        }
+    }
+
+    const NOW: Instant = Instant::from_nanos(1_000);
+
+    fn packet(len: u64) -> Packet {
+        Packet::new(Bytes::new(len), NOW, ClassId(0))
+    }
+
+    fn scripted(script: Script) -> Queue {
+        let discipline = ScriptedQueue {
+            script,
+            ..ScriptedQueue::default()
+        };
+        Queue::new("scripted", Box::new(discipline))
+    }
+
+    /// With a backlog of packets of 1, 2, 3 bytes and so on.
+    fn holding(script: Script, packets: u64) -> Queue {
+        let mut queue = scripted(script);
+        for len in 1..=packets {
+            let _ = queue.enqueue(NOW, packet(len), &mut QueueHost::default());
+        }
+        queue
+    }
+
+    fn count(packets: u64, bytes: u64) -> Count {
+        Count {
+            packets,
+            bytes: Bytes::new(bytes),
+        }
+    }
+
+    fn dequeued(queue: &mut Queue, host: &mut QueueHost) -> Option<u64> {
+        match queue.dequeue(NOW, host) {
+            Next::Ready(packet) => Some(packet.len.get()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "scripted: empty with a backlog of 2 packets")]
+    fn a_discipline_that_is_empty_with_a_backlog_breaks_the_contract() {
+        let _ = holding(Script::Empties, 2).dequeue(NOW, &mut QueueHost::default());
+    }
+
+    #[test]
+    #[should_panic(expected = "scripted: empty with a backlog of 1 packets")]
+    fn so_it_does_in_a_burst() {
+        let _ = holding(Script::Empties, 1).dequeue_burst(NOW, &mut QueueHost::default());
+    }
+
+    #[test]
+    #[should_panic(expected = "scripted: waits without a backlog")]
+    fn a_discipline_that_waits_without_a_backlog_breaks_the_contract() {
+        let later = Instant::from_nanos(1_001);
+        let _ = scripted(Script::Waits(later)).dequeue(NOW, &mut QueueHost::default());
+    }
+
+    #[test]
+    #[should_panic(expected = "which is not after")]
+    fn a_discipline_that_waits_for_this_very_time_breaks_the_contract() {
+        let _ = holding(Script::Waits(NOW), 1).peek(NOW, &mut QueueHost::default());
+    }
+
+    #[test]
+    fn a_discipline_may_wait_for_the_next_nanosecond_with_a_backlog() {
+        let later = Instant::from_nanos(1_001);
+        let mut queue = holding(Script::Waits(later), 1);
+        let mut host = QueueHost::default();
+        assert!(matches!(queue.dequeue(NOW, &mut host), Next::Wait(until) if until == later));
+        assert!(matches!(queue.peek(NOW, &mut host), Next::Wait(until) if until == later));
+        assert_eq!(queue.dequeue_burst(NOW, &mut host), Next::Wait(later));
+        assert_eq!(queue.gap(Bytes::new(84)), Some(Bytes::new(84)));
+    }
+
+    #[test]
+    #[should_panic(expected = "scripted: a packet was dropped without a witness")]
+    fn a_discipline_that_swallows_a_packet_breaks_the_contract() {
+        let _ = holding(Script::Swallows, 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "scripted: a packet was dropped without a witness")]
+    fn a_discipline_that_swallows_packets_of_a_burst_breaks_the_contract() {
+        let mut packets = vec![packet(1), packet(2)];
+        scripted(Script::Swallows).enqueue_burst(&mut packets, &mut QueueHost::default());
+    }
+
+    #[test]
+    #[should_panic(expected = "scripted: a packet came out that was never offered")]
+    fn a_discipline_that_makes_up_a_packet_breaks_the_contract() {
+        let _ = scripted(Script::Invents).dequeue(NOW, &mut QueueHost::default());
+    }
+
+    #[test]
+    #[should_panic(expected = "scripted: has a backlog after a flush")]
+    fn a_discipline_that_keeps_a_packet_at_a_flush_breaks_the_contract() {
+        let mut queue = holding(Script::Keeps, 1);
+        queue.flush(&mut Portion::whole(), &mut QueueHost::default());
+    }
+
+    #[test]
+    fn what_is_refused_is_counted_with_its_reason_one_by_one_or_in_a_burst() {
+        let mut host = QueueHost::default();
+        let mut queue = holding(Script::Refuses, 2);
+        queue.enqueue_burst(&mut vec![packet(3), packet(4)], &mut host);
+        let early = |len| (len, Reason::Early, false);
+        assert_eq!(host.dropped, [early(3), early(4)]);
+        let stats = queue.stats();
+        assert_eq!((stats.offered, stats.dropped), (count(4, 10), count(4, 10)));
+        assert_eq!(
+            (stats.dropped_for(Reason::Early), stats.dropped_for(Reason::Full)),
+            (4, 0)
+        );
+        assert!(queue.is_empty() && stats.backlog() == count(0, 0));
+    }
+
+    #[test]
+    fn what_is_peeked_at_is_next_whatever_comes_and_no_gap_goes_before_it() {
+        let (mut queue, mut host) = (holding(Script::Good, 2), QueueHost::default());
+        for _ in 0..2 {
+            assert!(matches!(queue.peek(NOW, &mut host), Next::Ready(packet) if packet.len == Bytes::new(1)));
+        }
+        assert!(queue.is_pinned());
+        assert_eq!((queue.backlog(), queue.gap(Bytes::new(84))), (count(2, 3), None));
+        assert_eq!(dequeued(&mut queue, &mut host), Some(1));
+        assert!(!queue.is_pinned());
+        assert_eq!((queue.backlog(), queue.stats().sent), (count(1, 2), count(1, 1)));
+        assert_eq!(
+            (dequeued(&mut queue, &mut host), dequeued(&mut queue, &mut host)),
+            (Some(2), None)
+        );
+    }
+
+    #[test]
+    fn a_burst_begins_with_what_is_pinned_and_ends_when_no_more_is_wanted() {
+        let burst = |room, peek| {
+            let (mut queue, mut host) = (holding(Script::Good, 3), QueueHost::default());
+            host.room = room;
+            if peek {
+                let _ = queue.peek(NOW, &mut host);
+            }
+            let next = queue.dequeue_burst(NOW, &mut host);
+            (
+                host.sent,
+                next == Next::Ready(()),
+                queue.stats().sent.packets,
+                queue.backlog().packets,
+            )
+        };
+        for peek in [false, true] {
+            assert_eq!(burst(9, peek), (vec![1, 2, 3], false, 3, 0));
+            assert_eq!(burst(2, peek), (vec![1, 2], true, 2, 1));
+            assert_eq!(burst(1, peek), (vec![1], true, 1, 2));
+        }
+    }
+
+    #[test]
+    fn a_discipline_hears_what_the_host_says_and_the_host_of_its_marks() {
+        for hands_over in [false, true] {
+            let (mut queue, mut host) = (holding(Script::Marks, 3), QueueHost::default());
+            (host.hands_over, host.room) = (hands_over, 9);
+            let said = |queue: &mut Queue| {
+                let scripted = queue.discipline_mut().of_type::<ScriptedQueue>();
+                scripted.and_then(|scripted| scripted.said.take())
+            };
+            let expected = Some((hands_over, Duration::from_nanos(1_000)));
+            assert_eq!(dequeued(&mut queue, &mut host), Some(1));
+            assert_eq!(said(&mut queue), expected);
+            assert_eq!(queue.dequeue_burst(NOW, &mut host), Next::Empty);
+            assert_eq!(said(&mut queue), expected);
+            assert_eq!((host.marked, queue.stats().marked, host.sent.len()), (3, 3, 2));
+        }
+    }
+
+    #[test]
+    fn what_is_flushed_counts_as_dropped_or_as_sent_if_it_is_handed_over() {
+        for hands_over in [false, true] {
+            let (mut queue, mut host) = (holding(Script::Good, 3), QueueHost::default());
+            host.hands_over = hands_over;
+            let _ = queue.peek(NOW, &mut host);
+            assert_eq!(DetachedQueue::held(&queue), count(3, 6));
+            DetachedQueue::empty(&mut queue, &mut Portion::of(2, 9), &mut host);
+            assert_eq!(queue.backlog(), count(1, 3));
+            DetachedQueue::empty(&mut queue, &mut Portion::whole(), &mut host);
+            let flushed = [1, 2, 3].map(|len| (len, Reason::Flushed, hands_over));
+            assert_eq!(host.dropped, flushed);
+            let (stats, all, none) = (queue.stats(), count(3, 6), count(0, 0));
+            let counts = if hands_over { (all, none) } else { (none, all) };
+            assert_eq!(
+                (stats.sent, stats.dropped, stats.offered),
+                (counts.0, counts.1, all)
+            );
+            assert_eq!(stats.dropped_for(Reason::Flushed), counts.1.packets);
+            assert!(
+                DetachedQueue::discipline(&mut queue)
+                    .of_type::<ScriptedQueue>()
+                    .is_some()
+            );
+        }
+    }
+
+    #[test]
+    fn a_flush_of_a_portion_that_is_spent_does_nothing() {
+        let (mut queue, mut host) = (holding(Script::Good, 2), QueueHost::default());
+        let mut spent = Portion::of(1, 1);
+        spent.left();
+        let _ = queue.peek(NOW, &mut host);
+        queue.flush(&mut spent, &mut host);
+        assert_eq!((queue.backlog(), queue.is_pinned()), (count(2, 3), true));
+        queue.flush(&mut Portion::of(1, 1), &mut host);
+        assert_eq!((queue.backlog(), queue.is_pinned()), (count(1, 2), false));
+    }
+
+    #[test]
+    fn a_successor_has_the_counts_as_if_the_backlog_had_been_handed_over() {
+        let (mut queue, mut host) = (holding(Script::Good, 3), QueueHost::default());
+        assert_eq!(dequeued(&mut queue, &mut host), Some(1));
+        let built = || BuiltQueue {
+            kind: "other",
+            discipline: Box::new(ScriptedQueue::default()),
+        };
+        let successor = queue.successor(NOW, built());
+        assert_eq!((successor.kind(), successor.backlog()), ("other", count(0, 0)));
+        assert_eq!(
+            (successor.stats().sent, successor.stats().offered),
+            (count(3, 6), count(3, 6))
+        );
+        assert_eq!(queue.stats().sent, count(1, 1));
+        let mut idle = scripted(Script::Good).successor(NOW, built());
+        assert!(idle.drops.is_none());
+        idle.pin_first(packet(7));
+        assert_eq!((idle.is_pinned(), idle.backlog()), (true, count(1, 7)));
+        assert_eq!(dequeued(&mut idle, &mut host), Some(7));
+    }
+
+    #[test]
+    fn a_discipline_of_its_own_may_have_the_name_of_a_fifo() {
+        let mut queue = Queue::new("fifo", Box::new(ScriptedQueue::default()));
+        assert_eq!(queue.kind(), "fifo");
+        assert!(queue.discipline_mut().of_type::<ScriptedQueue>().is_some());
+    }
+}

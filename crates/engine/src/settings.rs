@@ -729,4 +729,147 @@ mod tests {
         assert!(problems[1].contains("`rate` is missing"), "{problems:?}");
         assert!(problems[2].contains("\"5 ms\""), "{problems:?}");
     }
+
+    #[test]
+    fn a_distance_counts_changed_inserted_deleted_and_swapped_letters() {
+        for (a, b, letters) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("abc", "ABC", 0),
+            ("a", "b", 1),
+            ("kitten", "sitting", 3),
+            ("ab", "ba", 1),
+            ("abcd", "abdc", 1),
+            ("abcd", "badc", 2),
+            ("ca", "abc", 3),
+            ("abcdef", "acbdef", 1),
+            ("xaby", "xbay", 1),
+            ("rate", "rtae", 1),
+            ("flaw", "lawn", 2),
+            ("abcd", "xbyd", 2),
+        ] {
+            assert_eq!((distance(a, b), distance(b, a)), (letters, letters), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn a_word_is_meant_by_another_if_a_third_of_its_letters_or_one_differ() {
+        let near = |word| nearest(word, ["rate", "limit", "ceiling"]);
+        assert_eq!(
+            (near("rate"), near("rte"), near("xy")),
+            (Some("rate"), Some("rate"), None)
+        );
+        assert_eq!((near("raxx"), near("ratexx")), (None, Some("rate")));
+        assert_eq!(nearest("ac", ["ab", "ad"]), Some("ab"), "of equals the first");
+        assert_eq!(nearest("abcd", ["abxd", "abcd"]), Some("abcd"));
+        let help =
+            |known: &[&'static str]| unknown("word", "zzz", Span::default(), known.iter().copied()).help;
+        assert_eq!(help(&[]).as_deref(), Some("no word is possible here"));
+        assert_eq!(help(&["a", "b"]).as_deref(), Some("possible here: a, b"));
+        assert_eq!(help(&["a", "zzy"]).as_deref(), Some("did you mean `zzy`?"));
+    }
+
+    #[test]
+    fn the_declarations_alone_ask_for_what_is_required_and_not_for_what_is_misspelt() {
+        let wrong = |table: &Table, mut problems: Vec<Problem>| {
+            let before = problems.len();
+            refuse_wrong(table, Trial::SETTINGS, &mut problems);
+            let told = problems[before..].iter().map(|problem| problem.message.clone());
+            told.collect::<Vec<_>>()
+        };
+        let missing = wrong(&Table::default(), Vec::new());
+        assert_eq!(missing.len(), 1, "only `rate` is required: {missing:?}");
+        assert!(missing[0].starts_with("`rate` is missing"), "{missing:?}");
+        assert!(wrong(&Table::default().text("rate", "40 %"), Vec::new()).is_empty());
+        let mut misspelt = Table::default().text("rtae", "40 %");
+        misspelt.entries[0].key_at = Span::new(5, 9);
+        let mut told = Vec::new();
+        refuse_unknown(&misspelt, Trial::SETTINGS, &[], &mut told);
+        assert!(wrong(&misspelt, told.clone()).is_empty());
+        // The same told of another table, or another word told of this one.
+        let elsewhere = Problem {
+            at: Span::new(6, 9),
+            ..told[0].clone()
+        };
+        assert_eq!(wrong(&misspelt, vec![elsewhere]).len(), 1);
+        let other = told[0].clone().help("did you mean `count`?");
+        assert_eq!(wrong(&misspelt, vec![other]).len(), 1);
+    }
+
+    #[test]
+    fn tables_that_differ_in_a_key_a_value_or_their_length_do_not_say_the_same() {
+        let base = Table::default()
+            .with("a", Raw::Integer(1))
+            .with("b", Raw::Integer(2));
+        let mut elsewhere = base.clone();
+        elsewhere.entries[0].at = Span::new(3, 4);
+        elsewhere.at = Span::new(1, 9);
+        assert!(base.says_as(&elsewhere) && elsewhere.says_as(&base));
+        let one = Table::default().with("a", Raw::Integer(1));
+        for other in [
+            base.clone().with("b", Raw::Integer(3)),
+            one.clone().with("c", Raw::Integer(2)),
+            one.clone(),
+            base.clone().with("c", Raw::Integer(3)),
+        ] {
+            assert!(!base.says_as(&other) && !other.says_as(&base), "{other:?}");
+        }
+        assert_eq!(base.with("a", Raw::Integer(1)).entries.len(), 2);
+    }
+
+    #[test]
+    fn a_setting_is_pointed_at_where_its_value_stands_and_else_where_the_table_does() {
+        let mut table = Table::default().with("a", Raw::Integer(1));
+        (table.at, table.entries[0].at) = (Span::new(1, 9), Span::new(3, 4));
+        assert_eq!(
+            (table.place("a"), table.place("b")),
+            (Span::new(3, 4), Span::new(1, 9))
+        );
+        let span = Span::new(3, usize::MAX);
+        assert_eq!(
+            (span.start(), span.end(), Span::new(3, 4).range()),
+            (3, u32::MAX as usize, 3..4)
+        );
+    }
+
+    #[test]
+    fn what_is_found_is_described_by_its_kind() {
+        let raws = [
+            (Raw::Text("x".into()), "the text \"x\"", "x"),
+            (Raw::Integer(-3), "the number -3", "-3"),
+            (Raw::Boolean(true), "true", "true"),
+            (
+                Raw::Bandwidth(Bandwidth::mbit(2)),
+                "the rate 2 Mbit/s",
+                "2 Mbit/s",
+            ),
+            (Raw::Bytes(Bytes::new(2)), "the length 2 B", "2 B"),
+            (Raw::Duration(Duration::from_nanos(2)), "the time 2 ns", "2 ns"),
+            (Raw::Other("list"), "a list", "a list"),
+        ];
+        for (raw, described, shown) in raws {
+            assert_eq!(
+                (describe(&raw), raw.to_string()),
+                (described.into(), shown.into())
+            );
+        }
+    }
+
+    #[test]
+    fn numbers_and_truth_values_are_read_without_quotes() {
+        assert_eq!(u32::from_raw(&Raw::Integer(4_294_967_295)), Ok(u32::MAX));
+        assert!(u32::from_raw(&Raw::Integer(4_294_967_296)).is_err());
+        assert!(u32::from_raw(&Raw::Integer(-1)).is_err() && u32::from_raw(&Raw::Text("1".into())).is_err());
+        let truth = [true, false].map(|is| bool::from_raw(&Raw::Boolean(is)));
+        assert_eq!(truth, [Ok(true), Ok(false)]);
+        assert!(bool::from_raw(&Raw::Text("true".into())).is_err());
+        assert_eq!(String::from_raw(&Raw::Text("x".into())), Ok("x".into()));
+        assert!(String::from_raw(&Raw::Integer(1)).is_err());
+        assert_eq!(
+            (from_default::<u32>("7"), from_default::<bool>("true")),
+            (7, true)
+        );
+        assert_eq!(from_default::<Duration>("5 ms"), Duration::from_millis(5));
+    }
 }

@@ -451,4 +451,95 @@ mod tests {
         assert_eq!(leave(&mut queue, 100_000), (1, None));
         assert_eq!(leave(&mut queue, 100_001), (0, None));
     }
+
+    #[test]
+    fn a_link_is_resumed_only_where_there_is_one() {
+        let mut queue = queue();
+        let state = BusyLink {
+            free_at: at(7),
+            remainder: 5,
+        };
+        assert!(queue.resume_link(state));
+        assert_eq!(
+            (queue.busy_link(), queue.busy_until(at(6))),
+            (Some(state), Some(at(7)))
+        );
+        assert_eq!(
+            (queue.busy_until(at(7)), queue.bandwidth()),
+            (None, Some(Bandwidth::mbit(8)))
+        );
+        let too_much = BusyLink {
+            remainder: 8_000_000,
+            ..state
+        };
+        assert!(!queue.resume_link(too_much));
+        let former = queue.renew(self::queue().queue);
+        let mut open = ShapedQueue::new(former, None);
+        assert!(!open.resume_link(state));
+        assert_eq!(
+            (open.busy_link(), open.bandwidth(), open.busy_until(at(0))),
+            (None, None, None)
+        );
+        assert_eq!(queue.busy_link(), Some(state), "the link goes on");
+    }
+
+    #[test]
+    fn it_is_empty_without_packets() {
+        let mut queue = queue();
+        assert!(queue.is_empty());
+        arrive(&mut queue, 1, 1);
+        assert!(!queue.is_empty() && !queue.queue().is_empty());
+    }
+
+    #[test]
+    fn a_queue_that_gets_a_bandwidth_keeps_to_it_and_its_caller_may_be_five_milliseconds_late() {
+        let mut queue = ShapedQueue::new(self::queue().queue, None);
+        arrive(&mut queue, 100_000, 3);
+        assert_eq!(leave(&mut queue, 100_000), (3, None));
+        queue.set_bandwidth(at(100_000), Bandwidth::mbit(8));
+        arrive(&mut queue, 200_000, 20);
+        assert_eq!(leave(&mut queue, 209_000), (6, Some(at(210_000))));
+        queue.set_bandwidth(at(209_000), Bandwidth::mbit(16));
+        assert_eq!(queue.busy_until(at(209_000)), Some(at(209_500)));
+    }
+
+    /// Takes so many packets of a burst.
+    struct BurstTaker(Vec<u64>, usize);
+
+    impl Sink for BurstTaker {
+        fn drop(&mut self, _packet: Packet, why: Reason) {
+            panic!("dropped: {why:?}");
+        }
+    }
+
+    impl Outlet for BurstTaker {
+        fn send(&mut self, packet: Packet) -> bool {
+            self.0.push(packet.len.get());
+            self.0.len() < self.1
+        }
+    }
+
+    fn burst(queue: &mut ShapedQueue, us: u64, most: usize) -> (usize, Next<()>) {
+        let mut taker = BurstTaker(Vec::new(), most);
+        let next = queue.dequeue_burst(at(us), &mut taker);
+        (taker.0.len(), next)
+    }
+
+    #[test]
+    fn a_burst_ends_where_the_link_is_busy_or_no_more_is_wanted() {
+        let mut queue = queue();
+        assert_eq!(burst(&mut queue, 100_000, 9), (0, Next::Empty));
+        let packets = || (0..4).map(|_| Packet::new(Bytes::new(1_000), at(100_000), ClassId(0)));
+        queue.enqueue_burst(&mut packets().collect(), &mut NoDrops);
+        assert_eq!(queue.queue().backlog().packets, 4);
+        assert_eq!(burst(&mut queue, 100_000, 9), (1, Next::Wait(at(101_000))));
+        assert_eq!(burst(&mut queue, 100_999, 9), (0, Next::Wait(at(101_000))));
+        assert_eq!(burst(&mut queue, 102_500, 1), (1, Next::Ready(())));
+        assert_eq!(burst(&mut queue, 102_500, 9), (1, Next::Wait(at(103_000))));
+        assert_eq!(burst(&mut queue, 103_000, 9), (1, Next::Empty), "the last one");
+        let mut open = ShapedQueue::new(self::queue().queue, None);
+        open.enqueue_burst(&mut packets().collect(), &mut NoDrops);
+        assert_eq!(burst(&mut open, 100_000, 3), (3, Next::Ready(())));
+        assert_eq!(burst(&mut open, 100_000, 3), (1, Next::Empty));
+    }
 }

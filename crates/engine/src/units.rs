@@ -562,7 +562,7 @@ fn exact(whole: &str, fraction: &str, scale: u64) -> Option<u64> {
 /// Writes `value` in the largest unit that needs at most three decimals, exactly.
 fn write(f: &mut fmt::Formatter<'_>, value: u64, units: &Units) -> fmt::Result {
     let decimal = |u: &&(&str, u64)| u.0.is_ascii() && !u.0.contains('i') || u.0.contains("bit");
-    let fits = |u: &&(&str, u64)| value >= u.1 && (u.1 < 1_000 || value.is_multiple_of(u.1 / 1_000));
+    let fits = |u: &&(&str, u64)| value >= u.1 && value.is_multiple_of((u.1 / 1_000).max(1));
     let unit = units.iter().filter(decimal).filter(fits).max_by_key(|u| u.1);
     let (name, scale) = unit
         .or_else(|| units.iter().min_by_key(|u| u.1))
@@ -811,5 +811,226 @@ mod tests {
         fn any_text_is_refused_without_panic(text: String) {
             let _ = (text.parse::<Rate>(), text.parse::<Duration>(), text.parse::<Bytes>());
         }
+    }
+
+    #[test]
+    fn the_patterns_of_quantities_name_every_unit_in_every_case_that_is_read() {
+        let around = |units: &str| format!(r"^\s*[0-9_]+(\.[0-9_]*)?\s*({units})\s*$");
+        let bits = "[tT][bB][iI][tT]/[sS]|[gG][bB][iI][tT]/[sS]|[mM][bB][iI][tT]/[sS]|[kK][bB][iI][tT]/[sS]";
+        let rates = format!("{bits}|[bB][iI][tT]/[sS]|GB/s|MB/s|kB/s|B/s");
+        assert_eq!(patterns::rate(), around(&rates));
+        assert_eq!(patterns::rate_or_share(), around(&format!("{rates}|%")));
+        assert_eq!(patterns::length(), around("GB|MB|kB|B|GiB|MiB|KiB"));
+        let times = "[hH]|[mM][iI][nN]|[sS]|[mM][sS]|[uU][sS]|µ[sS]|[nN][sS]";
+        assert_eq!(patterns::time(), around(times));
+        assert_eq!(patterns::probability(), r"^\s*[0-9_]+(\.[0-9_]*)?\s*%?\s*$");
+    }
+
+    #[test]
+    fn a_quantity_is_shown_in_the_largest_unit_with_at_most_three_decimals() {
+        let length = |n| Bytes(n).to_string();
+        let shown = [0, 999, 1_000, 1_500, 1_001, 999_999, 1_000_000].map(length);
+        assert_eq!(
+            shown,
+            ["0 B", "999 B", "1 kB", "1.5 kB", "1.001 kB", "999.999 kB", "1 MB"]
+        );
+        assert_eq!([1_234_567, 1_234_000].map(length), ["1234.567 kB", "1.234 MB"]);
+        assert_eq!([1 << 30, 2_500_000_000].map(length), ["1073741.824 kB", "2.5 GB"]);
+        let time = |n| Duration(n).to_string();
+        assert_eq!(
+            [0, 1, 1_000, 1_500_000].map(time),
+            ["0 ns", "1 ns", "1 us", "1.5 ms"]
+        );
+        assert_eq!(time(90 * NANOS), "90 s");
+        assert_eq!(Instant(1_050).to_string(), "1.05 us");
+        let rate = |n| Bandwidth(n).to_string();
+        assert_eq!(
+            [7, 8_000, 64_000_000].map(rate),
+            ["7 bit/s", "8 kbit/s", "64 Mbit/s"]
+        );
+        assert_eq!([NANOS, 1_500 * NANOS].map(rate), ["1 Gbit/s", "1.5 Tbit/s"]);
+        assert_eq!(format!("{:>8}|", Bytes(5)), "     5 B|");
+    }
+
+    #[test]
+    fn shares_and_probabilities_are_shown_in_per_cent() {
+        let share = |n| Share(n).to_string();
+        let tenth = Share::ALL.0 / 1_000;
+        assert_eq!([0, tenth, 12 * tenth].map(share), ["0 %", "0.1 %", "1.2 %"]);
+        assert_eq!([1, Share::ALL.0].map(share), ["0.0000000001 %", "100 %"]);
+        assert_eq!(Rate::Share(Share::percent(40)).to_string(), "40 %");
+        assert_eq!(Rate::Absolute(Bandwidth::mbit(2)).to_string(), "2 Mbit/s");
+        let chance = |parts| Probability(parts).to_string();
+        assert_eq!(
+            [0, 1 << 31, 1 << 30, 1 << 32].map(chance),
+            ["0 %", "50 %", "25 %", "100 %"]
+        );
+        assert_eq!(Probability::ratio(1, 8).to_string(), "12.5 %");
+    }
+
+    #[test]
+    fn units_differ_by_case_only_where_it_cannot_change_the_meaning() {
+        let rate = |text: &str| text.parse::<Bandwidth>().ok().map(Bandwidth::bits);
+        assert_eq!((rate("1 GBIT/S"), rate("1 KBIT/s")), (Some(NANOS), Some(1_000)));
+        assert_eq!(
+            (rate("2 GB/s"), rate("2 kB/s"), rate("2 B/s")),
+            (Some(16 * NANOS), Some(16_000), Some(16))
+        );
+        assert_eq!(
+            (rate("2 gB/s"), rate("2 KB/s"), rate("2 b/s")),
+            (None, None, None)
+        );
+        let time = |text: &str| text.parse::<Duration>().ok().map(Duration::nanos);
+        assert_eq!(
+            (time("1 H"), time("1 Min"), time("1 MS")),
+            (Some(3_600 * NANOS), Some(60 * NANOS), Some(1_000_000))
+        );
+        assert_eq!(
+            (time("3 µs"), time("3 us"), time("3 S")),
+            (Some(3_000), Some(3_000), Some(3 * NANOS))
+        );
+        let length = |text: &str| text.parse::<Bytes>().ok().map(Bytes::get);
+        assert_eq!(
+            (length("1 GiB"), length("1 MiB"), length("1 GB")),
+            (Some(1 << 30), Some(1 << 20), Some(NANOS))
+        );
+        assert_eq!(
+            (length("1 kb"), length("1 gib"), length("1_000 B")),
+            (None, None, Some(1_000))
+        );
+    }
+
+    #[test]
+    fn a_quantity_is_exact_or_told_to_be_too_large_or_too_fine() {
+        let length = |text: &str| text.parse::<Bytes>().map_err(|why| why.to_string());
+        assert_eq!(length("0.001 kB"), Ok(Bytes(1)));
+        assert_eq!(length("1.0000 B"), Ok(Bytes(1)));
+        assert_eq!(length("18446744073709551615 B"), Ok(Bytes(u64::MAX)));
+        for wrong in ["18446744073709551616 B", "0.0001 kB", "18446744073709552 kB"] {
+            let why = format!("\"{wrong}\" is too large, or finer than 1 B");
+            assert_eq!(length(wrong), Err(why));
+        }
+        assert_eq!(length("x"), Err("expected a length such as \"1500 B\"".into()));
+        let why = length("5").expect_err("no unit");
+        assert_eq!(
+            why,
+            "the unit is missing: a length is written like \"1500 B\" (GB, MB, kB, B, GiB, MiB, KiB)"
+        );
+        let why = "5 x".parse::<Duration>().expect_err("no such unit").to_string();
+        assert_eq!(why, "unknown unit \"x\" for a time; one of h, min, s, ms, us, ns");
+    }
+
+    #[test]
+    fn a_probability_is_read_up_to_one() {
+        let read = |text: &str| text.parse::<Probability>().ok().map(Probability::parts);
+        assert_eq!(
+            (read("1"), read("100 %"), read("1.0")),
+            (Some(1 << 32), Some(1 << 32), Some(1 << 32))
+        );
+        assert_eq!(
+            (read("0.25"), read("25 %"), read("0.5 %")),
+            (Some(1 << 30), Some(1 << 30), Some(21_474_836))
+        );
+        assert_eq!(
+            (read("1.01"), read("100.1 %"), read("2"), read("101 %")),
+            (None, None, None, None)
+        );
+        assert_eq!(
+            (read("1 %%"), read(".5"), read("0.5_0")),
+            (None, None, Some(1 << 31))
+        );
+    }
+
+    #[test]
+    fn ratios_are_rounded_to_the_nearest_part_and_never_more_than_one() {
+        let ratio = |a, b| Probability::ratio(a, b).parts();
+        assert_eq!((ratio(1, 3), ratio(2, 3)), (1_431_655_765, 2_863_311_531));
+        assert_eq!(
+            (ratio(0, 0), ratio(1, 0), ratio(3, 2), ratio(2, 2)),
+            (0, 1 << 32, 1 << 32, 1 << 32)
+        );
+        assert_eq!(
+            (
+                Probability::from_parts(7).parts(),
+                Probability::from_parts(1 << 33).parts()
+            ),
+            (7, 1 << 32)
+        );
+        assert_eq!(
+            (Probability::ONE.as_f64(), Probability(1 << 30).as_f64()),
+            (1.0, 0.25)
+        );
+        assert_eq!(
+            (Share::percent(100), Share::percent(101), Share::percent(1).0),
+            (Share::ALL, Share::ALL, 10_000_000_000)
+        );
+        assert_eq!(Bandwidth(1_000).share(Share::percent(33)), Bandwidth(330));
+        assert_eq!(Rate::Absolute(Bandwidth(7)).on(Bandwidth(1_000)), Bandwidth(7));
+    }
+
+    #[test]
+    fn times_lengths_and_rates_follow_from_each_other() {
+        let rate = Bandwidth::bits_per_sec(3);
+        assert_eq!(rate.time_to_send(Bytes(1)), Duration(2_666_666_667));
+        assert_eq!(rate.time_to_send(Bytes(u64::MAX)), Duration(u64::MAX));
+        assert_eq!(
+            (
+                rate.bytes_in(Duration(2_666_666_666)),
+                rate.bytes_in(Duration(2_666_666_667))
+            ),
+            (Bytes(0), Bytes(1))
+        );
+        assert_eq!(Bandwidth(u64::MAX).bytes_in(Duration(u64::MAX)), Bytes(u64::MAX));
+        assert_eq!(Bandwidth::of(Bytes(1), Duration::from_secs(3)), Bandwidth(2));
+        assert_eq!(Bandwidth::of(Bytes(1_500), Duration::ZERO), Bandwidth::ZERO);
+        assert_eq!(Bandwidth::of(Bytes(u64::MAX), Duration(1)), Bandwidth(u64::MAX));
+        assert_eq!(
+            (Duration::from_secs(2), Duration::from_millis(2_000)),
+            (Duration(2 * NANOS), Duration(2 * NANOS))
+        );
+        assert_eq!(
+            (Duration(3).times(4), Bytes(3).times(4)),
+            (Duration(12), Bytes(12))
+        );
+        assert_eq!(
+            (Duration(3).times(u64::MAX), Bytes(3).times(u64::MAX)),
+            (Duration(u64::MAX), Bytes(u64::MAX))
+        );
+        assert_eq!(Duration::from_millis(1_500).as_secs_f64(), 1.5);
+    }
+
+    #[test]
+    fn sums_stay_within_what_fits() {
+        assert_eq!(
+            (Bytes(5) + Bytes(7), Bytes(7) - Bytes(5), Bytes(5) - Bytes(7)),
+            (Bytes(12), Bytes(2), Bytes(0))
+        );
+        assert_eq!(Bytes(u64::MAX) + Bytes(1), Bytes(u64::MAX));
+        assert_eq!(
+            [Bytes(1), Bytes(2), Bytes(4)].into_iter().sum::<Bytes>(),
+            Bytes(7)
+        );
+        let mut sum = Duration(5);
+        sum += Duration(7);
+        assert_eq!(sum, Duration(12));
+        sum -= Duration(2);
+        assert_eq!(sum, Duration(10));
+        assert_eq!(
+            (
+                Instant(5) + Duration(7),
+                Instant(7) - Duration(5),
+                Instant(5) - Duration(7)
+            ),
+            (Instant(12), Instant(2), Instant(0))
+        );
+        assert_eq!(
+            (Instant(7).since(Instant(5)), Instant(5).since(Instant(7))),
+            (Duration(2), Duration(0))
+        );
+        let mut counted = Bytes(1);
+        counted.count(Bytes(u64::MAX));
+        assert_eq!(counted, Bytes(0));
+        counted.uncount(Bytes(2));
+        assert_eq!(counted, Bytes(u64::MAX - 1));
     }
 }

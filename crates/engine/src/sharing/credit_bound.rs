@@ -217,3 +217,191 @@ fn from_any_time(
     let theirs = (before * u128::from(rate)).div_ceil(u128::from(left.bits()));
     Ok(RateLatency::after(waits + theirs, Bandwidth::bits_per_sec(rate)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bounds::ArrivalCurve;
+    use crate::link::Link;
+    use crate::settings::Table;
+    use crate::tree::{DisciplineSpec, Registry};
+
+    const GBIT: Bandwidth = Bandwidth::gbit(1);
+
+    fn link() -> Link {
+        Link::new(Bandwidth::gbit(10), Bytes::new(1_000))
+    }
+
+    fn queue(spec: &DisciplineSpec) -> QueuePlan {
+        spec.check(&Registry::builtin(), link())
+            .expect("a good queue")
+            .root
+    }
+
+    fn fifo() -> QueuePlan {
+        queue(&DisciplineSpec::new("fifo"))
+    }
+
+    /// 16 packets of 1,000 B, of which the rate regains a tenth: 13,600 B; and 2 end a wait.
+    fn leaf(queue: &QueuePlan, class: u32, priority: u32) -> Credited<'_> {
+        Credited {
+            id: ClassId(class),
+            name: "a",
+            queue,
+            credit: Credit::full(GBIT, link().bandwidth, Bytes::new(1_000), (16, 2)),
+            priority,
+        }
+    }
+
+    fn arrivals(burst: u64) -> Option<ArrivalCurve> {
+        Some(ArrivalCurve {
+            rate: GBIT,
+            burst: Bytes::new(burst),
+        })
+    }
+
+    fn terms(arrivals: &[Option<ArrivalCurve>]) -> Terms<'_> {
+        Terms {
+            link: link(),
+            longest: Bytes::new(1_000),
+            arrivals,
+            ahead: Bytes::new(1_000),
+            grain: Bytes::ZERO,
+            shortest: Bytes::ZERO,
+        }
+    }
+
+    const OTHERS: Before = Before {
+        leaves: 2,
+        rates: 4_000_000_000,
+        bursts: 5_000,
+    };
+
+    #[test]
+    fn from_any_time_all_goes_before_that_can_and_then_the_rest_of_the_link_is_its_own() {
+        let (queue, arrivals) = (fifo(), [arrivals(13_600)]);
+        let own = leaf(&queue, 0, 1);
+        assert_eq!((own.credit.covers(), own.credit.wakes_with()), (13_600, 1_000));
+        // The device twice, H's bursts, a full credit and a byte, its overdraft, two of H's, and
+        // two nanoseconds are 2.5 bytes.
+        let before = 2 * 1_000 + 5_000 + 13_601 + 1_000 + 2 * 1_001 + 3;
+        let service = from_any_time(&own, &OTHERS, &terms(&arrivals), 0);
+        assert_eq!(service, Ok(RateLatency::after(before, Bandwidth::gbit(6))));
+    }
+
+    #[test]
+    fn a_leaf_that_may_use_up_its_credit_gets_its_rate_if_none_of_its_credit_is_lost() {
+        let (queue, arrivals) = (fifo(), [arrivals(13_601)]);
+        let own = leaf(&queue, 0, 1);
+        let before = 23_606;
+        let ceiling = nanobits(before + 13_601);
+        // What ends its wait and an overdraft at its rate, and the rest at 6 Gbit/s.
+        let expected = RateLatency::after(1_000 + 1 + 1_000 + 3_935, GBIT);
+        let found = |ceiling| from_any_time(&own, &OTHERS, &terms(&arrivals), ceiling);
+        assert_eq!(found(ceiling), Ok(expected));
+        let why = found(ceiling - 1).expect_err("a nanobit is lost");
+        assert!(why.starts_with("`a` may lose credit"), "{why}");
+    }
+
+    #[test]
+    fn nothing_is_guaranteed_without_a_rate_or_where_rates_exceed_the_link() {
+        let (queue, arrivals) = (fifo(), [arrivals(0)]);
+        let mut own = leaf(&queue, 0, 1);
+        let others = |bits| Before {
+            rates: bits,
+            ..OTHERS
+        };
+        let found = |own: &Credited<'_>, bits| from_any_time(own, &others(bits), &terms(&arrivals), 0);
+        assert!(found(&own, 9_000_000_000).is_ok());
+        let why = found(&own, 9_000_000_001).expect_err("a bit too much");
+        assert_eq!(why, "the rates add up to more than the link");
+        own.credit = Credit::full(Bandwidth::ZERO, link().bandwidth, Bytes::new(1_000), (16, 2));
+        let why = found(&own, 0).expect_err("it only borrows");
+        assert_eq!(why, "`a` has no rate of its own, and only borrows");
+    }
+
+    fn delays(
+        leaves: Vec<Credited<'_>>,
+        formal: bool,
+        patience: Option<u64>,
+    ) -> Vec<Result<(u64, u64), String>> {
+        let arrivals = [
+            arrivals(13_600),
+            arrivals(13_600),
+            arrivals(13_600),
+            arrivals(13_601),
+        ];
+        let patience = patience.map(Duration::from_nanos);
+        let cases = all(leaves, &terms(&arrivals), formal, patience, i64::MAX);
+        let told = |case: WorstCase| {
+            let bound = case.bound?;
+            Ok((bound.delay.nanos(), bound.backlog.get()))
+        };
+        cases.into_iter().map(told).collect()
+    }
+
+    #[test]
+    fn the_same_and_higher_priorities_go_before_a_leaf() {
+        let queue = fifo();
+        let leaves = vec![leaf(&queue, 0, 5), leaf(&queue, 1, 5), leaf(&queue, 2, 7)];
+        let found = delays(leaves, true, None);
+        // Two bursts with an overdraft each and the device, and its own at 8 Gbit/s.
+        let low = Ok((1_000 + 2 * 14_600 + 13_600 + 2, 13_600 + 30_200 / 8));
+        // The device, and its own at 10 Gbit/s.
+        let high = Ok((14_600 * 8 / 10 + 2, 13_600 + 100));
+        assert_eq!(found, [low.clone(), low, high]);
+    }
+
+    #[test]
+    fn a_leaf_without_a_rate_goes_before_nobody_and_one_that_sends_more_has_no_bound() {
+        let queue = fifo();
+        let borrows = Credited {
+            credit: Credit::full(Bandwidth::ZERO, link().bandwidth, Bytes::new(1_000), (16, 2)),
+            ..leaf(&queue, 1, 5)
+        };
+        let found = delays(vec![leaf(&queue, 0, 5), borrows, leaf(&queue, 3, 1)], true, None);
+        assert_eq!(found[0], Ok((14_600 * 8 / 10 + 2, 13_600 + 100)));
+        assert!(
+            found[1]
+                .as_ref()
+                .is_err_and(|why| why.contains("may use up its credit"))
+        );
+        let why = found[2].as_ref().expect_err("a byte more than it has credit for");
+        assert_eq!(
+            why,
+            "its senders may use up its credit, which covers 13.6 kB and its rate"
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_of_the_sharing_leaves_every_leaf_without_a_bound() {
+        let queue = fifo();
+        let one = |formal, patience| {
+            let mut found = delays(vec![leaf(&queue, 0, 5)], formal, patience);
+            found.remove(0)
+        };
+        // The device's ring and a packet, 2,000 bytes, are 1.6 us.
+        assert!(one(true, None).is_ok() && one(true, Some(1_600)).is_ok());
+        let why = one(true, Some(1_599)).expect_err("the ring is longer");
+        assert_eq!(
+            why,
+            "`link_burst` is less than the device's ring and a packet (1.6 us)"
+        );
+        let why = one(false, None).expect_err("not formal");
+        assert_eq!(why, "only formal sharing without a tick has a bound");
+    }
+
+    #[test]
+    fn a_queue_that_may_hold_packets_back_leaves_no_leaf_a_bound() {
+        let shaper = DisciplineSpec {
+            settings: Table::default().text("rate", "1 Mbit/s"),
+            ..DisciplineSpec::new("tbf")
+        };
+        let (plain, shaped) = (fifo(), self::queue(&shaper));
+        let found = delays(vec![leaf(&plain, 0, 5), leaf(&shaped, 1, 5)], true, None);
+        assert_eq!(
+            found[0],
+            Err("a class may be regulated, and accumulate credit".into())
+        );
+    }
+}

@@ -91,7 +91,7 @@ impl LeavesPlan {
     /// The own number of a leaf class.
     pub(crate) fn leaf_of(&self, class: ClassId) -> Option<usize> {
         let leaf = self.numbers.own(class.0)?;
-        (leaf < self.leaves.len()).then_some(leaf)
+        (leaf != NO_LEAF as usize).then_some(leaf)
     }
 
     /// Makes the discipline of the queue of the leaf that takes the packets of a class.
@@ -501,5 +501,307 @@ impl Leaves {
         if old == State::Asleep {
             self.wheel.cancel(leaf as u32);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::CheckedClass;
+    use crate::link::Link;
+    use crate::random::Seed;
+    use crate::settings::{Span, Table};
+    use crate::sinks::{Drops, Nowhere};
+    use crate::tree::{DisciplineSpec, Registry};
+    use crate::units::Duration;
+
+    fn link() -> Link {
+        Link::new(Bandwidth::mbit(100), Bytes::new(1_500))
+    }
+
+    fn queue(kind: &str, settings: Table) -> QueuePlan {
+        let spec = DisciplineSpec {
+            settings,
+            ..DisciplineSpec::new(kind)
+        };
+        spec.check(&Registry::builtin(), link())
+            .expect("a good queue")
+            .root
+    }
+
+    fn fifo(limit: u32) -> QueuePlan {
+        queue("fifo", Table::default().with("limit", limit))
+    }
+
+    /// A packet a second and a half.
+    fn shaper() -> QueuePlan {
+        queue("tbf", Table::default().text("rate", "8 kbit/s"))
+    }
+
+    /// Leaves of these classes; class 90 is in the queue of the first, 91 in that of the second, and
+    /// so on.
+    fn plan(first: u32, queues: Vec<Option<QueuePlan>>) -> LeavesPlan {
+        let settings = Table::default();
+        let names: Vec<ClassName> = (first..)
+            .take(queues.len())
+            .map(|n| format!("c{n}").into())
+            .collect();
+        let class = |(index, queue): (usize, Option<QueuePlan>)| CheckedClass {
+            id: ClassId(first + index as u32),
+            name: &names[index],
+            at: Span::default(),
+            parent: None,
+            vacant: false,
+            settings: &settings,
+            routes: match &queue {
+                Some(_) => [first + index as u32, 90 + index as u32].map(ClassId).into(),
+                None => Vec::new(),
+            },
+            queue,
+            inside: 0..0,
+        };
+        let mut check = Check {
+            link: link(),
+            settings: &settings,
+            child: None,
+            classes: queues.into_iter().enumerate().map(class).collect(),
+            problems: &mut Vec::new(),
+            notices: &mut Vec::new(),
+        };
+        LeavesPlan::new(&mut check)
+    }
+
+    /// Class 0 has classes below it, 1 a FIFO and 2 a shaper.
+    fn usual() -> LeavesPlan {
+        plan(0, vec![None, Some(fifo(5)), Some(shaper())])
+    }
+
+    fn build(plan: &LeavesPlan) -> Leaves {
+        plan.build(&Build::new(Seed(1)))
+    }
+
+    const NOW: Instant = Instant::from_nanos(1_000);
+
+    fn after(millis: u64) -> Instant {
+        NOW + Duration::from_millis(millis)
+    }
+
+    fn put(leaves: &mut Leaves, now: Instant, class: u32) -> (Verdict, Option<usize>) {
+        let packet = Packet::new(Bytes::new(1_500), now, ClassId(class));
+        leaves.enqueue(now, packet, &mut Nowhere)
+    }
+
+    fn take(leaves: &mut Leaves, leaf: usize, now: Instant) -> bool {
+        matches!(leaves.dequeue(leaf, now, &mut Nowhere), Next::Ready(_))
+    }
+
+    #[test]
+    fn leaves_are_the_classes_with_a_queue_in_their_order() {
+        let plan = usual();
+        let numbers = [0, 1, 2, 3].map(|class| plan.leaf_of(ClassId(class)));
+        assert_eq!((plan.len(), numbers), (2, [None, Some(0), Some(1), None]));
+        let each: Vec<_> = plan
+            .each()
+            .map(|(id, name, queue)| (id.0, name, queue.kind.name))
+            .collect();
+        assert_eq!(each, [(1, "c1", "fifo"), (2, "c2", "tbf")]);
+        let built = |class| {
+            plan.build_class(ClassId(class), &Build::new(Seed(1)))
+                .map(|built| built.kind)
+        };
+        assert_eq!(
+            [1, 91, 92, 0, 9].map(built),
+            [Some("fifo"), Some("fifo"), Some("tbf"), None, None]
+        );
+    }
+
+    #[test]
+    fn a_leafs_queue_gets_what_the_leaf_does_and_a_class_in_it_what_that_serves() {
+        let plan = usual();
+        let own = |leaf: usize| (leaf < 2).then(|| Bandwidth::mbit(leaf as u64 + 3));
+        let serves = |class: Option<u32>| plan.serves(class.map(ClassId), link().bandwidth, own);
+        assert_eq!(serves(None), Some(link().bandwidth));
+        assert_eq!(serves(Some(1)), Some(Bandwidth::mbit(3)));
+        assert_eq!(serves(Some(2)), Some(Bandwidth::kbit(8)), "by the shaper");
+        assert_eq!(
+            (serves(Some(91)), serves(Some(0)), serves(Some(9))),
+            (None, None, None)
+        );
+        assert_eq!(plan.serves(Some(ClassId(1)), link().bandwidth, |_| None), None);
+    }
+
+    #[test]
+    fn leaves_conserve_work_if_all_their_queues_do() {
+        assert!(!usual().conserve_work());
+        assert!(plan(0, vec![Some(fifo(5)), Some(fifo(6))]).conserve_work());
+    }
+
+    #[test]
+    fn plans_are_numbered_alike_if_their_leaves_are_the_same_classes() {
+        let usual = usual();
+        assert!(usual.is_numbered_as(&usual.clone()) && usual.is_numbered_as(&self::usual()));
+        assert!(usual.is_numbered_as(&plan(0, vec![None, Some(fifo(7)), Some(fifo(7))])));
+        assert!(!usual.is_numbered_as(&plan(1, vec![None, Some(fifo(5)), Some(shaper())])));
+        assert!(!usual.is_numbered_as(&plan(0, vec![None, Some(fifo(5))])));
+    }
+
+    #[test]
+    fn a_renewed_leaf_has_another_name_and_queue_and_the_others_theirs() {
+        let (name, red) = (ClassName::from("new"), queue("red", Table::default()));
+        let new = RenewedLeaf {
+            name: &name,
+            vacant: false,
+            queue: &red,
+        };
+        let renewed = usual().renewed(0, &new).expect("there is such a leaf");
+        let each: Vec<_> = renewed
+            .each()
+            .map(|(id, name, queue)| (id.0, name, queue.kind.name))
+            .collect();
+        assert_eq!(each, [(1, "new", "red"), (2, "c2", "tbf")]);
+        assert!(usual().renewed(2, &new).is_none());
+        let wrong = RenewedLeaf { queue: &name, ..new };
+        assert!(usual().renewed(0, &wrong).is_none());
+    }
+
+    #[test]
+    fn a_leaf_is_ready_from_its_first_packet_to_its_last() {
+        let mut leaves = build(&usual());
+        assert_eq!((leaves.len(), leaves.any_ready()), (2, false));
+        assert_eq!(put(&mut leaves, NOW, 1), (Verdict::Queued, Some(0)));
+        assert_eq!(put(&mut leaves, NOW, 1), (Verdict::Queued, None));
+        assert_eq!((leaves.packets(0), leaves.packets(1)), (2, 0));
+        assert_eq!(
+            (leaves.is_ready(0), leaves.is_ready(1), leaves.any_ready()),
+            (true, false, true)
+        );
+        assert_eq!(leaves.peek(0, NOW, &mut Nowhere), Some(Bytes::new(1_500)));
+        assert!(take(&mut leaves, 0, NOW) && leaves.is_ready(0));
+        assert!(take(&mut leaves, 0, NOW) && !leaves.is_ready(0) && !leaves.any_ready());
+        assert!(!take(&mut leaves, 0, NOW));
+        assert_eq!((leaves.ready, leaves.asleep), (0, 0));
+        let (of_first, of_second) = (leaves.stats(0), leaves.stats(1));
+        assert_eq!(
+            (of_first.sent.packets, of_first.sent.bytes),
+            (2, Bytes::new(3_000))
+        );
+        assert_eq!(of_second, Stats::default());
+        assert_eq!(put(&mut leaves, NOW, 1), (Verdict::Queued, Some(0)));
+        let mut drops = Drops::default();
+        let packet = Packet::new(Bytes::new(1), NOW, ClassId(9));
+        let lost = leaves.enqueue(NOW, packet, &mut drops);
+        assert_eq!(lost, (Verdict::Dropped(Reason::NoClass), None));
+        assert_eq!(drops.0, [(0, Reason::NoClass)]);
+    }
+
+    #[test]
+    fn a_leaf_that_may_not_send_sleeps_until_its_time_or_its_next_packet() {
+        let mut leaves = build(&usual());
+        put(&mut leaves, NOW, 2).1.expect("it is ready");
+        assert_eq!(put(&mut leaves, NOW, 2).1, None);
+        assert!(take(&mut leaves, 1, NOW) && leaves.is_ready(1));
+        assert_eq!(leaves.peek(1, NOW, &mut Nowhere), None);
+        assert_eq!(
+            (leaves.ready, leaves.asleep, leaves.next()),
+            (0, 1, Some(after(1_500)))
+        );
+        assert!(matches!(leaves.rest(), Next::Wait(until) if until == after(1_500)));
+        assert_eq!(put(&mut leaves, after(1), 2).1, Some(1), "it is asked again");
+        assert_eq!((leaves.ready, leaves.asleep, leaves.next()), (1, 0, None));
+        assert!(!take(&mut leaves, 1, after(1)));
+        assert_eq!((leaves.ready, leaves.asleep), (0, 1));
+        assert_eq!(leaves.wake(after(1_499)), None);
+        assert_eq!(
+            (leaves.wake(after(1_500)), leaves.wake(after(1_500))),
+            (Some(1), None)
+        );
+        assert_eq!((leaves.ready, leaves.asleep), (1, 0));
+        assert!(take(&mut leaves, 1, after(1_500)));
+        assert_eq!(leaves.packets(1), 1);
+        leaves.flush(&mut Portion::whole(), &mut Nowhere);
+        assert_eq!((leaves.packets(1), leaves.ready, leaves.asleep), (0, 0, 0));
+        assert!(matches!(leaves.rest(), Next::Empty));
+    }
+
+    #[test]
+    fn a_leaf_whose_queue_is_exchanged_stays_in_the_order_and_its_counts_go_on() {
+        let (plan, mut leaves) = (usual(), build(&usual()));
+        let built = |class| {
+            plan.build_class(ClassId(class), &Build::new(Seed(1)))
+                .expect("a class")
+        };
+        put(&mut leaves, NOW, 1).1.expect("it is ready");
+        let former = leaves
+            .exchange(NOW, ClassId(91), built(1))
+            .expect("there is such a class");
+        assert_eq!(former.held().packets, 1);
+        assert_eq!(
+            (leaves.states[0], leaves.ready, leaves.stats(0).sent.packets),
+            (State::Hollow, 0, 1)
+        );
+        assert_eq!(leaves.peek(0, NOW, &mut Nowhere), None);
+        assert_eq!(put(&mut leaves, NOW, 1), (Verdict::Queued, Some(0)));
+        leaves
+            .exchange(NOW, ClassId(1), built(1))
+            .expect("there is such a class");
+        assert_eq!(
+            put(&mut leaves, NOW, 1),
+            (Verdict::Queued, None),
+            "it is in the order"
+        );
+        assert_eq!((leaves.states[0], leaves.ready), (State::Ready, 1));
+        assert!(leaves.exchange(NOW, ClassId(9), built(1)).is_none());
+        leaves.forget(0);
+        assert_eq!((leaves.states[0], leaves.ready), (State::Idle, 0));
+        // One that sleeps is idle then.
+        put(&mut leaves, NOW, 2).1.expect("it is ready");
+        let _ = put(&mut leaves, NOW, 2);
+        assert!(take(&mut leaves, 1, NOW) && !take(&mut leaves, 1, NOW));
+        let renewed = leaves.renew(&plan, 1, built(2));
+        assert_eq!((renewed.held().packets, leaves.stats(1)), (1, Stats::default()));
+        assert_eq!(
+            (leaves.states[1], leaves.asleep, leaves.next()),
+            (State::Idle, 0, None)
+        );
+    }
+
+    #[test]
+    fn a_plan_is_alike_if_its_classes_and_kinds_are_and_known_by_its_numbers() {
+        let (plan, own) = (usual(), build(&usual()));
+        let leaves = build(&plan);
+        assert!(leaves.is_of(&plan) && !own.is_of(&plan));
+        assert!(leaves.is_alike(&plan) && own.is_alike(&plan));
+        let other = |first, queue| self::plan(first, vec![None, Some(queue), Some(shaper())]);
+        assert!(leaves.is_alike(&other(0, fifo(7))));
+        assert!(!leaves.is_alike(&other(0, shaper())) && !leaves.is_alike(&other(1, fifo(5))));
+        let known = |plan: &LeavesPlan, class| leaves.known(plan, ClassId(class));
+        assert_eq!(
+            [0, 1, 2, 3].map(|class| known(&plan, class)),
+            [None, Some(0), Some(1), None]
+        );
+        assert_eq!(known(&other(1, fifo(5)), 2), None, "it has another number");
+        assert_eq!(
+            known(&self::plan(0, vec![None, Some(fifo(5))]), 1),
+            None,
+            "fewer leaves"
+        );
+        assert_eq!((leaves.own(ClassId(2)), leaves.own(ClassId(92))), (Some(1), None));
+    }
+
+    #[test]
+    fn a_leaf_adopts_settings_alone_and_not_another_kind() {
+        let plan = usual();
+        let mut leaves = build(&plan);
+        let of = |queue| self::plan(0, vec![None, Some(queue), Some(shaper())]);
+        assert!(leaves.retune_one(NOW, &plan, 0));
+        assert!(leaves.retune_one(NOW, &of(fifo(1)), 0));
+        let verdicts = [(); 2].map(|()| put(&mut leaves, NOW, 1).0);
+        assert_eq!(verdicts, [Verdict::Queued, Verdict::Dropped(Reason::Full)]);
+        assert!(!leaves.retune_one(NOW, &of(shaper()), 0));
+        assert!(leaves.retune(NOW, &of(fifo(3))));
+        let verdicts = [(); 3].map(|()| put(&mut leaves, NOW, 1).0);
+        assert_eq!(verdicts[..2], [Verdict::Queued; 2]);
+        assert_eq!(verdicts[2], Verdict::Dropped(Reason::Full));
+        assert!(!leaves.retune(NOW, &of(shaper())));
     }
 }
