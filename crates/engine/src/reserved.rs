@@ -717,4 +717,84 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn the_parts_of_a_reservation_are_within_each_other_and_the_link() {
+        let told = |share: &str, smallest: &str, largest: Option<&str>| {
+            let mut settings = settings(share, smallest);
+            settings.largest = largest.map(|largest| largest.parse().expect("a rate"));
+            let mut problems = Vec::new();
+            let (share, smallest, largest) = parts(&settings, link(), Span::default(), &mut problems);
+            let bits = [share, smallest, largest].map(|rate| rate.bits() / 1_000_000);
+            (bits, problems.len())
+        };
+        assert_eq!(told("60 %", "1 %", None), ([60, 1, 60], 0));
+        assert_eq!(told("60 %", "1 %", Some("20 Mbit/s")), ([60, 1, 20], 0));
+        assert_eq!(told("99 %", "99 %", None), ([99, 99, 99], 0));
+        assert_eq!(told("100 %", "1 %", None), ([100, 1, 100], 1));
+        assert_eq!(told("200 Mbit/s", "1 %", None), ([200, 1, 200], 1));
+        assert_eq!(told("0 %", "0 %", None), ([0, 0, 0], 2));
+        assert_eq!(told("60 %", "0 %", None), ([60, 0, 60], 1));
+        assert_eq!(told("10 %", "11 %", Some("50 %")), ([10, 11, 50], 1));
+        assert_eq!(told("60 %", "10 %", Some("9 %")), ([60, 10, 9], 1));
+        assert_eq!(told("60 %", "10 %", Some("10 %")), ([60, 10, 10], 0));
+    }
+
+    #[test]
+    fn the_largest_reservation_is_what_is_stated_and_never_more_than_the_capacity() {
+        let of = |largest: Option<&str>| {
+            let mut settings = settings("60 %", "2 %");
+            settings.largest = largest.map(|largest| largest.parse().expect("a rate"));
+            let (registry, policy) = (Registry::builtin(), policy("cbq", None));
+            let room =
+                Reservable::new(&registry, &policy, link(), &settings, Span::default()).expect("sound");
+            let sizes = (room.smallest(), room.largest(), room.capacity());
+            assert_eq!(
+                (room.link(), room.kind().name, room.spec()),
+                (link(), "cbq", &policy)
+            );
+            assert!(room.bounds_delays() && !room.refuses());
+            sizes
+        };
+        let capacity = Bandwidth::kbit(59_400);
+        let (two, twenty) = (Bandwidth::mbit(2), Bandwidth::mbit(20));
+        assert_eq!(of(Some("20 %")), (two, twenty, capacity));
+        assert_eq!(of(None), (two, capacity, capacity), "the signalling has the rest");
+    }
+
+    #[test]
+    fn a_class_that_is_not_there_is_told_with_those_that_have_a_discipline() {
+        let holder = |name: &str, inner: DisciplineSpec| ClassSpec {
+            discipline: Some(inner),
+            ..class(name, Table::default())
+        };
+        let of = |classes: Vec<ClassSpec>| DisciplineSpec {
+            classes: classes.into(),
+            ..DisciplineSpec::new("drr")
+        };
+        let inner = of(vec![
+            holder("b", DisciplineSpec::new("fifo")),
+            class("c", Table::default()),
+        ]);
+        let shaped = DisciplineSpec {
+            child: Some(Box::new(of(vec![
+                holder("a", inner),
+                class("d", Table::default()),
+            ]))),
+            ..DisciplineSpec::new("tbf")
+        };
+        let find = |name| Place::find(&Registry::builtin(), &shaped, Some(name), Span::new(1, 2));
+        let problem = find("zzz").expect_err("no such class");
+        assert_eq!(problem.message, "unknown class with a discipline `zzz`");
+        assert_eq!(problem.help.as_deref(), Some("possible here: a, b"));
+        assert!(find("d").is_err(), "it has no discipline of its own");
+        let kind = |name| {
+            let place = find(name).expect("it has one");
+            place.of(&shaped).map(|spec| spec.kind.clone().into_owned())
+        };
+        assert_eq!(
+            (kind("a").as_deref(), kind("b").as_deref()),
+            (Some("drr"), Some("fifo"))
+        );
+    }
 }

@@ -122,6 +122,9 @@ impl Cobalt {
 mod tests {
     use super::*;
     use crate::link::Link;
+    use crate::packet::{ClassId, Ecn};
+    use crate::random::Seed;
+    use crate::sinks::Nowhere;
     use crate::units::{Bandwidth, Bytes};
 
     fn law() -> Law {
@@ -172,5 +175,41 @@ mod tests {
         let mut cobalt = Cobalt::NEW;
         cobalt.overflow(millis(1), Duration::from_millis(5));
         assert!(cobalt.should_drop(&law(), millis(2), Duration::from_millis(6)));
+    }
+
+    #[test]
+    fn what_is_due_at_this_very_time_is_due_and_a_sojourn_of_the_target_is_not_too_long() {
+        let overflown = || {
+            let mut cobalt = Cobalt::NEW;
+            cobalt.overflow(millis(1), Duration::from_millis(5));
+            cobalt
+        };
+        let mut cobalt = overflown();
+        assert!(cobalt.should_drop(&law(), millis(1), Duration::from_nanos(5_000_001)));
+        assert_eq!((cobalt.count, cobalt.dropping), (2, true));
+        let mut cobalt = overflown();
+        assert!(!cobalt.should_drop(&law(), millis(1), Duration::from_millis(5)));
+        assert_eq!((cobalt.count, cobalt.dropping), (0, false), "it runs down");
+    }
+
+    #[test]
+    fn a_signal_marks_or_drops_but_the_last_packet_always_leaves() {
+        let judged = |ecn, last| {
+            let mut cobalt = Cobalt::NEW;
+            cobalt.overflow(millis(9), Duration::from_millis(5));
+            // Without BLUE.
+            cobalt.blue = DropProbability::NONE;
+            let mut packet = Packet::new(Bytes::new(1), millis(1), ClassId(0));
+            packet.ecn = ecn;
+            let rng = &mut Seed(1).stream();
+            let fate = cobalt.judge(&law(), millis(9), rng, (&mut packet, last), &mut Nowhere);
+            (fate, packet.ecn)
+        };
+        assert_eq!(judged(Ecn::Ect0, false), (Fate::Leaves, Ecn::Ce));
+        assert_eq!(
+            judged(Ecn::NotEct, false),
+            (Fate::Dropped(Reason::Delay), Ecn::NotEct)
+        );
+        assert_eq!(judged(Ecn::NotEct, true), (Fate::Leaves, Ecn::NotEct));
     }
 }

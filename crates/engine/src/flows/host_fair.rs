@@ -631,3 +631,84 @@ impl Flows {
         out.gauge("blue_drops", Value::Count(self.blue_drops));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::Link;
+    use crate::packet::ClassId;
+    use crate::random::Seed;
+    use crate::sinks::Nowhere;
+    use crate::units::Bandwidth;
+
+    /// Eight queues of a flow each, and one more for each of two tins; a quantum of 1,000 bytes.
+    fn flows() -> Flows {
+        let law = FlowsLaw {
+            quantum: 1_000,
+            drops_count: false,
+        };
+        let freezes = [Duration::from_millis(5); 2];
+        Flows::new(Fair::Flows, 8, law, freezes.into_iter(), 7)
+    }
+
+    fn put(flows: &mut Flows, tin: usize, flow: u32, len: u64) -> u32 {
+        let mut packet = Packet::new(Bytes::new(len), Instant::START, ClassId(0));
+        packet.flow.full = flow;
+        flows.put(Instant::START, tin, packet)
+    }
+
+    fn serve(flows: &mut Flows, tin: usize) -> Option<u32> {
+        let link = Link::new(Bandwidth::mbit(100), Bytes::new(1_500));
+        let law = Law::new(None, None, true, link).expect("a good law");
+        let packet = flows.serve(tin, &law, Instant::START, &mut Seed(1).stream(), &mut Nowhere);
+        packet.map(|packet| packet.flow.full)
+    }
+
+    #[test]
+    fn flows_share_the_queues_of_their_tin_once_all_others_are_used() {
+        let mut flows = flows();
+        let mut own: Vec<u32> = (0..8).map(|flow| put(&mut flows, 0, flow, 100)).collect();
+        own.sort_unstable();
+        assert_eq!((own, flows.shares), ((0..8).collect(), 0));
+        assert_eq!((put(&mut flows, 0, 8, 100), put(&mut flows, 0, 9, 100)), (8, 8));
+        assert_eq!((put(&mut flows, 1, 8, 100), flows.shares), (9, 3));
+        assert_eq!(
+            put(&mut flows, 0, 3, 100),
+            put(&mut flows, 0, 3, 100),
+            "it has its own"
+        );
+        assert_eq!((flows.packets(0), flows.packets(1), flows.held()), (12, 1, 13));
+        assert_eq!((flows.bytes_in(0), flows.bytes()), (Bytes::new(1_200), 1_300));
+    }
+
+    #[test]
+    fn a_flow_is_sparse_until_it_has_sent_a_quantum_more_than_its_share() {
+        for (len, bulk) in [(999, 0), (1_000, 1)] {
+            let mut flows = flows();
+            for _ in 0..3 {
+                put(&mut flows, 0, 1, len);
+            }
+            assert_eq!((serve(&mut flows, 0), flows.bulk(0)), (Some(1), 0));
+            assert_eq!((serve(&mut flows, 0), flows.bulk(0)), (Some(1), bulk));
+            assert_eq!((serve(&mut flows, 0), serve(&mut flows, 0)), (Some(1), None));
+            // The round has ended: it starts as any other.
+            put(&mut flows, 0, 1, len);
+            assert_eq!(flows.bulk(0), 0);
+        }
+    }
+
+    #[test]
+    fn sparse_flows_go_before_bulk_ones_which_take_turns_by_bytes() {
+        let mut flows = flows();
+        for _ in 0..5 {
+            put(&mut flows, 0, 1, 1_000);
+            put(&mut flows, 0, 2, 2_001);
+        }
+        // Each has a first packet as a sparse flow; then 1 has sent less than half of what 2 has.
+        let order: Vec<u32> = (0..6).filter_map(|_| serve(&mut flows, 0)).collect();
+        assert_eq!(order, [1, 2, 1, 1, 2, 1]);
+        assert_eq!(flows.bulk(0), 2);
+        put(&mut flows, 0, 3, 100);
+        assert_eq!((serve(&mut flows, 0), flows.only()), (Some(3), Some(0)));
+    }
+}

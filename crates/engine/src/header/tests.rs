@@ -637,3 +637,140 @@ proptest! {
         sane(&frame);
     }
 }
+
+#[test]
+fn a_declared_length_of_the_header_alone_is_no_fault_and_less_is_one() {
+    let flaw = |total| {
+        let frame = ethernet_v4(&join(&[&v4(0, total, 0, 1), &PORTS]));
+        Headers::parse(&frame, 0).flaw
+    };
+    assert_eq!((flaw(20), flaw(21), flaw(28)), (None, None, None));
+    assert_eq!(
+        (flaw(19), flaw(1)),
+        (Some(Flaw::Malformed), Some(Flaw::Malformed))
+    );
+    assert_eq!(flaw(29), Some(Flaw::Truncated));
+}
+
+/// The sum of a header's words goes through all values near the carries.
+#[test]
+fn a_changed_dscp_keeps_the_checksum_right_whatever_it_was() {
+    for id in (0..=u16::MAX).filter(|id| id % 97 == 0 || id >> 9 == 0x35) {
+        let mut packet = v4(0, 28, 0, UDP);
+        packet[10..12].fill(0);
+        packet[4..6].copy_from_slice(&id.to_be_bytes());
+        let sum = checksum(&packet);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        let mut frame = ethernet_v4(&packet);
+        for dscp in [0, 63] {
+            assert!(set_dscp(&mut frame, dscp));
+            let mut changed = frame[14..34].to_vec();
+            let found = u16::from_be_bytes([changed[10], changed[11]]);
+            changed[10..12].fill(0);
+            assert_eq!((changed[1], found), (dscp << 2 | 2, checksum(&changed)), "{id}");
+        }
+    }
+}
+
+#[test]
+fn a_product_is_folded_in_the_middle() {
+    assert_eq!((fold(3, 5), fold(1 << 32, 1 << 32), fold(0, 7)), (15, 1, 0));
+    assert_eq!(fold(u64::MAX, u64::MAX), u64::MAX);
+    assert_eq!(fold(3 << 62, 6), (1 << 63) ^ 4);
+}
+
+/// Flows that differ in one thing each.
+fn different_flows() -> Vec<FlowKey> {
+    let base = FlowKey {
+        family: Family::V4,
+        source: 1,
+        destination: 2,
+        protocol: UDP,
+        ..FlowKey::default()
+    };
+    let with = |from, to| FlowKey {
+        source_port: Some(from),
+        destination_port: Some(to),
+        ..base
+    };
+    let esp = FlowKey {
+        protocol: ESP,
+        ..base
+    };
+    let other = FlowKey {
+        family: Family::Other,
+        ..base
+    };
+    let mut all = vec![with(1, 2), with(2, 2), with(1, 3), with(2, 1), with(0, 0x1234)];
+    all.push(FlowKey {
+        protocol: TCP,
+        ..with(1, 2)
+    });
+    all.extend([1, 2].map(|protocol| FlowKey { protocol, ..base }));
+    all.extend([0x1234, 0x1235].map(|flow_label| FlowKey { flow_label, ..base }));
+    all.extend([5, 6].map(|spi| FlowKey {
+        spi: Some(spi),
+        ..esp
+    }));
+    all.push(FlowKey { flow_label: 5, ..esp });
+    all.push(FlowKey {
+        protocol: ESP,
+        ..with(0, 5)
+    });
+    all.push(FlowKey {
+        source: 3,
+        ..with(1, 2)
+    });
+    all.push(FlowKey {
+        destination: 3,
+        ..with(1, 2)
+    });
+    all.push(FlowKey {
+        source: 2,
+        destination: 1,
+        ..with(1, 2)
+    });
+    all.push(FlowKey {
+        source: 1 << 64,
+        ..with(1, 2)
+    });
+    all.push(FlowKey {
+        family: Family::V6,
+        ..with(1, 2)
+    });
+    all.extend([0x0806, 0x88cc].map(|ethertype| FlowKey { ethertype, ..other }));
+    all
+}
+
+#[test]
+fn every_part_of_a_flow_and_of_the_secret_counts_in_its_hash() {
+    // With each bit of each key set in some of them.
+    for hasher in (1..=8).map(|seed| FlowHasher::new(Seed(seed))) {
+        let flows = different_flows();
+        let mut hashes: Vec<u64> = flows.iter().map(|key| hasher.wide(key)).collect();
+        for (key, wide) in flows.iter().zip(&hashes) {
+            assert_eq!(*wide as u32, hasher.flow(key).full);
+        }
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(hashes.len(), flows.len());
+        for place in 0..6 {
+            let mut keys = hasher.keys;
+            keys[place] ^= 1 << 20;
+            let other = FlowHasher { keys };
+            let same = flows.iter().filter(|key| other.wide(key) == hasher.wide(key));
+            assert_eq!(same.count(), 0, "key {place}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_ip_is_one_flow_for_each_type() {
+    let hasher = FlowHasher::new(Seed(1));
+    let key = FlowKey {
+        ethertype: 0x0806,
+        ..FlowKey::default()
+    };
+    let labelled = FlowKey { flow_label: 7, ..key };
+    assert_eq!(hasher.wide(&key), hasher.wide(&labelled));
+}
