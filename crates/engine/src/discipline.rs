@@ -378,3 +378,71 @@ impl Build {
         self.seed.stream()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Says only what it must.
+    #[derive(Debug)]
+    struct SilentPlan;
+
+    impl Plan for SilentPlan {
+        fn build(&self, _: &Build) -> Box<dyn Discipline> {
+            Box::new(SilentDiscipline)
+        }
+    }
+
+    #[derive(Debug)]
+    struct SilentDiscipline;
+
+    impl Discipline for SilentDiscipline {
+        fn enqueue(&mut self, _: Instant, _: Packet, _: &mut dyn Sink) -> Verdict {
+            Verdict::Queued
+        }
+        fn dequeue(&mut self, _: Instant, _: &mut dyn Sink) -> Next<Packet> {
+            Next::Empty
+        }
+        fn flush(&mut self, _: &mut Portion, _: &mut dyn Sink) {}
+    }
+
+    #[test]
+    fn a_plan_that_says_nothing_promises_a_class_nothing_and_gives_what_is_below_wrappers_the_link() {
+        let (plan, rate, class) = (SilentPlan, Bandwidth::mbit(7), ClassId(0));
+        assert_eq!(
+            (plan.serves(None, rate), plan.serves(Some(class), rate)),
+            (Some(rate), None)
+        );
+        assert_eq!(plan.changed_classes(&SilentPlan, false), None);
+        assert!(!plan.conserves_work() && plan.settings_of(class).is_empty());
+        assert!(plan.pacing().is_none());
+        let cx = Build::new(Seed(5));
+        assert!(plan.build_class(class, &cx).is_none());
+        let change = ChangedClass {
+            class,
+            settings: &Table::default(),
+            of_discipline: &Table::default(),
+            link: Link::new(rate, Bytes::new(1_500)),
+            renewed: None,
+        };
+        assert!(plan.amended(&change).is_none());
+    }
+
+    #[test]
+    fn a_discipline_that_says_nothing_adopts_and_takes_over_nothing() {
+        let (now, class) = (Instant::START, ClassId(0));
+        let mut built = SilentPlan.build(&Build::new(Seed(5)));
+        assert!(!built.retune(now, &SilentPlan) && !built.retune_own(now, &SilentPlan));
+        assert!(!built.retune_class(now, &SilentPlan, class));
+        assert_eq!(built.take_over(now, &mut SilentDiscipline), 0);
+        assert!(built.leaf(class).is_none() && built.owner(class).is_none());
+        assert!(built.carry_over().is_none() && built.gap(Bytes::new(84)).is_none());
+        assert!(built.of_type::<SilentDiscipline>().is_some());
+    }
+
+    #[test]
+    fn the_randomness_of_a_part_is_that_of_its_path() {
+        let part = Build::new(Seed(5)).part("a").part("b");
+        assert_eq!(part.rng().bits(), Seed(5).fork("a").fork("b").stream().bits());
+    }
+}

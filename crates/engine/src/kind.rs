@@ -379,3 +379,127 @@ impl ClassRoutes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Registry;
+    use crate::units::{Bandwidth, Bytes};
+
+    #[test]
+    fn classes_in_a_row_are_routed_to_children_in_a_row_and_others_by_a_table() {
+        let mut routes = ClassRoutes::default();
+        for (class, child) in [(3, 0), (4, 1), (5, 2), (9, 1)] {
+            routes.add(ClassId(class), child);
+        }
+        let all = |routes: &ClassRoutes| [2, 3, 4, 5, 6, 9, 10].map(|class| routes.child(ClassId(class)));
+        let expected = [None, Some(0), Some(1), Some(2), None, Some(1), None];
+        assert_eq!((all(&routes), routes.straight), (expected, (3, 3)));
+        routes.add(ClassId(4), 7);
+        let expected = [None, Some(0), Some(7), Some(2), None, Some(1), None];
+        assert_eq!((all(&routes), routes.straight), (expected, (3, 1)));
+        routes.add(ClassId(4), 1);
+        assert_eq!((routes.child(ClassId(4)), routes.straight), (Some(1), (3, 2)));
+        routes.add(ClassId(3), 5);
+        assert_eq!((routes.child(ClassId(3)), routes.straight.1), (Some(5), 0));
+        routes.add(ClassId(10), 0);
+        assert_eq!((routes.child(ClassId(10)), routes.straight), (Some(0), (10, 1)));
+        assert_eq!(ClassRoutes::default().child(ClassId(0)), None);
+    }
+
+    fn link() -> Link {
+        Link::new(Bandwidth::mbit(10), Bytes::new(1_500))
+    }
+
+    fn terms(arrivals: &[Option<ArrivalCurve>]) -> Terms<'_> {
+        Terms {
+            link: link(),
+            longest: Bytes::new(1_500),
+            arrivals,
+            ahead: Bytes::new(1_500),
+            grain: Bytes::ZERO,
+            shortest: Bytes::new(99),
+        }
+    }
+
+    #[test]
+    fn a_bound_is_for_senders_that_are_known_in_a_queue_that_keeps_order() {
+        let registry = Registry::builtin();
+        let of = |order: bool| {
+            let mut kinds = registry.kinds();
+            kinds
+                .find(|kind| kind.properties.keeps_order == order)
+                .expect("there is one")
+        };
+        let curve = ArrivalCurve {
+            rate: Bandwidth::mbit(1),
+            burst: Bytes::new(1_500),
+        };
+        let arrivals = [Some(curve), None];
+        let terms = terms(&arrivals);
+        assert_eq!(of(true).arrivals_in_order(ClassId(0), &terms), Ok(curve));
+        assert!(of(true).arrivals_in_order(ClassId(1), &terms).is_err());
+        let why = of(false)
+            .arrivals_in_order(ClassId(0), &terms)
+            .expect_err("no order");
+        assert!(why.ends_with("which may let packets overtake others"), "{why}");
+        let worst = |mbit| {
+            let service = RateLatency::after(1_500, Bandwidth::mbit(mbit));
+            let bound = of(true).worst(ClassId(0), &terms, service)?;
+            Ok::<_, String>((bound.delay.nanos(), bound.shortest))
+        };
+        assert_eq!(worst(1), Ok((24_000_000, Bytes::new(99))));
+        let why = worst(0).expect_err("nothing is guaranteed");
+        assert_eq!(why, "its senders may send 1 Mbit/s, more than it is guaranteed");
+    }
+
+    fn plan(spec: &DisciplineSpec) -> QueuePlan {
+        spec.check(&Registry::builtin(), link())
+            .expect("a good queue")
+            .root
+    }
+
+    #[test]
+    fn classes_in_a_queue_have_no_bound_where_that_may_wait_or_nothing_is_guaranteed() {
+        let class = crate::spec::ClassSpec {
+            name: "in".into(),
+            default: true,
+            ..Default::default()
+        };
+        let drr = DisciplineSpec {
+            classes: vec![class].into(),
+            ..DisciplineSpec::new("drr")
+        };
+        let shaped = DisciplineSpec {
+            settings: Table::default().text("rate", "1 Mbit/s"),
+            child: Some(Box::new(drr.clone())),
+            ..DisciplineSpec::new("tbf")
+        };
+        let service = || Ok(RateLatency::after(0, Bandwidth::mbit(5)));
+        let terms = terms(&[]);
+        assert_eq!(
+            plan(&DisciplineSpec::new("fifo")).bounds_inside("a", &terms, service()),
+            []
+        );
+        assert!(plan(&drr).conserves_work() && !plan(&shaped).conserves_work());
+        for (spec, service, why) in [
+            (&drr, Err("for a reason".into()), "for a reason"),
+            (
+                &shaped,
+                service(),
+                "the `tbf` in `a` may hold packets back, and lose its turn by it",
+            ),
+            (
+                &drr,
+                Ok(RateLatency::after(0, Bandwidth::ZERO)),
+                "nothing is guaranteed to `a`, in whose queue it is",
+            ),
+        ] {
+            let cases = plan(spec).bounds_inside("a", &terms, service);
+            assert!(
+                cases.iter().all(|case| case.bound == Err(why.into())),
+                "{cases:?}"
+            );
+        }
+    }
+}
