@@ -313,7 +313,10 @@ mod tests {
         }
     }
 
-    fn told(views: &[View]) -> Vec<(Option<u32>, Vec<(&'static str, Value)>)> {
+    /// A class, or the whole, and its gauges.
+    type ToldView = (Option<u32>, Vec<(&'static str, Value)>);
+
+    fn told(views: &[View]) -> Vec<ToldView> {
         let tell = |view: &View| (view.class.map(|class| class.0), view.gauges.clone());
         views.iter().map(tell).collect()
     }

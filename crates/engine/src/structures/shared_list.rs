@@ -281,7 +281,7 @@ mod tests {
             (130, false, Some(&0))
         );
         for at in [0, 63, 64, 127, 128, 129] {
-            assert_eq!((list.get(at), list[at as usize]), (Some(&(at as u32)), at as u32));
+            assert_eq!((list.get(at), list[at]), (Some(&(at as u32)), at as u32));
         }
         assert!(list.get(130).is_none() && list.get_mut(130).is_none() && list.get_mut(1_000).is_none());
         if let Some(item) = list.get_mut(129) {

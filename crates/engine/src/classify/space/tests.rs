@@ -379,7 +379,7 @@ fn a_bucket_that_is_too_full_is_a_space_of_its_own_on_other_bits() {
 fn coarse_shapes_are_tried_first_and_fine_ones_on_what_is_left() {
     // Cut to a multiple of four, prefixes of 30 and 31 bits are one table.
     let net = |n: u32| Filter {
-        source: prefix(n << 8, if n % 2 == 0 { 30 } else { 31 }),
+        source: prefix(n << 8, if n.is_multiple_of(2) { 30 } else { 31 }),
         ..filter()
     };
     let coarse = space((0..16).map(net));

@@ -38,7 +38,7 @@ impl Discipline for Sluice {
             return Next::Empty;
         }
         let tick = 100 * MS;
-        if now.nanos() % tick != 0 {
+        if !now.nanos().is_multiple_of(tick) {
             return Next::Wait(Instant::from_nanos(now.nanos().next_multiple_of(tick)));
         }
         self.0.pop_front().map_or(Next::Empty, Next::Ready)

@@ -180,7 +180,7 @@ fn drawn(kinds: u64, rng: &mut Rng) -> TreePlan {
     let mut kinds_of = Seed(kinds).stream();
     let sharing = ["top-level", "ancestors-only"][kinds as usize % 2];
     let root = ["40 %", "100 %"][kinds as usize / 2 % 2];
-    let settings = estimated(sharing, root).with("efficient", Raw::Boolean(kinds % 3 == 0));
+    let settings = estimated(sharing, root).with("efficient", Raw::Boolean(kinds.is_multiple_of(3)));
     check(settings, &classes(&mut kinds_of, &rates))
 }
 
