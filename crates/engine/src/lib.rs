@@ -61,4 +61,6 @@ mod spec;
 pub mod stats;
 pub mod structures;
 pub mod tree;
+#[cfg(test)]
+mod trials;
 pub mod units;

@@ -299,10 +299,10 @@ impl Discipline for Blue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disciplines::trials;
     use crate::packet::{ClassId, Ecn};
     use crate::random::Seed;
     use crate::settings::{Raw, Table};
+    use crate::trials;
     use crate::units::Bytes;
 
     #[derive(Default)]

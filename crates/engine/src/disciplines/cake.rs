@@ -691,8 +691,8 @@ impl Discipline for Cake {
 mod tests {
     // What is not seen from outside; the rest is in `tests/cake.rs`.
     use super::*;
-    use crate::disciplines::trials::{self, LINK};
     use crate::settings::{Raw, Table};
+    use crate::trials::{self, LINK};
 
     fn millis(n: u64) -> Instant {
         Instant::from_nanos(n * 1_000_000)

@@ -374,8 +374,8 @@ impl Discipline for Codel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disciplines::trials;
     use crate::packet::{ClassId, Ecn};
+    use crate::trials;
     use crate::units::Bandwidth;
 
     const LINK: Link = Link::new(Bandwidth::mbit(8), Bytes::new(1000));

@@ -573,12 +573,12 @@ pub(super) fn keep_signalling_apart(spec: &mut DisciplineSpec) {
 mod tests {
     use super::*;
     use crate::bounds::ArrivalCurve;
-    use crate::disciplines::trials;
     use crate::queue::Queue;
     use crate::random::{Rng, Seed};
     use crate::settings::{Raw, SettingValue, Table};
     use crate::sinks::Nowhere;
     use crate::tree::{ClassSpec, DisciplineSpec, Registry};
+    use crate::trials;
     use crate::units::Bandwidth;
     use proptest::prelude::*;
 

@@ -500,11 +500,11 @@ impl Discipline for Dual {
 mod tests {
     // The coupling and the ramp by numbers; the rest with senders that respond to marks and drops.
     use super::*;
-    use crate::disciplines::trials;
     use crate::packet::ClassId;
     use crate::random::Seed;
     use crate::settings::{Raw, Table};
     use crate::sinks::Drops;
+    use crate::trials;
     use crate::units::Bandwidth;
 
     /// A packet of 1,000 bytes takes 0.1 ms.
@@ -928,7 +928,7 @@ mod tests {
     }
 
     #[test]
-    fn the_native_marks_are_of_more_than_a_packet_and_of_the_waiting_time() {
+    fn the_native_marks_are_of_more_than_a_packet_and_of_the_queueing_delay() {
         let fate = |behind: u64, waited: u64, coupled: u64, sum: u64| {
             let mut dual = dual(Table::default());
             (dual.low.bytes, dual.p_prime, dual.sum) = (behind, coupled / 2, sum);

@@ -410,13 +410,13 @@ impl Discipline for Fifo {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disciplines::trials;
     use crate::link::Link;
     use crate::packet::ClassId;
     use crate::queue::Queue;
     use crate::random::Seed;
     use crate::settings::{Raw, Table};
     use crate::tree::{DisciplineSpec, Registry};
+    use crate::trials;
     use crate::units::Bandwidth;
 
     #[derive(Default)]

@@ -471,12 +471,12 @@ impl Discipline for FqCodel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disciplines::trials;
     use crate::link::Link;
     use crate::packet::{ClassId, FlowHashes};
     use crate::random::Seed;
     use crate::settings::{Raw, Table};
     use crate::sinks::Drops;
+    use crate::trials;
     use crate::units::Bandwidth;
 
     const LINK: Link = Link::new(Bandwidth::mbit(8), Bytes::new(1000));

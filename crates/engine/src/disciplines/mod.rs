@@ -22,8 +22,6 @@ pub mod priq;
 pub mod red;
 pub mod rio;
 pub mod tbf;
-#[cfg(test)]
-mod trials;
 pub mod wfq;
 pub mod wrr;
 

@@ -386,10 +386,10 @@ impl Discipline for Pie {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disciplines::trials;
     use crate::packet::{ClassId, Ecn};
     use crate::random::Seed;
     use crate::settings::{Raw, Table};
+    use crate::trials;
     use crate::units::Bandwidth;
 
     const LINK: Link = Link::new(Bandwidth::mbit(8), Bytes::new(1000));

@@ -446,13 +446,13 @@ impl Discipline for Police {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disciplines::trials;
     use crate::link::Link;
     use crate::packet::{ClassId, Dscp};
     use crate::random::Seed;
     use crate::settings::Table;
     use crate::shaped_queue::{ShapedQueue, hand_over};
     use crate::tree::{DisciplineSpec, Registry};
+    use crate::trials;
     use Colour::{Green, Red, Yellow};
 
     const LINK: Link = Link::new(Bandwidth::mbit(100), Bytes::new(1000));

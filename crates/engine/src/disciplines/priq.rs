@@ -440,13 +440,13 @@ impl Discipline for Priq {
 mod tests {
     use super::*;
     use crate::discipline::RenewedLeaf;
-    use crate::disciplines::trials;
     use crate::link::Link;
     use crate::queue::Queue;
     use crate::random::Seed;
     use crate::settings::{Raw, Table};
     use crate::sinks::Nowhere;
     use crate::tree::{ClassSpec, DisciplineSpec, Registry};
+    use crate::trials;
     use crate::units::Bytes;
 
     fn spec(priorities: &[i64]) -> DisciplineSpec {

@@ -600,12 +600,12 @@ impl Discipline for Red {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disciplines::trials;
     use crate::link::Link;
     use crate::packet::{ClassId, Ecn};
     use crate::random::Seed;
     use crate::settings::{Raw, Table};
     use crate::tree::{DisciplineSpec, Registry};
+    use crate::trials;
 
     const LINK: Link = Link::new(Bandwidth::mbit(8), Bytes::new(1000));
 

@@ -373,13 +373,13 @@ impl Discipline for Rio {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disciplines::trials;
     use crate::link::Link;
     use crate::packet::{ClassId, Dscp, Ecn};
     use crate::queue::Queue;
     use crate::random::Seed;
     use crate::settings::{Raw, Table};
     use crate::tree::{DisciplineSpec, Registry};
+    use crate::trials;
     use crate::units::Bandwidth;
 
     const LINK: Link = Link::new(Bandwidth::mbit(8), Bytes::new(1000));

@@ -326,7 +326,6 @@ impl Discipline for Tbf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disciplines::trials;
     use crate::link::Link;
     use crate::packet::ClassId;
     use crate::random::Seed;
@@ -334,6 +333,7 @@ mod tests {
     use crate::settings::{Raw, Table};
     use crate::sinks::Nowhere;
     use crate::tree::{DisciplineSpec, Registry};
+    use crate::trials;
     use proptest::prelude::*;
 
     fn check(settings: Table) -> Result<Queue, Vec<Problem>> {

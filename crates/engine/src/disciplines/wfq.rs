@@ -702,13 +702,13 @@ impl Discipline for Wfq {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disciplines::trials;
     use crate::link::Link;
     use crate::packet::ClassId;
     use crate::random::Seed;
     use crate::settings::Table;
     use crate::sinks::Drops;
     use crate::tree::{DisciplineSpec, Registry};
+    use crate::trials;
     use crate::units::Bandwidth;
     use std::collections::BTreeSet;
 

@@ -880,7 +880,6 @@ impl Reserves for ByPackets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disciplines::trials;
     use crate::link::Link;
     use crate::packet::ClassId;
     use crate::queue::Queue;
@@ -888,6 +887,7 @@ mod tests {
     use crate::settings::{Raw, Table};
     use crate::sinks::Nowhere;
     use crate::tree::{ClassSpec, DisciplineSpec, Registry, TreePlan};
+    use crate::trials;
     use crate::units::Bandwidth;
     use proptest::prelude::*;
 

@@ -538,8 +538,8 @@ mod tests {
         queue("tbf", Table::default().text("rate", "8 kbit/s"))
     }
 
-    /// Leaves of these classes; class 90 is in the queue of the first, 91 in that of the second, and
-    /// so on.
+    /// Leaves of these classes; class 90 is in the queue of the first, 91 in that of the second,
+    /// and so on.
     fn plan(first: u32, queues: Vec<Option<QueuePlan>>) -> LeavesPlan {
         let settings = Table::default();
         let names: Vec<ClassName> = (first..)

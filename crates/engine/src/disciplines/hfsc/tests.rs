@@ -1,11 +1,11 @@
-// What is not seen from outside; the rest is in `tests/hfsc.rs`.
+//! What is not seen from outside; the rest is in `tests/hfsc.rs`.
 
 use super::*;
-use crate::disciplines::trials;
 use crate::link::Link;
 use crate::settings::Raw;
 use crate::sinks::Nowhere;
 use crate::tree::{ClassSpec, DisciplineSpec, Registry};
+use crate::trials;
 
 const WIDE: Link = Link::new(Bandwidth::mbit(8), Bytes::new(1_000));
 

@@ -1,10 +1,10 @@
-// What is not seen on a wire; the rest is in `tests/pacer`.
+//! What is not seen on a wire; the rest is in `tests/pacer`.
 
 use super::*;
 use crate::discipline::Verdict;
-use crate::disciplines::trials;
 use crate::sinks::Nowhere;
 use crate::tree::{ClassSpec, DisciplineSpec, Registry};
+use crate::trials;
 
 /// A byte takes 8 ns.
 const WIRE: Link = Link::new(Bandwidth::gbit(1), Bytes::new(1_514));
