@@ -5,6 +5,7 @@
 //! one; so each takes as long as the tests that reach it, and not a build. What is changed is in
 //! [`sites`], what runs in [`trials`].
 
+mod lately;
 mod sites;
 mod tree;
 mod trials;
@@ -33,7 +34,8 @@ const PACKAGES: [(&str, &[&str]); 3] = [
 const PLACE: &str = "target/mutants";
 const PAGE: &str = "docs/measurements/mutants.md";
 const END: &str = "<!-- end of measured -->";
-const USAGE: &str = "mutants: [PACKAGE|FILE…] [--since COMMIT] [--sample N] [--seed S] [--slowest 20s]";
+const USAGE: &str =
+    "mutants: [PACKAGE|FILE…] [--since COMMIT] [--sample N] [--seed S] [--slowest 20s], or --lately";
 
 /// What is asked for.
 #[derive(Debug, PartialEq, Eq)]
@@ -218,9 +220,24 @@ impl Outcome {
         self.fates.iter().filter(move |(_, fate)| missed(*fate))
     }
 
-    fn row(&self) -> String {
+    /// Of those that were tried, the share that was noticed.
+    fn share(&self) -> SureShare {
         let caught = self.with(Fate::Caught) + self.with(Fate::Hung);
-        let share = SureShare::of(caught as u64, self.fates.len() as u64);
+        SureShare::of(caught as u64, self.fates.len() as u64)
+    }
+
+    /// Those that were missed, a line each.
+    fn list(&self) -> String {
+        self.missed()
+            .map(|(mutant, fate)| match fate {
+                Fate::Unreached => format!("{} (no test reaches it)\n", mutant.told),
+                _ => format!("{}\n", mutant.told),
+            })
+            .collect()
+    }
+
+    fn row(&self) -> String {
+        let share = self.share();
         let percent = |share: f64| format!("{:.1}", share * 100.0);
         format!(
             "| {} | {} | {} | {} | {} | {} | {} | {} | {} ({}–{}) |",
@@ -265,6 +282,9 @@ const HEAD: &str = "\
 /// # Errors
 /// What is not understood, or does not compile.
 pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
+    if words == ["--lately"] {
+        return lately::run(root);
+    }
     let mut wanted = wanted(words)?;
     if let Some(commit) = wanted.since.clone() {
         narrow(root, &mut wanted, &commit)?;
@@ -272,15 +292,8 @@ pub fn run(root: &Path, words: &[String]) -> Result<(), String> {
     let before = bench::load();
     for package in &wanted.packages {
         let outcome = outcome(root, package, &wanted)?;
-        let list: String = outcome
-            .missed()
-            .map(|(mutant, fate)| match fate {
-                Fate::Unreached => format!("{} (no test reaches it)\n", mutant.told),
-                _ => format!("{}\n", mutant.told),
-            })
-            .collect();
         let place = format!("{PLACE}/{package}.missed");
-        std::fs::write(root.join(&place), list).map_err(|why| format!("{place}: {why}"))?;
+        std::fs::write(root.join(&place), outcome.list()).map_err(|why| format!("{place}: {why}"))?;
         println!("{HEAD}\n{}\n{}see {place}", outcome.row(), outcome.files());
         if wanted.files_of(package).is_empty() {
             record(root, &outcome, &wanted, &bench::when(root, before)?)?;
