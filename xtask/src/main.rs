@@ -77,7 +77,7 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
                           changes in engine, rsvp and control, or in what differs from a commit, N of them drawn by
                           a seed, and tells which no test notices; those of whole packages are written into
                           docs/measurements/mutants.md
-       cargo xtask mutants --lately  40 of those in what changed within a day, for CI; fails where surely fewer
+       cargo xtask mutants --lately  40 of those in what changed within a day; fails where surely fewer
                           than 80 of 100 are noticed
        cargo xtask sbom    the parts of the binary as CycloneDX, in target/sbom.json
        cargo xtask reproducible  builds the release twice, in two folders, and compares the binaries
