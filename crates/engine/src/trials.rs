@@ -43,6 +43,15 @@ pub fn refused(kind: &str, settings: Table, link: Link) -> Option<String> {
     problems.into_iter().next().map(|problem| problem.message)
 }
 
+/// Asserts that of each setting the first value is refused, and the second is not.
+pub fn ends_between(kind: &str, link: Link, cases: &[(&str, &str, &str)]) {
+    for &(key, wrong, right) in cases {
+        let found = [wrong, right].map(|value| refused(kind, Table::default().text(key, value), link));
+        let found = found.map(|problem| problem.is_some());
+        assert_eq!(found, [true, false], "{kind}: {key} = {wrong}, {right}");
+    }
+}
+
 /// Two classes that share by `drr`.
 pub fn two_classes() -> DisciplineSpec {
     let class = |name: &str| ClassSpec {

@@ -66,69 +66,8 @@ impl Reserves for ByDelays {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bounds::ArrivalCurve;
-    use crate::link::Link;
-    use crate::spec::ClassSpec;
+    use crate::sharing::reserved_classes::trials::{capacity, reserved, tree};
     use crate::units::Bytes;
-
-    const LINK: Bandwidth = Bandwidth::mbit(100);
-
-    fn link() -> Link {
-        Link::new(LINK, Bytes::new(1_500))
-    }
-
-    fn reserved(rate: Bandwidth, burst: u64) -> ReservedClass {
-        ReservedClass {
-            number: 1,
-            rate,
-            sends: ArrivalCurve {
-                rate,
-                burst: Bytes::new(burst),
-            },
-            least: Bytes::new(64),
-            latency: None,
-            limit: 50,
-            priority: 5,
-            filters: Vec::new(),
-        }
-    }
-
-    fn tree(capacity: Bandwidth) -> ReservableTree {
-        ReservableTree {
-            spec: DisciplineSpec::new("any"),
-            link: link(),
-            capacity,
-            smallest: Bandwidth::mbit(1),
-            largest: capacity,
-        }
-    }
-
-    /// A class with a rate of 30 Mbit/s, and below it one with 20 Mbit/s.
-    fn policy(key: &str) -> DisciplineSpec {
-        let rated = |name: &str, mbit| {
-            let rate = Table::default().with(key, Bandwidth::mbit(mbit));
-            class(name, rate)
-        };
-        let below = ClassSpec {
-            parent: Some("a".into()),
-            ..rated("b", 20)
-        };
-        DisciplineSpec {
-            classes: vec![rated("a", 30), below].into(),
-            ..DisciplineSpec::new("any")
-        }
-    }
-
-    fn capacity(of: &dyn Reserves, key: &str, share: Bandwidth) -> (Bandwidth, Vec<Problem>) {
-        let (spec, mut problems) = (policy(key), Vec::new());
-        let requested = RequestedShare {
-            spec: &spec,
-            link: link(),
-            share,
-            at: crate::settings::Span::new(3, 4),
-        };
-        (of.capacity(&requested, &mut problems), problems)
-    }
 
     #[test]
     fn the_rates_of_all_classes_are_guaranteed_beside_the_share() {

@@ -94,68 +94,9 @@ fn covering(reserved: &ReservedClass, link: Link) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bounds::ArrivalCurve;
     use crate::sharing::credit::Credit;
+    use crate::sharing::reserved_classes::trials::{capacity, link, reserved, tree};
     use crate::units::Bytes;
-
-    const LINK: Bandwidth = Bandwidth::mbit(100);
-
-    fn link() -> Link {
-        Link::new(LINK, Bytes::new(1_500))
-    }
-
-    fn reserved(rate: Bandwidth, burst: u64) -> ReservedClass {
-        ReservedClass {
-            number: 1,
-            rate,
-            sends: ArrivalCurve {
-                rate,
-                burst: Bytes::new(burst),
-            },
-            least: Bytes::new(64),
-            latency: None,
-            limit: 50,
-            priority: 5,
-            filters: Vec::new(),
-        }
-    }
-
-    fn tree(capacity: Bandwidth) -> ReservableTree {
-        ReservableTree {
-            spec: DisciplineSpec::new("any"),
-            link: link(),
-            capacity,
-            smallest: Bandwidth::mbit(1),
-            largest: capacity,
-        }
-    }
-
-    /// A class with a rate of 30 Mbit/s, and below it one with 20 Mbit/s.
-    fn policy(key: &str) -> DisciplineSpec {
-        let class = |name: &str, mbit| {
-            let rate = Table::default().with(key, Bandwidth::mbit(mbit));
-            reserved_classes::class(name, rate)
-        };
-        let below = ClassSpec {
-            parent: Some("a".into()),
-            ..class("b", 20)
-        };
-        DisciplineSpec {
-            classes: vec![class("a", 30), below].into(),
-            ..DisciplineSpec::new("any")
-        }
-    }
-
-    fn capacity(of: &dyn Reserves, key: &str, share: Bandwidth) -> (Bandwidth, Vec<Problem>) {
-        let (spec, mut problems) = (policy(key), Vec::new());
-        let requested = RequestedShare {
-            spec: &spec,
-            link: link(),
-            share,
-            at: crate::settings::Span::new(3, 4),
-        };
-        (of.capacity(&requested, &mut problems), problems)
-    }
 
     const CREDITED: ByRates = ByRates {
         leaf: "rate",
@@ -170,7 +111,7 @@ mod tests {
 
     /// What [`Credit::full`] covers of a class of so many packets.
     fn covers(rate: Bandwidth, packets: i64) -> u64 {
-        Credit::full(rate, LINK, Bytes::new(1_500), (packets as u32, 2)).covers()
+        Credit::full(rate, link().bandwidth, Bytes::new(1_500), (packets as u32, 2)).covers()
     }
 
     #[test]

@@ -116,6 +116,78 @@ pub(crate) fn divide(weights: &[u64], left: u128) -> Vec<u128> {
     parts.into_iter().map(|part| part.max(1)).collect()
 }
 
+/// What the tests of these kinds reserve, and beside what.
+#[cfg(test)]
+pub(crate) mod trials {
+    use super::*;
+    use crate::bounds::ArrivalCurve;
+    use crate::link::Link;
+    use crate::reservation::{ReservableTree, Reserves};
+    use crate::settings::Span;
+    use crate::units::Bytes;
+
+    /// 100 Mbit/s, in packets of 1,500 bytes.
+    pub(crate) fn link() -> Link {
+        Link::new(Bandwidth::mbit(100), Bytes::new(1_500))
+    }
+
+    /// Of a sender of that rate and burst.
+    pub(crate) fn reserved(rate: Bandwidth, burst: u64) -> ReservedClass {
+        ReservedClass {
+            number: 1,
+            rate,
+            sends: ArrivalCurve {
+                rate,
+                burst: Bytes::new(burst),
+            },
+            least: Bytes::new(64),
+            latency: None,
+            limit: 50,
+            priority: 5,
+            filters: Vec::new(),
+        }
+    }
+
+    /// A tree without classes of its own, in which so much can be reserved.
+    pub(crate) fn tree(capacity: Bandwidth) -> ReservableTree {
+        ReservableTree {
+            spec: DisciplineSpec::new("any"),
+            link: link(),
+            capacity,
+            smallest: Bandwidth::mbit(1),
+            largest: capacity,
+        }
+    }
+
+    /// A class with a rate of 30 Mbit/s, and below it one with 20 Mbit/s.
+    pub(crate) fn policy(key: &str) -> DisciplineSpec {
+        let rated = |name: &str, mbit| {
+            let rate = Table::default().with(key, Bandwidth::mbit(mbit));
+            class(name, rate)
+        };
+        let below = ClassSpec {
+            parent: Some("a".into()),
+            ..rated("b", 20)
+        };
+        DisciplineSpec {
+            classes: vec![rated("a", 30), below].into(),
+            ..DisciplineSpec::new("any")
+        }
+    }
+
+    /// What a kind keeps of a share beside that policy, and what it says against it.
+    pub(crate) fn capacity(of: &dyn Reserves, key: &str, share: Bandwidth) -> (Bandwidth, Vec<Problem>) {
+        let (spec, mut problems) = (policy(key), Vec::new());
+        let requested = RequestedShare {
+            spec: &spec,
+            link: link(),
+            share,
+            at: Span::new(3, 4),
+        };
+        (of.capacity(&requested, &mut problems), problems)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
