@@ -233,8 +233,6 @@ mod tests {
             let path = entry.expect("an entry").path();
             match path.is_dir() {
                 true if path.ends_with("target") => {}
-                // Tests name what they like.
-                _ if path.file_stem().is_some_and(|stem| stem == "tests") => {}
                 true => sources(&path, found),
                 false if path.extension().is_some_and(|extension| extension == "rs") => found.push(path),
                 false => {}
@@ -255,6 +253,7 @@ mod tests {
             ("egress", "gateway/src/simulated/policies.rs"),
             // The kernel's qdisc.
             ("ingress", "engine/src/tree.rs"),
+            ("ingress", "engine/src/tree/tests.rs"),
             // The setting of `cake` that SQM's users know by this name.
             ("ingress", "engine/src/disciplines/cake.rs"),
             ("ingress", "suimon/src/tc_commands.rs"),
