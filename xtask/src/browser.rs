@@ -77,21 +77,21 @@ pub fn module(root: &Path) -> Result<Option<Vec<u8>>, String> {
 
 /// Which program the page is held against.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Beside {
+pub enum HeldAgainst {
     /// That of the tests, which is built for them: for outcomes alone.
-    Debug,
+    TestsProgram,
     /// An optimised one: for speed too.
-    Optimised,
+    OptimisedProgram,
 }
 
 /// Makes the site, and tries the page.
 ///
 /// # Errors
 /// What could not be built; or what the page does otherwise than the program.
-pub fn make(root: &Path, beside: Beside) -> Result<(), String> {
+pub fn make(root: &Path, against: HeldAgainst) -> Result<(), String> {
     crate::site::write(root)?;
     match root.join(crate::site::FOLDER).join(tried::PAGE).exists() {
-        true => tried::run(root, beside),
+        true => tried::run(root, against),
         // It has been said why.
         false => Ok(()),
     }

@@ -111,8 +111,8 @@ fn main() -> ExitCode {
         "docs" => docs::write(&root),
         "site" => site::write(&root),
         "browser" => match rest {
-            [] => browser::make(&root, browser::Beside::Optimised),
-            [flag] if flag == "--check" => browser::make(&root, browser::Beside::Debug),
+            [] => browser::make(&root, browser::HeldAgainst::OptimisedProgram),
+            [flag] if flag == "--check" => browser::make(&root, browser::HeldAgainst::TestsProgram),
             _ => return usage(),
         },
         "pictures" => pictures::draw(&root),

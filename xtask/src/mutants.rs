@@ -319,17 +319,17 @@ fn narrow(root: &Path, wanted: &mut Wanted, commit: &str) -> Result<(), String> 
 
 fn changed(root: &Path, commit: &str, package: &str) -> Result<Vec<String>, String> {
     let folder = format!("crates/{package}/src");
-    let git = Command::new("git")
-        .args(["diff", "--name-only", "--diff-filter=d", commit, "--", &folder])
-        .current_dir(root)
-        .output()
-        .map_err(|why| format!("git: {why}"))?;
-    match git.status.success() {
-        true => Ok(String::from_utf8_lossy(&git.stdout)
-            .lines()
-            .map(str::to_owned)
-            .collect()),
-        false => Err(format!("git: {}", String::from_utf8_lossy(&git.stderr).trim())),
+    let differ = ["diff", "--name-only", "--diff-filter=d", commit, "--", &folder];
+    Ok(git(root, &differ)?.lines().map(str::to_owned).collect())
+}
+
+/// What git says.
+fn git(root: &Path, words: &[&str]) -> Result<String, String> {
+    let output = Command::new("git").args(words).current_dir(root).output();
+    let output = output.map_err(|why| format!("git: {why}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => Err(format!("git: {}", String::from_utf8_lossy(&output.stderr).trim())),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The page of the simulator in a headless Chromium, opened as a file: no server.
 
-use super::Beside;
+use super::HeldAgainst;
 use super::chromium::Browser;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -23,14 +23,14 @@ const TIMES: usize = 3;
 
 /// Has every example, and tells how fast it is beside an optimised program. Skips, by name, where
 /// there is no Chromium.
-pub(super) fn run(root: &Path, beside: Beside) -> Result<(), String> {
+pub(super) fn run(root: &Path, against: HeldAgainst) -> Result<(), String> {
     let folder = std::env::temp_dir().join(format!("suimon-simulator-{}", std::process::id()));
     fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;
     let page = root.join(crate::site::FOLDER).join(PAGE);
     let address = format!("file://{}", page.display());
     let opened = Browser::open(&folder, &address, (1400, 1000));
     let tried = match opened {
-        Some(browser) => tried(root, beside, &mut OpenPage { browser, address }),
+        Some(browser) => tried(root, against, &mut OpenPage { browser, address }),
         None => {
             skips::skipped("chromium is not installed");
             Ok(())
@@ -40,8 +40,8 @@ pub(super) fn run(root: &Path, beside: Beside) -> Result<(), String> {
     tried
 }
 
-fn tried(root: &Path, beside: Beside, page: &mut OpenPage) -> Result<(), String> {
-    let program = program(root, beside)?;
+fn tried(root: &Path, against: HeldAgainst, page: &mut OpenPage) -> Result<(), String> {
+    let program = program(root, against)?;
     page.browser.wait_for("window.RUN");
     let examples = page.browser.evaluate("EXAMPLES.map(example => example.path)");
     let examples: Vec<String> = serde_json::from_value(examples).map_err(|why| format!("examples: {why}"))?;
@@ -68,9 +68,9 @@ fn tried(root: &Path, beside: Beside, page: &mut OpenPage) -> Result<(), String>
     offers(&mut page.browser);
     shared(page);
     ended(&mut page.browser);
-    match beside {
-        Beside::Debug => Ok(()),
-        Beside::Optimised => timed(root, &program, page),
+    match against {
+        HeldAgainst::TestsProgram => Ok(()),
+        HeldAgainst::OptimisedProgram => timed(root, &program, page),
     }
 }
 
@@ -96,8 +96,8 @@ impl OpenPage {
 }
 
 /// Builds the program.
-fn program(root: &Path, beside: Beside) -> Result<PathBuf, String> {
-    if beside == Beside::Debug {
+fn program(root: &Path, against: HeldAgainst) -> Result<PathBuf, String> {
+    if against == HeldAgainst::TestsProgram {
         return crate::ci::tests_program(root);
     }
     let mut build = Command::new("cargo");

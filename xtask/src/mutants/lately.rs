@@ -1,11 +1,10 @@
-//! `cargo xtask mutants --lately`: a sample of the mutants of what changed within a day
-//! before the last commit, in the package in which most lines did. It fails where surely too few
-//! are noticed: it is to find code that came without tests, not to measure a share.
+//! `cargo xtask mutants --lately`: a sample of the mutants of what changed within a day before the
+//! last commit, in the package in which most lines did. It fails where surely too few are noticed:
+//! it is to find code that came without tests, not to measure a share.
 
-use super::{PACKAGES, Wanted, narrow, outcome};
+use super::{PACKAGES, Wanted, git, narrow, outcome};
 use measure::confidence::SureShare;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 const SAMPLE: usize = 40;
@@ -38,8 +37,9 @@ pub fn run(root: &Path) -> Result<(), String> {
     println!("{}", outcome.list());
     let share = outcome.share();
     let said = format!(
-        "mutants: {package}: {:.0} % of {SAMPLE} or fewer are noticed ({:.0} to {:.0})",
+        "mutants: {package}: {:.0} % of {} are noticed ({:.0} to {:.0})",
         share.share * 100.0,
+        outcome.fates.len(),
         share.least * 100.0,
         share.most * 100.0
     );
@@ -80,15 +80,6 @@ fn lines(told: &str) -> u64 {
     of_code
         .filter_map(|line| line.split_whitespace().next()?.parse::<u64>().ok())
         .sum()
-}
-
-fn git(root: &Path, words: &[&str]) -> Result<String, String> {
-    let output = Command::new("git").args(words).current_dir(root).output();
-    let output = output.map_err(|why| format!("git: {why}"))?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-        false => Err(format!("git: {}", String::from_utf8_lossy(&output.stderr).trim())),
-    }
 }
 
 #[cfg(test)]
