@@ -123,11 +123,13 @@ impl Mutator {
         if self.corpus.is_empty() || (choices && rng.below(4) > 0) {
             let len = match rng.below(4) {
                 0 => below(rng, 64),
-                _ => below(rng, self.shape.longest()),
+                _ => below(rng, self.shape.longest()).min(below(rng, self.shape.longest())),
             };
             return (0..len).map(|_| rng.bits() as u8).collect();
         }
-        self.any_file(rng).to_vec()
+        // Of a short one more is changed in the same time, and less hides it.
+        let (one, other) = (self.any_file(rng), self.any_file(rng));
+        [one, other][usize::from(other.len() < one.len())].to_vec()
     }
 
     fn any_file(&self, rng: &mut Rng) -> &[u8] {

@@ -315,8 +315,9 @@ pub enum StatusDetail {
     /// Every field.
     #[default]
     Full,
-    /// What is not zero, empty or absent; gauges only of the interface, of classes that yield, and
-    /// what a class has borrowed. Of very many classes, most of which are idle, that is little.
+    /// What is not zero, empty or absent, nor `share`, which the rates say; gauges only of the
+    /// interface, of classes that yield, and what a class has borrowed. Of very many classes, most
+    /// of which are idle, that is little.
     Brief,
 }
 
@@ -419,7 +420,7 @@ impl Serialize for BriefClass {
                 $(write_unless_default(&mut map, stringify!($field), &$from.$field)?;)+
             };
         }
-        unless_default!(class: parent, depth, leaf, discipline, asked_bps, share);
+        unless_default!(class: parent, depth, leaf, discipline, asked_bps);
         unless_default!(traffic: offered_bps, got_bps, sent_packets, sent_bytes, backlog_packets, backlog_bytes);
         unless_default!(traffic: delay, held_up);
         unless_default!(traffic: dropped_packets, dropped_bytes, drops, marked_packets, experience);

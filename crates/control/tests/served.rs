@@ -225,6 +225,9 @@ fn a_brief_status_leaves_out_what_is_zero_and_what_no_table_shows() {
     assert_eq!(shown(&classes[2]), ["limit", "borrowed", "yields"]);
     for (class, whole) in classes.iter_mut().zip(&full.interfaces[0].classes) {
         class.gauges.clone_from(&whole.gauges);
+        // The rates say it.
+        assert_eq!(class.share, None);
+        class.share = whole.share;
     }
     assert_eq!(brief, full);
 }

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(super) const TARGET: FuzzTarget = FuzzTarget {
     name: "classifier",
     about: "filters added, removed and asked in any order: the search gives the answer of a list",
-    shape: InputShape::Choices(1_200),
+    shape: InputShape::Choices(700),
     tree: &[],
     make: || {
         Box::new(|input| {

@@ -20,6 +20,7 @@ mod worker;
 
 use crate::mutate::InputShape;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -35,15 +36,17 @@ pub struct FuzzTarget {
     pub about: &'static str,
     /// What its inputs look like.
     pub shape: InputShape,
-    /// Folders of the tree whose TOML files belong to its corpus.
+    /// How the paths of the TOML files of the tree begin that belong to its corpus: a folder with
+    /// its `/`, and behind it a beginning of names.
     pub tree: &'static [&'static str],
     /// Makes the function.
     pub make: fn() -> Body,
 }
 
 impl FuzzTarget {
-    /// Its corpus, in the order of the paths: the files of `fuzz/corpus/NAME`, and
-    /// the TOML files of the folders of the tree that it names.
+    /// Its corpus: the files of `fuzz/corpus/NAME`, then the TOML files of the tree that it names,
+    /// without the lines that are comments, in which most changes would change nothing; each in
+    /// the order of their paths.
     ///
     /// # Errors
     ///
@@ -51,18 +54,29 @@ impl FuzzTarget {
     pub fn corpus(&self) -> io::Result<Vec<Vec<u8>>> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let own = here.join("corpus").join(self.name);
-        let mut paths = files(&own)?;
-        for folder in self.tree {
-            let toml = |path: &PathBuf| path.extension().is_some_and(|end| end == "toml");
-            let folder = here.join("..").join(folder);
-            paths.extend(files(&folder)?.into_iter().filter(toml));
+        let mut read: Vec<Vec<u8>> = files(&own)?.iter().map(std::fs::read).collect::<Result<_, _>>()?;
+        for beginning in self.tree {
+            let (folder, name) = beginning.rsplit_once('/').unwrap_or(("", beginning));
+            for path in files(&here.join("..").join(folder))? {
+                let named = path
+                    .file_name()
+                    .and_then(OsStr::to_str)
+                    .is_some_and(|own| own.starts_with(name));
+                if named && path.extension().is_some_and(|end| end == "toml") {
+                    read.push(without_comments(&std::fs::read_to_string(&path)?).into());
+                }
+            }
         }
-        let read: Vec<Vec<u8>> = paths.iter().map(std::fs::read).collect::<Result<_, _>>()?;
         Ok(read
             .into_iter()
             .filter(|file| file.len() <= self.shape.longest())
             .collect())
     }
+}
+
+fn without_comments(text: &str) -> String {
+    let lines = text.split_inclusive('\n');
+    lines.filter(|line| !line.trim_start().starts_with('#')).collect()
 }
 
 fn files(folder: &Path) -> io::Result<BTreeSet<PathBuf>> {
