@@ -135,7 +135,6 @@ const FORMAT: &[&str] = &["fmt", "--all", "--check"];
 const TIDY: &[&str] = &["xtask", "tidy"];
 /// Fails at a licence that is not allowed.
 const PARTS: &[&str] = &["xtask", "sbom"];
-const LINTS: &[&str] = &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
 const DOCUMENTATION: &[&str] = &["doc", "--workspace", "--no-deps"];
 const TESTS: &[&str] = &["test", "--workspace"];
 const RELEASE_TESTS: &[&str] = &[
@@ -170,17 +169,25 @@ pub fn tests_program(root: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// Runs every step: what is quick, then all tests, and [the others](beside) in the time that the
-/// tests leave of two processors, since most of them wait. What takes a processor there gives way
-/// to the tests at once. Nothing is compiled twice: the wheel and the page are held against the
-/// program of the tests, and this one runs its own verbs itself.
+/// Lints, kept in this folder, or in that of the tests.
+fn lints(folder: Option<&'static str>) -> Vec<&'static str> {
+    let mut words = vec!["clippy", "--workspace", "--all-targets"];
+    words.extend(folder.into_iter().flat_map(|folder| ["--target-dir", folder]));
+    words.extend(["--", "-D", "warnings"]);
+    words
+}
+
+/// Runs every step: what is quick, then all tests, and [the others](beside) in the time that these
+/// leave of two processors: a long crate is compiled by one, and most tests wait. What takes a
+/// processor there gives way to the tests at once. The wheel and the page are held against the
+/// program of the tests, and this one runs its own verbs itself: nothing is built twice for them.
 pub fn run(root: &Path) -> Result<(), String> {
     let mut ci = Ci::new(root)?;
     ci.step("format", FORMAT)?;
     ci.step("tidy", TIDY)?;
     ci.step("parts and their licences", PARTS)?;
-    ci.step("tests, compiled", &compiled(TESTS))?;
     let beside = Beside::start(&ci)?;
+    ci.step("tests, compiled", &compiled(TESTS))?;
     ci.step("tests", TESTS)?;
     ci.wait(beside)?;
     ci.end()
@@ -191,13 +198,14 @@ pub fn beside(root: &Path) -> Result<(), String> {
     end_with_the_input();
     let mut ci = Ci::new(root)?;
     ci.quiet = true;
-    ci.step("lints", LINTS)?;
-    ci.step("documentation", DOCUMENTATION)?;
+    // Cargo locks the folder of the tests while it compiles them.
+    ci.step("lints", &lints(Some("target/lints")))?;
     ci.step(
         "the tests of the engine and the simulator in release",
         RELEASE_TESTS,
     )?;
     ci.step("instructions of a packet", INSTRUCTIONS)?;
+    ci.step("documentation", DOCUMENTATION)?;
     ci.step("the wheel for Python", WHEEL)?;
     ci.step("the simulator in a browser", IN_A_BROWSER)?;
     ci.step("mutants of what changed", MUTANTS)?;
@@ -210,7 +218,7 @@ pub fn quick(root: &Path) -> Result<(), String> {
     let mut ci = Ci::new(root)?;
     ci.step("format", FORMAT)?;
     ci.step("tidy", TIDY)?;
-    ci.step("lints", LINTS)?;
+    ci.step("lints", &lints(None))?;
     let mut tests = vec!["test"];
     // Its test of realisers sends in real time, and fails during compilation.
     let packages = tidy::crates_without_lab(root)?

@@ -9,7 +9,7 @@ mod leaving;
 use crate::budget::{Claim, PreparedClaim, ReservedSlots};
 use crate::carried::PathCarried;
 use crate::classify::{ClassifiesBy, Classify};
-use crate::inspection::{BLANKS, Blanks, Collected, Detail, PathSlice, Piece, Requester, SLICE};
+use crate::inspection::{Blanks, Collected, Detail, MOST_BLANKS, PathSlice, Piece, Requester, SLICE};
 use crate::meter::{ClassMeter, Meters};
 use crate::path::Wished;
 pub use crate::path::{Becomes, ChangedSettings, ClassChanges, ComingClass, CutClass, Reclassified};
@@ -47,6 +47,10 @@ use std::sync::{Arc, mpsc};
 /// How long a command waits for its answer. A worker handles commands about every millisecond at
 /// least.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// How long whoever inspects very many classes sleeps before looking for the next slices. If it
+/// waited to be woken, each slice would cost the worker more for that than to be read.
+const LOOK: std::time::Duration = std::time::Duration::from_micros(300);
 
 /// Promises that a worker takes between two batches at most.
 const PROMISES: usize = 64;
@@ -525,7 +529,7 @@ impl Handle {
     pub fn inspect_to(&self, detail: Detail) -> Result<WorkerSnapshot, Unanswered> {
         let many = self.workers.len();
         // All that can be under way at once, so that no worker waits for room.
-        let (pieces, answer) = sync_channel(many * (BLANKS + 1));
+        let (pieces, answer) = sync_channel(many * (MOST_BLANKS + 1));
         let blanks: Vec<Arc<Blanks>> = (0..many).map(|_| Blanks::new(detail)).collect();
         // All at once, so that they show about the same instant.
         for (worker, line) in self.workers.iter().enumerate() {
@@ -539,10 +543,23 @@ impl Handle {
         drop(pieces);
         let mut collected: Vec<Collected> = (0..many).map(|_| Collected::default()).collect();
         let mut shown: Vec<Option<WorkerSnapshot>> = (0..many).map(|_| None).collect();
+        let mut more = false;
         while shown.iter().any(Option::is_none) {
-            let (worker, piece) = self.await_from(&answer)?;
+            let (worker, piece) = match answer.try_recv() {
+                Ok(piece) => piece,
+                Err(_) if std::mem::take(&mut more) => {
+                    self.time.sleep(LOOK);
+                    continue;
+                }
+                Err(_) => self.await_from(&answer)?,
+            };
             match piece {
                 Piece::Classes(mut slice) => {
+                    let classes = slice.tree.as_ref().map_or(0, |tree| tree.len());
+                    more = (slice.window.end as usize) < classes;
+                    if slice.path == 0 && slice.window.start == 0 {
+                        blanks[worker].bring(detail, classes);
+                    }
                     collected[worker].add(&mut slice, detail);
                     blanks[worker].give(slice, &self.workers[worker].bell);
                 }

@@ -22,8 +22,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Classes that are read between two batches at most: some tens of microseconds.
 pub const SLICE: u32 = 32;
-/// Slices that a worker has before the requester has copied one.
-pub(crate) const BLANKS: usize = 8;
+/// Slices that a worker has at first.
+const BLANKS: usize = 8;
+/// Those that it has once it is known that the classes fill more: as many as an idle one reads
+/// while the requester sleeps.
+pub(crate) const MOST_BLANKS: usize = 64;
 /// The window of all classes.
 pub(crate) const ALL: Range<u32> = 0..u32::MAX;
 
@@ -106,12 +109,21 @@ impl Blanks {
     /// For inspections of so much.
     pub(crate) fn new(detail: Detail) -> Arc<Self> {
         let many = if detail == Detail::Paths { 0 } else { BLANKS };
-        let mut slices = Vec::with_capacity(many);
+        let mut slices = Vec::with_capacity(MOST_BLANKS);
         slices.resize_with(many, || PathSlice::blank(detail, SLICE as usize));
         Arc::new(Self {
             slices: Mutex::new(slices),
             wanted: AtomicBool::new(false),
         })
+    }
+
+    /// Brings as many as so many classes take.
+    pub(crate) fn bring(&self, detail: Detail, classes: usize) {
+        let wanted = classes.div_ceil(SLICE as usize).min(MOST_BLANKS);
+        for _ in BLANKS..wanted {
+            let slice = PathSlice::blank(detail, SLICE as usize);
+            self.slices.lock().unwrap_or_else(PoisonError::into_inner).push(slice);
+        }
     }
 
     /// One for the worker, which does not wait for it: it is rung for when there is one.
