@@ -9,7 +9,7 @@
 mod skipped;
 
 use crate::tidy;
-use rustix::process::{Signal, kill_current_process_group, setpgid};
+use rustix::process::{Signal, kill_current_process_group, setsid};
 use skipped::{Allowed, Skipped};
 use std::fs::File;
 use std::io::Read;
@@ -283,8 +283,11 @@ impl Drop for Beside {
 /// Ends this program and all that it started when whoever started it is gone, or does not want it
 /// any more: then its input ends.
 fn end_with_the_input() {
-    // What it starts is in its group; others of the terminal are not.
-    let _ = setpgid(None, None);
+    // What it starts is in its session; others of the terminal are not.
+    let _ = setsid();
+    // Linux shares processors among sessions first: in that of the tests even the idle class would
+    // take half of a processor from a program that a test has given a session of its own.
+    let _ = std::fs::write("/proc/self/autogroup", "19");
     std::thread::spawn(|| {
         if !matches!(std::io::stdin().read(&mut [0]), Ok(1..)) {
             let _ = kill_current_process_group(Signal::KILL);

@@ -20,7 +20,7 @@ pub fn run(root: &Path) -> Result<(), String> {
     let found = match changed(root) {
         Ok(found) => found,
         Err(why) => {
-            skips::skipped(&format!("git does not tell what changed: {why}"));
+            skips::skipped(format!("git does not tell what changed: {why}"));
             return Ok(());
         }
     };
