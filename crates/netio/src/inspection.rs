@@ -122,7 +122,10 @@ impl Blanks {
         let wanted = classes.div_ceil(SLICE as usize).min(MOST_BLANKS);
         for _ in BLANKS..wanted {
             let slice = PathSlice::blank(detail, SLICE as usize);
-            self.slices.lock().unwrap_or_else(PoisonError::into_inner).push(slice);
+            self.slices
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(slice);
         }
     }
 
