@@ -1,20 +1,16 @@
 //! `cargo xtask ci`: the steps that CI runs, and a developer before a commit. `ci --quick` is the
 //! part for the loop between two edits.
 //!
-//! The steps stop at the first failure; those beside the tests tell theirs when the tests have
-//! ended. Tests that need privileges make their own network
+//! The steps stop at the first failure. Tests that need privileges make their own network
 //! namespaces. Tests that are skipped, because the kernel or the machine lacks something, are
 //! counted and listed last; under `CI=true` a skip that is not in [`ALLOWED`] fails.
 
 mod skipped;
 
 use crate::tidy;
-use rustix::process::{Signal, kill_current_process_group, setsid};
 use skipped::{Allowed, Skipped};
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// What may be skipped under `CI=true`, and why.
@@ -120,11 +116,6 @@ const ALLOWED: &[Allowed] = &[
         reason: "as in the tests of the web page; what it runs is tested natively",
     },
     Allowed {
-        file: "xtask/src/mutants/",
-        text: "git does not tell what changed",
-        reason: "a copy of the files alone has no history",
-    },
-    Allowed {
         file: "xtask/src/instructions.rs",
         text: "was not counted with",
         reason: "another compiler makes other code; the table is blessed when the toolchain changes",
@@ -135,6 +126,7 @@ const FORMAT: &[&str] = &["fmt", "--all", "--check"];
 const TIDY: &[&str] = &["xtask", "tidy"];
 /// Fails at a licence that is not allowed.
 const PARTS: &[&str] = &["xtask", "sbom"];
+const LINTS: &[&str] = &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
 const DOCUMENTATION: &[&str] = &["doc", "--workspace", "--no-deps"];
 const TESTS: &[&str] = &["test", "--workspace"];
 const RELEASE_TESTS: &[&str] = &[
@@ -150,10 +142,6 @@ const RELEASE_TESTS: &[&str] = &[
 const INSTRUCTIONS: &[&str] = &["xtask", "instructions"];
 const IN_A_BROWSER: &[&str] = &["xtask", "browser", "--check"];
 const WHEEL: &[&str] = &["xtask", "wheel"];
-const MUTANTS: &[&str] = &["xtask", "mutants", "--lately"];
-
-/// What the steps beside the tests print, until they have ended.
-const PRINTED: &str = "target/ci-beside";
 
 /// Builds the program with the features that it has in the tests of the workspace, so that CI
 /// compiles it once; its path.
@@ -169,46 +157,35 @@ pub fn tests_program(root: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// Lints, kept in this folder, or in that of the tests.
-fn lints(folder: Option<&'static str>) -> Vec<&'static str> {
-    let mut words = vec!["clippy", "--workspace", "--all-targets"];
-    words.extend(folder.into_iter().flat_map(|folder| ["--target-dir", folder]));
-    words.extend(["--", "-D", "warnings"]);
-    words
-}
-
-/// Runs every step: what is quick, then all tests, and [the others](beside) in the time that these
-/// leave of two processors: a long crate is compiled by one, and most tests wait. What takes a
-/// processor there gives way to the tests at once. The wheel and the page are held against the
-/// program of the tests, and this one runs its own verbs itself: nothing is built twice for them.
+/// Runs every step in order.
+///
+/// The release tests are compiled beside the steps that build for debugging: cargo locks each
+/// folder in `target` separately, and while one waits for a single long crate the other uses the
+/// second processor. Nothing else is compiled twice: the wheel and the page are held against the
+/// program of the tests, and this one runs its own verbs itself. Tests begin when nothing is being
+/// compiled, since some measure time. The wheel is built and tried beside the release tests, which
+/// measure nothing, and the page for browsers beside the counting of instructions, which no load
+/// changes.
 pub fn run(root: &Path) -> Result<(), String> {
     let mut ci = Ci::new(root)?;
     ci.step("format", FORMAT)?;
     ci.step("tidy", TIDY)?;
     ci.step("parts and their licences", PARTS)?;
-    let beside = Beside::start(&ci)?;
+    let beside = ci.beside("release tests, compiled", &compiled(RELEASE_TESTS))?;
+    ci.step("lints", LINTS)?;
+    ci.step("documentation", DOCUMENTATION)?;
     ci.step("tests, compiled", &compiled(TESTS))?;
-    ci.step("tests", TESTS)?;
     ci.wait(beside)?;
-    ci.end()
-}
-
-/// The steps that measure no time, as a program of its own (`ci --beside`).
-pub fn beside(root: &Path) -> Result<(), String> {
-    end_with_the_input();
-    let mut ci = Ci::new(root)?;
-    ci.quiet = true;
-    // Cargo locks the folder of the tests while it compiles them.
-    ci.step("lints", &lints(Some("target/lints")))?;
+    ci.step("tests", TESTS)?;
+    let beside = ci.beside("the wheel for Python", WHEEL)?;
     ci.step(
         "the tests of the engine and the simulator in release",
         RELEASE_TESTS,
     )?;
+    ci.wait(beside)?;
+    let beside = ci.beside("the simulator in a browser", IN_A_BROWSER)?;
     ci.step("instructions of a packet", INSTRUCTIONS)?;
-    ci.step("documentation", DOCUMENTATION)?;
-    ci.step("the wheel for Python", WHEEL)?;
-    ci.step("the simulator in a browser", IN_A_BROWSER)?;
-    ci.step("mutants of what changed", MUTANTS)?;
+    ci.wait(beside)?;
     ci.end()
 }
 
@@ -218,7 +195,7 @@ pub fn quick(root: &Path) -> Result<(), String> {
     let mut ci = Ci::new(root)?;
     ci.step("format", FORMAT)?;
     ci.step("tidy", TIDY)?;
-    ci.step("lints", &lints(None))?;
+    ci.step("lints", LINTS)?;
     let mut tests = vec!["test"];
     // Its test of realisers sends in real time, and fails during compilation.
     let packages = tidy::crates_without_lab(root)?
@@ -240,59 +217,23 @@ struct Ci<'a> {
     root: &'a Path,
     /// This program.
     xtask: PathBuf,
-    /// Cargo does not tell what it compiles.
-    quiet: bool,
     skipped: Skipped,
     start: Instant,
     took: Vec<(&'static str, Duration)>,
 }
 
-/// The steps that run beside the tests, by a program that gives way to all others.
+/// A step that runs beside others. It is ended when one of them fails.
 struct Beside {
+    name: &'static str,
     child: Child,
     start: Instant,
 }
 
-impl Beside {
-    fn start(ci: &Ci<'_>) -> Result<Self, String> {
-        println!("── lints, documentation and what else measures no time, beside what follows");
-        let printed = ci.root.join(PRINTED);
-        let _ = std::fs::create_dir_all(ci.root.join("target"));
-        let file = File::create(&printed).and_then(|file| Ok((file.try_clone()?, file)));
-        let (out, errors) = file.map_err(|why| format!("{PRINTED}: {why}"))?;
-        let mut command = Command::new("chrt");
-        command
-            .args(["--idle", "0"])
-            .arg(&ci.xtask)
-            .args(["ci", "--beside"]);
-        let child = command.stdin(Stdio::piped()).stdout(out).stderr(errors).spawn();
-        Ok(Self {
-            child: child.map_err(|why| format!("chrt could not be started: {why}"))?,
-            start: Instant::now(),
-        })
-    }
-}
-
 impl Drop for Beside {
     fn drop(&mut self) {
-        drop(self.child.stdin.take());
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Ends this program and all that it started when whoever started it is gone, or does not want it
-/// any more: then its input ends.
-fn end_with_the_input() {
-    // What it starts is in its session; others of the terminal are not.
-    let _ = setsid();
-    // Linux shares processors among sessions first: in that of the tests even the idle class would
-    // take half of a processor from a program that a test has given a session of its own.
-    let _ = std::fs::write("/proc/self/autogroup", "19");
-    std::thread::spawn(|| {
-        if !matches!(std::io::stdin().read(&mut [0]), Ok(1..)) {
-            let _ = kill_current_process_group(Signal::KILL);
-        }
-    });
 }
 
 impl<'a> Ci<'a> {
@@ -300,7 +241,6 @@ impl<'a> Ci<'a> {
         Ok(Self {
             root,
             xtask: std::env::current_exe().map_err(|why| format!("ci: its own program: {why}"))?,
-            quiet: false,
             skipped: Skipped::new()?,
             start: Instant::now(),
             took: Vec::new(),
@@ -309,7 +249,7 @@ impl<'a> Ci<'a> {
 
     /// A command of cargo; or a verb of this program, which cargo would compile again, with what it
     /// needs alone.
-    fn command(&self, args: &[&str]) -> Command {
+    fn command(&self, args: &[&str], quiet: bool) -> Command {
         let mut command = match args {
             ["xtask", verb @ ..] => {
                 let mut command = Command::new(&self.xtask);
@@ -318,13 +258,12 @@ impl<'a> Ci<'a> {
             }
             _ => {
                 let mut command = Command::new("cargo");
-                command.args(self.quiet.then_some("--quiet")).args(args);
+                command.args(quiet.then_some("--quiet")).args(args);
                 command
             }
         };
         command
             .current_dir(self.root)
-            .stdin(Stdio::null())
             .env("RUSTDOCFLAGS", "-D warnings")
             .env(skips::LIST, self.skipped.path());
         command
@@ -333,19 +272,25 @@ impl<'a> Ci<'a> {
     fn step(&mut self, name: &'static str, args: &[&str]) -> Result<(), String> {
         println!("── {name}: cargo {}", args.join(" "));
         let start = Instant::now();
-        let status = self.command(args).status().map_err(not_started)?;
+        let status = self.command(args, false).status().map_err(not_started)?;
         self.done(name, start, status)
     }
 
+    /// Starts a step that prints little unless it fails.
+    fn beside(&self, name: &'static str, args: &[&str]) -> Result<Beside, String> {
+        println!("── {name}, beside what follows: cargo {}", args.join(" "));
+        let child = self.command(args, true).spawn();
+        Ok(Beside {
+            name,
+            child: child.map_err(not_started)?,
+            start: Instant::now(),
+        })
+    }
+
     fn wait(&mut self, mut beside: Beside) -> Result<(), String> {
-        // To wait closes it, and its end means that it is not wanted any more.
-        let input = beside.child.stdin.take();
         let status = beside.child.wait();
-        drop(input);
-        let status = status.map_err(|why| format!("ci: beside the tests: {why}"))?;
-        let printed = std::fs::read_to_string(self.root.join(PRINTED));
-        print!("{}", printed.map_err(|why| format!("{PRINTED}: {why}"))?);
-        self.done("all that was beside the tests", beside.start, status)
+        let status = status.map_err(|e| format!("ci: {}: {e}", beside.name))?;
+        self.done(beside.name, beside.start, status)
     }
 
     fn done(&mut self, name: &'static str, start: Instant, status: ExitStatus) -> Result<(), String> {

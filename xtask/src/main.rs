@@ -102,8 +102,6 @@ fn main() -> ExitCode {
         "ci" => match rest {
             [] => ci::run(&root),
             [flag] if flag == "--quick" => ci::quick(&root),
-            // What `ci` itself starts.
-            [flag] if flag == "--beside" => ci::beside(&root),
             _ => return usage(),
         },
         "tidy" => match rest {

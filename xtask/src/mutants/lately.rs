@@ -17,14 +17,7 @@ const DAY: u64 = 86_400;
 /// # Errors
 /// What does not compile; or where surely fewer than [`LEAST`] are noticed.
 pub fn run(root: &Path) -> Result<(), String> {
-    let found = match changed(root) {
-        Ok(found) => found,
-        Err(why) => {
-            skips::skipped(format!("git does not tell what changed: {why}"));
-            return Ok(());
-        }
-    };
-    let Some((package, commit)) = found else {
+    let Some((package, commit)) = changed(root)? else {
         println!("mutants: nothing of engine, rsvp and control changed within a day, or no commit is as old");
         return Ok(());
     };
