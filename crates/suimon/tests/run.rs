@@ -851,7 +851,7 @@ fn a_flow_that_a_filter_moves_to_a_faster_class_does_not_overtake_itself() {
         lab::isolated(|| {
             undisturbed(|rig| {
                 let ordered = fs::read_to_string(rig.files.join("policy.toml")).expect("the policy");
-                // The usual leaves drop what has waited for 0.1 s, as it does if a change comes late.
+                // The usual leaves drop what has waited for 0.1 s: if a change comes late.
                 let ordered = ["small", "large"].iter().fold(ordered, |text, class| {
                     let name = format!("name = \"{class}\"\n");
                     let queue = "discipline = { kind = \"fifo\", limit = 2000 }\n";
