@@ -129,7 +129,7 @@ impl Mutator {
         }
         // Of a short one more is changed in the same time, and less hides it.
         let (one, other) = (self.any_file(rng), self.any_file(rng));
-        [one, other][usize::from(other.len() < one.len())].to_vec()
+        if other.len() < one.len() { other } else { one }.to_vec()
     }
 
     fn any_file(&self, rng: &mut Rng) -> &[u8] {

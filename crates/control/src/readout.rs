@@ -11,6 +11,11 @@ use engine::settings::Table;
 use engine::tree::DisciplineSpec;
 use measure::numbers;
 
+/// The part of a link that a rate is.
+pub fn part(bps: u64, link_bps: u64) -> f64 {
+    bps as f64 / link_bps.max(1) as f64
+}
+
 /// Why packets were dropped, such as `12 full, 3 early`; empty if none were.
 pub fn drops(traffic: &Traffic) -> String {
     let each = traffic.drops.iter();

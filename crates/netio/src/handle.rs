@@ -48,8 +48,8 @@ use std::sync::{Arc, mpsc};
 /// least.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// How long whoever inspects very many classes sleeps before looking for the next slices. If it
-/// waited to be woken, each slice would cost the worker more for that than to be read.
+/// How long whoever inspects very many classes sleeps before looking for the next slices, so that
+/// the worker need not wake anybody for each.
 const LOOK: std::time::Duration = std::time::Duration::from_micros(300);
 
 /// Promises that a worker takes between two batches at most.
@@ -545,21 +545,12 @@ impl Handle {
         let mut shown: Vec<Option<WorkerSnapshot>> = (0..many).map(|_| None).collect();
         let mut more = false;
         while shown.iter().any(Option::is_none) {
-            let (worker, piece) = match answer.try_recv() {
-                Ok(piece) => piece,
-                Err(_) if std::mem::take(&mut more) => {
-                    self.time.sleep(LOOK);
-                    continue;
-                }
-                Err(_) => self.await_from(&answer)?,
-            };
+            let (worker, piece) = self.next_piece(&answer, more)?;
             match piece {
                 Piece::Classes(mut slice) => {
                     let classes = slice.tree.as_ref().map_or(0, |tree| tree.len());
                     more = (slice.window.end as usize) < classes;
-                    if slice.path == 0 && slice.window.start == 0 {
-                        blanks[worker].bring(detail, classes);
-                    }
+                    blanks[worker].bring(detail, classes);
                     collected[worker].add(&mut slice, detail);
                     blanks[worker].give(slice, &self.workers[worker].bell);
                 }
@@ -569,6 +560,21 @@ impl Handle {
             }
         }
         WorkerSnapshot::joined(shown.into_iter().flatten()).ok_or(Unanswered::Ended)
+    }
+
+    /// The next piece of an inspection; one of which `more` come is given some time first.
+    fn next_piece(
+        &self,
+        answer: &Receiver<(usize, Piece)>,
+        more: bool,
+    ) -> Result<(usize, Piece), Unanswered> {
+        if let Ok(piece) = answer.try_recv() {
+            return Ok(piece);
+        }
+        if more {
+            self.time.sleep(LOOK);
+        }
+        self.await_from(answer)
     }
 
     /// A path, and of its classes this alone; in a time that does not grow with their number.

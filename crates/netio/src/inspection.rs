@@ -16,7 +16,7 @@ use engine::tree::{self, ClassInfo};
 use engine::units::Instant;
 use measure::delay::Delays;
 use std::ops::{ControlFlow, Range};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -101,32 +101,37 @@ pub(crate) enum Piece {
 #[derive(Debug)]
 pub(crate) struct Blanks {
     slices: Mutex<Vec<PathSlice>>,
+    /// Those and the others, which are in use.
+    brought: AtomicUsize,
     /// The worker has found none.
     wanted: AtomicBool,
+}
+
+fn blank(detail: Detail, many: usize) -> Vec<PathSlice> {
+    (0..many)
+        .map(|_| PathSlice::blank(detail, SLICE as usize))
+        .collect()
 }
 
 impl Blanks {
     /// For inspections of so much.
     pub(crate) fn new(detail: Detail) -> Arc<Self> {
         let many = if detail == Detail::Paths { 0 } else { BLANKS };
-        let mut slices = Vec::with_capacity(MOST_BLANKS);
-        slices.resize_with(many, || PathSlice::blank(detail, SLICE as usize));
         Arc::new(Self {
-            slices: Mutex::new(slices),
+            slices: Mutex::new(blank(detail, many)),
+            brought: AtomicUsize::new(many),
             wanted: AtomicBool::new(false),
         })
     }
 
-    /// Brings as many as so many classes take.
+    /// Brings what so many classes take more than there is: all for whom there is room.
     pub(crate) fn bring(&self, detail: Detail, classes: usize) {
         let wanted = classes.div_ceil(SLICE as usize).min(MOST_BLANKS);
-        for _ in BLANKS..wanted {
-            let slice = PathSlice::blank(detail, SLICE as usize);
-            self.slices
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(slice);
-        }
+        let before = self.brought.fetch_max(wanted, Ordering::Relaxed);
+        // Made before the lock is taken, which the worker does not wait for.
+        let more = blank(detail, wanted.saturating_sub(before));
+        let mut slices = self.slices.lock().unwrap_or_else(PoisonError::into_inner);
+        slices.extend(more);
     }
 
     /// One for the worker, which does not wait for it: it is rung for when there is one.
@@ -298,5 +303,26 @@ impl Collected {
             (path.views, path.classes) = (slices.views, slices.classes);
         }
         rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tree that changes while it is read is read anew; what comes back must find room in the
+    /// channel all the same.
+    #[test]
+    fn no_more_slices_are_brought_than_there_is_room_for() {
+        let brought = |classes: &[usize]| {
+            let blanks = Blanks::new(Detail::Everything);
+            classes
+                .iter()
+                .for_each(|&of| blanks.bring(Detail::Everything, of));
+            std::iter::from_fn(|| blanks.take()).count()
+        };
+        assert_eq!(brought(&[10]), BLANKS);
+        assert_eq!(brought(&[10 * SLICE as usize, 10]), 10);
+        assert_eq!(brought(&[100_000, 100_000, 200_000]), MOST_BLANKS);
     }
 }

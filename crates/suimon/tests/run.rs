@@ -851,10 +851,10 @@ fn a_flow_that_a_filter_moves_to_a_faster_class_does_not_overtake_itself() {
         lab::isolated(|| {
             undisturbed(|rig| {
                 let ordered = fs::read_to_string(rig.files.join("policy.toml")).expect("the policy");
-                // The usual leaves drop what has waited for 0.1 s: if a change comes late.
+                // If a change comes late, the usual leaves drop what has waited for 0.1 s.
                 let ordered = ["small", "large"].iter().fold(ordered, |text, class| {
                     let name = format!("name = \"{class}\"\n");
-                    let queue = "discipline = { kind = \"fifo\", limit = 2000 }\n";
+                    let queue = "discipline = { kind = \"fq_codel\", interval = \"4 s\" }\n";
                     text.replacen(&name, &format!("{name}{queue}"), 1)
                 });
                 let to = |class: &str| {

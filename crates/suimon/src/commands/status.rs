@@ -226,15 +226,10 @@ fn add_class(table: &mut StatusTable, class: &ClassView, branch: &str, link: u64
     });
     table.cell(|cell| some(cell, class.asked_bps, numbers::append_rate));
     // Of a brief status only the rates say it.
-    let share = class.asked_bps.map(|bps| part(bps, link));
+    let share = class.asked_bps.map(|bps| readout::part(bps, link));
     table.cell(|cell| some(cell, share, numbers::append_share));
     add_traffic(table, &class.traffic, link);
     table.cell(|cell| cell.push_str(&readout::borrowed(class)));
-}
-
-/// The part of the link that a rate is.
-fn part(bps: u64, link: u64) -> f64 {
-    bps as f64 / link.max(1) as f64
 }
 
 /// Appends what there is.
@@ -245,7 +240,7 @@ fn some<T>(cell: &mut String, value: Option<T>, append: impl FnOnce(&mut String,
 }
 
 fn add_traffic(table: &mut StatusTable, traffic: &Traffic, link: u64) {
-    let used = traffic.got_bps.map(|bps| part(bps, link));
+    let used = traffic.got_bps.map(|bps| readout::part(bps, link));
     table.cell(|cell| some(cell, traffic.offered_bps, numbers::append_rate));
     table.cell(|cell| some(cell, traffic.got_bps, numbers::append_rate));
     table.cell(|cell| some(cell, used, numbers::append_share));

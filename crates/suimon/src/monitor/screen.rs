@@ -151,7 +151,7 @@ fn draw_head(
         String::new()
     };
     let used = interface.traffic.got_bps.unwrap_or(0);
-    let share = used as f64 / interface.bandwidth_bps.max(1) as f64;
+    let share = readout::part(used, interface.bandwidth_bps);
     let state = match interface.state {
         State::Enabled => plain_or(Style::new().fg(Color::Green), view.colour),
         _ => plain_or(Style::new().fg(Color::Red), view.colour).add_modifier(Modifier::BOLD),
