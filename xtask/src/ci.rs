@@ -142,6 +142,7 @@ const RELEASE_TESTS: &[&str] = &[
 const INSTRUCTIONS: &[&str] = &["xtask", "instructions"];
 const IN_A_BROWSER: &[&str] = &["xtask", "browser", "--check"];
 const WHEEL: &[&str] = &["xtask", "wheel"];
+const MUTANTS: &[&str] = &["xtask", "mutants", "--lately"];
 
 /// Builds the program with the features that it has in the tests of the workspace, so that CI
 /// compiles it once; its path.
@@ -165,7 +166,7 @@ pub fn tests_program(root: &Path) -> Result<PathBuf, String> {
 /// program of the tests, and this one runs its own verbs itself. Tests begin when nothing is being
 /// compiled, since some measure time. The wheel is built and tried beside the release tests, which
 /// measure nothing, and the page for browsers beside the counting of instructions, which no load
-/// changes.
+/// changes; mutants of what has changed are tried beside all of these.
 pub fn run(root: &Path) -> Result<(), String> {
     let mut ci = Ci::new(root)?;
     ci.step("format", FORMAT)?;
@@ -177,6 +178,7 @@ pub fn run(root: &Path) -> Result<(), String> {
     ci.step("tests, compiled", &compiled(TESTS))?;
     ci.wait(beside)?;
     ci.step("tests", TESTS)?;
+    let mutants = ci.beside("mutants of what has changed", MUTANTS)?;
     let beside = ci.beside("the wheel for Python", WHEEL)?;
     ci.step(
         "the tests of the engine and the simulator in release",
@@ -186,6 +188,7 @@ pub fn run(root: &Path) -> Result<(), String> {
     let beside = ci.beside("the simulator in a browser", IN_A_BROWSER)?;
     ci.step("instructions of a packet", INSTRUCTIONS)?;
     ci.wait(beside)?;
+    ci.wait(mutants)?;
     ci.end()
 }
 

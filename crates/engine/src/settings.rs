@@ -618,21 +618,28 @@ pub fn unknown<'a>(what: &str, word: &str, at: Span, known: impl IntoIterator<It
 /// The nearest known word, if it is near enough to have been meant (a third of its letters).
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let within = word.chars().count().max(3) / 3;
+    let word = letters(word);
+    let near = |known: &str| {
+        let known = letters(known);
+        // So many are to be inserted or deleted at least.
+        let least = known.len().abs_diff(word.len());
+        let near = (least <= within).then(|| distance(&word, &known));
+        near.filter(|d| *d <= within)
+    };
     known
         .into_iter()
-        .map(|k| (distance(word, k), k))
-        .filter(|(d, _)| *d <= within)
+        .filter_map(|k| Some((near(k)?, k)))
         .min_by_key(|(d, _)| *d)
         .map(|(_, k)| k)
 }
 
+fn letters(word: &str) -> Vec<char> {
+    word.to_lowercase().chars().collect()
+}
+
 /// The number of letters to change, insert, delete or swap with a neighbour to turn one word into
 /// the other (optimal string alignment).
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (
-        a.to_lowercase().chars().collect(),
-        b.to_lowercase().chars().collect(),
-    );
+fn distance(a: &[char], b: &[char]) -> usize {
     let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
     for (i, row) in rows.iter_mut().enumerate() {
         row[0] = i;
@@ -749,7 +756,9 @@ mod tests {
             ("flaw", "lawn", 2),
             ("abcd", "xbyd", 2),
         ] {
-            assert_eq!((distance(a, b), distance(b, a)), (letters, letters), "{a} {b}");
+            let (one, other) = (super::letters(a), super::letters(b));
+            let both = (distance(&one, &other), distance(&other, &one));
+            assert_eq!(both, (letters, letters), "{a} {b}");
         }
     }
 

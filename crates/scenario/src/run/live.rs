@@ -559,7 +559,11 @@ impl LiveRun<'_> {
             (Subject::Flow(flow), Metric::Rate) => rate(bytes(&flows[flow])),
             (Subject::Flow(flow), Metric::Share) => ratio(bytes(&flows[flow]), all),
             (Subject::Flow(flow), Metric::Packets) => inside(&flows[flow]).len() as u64,
-            (Subject::Flow(flow), Metric::Retransmissions) => retransmitted(&flows[flow].tcp, from, to),
+            (Subject::Flow(flow), Metric::Retransmissions) => {
+                let stop = self.scenario.flows[flow].active.first().map(|&(_, stop)| stop);
+                let to = Some(to).filter(|&to| stop.is_none_or(|stop| to < stop));
+                retransmitted(&flows[flow].tcp, from, to)
+            }
             (Subject::Flow(flow), _) => {
                 let packets = inside(&flows[flow]);
                 return held_up::judge(expectation, packets.iter().filter_map(|one| one.delay), still);
@@ -666,13 +670,15 @@ fn after(start: time::Duration) -> Instant {
     Instant::from_nanos(start.as_nanos() as u64)
 }
 
-/// The segments that were sent again in a window, whose edges are those of samples.
-fn retransmitted(samples: &[TcpSample], from: Instant, to: Instant) -> u64 {
-    let until = |at: Instant| {
-        let before = samples.iter().rev().find(|sample| sample.at <= at);
+/// The segments that were sent again in a window, whose edges are those of samples. One without an
+/// end goes to the last: a sender stops a little after its time, and is sampled then.
+fn retransmitted(samples: &[TcpSample], from: Instant, to: Option<Instant>) -> u64 {
+    let until = |edge: Option<Instant>| {
+        let mut back = samples.iter().rev();
+        let before = back.find(|sample| edge.is_none_or(|edge| sample.at <= edge));
         before.map_or(0, |sample| sample.retransmissions)
     };
-    until(to) - until(from)
+    until(to) - until(Some(from))
 }
 
 fn delays(got: &[Arrived]) -> FineDelays {
@@ -681,4 +687,27 @@ fn delays(got: &[Arrived]) -> FineDelays {
         .filter_map(|one| one.delay)
         .for_each(|one| delays.record(one.delay));
     delays
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sample that a sender leaves behind is of after its time.
+    #[test]
+    fn what_is_sent_again_is_counted_to_the_last_sample_where_the_flow_stops() {
+        let at = |ms| Instant::START + Duration::from_millis(ms);
+        let sample = |ms, retransmissions| TcpSample {
+            at: at(ms),
+            cwnd: Bytes::new(3_000),
+            rtt: Duration::from_millis(10),
+            retransmissions,
+        };
+        let samples = [sample(5, 1), sample(15, 2), sample(21, 3)];
+        let between = |from, to: Option<u64>| retransmitted(&samples, at(from), to.map(at));
+        assert_eq!(between(0, None), 3);
+        assert_eq!(between(0, Some(20)), 2);
+        assert_eq!((between(0, Some(15)), between(15, None)), (2, 1));
+        assert_eq!((between(0, Some(4)), between(21, None)), (0, 0));
+    }
 }
