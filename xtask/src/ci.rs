@@ -129,6 +129,8 @@ const PARTS: &[&str] = &["xtask", "sbom"];
 const LINTS: &[&str] = &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
 const DOCUMENTATION: &[&str] = &["doc", "--workspace", "--no-deps"];
 const TESTS: &[&str] = &["test", "--workspace"];
+/// Those that try more, or more of chance, when they are optimised. The others would be the same
+/// tests of the same code, and compile for longest of all.
 const RELEASE_TESTS: &[&str] = &[
     "test",
     "--profile",
@@ -137,6 +139,8 @@ const RELEASE_TESTS: &[&str] = &[
     "engine",
     "--package",
     "sim",
+    "--test",
+    "*",
 ];
 
 const INSTRUCTIONS: &[&str] = &["xtask", "instructions"];

@@ -15,6 +15,7 @@ mod equality;
 mod fuzz;
 mod instructions;
 mod marked;
+mod miri;
 mod mutants;
 mod nine;
 mod package;
@@ -79,6 +80,8 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
                           docs/measurements/mutants.md
        cargo xtask mutants --lately  40 of those in what changed within a day; fails where surely fewer
                           than 80 of 100 are noticed
+       cargo xtask miri    the tests of netio's memory of frames, in Miri; needs a nightly compiler with miri and
+                          rust-src
        cargo xtask sbom    the parts of the binary as CycloneDX, in target/sbom.json
        cargo xtask reproducible  builds the release twice, in two folders, and compares the binaries
        cargo xtask wheel   the Python package as a wheel, in target/wheel, with its tests and the cells of
@@ -125,6 +128,7 @@ fn main() -> ExitCode {
         "compare" => compare::run(&root, rest),
         "fuzz" => fuzz::run(&root, rest),
         "mutants" => mutants::run(&root, rest),
+        "miri" => miri::run(&root),
         "sbom" => bill::write(&root),
         "wheel" => wheel::make(&root),
         "reproducible" => reproduced::run(&root),

@@ -1,7 +1,7 @@
 //! A policy as it is put together from another program's file, and its text: each part with a
 //! comment that says what it came from, and in its head what is lost.
 
-use crate::place::{ImportError, Place};
+use crate::place::{ImportError, Place, in_a_line};
 use engine::framing::{Framing, Linklayer, Overhead};
 use engine::units::{Bandwidth, Bytes, Duration};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -85,6 +85,13 @@ impl From<&str> for DraftValue {
 /// Settings in the order in which they are written.
 pub type Settings = Vec<(&'static str, DraftValue)>;
 
+/// Of what a file sets twice the last counts, as for the program that it is for.
+fn last_of_each(settings: &Settings) -> impl Iterator<Item = &(&'static str, DraftValue)> {
+    let of_each = settings.iter().enumerate();
+    let last = of_each.filter(|(n, one)| settings[n + 1..].iter().all(|later| later.0 != one.0));
+    last.map(|(_, one)| one)
+}
+
 /// A discipline.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DisciplineDraft {
@@ -120,7 +127,7 @@ impl DisciplineDraft {
             return quoted(self.kind);
         }
         let mut out = format!("{{ kind = {}", quoted(self.kind));
-        for (key, value) in &self.settings {
+        for (key, value) in last_of_each(&self.settings) {
             let _ = write!(out, ", {key} = {}", value.shown());
         }
         if let Some(child) = &self.child {
@@ -256,6 +263,11 @@ impl Draft {
             let message = "nothing here limits or orders packets";
             return Err(ImportError::new(Place::default(), message));
         }
+        let mut names = BTreeSet::new();
+        if let Some(again) = self.interfaces.iter().find(|one| !names.insert(&one.name)) {
+            let message = format!("`{}` is there a second time: leave one of both out", again.name);
+            return Err(ImportError::new(again.at, message));
+        }
         let mut losses = Vec::new();
         for interface in &mut self.interfaces {
             drop_empty(interface, &mut losses);
@@ -289,7 +301,7 @@ impl Draft {
 
     /// The policy's text. `sources` are the names of the files.
     pub fn text(&self, sources: &[String]) -> String {
-        let mut out = format!("# From {}.\n", sources.join(" and "));
+        let mut out = format!("# From {}.\n", in_a_line(&sources.join(" and ")));
         if self.losses.is_empty() {
             out += "# Nothing of it is lost.\n";
         } else {
@@ -321,7 +333,7 @@ impl Draft {
 
     /// What is lost, a line each.
     pub fn loss_lines(&self, sources: &[String]) -> Vec<String> {
-        let line = |loss: &LossNote| format!("{}: {}", loss.at.short(sources), loss.what);
+        let line = |loss: &LossNote| format!("{}: {}", loss.at.short(sources), in_a_line(&loss.what));
         self.losses.iter().map(line).collect()
     }
 }
@@ -348,7 +360,7 @@ fn write_links(out: &mut String, links: &[LinkDraft], sources: &[String]) {
             link.at.short(sources),
             quoted(&link.to)
         );
-        for (key, value) in &link.settings {
+        for (key, value) in last_of_each(&link.settings) {
             let _ = writeln!(out, "{key} = {}", value.shown());
         }
         let said = |key: &str| link.settings.iter().any(|(own, _)| *own == key);
@@ -396,7 +408,7 @@ fn write_interface(out: &mut String, interface: &InterfaceDraft, sources: &[Stri
         if let Some(parent) = &class.parent {
             let _ = writeln!(out, "parent = {}", quoted(parent));
         }
-        for (key, value) in &class.settings {
+        for (key, value) in last_of_each(&class.settings) {
             let _ = writeln!(out, "{key} = {}", value.shown());
         }
         if class.default {

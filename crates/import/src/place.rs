@@ -11,6 +11,19 @@ pub struct SourceFile<'a> {
     pub text: &'a str,
 }
 
+/// What a file says, in a comment or on a terminal: characters that control either are written as
+/// escapes.
+pub(crate) fn in_a_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => line.extend(character.escape_default()),
+            false => line.push(character),
+        }
+    }
+    line
+}
+
 /// A place in one of the files; line 0 is the file as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Place {
@@ -45,9 +58,9 @@ impl Place {
 
     /// As messages show it, with the line alone.
     pub(crate) fn short(self, sources: &[String]) -> String {
-        let name = sources.get(self.file).map_or("", String::as_str);
+        let name = in_a_line(sources.get(self.file).map_or("", String::as_str));
         match self.line {
-            0 => name.into(),
+            0 => name,
             line => format!("{name}:{line}"),
         }
     }
@@ -74,10 +87,10 @@ impl ImportError {
     pub fn shown(&self, sources: &[SourceFile<'_>]) -> String {
         let Place { file, line, column } = self.at;
         let name = sources.get(file).map_or("", |source| source.name);
-        match line {
+        in_a_line(&match line {
             0 => format!("{name}: {}", self.message),
             _ => format!("{name}:{line}:{column}: {}", self.message),
-        }
+        })
     }
 }
 

@@ -150,6 +150,36 @@ fn damaged_files_are_refused_or_read_without_panic() {
     assert!(refused > 200 && read > 200, "{refused} refused, {read} read");
 }
 
+#[test]
+fn an_interface_that_is_there_twice_is_refused_and_a_message_controls_no_terminal() {
+    let shown = |format: Format, text: &str| {
+        let file = SourceFile { name: "f", text };
+        let refused = format.read(&[file], &Missing::default());
+        refused.expect_err(text).shown(&[file])
+    };
+    let queue = "config queue\noption interface 'a'\noption upload '9'\n";
+    assert_eq!(
+        shown(Format::Sqm, &queue.repeat(2)),
+        "f:5:19: `a` is there a second time: leave one of both out"
+    );
+    assert_eq!(
+        shown(Format::Pf, "pass out on $\u{1b}[2J queue a\n"),
+        "f:1:13: macro `\\u{1b}[2J` is not defined"
+    );
+}
+
+#[test]
+fn of_what_is_set_twice_the_last_counts() {
+    let text = "interface e bandwidth 9M cbq\nclass cbq e root NULL priority 2 priority 4 pbandwidth 100\n";
+    let file = SourceFile { name: "f", text };
+    let draft = Format::Altq.read(&[file], &Missing::default());
+    let written = draft.expect("a policy").text(&["f".into()]);
+    assert!(
+        written.contains("\npriority = 4\n") && !written.contains("priority = 2"),
+        "{written}"
+    );
+}
+
 /// Where, what, and what to do.
 #[test]
 fn a_mistake_is_told_with_its_place() {

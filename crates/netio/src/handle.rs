@@ -550,9 +550,10 @@ impl Handle {
                 Piece::Classes(mut slice) => {
                     let classes = slice.tree.as_ref().map_or(0, |tree| tree.len());
                     more = (slice.window.end as usize) < classes;
-                    blanks[worker].bring(detail, classes);
+                    let bell = &self.workers[worker].bell;
+                    blanks[worker].bring(detail, classes, bell);
                     collected[worker].add(&mut slice, detail);
-                    blanks[worker].give(slice, &self.workers[worker].bell);
+                    blanks[worker].give(slice, bell);
                 }
                 Piece::Rest(rest) => {
                     shown[worker] = Some(std::mem::take(&mut collected[worker]).complete(*rest));

@@ -9,6 +9,7 @@
 use crate::handle::WorkerSnapshot;
 use crate::meter::ClassMeter;
 use crate::path::Path;
+use crate::spares::{Spares, Taker};
 use crate::sys::Bell;
 use engine::inspect::View;
 use engine::structures::shared_list::SharedList;
@@ -16,9 +17,8 @@ use engine::tree::{self, ClassInfo};
 use engine::units::Instant;
 use measure::delay::Delays;
 use std::ops::{ControlFlow, Range};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Classes that are read between two batches at most: some tens of microseconds.
 pub const SLICE: u32 = 32;
@@ -97,61 +97,34 @@ pub(crate) enum Piece {
     Rest(Box<WorkerSnapshot>),
 }
 
-/// The slices that an requester has brought for a worker, and that are not in use.
+/// The slices that a requester has brought for a worker, and that are not in use.
 #[derive(Debug)]
-pub(crate) struct Blanks {
-    slices: Mutex<Vec<PathSlice>>,
-    /// Those and the others, which are in use.
-    brought: AtomicUsize,
-    /// The worker has found none.
-    wanted: AtomicBool,
-}
-
-fn blank(detail: Detail, many: usize) -> Vec<PathSlice> {
-    (0..many)
-        .map(|_| PathSlice::blank(detail, SLICE as usize))
-        .collect()
-}
+pub(crate) struct Blanks(Spares<PathSlice>);
 
 impl Blanks {
     /// For inspections of so much.
     pub(crate) fn new(detail: Detail) -> Arc<Self> {
         let many = if detail == Detail::Paths { 0 } else { BLANKS };
-        Arc::new(Self {
-            slices: Mutex::new(blank(detail, many)),
-            brought: AtomicUsize::new(many),
-            wanted: AtomicBool::new(false),
-        })
+        let blank = || PathSlice::blank(detail, SLICE as usize);
+        Arc::new(Self(Spares::new((0..many).map(|_| blank()).collect())))
     }
 
-    /// Brings what so many classes take more than there is: all for whom there is room.
-    pub(crate) fn bring(&self, detail: Detail, classes: usize) {
+    /// Brings as many as so many classes fill, if there is room for them.
+    pub(crate) fn bring(&self, detail: Detail, classes: usize, bell: &Bell) {
         let wanted = classes.div_ceil(SLICE as usize).min(MOST_BLANKS);
-        let before = self.brought.fetch_max(wanted, Ordering::Relaxed);
-        // Made before the lock is taken, which the worker does not wait for.
-        let more = blank(detail, wanted.saturating_sub(before));
-        let mut slices = self.slices.lock().unwrap_or_else(PoisonError::into_inner);
-        slices.extend(more);
-    }
-
-    /// One for the worker, which does not wait for it: it is rung for when there is one.
-    fn take(&self) -> Option<PathSlice> {
-        let one = || self.slices.try_lock().ok()?.pop();
-        one().or_else(|| {
-            self.wanted.store(true, Ordering::SeqCst);
-            // One may have been given meanwhile.
-            one()
-        })
+        let blank = || PathSlice::blank(detail, SLICE as usize);
+        ring(self.0.bring(wanted, blank), bell);
     }
 
     /// Gives one back.
     pub(crate) fn give(&self, slice: PathSlice, bell: &Bell) {
-        let mut slices = self.slices.lock().unwrap_or_else(PoisonError::into_inner);
-        slices.push(slice);
-        drop(slices);
-        if self.wanted.swap(false, Ordering::SeqCst) {
-            bell.ring();
-        }
+        ring(self.0.give(slice), bell);
+    }
+}
+
+fn ring(taker: Taker, bell: &Bell) {
+    if taker == Taker::Waits {
+        bell.ring();
     }
 }
 
@@ -214,7 +187,7 @@ impl InspectionJob {
                 _ => self.next..classes.min(self.next.saturating_add(left)),
             };
             let end = window.end.min(classes);
-            let Some(mut slice) = self.requester.blanks.take() else {
+            let Some(mut slice) = self.requester.blanks.0.take() else {
                 // Whoever asked may have given up.
                 return match Arc::strong_count(&self.requester.blanks) {
                     1 => Progress::Complete,
@@ -314,12 +287,13 @@ mod tests {
     /// channel all the same.
     #[test]
     fn no_more_slices_are_brought_than_there_is_room_for() {
+        let bell = Bell::new().expect("a descriptor");
         let brought = |classes: &[usize]| {
             let blanks = Blanks::new(Detail::Everything);
             classes
                 .iter()
-                .for_each(|&of| blanks.bring(Detail::Everything, of));
-            std::iter::from_fn(|| blanks.take()).count()
+                .for_each(|&of| blanks.bring(Detail::Everything, of, &bell));
+            std::iter::from_fn(|| blanks.0.take()).count()
         };
         assert_eq!(brought(&[10]), BLANKS);
         assert_eq!(brought(&[10 * SLICE as usize, 10]), 10);

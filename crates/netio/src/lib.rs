@@ -65,6 +65,8 @@ cfg_if::cfg_if! {
         mod same_classes;
         pub mod segment;
         pub mod signalling;
+        mod spares;
+        mod sync;
         mod sys;
         pub mod time;
         pub mod vnet;

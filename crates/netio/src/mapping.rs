@@ -41,7 +41,11 @@ impl Mapping {
     ///
     /// Returns an error if the kernel refuses so much memory.
     pub fn anonymous(len: usize) -> io::Result<Self> {
-        let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+        let flags = match cfg!(miri) {
+            // Miri maps no other memory.
+            true => libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            false => libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
+        };
         Self::map(len, flags, -1, 0)
     }
 

@@ -86,7 +86,9 @@ unsafe impl Sync for Region {}
 impl Region {
     /// Maps `len` bytes of zeros.
     pub(crate) fn new(len: usize) -> io::Result<Self> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // Miri has no such flag.
+        let sparing = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | sparing;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a fresh anonymous mapping at an address that the kernel chooses.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len.max(1), access, flags, -1, 0) };

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import tempfile
 import threading
@@ -276,6 +277,9 @@ class Sweep(unittest.TestCase):
     def test_ctrl_c_ends_it(self):
         import _thread
 
+        # A shell that starts the tests in the background has them ignore it.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
         timer = threading.Timer(0.2, _thread.interrupt_main)
         timer.start()
         with self.assertRaises(KeyboardInterrupt):

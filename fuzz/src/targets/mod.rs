@@ -9,6 +9,7 @@ mod control_socket;
 mod filters;
 mod frames;
 mod http;
+mod imports;
 mod languages;
 mod queues;
 mod recordings;
@@ -99,6 +100,7 @@ pub static TARGETS: &[FuzzTarget] = &[
     languages::SCENARIO,
     languages::TOPOLOGY,
     filters::TARGET,
+    imports::TARGET,
     requests::TARGET,
     control_socket::TARGET,
     http::TARGET,

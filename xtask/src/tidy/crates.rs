@@ -12,6 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("measure", &["engine"]),
     ("plot", &["engine"]),
     ("netio", &["engine", "measure"]),
+    ("interleavings", &["engine"]),
     ("sim", &["engine", "measure"]),
     ("control", &["engine", "measure"]),
     ("rsvp", &["engine"]),
@@ -47,7 +48,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "fuzz",
         &[
-            "control", "engine", "gateway", "host", "netio", "rsvp", "scenario", "web",
+            "control", "engine", "gateway", "host", "import", "netio", "rsvp", "scenario", "web",
         ],
     ),
     (

@@ -8,13 +8,13 @@
 use super::syscall::{self, Hook};
 use crate::clock::{self, Moment};
 use crate::mapping::Mapping;
+use crate::sync::atomic::AtomicU64;
+use crate::sync::atomic::Ordering::{Relaxed, Release};
 use crate::sys;
 use engine::units::{Duration, Instant};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// The words of a cell: the heartbeat, and the constants that a port's programs need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,8 +184,9 @@ impl Heartbeat {
         self.map.as_fd()
     }
 
+    /// Whoever sees that the port is alive sees all that was set before.
     fn set(&self, word: Word, value: u64) {
-        self.cell.words()[word as usize].store(value, Relaxed);
+        self.cell.words()[word as usize].store(value, Release);
     }
 }
 

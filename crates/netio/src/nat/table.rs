@@ -7,10 +7,10 @@
 //! while it is exchanged takes it for none, or, if it is made anew for the same connection just
 //! then, may see another host for one packet.
 
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::atomic::{AtomicU64, fence};
 use engine::header::{FlowHasher, FlowKey};
 use engine::random::Seed;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU64, fence};
 
 /// Entries that a connection may have.
 const WAYS: usize = 8;
@@ -46,6 +46,11 @@ impl NatTable {
         let places = (connections.saturating_mul(2))
             .next_power_of_two()
             .clamp(FEWEST, MOST);
+        Self::with_places(places, seed)
+    }
+
+    /// One with so many entries.
+    pub(crate) fn with_places(places: usize, seed: Seed) -> Self {
         Self {
             places: (0..places).map(|_| Place::default()).collect(),
             hasher: FlowHasher::new(seed.fork("translated connections")),

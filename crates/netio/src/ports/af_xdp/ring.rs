@@ -10,9 +10,9 @@
 //! them.
 
 use crate::mapping::Mapping;
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::atomic::{AtomicU32, AtomicU64};
 use std::io;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Offsets in a ring's memory, in bytes.
 #[derive(Clone, Copy, Debug)]
