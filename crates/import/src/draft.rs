@@ -29,7 +29,8 @@ impl DraftValue {
     fn shown(&self) -> String {
         match self {
             Self::Text(text) => quoted(text),
-            Self::Integer(number) => number.to_string(),
+            // TOML has no greater one, and no setting takes so great a one.
+            Self::Integer(number) => (*number).min(i64::MAX as u64).to_string(),
             Self::Boolean(is) => is.to_string(),
             Self::Table(settings) => {
                 let pair = |(key, value): &(&str, Self)| format!("{key} = {}", value.shown());

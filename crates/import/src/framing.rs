@@ -76,7 +76,7 @@ impl Written {
     /// That of a policy. What a policy cannot say is told as lost.
     pub(crate) fn read(self, at: Place, draft: &mut Draft) -> Framing {
         let more = match self.from {
-            CountsFrom::Ip => self.overhead - ETHERNET,
+            CountsFrom::Ip => self.overhead.saturating_sub(ETHERNET),
             CountsFrom::Frame => self.overhead,
         };
         let text = |bytes: i64| Raw::Text(format!("{bytes} B"));

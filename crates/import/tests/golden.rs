@@ -169,8 +169,24 @@ fn an_interface_that_is_there_twice_is_refused_and_a_message_controls_no_termina
 }
 
 #[test]
+fn numbers_beyond_all_links_are_told_and_do_not_overflow() {
+    let lost = |format: Format, text: &str| {
+        let file = SourceFile { name: "f", text };
+        let draft = format.read(&[file], &Missing::default()).expect(text);
+        draft.loss_lines(&["f".into()]).join(" ")
+    };
+    let text = "config queue\noption interface 'a'\noption upload '9'\noption script 'cake'\noption linklayer \
+                'ethernet'\noption overhead '-9223372036854775807'\n";
+    let lost = lost(Format::Sqm, text);
+    assert!(
+        lost.contains("`overhead -9223372036854775807`: more or less"),
+        "{lost}"
+    );
+}
+
+#[test]
 fn of_what_is_set_twice_the_last_counts() {
-    let text = "interface e bandwidth 9M cbq\nclass cbq e root NULL priority 2 priority 4 pbandwidth 100\n";
+    let text = "interface e bandwidth 9M cbq\nclass cbq e root NULL pbandwidth 100\nclass cbq e a root pbandwidth 50 priority 2 priority 4\n";
     let file = SourceFile { name: "f", text };
     let draft = Format::Altq.read(&[file], &Missing::default());
     let written = draft.expect("a policy").text(&["f".into()]);
