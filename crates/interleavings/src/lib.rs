@@ -8,7 +8,7 @@
 //! | `ports/af_xdp/ring.rs` | a worker and the kernel, whose part the other end of a ring plays |
 //! | `spares.rs` | a packet loop, and who inspects it |
 //! | `nat/table.rs` | packet loops, and the thread that hears of translated connections |
-//! | `bpf/heartbeat.rs` | a worker and the kernel's programs, whose loads [`the_program`] does |
+//! | `bpf/heartbeat.rs` | a worker and the kernel's programs, whose loads `the_program` does |
 //!
 //! The pool of frames has no model: each belongs to one worker.
 
