@@ -194,15 +194,30 @@ fn one(program: &Path, name: &str, asked: &Asked, seed: u64) -> Result<Total, St
         .spawn()
         .map_err(|why| format!("{name}: {why}"))?;
     let runs = follow(&mut child, name);
+    let seconds = processor_seconds(&child).unwrap_or_else(|| start.elapsed().as_secs());
     let status = child.wait().map_err(|why| format!("{name}: {why}"))?;
     if !status.success() {
         println!("{name}: {status} after {runs} runs of seed {seed}");
     }
     Ok(Total {
         runs,
-        seconds: start.elapsed().as_secs(),
+        seconds,
         failed: !status.success(),
     })
+}
+
+/// What a child that nobody has waited for had of a processor, by proc(5).
+fn processor_seconds(child: &Child) -> Option<u64> {
+    let told = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).ok()?;
+    seconds_of(&told)
+}
+
+/// The times in user and in kernel mode, in hundredths of a second, are the 14th and 15th of the
+/// fields, of which the second is a name in brackets.
+fn seconds_of(told: &str) -> Option<u64> {
+    let mut times = told.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut next = || times.next()?.parse::<u64>().ok();
+    Some((next()? + next()?) / 100)
 }
 
 fn follow(child: &mut Child, name: &str) -> u64 {
@@ -280,6 +295,14 @@ mod tests {
 
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_processors_seconds_are_those_in_both_modes() {
+        let told = "77 (a ) b) S 1 77 77 0 -1 4194560 1 2 3 4 350 75 9 9 20 0 1 0 5 6";
+        assert_eq!(seconds_of(told), Some(4));
+        let own = std::fs::read_to_string("/proc/self/stat").expect("Linux");
+        assert!(seconds_of(&own).is_some());
     }
 
     #[test]
