@@ -93,6 +93,13 @@ fn last_of_each(settings: &Settings) -> impl Iterator<Item = &(&'static str, Dra
     last.map(|(_, one)| one)
 }
 
+/// A key that is there twice.
+fn twice(settings: &Settings) -> Option<&'static str> {
+    let mut known = BTreeSet::new();
+    let mut keys = settings.iter().map(|(key, _)| *key);
+    keys.find(|&key| !known.insert(key))
+}
+
 /// A discipline.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DisciplineDraft {
@@ -271,6 +278,14 @@ impl Draft {
         }
         let mut losses = Vec::new();
         for interface in &mut self.interfaces {
+            interface.filters.retain(|filter| {
+                let twice = twice(&filter.fields);
+                losses.extend(twice.map(|key| LossNote {
+                    at: filter.at,
+                    what: format!("a filter that asks for two `{key}` at once: no packet has both"),
+                }));
+                twice.is_none()
+            });
             drop_empty(interface, &mut losses);
             own_queues(interface, &mut losses);
             rest(interface, &mut losses);
@@ -662,5 +677,17 @@ impl Names {
             nth += 1;
         }
         name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_a_filter_has_twice_is_found() {
+        let once = Settings::from([("protocol", 6.into()), ("dscp", 0.into())]);
+        let again = [once.clone(), Settings::from([("protocol", 17.into())])].concat();
+        assert_eq!((twice(&once), twice(&again)), (None, Some("protocol")));
     }
 }
