@@ -129,8 +129,8 @@ const PARTS: &[&str] = &["xtask", "sbom"];
 const LINTS: &[&str] = &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
 const DOCUMENTATION: &[&str] = &["doc", "--workspace", "--no-deps"];
 const TESTS: &[&str] = &["test", "--workspace"];
-/// Those that try more, or more of chance, when they are optimised. The others would be the same
-/// tests of the same code, and compile for longest of all.
+/// Those in `tests/`, some of which try more when they are optimised. Those beside the code would
+/// be the same again, and compile for longest of all.
 const RELEASE_TESTS: &[&str] = &[
     "test",
     "--profile",

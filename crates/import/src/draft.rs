@@ -93,11 +93,13 @@ fn last_of_each(settings: &Settings) -> impl Iterator<Item = &(&'static str, Dra
     last.map(|(_, one)| one)
 }
 
-/// A key that is there twice.
-fn twice(settings: &Settings) -> Option<&'static str> {
-    let mut known = BTreeSet::new();
-    let mut keys = settings.iter().map(|(key, _)| *key);
-    keys.find(|&key| !known.insert(key))
+/// A key that has two values, of which the last must not count alone.
+fn of_two_values(fields: &Settings) -> Option<&'static str> {
+    let has_another = |&(n, one): &(usize, &(&str, DraftValue))| {
+        let mut later = fields[n + 1..].iter();
+        later.any(|later| later.0 == one.0 && later.1 != one.1)
+    };
+    fields.iter().enumerate().find(has_another).map(|(_, one)| one.0)
 }
 
 /// A discipline.
@@ -279,12 +281,12 @@ impl Draft {
         let mut losses = Vec::new();
         for interface in &mut self.interfaces {
             interface.filters.retain(|filter| {
-                let twice = twice(&filter.fields);
-                losses.extend(twice.map(|key| LossNote {
+                let key = of_two_values(&filter.fields);
+                losses.extend(key.map(|key| LossNote {
                     at: filter.at,
-                    what: format!("a filter that asks for two `{key}` at once: no packet has both"),
+                    what: format!("a filter by two of `{key}` at once: a policy has one of each"),
                 }));
-                twice.is_none()
+                key.is_none()
             });
             drop_empty(interface, &mut losses);
             own_queues(interface, &mut losses);
@@ -441,7 +443,7 @@ fn write_interface(out: &mut String, interface: &InterfaceDraft, sources: &[Stri
             from(filter.at),
             quoted(&filter.class)
         );
-        for (key, value) in &filter.fields {
+        for (key, value) in last_of_each(&filter.fields) {
             let _ = writeln!(out, "{key} = {}", value.shown());
         }
     }
@@ -687,7 +689,10 @@ mod tests {
     #[test]
     fn a_key_that_a_filter_has_twice_is_found() {
         let once = Settings::from([("protocol", 6.into()), ("dscp", 0.into())]);
-        let again = [once.clone(), Settings::from([("protocol", 17.into())])].concat();
-        assert_eq!((twice(&once), twice(&again)), (None, Some("protocol")));
+        let with = |protocol: u64| [once.clone(), Settings::from([("protocol", protocol.into())])].concat();
+        assert_eq!(
+            [&once, &with(17), &with(6)].map(of_two_values),
+            [None, Some("protocol"), None]
+        );
     }
 }

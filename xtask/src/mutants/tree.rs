@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Fast, and what wraps or is asserted is noticed.
+/// Soon compiled, and what wraps or is asserted is noticed.
 const PROFILE: &str = "mutants";
 /// So often is a package compiled anew without what did not compile.
 const ATTEMPTS: usize = 40;
