@@ -7,6 +7,7 @@ mod captures;
 mod classifier;
 mod control_socket;
 mod filters;
+mod fragments;
 mod frames;
 mod http;
 mod imports;
@@ -17,6 +18,7 @@ mod requests;
 mod rsvp;
 mod rules;
 mod segments;
+mod windows;
 mod worker;
 
 use crate::mutate::InputShape;
@@ -89,11 +91,26 @@ fn files(folder: &Path) -> io::Result<BTreeSet<PathBuf>> {
     Ok(paths.into_iter().filter(|path| path.is_file()).collect())
 }
 
+/// The records of an input, each a kind, a length of 16 bits and so many bytes; the last may be
+/// shorter than it says.
+fn records(mut input: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+    std::iter::from_fn(move || {
+        let &[kind, high, low, ref rest @ ..] = input else {
+            return None;
+        };
+        let len = usize::from(u16::from_be_bytes([high, low])).min(rest.len());
+        let (record, others) = rest.split_at(len);
+        input = others;
+        Some((kind, record))
+    })
+}
+
 /// All of them.
 pub static TARGETS: &[FuzzTarget] = &[
     frames::TARGET,
     classifier::TARGET,
     segments::TARGET,
+    windows::TARGET,
     captures::TARGET,
     recordings::TARGET,
     languages::POLICY,
@@ -105,6 +122,7 @@ pub static TARGETS: &[FuzzTarget] = &[
     control_socket::TARGET,
     http::TARGET,
     rules::TARGET,
+    fragments::TARGET,
     rsvp::WIRE,
     rsvp::INTEGRITY,
     rsvp::REDUCTION,

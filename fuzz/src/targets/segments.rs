@@ -73,17 +73,30 @@ fn judge(input: &[u8], pool: &mut Pool) {
 
 /// The transport's checksum over the pseudo-header, computed anew.
 fn check_sum(frame: &[u8], headers: &Headers) {
+    assert!(headers.l3.and(headers.l4).is_some(), "segments without headers");
+    // A segment is as long as its frame, whatever the whole packet's header said.
+    let sum = sum_until(frame, frame.len(), headers);
+    assert!(sum == 0xffff, "the checksum of a segment is wrong");
+}
+
+/// The sum over the transport's part of a packet and its pseudo-header: 0xffff where its checksum
+/// is right.
+pub(super) fn transport_sum(frame: &[u8], headers: &Headers) -> u16 {
+    let end = headers.l3.map_or(0, usize::from) + headers.l3_len as usize;
+    sum_until(frame, end.min(frame.len()), headers)
+}
+
+fn sum_until(frame: &[u8], end: usize, headers: &Headers) -> u16 {
     let (Some(l3), Some(l4)) = (headers.l3.map(usize::from), headers.l4.map(usize::from)) else {
-        panic!("segments without headers");
+        return 0;
     };
     let addresses = match headers.key.family {
         Family::V6 => &frame[l3 + 8..l3 + 40],
         _ => &frame[l3 + 12..l3 + 20],
     };
-    let transport = &frame[l4..];
+    let transport = &frame[l4..end.max(l4)];
     let mut pseudo = addresses.to_vec();
     pseudo.extend_from_slice(&(transport.len() as u32).to_be_bytes());
     pseudo.extend_from_slice(&[0, headers.key.protocol]);
-    let sum = checksum::fold(checksum::add(checksum::add(0, &pseudo), transport));
-    assert!(sum == 0xffff, "the checksum of a segment is wrong");
+    checksum::fold(checksum::add(checksum::add(0, &pseudo), transport))
 }

@@ -31,7 +31,7 @@ fn parts(body: &[u8], room: usize) -> impl Iterator<Item = (usize, &[u8], bool)>
 /// # Errors
 ///
 /// Returns an error if the MTU is shorter than a header and 8 bytes.
-pub(super) fn v4(datagram: &[u8], mtu: usize, id: u16) -> io::Result<Vec<Vec<u8>>> {
+pub fn v4(datagram: &[u8], mtu: usize, id: u16) -> io::Result<Vec<Vec<u8>>> {
     const MORE: u16 = 0x2000;
     let header = usize::from(datagram.first().copied().unwrap_or_default() & 15) * 4;
     let room = mtu.saturating_sub(header) / UNIT * UNIT;
@@ -56,7 +56,7 @@ pub(super) fn v4(datagram: &[u8], mtu: usize, id: u16) -> io::Result<Vec<Vec<u8>
 /// # Errors
 ///
 /// Returns an error if the MTU is shorter than the headers and 8 bytes.
-pub(super) fn v6(datagram: &[u8], mtu: usize, id: u32) -> io::Result<Vec<Vec<u8>>> {
+pub fn v6(datagram: &[u8], mtu: usize, id: u32) -> io::Result<Vec<Vec<u8>>> {
     const NEXT_HEADER: usize = 6;
     let alert = datagram.get(NEXT_HEADER) != Some(&RSVP);
     let header = IPV6_HEADER + if alert { 1 + ALERT_V6.len() } else { 0 };
@@ -85,7 +85,7 @@ pub(super) fn v6(datagram: &[u8], mtu: usize, id: u32) -> io::Result<Vec<Vec<u8>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::signalling::{Envelope, datagram_v4, datagram_v6};
+    use crate::signalling::datagram::{Envelope, datagram_v4, datagram_v6};
     use std::net::{Ipv4Addr, Ipv6Addr};
 
     fn envelope(alert: bool) -> Envelope {

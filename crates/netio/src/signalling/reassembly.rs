@@ -21,7 +21,7 @@ const LONGEST: usize = u16::MAX as usize;
 
 /// A part of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Fragment<'a> {
+pub struct MessageFragment<'a> {
     source: Ipv6Addr,
     destination: Ipv6Addr,
     id: u32,
@@ -55,17 +55,19 @@ struct Part {
 
 /// A message that is complete.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Reassembled {
+pub struct Reassembled {
+    /// What its first fragment says.
     pub arrival: Arrival,
+    /// Its bytes.
     pub body: Vec<u8>,
 }
 
 /// The datagrams of an interface that are not complete, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Reassembly(Vec<Incomplete>);
+pub struct Reassembly(Vec<Incomplete>);
 
 /// Parses a datagram with a hop-by-hop header as a fragment of an RSVP message.
-pub(super) fn read(datagram: &[u8]) -> Option<Fragment<'_>> {
+pub fn read(datagram: &[u8]) -> Option<MessageFragment<'_>> {
     let sixteen = |at: usize| datagram.get(at..at + 16)?.try_into().ok().map(<[u8; 16]>::into);
     let &[next, more] = datagram.get(IPV6_HEADER..IPV6_HEADER + 2)? else {
         return None;
@@ -77,7 +79,7 @@ pub(super) fn read(datagram: &[u8]) -> Option<Fragment<'_>> {
     let header: [u8; FRAGMENT_HEADER] = datagram.get(at..at + FRAGMENT_HEADER)?.try_into().ok()?;
     let [next, _, high, low, id @ ..] = header;
     let place = u16::from_be_bytes([high, low]);
-    (next == RSVP).then_some(Fragment {
+    (next == RSVP).then_some(MessageFragment {
         source: sixteen(8)?,
         destination: sixteen(24)?,
         id: u32::from_be_bytes(id),
@@ -91,7 +93,7 @@ pub(super) fn read(datagram: &[u8]) -> Option<Fragment<'_>> {
 impl Reassembly {
     /// Adds a fragment; returns the message if it is complete now. One that contradicts an earlier
     /// one ends its datagram.
-    pub fn add(&mut self, now: Instant, fragment: Fragment<'_>) -> Option<Reassembled> {
+    pub fn add(&mut self, now: Instant, fragment: MessageFragment<'_>) -> Option<Reassembled> {
         self.0.retain(|datagram| now.since(datagram.since) < PATIENCE);
         let of = |datagram: &Incomplete| {
             (datagram.source, datagram.destination, datagram.id)
@@ -121,7 +123,7 @@ impl Reassembly {
     }
 
     /// Makes room for a new datagram, and returns its place.
-    fn begin(&mut self, now: Instant, fragment: &Fragment<'_>) -> usize {
+    fn begin(&mut self, now: Instant, fragment: &MessageFragment<'_>) -> usize {
         let of_source = |datagram: &Incomplete| datagram.source == fragment.source;
         if self.0.iter().filter(|datagram| of_source(datagram)).count() >= MOST_OF_ONE {
             let oldest = self.0.iter().position(of_source);
@@ -145,7 +147,7 @@ impl Reassembly {
 
 impl Incomplete {
     /// Adds a part; none if the datagram cannot be right.
-    fn add(&mut self, fragment: &Fragment<'_>) -> Option<()> {
+    fn add(&mut self, fragment: &MessageFragment<'_>) -> Option<()> {
         let (begin, end) = (fragment.offset, fragment.offset + fragment.data.len());
         let part = Part { begin, end };
         let is_sound = begin < end && end <= LONGEST && (!fragment.more || (end - begin) % 8 == 0);
@@ -188,7 +190,8 @@ impl Incomplete {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::signalling::{Envelope, datagram_v6, fragments};
+    use crate::signalling::datagram::{Envelope, datagram_v6};
+    use crate::signalling::fragments;
 
     fn pieces(message: &[u8], end: u16, id: u32) -> Vec<Vec<u8>> {
         let [source, destination] = [end, 9].map(|end| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, end));
