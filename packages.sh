@@ -3,8 +3,9 @@
 # linker. To test (`FOR_TESTS=1`) there should be tshark, which reads our RSVP messages, valgrind, which counts
 # instructions, curl, wget, python3, rsync and git, which download under nine, openssl, which serves https there,
 # python3-venv, in which a wheel is tried, slirp4netns, which is the lab's way out, GNU parallel, which runs the shards
-# of a sweep, nft, by which a router translates addresses, chromium, which opens the page of `suimon web`, and promtool,
-# which checks its metrics and the alert rules: without one the tests that use it say so, and test the rest.
+# of a sweep, nft, by which a router translates addresses, ssh-keygen, which signs a release, chromium, which opens the
+# page of `suimon web`, and promtool, which checks its metrics and the alert rules: without one the tests that use it
+# say so, and test the rest.
 missing=
 if [ "$(id -u)" = 0 ]; then sudo=; else sudo=sudo; fi
 command -v cc >/dev/null 2>&1 || missing="gcc libc6-dev"
@@ -15,6 +16,7 @@ if [ "${FOR_TESTS:-}" = 1 ]; then
     command -v nft >/dev/null 2>&1 || [ -x /usr/sbin/nft ] || missing="$missing nftables"
     python3 -c "import ensurepip, venv" >/dev/null 2>&1 || missing="$missing python3-venv"
     command -v ping >/dev/null 2>&1 || missing="$missing iputils-ping"
+    command -v ssh-keygen >/dev/null 2>&1 || missing="$missing openssh-client"
 fi
 # The simulator is compiled for browsers too.
 if [ "${FOR_TESTS:-}" = 1 ] && command -v rustup >/dev/null 2>&1; then

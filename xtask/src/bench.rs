@@ -214,7 +214,7 @@ pub fn load() -> f64 {
         .unwrap_or(f64::NAN)
 }
 
-fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
+pub fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     let done = Command::new(program)
         .args(arguments)
         .output()

@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-const PLACE: &str = "target/sbom.json";
+/// Where it is written.
+pub const PLACE: &str = "target/sbom.json";
 const PRODUCT: &str = "suimon";
 /// The list of licences.
 const POLICY: &str = "deny.toml";

@@ -1,9 +1,10 @@
 //! `cargo xtask ci | tidy | docs | pictures | package | bench | changes | faults | compare |
 //! equality | instructions | nine | fuzz | mutants | traces | sbom | site | browser |
-//! reproducible | wheel`: what cargo itself
+//! advisories | reproducible | release | wheel`: what cargo itself
 //! does not do.
 #![expect(clippy::print_stdout, reason = "a tool for the terminal")]
 
+mod advisories;
 mod bench;
 mod bill;
 mod browser;
@@ -20,6 +21,7 @@ mod mutants;
 mod nine;
 mod package;
 mod pictures;
+mod release;
 mod reproduced;
 mod site;
 mod tidy;
@@ -82,8 +84,13 @@ usage: cargo xtask ci      what CI runs: format, lints, tidy, tests in debug and
                           than 80 of 100 are noticed
        cargo xtask miri    the tests of netio's memory of frames, in Miri; needs a nightly compiler with miri and
                           rust-src
+       cargo xtask advisories FOLDER  writes advisories.toml anew, which tidy compares Cargo.lock with, from a copy
+                          of RustSec's database
        cargo xtask sbom    the parts of the binary as CycloneDX, in target/sbom.json
-       cargo xtask reproducible  builds the release twice, in two folders, and compares the binaries
+       cargo xtask reproducible  builds what the package has twice, in two folders, and compares the programs,
+                          written into docs/measurements/reproducible.md
+       cargo xtask release KEY DATABASE  a release in target/release-files: the tagged tree, parts without an
+                          advisory in a copy of RustSec's database, built twice, sums signed by a key of ssh
        cargo xtask wheel   the Python package as a wheel, in target/wheel, with its tests and the cells of
                           docs/python.md in a fresh environment; needs python3 with venv";
 
@@ -121,7 +128,7 @@ fn main() -> ExitCode {
         "pictures" => pictures::draw(&root),
         "traces" => traces::write(&root, rest),
         "package" => match rest {
-            [] => package::make(&root),
+            [] => package::make(&root).map(|_| ()),
             _ => return usage(),
         },
         "bench" => bench::run(&root, rest),
@@ -130,8 +137,16 @@ fn main() -> ExitCode {
         "mutants" => mutants::run(&root, rest),
         "miri" => miri::run(&root),
         "sbom" => bill::write(&root),
+        "advisories" => match rest {
+            [folder] => advisories::renew(&root, folder),
+            _ => return usage(),
+        },
         "wheel" => wheel::make(&root),
         "reproducible" => reproduced::run(&root),
+        "release" => match rest {
+            [key, database] => release::make(&root, key, database),
+            _ => return usage(),
+        },
         "equality" => equality::run(&root, rest),
         "nine" => nine::run(&root, rest),
         "instructions" => match rest {

@@ -1,28 +1,51 @@
-//! `cargo xtask reproducible`: builds the release binary twice, in two folders, and compares them
-//! byte for byte.
+//! `cargo xtask reproducible`: builds the program that the package has twice, in two folders, and
+//! compares them byte for byte.
 //!
-//! Paths of the machine are replaced in what the compiler writes, so that neither the place of the
-//! checkout nor that of the registry nor that of the target is in the binary. The same compiler,
-//! the same `Cargo.lock` and the same kind of machine are assumed.
+//! The same compiler, the same `Cargo.lock` and the same kind of machine are assumed. The first of
+//! the two folders is that of the package, so what was compared is what is released. What was found
+//! is written into [`PAGE`].
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use crate::{bench, marked, package};
+use std::fs;
+use std::path::Path;
 
-/// Builds and compares.
+const PAGE: &str = "docs/measurements/reproducible.md";
+const MARK: &str = "<!-- cargo xtask reproducible: begin -->";
+const END: &str = "<!-- end -->";
+
+/// Builds, compares, and writes down what was found.
 ///
 /// # Errors
-/// A build that failed, or where the two differ.
+/// A build that failed, where the two differ, or a path of this machine in them.
 pub fn run(root: &Path) -> Result<(), String> {
-    let folders = ["target/reproducible/a", "target/reproducible/other-place/b"];
-    let built: Vec<PathBuf> = folders
-        .iter()
-        .map(|folder| build(root, folder))
-        .collect::<Result<_, _>>()?;
-    let read = |path: &PathBuf| std::fs::read(path).map_err(|why| format!("{}: {why}", path.display()));
-    let (one, other) = (read(&built[0])?, read(&built[1])?);
+    let before = bench::load();
+    let size = compare(root)?;
+    let text = format!(
+        "{}\n\nBy {}: the same {size} bytes, without a path of the machine.",
+        bench::when(root, before)?,
+        bench::output("rustc", &["--version"])?
+    );
+    let page = fs::read_to_string(root.join(PAGE)).map_err(|why| format!("{PAGE}: {why}"))?;
+    let page =
+        marked::replaced(&page, MARK, END, &text).ok_or_else(|| format!("{PAGE} has lost its marks"))?;
+    fs::write(root.join(PAGE), page).map_err(|why| format!("{PAGE}: {why}"))
+}
+
+/// Builds and compares; returns the size of the program.
+///
+/// # Errors
+/// As [`run`].
+pub fn compare(root: &Path) -> Result<usize, String> {
+    let other = root.join("target/reproducible/another/place");
+    let built = [
+        package::build(root, &root.join("target"))?,
+        package::build(root, &other)?,
+    ];
+    let read = |at: usize| fs::read(&built[at]).map_err(|why| format!("{}: {why}", built[at].display()));
+    let (one, other) = (read(0)?, read(1)?);
     if let Some(at) = first_difference(&one, &other) {
         return Err(format!(
-            "the binaries differ from byte {at} on ({} and {} bytes): {} and {}",
+            "the programs differ from byte {at} on ({} and {} bytes): {} and {}",
             one.len(),
             other.len(),
             built[0].display(),
@@ -31,60 +54,19 @@ pub fn run(root: &Path) -> Result<(), String> {
     }
     for path in [
         root.to_path_buf(),
-        home("CARGO_HOME", ".cargo"),
-        home("RUSTUP_HOME", ".rustup"),
+        package::home("CARGO_HOME", ".cargo"),
+        package::home("RUSTUP_HOME", ".rustup"),
     ] {
         let text = path.display().to_string();
         if text.len() > 1 && one.windows(text.len()).any(|part| part == text.as_bytes()) {
-            return Err(format!("the binary has a path of this machine in it: {text}"));
+            return Err(format!("the program has a path of this machine in it: {text}"));
         }
     }
     println!(
         "two builds in two folders are the same {} bytes, without a path of this machine",
         one.len()
     );
-    Ok(())
-}
-
-/// A folder of cargo's, from the environment or in the home folder.
-fn home(variable: &str, usual: &str) -> PathBuf {
-    let named = std::env::var_os(variable).map(PathBuf::from);
-    named.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(usual))
-}
-
-fn build(root: &Path, folder: &str) -> Result<PathBuf, String> {
-    let target = root.join(folder);
-    let maps = [
-        (target.clone(), "/target"),
-        (root.to_path_buf(), "/suimon"),
-        (home("CARGO_HOME", ".cargo"), "/cargo"),
-        (home("RUSTUP_HOME", ".rustup"), "/rustup"),
-    ];
-    // The last that fits is taken, so the longer ones go last.
-    let mut maps: Vec<String> = maps
-        .into_iter()
-        .map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()))
-        .collect();
-    maps.sort_by_key(String::len);
-    let ended = Command::new("cargo")
-        .args([
-            "build",
-            "--release",
-            "--locked",
-            "--package",
-            "suimon",
-            "--target-dir",
-        ])
-        .arg(&target)
-        .env("CARGO_ENCODED_RUSTFLAGS", maps.join("\x1f"))
-        .env("SOURCE_DATE_EPOCH", "0")
-        .current_dir(root)
-        .status();
-    match ended {
-        Ok(status) if status.success() => Ok(target.join("release/suimon")),
-        Ok(status) => Err(format!("the build in {folder} failed: {status}")),
-        Err(why) => Err(format!("cargo could not be started: {why}")),
-    }
+    Ok(one.len())
 }
 
 /// The first byte at which they differ.

@@ -5,6 +5,7 @@
 
 use super::Tree;
 use super::source::{before_tests, code_only, in_name};
+use crate::advisories;
 use std::collections::BTreeMap;
 
 /// Dependencies whose use the text does not show, and why they are needed.
@@ -83,6 +84,14 @@ pub fn lock_file(tree: &Tree) -> Vec<String> {
         }
     }
     complaints
+}
+
+/// No advisory that is known touches a version of the lock file.
+pub fn advisories(tree: &Tree) -> Vec<String> {
+    let files = tree.get("Cargo.lock").zip(tree.get(advisories::FILE));
+    files.map_or_else(Vec::new, |(lock, snapshot)| {
+        advisories::complaints(lock, snapshot)
+    })
 }
 
 /// The dependencies that a manifest declares, with their sections.

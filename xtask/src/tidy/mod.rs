@@ -31,6 +31,7 @@ const RULES: &[Rule] = &[
     rule("arrows", crates::arrows, 0),
     rule("dependencies used", dependencies::dependencies_used, 0),
     rule("lock file", dependencies::lock_file, 0),
+    rule("advisories", dependencies::advisories, 0),
     rule("circles", circles::circles, 4),
     rule("purity", crates::purity, 0),
     rule("unsafe places", crates::unsafe_places, 0),
