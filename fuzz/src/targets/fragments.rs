@@ -163,27 +163,26 @@ fn piece(bytes: &[u8]) -> Option<([u8; 36], Piece)> {
     let (fragment, data) = rest.split_at_checked(8)?;
     let place = u16::from_be_bytes([fragment[2], fragment[3]]);
     let name = [&header[8..40], &fragment[4..8]].concat();
-    (header[6] == 0 && next == 44 && fragment[0] == 46).then_some((
-        name.try_into().ok()?,
-        Piece {
-            offset: usize::from(place) / 8 * 8,
-            last: place % 2 == 0,
-            hop_limit: header[7],
-            data: data.to_vec(),
-        },
-    ))
+    let piece = Piece {
+        offset: usize::from(place) / 8 * 8,
+        last: place % 2 == 0,
+        hop_limit: header[7],
+        data: data.to_vec(),
+    };
+    let has_a_place = !data.is_empty() && piece.offset + data.len() <= 65_535;
+    // What follows another begins at a multiple of 8.
+    let is_sound = has_a_place && (piece.last || data.len().is_multiple_of(8));
+    let is_ours = header[6] == 0 && next == 44 && fragment[0] == 46;
+    (is_ours && is_sound).then_some((name.try_into().ok()?, piece))
 }
 
 fn together(pieces: &[Piece]) -> Together {
     let end = |piece: &Piece| piece.offset + piece.data.len();
-    let is_sound = |piece: &Piece| {
-        !piece.data.is_empty() && end(piece) <= 65_535 && (piece.last || piece.data.len().is_multiple_of(8))
-    };
     let mut sorted: Vec<&Piece> = pieces.iter().collect();
     sorted.sort_by_key(|piece| piece.offset);
     let overlap = sorted.windows(2).any(|pair| end(pair[0]) > pair[1].offset);
     let is_behind_the_last = sorted.iter().rev().skip(1).any(|piece| piece.last);
-    if overlap || is_behind_the_last || !pieces.iter().all(is_sound) {
+    if overlap || is_behind_the_last {
         return Together::Contradiction;
     }
     let follows = sorted.windows(2).all(|pair| end(pair[0]) == pair[1].offset);

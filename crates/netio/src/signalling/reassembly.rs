@@ -66,7 +66,9 @@ pub struct Reassembled {
 #[derive(Debug, Default)]
 pub struct Reassembly(Vec<Incomplete>);
 
-/// Parses a datagram with a hop-by-hop header as a fragment of an RSVP message.
+/// Parses a datagram with a hop-by-hop header as a fragment of an RSVP message. One that can be
+/// part of none is discarded alone (RFC 8200, section 4.5): without data, of a length that leaves a
+/// gap, or beyond the longest datagram.
 pub fn read(datagram: &[u8]) -> Option<MessageFragment<'_>> {
     let sixteen = |at: usize| datagram.get(at..at + 16)?.try_into().ok().map(<[u8; 16]>::into);
     let &[next, more] = datagram.get(IPV6_HEADER..IPV6_HEADER + 2)? else {
@@ -79,14 +81,18 @@ pub fn read(datagram: &[u8]) -> Option<MessageFragment<'_>> {
     let header: [u8; FRAGMENT_HEADER] = datagram.get(at..at + FRAGMENT_HEADER)?.try_into().ok()?;
     let [next, _, high, low, id @ ..] = header;
     let place = u16::from_be_bytes([high, low]);
-    (next == RSVP).then_some(MessageFragment {
+    let data = &datagram[at + FRAGMENT_HEADER..];
+    let (offset, more) = (usize::from(place & !7), place & 1 != 0);
+    let is_sound =
+        !data.is_empty() && offset + data.len() <= LONGEST && (!more || data.len().is_multiple_of(8));
+    (next == RSVP && is_sound).then_some(MessageFragment {
         source: sixteen(8)?,
         destination: sixteen(24)?,
         id: u32::from_be_bytes(id),
         hop_limit: *datagram.get(7)?,
-        offset: usize::from(place & !7),
-        more: place & 1 != 0,
-        data: &datagram[at + FRAGMENT_HEADER..],
+        offset,
+        more,
+        data,
     })
 }
 
@@ -150,8 +156,7 @@ impl Incomplete {
     fn add(&mut self, fragment: &MessageFragment<'_>) -> Option<()> {
         let (begin, end) = (fragment.offset, fragment.offset + fragment.data.len());
         let part = Part { begin, end };
-        let is_sound = begin < end && end <= LONGEST && (!fragment.more || (end - begin) % 8 == 0);
-        if !is_sound || self.whole.is_some_and(|whole| end > whole) {
+        if self.whole.is_some_and(|whole| end > whole) {
             return None;
         }
         // The network may have duplicated it.
@@ -246,9 +251,25 @@ mod tests {
         assert!(table.0.is_empty(), "another first fragment");
         let mut beyond = one[1].clone();
         add(&mut table, 1, &one[one.len() - 1]);
-        beyond[50..52].copy_from_slice(&0xfff1_u16.to_be_bytes());
+        beyond[50..52].copy_from_slice(&0x7ff1_u16.to_be_bytes());
         assert_eq!(add(&mut table, 1, &beyond), None);
         assert!(table.0.is_empty(), "behind the last fragment");
+    }
+
+    #[test]
+    fn rfc_8200_a_fragment_that_can_be_part_of_no_datagram_is_discarded_alone() {
+        let (message, mut table) = (message(), Reassembly::default());
+        let pieces = pieces(&message, 1, 7);
+        let (last, first) = pieces.split_last().expect("several");
+        first.iter().for_each(|piece| drop(add(&mut table, 1, piece)));
+        let mut beyond = first[1].clone();
+        beyond[50..52].copy_from_slice(&0xfff1_u16.to_be_bytes());
+        let uneven = &first[1][..first[1].len() - 1];
+        let empty = &last[..56];
+        for malformed in [&beyond[..], uneven, empty] {
+            assert_eq!(read(malformed), None);
+        }
+        assert!(add(&mut table, 1, last).is_some(), "the others make the message");
     }
 
     #[test]
