@@ -9,6 +9,8 @@ cfg_if::cfg_if! {
     if #[cfg(target_os = "linux")] {
         mod beside;
 
+        #[cfg(test)]
+        pub(crate) use beside::Yielding;
         pub use beside::{YieldGauges, start};
     }
 }

@@ -2,6 +2,7 @@
 //! what becomes of each. It forwards by itself what the program does not take, as its programs and
 //! the bridge do, and keeps a ledger of all frames.
 
+use super::connections;
 use crate::enforced::Standing;
 use engine::packet::Buffer;
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
@@ -96,6 +97,18 @@ pub(super) struct Frames {
     pub(super) bounded: u64,
     /// The same of flows with a reservation.
     pub(super) reserved: u64,
+    /// Segments whose window was lowered.
+    pub(super) lowered: u64,
+}
+
+/// A segment of a connection that has left by an interface.
+#[derive(Clone, Debug)]
+pub(super) struct LeftSegment {
+    pub(super) number: usize,
+    pub(super) flow: u16,
+    pub(super) arrived: Instant,
+    pub(super) by_program: bool,
+    pub(super) frame: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -117,6 +130,10 @@ pub(super) struct Kernel {
     pub(super) calm_since: Instant,
     /// No program runs, or it has just begun: nothing has to leave.
     pub(super) excused: Instant,
+    /// Segments that have left, until their hosts have them.
+    pub(super) left: VecDeque<LeftSegment>,
+    /// When the law of classes that yield was run last.
+    pub(super) law_turned: Instant,
 }
 
 pub(super) type Shared = Arc<Mutex<Kernel>>;
@@ -157,6 +174,8 @@ impl Kernel {
             bounds: Default::default(),
             calm_since: now,
             excused: now,
+            left: VecDeque::new(),
+            law_turned: Instant::START,
         }
     }
 
@@ -282,6 +301,15 @@ impl Kernel {
             ));
         }
         self.entries[id].place = by;
+        if connections::FLOWS.contains(&entry.flow) {
+            self.left.push_back(LeftSegment {
+                number,
+                flow: entry.flow,
+                arrived: entry.arrived,
+                by_program: by == Place::Sent,
+                frame: frame.to_vec(),
+            });
+        }
         if by == Place::Forwarded {
             return;
         }

@@ -1,5 +1,6 @@
 //! The machine: virtual time, in which workers are turned, traffic comes, and faults befall them.
 
+use super::connections::Connections;
 use super::kernel::{Kernel, NAMES, Shared, locked};
 use super::signalling::{SharedWire, Stations, Wire, host_address};
 use engine::random::{Rng, Seed};
@@ -57,6 +58,8 @@ pub(super) struct Machine {
     pub(super) kernel: Shared,
     workers: Vec<Running>,
     sources: Vec<Source>,
+    /// Where a class yields.
+    pub(super) connections: Option<Connections>,
     pub(super) load: Load,
     rng: Rng,
     /// The computer's clock at the beginning, with all that it was set since.
@@ -98,6 +101,7 @@ impl World {
             kernel,
             workers: Vec::new(),
             sources,
+            connections: None,
             load: Load::Low,
             rng,
             wall_ms: 1_700_000_000_000,
@@ -235,7 +239,13 @@ impl Machine {
         let turns = self.workers.iter().map(turn);
         let sending = self.sources.iter().filter(|_| self.load != Load::None);
         let arrivals = sending.map(|source| source.next);
-        turns.chain(arrivals).min().unwrap_or(Instant::NEVER)
+        let connections = self.connections.iter().filter(|_| self.load != Load::None);
+        let segments = connections.map(Connections::next_event);
+        turns
+            .chain(arrivals)
+            .chain(segments)
+            .min()
+            .unwrap_or(Instant::NEVER)
     }
 
     pub(super) fn run_until(&mut self, end: Instant) {
@@ -253,7 +263,8 @@ impl Machine {
                 break;
             }
             self.advance(next);
-            if self.arrive(next) {
+            let connected = self.connect();
+            if self.arrive(next) || connected {
                 self.wake_all();
             }
             self.turn(next);
@@ -283,6 +294,14 @@ impl Machine {
                 Turn::Done => running.last = Some(running.worker.show(now)),
             }
         }
+    }
+
+    /// What has left reaches the hosts of connections, which send. Whether they did.
+    fn connect(&mut self) -> bool {
+        let Some(connections) = &mut self.connections else {
+            return false;
+        };
+        connections.turn(&mut locked(&self.kernel), self.load != Load::None)
     }
 
     /// Frames that are due arrive. Whether there were any.

@@ -7,6 +7,7 @@
 //! and faults, each of which is judged by a ledger of all frames and by a model of what is in
 //! force. What fails is shrunk, and told with its seed and a trace.
 
+mod connections;
 mod kernel;
 mod machine;
 mod policies;
@@ -97,6 +98,8 @@ impl All {
         all.frames.garbage += one.frames.garbage;
         all.frames.bounded += one.frames.bounded;
         all.frames.reserved += one.frames.reserved;
+        all.frames.lowered += one.frames.lowered;
+        all.segments += one.segments;
         all.reserved.add(&one.reserved);
     }
 }
@@ -175,6 +178,7 @@ fn a_router_keeps_its_promises_whatever_a_seed_has_in_store() {
         assert!(reserved.reserved > 500 && reserved.lost > 20, "{reserved:?}");
         assert!(reserved.refused > 100 && reserved.again > 300, "{reserved:?}");
         assert!(all.shown.frames.reserved > 500, "{:?}", all.shown.frames);
+        assert!(all.shown.frames.lowered > 1_000, "{:?}", all.shown.frames);
         let messages = reserved.messages;
         assert!(messages.lost.min(messages.repeated) > 100, "{messages:?}");
         assert!(messages.mutilated.min(messages.forged) > 100, "{messages:?}");
@@ -214,6 +218,10 @@ fn tell(all: &All) {
     eprintln!(
         "daemon: {} requests done, {} refused; {} crashes within a write; {} hold-ups told",
         shown.done, shown.refused, shown.crashes_in_writes, shown.hold_ups
+    );
+    eprintln!(
+        "daemon: {} segments of connections in classes that yield have come to their hosts; {} windows lowered",
+        shown.segments, frames.lowered
     );
     let reserved = shown.reserved;
     eprintln!(

@@ -4,6 +4,9 @@ use super::kernel::NAMES;
 use engine::random::{Rng, Seed};
 use engine::units::Duration;
 
+/// The class that yields, where one does.
+pub(super) const YIELDS: &str = "a";
+
 /// One of these.
 pub(super) fn pick<'a, T: ?Sized>(rng: &mut Rng, of: &[&'a T]) -> &'a T {
     of[rng.below(of.len() as u64) as usize]
@@ -19,11 +22,19 @@ pub(super) struct Fixed {
     pub(super) slower: u64,
     /// On which interfaces something may be reserved.
     pub(super) reserves: [bool; 2],
+    /// The bandwidth of the second interface in Mbit/s, where a class of it yields: no policy
+    /// changes that while it runs.
+    yields: Option<u64>,
 }
 
 /// Whether the router of a seed speaks RSVP.
 pub(super) fn speaks_rsvp(seed: u64) -> bool {
     Seed(seed).fork("rsvp").stream().below(3) == 0
+}
+
+/// Whether a class of a seed's router yields.
+pub(super) fn yields(seed: u64) -> bool {
+    Seed(seed).fork("yields").stream().below(6) == 0
 }
 
 impl Fixed {
@@ -52,27 +63,30 @@ impl Fixed {
             "{spoken}[port]\n{attached} = [\"lan0\", \"wan0\"]\nworkers = \"{workers}\"\n\
              transmit_ring = {ring}\n"
         );
+        let bandwidth = Seed(seed).fork("yielding").stream().below(8);
         Self {
             ring: ring as usize,
             text,
             refresh,
             slower,
             reserves,
+            yields: yields(seed).then_some(5 + bandwidth),
         }
     }
 }
 
 /// A policy for both interfaces.
 pub(super) fn policy(rng: &mut Rng, fixed: &Fixed) -> String {
-    let interfaces = NAMES.iter().zip(fixed.reserves);
+    let interfaces = NAMES.iter().zip(fixed.reserves).zip([None, fixed.yields]);
     let interfaces: Vec<String> = interfaces
-        .map(|(name, reserves)| interface(rng, name, reserves))
+        .map(|((name, reserves), yields)| interface(rng, name, reserves, yields))
         .collect();
     format!("version = 1\n{}{}", fixed.text, interfaces.concat())
 }
 
-fn interface(rng: &mut Rng, name: &str, reserves: bool) -> String {
+fn interface(rng: &mut Rng, name: &str, reserves: bool, yields: Option<u64>) -> String {
     let bandwidth = 8 + rng.below(30);
+    let bandwidth = yields.unwrap_or(bandwidth);
     let share = if reserves { 20 + rng.below(50) } else { 0 };
     let reserve = match reserves {
         true => format!("reserve = {{ share = \"{share} %\" }}\n"),
@@ -89,7 +103,7 @@ fn interface(rng: &mut Rng, name: &str, reserves: bool) -> String {
         "\"codel\"",
         "{ kind = \"fifo\", limit = 40 }",
     ];
-    if !reserves && rng.below(4) == 0 {
+    if !reserves && rng.below(4) == 0 && yields.is_none() {
         return head(pick(rng, &plain));
     }
     let kind = match reserves {
@@ -97,7 +111,7 @@ fn interface(rng: &mut Rng, name: &str, reserves: bool) -> String {
         false => pick(rng, &["drr", "wrr", "hfsc", "cbq", "priq"]),
     };
     // What is left beside what may be reserved.
-    let unit = if reserves { 200 } else { 1_000 };
+    let unit = if reserves || yields.is_some() { 200 } else { 1_000 };
     let class = |rng: &mut Rng, class: &str, part: u64, more: &str| {
         let setting = match kind {
             "drr" | "wrr" => format!("weight = {}", 1 + rng.below(5)),
@@ -114,7 +128,12 @@ fn interface(rng: &mut Rng, name: &str, reserves: bool) -> String {
     };
     let classes = [
         class(rng, "voice", 4, "").replace("\"fq_codel\"", "\"fifo\""),
-        class(rng, "a", 2, ""),
+        class(
+            rng,
+            YIELDS,
+            2,
+            if yields.is_some() { "yields = {}\n" } else { "" },
+        ),
         class(rng, "rest", 1, "default = true\n"),
     ];
     let sends = "sends = { rate = \"100 kbit/s\", burst = \"400 B\" }\n";
@@ -128,8 +147,11 @@ fn interface(rng: &mut Rng, name: &str, reserves: bool) -> String {
         )
     };
     let other = (5_001 + rng.below(4)).to_string();
+    let connections = yields.map_or_else(String::new, |_| {
+        format!("[[interface.{name}.filter]]\nclass = \"{YIELDS}\"\nprotocol = \"tcp\"\n")
+    });
     format!(
-        "{}{promised}{}{}{}{}",
+        "{}{promised}{}{}{}{}{connections}",
         head(&format!("\"{kind}\"")),
         classes[1],
         classes[2],

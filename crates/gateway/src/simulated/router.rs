@@ -15,13 +15,13 @@ use crate::signalling::handle::SpeakerHandle;
 use crate::state_folder::failing::Power;
 use crate::supervise::{POLL_INTERVAL, Watchman};
 use crate::workers::is_per_direction;
-use crate::yielding::YieldGauges;
+use crate::yielding::Yielding;
 use control::difference::Difference;
 use control::policy::Policy;
 use control::port_config::PortConfig;
 use control::socket::Handler;
 use engine::tree::Registry;
-use engine::units::{Bytes, Duration};
+use engine::units::{Bytes, Duration, Instant};
 use netio::fail_open::{Heart, Pulse};
 use netio::handle::{Handle, WorkerSnapshot};
 use netio::ports::{GateOver, Lane, Opened};
@@ -40,6 +40,9 @@ pub(super) struct Program {
     watched: Watched,
     watchman: Watchman,
     since_poll: Duration,
+    law: Yielding,
+    /// When the law is run next, unless it has ended.
+    law_turns: Instant,
 }
 
 /// The machine, the disk, and the program on it.
@@ -146,12 +149,13 @@ impl Router {
         } = assembled.map_err(|why| why.to_string())?;
         let time: Arc<dyn SimulatedTime> = world.clone();
         let handle = handle.in_time(CallerTime::simulated(time));
-        let (_, in_force) = put_in_force(&policy, running, paths, &handle, &self.registry);
+        let (managed, in_force) = put_in_force(&policy, running, paths, &handle, &self.registry);
         world.machine().begin(workers);
         let rsvp = policy.rsvp.clone();
         let speaker = rsvp.map(|rsvp| world.stations.begin_router(&world, rsvp, &in_force));
         let speaker = speaker.transpose().map_err(|why| why.to_string())?;
         let rsvp = speaker.clone();
+        let law = Yielding::new(&handle, &managed);
         let changes = PolicyChanges::new(Arc::clone(&in_force), rsvp.clone(), &policy, Some(kept), made_of);
         let changes = Arc::new(changes.map_err(|why| why.to_string())?);
         let service = ControlService::new(
@@ -160,7 +164,7 @@ impl Router {
             Arc::clone(&in_force),
             Arc::clone(&changes),
             rsvp,
-            YieldGauges::default(),
+            law.gauges(),
             Arc::default(),
         );
         let kernel = Arc::clone(&world.machine().kernel);
@@ -176,6 +180,11 @@ impl Router {
             watched,
             watchman: Watchman::default(),
             since_poll: Duration::ZERO,
+            law_turns: match law.has_none() {
+                true => Instant::NEVER,
+                false => world.now_here(),
+            },
+            law,
         });
         Ok(())
     }
@@ -191,10 +200,16 @@ impl Router {
                 self.world.stations.stopped.store(false, Ordering::Relaxed);
                 return;
             };
-            let step = left.min(every - program.since_poll);
-            self.world.run(step);
-            left -= step;
-            program.since_poll += step;
+            let begun = self.world.now_here();
+            let law = program.law_turns.since(begun);
+            self.world.run(left.min(every - program.since_poll).min(law));
+            if self.world.now_here() >= program.law_turns {
+                program.turn_law(&self.world);
+            }
+            // Where a law waits for a worker, time passes.
+            let took = self.world.now_here().since(begun);
+            left -= took.min(left);
+            program.since_poll = every.min(program.since_poll + took);
             if program.since_poll >= every {
                 program.since_poll = Duration::ZERO;
                 program.poll();
@@ -255,6 +270,12 @@ impl Router {
         shown.map_or_else(Default::default, |shown| accounts(&shown, &self.world))
     }
 
+    /// Segments of connections that their hosts have got.
+    pub(super) fn segments(&self) -> u64 {
+        let machine = self.world.machine();
+        machine.connections.as_ref().map_or(0, |all| all.received)
+    }
+
     pub(super) fn frames(&self) -> Frames {
         locked(&self.world.machine().kernel).frames
     }
@@ -268,6 +289,24 @@ impl Drop for Router {
 }
 
 impl Program {
+    fn turn_law(&mut self, world: &World) {
+        // What it sets is in force before it has heard so.
+        let turned = |at| locked(&world.machine().kernel).law_turned = at;
+        let begun = world.now_here();
+        turned(begun);
+        let next = self.law.turn();
+        let now = world.now_here();
+        turned(now);
+        self.law_turns = next.map_or(Instant::NEVER, |next| now.max(begun + next));
+    }
+
+    /// The law does not run before.
+    pub(super) fn hold_law_up(&mut self, until: Instant) {
+        if self.law_turns != Instant::NEVER {
+            self.law_turns = self.law_turns.max(until);
+        }
+    }
+
     fn poll(&mut self) {
         let Self {
             handle,

@@ -7,7 +7,7 @@
 use super::kernel::locked;
 use super::machine::Load;
 use super::policies::speaks_rsvp;
-use super::steps::{KINDS, Kind, Run, Shown, Step};
+use super::steps::{Kind, Run, Shown, Step, kinds};
 use engine::random::{Rng, Seed};
 use engine::units::{Duration, Instant};
 use measure::confidence::StraightLine;
@@ -86,8 +86,8 @@ fn soaked(seed: u64, hours: u64, file: &Path) -> Result<(Vec<f64>, Shown), (Stri
     super::rng::draw_from(Some(Seed(seed).fork("rng")));
     let mut run = Run::begin(seed, SLOWER, file);
     let text = std::fs::read_to_string(file).expect("the policy");
-    let kinds = KINDS.into_iter().filter(|(kind, _)| !ENDS.contains(kind));
-    let kinds: Vec<(Kind, u64)> = kinds.collect();
+    let mut kinds = kinds(seed);
+    kinds.retain(|(kind, _)| !ENDS.contains(kind));
     let mut rng = Seed(seed).fork("soak").stream();
     let mut done = run.started(Ok(()));
     let (begun, mut bytes, mut heap) = (run.router.world.now_here(), 0, Vec::new());

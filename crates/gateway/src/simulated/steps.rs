@@ -1,5 +1,6 @@
 //! What befalls a router, step by step, and what must be so after each.
 
+use super::connections::Connections;
 use super::kernel::{NAMES, locked};
 use super::machine::{Load, PROMISED, World};
 use super::policies::{self, Fixed, pick};
@@ -58,10 +59,11 @@ pub(super) enum Kind {
     GarbageMessages,
     SignallingError,
     NeighbourCrash,
+    LawHeldUp,
 }
 
 /// All kinds, with how often each is drawn.
-pub(super) const KINDS: [(Kind, u64); 36] = [
+pub(super) const KINDS: [(Kind, u64); 37] = [
     (Kind::Run, 8),
     (Kind::Calm, 3),
     (Kind::Load, 4),
@@ -98,9 +100,10 @@ pub(super) const KINDS: [(Kind, u64); 36] = [
     (Kind::GarbageMessages, 3),
     (Kind::SignallingError, 3),
     (Kind::NeighbourCrash, 2),
+    (Kind::LawHeldUp, 3),
 ];
 
-/// So many of them, the last, need RSVP.
+/// So many of them, the last but one, need RSVP; the last needs a class that yields.
 const OF_RSVP: usize = 7;
 
 /// A step, with a seed of its own: what it does depends on no other.
@@ -113,12 +116,23 @@ pub(super) struct Step {
 /// Draws the steps of a seed.
 pub(super) fn drawn(seed: u64) -> Vec<Step> {
     let mut rng = Seed(seed).fork("steps").stream();
-    let kinds = match policies::speaks_rsvp(seed) {
-        true => &KINDS[..],
-        false => &KINDS[..KINDS.len() - OF_RSVP],
-    };
+    let kinds = kinds(seed);
     let many = 6 + rng.below(18);
-    (0..many).map(|_| Step::drawn(&mut rng, kinds)).collect()
+    (0..many).map(|_| Step::drawn(&mut rng, &kinds)).collect()
+}
+
+/// The kinds that may befall the router of a seed.
+pub(super) fn kinds(seed: u64) -> Vec<(Kind, u64)> {
+    let (of_all, of_some) = KINDS.split_at(KINDS.len() - 1 - OF_RSVP);
+    let (of_rsvp, of_law) = of_some.split_at(OF_RSVP);
+    let mut kinds = of_all.to_vec();
+    if policies::speaks_rsvp(seed) {
+        kinds.extend(of_rsvp);
+    }
+    if policies::yields(seed) {
+        kinds.extend(of_law);
+    }
+    kinds
 }
 
 impl Step {
@@ -151,12 +165,15 @@ pub(super) struct Shown {
     /// Hold-ups that the packet loops have told at the end.
     pub(super) hold_ups: u64,
     pub(super) reserved: super::reservations::Reserved,
+    /// Segments of connections that their hosts have got.
+    pub(super) segments: u64,
     /// A digest of all that came to pass.
     pub(super) digest: u64,
 }
 
 /// A run of steps.
 pub(super) struct Run {
+    seed: u64,
     pub(super) router: Router,
     fixed: Fixed,
     pub(super) reservations: Reservations,
@@ -205,8 +222,13 @@ impl Run {
             file,
             (1 + rng.below(8)) << 20,
         );
+        if policies::yields(seed) {
+            let rng = Seed(seed).fork("connections").stream();
+            router.world.machine().connections = Some(Connections::new(1, begin, rng));
+        }
         std::fs::write(file, &text).expect("the policy's file is written");
         Self {
+            seed,
             confirmed: vec![MadeOf::text(&file.display().to_string(), &text)],
             reservations: Reservations::of(&router.world, &fixed),
             fixed,
@@ -427,6 +449,12 @@ impl Run {
                 self.router.world.machine().load = load;
                 self.disturb(ms(1_000));
                 self.run(ms(1 + rng.below(30)))?;
+            }
+            Kind::LawHeldUp => {
+                let span = ms(200 + rng.below(2_500));
+                let until = self.router.world.now_here() + span;
+                self.program()?.hold_law_up(until);
+                self.run(span)?;
             }
             Kind::Apply | Kind::ApplyToConfirm | Kind::ApplyMistaken => self.apply(step.kind, rng)?,
             Kind::Confirm => {
@@ -911,8 +939,17 @@ impl Run {
         self.router.world.machine().load = Load::Idle;
         self.excuse(ms(3_000));
         self.reservations.all_works();
+        let segments = self.router.segments();
         self.run(ms(2_500 * self.fixed.slower))?;
+        if self.router.world.machine().connections.is_some() && self.router.segments() == segments {
+            return Err("all works, and no connection goes on".into());
+        }
+        self.connections_wait(true);
         self.reservations_end()?;
+        if policies::yields(self.seed) {
+            // Their class may have a small part of a slow link, and no more.
+            self.run(ms(2_000))?;
+        }
         let router = &self.router;
         if let Some(program) = &router.program {
             let found = program.contradictions(|made_of| router.read(made_of));
@@ -940,7 +977,14 @@ impl Run {
         if held > 4 {
             return Err(format!("{held} packets are still held, with {PROMISED:?} alone"));
         }
+        self.connections_wait(false);
         Ok(())
+    }
+
+    /// The hosts of connections send nothing for a while, or go on.
+    fn connections_wait(&self, wait: bool) {
+        let mut machine = self.router.world.machine();
+        machine.connections.iter_mut().for_each(|all| all.wait = wait);
     }
 
     /// After all steps: nothing is left behind.
@@ -973,6 +1017,7 @@ impl Run {
             turns,
             virtual_ms,
             frames: self.router.frames(),
+            segments: self.router.segments(),
             reserved: self.reservations.shown(),
             ..self.shown.clone()
         }

@@ -4,6 +4,7 @@ use super::{ClampedPath, ClassStates, YieldController};
 use control::policy::InterfacePolicy;
 use control::snapshot::YIELDS;
 use engine::inspect::Value;
+use engine::units::Duration;
 use host::law::INTERVAL;
 use netio::beside::ThreadBeside;
 use netio::handle::{Handle, Unanswered};
@@ -31,6 +32,59 @@ impl YieldGauges {
     }
 }
 
+/// The laws of all interfaces with classes that yield, and what they tell.
+pub(crate) struct Yielding {
+    controllers: Vec<YieldController<WorkerPath>>,
+    gauges: YieldGauges,
+}
+
+impl Yielding {
+    /// Of these interfaces, whose packets take these paths.
+    pub(crate) fn new(handle: &Handle, managed: &[(PathId, InterfacePolicy)]) -> Self {
+        let yielding = managed
+            .iter()
+            .filter(|(_, interface)| !interface.yields.is_empty());
+        let controller = |(path, interface): &(PathId, InterfacePolicy)| {
+            let path = WorkerPath {
+                handle: handle.clone(),
+                path: *path,
+            };
+            YieldController::new(path, interface)
+        };
+        Self {
+            controllers: yielding.map(controller).collect(),
+            gauges: YieldGauges::default(),
+        }
+    }
+
+    /// Whether no class yields.
+    pub(crate) fn has_none(&self) -> bool {
+        self.controllers.is_empty()
+    }
+
+    pub(crate) fn gauges(&self) -> YieldGauges {
+        self.gauges.clone()
+    }
+
+    /// Runs each law once. The time from this turn's beginning to the next; none once a worker has
+    /// ended.
+    pub(crate) fn turn(&mut self) -> Option<Duration> {
+        let (mut states, mut interval) = (ClassStates::new(), INTERVAL);
+        for controller in &mut self.controllers {
+            let ticked = controller.tick();
+            interval = interval.min(controller.interval());
+            match ticked {
+                Ok(classes) => states.extend(classes),
+                Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return None,
+                // A worker that does not respond clamps no connections either.
+                Err(_) => {}
+            }
+        }
+        *self.gauges.0.lock().unwrap_or_else(PoisonError::into_inner) = states;
+        Some(interval)
+    }
+}
+
 /// Starts the thread if any of these interfaces has a class that yields.
 ///
 /// # Errors
@@ -40,37 +94,17 @@ pub fn start(
     handle: &Handle,
     managed: &[(PathId, InterfacePolicy)],
 ) -> io::Result<(Option<ThreadBeside>, YieldGauges)> {
-    let gauges = YieldGauges::default();
-    let mut controllers: Vec<YieldController<WorkerPath>> = managed
-        .iter()
-        .filter(|(_, interface)| !interface.yields.is_empty())
-        .map(|(path, interface)| {
-            let path = WorkerPath {
-                handle: handle.clone(),
-                path: *path,
-            };
-            YieldController::new(path, interface)
-        })
-        .collect();
-    if controllers.is_empty() {
+    let mut yielding = Yielding::new(handle, managed);
+    let gauges = yielding.gauges();
+    if yielding.has_none() {
         return Ok((None, gauges));
     }
-    let shared = gauges.clone();
     let thread = ThreadBeside::start("yields", move |ended| {
         while !ended() {
             let begin = netio::clock::now();
-            let (mut states, mut interval) = (ClassStates::new(), INTERVAL);
-            for controller in &mut controllers {
-                let ticked = controller.tick();
-                interval = interval.min(controller.interval());
-                match ticked {
-                    Ok(classes) => states.extend(classes),
-                    Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return,
-                    // A worker that does not respond clamps no connections either.
-                    Err(_) => {}
-                }
-            }
-            *shared.0.lock().unwrap_or_else(PoisonError::into_inner) = states;
+            let Some(interval) = yielding.turn() else {
+                return;
+            };
             let took = netio::clock::now().since(begin);
             std::thread::sleep(std::time::Duration::from_nanos(
                 interval.nanos().saturating_sub(took.nanos()),
