@@ -227,6 +227,7 @@ mod tests {
             mss: Bytes::new(1448),
             scale: 7,
             window: Bytes::ZERO,
+            losses: 0,
         }
     }
 

@@ -8,7 +8,7 @@
 //!   [`delay_law`]: its substitute where the link's rate is unknown;
 //! - [`autorate`]: no windows, but the rate of a shaper whose line varies;
 //! - [`full_link_clamp`]: the paper's law: windows are clamped while the link is full;
-//! - [`rate_meter`], [`rate_estimate`], `queue_witness`, `other_way`, [`share`],
+//! - [`rate_meter`], [`rate_estimate`], `queue_witness`, `loss_witness`, `window_cap`, `other_way`, [`share`],
 //!   [`flow_controller`], `turns`, `cap_budget`:
 //!   parts of the default law.
 
@@ -17,6 +17,7 @@ mod cap_budget;
 pub mod delay_law;
 pub mod flow_controller;
 pub mod full_link_clamp;
+mod loss_witness;
 mod other_way;
 mod queue_witness;
 pub mod rate_estimate;
@@ -24,6 +25,7 @@ pub mod rate_meter;
 pub mod scavenger;
 pub mod share;
 mod turns;
+mod window_cap;
 
 use crate::order::LimitOrder;
 use crate::tick::LawInput;

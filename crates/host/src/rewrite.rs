@@ -185,6 +185,8 @@ impl<P: RewritePoint> WindowRewriter<P> {
             mss: Bytes::new(mss),
             scale,
             window: connection.window,
+            // Its packets are not put in order here.
+            losses: 0,
         })
     }
 }

@@ -81,6 +81,9 @@ pub struct FlowSample {
     pub scale: u8,
     /// The advertised window.
     pub window: Bytes,
+    /// Grows where its data were lost on the way: the total of segments that arrived beyond a hole,
+    /// or, of a sender, that were sent again.
+    pub losses: u64,
 }
 
 impl FlowSample {

@@ -340,6 +340,7 @@ fn feed(
                 mss: Bytes::new(1_448),
                 scale: 7,
                 window: Bytes::new(1 << 20),
+                losses: 0,
             }
         };
         let flows: Vec<FlowSample> = members.iter().zip(rates).map(flow).collect();

@@ -182,6 +182,11 @@ impl BorrowedFlow {
             mss: Bytes::new(u64::from(mss.max(536))),
             scale: info.receive_scale,
             window: Bytes::new(u64::from(info.window)),
+            losses: u64::from(if receives {
+                info.out_of_order
+            } else {
+                info.retransmissions
+            }),
         }
     }
 

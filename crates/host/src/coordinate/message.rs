@@ -63,6 +63,9 @@ pub(super) struct FlowReport {
     mss: u64,
     scale: u8,
     pub(super) window: u64,
+    /// A nine of before did not tell it.
+    #[serde(default)]
+    losses: u64,
 }
 
 impl FlowReport {
@@ -80,6 +83,7 @@ impl FlowReport {
             mss: sample.mss.get(),
             scale: sample.scale,
             window: sample.window.get(),
+            losses: sample.losses,
         }
     }
 
@@ -95,6 +99,7 @@ impl FlowReport {
             mss: Bytes::new(self.mss),
             scale: self.scale,
             window: Bytes::new(self.window),
+            losses: self.losses,
         }
     }
 }

@@ -117,6 +117,7 @@ mod tests {
                 mss: Bytes::new(1_448),
                 scale: 7,
                 window: Bytes::new(5_000),
+                losses: 0,
             }];
             let tick = LawInput {
                 now: Instant::START,

@@ -100,6 +100,7 @@ mod tests {
             mss: Bytes::new(1_448),
             scale: 7,
             window: Bytes::new(14_480),
+            losses: 0,
         };
         let (mut law, mut flow) = (DelayLaw::default(), FlowController::new(&sample(100)));
         flow.update(&sample(100), 0.0, 0.05);

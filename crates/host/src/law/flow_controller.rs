@@ -92,6 +92,9 @@ pub(super) struct FlowController {
     pub(super) ceiling: f64,
     /// The factor on rate times RTT that makes the window yield the rate.
     correction: f64,
+    /// The total of its losses, once sampled, and whether the last sample had more.
+    losses: Option<u64>,
+    pub(super) lost: bool,
     /// Bits that it is owed by the turns.
     pub(super) credit: f64,
     /// It waits for its turn.
@@ -122,6 +125,8 @@ impl FlowController {
             wanted: 0.0,
             ceiling: f64::INFINITY,
             correction: 1.0,
+            losses: None,
+            lost: false,
             credit: 0.0,
             parked: false,
             turn: false,
@@ -147,6 +152,8 @@ impl FlowController {
             }
             self.min_rtt = self.min_rtt.min(self.rtt);
         }
+        self.lost = self.losses.is_some_and(|before| sample.losses > before);
+        self.losses = Some(sample.losses);
         self.mss = (sample.mss.get() as f64).clamp(256.0, 65_000.0);
         self.scale = sample.scale;
         self.rate = rate;
@@ -233,10 +240,15 @@ impl FlowController {
             .max(self.jitter())
     }
 
+    /// Whether its RTT exceeds what needs no explanation.
+    pub(super) fn is_delayed(&self) -> bool {
+        self.queue() > self.tolerated_queue()
+    }
+
     /// Counts for how long a queue stands that nothing explains, or is absent. Beside counted
     /// traffic, short queues are its bursts.
     pub(super) fn watch_queue(&mut self, explained: bool, beside_others: bool, seconds: f64) {
-        let queued = self.queue() > self.tolerated_queue() && (self.is_queued() || !beside_others);
+        let queued = self.is_delayed() && (self.is_queued() || !beside_others);
         self.unqueued_for = if queued { 0.0 } else { self.unqueued_for + seconds };
         self.queued_for = if queued && !explained {
             self.queued_for + seconds
@@ -342,7 +354,8 @@ impl FlowController {
         } else {
             self.window
         };
-        let raise = (seconds / self.rtt).min(2.0).exp2();
+        // The present RTT may be of a queue that has gone.
+        let raise = (seconds / self.rtt.min(self.base_rtt())).min(2.0).exp2();
         self.wanted = wanted;
         self.window = wanted.min(self.ceiling).min((from * raise).max(LEAST * self.mss));
         self.parked = false;

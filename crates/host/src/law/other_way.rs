@@ -16,8 +16,9 @@ use crate::tick::{DataDirection, LawInput};
 
 /// Over this many seconds, as the link's rate is estimated.
 const MEAN: f64 = 0.4;
-/// The part of what comes that its acknowledgments are at most: 66 bytes for each full frame.
-const ACKNOWLEDGMENTS: f64 = 0.05;
+/// The part of what comes that its acknowledgments are at most: 94 bytes for each full frame
+/// beyond a hole.
+const ACKNOWLEDGMENTS: f64 = 0.065;
 /// What else goes is a trifle below this part of the link's rate, and below this many bits per
 /// second.
 const TRIFLE: f64 = 0.01;

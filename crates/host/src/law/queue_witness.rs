@@ -43,7 +43,7 @@ const SHORT: f64 = 0.5;
 const SHORT_RTTS: f64 = 5.0;
 const SILENT: f64 = 30.0;
 /// Windows return by this factor in an RTT.
-const RETURN: f64 = 1.5;
+const RETURN: f64 = 1.3;
 
 /// The link's load in a tick.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -85,6 +85,8 @@ pub(super) struct QueueWitness {
     queue_stood: f64,
     short_yields: u32,
     silent: f64,
+    /// Seconds since data were lost.
+    unlost_for: f64,
     /// The rate at which the link was last seen full, in bits per second.
     full_at: Option<f64>,
 }
@@ -98,6 +100,7 @@ impl Default for QueueWitness {
             queue_stood: 0.0,
             short_yields: 0,
             silent: 0.0,
+            unlost_for: f64::INFINITY,
             full_at: None,
         }
     }
@@ -128,6 +131,10 @@ impl QueueWitness {
             flow.watch_queue(explained, link.beside_others, seconds);
         }
         self.since += seconds;
+        self.unlost_for = match flows.iter().any(|flow| flow.lost) {
+            true => 0.0,
+            false => self.unlost_for + seconds,
+        };
         self.silent = (self.silent - seconds).max(0.0);
         if self.since > IN_VAIN {
             (self.gone_for, self.short_yields) = (GONE_FOR, 0);
@@ -138,7 +145,7 @@ impl QueueWitness {
         let rtt = flows.iter().map(|flow| flow.rtt).fold(0.0, f64::max);
         self.state = match self.state {
             WitnessState::Watches if stands(flows.iter().map(|flow| &**flow), &link) => {
-                begin_trial(&mut flows, total)
+                begin_trial(&mut flows, &link)
             }
             WitnessState::Watches => WitnessState::Watches,
             WitnessState::Trial { total, seconds: past }
@@ -175,10 +182,11 @@ impl QueueWitness {
     }
 
     /// Whether the queue went each time at once when members yielded, so that nobody else fills it.
+    /// Where data are lost, another one may have halved its rate.
     fn is_false_alarm(&mut self, flows: &[&mut FlowController]) -> bool {
         let rtt = flows.iter().map(|flow| flow.base_rtt()).fold(0.0, f64::max);
         let again = self.since < IN_VAIN;
-        let short = self.queue_stood <= SHORT + SHORT_RTTS * rtt;
+        let short = self.queue_stood <= SHORT + SHORT_RTTS * rtt && self.unlost_for > IN_VAIN;
         self.short_yields = if again && short { self.short_yields + 1 } else { 0 };
         if self.short_yields < FALSE_ALARMS {
             return false;
@@ -204,7 +212,7 @@ impl QueueWitness {
         }
         let returns = |flow: &&FlowController| flow.ceiling > 2.0 * LEAST * flow.mss;
         if stands(flows.iter().map(|flow| &**flow).filter(returns), &link) {
-            return begin_trial(flows, link.total);
+            return begin_trial(flows, &link);
         }
         for flow in flows.iter_mut().filter(|flow| flow.ceiling.is_finite()) {
             if flow.unqueued_for >= self.gone_for + GONE_RTTS * flow.base_rtt() {
@@ -231,10 +239,14 @@ fn stands<'a>(mut flows: impl Iterator<Item = &'a FlowController>, link: &LinkLo
 }
 
 /// Lowers the windows to what would leave half of the tolerated queue.
-fn begin_trial(flows: &mut [&mut FlowController], total: f64) -> WitnessState {
+fn begin_trial(flows: &mut [&mut FlowController], link: &LinkLoad) -> WitnessState {
     for flow in flows.iter_mut().filter(|flow| flow.queued_for > 0.0) {
         let ceiling = flow.in_flight_with_less_queue().min(flow.ceiling);
         flow.ceiling = ceiling.max(LEAST * flow.mss);
     }
-    WitnessState::Trial { total, seconds: 0.0 }
+    // A line that has just become slower carried more a few ticks ago.
+    WitnessState::Trial {
+        total: link.total.min(link.recent),
+        seconds: 0.0,
+    }
 }

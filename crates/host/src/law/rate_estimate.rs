@@ -44,6 +44,8 @@ pub struct LinkEvidence {
     pub rate: f64,
     /// The longest RTT among the connections that see a queue, in seconds; none without a queue.
     pub queued_rtt: Option<f64>,
+    /// Data were lost, and its rate over the round trip before.
+    pub lost_at: Option<f64>,
     /// Members are not limited below what the link can carry.
     pub free: bool,
     /// The rate that was stated; zero if none was.
@@ -71,11 +73,15 @@ impl RateEstimate {
             seconds,
             rate,
             queued_rtt,
+            lost_at,
             free,
             stated,
         } = tick;
         let queue = queued_rtt.is_some();
         self.has_queued |= self.outlasts_growth(&tick) && rate >= LESS * stated;
+        if let Some(lost_at) = lost_at.filter(|&rate| !self.has_queued && rate >= LESS * stated) {
+            (self.has_queued, self.rate) = (true, self.rate.max(lost_at));
+        }
         if rate >= self.rate * NEAR {
             let part = (seconds / FOLLOW_TIME).min(1.0);
             self.rate = match free && queue && self.has_queued && rate * NEAR <= self.rate {
@@ -142,6 +148,7 @@ mod tests {
             seconds: 0.05,
             rate,
             queued_rtt: queue.then_some(0.03),
+            lost_at: None,
             free,
             stated: 0.0,
         }

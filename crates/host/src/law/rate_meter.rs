@@ -192,6 +192,7 @@ mod tests {
             mss: Bytes::new(1448),
             scale: 7,
             window: Bytes::ZERO,
+            losses: 0,
         }
     }
 

@@ -122,12 +122,14 @@
 use super::cap_budget::CapBudgets;
 use super::delay_law::DelayLaw;
 use super::flow_controller::{FlowController, intervals, pace, takes_turns};
+use super::loss_witness::LossWitness;
 use super::other_way::OtherWay;
 use super::queue_witness::{LinkLoad, QueueWitness};
 use super::rate_estimate::{LinkEvidence, RateEstimate};
 use super::rate_meter::{RateMeter, TickRates};
 use super::share::{ShareClaim, divide};
 use super::turns::{Candidate, LeastOne, TurnScheduler};
+use super::window_cap::{FreeLink, WindowCap};
 use super::{INTERVAL, Law, WATCHFUL};
 use crate::order::{FlowLimit, LimitOrder, LimitReason};
 use crate::tick::{Bottleneck, ConnectionId, DataDirection, FlowSample, LawInput, Member};
@@ -192,17 +194,12 @@ const MARGIN_MIN: f64 = 0.04;
 const MARGIN_MAX: f64 = 0.15;
 const MARGIN_DECAY: f64 = 0.9;
 
-const CAP_START: f64 = 1.25;
-const CAP_SEGMENTS: f64 = 8.0;
-const CAP_GROWTH: f64 = 1.05;
-const CAP_DECAY: f64 = 0.98;
-const CAP_MIN: f64 = 0.3;
-const CAP_MAX: f64 = 8.0;
-const CAP_PAUSE: f64 = 5.0;
+const LONG_RTT: f64 = 0.04;
+const ONSET_LOAD: f64 = 0.95;
+const ONSET_ROOM: f64 = 3.0;
 
-const PROBE_RAISE: f64 = 1.25;
-const PROBE_GAIN: f64 = 1.03;
-const PROBE_RTT: f64 = 1.12;
+const RESTRAINT: f64 = 0.5;
+const RESTRAINT_GROWTH: f64 = 0.1;
 
 const PACE_QUEUED_MIN: f64 = 0.98;
 const PACE_MIN: f64 = 1.02;
@@ -254,14 +251,6 @@ impl Shares {
     }
 }
 
-/// The aggregate window cap when a probe began, and what the link carried with it.
-#[derive(Clone, Copy, PartialEq, Debug)]
-struct CapProbe {
-    window_cap: f64,
-    total: f64,
-    rtt: f64,
-}
-
 /// The law's state.
 #[derive(Clone, Debug)]
 pub struct Scavenger {
@@ -277,10 +266,10 @@ pub struct Scavenger {
     quiet: f64,
     /// The margin, as a fraction of B.
     margin: f64,
-    /// The aggregate window cap in BDPs, and the seconds until it may decay.
-    window_cap: f64,
-    cap_pause: f64,
-    probe: Option<CapProbe>,
+    /// What members take beside others at most after losses, as a fraction of B.
+    restraint: f64,
+    window_cap: WindowCap,
+    losses: LossWitness,
     /// The pace of uploads on a free link, as a fraction of their share.
     pace_factor: f64,
     watchful: bool,
@@ -307,9 +296,9 @@ impl Scavenger {
             same_flows: 0.0,
             quiet: 0.0,
             margin: MARGIN_MAX,
-            window_cap: CAP_START,
-            cap_pause: 0.0,
-            probe: None,
+            restraint: 1.0,
+            window_cap: WindowCap::default(),
+            losses: LossWitness::default(),
             pace_factor: PACE_MIN,
             watchful: false,
             controllers: BTreeMap::new(),
@@ -370,10 +359,15 @@ impl Scavenger {
         let queued = self.controllers.values().filter(|flow| flow.may_be_queued());
         let queued_rtt = queued.map(|flow| flow.rtt).reduce(f64::max);
         let free = matches!(self.state, State::Free { seconds } if seconds > LINK_MEAN);
+        let flows = self.controllers.values();
+        let lost_at = self
+            .losses
+            .read(flows, &self.meter, self.same_flows, rates.seconds);
         self.estimate.update(LinkEvidence {
             seconds: rates.seconds,
             rate: self.meter.total(LINK_MEAN),
             queued_rtt,
+            lost_at,
             free: free && !self.witness.is_busy(),
             stated: match tick.bottleneck {
                 Bottleneck::Stated(rate) | Bottleneck::Enforced(rate) => rate.bits() as f64,
@@ -388,7 +382,8 @@ impl Scavenger {
             return;
         };
         let total = self.meter.total(SHORT_MEAN);
-        self.other_way.read(tick, total, rate);
+        self.other_way
+            .read(tick, total.max(self.meter.total(LINK_MEAN)), rate);
         let may_grow = self.other_way.is_full() && total < EXPLAINS_QUEUE * rate;
         let may_stand = self.other_way.may_be_queued();
         let flows = self.controllers.values_mut();
@@ -447,7 +442,8 @@ impl Scavenger {
         let gone = self.quiet > QUIET_TIME - seconds / 2.0;
         let next = match self.state {
             State::Free { seconds: past } if self.is_onset(rate, past + seconds) => {
-                (self.margin, self.quiet, self.probe) = (MARGIN_MAX, 0.0, None);
+                (self.margin, self.quiet) = (MARGIN_MAX, 0.0);
+                self.window_cap.is_interrupted();
                 State::Onset { seconds: 0.0 }
             }
             State::Free { seconds: past } => State::Free {
@@ -471,8 +467,16 @@ impl Scavenger {
             self.controllers
                 .values_mut()
                 .for_each(FlowController::reset_correction);
-            self.window_cap = self.window_cap.max(1.0);
+            self.window_cap.is_free();
         }
+        self.restraint = match next {
+            State::Active { seconds: past } if past > 0.0 && self.losses.is_losing() => {
+                let members = (self.meter.total(SHORT_MEAN) - last).max(0.0) / rate;
+                (RESTRAINT * members.min(self.restraint)).max(RESERVE)
+            }
+            State::Active { .. } => (self.restraint + RESTRAINT_GROWTH * seconds).min(1.0),
+            _ => 1.0,
+        };
         self.state = next;
     }
 
@@ -480,10 +484,15 @@ impl Scavenger {
     fn members_rate(&self, rate: f64) -> f64 {
         match self.state {
             State::Free { .. } => rate,
+            State::Onset { .. } if self.mean_rtt() > LONG_RTT => {
+                let others = self.meter.others(0.0).max(self.meter.others(SHORT_MEAN));
+                (ONSET_LOAD * rate - ONSET_ROOM * others).max(RESERVE * rate)
+            }
             State::Onset { .. } => RESERVE * rate,
             State::Active { .. } => {
                 let others = self.meter.others(LONG_MEAN).max(self.meter.others(SHORT_MEAN));
-                (TARGET_LOAD * rate - others - self.margin * rate).max(RESERVE * rate)
+                let left = TARGET_LOAD * rate - others - self.margin * rate;
+                left.min(self.restraint * rate).max(RESERVE * rate)
             }
         }
     }
@@ -541,7 +550,8 @@ impl Scavenger {
         let shares = self.shares(tick, rate);
         self.adjust_cap(tick, rate, full, &shares, seconds);
         let fair = self.targets(tick, rate, |_| f64::INFINITY);
-        let window_cap = self.window_cap * self.balance(tick, full, &shares, seconds);
+        let (products, segments) = self.window_cap.windows();
+        let products = products * self.balance(tick, full, &shares, seconds);
         let goes = self.take_turns(tick, &shares.of_capped(), LeastOne::NotNeeded, seconds);
         let Shares { targets, capped } = shares;
         // A slow upload, such as the ACKs of downloads, needs no pacing.
@@ -570,8 +580,8 @@ impl Scavenger {
                 }
                 flow.steer(targets[i], flow.base_rtt(), 0.0, seconds);
             } else {
-                let extra = CAP_SEGMENTS * (share / rate).min(1.0);
-                flow.steer(share, flow.base_rtt() * window_cap, extra, seconds);
+                let extra = segments * (share / rate).min(1.0);
+                flow.steer(share, flow.base_rtt() * products, extra, seconds);
             }
             flow.judge_demand(targets[i], seconds);
             let ceiling = flow.ceiling_rate();
@@ -592,7 +602,7 @@ impl Scavenger {
         }
     }
 
-    /// Moves the aggregate window cap, and judges whether a raise shows that the link is full.
+    /// Moves the aggregate window cap by what this tick shows.
     fn adjust_cap(&mut self, tick: &LawInput<'_>, rate: f64, full: bool, shares: &Shares, seconds: f64) {
         // The cap binds if windows limit connections that are due half of the link or more.
         let (mut all, mut limited) = (0.0, 0.0);
@@ -604,32 +614,31 @@ impl Scavenger {
                 false => 0.0,
             };
         }
-        let binds = all > 0.0 && 2.0 * limited >= all;
+        let flows = || self.controllers.values();
+        let least = |what: fn(&FlowController) -> f64| flows().map(what).fold(f64::INFINITY, f64::min);
+        let total = self.meter.total(LONG_MEAN);
         // Connections that begin and end make queues of their own.
-        let queued = self.same_flows > LINK_MEAN && self.controllers.values().any(FlowController::is_queued);
-        let (total, intervals) = (self.meter.total(LONG_MEAN), intervals(seconds));
-        self.cap_pause = (self.cap_pause - seconds).max(0.0);
-        if full || (!binds && total >= NEARLY_FULL * rate) {
-            self.probe = None;
-            if self.cap_pause == 0.0 {
-                self.window_cap = (self.window_cap * CAP_DECAY.powf(intervals)).max(CAP_MIN);
-            }
-        } else if binds && !self.witness.is_busy() && !queued {
-            let now = CapProbe {
-                window_cap: self.window_cap,
-                total,
-                rtt: self.mean_rtt(),
-            };
-            let before = *self.probe.get_or_insert(now);
-            self.window_cap = (self.window_cap * CAP_GROWTH.powf(intervals)).min(CAP_MAX);
-            self.cap_pause = CAP_PAUSE;
-            if self.window_cap >= PROBE_RAISE * before.window_cap {
-                self.probe = Some(now);
-                if total < PROBE_GAIN * before.total && now.rtt > PROBE_RTT * before.rtt {
-                    self.estimate.is_full_at(self.meter.total(LINK_MEAN));
-                    (self.window_cap, self.cap_pause) = (before.window_cap, 0.0);
-                }
-            }
+        let same = self.same_flows > LINK_MEAN;
+        let link = FreeLink {
+            seconds,
+            recent: self.meter.total(SHORT_MEAN),
+            total,
+            settled: self.meter.total(LINK_MEAN),
+            full,
+            nearly_full: total >= NEARLY_FULL * rate,
+            binds: all > 0.0 && 2.0 * limited >= all,
+            busy: self.witness.is_busy(),
+            queued: same && flows().any(FlowController::is_queued),
+            may_be_queued: flows().any(FlowController::may_be_queued),
+            delayed: flows().any(FlowController::is_delayed),
+            lost: self.losses.is_losing(),
+            may_search: same && !matches!(tick.bottleneck, Bottleneck::Enforced(_)),
+            rtt: self.mean_rtt(),
+            longest: flows().map(|flow| flow.rtt).fold(0.0, f64::max),
+            segments: rate * least(FlowController::base_rtt) / 8.0 / least(|flow| flow.mss),
+        };
+        if let Some(rate) = self.window_cap.adjust(&link) {
+            self.estimate.is_full_at(rate);
         }
     }
 
@@ -731,7 +740,9 @@ impl Scavenger {
     /// its turn.
     fn limit_when_busy(&mut self, tick: &LawInput<'_>, rate: f64, seconds: f64) {
         let Shares { targets, capped } = self.shares(tick, self.members_rate(rate));
-        let least_one = match capped.iter().all(|&capped| capped) {
+        // Over a short path one that need not send has turns as short as its credit.
+        let quick = self.controllers.values().all(FlowController::is_quick);
+        let least_one = match quick || capped.iter().all(|&capped| capped) {
             true => LeastOne::NotNeeded,
             false => LeastOne::Needed,
         };

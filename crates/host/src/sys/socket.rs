@@ -161,6 +161,8 @@ pub(crate) struct Info {
     pub(crate) segments_out: u32,
     pub(crate) data_segments_in: u32,
     pub(crate) out_of_order: u32,
+    /// `tcpi_total_retrans`: segments sent again.
+    pub(crate) retransmissions: u32,
     pub(crate) window: u32,
 }
 
@@ -208,6 +210,7 @@ pub(crate) fn info(socket: &OwnedFd) -> io::Result<Info> {
         data_segments_in: word(152),
         bytes_sent: long(200),
         out_of_order: word(224),
+        retransmissions: word(100),
         window: word(232),
     })
 }

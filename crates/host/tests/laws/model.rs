@@ -434,6 +434,7 @@ impl Model {
                 mss: Bytes::new(MSS),
                 scale: SCALE,
                 window: Bytes::new(flow.window),
+                losses: flow.lost,
             }
         };
         let flows: Vec<FlowSample> = alive.iter().map(reading).collect();

@@ -176,5 +176,6 @@ fn sample(sim: &Simulation, (flow, member, mss): (FlowId, MemberId, Bytes)) -> O
         mss,
         scale: WINDOW_SCALE,
         window: receiver.window(),
+        losses: receiver.beyond_holes,
     })
 }

@@ -49,6 +49,8 @@ pub struct TcpReceiver {
     pub segments: u64,
     /// Of their bytes, those that had arrived before.
     pub duplicate_bytes: u64,
+    /// Segments that arrived beyond a hole.
+    pub beyond_holes: u64,
     /// Segments that arrived with CE.
     pub marked: u64,
     /// ACKs sent.
@@ -100,6 +102,7 @@ impl TcpReceiver {
         Self {
             segments: 0,
             duplicate_bytes: 0,
+            beyond_holes: 0,
             marked: 0,
             acks: 0,
             finished: None,
@@ -269,6 +272,7 @@ impl TcpReceiver {
             return AckTiming::Now;
         }
         if range.start > self.rcv_nxt {
+            self.beyond_holes += 1;
             let whole = self.out_of_order.insert(range);
             self.report(whole);
             return AckTiming::Now;

@@ -1,0 +1,273 @@
+//! The aggregate window cap: what the windows of all members together are while the link is free.
+//!
+//! It is near one bandwidth-delay product (BDP), and some segments more. It decays while the link is
+//! full and grows while windows limit the flows and the link is not full, so it stays where the link
+//! is just full. Three things correct it:
+//!
+//! - *Losses.* Windows that overflow a buffer are lowered, not below a BDP, and do not grow up to
+//!   that size again for a while. A sender whose losses go on all the same makes them itself, as BBR
+//!   does in a shallow buffer: then windows have room for what arrives beyond holes, and further
+//!   losses lower nothing for a while.
+//! - *Probes.* If a raise yields longer RTTs and no more throughput, the link is full at the rate
+//!   that it carries.
+//! - *Searches.* Windows that are just full hide that the line carries more: its rate was taken for
+//!   too low, or has risen. Every few seconds they are raised by a quarter for a few round trips; as
+//!   long as the link then carries more, they are raised further. A search that loses data is
+//!   repeated later and later.
+
+use super::flow_controller::intervals;
+
+/// At first, in BDPs and in segments in addition.
+const START: f64 = 1.25;
+const SEGMENTS: f64 = 8.0;
+/// Its bounds in BDPs.
+const MIN: f64 = 0.3;
+const MAX: f64 = 8.0;
+/// Growth and decay in a tick.
+const GROWTH: f64 = 1.05;
+const DECAY: f64 = 0.98;
+/// No decay for this many seconds after growth.
+const PAUSE: f64 = 5.0;
+
+const PROBE_RAISE: f64 = 1.25;
+const PROBE_GAIN: f64 = 1.03;
+const PROBE_RTT: f64 = 1.12;
+
+/// A loss lowers it to this part, and its segments to half, but not below this many;
+const LOWERED: f64 = 0.85;
+const SEGMENTS_MIN: f64 = 1.0;
+/// again after this many seconds and this many RTTs.
+const AGAIN: f64 = 0.1;
+const AGAIN_RTTS: f64 = 2.0;
+/// It grows up to this part of what overflowed a buffer, for this many seconds.
+const BELOW_OVERFLOW: f64 = 0.9;
+const REMEMBERED: f64 = 20.0;
+/// So many losses in succession, each within this many seconds and RTTs after the one before, are
+/// not of the windows. Then it is this, and losses lower nothing for as long as they are remembered.
+const IN_VAIN: u32 = 3;
+const SUCCESSION: f64 = 1.0;
+const SUCCESSION_RTTS: f64 = 4.0;
+const WITH_HOLES: f64 = 2.5;
+
+/// The first search after this many seconds of a full link, the next ones after this many more, up
+/// to a maximum where they lose data.
+const SEARCH_FIRST: f64 = 1.0;
+const SEARCH_EVERY: f64 = 2.5;
+const SEARCH_MAX: f64 = 60.0;
+/// It raises by this factor for this many seconds and RTTs; from this gain on the line carries more.
+const SEARCH_RAISE: f64 = 1.25;
+const SEARCH_TIME: f64 = 0.1;
+const SEARCH_RTTS: f64 = 4.0;
+const SEARCH_GAIN: f64 = 1.05;
+
+/// What a tick on a free link shows.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct FreeLink {
+    /// The time since the last tick, in seconds.
+    pub(super) seconds: f64,
+    /// What the link carries over two, four and eight usual ticks.
+    pub(super) recent: f64,
+    pub(super) total: f64,
+    pub(super) settled: f64,
+    /// It carries its rate, or nearly.
+    pub(super) full: bool,
+    pub(super) nearly_full: bool,
+    /// Windows limit those flows that are due most of the link.
+    pub(super) binds: bool,
+    /// A queue is being explained.
+    pub(super) busy: bool,
+    /// A queue stands; RTTs may show one; RTTs exceed what needs no explanation.
+    pub(super) queued: bool,
+    pub(super) may_be_queued: bool,
+    pub(super) delayed: bool,
+    /// Data were lost.
+    pub(super) lost: bool,
+    /// Connections have neither begun nor ended for a while, and the rate may be another one.
+    pub(super) may_search: bool,
+    /// The mean RTT and the longest one, in seconds, and a BDP in segments.
+    pub(super) rtt: f64,
+    pub(super) longest: f64,
+    pub(super) segments: f64,
+}
+
+/// The cap when a probe began, and what the link carried with it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct CapProbe {
+    products: f64,
+    total: f64,
+    rtt: f64,
+}
+
+/// The cap.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct WindowCap {
+    /// In BDPs, and the segments in addition.
+    products: f64,
+    segments: f64,
+    /// Seconds until it may decay.
+    pause: f64,
+    /// Whether it was binding at the last tick.
+    binds: bool,
+    probe: Option<CapProbe>,
+    /// The BDPs that overflowed a buffer, and the seconds since a loss lowered it.
+    overflowed: f64,
+    lowered: f64,
+    in_vain: u32,
+    /// Losses lower nothing for this many seconds.
+    deaf: f64,
+    search: RateSearch,
+}
+
+impl Default for WindowCap {
+    fn default() -> Self {
+        Self {
+            products: START,
+            segments: SEGMENTS,
+            pause: 0.0,
+            binds: false,
+            probe: None,
+            overflowed: f64::INFINITY,
+            lowered: 0.0,
+            in_vain: 0,
+            deaf: 0.0,
+            search: RateSearch::default(),
+        }
+    }
+}
+
+impl WindowCap {
+    /// In BDPs, and in segments in addition.
+    pub(super) fn windows(&self) -> (f64, f64) {
+        let raise = self.search.raise();
+        (self.products * raise, self.segments * raise)
+    }
+
+    /// Other traffic begins: what trickles after it is no measure of the link.
+    pub(super) fn is_interrupted(&mut self) {
+        self.probe = None;
+        self.search.running = None;
+    }
+
+    /// Other traffic has ended.
+    pub(super) fn is_free(&mut self) {
+        self.products = self.products.max(1.0);
+    }
+
+    /// Takes a tick in. The rate at which the link is full, if a probe has just shown it.
+    pub(super) fn adjust(&mut self, link: &FreeLink) -> Option<f64> {
+        self.pause = (self.pause - link.seconds).max(0.0);
+        self.lower(link);
+        self.search.turn(link);
+        let steps = intervals(link.seconds);
+        let bound_before = std::mem::replace(&mut self.binds, link.binds);
+        if link.full || (!link.binds && link.nearly_full) {
+            self.probe = None;
+            if self.pause == 0.0 {
+                self.products = (self.products * DECAY.powf(steps)).max(MIN);
+            }
+            return None;
+        }
+        // What had not bound before has not had its effect yet.
+        if !link.binds || !bound_before || link.busy || link.queued {
+            return None;
+        }
+        let now = CapProbe {
+            products: self.products,
+            total: link.total,
+            rtt: link.rtt,
+        };
+        let before = *self.probe.get_or_insert(now);
+        let most = (self.overflowed * BELOW_OVERFLOW).max(self.products).min(MAX);
+        self.products = (self.products * GROWTH.powf(steps)).min(most);
+        self.segments = (self.segments * GROWTH.powf(steps)).min(SEGMENTS);
+        self.pause = PAUSE;
+        if self.products < PROBE_RAISE * before.products {
+            return None;
+        }
+        self.probe = Some(now);
+        let in_vain = link.total < PROBE_GAIN * before.total && now.rtt > PROBE_RTT * before.rtt;
+        in_vain.then(|| {
+            (self.products, self.pause) = (before.products, 0.0);
+            link.settled
+        })
+    }
+
+    /// Lowers it after losses.
+    fn lower(&mut self, link: &FreeLink) {
+        self.lowered += link.seconds;
+        self.deaf = (self.deaf - link.seconds).max(0.0);
+        if self.lowered > REMEMBERED {
+            self.overflowed = f64::INFINITY;
+        }
+        let again = self.lowered >= AGAIN + AGAIN_RTTS * link.longest;
+        if !link.lost || !again || self.deaf > 0.0 || self.search.running.is_some() {
+            return;
+        }
+        let follows = self.lowered < SUCCESSION + SUCCESSION_RTTS * link.longest;
+        // Where RTTs grow, too, others may fill the buffer.
+        self.in_vain = if follows && !link.delayed {
+            self.in_vain + 1
+        } else {
+            0
+        };
+        (self.lowered, self.probe, self.pause) = (0.0, None, 0.0);
+        if self.in_vain >= IN_VAIN {
+            (self.products, self.segments, self.overflowed) = (WITH_HOLES, SEGMENTS, f64::INFINITY);
+            (self.in_vain, self.deaf) = (0, REMEMBERED);
+            return;
+        }
+        self.overflowed = self.products.max(1.0);
+        self.segments = (self.segments / 2.0).max(SEGMENTS_MIN);
+        let one = (1.0 - self.segments / link.segments.max(1.0)).max(MIN);
+        self.products = (self.products * LOWERED).max(one.min(self.products));
+    }
+}
+
+/// A search for a higher rate of the link.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct RateSearch {
+    /// Seconds of a full link until the next one, and from one to the next.
+    wait: f64,
+    every: f64,
+    /// Seconds since it began, or had its last gain, and what the link carried then.
+    running: Option<(f64, f64)>,
+}
+
+impl Default for RateSearch {
+    fn default() -> Self {
+        Self {
+            wait: SEARCH_FIRST,
+            every: SEARCH_EVERY,
+            running: None,
+        }
+    }
+}
+
+impl RateSearch {
+    /// The factor on all windows.
+    fn raise(&self) -> f64 {
+        if self.running.is_some() { SEARCH_RAISE } else { 1.0 }
+    }
+
+    fn turn(&mut self, link: &FreeLink) {
+        let Some((past, before)) = self.running else {
+            if link.full && link.may_search && !link.busy && !link.may_be_queued {
+                self.wait -= link.seconds;
+                self.running = (self.wait <= 0.0).then_some((0.0, link.recent));
+            }
+            return;
+        };
+        let past = past + link.seconds;
+        self.running = Some((past, before));
+        if past < SEARCH_TIME + SEARCH_RTTS * link.rtt && !link.lost {
+            return;
+        }
+        let gains = link.recent > SEARCH_GAIN * before;
+        self.every = match link.lost && !gains {
+            true => (2.0 * self.every).min(SEARCH_MAX),
+            false => SEARCH_EVERY,
+        };
+        self.wait = self.every;
+        self.running = (gains && !link.lost).then_some((0.0, link.recent));
+    }
+}
