@@ -40,6 +40,9 @@ pub struct Figures {
     pub t80: Option<f64>,
     /// Seconds until the lower one has 80 % again.
     pub back: Option<f64>,
+    /// The lower one's sender would not send at 80 % when the goal's time comes, whatever its window:
+    /// it has not raised its own again since losses, or since it was limited.
+    pub sender_is_slow: bool,
 }
 
 /// A cell's figures.
@@ -80,6 +83,8 @@ fn of_path(mbit: f64, rtt_ms: f64) -> impl Iterator<Item = Cell> {
     })
 }
 
+/// The part of a full frame that is data.
+const PAYLOAD: f64 = 1_448.0 / 1_514.0;
 /// No buffer holds less than four packets.
 const LEAST_BUFFER: u64 = 6_056;
 
@@ -140,16 +145,34 @@ impl Cell {
 
     fn figures(&self, seen: &Seen, without: &Seen, alone: &Received) -> Figures {
         let Seen { low, other } = seen;
-        let lone = without.low.rate(SETTLED, BEGINS);
+        // What arrived beyond a hole before counts when the hole is filled: a reference is no more
+        // than what the line carries.
+        let most = self.line.mbit * PAYLOAD;
+        let lone = without.low.rate(SETTLED, BEGINS).min(most);
         let both = |seen: &Seen| seen.low.rate(BEGINS, ENDS) + seen.other.rate(BEGINS, ENDS);
         let settled = BEGINS + self.within();
         Figures {
             lone: low.rate(SETTLED, BEGINS) / lone,
             newcomer: other.rate(settled, ENDS) / alone.rate(settled, ENDS),
-            total: both(seen) / both(without),
+            total: both(seen) / both(without).min(most),
             t80: other.has(BEGINS, ENDS, |from, to| 0.8 * alone.rate(from, to)),
             back: low.has(ENDS, OVER, |_, _| 0.8 * lone),
+            sender_is_slow: self.is_slow(low),
         }
+    }
+
+    /// Whether this sender's own window carries less than 80 % of the line's rate when the lower
+    /// download should have it back. BBR's is two bandwidth-delay products of the rate that it knows.
+    fn is_slow(&self, low: &Received) -> bool {
+        let Line {
+            mbit,
+            rtt_ms,
+            control,
+            ..
+        } = self.line;
+        let products = if control == "bbr" { 2.0 } else { 1.0 };
+        let cwnd = low.cwnd(ENDS + self.within());
+        cwnd.is_some_and(|bytes| (bytes as f64) < 0.8 * products * mbit * rtt_ms * 125.0)
     }
 
     /// What of these figures misses the goals of `auto`.

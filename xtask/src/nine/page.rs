@@ -16,15 +16,18 @@ fn figures(found: &Figures, missed: &[&str]) -> String {
         false => text,
     };
     let part = |name: &str, part: f64| mark(name, format!("{:.0}", part * 100.0));
-    let time =
-        |name: &str, time: Option<f64>| mark(name, time.map_or("never".into(), |time| format!("{time:.2}")));
+    let seconds = |time: Option<f64>| time.map_or("never".into(), |time: f64| format!("{time:.2}"));
+    let back = match missed.contains(&"back") && found.sender_is_slow {
+        true => format!("*{}*", seconds(found.back)),
+        false => mark("back", seconds(found.back)),
+    };
     format!(
         "{}/{}/{} {} {}",
         part("lone", found.lone),
         part("newcomer", found.newcomer),
         part("total", found.total),
-        time("t80", found.t80),
-        time("back", found.back)
+        mark("t80", seconds(found.t80)),
+        back
     )
 }
 
@@ -63,17 +66,23 @@ pub fn fall_line(fall: &Fall, row: &[Fell]) -> String {
 /// How many cells reach all goals, and what the others miss.
 pub fn summary(cells: &[(Cell, Row)], falls: &[(Fall, Vec<Fell>)]) -> String {
     let mut text = String::from(
-        "| setting | cells | reach all goals | miss lone | newcomer | total | t80 | back |\n|---|---|---|---|---|---|---|---|\n",
+        "| setting | cells | reach all goals | but for the sender | miss lone | newcomer | total | t80 | back |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     for (number, (name, ..)) in cell::SETTINGS.iter().enumerate().filter(|_| !cells.is_empty()) {
         let missed: Vec<&Vec<&str>> = cells.iter().map(|(_, row)| &row.nine[number].1).collect();
         let miss = |what: &str| missed.iter().filter(|missed| missed.contains(&what)).count();
         let reach = missed.iter().filter(|missed| missed.is_empty()).count();
+        let is_senders = |(found, missed): &(Figures, Vec<&str>)| *missed == ["back"] && found.sender_is_slow;
+        let senders = cells
+            .iter()
+            .filter(|(_, row)| is_senders(&row.nine[number]))
+            .count();
         let counts = ["lone", "newcomer", "total", "t80", "back"].map(|what| miss(what).to_string());
         let _ = writeln!(
             text,
-            "| {name} | {} | {reach} | {} |",
+            "| {name} | {} | {reach} | {} | {} |",
             cells.len(),
+            reach + senders,
             counts.join(" | ")
         );
     }
@@ -82,7 +91,7 @@ pub fn summary(cells: &[(Cell, Row)], falls: &[(Fall, Vec<Fell>)]) -> String {
             .iter()
             .filter(|(_, row)| row[number].missed().is_empty())
             .count();
-        let _ = writeln!(text, "| falls, {name} | {} | {reach} | | | | | |", falls.len());
+        let _ = writeln!(text, "| falls, {name} | {} | {reach} | | | | | | |", falls.len());
     }
     text
 }

@@ -8,6 +8,7 @@
 use engine::tree::Registry;
 use scenario::Scenarios;
 use scenario::folder::Folder;
+use scenario::run::ScenarioRun;
 use scenario::run::outcome::{FlowOutcome, Point};
 use std::fmt::Write;
 
@@ -60,16 +61,27 @@ pub struct Play {
     pub end: f64,
 }
 
-/// Received bytes in bins.
+/// What a download received, and how its sender did.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Received(Vec<u64>);
+pub struct Received {
+    /// Bytes in each bin.
+    bins: Vec<u64>,
+    /// The sender's congestion window in bytes, at these seconds.
+    cwnd: Vec<(f64, u64)>,
+}
 
 impl Received {
     /// Mbit/s between these seconds.
     pub fn rate(&self, from: f64, to: f64) -> f64 {
-        let bins = |seconds: f64| ((seconds / BIN).round() as usize).min(self.0.len());
-        let bytes: u64 = self.0[bins(from)..bins(to)].iter().sum();
+        let bin = |seconds: f64| ((seconds / BIN).round() as usize).min(self.bins.len());
+        let bytes: u64 = self.bins[bin(from)..bin(to)].iter().sum();
         bytes as f64 * 8e-6 / (to - from)
+    }
+
+    /// The sender's congestion window at this second, in bytes.
+    pub fn cwnd(&self, at: f64) -> Option<u64> {
+        let last = self.cwnd.iter().rfind(|(second, _)| *second <= at);
+        last.map(|(_, bytes)| *bytes)
     }
 
     /// The seconds from `from` on until it has this rate for half a second; none before `until`.
@@ -101,13 +113,20 @@ impl Play {
             of: 1,
             values: Vec::new(),
         };
-        let outcome = scenario::run::run("nine", &scenario, point, &[], &mut |_, _| ());
+        let run = ScenarioRun::begin(&scenario, &[], None).map_err(|e| wrong(format!("{e:?}")))?;
+        let run = run.sampling_tcp(&scenario);
+        let outcome = run.to_end("nine", &scenario, point, &mut |_, _| ());
         let outcome = outcome.map_err(|e| wrong(format!("{e:?}")))?;
         let series = |name: &str| {
             let flow = outcome.flows.iter().find(|flow: &&FlowOutcome| flow.name == name);
-            let mut series = flow.map_or_else(Vec::new, |flow| flow.series.clone());
-            series.resize((self.end / BIN).round() as usize, 0);
-            Received(series)
+            let mut bins = flow.map_or_else(Vec::new, |flow| flow.series.clone());
+            bins.resize((self.end / BIN).round() as usize, 0);
+            let samples = flow.into_iter().flat_map(|flow| &flow.tcp);
+            let cwnd = samples.map(|sample| (sample.at.nanos() as f64 / 1e9, sample.cwnd.get()));
+            Received {
+                bins,
+                cwnd: cwnd.collect(),
+            }
         };
         Ok([series("low"), series("other")])
     }

@@ -65,3 +65,75 @@ impl LossWitness {
         (self.losing && self.level).then_some(last)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tick::{
+        Bottleneck, ConnectionId, DataDirection, FlowSample, LawInput, LinkCounters, MemberId,
+    };
+    use engine::units::{Bytes, Duration, Instant};
+
+    /// What the witness says at each tick of 50 ms, in which a connection with an RTT of 50 ms
+    /// carries so many Mbit/s, and loses data or not.
+    fn says(ticks: &[(u64, bool)]) -> Vec<Option<f64>> {
+        let (mut witness, mut meter) = (LossWitness::default(), RateMeter::new(DataDirection::Download));
+        let (mut carried, mut losses, mut flow) = (0, 0, None);
+        let mut at = Instant::START;
+        let mut read = |mbit: u64, lost: bool| {
+            carried += mbit * 6_250;
+            losses += u64::from(lost);
+            at = at + Duration::from_millis(50);
+            let sample = FlowSample {
+                id: ConnectionId(1),
+                member: MemberId(1),
+                at,
+                received: Bytes::new(carried),
+                sent: Bytes::ZERO,
+                rtt: Some(Duration::from_millis(50)),
+                min_rtt: Some(Duration::from_millis(50)),
+                mss: Bytes::new(1_448),
+                scale: 7,
+                window: Bytes::new(1 << 20),
+                losses,
+            };
+            let link = LinkCounters {
+                received: Bytes::new(carried),
+                sent: Bytes::ZERO,
+            };
+            meter.read(&LawInput {
+                now: at,
+                link,
+                bottleneck: Bottleneck::Auto,
+                members: &[],
+                flows: &[sample],
+            });
+            let flow = flow.get_or_insert_with(|| FlowController::new(&sample));
+            flow.update(&sample, mbit as f64 * 1e6, 0.05);
+            witness.read(std::iter::once(&*flow), &meter, 1.0, 0.05)
+        };
+        ticks.iter().map(|&(mbit, lost)| read(mbit, lost)).collect()
+    }
+
+    #[test]
+    fn a_loss_of_a_level_flow_tells_the_rate() {
+        let ticks = [(10, false), (10, false), (10, false), (10, false), (10, true)];
+        let said = says(&ticks);
+        assert_eq!(said[..4], [None; 4]);
+        assert!(said[4].is_some_and(|rate| (rate - 10e6).abs() < 1e5), "{said:?}");
+    }
+
+    #[test]
+    fn a_loss_within_a_slow_start_tells_none() {
+        let ticks = [
+            (1, false),
+            (2, false),
+            (4, false),
+            (8, false),
+            (16, true),
+            (16, true),
+            (8, true),
+        ];
+        assert_eq!(says(&ticks), [None; 7]);
+    }
+}

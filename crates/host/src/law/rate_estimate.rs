@@ -5,6 +5,7 @@
 //! valid from the first time that a queue outlasted the growth of the rate: RTTs also vary within a
 //! slow start. A queue below a stated rate is no such evidence: see `queue_witness`.
 //!
+//! - Data that were lost are evidence, too: `loss_witness`.
 //! - While a queue stands and no member is limited below what the link can carry, the estimate
 //!   follows the measured rate, up and down, within a few per cent. An interface that counts
 //!   super-frames once reads a little more where they are shorter, and a maximum of that would
@@ -44,7 +45,7 @@ pub struct LinkEvidence {
     pub rate: f64,
     /// The longest RTT among the connections that see a queue, in seconds; none without a queue.
     pub queued_rtt: Option<f64>,
-    /// Data were lost, and its rate over the round trip before.
+    /// The rate at which it was full, if data were lost in the last round trip.
     pub lost_at: Option<f64>,
     /// Members are not limited below what the link can carry.
     pub free: bool,
@@ -193,6 +194,23 @@ mod tests {
             });
             assert_eq!(estimate.rate(), None, "tick {tick}");
         }
+    }
+
+    #[test]
+    fn a_loss_is_evidence_of_the_rate_before_it_unless_a_higher_one_is_stated() {
+        let lost = |stated| {
+            let mut estimate = RateEstimate::default();
+            (0..20).for_each(|_| estimate.update(evidence(9e6, false, true)));
+            estimate.update(LinkEvidence {
+                lost_at: Some(10e6),
+                stated,
+                ..evidence(9e6, false, true)
+            });
+            estimate.rate()
+        };
+        assert_eq!(lost(0.0), Some(10e6));
+        assert_eq!(lost(11e6), Some(10e6));
+        assert_eq!(lost(12e6), None, "a trial decides");
     }
 
     #[test]

@@ -11,25 +11,26 @@
 //! | state | until | T |
 //! |---|---|---|
 //! | free | H appears (`ONSETS`) | B, under the aggregate window cap |
-//! | onset | H no longer grows; 0.15 to 0.5 s | 2 % of B |
+//! | onset | H no longer grows; 0.15 to 0.5 s | 2 % of B; over long paths 0.95 B − 3 H, at least that |
 //! | active | H is below 4 % of B for 0.15 s | 0.96 B − H − m, at least 2 % of B |
 //!
 //! - *Onset.* Members stop almost completely, so that the slow start of the new flow finds an empty
-//!   queue and runs to its end.
+//!   queue and runs to its end. Over long paths, where a slow start takes a second, they leave it what
+//!   it will have in one and a half round trips.
 //! - *Margin m.* 4 to 15 % of B while the link is full, decaying while it is not. Other traffic
 //!   that can use more grows into it; traffic that cannot leaves the rest to members.
 //! - *Reserve.* Members keep 2 % of B for senders like BBR. BBR raises its rate by a quarter every
 //!   one and a half round trips, from the rate that it had, whatever the window allows. From 2 %
 //!   of 100 Mbit/s it is back within half a second.
 //! - *Aggregate window cap.* While the link is free, the windows of all members together are
-//!   capped near one bandwidth-delay product (BDP). The cap decides how soon a clamp takes effect,
-//!   and how much of the link's buffer a new flow finds empty. It decays slowly while the link is
-//!   full. It grows fast while the link is not full and windows limit those flows that are due most
-//!   of it; a flow that recovers from losses would not profit from larger windows of the others.
-//!   So an RTT that was measured too long or too short costs no throughput.
-//! - *Cap probe.* If raising the cap yields longer RTTs and no more throughput, the link is full at
-//!   the rate it carries. The cap is not raised while a queue stands. A probe ends where other
-//!   traffic begins: what trickles after it is no measure of the link.
+//!   capped near one bandwidth-delay product (BDP), where the link is just full (`window_cap`). The
+//!   cap decides how soon a clamp takes effect, and how much of the link's buffer a new flow finds
+//!   empty. An RTT that was measured too long or too short costs no throughput. Windows that overflow
+//!   a buffer are lowered; windows that are just full are raised every few seconds for a moment, since
+//!   they would hide that the line carries more.
+//! - *Losses* tell the rate where a buffer is too shallow for a queue that RTTs show
+//!   (`loss_witness`). Beside others, a loss halves what members take, since others need the room of
+//!   their saw teeth.
 //! - *B.* A stated rate is a hint: the estimate ([`super::rate_estimate`]) precedes it from the
 //!   first evidence on. A queue that stands while the link carries less than B is judged by a
 //!   trial: B is wrong, or hosts that are not counted take part of the link
@@ -85,26 +86,14 @@
 //!     others cannot grow / capacity is wasted; model
 //! MARGIN_DECAY        0.9       of m remains after a tick in which the link is not full
 //!     others that pause lose their room / capacity is wasted; chosen
-//! CAP_START           1.25 BDP  the initial cap
-//!     the first download is slow / new flows meet a queue (1.5: 2 % of B); model
-//! CAP_SEGMENTS        8         segments in addition to the cap
-//!     short paths: less than a burst fits / queue on slow links; chosen
-//! CAP_GROWTH          1.05      growth of the cap in a tick
-//!     slow after a route change / overshoot fills the buffer; chosen
-//! CAP_DECAY           0.98      of the cap remains after a tick in which the link is full
-//!     throughput dips / the queue drains late; model
-//! CAP_MIN             0.3 BDP   lower bound of the cap
-//!     throughput dips / a min RTT measured too long keeps a queue; measured
-//! CAP_MAX             8 BDP     upper bound of the cap
-//!     a min RTT measured too short costs throughput / losses decide, not windows; measured
-//! CAP_PAUSE           5 s       no decay this long after growth
-//!     the cap oscillates / a queue stays; chosen
-//! PROBE_RAISE         1.25      the cap has been raised by this: judge the probe
-//!     noise decides / the probe takes long; chosen
-//! PROBE_GAIN          1.03      less throughput gain than this: none
-//!     a full link is not noticed / a slow ramp is taken for a full link; chosen
-//! PROBE_RTT           1.12      more RTT growth than this: the queue has grown
-//!     RTT noise decides / a full link is not noticed; chosen
+//! LONG_RTT            40 ms     from this RTT on members yield as the new flow grows, not at once
+//!     queues within slow starts / the link is idle for a second; model
+//! ONSET_LOAD, _ROOM   0.95, 3   members keep 0.95 B less three times what others carry
+//!     the link is idle / slow starts meet a queue; model
+//! RESTRAINT           0.5       what a loss beside others leaves of what members carry
+//!     others lose again and again / capacity is wasted; model
+//! RESTRAINT_GROWTH    0.1 B/s   what they may take more after it
+//!     capacity is wasted / others lose again; model
 //! EXPLAINS_QUEUE      0.9 B     a queue at this load is that of members and counted traffic
 //!     uncounted hosts wait / bursts and losses start trials; model
 //! CONTRADICTS         1.25      the user is told of a stated rate that is wrong by this ratio
@@ -480,19 +469,26 @@ impl Scavenger {
         self.state = next;
     }
 
+    /// Whether the members' paths are long.
+    fn is_long(&self) -> bool {
+        let rtts = self.controllers.values().map(FlowController::base_rtt);
+        rtts.fold(f64::INFINITY, f64::min) > LONG_RTT
+    }
+
     /// The rate T of all members together.
     fn members_rate(&self, rate: f64) -> f64 {
+        let reserve = RESERVE * rate;
         match self.state {
             State::Free { .. } => rate,
-            State::Onset { .. } if self.mean_rtt() > LONG_RTT => {
+            State::Onset { .. } if self.is_long() => {
                 let others = self.meter.others(0.0).max(self.meter.others(SHORT_MEAN));
-                (ONSET_LOAD * rate - ONSET_ROOM * others).max(RESERVE * rate)
+                (ONSET_LOAD * rate - ONSET_ROOM * others).max(reserve)
             }
-            State::Onset { .. } => RESERVE * rate,
+            State::Onset { .. } => reserve,
             State::Active { .. } => {
                 let others = self.meter.others(LONG_MEAN).max(self.meter.others(SHORT_MEAN));
                 let left = TARGET_LOAD * rate - others - self.margin * rate;
-                left.min(self.restraint * rate).max(RESERVE * rate)
+                left.min(self.restraint * rate).max(reserve)
             }
         }
     }

@@ -271,3 +271,141 @@ impl RateSearch {
         self.running = (gains && !link.lost).then_some((0.0, link.recent));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tick of 50 ms on a full link of 100 Mbit/s and 20 ms.
+    fn full() -> FreeLink {
+        FreeLink {
+            seconds: 0.05,
+            recent: 100e6,
+            total: 100e6,
+            settled: 100e6,
+            full: true,
+            nearly_full: true,
+            binds: true,
+            busy: false,
+            queued: false,
+            may_be_queued: false,
+            delayed: false,
+            lost: false,
+            may_search: false,
+            rtt: 0.02,
+            longest: 0.02,
+            segments: 172.0,
+        }
+    }
+
+    /// One that carries 90 Mbit/s, by its windows.
+    fn short() -> FreeLink {
+        FreeLink {
+            recent: 90e6,
+            total: 90e6,
+            full: false,
+            nearly_full: false,
+            ..full()
+        }
+    }
+
+    /// One in which data are lost.
+    fn lossy() -> FreeLink {
+        FreeLink {
+            lost: true,
+            binds: false,
+            ..short()
+        }
+    }
+
+    /// The windows in BDPs, after so many of these ticks.
+    fn after(cap: &mut WindowCap, ticks: u32, link: &FreeLink) -> f64 {
+        (0..ticks).for_each(|_| _ = cap.adjust(link));
+        let (products, segments) = cap.windows();
+        products + segments / link.segments
+    }
+
+    #[test]
+    fn windows_that_overflowed_a_buffer_are_lowered_and_stay_below_that_size_for_a_while() {
+        let mut cap = WindowCap::default();
+        let before = after(&mut cap, 10, &short());
+        let overflowed = cap.products;
+        let lowered = after(&mut cap, 1, &lossy());
+        assert!(
+            lowered < 0.9 * before && lowered >= 1.0,
+            "{before:.2} to {lowered:.2}"
+        );
+        after(&mut cap, 100, &short());
+        assert!(cap.products <= 0.9 * overflowed, "5 s later: {:.2}", cap.products);
+        after(&mut cap, 400, &short());
+        assert!(cap.products > overflowed, "25 s later: {:.2}", cap.products);
+    }
+
+    #[test]
+    fn losses_that_go_on_whatever_the_windows_are_lower_them_no_more() {
+        let mut cap = WindowCap::default();
+        let mut least = f64::INFINITY;
+        for _ in 0..200 {
+            least = least.min(after(&mut cap, 1, &lossy()));
+        }
+        assert!(least >= 1.0, "{least:.2}");
+        assert!(after(&mut cap, 1, &lossy()) >= WITH_HOLES);
+        // Others that fill a buffer look so, but RTTs grow.
+        let mut cap = WindowCap::default();
+        let others = FreeLink {
+            delayed: true,
+            ..lossy()
+        };
+        assert!(after(&mut cap, 200, &others) <= 1.1);
+    }
+
+    #[test]
+    fn a_search_raises_windows_as_long_as_the_link_carries_more() {
+        let mut cap = WindowCap::default();
+        let searches = FreeLink {
+            may_search: true,
+            ..full()
+        };
+        let (mut rate, mut least) = (25e6, 0);
+        for tick in 0..200 {
+            // The line has become four times as fast, and windows are what limits.
+            let raise = cap.search.raise();
+            rate *= if raise > 1.0 { raise.powf(0.25) } else { 1.0 };
+            let total = f64::min(rate, 100e6);
+            rate = total;
+            cap.adjust(&FreeLink {
+                recent: total,
+                ..searches
+            });
+            if total < 99e6 {
+                least = tick;
+            }
+        }
+        assert!((20..60).contains(&least), "found after {least} ticks of 50 ms");
+    }
+
+    #[test]
+    fn a_search_that_loses_data_is_repeated_later_and_later() {
+        let mut cap = WindowCap::default();
+        let mut begun = Vec::new();
+        for tick in 0..1_200 {
+            let was = cap.search.running.is_some();
+            cap.adjust(&FreeLink {
+                may_search: true,
+                lost: was,
+                ..full()
+            });
+            if cap.search.running.is_some() && !was {
+                begun.push(tick);
+            }
+        }
+        let gaps: Vec<i32> = begun.windows(2).map(|two| two[1] - two[0]).collect();
+        assert!(gaps.len() >= 3, "{begun:?}");
+        assert!(gaps.windows(2).all(|two| two[1] > 3 * two[0] / 2), "{gaps:?}");
+        assert!(
+            cap.products <= START,
+            "a search lowers nothing: {:.2}",
+            cap.products
+        );
+    }
+}

@@ -102,6 +102,21 @@ fn a_rate_that_is_stated_wrong_is_corrected_by_queues_and_free_flow() {
 }
 
 #[test]
+fn the_rate_over_a_shallow_buffer_is_found_by_losses() {
+    // A quarter of a bandwidth-delay product: RTTs grow by a quarter at most, which is no queue that
+    // counts. Ignored losses leave the other one half.
+    for path in [
+        Path::cubic(100, 15_625, 5),
+        Path::cubic(100, 62_500, 20),
+        Path::cubic(20, 12_500, 20),
+    ] {
+        let found = shares(path, path.model(Bottleneck::Auto), false);
+        let passes = found.lone >= 97.0 && found.other >= 80.0 && found.both >= 95.0;
+        assert!(passes, "{path:?}: {found:.1?}");
+    }
+}
+
+#[test]
 fn a_line_that_becomes_slower_and_faster_is_followed_within_three_seconds() {
     for bottleneck in [stated(20), Bottleneck::Auto] {
         let mut model = Model::new(20, 64_000, &members(1), bottleneck);
