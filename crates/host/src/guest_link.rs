@@ -7,9 +7,8 @@
 //! with a device of its own (macvlan, a moved interface) loads a link that is not known here.
 
 use crate::interface;
-use std::collections::BTreeMap;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Where a connection of another network namespace goes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,13 +28,13 @@ impl GuestLink {
         if remote.is_loopback() || remote == local || addresses.contains_key(&remote) {
             return Self::Inside;
         }
-        let out = |to| interface_towards(&addresses, to);
         match gateway(pid, remote) {
             Some(Hop::Gateway(gateway)) if addresses.contains_key(&gateway) => {
-                out(remote).map_or(Self::Apart, Self::Through)
+                interface::towards(remote).map_or(Self::Apart, Self::Through)
             }
             Some(Hop::Neighbour) => {
-                let bridge = out(local).filter(|bridge| Some(bridge) == out(remote).as_ref());
+                let bridge = interface::towards(local)
+                    .filter(|bridge| Some(bridge) == interface::towards(remote).as_ref());
                 // Both beyond the default route's interface: it may be a macvlan of that.
                 let bridge = bridge.filter(|bridge| interface::default_interface().as_ref() != Some(bridge));
                 bridge.map_or(Self::Apart, |_| Self::Inside)
@@ -50,18 +49,6 @@ impl GuestLink {
             Self::Inside | Self::Apart => None,
         }
     }
-}
-
-/// The interface by which this host sends to an address: that of the address from which it would.
-fn interface_towards(addresses: &BTreeMap<IpAddr, String>, remote: IpAddr) -> Option<String> {
-    let any: IpAddr = match remote {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
-    // Nothing is sent. The port is that of discard.
-    socket.connect((remote, 9)).ok()?;
-    addresses.get(&socket.local_addr().ok()?.ip()).cloned()
 }
 
 /// The next hop to a remote end.

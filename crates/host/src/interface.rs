@@ -3,6 +3,7 @@
 use crate::sys::{address, socket};
 use crate::tick::LinkCounters;
 use engine::units::Bytes;
+use netio::routes::{Leads, Routes};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -20,6 +21,18 @@ pub(crate) fn interface_of(
         return None;
     }
     addresses.get(&local).map(String::as_str)
+}
+
+/// The interface of loopback. Hosts with several links, such as routers and those of a lab, may have
+/// their address there: then the route to the other end tells the link.
+pub(crate) const LOOPBACK: &str = "lo";
+
+/// The interface by which this host sends to an address, by the kernel's routes.
+pub(crate) fn towards(remote: IpAddr) -> Option<String> {
+    match Routes::open().ok()?.to(remote).ok()? {
+        Leads::By { interface, .. } => address::name(interface),
+        Leads::Here | Leads::Nowhere => None,
+    }
 }
 
 /// This network namespace's number: unique until the machine reboots, where the kernel tells it
@@ -69,7 +82,7 @@ pub(crate) fn default_interface() -> Option<String> {
             let words: Vec<&str> = line.split_ascii_whitespace().collect();
             let name = *words.get(9)?;
             let all = words[0].bytes().all(|b| b == b'0') && words[1] == "00";
-            (all && name != "lo").then(|| name.to_string())
+            (all && name != LOOPBACK).then(|| name.to_string())
         })
     };
     all.or_else(v6)

@@ -116,6 +116,8 @@ pub(super) struct Leader {
     busy_at: Option<Instant>,
     laws: BTreeMap<String, InterfaceLaws>,
     addresses: BTreeMap<IpAddr, String>,
+    /// The interfaces towards remote ends, of connections whose own address is loopback's.
+    towards: BTreeMap<IpAddr, Option<String>>,
     settings: BTreeMap<String, BottlenetSetting>,
     looked_up: Option<Instant>,
     /// The interfaces of whose wrong rates the user was told, and what to tell next.
@@ -142,6 +144,7 @@ impl Leader {
             busy_at: None,
             laws: BTreeMap::new(),
             addresses: BTreeMap::new(),
+            towards: BTreeMap::new(),
             settings: BTreeMap::new(),
             looked_up: None,
             told: BTreeSet::new(),
@@ -310,13 +313,22 @@ impl Leader {
             return Some(name);
         }
         let [local, remote] = flow.ends.map(|end| end.ip());
-        interface::interface_of(&self.addresses, local, remote)
+        match interface::interface_of(&self.addresses, local, remote) {
+            Some(interface::LOOPBACK) => self.towards.get(&remote)?.as_deref(),
+            other => other,
+        }
     }
 
     fn look_up(&mut self, at: Instant, all: &[(MemberProfile, MemberReport)]) {
         let mut flows = all.iter().flat_map(|(_, report)| &report.flows);
-        let is_known =
-            |flow: &FlowReport| flow.interface.is_some() || self.addresses.contains_key(&flow.ends[0].ip());
+        let is_known = |flow: &FlowReport| {
+            let [local, remote] = flow.ends.map(|end| end.ip());
+            flow.interface.is_some()
+                || match interface::interface_of(&self.addresses, local, remote) {
+                    Some(interface::LOOPBACK) => self.towards.contains_key(&remote),
+                    _ => self.addresses.contains_key(&local),
+                }
+        };
         let fresh = self
             .looked_up
             .is_some_and(|then| at.since(then) < LOOKUP_INTERVAL);
@@ -328,9 +340,19 @@ impl Leader {
         if let Ok(addresses) = interface::addresses() {
             self.addresses = addresses;
         }
+        let of_loopback = all.iter().flat_map(|(_, report)| &report.flows).filter(|flow| {
+            let [local, remote] = flow.ends.map(|end| end.ip());
+            interface::interface_of(&self.addresses, local, remote) == Some(interface::LOOPBACK)
+        });
+        let remotes: BTreeSet<IpAddr> = of_loopback.map(|flow| flow.ends[1].ip()).collect();
+        self.towards = remotes
+            .into_iter()
+            .map(|remote| (remote, interface::towards(remote)))
+            .collect();
         let reported = all.iter().flat_map(|(_, report)| &report.flows);
         let reported = reported.filter_map(|flow| flow.interface.as_ref());
-        let names: BTreeSet<&String> = self.addresses.values().chain(reported).collect();
+        let towards = self.towards.values().flatten();
+        let names: BTreeSet<&String> = self.addresses.values().chain(reported).chain(towards).collect();
         let settings: BTreeMap<String, BottlenetSetting> = names
             .into_iter()
             .map(|name| (name.clone(), setting_of(&self.directories, name)))

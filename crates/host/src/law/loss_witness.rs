@@ -42,6 +42,11 @@ impl LossWitness {
         self.since == 0.0
     }
 
+    /// Whether data were lost within so many seconds.
+    pub(super) fn lost_within(&self, seconds: f64) -> bool {
+        self.since <= seconds
+    }
+
     /// Takes a tick in, after `same` seconds in which connections neither began nor ended. The rate
     /// of the full link, if data were lost within the last RTT.
     pub(super) fn read<'a>(
@@ -62,7 +67,7 @@ impl LossWitness {
             self.level = last <= LEVEL * before && same > RTTS * span;
         }
         self.losing = self.since <= rtt;
-        (self.losing && self.level).then_some(last)
+        (self.losing && self.level && last > 0.0).then_some(last)
     }
 }
 

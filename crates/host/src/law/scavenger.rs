@@ -58,6 +58,8 @@
 //! ```text
 //! ONSETS              -         other traffic has appeared: rate over a time, and bits
 //!     stray packets start an onset / a slow start ends early in a full queue; model
+//! AMONG_LOSSES        0.25 B    the least rate of an onset within LONG_MEAN of members' losses
+//!     what they receive twice starts onsets / slow starts meet members' data; measured
 //! PRESENT             0.04 B    other traffic below this counts as none
 //!     counters that err by 2 % (measured) start onsets / slow flows are not yielded to; chosen
 //! QUIET_TIME          0.15 s    this long below PRESENT, other traffic has ended
@@ -90,6 +92,8 @@
 //!     queues within slow starts / the link is idle for a second; model
 //! ONSET_LOAD, _ROOM   0.95, 3   members keep 0.95 B less three times what others carry
 //!     the link is idle / slow starts meet a queue; model
+//! MUCH                0.1 B     the smallest window of all is no less: then even that has turns
+//!     senders stand still / others get less; measured
 //! RESTRAINT           0.5       what a loss beside others leaves of what members carry
 //!     others lose again and again / capacity is wasted; model
 //! RESTRAINT_GROWTH    0.1 B/s   what they may take more after it
@@ -160,6 +164,7 @@ const ONSETS: [OnsetEvidence; 4] = [
         bits: 0.0,
     },
 ];
+const AMONG_LOSSES: f64 = 0.25;
 const PRESENT: f64 = 0.04;
 const QUIET_TIME: f64 = 0.15;
 
@@ -186,6 +191,8 @@ const MARGIN_DECAY: f64 = 0.9;
 const LONG_RTT: f64 = 0.04;
 const ONSET_LOAD: f64 = 0.95;
 const ONSET_ROOM: f64 = 3.0;
+
+const MUCH: f64 = 0.1;
 
 const RESTRAINT: f64 = 0.5;
 const RESTRAINT_GROWTH: f64 = 0.1;
@@ -401,11 +408,17 @@ impl Scavenger {
 
     /// Whether other traffic has appeared, after `free` seconds without any.
     fn is_onset(&self, rate: f64, free: f64) -> bool {
+        // What arrives twice, or was counted ahead, looks like other traffic.
+        let lossy = self.losses.lost_within(LONG_MEAN);
         ONSETS.iter().any(|evidence| {
             let others = self.meter.others(evidence.over);
             let in_free_time = evidence.over <= free.max(self.meter.last());
             let bits = others * evidence.over.max(self.meter.last());
-            in_free_time && others > evidence.fraction * rate && bits >= evidence.bits
+            let least = match lossy {
+                true => evidence.fraction.max(AMONG_LOSSES),
+                false => evidence.fraction,
+            };
+            in_free_time && others > least * rate && bits >= evidence.bits
         })
     }
 
@@ -736,9 +749,11 @@ impl Scavenger {
     /// its turn.
     fn limit_when_busy(&mut self, tick: &LawInput<'_>, rate: f64, seconds: f64) {
         let Shares { targets, capped } = self.shares(tick, self.members_rate(rate));
-        // Over a short path one that need not send has turns as short as its credit.
-        let quick = self.controllers.values().all(FlowController::is_quick);
-        let least_one = match quick || capped.iter().all(|&capped| capped) {
+        // Over a short path the smallest window may be much of the link. Elsewhere one always sends: a
+        // sender that stands still forgets its rate.
+        let is_much = |flow: &FlowController| flow.is_quick() && flow.min_window_rate() > MUCH * rate;
+        let much = self.controllers.values().all(is_much);
+        let least_one = match much || capped.iter().all(|&capped| capped) {
             true => LeastOne::NotNeeded,
             false => LeastOne::Needed,
         };

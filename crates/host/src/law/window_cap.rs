@@ -12,8 +12,8 @@
 //!   that it carries.
 //! - *Searches.* Windows that are just full hide that the line carries more: its rate was taken for
 //!   too low, or has risen. Every few seconds they are raised by a quarter for a few round trips; as
-//!   long as the link then carries more, they are raised further. A search that loses data is
-//!   repeated later and later.
+//!   long as the link then carries more, they are raised further. None raises to a size that
+//!   overflowed a buffer, while that is remembered.
 
 use super::flow_controller::intervals;
 
@@ -49,11 +49,9 @@ const SUCCESSION: f64 = 1.0;
 const SUCCESSION_RTTS: f64 = 4.0;
 const WITH_HOLES: f64 = 2.5;
 
-/// The first search after this many seconds of a full link, the next ones after this many more, up
-/// to a maximum where they lose data.
+/// The first search after this many seconds of a full link, the next ones after this many more.
 const SEARCH_FIRST: f64 = 1.0;
 const SEARCH_EVERY: f64 = 2.5;
-const SEARCH_MAX: f64 = 60.0;
 /// It raises by this factor for this many seconds and RTTs; from this gain on the line carries more.
 const SEARCH_RAISE: f64 = 1.25;
 const SEARCH_TIME: f64 = 0.1;
@@ -157,7 +155,10 @@ impl WindowCap {
     pub(super) fn adjust(&mut self, link: &FreeLink) -> Option<f64> {
         self.pause = (self.pause - link.seconds).max(0.0);
         self.lower(link);
-        self.search.turn(link);
+        let fits = SEARCH_RAISE * self.products <= BELOW_OVERFLOW * self.overflowed;
+        if self.search.turn(link, fits) {
+            (self.overflowed, self.lowered) = (SEARCH_RAISE * self.products, 0.0);
+        }
         let steps = intervals(link.seconds);
         let bound_before = std::mem::replace(&mut self.binds, link.binds);
         if link.full || (!link.binds && link.nearly_full) {
@@ -226,9 +227,8 @@ impl WindowCap {
 /// A search for a higher rate of the link.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct RateSearch {
-    /// Seconds of a full link until the next one, and from one to the next.
+    /// Seconds of a full link until the next one.
     wait: f64,
-    every: f64,
     /// Seconds since it began, or had its last gain, and what the link carried then.
     running: Option<(f64, f64)>,
 }
@@ -237,7 +237,6 @@ impl Default for RateSearch {
     fn default() -> Self {
         Self {
             wait: SEARCH_FIRST,
-            every: SEARCH_EVERY,
             running: None,
         }
     }
@@ -249,26 +248,24 @@ impl RateSearch {
         if self.running.is_some() { SEARCH_RAISE } else { 1.0 }
     }
 
-    fn turn(&mut self, link: &FreeLink) {
+    /// Takes a tick in. Whether it has just lost data in vain. None begins that does not fit.
+    fn turn(&mut self, link: &FreeLink, fits: bool) -> bool {
         let Some((past, before)) = self.running else {
-            if link.full && link.may_search && !link.busy && !link.may_be_queued {
+            if fits && link.full && link.may_search && !link.busy && !link.may_be_queued {
                 self.wait -= link.seconds;
                 self.running = (self.wait <= 0.0).then_some((0.0, link.recent));
             }
-            return;
+            return false;
         };
         let past = past + link.seconds;
         self.running = Some((past, before));
         if past < SEARCH_TIME + SEARCH_RTTS * link.rtt && !link.lost {
-            return;
+            return false;
         }
         let gains = link.recent > SEARCH_GAIN * before;
-        self.every = match link.lost && !gains {
-            true => (2.0 * self.every).min(SEARCH_MAX),
-            false => SEARCH_EVERY,
-        };
-        self.wait = self.every;
+        self.wait = SEARCH_EVERY;
         self.running = (gains && !link.lost).then_some((0.0, link.recent));
+        link.lost && !gains
     }
 }
 
@@ -385,11 +382,13 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_loses_data_is_repeated_later_and_later() {
+    fn a_search_that_loses_data_is_not_repeated_while_that_is_remembered() {
         let mut cap = WindowCap::default();
         let mut begun = Vec::new();
         for tick in 0..1_200 {
             let was = cap.search.running.is_some();
+            // The cap stays as it is.
+            cap.pause = PAUSE;
             cap.adjust(&FreeLink {
                 may_search: true,
                 lost: was,
@@ -400,8 +399,8 @@ mod tests {
             }
         }
         let gaps: Vec<i32> = begun.windows(2).map(|two| two[1] - two[0]).collect();
-        assert!(gaps.len() >= 3, "{begun:?}");
-        assert!(gaps.windows(2).all(|two| two[1] > 3 * two[0] / 2), "{gaps:?}");
+        assert!(!gaps.is_empty(), "{begun:?}");
+        assert!(gaps.iter().all(|gap| (400..=460).contains(gap)), "{gaps:?}");
         assert!(
             cap.products <= START,
             "a search lowers nothing: {:.2}",

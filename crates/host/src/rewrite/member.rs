@@ -154,6 +154,13 @@ impl RewrittenMember {
             let Some(by) = interface::interface_of(&addresses, ends.here.ip(), ends.there.ip()) else {
                 continue;
             };
+            let by = match by {
+                interface::LOOPBACK => interface::towards(ends.there.ip()),
+                name => Some(name.to_owned()),
+            };
+            let Some(by) = by else {
+                continue;
+            };
             self.untracked.insert(*ends);
             // One that has just begun is tracked a tick later.
             if !before.contains(ends) {

@@ -1,5 +1,8 @@
 //! The addresses of this host's interfaces.
-#![expect(unsafe_code, reason = "getifaddrs returns a C list")]
+#![expect(
+    unsafe_code,
+    reason = "getifaddrs returns a C list, if_indextoname a C string"
+)]
 
 use super::check;
 use super::socket::address_of;
@@ -9,6 +12,19 @@ use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::net::IpAddr;
 use std::ptr::{copy_nonoverlapping, null_mut};
+
+/// The name of the interface with this index.
+pub(crate) fn name(index: u32) -> Option<String> {
+    let mut name = [0; libc::IF_NAMESIZE];
+    // SAFETY: the call writes a name that ends in zero, of at most so many bytes, or none.
+    let found = unsafe { libc::if_indextoname(index, name.as_mut_ptr()) };
+    if found.is_null() {
+        return None;
+    }
+    // SAFETY: it has written such a name.
+    let name = unsafe { CStr::from_ptr(name.as_ptr()) };
+    Some(name.to_string_lossy().into_owned())
+}
 
 /// The interface of each address of this host.
 pub(crate) fn interfaces() -> io::Result<BTreeMap<IpAddr, String>> {
