@@ -6,6 +6,7 @@
 mod as_root;
 mod caps;
 mod containers;
+mod lines;
 mod processes;
 mod rig;
 mod service;
