@@ -23,8 +23,8 @@ pub(crate) fn interface_of(
     addresses.get(&local).map(String::as_str)
 }
 
-/// The interface of loopback. Hosts with several links, such as routers and those of a lab, may have
-/// their address there: then the route to the other end tells the link.
+/// The interface of loopback. Hosts with several links, such as routers and those of a lab, may
+/// have their address there: then the route to the other end tells the link.
 pub(crate) const LOOPBACK: &str = "lo";
 
 /// The interface by which this host sends to an address, by the kernel's routes.

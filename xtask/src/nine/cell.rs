@@ -40,8 +40,8 @@ pub struct Figures {
     pub t80: Option<f64>,
     /// Seconds until the lower one has 80 % again.
     pub back: Option<f64>,
-    /// The lower one's sender would not send at 80 % when the goal's time comes, whatever its window:
-    /// it has not raised its own again since losses, or since it was limited.
+    /// The lower one's sender would not send at 80 % when the goal's time comes, whatever its
+    /// window: it has not raised its own again since losses, or since it was limited.
     pub sender_is_slow: bool,
 }
 
@@ -162,7 +162,8 @@ impl Cell {
     }
 
     /// Whether this sender's own window carries less than 80 % of the line's rate when the lower
-    /// download should have it back. BBR's is two bandwidth-delay products of the rate that it knows.
+    /// download should have it back. BBR's is two bandwidth-delay products of the rate that it
+    /// knows.
     fn is_slow(&self, low: &Received) -> bool {
         let Line {
             mbit,

@@ -11,26 +11,26 @@
 //! | state | until | T |
 //! |---|---|---|
 //! | free | H appears (`ONSETS`) | B, under the aggregate window cap |
-//! | onset | H no longer grows; 0.15 to 0.5 s | 2 % of B; over long paths 0.95 B − 3 H, at least that |
+//! | onset | H no longer grows; 0.15 to 0.5 s | 2 % of B; long paths: at least 0.95 B − 3 H |
 //! | active | H is below 4 % of B for 0.15 s | 0.96 B − H − m, at least 2 % of B |
 //!
 //! - *Onset.* Members stop almost completely, so that the slow start of the new flow finds an empty
-//!   queue and runs to its end. Over long paths, where a slow start takes a second, they leave it what
-//!   it will have in one and a half round trips.
+//!   queue and runs to its end. Over long paths, where a slow start takes a second, they leave it
+//!   what it will have in one and a half round trips.
 //! - *Margin m.* 4 to 15 % of B while the link is full, decaying while it is not. Other traffic
 //!   that can use more grows into it; traffic that cannot leaves the rest to members.
 //! - *Reserve.* Members keep 2 % of B for senders like BBR. BBR raises its rate by a quarter every
 //!   one and a half round trips, from the rate that it had, whatever the window allows. From 2 %
 //!   of 100 Mbit/s it is back within half a second.
-//! - *Aggregate window cap.* While the link is free, the windows of all members together are
-//!   capped near one bandwidth-delay product (BDP), where the link is just full (`window_cap`). The
-//!   cap decides how soon a clamp takes effect, and how much of the link's buffer a new flow finds
-//!   empty. An RTT that was measured too long or too short costs no throughput. Windows that overflow
-//!   a buffer are lowered; windows that are just full are raised every few seconds for a moment, since
-//!   they would hide that the line carries more.
+//! - *Aggregate window cap.* While the link is free, the windows of all members together are capped
+//!   near one bandwidth-delay product (BDP), where the link is just full (`window_cap`). The cap
+//!   decides how soon a clamp takes effect, and how much of the link's buffer a new flow finds
+//!   empty. An RTT that was measured too long or too short costs no throughput. Windows that
+//!   overflow a buffer are lowered; windows that are just full are raised every few seconds for a
+//!   moment, since they would hide that the line carries more.
 //! - *Losses* tell the rate where a buffer is too shallow for a queue that RTTs show
-//!   (`loss_witness`). Beside others, a loss halves what members take, since others need the room of
-//!   their saw teeth.
+//!   (`loss_witness`). Beside others, a loss halves what members take, since others need the room
+//!   of their saw teeth.
 //! - *B.* A stated rate is a hint: the estimate ([`super::rate_estimate`]) precedes it from the
 //!   first evidence on. A queue that stands while the link carries less than B is judged by a
 //!   trial: B is wrong, or hosts that are not counted take part of the link
@@ -749,8 +749,8 @@ impl Scavenger {
     /// its turn.
     fn limit_when_busy(&mut self, tick: &LawInput<'_>, rate: f64, seconds: f64) {
         let Shares { targets, capped } = self.shares(tick, self.members_rate(rate));
-        // Over a short path the smallest window may be much of the link. Elsewhere one always sends: a
-        // sender that stands still forgets its rate.
+        // Over a short path the smallest window may be much of the link. Elsewhere one always
+        // sends: a sender that stands still forgets its rate.
         let is_much = |flow: &FlowController| flow.is_quick() && flow.min_window_rate() > MUCH * rate;
         let much = self.controllers.values().all(is_much);
         let least_one = match much || capped.iter().all(|&capped| capped) {

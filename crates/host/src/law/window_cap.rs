@@ -1,18 +1,18 @@
 //! The aggregate window cap: what the windows of all members together are while the link is free.
 //!
-//! It is near one bandwidth-delay product (BDP), and some segments more. It decays while the link is
-//! full and grows while windows limit the flows and the link is not full, so it stays where the link
-//! is just full. Three things correct it:
+//! It is near one bandwidth-delay product (BDP), and some segments more. It decays while the link
+//! is full and grows while windows limit the flows and the link is not full, so it stays where the
+//! link is just full. Three things correct it:
 //!
 //! - *Losses.* Windows that overflow a buffer are lowered, not below a BDP, and do not grow up to
-//!   that size again for a while. A sender whose losses go on all the same makes them itself, as BBR
-//!   does in a shallow buffer: then windows have room for what arrives beyond holes, and further
-//!   losses lower nothing for a while.
+//!   that size again for a while. A sender whose losses go on all the same makes them itself, as
+//!   BBR does in a shallow buffer: then windows have room for what arrives beyond holes, and
+//!   further losses lower nothing for a while.
 //! - *Probes.* If a raise yields longer RTTs and no more throughput, the link is full at the rate
 //!   that it carries.
 //! - *Searches.* Windows that are just full hide that the line carries more: its rate was taken for
-//!   too low, or has risen. Every few seconds they are raised by a quarter for a few round trips; as
-//!   long as the link then carries more, they are raised further. None raises to a size that
+//!   too low, or has risen. Every few seconds they are raised by a quarter for a few round trips;
+//!   as long as the link then carries more, they are raised further. None raises to a size that
 //!   overflowed a buffer, while that is remembered.
 
 use super::flow_controller::intervals;
@@ -43,7 +43,8 @@ const AGAIN_RTTS: f64 = 2.0;
 const BELOW_OVERFLOW: f64 = 0.9;
 const REMEMBERED: f64 = 20.0;
 /// So many losses in succession, each within this many seconds and RTTs after the one before, are
-/// not of the windows. Then it is this, and losses lower nothing for as long as they are remembered.
+/// not of the windows. Then it is this, and losses lower nothing for as long as they are
+/// remembered.
 const IN_VAIN: u32 = 3;
 const SUCCESSION: f64 = 1.0;
 const SUCCESSION_RTTS: f64 = 4.0;
@@ -52,7 +53,8 @@ const WITH_HOLES: f64 = 2.5;
 /// The first search after this many seconds of a full link, the next ones after this many more.
 const SEARCH_FIRST: f64 = 1.0;
 const SEARCH_EVERY: f64 = 2.5;
-/// It raises by this factor for this many seconds and RTTs; from this gain on the line carries more.
+/// It raises by this factor for this many seconds and RTTs; from this gain on the line carries
+/// more.
 const SEARCH_RAISE: f64 = 1.25;
 const SEARCH_TIME: f64 = 0.1;
 const SEARCH_RTTS: f64 = 4.0;

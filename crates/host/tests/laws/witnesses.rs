@@ -103,8 +103,8 @@ fn a_rate_that_is_stated_wrong_is_corrected_by_queues_and_free_flow() {
 
 #[test]
 fn the_rate_over_a_shallow_buffer_is_found_by_losses() {
-    // A quarter of a bandwidth-delay product: RTTs grow by a quarter at most, which is no queue that
-    // counts. Ignored losses leave the other one half.
+    // A quarter of a bandwidth-delay product: RTTs grow by a quarter at most, which is no queue
+    // that counts. Ignored losses leave the other one half.
     for path in [
         Path::cubic(100, 15_625, 5),
         Path::cubic(100, 62_500, 20),
