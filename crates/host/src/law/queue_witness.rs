@@ -9,7 +9,7 @@
 //!   stated too high or has fallen, or other hosts behind the line take a fixed part of it.
 //! - It carries less: the room was taken. Other hosts behind the line, whose traffic the interface
 //!   does not count, want more. Members then keep the smallest window until the queue has gone.
-//!   They return by half in a round trip; a queue on the way is another trial.
+//!   They return by three tenths in a round trip; a queue on the way is another trial.
 //!
 //! A CUBIC flow of another host over 100 ms grows slower than members return, so it gets less than
 //! it should; so does one in a buffer of a BDP or less, whose queue is within the tolerance.
