@@ -388,7 +388,7 @@ impl Adversary {
                 },
                 2 => self.course(old.start),
                 3 => Course {
-                    count: old.count / 2 + self.rng.below(old.count as u64 * 2 + 2) as usize,
+                    count: varied_count(old.count, &mut self.rng),
                     ..old
                 },
                 _ => {
@@ -561,5 +561,30 @@ impl Bucket {
         const MINUTE: u128 = 60_000_000_000;
         let full = u128::from(self.depth) * NANOBITS / u128::from(self.rate.max(1));
         full.min(MINUTE) as u64
+    }
+}
+
+/// Another count near this one, and no more than a pattern has.
+fn varied_count(before: usize, rng: &mut Rng) -> usize {
+    (before / 2 + rng.below(before as u64 * 2 + 2) as usize).min(MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_that_is_varied_again_and_again_stays_one_that_a_pattern_can_have() {
+        // On a fast machine a search of some seconds let it grow beyond all numbers.
+        let mut rng = Seed(1).stream();
+        let mut count = 8;
+        let counts: Vec<usize> = (0..10_000)
+            .map(|_| {
+                count = varied_count(count, &mut rng);
+                count
+            })
+            .collect();
+        assert!(counts.iter().all(|count| *count <= MOST));
+        assert!(counts.iter().any(|count| *count < MOST / 4), "it shrinks, too");
     }
 }

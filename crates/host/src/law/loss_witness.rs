@@ -42,9 +42,9 @@ impl LossWitness {
         self.since == 0.0
     }
 
-    /// Whether data were lost within so many seconds.
-    pub(super) fn lost_within(&self, seconds: f64) -> bool {
-        self.since <= seconds
+    /// Seconds since data were lost.
+    pub(super) fn since(&self) -> f64 {
+        self.since
     }
 
     /// Takes a tick in, after `same` seconds in which connections neither began nor ended. The rate

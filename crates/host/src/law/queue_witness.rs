@@ -59,6 +59,8 @@ pub(super) struct LinkLoad {
     pub(super) settled: bool,
     /// There is counted traffic of others.
     pub(super) beside_others: bool,
+    /// Seconds since data were lost.
+    pub(super) unlost_for: f64,
 }
 
 /// What the witness is doing.
@@ -85,8 +87,6 @@ pub(super) struct QueueWitness {
     queue_stood: f64,
     short_yields: u32,
     silent: f64,
-    /// Seconds since data were lost.
-    unlost_for: f64,
     /// The rate at which the link was last seen full, in bits per second.
     full_at: Option<f64>,
 }
@@ -100,7 +100,6 @@ impl Default for QueueWitness {
             queue_stood: 0.0,
             short_yields: 0,
             silent: 0.0,
-            unlost_for: f64::INFINITY,
             full_at: None,
         }
     }
@@ -125,16 +124,12 @@ impl QueueWitness {
     /// Takes a tick in and moves the ceilings of the connections.
     pub(super) fn watch<'a>(&mut self, flows: impl Iterator<Item = &'a mut FlowController>, link: LinkLoad) {
         let mut flows: Vec<&mut FlowController> = flows.collect();
-        let LinkLoad { total, seconds, .. } = link;
+        let seconds = link.seconds;
         let explained = link.recent >= link.full || !link.settled;
         for flow in &mut flows {
             flow.watch_queue(explained, link.beside_others, seconds);
         }
         self.since += seconds;
-        self.unlost_for = match flows.iter().any(|flow| flow.lost) {
-            true => 0.0,
-            false => self.unlost_for + seconds,
-        };
         self.silent = (self.silent - seconds).max(0.0);
         if self.since > IN_VAIN {
             (self.gone_for, self.short_yields) = (GONE_FOR, 0);
@@ -156,18 +151,18 @@ impl QueueWitness {
                     seconds: past + seconds,
                 }
             }
-            WitnessState::Trial { total: before, .. } => self.judge(&mut flows, before, total),
+            WitnessState::Trial { total: before, .. } => self.judge(&mut flows, before, &link),
             WitnessState::Yields => self.give_way(&mut flows, explained, link),
         };
     }
 
-    fn judge(&mut self, flows: &mut [&mut FlowController], before: f64, total: f64) -> WitnessState {
-        if total >= CARRIES_ON * before {
-            self.full_at = Some(total);
+    fn judge(&mut self, flows: &mut [&mut FlowController], before: f64, link: &LinkLoad) -> WitnessState {
+        if link.total >= CARRIES_ON * before {
+            self.full_at = Some(link.total);
             flows.iter_mut().for_each(|flow| flow.lift_ceiling());
             return WitnessState::Watches;
         }
-        if self.is_false_alarm(flows) {
+        if self.is_false_alarm(flows, link) {
             flows.iter_mut().for_each(|flow| flow.lift_ceiling());
             return WitnessState::Watches;
         }
@@ -183,10 +178,10 @@ impl QueueWitness {
 
     /// Whether the queue went each time at once when members yielded, so that nobody else fills it.
     /// Where data are lost, another one may have halved its rate.
-    fn is_false_alarm(&mut self, flows: &[&mut FlowController]) -> bool {
+    fn is_false_alarm(&mut self, flows: &[&mut FlowController], link: &LinkLoad) -> bool {
         let rtt = flows.iter().map(|flow| flow.base_rtt()).fold(0.0, f64::max);
         let again = self.since < IN_VAIN;
-        let short = self.queue_stood <= SHORT + SHORT_RTTS * rtt && self.unlost_for > IN_VAIN;
+        let short = self.queue_stood <= SHORT + SHORT_RTTS * rtt && link.unlost_for > IN_VAIN;
         self.short_yields = if again && short { self.short_yields + 1 } else { 0 };
         if self.short_yields < FALSE_ALARMS {
             return false;

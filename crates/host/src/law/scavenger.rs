@@ -396,6 +396,7 @@ impl Scavenger {
             full: EXPLAINS_QUEUE * rate,
             settled: past.min(self.same_flows) > LINK_MEAN,
             beside_others: !matches!(self.state, State::Free { .. }),
+            unlost_for: self.losses.since(),
             total: self.meter.total(LONG_MEAN),
             recent: self.meter.total(SHORT_MEAN),
             seconds,
@@ -409,7 +410,7 @@ impl Scavenger {
     /// Whether other traffic has appeared, after `free` seconds without any.
     fn is_onset(&self, rate: f64, free: f64) -> bool {
         // What arrives twice, or was counted ahead, looks like other traffic.
-        let lossy = self.losses.lost_within(LONG_MEAN);
+        let lossy = self.losses.since() <= LONG_MEAN;
         ONSETS.iter().any(|evidence| {
             let others = self.meter.others(evidence.over);
             let in_free_time = evidence.over <= free.max(self.meter.last());
