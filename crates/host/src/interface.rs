@@ -4,28 +4,68 @@ use crate::sys::{address, socket};
 use crate::tick::LinkCounters;
 use engine::units::Bytes;
 use netio::routes::{Leads, Routes};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 
-/// The interface that a connection with these ends uses: that of its local address. None if the
-/// connection stays inside this host, or if no interface has the address.
-pub(crate) fn interface_of(
-    addresses: &BTreeMap<IpAddr, String>,
-    local: IpAddr,
-    remote: IpAddr,
-) -> Option<&str> {
-    if addresses.contains_key(&remote) || remote.is_loopback() {
-        return None;
-    }
-    addresses.get(&local).map(String::as_str)
-}
-
 /// The interface of loopback. Hosts with several links, such as routers and those of a lab, may
 /// have their address there: then the route to the other end tells the link.
-pub(crate) const LOOPBACK: &str = "lo";
+const LOOPBACK: &str = "lo";
+
+/// The interfaces that connections use, by their local and remote ends.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct LinkTable {
+    addresses: BTreeMap<IpAddr, String>,
+    /// Towards remote ends, of connections whose own address is loopback's.
+    towards: BTreeMap<IpAddr, Option<String>>,
+}
+
+impl LinkTable {
+    /// As it is now, for connections with these ends.
+    pub(crate) fn read(ends: impl Iterator<Item = [IpAddr; 2]>) -> io::Result<Self> {
+        let mut table = Self {
+            addresses: addresses()?,
+            towards: BTreeMap::new(),
+        };
+        let of_loopback = ends.filter(|&ends| table.by_address(ends) == Some(LOOPBACK));
+        let remotes: BTreeSet<IpAddr> = of_loopback.map(|[_, remote]| remote).collect();
+        table.towards = remotes
+            .into_iter()
+            .map(|remote| (remote, towards(remote)))
+            .collect();
+        Ok(table)
+    }
+
+    /// That of a connection. None if it stays inside this host, or if no interface has the address.
+    pub(crate) fn of(&self, [local, remote]: [IpAddr; 2]) -> Option<&str> {
+        match self.by_address([local, remote]) {
+            Some(LOOPBACK) => self.towards.get(&remote)?.as_deref(),
+            other => other,
+        }
+    }
+
+    /// Whether it tells where a connection with these ends goes.
+    pub(crate) fn knows(&self, [local, remote]: [IpAddr; 2]) -> bool {
+        match self.by_address([local, remote]) {
+            Some(LOOPBACK) => self.towards.contains_key(&remote),
+            _ => self.addresses.contains_key(&local),
+        }
+    }
+
+    /// The names of all interfaces in it.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
+        self.addresses.values().chain(self.towards.values().flatten())
+    }
+
+    fn by_address(&self, [local, remote]: [IpAddr; 2]) -> Option<&str> {
+        if self.addresses.contains_key(&remote) || remote.is_loopback() {
+            return None;
+        }
+        self.addresses.get(&local).map(String::as_str)
+    }
+}
 
 /// The interface by which this host sends to an address, by the kernel's routes.
 pub(crate) fn towards(remote: IpAddr) -> Option<String> {
@@ -132,10 +172,41 @@ mod tests {
     fn a_connection_inside_the_host_uses_no_interface() {
         let ip = |text: &str| -> IpAddr { text.parse().expect("an address") };
         let addresses = BTreeMap::from([(ip("10.0.0.1"), "eth0".into()), (ip("127.0.0.1"), "lo".into())]);
-        let of = |local, remote| interface_of(&addresses, ip(local), ip(remote));
+        let table = LinkTable {
+            addresses,
+            ..LinkTable::default()
+        };
+        let of = |local, remote| table.of([ip(local), ip(remote)]);
         assert_eq!(of("10.0.0.1", "10.0.0.2"), Some("eth0"));
         assert_eq!(of("10.0.0.1", "10.0.0.1"), None);
         assert_eq!(of("127.0.0.1", "127.0.0.3"), None);
         assert_eq!(of("10.0.0.9", "10.0.0.2"), None);
+    }
+
+    #[test]
+    fn a_connection_from_an_address_of_loopback_uses_the_interface_of_its_route() {
+        let ip = |text: &str| -> IpAddr { text.parse().expect("an address") };
+        let table = LinkTable {
+            addresses: BTreeMap::from([(ip("10.0.9.1"), "lo".into())]),
+            towards: BTreeMap::from([(ip("10.0.0.2"), Some("eth0".into())), (ip("10.0.0.3"), None)]),
+        };
+        let of = |remote| table.of([ip("10.0.9.1"), ip(remote)]);
+        let knows = |remote| table.knows([ip("10.0.9.1"), ip(remote)]);
+        assert_eq!((of("10.0.0.2"), knows("10.0.0.2")), (Some("eth0"), true));
+        assert_eq!(
+            (of("10.0.0.3"), knows("10.0.0.3")),
+            (None, true),
+            "there is no route"
+        );
+        assert_eq!(
+            (of("10.0.0.4"), knows("10.0.0.4")),
+            (None, false),
+            "not looked up"
+        );
+        assert_eq!(
+            (of("10.0.9.1"), knows("10.0.9.1")),
+            (None, true),
+            "inside the host"
+        );
     }
 }

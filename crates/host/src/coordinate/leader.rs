@@ -9,7 +9,7 @@ use super::message::{
 };
 use super::totals::Totals;
 use crate::bottlenet::{BottlenetSetting, setting_of};
-use crate::interface;
+use crate::interface::{self, LinkTable};
 use crate::law::{FullLinkClamp, INTERVAL, Law, Scavenger};
 use crate::order::{FlowLimit, LimitOrder, LimitReason, rough};
 use crate::process_tree;
@@ -18,7 +18,6 @@ use engine::units::{Bandwidth, Bytes, Duration, Instant};
 use netio::clock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -115,9 +114,7 @@ pub(super) struct Leader {
     /// When there was a connection last.
     busy_at: Option<Instant>,
     laws: BTreeMap<String, InterfaceLaws>,
-    addresses: BTreeMap<IpAddr, String>,
-    /// The interfaces towards remote ends, of connections whose own address is loopback's.
-    towards: BTreeMap<IpAddr, Option<String>>,
+    link_table: LinkTable,
     settings: BTreeMap<String, BottlenetSetting>,
     looked_up: Option<Instant>,
     /// The interfaces of whose wrong rates the user was told, and what to tell next.
@@ -143,8 +140,7 @@ impl Leader {
             idle: true,
             busy_at: None,
             laws: BTreeMap::new(),
-            addresses: BTreeMap::new(),
-            towards: BTreeMap::new(),
+            link_table: LinkTable::default(),
             settings: BTreeMap::new(),
             looked_up: None,
             told: BTreeSet::new(),
@@ -312,47 +308,25 @@ impl Leader {
         if let Some(name) = &flow.interface {
             return Some(name);
         }
-        let [local, remote] = flow.ends.map(|end| end.ip());
-        match interface::interface_of(&self.addresses, local, remote) {
-            Some(interface::LOOPBACK) => self.towards.get(&remote)?.as_deref(),
-            other => other,
-        }
+        self.link_table.of(flow.ends.map(|end| end.ip()))
     }
 
     fn look_up(&mut self, at: Instant, all: &[(MemberProfile, MemberReport)]) {
-        let mut flows = all.iter().flat_map(|(_, report)| &report.flows);
-        let is_known = |flow: &FlowReport| {
-            let [local, remote] = flow.ends.map(|end| end.ip());
-            flow.interface.is_some()
-                || match interface::interface_of(&self.addresses, local, remote) {
-                    Some(interface::LOOPBACK) => self.towards.contains_key(&remote),
-                    _ => self.addresses.contains_key(&local),
-                }
-        };
+        let flows = || all.iter().flat_map(|(_, report)| &report.flows);
+        let ends = |flow: &FlowReport| flow.ends.map(|end| end.ip());
         let fresh = self
             .looked_up
             .is_some_and(|then| at.since(then) < LOOKUP_INTERVAL);
-        if fresh && flows.all(is_known) {
+        if fresh && flows().all(|flow| flow.interface.is_some() || self.link_table.knows(ends(flow))) {
             return;
         }
         self.looked_up = Some(at);
         // If the lookup fails, the old addresses stay.
-        if let Ok(addresses) = interface::addresses() {
-            self.addresses = addresses;
+        if let Ok(table) = LinkTable::read(flows().map(ends)) {
+            self.link_table = table;
         }
-        let of_loopback = all.iter().flat_map(|(_, report)| &report.flows).filter(|flow| {
-            let [local, remote] = flow.ends.map(|end| end.ip());
-            interface::interface_of(&self.addresses, local, remote) == Some(interface::LOOPBACK)
-        });
-        let remotes: BTreeSet<IpAddr> = of_loopback.map(|flow| flow.ends[1].ip()).collect();
-        self.towards = remotes
-            .into_iter()
-            .map(|remote| (remote, interface::towards(remote)))
-            .collect();
-        let reported = all.iter().flat_map(|(_, report)| &report.flows);
-        let reported = reported.filter_map(|flow| flow.interface.as_ref());
-        let towards = self.towards.values().flatten();
-        let names: BTreeSet<&String> = self.addresses.values().chain(reported).chain(towards).collect();
+        let reported = flows().filter_map(|flow| flow.interface.as_ref());
+        let names: BTreeSet<&String> = self.link_table.names().chain(reported).collect();
         let settings: BTreeMap<String, BottlenetSetting> = names
             .into_iter()
             .map(|name| (name.clone(), setting_of(&self.directories, name)))

@@ -22,7 +22,7 @@ pub(super) struct LossWitness {
     /// Seconds since data were last lost.
     since: f64,
     /// Losses go on, an RTT apart at most, and the rate was level when they began.
-    losing: bool,
+    episode: bool,
     level: bool,
 }
 
@@ -30,7 +30,7 @@ impl Default for LossWitness {
     fn default() -> Self {
         Self {
             since: f64::INFINITY,
-            losing: false,
+            episode: false,
             level: false,
         }
     }
@@ -63,11 +63,11 @@ impl LossWitness {
         self.since = if lost { 0.0 } else { self.since + seconds };
         let span = rtt.clamp(SPAN_MIN, SPAN_MAX);
         let (last, before) = (meter.total(span), meter.total(RTTS * span));
-        if lost && !self.losing {
+        if lost && !self.episode {
             self.level = last <= LEVEL * before && same > RTTS * span;
         }
-        self.losing = self.since <= rtt;
-        (self.losing && self.level && last > 0.0).then_some(last)
+        self.episode = self.since <= rtt;
+        (self.episode && self.level && last > 0.0).then_some(last)
     }
 }
 

@@ -378,6 +378,7 @@ impl Scavenger {
             return;
         };
         let total = self.meter.total(SHORT_MEAN);
+        // ACKs of what has just ended are still in its mean.
         self.other_way
             .read(tick, total.max(self.meter.total(LINK_MEAN)), rate);
         let may_grow = self.other_way.is_full() && total < EXPLAINS_QUEUE * rate;
@@ -410,16 +411,15 @@ impl Scavenger {
     /// Whether other traffic has appeared, after `free` seconds without any.
     fn is_onset(&self, rate: f64, free: f64) -> bool {
         // What arrives twice, or was counted ahead, looks like other traffic.
-        let lossy = self.losses.since() <= LONG_MEAN;
+        let least = match self.losses.since() <= LONG_MEAN {
+            true => AMONG_LOSSES,
+            false => 0.0,
+        };
         ONSETS.iter().any(|evidence| {
             let others = self.meter.others(evidence.over);
             let in_free_time = evidence.over <= free.max(self.meter.last());
             let bits = others * evidence.over.max(self.meter.last());
-            let least = match lossy {
-                true => evidence.fraction.max(AMONG_LOSSES),
-                false => evidence.fraction,
-            };
-            in_free_time && others > least * rate && bits >= evidence.bits
+            in_free_time && others > evidence.fraction.max(least) * rate && bits >= evidence.bits
         })
     }
 

@@ -14,6 +14,38 @@
 //!   too low, or has risen. Every few seconds they are raised by a quarter for a few round trips;
 //!   as long as the link then carries more, they are raised further. None raises to a size that
 //!   overflowed a buffer, while that is remembered.
+//!
+//! # Constants
+//!
+//! As in the head of `scavenger`: what a value too small / too large does, and where it comes from;
+//! "matrix" is docs/measurements/nine-matrix.md.
+//!
+//! ```text
+//! START               1.25 BDP  the first download is slow / new flows meet a queue (1.5: 2 % of
+//!                               the link); model
+//! SEGMENTS            8         short paths: less than a burst fits / queue on slow links; chosen
+//! GROWTH              1.05      slow after a route change / overshoot fills the buffer; chosen
+//! DECAY               0.98      throughput dips / the queue drains late; model
+//! MIN                 0.3 BDP   throughput dips / a min RTT measured too long keeps a queue;
+//!                               measured
+//! MAX                 8 BDP     a min RTT measured too short costs throughput / losses decide, not
+//!                               windows; measured
+//! PAUSE               5 s       the cap oscillates / a queue stays; chosen
+//! PROBE_RAISE         1.25      noise decides / the probe takes long; chosen
+//! PROBE_GAIN          1.03      a full link is not noticed / a slow ramp is taken for one; chosen
+//! PROBE_RTT           1.12      noise decides / a full link is not noticed; chosen
+//! LOWERED             0.85      throughput dips / the next slow growth overflows again; matrix
+//!                               (0.7 and 0.9: much the same)
+//! BELOW_OVERFLOW      0.9       throughput dips / losses; matrix (0.8 and 1: much the same)
+//! REMEMBERED          20 s      losses / lines that rise are found late; matrix (8 s: the same)
+//! IN_VAIN             3         losses by chance open the windows / BBR is held down; matrix
+//! WITH_HOLES          2.5 BDP   what arrives beyond holes holds BBR down / a queue; matrix
+//! SEARCH_FIRST        1 s       new flows meet a raise / a rate taken for too low stays; matrix
+//! SEARCH_EVERY        2.5 s     as SEARCH_FIRST; matrix
+//! SEARCH_RAISE        1.25      many searches / shallow buffers overflow; matrix
+//! SEARCH_RTTS         4         BBR has not answered yet / a queue stands longer; matrix
+//! SEARCH_GAIN         1.05      noise goes on / a slow answer ends it; matrix (1.03: the same)
+//! ```
 
 use super::flow_controller::intervals;
 
@@ -29,6 +61,8 @@ const DECAY: f64 = 0.98;
 /// No decay for this many seconds after growth.
 const PAUSE: f64 = 5.0;
 
+/// Raised by this factor, a probe is judged: by less gain of throughput than this, and more growth
+/// of RTTs than that, the link is full.
 const PROBE_RAISE: f64 = 1.25;
 const PROBE_GAIN: f64 = 1.03;
 const PROBE_RTT: f64 = 1.12;

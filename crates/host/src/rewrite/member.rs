@@ -4,7 +4,7 @@
 
 use super::{InterfaceRewriter, MemberOf, RewritePoint, WindowRewriter};
 use crate::actuator::Actuator;
-use crate::interface;
+use crate::interface::{self, LinkTable};
 use crate::member_actuator::{ConnectionInfo, MemberActuator, Scan, Uncontrolled};
 use crate::order::LimitOrder;
 use crate::process_root::ProcessRoot;
@@ -144,21 +144,15 @@ impl RewrittenMember {
     /// Connections of the command that the rewriter does not track: they began before it did, or
     /// use another interface.
     fn find_untracked(&mut self, owners: &BTreeMap<Ends, (i32, Socket)>) -> Vec<Uncontrolled> {
-        let addresses = interface::addresses().unwrap_or_default();
+        let ends = owners.keys().map(|ends| [ends.here.ip(), ends.there.ip()]);
+        let links = LinkTable::read(ends).unwrap_or_default();
         let before = std::mem::take(&mut self.untracked);
         let mut found = Vec::new();
         for (ends, (pid, socket)) in owners {
             if !socket.established || self.rewrite.tracks(ends) {
                 continue;
             }
-            let Some(by) = interface::interface_of(&addresses, ends.here.ip(), ends.there.ip()) else {
-                continue;
-            };
-            let by = match by {
-                interface::LOOPBACK => interface::towards(ends.there.ip()),
-                name => Some(name.to_owned()),
-            };
-            let Some(by) = by else {
+            let Some(by) = links.of([ends.here.ip(), ends.there.ip()]) else {
                 continue;
             };
             self.untracked.insert(*ends);
