@@ -20,6 +20,8 @@ const SUIMON: &str = env!("CARGO_BIN_EXE_suimon");
 /// A link whose thread was late by so much says nothing about rates: TCP takes it for a slower
 /// path.
 const HELD_UP_NS: u64 = 20_000_000;
+/// What a ping takes at most beside uploads ([`beside_four_uploads`]).
+const PING_AT_MOST_NS: f64 = 15e6;
 
 /// One test after another: they would hold up each other.
 fn turn() -> MutexGuard<'static, ()> {
@@ -154,8 +156,20 @@ fn a_policy_below_its_modem_has_its_rates_between_real_sockets() {
     skips::skipped("this machine stood still too often in each of four runs");
 }
 
+/// Whether a ping beside uploads may have missed its delay, or the link its rate, by the machine:
+/// packets cannot be judged apart from when it stood still, a link's thread was late by more than
+/// TCP takes for the same path, or something was late by as much as the ping's delay is too long.
+fn may_be_the_machines(value: &Value) -> bool {
+    let ping = &value["expectations"][0]["held_up"];
+    let late = value["held_up_ns"].as_u64().unwrap_or(0);
+    let still = ping["stood_still_longest_ns"].as_u64().unwrap_or(0);
+    let too_long = measured(value, 0) - PING_AT_MOST_NS;
+    ping["judged_apart"] == false || late > HELD_UP_NS || (0.0..=late.max(still) as f64).contains(&too_long)
+}
+
 /// As in the simulator, with real sockets: what a newcomer copies. A machine that stood still too
-/// often to tell is skipped, and said to be; each policy has its rate in any case.
+/// often to tell is skipped, and said to be; each policy has its rate in any case. A run that misses
+/// although the machine says nothing of itself is repeated once: what a policy does, it does again.
 #[test]
 fn a_ping_beside_four_real_uploads_does_not_wait_with_any_policy_that_is_there_to_be_copied() {
     let _turn = turn();
@@ -164,13 +178,13 @@ fn a_ping_beside_four_real_uploads_does_not_wait_with_any_policy_that_is_there_t
     for of in policies(|name, text| place.write(name, text)) {
         let scenario = place.write("judge.toml", &beside_four_uploads(&of, 8));
         let what = format!("{}, {}", of.file, of.interface);
+        let mut missed = 0;
         let told = (0..4).any(|_| {
             let (value, code) = run(Path::new(&scenario));
             let rate = measured(&value, 2);
             assert!(rate <= of.bandwidth as f64 * 1.001, "{what}: {rate}");
-            let held_up = value["expectations"][0]["held_up"]["judged_apart"] == false
-                || value["held_up_ns"].as_u64() > Some(HELD_UP_NS);
-            assert!(code == Some(0) || held_up, "{what}: {value:#}");
+            missed += usize::from(code != Some(0) && !may_be_the_machines(&value));
+            assert!(missed < 2, "{what}, twice: {value:#}");
             code == Some(0)
         });
         if !told {
