@@ -168,8 +168,9 @@ fn may_be_the_machines(value: &Value) -> bool {
 }
 
 /// As in the simulator, with real sockets: what a newcomer copies. A machine that stood still too
-/// often to tell is skipped, and said to be; each policy has its rate in any case. A run that misses
-/// although the machine says nothing of itself is repeated once: what a policy does, it does again.
+/// often to tell is skipped, and said to be; each policy has its rate in any case. A run that
+/// misses although the machine says nothing of itself is repeated once: what a policy does, it does
+/// again.
 #[test]
 fn a_ping_beside_four_real_uploads_does_not_wait_with_any_policy_that_is_there_to_be_copied() {
     let _turn = turn();

@@ -38,13 +38,19 @@ const QUEUE_NOISE: f64 = 0.002;
 /// from, vary without a queue.
 const JITTER: f64 = 0.008;
 /// The queueing delay that needs no explanation: this many seconds, this fraction of the RTT
-/// without a queue, or this multiple of the variation of RTTs, whatever is most.
+/// without a queue, or this multiple of what RTTs go to and fro, whatever is most.
 const TOLERATED_MIN: f64 = 0.003;
 const TOLERATED_FRACTION: f64 = 0.1;
-const TOLERATED_VARIATIONS: f64 = 8.0;
+const TOLERATED_SWINGS: f64 = 20.0;
+/// The delay that a queue and jitter alike explain: this multiple of the variation of RTTs.
+const JITTER_VARIATIONS: f64 = 8.0;
+/// What a smoothed RTT keeps of the one before at each sample (as the kernel's, RFC 6298), and how
+/// many segments bring one sample at most: those of one delayed ACK do, and those of a burst.
+const KEPT_BY_SMOOTHING: f64 = 7.0 / 8.0;
+const SEGMENTS_A_SAMPLE: f64 = 4.0;
 /// The time constant, in seconds, with which the usual RTT follows longer ones.
 const USUAL_TIME: f64 = 100.0;
-/// The weight of the last [`INTERVAL`](super::INTERVAL) in the variation of RTTs.
+/// The weight of the last [`INTERVAL`](super::INTERVAL) in the variation and the swing of RTTs.
 const VARIATION_WEIGHT: f64 = 0.1;
 
 /// A time in usual intervals.
@@ -68,8 +74,14 @@ pub(super) struct FlowController {
     pub(super) rtt: f64,
     /// The least of the latest RTTs, which are smoothed: jitter is in it, a queue is not.
     usual_rtt: f64,
+    /// The RTT at this moment, in seconds: of one that falls, what smoothing keeps is left out.
+    latest: f64,
     /// The mean change of the RTT from tick to tick, in seconds.
     variation: f64,
+    /// The last change of the RTT, and the mean of what is taken back by the next one: jitter goes
+    /// to and fro, a queue grows and drains. In seconds.
+    change: f64,
+    swing: f64,
     /// What the queue of the other direction adds to RTTs, in seconds.
     other_way: f64,
     /// Seconds for which a queue stands that nothing explains, and since one was last seen.
@@ -110,7 +122,10 @@ impl FlowController {
             min_rtt: f64::INFINITY,
             rtt,
             usual_rtt: f64::INFINITY,
+            latest: rtt,
             variation: 0.0,
+            change: 0.0,
+            swing: 0.0,
             other_way: 0.0,
             queued_for: 0.0,
             unqueued_for: 0.0,
@@ -139,18 +154,7 @@ impl FlowController {
             self.min_rtt = self.min_rtt.min(min_rtt.as_secs_f64().max(1e-4));
         }
         if let Some(rtt) = sample.rtt {
-            let before = self.rtt;
-            self.rtt = rtt.as_secs_f64().clamp(1e-4, 10.0);
-            let drift = (seconds / USUAL_TIME).min(1.0);
-            self.usual_rtt = match self.usual_rtt.is_finite() {
-                true => self.rtt.min(self.usual_rtt + (self.rtt - self.usual_rtt) * drift),
-                false => self.rtt,
-            };
-            if self.min_rtt.is_finite() {
-                let weight = 1.0 - (1.0 - VARIATION_WEIGHT).powf(intervals(seconds));
-                self.variation += ((self.rtt - before).abs() - self.variation) * weight;
-            }
-            self.min_rtt = self.min_rtt.min(self.rtt);
+            self.take_rtt(rtt.as_secs_f64().clamp(1e-4, 10.0), rate, seconds);
         }
         self.lost = self.losses.is_some_and(|before| sample.losses > before);
         self.losses = Some(sample.losses);
@@ -158,6 +162,37 @@ impl FlowController {
         self.scale = sample.scale;
         self.rate = rate;
         self.mean += (rate - self.mean) * (1.0 - (1.0 - MEAN_WEIGHT).powf(intervals(seconds)));
+    }
+
+    /// Takes a smoothed RTT in, over a tick of so many seconds with this rate.
+    fn take_rtt(&mut self, rtt: f64, rate: f64, seconds: f64) {
+        let before = std::mem::replace(&mut self.rtt, rtt);
+        let change = rtt - before;
+        if change < 0.0 {
+            let samples = (rate * seconds / 8.0 / self.mss / SEGMENTS_A_SAMPLE).max(1.0);
+            let unsmoothed = before + change / (1.0 - KEPT_BY_SMOOTHING.powf(samples));
+            self.latest = unsmoothed.max(self.min_rtt.min(rtt));
+        } else if change > 0.0 {
+            self.latest = rtt;
+        }
+        let drift = (seconds / USUAL_TIME).min(1.0);
+        self.usual_rtt = match self.usual_rtt.is_finite() {
+            true => rtt.min(self.usual_rtt + (rtt - self.usual_rtt) * drift),
+            false => rtt,
+        };
+        if self.min_rtt.is_finite() {
+            let weight = 1.0 - (1.0 - VARIATION_WEIGHT).powf(intervals(seconds));
+            self.variation += (change.abs() - self.variation) * weight;
+            if change != 0.0 {
+                let taken_back = match (change > 0.0) == (self.change > 0.0) {
+                    true => 0.0,
+                    false => change.abs().min(self.change.abs()),
+                };
+                self.swing += (taken_back - self.swing) * weight;
+                self.change = change;
+            }
+        }
+        self.min_rtt = self.min_rtt.min(rtt);
     }
 
     /// The RTT without a queue of this direction: the minimum, or a guess, with what the other
@@ -230,14 +265,14 @@ impl FlowController {
 
     /// The delay that the variation of RTTs explains.
     pub(super) fn jitter(&self) -> f64 {
-        TOLERATED_VARIATIONS * self.variation
+        JITTER_VARIATIONS * self.variation
     }
 
     /// The queueing delay that needs no explanation, in seconds.
     fn tolerated_queue(&self) -> f64 {
         (TOLERATED_FRACTION * self.unqueued_rtt())
             .max(TOLERATED_MIN)
-            .max(self.jitter())
+            .max(TOLERATED_SWINGS * self.swing)
     }
 
     /// Whether its RTT exceeds what needs no explanation.
@@ -245,10 +280,16 @@ impl FlowController {
         self.queue() > self.tolerated_queue()
     }
 
+    /// The RTT at this moment, and no less than that without a queue, in seconds.
+    pub(super) fn latest_rtt(&self) -> f64 {
+        self.latest.max(self.base_rtt())
+    }
+
     /// Counts for how long a queue stands that nothing explains, or is absent. Beside counted
     /// traffic, short queues are its bursts.
     pub(super) fn watch_queue(&mut self, explained: bool, beside_others: bool, seconds: f64) {
-        let queued = self.is_delayed() && (self.is_queued() || !beside_others);
+        let has_gone = self.latest - self.unqueued_rtt() < self.tolerated_queue();
+        let queued = self.is_delayed() && !has_gone && (self.is_queued() || !beside_others);
         self.unqueued_for = if queued { 0.0 } else { self.unqueued_for + seconds };
         self.queued_for = if queued && !explained {
             self.queued_for + seconds

@@ -27,13 +27,15 @@ const STANDS_RTTS: f64 = 2.0;
 /// A trial is judged this many seconds and this many RTTs after the windows were lowered.
 const TRIAL_TIME: f64 = 0.2;
 const TRIAL_RTTS: f64 = 2.0;
-/// What the trial leaves of what was carried at least, if the link's rate is what it carries.
+/// What the trial leaves of what was carried at least, if the link's rate is what it carries; and
+/// the least part of the load that explains a queue, soon after members have yielded.
 const CARRIES_ON: f64 = 0.95;
+const TELLS: f64 = 0.5;
 /// The queue has gone after this many seconds and this many RTTs without it. Each return in vain
 /// doubles the seconds, up to a maximum, for this many seconds.
 const GONE_FOR: f64 = 0.1;
 const GONE_MAX: f64 = 0.4;
-const GONE_RTTS: f64 = 2.0;
+const GONE_RTTS: f64 = 1.0;
 const IN_VAIN: f64 = 5.0;
 /// So many times in succession the queue stood no longer than this many seconds and RTTs while
 /// members yielded: nobody else fills it. A radio link whose delay grows with what it carries looks
@@ -43,12 +45,13 @@ const SHORT: f64 = 0.5;
 const SHORT_RTTS: f64 = 5.0;
 const SILENT: f64 = 30.0;
 /// Windows return by this factor in an RTT.
-const RETURN: f64 = 1.3;
+const RETURN: f64 = 1.7;
 
 /// The link's load in a tick.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct LinkLoad {
-    /// What the link carries, and what it carried in the last few ticks.
+    /// What the link carries, and what it carried in the last few ticks; each over a round trip or
+    /// more.
     pub(super) total: f64,
     pub(super) recent: f64,
     /// A queue is explained while it carries this.
@@ -157,7 +160,8 @@ impl QueueWitness {
     }
 
     fn judge(&mut self, flows: &mut [&mut FlowController], before: f64, link: &LinkLoad) -> WitnessState {
-        if link.total >= CARRIES_ON * before {
+        let tells = self.since >= IN_VAIN || link.total >= TELLS * link.full;
+        if tells && link.total >= CARRIES_ON * before {
             self.full_at = Some(link.total);
             flows.iter_mut().for_each(|flow| flow.lift_ceiling());
             return WitnessState::Watches;
@@ -211,7 +215,7 @@ impl QueueWitness {
         }
         for flow in flows.iter_mut().filter(|flow| flow.ceiling.is_finite()) {
             if flow.unqueued_for >= self.gone_for + GONE_RTTS * flow.base_rtt() {
-                flow.ceiling *= RETURN.powf((link.seconds / flow.rtt).min(4.0));
+                flow.ceiling *= RETURN.powf((link.seconds / flow.latest_rtt()).min(4.0));
                 if flow.ceiling >= 2.0 * flow.wanted {
                     flow.lift_ceiling();
                 }
@@ -239,9 +243,10 @@ fn begin_trial(flows: &mut [&mut FlowController], link: &LinkLoad) -> WitnessSta
         let ceiling = flow.in_flight_with_less_queue().min(flow.ceiling);
         flow.ceiling = ceiling.max(LEAST * flow.mss);
     }
-    // A line that has just become slower carried more a few ticks ago.
+    // A line that has just become slower carried more a few ticks ago, and members that return
+    // carried less.
     WitnessState::Trial {
-        total: link.total.min(link.recent),
+        total: link.recent,
         seconds: 0.0,
     }
 }

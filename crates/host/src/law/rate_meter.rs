@@ -5,8 +5,8 @@ use crate::tick::{ConnectionId, DataDirection, FlowSample, LawInput};
 use engine::units::{Bytes, Instant};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Seconds of history.
-const HISTORY: f64 = 0.5;
+/// Seconds of history: as long as a long round trip with a queue.
+const HISTORY: f64 = 1.0;
 
 /// Seconds for which an ended connection still counts.
 const ENDED_COUNTS: f64 = 0.1;

@@ -393,13 +393,16 @@ impl Scavenger {
             State::Free { seconds } | State::Active { seconds } => seconds,
             State::Onset { .. } => 0.0,
         };
+        // Within a round trip data may come in one burst, which fills the link for a moment.
+        let rtts = self.controllers.values().map(|flow| flow.rtt);
+        let round_trip = rtts.fold(0.0, f64::max);
         let link = LinkLoad {
             full: EXPLAINS_QUEUE * rate,
             settled: past.min(self.same_flows) > LINK_MEAN,
             beside_others: !matches!(self.state, State::Free { .. }),
             unlost_for: self.losses.since(),
-            total: self.meter.total(LONG_MEAN),
-            recent: self.meter.total(SHORT_MEAN),
+            total: self.meter.total(LONG_MEAN.max(round_trip)),
+            recent: self.meter.total(SHORT_MEAN.max(round_trip)),
             seconds,
         };
         self.witness.watch(self.controllers.values_mut(), link);
