@@ -42,6 +42,8 @@ const JITTER: f64 = 0.008;
 const TOLERATED_MIN: f64 = 0.003;
 const TOLERATED_FRACTION: f64 = 0.1;
 const TOLERATED_SWINGS: f64 = 20.0;
+/// A queue that is seen for no longer than this many seconds and an RTT is jitter, or a burst.
+const CHANCE: f64 = 0.075;
 /// The delay that a queue and jitter alike explain: this multiple of the variation of RTTs.
 const JITTER_VARIATIONS: f64 = 8.0;
 /// What a smoothed RTT keeps of the one before at each sample (as the kernel's, RFC 6298), and how
@@ -74,7 +76,7 @@ pub(super) struct FlowController {
     pub(super) rtt: f64,
     /// The least of the latest RTTs, which are smoothed: jitter is in it, a queue is not.
     usual_rtt: f64,
-    /// The RTT at this moment, in seconds: of one that falls, what smoothing keeps is left out.
+    /// The RTT at this moment, in seconds: without what smoothing keeps of the ones before.
     latest: f64,
     /// The mean change of the RTT from tick to tick, in seconds.
     variation: f64,
@@ -84,8 +86,10 @@ pub(super) struct FlowController {
     swing: f64,
     /// What the queue of the other direction adds to RTTs, in seconds.
     other_way: f64,
-    /// Seconds for which a queue stands that nothing explains, and since one was last seen.
+    /// Seconds for which a queue stands that nothing explains, for which one is seen, and since one
+    /// was last seen for longer than [`CHANCE`].
     pub(super) queued_for: f64,
+    seen_for: f64,
     pub(super) unqueued_for: f64,
     /// Seconds for which the delay law's target has been exceeded.
     pub(super) above_target_for: f64,
@@ -128,6 +132,7 @@ impl FlowController {
             swing: 0.0,
             other_way: 0.0,
             queued_for: 0.0,
+            seen_for: 0.0,
             unqueued_for: 0.0,
             above_target_for: 0.0,
             mss: 1_448.0,
@@ -168,12 +173,10 @@ impl FlowController {
     fn take_rtt(&mut self, rtt: f64, rate: f64, seconds: f64) {
         let before = std::mem::replace(&mut self.rtt, rtt);
         let change = rtt - before;
-        if change < 0.0 {
+        if change != 0.0 {
             let samples = (rate * seconds / 8.0 / self.mss / SEGMENTS_A_SAMPLE).max(1.0);
             let unsmoothed = before + change / (1.0 - KEPT_BY_SMOOTHING.powf(samples));
             self.latest = unsmoothed.max(self.min_rtt.min(rtt));
-        } else if change > 0.0 {
-            self.latest = rtt;
         }
         let drift = (seconds / USUAL_TIME).min(1.0);
         self.usual_rtt = match self.usual_rtt.is_finite() {
@@ -288,9 +291,16 @@ impl FlowController {
     /// Counts for how long a queue stands that nothing explains, or is absent. Beside counted
     /// traffic, short queues are its bursts.
     pub(super) fn watch_queue(&mut self, explained: bool, beside_others: bool, seconds: f64) {
-        let has_gone = self.latest - self.unqueued_rtt() < self.tolerated_queue();
+        // Jitter is in the usual RTT as in the present one, which are both smoothed.
+        let tolerated = self.tolerated_queue();
+        let has_gone = self.latest - self.unqueued_rtt() < tolerated
+            || self.rtt_of_this_way() - self.usual_rtt < tolerated;
         let queued = self.is_delayed() && !has_gone && (self.is_queued() || !beside_others);
-        self.unqueued_for = if queued { 0.0 } else { self.unqueued_for + seconds };
+        self.seen_for = if queued { self.seen_for + seconds } else { 0.0 };
+        self.unqueued_for = match self.seen_for > CHANCE + self.base_rtt() {
+            true => 0.0,
+            false => self.unqueued_for + seconds,
+        };
         self.queued_for = if queued && !explained {
             self.queued_for + seconds
         } else {
