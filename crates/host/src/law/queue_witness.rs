@@ -9,13 +9,21 @@
 //!   stated too high or has fallen, or other hosts behind the line take a fixed part of it.
 //! - It carries less: the room was taken. Other hosts behind the line, whose traffic the interface
 //!   does not count, want more. Members then keep the smallest window until the queue has gone.
-//!   They return by three tenths in a round trip; a queue on the way is another trial.
+//!   They return by seven tenths in a round trip; a queue on the way is another trial. Soon after
+//!   members have yielded, a trial finds the link full only from half of its rate on: those that
+//!   have just returned carry little, and carry on at that beside others, too.
 //!
-//! A CUBIC flow of another host over 100 ms grows slower than members return, so it gets less than
-//! it should; so does one in a buffer of a BDP or less, whose queue is within the tolerance.
+//! A flow of another host that has lost data in its slow start grows slower than members return,
+//! so that it gets less for some seconds. In a buffer of a quarter of a BDP, or of a few
+//! milliseconds, its queue is within the tolerance.
 //!
-//! Jitter is no queue: the tolerated delay follows how much RTTs vary from tick to tick. A queue
-//! grows over many ticks.
+//! What a queue is told by (see `flow_controller`):
+//!
+//! - Jitter is none: the tolerated delay follows how much RTTs go to and fro from tick to tick. A
+//!   queue grows, and drains, over many ticks.
+//! - RTTs are smoothed. When a queue has gone, members that yield have few samples, and the
+//!   smoothed RTT shows it for seconds: so the present RTT is told from the change.
+//! - Where RTTs vary, the queue has gone when they are as they usually are.
 
 use super::flow_controller::{FlowController, LEAST};
 
