@@ -110,13 +110,8 @@ link = [
 ]
 "#
         ));
-        let part = |from, to| {
-            rates(&outcome, from, to)
-                .iter()
-                .map(|rate| rate / LINE)
-                .collect::<Vec<_>>()
-        };
-        let (alone, beside, after) = (part(4, 10)[0], part(11, 18)[1], part(20, 26)[0]);
+        let part = |flow: usize, from, to| rates(&outcome, from, to)[flow] / LINE;
+        let (alone, beside, after) = (part(0, 4, 10), part(1, 11, 18), part(0, 20, 26));
         assert!(
             alone > 0.95 && beside > 0.9 && (0.9..1.001).contains(&after),
             "{stated}: {alone} {beside} {after}"

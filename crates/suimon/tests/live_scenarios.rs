@@ -7,7 +7,7 @@ mod copied;
 #[path = "stubs/directory.rs"]
 mod directory;
 
-use copied::{beside_four_uploads, policies};
+use copied::{PING_AT_MOST_MS, beside_four_uploads, policies};
 use directory::TestDirectory;
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -20,8 +20,6 @@ const SUIMON: &str = env!("CARGO_BIN_EXE_suimon");
 /// A link whose thread was late by so much says nothing about rates: TCP takes it for a slower
 /// path.
 const HELD_UP_NS: u64 = 20_000_000;
-/// What a ping takes at most beside uploads ([`beside_four_uploads`]).
-const PING_AT_MOST_NS: f64 = 15e6;
 
 /// One test after another: they would hold up each other.
 fn turn() -> MutexGuard<'static, ()> {
@@ -163,7 +161,7 @@ fn may_be_the_machines(value: &Value) -> bool {
     let ping = &value["expectations"][0]["held_up"];
     let late = value["held_up_ns"].as_u64().unwrap_or(0);
     let still = ping["stood_still_longest_ns"].as_u64().unwrap_or(0);
-    let too_long = measured(value, 0) - PING_AT_MOST_NS;
+    let too_long = measured(value, 0) - PING_AT_MOST_MS as f64 * 1e6;
     ping["judged_apart"] == false || late > HELD_UP_NS || (0.0..=late.max(still) as f64).contains(&too_long)
 }
 

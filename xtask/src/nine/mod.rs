@@ -75,12 +75,14 @@ fn in_parallel<C: Sync, R: Send>(
 mod tests {
     use super::*;
 
+    fn named(name: &str) -> cell::Cell {
+        let mut cells = cell::all();
+        cells.find(|cell| cell.to_string() == name).expect("a cell")
+    }
+
     #[test]
     fn a_cell_is_judged_from_both_sides_and_repeats() {
-        let mut cells = cell::all();
-        let cell = cells
-            .find(|cell| cell.to_string() == "10Mbit/s 20ms 8 cubic")
-            .expect("a cell");
+        let cell = named("10Mbit/s 20ms 8 cubic");
         let row = cell.measure().expect("it runs");
         assert_eq!(row.nine[0].1, [""; 0], "{row:?}");
         assert!(
@@ -100,8 +102,7 @@ mod tests {
             ("10Mbit/s 20ms 1 reno", &["t80"]),
             ("10Mbit/s 50ms 8 cubic", &[]),
         ] {
-            let cell = cell::all().find(|cell| cell.to_string() == name).expect("a cell");
-            let row = cell.measure().expect("it runs");
+            let row = named(name).measure().expect("it runs");
             let (found, missed) = &row.nine[4];
             assert_eq!(missed, allowed, "{name}: {found:?}");
         }

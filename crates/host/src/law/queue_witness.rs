@@ -64,7 +64,8 @@ pub(super) struct LinkLoad {
     pub(super) recent: f64,
     /// A queue is explained while it carries this.
     pub(super) full: f64,
-    /// The time since the last tick, in seconds.
+    /// The longest RTT, and the time since the last tick, in seconds.
+    pub(super) round_trip: f64,
     pub(super) seconds: f64,
     /// Windows were not changed for a while: RTTs and rates are those of the present windows.
     pub(super) settled: bool,
@@ -148,14 +149,13 @@ impl QueueWitness {
         if self.silent > 0.0 {
             return;
         }
-        let rtt = flows.iter().map(|flow| flow.rtt).fold(0.0, f64::max);
         self.state = match self.state {
             WitnessState::Watches if stands(flows.iter().map(|flow| &**flow), &link) => {
                 begin_trial(&mut flows, &link)
             }
             WitnessState::Watches => WitnessState::Watches,
             WitnessState::Trial { total, seconds: past }
-                if past + seconds < TRIAL_TIME + TRIAL_RTTS * rtt =>
+                if past + seconds < TRIAL_TIME + TRIAL_RTTS * link.round_trip =>
             {
                 WitnessState::Trial {
                     total,

@@ -394,8 +394,7 @@ impl Scavenger {
             State::Onset { .. } => 0.0,
         };
         // Within a round trip data may come in one burst, which fills the link for a moment.
-        let rtts = self.controllers.values().map(|flow| flow.rtt);
-        let round_trip = rtts.fold(0.0, f64::max);
+        let round_trip = self.longest_rtt();
         let link = LinkLoad {
             full: EXPLAINS_QUEUE * rate,
             settled: past.min(self.same_flows) > LINK_MEAN,
@@ -403,6 +402,7 @@ impl Scavenger {
             unlost_for: self.losses.since(),
             total: self.meter.total(LONG_MEAN.max(round_trip)),
             recent: self.meter.total(SHORT_MEAN.max(round_trip)),
+            round_trip,
             seconds,
         };
         self.witness.watch(self.controllers.values_mut(), link);
@@ -647,12 +647,18 @@ impl Scavenger {
             lost: self.losses.is_losing(),
             may_search: same && !matches!(tick.bottleneck, Bottleneck::Enforced(_)),
             rtt: self.mean_rtt(),
-            longest: flows().map(|flow| flow.rtt).fold(0.0, f64::max),
+            longest: self.longest_rtt(),
             segments: rate * least(FlowController::base_rtt) / 8.0 / least(|flow| flow.mss),
         };
         if let Some(rate) = self.window_cap.adjust(&link) {
             self.estimate.is_full_at(rate);
         }
+    }
+
+    /// The longest RTT, in seconds.
+    fn longest_rtt(&self) -> f64 {
+        let rtts = self.controllers.values().map(|flow| flow.rtt);
+        rtts.fold(0.0, f64::max)
     }
 
     /// The mean RTT of the data in flight, in seconds, without the other direction's queue.

@@ -19,6 +19,9 @@ pub struct Copied {
 /// So many there are.
 pub const INTERFACES: usize = 7;
 
+/// What a ping takes at most beside the uploads of [`beside_four_uploads`], in ms.
+pub const PING_AT_MOST_MS: u64 = 15;
+
 /// The files with this ending in a folder.
 pub fn tomls(folder: PathBuf) -> Vec<PathBuf> {
     let entries = fs::read_dir(&folder).expect("a folder");
@@ -93,7 +96,7 @@ pub fn beside_four_uploads(of: &Copied, seconds: u64) -> String {
             {{ name = "ping", between = ["home", "isp"], kind = "constant", rate = "16 kbit/s", frame = "98 B" }},
         ]
         expect = [
-            {{ flow = "ping", metric = "delay-max", at_most = "15 ms" }},
+            {{ flow = "ping", metric = "delay-max", at_most = "{PING_AT_MOST_MS} ms" }},
             {{ flow = "ping", metric = "packets", at_least = {}, at_most = {} }},
             {{ link = "router > isp", metric = "rate", from = "{} s", at_least = "{} kbit/s", at_most = "{} kbit/s" }},
         ]
