@@ -222,6 +222,7 @@ mod tests {
             at: Instant::START,
             received: Bytes::ZERO,
             sent: Bytes::ZERO,
+            unacknowledged: Bytes::ZERO,
             rtt: None,
             min_rtt: None,
             mss: Bytes::new(1448),

@@ -180,6 +180,7 @@ impl<P: RewritePoint> WindowRewriter<P> {
             at,
             received: frames(&connection.received),
             sent: frames(&connection.sent),
+            unacknowledged: Bytes::ZERO,
             rtt,
             min_rtt: connection.handshake,
             mss: Bytes::new(mss),

@@ -69,6 +69,9 @@ pub struct FlowSample {
     pub received: Bytes,
     /// The total sent, likewise.
     pub sent: Bytes,
+    /// What of that was not acknowledged: it is on its way, or was lost. Zero where that is not
+    /// known.
+    pub unacknowledged: Bytes,
     /// The latest RTT: the receiver's estimate, or the sender's smoothed RTT. None before the
     /// first measurement.
     pub rtt: Option<Duration>,
@@ -92,6 +95,15 @@ impl FlowSample {
         match direction {
             DataDirection::Download => self.received,
             DataDirection::Upload => self.sent,
+        }
+    }
+
+    /// What of that is known to have passed the bottleneck: an upload passes the interface before
+    /// it.
+    pub fn delivered(&self, direction: DataDirection) -> Bytes {
+        match direction {
+            DataDirection::Download => self.received,
+            DataDirection::Upload => self.sent - self.unacknowledged,
         }
     }
 }

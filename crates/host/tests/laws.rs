@@ -335,6 +335,7 @@ fn feed(
                 at: now,
                 received: Bytes::new(*received),
                 sent: Bytes::ZERO,
+                unacknowledged: Bytes::ZERO,
                 rtt: Some(Duration::from_millis(20)),
                 min_rtt: Some(Duration::from_millis(20)),
                 mss: Bytes::new(1_448),

@@ -49,6 +49,14 @@ pub(crate) struct BorrowedFlow {
     clamped: Option<u32>,
 }
 
+/// What to set so that frames go at this rate: bytes of payload in a second, which is what the
+/// kernel's TCP paces. The qdisc `fq`, which paces in its place, counts frames: there an upload has
+/// less, by the headers.
+fn payload_rate(rate: Bandwidth, mss: u64) -> u64 {
+    let frame = on_the_link(1, Bytes::new(mss)).get();
+    ((rate.bits() / 8).saturating_mul(mss) / frame).max(1)
+}
+
 fn index(direction: DataDirection) -> usize {
     match direction {
         DataDirection::Download => 0,
@@ -169,12 +177,16 @@ impl BorrowedFlow {
             (true, 0) => (info.send_rtt, info.receive_mss),
             (false, _) => (info.send_rtt, info.send_mss),
         };
+        let send_mss = u64::from(info.send_mss.max(536));
+        let arrived = info.bytes_acked + u64::from(info.sacked) * send_mss;
+        let unacknowledged = info.bytes_sent.saturating_sub(arrived);
         FlowSample {
             id,
             member,
             at: self.read_at,
             received: self.received,
             sent: self.sent,
+            unacknowledged: on_the_link(unacknowledged.div_ceil(send_mss), Bytes::new(unacknowledged)),
             rtt: (rtt > 0).then(|| Duration::from_micros(u64::from(rtt))),
             min_rtt: (1..u32::MAX)
                 .contains(&info.min_rtt)
@@ -298,7 +310,7 @@ impl BorrowedFlow {
             self.saved.pacing = Some(socket::pacing(of)?);
             self.save(id, ledger)?;
         }
-        let bytes = (rate.bits() / 8).max(1);
+        let bytes = payload_rate(rate, u64::from(self.info.send_mss.max(536)));
         if socket::pacing(of)? == bytes {
             return Ok(());
         }
@@ -427,6 +439,13 @@ mod tests {
         let mut before = Info::default();
         let count = |now: &Info| arrivals.between(&std::mem::replace(&mut before, *now), now).get();
         readings.iter().map(count).collect()
+    }
+
+    #[test]
+    fn a_pace_is_of_frames() {
+        let full = Bandwidth::bits_per_sec(1_514 * 8_000);
+        assert_eq!(payload_rate(full, 1_448), 1_448_000);
+        assert_eq!(payload_rate(Bandwidth::bits_per_sec(1), 1_448), 1);
     }
 
     #[test]

@@ -57,6 +57,9 @@ pub(super) struct FlowReport {
     at_ns: u64,
     pub(super) received: u64,
     pub(super) sent: u64,
+    /// A nine of before did not tell it.
+    #[serde(default)]
+    unacknowledged: u64,
     pub(super) rtt_ns: Option<u64>,
     #[serde(rename = "shortest_ns")]
     min_rtt_ns: Option<u64>,
@@ -78,6 +81,7 @@ impl FlowReport {
             at_ns: sample.at.nanos(),
             received: sample.received.get(),
             sent: sample.sent.get(),
+            unacknowledged: sample.unacknowledged.get(),
             rtt_ns: sample.rtt.map(Duration::nanos),
             min_rtt_ns: sample.min_rtt.map(Duration::nanos),
             mss: sample.mss.get(),
@@ -94,6 +98,7 @@ impl FlowReport {
             at: Instant::from_nanos(self.at_ns),
             received: Bytes::new(self.received),
             sent: Bytes::new(self.sent),
+            unacknowledged: Bytes::new(self.unacknowledged),
             rtt: self.rtt_ns.map(Duration::from_nanos),
             min_rtt: self.min_rtt_ns.map(Duration::from_nanos),
             mss: Bytes::new(self.mss),

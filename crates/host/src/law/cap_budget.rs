@@ -112,6 +112,7 @@ mod tests {
                 at: Instant::START,
                 received: Bytes::new(bytes),
                 sent: Bytes::ZERO,
+                unacknowledged: Bytes::ZERO,
                 rtt: None,
                 min_rtt: None,
                 mss: Bytes::new(1_448),

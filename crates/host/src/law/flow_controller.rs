@@ -50,6 +50,8 @@ const JITTER_VARIATIONS: f64 = 8.0;
 /// many segments bring one sample at most: those of one delayed ACK do, and those of a burst.
 const KEPT_BY_SMOOTHING: f64 = 7.0 / 8.0;
 const SEGMENTS_A_SAMPLE: f64 = 4.0;
+/// An ACK waits at most this many seconds for a second segment (Linux; RFC 1122 allows 0.5 s).
+const DELAYED_ACK: f64 = 0.04;
 /// The time constant, in seconds, with which the usual RTT follows longer ones.
 const USUAL_TIME: f64 = 100.0;
 /// The weight of the last [`INTERVAL`](super::INTERVAL) in the variation and the swing of RTTs.
@@ -86,6 +88,9 @@ pub(super) struct FlowController {
     swing: f64,
     /// What the queue of the other direction adds to RTTs, in seconds.
     other_way: f64,
+    /// How long ACKs of an upload wait for its next segment, in seconds: it may send slowly, and
+    /// every second segment is acknowledged.
+    ack_wait: f64,
     /// Seconds for which a queue stands that nothing explains, for which one is seen, and since one
     /// was last seen for longer than [`CHANCE`].
     pub(super) queued_for: f64,
@@ -131,6 +136,7 @@ impl FlowController {
             change: 0.0,
             swing: 0.0,
             other_way: 0.0,
+            ack_wait: 0.0,
             queued_for: 0.0,
             seen_for: 0.0,
             unqueued_for: 0.0,
@@ -153,8 +159,8 @@ impl FlowController {
         }
     }
 
-    /// Takes a sample in.
-    pub(super) fn update(&mut self, sample: &FlowSample, rate: f64, seconds: f64) {
+    /// Takes a sample in, of a law for this direction.
+    pub(super) fn update(&mut self, sample: &FlowSample, direction: DataDirection, rate: f64, seconds: f64) {
         if let Some(min_rtt) = sample.min_rtt {
             self.min_rtt = self.min_rtt.min(min_rtt.as_secs_f64().max(1e-4));
         }
@@ -167,6 +173,10 @@ impl FlowController {
         self.scale = sample.scale;
         self.rate = rate;
         self.mean += (rate - self.mean) * (1.0 - (1.0 - MEAN_WEIGHT).powf(intervals(seconds)));
+        self.ack_wait = match direction {
+            DataDirection::Download => 0.0,
+            DataDirection::Upload => (self.mss * 8.0 / self.mean.max(1.0)).min(DELAYED_ACK),
+        };
     }
 
     /// Takes a smoothed RTT in, over a tick of so many seconds with this rate.
@@ -216,7 +226,7 @@ impl FlowController {
     /// The RTT without a queue: the minimum, or the usual one where that is much longer, since RTTs
     /// vary without a queue too.
     fn unqueued_rtt(&self) -> f64 {
-        self.usually() + self.other_way
+        self.usually() + self.other_way + self.ack_wait
     }
 
     /// The same without the other direction's.
@@ -258,7 +268,7 @@ impl FlowController {
     /// Whether its RTT may show a standing queue: jitter is not excluded.
     pub(super) fn may_be_queued(&self) -> bool {
         self.min_rtt.is_finite()
-            && self.rtt_of_this_way() > self.min_rtt * (1.0 + QUEUE_FRACTION) + QUEUE_NOISE
+            && self.rtt_of_this_way() - self.ack_wait > self.min_rtt * (1.0 + QUEUE_FRACTION) + QUEUE_NOISE
     }
 
     /// Whether its RTT shows a standing queue.
@@ -324,9 +334,10 @@ impl FlowController {
         self.mean / 8.0 * (self.unqueued_rtt() + self.tolerated_queue() / 2.0).min(self.rtt)
     }
 
-    /// The rate that the ceiling allows.
+    /// The rate that the ceiling allows. It falls as a queue grows, as that of a window does, so
+    /// that whoever fills the queue gets the room.
     pub(super) fn ceiling_rate(&self) -> f64 {
-        self.ceiling * 8.0 / self.base_rtt()
+        self.ceiling * 8.0 / (self.latest - self.ack_wait).max(self.base_rtt())
     }
 
     /// The rate that a window of [`LEAST`] segments yields without a queue. It uses the minimum

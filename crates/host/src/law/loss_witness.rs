@@ -95,6 +95,7 @@ mod tests {
                 at,
                 received: Bytes::new(carried),
                 sent: Bytes::ZERO,
+                unacknowledged: Bytes::ZERO,
                 rtt: Some(Duration::from_millis(50)),
                 min_rtt: Some(Duration::from_millis(50)),
                 mss: Bytes::new(1_448),
@@ -114,7 +115,7 @@ mod tests {
                 flows: &[sample],
             });
             let flow = flow.get_or_insert_with(|| FlowController::new(&sample));
-            flow.update(&sample, mbit as f64 * 1e6, 0.05);
+            flow.update(&sample, DataDirection::Download, mbit as f64 * 1e6, 0.05);
             witness.read(std::iter::once(&*flow), &meter, 1.0, 0.05)
         };
         ticks.iter().map(|&(mbit, lost)| read(mbit, lost)).collect()

@@ -1,5 +1,9 @@
 //! Rates from running totals: the link's, each connection's, and the difference, which is other
 //! traffic.
+//!
+//! An upload is counted where it enters the line's buffer, and more than the line carries while the
+//! buffer fills or overflows. Its rate, and its part of the link's, is that of what was
+//! acknowledged.
 
 use crate::tick::{ConnectionId, DataDirection, FlowSample, LawInput};
 use engine::units::{Bytes, Instant};
@@ -23,7 +27,7 @@ struct TickSpan {
     others: f64,
 }
 
-/// TickRates since the last tick, in bits per second.
+/// The rates since the last tick, in bits per second.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TickRates {
     /// The time since the last tick, in seconds.
@@ -37,8 +41,13 @@ pub struct TickRates {
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct LastSample {
     at: Instant,
-    carried: Bytes,
+    totals: [Bytes; 2],
     rate: f64,
+}
+
+/// What it carried at the interface, and behind the bottleneck.
+fn totals(sample: &FlowSample, direction: DataDirection) -> [Bytes; 2] {
+    [sample.carried(direction), sample.delivered(direction)]
 }
 
 /// The remainder of the recent rate after a tick.
@@ -85,20 +94,22 @@ impl RateMeter {
             return None;
         }
         let rate = |bytes: Bytes, seconds: f64| bytes.get() as f64 * 8.0 / seconds;
-        let total = rate(link - before, seconds);
+        let counted = rate(link - before, seconds);
         // Each over the time between its own samples. The first sample of a connection that ran
         // before has a large total: it did not carry more than the link.
         let flow = |sample: &FlowSample| {
-            let now = sample.carried(self.direction);
-            match self.flows.get(&sample.id) {
-                Some(last) if sample.at > last.at => {
-                    rate(now - last.carried, sample.at.since(last.at).as_secs_f64())
-                }
-                Some(last) => rate(now - last.carried, seconds),
-                None => rate(now.min(link - before), seconds),
-            }
+            let now = totals(sample, self.direction);
+            let Some(last) = self.flows.get(&sample.id) else {
+                return now.map(|now| rate(now.min(link - before), seconds));
+            };
+            let span = match sample.at > last.at {
+                true => sample.at.since(last.at).as_secs_f64(),
+                false => seconds,
+            };
+            [0, 1].map(|of| rate(now[of] - last.totals[of], span))
         };
-        let flows: Vec<f64> = tick.flows.iter().map(flow).collect();
+        let flows: Vec<[f64; 2]> = tick.flows.iter().map(flow).collect();
+        let [carried, delivered] = [0, 1].map(|of| flows.iter().map(|rates| rates[of]).collect::<Vec<f64>>());
         // A connection that has ended carried data for part of the tick, and data in flight arrive
         // later. It counts at its recent rate for a while: otherwise these data would look like
         // the onset of other traffic.
@@ -115,17 +126,17 @@ impl RateMeter {
         self.ended.retain(|flow| flow.seconds_left > 0.0);
         // When a connection ended is not known. What was counted too much for it must not make
         // others negative.
-        let present = total - flows.iter().sum::<f64>();
+        let present = counted - carried.iter().sum::<f64>();
         let others = if ended > 0.0 {
             (present - ended).max(0.0)
         } else {
             present
         };
         self.last = Some((tick.now, link));
-        self.flows = self.last_samples(tick.flows, &flows);
+        self.flows = self.last_samples(tick.flows, &carried);
         self.spans.push_front(TickSpan {
             seconds,
-            total,
+            total: present + delivered.iter().sum::<f64>(),
             others,
         });
         let mut remembered = 0.0;
@@ -133,21 +144,27 @@ impl RateMeter {
             remembered += span.seconds;
             remembered - span.seconds < HISTORY
         });
-        Some(TickRates { seconds, flows })
+        Some(TickRates {
+            seconds,
+            flows: delivered,
+        })
     }
 
     fn last_samples(&self, flows: &[FlowSample], rates: &[f64]) -> BTreeMap<ConnectionId, LastSample> {
         let rates = rates.iter().copied().chain(std::iter::repeat(0.0));
         let last = |(flow, rate): (&FlowSample, f64)| {
-            let carried = flow.carried(self.direction);
             let before = self.flows.get(&flow.id).map_or(0.0, |last| last.rate);
-            let (at, rate) = (flow.at, rate.max(REMAINDER * before));
-            (flow.id, LastSample { at, carried, rate })
+            let last = LastSample {
+                at: flow.at,
+                totals: totals(flow, self.direction),
+                rate: rate.max(REMAINDER * before),
+            };
+            (flow.id, last)
         };
         flows.iter().zip(rates).map(last).collect()
     }
 
-    /// The link's rate over the last `seconds`, and at least over the last tick.
+    /// The link's rate behind its buffer over the last `seconds`, and at least over the last tick.
     pub fn total(&self, seconds: f64) -> f64 {
         self.mean(seconds, |span| span.total)
     }
@@ -187,6 +204,7 @@ mod tests {
             at: Instant::START + Duration::from_millis(at),
             received: Bytes::new(received),
             sent: Bytes::ZERO,
+            unacknowledged: Bytes::ZERO,
             rtt: None,
             min_rtt: None,
             mss: Bytes::new(1448),
@@ -245,6 +263,32 @@ mod tests {
         assert_eq!(meter.others(0.0), 0.0);
         let _ = read(&mut meter, 100, 1000, &[sample(1, 100, 1000)]);
         assert!(meter.others(0.0) < 1e-6, "{}", meter.others(0.0));
+    }
+
+    #[test]
+    fn uploads_count_as_what_was_acknowledged_and_others_as_what_was_sent() {
+        let mut meter = RateMeter::new(DataDirection::Upload);
+        // 1000 bytes of an upload in a tick of 100 ms, of which 400 are in the line's buffer or
+        // lost, beside others' 200.
+        for (ms, link, sent, unacknowledged) in [(0, 0, 0, 0), (100, 1_200, 1_000, 400)] {
+            let upload = FlowSample {
+                sent: Bytes::new(sent),
+                unacknowledged: Bytes::new(unacknowledged),
+                ..sample(1, ms, 0)
+            };
+            let rates = meter.read(&LawInput {
+                now: upload.at,
+                link: LinkCounters {
+                    received: Bytes::ZERO,
+                    sent: Bytes::new(link),
+                },
+                bottleneck: Bottleneck::Unknown,
+                members: &[],
+                flows: &[upload],
+            });
+            assert!(rates.is_none_or(|rates| rates.flows == [48_000.0]));
+        }
+        assert_eq!((meter.total(0.0), meter.others(0.0)), (64_000.0, 16_000.0));
     }
 
     #[test]

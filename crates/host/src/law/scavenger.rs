@@ -40,7 +40,11 @@
 //! - *Division.* T is divided by weight, with floors and caps ([`super::share`]). What one member
 //!   does not use, the others get. A flow's window is its rate times its minimum RTT, corrected by
 //!   what is measured ([`super::flow_controller`]). Shares below two segments a round trip are
-//!   served in turns. Uploads are paced at their share.
+//!   served in turns.
+//! - *Uploads* are paced at their share. They pass the interface before the line: what the line
+//!   carries of them is what was acknowledged, and other traffic is what the interface counts
+//!   beyond what they sent. Their RTTs contain the wait for the second of two segments, which are
+//!   acknowledged together.
 //! - *Ticks.* The law asks for more frequent ticks while a new flow would find the link full: the
 //!   third round of a slow start decides how it ends.
 //!
@@ -78,6 +82,8 @@
 //!     noise prolongs the onset / the onset ends during slow start; chosen
 //! FULL                0.98 B    the link is full
 //!     the cap decays below need / a counter that reads low is never full; measured
+//! FULL_OF_PACED       0.94 B    the same of uploads, whose paces exceed TARGET_LOAD by nothing
+//!     others grow and members make no room / capacity is wasted; model, measured
 //! NEARLY_FULL         0.9 B     a new flow finds little room: ticks are frequent
 //!     needless ticks / HyStart ends new flows early; chosen
 //! TARGET_LOAD         0.96 B    aimed-at load while there is other traffic
@@ -177,6 +183,7 @@ const ONSET_MAX: f64 = 0.5;
 const ONSET_GROWTH: f64 = 1.1;
 
 const FULL: f64 = 0.98;
+const FULL_OF_PACED: f64 = 0.94;
 const NEARLY_FULL: f64 = 0.9;
 const TARGET_LOAD: f64 = 0.96;
 const RESERVE: f64 = 0.02;
@@ -348,7 +355,7 @@ impl Scavenger {
                 .get(&sample.id)
                 .copied()
                 .unwrap_or_else(|| FlowController::new(sample));
-            flow.update(sample, *rate, rates.seconds);
+            flow.update(sample, self.direction, *rate, rates.seconds);
             self.controllers.insert(sample.id, flow);
         }
         self.excuse_other_way(tick);
@@ -395,13 +402,19 @@ impl Scavenger {
         };
         // Within a round trip data may come in one burst, which fills the link for a moment.
         let round_trip = self.longest_rtt();
+        let recent = self.meter.total(SHORT_MEAN.max(round_trip));
+        let total = self.meter.total(LONG_MEAN.max(round_trip));
         let link = LinkLoad {
             full: EXPLAINS_QUEUE * rate,
             settled: past.min(self.same_flows) > LINK_MEAN,
             beside_others: !matches!(self.state, State::Free { .. }),
             unlost_for: self.losses.since(),
-            total: self.meter.total(LONG_MEAN.max(round_trip)),
-            recent: self.meter.total(SHORT_MEAN.max(round_trip)),
+            total: match self.direction {
+                DataDirection::Download => total,
+                // Paces swing about what the line carries.
+                DataDirection::Upload => total.max(recent),
+            },
+            recent,
             round_trip,
             seconds,
         };
@@ -427,7 +440,11 @@ impl Scavenger {
     }
 
     fn is_full(&self, rate: f64) -> bool {
-        self.meter.total(LONG_MEAN) >= FULL * rate
+        let full = match self.direction {
+            DataDirection::Download => FULL,
+            DataDirection::Upload => FULL_OF_PACED,
+        };
+        self.meter.total(LONG_MEAN) >= full * rate
     }
 
     /// Moves to the next state.
@@ -561,10 +578,16 @@ impl Scavenger {
     fn limit_when_free(&mut self, tick: &LawInput<'_>, rate: f64, seconds: f64) {
         let full = self.is_full(rate);
         let shares = self.shares(tick, rate);
-        self.adjust_cap(tick, rate, full, &shares, seconds);
         let fair = self.targets(tick, rate, |_| f64::INFINITY);
-        let (products, segments) = self.window_cap.windows();
-        let products = products * self.balance(tick, full, &shares, seconds);
+        // No window limits uploads.
+        let (products, segments) = match self.direction {
+            DataDirection::Download => {
+                self.adjust_cap(tick, rate, full, &shares, seconds);
+                let (products, segments) = self.window_cap.windows();
+                (products * self.balance(tick, full, &shares, seconds), segments)
+            }
+            DataDirection::Upload => (1.0, 0.0),
+        };
         let goes = self.take_turns(tick, &shares.of_capped(), LeastOne::NotNeeded, seconds);
         let Shares { targets, capped } = shares;
         // A slow upload, such as the ACKs of downloads, needs no pacing.

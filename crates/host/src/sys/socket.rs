@@ -157,6 +157,9 @@ pub(crate) struct Info {
     pub(crate) min_rtt: u32,
     pub(crate) bytes_received: u64,
     pub(crate) bytes_sent: u64,
+    pub(crate) bytes_acked: u64,
+    /// `tcpi_sacked`: segments beyond a hole that have arrived.
+    pub(crate) sacked: u32,
     pub(crate) segments_in: u32,
     pub(crate) segments_out: u32,
     pub(crate) data_segments_in: u32,
@@ -209,6 +212,8 @@ pub(crate) fn info(socket: &OwnedFd) -> io::Result<Info> {
         segments_in: word(140),
         data_segments_in: word(152),
         bytes_sent: long(200),
+        bytes_acked: long(120),
+        sacked: word(28),
         out_of_order: word(224),
         retransmissions: word(100),
         window: word(232),

@@ -1,7 +1,8 @@
 //! A packet-level model of a bottleneck with TCP senders, to close the loop of a law in no time.
 //!
 //! It has a drop-tail buffer; slow start with HyStart; CUBIC's growth and decrease, or [`Bbr`];
-//! windows whose right edge never moves left; and the persist timer below one segment. It is coarse
+//! windows whose right edge never moves left; and the persist timer below one segment. The
+//! interface counts an upload before the bottleneck, and a download behind it. The model is coarse
 //! beside a kernel: a loss is detected one round trip later, and retransmissions are not modelled.
 
 use crate::bbr::Bbr;
@@ -17,6 +18,8 @@ const MSS: u64 = 1_448;
 const FRAME: u64 = 1_514;
 const SCALE: u8 = 7;
 const MS: u64 = 1_000_000;
+/// The longest time for which an ACK waits for a second segment.
+const DELAYED_ACK: u64 = 40 * MS;
 /// The persist timer of a sender whose window is smaller than a segment.
 const PERSIST: u64 = 220 * MS;
 /// The initial window of a receiver; the kernel lets it grow.
@@ -90,6 +93,8 @@ struct Flow {
     carried: u64,
     lost: u64,
     rtt: f64,
+    /// The sending time of a segment whose ACK waits for a second one: of an upload.
+    unacked: Option<u64>,
     woken: bool,
     bins: Vec<u64>,
 }
@@ -263,6 +268,7 @@ impl Model {
             carried: 0,
             lost: 0,
             rtt: 0.0,
+            unacked: None,
             woken: false,
             bins: Vec::new(),
         });
@@ -300,12 +306,24 @@ impl Model {
                     0 if back >= self.acked_at => back,
                     queue => self.acked_at.max(back + queue),
                 };
-                let rtt = (acked_at - sent) as f64 / 1e9;
-                flow.rtt += (rtt - flow.rtt) * if flow.rtt == 0.0 { 1.0 } else { 0.125 };
+                // A sender measures RTTs from the first of two segments.
+                let measured_from = match flow.unacked.take() {
+                    None if self.direction == DataDirection::Upload => {
+                        flow.unacked = Some(sent);
+                        None
+                    }
+                    first => Some(first.map_or(sent, |first| first.max(sent.saturating_sub(DELAYED_ACK)))),
+                };
+                if let Some(from) = measured_from {
+                    let rtt = (acked_at - from) as f64 / 1e9;
+                    flow.rtt += (rtt - flow.rtt) * if flow.rtt == 0.0 { 1.0 } else { 0.125 };
+                }
                 flow.carried += FRAME;
                 if !flow.spec.unseen {
                     self.sent += ACK * FRAME as f64;
-                    self.received += (FRAME as f64 * (self.counts)(self.now / MS)).round() as u64;
+                    if self.direction == DataDirection::Download {
+                        self.received += (FRAME as f64 * (self.counts)(self.now / MS)).round() as u64;
+                    }
                 }
                 let bin = usize::try_from(self.now / BIN).unwrap_or_default();
                 flow.bins.resize(flow.bins.len().max(bin + 1), 0);
@@ -393,6 +411,10 @@ impl Model {
             }
             flow.sent += 1;
             flow.available -= 1;
+            // What goes passes the interface before the line, and is lost behind it.
+            if self.direction == DataDirection::Upload && !flow.spec.unseen {
+                self.received += (FRAME as f64 * (self.counts)(self.now / MS)).round() as u64;
+            }
             let mut pace = flow.pace;
             if let Some(bbr) = &mut flow.bbr {
                 bbr.on_send(self.now);
@@ -422,13 +444,19 @@ impl Model {
         let counted = self.counted;
         let reading = |&i: &usize| {
             let flow = &self.flows[i];
-            let carried = Bytes::new((flow.carried as f64 * counted) as u64);
+            let [received, sent, unacknowledged] = [
+                flow.carried,
+                flow.sent * FRAME,
+                (flow.sent - flow.done + flow.lost) * FRAME,
+            ]
+            .map(|bytes| Bytes::new((bytes as f64 * counted) as u64));
             FlowSample {
                 id: ConnectionId(i as u64),
                 member: MemberId(flow.spec.member.unwrap_or_default()),
                 at: now,
-                received: carried,
-                sent: carried,
+                received,
+                sent,
+                unacknowledged,
                 rtt: (flow.rtt > 0.0).then(|| Duration::from_nanos((flow.rtt * 1e9) as u64)),
                 min_rtt: (flow.rtt > 0.0).then(|| Duration::from_millis(flow.spec.rtt)),
                 mss: Bytes::new(MSS),

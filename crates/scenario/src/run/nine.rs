@@ -171,6 +171,7 @@ fn sample(sim: &Simulation, (flow, member, mss): (FlowId, MemberId, Bytes)) -> O
         at: sim.now(),
         received: receiver.frames,
         sent: Bytes::ZERO,
+        unacknowledged: Bytes::ZERO,
         rtt: receiver.round_trip.map(|[smoothed, _]| smoothed),
         min_rtt: receiver.round_trip.map(|[_, least]| least),
         mss,
