@@ -127,6 +127,11 @@ impl BorrowedFlow {
         socket::set_receive_buffer(of, window)
     }
 
+    /// Whether it was limited before its SYN, and has no order yet.
+    pub(crate) fn is_opening(&self) -> bool {
+        self.opening.is_some()
+    }
+
     /// Whether it was limited before its SYN, and no order has come in time: it uses no link.
     pub(crate) fn opens_in_vain(&self, at: Instant) -> bool {
         let since = self.opening.flatten();

@@ -20,7 +20,7 @@ use crate::process_tree;
 use crate::sys::socket::{self, Kind};
 use crate::sys::{now, process};
 use crate::tick::{ConnectionId, DataDirection, FlowSample, MemberId};
-use engine::units::{Duration, Instant};
+use engine::units::{Bandwidth, Duration, Instant};
 use flow::BorrowedFlow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -46,6 +46,9 @@ const SPARING: u64 = 50;
 
 /// How long after the last order a new connection is limited before its SYN.
 const LIMITED_FOR: Duration = Duration::from_secs(3);
+
+/// Before the first order, a capped member's windows are as if it had this round trip.
+const FIRST_ROUND_TRIP: Duration = Duration::from_millis(20);
 
 /// Its first window at least: two full segments.
 const FIRST_WINDOW: u32 = 3_000;
@@ -75,6 +78,8 @@ pub(crate) struct BorrowedSockets {
     /// This process's network namespace, where the kernel tells it.
     namespace: Option<u64>,
     in_flight: Option<InFlight>,
+    /// The member's cap: its connections begin limited from the first one on.
+    cap: Option<Bandwidth>,
     ledger: Ledger,
     next_scan: Instant,
 }
@@ -97,9 +102,16 @@ impl BorrowedSockets {
             uncontrolled: BTreeMap::new(),
             namespace: socket::namespace().ok(),
             in_flight: None,
+            cap: None,
             ledger,
             next_scan: Instant::START,
         }
+    }
+
+    /// For a member with this cap, if any.
+    pub(crate) fn capped(mut self, cap: Option<Bandwidth>) -> Self {
+        self.cap = cap;
+        self
     }
 
     /// Reports a process whose sockets the kernel refused to lend, unless it is just ending.
@@ -188,15 +200,18 @@ impl BorrowedSockets {
         }
     }
 
-    /// What a new connection may tell with its SYN while the member's connections are limited: the
-    /// mean of what they and it have together.
+    /// What a new connection may tell with its SYN while the member's connections are limited, or
+    /// are about to be: the mean of what they and it have together.
     fn first_window(&self) -> Option<u32> {
-        let last = self.in_flight.filter(|last| now().since(last.at) < LIMITED_FOR)?;
+        let last = self.in_flight.filter(|last| now().since(last.at) < LIMITED_FOR);
+        let capped = || self.cap.map(|cap| cap.bytes_in(FIRST_ROUND_TRIP).get());
+        let windows = last.map(|last| last.windows).or_else(capped)?;
         let is_limited = |flow: &&BorrowedFlow| {
-            flow.missing_since.is_none() && !flow.is_over() && flow.limits[0] != FlowLimit::Free
+            let begins = flow.is_opening() || flow.limits[0] != FlowLimit::Free;
+            flow.missing_since.is_none() && !flow.is_over() && begins
         };
         let limited = self.flows.values().filter(is_limited);
-        let mean = last.windows / (limited.count() as u64 + 1);
+        let mean = windows / (limited.count() as u64 + 1);
         let window = u32::try_from(mean).unwrap_or(u32::MAX).max(FIRST_WINDOW);
         // A SYN tells no more than this in any case.
         (window < u32::from(u16::MAX)).then_some(window)

@@ -208,7 +208,10 @@ fn actuator(plan: &SupervisionPlan, ledger: Ledger) -> Result<Box<dyn MemberActu
     let root = plan.target.root(process::own_pid());
     let error = |doing| move |source| StartError { doing, source };
     let connections: Box<dyn MemberActuator> = match &plan.rewrite {
-        None => Box::new(BorrowedSockets::new(member, root.clone(), ledger)),
+        None => {
+            let sockets = BorrowedSockets::new(member, root.clone(), ledger);
+            Box::new(sockets.capped(plan.profile.member().cap))
+        }
         Some(interface) => {
             let member = match &plan.target {
                 SupervisionTarget::Behind(behind) => RewrittenMember::behind(behind, interface, member),
