@@ -14,6 +14,9 @@ use std::os::fd::OwnedFd;
 /// Bytes by which an IPv6 header is longer than an IPv4 header.
 const V6: u64 = 20;
 
+/// The least payload of a full segment that is taken for one (RFC 9293, section 3.7.1).
+const LEAST_MSS: u32 = 536;
+
 /// How long an open connection waits for its first order. The laws order at each tick.
 const OPENING: Duration = Duration::from_millis(250);
 
@@ -49,12 +52,11 @@ pub(crate) struct BorrowedFlow {
     clamped: Option<u32>,
 }
 
-/// What to set so that frames go at this rate: bytes of payload in a second, which is what the
-/// kernel's TCP paces. The qdisc `fq`, which paces in its place, counts frames: there an upload has
-/// less, by the headers.
-fn payload_rate(rate: Bandwidth, mss: u64) -> u64 {
-    let frame = on_the_link(1, Bytes::new(mss)).get();
-    ((rate.bits() / 8).saturating_mul(mss) / frame).max(1)
+/// What to set so that frames, each with this payload, go at this rate: bytes of payload in a
+/// second, which is what the kernel's TCP paces. The qdisc `fq`, which paces in its place, counts
+/// frames: there an upload has less, by the headers.
+fn payload_rate(rate: Bandwidth, payload: Bytes, frame: Bytes) -> u64 {
+    ((rate.bits() / 8).saturating_mul(payload.get()) / frame.get()).max(1)
 }
 
 fn index(direction: DataDirection) -> usize {
@@ -128,7 +130,7 @@ impl BorrowedFlow {
     }
 
     /// Whether it was limited before its SYN, and has no order yet.
-    pub(crate) fn is_opening(&self) -> bool {
+    pub(crate) fn awaits_first_order(&self) -> bool {
         self.opening.is_some()
     }
 
@@ -155,7 +157,6 @@ impl BorrowedFlow {
                 self.link = Some(GuestLink::of(self.pid, local.ip(), remote.ip()));
             }
         }
-        let extra = u64::from(self.ends.is_some_and(|ends| ends[0].is_ipv6())) * V6;
         // The first reading counts the whole past of a connection that ran before nine did. The
         // law's meter corrects for that.
         let before = if self.read { self.info } else { Info::default() };
@@ -164,13 +165,32 @@ impl BorrowedFlow {
         let segments_in = segments(info.segments_in, before.segments_in);
         let segments_out = segments(info.segments_out, before.segments_out);
         let sent = Bytes::new(info.bytes_sent.saturating_sub(before.bytes_sent));
-        self.received += on_the_link(segments_in, payload) + Bytes::new(extra).times(segments_in);
-        self.sent += on_the_link(segments_out, sent) + Bytes::new(extra).times(segments_out);
+        self.received += self.frames(segments_in, payload);
+        self.sent += self.frames(segments_out, sent);
         (self.info, self.read) = (info, true);
         if self.opening == Some(None) && self.is_open() {
             self.opening = Some(Some(at));
         }
         Ok(())
+    }
+
+    /// Segments and their payload as frames of the link.
+    fn frames(&self, segments: u64, payload: Bytes) -> Bytes {
+        let is_ipv6 = self.ends.is_some_and(|ends| ends[0].is_ipv6());
+        on_the_link(segments, payload) + Bytes::new(u64::from(is_ipv6) * V6).times(segments)
+    }
+
+    /// The payload of a full segment that it sends.
+    fn send_mss(&self) -> u64 {
+        u64::from(self.info.send_mss.max(LEAST_MSS))
+    }
+
+    /// What of the data sent is on its way, or was lost, as frames of the link.
+    fn unacknowledged(&self) -> Bytes {
+        let mss = self.send_mss();
+        let arrived = self.info.bytes_acked + u64::from(self.info.sacked) * mss;
+        let payload = self.info.bytes_sent.saturating_sub(arrived);
+        self.frames(payload.div_ceil(mss), Bytes::new(payload))
     }
 
     /// A sample for the law.
@@ -182,21 +202,18 @@ impl BorrowedFlow {
             (true, 0) => (info.send_rtt, info.receive_mss),
             (false, _) => (info.send_rtt, info.send_mss),
         };
-        let send_mss = u64::from(info.send_mss.max(536));
-        let arrived = info.bytes_acked + u64::from(info.sacked) * send_mss;
-        let unacknowledged = info.bytes_sent.saturating_sub(arrived);
         FlowSample {
             id,
             member,
             at: self.read_at,
             received: self.received,
             sent: self.sent,
-            unacknowledged: on_the_link(unacknowledged.div_ceil(send_mss), Bytes::new(unacknowledged)),
+            unacknowledged: self.unacknowledged(),
             rtt: (rtt > 0).then(|| Duration::from_micros(u64::from(rtt))),
             min_rtt: (1..u32::MAX)
                 .contains(&info.min_rtt)
                 .then(|| Duration::from_micros(u64::from(info.min_rtt))),
-            mss: Bytes::new(u64::from(mss.max(536))),
+            mss: Bytes::new(u64::from(mss.max(LEAST_MSS))),
             scale: info.receive_scale,
             window: Bytes::new(u64::from(info.window)),
             losses: u64::from(if receives {
@@ -315,7 +332,8 @@ impl BorrowedFlow {
             self.saved.pacing = Some(socket::pacing(of)?);
             self.save(id, ledger)?;
         }
-        let bytes = payload_rate(rate, u64::from(self.info.send_mss.max(536)));
+        let payload = Bytes::new(self.send_mss());
+        let bytes = payload_rate(rate, payload, self.frames(1, payload));
         if socket::pacing(of)? == bytes {
             return Ok(());
         }
@@ -413,7 +431,7 @@ impl Arrivals {
             fresh
         } else {
             let segments = u64::from(now.data_segments_in.wrapping_sub(before.data_segments_in));
-            let longest = u64::from(now.receive_mss.max(536));
+            let longest = u64::from(now.receive_mss.max(LEAST_MSS));
             let usual = before
                 .bytes_received
                 .checked_div(u64::from(before.data_segments_in));
@@ -449,8 +467,9 @@ mod tests {
     #[test]
     fn a_pace_is_of_frames() {
         let full = Bandwidth::bits_per_sec(1_514 * 8_000);
-        assert_eq!(payload_rate(full, 1_448), 1_448_000);
-        assert_eq!(payload_rate(Bandwidth::bits_per_sec(1), 1_448), 1);
+        let bytes = |rate| payload_rate(rate, Bytes::new(1_448), Bytes::new(1_514));
+        assert_eq!(bytes(full), 1_448_000);
+        assert_eq!(bytes(Bandwidth::bits_per_sec(1)), 1);
     }
 
     #[test]

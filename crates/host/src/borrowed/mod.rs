@@ -207,7 +207,7 @@ impl BorrowedSockets {
         let capped = || self.cap.map(|cap| cap.bytes_in(FIRST_ROUND_TRIP).get());
         let windows = last.map(|last| last.windows).or_else(capped)?;
         let is_limited = |flow: &&BorrowedFlow| {
-            let begins = flow.is_opening() || flow.limits[0] != FlowLimit::Free;
+            let begins = flow.awaits_first_order() || flow.limits[0] != FlowLimit::Free;
             flow.missing_since.is_none() && !flow.is_over() && begins
         };
         let limited = self.flows.values().filter(is_limited);

@@ -103,13 +103,14 @@ mod tests {
             window: Bytes::new(14_480),
             losses: 0,
         };
-        let (mut law, mut flow) = (DelayLaw::default(), FlowController::new(&sample(100)));
-        flow.update(&sample(100), DataDirection::Download, 0.0, 0.05);
+        let mut law = DelayLaw::default();
+        let mut flow = FlowController::new(&sample(100), DataDirection::Download);
+        flow.update(&sample(100), 0.0, 0.05);
         let member = Member::new(MemberId(0));
         for tick in 0..40 {
             let ms = if tick % 10 < burst { 100 + delay } else { 100 };
             let rate = flow.window * 8.0 / (ms as f64 / 1e3);
-            flow.update(&sample(ms), DataDirection::Download, rate, 0.05);
+            flow.update(&sample(ms), rate, 0.05);
             flow.mean = rate;
             law.limit(&mut flow, &member, f64::INFINITY, 0.05, DataDirection::Download);
         }

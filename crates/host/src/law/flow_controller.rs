@@ -73,6 +73,7 @@ pub fn round_up(bytes: f64, scale: u8) -> Bytes {
 /// The state of one connection.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct FlowController {
+    direction: DataDirection,
     /// The minimum and the present RTT, in seconds.
     pub(super) min_rtt: f64,
     pub(super) rtt: f64,
@@ -88,9 +89,6 @@ pub(super) struct FlowController {
     swing: f64,
     /// What the queue of the other direction adds to RTTs, in seconds.
     other_way: f64,
-    /// How long ACKs of an upload wait for its next segment, in seconds: it may send slowly, and
-    /// every second segment is acknowledged.
-    ack_wait: f64,
     /// Seconds for which a queue stands that nothing explains, for which one is seen, and since one
     /// was last seen for longer than [`CHANCE`].
     pub(super) queued_for: f64,
@@ -125,9 +123,11 @@ pub(super) struct FlowController {
 }
 
 impl FlowController {
-    pub(super) fn new(sample: &FlowSample) -> Self {
+    /// For a law of this direction.
+    pub(super) fn new(sample: &FlowSample, direction: DataDirection) -> Self {
         let rtt = sample.rtt.map_or(UNKNOWN_RTT, |rtt| rtt.as_secs_f64());
         Self {
+            direction,
             min_rtt: f64::INFINITY,
             rtt,
             usual_rtt: f64::INFINITY,
@@ -136,7 +136,6 @@ impl FlowController {
             change: 0.0,
             swing: 0.0,
             other_way: 0.0,
-            ack_wait: 0.0,
             queued_for: 0.0,
             seen_for: 0.0,
             unqueued_for: 0.0,
@@ -159,8 +158,8 @@ impl FlowController {
         }
     }
 
-    /// Takes a sample in, of a law for this direction.
-    pub(super) fn update(&mut self, sample: &FlowSample, direction: DataDirection, rate: f64, seconds: f64) {
+    /// Takes a sample in.
+    pub(super) fn update(&mut self, sample: &FlowSample, rate: f64, seconds: f64) {
         if let Some(min_rtt) = sample.min_rtt {
             self.min_rtt = self.min_rtt.min(min_rtt.as_secs_f64().max(1e-4));
         }
@@ -173,10 +172,6 @@ impl FlowController {
         self.scale = sample.scale;
         self.rate = rate;
         self.mean += (rate - self.mean) * (1.0 - (1.0 - MEAN_WEIGHT).powf(intervals(seconds)));
-        self.ack_wait = match direction {
-            DataDirection::Download => 0.0,
-            DataDirection::Upload => (self.mss * 8.0 / self.mean.max(1.0)).min(DELAYED_ACK),
-        };
     }
 
     /// Takes a smoothed RTT in, over a tick of so many seconds with this rate.
@@ -223,10 +218,19 @@ impl FlowController {
         }
     }
 
+    /// How long ACKs of an upload wait for its next segment, in seconds: it may send slowly, and
+    /// every second segment is acknowledged.
+    fn ack_wait(&self) -> f64 {
+        match self.direction {
+            DataDirection::Download => 0.0,
+            DataDirection::Upload => (self.mss * 8.0 / self.mean.max(1.0)).min(DELAYED_ACK),
+        }
+    }
+
     /// The RTT without a queue: the minimum, or the usual one where that is much longer, since RTTs
     /// vary without a queue too.
     fn unqueued_rtt(&self) -> f64 {
-        self.usually() + self.other_way + self.ack_wait
+        self.usually() + self.other_way + self.ack_wait()
     }
 
     /// The same without the other direction's.
@@ -268,7 +272,7 @@ impl FlowController {
     /// Whether its RTT may show a standing queue: jitter is not excluded.
     pub(super) fn may_be_queued(&self) -> bool {
         self.min_rtt.is_finite()
-            && self.rtt_of_this_way() - self.ack_wait > self.min_rtt * (1.0 + QUEUE_FRACTION) + QUEUE_NOISE
+            && self.rtt_of_this_way() - self.ack_wait() > self.min_rtt * (1.0 + QUEUE_FRACTION) + QUEUE_NOISE
     }
 
     /// Whether its RTT shows a standing queue.
@@ -337,7 +341,7 @@ impl FlowController {
     /// The rate that the ceiling allows. It falls as a queue grows, as that of a window does, so
     /// that whoever fills the queue gets the room.
     pub(super) fn ceiling_rate(&self) -> f64 {
-        self.ceiling * 8.0 / (self.latest - self.ack_wait).max(self.base_rtt())
+        self.ceiling * 8.0 / (self.latest - self.ack_wait()).max(self.base_rtt())
     }
 
     /// The rate that a window of [`LEAST`] segments yields without a queue. It uses the minimum

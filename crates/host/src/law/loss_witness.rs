@@ -114,8 +114,8 @@ mod tests {
                 members: &[],
                 flows: &[sample],
             });
-            let flow = flow.get_or_insert_with(|| FlowController::new(&sample));
-            flow.update(&sample, DataDirection::Download, mbit as f64 * 1e6, 0.05);
+            let flow = flow.get_or_insert_with(|| FlowController::new(&sample, DataDirection::Download));
+            flow.update(&sample, mbit as f64 * 1e6, 0.05);
             witness.read(std::iter::once(&*flow), &meter, 1.0, 0.05)
         };
         ticks.iter().map(|&(mbit, lost)| read(mbit, lost)).collect()

@@ -354,8 +354,8 @@ impl Scavenger {
             let mut flow = known
                 .get(&sample.id)
                 .copied()
-                .unwrap_or_else(|| FlowController::new(sample));
-            flow.update(sample, self.direction, *rate, rates.seconds);
+                .unwrap_or_else(|| FlowController::new(sample, self.direction));
+            flow.update(sample, *rate, rates.seconds);
             self.controllers.insert(sample.id, flow);
         }
         self.excuse_other_way(tick);
@@ -576,12 +576,12 @@ impl Scavenger {
     /// The orders while the link is free: the aggregate window cap, divided in proportion to
     /// shares. A capped connection gets the rate of its cap.
     fn limit_when_free(&mut self, tick: &LawInput<'_>, rate: f64, seconds: f64) {
-        let full = self.is_full(rate);
         let shares = self.shares(tick, rate);
         let fair = self.targets(tick, rate, |_| f64::INFINITY);
         // No window limits uploads.
         let (products, segments) = match self.direction {
             DataDirection::Download => {
+                let full = self.is_full(rate);
                 self.adjust_cap(tick, rate, full, &shares, seconds);
                 let (products, segments) = self.window_cap.windows();
                 (products * self.balance(tick, full, &shares, seconds), segments)

@@ -32,9 +32,9 @@ fn short_connections_stay_within_the_cap() {
                 let total = rig.top()["members"][0]["programs"][0].clone();
                 assert!(total["connections"].as_u64() > Some(at_once as u64), "{total}");
                 // A slow machine carries less. Formerly 4.2 to 18 Mbit/s passed, and at first whole
-                // objects, since connections began limited only after the first order: 3.4.
+                // objects, since connections began limited only after the first order: 3.1.
                 assert!(
-                    rates.iter().any(|rate| *rate < 2.5) && rates[0] < 3.0,
+                    rates[1..].iter().any(|rate| *rate < 2.5) && rates[0] < 3.0,
                     "{rates:.2?}"
                 );
             }
