@@ -85,9 +85,24 @@ pub struct LimitOrder {
     pub reason: LimitReason,
 }
 
+/// What to set so that frames, each with this payload, go at this rate: bytes of payload in a
+/// second, which is what TCP paces. The qdisc `fq`, which paces in the kernel's place, counts
+/// frames: there an upload has less, by the headers.
+pub fn payload_rate(rate: Bandwidth, payload: Bytes, frame: Bytes) -> u64 {
+    ((rate.bits() / 8).saturating_mul(payload.get()) / frame.get()).max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pace_is_of_frames() {
+        let full = Bandwidth::bits_per_sec(1_514 * 8_000);
+        let bytes = |rate| payload_rate(rate, Bytes::new(1_448), Bytes::new(1_514));
+        assert_eq!(bytes(full), 1_448_000);
+        assert_eq!(bytes(Bandwidth::bits_per_sec(1)), 1);
+    }
 
     #[test]
     fn reasons_are_readable_with_rounded_values() {

@@ -255,6 +255,8 @@ pub(crate) struct SimLink {
     pub(crate) lost: u64,
     /// Bytes of frames that have reached its end.
     pub(crate) carried: Bytes,
+    /// Bytes of frames that were offered to its queue.
+    pub(crate) offered: Bytes,
     in_flight: VecDeque<PendingArrival>,
     queue: QueueState,
     /// What waits to be sent, if its wire is a medium that others share.
@@ -294,6 +296,7 @@ impl SimLink {
             interrupts: spec.interrupts,
             lost: 0,
             carried: Bytes::ZERO,
+            offered: Bytes::ZERO,
             in_flight: VecDeque::new(),
             queue: match spec.queue {
                 LinkQueue::TailDrop(limit) => QueueState::TailDrop(TailDrop::new(limit)),
@@ -443,6 +446,7 @@ impl SimLink {
             ..
         } = *cx.store.get(packet);
         let frame = cx.store.get(packet).frame();
+        self.offered += frame;
         self.pass_stages(cx, packet);
         match &mut self.queue {
             QueueState::TailDrop(buffer) => {

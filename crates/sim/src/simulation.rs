@@ -396,6 +396,11 @@ impl Simulation {
         self.links[link.0 as usize].carried
     }
 
+    /// The bytes of frames that were offered to a link's queue, dropped ones included.
+    pub fn offered(&self, link: LinkId) -> Bytes {
+        self.links[link.0 as usize].offered
+    }
+
     /// A link's rate.
     pub fn rate(&self, link: LinkId) -> Bandwidth {
         self.links[link.0 as usize].rate()

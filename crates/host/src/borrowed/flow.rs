@@ -2,7 +2,7 @@
 
 use crate::guest_link::GuestLink;
 use crate::ledger::{Ledger, LedgerEntry, SavedOptions};
-use crate::order::{FlowLimit, LimitOrder};
+use crate::order::{FlowLimit, LimitOrder, payload_rate};
 use crate::sys::socket::{self, Info, RECEIVE_LOCK};
 use crate::tick::{ConnectionId, DataDirection, FlowSample, MemberId, on_the_link};
 use engine::units::{Bandwidth, Bytes, Duration, Instant};
@@ -50,13 +50,6 @@ pub(crate) struct BorrowedFlow {
     slot: Option<u64>,
     /// The clamp that is in force with the buffer locked.
     clamped: Option<u32>,
-}
-
-/// What to set so that frames, each with this payload, go at this rate: bytes of payload in a
-/// second, which is what the kernel's TCP paces. The qdisc `fq`, which paces in its place, counts
-/// frames: there an upload has less, by the headers.
-fn payload_rate(rate: Bandwidth, payload: Bytes, frame: Bytes) -> u64 {
-    ((rate.bits() / 8).saturating_mul(payload.get()) / frame.get()).max(1)
 }
 
 fn index(direction: DataDirection) -> usize {
@@ -462,14 +455,6 @@ mod tests {
         let mut before = Info::default();
         let count = |now: &Info| arrivals.between(&std::mem::replace(&mut before, *now), now).get();
         readings.iter().map(count).collect()
-    }
-
-    #[test]
-    fn a_pace_is_of_frames() {
-        let full = Bandwidth::bits_per_sec(1_514 * 8_000);
-        let bytes = |rate| payload_rate(rate, Bytes::new(1_448), Bytes::new(1_514));
-        assert_eq!(bytes(full), 1_448_000);
-        assert_eq!(bytes(Bandwidth::bits_per_sec(1)), 1);
     }
 
     #[test]

@@ -174,8 +174,12 @@ impl Scoreboard {
 
     /// The estimate of bytes in the network.
     pub(crate) fn pipe(&self) -> u64 {
-        let arrived = self.sacked.bytes() + self.duplicates;
-        self.flight_size() - arrived - self.lost + self.retransmitted.bytes()
+        self.snd_nxt - self.arrived() - self.lost + self.retransmitted.bytes()
+    }
+
+    /// Bytes that are known to have arrived; a FIN counts as one.
+    pub(crate) fn arrived(&self) -> u64 {
+        self.snd_una + self.sacked.bytes() + self.duplicates
     }
 
     /// Whether any unacknowledged byte is deemed lost.

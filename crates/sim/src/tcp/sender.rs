@@ -23,7 +23,8 @@
 //!   3.8.6.1).
 //! - **Pacing**: the next segment follows after the time of the last one's data at the control's
 //!   rate. Without such a rate and if configured, the rate is 2 cwnd per round trip in slow start,
-//!   and 1.2 cwnd later, as in Linux.
+//!   and 1.2 cwnd later, as in Linux. A limit of the rate is a socket's (`SO_MAX_PACING_RATE`):
+//!   from the first one on the connection is paced, also once it is lifted.
 
 use super::application::{Application, StreamProgress, Written};
 use super::control::{Ack, CongestionControl, CongestionEvent, ConnectionStart, ControlKind, OwnControl};
@@ -48,6 +49,10 @@ const DUPLICATES: u64 = 3;
 pub struct SenderStatistics {
     /// Segments with data.
     pub segments: u64,
+    /// Their bytes of data.
+    pub bytes: u64,
+    /// ACKs that arrived.
+    pub acks: u64,
     /// Of those, retransmissions.
     pub retransmissions: u64,
     /// Expired retransmission timers, those of the SYN included.
@@ -120,6 +125,7 @@ pub struct TcpSender {
     hystart: bool,
     whole_cwnd: bool,
     pacing: bool,
+    pace_limit: Option<Bandwidth>,
     sample_interval: Option<Duration>,
     application: Box<dyn Application>,
     written: Written,
@@ -194,6 +200,7 @@ impl TcpSender {
             hystart: settings.hystart,
             whole_cwnd: settings.whole_cwnd,
             pacing: settings.pacing,
+            pace_limit: None,
             sample_interval: settings.sample_interval,
             application,
             written: Written::until(Instant::START, 0, false),
@@ -265,6 +272,24 @@ impl TcpSender {
     /// The estimate of bytes in the network.
     pub fn pipe(&self) -> u64 {
         self.board.pipe()
+    }
+
+    /// Whether it may send data: established, and not closed.
+    pub fn is_open(&self) -> bool {
+        self.phase != Phase::SynSent && !self.fin_sent
+    }
+
+    /// Bytes of data that were sent, repeated ones included, and are not known to have arrived:
+    /// they are on their way, or were lost.
+    pub fn unacknowledged(&self) -> u64 {
+        self.statistics.bytes.saturating_sub(self.board.arrived())
+    }
+
+    /// Limits the rate at which data are paced from now on, or no longer, as `SO_MAX_PACING_RATE`
+    /// does. When the next segment may go is decided already.
+    pub fn set_pace_limit(&mut self, limit: Option<Bandwidth>) {
+        self.pacing |= limit.is_some();
+        self.pace_limit = limit;
     }
 
     fn send_syn(&mut self, cx: &mut Context<'_>) {
@@ -440,6 +465,12 @@ impl TcpSender {
 
     /// The rate at which segments are paced, if they are.
     fn pacing_rate(&self) -> Option<Bandwidth> {
+        let rates = [self.own_pacing_rate(), self.pace_limit];
+        rates.into_iter().flatten().min()
+    }
+
+    /// The same without a limit.
+    fn own_pacing_rate(&self) -> Option<Bandwidth> {
         if let Some(rate) = self.control.pacing_rate() {
             return Some(rate);
         }
@@ -503,6 +534,7 @@ impl TcpSender {
         }
         segment.flags.push = self.written.answered && segment.len > 0 && range.end == self.written.bytes;
         self.statistics.segments += u64::from(segment.len > 0);
+        self.statistics.bytes += u64::from(segment.len);
         let mut packet = SimPacket::new(data_frame(segment.len), Payload::Tcp(segment));
         if self.accurate.is_some() && segment.len > 0 {
             packet.ecn = Ecn::Ect1;
@@ -1022,6 +1054,7 @@ impl Agent for TcpSender {
         if segment.flags.syn {
             self.on_syn_ack(cx, &segment);
         } else if self.phase != Phase::SynSent {
+            self.statistics.acks += 1;
             self.on_ack(cx, &segment);
         }
     }

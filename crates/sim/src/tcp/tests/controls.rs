@@ -175,6 +175,49 @@ fn paced_segments_do_not_overflow_the_buffer_at_once() {
 }
 
 #[test]
+fn a_limit_bounds_the_pace_of_any_control_until_it_is_lifted() {
+    for control in [&reno::CONTROL, &bbr::CONTROL] {
+        let (mut simulation, flow) = connection(&settings(control), path(100_000));
+        let limit = |simulation: &mut Simulation, rate| {
+            let sender = simulation.agent_mut::<TcpSender>(flow, End::Initiator);
+            sender.expect("a sender").set_pace_limit(rate);
+        };
+        simulation.run_until(at(ms(2_000)));
+        limit(&mut simulation, Some(Bandwidth::mbit(5)));
+        let part = used(&mut simulation, flow, 3_000, 6_000);
+        // Data are paced; frames are longer.
+        let limited = 5.0 / 20.0 * 1_514.0 / 1_448.0;
+        assert!(
+            (limited - 0.01..limited + 0.001).contains(&part),
+            "{control}: {part}"
+        );
+        // No queue: an ACK waits for the second segment, 2.3 ms.
+        let rtt = mean_rtt(&simulation, flow, 4_000, 6_000);
+        assert!((40.0..44.0).contains(&rtt), "{control}: {rtt}");
+        limit(&mut simulation, None);
+        let part = used(&mut simulation, flow, 9_000, 12_000);
+        assert!((0.9..1.001).contains(&part), "{control}: {part}");
+    }
+}
+
+#[test]
+fn what_was_lost_stays_unacknowledged_also_once_it_was_sent_again() {
+    let (mut simulation, flow) = connection(&settings(&reno::CONTROL), path(30_000));
+    simulation.run_until(at(ms(5_000)));
+    let arrived = simulation.delivered(flow, End::Responder).bytes.get();
+    let sender = sender(&simulation, flow);
+    let sent = sender.statistics;
+    assert!(sent.retransmissions > 20, "{sent:?}");
+    let acknowledged = sent.bytes - sender.unacknowledged();
+    assert!(
+        (arrived - 130_000..=arrived).contains(&acknowledged),
+        "{acknowledged} of {arrived}"
+    );
+    let acks = receiver(&simulation, flow).acks;
+    assert!((acks - 50..=acks).contains(&sent.acks), "{acks} {sent:?}");
+}
+
+#[test]
 fn hystart_avoids_most_losses_of_slow_start() {
     let losses = [false, true].map(|hystart| {
         let settings = Settings {
